@@ -1,4 +1,4 @@
-/* The caching pool: the calls of runtime/memory.h and the hot path. A hit takes the lock once,
+/* The caching pool: the calls of runtime/device/memory.h and the hot path. A hit takes the lock once,
  * looks on one or two shelves and cuts; a free takes it once and joins neighbours. No backend call,
  * no poll, no wait happens here: ladder.c does those.
  * Next: pool.h for the parts, ladder.c for what happens on a miss. */
@@ -9,8 +9,8 @@
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
-#include "runtime/event.h"
-#include "runtime/wait_site.h"
+#include "runtime/record/event.h"
+#include "runtime/thread/wait_site.h"
 
 static bool is_done(const fy__hazard_t *hazard)
 {

@@ -1,7 +1,7 @@
 /* Debugging of memory that the host reaches: bytes that say what they are (poison), guard bytes
  * around each block, and AddressSanitizer's own marks. Of other memory: a tool is told which blocks
  * there are (regions). A pool without any of it pays one comparison per block with a constant of
- * its own. The bits: runtime/memory.h. */
+ * its own. The bits: runtime/device/memory.h. */
 #ifndef FERRY_ALLOC_DEBUG_H_
 #define FERRY_ALLOC_DEBUG_H_
 

@@ -7,7 +7,7 @@
 #include "alloc/pool.h"
 
 #include "runtime/base/checked.h"
-#include "runtime/event.h"
+#include "runtime/record/event.h"
 
 /* What the source gave by alloc in another size stays as it is. */
 static bool can_resize(const fy__pool_t *pool, const fy__range_t *range)

@@ -8,8 +8,8 @@
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
-#include "runtime/event.h"
-#include "runtime/plan.h"
+#include "runtime/device/plan.h"
+#include "runtime/record/event.h"
 
 /* Own segments are rounded to this, as device pages are, unless that would waste more than an
  * eighth. */

@@ -19,7 +19,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
-#include "runtime/memory.h"
+#include "runtime/device/memory.h"
 
 /* As declared by jemalloc 3.0 and later (jemalloc.3, "NON-STANDARD API"). */
 extern void *mallocx(size_t size, int flags) __attribute__((weak));

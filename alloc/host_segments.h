@@ -1,4 +1,4 @@
-/* Host segments besides what runtime/memory.h declares. */
+/* Host segments besides what runtime/device/memory.h declares. */
 #ifndef FERRY_ALLOC_HOST_SEGMENTS_H_
 #define FERRY_ALLOC_HOST_SEGMENTS_H_
 

@@ -1,6 +1,6 @@
 /* Faulting the pages of a host segment before a driver page-locks them, with several threads: the
  * driver faults what is missing one page after the other (0.48 s a GiB in all; 0.095 s with the
- * pages there). Not for memory that nobody may use. Next: runtime/pin.c. */
+ * pages there). Not for memory that nobody may use. Next: runtime/device/pin.c. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "alloc/host_segments.h"
-#include "runtime/memory.h"
+#include "runtime/device/memory.h"
 
 /* A thread costs some 50 µs to start and end; 4 MiB cost 0.1 ms to fault with huge pages, 2 ms
  * without. More than four of them wait for the memory, or for the kernel's locks. */

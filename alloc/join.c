@@ -4,7 +4,7 @@
  * Walks only when nothing fits as it is. Next: ladder.c says when. */
 #include "alloc/pool.h"
 
-#include "runtime/wait_site.h"
+#include "runtime/thread/wait_site.h"
 
 enum { WORD_COUNT = 1 + FY__READER_COUNT };
 

@@ -11,7 +11,7 @@
 #include "alloc/pool.h"
 
 #include "runtime/base/fail.h"
-#include "runtime/plan.h"
+#include "runtime/device/plan.h"
 
 /* Best fit among what is ready; *out_rung is where that was counted. */
 static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t **out_rung)

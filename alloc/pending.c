@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/event.h"
-#include "runtime/wait_site.h"
+#include "runtime/record/event.h"
+#include "runtime/thread/wait_site.h"
 
 enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/thread.h"
+#include "runtime/thread/thread.h"
 
 /* ---- the timeline ---- */
 

@@ -8,8 +8,8 @@
 
 #include <ferry/plan.h>
 
-#include "runtime/memory.h"
-#include "runtime/plan.h"
+#include "runtime/device/memory.h"
+#include "runtime/device/plan.h"
 
 /* Hangs on a pool. Guarded by its lock. */
 typedef struct fy__plan_watch {

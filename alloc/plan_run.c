@@ -7,9 +7,9 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
-#include "runtime/device.h"
-#include "runtime/registry.h"
-#include "runtime/thread.h"
+#include "runtime/device/device.h"
+#include "runtime/device/registry.h"
+#include "runtime/thread/thread.h"
 
 _Static_assert((int)FY__PLAN_SCOPES == (int)FY__MAX_SCOPES, "a step may be any scope");
 

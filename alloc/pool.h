@@ -1,5 +1,5 @@
 /* The pool's insides, shared by the files of this folder and by its tests.
- * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still
+ * cache.c: the calls of runtime/device/memory.h and the hot path · pending.c: blocks a device may still
  * use · join.c: reusing them before they are done · ladder.c: what is tried when nothing ready fits
  * · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants · debug.c: marks
  * and guards · plan_watch.c: a pool under the eyes of a plan. */
@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "alloc/offset.h"
-#include "runtime/memory.h"
+#include "runtime/device/memory.h"
 
 /* What the pool asks of its surroundings besides the source. Tests put their own here. */
 typedef struct fy__pool_seams {
@@ -203,7 +203,7 @@ uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
  * is the newest. */
 void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf);
 void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf);
-/* For tests of the waits (runtime/wait_site.h): its last use counts as over. */
+/* For tests of the waits (runtime/thread/wait_site.h): its last use counts as over. */
 void fy__pending_forget(fy__node_t *node);
 /* The offset allocator's `joined`; user is the pool. */
 void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span);

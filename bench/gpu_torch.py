@@ -92,7 +92,7 @@ def host_ns_of_an_op(count=128):
 
 
 class Net(nn.Module):
-    """The networks of tools/image_train.c: PyTorch's mnist example, and a LeNet with average pooling."""
+    """The networks of tools/train/image_train.c: PyTorch's mnist example, and a LeNet with average pooling."""
 
     def __init__(self, is_mnist):
         super().__init__()

@@ -4,7 +4,7 @@
 // faster one counts. Both sides start from the
 // same weights, and before anything is timed their losses are compared over the first steps, with
 // dropout off: its draws are no one's business.
-// Not here: what Ferry does in a step (tools/image_train.c), small steps (peers_train.cpp).
+// Not here: what Ferry does in a step (tools/train/image_train.c), small steps (peers_train.cpp).
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -17,8 +17,8 @@
 #include <torch/torch.h>
 
 #include "bench/peers.h"
-#include "tools/image_train.h"
-#include "tools/roofline.h"
+#include "tools/bench/roofline.h"
+#include "tools/train/image_train.h"
 
 namespace
 {

@@ -82,7 +82,7 @@ torch.set_num_threads(ARGS.threads)
 
 
 class Net(nn.Module):
-    """The networks of tools/image_train.c."""
+    """The networks of tools/train/image_train.c."""
 
     def __init__(self, case):
         super().__init__()

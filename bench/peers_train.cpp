@@ -3,7 +3,7 @@
 // 64-64-10 at batch 1 with its update, called and (Ferry) replayed as a graph. Both sides start
 // from the same numbers, and before anything
 // is timed their losses are compared over the first steps.
-// Not here: networks with work in them; what Ferry does in a step (tools/small_train.c).
+// Not here: networks with work in them; what Ferry does in a step (tools/train/small_train.c).
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@
 #include <torch/torch.h>
 
 #include "bench/peers.h"
-#include "tools/small_train.h"
+#include "tools/train/small_train.h"
 
 namespace
 {

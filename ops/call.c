@@ -9,7 +9,7 @@
 #include "ops/operand.h"
 #include "ops/optable.h"
 #include "runtime/base/fail.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_t *const *src,
                                size_t ndst, fy_tensor_t **dst)

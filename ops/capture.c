@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ops/graph.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 static void give_up(fy_graph_t *graph, const char *reason)
 {

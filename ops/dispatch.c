@@ -13,10 +13,10 @@
 #include "ops/refuse.h"
 #include "ops/tape/tape.h"
 #include "runtime/base/fail.h"
-#include "runtime/event_ring.h"
-#include "runtime/recording.h"
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/event_ring.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/tensor.h"
 
 enum { NEAR = 8 }; /* operands that need no scratch from the heap */
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "runtime/watch.h"
+#include "runtime/thread/watch.h"
 
 fy_status_t fy_graph_begin(fy_device_t *device)
 {

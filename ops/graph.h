@@ -1,13 +1,13 @@
 /* A graph from inside: a handle around a recording. graph.c begins, ends and answers; replay.c
  * submits; capture.c hands all calls to a device that keeps graphs itself. Not here: what recording
- * does to a call (runtime/recording.h, the record function of dispatch.c). */
+ * does to a call (runtime/record/recording.h, the record function of dispatch.c). */
 #ifndef FERRY_OPS_GRAPH_H_
 #define FERRY_OPS_GRAPH_H_
 
 #include <ferry/graph.h>
 
-#include "runtime/recording.h"
-#include "runtime/scope.h"
+#include "runtime/record/recording.h"
+#include "runtime/thread/scope.h"
 
 struct fy_graph {
     fy__handle_t handle;

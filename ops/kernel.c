@@ -10,7 +10,7 @@
 #include "ops/format.h"
 #include "ops/optable.h"
 #include "runtime/base/fail.h"
-#include "runtime/thread.h"
+#include "runtime/thread/thread.h"
 
 /* ---- texts of hooks and kernels: either may fail without a text ---- */
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "ops/dispatch.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 /* Sets launch->kernel and launch->user of a registered op, whose operands are complete, for
  * `device`. launch->kernel becomes a function of Ferry's that calls the op's kernel. If the op's

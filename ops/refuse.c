@@ -8,7 +8,7 @@
 #include "ops/format.h"
 #include "ops/operand.h"
 #include "runtime/base/fail.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 typedef unsigned long long ull;
 

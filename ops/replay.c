@@ -1,14 +1,14 @@
 /* Replaying: everything that can refuse, then the waits, then the calls in their order on one
  * stream (or the device's own graph of them), then hazards, poison and versions. Nothing is
  * allocated. A launch that fails half way leaves results that are poisoned with why.
- * Not here: recording (runtime/recording.c, ops/dispatch.c). */
+ * Not here: recording (runtime/record/recording.c, ops/dispatch.c). */
 #include <string.h>
 
 #include "ops/graph.h"
-#include "runtime/event_ring.h"
-#include "runtime/guard.h"
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/event_ring.h"
+#include "runtime/tensor/tensor.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 
 typedef struct replay {

@@ -1,5 +1,5 @@
 /* The known models: small networks that the field compares itself by.
- * Not here: how they are usually trained (the command's table, tools/train_recipes.c). */
+ * Not here: how they are usually trained (the command's table, tools/train/train_recipes.c). */
 #include "model.h"
 
 #include <stdio.h>

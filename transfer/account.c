@@ -2,9 +2,9 @@
 #include "transfer/account.h"
 
 #include "runtime/base/fail.h"
-#include "runtime/event_ring.h"
-#include "runtime/guard.h"
-#include "runtime/stream.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/event_ring.h"
+#include "runtime/thread/guard.h"
 
 const char *fy_path_name(fy_path_t path)
 {

@@ -7,8 +7,8 @@
 #include <ferry/ledger.h>
 #include <ferry/transfer.h>
 
-#include "runtime/storage.h"
-#include "runtime/thread.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/thread/thread.h"
 
 typedef struct fy__transfer_record {
     int direction; /* FY__UPLOAD, ... */

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
-#include "runtime/recording.h"
-#include "runtime/stream.h"
-#include "runtime/tape.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/recording.h"
+#include "runtime/record/tape.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/options.h"
 #include "transfer/peer.h"

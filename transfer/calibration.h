@@ -4,7 +4,7 @@
 #ifndef FERRY_TRANSFER_CALIBRATION_H_
 #define FERRY_TRANSFER_CALIBRATION_H_
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 enum { FY__RING_SLOTS_MOST = 8 };
 

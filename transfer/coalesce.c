@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
-#include "runtime/recording.h"
+#include "runtime/record/recording.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/options.h"
 #include "transfer/packed.h"

@@ -1,7 +1,7 @@
 /* Casting and re-laying bytes on the device that holds them. */
 #include "transfer/convert.h"
 
-#include "runtime/recording.h"
+#include "runtime/record/recording.h"
 
 void fy__end_of(const fy_tensor_t *tensor, fy__end_t *out_end)
 {

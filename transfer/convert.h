@@ -4,8 +4,8 @@
 #ifndef FERRY_TRANSFER_CONVERT_H_
 #define FERRY_TRANSFER_CONVERT_H_
 
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 
 /* One end of a conversion: a tensor's shape laid on given bytes. */
 typedef struct fy__end {

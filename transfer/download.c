@@ -6,9 +6,9 @@
 #include <stdlib.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/event.h"
-#include "runtime/guard.h"
-#include "runtime/recording.h"
+#include "runtime/record/event.h"
+#include "runtime/record/recording.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"

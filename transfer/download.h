@@ -4,8 +4,8 @@
 
 #include <ferry/transfer.h>
 
-#include "runtime/scope.h"
-#include "runtime/storage.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/thread/scope.h"
 
 struct fy_download {
     fy__handle_t handle;

@@ -5,8 +5,8 @@
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
-#include "runtime/recording.h"
+#include "runtime/record/recording.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"

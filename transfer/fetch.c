@@ -2,7 +2,7 @@
 #include "transfer/fetch.h"
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
+#include "runtime/thread/guard.h"
 #include "transfer/submit.h"
 
 /* A chunk on its way into a slot. */

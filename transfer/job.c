@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/event.h"
-#include "runtime/callback.h"
+#include "runtime/order/callback.h"
+#include "runtime/record/event.h"
 #include "transfer/submit.h"
 
 /* ---- the window; the lock is held ---- */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/thread.h"
+#include "runtime/thread/thread.h"
 
 static uint64_t get(_Atomic uint64_t *counter)
 {

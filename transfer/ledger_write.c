@@ -1,6 +1,6 @@
 /* The ledger as a file: for people, as JSON, as CSV. One walk over the scope paths, one line for
  * each.
- * Not here: the sums (ledger.c), the events behind them (runtime/event_write.c). */
+ * Not here: the sums (ledger.c), the events behind them (runtime/record/event_write.c). */
 #include <ferry/ledger.h>
 
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef FERRY_TRANSFER_PACKED_H_
 #define FERRY_TRANSFER_PACKED_H_
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 #include "transfer/ring.h"
 
 typedef struct fy__run {

@@ -6,9 +6,9 @@
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
-#include "runtime/recording.h"
-#include "runtime/tape.h"
+#include "runtime/record/recording.h"
+#include "runtime/record/tape.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"

@@ -2,7 +2,7 @@
 #ifndef FERRY_TRANSFER_PEER_H_
 #define FERRY_TRANSFER_PEER_H_
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 /* What another device is to have of src must be known to be good: faults are numbered by device.
  * May wait; adds that time to *blocked_ns. Fails with what spoilt src's bytes. */

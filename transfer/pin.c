@@ -1,11 +1,11 @@
 /* Page-locking memory where it lies, so that it can be uploaded from, and downloaded into, without
  * the ring.
- * Not here: the locking itself, and when it ends (runtime/storage.c); memory that is page-locked
+ * Not here: the locking itself, and when it ends (runtime/tensor/storage.c); memory that is page-locked
  * from the start (fy_tensor_create_pinned). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 fy_status_t fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device)
 {

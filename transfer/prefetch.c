@@ -9,9 +9,9 @@
 
 #include <ferry/tensor.h>
 
-#include "runtime/device.h"
-#include "runtime/recording.h"
-#include "runtime/tensor.h"
+#include "runtime/device/device.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/tensor.h"
 
 static void free_prefetch(fy_prefetch_t *prefetch)
 {

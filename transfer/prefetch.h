@@ -11,8 +11,8 @@
 #include <ferry/prefetch.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/inherit.h"
-#include "runtime/scope.h"
+#include "runtime/thread/inherit.h"
+#include "runtime/thread/scope.h"
 
 enum { FY__PREFETCH_DEEPEST = 64 };
 

@@ -3,8 +3,8 @@
  * waited for by the device. */
 #include <ferry/transfer.h>
 
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 #include "transfer/prefetch.h"
 
 /* Nobody reads these bytes in place any more: neither the upload that borrowed them nor any that

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
+#include "runtime/thread/guard.h"
 
 /* Closed queues, to be used again and never freed: who holds an old ticket may be looking. */
 static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */

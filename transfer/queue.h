@@ -3,15 +3,15 @@
  * does not, and keeps nobody waiting (BORROW uploads, downloads), becomes a job and stands here
  * until there is room; then the one with the highest priority goes, and of those the oldest. What
  * stands is bounded, too.
- * Jobs have numbers on a timeline of their own (runtime/timeline.h), so hazards and tickets know
+ * Jobs have numbers on a timeline of their own (runtime/order/timeline.h), so hazards and tickets know
  * them before they are submitted.
  * Not here: copies through the ring, whose slots are their own bound (ring.c). Why:
  * docs/decisions/0017-jobs-on-a-virtual-timeline.md. */
 #ifndef FERRY_TRANSFER_QUEUE_H_
 #define FERRY_TRANSFER_QUEUE_H_
 
-#include "runtime/storage.h"
-#include "runtime/stream.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/storage.h"
 #include "transfer/convert.h"
 
 typedef struct fy__queue fy__queue_t;

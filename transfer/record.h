@@ -1,11 +1,11 @@
-/* An upload inside a recording. Next: runtime/recording.h. */
+/* An upload inside a recording. Next: runtime/record/recording.h. */
 #ifndef FERRY_TRANSFER_RECORD_H_
 #define FERRY_TRANSFER_RECORD_H_
 
 #include <ferry/transfer.h>
 
-#include "runtime/recording.h"
-#include "runtime/tensor.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/tensor.h"
 
 /* fy_tensor_upload_into on the device that this thread records on: each replay copies src's bytes
  * of that moment. `caller`: return address of the public call. A failure is the recording's,

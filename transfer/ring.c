@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
+#include "runtime/thread/guard.h"
 #include "transfer/calibration.h"
 #include "transfer/submit.h"
 

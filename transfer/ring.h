@@ -7,8 +7,8 @@
 #ifndef FERRY_TRANSFER_RING_H_
 #define FERRY_TRANSFER_RING_H_
 
-#include "runtime/device.h"
-#include "runtime/stream.h"
+#include "runtime/device/device.h"
+#include "runtime/order/stream.h"
 
 typedef struct fy__slot {
     void *bytes;

@@ -3,7 +3,7 @@
 #ifndef FERRY_TRANSFER_SUBMIT_H_
 #define FERRY_TRANSFER_SUBMIT_H_
 
-#include "runtime/stream.h"
+#include "runtime/order/stream.h"
 
 /* Submits `copy`; `what` names it in faults ("upload"). *out_point: where it will be done.
  * *out_request: the number of its fault flag, 0 if the device's copies cannot fail alone; whoever

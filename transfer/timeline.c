@@ -1,10 +1,10 @@
-/* A queue as runtime/ sees it: jobs are points on a timeline of their own (runtime/timeline.h) that
+/* A queue as runtime/ sees it: jobs are points on a timeline of their own (runtime/order/timeline.h) that
  * can be looked at, submitted, taken back.
  * Not here: who goes when (queue.c), how one goes (job.c). */
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "transfer/job.h"
 
 static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)

@@ -1,12 +1,12 @@
 /* Uploads. The path of one: host bytes, packed dense if they are not · through the ring (COPY) or
  * in place (BORROW) · DMA on the upload engine · cast or scatter on the device if dst is of another
  * dtype or layout. A synchronous device copies inside the call.
- * Not here: the ring (ring.c), budgets (runtime/guard.c). */
+ * Not here: the ring (ring.c), budgets (runtime/thread/guard.c). */
 #include "transfer/upload.h"
 
 #include "runtime/base/fail.h"
-#include "runtime/guard.h"
-#include "runtime/tape.h"
+#include "runtime/record/tape.h"
+#include "runtime/thread/guard.h"
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"

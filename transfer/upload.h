@@ -6,7 +6,7 @@
 #include <ferry/ledger.h>
 #include <ferry/transfer.h>
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 /* May src be uploaded to `device` under this contract? `what` names the call. */
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,

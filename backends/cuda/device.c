@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/cuda/fatbins.h"
 #include "backends/cuda/dnn.h"
+#include "backends/cuda/fatbins.h"
 #include "backends/cuda/lt.h"
 #include "backends/cuda/nccl.h"
-#include "backends/cuda/tune.h"
 #include "backends/cuda/nvtx.h"
+#include "backends/cuda/tune.h"
 #include "backends/cuda/virtual.h"
 
 _Thread_local CUresult fy__cuda_last_code;

@@ -1,7 +1,7 @@
 /* Page-locking host memory. The driver takes each range once a process, for all contexts
  * (PORTABLE); here is who shares it: devices of ours that were given the same range, and the
  * application, which may have registered it before. Pages of Ferry's own are there already when
- * they come here (alloc/host_touch.c). Not here: how much may be locked (runtime/pin.c). */
+ * they come here (alloc/host_touch.c). Not here: how much may be locked (runtime/device/pin.c). */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -23,9 +23,9 @@ extern __typeof__(pow) pow __attribute__((simd("notinbranch")));
 extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
 #endif
 
+#include "backends/formulas/activation.h"
 #include "backends/formulas/cast.h"
 #include "backends/formulas/random.h"
-#include "backends/formulas/activation.h"
 #include "backends/formulas/scalar.h"
 #include "backends/kernels/loops.h"
 
@@ -457,8 +457,8 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
 /* ---- images ---- */
 
 #include "backends/kernels/loops_conv.h"
-#include "backends/kernels/loops_image.h"
 #include "backends/kernels/loops_gemm.h"
+#include "backends/kernels/loops_image.h"
 
 /* ---- the table ---- */
 

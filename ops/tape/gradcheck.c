@@ -10,7 +10,7 @@
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 typedef struct check {
     fy_gradcheck_fn fn;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/watch.h"
+#include "runtime/thread/watch.h"
 
 enum { MOST_TAPES = 60000 }; /* as the watch can count */
 static _Atomic uint32_t ntapes;

@@ -11,8 +11,8 @@
 
 #include "ops/tape/rules.h"
 #include "runtime/base/fail.h"
-#include "runtime/tape.h"
-#include "runtime/tensor.h"
+#include "runtime/record/tape.h"
+#include "runtime/tensor/tensor.h"
 
 /* In an operand's `value`: among the leaves, not this record's values. */
 #define FY__TAPE_LEAF (1u << 31)

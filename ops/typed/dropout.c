@@ -3,7 +3,7 @@
  * Not here: which element takes which random bits (backends/formulas/random.h). */
 #include "ops/typed/typed.h"
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 static fy_status_t drop(fy_op_t op, fy_tensor_t *rng, const fy_tensor_t *src, double p,
                         fy_tensor_t **out_dst)

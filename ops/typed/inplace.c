@@ -4,7 +4,7 @@
 #include "ops/typed/typed.h"
 
 #include "ops/shape.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
                                  fy_fill_attrs_t *out_attrs)

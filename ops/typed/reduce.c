@@ -3,7 +3,7 @@
  * Not here: whether an axis exists in the end (shape_reduce.c). Next: linalg.c. */
 #include "ops/typed/typed.h"
 
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, int32_t *out_axis)
 {

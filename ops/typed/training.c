@@ -5,7 +5,7 @@
 #include "ops/typed/typed.h"
 
 #include "ops/operand.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 fy_status_t fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
                       fy_activation_t activation, fy_tensor_t **out_dst)

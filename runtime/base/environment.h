@@ -1,7 +1,7 @@
 /* How environment variables are read, by the library, by backends and by the command: through these
  * two functions and no other (tests/lint/rules/environment.sh). An empty variable counts as unset.
  * Header only, so plugins and programs may use it, too.
- * Not here: which values are good (runtime/environment.h), the list of variables
+ * Not here: which values are good (runtime/device/environment.h), the list of variables
  * (docs/environment.md). */
 #ifndef FERRY_RUNTIME_BASE_ENVIRONMENT_H_
 #define FERRY_RUNTIME_BASE_ENVIRONMENT_H_

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/thread.h"
+#include "runtime/thread/thread.h"
 
 static const fy_error_t no_error = { FY_STATUS_OK, 0, "", "no call has failed on this thread",
                                      NULL };

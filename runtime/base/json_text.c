@@ -1,4 +1,4 @@
-/* JSON strings. Not here: who writes JSON (runtime/event_write.c, transfer/ledger_write.c). */
+/* JSON strings. Not here: who writes JSON (runtime/record/event_write.c, transfer/ledger_write.c). */
 #include "runtime/base/json_text.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tests/support/harness.h"
-#include "tools/event_totals.h"
+#include "tools/cli/event_totals.h"
 
 static char path[] = "/tmp/test_events.XXXXXX";
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tests/support/harness.h"
-#include "tools/snapshot_file.h"
+#include "tools/cli/snapshot_file.h"
 
 static char folder[] = "/tmp/ferry-snapshot-XXXXXX";
 static char path[64];

@@ -10,7 +10,7 @@
 
 #include "backends/sim/queue.h"
 #include "backends/sim/sim.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
 enum { N = 40000, ROWS = 1000, COLUMNS = 100, BATCHES = 3 };

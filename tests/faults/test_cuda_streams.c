@@ -3,8 +3,8 @@
  * waited for, and what the new one does is its own. Over the fake driver, with events held back, so
  * that a wait that is left out shows in the driver's calls. Not here: the slots
  * (tests/unit/cuda). */
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/fake_driver.h"
 
 enum { N = 64 };

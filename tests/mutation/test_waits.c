@@ -1,4 +1,4 @@
-/* Each of Ferry's waits is needed: dropped (runtime/wait_site.h), it makes a program see other
+/* Each of Ferry's waits is needed: dropped (runtime/thread/wait_site.h), it makes a program see other
  * bytes, touch memory that is gone, crash or hang, in one of the first 64 random orders. With none
  * dropped nothing of the sort happens.
  * The table of what was seen is docs/wait-sites.md; FERRY_WRITE=1 writes it anew, otherwise every
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "backends/sim/queue.h"
-#include "runtime/wait_site.h"
+#include "runtime/thread/wait_site.h"
 #include "tests/mutation/mutation.h"
 
 enum { LAST_SEED = 64, MAX_PROGRAMS = 64, PATIENCE_S = 60 };
@@ -140,19 +140,20 @@ static void every_wait_is_needed(void **state)
 /* ---- the table in the documentation ---- */
 
 static const char path[] = "docs/wait-sites.md";
-static const char head[] = "# Where Ferry waits\n\n"
-                           "Every place that makes a request, or the host, wait for another "
-                           "(`runtime/wait_site.h`), what goes wrong without it, and the first\n"
-                           "program of `tests/mutation/` and the first order of the simulator in "
-                           "which somebody sees it. Written by\n"
-                           "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test "
-                           "fails if a wait can be dropped unnoticed or has no row here.\n\n"
-                           "Not here, because no byte depends on it: a host that is held back "
-                           "(`ahead=`, a full queue). Not here, because the simulator cannot "
-                           "show\n"
-                           "it: queues of the caller's (it has no native ones), and what only two "
-                           "threads at once can meet.\n\n"
-                           "| site | without it | seen by | in order |\n|---|---|---|---|\n";
+static const char head[] =
+    "# Where Ferry waits\n\n"
+    "Every place that makes a request, or the host, wait for another "
+    "(`runtime/thread/wait_site.h`), what goes wrong without it, and the first\n"
+    "program of `tests/mutation/` and the first order of the simulator in "
+    "which somebody sees it. Written by\n"
+    "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test "
+    "fails if a wait can be dropped unnoticed or has no row here.\n\n"
+    "Not here, because no byte depends on it: a host that is held back "
+    "(`ahead=`, a full queue). Not here, because the simulator cannot "
+    "show\n"
+    "it: queues of the caller's (it has no native ones), and what only two "
+    "threads at once can meet.\n\n"
+    "| site | without it | seen by | in order |\n|---|---|---|---|\n";
 
 static void write_table(void)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "tests/traces/synthetic.h"
-#include "tools/tool.h"
+#include "tools/cli/tool.h"
 
 int main(int argc, char **argv)
 {

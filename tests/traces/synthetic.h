@@ -5,7 +5,7 @@
 #ifndef FERRY_TESTS_TRACES_SYNTHETIC_H_
 #define FERRY_TESTS_TRACES_SYNTHETIC_H_
 
-#include "tools/trace.h"
+#include "tools/replay/trace.h"
 
 typedef struct synthetic {
     const char *name; /* of the file, without .trace */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/traces/synthetic.h"
-#include "tools/replay.h"
+#include "tools/replay/replay.h"
 
 static void replay_as(const trace_t *trace, const char *name, const char *kind)
 {

@@ -5,7 +5,7 @@
  * calls' edges (unit/alloc/test_plan.c). */
 #include "tests/support/harness.h"
 
-#include "tools/plan_models.h"
+#include "tools/cli/plan_models.h"
 
 #define SEND &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE
 

@@ -43,9 +43,9 @@ check() {
             if (path == "runtime/base/input.h" && file ~ /^backends\/sim\//) next
             # A snapshot is plain data that the command reads back and draws with the same code:
             # CMakeLists.txt.
-            if (path == "alloc/snapshot.h" && file == "tools/snapshot_file.h") next
+            if (path == "alloc/report/snapshot.h" && file == "tools/cli/snapshot_file.h") next
             # A comparison runs the very step that `ferry bench` times: cmake/bench.cmake.
-            if (file ~ /^bench\/peers_/ && path ~ /^tools\/(small_train|image_train|roofline)\.h$/) next
+            if (file ~ /^bench\/peers_/ && path ~ /^tools\/(bench\/roofline|train\/(image|small)_train)\.h$/) next
             if (folder in rank) {
                 if (!(target in rank)) bad(folder "/ may include include/ and folders left of it, not " target "/")
                 else if (rank[target] > rank[folder]) bad("the arrow points the other way: " target "/ may include " folder "/")

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "backends/cuda/args.h"
-#include "backends/cuda/flat.h"
 #include "backends/cuda/driver.h"
+#include "backends/cuda/flat.h"
 #include "backends/cuda/lt_library.h"
 #ifdef FERRY_HAS_CUDNN
 #include "backends/cuda/dnn_library.h"

@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #include "alloc/host_segments.h"
-#include "runtime/memory.h"
+#include "runtime/device/memory.h"
 
 extern void *mallocx(size_t nbytes, int flags) __attribute__((weak));
 

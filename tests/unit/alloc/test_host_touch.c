@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "alloc/host_segments.h"
-#include "runtime/memory.h"
+#include "runtime/device/memory.h"
 
 enum { MIB = 1 << 20, PAGE = 4096 };
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "alloc/snapshot.h"
+#include "alloc/report/snapshot.h"
 
 enum { BLOCKS = 10000, SEGMENTS = 3 };
 

@@ -12,7 +12,7 @@
 
 #include "ops/dispatch.h"
 #include "ops/graph.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/tensor.h"
 
 static void expect_same(const fy_tensor_t *a, const fy_tensor_t *b)
 {

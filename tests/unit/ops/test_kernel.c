@@ -1,7 +1,7 @@
 /* Kernels that run inside their call on an asynchronous device, as on cuda: a failure is known at
  * once, and is a fault all the same. Here an eager simulated device that says so. Not here: what
  * users see on every device (tests/conformance/test_conformance_kernel.c). */
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
 static fy_status_t fails(const fy_launch_t *launch, void *stream)

@@ -1,8 +1,8 @@
 /* How far the host may be ahead of a stream: the bound holds, holding back is no drain and no sync,
  * and costs nothing below the bound.
  * And what tickets say of a device that was lost and closed. */
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 static fy_device_t *open_spec(const char *spec)

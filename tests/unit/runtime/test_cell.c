@@ -2,10 +2,10 @@
  * small tensors that stay in their scope's ring while they are at hand. Not here: chunks, other
  * threads, forks (test_cell_chunks.c); blocks at hand (test_front.c); lifetimes as users see them
  * (tests/conformance/test_conformance_lifetime.c). */
-#include "runtime/cell.h"
+#include "runtime/tensor/cell.h"
 
 #include "runtime/base/asan.h"
-#include "runtime/front.h"
+#include "runtime/tensor/front.h"
 #include "tests/support/harness.h"
 
 static int found = 0xA5; /* in a segment, which need not be new */

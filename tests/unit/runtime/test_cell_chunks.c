@@ -1,7 +1,7 @@
 /* Chunks of cells from inside: they are bounded and go, no memory for one is said, cells given back
  * by other threads come round, a forked child finds them whole. Not here: one cell
  * (test_cell.c). */
-#include "runtime/cell.h"
+#include "runtime/tensor/cell.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/asan.h"
-#include "runtime/front.h"
+#include "runtime/tensor/front.h"
 #include "tests/support/harness.h"
 
 static _Atomic bool refuse;

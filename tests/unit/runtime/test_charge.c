@@ -1,7 +1,7 @@
-/* Tests of fy__charge_host and fy__charge_host_copy (runtime/device.c): the host's work advances
+/* Tests of fy__charge_host and fy__charge_host_copy (runtime/device/device.c): the host's work advances
  * the model clock of simulated devices once, however many are open, at the host profile's rates;
  * with none open nothing is asked. */
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
 static uint64_t now_ns(const fy_device_t *device)

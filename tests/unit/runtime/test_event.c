@@ -2,7 +2,7 @@
  * ending, what ends up in the file.
  * Not here: what is in the file of a whole program
  * (tests/conformance/test_conformance_events.c). */
-#include "runtime/event_ring.h"
+#include "runtime/record/event_ring.h"
 
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,9 +1,9 @@
 /* runtime/fault: suspects join without losing a request, whatever the order and distance; old
  * requests resolve when their slot is taken over;
  * the first cause is kept; records outlive their requests, as a shorter text in the end. */
-#include "runtime/device.h"
-#include "runtime/fault.h"
-#include "runtime/stream.h"
+#include "runtime/device/device.h"
+#include "runtime/order/fault.h"
+#include "runtime/order/stream.h"
 #include "tests/support/harness.h"
 
 static fy_device_t *g_device;

@@ -6,7 +6,7 @@
 
 #include <ferry/plan.h>
 
-#include "runtime/thread.h"
+#include "runtime/thread/thread.h"
 #include "tests/support/harness.h"
 
 #define CHECK(condition) \

@@ -2,7 +2,7 @@
  * scope, limits past the 64th scope. */
 #include <pthread.h>
 
-#include "runtime/inherit.h"
+#include "runtime/thread/inherit.h"
 #include "tests/support/harness.h"
 
 static fy_guard_options_t no_limits(void) { return (fy_guard_options_t)FY_GUARD_OPTIONS_INIT; }

@@ -1,8 +1,8 @@
 /* runtime/hazard and runtime/stream from inside: words before and after requests, what a pool may
  * ask of them, old tickets after their stream's slot was taken over. Orders themselves:
  * tests/conformance/test_conformance_stream.c. */
-#include "runtime/hazard.h"
-#include "runtime/stream.h"
+#include "runtime/order/hazard.h"
+#include "runtime/order/stream.h"
 #include "tests/support/harness.h"
 
 static fy_device_t *g_device;

@@ -1,7 +1,7 @@
 /* The log function may call Ferry, wherever it is called from: no lock is held around it. */
 #include <ferry/backend.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
 static fy_device_t *device;

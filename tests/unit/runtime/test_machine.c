@@ -7,7 +7,7 @@
 
 #include <ferry/ops.h>
 
-#include "runtime/machine.h"
+#include "runtime/device/machine.h"
 #include "tests/support/harness.h"
 
 #define MIB (1024ull * 1024)

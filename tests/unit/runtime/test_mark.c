@@ -1,4 +1,4 @@
-/* The mark on a storage (runtime/storage.h): whoever writes something that stands against handing
+/* The mark on a storage (runtime/tensor/storage.h): whoever writes something that stands against handing
  * bytes out as they are sets it, so such a storage does not go to the front; it goes there again
  * once nothing is behind its mark. One test for each that writes.
  * Not here: what a fault means to a user (tests/conformance/test_conformance_fault.c), the front by
@@ -6,9 +6,9 @@
 #include <pthread.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/front.h"
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/front.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 #include "transfer/upload.h"
 

@@ -1,7 +1,7 @@
 /* runtime/node: trees of scope names. Children are found again, '/' is no separator inside a name,
  * paths are cut and not overrun, walks go parents first, memory entries are per device. */
-#include "runtime/node.h"
-#include "runtime/thread.h"
+#include "runtime/thread/node.h"
+#include "runtime/thread/thread.h"
 #include "tests/support/harness.h"
 
 static fy__node_t *g_roots[8]; /* nodes are never freed, by design: kept in sight */

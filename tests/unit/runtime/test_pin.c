@@ -3,7 +3,7 @@
  * uses is nobody else's, however late the transfer. */
 #include <pthread.h>
 
-#include "runtime/pin.h"
+#include "runtime/device/pin.h"
 #include "tests/support/harness.h"
 
 enum { PAGE = 4096, KIB = 1024, MIB = 1024 * KIB };

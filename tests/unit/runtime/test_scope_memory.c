@@ -1,7 +1,7 @@
 /* What a scope says about its memory goes to threads that Ferry starts, and is not left on them. */
 #include <pthread.h>
 
-#include "runtime/inherit.h"
+#include "runtime/thread/inherit.h"
 #include "tests/support/harness.h"
 
 typedef struct heir {

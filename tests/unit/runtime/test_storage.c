@@ -1,8 +1,8 @@
 /* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages,
  * what contiguous means, shapes that overflow, the text of a tensor. Lifetimes as users see them:
  * tests/conformance/test_conformance_lifetime.c. */
-#include "runtime/front.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/front.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 static uint64_t kept_nbytes(void)

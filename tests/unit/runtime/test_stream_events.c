@@ -1,9 +1,9 @@
 /* Events of a stream: a full list still serves those who come while others wait; readers on streams
  * of their own are all waited for;
  * a wrapped queue's last work counts. */
-#include "runtime/storage.h"
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 static fy_tensor_t *slow(fy_device_t *device)

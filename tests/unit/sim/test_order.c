@@ -4,8 +4,8 @@
  * Next: test_schedule.c for the random order. */
 #include "tests/unit/sim/fixture.h"
 
-#include "backends/sim/order.h"
 #include "backends/sim/memory.h"
+#include "backends/sim/order.h"
 #include "backends/sim/queue.h"
 
 typedef struct world {

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "tools/cal.h"
+#include "tools/calibrate/cal.h"
 
 static void places(void **state)
 {

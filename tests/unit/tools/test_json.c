@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/json.h"
+#include "tools/cli/json.h"
 
 /* What `write` writes, without the blanks and line ends between tokens (there are none inside the
  * strings used here). */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/json_tree.h"
+#include "tools/cli/json_tree.h"
 
 static char *text;
 static json_tree_t tree;

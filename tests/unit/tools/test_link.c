@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "tools/exp_link.h"
+#include "tools/experiments/exp_link.h"
 
 #define PLAN "sim:0?profile=h200&numerics=off" /* the clock is the same, and nothing is computed */
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/options.h"
+#include "tools/cli/options.h"
 
 static bool flag;
 static int64_t number;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/tool.h"
+#include "tools/cli/tool.h"
 
 static const column_t columns[] = {
     { "name", "what", 0 },

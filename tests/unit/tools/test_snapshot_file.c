@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/snapshot_file.h"
+#include "tools/cli/snapshot_file.h"
 
 static char path[] = "/tmp/ferry-snapshot-XXXXXX";
 static char *json; /* a good one */

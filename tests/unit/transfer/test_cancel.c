@@ -3,7 +3,7 @@
  * cannot come. Cancelling by itself: test_queue.c. */
 #include <unistd.h>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/unit/transfer/engine.h"
 
 /* An earlier upload of all bytes makes its destination good, but not of a later one that was taken

@@ -4,7 +4,7 @@
 #include "tests/support/conservation.h"
 
 #include "backends/executed.h"
-#include "runtime/registry.h"
+#include "runtime/device/registry.h"
 #include "tests/support/harness.h"
 
 static void transfer(const char *spec)

@@ -1,8 +1,8 @@
 /* The two launches that are no ops, at the backend's slot: pieces of every length and alignment
  * leave a packed run and come back into one, nothing between them is touched, and an address that
  * is not the device's is refused where that can be known. */
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 enum { PIECES = 300, ROOM = 200, RUN = PIECES * 208 };

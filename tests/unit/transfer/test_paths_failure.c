@@ -3,8 +3,8 @@
  * afterwards. */
 #include <unistd.h>
 
-#include "runtime/storage.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 static fy_backend_t backend; /* the device's own, with other slots */

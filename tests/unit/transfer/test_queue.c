@@ -3,8 +3,8 @@
  * cancelled, fails or loses its device tells its ticket and whoever uses its bytes, keeps its place
  * in the order, and holds no memory. Public behaviour on any device:
  * tests/conformance/test_conformance_queue.c. */
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/unit/transfer/engine.h"
 
 static fy__job_view_t view_of(fy_ticket_t ticket)

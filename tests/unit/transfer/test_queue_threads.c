@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "runtime/stream.h"
-#include "runtime/tensor.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -2,8 +2,8 @@
  * together, what crosses, what a failure leaves.
  * The device is the simulator's with one slot more, which runs a batch backwards: copies of a batch
  * have no order. */
-#include "runtime/device.h"
-#include "runtime/storage.h"
+#include "runtime/device/device.h"
+#include "runtime/tensor/storage.h"
 #include "tests/unit/transfer/engine.h"
 
 enum { MANY = 150 };

@@ -1,7 +1,7 @@
 /* Uploads that fail: before the first byte nothing changed, behind it the DMA in flight and the
  * spoilt bytes are remembered. */
-#include "runtime/storage.h"
-#include "runtime/tensor.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
 static fy_backend_t backend; /* the device's own, with another copy slot */

@@ -1,0 +1,186 @@
+/* The list of pressure functions, and the call. A function runs as a guest on a thread that is in
+ * the middle of something: what that thread had under way (a recording, claims on guards, the name
+ * of a blocking call, its error record) is put aside meanwhile, and a scope of its own owns what it
+ * leaves behind. Next: alloc/ladder.c, which asks. */
+#include "runtime/device/pressure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/device/device.h"
+#include "runtime/thread/guard.h"
+
+struct fy__pressure {
+    struct fy__pressure *next; /* of the same device, in the order in which they were set */
+    uint64_t id;
+    uint32_t running; /* threads inside fn */
+    fy_pressure_fn fn;
+    void *user;
+};
+
+/* Guards every device's list, `running` and `last_id`. A leaf; never held over a call. Whether
+ * there is a list is read without it, so links are stored atomically. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* some fn has returned */
+static uint64_t last_id;
+
+fy_status_t fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void *user,
+                                  uint64_t *out_id)
+{
+    if (out_id) *out_id = 0;
+    if (!device || !fn || !out_id)
+        return FY_FAIL(INVALID_ARGUMENT, "memory_on_pressure: %s is NULL",
+                       !device ? "device"
+                       : !fn   ? "fn"
+                               : "out_id");
+    struct fy__pressure *entry = malloc(sizeof *entry);
+    if (!entry)
+        return FY_FAIL(OUT_OF_MEMORY, "memory_on_pressure: no host memory for %zu bytes",
+                       sizeof *entry);
+    pthread_mutex_lock(&lock);
+    *entry = (struct fy__pressure){ .id = ++last_id, .fn = fn, .user = user };
+    struct fy__pressure **end = &device->pressures;
+    while (*end) end = &(*end)->next;
+    __atomic_store_n(end, entry, __ATOMIC_RELAXED);
+    *out_id = entry->id;
+    pthread_mutex_unlock(&lock);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_off_pressure: device is NULL");
+    /* Two functions that each wait for the other's end would wait for ever. */
+    if (thread->pressing)
+        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Take "
+                             "it away when that has returned");
+    pthread_mutex_lock(&lock);
+    struct fy__pressure **link = &device->pressures;
+    while (*link && (*link)->id != id) link = &(*link)->next;
+    struct fy__pressure *entry = *link;
+    if (entry) {
+        __atomic_store_n(link, entry->next, __ATOMIC_RELAXED); /* from now on nobody finds it */
+        while (entry->running) pthread_cond_wait(&ended, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+    if (!entry)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "memory_off_pressure: %s has no pressure function with id %llu",
+                       device->spec, (unsigned long long)id);
+    free(entry);
+    return FY_STATUS_OK;
+}
+
+/* What a thread has under way besides the call stack. */
+typedef struct aside {
+    fy__error_copy_t error;
+    struct fy__recording *recording;
+    fy__claim_t claims[FY__QUOTAS];
+    uint32_t claimed;
+    const char *blocking;
+} aside_t;
+
+static void put_aside(fy__thread_t *thread, aside_t *aside)
+{
+    fy__error_save(&aside->error);
+    aside->recording = thread->recording;
+    thread->recording = NULL; /* what fn asks for happens now, not at each replay */
+    memcpy(aside->claims, thread->claims, sizeof aside->claims);
+    aside->claimed = thread->claimed;
+    thread->claimed = 0;
+    aside->blocking = thread->blocking;
+}
+
+static void take_up(fy__thread_t *thread, const aside_t *aside)
+{
+    fy__guard_settle(thread); /* of calls inside that failed */
+    thread->blocking = aside->blocking;
+    memcpy(thread->claims, aside->claims, sizeof aside->claims);
+    thread->claimed = aside->claimed;
+    thread->recording = aside->recording;
+    fy__error_restore(&aside->error);
+}
+
+static FY_COLD bool call(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                         struct fy__pressure *entry)
+{
+    aside_t aside;
+    put_aside(thread, &aside);
+    thread->pressing = entry;
+    const fy_scope_t scope = fy_scope_begin("pressure");
+    const bool gave = entry->fn(entry->user, device, nbytes) != 0;
+    fy_scope_end(scope, 0, NULL);
+    thread->pressing = NULL;
+    take_up(thread, &aside);
+    return gave;
+}
+
+fy__press_t fy__pressure_next(void *user, uint64_t nbytes, fy__press_cursor_t *cursor)
+{
+    fy_device_t *device = user;
+    fy__thread_t *thread = fy__thread();
+    if (!thread || thread->pressing || thread->nlocks ||
+        !__atomic_load_n(&device->pressures, __ATOMIC_RELAXED))
+        return FY__PRESS_END;
+    pthread_mutex_lock(&lock);
+    /* not those that are set meanwhile: one of them might set another */
+    if (!cursor->until) cursor->until = last_id;
+    struct fy__pressure *entry = device->pressures;
+    while (entry && entry->id <= cursor->after) entry = entry->next;
+    if (entry && entry->id > cursor->until) entry = NULL;
+    if (entry) {
+        cursor->after = entry->id;
+        entry->running++;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!entry) return FY__PRESS_END;
+    const bool gave = call(thread, device, nbytes, entry);
+    pthread_mutex_lock(&lock);
+    entry->running--;
+    pthread_cond_broadcast(&ended);
+    pthread_mutex_unlock(&lock);
+    return gave ? FY__PRESS_GAVE : FY__PRESS_NOTHING;
+}
+
+void fy__pressure_forget(fy_device_t *device)
+{
+    pthread_mutex_lock(&lock);
+    struct fy__pressure *entry = device->pressures;
+    device->pressures = NULL;
+    pthread_mutex_unlock(&lock);
+    while (entry) {
+        struct fy__pressure *next = entry->next;
+        free(entry);
+        entry = next;
+    }
+}
+
+/* ---- fork ---- */
+
+void fy__pressure_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__pressure_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static void forget_runners(fy_device_t *device, const struct fy__pressure *mine)
+{
+    for (struct fy__pressure *entry = device->pressures; entry; entry = entry->next)
+        entry->running = entry == mine;
+}
+
+void fy__pressure_fork_child(void)
+{
+    const fy__thread_t *thread = fy__tls;
+    const struct fy__pressure *mine = thread ? thread->pressing : NULL;
+    fy_device_t *host = fy__device_host_if_open();
+    if (host) forget_runners(host, mine);
+    for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
+        fy_device_t *device = fy__device_use_at(i);
+        if (!device) continue;
+        forget_runners(device, mine);
+        fy__device_unuse(device);
+    }
+    pthread_cond_init(&ended, NULL); /* whoever waited is gone */
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,21 @@
+/* Pressure: the program's own functions that make room when a device's pool has nothing left and
+ * gets no more (fy_memory_on_pressure).
+ * The pool calls them one by one, between its other means, and looks after each whether that
+ * served.
+ * Not here: when (alloc/ladder.c). */
+#ifndef FERRY_RUNTIME_PRESSURE_H_
+#define FERRY_RUNTIME_PRESSURE_H_
+
+#include "runtime/device/memory.h"
+
+/* Calls the next one; a fy__segment_source_t's `press`, user is the device. Nobody is called while
+ * this thread is inside one, or holds a lock of Ferry's. No lock may be held. */
+fy__press_t fy__pressure_next(void *user, uint64_t nbytes, fy__press_cursor_t *cursor);
+/* The device goes: forgets what is left. */
+void fy__pressure_forget(fy_device_t *device);
+
+void fy__pressure_fork_lock(void);
+void fy__pressure_fork_unlock(void);
+void fy__pressure_fork_child(void);
+
+#endif

@@ -1,0 +1,596 @@
+/* Streams: the table, events, device-side waits and host waits. Read stream.h first for why numbers
+ * are taken after submission. */
+#include "runtime/order/stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/record/event.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/thread/guard.h"
+#include "runtime/thread/thread.h"
+
+/* Guards taking and leaving slots; a slot's pointer is published once and stays. */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(fy_stream_t *) table[FY__MAX_STREAMS];
+
+fy_stream_t *fy__stream_at(uint32_t index)
+{
+    return index && index < FY__MAX_STREAMS
+               ? atomic_load_explicit(&table[index], memory_order_acquire)
+               : NULL;
+}
+
+/* ---- events; the stream's lock is held ---- */
+
+/* Takes events that have happened off the front of the list. */
+static fy_status_t advance_by(fy_stream_t *stream, bool peek)
+{
+    const fy_backend_t *backend = stream->device->backend;
+    peek = peek && backend->event_peek;
+    while (stream->nevents) {
+        fy__stream_event_t *oldest = &stream->events[0];
+        int done = 0;
+        FY_TRY(fy__device_check(stream->device, (peek ? backend->event_peek : backend->event_query)(
+                                                    stream->device->dev, oldest->event, &done)));
+        if (!done) break;
+        if (atomic_load_explicit(&stream->done, memory_order_relaxed) < oldest->seq)
+            atomic_store_explicit(&stream->done, oldest->seq, memory_order_release);
+        if (oldest->waiters) break; /* still in use; its number is known to be done all the same */
+        stream->free_events[stream->nfree_events++] = oldest->event;
+        memmove(&stream->events[0], &stream->events[1],
+                --stream->nevents * sizeof stream->events[0]);
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t advance(fy_stream_t *stream) { return advance_by(stream, false); }
+
+/* There is no event more to be had: moves the newest one that nobody waits on to the tail; the one
+ * behind it stands in for it. */
+static fy_status_t move_newest(fy_stream_t *stream, uint64_t tail, fy__stream_event_t **out_event)
+{
+    uint32_t i = stream->nevents;
+    while (i && stream->events[i - 1].waiters) i--;
+    if (!i)
+        return FY_FAIL(BUSY, "stream '%s': %u threads wait on its events already", stream->name,
+                       stream->nevents);
+    void *event = stream->events[i - 1].event;
+    FY_TRY(fy__device_check(stream->device, stream->device->backend->event_record(
+                                                stream->device->dev, event, stream->native)));
+    memmove(&stream->events[i - 1], &stream->events[i],
+            (stream->nevents - i) * sizeof stream->events[0]);
+    *out_event = &stream->events[stream->nevents - 1];
+    **out_event = (fy__stream_event_t){ event, tail, 0 };
+    return FY_STATUS_OK;
+}
+
+/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if
+ * the queue is foreign. A stream has one event at least from when it is opened, so nobody fails to
+ * wait because the backend has no more. */
+static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t **out_event)
+{
+    const fy_backend_t *backend = stream->device->backend;
+    void *dev = stream->device->dev, *event;
+    for (uint32_t i = 0; i < stream->nevents && !stream->foreign; i++)
+        if (stream->events[i].seq >= seq) {
+            *out_event = &stream->events[i];
+            return FY_STATUS_OK;
+        }
+    const uint64_t tail = atomic_load_explicit(&stream->submitted, memory_order_acquire);
+    if (stream->nevents == FY__STREAM_EVENTS) return move_newest(stream, tail, out_event);
+    if (stream->nfree_events)
+        event = stream->free_events[stream->nfree_events - 1];
+    else {
+        const fy_status_t status =
+            fy__device_check(stream->device, backend->event_create(dev, &event));
+        if (status == FY_STATUS_OUT_OF_MEMORY && stream->nevents)
+            return move_newest(stream, tail, out_event);
+        FY_TRY(status);
+        stream->free_events[stream->nfree_events++] = event;
+    }
+    FY_TRY(fy__device_check(stream->device, backend->event_record(dev, event, stream->native)));
+    stream->nfree_events--;
+    *out_event = &stream->events[stream->nevents++];
+    **out_event = (fy__stream_event_t){ event, tail, 0 };
+    return FY_STATUS_OK;
+}
+
+void fy__stream_anchor(fy_stream_t *stream)
+{
+    fy__stream_event_t *event;
+    fy__lock(&stream->lock);
+    if (stream->nevents >= FY__STREAM_EVENTS / 2) (void)advance(stream);
+    /* Closed meanwhile: it left an event. Failing to record costs precision only: a wait then
+     * records its own. */
+    if (stream->native)
+        (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
+    fy__unlock(&stream->lock);
+}
+
+/* ---- opening and closing ---- */
+
+static bool forked(const fy_device_t *device)
+{
+    return atomic_load_explicit(&device->lost, memory_order_relaxed) == FY__LOST_BY_FORK;
+}
+
+static void destroy_native(fy_stream_t *stream)
+{
+    if (stream->native && !forked(stream->device))
+        stream->device->backend->stream_destroy(stream->device->dev, stream->native);
+    stream->native = NULL;
+    stream->foreign = false;
+}
+
+/* A closed stream whose work is done gives its events back; its slot is then free. The table's lock
+ * is held. */
+static void finish_closing(fy_stream_t *stream)
+{
+    fy_device_t *device = stream->device;
+    fy__lock(&stream->lock); /* the holder of an old ticket may be looking at the events */
+    destroy_native(stream);
+    /* its tickets go on failing when the slot belongs to another stream */
+    if (fy__device_is_lost(device)) {
+        atomic_store(&stream->lost_first, atomic_load(&stream->done) + 1);
+        atomic_store(&stream->lost_last, atomic_load(&stream->submitted));
+    }
+    for (uint32_t i = 0; i < stream->nevents && !forked(device); i++)
+        device->backend->event_destroy(device->dev, stream->events[i].event);
+    for (uint32_t i = 0; i < stream->nfree_events && !forked(device); i++)
+        device->backend->event_destroy(device->dev, stream->free_events[i]);
+    stream->nevents = stream->nfree_events = 0;
+    atomic_store_explicit(&stream->timeline, NULL, memory_order_release);
+    atomic_store_explicit(&stream->done, atomic_load(&stream->submitted), memory_order_release);
+    stream->device = fy_device_host(); /* the device may go now; old tickets still look here */
+    fy__unlock(&stream->lock);
+    stream->state = FY__STREAM_FREE;
+}
+
+static bool closing_is_done(fy_stream_t *stream)
+{
+    if (fy__wait_drops(FY__WAIT_STREAM_SLOT) || fy__device_is_lost(stream->device)) return true;
+    fy__stream_event_t *event;
+    fy__lock(&stream->lock);
+    const bool covered = !stream->native ||
+                         cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
+    (void)advance(stream);
+    const bool done = (covered && !stream->nevents) || fy__device_is_lost(stream->device);
+    fy__unlock(&stream->lock);
+    return done;
+}
+
+static fy_stream_t *take_slot(void)
+{
+    fy_stream_t *taken = NULL;
+    fy__lock(&table_lock);
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && !taken; i++) {
+        fy_stream_t *stream = atomic_load_explicit(&table[i], memory_order_relaxed);
+        if (!stream) {
+            stream = calloc(1, sizeof *stream);
+            if (!stream) break;
+            pthread_mutex_init(&stream->lock, NULL);
+            stream->index = i;
+            atomic_store_explicit(&table[i], stream, memory_order_release);
+        }
+        if (stream->state == FY__STREAM_CLOSING && closing_is_done(stream)) finish_closing(stream);
+        if (stream->state == FY__STREAM_FREE) taken = stream;
+    }
+    if (taken) taken->state = FY__STREAM_OPEN;
+    fy__unlock(&table_lock);
+    return taken;
+}
+
+/* A slot that was taken: what belongs to the new stream and not to the slot. */
+static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint32_t reader,
+                   const char *name)
+{
+    stream->handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_STREAM };
+    stream->device = device;
+    stream->native = native;
+    stream->foreign = false;
+    stream->reader = reader;
+    atomic_store(&stream->begin, atomic_load(&stream->submitted));
+    snprintf(stream->name, sizeof stream->name, "%s", name);
+    atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
+    /* What the slot's last stream waited for says nothing about this one. */
+    for (int i = 0; i < FY__MAX_STREAMS; i++)
+        atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
+}
+
+fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline,
+                                     void *jobs, fy_stream_t **out_stream)
+{
+    fy_stream_t *stream = take_slot();
+    if (!stream)
+        return FY_FAIL(OUT_OF_MEMORY,
+                       "transfer: %d streams are open; there is none for a queue's jobs",
+                       FY__MAX_STREAMS - 1);
+    set_up(stream, native->device, NULL, native->reader, native->name);
+    atomic_store(&stream->jobs, jobs);
+    atomic_store_explicit(&stream->timeline, timeline, memory_order_release);
+    FY__EVENT(fy__event_stream(stream));
+    *out_stream = stream;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role,
+                            const fy_stream_options_t *options, fy_stream_t **out_stream)
+{
+    static const char *const names[] = { "compute", "upload", "download" };
+    void *native = NULL, *event = NULL;
+    const char *name = options && options->name ? options->name : options ? "stream" : names[role];
+    FY_TRY(fy__device_check(
+        device, device->backend->stream_create(device->dev, role, options ? options->priority : 0,
+                                               options ? options->native : NULL, &native)));
+    /* see cover */
+    const fy_status_t status =
+        fy__device_check(device, device->backend->event_create(device->dev, &event));
+    if (status != FY_STATUS_OK) {
+        device->backend->stream_destroy(device->dev, native);
+        return status;
+    }
+    fy_stream_t *stream = take_slot();
+    if (!stream) {
+        device->backend->event_destroy(device->dev, event);
+        device->backend->stream_destroy(device->dev, native);
+        return FY_FAIL(
+            OUT_OF_MEMORY,
+            "stream_create: %d streams are open, or there is no memory for one more; destroy some",
+            FY__MAX_STREAMS - 1);
+    }
+    set_up(stream, device, native,
+           options                      ? FY__READER_OTHER
+           : role == FY_STREAM_UPLOAD   ? FY__READER_UPLOAD
+           : role == FY_STREAM_DOWNLOAD ? FY__READER_DOWNLOAD
+                                        : FY__READER_COMPUTE,
+           name);
+    stream->foreign = options && options->native;
+    stream->free_events[0] = event;
+    stream->nfree_events = 1;
+    FY__EVENT(fy__event_stream(stream));
+    *out_stream = stream;
+    return FY_STATUS_OK;
+}
+
+void fy__stream_close(fy_stream_t *stream)
+{
+    fy_device_t *device = stream->device;
+    fy__stream_event_t *event;
+    bool covered = false;
+    if (stream->native && !fy__device_is_lost(device)) {
+        fy__lock(&stream->lock);
+        /* answers for the tickets that are left */
+        covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
+        /* or whoever asks next would record anew, on a queue that is gone */
+        if (covered) stream->foreign = false;
+        fy__unlock(&stream->lock);
+    }
+    /* Without an event (no memory for one) the queue is kept until whoever asks gets one:
+     * finish_closing. */
+    fy__lock(&stream->lock);
+    if (covered || fy__device_is_lost(device)) destroy_native(stream);
+    fy__unlock(&stream->lock);
+    fy__lock(&table_lock);
+    stream->state = FY__STREAM_CLOSING;
+    fy__unlock(&table_lock);
+}
+
+void fy__stream_finish_closed(fy_device_t *device)
+{
+    for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
+        fy_stream_t *stream = fy__stream_at(i);
+        if (!stream) break;
+        fy__lock(&table_lock);
+        if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
+        fy__unlock(&table_lock);
+    }
+}
+
+void fy__stream_tell(void)
+{
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
+        fy__lock(&table_lock);
+        if (fy__stream_at(i)->state == FY__STREAM_OPEN)
+            FY__EVENT(fy__event_stream(fy__stream_at(i)));
+        fy__unlock(&table_lock);
+    }
+}
+
+void fy__stream_fork_lock(void) { pthread_mutex_lock(&table_lock); }
+void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
+
+void fy__stream_fork_child(void)
+{
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
+        pthread_mutex_init(&fy__stream_at(i)->lock, NULL);
+    }
+    pthread_mutex_unlock(&table_lock);
+}
+
+/* ---- points ---- */
+
+fy_ticket_t fy__point_ticket(fy__point_t point)
+{
+    return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) };
+}
+
+static bool reached(fy__point_t point, bool peek);
+
+/* A job that never ran is over when what it would have waited for is. */
+static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq,
+                        bool peek)
+{
+    fy__job_view_t view;
+    timeline->look(stream, seq, &view);
+    if (view.state == FY__JOB_OVER) return true;
+    if (view.state == FY__JOB_STARTED) return reached(view.native, peek);
+    if (fy__device_is_lost(stream->device)) return true;
+    if (view.state == FY__JOB_STANDING) return false;
+    for (uint32_t i = 0; i < view.ndependencies; i++)
+        if (!reached(view.dependencies[i], peek)) return false;
+    return true;
+}
+
+bool fy__point_cancel(fy__point_t point)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const fy__timeline_t *timeline =
+        stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    return timeline && timeline->cancel(stream, FY__POINT_SEQ(point));
+}
+
+uint32_t fy__point_fault(fy_device_t *device, fy__point_t point)
+{
+    fy__job_view_t view;
+    if (fy__point_look(point, &view)) {
+        if (view.record) return view.record;
+        if (view.native) point = view.native;
+    }
+    return fy__fault_at(device, point);
+}
+
+fy_status_t fy__point_submit(fy__point_t *point)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(*point));
+    const fy__timeline_t *timeline =
+        stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    if (!timeline) return FY_STATUS_OK;
+    if (atomic_load_explicit(&stream->done, memory_order_acquire) >= FY__POINT_SEQ(*point)) {
+        *point = 0;
+        return FY_STATUS_OK;
+    }
+    return timeline->submit(stream, FY__POINT_SEQ(*point), point);
+}
+
+static bool reached(fy__point_t point, bool peek)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    if (!stream || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return true;
+    const fy__timeline_t *timeline = atomic_load_explicit(&stream->timeline, memory_order_acquire);
+    if (FY_UNLIKELY(timeline != NULL)) return job_reached(stream, timeline, seq, peek);
+    if (fy__device_is_lost(stream->device)) return true;
+    fy__stream_event_t *event;
+    fy__lock(&stream->lock);
+    if (seq > atomic_load_explicit(&stream->done, memory_order_relaxed) &&
+        advance_by(stream, peek) == FY_STATUS_OK &&
+        atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
+        (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
+        if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance_by(stream, peek);
+    }
+    fy__unlock(&stream->lock);
+    return fy__device_is_lost(stream->device) ||
+           atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
+}
+
+bool fy__point_is_lost(fy__point_t point)
+{
+    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    if (!stream) return false;
+    return fy__stream_took_along(stream, seq) ||
+           (fy__device_is_lost(stream->device) &&
+            atomic_load_explicit(&stream->done, memory_order_acquire) < seq);
+}
+
+bool fy__point_reached(fy__point_t point) { return reached(point, false); }
+bool fy__point_peek(fy__point_t point) { return reached(point, true); }
+
+/* Blocks on an event that covers `seq`. */
+static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
+{
+    fy_device_t *device = stream->device;
+    fy__stream_event_t *event = NULL;
+    fy__lock(&stream->lock);
+    fy_status_t status = FY_STATUS_OK;
+    const bool known = fy__stream_is_past(stream, seq);
+    if (known || (status = cover(stream, seq, &event)) != FY_STATUS_OK) {
+        fy__unlock(&stream->lock);
+        return status;
+    }
+    void *native = event->event;
+    const uint64_t covered = event->seq;
+    event->waiters++;
+    fy__unlock(&stream->lock);
+    status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
+    fy__lock(&stream->lock);
+    /* A backend may give out one pointer many times, so the entry is known by its number, too: that
+     * stays while the entry has waiters. */
+    uint32_t i = 0;
+    while (i < stream->nevents && !(stream->events[i].event == native &&
+                                    stream->events[i].seq == covered && stream->events[i].waiters))
+        i++;
+    if (i < stream->nevents) stream->events[i].waiters--;
+    if (status == FY_STATUS_OK &&
+        atomic_load_explicit(&stream->done, memory_order_relaxed) < covered)
+        atomic_store_explicit(&stream->done, covered, memory_order_release);
+    fy__unlock(&stream->lock);
+    return status;
+}
+
+fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site)
+{
+    if (fy__wait_drops(site)) return FY_STATUS_OK;
+    FY_TRY(fy__point_submit(&point));
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    if (!stream) return FY_STATUS_OK;
+    if (fy__stream_is_past(stream, seq)) return FY_STATUS_OK;
+    if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
+    return sync(stream, seq, timeout_ns);
+}
+
+fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
+{
+    FY_TRY(fy__point_submit(&point));
+    /* a job of this very engine */
+    if (FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK;
+    fy_stream_t *other = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    fy__stream_event_t *event;
+    if (!other) return FY_STATUS_OK;
+    if (FY_UNLIKELY(fy__stream_took_along(other, seq)))
+        return FY_FAIL(DEVICE_LOST, "these bytes were to come from a device that was lost and has "
+                                    "been closed since\n  Write them anew");
+    if (fy__stream_is_past(other, seq) ||
+        (!other->foreign &&
+         atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
+        return FY_STATUS_OK;
+    if (other->device->backend != stream->device->backend) /* no common events: the host waits */
+        return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
+    if (FY_UNLIKELY(fy__device_is_lost(other->device)) && other->device != stream->device)
+        /* an event of it that is recorded already would say nothing */
+        return fy__device_lost_error(other->device);
+    /* the event must not move between the two calls */
+    fy__lock(&other->lock);
+    if (fy__stream_is_past(other, seq)) { /* it may be another device's by now */
+        fy__unlock(&other->lock);
+        return FY_STATUS_OK;
+    }
+    fy_status_t status = cover(other, seq, &event);
+    if (status == FY_STATUS_OK)
+        status = fy__device_check(
+            stream->device,
+            stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
+    if (status == FY_STATUS_OK)
+        atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
+    fy__unlock(&other->lock);
+    if (status == FY_STATUS_OK) FY__EVENT(fy__event_wait(stream, point, site));
+    return status;
+}
+
+/* ---- back-pressure ---- */
+
+fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
+{
+    const uint64_t ahead = stream->device->ahead, quarter = (ahead + 3) / 4;
+    const uint64_t submitted = atomic_load_explicit(&stream->submitted, memory_order_acquire);
+    uint64_t done = atomic_load_explicit(&stream->done, memory_order_acquire);
+    fy__stream_anchor(stream);       /* what a later request waits for, three quarters from here */
+    if (submitted - done >= ahead) { /* as far as is known: nobody may have asked for long */
+        (void)fy__point_reached(FY__POINT(stream->index, submitted - ahead + 1));
+        done = atomic_load_explicit(&stream->done, memory_order_acquire);
+    }
+    if (submitted - done >= ahead) {
+        const uint64_t start_ns = fy__now_ns();
+        /* No wait site: nothing is ordered by it, so no byte depends on it. */
+        FY_TRY(fy__point_wait(FY__POINT(stream->index, submitted - ahead + quarter), FY_FOREVER,
+                              FY__WAIT_NONE));
+        fy__throttled(thread, start_ns);
+        done = atomic_load_explicit(&stream->done, memory_order_acquire);
+    }
+    const uint64_t most = done + ahead, step = submitted + quarter;
+    atomic_store_explicit(&stream->room, most < step ? most : step, memory_order_relaxed);
+    return FY_STATUS_OK;
+}
+
+/* ---- public ---- */
+
+static fy_status_t check_stream(const fy_stream_t *stream, const char *what)
+{
+    if (!stream || stream->state != FY__STREAM_OPEN)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: stream is NULL or was destroyed", what);
+    if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *options,
+                             fy_stream_t **out_stream)
+{
+    static const fy_stream_options_t defaults = FY_STREAM_OPTIONS_INIT;
+    fy__thread_t *thread = fy__thread();
+    if (!out_stream) return FY_FAIL(INVALID_ARGUMENT, "stream_create: out_stream is NULL");
+    *out_stream = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "stream_create: device is NULL");
+    if (options)
+        FY_TRY(fy__check_sized("stream_create", "options", options, sizeof *options,
+                               "FY_STREAM_OPTIONS_INIT"));
+    if (device->synchronous)
+        return FY_FAIL(UNSUPPORTED,
+                       "stream_create: %s runs each request inside the call; it has one stream and "
+                       "needs no other",
+                       device->spec);
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__stream_open(device, FY_STREAM_COMPUTE, options ? options : &defaults, out_stream));
+    fy__device_use(device);
+    fy__handle_adopt(thread->frame, &(*out_stream)->handle);
+    return FY_STATUS_OK;
+}
+
+/* This thread's ops do not go to `stream` any more, nor will they when a scope that set another one
+ * ends. */
+static void forget_override(fy__thread_t *thread, const fy_stream_t *stream)
+{
+    const uint32_t index = stream->device->index;
+    if (thread->streams[index] == stream) thread->streams[index] = NULL;
+    for (uint32_t depth = 0; depth < thread->depth; depth++) {
+        fy__frame_t *frame = &thread->frames[depth];
+        if ((frame->streams_saved >> index & 1) && frame->outer_streams[index] == stream)
+            frame->outer_streams[index] = NULL;
+    }
+}
+
+void fy_stream_destroy(fy_stream_t *stream)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!stream || !thread || stream->state != FY__STREAM_OPEN) return;
+    fy_device_t *device = stream->device;
+    fy__handle_release(&stream->handle);
+    forget_override(thread, stream);
+    fy__stream_close(stream);
+    fy__device_unuse(device);
+}
+
+void fy_stream_keep(fy_stream_t *stream)
+{
+    if (stream) fy__handle_release(&stream->handle);
+}
+
+fy_status_t fy_stream_use(fy_stream_t *stream)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(check_stream(stream, "stream_use"));
+    const uint32_t index = stream->device->index;
+    fy__frame_t *frame = thread->frame;
+    if (frame && !(frame->streams_saved >> index & 1)) {
+        frame->streams_saved |= 1ull << index;
+        frame->outer_streams[index] = thread->streams[index];
+    }
+    thread->streams[index] = stream;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket)
+{
+    if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_mark: out_ticket is NULL");
+    *out_ticket = (fy_ticket_t){ 0, 0 };
+    FY_TRY(check_stream(stream, "stream_mark"));
+    /* A number of its own, so that no event recorded before this call is taken to cover it. */
+    *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,131 @@
+/* Tickets: the public face of points on streams' timelines. A ticket is a plain value, so anything
+ * may come in here: what is asked about is looked up and checked first. Not here: how a point is
+ * reached or waited for (stream.c). */
+#include <ferry/stream.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/order/callback.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/thread/guard.h"
+#include "runtime/thread/thread.h"
+
+/* false: it cannot be waited for: no ticket that Ferry ever gave, or one of FY__TICKET_RECORDED. */
+static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
+{
+    *out_point = 0;
+    /* numbers begin with 1 */
+    if (!ticket.stream || !ticket.seq) return !ticket.stream && !ticket.seq;
+    const fy_stream_t *stream =
+        ticket.stream < FY__MAX_STREAMS ? fy__stream_at((uint32_t)ticket.stream) : NULL;
+    if (!stream || ticket.seq > atomic_load_explicit(&stream->submitted, memory_order_acquire))
+        return false;
+    *out_point = FY__POINT(ticket.stream, ticket.seq);
+    return true;
+}
+
+static fy_status_t refuse(const char *what, fy_ticket_t ticket)
+{
+    if (ticket.stream == FY__TICKET_RECORDED)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: this transfer is recorded in a graph: it runs at each replay, so its "
+                       "ticket is never done\n"
+                       "  Use the ticket of the replay: fy_graph_replay(graph, &ticket)",
+                       what);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: {%llu, %llu} is no ticket of this process", what,
+                   (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+}
+
+fy_status_t fy__point_status(fy__point_t point, const char *what)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint32_t record = fy__point_fault(stream->device, point);
+    if (record) return fy__poison_fail(record, what);
+    if (fy__stream_took_along(stream, FY__POINT_SEQ(point)))
+        return FY_FAIL(DEVICE_LOST,
+                       "%s: the device of this request was lost and has been closed since", what);
+    /* Nothing to wait for: it is done, or the device is lost. (A queue that others submit to, too,
+     * would be asked about their work.) */
+    if (!stream->timeline && atomic_load(&stream->done) >= FY__POINT_SEQ(point))
+        return FY_STATUS_OK;
+    return fy__point_wait(point, 0, FY__WAIT_NONE);
+}
+
+fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
+{
+    fy__job_view_t view;
+    fy__point_t point;
+    if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
+    if (!point) return FY_POLL_DONE;
+    fy__device_pump(fy__stream_at(FY__POINT_STREAM(point))->device);
+    fy__callback_nudge();
+    if (fy__point_look(point, &view)) {
+        if (view.record) return FY_POLL_FAILED;
+        if (view.state == FY__JOB_STARTED) point = view.native;
+    }
+    if (!fy__wait_drops(FY__WAIT_TICKET_POLL) && !fy__point_reached(point)) return FY_POLL_PENDING;
+    if (fy__point_is_lost(point)) return FY_POLL_FAILED;
+    return fy__fault_at(fy__stream_at(FY__POINT_STREAM(point))->device, point) ? FY_POLL_FAILED
+                                                                               : FY_POLL_DONE;
+}
+
+fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
+{
+    fy__thread_t *thread = fy__thread();
+    fy__point_t point;
+    uint64_t start_ns;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!ticket_point(ticket, &point)) return refuse("ticket_wait", ticket);
+    if (point)
+        FY_TRY(fy__recording_check(thread, fy__stream_at(FY__POINT_STREAM(point))->device,
+                                   "ticket_wait"));
+    FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
+    fy_status_t status = FY_STATUS_OK;
+    if (point) {
+        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+        /* another thread may close it while this one waits */
+        fy_device_t *device = stream->device, *held = fy__device_hold(device);
+        fy__job_view_t view;
+        /* its place in the order is not its owner's business */
+        if (fy__point_look(point, &view) && view.cancelled)
+            status = fy__poison_fail(view.record, "ticket_wait");
+        else
+            status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
+        if (status == FY_STATUS_OK && fy__stream_took_along(stream, ticket.seq))
+            status = FY_FAIL(
+                DEVICE_LOST,
+                "ticket_wait: the device of this request was lost and has been closed since");
+        if (status == FY_STATUS_OK) {
+            const uint32_t record = fy__point_fault(device, point);
+            fy__device_pump(device);
+            fy__callback_nudge();
+            if (record) status = fy__poison_fail(record, "ticket_wait");
+            fy__storage_reap(device);
+        }
+        if (held) fy__device_unuse(held);
+    }
+    fy__sync_end(thread, start_ns);
+    return status;
+}
+
+fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
+{
+    fy__point_t point;
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
+    if (!ticket_point(ticket, &point)) return refuse("ticket_cancel", ticket);
+    if (fy__point_cancel(point)) return FY_STATUS_OK;
+    return FY_FAIL(
+        BUSY,
+        "ticket_cancel: the request {%llu, %llu} has started, or is done; it cannot be taken back",
+        (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+}
+
+fy_status_t fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user)
+{
+    fy__point_t point;
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
+    if (!fn) return FY_FAIL(INVALID_ARGUMENT, "ticket_on_done: fn is NULL");
+    if (!ticket_point(ticket, &point)) return refuse("ticket_on_done", ticket);
+    return fy__callback_add(point, fn, user);
+}

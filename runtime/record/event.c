@@ -1,0 +1,237 @@
+/* A recording: begun, ended, put into, held over a fork, ended at the exit of the process.
+ * The one rule: an event is put only between `putting` going up and down, with `recording` seen
+ * true in between; so when `recording` is false and `putting` is 0, nothing more comes, and the
+ * writer may finish. Hooks: event_hooks.c. Next: event_ring.h, event_write.c. */
+#include "runtime/record/event.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/environment.h"
+#include "runtime/base/fail.h"
+#include "runtime/base/path.h"
+#include "runtime/device/registry.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/event_write.h"
+#include "runtime/thread/guard.h"
+
+/* 131,072 events, at most 28 MiB while recording: some tens of milliseconds of the smallest
+ * requests. */
+enum { SHIFT = 17 };
+
+/* Guards beginning and ending: `running`, `writer`, `thread`. Never taken by what puts events. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static fy__event_writer_t *running; /* NULL: no recording */
+static pthread_t thread;
+static fy__event_ring_t ring;
+static _Atomic bool recording;
+static _Atomic uint32_t putting;
+
+void fy__event_put(const fy__event_t *event)
+{
+    atomic_fetch_add(&putting, 1);
+    if (atomic_load(&recording)) (void)fy__event_ring_put(&ring, event);
+    atomic_fetch_sub(&putting, 1);
+}
+
+/* ---- texts that stay ---- */
+
+typedef struct text {
+    struct text *next;
+    char text[];
+} text_t;
+static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER; /* guards adding; a leaf */
+static text_t *_Atomic texts;
+
+static const char *find_text(const char *text)
+{
+    for (const text_t *t = atomic_load_explicit(&texts, memory_order_acquire); t; t = t->next)
+        if (strcmp(t->text, text) == 0) return t->text;
+    return NULL;
+}
+
+const char *fy__event_intern(const char *text)
+{
+    const char *found = find_text(text);
+    if (found) return found;
+    pthread_mutex_lock(&texts_lock);
+    if (!(found = find_text(text))) {
+        text_t *added = malloc(sizeof *added + strlen(text) + 1);
+        if (added) {
+            strcpy(added->text, text);
+            added->next = atomic_load_explicit(&texts, memory_order_relaxed);
+            atomic_store_explicit(&texts, added, memory_order_release);
+            found = added->text;
+        }
+    }
+    pthread_mutex_unlock(&texts_lock);
+    return found ? found : "?";
+}
+
+/* ---- beginning and ending ---- */
+
+/* Signals are for the program's own threads. */
+static int start_thread(fy__event_writer_t *writer)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&thread, NULL, fy__event_write, writer);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* What the file must know of what there is already. */
+static void tell_what_is(void)
+{
+    fy_device_t *host = fy__device_host_if_open();
+    fy__stream_tell();
+    if (host) fy__pool_tell(host->pool);
+    for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
+        fy_device_t *device = fy__device_use_at(i);
+        if (!device) continue;
+        fy__pool_tell(device->pool);
+        fy__pool_tell(device->pinned);
+        fy__device_unuse(device);
+    }
+}
+
+/* The lock is held. */
+static fy_status_t begin(const char *path)
+{
+    char name[4096];
+    if (running)
+        return FY_FAIL(BUSY, "ledger_record: a recording is running (by fy_ledger_record or "
+                             "$FERRY_RECORD); end it with NULL first");
+    if (!fy__path_expand(path, name, sizeof name))
+        return FY_FAIL(INVALID_ARGUMENT, "ledger_record: the path has %zu bytes; %zu is the most",
+                       strlen(path), sizeof name - 1);
+    const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, strerror(errno));
+    fy__event_writer_t *writer = calloc(1, sizeof *writer);
+    if (!writer || !fy__event_ring_open(&ring, SHIFT)) {
+        free(writer);
+        close(fd);
+        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring",
+                       sizeof(fy__event_slot_t) << SHIFT);
+    }
+    writer->ring = &ring;
+    writer->fd = fd;
+    writer->start_ns = fy__now_ns();
+    const int error = start_thread(writer);
+    if (error) {
+        fy__event_ring_close(&ring);
+        free(writer);
+        close(fd);
+        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no thread to write with: %s",
+                       strerror(error));
+    }
+    running = writer;
+    fy__event_forget();
+    atomic_store(&recording, true);
+    fy__watch_hold(FY__WATCH_EVENTS);
+    tell_what_is();
+    return FY_STATUS_OK;
+}
+
+/* The lock is held. false: somebody has been putting an event for a second, so it cannot be ended
+ * (a signal's handler that exits). */
+static bool end(int *out_error)
+{
+    const struct timespec nap = { 0, 100000 };
+    *out_error = 0;
+    if (!running) return true;
+    if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
+    for (int i = 0; atomic_load(&putting); i++) {
+        if (i == 10000) return false;
+        if (i < 100)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+    }
+    atomic_store_explicit(&running->ending, true, memory_order_release);
+    pthread_join(thread, NULL);
+    *out_error = running->failed;
+    if (close(running->fd) != 0 && !*out_error) *out_error = errno;
+    fy__event_ring_close(&ring);
+    free(running);
+    running = NULL;
+    return true;
+}
+
+fy_status_t fy_ledger_record(const char *path)
+{
+    fy_status_t status = FY_STATUS_OK;
+    int error = 0;
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
+    if (path && !*path)
+        return FY_FAIL(INVALID_ARGUMENT, "ledger_record: path is empty; NULL ends a recording");
+    fy__lock(&lock);
+    if (path)
+        status = begin(path);
+    else if (!end(&error))
+        status = FY_FAIL(
+            INTERNAL,
+            "ledger_record: an event has been under way for a second; the recording stays open");
+    fy__unlock(&lock);
+    if (error)
+        return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", strerror(error));
+    return status;
+}
+
+void fy__event_from_environment(void)
+{
+    const char *path = fy__env_file("FERRY_RECORD");
+    fy__error_copy_t before;
+    if (!path) return;
+    fy__error_save(&before);
+    if (fy_ledger_record(path) != FY_STATUS_OK)
+        fy__log(FY_LOG_WARNING, "FERRY_RECORD=%.200s: nothing is recorded: %s", path,
+                fy_error_get()->text);
+    fy__error_restore(&before);
+}
+
+/* At exit, so that a program that ends without ending its recording leaves a whole file. */
+__attribute__((destructor)) static void end_at_exit(void)
+{
+    int error;
+    /* a thread is at it, and the process does not wait for threads */
+    if (pthread_mutex_trylock(&lock) != 0) return;
+    (void)end(&error);
+    pthread_mutex_unlock(&lock);
+    if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", strerror(error));
+}
+
+/* ---- fork ---- */
+
+void fy__event_fork_lock(void)
+{
+    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&texts_lock);
+}
+
+void fy__event_fork_unlock(void)
+{
+    pthread_mutex_unlock(&texts_lock);
+    pthread_mutex_unlock(&lock);
+}
+
+void fy__event_fork_child(void)
+{
+    if (running) {
+        if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
+        atomic_store(&putting, 0); /* whoever else was at it is not here */
+        /* what the parent's thread has not written yet is for it to write */
+        close(running->fd);
+        fy__event_ring_close(&ring);
+        free(running);
+        running = NULL;
+    }
+    fy__event_fork_unlock();
+}

@@ -1,0 +1,262 @@
+/* The hooks: each makes an event of what it is told and puts it. Reached only while recording. */
+#include "runtime/record/event_ring.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/order/stream.h"
+#include "runtime/tensor/tensor.h"
+#include "runtime/thread/guard.h"
+
+static _Atomic uint64_t last_storage, last_op;
+/* ids below are of an earlier recording and mean nothing in this file */
+static _Atomic uint64_t first_storage;
+
+void fy__event_forget(void) { atomic_store(&first_storage, atomic_load(&last_storage) + 1); }
+
+fy__event_t fy__event_begin(fy__event_kind_t kind, const fy__thread_t *thread)
+{
+    return (fy__event_t){ .kind = (uint16_t)kind,
+                          .thread = thread ? thread->number : 0,
+                          .at_ns = fy__now_ns(),
+                          .scope = thread ? thread->node : NULL };
+}
+
+void fy__event_span(fy__event_t *event, const fy_device_t *device)
+{
+    if (device->backend->request_span)
+        device->backend->request_span(device->dev, &event->start_ns, &event->end_ns);
+}
+
+/* Several threads may name one storage first: one of their numbers stays. */
+fy__event_bytes_t fy__event_bytes(const fy__thread_t *thread, const fy__storage_t *storage)
+{
+    if (!storage) return (fy__event_bytes_t){ 0, 0 };
+    _Atomic uint64_t *id = &((fy__storage_t *)storage)->event_id;
+    const uint64_t first = atomic_load(&first_storage),
+                   version = atomic_load_explicit(&storage->version, memory_order_relaxed);
+    uint64_t held = atomic_load_explicit(id, memory_order_relaxed);
+    if (held >= first) return (fy__event_bytes_t){ held, version };
+    const uint64_t mine = atomic_fetch_add(&last_storage, 1) + 1;
+    if (!atomic_compare_exchange_strong(id, &held, mine))
+        return (fy__event_bytes_t){ held, version };
+    fy__event_t event = fy__event_begin(FY__EVENT_STORAGE, thread);
+    event.device = fy__event_intern(storage->device->spec);
+    event.nbytes = storage->nbytes;
+    event.u.memory.id = mine;
+    event.u.memory.block = storage->block ? storage->block->id : 0;
+    event.u.memory.pinned = storage->pinned;
+    fy__event_put(&event);
+    return (fy__event_bytes_t){ mine, version };
+}
+
+void fy__event_scope(fy__thread_t *thread, bool is_begin)
+{
+    const fy__event_t event =
+        fy__event_begin(is_begin ? FY__EVENT_SCOPE_BEGIN : FY__EVENT_SCOPE_END, thread);
+    fy__event_put(&event);
+}
+
+fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name,
+                               const fy_device_t *device, fy__point_t point, uint64_t flops,
+                               uint64_t nbytes)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_OP, thread);
+    event.name = name;
+    event.device = fy__event_intern(device->spec);
+    event.point = point;
+    event.nbytes = nbytes;
+    event.u.op.number = atomic_fetch_add(&last_op, 1) + 1;
+    event.u.op.flops = flops;
+    fy__event_span(&event, device);
+    return event;
+}
+
+/* An event that is full goes off, and the rest of the operands follow in another. */
+static void make_room(fy__event_t *event)
+{
+    if (event->nsrc + event->ndst < FY__EVENT_OPERANDS_MOST) return;
+    fy__event_put(event);
+    event->kind = FY__EVENT_OPERANDS;
+    event->nsrc = event->ndst = 0;
+}
+
+void fy__event_op_src(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage)
+{
+    make_room(event);
+    event->u.op.operand[event->nsrc++] = fy__event_bytes(thread, storage);
+}
+
+void fy__event_op_dst(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage,
+                      bool written)
+{
+    make_room(event);
+    fy__event_bytes_t *bytes = &event->u.op.operand[event->nsrc + event->ndst++];
+    *bytes = fy__event_bytes(thread, storage);
+    bytes->version += written;
+}
+
+void fy__event_copy(fy__thread_t *thread, int direction, uint64_t nbytes)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_COPY, thread);
+    event.nbytes = nbytes;
+    event.u.transfer.direction = direction;
+    fy__event_put(&event);
+}
+
+void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_WAIT, fy__tls);
+    /* What is submitted next is what waits. */
+    event.point = FY__POINT(stream->index,
+                            atomic_load_explicit(&stream->submitted, memory_order_relaxed) + 1);
+    event.u.wait.on = point;
+    event.u.wait.site = site;
+    fy__event_put(&event);
+}
+
+void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__point_t job,
+                       fy__point_t point, uint64_t nbytes, fy_status_t status)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_STARTED, thread);
+    event.device = fy__event_intern(device->spec);
+    event.point = job;
+    event.nbytes = nbytes;
+    event.u.wait.on = point;
+    event.u.wait.status = (int)status;
+    if (point) fy__event_span(&event, device);
+    fy__event_put(&event);
+}
+
+static void blocked(fy__thread_t *thread, fy__event_kind_t kind, const char *what,
+                    uint64_t blocked_ns)
+{
+    fy__event_t event = fy__event_begin(kind, thread);
+    event.name = what;
+    event.ns = blocked_ns;
+    fy__event_put(&event);
+}
+
+void fy__event_sync(fy__thread_t *thread, const char *what, uint64_t blocked_ns)
+{
+    blocked(thread, FY__EVENT_SYNC, what, blocked_ns);
+}
+void fy__event_throttle(fy__thread_t *thread, uint64_t blocked_ns)
+{
+    blocked(thread, FY__EVENT_THROTTLE, NULL, blocked_ns);
+}
+
+void fy__event_arrived(fy__thread_t *thread, const fy_device_t *device, fy__point_t point,
+                       uint64_t nbytes, uint64_t blocked_ns, fy_status_t status)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_ARRIVED, thread);
+    event.device = fy__event_intern(device->spec);
+    event.point = point;
+    event.nbytes = nbytes;
+    event.ns = blocked_ns;
+    event.u.said.status = (int)status;
+    fy__event_put(&event);
+}
+
+static void say(fy__thread_t *thread, fy__event_kind_t kind, fy_status_t status, const char *text)
+{
+    fy__event_t event = fy__event_begin(kind, thread);
+    event.u.said.status = (int)status;
+    snprintf(event.u.said.text, sizeof event.u.said.text, "%.*s", (int)strcspn(text, "\n"), text);
+    fy__event_put(&event);
+}
+
+void fy__event_refusal(fy__thread_t *thread, fy_status_t status)
+{
+    say(thread, FY__EVENT_REFUSAL, status, thread->error.text);
+}
+void fy__event_fault(fy_status_t status, const char *text)
+{
+    say(fy__tls, FY__EVENT_FAULT, status, text);
+}
+
+void fy__event_stream(const fy_stream_t *stream)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_STREAM, fy__tls);
+    event.point = FY__POINT(stream->index, 0);
+    event.device = fy__event_intern(stream->device->spec);
+    snprintf(event.u.said.text, sizeof event.u.said.text, "%s", stream->name);
+    fy__event_put(&event);
+}
+
+/* ---- memory ---- */
+
+void fy__event_pool(const fy__event_pool_t *pool)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_POOL, fy__tls);
+    event.name = fy__event_intern(pool->name);
+    event.nbytes = pool->reserved;
+    event.u.pool.live = pool->live;
+    event.u.pool.segment_nbytes = pool->segment_nbytes;
+    event.u.pool.resize_nbytes = pool->resize_nbytes;
+    event.u.pool.keeps_segments = pool->keeps_segments;
+    fy__event_put(&event);
+}
+
+void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc)
+{
+    fy__event_t event =
+        fy__event_begin(is_alloc ? FY__EVENT_SEGMENT_ALLOC : FY__EVENT_SEGMENT_FREE, fy__tls);
+    event.name = fy__event_intern(pool);
+    event.nbytes = nbytes;
+    fy__event_put(&event);
+}
+
+static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy__block_t *block,
+                               uint64_t requested)
+{
+    fy__event_t event = fy__event_begin(kind, fy__tls);
+    event.name = fy__event_intern(pool);
+    event.nbytes = block->nbytes;
+    event.u.memory.block = block->id;
+    event.u.memory.requested = requested;
+    event.u.memory.category = block->tag.category;
+    return event;
+}
+
+void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t requested,
+                           uint32_t stream)
+{
+    fy__event_t event = block_event(FY__EVENT_BLOCK_ALLOC, pool, block, requested);
+    event.point = FY__POINT(stream, 0);
+    fy__event_put(&event);
+}
+
+/* Of each stream the last point; 0 is none. */
+static void keep_last(fy__point_t *points, fy__point_t point)
+{
+    int i = 0;
+    while (points[i] && FY__POINT_STREAM(points[i]) != FY__POINT_STREAM(point)) i++;
+    if (point > points[i]) points[i] = point;
+}
+
+void fy__event_block_free(const char *pool, const fy__block_t *block, uint64_t requested,
+                          const fy__hazard_t *after)
+{
+    fy__event_t event = block_event(FY__EVENT_BLOCK_FREE, pool, block, requested);
+    for (int i = 0; after && i <= FY__READER_COUNT; i++)
+        keep_last(event.u.memory.after,
+                  atomic_load_explicit(i ? &after->readers[i - 1] : &after->writer,
+                                       memory_order_acquire));
+    fy__event_put(&event);
+}
+
+void fy__event_blocks_reached(const char *pool, fy__point_t point)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_BLOCKS_REACHED, fy__tls);
+    event.name = fy__event_intern(pool);
+    event.point = point;
+    fy__event_put(&event);
+}
+
+void fy__event_device_alloc(fy__thread_t *thread)
+{
+    const fy__event_t event = fy__event_begin(FY__EVENT_DEVICE_ALLOC, thread);
+    fy__event_put(&event);
+}

@@ -1,0 +1,62 @@
+/* The ring of events. See event_ring.h for the scheme; the orders below are the ones it needs, no
+ * more. */
+#include "runtime/record/event_ring.h"
+
+#include <stdlib.h>
+
+bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift)
+{
+    ring->slots = calloc((size_t)1 << shift, sizeof *ring->slots);
+    if (!ring->slots) return false;
+    ring->shift = shift;
+    ring->mask = ((uint64_t)1 << shift) - 1;
+    atomic_init(&ring->head, 0);
+    atomic_init(&ring->lost, 0);
+    ring->tail = 0;
+    return true;
+}
+
+void fy__event_ring_close(fy__event_ring_t *ring)
+{
+    free(ring->slots);
+    ring->slots = NULL;
+}
+
+bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event)
+{
+    uint64_t position = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    for (;;) {
+        fy__event_slot_t *slot = &ring->slots[position & ring->mask];
+        const uint64_t empty = 2 * (position >> ring->shift);
+        const int64_t ahead =
+            (int64_t)(atomic_load_explicit(&slot->state, memory_order_acquire) - empty);
+        if (ahead < 0) { /* not taken yet since last time round */
+            atomic_fetch_add_explicit(&ring->lost, 1, memory_order_relaxed);
+            return false;
+        }
+        if (ahead > 0) { /* somebody else filled it */
+            position = atomic_load_explicit(&ring->head, memory_order_relaxed);
+            continue;
+        }
+        if (!atomic_compare_exchange_weak_explicit(&ring->head, &position, position + 1,
+                                                   memory_order_relaxed, memory_order_relaxed))
+            continue;
+        slot->event = *event;
+        atomic_store_explicit(&slot->state, empty + 1, memory_order_release);
+        return true;
+    }
+}
+
+const fy__event_t *fy__event_ring_peek(fy__event_ring_t *ring)
+{
+    fy__event_slot_t *slot = &ring->slots[ring->tail & ring->mask];
+    const uint64_t filled = 2 * (ring->tail >> ring->shift) + 1;
+    return atomic_load_explicit(&slot->state, memory_order_acquire) == filled ? &slot->event : NULL;
+}
+
+void fy__event_ring_done(fy__event_ring_t *ring)
+{
+    fy__event_slot_t *slot = &ring->slots[ring->tail & ring->mask];
+    atomic_store_explicit(&slot->state, 2 * (ring->tail >> ring->shift) + 2, memory_order_release);
+    ring->tail++;
+}

@@ -1,0 +1,146 @@
+/* An event as it travels, and the ring it travels in: many threads put, one takes, nobody waits. A
+ * slot's `state` says whose turn it is: in the n-th lap round the ring it may be filled when it is
+ * 2n, and taken when it is 2n + 1, so zeroed memory is an empty ring. After D. Vyukov, "Bounded
+ * MPMC queue" (1024cores).
+ * What one thread puts is taken in the order in which it put it.
+ * Not here: who puts what (event.h), the file (event_write.h). */
+#ifndef FERRY_RUNTIME_EVENT_RING_H_
+#define FERRY_RUNTIME_EVENT_RING_H_
+
+#include "runtime/record/event.h"
+#include "runtime/thread/thread.h"
+
+/* X(kind, name in the file) */
+#define FY__EVENT_LIST(X)             \
+    X(SCOPE_BEGIN, scope_begin)       \
+    X(SCOPE_END, scope_end)           \
+    X(OP, op)                         \
+    X(OPERANDS, operands)             \
+    X(TRANSFER, transfer)             \
+    X(COPY, copy)                     \
+    X(STARTED, started)               \
+    X(WAIT, wait)                     \
+    X(SYNC, sync)                     \
+    X(THROTTLE, throttle)             \
+    X(ARRIVED, arrived)               \
+    X(REFUSAL, refusal)               \
+    X(FAULT, fault)                   \
+    X(STREAM, stream)                 \
+    X(STORAGE, storage)               \
+    X(POOL, pool)                     \
+    X(SEGMENT_ALLOC, segment_alloc)   \
+    X(SEGMENT_FREE, segment_free)     \
+    X(BLOCK_ALLOC, block_alloc)       \
+    X(BLOCK_FREE, block_free)         \
+    X(BLOCKS_REACHED, blocks_reached) \
+    X(DEVICE_ALLOC, device_alloc)
+typedef enum fy__event_kind {
+#define X(name, text) FY__EVENT_##name,
+    FY__EVENT_LIST(X)
+#undef X
+        FY__EVENT_KINDS
+} fy__event_kind_t;
+
+enum { FY__EVENT_OPERANDS_MOST = 8, FY__EVENT_TEXT = 144 };
+
+/* Bytes as an event names them: the storage's id, and which version of them. id 0: nobody's (a
+ * file). */
+typedef struct fy__event_bytes {
+    uint64_t id, version;
+} fy__event_bytes_t;
+
+/* Strings are static or interned (fy__event_intern), nodes are never freed: an event may be read
+ * long after it happened. */
+typedef struct fy__event {
+    uint16_t kind;      /* fy__event_kind_t */
+    uint8_t nsrc, ndst; /* OP, OPERANDS: how many of `operand`, sources first */
+    uint32_t thread;    /* fy__thread_t.number; 0: none */
+    uint64_t at_ns;     /* fy__now_ns() */
+    const fy__node_t *scope;
+    const char *name; /* op, what, pool, stream */
+    const char *device;
+    fy__point_t point;
+    uint64_t nbytes, ns;       /* ns: blocked */
+    uint64_t start_ns, end_ns; /* model time; both 0: unknown */
+    union {
+        struct {
+            uint64_t number, flops; /* number: of this op in this recording, for its OPERANDS */
+            fy__event_bytes_t operand[FY__EVENT_OPERANDS_MOST];
+        } op;
+        struct {
+            const char *site, *other;
+            const void *caller;
+            int direction, path, contract, priority;
+            fy__event_bytes_t src, dst;
+        } transfer;
+        struct {
+            fy__point_t on;
+            int site, status;
+        } wait;
+        struct {
+            uint64_t id, requested, block; /* of a storage, a block */
+            fy_category_t category;
+            bool pinned;
+            /* of a block that is freed: requests that may still use it; 0: none */
+            fy__point_t after[1 + FY__READER_COUNT];
+        } memory;
+        struct {
+            uint64_t live, segment_nbytes, resize_nbytes;
+            bool keeps_segments;
+        } pool;
+        struct {
+            int status;
+            char text[FY__EVENT_TEXT - 8];
+        } said;
+    } u;
+} fy__event_t;
+
+typedef struct fy__event_slot {
+    _Atomic uint64_t state;
+    fy__event_t event;
+} fy__event_slot_t;
+
+typedef struct fy__event_ring {
+    fy__event_slot_t *slots;
+    uint64_t mask;
+    uint32_t shift;                     /* capacity is 1 << shift */
+    _Alignas(64) _Atomic uint64_t head; /* next to be filled */
+    _Alignas(64) uint64_t tail;         /* next to be taken; the taker's */
+    _Alignas(64) _Atomic uint64_t lost; /* put when it was full */
+} fy__event_ring_t;
+
+/* 1 << shift places; pages are touched as they are used. false: no memory. */
+bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift);
+void fy__event_ring_close(fy__event_ring_t *ring);
+/* false: full; it is dropped and counted. */
+bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event);
+/* The oldest event, or NULL; it stays where it is until fy__event_ring_done. By one thread. */
+const fy__event_t *fy__event_ring_peek(fy__event_ring_t *ring);
+void fy__event_ring_done(fy__event_ring_t *ring);
+
+/* ---- for hooks that know more than event.h's do (event.c) ---- */
+
+/* Ids of storages that were given so far mean nothing in the file that begins. */
+void fy__event_forget(void);
+/* An event of this kind, now, by this thread. */
+fy__event_t fy__event_begin(fy__event_kind_t kind, const struct fy__thread *thread);
+void fy__event_put(const fy__event_t *event);
+/* Names bytes, telling about the storage the first time. NULL: nobody's. */
+fy__event_bytes_t fy__event_bytes(const struct fy__thread *thread,
+                                  const struct fy__storage *storage);
+/* The same text each time, for ever: for few different ones (device specs, pools). */
+const char *fy__event_intern(const char *text);
+/* An op: begun, its operands named (sources first), ended. `name` lives as long as the process. */
+fy__event_t fy__event_op_begin(const struct fy__thread *thread, const char *name,
+                               const fy_device_t *device, fy__point_t point, uint64_t flops,
+                               uint64_t nbytes);
+void fy__event_op_src(fy__event_t *event, const struct fy__thread *thread,
+                      const struct fy__storage *storage);
+/* written: this op is about to make a new version of bytes that were there; else they are new
+ * altogether. */
+void fy__event_op_dst(fy__event_t *event, const struct fy__thread *thread,
+                      const struct fy__storage *storage, bool written);
+/* When the request that this thread submitted last to `device` runs, if the device knows. */
+void fy__event_span(fy__event_t *event, const fy_device_t *device);
+
+#endif

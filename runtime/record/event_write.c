@@ -1,0 +1,372 @@
+/* From events to lines of JSON. docs/events.md publishes what is written here; a key that carries a
+ * quantity carries its unit.
+ * Numbers and strings are put together by hand, since this thread must keep up with all the
+ * others. */
+#include "runtime/record/event_write.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/base/json_text.h"
+#include "runtime/thread/guard.h"
+
+typedef fy__event_writer_t writer_t;
+
+static void flush(writer_t *w)
+{
+    for (size_t done = 0; done < w->used && !w->failed;) {
+        const ssize_t n = write(w->fd, w->buffer + done, w->used - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            w->failed = errno;
+    }
+    w->used = 0;
+}
+
+/* ---- pieces; a line is shorter than LINE_MOST, and one is begun only where that much is left
+ * ---- */
+
+static void put_raw(writer_t *w, const char *text, size_t n)
+{
+    memcpy(w->buffer + w->used, text, n);
+    w->used += n;
+}
+
+static void put_number(writer_t *w, uint64_t value)
+{
+    char digits[20];
+    size_t n = sizeof digits;
+    do digits[--n] = (char)('0' + value % 10);
+    while (value /= 10);
+    put_raw(w, digits + n, sizeof digits - n);
+}
+
+/* At most a quarter of the longest line. */
+static void put_string(writer_t *w, const char *text)
+{
+    w->used += fy__json_text(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4);
+}
+
+/* `key` with its quotes, comma and colon: ",\"stream\":". */
+#define KEY(w, key)           put_raw((w), ",\"" key "\":", sizeof ",\"" key "\":" - 1)
+#define NUMBER(w, key, value) (KEY(w, key), put_number((w), (value)))
+#define STRING(w, key, value) (KEY(w, key), put_string((w), (value)))
+
+static void put_bytes(writer_t *w, fy__event_bytes_t bytes)
+{
+    if (!bytes.id) {
+        put_raw(w, "null", 4);
+        return;
+    }
+    put_raw(w, "[", 1);
+    put_number(w, bytes.id);
+    put_raw(w, ",", 1);
+    put_number(w, bytes.version);
+    put_raw(w, "]", 1);
+}
+
+static void put_list(writer_t *w, const fy__event_bytes_t *bytes, unsigned count)
+{
+    put_raw(w, "[", 1);
+    for (unsigned i = 0; i < count; i++) {
+        if (i) put_raw(w, ",", 1);
+        put_bytes(w, bytes[i]);
+    }
+    put_raw(w, "]", 1);
+}
+
+static void put_scope(writer_t *w, const fy__node_t *scope)
+{
+    char path[768];
+    STRING(w, "scope", scope ? fy__node_path(scope, path, sizeof path) : "");
+}
+
+static void put_point(writer_t *w, fy__point_t point)
+{
+    if (!point) return;
+    NUMBER(w, "stream", FY__POINT_STREAM(point));
+    NUMBER(w, "seq", FY__POINT_SEQ(point));
+}
+
+static void put_span(writer_t *w, const fy__event_t *event)
+{
+    if (!event->end_ns) return;
+    NUMBER(w, "model_start_ns", event->start_ns);
+    NUMBER(w, "model_end_ns", event->end_ns);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path ? path : "?";
+}
+
+/* "train_step+0x1c" where the name is known, else "program+0x4a10", which addr2line reads. */
+static void put_caller(writer_t *w, const void *caller)
+{
+    char text[256];
+    Dl_info info;
+    if (!dladdr(caller, &info))
+        snprintf(text, sizeof text, "%p", caller);
+    else if (info.dli_sname)
+        snprintf(text, sizeof text, "%s+0x%zx", info.dli_sname,
+                 (size_t)((const char *)caller - (const char *)info.dli_saddr));
+    else
+        snprintf(text, sizeof text, "%s+0x%zx", base_name(info.dli_fname),
+                 (size_t)((const char *)caller - (const char *)info.dli_fbase));
+    STRING(w, "site", text);
+}
+
+static const char *direction_name(int direction)
+{
+    static const char *const names[] = { "upload", "download", "peer" };
+    return (unsigned)direction < FY__DIRECTIONS ? names[direction] : "?";
+}
+
+/* ---- kinds ---- */
+
+static void put_op(writer_t *w, const fy__event_t *e)
+{
+    NUMBER(w, "number", e->u.op.number);
+    STRING(w, "op", e->name);
+    STRING(w, "device", e->device);
+    put_point(w, e->point);
+    NUMBER(w, "flops", e->u.op.flops);
+    NUMBER(w, "bytes", e->nbytes);
+    KEY(w, "src");
+    put_list(w, e->u.op.operand, e->nsrc);
+    KEY(w, "dst");
+    put_list(w, e->u.op.operand + e->nsrc, e->ndst);
+    put_span(w, e);
+}
+
+static void put_operands(writer_t *w, const fy__event_t *e)
+{
+    NUMBER(w, "of", e->u.op.number);
+    KEY(w, "src");
+    put_list(w, e->u.op.operand, e->nsrc);
+    KEY(w, "dst");
+    put_list(w, e->u.op.operand + e->nsrc, e->ndst);
+}
+
+static void put_transfer(writer_t *w, const fy__event_t *e)
+{
+    STRING(w, "direction", direction_name(e->u.transfer.direction));
+    STRING(w, "path", fy_path_name((fy_path_t)e->u.transfer.path));
+    if (e->u.transfer.direction == FY__UPLOAD)
+        STRING(w, "contract", e->u.transfer.contract ? "borrow" : "copy");
+    KEY(w, "priority");
+    if (e->u.transfer.priority < 0) put_raw(w, "-", 1);
+    put_number(w, (uint64_t)(e->u.transfer.priority < 0 ? -(int64_t)e->u.transfer.priority
+                                                        : e->u.transfer.priority));
+    STRING(w, "device", e->device);
+    if (e->u.transfer.other) STRING(w, "other", e->u.transfer.other);
+    put_point(w, e->point);
+    NUMBER(w, "bytes", e->nbytes);
+    NUMBER(w, "blocked_ns", e->ns);
+    if (e->u.transfer.site)
+        STRING(w, "site", e->u.transfer.site);
+    else if (e->u.transfer.caller)
+        put_caller(w, e->u.transfer.caller);
+    KEY(w, "src");
+    put_bytes(w, e->u.transfer.src);
+    KEY(w, "dst");
+    put_bytes(w, e->u.transfer.dst);
+    put_span(w, e);
+}
+
+static void put_after(writer_t *w, const fy__point_t *after)
+{
+    int count = 0;
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        if (!after[i]) continue;
+        if (!count++) KEY(w, "after");
+        put_raw(w, count > 1 ? ",[" : "[[", 2);
+        put_number(w, FY__POINT_STREAM(after[i]));
+        put_raw(w, ",", 1);
+        put_number(w, FY__POINT_SEQ(after[i]));
+        put_raw(w, "]", 1);
+    }
+    if (count) put_raw(w, "]", 1);
+}
+
+static void put_memory(writer_t *w, const fy__event_t *e)
+{
+    switch ((fy__event_kind_t)e->kind) {
+    case FY__EVENT_STORAGE:
+        NUMBER(w, "storage", e->u.memory.id);
+        STRING(w, "device", e->device);
+        NUMBER(w, "bytes", e->nbytes);
+        if (e->u.memory.block) NUMBER(w, "block", e->u.memory.block);
+        if (e->u.memory.pinned) KEY(w, "pinned"), put_raw(w, "true", 4);
+        break;
+    case FY__EVENT_POOL:
+        STRING(w, "pool", e->name);
+        NUMBER(w, "live_bytes", e->u.pool.live);
+        NUMBER(w, "reserved_bytes", e->nbytes);
+        NUMBER(w, "segment_bytes", e->u.pool.segment_nbytes);
+        if (e->u.pool.resize_nbytes) NUMBER(w, "resize_bytes", e->u.pool.resize_nbytes);
+        if (e->u.pool.keeps_segments) KEY(w, "keeps_segments"), put_raw(w, "true", 4);
+        break;
+    case FY__EVENT_BLOCK_ALLOC:
+    case FY__EVENT_BLOCK_FREE:
+        STRING(w, "pool", e->name);
+        NUMBER(w, "block", e->u.memory.block);
+        NUMBER(w, "bytes", e->nbytes);
+        NUMBER(w, "requested_bytes", e->u.memory.requested);
+        if (e->kind == FY__EVENT_BLOCK_ALLOC)
+            STRING(w, "category", fy_category_name(e->u.memory.category));
+        if (e->kind == FY__EVENT_BLOCK_ALLOC && e->point)
+            NUMBER(w, "stream", FY__POINT_STREAM(e->point));
+        if (e->kind == FY__EVENT_BLOCK_FREE) put_after(w, e->u.memory.after);
+        break;
+    case FY__EVENT_BLOCKS_REACHED:
+        STRING(w, "pool", e->name);
+        put_point(w, e->point);
+        break;
+    default: /* segments */ STRING(w, "pool", e->name); NUMBER(w, "bytes", e->nbytes);
+    }
+}
+
+static void put_event(writer_t *w, const fy__event_t *e)
+{
+    static const char *const names[] = {
+#define X(name, text) "{\"ev\":\"" #text "\"",
+        FY__EVENT_LIST(X)
+#undef X
+    };
+    put_raw(w, names[e->kind], strlen(names[e->kind]));
+    NUMBER(w, "t_ns", e->at_ns > w->start_ns ? e->at_ns - w->start_ns : 0);
+    NUMBER(w, "thread", e->thread);
+    put_scope(w, e->scope);
+    switch ((fy__event_kind_t)e->kind) {
+    case FY__EVENT_OP: put_op(w, e); break;
+    case FY__EVENT_OPERANDS: put_operands(w, e); break;
+    case FY__EVENT_TRANSFER: put_transfer(w, e); break;
+    case FY__EVENT_COPY:
+        STRING(w, "direction", direction_name(e->u.transfer.direction));
+        NUMBER(w, "bytes", e->nbytes);
+        break;
+    case FY__EVENT_STARTED:
+        STRING(w, "device", e->device);
+        put_point(w, e->point);
+        NUMBER(w, "as_stream", FY__POINT_STREAM(e->u.wait.on));
+        NUMBER(w, "as_seq", FY__POINT_SEQ(e->u.wait.on));
+        NUMBER(w, "bytes", e->nbytes);
+        STRING(w, "status", fy_status_name((fy_status_t)e->u.wait.status));
+        put_span(w, e);
+        break;
+    case FY__EVENT_WAIT:
+        put_point(w, e->point);
+        NUMBER(w, "on_stream", FY__POINT_STREAM(e->u.wait.on));
+        NUMBER(w, "on_seq", FY__POINT_SEQ(e->u.wait.on));
+        STRING(w, "site", fy__wait_site_name((fy__wait_site_t)e->u.wait.site));
+        break;
+    case FY__EVENT_SYNC:
+    case FY__EVENT_THROTTLE:
+        if (e->name) STRING(w, "what", e->name);
+        NUMBER(w, "blocked_ns", e->ns);
+        break;
+    case FY__EVENT_ARRIVED:
+        STRING(w, "device", e->device);
+        put_point(w, e->point);
+        NUMBER(w, "bytes", e->nbytes);
+        NUMBER(w, "blocked_ns", e->ns);
+        STRING(w, "status", fy_status_name((fy_status_t)e->u.said.status));
+        break;
+    case FY__EVENT_REFUSAL:
+    case FY__EVENT_FAULT:
+        STRING(w, "status", fy_status_name((fy_status_t)e->u.said.status));
+        STRING(w, "text", e->u.said.text);
+        break;
+    case FY__EVENT_STREAM:
+        NUMBER(w, "stream", FY__POINT_STREAM(e->point));
+        STRING(w, "device", e->device);
+        STRING(w, "name", e->u.said.text);
+        break;
+    case FY__EVENT_STORAGE:
+    case FY__EVENT_POOL:
+    case FY__EVENT_SEGMENT_ALLOC:
+    case FY__EVENT_SEGMENT_FREE:
+    case FY__EVENT_BLOCK_ALLOC:
+    case FY__EVENT_BLOCK_FREE:
+    case FY__EVENT_BLOCKS_REACHED: put_memory(w, e); break;
+    case FY__EVENT_SCOPE_BEGIN:
+    case FY__EVENT_SCOPE_END:
+    case FY__EVENT_DEVICE_ALLOC:
+    case FY__EVENT_KINDS: break;
+    }
+    put_raw(w, "}\n", 2);
+}
+
+/* ---- the thread ---- */
+
+static void put_first(writer_t *w)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    put_raw(w, "{\"ev\":\"ferry\"", 13);
+    NUMBER(w, "version", FY__EVENT_VERSION);
+    STRING(w, "library", FERRY_VERSION);
+    NUMBER(w, "process", (uint64_t)getpid());
+    NUMBER(w, "start_ns", w->start_ns);
+    NUMBER(w, "unix_ns", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+    put_raw(w, "}\n", 2);
+}
+
+static void put_last(writer_t *w)
+{
+    put_raw(w, "{\"ev\":\"end\"", 11);
+    NUMBER(w, "t_ns", fy__now_ns() - w->start_ns);
+    NUMBER(w, "events", w->nevents);
+    NUMBER(w, "lost", atomic_load_explicit(&w->ring->lost, memory_order_relaxed));
+    put_raw(w, "}\n", 2);
+}
+
+/* Everything that is in the ring; how many that was. */
+static uint64_t drain(writer_t *w)
+{
+    const fy__event_t *event;
+    uint64_t n = 0;
+    while ((event = fy__event_ring_peek(w->ring))) {
+        if (w->failed)
+            w->dropped++;
+        else {
+            put_event(w, event);
+            w->nevents++;
+        }
+        fy__event_ring_done(w->ring);
+        if (FY__EVENT_BUFFER - w->used < FY__EVENT_LINE_MOST) flush(w);
+        n++;
+    }
+    return n;
+}
+
+void *fy__event_write(void *writer)
+{
+    enum { NAP_LEAST_NS = 250000, NAP_MOST_NS = 4000000 };
+    writer_t *w = writer;
+    struct timespec nap = { 0, NAP_LEAST_NS };
+    put_first(w);
+    for (;;) {
+        /* before the last look */
+        const bool ending = atomic_load_explicit(&w->ending, memory_order_acquire);
+        if (drain(w)) {
+            nap.tv_nsec = NAP_LEAST_NS;
+            continue;
+        }
+        flush(w); /* whoever follows the file sees what happened so far */
+        if (ending) break;
+        nanosleep(&nap, NULL);
+        if (nap.tv_nsec < NAP_MOST_NS) nap.tv_nsec *= 2;
+    }
+    put_last(w);
+    flush(w);
+    return NULL;
+}

@@ -1,0 +1,25 @@
+/* The thread that writes the event file: takes events from the ring and makes lines of them.
+ * Not here: when it is started and ended (event.c). */
+#ifndef FERRY_RUNTIME_EVENT_WRITE_H_
+#define FERRY_RUNTIME_EVENT_WRITE_H_
+
+#include "runtime/record/event_ring.h"
+
+enum { FY__EVENT_VERSION = 1, FY__EVENT_BUFFER = 1 << 16, FY__EVENT_LINE_MOST = 1 << 13 };
+
+typedef struct fy__event_writer {
+    fy__event_ring_t *ring;
+    int fd;
+    uint64_t start_ns;
+    _Atomic bool ending; /* nothing is put any more: write what is left, and the last line */
+    /* errno of the first write that failed; then nothing more is written */
+    int failed;
+    uint64_t nevents, dropped; /* lines for events; events that came after the failure */
+    size_t used;
+    char buffer[FY__EVENT_BUFFER];
+} fy__event_writer_t;
+
+/* For pthread_create; `writer` is a fy__event_writer_t. Returns NULL when it has ended. */
+void *fy__event_write(void *writer);
+
+#endif

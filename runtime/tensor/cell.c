@@ -1,0 +1,200 @@
+/* Chunks of cells. A chunk is a huge page, if the system has any, so that the lines of many tensors
+ * cost few translations of addresses; its header is found from a cell's address by masking. What
+ * threads do not keep at hand lies on the lists of the chunks, so that a chunk with all its cells
+ * is seen and can go.
+ * With AddressSanitizer each cell is an allocation of its own: it then sees what is used after its
+ * end. */
+#include "runtime/tensor/cell.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/device/memory.h"
+
+enum { CHUNK_NBYTES = 2 << 20, HEADER_NBYTES = 64, BATCH = 32, IDLE_MOST = 1 };
+enum { CELLS = (CHUNK_NBYTES - HEADER_NBYTES) / sizeof(fy__cell_t) };
+
+typedef struct chunk {
+    struct chunk *prev, *next; /* in `open` */
+    fy__storage_t *free;       /* given back */
+    uint32_t ntouched;         /* the others were never anybody's */
+    uint32_t nout;             /* with threads */
+} chunk_t;
+
+_Static_assert(sizeof(chunk_t) <= HEADER_NBYTES, "a chunk's header is one line");
+
+/* Guards the chunks' headers, the lists and what follows. A leaf: no chunk comes or goes while it
+ * is held. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* ring of the chunks with a cell to give: idle ones last */
+static chunk_t open = { &open, &open, NULL, 0, 0 };
+static uint32_t nchunks, nidle; /* idle: no thread has a cell of it */
+
+static inline chunk_t *chunk_of(const fy__storage_t *storage)
+{
+    return (chunk_t *)((uintptr_t)storage & ~(uintptr_t)(CHUNK_NBYTES - 1));
+}
+
+static void link_after(chunk_t *chunk, chunk_t *prev)
+{
+    chunk->prev = prev;
+    chunk->next = prev->next;
+    prev->next->prev = chunk;
+    prev->next = chunk;
+}
+
+static void unlink_chunk(chunk_t *chunk)
+{
+    chunk->prev->next = chunk->next;
+    /* NOLINT(clang-analyzer-core.NullDereference): in a ring all have neighbours */
+    chunk->next->prev = chunk->prev;
+}
+
+static fy__storage_t *set_up(fy__cell_t *cell)
+{
+    cell->first.handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_TENSOR };
+    cell->first.storage = &fy__storage_gone;
+    cell->first.rank = 0;
+    cell->first.contiguous = true;
+    return &cell->storage;
+}
+
+/* The lock is held. */
+static void add_chunk(chunk_t *chunk)
+{
+    *chunk = (chunk_t){ .free = NULL };
+    link_after(chunk, open.prev);
+    nchunks++;
+    nidle++;
+}
+
+/* A batch of one chunk's cells to the thread. The lock is held, and a chunk is open. */
+static void take_batch(fy__thread_t *thread)
+{
+    chunk_t *chunk = open.next;
+    nidle -= chunk->nout == 0;
+    for (int i = 0; i < BATCH && chunk->nout < CELLS; i++) {
+        fy__storage_t *storage = chunk->free;
+        if (storage)
+            chunk->free = storage->next;
+        else
+            storage = set_up((fy__cell_t *)((char *)chunk + HEADER_NBYTES) + chunk->ntouched++);
+        chunk->nout++;
+        storage->next = thread->free_cells;
+        thread->free_cells = storage;
+        thread->nfree_cells++;
+    }
+    if (chunk->nout == CELLS) unlink_chunk(chunk);
+}
+
+/* The lock is held. */
+static void put(fy__storage_t *storage)
+{
+    chunk_t *chunk = chunk_of(storage);
+    if (chunk->nout == CELLS) link_after(chunk, &open);
+    storage->next = chunk->free;
+    chunk->free = storage;
+    if (--chunk->nout) return;
+    nidle++;
+    unlink_chunk(chunk);
+    link_after(chunk, open.prev);
+}
+
+/* Takes idle chunks out until so many stay; the lock is held. Returns them as a list, for
+ * `release`. */
+static chunk_t *take_idle(uint32_t most)
+{
+    chunk_t *gone = NULL;
+    while (nidle > most) {
+        chunk_t *chunk = open.prev;
+        unlink_chunk(chunk);
+        chunk->next = gone;
+        gone = chunk;
+        nidle--;
+        nchunks--;
+    }
+    return gone;
+}
+
+static void release(chunk_t *gone)
+{
+    while (gone) {
+        chunk_t *chunk = gone;
+        gone = chunk->next;
+        fy__host_segment_free(chunk, CHUNK_NBYTES);
+    }
+}
+
+static fy__storage_t *alloc_alone(void)
+{
+    fy__cell_t *cell = aligned_alloc(64, sizeof *cell);
+    if (cell) return set_up(cell);
+    (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor's metadata",
+                  sizeof *cell);
+    return NULL;
+}
+
+FY_COLD fy__storage_t *fy__cell_alloc_slow(fy__thread_t *thread)
+{
+    if (FY__HAS_ASAN) return alloc_alone();
+    pthread_mutex_lock(&lock);
+    while (open.next == &open) {
+        void *chunk;
+        pthread_mutex_unlock(&lock);
+        if (fy__host_segment_alloc(CHUNK_NBYTES, &chunk) != FY_STATUS_OK) return NULL;
+        pthread_mutex_lock(&lock);
+        add_chunk(chunk);
+    }
+    take_batch(thread);
+    pthread_mutex_unlock(&lock);
+    return fy__cell_alloc(thread);
+}
+
+/* What `owner` has at hand, until so many stay. */
+static chunk_t *put_all(fy__thread_t *owner, uint32_t most, uint32_t most_idle)
+{
+    pthread_mutex_lock(&lock);
+    for (; owner->nfree_cells > most; owner->nfree_cells--) {
+        fy__storage_t *storage = owner->free_cells;
+        owner->free_cells = storage->next;
+        put(storage);
+    }
+    chunk_t *gone = take_idle(most_idle);
+    pthread_mutex_unlock(&lock);
+    return gone;
+}
+
+FY_COLD void fy__cell_give_back(fy__thread_t *thread)
+{
+    if (FY__HAS_ASAN) {
+        fy__storage_t *storage = thread->free_cells;
+        thread->free_cells = NULL;
+        thread->nfree_cells = 0;
+        free(fy__cell_of(storage));
+        return;
+    }
+    /* the last ones, which are in the cache */
+    release(put_all(thread, FY__STRUCT_CACHE / 2, IDLE_MOST));
+}
+
+static void give_up(void *user, fy__thread_t *owner)
+{
+    if (owner == user || !owner->in_use) release(put_all(owner, 0, 0));
+}
+
+void fy__cell_trim(fy__thread_t *thread)
+{
+    if (!FY__HAS_ASAN) fy__thread_walk(give_up, thread);
+}
+
+uint32_t fy__cell_chunks(void)
+{
+    pthread_mutex_lock(&lock);
+    const uint32_t count = nchunks;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+void fy__cell_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__cell_fork_unlock(void) { pthread_mutex_unlock(&lock); }

@@ -1,0 +1,67 @@
+/* Shapes: which there may be, what lies without gaps, how they are written in errors. Declared in
+ * tensor.h.
+ * Not here: the shapes of results (ops/shape*.c). */
+#include <stdio.h>
+
+#include "runtime/base/checked.h"
+#include "runtime/base/fail.h"
+#include "runtime/tensor/tensor.h"
+
+fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
+                            uint64_t *out_nelem, uint64_t *out_nbytes)
+{
+    uint64_t extent = 1; /* as if no dim were 0, so that strides cannot overflow either */
+    bool empty = false;
+    if ((unsigned)dtype >= FY_DTYPE_COUNT)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %d is no dtype", what, (int)dtype);
+    if (rank < 0 || rank > FY_MAX_RANK)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: rank %d; a tensor has 0 to %d axes", what, rank,
+                       FY_MAX_RANK);
+    if (rank && !dims)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dims is NULL but rank is %d", what, rank);
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0)
+            return FY_FAIL(INVALID_ARGUMENT, "%s: dims[%d] is %lld", what, i, (long long)dims[i]);
+        if (dims[i] == 0)
+            empty = true;
+        else if (!fy__mul_u64(extent, (uint64_t)dims[i], &extent))
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: the product of the dims up to dims[%d]=%lld is past 2^64", what, i,
+                           (long long)dims[i]);
+    }
+    if (!fy__mul_u64(extent, fy__dtype_sizes[dtype], &extent) || extent > INT64_MAX)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: more than 2^63 bytes", what);
+    *out_nbytes = empty ? 0 : extent;
+    *out_nelem = *out_nbytes / fy__dtype_sizes[dtype];
+    return FY_STATUS_OK;
+}
+
+bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides)
+{
+    int64_t expected = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (dims[i] == 0) return true;
+        if (dims[i] != 1 && strides[i] != expected) {
+            for (int j = 0; j < i; j++)
+                if (dims[j] == 0) return true;
+            return false;
+        }
+        expected *= dims[i];
+    }
+    return true;
+}
+
+const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size)
+{
+    size_t used = 0;
+    if (fy__tensor_name(tensor)[0])
+        used += (size_t)snprintf(buffer, size, "'%s' ", fy__tensor_name(tensor));
+    if (used < size) used += (size_t)snprintf(buffer + used, size - used, "[");
+    for (int i = 0; i < tensor->rank && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? "x" : "",
+                                 (long long)tensor->dims[i]);
+    if (used < size)
+        snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "scalar ",
+                 fy_dtype_name((fy_dtype_t)tensor->dtype));
+    return buffer;
+}

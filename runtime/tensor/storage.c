@@ -1,0 +1,407 @@
+/* Making and freeing storages. Three ways to get one: from this thread's front (host), from a pool,
+ * by wrapping.
+ * The front keeps a storage together with its block, so that taking one is popping a list:
+ * front.h. */
+#include "runtime/tensor/storage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/device/pin.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/cell.h"
+#include "runtime/tensor/front.h"
+#include "runtime/thread/guard.h"
+
+fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
+
+static fy__tag_t tag_of(const fy__thread_t *thread)
+{
+    return (fy__tag_t){ thread->category, thread->node };
+}
+
+/* Everything but data, nbytes, block and the class. */
+static void init(fy__storage_t *storage, fy_device_t *device)
+{
+    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&storage->front, 0, memory_order_relaxed);
+    storage->pinned = storage->pinned_here = storage->leaving = false;
+    storage->device = device;
+    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
+    storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+    storage->late = (fy__suspect_t){ 0, 0, 0 };
+    atomic_store_explicit(&storage->has_late, false, memory_order_relaxed);
+    storage->block = NULL;
+    fy__hazard_clear(&storage->hazard);
+    storage->peer = NULL;
+    storage->deleter = NULL;
+    storage->private_memory = NULL;
+    storage->memory = NULL;
+    storage->guards = NULL;
+}
+
+static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host,
+                                             uint32_t class, fy__storage_t **out_storage)
+{
+    fy__storage_t *storage = fy__cell_alloc(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, host);
+    /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
+    const fy_status_t status =
+        fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
+    if (status != FY_STATUS_OK) {
+        fy__memory_refused(host, status);
+        fy__cell_free(thread, storage);
+        return status;
+    }
+    atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
+    atomic_store_explicit(&storage->front, (uint8_t) class, memory_order_relaxed);
+    /* the handle's stays: see fy__tensor_first */
+    storage->data = fy__cell_of(storage)->first.data = storage->block->address;
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+/* An empty tensor has an address, too: one that may be compared and aligned but not read. */
+static void *empty_address(void)
+{
+    static _Alignas(64) char nothing[64];
+    return nothing;
+}
+
+FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device,
+                                             uint64_t nbytes, fy_stream_t *stream,
+                                             fy__storage_t **out_storage)
+{
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    fy__guard_t *guards = NULL;
+    if (!device->is_host) FY_TRY(fy__guard_take_memory(thread, nbytes, device->spec, &guards));
+    fy__storage_t *storage = fy__cell_alloc(thread);
+    if (!storage) {
+        fy__guard_free_memory(guards, nbytes);
+        return FY_STATUS_OUT_OF_MEMORY;
+    }
+    init(storage, device);
+    storage->guards = guards;
+    storage->nbytes = nbytes;
+    storage->data = empty_address();
+    if (nbytes) {
+        const fy_status_t status = fy__pool_alloc_tagged(
+            device->pool, nbytes, stream ? stream->index : 0, tag_of(thread), &storage->block);
+        if (status != FY_STATUS_OK) {
+            fy__memory_refused(device, status);
+            fy__guard_free_memory(guards, nbytes);
+            fy__cell_free(thread, storage);
+            return status;
+        }
+        storage->data = storage->block->address;
+        if (device->is_host && nbytes > FY__FRONT_LARGEST && !device->debug) {
+            atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
+            atomic_store_explicit(&storage->front, FY__FRONT_LARGE, memory_order_relaxed);
+            fy__cell_of(storage)->first.data = storage->data;
+        }
+        fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
+        if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED))
+            fy__hazard_copy(&storage->hazard, &storage->block->hazard);
+        if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
+            fy__node_memory_add(storage->memory, storage->block->nbytes, nbytes);
+        }
+    }
+    fy__device_use(device);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memory, uint64_t nbytes,
+                                       fy__storage_t **out_storage)
+{
+    if (fy__device_is_lost(memory->device)) return fy__device_lost_error(memory->device);
+    fy__storage_t *storage = fy__cell_alloc(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, memory->device);
+    const fy_status_t status = fy__private_alloc(memory, nbytes, &storage->block);
+    if (status != FY_STATUS_OK) {
+        fy__cell_free(thread, storage);
+        return status;
+    }
+    storage->nbytes = nbytes;
+    storage->data = storage->block->address;
+    storage->private_memory = memory;
+    fy__private_retain(memory);
+    fy__device_use(memory->device);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                               fy_stream_t *stream, fy__storage_t **out_storage)
+{
+    fy__recording_t *recording = fy__recording_of(thread, device);
+    if (FY_UNLIKELY(recording != NULL) && nbytes)
+        return fy__recording_storage(thread, recording, nbytes, out_storage);
+    if (device->is_host && nbytes > FY__FRONT_LARGEST &&
+        (*out_storage = fy__front_take_large(thread, nbytes)))
+        return FY_STATUS_OK;
+    /* the front hands bytes out as they are */
+    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes || device->debug)
+        return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
+    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    if (storage) {
+        /* it need not become a tensor of this scope, nor of this thread */
+        fy__handle_release(&fy__cell_of(storage)->first.handle);
+    } else {
+        FY_TRY(create_small_host(thread, device, fy__front_class(nbytes), &storage));
+        storage->block->requested = storage->nbytes = nbytes;
+        fy__asan_forbid(storage->data, storage->block->nbytes);
+        fy__asan_allow(storage->data, nbytes);
+    }
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                                       fy_stream_t *stream, fy_category_t category,
+                                       fy__storage_t **out_storage)
+{
+    const fy_category_t said = thread->category;
+    thread->category = category;
+    const fy_status_t status = fy__storage_create(thread, device, nbytes, stream, out_storage);
+    thread->category = said;
+    return status;
+}
+
+fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes,
+                                      fy__storage_t **out_storage)
+{
+    if (peer->is_host || !nbytes)
+        return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
+    if (fy__device_is_lost(peer)) return fy__device_lost_error(peer);
+    fy__storage_t *storage = fy__cell_alloc(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, fy_device_host());
+    const fy_status_t status =
+        fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
+    if (status != FY_STATUS_OK) {
+        fy__memory_refused(peer, status);
+        fy__cell_free(thread, storage);
+        return status;
+    }
+    storage->nbytes = nbytes;
+    /* no hazard: asked for on no stream, a block is handed out when nothing uses it any more */
+    storage->data = storage->block->address;
+    storage->pinned = true;
+    storage->peer = peer;
+    fy__device_use(peer);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_device_t *peer)
+{
+    FY_TRY(fy__pin_here(thread, peer, storage->data, storage->nbytes));
+    fy__hazard_clear(&storage->hazard);
+    /* not for the front: it hands bytes out as they are */
+    atomic_store_explicit(&storage->front, 0, memory_order_relaxed);
+    storage->pinned = storage->pinned_here = true;
+    storage->peer = peer;
+    fy__device_use(peer);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes,
+                             fy_deleter_fn deleter, void *user, fy__storage_t **out_storage)
+{
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    fy__storage_t *storage = fy__cell_alloc(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, device);
+    storage->nbytes = nbytes;
+    storage->data = data ? data : empty_address();
+    storage->deleter = deleter;
+    storage->user = user;
+    fy__device_use(device);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+/* ---- freeing ---- */
+
+/* Nobody uses the bytes any more, or (a pool's block) the pool will wait for who still does. */
+static void free_now(fy__thread_t *thread, fy__storage_t *storage)
+{
+    fy_device_t *device = storage->device;
+    if (storage->memory && storage->block)
+        fy__node_memory_sub(thread, storage->memory, storage->block->nbytes, storage->nbytes);
+    if (storage->guards)
+        fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
+    if (storage->pinned_here) fy__pin_here_end(storage->peer, storage->data, storage->nbytes);
+    if (storage->leaving) atomic_fetch_sub(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
+    /* whose hazard has this one's points by now, or they are reached */
+    if (storage->private_memory) {
+        fy__hazard_clear(&storage->block->hazard);
+        fy__pool_free(storage->block);
+        fy__private_release(thread, storage->private_memory);
+    } else if (storage->block) {
+        fy__hazard_copy(&storage->block->hazard, &storage->hazard);
+        if (fy__wait_drops(FY__WAIT_BLOCK_GIVEN_BACK)) fy__hazard_clear(&storage->block->hazard);
+        fy__pool_free(storage->block);
+    }
+    if (storage->deleter)
+        storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
+    fy_device_t *peer = storage->peer;
+    fy__cell_free(thread, storage);
+    fy__device_unuse(device);
+    if (peer) fy__device_unuse(peer);
+}
+
+/* One for the front that has the mark, or is large: the mark goes if nothing is behind it any more,
+ * and the storage to where it belongs. */
+static bool keep(fy__thread_t *thread, fy__storage_t *storage)
+{
+    const uint8_t class = atomic_load_explicit(&storage->front, memory_order_relaxed) &
+                          (uint8_t)~FY__FRONT_MARK;
+    if (!class || !fy__storage_is_clean(storage)) return false;
+    /* the last owner: nobody else can set it */
+    atomic_store_explicit(&storage->front, class, memory_order_relaxed);
+    if (class == FY__FRONT_LARGE) return fy__front_keep_large(thread, storage);
+    fy__front_push(thread, storage);
+    return true;
+}
+
+FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
+{
+    if (keep(thread, storage)) return;
+    /* whose requests use it */
+    fy_device_t *device = storage->pinned_here ? storage->peer : storage->device;
+    fy__hazard_settle(&storage->hazard);
+    if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
+    /* The user's memory: the deleter runs after the last use. Memory that was page-locked in place:
+     * it is unlocked then. A graph's memory that cannot take over who uses this part of it:
+     * likewise. */
+    if ((storage->pinned_here && !fy__wait_drops(FY__WAIT_UNPIN) &&
+         !fy__hazard_done(&storage->hazard)) ||
+        (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) &&
+         !fy__hazard_done(&storage->hazard)) ||
+        (storage->private_memory &&
+         !fy__private_take_over(storage->private_memory, &storage->hazard))) {
+        fy__device_use(device);
+        if ((storage->leaving = storage->pinned_here))
+            atomic_fetch_add(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
+        fy__storage_defer(device, storage);
+        fy__storage_reap_last(device);
+        fy__device_unuse(device);
+        return;
+    }
+    free_now(thread, storage);
+}
+
+/* Who reads at `point`: not an upload that was taken back, but the one before it. */
+static fy__point_t reader_at(fy__point_t point)
+{
+    fy__job_view_t view;
+    while (fy__point_look(point, &view) && view.cancelled) point = view.before;
+    return point;
+}
+
+FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
+{
+    fy__point_t borrow = reader_at(atomic_load_explicit(&storage->borrow, memory_order_acquire));
+    /* It stands for the last upload by itself; replays, on other streams, may still read the bytes,
+     * too. */
+    for (int i = 0; i < FY__READER_COUNT && fy__point_reached(borrow); i++)
+        borrow = reader_at(atomic_load_explicit(&storage->hazard.readers[i], memory_order_acquire));
+    if (fy__wait_drops(FY__WAIT_BORROWED) || fy__point_reached(borrow)) {
+        atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
+        return FY_STATUS_OK;
+    }
+    const fy_ticket_t ticket = fy__point_ticket(borrow);
+    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
+    return FY_FAIL(BUSY,
+                   "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket "
+                   "{%llu, %llu})\n  Wait for it with "
+                   "fy_ticket_wait, or upload with FY_HOST_COPY",
+                   what, (unsigned long long)storage->nbytes, stream->device->spec,
+                   (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+}
+
+/* ---- what a transfer found out behind its owner's back ---- */
+
+void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__suspect_t *suspect)
+{
+    if (!fy__suspect_any(suspect)) return;
+    fy__storage_mark(storage);
+    fy__suspect_join(device, &storage->late, suspect);
+    atomic_store_explicit(&storage->has_late, true, memory_order_release);
+}
+
+void fy__storage_late_join(fy_device_t *device, fy__storage_t *dst, fy__storage_t *src)
+{
+    if (!atomic_load_explicit(&src->has_late, memory_order_acquire)) return;
+    fy__lock(&device->faults.lock);
+    const fy__suspect_t suspect = src->late;
+    fy__unlock(&device->faults.lock);
+    fy__storage_late_add(device, dst, &suspect);
+}
+
+void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
+{
+    if (!atomic_load_explicit(&storage->has_late, memory_order_acquire)) return;
+    fy__lock(&device->faults.lock);
+    storage->late = (fy__suspect_t){ 0, 0, 0 };
+    fy__unlock(&device->faults.lock);
+    atomic_store_explicit(&storage->has_late, false, memory_order_release);
+}
+
+FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
+{
+    /* has the mark since it has `late` */
+    fy__suspect_join(device, &storage->suspect, &storage->late);
+}
+
+/* ---- uses that outlive their storage's owners ---- */
+
+void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
+{
+    fy__lock(&device->deferred_lock);
+    storage->next = device->deferred;
+    /* before `opens` is read: fy__storage_reap_last */
+    __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST);
+    fy__unlock(&device->deferred_lock);
+}
+
+void fy__storage_reap(fy_device_t *device)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread || !__atomic_load_n(&device->deferred, __ATOMIC_RELAXED)) return;
+    fy__storage_t *ready = NULL;
+    fy__lock(&device->deferred_lock);
+    for (fy__storage_t **link = &device->deferred; *link;) {
+        fy__storage_t *storage = *link;
+        if (!fy__wait_drops(FY__WAIT_DELETER_LATER) && !fy__hazard_done(&storage->hazard)) {
+            link = &storage->next;
+            continue;
+        }
+        *link = storage->next;
+        storage->next = ready;
+        ready = storage;
+    }
+    fy__unlock(&device->deferred_lock);
+    while (ready) {
+        fy__storage_t *storage = ready;
+        ready = storage->next;
+        free_now(thread, storage);
+    }
+}
+
+void fy__storage_reap_last(fy_device_t *device)
+{
+    if (atomic_load(&device->opens) || !__atomic_load_n(&device->deferred, __ATOMIC_SEQ_CST))
+        return;
+    if (!fy__wait_drops(FY__WAIT_DELETER_LAST)) (void)fy__device_drain(device, FY_FOREVER);
+    fy__storage_reap(device);
+}

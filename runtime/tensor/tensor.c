@@ -1,0 +1,422 @@
+/* Tensor handles: making, wrapping, destroying, asking, mapping. Shapes by themselves: shape.c. */
+#include "runtime/tensor/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/order/stream.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/front.h"
+#include "runtime/thread/guard.h"
+
+typedef unsigned long long ull;
+
+FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
+{
+    fy_tensor_t *tensor = aligned_alloc(64, (sizeof *tensor + 63) / 64 * 64);
+    if (!tensor) {
+        (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor handle",
+                      sizeof *tensor);
+        return NULL;
+    }
+    tensor->handle.kind = FY__HANDLE_TENSOR;
+    tensor->named = tensor->valued = false;
+    fy__handle_adopt(thread->frame, &tensor->handle);
+    return tensor;
+}
+
+/* Gives the handle's memory back; it is in no scope any more. */
+void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    tensor->storage = &fy__storage_gone;
+    if (FY_UNLIKELY(thread->nfree_tensors + 1 > FY__STRUCT_CACHE)) {
+        free(tensor);
+        return;
+    }
+    tensor->handle.next = (fy__handle_t *)thread->free_tensors;
+    thread->free_tensors = tensor;
+    thread->nfree_tensors++;
+}
+
+fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,
+                          const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor)
+{
+    fy_tensor_t *tensor;
+    /* With one reference, the caller's, the first handle is nobody's; if it once was, whoever gave
+     * it up is seen to have done so. */
+    if (!FY__HAS_ASAN && atomic_load_explicit(&storage->refs, memory_order_acquire) == 1) {
+        tensor = fy__tensor_first(thread, storage);
+    } else if (!(tensor = fy__tensor_alloc(thread))) {
+        fy__storage_release(thread, storage);
+        return FY_STATUS_OUT_OF_MEMORY;
+    }
+    tensor->storage = storage;
+    tensor->data = storage->data;
+    fy__tensor_set_dense(tensor, dtype, rank, dims, nelem);
+    *out_tensor = tensor;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank,
+                           const int64_t *dims, uint64_t nelem, fy_stream_t *stream,
+                           fy_tensor_t **out_tensor)
+{
+    fy__storage_t *storage;
+    FY_TRY(fy__storage_create(thread, device, nelem * fy__dtype_sizes[dtype], stream, &storage));
+    return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
+}
+
+/* The storage of a cell whose handle this is, if it is a cell's. */
+static inline fy__storage_t *beside(fy_tensor_t *tensor)
+{
+    fy__storage_t *storage = &((fy__cell_t *)tensor)->storage;
+    /* or the compiler, knowing that it equals what it compared it with, may use that */
+    __asm__("" : "+r"(storage));
+    return storage;
+}
+
+/* Is it the first on its storage, small, and nobody else's? Where the storage lies is reckoned, so
+ * that its line comes together with the handle's. */
+static inline bool is_simple(const fy_tensor_t *tensor, const fy__storage_t *storage)
+{
+    return tensor->storage == storage &&
+           atomic_load_explicit(&storage->refs, memory_order_acquire) == 1 &&
+           fy__front_wants(storage);
+}
+
+/* Such a one stays in the ring of the innermost scope while it is at hand, gone: to take it out,
+ * and perhaps back in, would touch its neighbours, which nothing else does. The scope takes it out
+ * when it ends, and whoever wants the cell for something else does before. */
+static inline void free_simple(fy__thread_t *thread, fy_tensor_t *tensor, fy__storage_t *storage)
+{
+    fy__handle_t *handle = &tensor->handle;
+    tensor->storage = &fy__storage_gone; /* before the cell can be another's */
+    if (handle->next && FY_UNLIKELY(!fy__handle_is_inside(thread->frame, handle)))
+        fy__handle_release(handle);
+    fy__front_push(thread, storage);
+}
+
+/* The front's, without a mark, and nobody's but the caller's. */
+static inline bool is_large(const fy__storage_t *storage)
+{
+    return atomic_load_explicit(&storage->front, memory_order_relaxed) == FY__FRONT_LARGE &&
+           atomic_load_explicit(&storage->refs, memory_order_acquire) == 1;
+}
+
+/* Any that is not gone. */
+static __attribute__((noinline)) void free_other(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__storage_t *storage = tensor->storage;
+    const bool is_first = storage == beside(tensor);
+    fy__handle_release(&tensor->handle);
+    if (is_first)
+        tensor->storage = &fy__storage_gone;
+    else
+        fy__tensor_free_blank(thread, tensor);
+    if (is_first && is_large(storage) && fy__front_keep_large(thread, storage)) return;
+    fy__storage_release(thread, storage);
+}
+
+void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__storage_t *storage = beside(tensor);
+    if (FY_LIKELY(is_simple(tensor, storage)))
+        free_simple(thread, tensor, storage);
+    else
+        free_other(thread, tensor);
+}
+
+fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role)
+{
+    char text[112];
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->strides[i] == 0 && tensor->dims[i] > 1)
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: %s %s repeats its elements along axis %d (fy_broadcast): it can be "
+                           "read, not written",
+                           what, role, fy__tensor_format(tensor, text, sizeof text), i);
+    return FY_STATUS_OK;
+}
+
+FY_COLD fy_status_t fy__refuse_gone(const char *what, const char *role)
+{
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: %s was destroyed, or the scope it was made in has ended\n  Hand what must "
+                   "live on to fy_scope_end, or take it out of its "
+                   "scope with fy_tensor_keep",
+                   what, role);
+}
+
+/* ---- public ---- */
+
+static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const char *what,
+                         fy__thread_t **out_thread)
+{
+    if (!out_tensor) return FY_FAIL(INVALID_ARGUMENT, "%s: out_tensor is NULL", what);
+    *out_tensor = NULL;
+    *out_thread = fy__thread();
+    if (!*out_thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "%s: device is NULL", what);
+    return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
+}
+
+/* The elements of a shape that needs no closer look: one with bytes, and none that overflow. 0: it
+ * may be anything. */
+static inline uint64_t count_elements(fy_dtype_t dtype, int rank, const int64_t *dims)
+{
+    const uint64_t most = 1 << 29; /* so the product of two of them, and its bytes, can be said */
+    uint64_t nelem = 1;
+    if ((unsigned)dtype >= FY_DTYPE_COUNT || (unsigned)rank > FY_MAX_RANK || (rank && !dims))
+        return 0;
+    for (int i = 0; i < rank; i++) {
+        if ((uint64_t)dims[i] > most || nelem > most) return 0;
+        nelem *= (uint64_t)dims[i];
+    }
+    return nelem;
+}
+
+static __attribute__((noinline)) fy_status_t place(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__first_place(thread, &tensor->handle);
+    return FY_STATUS_OK;
+}
+
+static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtype_t dtype, int rank,
+                                                    const int64_t *dims, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    uint64_t nelem, nbytes;
+    FY_TRY(begin(device, out_tensor, "tensor_create", &thread));
+    FY_TRY(fy__shape_check("tensor_create", dtype, rank, dims, &nelem, &nbytes));
+    fy_stream_t *stream = device->synchronous ? NULL : fy__stream_current(device, thread->streams);
+    return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
+}
+
+/* The next two: on the host, which is not lost, by a thread that records nothing. Cell and block
+ * are at hand, or it goes the long way. */
+static __attribute__((noinline)) fy_status_t create_large(fy_device_t *host, fy_dtype_t dtype,
+                                                          int rank, const int64_t *dims,
+                                                          fy_tensor_t **out_tensor,
+                                                          fy__thread_t *thread)
+{
+    const uint64_t nelem = count_elements(dtype, rank, dims);
+    fy__storage_t *storage = FY__HAS_ASAN || !nelem
+                                 ? NULL
+                                 : fy__front_take_large(thread, nelem * fy__dtype_sizes[dtype]);
+    if (FY_UNLIKELY(!storage)) return create(host, dtype, rank, dims, out_tensor);
+    *out_tensor = fy__tensor_first(thread, storage);
+    fy__tensor_set_dense(*out_tensor, dtype, rank, dims, nelem);
+    return FY_STATUS_OK;
+}
+
+static __attribute__((noinline)) fy_status_t create_small(fy_device_t *host, fy_dtype_t dtype,
+                                                          int rank, const int64_t *dims,
+                                                          fy_tensor_t **out_tensor,
+                                                          fy__thread_t *thread)
+{
+    const uint64_t nelem = FY__HAS_ASAN ? 0 : count_elements(dtype, rank, dims);
+    if (FY_UNLIKELY(!nelem)) return create(host, dtype, rank, dims, out_tensor);
+    const uint64_t nbytes = nelem * fy__dtype_sizes[dtype];
+    if (nbytes > FY__FRONT_LARGEST)
+        return create_large(host, dtype, rank, dims, out_tensor, thread);
+    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    if (FY_UNLIKELY(!storage)) return create(host, dtype, rank, dims, out_tensor);
+    *out_tensor = fy__tensor_first(thread, storage);
+    fy__tensor_set_dense(*out_tensor, dtype, rank, dims, nelem);
+    return FY_STATUS_OK;
+}
+
+/* One axis, up to 32 KiB, cell and block at hand: no call that one comes back from, few
+ * instructions, and nothing of the handle's second line (`strides`), so that a processor gets on to
+ * the next tensor while it waits for the lines of this one. */
+fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                             fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread = fy__tls;
+    if (FY_UNLIKELY(!thread || !out_tensor || !device) || !device->is_host ||
+        FY_UNLIKELY(thread->recording || fy__device_is_lost(device)))
+        return create(device, dtype, rank, dims, out_tensor);
+    if (FY__HAS_ASAN || rank != 1 || FY_UNLIKELY(!dims || (unsigned)dtype >= FY_DTYPE_COUNT))
+        return create_small(device, dtype, rank, dims, out_tensor, thread);
+    const uint64_t nelem = (uint64_t)dims[0], nbytes = nelem * fy__dtype_sizes[dtype];
+    if (nelem > FY__FRONT_LARGEST || nbytes > FY__FRONT_LARGEST)
+        return create_large(device, dtype, rank, dims, out_tensor, thread);
+    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    if (FY_UNLIKELY(!storage)) return create(device, dtype, rank, dims, out_tensor);
+    fy_tensor_t *tensor = &fy__cell_of(storage)->first;
+    tensor->dtype = (uint8_t)dtype;
+    if (FY_UNLIKELY(tensor->rank != 1)) tensor->strides[0] = tensor->rank = 1;
+    tensor->named = tensor->valued = false;
+    tensor->storage = storage;
+    tensor->nelem = nelem;
+    tensor->dims[0] = (int64_t)nelem;
+    *out_tensor = tensor;
+    return FY_LIKELY(fy__first_is_placed(thread, &tensor->handle)) ? FY_STATUS_OK
+                                                                   : place(thread, tensor);
+}
+
+fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int rank,
+                                    const int64_t *dims, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    fy__storage_t *storage;
+    uint64_t nelem, nbytes;
+    FY_TRY(begin(peer, out_tensor, "tensor_create_pinned", &thread));
+    FY_TRY(fy__shape_check("tensor_create_pinned", dtype, rank, dims, &nelem, &nbytes));
+    FY_TRY(fy__storage_create_pinned(thread, peer, nbytes, &storage));
+    return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
+}
+
+fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                           void *data, fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    fy__storage_t *storage;
+    uint64_t nelem, nbytes;
+    FY_TRY(begin(device, out_tensor, "tensor_wrap", &thread));
+    FY_TRY(fy__shape_check("tensor_wrap", dtype, rank, dims, &nelem, &nbytes));
+    if (!data && nbytes)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_wrap: data is NULL, but the shape needs %llu bytes", (ull)nbytes);
+    if ((uintptr_t)data % fy__dtype_sizes[dtype])
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_wrap: data %p is not aligned to the %u bytes of %s", data,
+                       fy__dtype_sizes[dtype], fy_dtype_name(dtype));
+    FY_TRY(fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, &storage));
+    FY_TRY(fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor));
+    storage->deleter = deleter; /* from here on nothing fails: a failed call must not run it */
+    storage->user = user;
+    return FY_STATUS_OK;
+}
+
+static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!tensor || !thread) return;
+    if (fy__tensor_is_gone(tensor))
+        fy__log(FY_LOG_WARNING,
+                "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
+    else
+        free_other(thread, tensor);
+}
+
+/* Where many tensors live, their lines come from memory, and a processor waits for those of as many
+ * as its window of some hundred instructions holds. So what is simple is done without a call, and
+ * whatever calls is called last. */
+void fy_tensor_destroy(fy_tensor_t *tensor)
+{
+    fy__thread_t *thread = fy__tls;
+    if (FY_LIKELY(thread && tensor)) {
+        fy__storage_t *storage = beside(tensor);
+        if (FY_LIKELY(is_simple(tensor, storage))) {
+            free_simple(thread, tensor, storage);
+            return;
+        }
+    }
+    destroy_other(tensor);
+}
+
+void fy_tensor_keep(fy_tensor_t *tensor)
+{
+    if (tensor && !fy__tensor_is_gone(tensor)) fy__handle_release(&tensor->handle);
+}
+
+void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    if (!fy__is_sized(out_info, sizeof info)) return;
+    if (tensor && !fy__tensor_is_gone(tensor)) {
+        info.device = tensor->storage->device;
+        info.dtype = (fy_dtype_t)tensor->dtype;
+        info.rank = tensor->rank;
+        for (int i = 0; i < tensor->rank; i++) {
+            info.dims[i] = tensor->dims[i];
+            info.strides[i] = tensor->strides[i];
+        }
+        info.nelem = tensor->nelem;
+        info.nbytes = fy__tensor_nbytes(tensor);
+        info.version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+        info.is_contiguous = tensor->contiguous;
+        info.is_pinned = tensor->storage->pinned;
+        info.name = fy__tensor_name(tensor);
+    }
+    *out_info = info;
+}
+
+void fy_tensor_set_name(fy_tensor_t *tensor, const char *name)
+{
+    if (!tensor || fy__tensor_is_gone(tensor)) return;
+    snprintf(tensor->name, sizeof tensor->name, "%s", name ? name : "");
+    tensor->named = true;
+}
+
+fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data)
+{
+    char text[128];
+    if (!out_data) return FY_FAIL(INVALID_ARGUMENT, "tensor_map: out_data is NULL");
+    *out_data = NULL;
+    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_map: tensor is NULL");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_map", "tensor");
+    if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_map: access %d is not READ, WRITE or READ_WRITE",
+                       (int)access);
+    fy__storage_t *storage = tensor->storage;
+    if (!storage->device->is_host)
+        return FY_FAIL(DEVICE_MISMATCH,
+                       "tensor_map: %s lives on %s; its bytes cannot be read on the host\n  Fetch "
+                       "them with fy_tensor_download and "
+                       "fy_download_wait (%llu bytes)",
+                       fy__tensor_format(tensor, text, sizeof text), storage->device->spec,
+                       (ull)fy__tensor_nbytes(tensor));
+    fy__thread_t *thread = storage->private_memory ? fy__thread() : NULL;
+    /* made inside: holds nothing yet */
+    if (thread) FY_TRY(fy__recording_check(thread, storage->device, "tensor_map"));
+    if (access & FY_ACCESS_READ)
+        FY_TRY(fy__suspect_resolve(storage->device, &storage->suspect, "tensor_map"));
+    if (access & FY_ACCESS_WRITE) {
+        FY_TRY(fy__tensor_check_writable(tensor, "tensor_map", "tensor"));
+        FY_TRY(fy__storage_check_borrow(storage, "tensor_map"));
+        fy__storage_wrote(storage);
+    }
+    *out_data = tensor->data;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_t *stream,
+                             void **out_address)
+{
+    if (!out_address) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: out_address is NULL");
+    *out_address = NULL;
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: tensor is NULL");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_native", "tensor");
+    if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_native: access %d is not READ, WRITE or READ_WRITE", (int)access);
+    fy__storage_t *storage = tensor->storage;
+    fy_device_t *device = storage->device;
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "tensor_native"));
+    if (stream && stream->device != device)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_native: stream '%s' is of %s, the tensor lives on %s", stream->name,
+                       stream->device->spec, device->spec);
+    if (access & FY_ACCESS_WRITE) FY_TRY(fy__storage_check_borrow(storage, "tensor_native"));
+    if (!device->synchronous) {
+        if (!stream) stream = fy__stream_current(device, thread->streams);
+        FY_TRY(access & FY_ACCESS_WRITE
+                   ? fy__hazard_before_write(&storage->hazard, stream, FY__WAIT_NATIVE_USE)
+                   : fy__hazard_before_read(&storage->hazard, stream, FY__WAIT_NATIVE_USE));
+        const fy__point_t point = fy__stream_submitted(stream);
+        if (access & FY_ACCESS_WRITE)
+            fy__hazard_written(&storage->hazard, point);
+        else
+            fy__hazard_read(&storage->hazard, stream, point);
+    }
+    if (access & FY_ACCESS_WRITE) fy__storage_wrote(storage);
+    *out_address = tensor->data;
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,156 @@
+/* Tensor handles: a strided window on a storage. The first tensor on a storage has its handle in
+ * one cell with it; other handles (views) are cached per thread. Not here: views' arithmetic
+ * (view.c), bytes (storage.h), where cells come from (cell.h). */
+#ifndef FERRY_RUNTIME_TENSOR_H_
+#define FERRY_RUNTIME_TENSOR_H_
+
+#include <ferry/op.h>
+#include <ferry/tensor.h>
+
+#include "runtime/base/dtype.h"
+#include "runtime/tensor/storage.h"
+#include "runtime/thread/scope.h"
+
+struct fy_tensor {
+    fy__handle_t handle;
+    uint8_t dtype, rank;
+    /* `name` and `value` mean something; side by side, so that one store clears both */
+    bool named, valued;
+    bool contiguous;
+    fy__storage_t *storage;
+    void *data; /* first element, on the storage's device */
+    uint64_t nelem;
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* the first `rank` are set */
+    uint64_t value;                                  /* on a tape: tape.h */
+    /* means something if `named`: so making and destroying a tensor does not touch this line */
+    char name[32];
+};
+
+/* A storage with the handle of its first tensor in front of it. Making a small tensor and giving it
+ * back touches three lines: the handle's first two and the storage's one. All lie at places known
+ * from the handle's address, so that none has to be waited for before the next can be asked for;
+ * their sum is odd, so that the same line of different cells does not fall into few sets of a
+ * cache.
+ * The handle is somebody's only while the storage is (it has a reference), so a cell is free when
+ * nobody refers to the storage. */
+typedef struct fy__cell {
+    _Alignas(64) fy_tensor_t first;
+    fy__storage_t storage;
+} fy__cell_t;
+
+_Static_assert(offsetof(fy__cell_t, storage.refs) % 64 == 0 && sizeof(fy__cell_t) == 7 * 64,
+               "the lines of a cell");
+
+static inline fy__cell_t *fy__cell_of(const fy__storage_t *storage)
+{
+    return (fy__cell_t *)((char *)(uintptr_t)storage - offsetof(fy__cell_t, storage));
+}
+
+static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
+/* "" if nobody gave it one. */
+static inline const char *fy__tensor_name(const fy_tensor_t *tensor)
+{
+    return tensor->named ? tensor->name : "";
+}
+static inline bool fy__tensor_is_gone(const fy_tensor_t *tensor)
+{
+    return tensor->storage == &fy__storage_gone;
+}
+/* INVALID_ARGUMENT: a view that repeats its elements cannot be written. `role`: "dst", "dst0",
+ * ... */
+fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what,
+                                      const char *role);
+/* INVALID_ARGUMENT: a handle (`role`: "src", ...) that was destroyed, or whose scope ended. */
+fy_status_t fy__refuse_gone(const char *what, const char *role);
+static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor)
+{
+    return tensor->nelem * fy__dtype_sizes[tensor->dtype];
+}
+
+/* Checks rank and dims and computes both products; INVALID_ARGUMENT names the call `what` and the
+ * number that is wrong. */
+fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
+                            uint64_t *out_nelem, uint64_t *out_nbytes);
+
+/* An empty handle of the current scope, only `handle`, `named` and `valued` set; NULL if there is
+ * no memory (the record is written). */
+fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
+static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
+{
+    fy_tensor_t *tensor = thread->free_tensors;
+    if (__builtin_expect(tensor == NULL, 0)) return fy__tensor_alloc_slow(thread);
+    thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
+    thread->nfree_tensors--;
+    tensor->named = tensor->valued = false;
+    fy__handle_adopt(thread->frame, &tensor->handle);
+    return tensor;
+}
+/* ---- first handles ---- Only dense tensors have them, so of what a first handle said when it was
+ * last somebody's some holds for the next, and need not be written again: `contiguous`; if the rank
+ * is the same, the last axis' stride, which is 1; while the cell keeps its block, `data`.
+ * fy__front_is_valid looks at them. */
+
+/* What was destroyed in this scope, and is made again in it, never left it: fy__tensor_free. */
+static inline bool fy__first_is_placed(const fy__thread_t *thread, const fy__handle_t *handle)
+{
+    return handle->next ? fy__handle_is_inside(thread->frame, handle) : !thread->frame;
+}
+static inline void fy__first_place(fy__thread_t *thread, fy__handle_t *handle)
+{
+    fy__handle_release(handle);
+    fy__handle_adopt(thread->frame, handle);
+}
+/* As fy__tensor_alloc for a storage that nobody but the caller refers to, and that has no tensor:
+ * takes the caller's reference. */
+static inline fy_tensor_t *fy__tensor_first(fy__thread_t *thread, fy__storage_t *storage)
+{
+    fy_tensor_t *tensor = &fy__cell_of(storage)->first;
+    if (__builtin_expect(!fy__first_is_placed(thread, &tensor->handle), 0))
+        fy__first_place(thread, &tensor->handle);
+    tensor->named = tensor->valued = false;
+    tensor->storage = storage;
+    return tensor;
+}
+static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, int rank,
+                                        const int64_t *dims, uint64_t nelem)
+{
+    int64_t stride = 1;
+    tensor->dtype = (uint8_t)dtype;
+    tensor->rank = (uint8_t)rank;
+    tensor->contiguous = true;
+    tensor->nelem = nelem;
+    for (int i = rank - 1; i >= 0; i--) {
+        tensor->dims[i] = dims[i];
+        tensor->strides[i] = stride;
+        stride *= dims[i] ? dims[i] : 1;
+    }
+}
+/* A dense tensor of known good shape on a new storage. */
+fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank,
+                           const int64_t *dims, uint64_t nelem, fy_stream_t *stream,
+                           fy_tensor_t **out_tensor);
+/* A dense tensor on `storage`, whose reference the caller hands over (released on failure). */
+fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,
+                          const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor);
+/* As fy_tensor_destroy with the thread at hand. */
+void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
+/* Of a handle in no scope that has no storage. */
+void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor);
+/* Row-major without gaps? Zero-size and one-element tensors are. */
+bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides);
+
+/* "'x' [64x784 f32]", for errors; returns buffer. */
+const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size);
+/* The tensor as a kernel sees it. */
+static inline void fy__tensor_desc(const fy_tensor_t *tensor, fy_desc_t *desc)
+{
+    desc->data = tensor->data;
+    desc->dtype = tensor->dtype;
+    desc->rank = tensor->rank;
+    for (int i = 0; i < tensor->rank; i++) {
+        desc->dims[i] = tensor->dims[i];
+        desc->strides[i] = tensor->strides[i];
+    }
+}
+
+#endif

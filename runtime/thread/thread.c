@@ -1,0 +1,126 @@
+/* Attaching threads: a state is taken from the list of those whose thread ended, else made. The
+ * pthread key's destructor ends the scopes that the thread left open and puts its state back. */
+#include "runtime/thread/thread.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/record/event.h"
+#include "runtime/record/recording.h"
+#include "runtime/tensor/front.h"
+#include "runtime/thread/budget.h"
+
+__thread fy__thread_t *fy__tls;
+
+/* Guards `all` and each state's in_use. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static fy__thread_t *all;
+static uint32_t nthreads;
+static char root_name[] = "";
+static pthread_once_t key_once = PTHREAD_ONCE_INIT, environment_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool has_key; /* without one, the states of threads that end are not handed on */
+
+static void detach(void *state)
+{
+    fy__thread_t *thread = state;
+    fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
+    fy__scope_end_all(thread);
+    /* begun outside any scope */
+    if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle);
+    /* begun outside any scope */
+    thread->tape = NULL;
+    fy__guard_settle(thread);
+    fy__front_flush_large(thread);
+    memset(thread->streams, 0, sizeof thread->streams);
+    thread->error.file = NULL;
+    pthread_mutex_lock(&lock);
+    thread->in_use = 0;
+    pthread_mutex_unlock(&lock);
+    fy__tls = NULL;
+}
+
+static void make_key(void) { has_key = pthread_key_create(&key, detach) == 0; }
+
+static fy__thread_t *make_thread(void)
+{
+    fy__thread_t *thread = calloc(1, sizeof *thread);
+    if (!thread) return NULL;
+    thread->root.name = root_name;
+    thread->node = &thread->root;
+    pthread_mutex_lock(&lock);
+    thread->number = ++nthreads;
+    /* serials of different threads hardly ever meet */
+    thread->next_serial = thread->number * 0x9E3779B1u;
+    thread->in_use = 1;
+    thread->next = all;
+    all = thread;
+    pthread_mutex_unlock(&lock);
+    return thread;
+}
+
+fy__thread_t *fy__thread_attach(void)
+{
+    fy__thread_t *thread;
+    pthread_once(&key_once, make_key);
+    pthread_mutex_lock(&lock);
+    for (thread = all; thread && thread->in_use; thread = thread->next) {}
+    if (thread) thread->in_use = 1;
+    pthread_mutex_unlock(&lock);
+    if (!thread) thread = make_thread();
+    if (!thread) return NULL;
+    fy__tls = thread;
+    if (has_key) pthread_setspecific(key, thread);
+    fy__budget_environment();
+    pthread_once(&environment_once, fy__event_from_environment);
+    return thread;
+}
+
+void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user)
+{
+    pthread_mutex_lock(&lock);
+    for (fy__thread_t *thread = all; thread; thread = thread->next) fn(user, thread);
+    pthread_mutex_unlock(&lock);
+}
+
+void fy__thread_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__thread_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+/* A thread that is gone in the child was stopped anywhere: its scopes are over, its caches and
+ * handles are left alone, its figures stay. */
+static void abandon(fy__thread_t *thread)
+{
+    thread->frame = NULL;
+    thread->node = &thread->root;
+    thread->category = FY_CATEGORY_ACTIVATIONS;
+    thread->depth = thread->excess = 0;
+    thread->guards = NULL; /* never given back: what it held may be half changed */
+    thread->claimed = 0;
+    thread->nlocks = thread->nkept = 0;
+    thread->free_tensors = NULL;
+    thread->free_cells = NULL;
+    thread->nfree_tensors = thread->nfree_cells = 0;
+    atomic_store_explicit(&thread->last_class, 0, memory_order_relaxed);
+    for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
+        thread->front[class] = NULL;
+        atomic_store_explicit(&thread->nfront[class], 0, memory_order_relaxed);
+    }
+    memset(thread->streams, 0, sizeof thread->streams);
+    thread->error.file = NULL;
+    thread->scratch = NULL;
+    thread->scratch_nbytes = 0;
+    thread->recording = NULL;
+    thread->pressing = NULL;
+    thread->plan = NULL;
+    thread->plan_declines = 0;
+    thread->in_use = 0;
+}
+
+/* In the child only the forking thread lives on; the others' states are free to be adopted. */
+void fy__thread_fork_child(void)
+{
+    for (fy__thread_t *thread = all; thread; thread = thread->next)
+        if (thread->in_use && thread != fy__tls) abandon(thread);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,151 @@
+/* The measuring loop of `ferry bench`. Not here: what is measured (bench_dispatch.c, bench_gemm.c,
+ * bench_copy.c). */
+#include "tools/bench/bench.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool has_way(const bench_case_t *c, bench_way_t way, int threads)
+{
+    return way == BENCH_OWN || (way == BENCH_PEER ? c->peer != NULL : c->by_threads && threads > 1);
+}
+
+static void note_threads(void *user, const char *key, const char *value)
+{
+    int *threads = user;
+    if (strcmp(key, "threads") == 0 && sscanf(value, "auto: 1 or %d,", threads) != 1) *threads = 0;
+}
+
+/* All threads, if the device chooses between one and all; else 0. */
+static fy_status_t find_threads(session_t *session, int *out_threads)
+{
+    *out_threads = 0;
+    return session->device == fy_device_host()
+               ? fy_device_describe(session->device, note_threads, out_threads)
+               : FY_STATUS_OK;
+}
+
+/* 0: by cost. */
+static fy_status_t set_threads(int threads)
+{
+    char spec[32] = "host?threads=auto";
+    fy_device_t *device;
+    if (threads) snprintf(spec, sizeof spec, "host?threads=%d", threads);
+    return fy_device_open(spec, &device);
+}
+
+static fy_status_t time_way(session_t *session, const bench_case_t *c, bench_way_t way, int threads,
+                            int64_t iters, double *out_ns)
+{
+    const bool is_forced = way == BENCH_ONE || way == BENCH_ALL;
+    if (is_forced) FY_TRY(set_threads(way == BENCH_ONE ? 1 : threads));
+    const bench_fn run = way == BENCH_PEER ? c->run_peer : c->run;
+    const double begin = wall_ns();
+    fy_status_t status = run(c->context, iters);
+    if (status == FY_STATUS_OK && way != BENCH_PEER) status = session_wait(session);
+    *out_ns = wall_ns() - begin;
+    if (is_forced && status == FY_STATUS_OK) status = set_threads(0);
+    return status;
+}
+
+/* Doubles until a round takes long enough; this is the warm-up too. */
+static fy_status_t calibrate(session_t *session, bench_case_t *c, bench_way_t way, int threads,
+                             double round_ns)
+{
+    int64_t iters = 1;
+    double ns;
+    /* first call: primitives are made, memory is touched */
+    FY_TRY(time_way(session, c, way, threads, 1, &ns));
+    for (;; iters *= 2) {
+        FY_TRY(time_way(session, c, way, threads, iters, &ns));
+        if (ns >= round_ns / 2 || iters > (int64_t)1 << 40) break;
+    }
+    c->iters[way] = iters;
+    return FY_STATUS_OK;
+}
+
+static double best(const double *rounds, size_t count)
+{
+    double least = rounds[0];
+    for (size_t r = 1; r < count; r++) least = rounds[r] < least ? rounds[r] : least;
+    return least;
+}
+
+/* Best rounds are compared, because another busy process slows a team far more than one thread. */
+static void summarize(bench_case_t *c, int threads, size_t rounds)
+{
+    const bool has_threads = has_way(c, BENCH_ONE, threads);
+    c->threads_ratio = NAN;
+    if (has_threads) {
+        const double one = best(c->rounds[BENCH_ONE], rounds),
+                     all = best(c->rounds[BENCH_ALL], rounds);
+        c->threads_ratio = best(c->rounds[BENCH_OWN], rounds) / (one < all ? one : all);
+    }
+    c->worst_ns = worst(c->rounds[BENCH_OWN], rounds);
+    c->ns = median(c->rounds[BENCH_OWN], rounds);
+    c->peer_worst = c->peer ? worst(c->rounds[BENCH_PEER], rounds) : NAN;
+    c->peer_ns = c->peer ? median(c->rounds[BENCH_PEER], rounds) : NAN;
+    c->one_ns = has_threads ? median(c->rounds[BENCH_ONE], rounds) : NAN;
+    c->all_ns = has_threads ? median(c->rounds[BENCH_ALL], rounds) : NAN;
+}
+
+/* Each round begins with another way, because the first way of a round has cache misses that the
+ * others have not. */
+static fy_status_t measure_round(session_t *session, bench_case_t *c, int threads, size_t round)
+{
+    for (size_t i = 0; i < BENCH_WAYS; i++) {
+        const bench_way_t way = (bench_way_t)((i + round) % BENCH_WAYS);
+        double ns, model_begin = session_model_ns(session);
+        if (!has_way(c, way, threads)) continue;
+        FY_TRY(time_way(session, c, way, threads, c->iters[way], &ns));
+        c->rounds[way][round] = ns / (double)c->iters[way];
+        if (way == BENCH_OWN)
+            c->model_ns = (session_model_ns(session) - model_begin) / (double)c->iters[way];
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
+                          const bench_effort_t *effort)
+{
+    size_t rounds = (size_t)effort->rounds;
+    int threads;
+    FY_TRY(find_threads(session, &threads));
+    for (size_t i = 0; i < count; i++) {
+        progress("warm-up", (int64_t)i, (int64_t)count);
+        for (bench_way_t way = BENCH_OWN; way < BENCH_WAYS; way++)
+            if (has_way(&cases[i], way, threads))
+                FY_TRY(calibrate(session, &cases[i], way, threads, 1e6 * (double)effort->round_ms));
+        cases[i].model_ns = NAN;
+    }
+    for (size_t r = 0; r < rounds; r++) {
+        progress("round", (int64_t)r, (int64_t)rounds);
+        for (size_t i = 0; i < count; i++) FY_TRY(measure_round(session, &cases[i], threads, r));
+    }
+    progress("round", (int64_t)rounds, (int64_t)rounds);
+    for (size_t i = 0; i < count; i++) summarize(&cases[i], threads, rounds);
+    return FY_STATUS_OK;
+}
+
+fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t *bars)
+{
+    if (session->out) {
+        fprintf(session->out, "%s on %s (%s), wall clock\n\n", bars->title,
+                fy_device_name(session->device), session->info.model);
+        sheet_print(sheet, session->out);
+    } else {
+        json_text(&session->json, "clock", "wall");
+        sheet_json(sheet, &session->json, "rows");
+    }
+    const series_t series = { "ns", bars->count, NULL, bars->ns };
+    const plot_t plot = { .title = bars->plot_title,
+                          .x_label = bars->x_label,
+                          .y_label = "ns",
+                          .log_y = true,
+                          .bars = bars->names,
+                          .nseries = 1,
+                          .series = &series };
+    fy_status_t status = session_files(session, sheet, &plot);
+    sheet_destroy(sheet);
+    return status;
+}

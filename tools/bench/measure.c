@@ -1,0 +1,64 @@
+/* Time, order statistics, progress, and memory that is there or ends the command. Not here: what is
+ * measured. */
+#include "tools/cli/tool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+double wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *values, size_t count)
+{
+    if (!count) return NAN;
+    qsort(values, count, sizeof *values, compare);
+    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+double worst(const double *values, size_t count)
+{
+    double most = count ? values[0] : NAN;
+    for (size_t i = 1; i < count; i++)
+        if (values[i] > most) most = values[i];
+    return most;
+}
+
+void progress(const char *what, int64_t done, int64_t total)
+{
+    if (!isatty(STDERR_FILENO)) return;
+    if (done < total)
+        fprintf(stderr, "\r\033[K%s %lld/%lld", what, (long long)done, (long long)total);
+    else
+        fprintf(stderr, "\r\033[K");
+}
+
+void *tool_alloc(size_t nbytes)
+{
+    void *memory = calloc(1, nbytes ? nbytes : 1);
+    if (memory) return memory;
+    fprintf(stderr, "ferry: no host memory for %zu bytes of results\n", nbytes);
+    exit(STATUS_OUT_OF_MEMORY);
+}
+
+int status_to_exit(fy_status_t status)
+{
+    switch (status) {
+    case FY_STATUS_OK: return STATUS_OK;
+    case FY_STATUS_DEVICE_LOST: return STATUS_DEVICE_LOST;
+    case FY_STATUS_OUT_OF_MEMORY:
+    case FY_STATUS_PINNED_LIMIT: return STATUS_OUT_OF_MEMORY;
+    default: return STATUS_FAILED;
+    }
+}

@@ -1,0 +1,168 @@
+/* `ferry plan MODEL`: what a step needs in memory and model time on a device that need not be
+ * there, and the largest batch that fits.
+ * Not here: the steps (plan_models.c), text and figures of the timeline (plan_timeline.c). */
+#include "tools/cli/plan_timeline.h"
+
+#include <string.h>
+
+#include "tools/cli/plan_models.h"
+
+typedef struct request {
+    const plan_model_t *model;
+    plan_request_t user;
+    int64_t batch, most;
+    bool fit;
+} request_t;
+
+static const plan_model_t *find_model(const char *name)
+{
+    const plan_model_t *model;
+    for (size_t i = 0; (model = plan_model_at(i)) && (!name || strcmp(model->name, name) != 0);)
+        i++;
+    if (model) return model;
+    if (name)
+        fprintf(stderr, "ferry: plan: there is no model '%s'; there are", name);
+    else
+        fprintf(stderr, "ferry: plan: which model? There are");
+    for (size_t i = 0; (model = plan_model_at(i)); i++)
+        fprintf(stderr, "%s %s", i ? "," : "", model->name);
+    fputc('\n', stderr);
+    return NULL;
+}
+
+static void report_json(json_t *json, const request_t *request, const fy_plan_t *plan,
+                        int64_t max_batch)
+{
+    json_int(json, "batch", plan->batch);
+    if (request->model->params < 0)
+        json_text(json, "params", NULL);
+    else
+        json_int(json, "params", request->model->params);
+    json_text(json, "clock", "model");
+    json_uint(json, "peak_bytes", plan->peak_live);
+    json_begin_object(json, "by_category");
+    for (int i = 0; i < FY_CATEGORY_COUNT; i++)
+        json_uint(json, fy_category_name((fy_category_t)i), plan->peak_by_category[i]);
+    json_end(json);
+    json_uint(json, "reserved_bytes", plan->peak_reserved);
+    json_uint(json, "pinned_bytes", plan->pinned_peak_reserved);
+    json_uint(json, "limit_bytes", plan->limit);
+    json_uint(json, "step_model_ns", plan->step_model_ns);
+    json_bool(json, "fits", plan->fits);
+    if (max_batch < 0)
+        json_text(json, "max_batch", NULL);
+    else
+        json_int(json, "max_batch", max_batch);
+    json_text(json, "verdict", plan->fits ? NULL : plan->verdict.text);
+}
+
+static void print_row(FILE *out, const char *name, uint64_t nbytes, uint64_t whole)
+{
+    enum { WIDTH = 40 };
+    const int length = whole ? (int)((double)nbytes / (double)whole * WIDTH + 0.5) : 0;
+    fprintf(out, "  %-16s %16llu  ", name, (unsigned long long)nbytes);
+    for (int i = 0; i < length; i++) fputc('#', out);
+    fputc('\n', out);
+}
+
+static void report_text(const session_t *session, const request_t *request, const fy_plan_t *plan,
+                        int64_t max_batch, const timeline_t *timeline)
+{
+    FILE *out = session->out;
+    fprintf(out, "plan: %s with %lld %s, on %s\n\nat the peak, bytes\n", request->model->name,
+            (long long)plan->batch, request->model->batch_is, session->info.model);
+    for (int i = 0; i < FY_CATEGORY_COUNT; i++)
+        if (plan->peak_by_category[i])
+            print_row(out, fy_category_name((fy_category_t)i), plan->peak_by_category[i],
+                      plan->peak_live);
+    print_row(out, "all", plan->peak_live, plan->peak_live);
+    fprintf(out, "\n  reserved %llu of %llu; page-locked on the host %llu\n\n",
+            (unsigned long long)plan->peak_reserved, (unsigned long long)plan->limit,
+            (unsigned long long)plan->pinned_peak_reserved);
+    timeline_print(timeline, out);
+    fprintf(out, "\na step takes %llu ns by the model clock\n",
+            (unsigned long long)plan->step_model_ns);
+    fprintf(out, "%s\n", plan->fits ? "it fits" : "it does not fit");
+    if (max_batch > 0)
+        fprintf(out, "largest batch that fits: %lld%s\n", (long long)max_batch,
+                max_batch == request->most ? " (--max-batch)" : "");
+    if (max_batch == 0) fprintf(out, "not even a batch of 1 fits\n");
+}
+
+static fy_status_t find_largest(const session_t *session, request_t *request, int64_t *out_batch)
+{
+    const fy_status_t status = fy_plan_fit(session->common->device, request->model->step,
+                                           &request->user, request->most, out_batch, NULL);
+    /* that is the answer */
+    if (status == FY_STATUS_OUT_OF_MEMORY && fy_error_get()->oom && *out_batch == 0)
+        return FY_STATUS_OK;
+    return status;
+}
+
+static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
+{
+    int64_t max_batch = -1;
+    timeline_t timeline = { 0 };
+    fy_plan_options_t options = FY_PLAN_OPTIONS_INIT;
+    options.on_point = timeline_add;
+    options.user = &timeline;
+    fy_status_t status = fy_plan_step(session->common->device, request->model->step, &request->user,
+                                      request->batch, &options, plan);
+    if (status == FY_STATUS_OK && request->fit) status = find_largest(session, request, &max_batch);
+    if (status == FY_STATUS_OK) status = timeline_write(&timeline, session);
+    if (status == FY_STATUS_OK && session->out)
+        report_text(session, request, plan, max_batch, &timeline);
+    if (status == FY_STATUS_OK && !session->out)
+        report_json(&session->json, request, plan, max_batch);
+    timeline_free(&timeline);
+    return status;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    common_t common = { .device = "sim:0" };
+    request_t request = { .batch = 64, .most = 1 << 24 };
+    const option_t options[] = {
+        { "batch", OPTION_INT, "N", &request.batch,
+          "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
+        { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
+        { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1,
+          1 << 30 },
+        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
+          "of models; default: the one that each is usually trained with", 0, 0 },
+        COMMON_OPTIONS(&common),
+    };
+    const usage_t usage = {
+        "ferry plan MODEL",
+        "Memory map and model time of a training step on a simulated device, and the largest batch "
+        "that fits. MODEL: linear, "
+        "mlp, lenet, mnist2018, mnist; or the step of an experiment: roundtrip, vectorize, "
+        "minibatch.",
+        options, sizeof options / sizeof *options,
+        "ferry plan mnist --fit\n"
+        "ferry plan lenet --batch 256 --device 'sim:0?profile=h200' --plot lenet.svg\n"
+    };
+    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
+    const parse_result_t parsed =
+        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
+    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    request.model = find_model(name);
+    if (!request.model) return STATUS_USAGE;
+    request.user.model = request.model->name;
+    if (strncmp(common.device, "sim", 3) != 0) {
+        fprintf(stderr,
+                "ferry: plan: --device %s is no simulated device; describe the one you mean, such "
+                "as 'sim:0?profile=h200&limit=80GiB'\n",
+                common.device);
+        return STATUS_USAGE;
+    }
+    session_t session;
+    fy_plan_t plan = FY_PLAN_INIT;
+    fy_status_t status =
+        session_begin(&session, &common, "ferry plan", "model", request.model->name);
+    if (status == FY_STATUS_OK) status = run(&session, &request, &plan);
+    const int exit_status = session_end(&session, status);
+    if (exit_status != STATUS_OK || plan.fits) return exit_status;
+    fprintf(stderr, "ferry: it does not fit: %s\n", plan.verdict.text);
+    return STATUS_OUT_OF_MEMORY;
+}

@@ -1,0 +1,199 @@
+/* The reader of event files. Only the JSON that such files hold; what is not that is refused with
+ * the line's number. */
+#include "tools/cli/event_file.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/json_tree.h"
+#include "tools/cli/tool.h"
+
+static char *skip_space(char *s)
+{
+    while (*s == ' ' || *s == '\t' || *s == '\r' || *s == '\n') s++;
+    return s;
+}
+
+/* Decodes the text that begins at the quote `s`, in place; *out_end is behind it. NULL: it is
+ * none. */
+static const char *read_text(char *s, char **out_end)
+{
+    return json_text_decode(s, out_end) ? NULL : s + 1;
+}
+
+/* A list of numbers and lists; NULL: it is none. */
+static char *skip_list(char *s)
+{
+    int depth = 0;
+    for (;; s++) {
+        if (*s == '[')
+            depth++;
+        else if (*s == ']' && --depth == 0)
+            return s + 1;
+        else if (*s != ']' && *s != ',' && *s != ' ' && !(*s >= '0' && *s <= '9') &&
+                 strncmp(s, "null", 4) != 0)
+            return NULL;
+        if (*s == 'n') s += 3;
+    }
+}
+
+/* NULL: no value. */
+static char *read_value(char *s, event_field_t *field)
+{
+    static const char *const words[] = { "null", "false", "true" };
+    char *end;
+    if (*s == '"') return (field->text = read_text(s, &end)) ? end : NULL;
+    if (*s == '[') {
+        if (!(end = skip_list(s))) return NULL;
+        field->text = s;
+        return end;
+    }
+    for (int i = 0; i < 3; i++)
+        if (strncmp(s, words[i], strlen(words[i])) == 0) {
+            field->number = (double)(field->whole = i == 2);
+            return s + strlen(words[i]);
+        }
+    if (*s != '-' && !isdigit((unsigned char)*s)) return NULL;
+    field->number = strtod(s, &end);
+    field->whole = *s == '-' ? 0 : strtoull(s, NULL, 10);
+    return end;
+}
+
+const char *event_parse(char *line, event_t *out_event)
+{
+    char *s = skip_space(line), *end;
+    out_event->count = 0;
+    if (*s++ != '{') return "is no JSON object";
+    for (end = s + strlen(s); end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');)
+        end--;
+    if (end[-1] != '}') return "is cut off";
+    while (*(s = skip_space(s)) != '}') {
+        event_field_t *field = &out_event->field[out_event->count];
+        if (out_event->count == EVENT_FIELDS) return "has too many keys";
+        *field = (event_field_t){ NULL, NULL, 0, 0 };
+        if (*s != '"' || !(field->key = read_text(s, &end)))
+            return "has no key where there must be one";
+        s = skip_space(end);
+        if (*s != ':') return "has a key without a value";
+        if (!(s = read_value(skip_space(s + 1), field))) return "has a value that no event has";
+        out_event->count++;
+        s = skip_space(s);
+        const char next = *s;
+        if (field->text && field->text[0] == '[') *s = 0; /* the list's text ends here */
+        if (next == ',') {
+            s++;
+            continue;
+        }
+        if (next == '}') return *skip_space(s + 1) ? "has something behind its end" : NULL;
+        return "has something between its keys";
+    }
+    return *skip_space(s + 1) ? "has something behind its end" : NULL;
+}
+
+static const event_field_t *find(const event_t *event, const char *key)
+{
+    for (size_t i = 0; i < event->count; i++)
+        if (strcmp(event->field[i].key, key) == 0) return &event->field[i];
+    return NULL;
+}
+
+bool event_has(const event_t *event, const char *key) { return find(event, key) != NULL; }
+bool event_is(const event_t *event, const char *kind)
+{
+    return strcmp(event_text(event, "ev"), kind) == 0;
+}
+
+const char *event_text(const event_t *event, const char *key)
+{
+    const event_field_t *field = find(event, key);
+    return field && field->text ? field->text : "";
+}
+
+uint64_t event_whole(const event_t *event, const char *key)
+{
+    const event_field_t *field = find(event, key);
+    return field ? field->whole : 0;
+}
+
+size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[2], size_t most)
+{
+    size_t n = 0;
+    for (const char *s = event_text(event, key); (s = strpbrk(s, "0123456789")); n++) {
+        char *end;
+        const uint64_t id = strtoull(s, &end, 10),
+                       version = strtoull(end + (*end == ','), &end, 10);
+        if (n < most) {
+            out_pairs[n][0] = id;
+            out_pairs[n][1] = version;
+        }
+        s = end;
+    }
+    return n;
+}
+
+/* ---- files ---- */
+
+/* Makes an event of a line and counts it. */
+static fy_status_t read_line(const char *path, char *line, event_t *event, event_file_info_t *info)
+{
+    if (++info->lines == 1) {
+        if (*line && *line != '{')
+            return TOOL_FAIL(CORRUPT_DATA,
+                             "%s is no event file: line 1 begins with byte 0x%02x, not with '{'",
+                             path, (unsigned char)*line);
+        if (strncmp(line, "{\"snapshot\"", 11) == 0)
+            return TOOL_FAIL(
+                CORRUPT_DATA,
+                "%s is a snapshot of memory, no event file; 'ferry memory %s' reads it", path,
+                path);
+    }
+    const char *wrong = info->has_end ? "follows the end of the recording"
+                                      : event_parse(line, event);
+    if (!wrong && info->lines == 1 && !event_is(event, "ferry"))
+        wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
+    if (wrong)
+        return TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path,
+                         (unsigned long long)info->lines, wrong);
+    if (info->lines == 1 && event_whole(event, "version") != 1)
+        return TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
+                         (unsigned long long)event_whole(event, "version"));
+    event->line = info->lines;
+    return FY_STATUS_OK;
+}
+
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
+                             void *user, event_file_info_t *out_info)
+{
+    event_file_info_t *info = out_info;
+    event_t event;
+    char *line;
+    *info = (event_file_info_t){ .is_whole = false };
+    for (;;) {
+        FY_TRY(text_lines_next(lines, &line));
+        if (!line) break;
+        FY_TRY(read_line(lines->input.path, line, &event, info));
+        if (event_is(&event, "end")) {
+            info->has_end = true;
+            info->lost = event_whole(&event, "lost");
+            info->is_whole = event_whole(&event, "events") == info->events;
+        } else if (info->lines > 1) {
+            info->events++;
+            fn(user, &event);
+        }
+    }
+    return info->lines ? FY_STATUS_OK
+                       : TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", lines->input.path);
+}
+
+fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event),
+                            void *user, event_file_info_t *out_info)
+{
+    text_lines_t lines;
+    *out_info = (event_file_info_t){ .is_whole = false };
+    FY_TRY(text_lines_open(&lines, path, "event file"));
+    const fy_status_t status = event_lines_read(&lines, fn, user, out_info);
+    text_lines_close(&lines);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* Reads event files (docs/events.md): lines of JSON, each a flat object whose values are numbers,
+ * texts, null, true, false or lists of numbers. Not here: sums (event_totals.h). Next:
+ * event_file.c. */
+#ifndef FERRY_TOOLS_EVENT_FILE_H_
+#define FERRY_TOOLS_EVENT_FILE_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ferry/status.h>
+
+#include "tools/cli/text_file.h"
+
+enum { EVENT_FIELDS = 32 };
+
+typedef struct event_field {
+    const char *key;
+    const char *text; /* of a text, decoded; of a list, what stands in the file; else NULL */
+    double number;
+    uint64_t whole; /* the number, if it is an integer that is not negative */
+} event_field_t;
+
+/* One line; its texts lie in the line's own memory. */
+typedef struct event {
+    uint64_t line; /* from 1 */
+    size_t count;
+    event_field_t field[EVENT_FIELDS];
+} event_t;
+
+/* Makes an event of `line`, which is changed. NULL: good; else what is wrong with it, in words. */
+const char *event_parse(char *line, event_t *out_event);
+
+/* "" and 0 if there is no such key. */
+const char *event_text(const event_t *event, const char *key);
+uint64_t event_whole(const event_t *event, const char *key);
+bool event_has(const event_t *event, const char *key);
+bool event_is(const event_t *event, const char *kind);
+/* Pairs in a list of them, or in a list that is one pair; returns how many there are, of which
+ * `most` are given. */
+size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[2], size_t most);
+
+typedef struct event_file_info {
+    uint64_t lines, events, lost;
+    bool has_end;  /* the last line is an end */
+    bool is_whole; /* and its count is right */
+} event_file_info_t;
+
+/* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line;
+ * lines before it were handed out). A file that just ends is OK but not whole. */
+fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event),
+                            void *user, event_file_info_t *out_info);
+/* The same of an open file. */
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
+                             void *user, event_file_info_t *out_info);
+
+#endif

@@ -1,0 +1,52 @@
+/* Sums over an event file: the ledger's totals by scope path, traffic by call site, memory by pool.
+ * docs/events.md says what adds up to what.
+ * Not here: reading (event_file.h), printing (cmd_ledger.c). */
+#ifndef FERRY_TOOLS_EVENT_TOTALS_H_
+#define FERRY_TOOLS_EVENT_TOTALS_H_
+
+#include <ferry/ledger.h>
+
+#include "tools/cli/event_file.h"
+#include "tools/cli/text_index.h"
+
+typedef struct event_scope {
+    char *path;
+    fy_ledger_totals_t own; /* without the scopes inside */
+} event_scope_t;
+
+typedef struct event_site {
+    char *site, *direction, *path;
+    uint64_t count, nbytes, blocked_ns;
+} event_site_t;
+
+typedef struct event_pool {
+    char *name;
+    uint64_t live, reserved, peak_live, peak_reserved, blocks, segments;
+} event_pool_t;
+
+typedef struct event_totals {
+    event_scope_t *scopes;
+    event_site_t *sites;
+    event_pool_t *pools;
+    size_t nscopes, nsites, npools;
+    text_index_t scope_index, site_index, sum_index;
+    fy_ledger_totals_t *sums; /* by path, from the first event_totals_of on */
+    size_t nsums;
+    uint64_t refusals, faults, waits;
+} event_totals_t;
+
+/* For event_file_read; `user` is an event_totals_t that began as zeros. */
+void event_totals_add(void *user, const event_t *event);
+/* Of a path, with the scopes inside it; "" is everything. All events were added before the first
+ * call. */
+fy_ledger_totals_t event_totals_of(event_totals_t *totals, const char *path);
+/* Is `path` the path `outer` or inside it? */
+bool event_is_inside(const char *path, const char *outer);
+/* Every path and every path above one: sorted, parents first, numbers in numeric order. The texts
+ * are the caller's to free, as is the list. */
+char **event_totals_paths(const event_totals_t *totals, size_t *out_count);
+/* Sites with the most bytes come first. */
+void event_totals_sort(event_totals_t *totals);
+void event_totals_free(event_totals_t *totals);
+
+#endif

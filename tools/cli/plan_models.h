@@ -1,0 +1,29 @@
+/* The steps that `ferry plan` knows: small programs of the shape that fy_plan_step wants.
+ * Next: plan_models.c; roundtrip, vectorize and minibatch are the experiments' own steps. */
+#ifndef FERRY_TOOLS_PLAN_MODELS_H_
+#define FERRY_TOOLS_PLAN_MODELS_H_
+
+#include "tools/train/train_recipes.h"
+
+/* What `user` of a step points to. */
+typedef struct plan_request {
+    const char *model; /* of model_plan_step: one that train_recipe_find knows */
+    int optimizer;     /* index into TRAIN_OPTIMIZERS */
+} plan_request_t;
+
+typedef struct plan_model {
+    const char *name, *batch_is;
+    fy_step_fn step;
+    int64_t params; /* -1: it has none */
+} plan_model_t;
+
+/* NULL past the last. */
+const plan_model_t *plan_model_at(size_t index);
+
+/* The steps themselves. */
+fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user);
+fy_status_t roundtrip_plan_step(fy_device_t *device, int64_t batch, void *user);
+fy_status_t vectorize_plan_step(fy_device_t *device, int64_t batch, void *user);
+fy_status_t minibatch_plan_step(fy_device_t *device, int64_t batch, void *user);
+
+#endif

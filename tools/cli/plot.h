@@ -1,0 +1,33 @@
+/* Figures, drawn by gnuplot through a pipe. Without gnuplot nothing is lost: it says so and the
+ * numbers go to a CSV file.
+ * Next: plot.c. */
+#ifndef FERRY_TOOLS_PLOT_H_
+#define FERRY_TOOLS_PLOT_H_
+
+#include <stdbool.h>
+
+#include "tools/cli/sheet.h"
+
+typedef struct series {
+    const char *name;
+    size_t count;
+    /* points that are not finite, or have no place on a logarithmic axis, are left out */
+    const double *x, *y;
+} series_t;
+
+typedef struct plot {
+    const char *title, *x_label, *y_label;
+    bool log_x, log_y;
+    const char *const *bars; /* not NULL: bars with these names, from the one series' y */
+    size_t nseries;
+    const series_t *series;
+} plot_t;
+
+/* Draws `plot` to the SVG file `path`. If there is nothing to draw: a line on standard error and no
+ * file. If there is no gnuplot: a line too, and `numbers` (may be NULL) goes to the file of that
+ * name with .csv in place of .svg. *out_drawn: there is a figure.
+ * gnuplot's own words are not shown. Fails: IO (gnuplot failed). */
+fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers,
+                       bool *out_drawn);
+
+#endif

@@ -1,0 +1,175 @@
+/* One run of one subcommand: device, scope, where output goes, how it ends.
+ * Not here: what is measured. With --json the document is collected and printed only when it is
+ * whole, so standard output holds exactly one document or nothing. */
+#include "runtime/base/replace.h"
+#include "tools/cli/tool.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void tool_log(void *user, fy_log_level_t level, const char *text)
+{
+    (void)user;
+    if (level == FY_LOG_INFO) return;
+    fprintf(stderr, "ferry: %s: %s\n", level == FY_LOG_ERROR ? "error" : "warning", text);
+}
+
+/* 0, or the errno of what is in the way of a new file beside the one that `path` names. */
+static int check_beside(const char *path)
+{
+    fy__replace_t probe;
+    if (fy__replace_begin(&probe, path)) return probe.error;
+    fy__replace_abort(&probe);
+    return 0;
+}
+
+static int check_place(const char *path, bool replaces)
+{
+    struct stat found;
+    if (stat(path, &found)) return errno == ENOENT ? check_beside(path) : errno;
+    if (S_ISDIR(found.st_mode)) return EISDIR;
+    if (replaces && S_ISREG(found.st_mode)) return check_beside(path);
+    /* a pipe is not opened: that would wait for its reader */
+    return access(path, W_OK) ? errno : 0;
+}
+
+static fy_status_t check(const char *path, bool replaces)
+{
+    const int error = check_place(path, replaces);
+    if (!error) return FY_STATUS_OK;
+    return TOOL_FAIL(IO, "cannot write %.400s: %s", path,
+                     error == EISDIR ? "it is a folder" : strerror(error));
+}
+
+fy_status_t tool_check_writable(const char *path) { return check(path, false); }
+fy_status_t tool_check_replaceable(const char *path) { return check(path, true); }
+
+fy_status_t tool_replace(const char *path, const void *text, size_t nbytes)
+{
+    fy__replace_t replace;
+    int error = fy__replace_begin(&replace, path);
+    if (!error && (error = fy__replace_write(&replace, text, nbytes)))
+        fy__replace_abort(&replace);
+    else if (!error)
+        error = fy__replace_commit(&replace);
+    return error ? TOOL_FAIL(IO, "%s", replace.problem) : FY_STATUS_OK;
+}
+
+fy_status_t session_begin(session_t *session, const common_t *common, const char *command,
+                          const char *kind, const char *name)
+{
+    *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
+    fy_log_set(tool_log, NULL);
+    /* before the first scope, so that the file has it all */
+    if (common->record) FY_TRY(fy_ledger_record(common->record));
+    /* before the first scope: it may name that one, too */
+    if (common->budget) FY_TRY(fy_budget_set(common->budget));
+    /* at the end; or when memory ran out, since later it would be of nothing */
+    if (common->snapshot) {
+        FY_TRY(tool_check_replaceable(common->snapshot));
+        setenv("FERRY_SNAPSHOT_ON_OOM", common->snapshot, 1);
+    }
+    session->scope = fy_scope_begin(name);
+    if (common->csv) FY_TRY(tool_check_writable(common->csv));
+    if (common->plot) FY_TRY(tool_check_writable(common->plot));
+    FY_TRY(fy_device_open(common->device, &session->device));
+    FY_TRY(fy_device_query(session->device, &session->info));
+    if (!common->json) {
+        session->out = stdout;
+        return FY_STATUS_OK;
+    }
+    session->json.file = open_memstream(&session->text, &session->text_nbytes);
+    if (!session->json.file)
+        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document: %s", strerror(errno));
+    json_begin_object(&session->json, NULL);
+    json_text(&session->json, kind, name);
+    json_text(&session->json, "version", fy_version());
+    json_text(&session->json, "device", fy_device_name(session->device));
+    json_text(&session->json, "device_model", session->info.model);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t finish_json(session_t *session)
+{
+    json_end(&session->json);
+    int failed = ferror(session->json.file);
+    failed |= fclose(session->json.file) != 0;
+    session->json.file = NULL;
+    if (failed) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document");
+    fwrite(session->text, 1, session->text_nbytes, stdout);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t write_snapshot(const session_t *session)
+{
+    const char *path = session->common->snapshot;
+    const size_t length = strlen(path);
+    const bool is_svg = length > 4 && strcmp(path + length - 4, ".svg") == 0;
+    return fy_memory_snapshot(session->device, path, is_svg ? FY_SNAPSHOT_SVG : FY_SNAPSHOT_JSON);
+}
+
+int session_end(session_t *session, fy_status_t status)
+{
+    /* --device or --budget was not understood */
+    int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device;
+    if (status == FY_STATUS_OK && session->common->snapshot) status = write_snapshot(session);
+    if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
+    if (status == FY_STATUS_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = TOOL_FAIL(IO, "cannot write to standard output: %s", strerror(errno));
+    if (status != FY_STATUS_OK) {
+        if (session->out) fflush(stdout);
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    }
+    if (session->json.file) fclose(session->json.file);
+    free(session->text);
+    fy_scope_end(session->scope, 0, NULL);
+    fy_device_close(session->device);
+    /* the device is closed: everything is in it */
+    if (session->common->record && fy_ledger_record(NULL) != FY_STATUS_OK) {
+        fprintf(stderr, "ferry: %s\n", fy_error_get()->text);
+        if (status == FY_STATUS_OK) status = FY_STATUS_IO;
+    }
+    fy_log_set(NULL, NULL);
+    return usage ? STATUS_USAGE : status_to_exit(status);
+}
+
+fy_status_t session_wait(session_t *session) { return fy_device_wait(session->device, FY_FOREVER); }
+
+double session_model_ns(const session_t *session)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    if (fy_device_clock_query(session->device, &clock) != FY_STATUS_OK ||
+        clock.kind != FY_CLOCK_MODEL)
+        return NAN;
+    return (double)clock.now_ns;
+}
+
+const char *session_clock(const session_t *session)
+{
+    return session->info.is_simulated ? "model" : "wall";
+}
+
+fy_status_t session_csv(const session_t *session, const sheet_t *sheet)
+{
+    return session->common->csv ? sheet_csv(sheet, session->common->csv) : FY_STATUS_OK;
+}
+
+fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers)
+{
+    const char *path = session->common->plot;
+    if (!path) return FY_STATUS_OK;
+    bool drawn;
+    FY_TRY(plot_write(plot, path, numbers, &drawn));
+    if (drawn && session->out) fprintf(session->out, "plot: %s\n", path);
+    return FY_STATUS_OK;
+}
+
+fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot)
+{
+    FY_TRY(session_csv(session, sheet));
+    return session_plot(session, plot, sheet);
+}

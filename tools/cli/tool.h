@@ -1,0 +1,125 @@
+/* What the subcommands share: exit statuses, the session (device, scope, output, ledger), time,
+ * statistics.
+ * Not here: options (options.h), tables (sheet.h), JSON (json.h), figures (plot.h). Next:
+ * session.c. */
+#ifndef FERRY_TOOLS_TOOL_H_
+#define FERRY_TOOLS_TOOL_H_
+
+#include <ferry/ferry.h>
+
+#include "tools/cli/json.h"
+#include "tools/cli/options.h"
+#include "tools/cli/plot.h"
+#include "tools/cli/sheet.h"
+
+enum {
+    STATUS_OK = 0,
+    STATUS_FAILED = 1,
+    STATUS_USAGE = 2,
+    STATUS_DEVICE_LOST = 3,
+    STATUS_OUT_OF_MEMORY = 4
+};
+
+typedef struct command {
+    const char *name, *summary;
+    /* argv[0] is the subcommand's name; returns an exit status */
+    int (*run)(int argc, char **argv);
+} command_t;
+
+int cmd_info(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+int cmd_experiment(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_ledger(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_memory(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
+int cmd_calibrate(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
+int exp_roundtrip(int argc, char **argv);
+int exp_vectorize(int argc, char **argv);
+int exp_minibatch(int argc, char **argv);
+int exp_link(int argc, char **argv);
+int exp_parallel(int argc, char **argv);
+int exp_speedups(int argc, char **argv);
+int bench_dispatch(int argc, char **argv);
+int bench_gemm(int argc, char **argv);
+int bench_copy(int argc, char **argv);
+int bench_alloc(int argc, char **argv);
+int bench_train(int argc, char **argv);
+/* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry
+ * experiment"). */
+int run_command(const char *prefix, const char *summary, const command_t *list, size_t count,
+                int argc, char **argv);
+
+/* For fy_log_set: warnings and errors go to standard error. */
+void tool_log(void *user, fy_log_level_t level, const char *text);
+
+/* Writes a file completely or not at all. Replaces the target of a symbolic link; writes into a
+ * pipe or a device. Fails: IO. */
+fy_status_t tool_replace(const char *path, const void *text, size_t nbytes);
+
+/* ---- the session: one run of one subcommand ---- */
+
+typedef struct session {
+    const char *command; /* "ferry experiment roundtrip" */
+    const common_t *common;
+    fy_device_t *device;
+    fy_device_info_t info;
+    fy_scope_t scope; /* owns what the run makes */
+    FILE *out;        /* text for people; NULL with --json */
+    json_t json;      /* the document, an open object; its file is NULL without --json */
+    char *text;       /* the document so far: it is printed when it is whole */
+    size_t text_nbytes;
+} session_t;
+
+/* Can `path` be written? Asked before hours of work end at a folder that is not there. No file
+ * stays behind, and none is changed. */
+fy_status_t tool_check_writable(const char *path);
+/* The same for what tool_replace or fy_safetensors_write will write: a file beside it, renamed over
+ * it. */
+fy_status_t tool_check_replaceable(const char *path);
+/* Opens the device, begins the scope `name`, starts the JSON object with `kind`: `name`, version
+ * and device. On failure too, session_end must follow. */
+fy_status_t session_begin(session_t *session, const common_t *common, const char *command,
+                          const char *kind, const char *name);
+/* Closes everything; prints the JSON document if the work went well, the reason if it did not.
+ * Returns the exit status. */
+int session_end(session_t *session, fy_status_t status);
+/* Waits for everything on the session's device. Blocks. */
+fy_status_t session_wait(session_t *session);
+/* Where the host's model clock stands; NaN on a real device. */
+double session_model_ns(const session_t *session);
+/* "model" on a simulated device, else "wall": the clock that comparisons go by. */
+const char *session_clock(const session_t *session);
+/* Writes the sheet to --csv if asked for. */
+fy_status_t session_csv(const session_t *session, const sheet_t *sheet);
+/* Draws to --plot if asked for, and says where it is. */
+fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers);
+/* Both. */
+fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot);
+
+/* ---- ledger.c ---- */
+
+fy_ledger_totals_t ledger_read(const char *scope_path);
+/* For people, per scope and in all; `traffic`: and one line that is the same in every run. JSON:
+ * the object "traffic". */
+void ledger_print(FILE *file, bool traffic);
+void ledger_json(json_t *json);
+
+/* ---- measure.c ---- */
+
+double wall_ns(void);
+/* Sorts `values`. NaN of nothing. */
+double median(double *values, size_t count);
+double worst(const double *values, size_t count);
+/* A counter on standard error, if that is a terminal; `done` == `total` wipes it. */
+void progress(const char *what, int64_t done, int64_t total);
+/* Never NULL: the command prints why and exits with STATUS_OUT_OF_MEMORY. */
+void *tool_alloc(size_t nbytes);
+/* Exit status for what Ferry said. */
+int status_to_exit(fy_status_t status);
+/* A tool's own failure, in Ferry's error record. */
+#define TOOL_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
+
+#endif

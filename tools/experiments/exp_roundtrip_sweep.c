@@ -1,0 +1,128 @@
+/* The roundtrip experiment over sizes: from which size on is the device faster than the host,
+ * resident and with copies?
+ * On a simulated device the model clock decides, so the answer is the same in every run. */
+#include "tools/experiments/exp_roundtrip.h"
+
+#include <math.h>
+
+static const int64_t sizes[] = {
+    8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024
+};
+enum { SIZE_COUNT = sizeof sizes / sizeof *sizes };
+
+/* Fewer iterations where each is long; by formula, so that traffic is the same in every run. */
+static int64_t iters_for(int64_t size, int64_t most)
+{
+    double flops = 2.0 * (double)size * (double)size * (double)size;
+    int64_t n = (int64_t)(2e9 / flops);
+    return n < 3 ? (most < 3 ? most : 3) : n > most ? most : n;
+}
+
+/* Size past which `times` stay below `host`'s: 0 if they always are, NaN if they are not at the
+ * end. Between two sizes the ratio is taken as a power of the size. */
+static double crossover(const double *host, const double *times)
+{
+    int first = SIZE_COUNT;
+    while (first > 0 && times[first - 1] < host[first - 1]) first--;
+    if (first == SIZE_COUNT) return NAN;
+    if (first == 0) return 0;
+    double before = log(times[first - 1] / host[first - 1]),
+           after = log(times[first] / host[first]);
+    double low = log((double)sizes[first - 1]), high = log((double)sizes[first]);
+    return exp(low + (high - low) * before / (before - after));
+}
+
+static void report_crossover(session_t *session, int variant, double size)
+{
+    const char *name = roundtrip_variant_name(variant);
+    if (!session->out) {
+        json_begin_object(&session->json, NULL);
+        json_text(&session->json, "name", name);
+        json_real(&session->json, "crossover_size", size > 0 ? size : NAN);
+        json_text(&session->json, "faster_than_host",
+                  isnan(size) ? "never"
+                  : size > 0  ? "from_crossover_size"
+                              : "always");
+        json_end(&session->json);
+    } else if (isnan(size)) {
+        fprintf(session->out, "%s: not faster than the host up to size %lld\n", name,
+                (long long)sizes[SIZE_COUNT - 1]);
+    } else if (size > 0) {
+        fprintf(session->out, "%s: faster than the host from size %.0f on\n", name, ceil(size));
+    } else {
+        fprintf(session->out, "%s: faster than the host at every size\n", name);
+    }
+}
+
+static fy_status_t report(session_t *session, const sheet_t *sheet, const double x[SIZE_COUNT],
+                          double times[VARIANT_COUNT][SIZE_COUNT], double most)
+{
+    if (session->out) {
+        fprintf(session->out,
+                "roundtrip over sizes, on %s (%s), ns per iteration by the %s clock\n\n",
+                fy_device_name(session->device), session->info.model, session_clock(session));
+        sheet_print(sheet, session->out);
+        fputc('\n', session->out);
+    } else {
+        json_text(&session->json, "clock", session_clock(session));
+        sheet_json(sheet, &session->json, "sweep");
+        json_real(&session->json, "max_abs_diff", most);
+        json_begin_array(&session->json, "crossovers");
+    }
+    for (int v = VARIANT_RESIDENT; v < VARIANT_COUNT; v++)
+        report_crossover(session, v, crossover(times[VARIANT_HOST], times[v]));
+    if (!session->out) json_end(&session->json);
+
+    series_t series[VARIANT_COUNT];
+    for (int v = 0; v < VARIANT_COUNT; v++)
+        series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, x, times[v] };
+    const plot_t plot = { .title = "A matrix product over sizes",
+                          .x_label = "rows and columns",
+                          .y_label = session->info.is_simulated ? "ns per iteration, model clock"
+                                                                : "ns per iteration",
+                          .log_x = true,
+                          .log_y = true,
+                          .nseries = VARIANT_COUNT,
+                          .series = series };
+    return session_files(session, sheet, &plot);
+}
+
+fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
+{
+    static const column_t columns[] = {
+        { "size", "size", 0 },
+        { "iters", "iters", 0 },
+        { "host_ns_per_iter", "host [ns]", 0 },
+        { "resident_ns_per_iter", "resident [ns]", 0 },
+        { "copies_ns_per_iter", "copies [ns]", 0 },
+        { "copies_bytes_per_iter", "copied [bytes]", 0 },
+        { "max_abs_diff", "max |diff|", 6 },
+    };
+    double x[SIZE_COUNT], times[VARIANT_COUNT][SIZE_COUNT], most = session->info.numerics ? 0 : NAN;
+    sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
+    fy_status_t status = FY_STATUS_OK;
+
+    for (int i = 0; i < SIZE_COUNT && status == FY_STATUS_OK; i++) {
+        roundtrip_t measured[VARIANT_COUNT];
+        int64_t n = iters_for(sizes[i], iters);
+        progress("roundtrip", i, SIZE_COUNT);
+        status = roundtrip_measure(session, sizes[i], n, measured);
+        if (status != FY_STATUS_OK) break;
+        x[i] = (double)sizes[i];
+        sheet_int(sheet, sizes[i]);
+        sheet_int(sheet, n);
+        double diff = session->info.numerics ? 0 : NAN;
+        for (int v = 0; v < VARIANT_COUNT; v++) {
+            times[v][i] = session->info.is_simulated ? measured[v].model_ns : measured[v].ns;
+            if (measured[v].max_abs_diff > diff) diff = measured[v].max_abs_diff;
+            sheet_real(sheet, times[v][i]);
+        }
+        if (diff > most) most = diff;
+        sheet_real(sheet, measured[VARIANT_COPIES].nbytes);
+        sheet_real(sheet, diff);
+    }
+    progress("roundtrip", SIZE_COUNT, SIZE_COUNT);
+    if (status == FY_STATUS_OK) status = report(session, sheet, x, times, most);
+    sheet_destroy(sheet);
+    return status;
+}

@@ -1,0 +1,180 @@
+/* `ferry experiment speedups`: ways to train faster, one row each: measured without and with the
+ * technique, and what must hold checked. Rows keep the numbers that the list of seventeen has in
+ * docs/experiments.md. Not here: the rows' own code (exp_speedups_*.c). */
+#include "tools/experiments/exp_speedups.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct row {
+    int number;
+    const char *technique, *compared; /* "without | with" */
+    const char *unit;
+    bool more_is_better;
+    speedup_fn run;
+} row_t;
+
+static const row_t rows[] = {
+    { 1, "one-cycle schedule", "lr 0.05 throughout | 0.004 to 0.1 and down", "loss after 60 steps",
+      false, speedup_schedule },
+    { 2, "loader threads", "filled inside fy_loader_next | by 2 threads", "wall ns/batch", false,
+      speedup_loader },
+    { 3, "largest batch", "largest power of two that fits | planned maximum", "samples", true,
+      speedup_largest_batch },
+    { 5, "fused optimizer", "Adam op by op, each parameter | one request for all", "ns/step", false,
+      speedup_fused_optimizer },
+    { 7, "fewer host-device copies", "loss read each step | at the end", "downloads in 20 steps",
+      false, speedup_lazy_metrics },
+    { 9, "gradient accumulation", "batch of 512 at once | in 8 parts",
+      "activation bytes beside the batch", false, speedup_accumulate },
+    { 11, "gradients set to none", "zeroed each step | first write assigns", "ns/step", false,
+      speedup_set_to_none },
+    { 12, "wrap, don't copy", "copied into a tensor | fy_tensor_wrap", "wall ns", false,
+      speedup_wrap },
+    { 13, "debug tools off", "every event recorded | nothing", "wall ns/step", false,
+      speedup_debug_off },
+    { 14, "gradient clipping on the device", "norm read on the host | 0 downloads", "ns", false,
+      speedup_clip },
+    { 16, "no gradient in validation", "forward on a tape | without", "bytes held", false,
+      speedup_no_grad },
+    { 17, "normalised inputs", "raw columns | mean 0, std 1", "loss after 10 steps", false,
+      speedup_normalise },
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+/* "5,7": which rows; NULL: all of them. */
+static bool choose(const char *list, bool chosen[ROWS])
+{
+    for (int i = 0; i < ROWS; i++) chosen[i] = !list;
+    for (const char *at = list; at;) {
+        char *end;
+        const long number = strtol(at, &end, 10);
+        int i = 0;
+        while (i < ROWS && rows[i].number != number) i++;
+        if (end == at || (*end && *end != ',') || i == ROWS) {
+            fprintf(stderr,
+                    "ferry experiment speedups: --only takes numbers of rows, separated by commas, "
+                    "not '%s'; there are",
+                    list);
+            for (i = 0; i < ROWS; i++) fprintf(stderr, " %d", rows[i].number);
+            fputs("\n", stderr);
+            return false;
+        }
+        chosen[i] = true;
+        at = *end ? end + 1 : NULL;
+    }
+    return true;
+}
+
+/* How many times better; NaN if one side is nothing. */
+static double effect_of(const row_t *row, const speedup_t *s)
+{
+    const double better = row->more_is_better ? s->with / s->without : s->without / s->with;
+    return isfinite(better) && better > 0 ? better : NAN;
+}
+
+static void add_row(sheet_t *sheet, const session_t *session, const row_t *row, const speedup_t *s)
+{
+    char unit[64];
+    const bool by_clock = strncmp(row->unit, "ns", 2) == 0;
+    snprintf(unit, sizeof unit, "%s%s%s", by_clock ? session_clock(session) : "",
+             by_clock ? " " : "", row->unit);
+    sheet_int(sheet, row->number);
+    sheet_text(sheet, row->technique);
+    sheet_text(sheet, row->compared);
+    sheet_text(sheet, unit);
+    sheet_real(sheet, isfinite(s->without) ? s->without : NAN);
+    sheet_real(sheet, s->with);
+    sheet_real(sheet, effect_of(row, s));
+    sheet_text(sheet, s->ok ? "ok" : "failed");
+    sheet_text(sheet, s->held);
+}
+
+static fy_status_t run_row(session_t *session, const row_t *row, speedup_t *out)
+{
+    char name[32];
+    snprintf(name, sizeof name, "row-%d", row->number);
+    *out = (speedup_t){ .without = NAN, .with = NAN };
+    const fy_scope_t scope = fy_scope_begin(name);
+    const fy_status_t status = row->run(session, out);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+static fy_status_t run(session_t *session, const bool chosen[ROWS])
+{
+    static const column_t columns[] = {
+        { "row", "#", 0 },
+        { "technique", "technique", 0 },
+        { "compared", "without | with", 0 },
+        { "unit", "unit", 0 },
+        { "without", "without", 3 },
+        { "with", "with", 3 },
+        { "effect", "times", 2 },
+        { "status", "status", 0 },
+        { "holds", "what holds", 0 },
+    };
+    if (!session->info.numerics)
+        return TOOL_FAIL(
+            INVALID_ARGUMENT,
+            "speedups checks what it computes: a device with numerics=off has nothing to check");
+    sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
+    fy_status_t status = FY_STATUS_OK;
+    int failed = 0, done = 0, count = 0;
+    for (int i = 0; i < ROWS; i++) count += chosen[i];
+    for (int i = 0; i < ROWS && status == FY_STATUS_OK; i++) {
+        speedup_t speedup;
+        if (!chosen[i]) continue;
+        status = run_row(session, &rows[i], &speedup);
+        if (status == FY_STATUS_OK) add_row(sheet, session, &rows[i], &speedup);
+        failed += !speedup.ok;
+        progress("row", ++done, count);
+    }
+    if (status == FY_STATUS_OK && session->out)
+        fprintf(session->out, "speedups on %s (%s)\n\n", fy_device_name(session->device),
+                session->info.model);
+    if (status == FY_STATUS_OK && session->out) sheet_print(sheet, session->out);
+    if (status == FY_STATUS_OK && session->json.file) {
+        json_text(&session->json, "clock", session_clock(session));
+        sheet_json(sheet, &session->json, "rows");
+    }
+    if (status == FY_STATUS_OK) status = session_csv(session, sheet);
+    sheet_destroy(sheet);
+    if (status == FY_STATUS_OK && failed)
+        status = TOOL_FAIL(BAD_VALUE, "in %d rows something that must hold does not: see the table",
+                           failed);
+    return status;
+}
+
+int exp_speedups(int argc, char **argv)
+{
+    common_t common = { .device = "sim:0" };
+    const char *only = NULL;
+    bool chosen[ROWS];
+    const option_t options[] = {
+        { "only", OPTION_TEXT, "N,N", &only, "which rows, by their numbers", 0, 0 },
+        TRAFFIC_OPTION(&common),
+        COMMON_OPTIONS(&common),
+    };
+    const usage_t usage = {
+        "ferry experiment speedups",
+        "Ways to train faster: each is measured without and with, and what must hold is checked.",
+        options, sizeof options / sizeof *options,
+        "ferry experiment speedups --device sim:0 --only 1\n"
+    };
+    const parse_result_t parsed = options_parse(&usage, argc, argv);
+    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    if (common.plot) {
+        fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n",
+                usage.command);
+        return STATUS_USAGE;
+    }
+    if (!choose(only, chosen)) return STATUS_USAGE;
+    session_t session;
+    fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "speedups");
+    if (status == FY_STATUS_OK) status = run(&session, chosen);
+    if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
+    if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
+    return session_end(&session, status);
+}

@@ -1,0 +1,203 @@
+/* `ferry train MODEL`: trains a known model on its data set, with progress, checkpoints and a
+ * summary of what crossed.
+ * Not here: what a model is usually trained with (train_recipes.c), setting up (train_setup.c),
+ * showing (train_progress.c, train_report.c). */
+#include "tools/train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const train_recipe_t *find_recipe(const char *name)
+{
+    const train_recipe_t *recipe = train_recipe_find(name);
+    if (recipe) return recipe;
+    if (name)
+        fprintf(stderr, "ferry: train: there is no model '%s'; there are", name);
+    else
+        fprintf(stderr, "ferry: train: which model? There are");
+    for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
+        fprintf(stderr, "%s %s", i ? "," : "", recipe->model);
+    fputc('\n', stderr);
+    return NULL;
+}
+
+/* FNV-1a (Fowler, Noll, Vo), 64 bits: to see at a glance whether two trainings ended alike. */
+static uint64_t checksum(const unsigned char *bytes, size_t nbytes)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < nbytes; i++) hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* The one heavy request at the end: into a file with --save, else for a checksum. */
+static fy_status_t bring_down(train_run_t *run)
+{
+    fy_download_t *reply;
+    fy_tensor_t *host;
+    void *bytes;
+    if (run->request.save) return fy_model_save(run->model, run->request.save);
+    FY_TRY(fy_tensor_download(run->info.values, NULL, &reply));
+    FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
+    FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &bytes));
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(host, &info);
+    run->weight_nbytes = info.nbytes;
+    run->checksum = checksum(bytes, info.nbytes);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t train(train_run_t *run)
+{
+    FY_TRY(train_setup(run));
+    train_print_start(run);
+    run->options.stop = train_catch_interrupt();
+    run->begin_ns = wall_ns();
+    fy_status_t status = fy_train_run(run->model, run->optimizer, run->train, run->test,
+                                      &run->options, &run->result);
+    train_release_interrupt();
+    FY_TRY(status);
+    fy_scope_t scope = fy_scope_begin("weights");
+    status = bring_down(run);
+    fy_scope_end(scope, 0, NULL);
+    FY_TRY(status);
+    train_print_summary(run);
+    if (!run->session.out) train_json(run);
+    return train_write_losses(run);
+}
+
+/* What cannot be told from one option alone; says why. */
+static bool check(train_request_t *request)
+{
+    const char *problem = NULL;
+    fy_optimizer_options_t optimizer;
+    train_optimizer(request->recipe, request->optimizer, &optimizer);
+    if (request->resume && !request->checkpoint)
+        problem = "--resume needs --checkpoint, the folder to go on from";
+    if (request->workers > 0 && !request->stream)
+        problem = "--workers fill batches that go up one by one: say --stream-data, too";
+    if (request->graph && request->accumulate > 1)
+        problem = "--graph replays whole steps: not with --accumulate";
+    if (request->checkpoint_every > 0 && !request->checkpoint)
+        problem = "--checkpoint-every needs --checkpoint";
+    if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
+        problem = "--momentum: adadelta has none; name another --optimizer";
+    if (problem) fprintf(stderr, "ferry: train: %s\n", problem);
+    return !problem;
+}
+
+/* -1 and NaN: as the model is usually trained. */
+static const train_request_t nothing_said = { .epochs = -1,
+                                              .batch = -1,
+                                              .accumulate = 1,
+                                              .seed = 1,
+                                              .workers = -1,
+                                              .log_every = 100,
+                                              .keep = 3,
+                                              .lr = NAN,
+                                              .momentum = NAN,
+                                              .weight_decay = NAN,
+                                              .clip_norm = NAN,
+                                              .clip_value = NAN };
+
+static void fill_defaults(train_request_t *request)
+{
+    if (request->epochs < 0) request->epochs = request->recipe->epochs;
+    if (request->batch < 0) request->batch = request->recipe->batch;
+    if (request->workers < 0) request->workers = 2;
+}
+
+/* The defaults of each model, from its recipe. */
+static void print_recipes(void)
+{
+    const train_recipe_t *recipe;
+    printf("\ndefaults by model:\n  %-10s %-8s %6s %7s  %-10s %6s %9s  %s\n", "model", "data",
+           "batch", "epochs", "optimizer", "lr", "momentum", "schedule");
+    for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
+        printf("  %-10s %-8s %6lld %7lld  %-10s %6g %9g  %s\n", recipe->model, recipe->dataset,
+               (long long)recipe->batch, (long long)recipe->epochs,
+               fy_optimizer_name(recipe->optimizer), recipe->lr, recipe->momentum,
+               fy_schedule_name(recipe->schedule));
+}
+
+int cmd_train(int argc, char **argv)
+{
+    common_t common = { .device = "auto" };
+    train_request_t r = nothing_said;
+    const option_t options[] = {
+        { "data", OPTION_TEXT, "DIR", &r.data,
+          "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up", 0, 0 },
+        { "epochs", OPTION_INT, "N", &r.epochs, "how often it goes through the data", 1, 1 << 20 },
+        { "max-steps", OPTION_INT, "N", &r.max_steps,
+          "end after so many updates; 0: when the epochs are done", 0, INT64_MAX },
+        { "batch", OPTION_INT, "N", &r.batch, "samples in a batch", 1, 1 << 24 },
+        { "accumulate", OPTION_INT, "N", &r.accumulate, "batches an update", 1, 1 << 20 },
+        { "lr", OPTION_REAL, "X", &r.lr, "learning rate", 0, 1 << 20 },
+        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &r.optimizer, "default: the model's own", 0,
+          0 },
+        { "momentum", OPTION_REAL, "X", &r.momentum, "SGD's momentum, Adam's beta1", 0, 1 },
+        { "weight-decay", OPTION_REAL, "X", &r.weight_decay,
+          "added to gradients; AdamW: taken from weights", 0, 1 << 20 },
+        { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r.schedule,
+          "of the learning rate; default: the model's own", 0, 0 },
+        { "clip-norm", OPTION_REAL, "X", &r.clip_norm,
+          "gradients are scaled down to this norm; 0: not", 0, 1 << 20 },
+        { "clip-value", OPTION_REAL, "X", &r.clip_value, "each gradient is cut to +-X; 0: not", 0,
+          1 << 20 },
+        { "seed", OPTION_INT, "N", &r.seed, "of first weights, dropout and the order of the data",
+          0, INT64_MAX },
+        { "limit-samples", OPTION_INT, "N", &r.limit_samples,
+          "only the first N samples, of the test set too; 0: all", 0, INT64_MAX },
+        { "stream-data", OPTION_FLAG, NULL, &r.stream,
+          "each batch goes up, instead of the whole set once", 0, 0 },
+        { "workers", OPTION_INT, "N", &r.workers, "threads that fill those batches; default 2", 0,
+          16 },
+        { "graph", OPTION_FLAG, NULL, &r.graph,
+          "the step is recorded once and replayed; full batches only", 0, 0 },
+        { "log-every", OPTION_INT, "N", &r.log_every,
+          "updates between losses that come down; 0: at the end of an epoch", 0, INT64_MAX },
+        { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
+          "save there: at the end of each epoch, and at Ctrl-C", 0, 0 },
+        { "checkpoint-every", OPTION_INT, "N", &r.checkpoint_every,
+          "updates between checkpoints; 0: an epoch", 0, INT64_MAX },
+        { "keep", OPTION_INT, "N", &r.keep, "checkpoints that are kept", 1, 1 << 20 },
+        { "resume", OPTION_FLAG, NULL, &r.resume,
+          "go on from the newest checkpoint, if there is one", 0, 0 },
+        { "save", OPTION_TEXT, "FILE", &r.save, "write the final weights to FILE (safetensors)", 0,
+          0 },
+        TRAFFIC_OPTION(&common),
+        COMMON_OPTIONS(&common),
+    };
+    const usage_t usage = {
+        "ferry train MODEL",
+        "Trains a network and prints what crossed between host and device. MODEL: linear, mlp, "
+        "lenet, mnist2018, mnist.\n"
+        "The defaults are those with which that model is usually trained; they are listed below.\n"
+        "Ctrl-C ends the training after the current step, with a summary and exit status 130; "
+        "SIGTERM does the same with 143.",
+        options,
+        sizeof options / sizeof *options,
+        "ferry train linear\n"
+        "ferry train mlp --device sim:0 --max-steps 20 --log-every 5\n"
+        "ferry train mlp --max-steps 20 --checkpoint run --save mlp.safetensors\n"
+        "ferry train mlp --max-steps 40 --checkpoint run --resume\n",
+        print_recipes
+    };
+    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
+    const parse_result_t parsed =
+        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
+    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    r.recipe = find_recipe(name);
+    if (!r.recipe || !check(&r)) return STATUS_USAGE;
+    fill_defaults(&r);
+
+    train_run_t run = { .request = r };
+    fy_status_t status = session_begin(&run.session, &common, "ferry train", "model", name);
+    if (status == FY_STATUS_OK) status = train(&run);
+    const bool is_stopped = status == FY_STATUS_OK && run.result.is_stopped;
+    if (status == FY_STATUS_OK && run.session.out && common.traffic)
+        ledger_print(run.session.out, true);
+    train_teardown(&run);
+    const int exit_status = session_end(&run.session, status);
+    return exit_status == STATUS_OK && is_stopped ? train_interrupt_status() : exit_status;
+}

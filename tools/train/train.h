@@ -1,0 +1,69 @@
+/* What the parts of `ferry train` share: what was asked for, and what is there while it trains.
+ * cmd_train.c reads options, train_setup.c makes data, model and optimizer, train_progress.c shows
+ * how it goes, train_report.c what came out. */
+#ifndef FERRY_TOOLS_TRAIN_H_
+#define FERRY_TOOLS_TRAIN_H_
+
+#include "tools/cli/tool.h"
+#include "tools/train/train_recipes.h"
+
+typedef struct train_request {
+    const train_recipe_t *recipe;
+    const char *data, *checkpoint, *save;
+    /* -1: not given */
+    int64_t epochs, max_steps, batch, accumulate, seed, workers, log_every, limit_samples,
+        checkpoint_every, keep;
+    /* NaN: not given */
+    double lr, momentum, weight_decay, clip_norm, clip_value;
+    int optimizer, schedule; /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
+    bool stream, resume, graph;
+} train_request_t;
+
+#define TRAIN_SCHEDULES "default|constant|step|cosine|cyclic|one-cycle|range"
+
+typedef struct train_run {
+    session_t session;
+    train_request_t request;
+    fy_dataset_t *train_set, *test_set;
+    fy_loader_t *train, *test;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+    fy_model_info_t info;
+    fy_loader_info_t loader;
+    fy_train_options_t options;
+    fy_train_result_t result;
+    char origin[4096]; /* where the data come from */
+    /* that came down, in order, and the updates that were done when they were asked for */
+    double *losses, *loss_steps;
+    size_t nlosses, room;
+    int64_t loss_step; /* of the last of them */
+    double begin_ns, shown_ns;
+    uint64_t checksum, weight_nbytes;
+} train_run_t;
+
+/* ---- train_setup.c: all but the session; what it has made is freed by train_teardown in any case
+ * ---- */
+
+fy_status_t train_setup(train_run_t *run);
+void train_teardown(train_run_t *run);
+
+/* ---- train_progress.c ---- */
+
+/* For fy_train_options_t.on_event; user is the run. Collects losses; a bar on standard error, if
+ * that is a terminal, and one line an epoch. */
+fy_status_t train_on_event(void *user, const fy_train_event_t *event);
+/* The first Ctrl-C sets what it returns to 1; a second one ends the process. */
+const volatile int *train_catch_interrupt(void);
+void train_release_interrupt(void);
+/* Of a training that was stopped, as shells have it: 130 by Ctrl-C, 143 by SIGTERM. */
+int train_interrupt_status(void);
+
+/* ---- train_report.c ---- */
+
+void train_print_start(const train_run_t *run);
+void train_print_summary(const train_run_t *run);
+void train_json(train_run_t *run);
+/* The losses, to --csv and --plot. */
+fy_status_t train_write_losses(train_run_t *run);
+
+#endif

@@ -1,0 +1,197 @@
+/* Data, loaders, model, optimizer and schedule of a training, from a recipe and what the options
+ * say otherwise.
+ * Not here: options (cmd_train.c). */
+#include "runtime/base/environment.h"
+#include "tools/train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- data ---- */
+
+static fy_status_t open_both(train_run_t *run, const char *directory)
+{
+    const char *name = run->request.recipe->dataset;
+    FY_TRY(fy_dataset_open(name, directory, 0, &run->train_set));
+    fy_status_t status = fy_dataset_open(name, directory, 1, &run->test_set);
+    if (status == FY_STATUS_OK) return status;
+    fy_dataset_destroy(run->train_set);
+    run->train_set = NULL;
+    return status;
+}
+
+/* --data, else $FERRY_DATA, else ../shared/data, else made up; what was asked for and is not there
+ * is an error. */
+static fy_status_t open_data(train_run_t *run)
+{
+    const char *environment = fy__env_file("FERRY_DATA"), *name = run->request.recipe->dataset;
+    const char *place = run->request.data ? run->request.data
+                        : environment     ? environment
+                                          : "../shared/data";
+    snprintf(run->origin, sizeof run->origin, "%s, %s", name, place);
+    const fy_status_t status = open_both(run, place);
+    if (status != FY_STATUS_IO || run->request.data) return status;
+    fprintf(stderr,
+            "ferry: the data set %s is not in %s (--data, $FERRY_DATA, ../shared/data); made-up "
+            "data in the same form serve\n",
+            name, place);
+    snprintf(run->origin, sizeof run->origin, "%s, synthetic", name);
+    return open_both(run, NULL);
+}
+
+static fy_status_t cut(fy_dataset_t **set, uint64_t most)
+{
+    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    fy_dataset_t *first, *rest;
+    FY_TRY(fy_dataset_query(*set, &info));
+    if (info.samples <= most) return FY_STATUS_OK;
+    FY_TRY(fy_dataset_split(*set, most, -1, &first, &rest));
+    fy_dataset_destroy(rest);
+    fy_dataset_destroy(*set);
+    *set = first;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t make_loaders(train_run_t *run)
+{
+    const train_request_t *request = &run->request;
+    const train_recipe_t *recipe = request->recipe;
+    fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
+    options.batch = request->batch;
+    options.seed = request->seed;
+    options.resident = !request->stream;
+    options.workers = request->stream ? (int)request->workers : 0;
+    options.drop_last = request->graph; /* a graph is of full batches */
+    if (recipe->is_image) options.scale = 1.0 / 255;
+    if (recipe->std > 0) {
+        options.channels = 1;
+        options.mean[0] = recipe->mean;
+        options.std[0] = recipe->std;
+    }
+    fy_scope_t scope = fy_scope_begin("data");
+    fy_status_t status =
+        fy_loader_create(run->session.device, run->train_set, &options, &run->train);
+    options.shuffle = 0;
+    options.drop_last = 0;
+    if (status == FY_STATUS_OK)
+        status = fy_loader_create(run->session.device, run->test_set, &options, &run->test);
+    fy_scope_end(scope, 0, NULL);
+    run->loader = (fy_loader_info_t)FY_LOADER_INFO_INIT;
+    return status == FY_STATUS_OK ? fy_loader_query(run->train, &run->loader) : status;
+}
+
+static fy_status_t make_data(train_run_t *run)
+{
+    FY_TRY(open_data(run));
+    if (run->request.limit_samples > 0) {
+        FY_TRY(cut(&run->train_set, (uint64_t)run->request.limit_samples));
+        FY_TRY(cut(&run->test_set, (uint64_t)run->request.limit_samples));
+    }
+    return make_loaders(run);
+}
+
+/* ---- model, optimizer, schedule ---- */
+
+static fy_status_t make_optimizer(train_run_t *run)
+{
+    const train_request_t *request = &run->request;
+    fy_optimizer_options_t options;
+    train_optimizer(request->recipe, request->optimizer, &options);
+    if (!isnan(request->lr)) options.lr = request->lr;
+    if (!isnan(request->weight_decay)) options.weight_decay = request->weight_decay;
+    if (!isnan(request->momentum) && options.kind == FY_OPTIMIZER_SGD)
+        options.momentum = request->momentum;
+    if (!isnan(request->momentum) && options.kind != FY_OPTIMIZER_SGD)
+        options.beta1 = request->momentum;
+    return fy_optimizer_create(&options, 1, &run->info.values, &run->info.grads, &run->optimizer);
+}
+
+/* Updates an epoch has, and the whole training. */
+static int64_t updates_an_epoch(const train_run_t *run)
+{
+    return (run->loader.steps + run->request.accumulate - 1) / run->request.accumulate;
+}
+
+static int64_t all_updates(const train_run_t *run)
+{
+    const int64_t all = run->request.epochs * updates_an_epoch(run);
+    return run->request.max_steps > 0 && run->request.max_steps < all ? run->request.max_steps
+                                                                      : all;
+}
+
+static void make_schedule(train_run_t *run)
+{
+    const train_request_t *request = &run->request;
+    const train_recipe_t *recipe = request->recipe;
+    fy_optimizer_options_t optimizer;
+    fy_schedule_t *schedule = &run->options.schedule;
+    fy_optimizer_get(run->optimizer, &optimizer);
+    /* --schedule names kinds in their own order, behind "default". */
+    const fy_schedule_kind_t kind = request->schedule ? (fy_schedule_kind_t)(request->schedule - 1)
+                                                      : recipe->schedule;
+    if (kind == FY_SCHEDULE_CONSTANT) return; /* the optimizer's rate stays: not one request */
+    fy_schedule_defaults(kind, optimizer.lr, all_updates(run), schedule);
+    if (kind == FY_SCHEDULE_STEP) {
+        schedule->step_size = updates_an_epoch(run);
+        if (recipe->schedule == FY_SCHEDULE_STEP) schedule->gamma = recipe->gamma;
+    }
+    if (kind == FY_SCHEDULE_CYCLIC) { /* up during two epochs, and down (Smith 2017: 2 to 10) */
+        schedule->step_size = 2 * updates_an_epoch(run);
+        schedule->min_lr = optimizer.lr / 10;
+    }
+    if (kind == FY_SCHEDULE_RANGE) schedule->min_lr = optimizer.lr * 1e-4;
+    if (request->graph || (optimizer.kind == FY_OPTIMIZER_SGD && optimizer.momentum == 0) ||
+        optimizer.kind == FY_OPTIMIZER_ADADELTA)
+        /* there is none that could mirror the rate */
+        schedule->base_momentum = schedule->max_momentum = 0;
+}
+
+static void make_options(train_run_t *run)
+{
+    const train_request_t *request = &run->request;
+    run->options = (fy_train_options_t)FY_TRAIN_OPTIONS_INIT;
+    run->options.epochs = request->epochs;
+    run->options.accumulate = request->accumulate;
+    run->options.keep = (int)request->keep;
+    run->options.loss = request->recipe->loss;
+    run->options.max_steps = request->max_steps;
+    run->options.clip_norm = isnan(request->clip_norm) ? 0 : request->clip_norm;
+    run->options.clip_value = isnan(request->clip_value) ? 0 : request->clip_value;
+    run->options.log_every = request->log_every;
+    run->options.checkpoint = request->checkpoint;
+    run->options.checkpoint_every = request->checkpoint_every;
+    run->options.resume = request->resume;
+    run->options.graph = request->graph;
+    run->options.on_event = train_on_event;
+    run->options.user = run;
+}
+
+fy_status_t train_setup(train_run_t *run)
+{
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.seed = run->request.seed;
+    run->loss_step = -1;
+    run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
+    run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;
+    make_options(run);
+    if (run->request.save) FY_TRY(tool_check_replaceable(run->request.save));
+    FY_TRY(make_data(run));
+    FY_TRY(fy_model_open(run->session.device, run->request.recipe->model, &options, &run->model));
+    FY_TRY(fy_model_query(run->model, &run->info));
+    FY_TRY(make_optimizer(run));
+    make_schedule(run);
+    return FY_STATUS_OK;
+}
+
+void train_teardown(train_run_t *run)
+{
+    fy_optimizer_destroy(run->optimizer);
+    fy_model_destroy(run->model);
+    fy_loader_destroy(run->train);
+    fy_loader_destroy(run->test);
+    fy_dataset_destroy(run->train_set);
+    fy_dataset_destroy(run->test_set);
+    free(run->losses);
+    free(run->loss_steps);
+}
