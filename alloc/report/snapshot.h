@@ -1,6 +1,6 @@
 /* A snapshot: what lies where in a device's memory at one moment, as plain data. Taken under the
- * pools' locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/snapshot.md) or drawn
- * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and compiles
+ * pools' locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or
+ * drawn (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and compiles
  * snapshot_{svg,map,sums}.c, too, so nothing in those may need more than the public headers.
  * Not here: pools (pool.h), the file (snapshot.c). */
 #ifndef FERRY_ALLOC_SNAPSHOT_H_

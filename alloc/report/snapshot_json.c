@@ -1,5 +1,5 @@
-/* A snapshot as JSON: docs/snapshot.md publishes what is written here. One line for each block, so
- * that line tools are of use.
+/* A snapshot as JSON: docs/internals/snapshot.md publishes what is written here. One line for each
+ * block, so that line tools are of use.
  * Not here: the file (snapshot.c). Read again by tools/cli/snapshot_file.c. */
 #include <inttypes.h>
 

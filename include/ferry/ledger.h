@@ -79,8 +79,8 @@ typedef enum fy_ledger_format { FY_LEDGER_TEXT, FY_LEDGER_JSON, FY_LEDGER_CSV } 
 FY_API_STATUS fy_ledger_write(const char *path, fy_ledger_format_t format);
 
 /* From now on writes every event of the process (scopes, ops, transfers, waits, allocations, with
- * what depends on what) to the file `path`, one JSON object a line (docs/events.md); NULL ends it
- * and closes the file. $FERRY_RECORD=path does it from the first call on.
+ * what depends on what) to the file `path`, one JSON object a line (docs/internals/events.md); NULL
+ * ends it and closes the file. $FERRY_RECORD=path does it from the first call on.
  * Events pass through a bounded ring to a thread that writes, so recording never blocks the caller:
  * what does not fit is dropped, counted, and the count stands in the file's last line. "%p" in
  * `path` becomes the process's number. A process that exits ends its recording; the child of a fork

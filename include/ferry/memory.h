@@ -77,8 +77,9 @@ FY_API_STATUS fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t
 
 /* Writes every segment and block of `device`, and of the page-locked memory that serves it, to the
  * file `path`: FY_SNAPSHOT_JSON with size, state (live, pending, free), category, scope path and
- * figures (the schema: docs/snapshot.md), FY_SNAPSHOT_SVG as a map to look at. All of one moment.
- * Fails: IO (the system's reason; no half-written file stays), INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * figures (the schema: docs/internals/snapshot.md), FY_SNAPSHOT_SVG as a map to look at. All of one
+ * moment. Fails: IO (the system's reason; no half-written file stays), INVALID_ARGUMENT,
+ * OUT_OF_MEMORY. */
 typedef enum fy_snapshot_format { FY_SNAPSHOT_JSON, FY_SNAPSHOT_SVG } fy_snapshot_format_t;
 FY_API_STATUS fy_memory_snapshot(const fy_device_t *device, const char *path,
                                  fy_snapshot_format_t format);

@@ -1,6 +1,6 @@
-/* Events: what happens, told to the event file (docs/events.md) while one is written, and to nobody
- * else. A hook is one line, `FY__EVENT(fy__event_sync(thread, what, ns))`: nothing of it runs, not
- * even its arguments, unless a recording does.
+/* Events: what happens, told to the event file (docs/internals/events.md) while one is written, and
+ * to nobody else. A hook is one line, `FY__EVENT(fy__event_sync(thread, what, ns))`: nothing of it
+ * runs, not even its arguments, unless a recording does.
  * Telling never blocks: an event is copied into a bounded ring; if that is full it is dropped and
  * counted.
  * Not here: what an event looks like inside (event_ring.h) and in the file (event_write.c),

@@ -1,5 +1,5 @@
-/* From events to lines of JSON. docs/events.md publishes what is written here; a key that carries a
- * quantity carries its unit.
+/* From events to lines of JSON. docs/internals/events.md publishes what is written here; a key that
+ * carries a quantity carries its unit.
  * Numbers and strings are put together by hand, since this thread must keep up with all the
  * others. */
 #include "runtime/record/event_write.h"

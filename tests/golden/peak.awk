@@ -1,5 +1,5 @@
-# Peaks of the memory pools, from an event file alone (docs/events.md): for each pool a line `NAME<tab>peak live<tab>peak reserved<tab>blocks`.
-# Usage: awk -f peak.awk events.jsonl
+# Peaks of the memory pools, from an event file alone (docs/internals/events.md): for each pool a
+# line `NAME<tab>peak live<tab>peak reserved<tab>blocks`. Usage: awk -f peak.awk events.jsonl
 function number(key) {
     if (!match($0, "\"" key "\":[0-9]+")) return 0
     return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0

@@ -1,8 +1,8 @@
 /* Each of Ferry's waits is needed: dropped (runtime/thread/wait_site.h), it makes a program see other
  * bytes, touch memory that is gone, crash or hang, in one of the first 64 random orders. With none
  * dropped nothing of the sort happens.
- * The table of what was seen is docs/wait-sites.md; FERRY_WRITE=1 writes it anew, otherwise every
- * site must have its row there.
+ * The table of what was seen is docs/internals/wait-sites.md; FERRY_WRITE=1 writes it anew,
+ * otherwise every site must have its row there.
  * Each site is tried in a child process, which may die. FERRY_SITE=name tries that one alone. */
 #include <setjmp.h>
 #include <signal.h>
@@ -139,21 +139,21 @@ static void every_wait_is_needed(void **state)
 
 /* ---- the table in the documentation ---- */
 
-static const char path[] = "docs/wait-sites.md";
+static const char path[] = "docs/internals/wait-sites.md";
 static const char head[] =
-    "# Where Ferry waits\n\n"
-    "Every place that makes a request, or the host, wait for another "
-    "(`runtime/thread/wait_site.h`), what goes wrong without it, and the first\n"
-    "program of `tests/mutation/` and the first order of the simulator in "
-    "which somebody sees it. Written by\n"
-    "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test "
-    "fails if a wait can be dropped unnoticed or has no row here.\n\n"
-    "Not here, because no byte depends on it: a host that is held back "
-    "(`ahead=`, a full queue). Not here, because the simulator cannot "
-    "show\n"
-    "it: queues of the caller's (it has no native ones), and what only two "
-    "threads at once can meet.\n\n"
-    "| site | without it | seen by | in order |\n|---|---|---|---|\n";
+    "# Where Ferry waits\n"
+    "\n"
+    "Each row is a place where a request, or the host, waits for another request\n"
+    "(`runtime/thread/wait_site.h`). It has the error that happens without the wait, and the\n"
+    "first program of `tests/mutation/` and the first order of the simulator that show it. The\n"
+    "table is written by `FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`. That test\n"
+    "fails if a wait can be dropped without effect or has no row.\n"
+    "\n"
+    "Not listed: waits on which no byte depends (`ahead=`, a full queue); waits that the\n"
+    "simulator cannot show (native queues of the caller, races of two threads).\n"
+    "\n"
+    "| site | without it | seen by | in order |\n"
+    "|---|---|---|---|\n";
 
 static void write_table(void)
 {

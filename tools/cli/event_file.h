@@ -1,5 +1,5 @@
-/* Reads event files (docs/events.md): lines of JSON, each a flat object whose values are numbers,
- * texts, null, true, false or lists of numbers. Not here: sums (event_totals.h). Next:
+/* Reads event files (docs/internals/events.md): lines of JSON, each a flat object whose values are
+ * numbers, texts, null, true, false or lists of numbers. Not here: sums (event_totals.h). Next:
  * event_file.c. */
 #ifndef FERRY_TOOLS_EVENT_FILE_H_
 #define FERRY_TOOLS_EVENT_FILE_H_

@@ -1,5 +1,5 @@
 /* Sums over an event file: the ledger's totals by scope path, traffic by call site, memory by pool.
- * docs/events.md says what adds up to what.
+ * docs/internals/events.md says what adds up to what.
  * Not here: reading (event_file.h), printing (cmd_ledger.c). */
 #ifndef FERRY_TOOLS_EVENT_TOTALS_H_
 #define FERRY_TOOLS_EVENT_TOTALS_H_

@@ -1,6 +1,6 @@
-/* Reads snapshots of memory (docs/snapshot.md) back into what the library wrote them from. A file
- * whose blocks do not fill their segments, or whose sums are not its figures, is refused. Next:
- * snapshot_file.c; json_tree.h. */
+/* Reads snapshots of memory (docs/internals/snapshot.md) back into what the library wrote them
+ * from. A file whose blocks do not fill their segments, or whose sums are not its figures, is
+ * refused. Next: snapshot_file.c; json_tree.h. */
 #ifndef FERRY_TOOLS_SNAPSHOT_FILE_H_
 #define FERRY_TOOLS_SNAPSHOT_FILE_H_
 

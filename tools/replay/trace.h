@@ -1,6 +1,6 @@
 /* Allocation traces: what one pool was asked for, in order, as plain numbers. They come from event
- * files (docs/events.md) or from compact traces, a text format (tests/traces/README.md). Not here:
- * replaying them (replay.h). Next: trace.c, trace_events.c. */
+ * files (docs/internals/events.md) or from compact traces, a text format (tests/traces/README.md).
+ * Not here: replaying them (replay.h). Next: trace.c, trace_events.c. */
 #ifndef FERRY_TOOLS_TRACE_H_
 #define FERRY_TOOLS_TRACE_H_
 

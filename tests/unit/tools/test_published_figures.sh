@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Model times among the results and in docs/transfers.md are those that the command computes now:
-# roundtrip's, the steps of link --overlap, and each cell of the link table. They are on the model
-# clock, so they are the same on every machine. Generated blocks: test_figures.sh.
+# Model times among the results are those that the command computes now: roundtrip's, and each cell
+# of the link table. They are on the model clock, so they are the same on every machine. Generated
+# blocks: test_figures.sh.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh"
 root=$(cd "$(dirname "$0")/../../.." && pwd)
@@ -11,8 +11,6 @@ if ! command -v python3 >/dev/null; then
 fi
 expect 0 experiment roundtrip --device sim:0 --json
 mv "$work/out" "$work/roundtrip.json"
-expect 0 experiment link --overlap --device sim:0 --json
-mv "$work/out" "$work/overlap.json"
 expect 0 experiment link --device 'sim:0?profile=h200' --csv "$work/link.csv"
 python3 - "$work" "$root" <<'PY' || fail "a published figure is not what the command computes"
 import csv, json, pathlib, re, sys
@@ -24,9 +22,6 @@ results = "docs/results/2026-11-21-two-cores.md"
 for v in json.loads((work / "roundtrip.json").read_text())["variants"]:
     ns = v["model_ns_per_iter"]
     quoted(results, rf"{v['name']} {ns:,} ns")
-overlap = json.loads((work / "overlap.json").read_text())
-us = {name: ns / 1000 for name, ns in overlap["overlap"].items()}
-quoted("docs/transfers.md", rf"8 MiB up \({us['upload_ns']:.0f} µs\), products \({us['compute_ns']:.0f} µs\) and 4 KiB down take {us['serial_ns_per_step']:.0f} µs")
 sizes = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 link = {(r["mode"], r["direction"], int(r["nbytes"]) // int(r["pieces"])): r for r in csv.DictReader((work / "link.csv").open())}
 checked = 0
