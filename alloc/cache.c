@@ -1,7 +1,7 @@
 /* The caching pool: the calls of runtime/device/memory.h and the hot path. A hit takes the lock once,
- * looks on one or two shelves and cuts; a free takes it once and joins neighbours. No backend call,
- * no poll, no wait happens here: ladder.c does those.
- * Next: pool.h for the parts, ladder.c for what happens on a miss. */
+ * looks on one or two lists and cuts; a free takes it once and joins neighbours. No backend call,
+ * no poll, no wait happens here: fallback.c does those.
+ * Next: pool.h for the parts, fallback.c for what happens on a miss. */
 #include "alloc/debug.h"
 
 #include <stdio.h>
@@ -63,9 +63,9 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
     pool->options.name = pool->name;
     pool->debug = fy__debug_of(options, source);
     bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
-    /* Nothing can be pending on several streams without a shelf for it, and a free must not need
+    /* Nothing can be pending on several streams without a list for it, and a free must not need
      * memory. */
-    ok = ok && fy__offsets_open_shelf(&pool->offsets, FY__SHELF_MIXED);
+    ok = ok && fy__offsets_open_list(&pool->offsets, FY__LIST_MIXED);
     if (!ok) {
         fy__offsets_fini(&pool->offsets);
         seams->meta.free(seams->meta.user, pool);
@@ -105,12 +105,12 @@ void fy__pool_destroy(fy__pool_t *pool)
 
 bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
 {
-    uint32_t shelf = span->shelf;
+    uint32_t list = span->list;
     uint64_t had = span->size.nbytes;
     fy__node_t *node = fy__node_of(span);
     fy__span_t *rest_span;
     if (!fy__offsets_take(&pool->offsets, span, nbytes, &rest_span)) return false;
-    if (shelf == FY__SHELF_FREE) {
+    if (list == FY__LIST_FREE) {
         fy__hazard_clear(&node->block.hazard);
         return true;
     }
@@ -118,11 +118,11 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
         fy__node_t *rest = fy__node_of(rest_span);
         fy__hazard_copy(&rest->block.hazard, &node->block.hazard);
         if (fy__wait_drops(FY__WAIT_PENDING_SPLIT)) fy__pending_forget(rest);
-        fy__pending_link(pool, rest, node, shelf);
+        fy__pending_link(pool, rest, node, list);
         /* was counted in `node`, and is counted again in `rest` */
         pool->pending_nbytes -= had - nbytes;
     }
-    fy__pending_unlink(pool, node, shelf);
+    fy__pending_unlink(pool, node, list);
     return true;
 }
 
@@ -161,12 +161,12 @@ fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *s
     return fy__pool_hand_out(pool, request, fy__node_of(span));
 }
 
-static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf,
+static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t list,
                                   const fy__request_t *request)
 {
-    fy__span_t *best = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
+    fy__span_t *best = fy__offsets_best(&pool->offsets, list, request->nbytes);
     if (!request->most_whole) return best;
-    fy__span_t *whole = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
+    fy__span_t *whole = fy__offsets_best_whole(&pool->offsets, list, request->nbytes);
     return whole && whole->size.nbytes <= request->most_whole &&
                    (!best || whole->size.nbytes < best->size.nbytes)
                ? whole
@@ -175,26 +175,25 @@ static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf,
 
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
 {
-    fy__span_t *best = best_on(pool, FY__SHELF_FREE, request), *same = NULL;
-    uint32_t shelf = request->stream && pool->pending_count
-                         ? fy__pending_find(pool, request->stream)
-                         : FY__SHELF_FREE;
-    if (shelf != FY__SHELF_FREE) same = best_on(pool, shelf, request);
+    fy__span_t *best = best_on(pool, FY__LIST_FREE, request), *same = NULL;
+    uint32_t list = request->stream && pool->pending_count ? fy__pending_find(pool, request->stream)
+                                                           : FY__LIST_FREE;
+    if (list != FY__LIST_FREE) same = best_on(pool, list, request);
     /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest
      * for others. */
     if (same && (!best || same->size.nbytes <= best->size.nbytes)) {
         fy__node_t *node = fy__pool_cut(pool, request, same);
-        pool->rungs.same_stream += node != NULL;
+        pool->stats.same_stream += node != NULL;
         return node;
     }
     if (!best) return NULL;
     fy__node_t *node = fy__pool_cut(pool, request, best);
-    pool->rungs.ready += node != NULL;
+    pool->stats.ready += node != NULL;
     return node;
 }
 
 /* A request that nothing ready serves: first what is kept outside without being used
- * (fy__segment_source_t.collect), then the ladder. When that says no, others may have put something
+ * (fy__segment_source_t.collect), then the fallback. When that says no, others may have put something
  * aside since. */
 static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request,
                                 fy__node_t **out_node)
@@ -210,7 +209,7 @@ static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request,
             pthread_mutex_unlock(&pool->lock);
             if (*out_node) return FY_STATUS_OK;
         }
-        const fy_status_t status = fy__pool_climb(pool, &mine, out_node);
+        const fy_status_t status = fy__pool_fall_back(pool, &mine, out_node);
         if (status != pool->options.full_status || !source->collect) return status;
     }
 }
@@ -225,7 +224,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     /* too large in any case */
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes;
     if (FY_UNLIKELY(pool->debug)) fy__debug_ask(pool, &request);
-    if (pool->options.thrifty)
+    if (pool->options.release_eagerly)
         request.most_whole = UINT64_MAX;
     else if (request.nbytes > pool->options.segment_nbytes / 2)
         request.most_whole = FY__WHOLE_PER_BLOCK * request.nbytes;
@@ -245,24 +244,24 @@ void fy__pool_fix(fy__block_t *block)
 }
 
 static FY_COLD void tell_free(const fy__pool_t *pool, const fy__node_t *node,
-                              const fy__fate_t *fate)
+                              const fy__reuse_t *reuse)
 {
-    const fy__hazard_t single = { .writer = fate->point };
+    const fy__hazard_t single = { .writer = reuse->point };
     fy__event_block_free(pool->name, &node->block, node->counted,
-                         fate->is_done    ? NULL
-                         : fate->is_mixed ? &node->block.hazard
-                                          : &single);
+                         reuse->is_done    ? NULL
+                         : reuse->is_mixed ? &node->block.hazard
+                                           : &single);
 }
 
-static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)
+static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse)
 {
     pthread_mutex_lock(&pool->lock);
     fy__figure_sub(&pool->live, node->span.size.nbytes);
     fy__figure_sub(&pool->requested, node->counted);
     fy__figure_sub(&pool->by_category[node->block.tag.category], node->span.size.nbytes);
-    FY__EVENT(tell_free(pool, node, fate));
+    FY__EVENT(tell_free(pool, node, reuse));
     if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, false);
-    fy__pending_shelve(pool, node, fate);
+    fy__pending_add(pool, node, reuse);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -271,24 +270,24 @@ void fy__pool_free(fy__block_t *block)
     if (!block) return;
     fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
     fy__pool_t *pool = block->pool;
-    fy__fate_t fate = fy__pending_fate(pool, &block->hazard);
+    fy__reuse_t reuse = fy__pending_reuse(pool, &block->hazard);
     if (FY_UNLIKELY(pool->debug)) {
         fy__debug_check(pool, node);
-        fy__debug_fate(pool, &fate);
+        fy__debug_reuse(pool, &reuse);
     }
-    put_back(pool, node, &fate);
+    put_back(pool, node, &reuse);
 }
 
 void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints)
 {
     fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
-    fy__fate_t fate = { .is_done = !npoints, .is_mixed = npoints > 1 };
+    fy__reuse_t reuse = { .is_done = !npoints, .is_mixed = npoints > 1 };
     fy__hazard_clear(&block->hazard);
     for (size_t i = 0; i < npoints; i++)
         atomic_store_explicit(i ? &block->hazard.readers[i - 1] : &block->hazard.writer, points[i],
                               memory_order_relaxed);
-    if (npoints == 1) fate.point = points[0];
-    put_back(block->pool, node, &fate);
+    if (npoints == 1) reuse.point = points[0];
+    put_back(block->pool, node, &reuse);
 }
 
 void fy__pool_tell(fy__pool_t *pool)
@@ -366,11 +365,11 @@ void fy__pool_peek(const fy__pool_t *pool, fy_memory_stats_t *out_stats)
     }
 }
 
-void fy__pool_rungs(fy__pool_t *pool, fy_memory_rungs_t *out_rungs)
+void fy__pool_alloc_stats(fy__pool_t *pool, fy_memory_alloc_stats_t *out_stats)
 {
     pthread_mutex_lock(&pool->lock);
-    *out_rungs = pool->rungs;
-    out_rungs->struct_size = sizeof *out_rungs;
+    *out_stats = pool->stats;
+    out_stats->struct_size = sizeof *out_stats;
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -14,7 +14,7 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
 {
     const fy__span_t *span = &node->span;
     sums->reserved += span->size.nbytes;
-    if (span->shelf == FY__SPAN_TAKEN) {
+    if (span->list == FY__SPAN_TAKEN) {
         /* behind a guard, if there are any */
         const uint64_t at = (uint64_t)(uintptr_t)node->block.address - span->offset;
         if (at != (pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0) ||
@@ -27,13 +27,14 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
         sums->live += span->size.nbytes;
         sums->by_category[node->block.tag.category] += span->size.nbytes;
         sums->requested += node->counted;
-    } else if (span->shelf != FY__SHELF_FREE) {
-        if (!node->is_pending) return "a block lies on a stream's shelf but not on its list";
+    } else if (span->list != FY__LIST_FREE) {
+        if (!node->is_pending)
+            return "a block lies on a stream's list in the index but not in its order";
         const fy__point_t point =
             atomic_load_explicit(&node->block.hazard.writer, memory_order_relaxed);
-        if (span->shelf != FY__SHELF_MIXED &&
-            FY__POINT_STREAM(point) != pool->pending[span->shelf].stream)
-            return "a block lies on another stream's shelf";
+        if (span->list != FY__LIST_MIXED &&
+            FY__POINT_STREAM(point) != pool->pending[span->list].stream)
+            return "a block lies on another stream's list";
         sums->pending += span->size.nbytes;
         sums->pending_count++;
     }
@@ -43,12 +44,12 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
 static const char *check_lists(const fy__pool_t *pool)
 {
     uint64_t all = 0;
-    for (int shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
-        const fy__pending_t *list = &pool->pending[shelf];
+    for (int list_id = FY__LIST_STREAMS; list_id < FY__LIST_COUNT; list_id++) {
+        const fy__pending_t *list = &pool->pending[list_id];
         const fy__node_t *older = NULL;
         uint64_t count = 0;
         for (const fy__node_t *node = list->oldest; node; older = node, node = node->newer, count++)
-            if (node->span.shelf != shelf || node->older != older)
+            if (node->span.list != list_id || node->older != older)
                 return "a list of pending blocks is broken";
         if (count != list->count || list->newest != older)
             return "a list of pending blocks does not add up";

@@ -161,7 +161,7 @@ uint64_t fy__pool_check(fy__pool_t *pool)
         for (fy__span_t *span = range->first; span; span = span->next) {
             fy__node_t *node = fy__node_of(span);
             broken_t broken;
-            if (span->shelf != FY__SPAN_TAKEN || !node->block.id || node->is_broken ||
+            if (span->list != FY__SPAN_TAKEN || !node->block.id || node->is_broken ||
                 !is_broken(pool, node, &broken))
                 continue;
             node->is_broken = true;

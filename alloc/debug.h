@@ -19,9 +19,9 @@ uint32_t fy__debug_of(const fy__pool_options_t *options, const fy__segment_sourc
 void fy__debug_ask(const fy__pool_t *pool, fy__request_t *request);
 /* With regions, what is pending stays as it was handed out, by itself, until its last use is
  * over. */
-static inline void fy__debug_fate(const fy__pool_t *pool, fy__fate_t *fate)
+static inline void fy__debug_reuse(const fy__pool_t *pool, fy__reuse_t *reuse)
 {
-    if (pool->debug & FY__DEBUG_REGIONS) fate->is_mixed = !fate->is_done;
+    if (pool->debug & FY__DEBUG_REGIONS) reuse->is_mixed = !reuse->is_done;
 }
 
 /* ---- with pool->lock held ---- */

@@ -2,7 +2,7 @@
  * request that nothing serves makes the segment with the largest free end longer by what is missing
  * there, so what is free at that end serves it too, and bytes that are free beside each other never
  * have a border of segments between them. Shrinking gives free ends back.
- * Not here: when a request grows (ladder.c), new segments (grow.c), how a device resizes (its
+ * Not here: when a request grows (fallback.c), new segments (grow.c), how a device resizes (its
  * backend). */
 #include "alloc/pool.h"
 
@@ -17,7 +17,7 @@ static bool can_resize(const fy__pool_t *pool, const fy__range_t *range)
 
 static uint64_t free_end(const fy__range_t *range)
 {
-    return range->last->shelf == FY__SHELF_FREE ? range->last->size.nbytes : 0;
+    return range->last->list == FY__LIST_FREE ? range->last->size.nbytes : 0;
 }
 
 /* The range whose free end is the largest. The lock is held. */
@@ -32,21 +32,21 @@ static fy__range_t *choose(const fy__pool_t *pool)
 /* The bytes came; the lock is held. Another thread may have taken the free end meanwhile: *out_node
  * is NULL then, with no lack of nodes. */
 static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes,
-                        fy__request_t *request, uint64_t *rung, fy__node_t **out_node)
+                        fy__request_t *request, uint64_t *stage, fy__node_t **out_node)
 {
     fy__span_t *span = fy__offsets_extend_range(&pool->offsets, range, prepared, nbytes);
     fy__figure_add(&pool->reserved, nbytes);
     if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
     FY__EVENT(fy__event_segment(pool->name, nbytes, true));
     if (!request || span->size.nbytes < request->nbytes) return FY__GROWTH_DONE;
-    if ((*out_node = fy__pool_cut(pool, request, span))) ++*rung;
+    if ((*out_node = fy__pool_cut(pool, request, span))) ++*stage;
     return *out_node ? FY__GROWTH_DONE : FY__GROWTH_NO_NODES;
 }
 
 /* Makes a range longer by `missing` bytes, less what is free at its end if `counts_end`, and at
  * least one step. */
 static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t missing,
-                           bool counts_end, uint64_t *rung, fy__node_t **out_node,
+                           bool counts_end, uint64_t *stage, fy__node_t **out_node,
                            fy_status_t *out_status)
 {
     uint64_t more = missing;
@@ -69,24 +69,24 @@ static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t mi
     fy__growth_t growth = fy__pool_growth(pool, *out_status);
     pthread_mutex_lock(&pool->lock);
     if (growth == FY__GROWTH_DONE)
-        growth = add(pool, range, prepared, more, request, rung, out_node);
+        growth = add(pool, range, prepared, more, request, stage, out_node);
     else {
         fy__offsets_drop_span(&pool->offsets, prepared);
-        if (growth == FY__GROWTH_FORBIDDEN) pool->rungs.guard_refusals++;
+        if (growth == FY__GROWTH_FORBIDDEN) pool->stats.guard_refusals++;
     }
     pthread_mutex_unlock(&pool->lock);
     return growth;
 }
 
 fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
-                             uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
+                             uint64_t *stage, fy__node_t **out_node, fy_status_t *out_status)
 {
     if (!request) return extend(pool, NULL, nbytes, false, NULL, NULL, out_status);
     const fy__growth_t growth =
-        extend(pool, request, request->nbytes, true, rung, out_node, out_status);
+        extend(pool, request, request->nbytes, true, stage, out_node, out_status);
     if (growth != FY__GROWTH_DONE || *out_node) return growth;
     /* all of it: nobody can take that */
-    return extend(pool, request, request->nbytes, false, rung, out_node, out_status);
+    return extend(pool, request, request->nbytes, false, stage, out_node, out_status);
 }
 
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes)
@@ -100,7 +100,7 @@ uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nb
     fy__offsets_shorten_range(&pool->offsets, range, less);
     fy__figure_sub(&pool->reserved, less);
     FY__EVENT(fy__event_segment(pool->name, less, false));
-    pool->rungs.released++;
+    pool->stats.released++;
     pthread_mutex_unlock(&pool->lock);
     (void)pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before,
                               before - less);

@@ -1,9 +1,9 @@
 /* Growing: segments come from the source and whole free ones go back. Also fy_memory_reserve, which
  * grows before anybody asks.
- * A thrifty pool grows by a share of what it holds, so that few calls serve many blocks and little
+ * A release_eagerly pool grows by a share of what it holds, so that few calls serve many blocks and little
  * is held in vain; cuts small requests from large segments, too; and gives idle segments back
  * before it grows past its peak and an eighth. Why these figures: docs/decisions/0023.
- * Not here: when a request grows (ladder.c). */
+ * Not here: when a request grows (fallback.c). */
 #include "alloc/debug.h"
 
 #include "runtime/base/checked.h"
@@ -15,14 +15,14 @@
  * eighth. */
 static const uint64_t large_step_nbytes = 2u << 20;
 
-/* Of a thrifty pool: a step is this part of what is reserved, and waste may be this part of the
+/* Of a release_eagerly pool: a step is this part of what is reserved, and waste may be this part of the
  * peak. What goes back is smaller than what comes for it, or it would have served: so a steady
  * program soon asks for nothing. */
 enum { STEP_SHARE = 32, WASTE_SHARE = 8 };
 
 static uint64_t step_of(const fy__pool_t *pool)
 {
-    const uint64_t share = pool->options.thrifty ? pool->reserved / STEP_SHARE : 0,
+    const uint64_t share = pool->options.release_eagerly ? pool->reserved / STEP_SHARE : 0,
                    least = pool->options.segment_nbytes;
     return share <= least ? least
                           : (share + large_step_nbytes - 1) / large_step_nbytes * large_step_nbytes;
@@ -80,10 +80,10 @@ static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_add
 }
 
 /* A segment of one of `sizes`, the first that the source gives; source_lock held, lock not. The
- * request, if there is one, is cut from it and counted in `rung`. Needs nothing but the source once
+ * request, if there is one, is cut from it and counted in `stage`. Needs nothing but the source once
  * it has asked: the nodes, in `range`, were had before. */
 static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint64_t *sizes,
-                                int count, fy__request_t *request, uint64_t *rung,
+                                int count, fy__request_t *request, uint64_t *stage,
                                 fy__node_t **out_node, fy_status_t *out_status)
 {
     fy__growth_t growth = FY__GROWTH_FAILED;
@@ -101,17 +101,17 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
         if (pool->reserved > pool->peak_reserved)
             fy__figure_set(&pool->peak_reserved, pool->reserved);
         FY__EVENT(fy__event_segment(pool->name, sizes[i], true));
-        if (request && (*out_node = fy__pool_cut(pool, request, span))) ++*rung;
+        if (request && (*out_node = fy__pool_cut(pool, request, span))) ++*stage;
         if (request && !*out_node) growth = FY__GROWTH_NO_NODES; /* the segment stays, cached */
     } else {
         fy__offsets_drop_range(&pool->offsets, range);
-        if (growth == FY__GROWTH_FORBIDDEN) pool->rungs.guard_refusals++;
+        if (growth == FY__GROWTH_FORBIDDEN) pool->stats.guard_refusals++;
     }
     pthread_mutex_unlock(&pool->lock);
     return growth;
 }
 
-/* Before a thrifty pool grows for a request: what is idle goes, as far as more than the peak and
+/* Before a release_eagerly pool grows for a request: what is idle goes, as far as more than the peak and
  * some waste would be held otherwise. */
 static void save(fy__pool_t *pool, uint64_t nbytes)
 {
@@ -137,7 +137,7 @@ static void exchange(fy__pool_t *pool, uint64_t nbytes)
     const uint64_t live = pool->live + nbytes,
                    peak = live > pool->peak_live ? live : pool->peak_live,
                    most = peak + peak / SLACK_SHARE;
-    /* the ladder sees to that */
+    /* the fallback sees to that */
     const bool is_past_limit = nbytes > pool->options.limit_nbytes - pool->reserved;
     const bool is_over = pool->reserved + nbytes > most &&
                          pool->exchanged_nbytes / EXCHANGES < peak && !is_past_limit;
@@ -146,15 +146,15 @@ static void exchange(fy__pool_t *pool, uint64_t nbytes)
     pool->exchanged_nbytes += release(pool, most - nbytes, true);
 }
 
-fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung,
+fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *stage,
                            fy__node_t **out_node, fy_status_t *out_status)
 {
     uint64_t sizes[2];
     if (pool->options.growth_off) return FY__GROWTH_OFF;
-    if (pool->options.thrifty)
+    if (pool->options.release_eagerly)
         save(pool, request->nbytes);
     else if (pool->source.resize) {
-        const fy__growth_t growth = fy__pool_extend(pool, request, 0, rung, out_node, out_status);
+        const fy__growth_t growth = fy__pool_extend(pool, request, 0, stage, out_node, out_status);
         if (growth != FY__GROWTH_PAST_LIMIT && growth != FY__GROWTH_REFUSED) return growth;
     } else if (request->nbytes > step_of(pool) / 2)
         exchange(pool, request->nbytes);
@@ -170,7 +170,7 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *r
         return FY__GROWTH_NO_NODES;
     }
     const int count = growth_sizes(pool, request->nbytes, is_apart, room, sizes);
-    return add_segment(pool, range, sizes, count, request, rung, out_node, out_status);
+    return add_segment(pool, range, sizes, count, request, stage, out_node, out_status);
 }
 
 static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
@@ -182,7 +182,7 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
     while (range && pool->reserved > keep_nbytes) {
         /* only this thread adds or removes ranges: it holds source_lock */
         fy__range_t *next = range->next;
-        if (!range->first->next && range->first->shelf == FY__SHELF_FREE &&
+        if (!range->first->next && range->first->list == FY__LIST_FREE &&
             (range->is_apart || !only_apart)) {
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
@@ -190,7 +190,7 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
             fy__offsets_remove_range(&pool->offsets, range);
             fy__figure_sub(&pool->reserved, nbytes);
             FY__EVENT(fy__event_segment(pool->name, nbytes, false));
-            pool->rungs.released++;
+            pool->stats.released++;
             released += nbytes;
             pthread_mutex_unlock(&pool->lock);
             pool->source.free(pool->source.user, address, nbytes);

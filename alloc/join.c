@@ -1,7 +1,7 @@
 /* Reusing pending bytes before they are done, so that the pool need not grow: a block pending on
  * another stream, or several neighbours that together are large enough. The new owner inherits the
  * points and waits on the device, never here.
- * Walks only when nothing fits as it is. Next: ladder.c says when. */
+ * Walks only when nothing fits as it is. Next: fallback.c says when. */
 #include "alloc/pool.h"
 
 #include "runtime/thread/wait_site.h"
@@ -11,12 +11,12 @@ enum { WORD_COUNT = 1 + FY__READER_COUNT };
 fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = NULL;
-    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
-        if (!pool->pending[shelf].count) continue;
-        fy__span_t *span = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
+    for (uint32_t list = FY__LIST_STREAMS; list < FY__LIST_COUNT; list++) {
+        if (!pool->pending[list].count) continue;
+        fy__span_t *span = fy__offsets_best(&pool->offsets, list, request->nbytes);
         if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
         if (!request->most_whole) continue;
-        span = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
+        span = fy__offsets_best_whole(&pool->offsets, list, request->nbytes);
         if (span && span->size.nbytes <= request->most_whole &&
             (!best || span->size.nbytes < best->size.nbytes))
             best = span;
@@ -54,22 +54,21 @@ typedef struct stretch {
     uint64_t nbytes;
 } stretch_t;
 
-static inline bool is_usable(const fy__span_t *span, uint32_t own_shelf, bool any_stream)
+static inline bool is_usable(const fy__span_t *span, uint32_t own_list, bool any_stream)
 {
-    return span && span->shelf != FY__SPAN_TAKEN &&
-           (any_stream || span->shelf == FY__SHELF_FREE || span->shelf == own_shelf);
+    return span && span->list != FY__SPAN_TAKEN &&
+           (any_stream || span->list == FY__LIST_FREE || span->list == own_list);
 }
 
 /* The shortest stretch found that serves `nbytes`, looking rightwards from `first` as far as spans
  * are usable. */
-static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_shelf, bool any_stream,
+static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_list, bool any_stream,
                          stretch_t *out_stretch)
 {
     stretch_t at = { .first = first };
     points_t points = { { 0 } };
-    for (fy__span_t *span = first; is_usable(span, own_shelf, any_stream); span = span->next) {
-        if (span->shelf != FY__SHELF_FREE &&
-            !add_points(&points, &fy__node_of(span)->block.hazard)) {
+    for (fy__span_t *span = first; is_usable(span, own_list, any_stream); span = span->next) {
+        if (span->list != FY__LIST_FREE && !add_points(&points, &fy__node_of(span)->block.hazard)) {
             at = (stretch_t){ .first = span };
             points = (points_t){ { 0 } };
             (void)add_points(&points, &fy__node_of(span)->block.hazard);
@@ -89,11 +88,11 @@ static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_shelf,
 
 /* Where the stretch of usable spans that `span` is part of begins; NULL if an earlier pending span
  * begins it too. */
-static fy__span_t *begin_of(fy__span_t *span, uint32_t own_shelf, bool any_stream)
+static fy__span_t *begin_of(fy__span_t *span, uint32_t own_list, bool any_stream)
 {
     fy__span_t *left = span->prev;
-    if (!is_usable(left, own_shelf, any_stream)) return span;
-    if (left->shelf != FY__SHELF_FREE || is_usable(left->prev, own_shelf, any_stream)) return NULL;
+    if (!is_usable(left, own_list, any_stream)) return span;
+    if (left->list != FY__LIST_FREE || is_usable(left->prev, own_list, any_stream)) return NULL;
     return left;
 }
 
@@ -104,14 +103,14 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
     /* The last span is the only one that may need a node, so it goes first: then nothing can
      * fail. */
     points_t points = { { 0 } };
-    if (stretch->last->shelf != FY__SHELF_FREE)
+    if (stretch->last->list != FY__LIST_FREE)
         (void)add_points(&points, &fy__node_of(stretch->last)->block.hazard);
     if (!fy__pool_detach(pool, stretch->last, of_last)) {
         request->no_nodes = true;
         return NULL;
     }
     for (fy__span_t *span = stretch->first; span != stretch->last; span = span->next) {
-        if (span->shelf != FY__SHELF_FREE && !fy__wait_drops(FY__WAIT_PENDING_STRETCH))
+        if (span->list != FY__LIST_FREE && !fy__wait_drops(FY__WAIT_PENDING_STRETCH))
             (void)add_points(&points, &fy__node_of(span)->block.hazard);
         (void)fy__pool_detach(pool, span, span->size.nbytes);
     }
@@ -127,18 +126,18 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
 
 fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream)
 {
-    uint32_t own_shelf = request->stream ? fy__pending_find(pool, request->stream) : FY__SHELF_FREE;
+    uint32_t own_list = request->stream ? fy__pending_find(pool, request->stream) : FY__LIST_FREE;
     stretch_t best = { .nbytes = UINT64_MAX };
-    if (!any_stream && own_shelf == FY__SHELF_FREE) return NULL;
-    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
-        if (!any_stream && shelf != own_shelf) continue;
-        for (fy__node_t *node = pool->pending[shelf].oldest; node; node = node->newer) {
+    if (!any_stream && own_list == FY__LIST_FREE) return NULL;
+    for (uint32_t list = FY__LIST_STREAMS; list < FY__LIST_COUNT; list++) {
+        if (!any_stream && list != own_list) continue;
+        for (fy__node_t *node = pool->pending[list].oldest; node; node = node->newer) {
             if (node->span.size.nbytes > request->most_whole &&
                 fy__span_is_whole_apart(&node->span))
                 continue;
-            fy__span_t *first = begin_of(&node->span, own_shelf, any_stream);
+            fy__span_t *first = begin_of(&node->span, own_list, any_stream);
             stretch_t found;
-            if (first && find_stretch(first, request->nbytes, own_shelf, any_stream, &found) &&
+            if (first && find_stretch(first, request->nbytes, own_list, any_stream, &found) &&
                 found.nbytes < best.nbytes)
                 best = found;
         }

@@ -1,4 +1,4 @@
-/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their shelf. See
+/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their list. See
  * offset.h for the terms.
  * Every function either finishes or changes nothing: nodes are had first. Next: size_index.c. */
 #include "alloc/offset.h"
@@ -12,43 +12,42 @@ bool fy__offsets_init(fy__offsets_t *offsets, uint64_t granule, size_t node_nbyt
     offsets->granule = granule;
     fy__slab_init(&offsets->spans, node_nbytes, meta);
     fy__slab_init(&offsets->range_nodes, sizeof(fy__range_t), meta);
-    return fy__offsets_open_shelf(offsets, 0);
+    return fy__offsets_open_list(offsets, 0);
 }
 
 void fy__offsets_fini(fy__offsets_t *offsets)
 {
     const fy__meta_t *meta = &offsets->spans.meta;
-    for (int i = 0; i < FY__SHELF_COUNT; i++)
-        if (offsets->shelves[i]) meta->free(meta->user, offsets->shelves[i]);
+    for (int i = 0; i < FY__LIST_COUNT; i++)
+        if (offsets->lists[i]) meta->free(meta->user, offsets->lists[i]);
     fy__slab_fini(&offsets->spans);
     fy__slab_fini(&offsets->range_nodes);
 }
 
-bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint32_t shelf)
+bool fy__offsets_open_list(fy__offsets_t *offsets, uint32_t list)
 {
-    if (offsets->shelves[shelf]) return true;
+    if (offsets->lists[list]) return true;
     const fy__meta_t *meta = &offsets->spans.meta;
     fy__size_index_t *pair = meta->alloc(meta->user, 2 * sizeof *pair);
     if (!pair) return false;
     fy__size_index_init(&pair[0], offsets->granule);
     fy__size_index_init(&pair[1], offsets->granule);
-    offsets->shelves[shelf] = pair;
+    offsets->lists[list] = pair;
     return true;
 }
 
-static inline void shelve(fy__offsets_t *offsets, fy__span_t *span, uint32_t shelf)
+static inline void link_span(fy__offsets_t *offsets, fy__span_t *span, uint32_t list)
 {
-    span->shelf = (uint8_t)shelf;
-    fy__size_index_insert(&offsets->shelves[shelf][fy__span_is_whole_apart(span)], &span->size);
+    span->list = (uint8_t)list;
+    fy__size_index_insert(&offsets->lists[list][fy__span_is_whole_apart(span)], &span->size);
 }
 
-static inline void unshelve(fy__offsets_t *offsets, fy__span_t *span)
+static inline void unlink_span(fy__offsets_t *offsets, fy__span_t *span)
 {
-    fy__size_index_remove(&offsets->shelves[span->shelf][fy__span_is_whole_apart(span)],
-                          &span->size);
+    fy__size_index_remove(&offsets->lists[span->list][fy__span_is_whole_apart(span)], &span->size);
 }
 
-/* `right` vanishes into `left`; both are off the shelves. */
+/* `right` vanishes into `left`; both are off the lists. */
 static inline void absorb_next(fy__offsets_t *offsets, fy__span_t *left, fy__span_t *right)
 {
     left->size.nbytes += right->size.nbytes;
@@ -98,13 +97,13 @@ fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared,
     span->size.nbytes = nbytes;
     span->offset = offset;
     span->range = range;
-    shelve(offsets, span, 0);
+    link_span(offsets, span, 0);
     return span;
 }
 
 void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range)
 {
-    unshelve(offsets, range->first);
+    unlink_span(offsets, range->first);
     if (range->prev)
         range->prev->next = range->next;
     else
@@ -133,7 +132,7 @@ fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range,
     span->size.nbytes = nbytes;
     span->offset = range->offset + range->nbytes;
     span->range = range;
-    span->shelf = FY__SPAN_TAKEN;
+    span->list = FY__SPAN_TAKEN;
     span->prev = left;
     left->next = span;
     range->last = span;
@@ -145,11 +144,11 @@ fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range,
 void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint64_t nbytes)
 {
     fy__span_t *span = range->last;
-    unshelve(offsets, span);
+    unlink_span(offsets, span);
     range->nbytes -= nbytes;
     span->size.nbytes -= nbytes;
     if (span->size.nbytes) {
-        shelve(offsets, span, 0);
+        link_span(offsets, span, 0);
         return;
     }
     range->last = span->prev; /* there is one: a range that is all free goes as a whole */
@@ -158,14 +157,14 @@ void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint6
     fy__slab_put(&offsets->spans, span);
 }
 
-fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes)
+fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes)
 {
-    return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][0], nbytes);
+    return (fy__span_t *)fy__size_index_best(&offsets->lists[list][0], nbytes);
 }
 
-fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes)
+fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes)
 {
-    return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][1], nbytes);
+    return (fy__span_t *)fy__size_index_best(&offsets->lists[list][1], nbytes);
 }
 
 bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
@@ -173,15 +172,15 @@ bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
 {
     *out_rest = NULL;
     if (span->size.nbytes == nbytes) {
-        unshelve(offsets, span);
-        span->shelf = FY__SPAN_TAKEN;
+        unlink_span(offsets, span);
+        span->list = FY__SPAN_TAKEN;
         return true;
     }
     fy__span_t *rest = fy__slab_get(&offsets->spans);
     if (!rest) return false;
-    unshelve(offsets, span);
-    uint32_t shelf = span->shelf;
-    span->shelf = FY__SPAN_TAKEN;
+    unlink_span(offsets, span);
+    uint32_t list = span->list;
+    span->list = FY__SPAN_TAKEN;
     rest->size.nbytes = span->size.nbytes - nbytes;
     rest->offset = span->offset + nbytes;
     rest->prev = span;
@@ -194,27 +193,27 @@ bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
     span->next = rest;
     span->size.nbytes = nbytes;
     offsets->span_count++;
-    shelve(offsets, rest, shelf);
+    link_span(offsets, rest, list);
     *out_rest = rest;
     return true;
 }
 
-fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint32_t shelf)
+fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint32_t list)
 {
     fy__span_t *left = span->prev, *right = span->next;
-    if (shelf == FY__SHELF_NO_JOIN) left = right = NULL;
-    if (right && right->shelf == shelf) {
-        unshelve(offsets, right);
-        if (offsets->joined) offsets->joined(offsets->joined_user, shelf, span, right);
+    if (list == FY__LIST_NO_JOIN) left = right = NULL;
+    if (right && right->list == list) {
+        unlink_span(offsets, right);
+        if (offsets->joined) offsets->joined(offsets->joined_user, list, span, right);
         absorb_next(offsets, span, right);
     }
-    if (left && left->shelf == shelf) {
-        unshelve(offsets, left);
-        if (offsets->joined) offsets->joined(offsets->joined_user, shelf, left, span);
+    if (left && left->list == list) {
+        unlink_span(offsets, left);
+        if (offsets->joined) offsets->joined(offsets->joined_user, list, left, span);
         absorb_next(offsets, left, span);
         span = left;
     }
-    shelve(offsets, span, shelf);
+    link_span(offsets, span, list);
     return span;
 }
 
@@ -223,17 +222,17 @@ void fy__offsets_join_taken(fy__offsets_t *offsets, fy__span_t *left)
     absorb_next(offsets, left, left->next);
 }
 
-uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint32_t shelf)
+uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint32_t list)
 {
     uint64_t largest = 0;
-    for (int whole = 0; whole < 2 && offsets->shelves[shelf]; whole++) {
-        const fy__size_node_t *node = fy__size_index_largest(&offsets->shelves[shelf][whole]);
+    for (int whole = 0; whole < 2 && offsets->lists[list]; whole++) {
+        const fy__size_node_t *node = fy__size_index_largest(&offsets->lists[list][whole]);
         if (node && node->nbytes > largest) largest = node->nbytes;
     }
     return largest;
 }
 
-/* *counts: spans per shelf. */
+/* *counts: spans per list. */
 static bool range_is_valid(const fy__offsets_t *offsets, const fy__range_t *range, uint64_t *counts)
 {
     uint64_t at = range->offset;
@@ -243,13 +242,13 @@ static bool range_is_valid(const fy__offsets_t *offsets, const fy__range_t *rang
             !span->size.nbytes)
             return false;
         if ((span->offset | span->size.nbytes) & (offsets->granule - 1)) return false;
-        if (span->shelf != FY__SPAN_TAKEN) {
-            if (span->shelf >= FY__SHELF_COUNT || !offsets->shelves[span->shelf]) return false;
-            if (before && before->shelf == span->shelf && span->shelf != FY__SHELF_NO_JOIN)
+        if (span->list != FY__SPAN_TAKEN) {
+            if (span->list >= FY__LIST_COUNT || !offsets->lists[span->list]) return false;
+            if (before && before->list == span->list && span->list != FY__LIST_NO_JOIN)
                 return false;
-            counts[span->shelf]++;
+            counts[span->list]++;
         }
-        counts[FY__SHELF_COUNT]++;
+        counts[FY__LIST_COUNT]++;
         at += span->size.nbytes;
     }
     return at == range->offset + range->nbytes && range->last == before;
@@ -257,19 +256,19 @@ static bool range_is_valid(const fy__offsets_t *offsets, const fy__range_t *rang
 
 bool fy__offsets_is_valid(const fy__offsets_t *offsets)
 {
-    uint64_t counts[FY__SHELF_COUNT + 1] = { 0 }, range_count = 0;
+    uint64_t counts[FY__LIST_COUNT + 1] = { 0 }, range_count = 0;
     const fy__range_t *before = NULL;
     for (const fy__range_t *range = offsets->ranges; range;
          before = range, range = range->next, range_count++)
         if (range->prev != before || !range_is_valid(offsets, range, counts)) return false;
-    if (range_count != offsets->range_count || counts[FY__SHELF_COUNT] != offsets->span_count)
+    if (range_count != offsets->range_count || counts[FY__LIST_COUNT] != offsets->span_count)
         return false;
-    for (int shelf = 0; shelf < FY__SHELF_COUNT; shelf++) {
-        if (!offsets->shelves[shelf]) continue;
+    for (int list = 0; list < FY__LIST_COUNT; list++) {
+        if (!offsets->lists[list]) continue;
         uint64_t spans, wholes;
-        if (!fy__size_index_is_valid(&offsets->shelves[shelf][0], &spans)) return false;
-        if (!fy__size_index_is_valid(&offsets->shelves[shelf][1], &wholes)) return false;
-        if (spans + wholes != counts[shelf]) return false;
+        if (!fy__size_index_is_valid(&offsets->lists[list][0], &spans)) return false;
+        if (!fy__size_index_is_valid(&offsets->lists[list][1], &wholes)) return false;
+        if (spans + wholes != counts[list]) return false;
     }
     return true;
 }

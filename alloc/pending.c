@@ -1,8 +1,8 @@
 /* Pending blocks: given back while a device may still use them. Those that wait for one stream only
- * lie on that stream's shelf, where neighbours join (the later point stands for both) and where the
- * stream itself may reuse them without any wait; the rest lie on the mixed shelf, one by one. A
+ * lie on that stream's list, where neighbours join (the later point stands for both) and where the
+ * stream itself may reuse them without any wait; the rest lie on the mixed list, one by one. A
  * poll may take a stream's lock and call the backend, so none is made under the pool's lock, and a
- * block that is freed is not polled at all when a single stream uses it. Next: join.c, ladder.c. */
+ * block that is freed is not polled at all when a single stream uses it. Next: join.c, fallback.c. */
 #include "alloc/debug.h"
 
 #include <time.h>
@@ -35,7 +35,7 @@ static fy__point_t last_on(const fy__hazard_t *hazard, uint32_t stream)
     return last;
 }
 
-fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard)
+fy__reuse_t fy__pending_reuse(const fy__pool_t *pool, const fy__hazard_t *hazard)
 {
     fy__point_t last = 0;
     bool several = false;
@@ -45,39 +45,39 @@ fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard)
         if (last && FY__POINT_STREAM(point) != FY__POINT_STREAM(last)) several = true;
         if (point > last) last = point;
     }
-    if (!last) return (fy__fate_t){ .is_done = true };
-    if (!several) return (fy__fate_t){ .point = last };
+    if (!last) return (fy__reuse_t){ .is_done = true };
+    if (!several) return (fy__reuse_t){ .point = last };
     for (int i = 0; i < WORD_COUNT; i++) {
         fy__point_t point = word(hazard, i);
         if (point && pool->seams.hazard_only_on(hazard, FY__POINT_STREAM(point)))
-            return (fy__fate_t){ .point = last_on(hazard, FY__POINT_STREAM(point)) };
+            return (fy__reuse_t){ .point = last_on(hazard, FY__POINT_STREAM(point)) };
     }
-    return (fy__fate_t){ .is_mixed = true };
+    return (fy__reuse_t){ .is_mixed = true };
 }
 
 uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream)
 {
-    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
-        if (pool->pending[shelf].count && pool->pending[shelf].stream == stream) return shelf;
-    return FY__SHELF_FREE;
+    for (uint32_t list_id = FY__LIST_STREAMS; list_id < FY__LIST_MIXED; list_id++)
+        if (pool->pending[list_id].count && pool->pending[list_id].stream == stream) return list_id;
+    return FY__LIST_FREE;
 }
 
-/* The stream's shelf, or an idle one made its own; the mixed shelf if there is neither. */
-static uint32_t shelf_for(fy__pool_t *pool, uint32_t stream)
+/* The stream's list, or an idle one made its own; the mixed list if there is neither. */
+static uint32_t list_for(fy__pool_t *pool, uint32_t stream)
 {
-    uint32_t shelf = fy__pending_find(pool, stream);
-    if (shelf != FY__SHELF_FREE) return shelf;
-    for (shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
-        if (!pool->pending[shelf].count && fy__offsets_open_shelf(&pool->offsets, shelf)) {
-            pool->pending[shelf].stream = stream;
-            return shelf;
+    uint32_t list_id = fy__pending_find(pool, stream);
+    if (list_id != FY__LIST_FREE) return list_id;
+    for (list_id = FY__LIST_STREAMS; list_id < FY__LIST_MIXED; list_id++)
+        if (!pool->pending[list_id].count && fy__offsets_open_list(&pool->offsets, list_id)) {
+            pool->pending[list_id].stream = stream;
+            return list_id;
         }
-    return FY__SHELF_MIXED;
+    return FY__LIST_MIXED;
 }
 
-void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf)
+void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t list_id)
 {
-    fy__pending_t *list = &pool->pending[shelf];
+    fy__pending_t *list = &pool->pending[list_id];
     node->newer = newer;
     node->older = newer ? newer->older : list->newest;
     *(node->older ? &node->older->newer : &list->oldest) = node;
@@ -88,9 +88,9 @@ void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uin
     pool->pending_nbytes += node->span.size.nbytes;
 }
 
-void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf)
+void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t list_id)
 {
-    fy__pending_t *list = &pool->pending[shelf];
+    fy__pending_t *list = &pool->pending[list_id];
     *(node->older ? &node->older->newer : &list->oldest) = node->newer;
     *(node->newer ? &node->newer->older : &list->newest) = node->older;
     node->is_pending = false;
@@ -104,33 +104,33 @@ void fy__pending_forget(fy__node_t *node)
     set_point(&node->block.hazard, FY__POINT(FY__POINT_STREAM(word(&node->block.hazard, 0)), 0));
 }
 
-void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span)
+void fy__pending_joined(void *user, uint32_t list_id, fy__span_t *left_span, fy__span_t *right_span)
 {
-    if (shelf == FY__SHELF_FREE) return;
+    if (list_id == FY__LIST_FREE) return;
     fy__pool_t *pool = user;
     fy__node_t *left = fy__node_of(left_span), *right = fy__node_of(right_span);
-    if (left->is_pending) fy__pending_unlink(pool, left, shelf);
-    if (right->is_pending) fy__pending_unlink(pool, right, shelf);
+    if (left->is_pending) fy__pending_unlink(pool, left, list_id);
+    if (right->is_pending) fy__pending_unlink(pool, right, list_id);
     fy__point_t point = word(&right->block.hazard, 0);
     if (point > word(&left->block.hazard, 0) && !fy__wait_drops(FY__WAIT_PENDING_JOINED))
         set_point(&left->block.hazard, point);
 }
 
-void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)
+void fy__pending_add(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse)
 {
     node->is_pending = false;
-    if (fate->is_done) {
+    if (reuse->is_done) {
         if (FY_UNLIKELY(pool->debug)) fy__debug_gone(pool, node);
-        fy__offsets_put(&pool->offsets, &node->span, FY__SHELF_FREE);
+        fy__offsets_put(&pool->offsets, &node->span, FY__LIST_FREE);
         return;
     }
-    uint32_t shelf = FY__SHELF_MIXED;
-    if (!fate->is_mixed) {
-        set_point(&node->block.hazard, fate->point);
-        shelf = shelf_for(pool, FY__POINT_STREAM(fate->point));
+    uint32_t list_id = FY__LIST_MIXED;
+    if (!reuse->is_mixed) {
+        set_point(&node->block.hazard, reuse->point);
+        list_id = list_for(pool, FY__POINT_STREAM(reuse->point));
     }
-    fy__pending_link(pool, fy__node_of(fy__offsets_put(&pool->offsets, &node->span, shelf)), NULL,
-                     shelf);
+    fy__pending_link(pool, fy__node_of(fy__offsets_put(&pool->offsets, &node->span, list_id)), NULL,
+                     list_id);
 }
 
 static bool point_done(const fy__pool_t *pool, fy__point_t point)
@@ -140,53 +140,53 @@ static bool point_done(const fy__pool_t *pool, fy__point_t point)
     return pool->seams.hazard_done(&hazard);
 }
 
-/* Frees what a stream's shelf holds up to and including `point`, which is done. */
-static uint64_t free_up_to(fy__pool_t *pool, uint32_t shelf, fy__point_t point)
+/* Frees what a stream's list holds up to and including `point`, which is done. */
+static uint64_t free_up_to(fy__pool_t *pool, uint32_t list_id, fy__point_t point)
 {
-    const fy__fate_t done = { .is_done = true };
+    const fy__reuse_t done = { .is_done = true };
     uint64_t count = 0;
     /* it changed hands while we polled */
-    if (pool->pending[shelf].stream != FY__POINT_STREAM(point)) return 0;
+    if (pool->pending[list_id].stream != FY__POINT_STREAM(point)) return 0;
     FY__EVENT(fy__event_blocks_reached(pool->name, point));
-    for (fy__node_t *node = pool->pending[shelf].oldest, *newer; node; node = newer) {
+    for (fy__node_t *node = pool->pending[list_id].oldest, *newer; node; node = newer) {
         newer = node->newer;
         if (word(&node->block.hazard, 0) > point) continue;
         fy__span_t *rest;
         /* whole: needs no node */
         (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest);
-        fy__pending_unlink(pool, node, shelf);
-        fy__pending_shelve(pool, node, &done);
+        fy__pending_unlink(pool, node, list_id);
+        fy__pending_add(pool, node, &done);
         count++;
     }
     return count;
 }
 
 /* One poll if the stream has finished, else one per batch that is done and one that is not. */
-static uint64_t reap_stream(fy__pool_t *pool, uint32_t shelf)
+static uint64_t reap_stream(fy__pool_t *pool, uint32_t list_id)
 {
     uint64_t count = 0;
-    for (bool try_newest = true; pool->pending[shelf].count; try_newest = false) {
-        const fy__node_t *node = try_newest ? pool->pending[shelf].newest
-                                            : pool->pending[shelf].oldest;
+    for (bool try_newest = true; pool->pending[list_id].count; try_newest = false) {
+        const fy__node_t *node = try_newest ? pool->pending[list_id].newest
+                                            : pool->pending[list_id].oldest;
         fy__point_t point = word(&node->block.hazard, 0);
         pthread_mutex_unlock(&pool->lock);
         bool done = point_done(pool, point);
         pthread_mutex_lock(&pool->lock);
-        if (done) count += free_up_to(pool, shelf, point);
+        if (done) count += free_up_to(pool, list_id, point);
         if (!done && !try_newest) break;
     }
     return count;
 }
 
-/* Takes the blocks off the mixed shelf, as a list of which the oldest is the first. */
+/* Takes the blocks off the mixed list, as a list of which the oldest is the first. */
 static fy__node_t *take_mixed(fy__pool_t *pool)
 {
     fy__node_t *inspected = NULL, *node;
-    while ((node = pool->pending[FY__SHELF_MIXED].newest)) {
+    while ((node = pool->pending[FY__LIST_MIXED].newest)) {
         fy__span_t *rest;
         /* whole: needs no node */
         (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest);
-        fy__pending_unlink(pool, node, FY__SHELF_MIXED);
+        fy__pending_unlink(pool, node, FY__LIST_MIXED);
         pool->inspected_nbytes += node->span.size.nbytes;
         node->block.id = 0;      /* for snapshots: taken, but nobody's */
         node->newer = inspected; /* the oldest ends up first */
@@ -197,16 +197,16 @@ static fy__node_t *take_mixed(fy__pool_t *pool)
 
 /* For recordings: what a poll of a block on several streams has shown. */
 static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node,
-                               const fy__fate_t *fate)
+                               const fy__reuse_t *reuse)
 {
-    for (int i = 0; i < WORD_COUNT && !fate->is_mixed; i++) {
+    for (int i = 0; i < WORD_COUNT && !reuse->is_mixed; i++) {
         const fy__point_t point = word(&node->block.hazard, i);
-        if (point && (fate->is_done || FY__POINT_STREAM(point) != FY__POINT_STREAM(fate->point)))
+        if (point && (reuse->is_done || FY__POINT_STREAM(point) != FY__POINT_STREAM(reuse->point)))
             fy__event_blocks_reached(pool->name, point);
     }
 }
 
-/* Polls the blocks of the mixed shelf and puts each where it belongs now. */
+/* Polls the blocks of the mixed list and puts each where it belongs now. */
 static uint64_t reap_mixed(fy__pool_t *pool)
 {
     fy__node_t *inspected = take_mixed(pool), *node;
@@ -214,32 +214,32 @@ static uint64_t reap_mixed(fy__pool_t *pool)
     while ((node = inspected)) {
         inspected = node->newer;
         pthread_mutex_unlock(&pool->lock);
-        fy__fate_t fate = { .is_done = pool->seams.hazard_done(&node->block.hazard) };
-        if (!fate.is_done) fate = fy__pending_fate(pool, &node->block.hazard);
-        fy__debug_fate(pool, &fate);
+        fy__reuse_t reuse = { .is_done = pool->seams.hazard_done(&node->block.hazard) };
+        if (!reuse.is_done) reuse = fy__pending_reuse(pool, &node->block.hazard);
+        fy__debug_reuse(pool, &reuse);
         pthread_mutex_lock(&pool->lock);
         pool->inspected_nbytes -= node->span.size.nbytes;
-        FY__EVENT(tell_mixed(pool, node, &fate));
-        fy__pending_shelve(pool, node, &fate);
-        count += fate.is_done;
+        FY__EVENT(tell_mixed(pool, node, &reuse));
+        fy__pending_add(pool, node, &reuse);
+        count += reuse.is_done;
     }
     return count;
 }
 
 uint64_t fy__pending_reap(fy__pool_t *pool)
 {
-    uint64_t count = pool->pending[FY__SHELF_MIXED].count ? reap_mixed(pool) : 0;
-    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
-        count += reap_stream(pool, shelf);
-    pool->rungs.reaped += count;
+    uint64_t count = pool->pending[FY__LIST_MIXED].count ? reap_mixed(pool) : 0;
+    for (uint32_t list_id = FY__LIST_STREAMS; list_id < FY__LIST_MIXED; list_id++)
+        count += reap_stream(pool, list_id);
+    pool->stats.reaped += count;
     return count;
 }
 
 void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
 {
     pthread_mutex_lock(&pool->lock);
-    const uint32_t shelf = fy__pending_find(pool, FY__POINT_STREAM(point));
-    if (shelf != FY__SHELF_FREE) (void)free_up_to(pool, shelf, point);
+    const uint32_t list_id = fy__pending_find(pool, FY__POINT_STREAM(point));
+    if (list_id != FY__LIST_FREE) (void)free_up_to(pool, list_id, point);
     for (fy__node_t *node = take_mixed(pool), *next; node; node = next) {
         next = node->newer;
         for (int i = 0; i < WORD_COUNT; i++) {
@@ -249,9 +249,9 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
                                     *held <= point;
             if (is_reached) atomic_store_explicit(held, 0, memory_order_relaxed);
         }
-        const fy__fate_t fate = fy__pending_fate(pool, &node->block.hazard);
+        const fy__reuse_t reuse = fy__pending_reuse(pool, &node->block.hazard);
         pool->inspected_nbytes -= node->span.size.nbytes;
-        fy__pending_shelve(pool, node, &fate);
+        fy__pending_add(pool, node, &reuse);
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -288,8 +288,8 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
         fy__lock(&pool->source_lock);
         pthread_mutex_lock(&pool->lock);
         fy__pending_reap(pool);
-        for (int shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT && all; shelf++)
-            for (const fy__node_t *node = pool->pending[shelf].oldest; node && all;
+        for (int list_id = FY__LIST_STREAMS; list_id < FY__LIST_COUNT && all; list_id++)
+            for (const fy__node_t *node = pool->pending[list_id].oldest; node && all;
                  node = node->newer)
                 all = collect(points, &count, &node->block.hazard);
         pthread_mutex_unlock(&pool->lock);

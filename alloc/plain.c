@@ -1,7 +1,7 @@
 /* fy_pool_* of <ferry/plan.h>: the caching pool over a source of plain numbers. The pool is the one
  * that serves devices; all that is here is where its segments come from: the lowest place among
  * those in use.
- * Not here: any policy. Next: cache.c, ladder.c. */
+ * Not here: any policy. Next: cache.c, fallback.c. */
 #include <ferry/plan.h>
 
 #include <stdatomic.h>
@@ -123,11 +123,11 @@ static fy_status_t check_options(const fy_pool_options_t *options)
                        "pool_create: segment_nbytes is %llu; it must be from 1 to 2^63 - 1",
                        (unsigned long long)options->segment_nbytes);
     const uint64_t step = options->resize_nbytes;
-    if (step && (step < options->alignment || step & (step - 1) || options->thrifty))
+    if (step && (step < options->alignment || step & (step - 1) || options->release_eagerly))
         return FY_FAIL(INVALID_ARGUMENT,
                        "pool_create: resize_nbytes is %llu; it must be 0 or a power of two from "
                        "the alignment (%llu) up, and "
-                       "0 with thrifty",
+                       "0 with release_eagerly",
                        (unsigned long long)step, (unsigned long long)options->alignment);
     return FY_STATUS_OK;
 }
@@ -154,7 +154,7 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
         .device_nbytes = FY_UNLIMITED,
         .segment_nbytes = options->segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
-        .thrifty = options->thrifty != 0,
+        .release_eagerly = options->release_eagerly != 0,
         .keeps_segments = options->keeps_segments != 0,
     };
     const fy__segment_source_t source = {
@@ -197,12 +197,12 @@ void fy_pool_destroy(fy_pool_t *pool)
             /* the left of two survives a join: this one may be gone, or joined with the one on its
              * right */
             span = span->next;
-            if (node->span.shelf != FY__SPAN_TAKEN) continue;
-            if (span && span->shelf == FY__SHELF_FREE) span = span->next;
+            if (node->span.list != FY__SPAN_TAKEN) continue;
+            if (span && span->list == FY__LIST_FREE) span = span->next;
             fy__pool_free_after(&node->block, NULL, 0);
         }
-    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++)
-        for (const fy__node_t *node; (node = pool->blocks->pending[shelf].oldest);)
+    for (uint32_t list = FY__LIST_STREAMS; list < FY__LIST_COUNT; list++)
+        for (const fy__node_t *node; (node = pool->blocks->pending[list].oldest);)
             reach_all(pool, &node->block.hazard);
     fy__pool_destroy(pool->blocks);
     free(pool);
@@ -248,7 +248,7 @@ static fy__block_t *block_out(const char *call, const fy_pool_t *pool, const fy_
     const fy__node_t *node =
         (const fy__node_t *)((const char *)taken - offsetof(fy__node_t, block));
     /* Nodes are kept until the pool is destroyed, so this is safe even if the block was freed. */
-    if (node->span.shelf == FY__SPAN_TAKEN && node->span.offset == block->offset &&
+    if (node->span.list == FY__SPAN_TAKEN && node->span.offset == block->offset &&
         taken->pool == pool->blocks)
         return taken;
     fy__log(FY_LOG_ERROR,

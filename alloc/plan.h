@@ -1,6 +1,6 @@
 /* A run of a step for a plan: on a simulated device of its own that computes nothing, whose memory
  * goes on behind its limit. What would have been refused there is noted once, and from then on
- * nothing is. So a trial is the pool itself at work, with its ladder, its segments and its pending
+ * nothing is. So a trial is the pool itself at work, with its fallback, its segments and its pending
  * blocks, and yet none runs out.
  * plan_watch.c: what a pool does for it. plan_run.c: one run. plan.c: the public calls. */
 #ifndef FERRY_ALLOC_PLAN_H_

@@ -86,10 +86,10 @@ static void watched_note_sync(void *user, uint64_t blocked_ns)
     watch->source.note_sync(watch->source.user, blocked_ns);
 }
 
-static fy__press_t watched_press(void *user, uint64_t nbytes, fy__press_cursor_t *cursor)
+static fy__reclaim_t watched_reclaim(void *user, uint64_t nbytes, fy__reclaim_cursor_t *cursor)
 {
     const fy__plan_watch_t *watch = user;
-    return watch->source.press(watch->source.user, nbytes, cursor);
+    return watch->source.reclaim(watch->source.user, nbytes, cursor);
 }
 
 void fy__plan_watch(fy__plan_watch_t *watch)
@@ -104,7 +104,7 @@ void fy__plan_watch(fy__plan_watch_t *watch)
     if (pool->source.resize) pool->source.resize = watched_resize;
     pool->source.may_sync = watched_may_sync;
     pool->source.note_sync = watched_note_sync;
-    if (pool->source.press) pool->source.press = watched_press;
+    if (pool->source.reclaim) pool->source.reclaim = watched_reclaim;
     watch->growth_off = pool->options.growth_off;
     if (!watch->is_bounded) lift(pool);
     pool->plan = watch;

@@ -1,6 +1,6 @@
 /* The pool's insides, shared by the files of this folder and by its tests.
  * cache.c: the calls of runtime/device/memory.h and the hot path · pending.c: blocks a device may still
- * use · join.c: reusing them before they are done · ladder.c: what is tried when nothing ready fits
+ * use · join.c: reusing them before they are done · fallback.c: what is tried when nothing ready fits
  * · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants · debug.c: marks
  * and guards · plan_watch.c: a pool under the eyes of a plan. */
 #ifndef FERRY_ALLOC_POOL_H_
@@ -24,22 +24,22 @@ extern const fy__pool_seams_t fy__pool_seams_runtime;
 
 /* Shelves of the offset allocator: free, one per stream with pending blocks, and blocks pending on
  * several streams. */
-enum { FY__SHELF_FREE = 0, FY__SHELF_STREAMS = 1, FY__SHELF_MIXED = FY__SHELF_NO_JOIN };
+enum { FY__LIST_FREE = 0, FY__LIST_STREAMS = 1, FY__LIST_MIXED = FY__LIST_NO_JOIN };
 
 /* A span with its block. The block's hazard means something while the span is taken or pending, the
  * rest while it is taken. */
 typedef struct fy__node {
     fy__span_t span;
-    bool is_pending; /* on its shelf's list; meaningless while free */
+    bool is_pending; /* on its list's list; meaningless while free */
     fy__block_t block;
     /* of block.requested, in the pool's figure: the owner may change his */
     uint64_t counted;
     bool is_broken;                 /* a guard was written over, and that was said; debug.c */
-    struct fy__node *older, *newer; /* its shelf's list, while pending */
+    struct fy__node *older, *newer; /* its list's list, while pending */
 } fy__node_t;
 
-/* Blocks pending on one stream (or, FY__SHELF_MIXED, on several), about in the order they were
- * given back. On a stream's shelf the hazard is one point, in `writer`. */
+/* Blocks pending on one stream (or, FY__LIST_MIXED, on several), about in the order they were
+ * given back. On a stream's list the hazard is one point, in `writer`. */
 typedef struct fy__pending {
     uint32_t stream;
     uint64_t count;
@@ -55,8 +55,8 @@ struct fy__pool {
      * may need another thread to get memory. */
     pthread_mutex_t source_lock;
     fy__offsets_t offsets;
-    fy__pending_t pending[FY__SHELF_COUNT];
-    /* inspected: off their shelf while their hazards are polled, but pending all the same.
+    fy__pending_t pending[FY__LIST_COUNT];
+    /* inspected: off their list while their hazards are polled, but pending all the same.
      * fy__pool_peek reads without the lock what it tells about, so those are written with the
      * fy__figure_ functions. */
     uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live,
@@ -67,7 +67,7 @@ struct fy__pool {
     uint64_t broken_count; /* blocks whose guards were written over */
     /* Given back so that growth would not add to it (grow.c). source_lock guards it. */
     uint64_t exchanged_nbytes;
-    fy_memory_rungs_t rungs;
+    fy_memory_alloc_stats_t stats;
     struct fy__plan_watch *plan; /* NULL: no plan watches the pool */
     /* constants, but for plans */
     fy__pool_options_t options;
@@ -82,7 +82,7 @@ struct fy__pool {
  * good part of it. */
 enum { FY__WHOLE_PER_BLOCK = 4 };
 
-/* One request on its way up the ladder. */
+/* One request on its way up the fallback. */
 typedef struct fy__request {
     uint64_t asked, nbytes; /* nbytes: rounded */
     fy__tag_t tag;
@@ -162,14 +162,14 @@ static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)s
 
 /* ---- cache.c; with pool->lock held ---- */
 
-/* Takes the left nbytes of a span off its shelf; what is left over stays there with the same
+/* Takes the left nbytes of a span off its list; what is left over stays there with the same
  * hazard. false: no node. */
 bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes);
 /* As they are now; walks. */
 fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool);
 /* Makes a detached node the asker's block. */
 fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node);
-/* Both: cuts the request from a span on a shelf. NULL: no node (request->no_nodes is set). */
+/* Both: cuts the request from a span on a list. NULL: no node (request->no_nodes is set). */
 fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span);
 /* Best fit among what is free or pending only on the asking stream. NULL: none. */
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request);
@@ -177,13 +177,13 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request);
 /* ---- pending.c ---- */
 
 /* Where bytes with a hazard go. */
-typedef struct fy__fate {
+typedef struct fy__reuse {
     bool is_done, is_mixed; /* neither: pending on one stream, at `point` */
     fy__point_t point;
-} fy__fate_t;
+} fy__reuse_t;
 
 /* Polls; no lock held. */
-fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard);
+fy__reuse_t fy__pending_reuse(const fy__pool_t *pool, const fy__hazard_t *hazard);
 
 /* As fy__pool_free; `points` are the requests that may still use the bytes: at most 1 +
  * FY__READER_COUNT, one per stream. No lock held. */
@@ -196,17 +196,17 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point);
 
 /* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to
  * succeed. */
-void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate);
-/* The shelf of blocks pending only on `stream`; FY__SHELF_FREE if there are none. */
+void fy__pending_add(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse);
+/* The list of blocks pending only on `stream`; FY__LIST_FREE if there are none. */
 uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
-/* Into and out of a shelf's list and the figures, with the size of the moment. newer NULL: `node`
+/* Into and out of a list's list and the figures, with the size of the moment. newer NULL: `node`
  * is the newest. */
-void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf);
-void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf);
+void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t list);
+void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t list);
 /* For tests of the waits (runtime/thread/wait_site.h): its last use counts as over. */
 void fy__pending_forget(fy__node_t *node);
 /* The offset allocator's `joined`; user is the pool. */
-void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span);
+void fy__pending_joined(void *user, uint32_t list, fy__span_t *left_span, fy__span_t *right_span);
 
 /* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done;
  * returns how many. */
@@ -223,10 +223,10 @@ fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request);
  * any_stream, pending anywhere. */
 fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream);
 
-/* ---- ladder.c ---- */
+/* ---- fallback.c ---- */
 
 /* Serves a request that cut_ready could not; no lock held. */
-fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
+fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
 /* ---- grow.c; source_lock held, lock not ---- */
 
 /* How growing ended: served · the limit, the source, a guard, growth=off is in the way · no
@@ -241,14 +241,14 @@ typedef enum fy__growth {
     FY__GROWTH_FAILED
 } fy__growth_t;
 
-/* Asks the source for a segment and cuts the request from it; `rung` is counted then. *out_status
+/* Asks the source for a segment and cuts the request from it; `stage` is counted then. *out_status
  * is what the source said, if it was asked. */
-fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung,
+fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *stage,
                            fy__node_t **out_node, fy_status_t *out_status);
 /* fy__pool_grow's first try where the source can resize: makes a segment longer, until its free end
  * serves the request; NULL: by nbytes. */
 fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
-                             uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status);
+                             uint64_t *stage, fy__node_t **out_node, fy_status_t *out_status);
 /* Gives back the free end of such a segment, but keeps keep_nbytes reserved; lock held, let go of
  * meanwhile. Returns bytes. */
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes);

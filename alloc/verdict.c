@@ -1,7 +1,7 @@
 /* The verdict: why a request was refused, with the figures of that moment, and the smallest thing
  * that would help. It depends on nothing but the pool, and says only what is true: every hint is
  * computed from the segments as they are.
- * Not here: what was tried (ladder.c). */
+ * Not here: what was tried (fallback.c). */
 #include "alloc/pool.h"
 
 #include <stdarg.h>
@@ -27,11 +27,11 @@ typedef struct survey {
 
 static inline uint64_t live_of(const fy__span_t *span)
 {
-    return span->shelf == FY__SPAN_TAKEN ? span->size.nbytes : 0;
+    return span->list == FY__SPAN_TAKEN ? span->size.nbytes : 0;
 }
 static inline bool is_fixed(const fy__span_t *span)
 {
-    return span->shelf == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed;
+    return span->list == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed;
 }
 
 /* Least live bytes among runs of neighbours of at least nbytes: the runs grow to the right and are
@@ -67,7 +67,7 @@ static void survey_range(const fy__range_t *range, uint64_t nbytes, uint64_t nby
         live += live_of(span);
         if (is_fixed(span)) fixed += span_nbytes;
         run = live_of(span) ? 0 : run + span_nbytes;
-        done = span->shelf == FY__SHELF_FREE ? done + span_nbytes : 0;
+        done = span->list == FY__LIST_FREE ? done + span_nbytes : 0;
         if (run > survey->largest_free) survey->largest_free = run;
         if (done > survey->largest_done) survey->largest_done = done;
     }
@@ -442,7 +442,7 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
         say_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
     if (verdict.tried) say_tried(&verdict, &length, refusal);
     if (!request->no_nodes) say_who(&verdict, &length, pool);
-    pool->rungs.verdicts++;
+    pool->stats.verdicts++;
     pthread_mutex_unlock(&pool->lock);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
 }

@@ -29,7 +29,7 @@ typedef struct fy__call {
     const fy_tensor_t *const *src;
     fy_tensor_t **dst;
     uint64_t given;     /* bit i: dst[i] is the caller's, the others are made here */
-    uint64_t suspect;   /* not 0: some operand is poisoned or may be */
+    uint64_t taint;     /* not 0: some operand is poisoned or may be */
     uint32_t own_fault; /* the flag itself, where it is raised before the launch returns */
     uint64_t request;   /* asynchronous: the flag's number */
     fy__storage_t *workspace;
@@ -54,7 +54,7 @@ static fy_status_t take_given(fy__call_t *call, unsigned i)
     if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed) &&
         !fy__recording_of(call->thread, call->device))
         FY_TRY(fy__storage_check_borrow(tensor->storage, name));
-    call->suspect |= tensor->storage->suspect.mask | tensor->storage->suspect.poison;
+    call->taint |= tensor->storage->taint.mask | tensor->storage->taint.poison;
     fy__tensor_desc(tensor, &call->launch.dst[i]);
     return FY_STATUS_OK;
 }
@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
                                                                      fy_desc_t *desc)
 {
     /* bytes; no dim of a small tensor is larger, so the product cannot overflow unnoticed */
-    const uint64_t most = FY__FRONT_LARGEST;
+    const uint64_t most = FY__CACHE_LARGEST;
     const int rank = desc->rank;
     uint64_t nelem = 1;
     for (int axis = 0; axis < rank; axis++) {
@@ -87,7 +87,7 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
         nelem *= (uint64_t)desc->dims[axis];
     }
     if (FY__HAS_ASAN) return NULL;
-    fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[desc->dtype]);
+    fy__storage_t *storage = fy__cache_pop(thread, nelem * fy__dtype_sizes[desc->dtype]);
     if (!storage) return NULL;
     fy_tensor_t *tensor = fy__tensor_first(thread, storage);
     desc->data = storage->data;
@@ -100,7 +100,7 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
         const int64_t dim = desc->dims[axis];
         tensor->dims[axis] = dim;
         tensor->strides[axis] = desc->strides[axis] = stride;
-        stride *= dim; /* nelem > 0: front_pop saw to it */
+        stride *= dim; /* nelem > 0: cache_pop saw to it */
     }
     return tensor;
 }
@@ -152,7 +152,7 @@ static fy_status_t take_workspace(fy__call_t *call)
 static inline uint64_t adopt(fy__storage_t *storage)
 {
     fy__storage_adopt(storage);
-    return storage->suspect.mask | storage->suspect.poison;
+    return storage->taint.mask | storage->taint.poison;
 }
 
 static fy_status_t wait_on_device(fy__call_t *call)
@@ -163,12 +163,12 @@ static fy_status_t wait_on_device(fy__call_t *call)
         call->after_transfer |= fy__stream_is_ahead(
             call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
         FY_TRY(fy__hazard_before_read(hazard, call->stream, FY__WAIT_DISPATCH_READ));
-        call->suspect |= adopt(call->src[i]->storage);
+        call->taint |= adopt(call->src[i]->storage);
     }
     for (unsigned i = 0; i < call->launch.ndst; i++) {
         FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream,
                                        FY__WAIT_DISPATCH_WRITE));
-        call->suspect |= adopt(call->dst[i]->storage);
+        call->taint |= adopt(call->dst[i]->storage);
     }
     return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream,
                                                      FY__WAIT_DISPATCH_WORKSPACE)
@@ -204,10 +204,10 @@ static bool is_replaced(const fy__call_t *call, unsigned i)
 /* What the results suffer from: what their sources did, and this request's own flag. */
 static FY_COLD void spread_poison(fy__call_t *call, fy__point_t point)
 {
-    fy__suspect_t all = { 0, 0, 0 };
+    fy__taint_t all = { 0, 0, 0 };
     for (unsigned i = 0; i < call->launch.nsrc; i++)
-        fy__suspect_join(call->device, &all, &call->src[i]->storage->suspect);
-    if (call->request) fy__suspect_add(call->device, &all, call->request);
+        fy__taint_join(call->device, &all, &call->src[i]->storage->taint);
+    if (call->request) fy__taint_add(call->device, &all, call->request);
     if (call->own_fault) {
         const uint32_t record = fy__poison_flag(call->own_fault, fault_cause(call));
         if (point)
@@ -219,10 +219,10 @@ static FY_COLD void spread_poison(fy__call_t *call, fy__point_t point)
     for (unsigned i = 0; i < call->launch.ndst; i++) {
         fy__storage_t *storage = call->dst[i]->storage;
         if (is_replaced(call, i)) {
-            storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+            storage->taint = (fy__taint_t){ 0, 0, 0 };
             fy__storage_late_clear(call->device, storage);
         }
-        fy__storage_suffer(call->device, storage, &all);
+        fy__storage_taint(call->device, storage, &all);
     }
 }
 
@@ -288,7 +288,7 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
     else
         fy__charge_host(call->launch.flops, call->launch.nbytes);
     if (FY_UNLIKELY(fy__watch_has(call->watching, FY__WATCH_EVENTS))) tell(call, point);
-    if (call->suspect | call->own_fault | call->request) spread_poison(call, point);
+    if (call->taint | call->own_fault | call->request) spread_poison(call, point);
     for (uint64_t given = call->given; given; given &= given - 1)
         fy__storage_wrote(call->dst[__builtin_ctzll(given)]->storage);
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
@@ -345,11 +345,11 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
     if (FY_UNLIKELY(!first)) return fy__refuse_null(info->name, nsrc, src);
     fy_device_t *device = first->storage->device;
     if (FY_UNLIKELY(!device)) return fy__refuse_null(info->name, nsrc, src);
-    uint64_t suspect = 0, given = 0;
+    uint64_t taint = 0, given = 0;
     /* all sources are row-major without gaps; as large as the first */
     bool contiguous = true, same_size = true;
     if (FY_LIKELY(nsrc)) {
-        suspect = first->storage->suspect.mask | first->storage->suspect.poison;
+        taint = first->storage->taint.mask | first->storage->taint.poison;
         contiguous = first->contiguous;
         fy__tensor_desc(first, &descs[ndst]);
     }
@@ -359,7 +359,7 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
         const fy__storage_t *storage = tensor->storage;
         if (FY_UNLIKELY(storage->device != device))
             return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
-        suspect |= storage->suspect.mask | storage->suspect.poison;
+        taint |= storage->taint.mask | storage->taint.poison;
         contiguous &= tensor->contiguous;
         same_size &= tensor->nelem == first->nelem;
         fy__tensor_desc(tensor, &descs[ndst + i]);
@@ -383,7 +383,7 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
     call.src = src;
     call.dst = dst;
     call.given = given;
-    call.suspect = suspect;
+    call.taint = taint;
     call.own_fault = 0;
     call.request = 0;
     call.workspace = NULL;
@@ -431,7 +431,7 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
                  (first->nelem == result->nelem)) /* then broadcasting changed nothing */
             launch->flags = FY_LAUNCH_DENSE;
     }
-    const bool plain = row->plain && device->is_host && !(suspect | given | watching);
+    const bool plain = row->plain && device->is_host && !(taint | given | watching);
     if (FY_UNLIKELY(recording != NULL)) {
         FY_CHECK(record(&call, recording));
         return FY_STATUS_OK;

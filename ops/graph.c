@@ -42,7 +42,8 @@ static void poison_results(const fy__recording_t *recording)
 {
     for (uint32_t i = 0; i < recording->nslots; i++) {
         fy__recording_slot_t *slot = &recording->slots[i];
-        if (slot->is_inside && slot->storage) fy__storage_spoil(slot->storage, FY__POISON_UNPLAYED);
+        if (slot->is_inside && slot->storage)
+            fy__storage_poison(slot->storage, FY__POISON_UNPLAYED);
     }
 }
 

@@ -45,7 +45,7 @@ static fy_status_t check(replay_t *replay)
     for (uint32_t i = 0; recording->uploads && i < recording->ncalls; i++) {
         if (!recording->calls[i].is_upload) continue;
         fy__storage_t *src = recording->slots[recording->calls[i].slots[1]].storage;
-        FY_TRY(fy__suspect_resolve(src->device, &src->suspect, "graph_replay"));
+        FY_TRY(fy__taint_resolve(src->device, &src->taint, "graph_replay"));
     }
     if (!recording->uploads) return FY_STATUS_OK;
     return fy__guard_check_transfer(replay->thread, FY__UPLOAD, recording->upload_nbytes,
@@ -174,9 +174,9 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
     }
 }
 
-static fy__suspect_t *suspect_of(fy__recording_slot_t *slot)
+static fy__taint_t *taint_of(fy__recording_slot_t *slot)
 {
-    return slot->storage ? &slot->storage->suspect : &slot->suspect;
+    return slot->storage ? &slot->storage->taint : &slot->taint;
 }
 
 /* The calls of the first replay are submitted: ends the poison of tensors made inside the
@@ -186,20 +186,20 @@ static void fill_unplayed(const replay_t *replay)
     const fy__recording_t *recording = replay->recording;
     for (uint32_t i = 0; i < recording->nlive; i++) {
         fy__recording_slot_t *slot = live_slot(recording, i);
-        if (slot->is_inside && slot->storage->suspect.poison == FY__POISON_UNPLAYED)
-            slot->storage->suspect.poison = 0;
+        if (slot->is_inside && slot->storage->taint.poison == FY__POISON_UNPLAYED)
+            slot->storage->taint.poison = 0;
     }
 }
 
 /* Does anything that is read or written suffer already, or may it from now on? */
-static bool anybody_suffers(const replay_t *replay)
+static bool any_tainted(const replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;
     if (replay->stream && replay->nfaults) return true;
     for (uint32_t i = 0; i < replay->nfaults; i++)
         if (replay->own[i]) return true;
     for (uint32_t i = 0; i < recording->nlive; i++)
-        if (fy__suspect_any(&live_slot(recording, i)->storage->suspect)) return true;
+        if (fy__taint_any(&live_slot(recording, i)->storage->taint)) return true;
     return false;
 }
 
@@ -215,28 +215,28 @@ static FY_COLD void spread_poison(replay_t *replay)
         fy__faults_note(device, records[i]);
     }
     for (uint32_t i = 0; i < recording->nslots; i++)
-        recording->slots[i].suspect = (fy__suspect_t){ 0, 0, 0 };
+        recording->slots[i].taint = (fy__taint_t){ 0, 0, 0 };
     for (uint32_t i = 0; i < recording->ncalls; i++) {
         const fy__recorded_t *call = &recording->calls[i];
-        fy__suspect_t all = { 0, 0, 0 };
+        fy__taint_t all = { 0, 0, 0 };
         for (uint32_t j = 0; !call->is_upload && j < call->nsrc; j++) {
-            const fy__suspect_t *src = suspect_of(&recording->slots[call->slots[call->ndst + j]]);
-            if (fy__suspect_any(src)) fy__suspect_join(device, &all, src);
+            const fy__taint_t *src = taint_of(&recording->slots[call->slots[call->ndst + j]]);
+            if (fy__taint_any(src)) fy__taint_join(device, &all, src);
         }
         if (call->fault && replay->stream)
-            fy__suspect_add(device, &all, replay->requests[call->fault - 1]);
+            fy__taint_add(device, &all, replay->requests[call->fault - 1]);
         if (call->fault && !all.poison) all.poison = records[call->fault - 1];
         for (uint32_t j = 0; j < call->ndst; j++) {
             fy__recording_slot_t *slot = &recording->slots[call->slots[j]];
-            fy__suspect_t *dst = suspect_of(slot);
+            fy__taint_t *dst = taint_of(slot);
             if (call->replaced >> j & 1) {
-                *dst = (fy__suspect_t){ 0, 0, 0 };
+                *dst = (fy__taint_t){ 0, 0, 0 };
                 if (slot->storage) fy__storage_late_clear(device, slot->storage);
             }
             if (slot->storage)
-                fy__storage_suffer(device, slot->storage, &all);
-            else if (fy__suspect_any(&all))
-                fy__suspect_join(device, dst, &all);
+                fy__storage_taint(device, slot->storage, &all);
+            else if (fy__taint_any(&all))
+                fy__taint_join(device, dst, &all);
         }
     }
 }
@@ -264,7 +264,7 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
         for (uint32_t i = 0; i < recording->nlive; i++) {
             const fy__recording_slot_t *slot = live_slot(recording, i);
             if (!slot->is_written) continue;
-            fy__storage_spoil(slot->storage, record);
+            fy__storage_poison(slot->storage, record);
             fy__storage_wrote(slot->storage);
         }
     }
@@ -324,7 +324,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
         fy__charge_host(recording->flops, recording->nbytes);
     FY__EVENT(tell(&replay, point));
     if (!graph->replays) fill_unplayed(&replay);
-    if (FY_UNLIKELY(anybody_suffers(&replay))) spread_poison(&replay);
+    if (FY_UNLIKELY(any_tainted(&replay))) spread_poison(&replay);
     for (uint32_t i = 0; i < recording->nlive; i++) {
         const fy__recording_slot_t *slot = live_slot(recording, i);
         if (slot->is_written) fy__storage_wrote(slot->storage);

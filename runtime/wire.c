@@ -24,10 +24,10 @@
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
 #include "runtime/record/private.h"
-#include "runtime/tensor/cell.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/slot.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/tensor/tensor.h"
+#include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
 #include "transfer/download.h"
 #include "transfer/prefetch.h"
@@ -197,7 +197,7 @@ static bool host_collect(void *user)
 {
     (void)user;
     fy__thread_t *thread = fy__thread();
-    return thread && fy__front_flush(thread);
+    return thread && fy__cache_flush(thread);
 }
 
 /* ---- opening ---- */
@@ -254,7 +254,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .may_sync = may_sync,
         .note_sync = note_sync,
         .top_scopes = device->is_host ? NULL : top_scopes, /* the host counts nothing by path */
-        .press = fy__pressure_next,
+        .reclaim = fy__pressure_next,
         .may_grow = device->is_host ? NULL : fy__pin_may_grow,
         .region = !device->is_host && device->backend->regions
                       ? device->backend->regions(device->dev)
@@ -277,7 +277,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .device_nbytes = FY_UNLIMITED,
         .segment_nbytes = 2u << 20,
         .full_status = FY_STATUS_PINNED_LIMIT,
-        .thrifty = true,
+        .release_eagerly = true,
         .outside_nbytes = &device->pinned_outside_nbytes,
         .outside_least_nbytes = FAULT_PAGE,
         .leaving_nbytes = &device->pinned_leaving_nbytes,
@@ -377,7 +377,7 @@ static void before_fork(void)
     fy__event_fork_lock();
     fy__registry_fork_lock();
     fy__thread_fork_lock();
-    fy__cell_fork_lock();
+    fy__tensor_slot_fork_lock();
     fy__private_fork_lock();
     fy__registry_fork_lock_pools();
     fy__host_segments_fork_lock();
@@ -403,7 +403,7 @@ static void after_fork_in_parent(void)
     fy__host_segments_fork_unlock();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
-    fy__cell_fork_unlock();
+    fy__tensor_slot_fork_unlock();
     fy__thread_fork_unlock();
     fy__registry_fork_unlock();
     fy__event_fork_unlock();
@@ -420,7 +420,7 @@ static void after_fork_in_child(void)
     fy__host_segments_fork_child();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
-    fy__cell_fork_unlock();
+    fy__tensor_slot_fork_unlock();
     fy__thread_fork_child();
     fy__registry_fork_child();
     fy__pressure_fork_child(); /* looks at devices */

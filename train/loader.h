@@ -1,5 +1,5 @@
 /* Inside of a loader, shared by loader.c (calls), loader_resident.c, loader_stream.c and
- * loader_crew.c. Not public. Next: loader.c. */
+ * loader_workers.c. Not public. Next: loader.c. */
 #ifndef FERRY_TRAIN_LOADER_INTERNAL_H_
 #define FERRY_TRAIN_LOADER_INTERNAL_H_
 
@@ -61,14 +61,14 @@ void fyt_stream_destroy(fyt_stream_t *stream);
 
 /* Threads that do one job together with whoever asks for it. They touch host memory only and call
  * nothing of Ferry's. */
-typedef struct fyt_crew fyt_crew_t;
-typedef void (*fyt_crew_fn)(void *user, int piece, int pieces);
+typedef struct fyt_workers fyt_workers_t;
+typedef void (*fyt_workers_fn)(void *user, int piece, int pieces);
 /* `pieces` hands, of which the caller's is one: pieces - 1 threads. Fails: OUT_OF_MEMORY (no thread
  * to be had). */
-fy_status_t fyt_crew_create(int pieces, fyt_crew_t **out_crew);
+fy_status_t fyt_workers_create(int pieces, fyt_workers_t **out_workers);
 /* Calls fn for each piece, piece 0 here; returns when all have returned. One caller at a time. */
-void fyt_crew_run(fyt_crew_t *crew, fyt_crew_fn fn, void *user);
+void fyt_workers_run(fyt_workers_t *workers, fyt_workers_fn fn, void *user);
 /* has_threads 0: in a forked child, where they are not. NULL is ignored. */
-void fyt_crew_destroy(fyt_crew_t *crew, int has_threads);
+void fyt_workers_destroy(fyt_workers_t *workers, int has_threads);
 
 #endif

@@ -1,9 +1,9 @@
-/* Batches that go up one by one: a prefetch, whose thread is the first worker, and a crew that
+/* Batches that go up one by one: a prefetch, whose thread is the first worker, and a workers that
  * fills each batch with it.
  * The prefetch never ends, but nothing is filled that nobody wants yet: past `until` the rooms stay
  * empty, and whoever asks for more passes over them. A seek gives what comes a new generation, and
  * what was filled before is dropped.
- * Not here: the crew (loader_crew.c), sets that live on the device (loader_resident.c). */
+ * Not here: the workers (loader_workers.c), sets that live on the device (loader_resident.c). */
 #include "loader.h"
 
 #include <ferry/ops.h>
@@ -18,7 +18,7 @@
 
 struct fyt_stream {
     fy_prefetch_t *prefetch;
-    fyt_crew_t *crew;
+    fyt_workers_t *workers;
     const fy_loader_t *loader; /* what does not change of it */
     pid_t pid;
     /* batches that were asked for: the next one's index; the caller's thread only */
@@ -112,7 +112,7 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, &x));
     FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, &y));
     job_t job = { loader->dataset, stream->order, fyt_loader_span(loader, step), x, y };
-    fyt_crew_run(stream->crew, fill_piece, &job);
+    fyt_workers_run(stream->workers, fill_piece, &job);
     batch->rows = job.span.count;
     return FY_STATUS_OK;
 }
@@ -136,7 +136,8 @@ static fy_status_t start(fyt_stream_t *stream)
                             "loader_create: no host memory for the order of %llu samples",
                             (unsigned long long)info->samples);
     }
-    FY_TRY(fyt_crew_create(loader->options.workers ? loader->options.workers : 1, &stream->crew));
+    FY_TRY(fyt_workers_create(loader->options.workers ? loader->options.workers : 1,
+                              &stream->workers));
     FY_TRY(fy_prefetch_create(loader->device, 2, specs, fill, stream, &options, &stream->prefetch));
     fy_prefetch_keep(stream->prefetch);
     return FY_STATUS_OK;
@@ -255,7 +256,7 @@ void fyt_stream_destroy(fyt_stream_t *stream)
     if (!stream) return;
     const int is_here = stream->pid == getpid();
     fy_prefetch_destroy(stream->prefetch);
-    fyt_crew_destroy(stream->crew, is_here);
+    fyt_workers_destroy(stream->workers, is_here);
     if (is_here) pthread_mutex_destroy(&stream->lock);
     free(stream->order);
     free(stream);

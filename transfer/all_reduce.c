@@ -109,7 +109,7 @@ static fy_status_t submit(fy__thread_t *thread, sum_t *sum, bool *out_done)
         if (status == FY_STATUS_OK)
             fy__upload_done(sum->tensors[i]);
         else
-            fy__upload_spoilt(sum->tensors[i], status);
+            fy__upload_poison(sum->tensors[i], status);
     }
     return status;
 }

@@ -27,8 +27,8 @@ typedef struct many {
     uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
     uint64_t packed_nbytes;  /* so far */
     uint64_t blocked_ns;
-    fy__point_t last;      /* of what was packed */
-    fy__suspect_t suspect; /* what may turn out about all the copies */
+    fy__point_t last;  /* of what was packed */
+    fy__taint_t taint; /* what may turn out about all the copies */
 } many_t;
 
 static bool is_packed(const many_t *many, size_t i)
@@ -80,7 +80,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     fy_device_t *device = many->device;
     fy_stream_t *stream = device->upload;
     fy__storage_t *scratch = NULL;
-    fy__suspect_t suspect = { 0, 0, 0 };
+    fy__taint_t taint = { 0, 0, 0 };
     fy__point_t point;
     fy_status_t status;
     FY_CHECK(fy__storage_create_scratch(many->thread, device, run->nbytes, stream,
@@ -90,7 +90,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
         if (is_packed(many, i))
             FY_CHECK(fy__hazard_before_write(&many->dst[i]->storage->hazard, stream,
                                              FY__WAIT_COALESCE_WRITE));
-    FY_CHECK(fy__ring_send(device, slot, scratch->data, run->nbytes, out_sent, &suspect));
+    FY_CHECK(fy__ring_send(device, slot, scratch->data, run->nbytes, out_sent, &taint));
     fy__hazard_written(&scratch->hazard, *out_sent);
     FY_CHECK(fy__run_launch(device, stream, FY_LAUNCH_SCATTER, NULL, 0, scratch->data, run->nbytes,
                             run));
@@ -99,9 +99,9 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     for (size_t i = first; i < next; i++)
         if (is_packed(many, i)) {
             fy__hazard_written(&many->dst[i]->storage->hazard, point);
-            fy__upload_left(many->dst[i], &suspect);
+            fy__upload_left(many->dst[i], &taint);
         }
-    fy__suspect_join(device, &many->suspect, &suspect);
+    fy__taint_join(device, &many->taint, &taint);
     many->last = point;
 done:
     if (scratch) fy__storage_release(many->thread, scratch);
@@ -116,7 +116,7 @@ static void spoil(const many_t *many, size_t npacked, size_t nothers, fy_status_
 {
     for (size_t i = 0; i < many->count; i++)
         if (i < (is_packed(many, i) ? npacked : nothers) && many->src[i]->nelem)
-            fy__upload_spoilt(many->dst[i], status);
+            fy__upload_poison(many->dst[i], status);
 }
 
 static fy_status_t send_packed(many_t *many)
@@ -155,7 +155,7 @@ static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, b
         FY_TRY(fy__upload_batch_send(batch));
     if (taken) return FY_STATUS_OK;
     return fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options,
-                          &many->blocked_ns, out_changed, &many->suspect);
+                          &many->blocked_ns, out_changed, &many->taint);
 }
 
 static fy_status_t send_others(many_t *many)
@@ -325,7 +325,7 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
             writer > last)
             last = writer;
     }
-    fy__fault_belongs(many.device, &many.suspect, last, FY__FAULT_ALSO_CALL);
+    fy__fault_belongs(many.device, &many.taint, last, FY__FAULT_ALSO_CALL);
     if (out_ticket) *out_ticket = fy__point_ticket(last);
     fy__storage_reap(many.device);
     return FY_STATUS_OK;

@@ -54,8 +54,8 @@ typedef struct batch {
     fy__run_t run;
     uint64_t nbytes, table_nbytes; /* of the run without its table; of that */
     fy__storage_t *table, *scratch, *host;
-    fy__point_t point;     /* behind the copy */
-    fy__suspect_t suspect; /* what may turn out about the table */
+    fy__point_t point; /* behind the copy */
+    fy__taint_t taint; /* what may turn out about the table */
 } batch_t;
 
 /* Makes the table in a slot and sends it up. */
@@ -85,7 +85,7 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
                                          FY__WAIT_COLLECT_SCRATCH);
     if (status == FY_STATUS_OK)
         status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent,
-                               &batch->suspect);
+                               &batch->taint);
     fy__ring_give(device, &slot, sent);
     if (sent) fy__hazard_written(&batch->table->hazard, sent);
     return status;
@@ -136,7 +136,7 @@ static fy_status_t make_downloads(many_t *many, const batch_t *batch)
         fy_download_t *download = fy__download_new(many->src[i], (fy_dtype_t)many->src[i]->dtype);
         if (!download) return FY_STATUS_OUT_OF_MEMORY;
         many->out[i] = download;
-        fy__suspect_join(many->device, &download->suspect, &batch->suspect);
+        fy__taint_join(many->device, &download->taint, &batch->taint);
         fy__storage_retain(batch->host);
         download->storage = batch->host;
         download->offset = offset;

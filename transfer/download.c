@@ -48,8 +48,8 @@ static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy_
     fy__hazard_read(&src->hazard, stream, download->point);
     fy__hazard_written(&dst->hazard, download->point);
     fy__storage_late_join(device, dst, src);
-    const fy__suspect_t suspect = { .first = request, .mask = request != 0 };
-    fy__storage_late_add(device, dst, &suspect);
+    const fy__taint_t taint = { .first = request, .mask = request != 0 };
+    fy__storage_late_add(device, dst, &taint);
     return FY_STATUS_OK;
 }
 
@@ -102,7 +102,7 @@ fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype)
     download->rank = src->rank;
     for (int i = 0; i < src->rank; i++) download->dims[i] = src->dims[i];
     download->nelem = src->nelem;
-    download->suspect = src->storage->suspect;
+    download->taint = src->storage->taint;
     return download;
 }
 
@@ -187,16 +187,16 @@ void fy_download_keep(fy_download_t *download)
 static fy_status_t check_bytes(fy_download_t *download, const char *what)
 {
     fy_device_t *device = download->device;
-    if (!download->point) return fy__suspect_resolve(device, &download->suspect, what);
+    if (!download->point) return fy__taint_resolve(device, &download->taint, what);
     /* of a job that failed or was cancelled */
     const uint32_t record = fy__point_fault(device, download->point);
     /* the next call reports it again */
-    if (record && !download->suspect.poison) download->suspect.poison = record;
+    if (record && !download->taint.poison) download->taint.poison = record;
     if (atomic_load_explicit(&download->storage->has_late, memory_order_acquire)) {
-        fy__suspect_join(device, &download->suspect, &download->storage->late);
+        fy__taint_join(device, &download->taint, &download->storage->late);
         fy__storage_late_clear(device, download->storage);
     }
-    return fy__suspect_resolve(device, &download->suspect, what);
+    return fy__taint_resolve(device, &download->taint, what);
 }
 
 /* Waits for the bytes. A failure says why they are not there, or why they are not good. */

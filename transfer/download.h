@@ -19,7 +19,7 @@ struct fy_download {
     int64_t dims[FY_MAX_RANK];
     uint64_t nelem;
     fy__point_t point;
-    fy__suspect_t suspect;
+    fy__taint_t taint;
 };
 
 /* A download of `src` as `dtype` that nothing was asked for yet: no storage, in no scope. NULL: no

@@ -128,7 +128,7 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                .stream = device->synchronous ? NULL : device->download,
                                .site = FY__WAIT_DOWNLOAD_INTO } };
     /* known before anything crosses */
-    if (src->storage->suspect.poison) return fy__poison_fail(src->storage->suspect.poison, what);
+    if (src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, what);
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
     FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, what, &start_ns)));
     fy_status_t status = run(thread, &into, dst, src);
@@ -151,16 +151,16 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                       .priority = options->priority,
                                   });
         if (dst->contiguous && nbytes == dst->storage->nbytes)
-            dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+            dst->storage->taint = (fy__taint_t){ 0, 0, 0 };
         /* what made the bytes is done by now */
-        status = fy__suspect_resolve(device, &into.fetch.suspect, what);
+        status = fy__taint_resolve(device, &into.fetch.taint, what);
     }
     if (into.changed || status == FY_STATUS_OK) fy__storage_wrote(dst->storage);
     if (status != FY_STATUS_OK && into.changed) /* nobody may take the bytes for good */
-        fy__storage_spoil(
+        fy__storage_poison(
             dst->storage,
-            into.fetch.suspect.poison
-                ? into.fetch.suspect.poison
+            into.fetch.taint.poison
+                ? into.fetch.taint.poison
                 : fy__poison_record(status, "a download into these bytes failed half way: %.90s",
                                     fy_error_get()->text));
     fy__storage_reap(device);

@@ -32,7 +32,7 @@ fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_t
         FY_TRY(fy__hazard_before_read(&fetch->src.storage->hazard, fetch->stream, read_site));
     /* ordered behind earlier transfers: what they left is known to be meant */
     fy__storage_adopt(src->storage);
-    fetch->suspect = src->storage->suspect;
+    fetch->taint = src->storage->taint;
     return FY_STATUS_OK;
 }
 

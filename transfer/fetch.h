@@ -15,8 +15,8 @@ typedef struct fy__fetch {
     /* what holds it, if it is not the tensor's own; fy__fetch_end releases it */
     fy__storage_t *dense;
     uint64_t nbytes, blocked_ns;
-    fy__point_t point;     /* behind the last copy */
-    fy__suspect_t suspect; /* what the source's bytes may suffer from; fy__fetch_begin sets it */
+    fy__point_t point; /* behind the last copy */
+    fy__taint_t taint; /* what the source's bytes may suffer from; fy__fetch_begin sets it */
     fy__wait_site_t site;
 } fy__fetch_t;
 

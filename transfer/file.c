@@ -107,7 +107,7 @@ static fy_status_t write_at(const file_t *file, const void *bytes, uint64_t at, 
 /* Sends the file to `target`, dense on its device. *out_sent: some of it is on its way. */
 static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *file,
                              const fy__end_t *target, uint64_t *blocked_ns, bool *out_sent,
-                             fy__suspect_t *suspect)
+                             fy__taint_t *taint)
 {
     fy_stream_t *stream = device->upload;
     FY_TRY(fy__stream_throttle(thread, stream));
@@ -120,8 +120,8 @@ static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *
                        left = file->nbytes - at, chunk = left < most ? left : most;
         fy_status_t status = read_at(file, slot.bytes, at, chunk);
         if (status == FY_STATUS_OK)
-            status = fy__ring_send(device, &slot, (char *)target->desc.data + at, chunk, &point,
-                                   suspect);
+            status =
+                fy__ring_send(device, &slot, (char *)target->desc.data + at, chunk, &point, taint);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
         fy__hazard_written(&target->storage->hazard, point);
@@ -140,7 +140,7 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
     fy__storage_t *raw = NULL;
     fy__end_t target, final;
     fy_status_t status = FY_STATUS_OK;
-    fy__suspect_t suspect = { 0, 0, 0 };
+    fy__taint_t taint = { 0, 0, 0 };
     bool sent = false;
     if (!file->nbytes) return status;
     fy__end_of(dst, &final);
@@ -151,7 +151,7 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, raw, &target);
     }
     if (stream)
-        status = send_file(thread, device, file, &target, blocked_ns, &sent, &suspect);
+        status = send_file(thread, device, file, &target, blocked_ns, &sent, &taint);
     else {
         status = read_at(file, target.desc.data, 0, file->nbytes);
         sent = file->moved;
@@ -159,7 +159,7 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
     *out_changed = sent && !raw && status != FY_STATUS_OK;
     if (status == FY_STATUS_OK && raw)
         status = fy__convert(device, stream, &final, &target, dst->nelem);
-    if (status == FY_STATUS_OK && stream) fy__upload_left(dst, &suspect);
+    if (status == FY_STATUS_OK && stream) fy__upload_left(dst, &taint);
 done:
     if (raw) fy__storage_release(thread, raw);
     return status;
@@ -194,7 +194,7 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
     (void)close(file.fd);
     if (status != FY_STATUS_OK) {
         fy__guard_settle(thread);
-        if (changed) fy__upload_spoilt(dst, status);
+        if (changed) fy__upload_poison(dst, status);
         return status;
     }
     fy__upload_done(dst);
@@ -227,7 +227,7 @@ static fy_status_t put(void *user, const void *bytes, uint64_t at, uint64_t nbyt
     save_t *save = user;
     /* What made the bytes is done when the first of them are here: a fault of it is found before
      * the file is touched. */
-    FY_TRY(fy__suspect_resolve(save->fetch->device, &save->fetch->suspect, save->file->what));
+    FY_TRY(fy__taint_resolve(save->fetch->device, &save->fetch->taint, save->file->what));
     return write_at(save->file, bytes, at, nbytes);
 }
 
@@ -260,8 +260,7 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     FY_TRY(fy__recording_check(thread, device, file.what));
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
                                                              : options->dtype;
-    if (src->storage->suspect.poison)
-        return fy__poison_fail(src->storage->suspect.poison, file.what);
+    if (src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, file.what);
     file.nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
     FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, file.what, &start_ns)));

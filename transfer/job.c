@@ -132,7 +132,7 @@ static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_poi
     if (status != FY_STATUS_OK || !job->conversion) return status;
     FY_TRY(convert(queue, job, *out_point, out_point));
     if (job->request)
-        fy__fault_belongs(queue->device, &(fy__suspect_t){ .first = job->request, .mask = 1 },
+        fy__fault_belongs(queue->device, &(fy__taint_t){ .first = job->request, .mask = 1 },
                           *out_point, FY__FAULT_ALSO_TRANSFER);
     return FY_STATUS_OK;
 }
@@ -143,10 +143,10 @@ void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t recor
     if (!record && job->replaces) fy__storage_late_clear(queue->device, job->dst);
     if (job->copy.kind == FY_COPY_DOWNLOAD)
         fy__storage_late_join(queue->device, job->dst, job->src);
-    const fy__suspect_t suspect = { .first = job->request,
-                                    .mask = job->request != 0,
-                                    .poison = record };
-    fy__storage_late_add(queue->device, job->dst, &suspect);
+    const fy__taint_t taint = { .first = job->request,
+                                .mask = job->request != 0,
+                                .poison = record };
+    fy__storage_late_add(queue->device, job->dst, &taint);
 }
 
 static fy_status_t order_behind(const fy__queue_t *queue, const fy__job_t *job)

@@ -55,13 +55,13 @@ fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t 
     /* a transfer that stands in its queue: then it is known what became of it */
     FY_TRY(fy__point_submit(&writer));
     fy__storage_adopt(storage);
-    if (!fy__suspect_any(&storage->suspect)) return FY_STATUS_OK;
-    if (writer && !storage->suspect.poison && !fy__point_reached(writer)) {
+    if (!fy__taint_any(&storage->taint)) return FY_STATUS_OK;
+    if (writer && !storage->taint.poison && !fy__point_reached(writer)) {
         const uint64_t start_ns = fy__now_ns();
         FY_TRY(fy__point_wait(writer, FY_FOREVER, FY__WAIT_PEER_FAULT));
         *blocked_ns += fy__now_ns() - start_ns;
     }
-    return fy__suspect_resolve(storage->device, &storage->suspect, what);
+    return fy__taint_resolve(storage->device, &storage->taint, what);
 }
 
 /* What fails on its way is a fault of the device it leaves, and dst cannot name those: where copies
@@ -111,7 +111,7 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
     FY_CHECK(copy_to(fetch, &target, &request));
     if (landing) FY_CHECK(fy__convert(to, to->upload, &final, &target, dst->nelem));
     const uint32_t record = find_fault(fetch, request);
-    fy__upload_left(dst, &(fy__suspect_t){ .poison = record });
+    fy__upload_left(dst, &(fy__taint_t){ .poison = record });
     if (landing && record) fy__fault_keep(to, atomic_load(&final.storage->hazard.writer), record);
 done:
     fy__fetch_end(thread, fetch);

@@ -80,7 +80,7 @@ static fy_status_t upload(const fy_prefetch_t *prefetch, fy__room_t *room, size_
         dst = room->views[i];
     }
     /* what an old batch suffered from; none of its bytes is shown again */
-    dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+    dst->storage->taint = (fy__taint_t){ 0, 0, 0 };
     fy__storage_late_clear(prefetch->device, dst->storage);
     return fy_tensor_upload_into(dst, src, &options, &ticket);
 }

@@ -160,14 +160,14 @@ void fy__ring_give(fy_device_t *device, const fy__slot_t *slot, fy__point_t poin
 }
 
 fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes,
-                          fy__point_t *out_point, fy__suspect_t *suspect)
+                          fy__point_t *out_point, fy__taint_t *taint)
 {
     const fy_copy_t copy = {
         .kind = FY_COPY_UPLOAD, .host_pinned = 1, .dst = dst, .src = slot->bytes, .nbytes = nbytes
     };
     uint64_t request;
     FY_TRY(fy__copy_submit(device, device->upload, "upload", copy, out_point, &request));
-    if (request) fy__suspect_add(device, suspect, request);
+    if (request) fy__taint_add(device, taint, request);
     return FY_STATUS_OK;
 }
 
@@ -224,7 +224,7 @@ void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint6
 /* ---- uploads ---- */
 
 fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes,
-                            fy__point_t *out_point, uint64_t *blocked_ns, fy__suspect_t *suspect)
+                            fy__point_t *out_point, uint64_t *blocked_ns, fy__taint_t *taint)
 {
     for (uint64_t done = 0; done < nbytes;) {
         fy__slot_t slot;
@@ -234,7 +234,7 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
                        chunk = nbytes - done < most ? nbytes - done : most;
         fy__staging_copy(device, slot.bytes, (const char *)src + done, done, chunk);
         const fy_status_t status =
-            fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, suspect);
+            fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, taint);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
         *out_point = point;

@@ -28,10 +28,10 @@ bool fy__ring_try_take(fy_device_t *device, fy__slot_t *out_slot);
 /* `point`: the DMA that uses the slot last; 0 if none does. */
 void fy__ring_give(fy_device_t *device, const fy__slot_t *slot, fy__point_t point);
 /* Sends the first nbytes of a slot to `dst` on the upload engine, in its order. The slot stays the
- * caller's. Adds to *suspect what may turn out about the copy: whoever owns the bytes in the end
+ * caller's. Adds to *taint what may turn out about the copy: whoever owns the bytes in the end
  * must suffer from it (fy__upload_left). */
 fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes,
-                          fy__point_t *out_point, fy__suspect_t *suspect);
+                          fy__point_t *out_point, fy__taint_t *taint);
 /* How much of a transfer of `nbytes` goes through one slot of `slot_nbytes`. */
 uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slot_nbytes);
 
@@ -48,7 +48,7 @@ void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint6
  * has been read. Sets *out_point behind the last chunk and adds what the host waited for slots to
  * *blocked_ns. On failure earlier chunks may have been written. */
 fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes,
-                            fy__point_t *out_point, uint64_t *blocked_ns, fy__suspect_t *suspect);
+                            fy__point_t *out_point, uint64_t *blocked_ns, fy__taint_t *taint);
 /* Everything that passed through it is done. */
 void fy__ring_destroy(fy_device_t *device);
 

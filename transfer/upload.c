@@ -61,7 +61,7 @@ typedef struct upload {
     bool sent;   /* some of them went, so target's bytes changed, or will */
     bool stands; /* it is a job */
     uint64_t blocked_ns;
-    fy__suspect_t suspect; /* what may turn out about its copies */
+    fy__taint_t taint; /* what may turn out about its copies */
 } upload_t;
 
 static bool replaces(const fy_tensor_t *dst)
@@ -110,7 +110,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
     fy__upload_borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
     upload->sent = true;
-    upload->suspect = (fy__suspect_t){ .first = request, .mask = request != 0 };
+    upload->taint = (fy__taint_t){ .first = request, .mask = request != 0 };
     return FY_STATUS_OK;
 }
 
@@ -136,7 +136,7 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     if (upload->options->contract == FY_HOST_BORROW) return send_borrowed(thread, upload);
     FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
     const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes,
-                                               &point, &upload->blocked_ns, &upload->suspect);
+                                               &point, &upload->blocked_ns, &upload->taint);
     /* a chunk is on its way even if a later one failed */
     if (point) fy__hazard_written(hazard, point);
     upload->sent = point != 0;
@@ -145,7 +145,7 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
 
 fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst,
                            const fy_tensor_t *src, const fy_transfer_options_t *options,
-                           uint64_t *blocked_ns, bool *out_changed, fy__suspect_t *suspect)
+                           uint64_t *blocked_ns, bool *out_changed, fy__taint_t *taint)
 {
     upload_t upload = { .device = device,
                         .stream = device->synchronous ? NULL : device->upload,
@@ -172,8 +172,8 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     if (status == FY_STATUS_OK && !upload.direct && !upload.stands)
         status = fy__convert(device, upload.stream, &upload.final, &upload.target, src->nelem);
     if (status == FY_STATUS_OK && upload.stream && !upload.stands) {
-        fy__upload_left(dst, &upload.suspect);
-        if (suspect) fy__suspect_join(device, suspect, &upload.suspect);
+        fy__upload_left(dst, &upload.taint);
+        if (taint) fy__taint_join(device, taint, &upload.taint);
     }
 done:
     *blocked_ns += upload.blocked_ns;
@@ -182,13 +182,13 @@ done:
     return status;
 }
 
-void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect)
+void fy__upload_left(fy_tensor_t *dst, const fy__taint_t *taint)
 {
     fy_device_t *device = dst->storage->device;
     if (replaces(dst)) fy__storage_late_clear(device, dst->storage);
-    if (!fy__suspect_any(suspect)) return;
-    fy__storage_late_add(device, dst->storage, suspect);
-    fy__fault_belongs(device, suspect, atomic_load(&dst->storage->hazard.writer),
+    if (!fy__taint_any(taint)) return;
+    fy__storage_late_add(device, dst->storage, taint);
+    fy__fault_belongs(device, taint, atomic_load(&dst->storage->hazard.writer),
                       FY__FAULT_ALSO_TRANSFER);
 }
 
@@ -217,7 +217,7 @@ fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
                            "Use FY_HOST_COPY",
                            what, fy__tensor_format(src, text, sizeof text));
     }
-    return fy__suspect_resolve(src->storage->device, &((fy_tensor_t *)src)->storage->suspect, what);
+    return fy__taint_resolve(src->storage->device, &((fy_tensor_t *)src)->storage->taint, what);
 }
 
 void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src,
@@ -304,17 +304,17 @@ fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, cons
     return fy__storage_check_borrow(dst->storage, what);
 }
 
-void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status)
+void fy__upload_poison(fy_tensor_t *dst, fy_status_t status)
 {
-    fy__storage_spoil(dst->storage,
-                      fy__poison_record(status, "an upload into these bytes failed half way: %.90s",
+    fy__storage_poison(
+        dst->storage, fy__poison_record(status, "an upload into these bytes failed half way: %.90s",
                                         fy_error_get()->text));
     fy__storage_wrote(dst->storage);
 }
 
 void fy__upload_done(fy_tensor_t *dst)
 {
-    if (replaces(dst)) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
+    if (replaces(dst)) dst->storage->taint = (fy__taint_t){ 0, 0, 0 }; /* all of it is new */
     fy__storage_wrote(dst->storage);
 }
 
@@ -355,7 +355,7 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
     const fy_status_t status = fy__guard_settled(
         thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed, NULL));
     if (status != FY_STATUS_OK) {
-        if (changed) fy__upload_spoilt(dst, status);
+        if (changed) fy__upload_poison(dst, status);
         return status;
     }
     fy__upload_done(dst);

@@ -38,7 +38,7 @@ fy_status_t fy__upload_batch_send(fy__upload_batch_t *batch)
         fy__hazard_read(&batch->src[i]->storage->hazard, stream, point);
         fy__upload_borrow(batch->src[i]->storage);
         fy__hazard_written(&batch->dst[i]->storage->hazard, point);
-        if (status == FY_STATUS_OK) fy__upload_left(batch->dst[i], &(fy__suspect_t){ 0, 0, 0 });
+        if (status == FY_STATUS_OK) fy__upload_left(batch->dst[i], &(fy__taint_t){ 0, 0, 0 });
     }
     return status;
 }

@@ -16,7 +16,7 @@
     X(LIVE, live)       /* somebody's */                            \
     X(PENDING, pending) /* given back; a stream may still use it */ \
     X(FREE, free)                                                   \
-    X(AT_HAND, at_hand) /* free, kept by a thread for its next request */
+    X(THREAD_CACHED, thread_cached) /* free, kept by a thread for its next request */
 typedef enum fy__snapshot_state {
 #define X(name, text) FY__SNAPSHOT_##name,
     FY__SNAPSHOT_STATES(X)
@@ -38,10 +38,10 @@ typedef enum fy__snapshot_kind {
         FY__SNAPSHOT_KIND_COUNT
 } fy__snapshot_kind_t;
 
-/* X(field): of fy_memory_rungs_t */
+/* X(field): of fy_memory_alloc_stats_t */
 /* clang-format off */
-#define FY__SNAPSHOT_RUNGS(X)                                                                              \
-    X(at_hand) X(ready) X(same_stream) X(joined) X(inserted_wait) X(grown) X(after_pressure)               \
+#define FY__SNAPSHOT_ALLOC_STATS(X)                                                                              \
+    X(thread_cached) X(ready) X(same_stream) X(joined) X(inserted_wait) X(grown) X(after_pressure)               \
     X(grown_after_trim) X(after_sync) X(grown_after_sync) X(reaped) X(syncs) X(released) X(guard_refusals) \
     X(verdicts)
 /* clang-format on */
@@ -76,7 +76,7 @@ typedef struct fy__snapshot_pool {
     /* page-locked where it lies, and a page of the device's own: part of live and reserved, in no
      * segment */
     uint64_t in_place;
-    fy_memory_rungs_t rungs;
+    fy_memory_alloc_stats_t alloc_stats;
     size_t first_segment, nsegments; /* by address */
 } fy__snapshot_pool_t;
 

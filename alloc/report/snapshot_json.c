@@ -45,14 +45,14 @@ static void put_categories(FILE *file, const fy_memory_stats_t *stats)
     fputs("},", file);
 }
 
-static void put_rungs(FILE *file, const fy_memory_rungs_t *rungs)
+static void put_stats(FILE *file, const fy_memory_alloc_stats_t *alloc_stats)
 {
     const char *comma = "";
-    fputs("\n   \"rungs\": {", file);
-#define X(field)                                                      \
-    fprintf(file, "%s\"" #field "\": %" PRIu64, comma, rungs->field); \
+    fputs("\n   \"alloc_stats\": {", file);
+#define X(field)                                                            \
+    fprintf(file, "%s\"" #field "\": %" PRIu64, comma, alloc_stats->field); \
     comma = ", ";
-    FY__SNAPSHOT_RUNGS(X)
+    FY__SNAPSHOT_ALLOC_STATS(X)
 #undef X
     fputs("},", file);
 }
@@ -109,7 +109,7 @@ static void put_pool(FILE *file, const fy__snapshot_t *snapshot, const fy__snaps
     fprintf(file, ", \"kind\": \"%s\",", kinds[pool->kind]);
     put_figures(file, pool);
     put_categories(file, &pool->stats);
-    put_rungs(file, &pool->rungs);
+    put_stats(file, &pool->alloc_stats);
     fputs("\n   \"segments\": [", file);
     for (size_t i = 0; i < pool->nsegments; i++) {
         if (i) fputc(',', file);

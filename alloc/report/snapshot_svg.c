@@ -130,15 +130,15 @@ static void put_figures(FILE *file, pool_t *pool)
             100.0 * (1.0 - (double)s->largest_free / (double)s->cached));
 }
 
-static void put_rungs(FILE *file, pool_t *pool)
+static void put_stats(FILE *file, pool_t *pool)
 {
     const char *before = "served: ";
-#define X(field)                                                           \
-    if (pool->rungs.field) {                                               \
-        fprintf(file, "%s" #field " %" PRIu64, before, pool->rungs.field); \
-        before = ", ";                                                     \
+#define X(field)                                                                 \
+    if (pool->alloc_stats.field) {                                               \
+        fprintf(file, "%s" #field " %" PRIu64, before, pool->alloc_stats.field); \
+        before = ", ";                                                           \
     }
-    FY__SNAPSHOT_RUNGS(X)
+    FY__SNAPSHOT_ALLOC_STATS(X)
 #undef X
 }
 
@@ -185,7 +185,7 @@ static void put_pool(FILE *file, snapshot_t *snapshot, pool_t *pool, double y)
     put_scopes(file, snapshot, pool);
     fputs("</text>\n", file);
     fy__draw_text(file, MARGIN, y += TEXT, "text");
-    put_rungs(file, pool);
+    put_stats(file, pool);
     fputs("</text>\n", file);
     fy__map_draw(file, snapshot, pool, &map, y + 4);
 }
@@ -199,7 +199,8 @@ static void put_style(FILE *file)
           ".text{font-size:11px;font-weight:normal}.label{font-size:9px;fill:#666}"
           "rect{stroke:#fff;stroke-width:.6}.thin{stroke:none}.free{fill:#fff;stroke:#aaa}.free."
           "thin{stroke:none}"
-          ".pending{fill:url(#pending);stroke:#777}.at_hand{fill:url(#at_hand);stroke:#aaa}.page{"
+          ".pending{fill:url(#pending);stroke:#777}.thread_cached{fill:url(#thread_cached);stroke:#"
+          "aaa}.page{"
           "fill:#fff;stroke:none}",
           file);
     for (int i = 0; i <= FY_CATEGORY_COUNT; i++) fprintf(file, ".c%d{fill:%s}", i, colours[i]);
@@ -208,7 +209,7 @@ static void put_style(FILE *file)
           "patternTransform=\"rotate(45)\">"
           "<path d=\"M0 0H5V5H0Z\" fill=\"#fff\"/><path d=\"M1 0V5\" stroke=\"#777\" "
           "stroke-width=\"1.6\"/></pattern>"
-          "<pattern id=\"at_hand\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\">"
+          "<pattern id=\"thread_cached\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\">"
           "<path d=\"M0 0H5V5H0Z\" fill=\"#fff\"/><circle cx=\"2\" cy=\"2\" r=\".9\" "
           "fill=\"#999\"/></pattern></defs>\n",
           file);
@@ -241,8 +242,9 @@ static void put_legend(FILE *file, snapshot_t *snapshot)
     }
     x = put_key(file, x, "pending", "pending", nbytes[FY__SNAPSHOT_PENDING]);
     x = put_key(file, x, "free", "free", nbytes[FY__SNAPSHOT_FREE]);
-    if (nbytes[FY__SNAPSHOT_AT_HAND])
-        (void)put_key(file, x, "at_hand", "at hand", nbytes[FY__SNAPSHOT_AT_HAND]);
+    if (nbytes[FY__SNAPSHOT_THREAD_CACHED])
+        (void)put_key(file, x, "thread_cached", "cached by a thread",
+                      nbytes[FY__SNAPSHOT_THREAD_CACHED]);
 }
 
 void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file)

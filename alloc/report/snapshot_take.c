@@ -67,7 +67,7 @@ static bool is_at_hand(const fy__block_t *block)
     return users && atomic_load_explicit(users, memory_order_relaxed) == 0;
 }
 
-/* A span that is taken has an id, unless it is off its shelf while its last use is polled: then it
+/* A span that is taken has an id, unless it is off its list while its last use is polled: then it
  * is pending. */
 static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node,
                        fy__snapshot_block_t *block, const void **scope)
@@ -76,13 +76,13 @@ static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node,
                                      .nbytes = node->span.size.nbytes };
     block->category = FY__SNAPSHOT_NO_CATEGORY;
     *scope = NULL;
-    if (node->span.shelf == FY__SHELF_FREE) {
+    if (node->span.list == FY__LIST_FREE) {
         block->state = FY__SNAPSHOT_FREE;
-    } else if (node->span.shelf != FY__SPAN_TAKEN || !node->block.id) {
+    } else if (node->span.list != FY__SPAN_TAKEN || !node->block.id) {
         block->state = FY__SNAPSHOT_PENDING;
         copy_streams(&node->block.hazard, block);
     } else if (is_at_hand(&node->block)) {
-        block->state = FY__SNAPSHOT_AT_HAND;
+        block->state = FY__SNAPSHOT_THREAD_CACHED;
         pool->stats.live -= block->nbytes;
         pool->stats.requested -= node->counted;
         pool->stats.cached += block->nbytes;
@@ -99,8 +99,8 @@ static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node,
 static void copy_figures(fy__snapshot_pool_t *to, const fy__pool_t *pool)
 {
     to->stats = fy__pool_figures(pool);
-    to->rungs = pool->rungs;
-    to->rungs.struct_size = sizeof to->rungs;
+    to->alloc_stats = pool->stats;
+    to->alloc_stats.struct_size = sizeof to->alloc_stats;
 }
 
 void fy__taking_copy(fy__taking_t *taking, const fy__pool_t *pool, fy__snapshot_kind_t kind)

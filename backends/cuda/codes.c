@@ -1,5 +1,5 @@
 /* What a driver's failure is called and what its text says. The table is codes.h. A device that is
- * lost is told with its breadcrumbs. */
+ * lost is told with its breadrecent. */
 #include "backends/cuda/codes.h"
 
 #include <stdarg.h>
@@ -76,7 +76,7 @@ static const char *advice(CUresult code, fy_status_t status)
 fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call,
                             const char *format, ...)
 {
-    char asked[200], crumbs[320] = "";
+    char asked[200], recent[320] = "";
     va_list args;
     va_start(args, format);
     vsnprintf(asked, sizeof asked, format, args);
@@ -87,7 +87,7 @@ fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const cha
         text = "no text";
     fy_status_t status = fy__cuda_status(code);
     if (status == FY_STATUS_DEVICE_LOST && fy__cuda_last_device != NULL)
-        fy__cuda_trails_tell(&fy__cuda_last_device->trails, crumbs, sizeof crumbs);
+        fy__cuda_trails_tell(&fy__cuda_last_device->trails, recent, sizeof recent);
     return fy__cuda.host->fail(status, file, line, "%s: %s gave %s (%d: %s)\n  %s%s", asked, call,
-                               name_of(code), (int)code, text, advice(code, status), crumbs);
+                               name_of(code), (int)code, text, advice(code, status), recent);
 }

@@ -88,6 +88,7 @@ fy_status_t fy__cuda_copy_many(void *dev_, void *stream, size_t count, const fy_
     uint64_t nbytes = 0;
     for (size_t i = 0; i < count; i++) nbytes += copies[i].nbytes;
     if (status == FY_STATUS_OK)
-        fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY_BATCH, nbytes);
+        fy__cuda_recent_add(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_RECENT_COPY_BATCH,
+                            nbytes);
     return status;
 }

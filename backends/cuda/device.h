@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 
 #include "backends/cuda/args.h"
-#include "backends/cuda/crumbs.h"
 #include "backends/cuda/driver.h"
+#include "backends/cuda/recent.h"
 
 enum fy__cuda_module {
 #define X(name) FY__CUDA_MODULE_##name,

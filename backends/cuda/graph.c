@@ -201,8 +201,8 @@ fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph
     fy_status_t status = FY__CUDA_CALL(dev, cuGraphLaunch, (graph->exec, stream->handle),
                                        "running a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK) {
-        fy__cuda_crumb(stream->trail, FY__CUDA_CRUMB_REPLAY,
-                       atomic_load_explicit(&graph->trail.submitted, memory_order_relaxed));
+        fy__cuda_recent_add(stream->trail, FY__CUDA_RECENT_REPLAY,
+                            atomic_load_explicit(&graph->trail.submitted, memory_order_relaxed));
         for (uint32_t i = 0; i < graph->ncopies; i++)
             fy__cuda.host->record(graph->copies[i].kind, graph->copies[i].nbytes);
         status = fetch_flags(dev, stream, flags, nflags, words);

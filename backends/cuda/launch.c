@@ -96,7 +96,7 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
         status = fy__cuda_submit(dev, stream->handle, &request);
     }
     fy__cuda_leave(&frame);
-    if (status == FY_STATUS_OK) fy__cuda_crumb(stream->trail, launch->op, launch->nelem);
+    if (status == FY_STATUS_OK) fy__cuda_recent_add(stream->trail, launch->op, launch->nelem);
     return status;
 }
 

@@ -68,13 +68,13 @@ fy_status_t fy__cuda_copy(void *dev_, void *stream, const fy_copy_t *copy)
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     if (__builtin_expect(fy__cuda_listened, 0))
-        fy__cuda_range(fy__cuda_request_name(FY__CUDA_CRUMB_COPY + (uint32_t)copy->kind));
+        fy__cuda_range(fy__cuda_request_name(FY__CUDA_RECENT_COPY + (uint32_t)copy->kind));
     fy_status_t status = fy__cuda_copy_submit(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
     fy__cuda_range_end();
     fy__cuda_leave(&frame);
     if (status != FY_STATUS_OK) return status;
-    fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY + (uint32_t)copy->kind,
-                   copy->nbytes);
+    fy__cuda_recent_add(((fy__cuda_stream_t *)stream)->trail,
+                        FY__CUDA_RECENT_COPY + (uint32_t)copy->kind, copy->nbytes);
     return fy__cuda_graph_note_copy(stream, copy->kind, copy->nbytes);
 }
 
@@ -90,6 +90,6 @@ fy_status_t fy__cuda_fill(void *dev_, void *stream, void *address, int value, ui
         "filling %llu bytes on cuda:%d", (unsigned long long)nbytes, dev->index);
     fy__cuda_leave(&frame);
     if (status == FY_STATUS_OK)
-        fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_FILL, nbytes);
+        fy__cuda_recent_add(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_RECENT_FILL, nbytes);
     return status;
 }

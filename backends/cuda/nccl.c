@@ -162,7 +162,8 @@ static void tell(const clique_t *clique, void *const *streams, uint64_t nbytes)
 {
     const uint64_t out = 2 * (clique->count - 1) * nbytes / clique->count;
     for (size_t i = 0; i < clique->count; i++) {
-        fy__cuda_crumb(((fy__cuda_stream_t *)streams[i])->trail, FY__CUDA_CRUMB_COLLECTIVE, nbytes);
+        fy__cuda_recent_add(((fy__cuda_stream_t *)streams[i])->trail, FY__CUDA_RECENT_COLLECTIVE,
+                            nbytes);
         fy__cuda.host->record(FY_COPY_PEER, out);
     }
 }

@@ -1,6 +1,6 @@
 /* Streams and events: order on the device, and the host's waiting for it. Handles are small
  * records: a wrapped stream of the application must never be destroyed by us, and an event knows
- * how far it says its stream has come (crumbs.h). */
+ * how far it says its stream has come (recent.h). */
 #include "backends/cuda/dnn.h"
 #include "backends/cuda/nccl.h"
 

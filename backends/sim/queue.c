@@ -188,7 +188,7 @@ static fy__sim_item_t *find_touching(const void *begin, uint64_t nbytes, const v
 
 /* Whoever reads a download's destination too early shall not find the right bytes by luck. Unless
  * an earlier request still uses them, which this one is then ordered behind. */
-static void spoil_destination(const fy__sim_request_t *request)
+static void poison_destination(const fy__sim_request_t *request)
 {
     fy__sim_queue_t *queue;
     if (request->kind != FY__SIM_COPY || request->copy.kind != FY_COPY_DOWNLOAD ||
@@ -202,7 +202,7 @@ uint64_t fy__sim_queue_push(fy__sim_queue_t *queue, fy__sim_item_t *item, fy__si
 {
     item->request.span = span;
     pthread_mutex_lock(&order_lock);
-    spoil_destination(&item->request);
+    poison_destination(&item->request);
     uint64_t position = append(queue, item);
     fy__sim_schedule_step(queue->dev);
     unlock();

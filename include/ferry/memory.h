@@ -47,12 +47,12 @@ FY_API_STATUS fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_s
  * bytes. */
 FY_API_STATUS fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t *out_stats);
 
-/* How requests for a device's memory were served since it was opened, one count for each rung of
- * the ladder (docs/memory.md). */
-typedef struct fy_memory_rungs {
+/* How requests for a device's memory were served since it was opened, one count for each stage of
+ * the fallback (docs/memory.md). */
+typedef struct fy_memory_alloc_stats {
     size_t struct_size;
     /* each request that was served counts in one of these */
-    uint64_t at_hand;          /* what this thread had just given back; no lock */
+    uint64_t thread_cached;    /* what this thread had just given back; no lock */
     uint64_t ready;            /* a block that nobody uses any more */
     uint64_t same_stream;      /* a block pending only on the asking stream */
     uint64_t joined;           /* neighbours, free or pending only on the asking stream */
@@ -67,13 +67,14 @@ typedef struct fy_memory_rungs {
     uint64_t syncs;    /* waits of the host for pending blocks */
     uint64_t released; /* segments given back */
     uint64_t guard_refusals, verdicts;
-} fy_memory_rungs_t;
-#define FY_MEMORY_RUNGS_INIT                                                   \
-    {                                                                          \
-        sizeof(fy_memory_rungs_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+} fy_memory_alloc_stats_t;
+#define FY_MEMORY_ALLOC_STATS_INIT                                                   \
+    {                                                                                \
+        sizeof(fy_memory_alloc_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 /* Of all threads together. Fails: INVALID_ARGUMENT. */
-FY_API_STATUS fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs);
+FY_API_STATUS fy_memory_query_alloc_stats(const fy_device_t *device,
+                                          fy_memory_alloc_stats_t *out_stats);
 
 /* Writes every segment and block of `device`, and of the page-locked memory that serves it, to the
  * file `path`: FY_SNAPSHOT_JSON with size, state (live, pending, free), category, scope path and

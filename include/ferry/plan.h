@@ -98,10 +98,10 @@ typedef struct fy_pool_options {
     /* 1: as page-locked memory is cut, where what is held is missing elsewhere: segments grow with
      * what is reserved, and idle ones go back before growth would waste more than an eighth
      * (FY_POOL_OPTIONS_PINNED) */
-    int thrifty;
+    int release_eagerly;
     /* Not 0, but a power of two from the alignment up: as with segments=virtual, a segment grows
      * and shrinks where it stands, in steps of so many bytes. 0: segments stay as they are. Not
-     * with thrifty. */
+     * with release_eagerly. */
     uint64_t resize_nbytes;
     /* 1: segments are released only when the pool is destroyed, as in a graph's own memory */
     int keeps_segments;

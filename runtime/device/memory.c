@@ -8,8 +8,8 @@
 #include "runtime/device/device.h"
 #include "runtime/device/pin.h"
 #include "runtime/record/recording.h"
-#include "runtime/tensor/cell.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/slot.h"
+#include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
 
 const char *fy_category_name(fy_category_t category)
@@ -149,7 +149,7 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path,
     stats.struct_size = sizeof stats;
     if (device->is_host) { /* blocks that threads keep at hand are free for the user */
         uint64_t kept = 0, by_category[FY_CATEGORY_COUNT];
-        fy__front_nbytes(by_category);
+        fy__cache_nbytes(by_category);
         for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
             /* threads went on */
             if (by_category[i] > stats.by_category[i]) by_category[i] = stats.by_category[i];
@@ -171,13 +171,14 @@ fy_status_t fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_sta
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs)
+fy_status_t fy_memory_query_alloc_stats(const fy_device_t *device,
+                                        fy_memory_alloc_stats_t *out_stats)
 {
-    FY_TRY(fy__check_sized("memory_query_rungs", "out_rungs", out_rungs, sizeof *out_rungs,
-                           "FY_MEMORY_RUNGS_INIT"));
-    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_rungs: device is NULL");
-    fy__pool_rungs(device->pool, out_rungs);
-    if (device->is_host) out_rungs->at_hand = fy__front_served();
+    FY_TRY(fy__check_sized("memory_query_alloc_stats", "out_stats", out_stats, sizeof *out_stats,
+                           "FY_MEMORY_ALLOC_STATS_INIT"));
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_alloc_stats: device is NULL");
+    fy__pool_alloc_stats(device->pool, out_stats);
+    if (device->is_host) out_stats->thread_cached = fy__cache_served();
     return FY_STATUS_OK;
 }
 
@@ -212,10 +213,10 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_trim: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "memory_trim"));
-    if (device->is_host) (void)fy__front_flush(thread);
+    if (device->is_host) (void)fy__cache_flush(thread);
     released = fy__pool_trim(device->pool, keep_nbytes);
     if (device->is_host) {
-        fy__cell_trim(thread); /* whose chunks are warm then */
+        fy__tensor_slot_trim(thread); /* whose chunks are warm then */
         trim_warm(device, keep_nbytes);
     }
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);

@@ -37,11 +37,11 @@ typedef struct fy__block {
 } fy__block_t;
 
 /* How a call of `press` went: nobody is left to ask; it had nothing; it gave something. */
-typedef enum fy__press { FY__PRESS_END, FY__PRESS_NOTHING, FY__PRESS_GAVE } fy__press_t;
+typedef enum fy__reclaim { FY__RECLAIM_END, FY__RECLAIM_NOTHING, FY__RECLAIM_GAVE } fy__reclaim_t;
 /* Whom one request has asked already; starts as zeros. */
-typedef struct fy__press_cursor {
+typedef struct fy__reclaim_cursor {
     uint64_t after, until;
-} fy__press_cursor_t;
+} fy__reclaim_cursor_t;
 
 /* The result of the last check of a segment against this machine's memory (runtime/device/machine.h). The
  * source's lock guards it. */
@@ -64,7 +64,7 @@ typedef struct fy__segment_source {
     bool (*may_sync)(void *user);
     void (*note_sync)(void *user, uint64_t blocked_ns);
     /* Asks the next of those who may have something to give. NULL: there is nobody. */
-    fy__press_t (*press)(void *user, uint64_t nbytes, fy__press_cursor_t *cursor);
+    fy__reclaim_t (*reclaim)(void *user, uint64_t nbytes, fy__reclaim_cursor_t *cursor);
     /* May be NULL. Gives back to the pool what somebody keeps of its blocks without using them;
      * true if there was any. Called with none of the pool's locks held, before it grows and before
      * it says no. */
@@ -109,7 +109,7 @@ typedef struct fy__pool_options {
     bool keeps_segments;     /* none goes back before the pool does */
     /* Whatever is held is missing elsewhere (page-locked memory): idle segments go back before
      * growth makes more of waste, and the step of growth follows what is reserved. See grow.c. */
-    bool thrifty;
+    bool release_eagerly;
     /* what counts against the limit, too, and is not the pool's; NULL: nothing */
     const _Atomic uint64_t *outside_nbytes;
     uint64_t outside_least_nbytes; /* of that: what nobody can give back */
@@ -149,7 +149,7 @@ void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats);
 /* Without the lock, one figure after another; pending and largest_free are 0. */
 void fy__pool_peek(const fy__pool_t *pool, fy_memory_stats_t *out_stats);
 /* How its requests were served. */
-void fy__pool_rungs(fy__pool_t *pool, fy_memory_rungs_t *out_rungs);
+void fy__pool_alloc_stats(fy__pool_t *pool, fy_memory_alloc_stats_t *out_stats);
 /* Gives whole free segments back until at most keep_nbytes stay reserved; returns what was
  * released. */
 uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes);

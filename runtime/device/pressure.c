@@ -1,7 +1,7 @@
 /* The list of pressure functions, and the call. A function runs as a guest on a thread that is in
  * the middle of something: what that thread had under way (a recording, claims on guards, the name
  * of a blocking call, its error record) is put aside meanwhile, and a scope of its own owns what it
- * leaves behind. Next: alloc/ladder.c, which asks. */
+ * leaves behind. Next: alloc/fallback.c, which asks. */
 #include "runtime/device/pressure.h"
 
 #include <stdlib.h>
@@ -118,13 +118,13 @@ static FY_COLD bool call(fy__thread_t *thread, fy_device_t *device, uint64_t nby
     return gave;
 }
 
-fy__press_t fy__pressure_next(void *user, uint64_t nbytes, fy__press_cursor_t *cursor)
+fy__reclaim_t fy__pressure_next(void *user, uint64_t nbytes, fy__reclaim_cursor_t *cursor)
 {
     fy_device_t *device = user;
     fy__thread_t *thread = fy__thread();
     if (!thread || thread->pressing || thread->nlocks ||
         !__atomic_load_n(&device->pressures, __ATOMIC_RELAXED))
-        return FY__PRESS_END;
+        return FY__RECLAIM_END;
     pthread_mutex_lock(&lock);
     /* not those that are set meanwhile: one of them might set another */
     if (!cursor->until) cursor->until = last_id;
@@ -136,13 +136,13 @@ fy__press_t fy__pressure_next(void *user, uint64_t nbytes, fy__press_cursor_t *c
         entry->running++;
     }
     pthread_mutex_unlock(&lock);
-    if (!entry) return FY__PRESS_END;
+    if (!entry) return FY__RECLAIM_END;
     const bool gave = call(thread, device, nbytes, entry);
     pthread_mutex_lock(&lock);
     entry->running--;
     pthread_cond_broadcast(&ended);
     pthread_mutex_unlock(&lock);
-    return gave ? FY__PRESS_GAVE : FY__PRESS_NOTHING;
+    return gave ? FY__RECLAIM_GAVE : FY__RECLAIM_NOTHING;
 }
 
 void fy__pressure_forget(fy_device_t *device)

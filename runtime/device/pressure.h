@@ -2,7 +2,7 @@
  * gets no more (fy_memory_on_pressure).
  * The pool calls them one by one, between its other means, and looks after each whether that
  * served.
- * Not here: when (alloc/ladder.c). */
+ * Not here: when (alloc/fallback.c). */
 #ifndef FERRY_RUNTIME_PRESSURE_H_
 #define FERRY_RUNTIME_PRESSURE_H_
 
@@ -10,7 +10,7 @@
 
 /* Calls the next one; a fy__segment_source_t's `press`, user is the device. Nobody is called while
  * this thread is inside one, or holds a lock of Ferry's. No lock may be held. */
-fy__press_t fy__pressure_next(void *user, uint64_t nbytes, fy__press_cursor_t *cursor);
+fy__reclaim_t fy__pressure_next(void *user, uint64_t nbytes, fy__reclaim_cursor_t *cursor);
 /* The device goes: forgets what is left. */
 void fy__pressure_forget(fy_device_t *device);
 

@@ -248,11 +248,11 @@ void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
 
 /* Resolved requests are found among the last that failed, by number, or by record where the number
  * is no longer known. */
-void fy__fault_belongs(fy_device_t *device, const fy__suspect_t *requests, fy__point_t point,
+void fy__fault_belongs(fy_device_t *device, const fy__taint_t *requests, fy__point_t point,
                        int which)
 {
     fy__faults_t *faults = &device->faults;
-    if (!fy__suspect_any(requests)) return;
+    if (!fy__taint_any(requests)) return;
     fy__lock(&faults->lock);
     for (uint64_t i = 0; i < FY__FAULT_WINDOW; i++) {
         const uint64_t request = requests->first + i;
@@ -333,18 +333,17 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
     return record ? fy__poison_fail(record, what) : FY_STATUS_OK;
 }
 
-/* Moves `suspect`'s window up to `first`. Requests that fall out are a window old: they are
+/* Moves `taint`'s window up to `first`. Requests that fall out are a window old: they are
  * resolved. */
-static void rebase(fy__faults_t *faults, fy__suspect_t *suspect, uint64_t first)
+static void rebase(fy__faults_t *faults, fy__taint_t *taint, uint64_t first)
 {
-    for (; suspect->mask && suspect->first < first; suspect->first++, suspect->mask >>= 1) {
-        if ((suspect->mask & 1) && !suspect->poison)
-            suspect->poison = record_of(faults, suspect->first);
+    for (; taint->mask && taint->first < first; taint->first++, taint->mask >>= 1) {
+        if ((taint->mask & 1) && !taint->poison) taint->poison = record_of(faults, taint->first);
     }
-    if (suspect->first < first) suspect->first = first;
+    if (taint->first < first) taint->first = first;
 }
 
-static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
+static void join(fy__faults_t *faults, fy__taint_t *dst, fy__taint_t src)
 {
     if (!dst->poison) dst->poison = src.poison;
     if (!src.mask) return;
@@ -356,8 +355,8 @@ static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
     /* One window for both: it starts at the earlier request, unless the later one's last bit would
      * not fit; what falls out then is a window older than a request that was made, so it is
      * resolved. */
-    fy__suspect_t early = dst->first < src.first ? *dst : src,
-                  late = dst->first < src.first ? src : *dst;
+    fy__taint_t early = dst->first < src.first ? *dst : src,
+                late = dst->first < src.first ? src : *dst;
     const uint64_t last = late.first + 63 - (uint64_t)__builtin_clzll(late.mask);
     if (last - early.first >= FY__FAULT_WINDOW) rebase(faults, &early, last - FY__FAULT_WINDOW + 1);
     if (late.first < early.first) rebase(faults, &late, early.first);
@@ -366,29 +365,29 @@ static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
     dst->mask = early.mask | late.mask << (late.first - early.first);
 }
 
-void fy__suspect_join(fy_device_t *device, fy__suspect_t *dst, const fy__suspect_t *src)
+void fy__taint_join(fy_device_t *device, fy__taint_t *dst, const fy__taint_t *src)
 {
     fy__lock(&device->faults.lock);
     join(&device->faults, dst, *src);
     fy__unlock(&device->faults.lock);
 }
 
-void fy__suspect_add(fy_device_t *device, fy__suspect_t *dst, uint64_t request)
+void fy__taint_add(fy_device_t *device, fy__taint_t *dst, uint64_t request)
 {
-    const fy__suspect_t one = { .first = request, .mask = 1 };
-    fy__suspect_join(device, dst, &one);
+    const fy__taint_t one = { .first = request, .mask = 1 };
+    fy__taint_join(device, dst, &one);
 }
 
-fy_status_t fy__suspect_resolve(fy_device_t *device, fy__suspect_t *suspect, const char *what)
+fy_status_t fy__taint_resolve(fy_device_t *device, fy__taint_t *taint, const char *what)
 {
     fy__faults_t *faults = &device->faults;
-    if (!fy__suspect_any(suspect)) return FY_STATUS_OK;
+    if (!fy__taint_any(taint)) return FY_STATUS_OK;
     fy__lock(&faults->lock);
-    for (; suspect->mask && !suspect->poison; suspect->first++, suspect->mask >>= 1) {
-        if (!(suspect->mask & 1)) continue;
-        if (faults->next - suspect->first < FY__FAULT_WINDOW) settle(faults, suspect->first);
-        suspect->poison = record_of(faults, suspect->first);
+    for (; taint->mask && !taint->poison; taint->first++, taint->mask >>= 1) {
+        if (!(taint->mask & 1)) continue;
+        if (faults->next - taint->first < FY__FAULT_WINDOW) settle(faults, taint->first);
+        taint->poison = record_of(faults, taint->first);
     }
     fy__unlock(&faults->lock);
-    return suspect->poison ? fy__poison_fail(suspect->poison, what) : FY_STATUS_OK;
+    return taint->poison ? fy__poison_fail(taint->poison, what) : FY_STATUS_OK;
 }

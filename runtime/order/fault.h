@@ -19,11 +19,11 @@ enum { FY__FAULT_WINDOW = 64, FY__FAULT_MEMORY = 1024, FY__FAULT_OF_COPY = -2 };
 enum { FY__FAULT_ALSO_TRANSFER, FY__FAULT_ALSO_CALL, FY__FAULT_ALSO };
 
 /* The faults on which the bytes of a storage depend or may depend. All zero: none. */
-typedef struct fy__suspect {
+typedef struct fy__taint {
     uint64_t mask;   /* bit i: request first + i */
     uint32_t poison; /* record number of a known fault; 0 is none */
     uint64_t first;  /* last: not looked at while the others are 0, so it may lie in another line */
-} fy__suspect_t;
+} fy__taint_t;
 
 /* The meaning of a request's flag, kept until the flag is resolved. */
 typedef struct fy__fault_cause {
@@ -92,7 +92,7 @@ void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point
 
 /* If one of these requests fails, the ticket of `point`, which is not before any of them, fails
  * too. `which`: FY__FAULT_ALSO_*. */
-void fy__fault_belongs(struct fy_device *device, const fy__suspect_t *requests, fy__point_t point,
+void fy__fault_belongs(struct fy_device *device, const fy__taint_t *requests, fy__point_t point,
                        int which);
 
 /* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or
@@ -108,14 +108,14 @@ void fy__faults_note(struct fy_device *device, uint32_t record);
 /* Of what is done: OK, or the first fault that no such call has returned yet. */
 fy_status_t fy__faults_take(struct fy_device *device, const char *what);
 
-static inline bool fy__suspect_any(const fy__suspect_t *suspect)
+static inline bool fy__taint_any(const fy__taint_t *taint)
 {
-    return (suspect->mask | suspect->poison) != 0;
+    return (taint->mask | taint->poison) != 0;
 }
 /* Adds the faults of src to those of dst. */
-void fy__suspect_join(struct fy_device *device, fy__suspect_t *dst, const fy__suspect_t *src);
-void fy__suspect_add(struct fy_device *device, fy__suspect_t *dst, uint64_t request);
+void fy__taint_join(struct fy_device *device, fy__taint_t *dst, const fy__taint_t *src);
+void fy__taint_add(struct fy_device *device, fy__taint_t *dst, uint64_t request);
 /* For bytes whose requests are done: OK, or the first cause. Removes requests that did not fail. */
-fy_status_t fy__suspect_resolve(struct fy_device *device, fy__suspect_t *suspect, const char *what);
+fy_status_t fy__taint_resolve(struct fy_device *device, fy__taint_t *taint, const char *what);
 
 #endif

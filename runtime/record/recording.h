@@ -15,7 +15,7 @@ enum { FY__RECORDING_FAULTS = 16 }; /* fault flags a replay takes at most; ops b
 typedef struct fy__recording_slot {
     fy__storage_t *storage; /* with a reference */
     bool is_inside, is_written;
-    fy__suspect_t suspect; /* of bytes without a storage, while a replay looks for who suffers */
+    fy__taint_t taint; /* of bytes without a storage, while a replay looks for who suffers */
 } fy__recording_slot_t;
 
 /* One call. Descriptors, attributes and slots are the recording's. */

@@ -1,7 +1,7 @@
 /* Making and freeing storages. Three ways to get one: from this thread's front (host), from a pool,
  * by wrapping.
  * The front keeps a storage together with its block, so that taking one is popping a list:
- * front.h. */
+ * thread_cache.h. */
 #include "runtime/tensor/storage.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "runtime/device/pin.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/recording.h"
-#include "runtime/tensor/cell.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/slot.h"
+#include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
 
 fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
@@ -27,14 +27,14 @@ static fy__tag_t tag_of(const fy__thread_t *thread)
 static void init(fy__storage_t *storage, fy_device_t *device)
 {
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&storage->front, 0, memory_order_relaxed);
+    atomic_store_explicit(&storage->cache_class, 0, memory_order_relaxed);
     storage->pinned = storage->pinned_here = storage->leaving = false;
     storage->device = device;
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
-    storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+    storage->taint = (fy__taint_t){ 0, 0, 0 };
     atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
-    storage->late = (fy__suspect_t){ 0, 0, 0 };
+    storage->late = (fy__taint_t){ 0, 0, 0 };
     atomic_store_explicit(&storage->has_late, false, memory_order_relaxed);
     storage->block = NULL;
     fy__hazard_clear(&storage->hazard);
@@ -48,21 +48,21 @@ static void init(fy__storage_t *storage, fy_device_t *device)
 static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host,
                                              uint32_t class, fy__storage_t **out_storage)
 {
-    fy__storage_t *storage = fy__cell_alloc(thread);
+    fy__storage_t *storage = fy__tensor_slot_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, host);
     /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
     const fy_status_t status =
-        fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
+        fy__pool_alloc(host->pool, fy__cache_class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
         fy__memory_refused(host, status);
-        fy__cell_free(thread, storage);
+        fy__tensor_slot_free(thread, storage);
         return status;
     }
     atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
-    atomic_store_explicit(&storage->front, (uint8_t) class, memory_order_relaxed);
+    atomic_store_explicit(&storage->cache_class, (uint8_t) class, memory_order_relaxed);
     /* the handle's stays: see fy__tensor_first */
-    storage->data = fy__cell_of(storage)->first.data = storage->block->address;
+    storage->data = fy__tensor_slot_of(storage)->first.data = storage->block->address;
     *out_storage = storage;
     return FY_STATUS_OK;
 }
@@ -81,7 +81,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__guard_t *guards = NULL;
     if (!device->is_host) FY_TRY(fy__guard_take_memory(thread, nbytes, device->spec, &guards));
-    fy__storage_t *storage = fy__cell_alloc(thread);
+    fy__storage_t *storage = fy__tensor_slot_alloc(thread);
     if (!storage) {
         fy__guard_free_memory(guards, nbytes);
         return FY_STATUS_OUT_OF_MEMORY;
@@ -96,14 +96,14 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
         if (status != FY_STATUS_OK) {
             fy__memory_refused(device, status);
             fy__guard_free_memory(guards, nbytes);
-            fy__cell_free(thread, storage);
+            fy__tensor_slot_free(thread, storage);
             return status;
         }
         storage->data = storage->block->address;
-        if (device->is_host && nbytes > FY__FRONT_LARGEST && !device->debug) {
+        if (device->is_host && nbytes > FY__CACHE_LARGEST && !device->debug) {
             atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
-            atomic_store_explicit(&storage->front, FY__FRONT_LARGE, memory_order_relaxed);
-            fy__cell_of(storage)->first.data = storage->data;
+            atomic_store_explicit(&storage->cache_class, FY__CACHE_LARGE, memory_order_relaxed);
+            fy__tensor_slot_of(storage)->first.data = storage->data;
         }
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED))
@@ -121,12 +121,12 @@ fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memo
                                        fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(memory->device)) return fy__device_lost_error(memory->device);
-    fy__storage_t *storage = fy__cell_alloc(thread);
+    fy__storage_t *storage = fy__tensor_slot_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, memory->device);
     const fy_status_t status = fy__private_alloc(memory, nbytes, &storage->block);
     if (status != FY_STATUS_OK) {
-        fy__cell_free(thread, storage);
+        fy__tensor_slot_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
@@ -144,18 +144,18 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     fy__recording_t *recording = fy__recording_of(thread, device);
     if (FY_UNLIKELY(recording != NULL) && nbytes)
         return fy__recording_storage(thread, recording, nbytes, out_storage);
-    if (device->is_host && nbytes > FY__FRONT_LARGEST &&
-        (*out_storage = fy__front_take_large(thread, nbytes)))
+    if (device->is_host && nbytes > FY__CACHE_LARGEST &&
+        (*out_storage = fy__cache_take_large(thread, nbytes)))
         return FY_STATUS_OK;
     /* the front hands bytes out as they are */
-    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes || device->debug)
+    if (!device->is_host || nbytes > FY__CACHE_LARGEST || !nbytes || device->debug)
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
-    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    fy__storage_t *storage = fy__cache_pop(thread, nbytes);
     if (storage) {
         /* it need not become a tensor of this scope, nor of this thread */
-        fy__handle_release(&fy__cell_of(storage)->first.handle);
+        fy__handle_release(&fy__tensor_slot_of(storage)->first.handle);
     } else {
-        FY_TRY(create_small_host(thread, device, fy__front_class(nbytes), &storage));
+        FY_TRY(create_small_host(thread, device, fy__cache_class(nbytes), &storage));
         storage->block->requested = storage->nbytes = nbytes;
         fy__asan_forbid(storage->data, storage->block->nbytes);
         fy__asan_allow(storage->data, nbytes);
@@ -181,14 +181,14 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
     if (peer->is_host || !nbytes)
         return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
     if (fy__device_is_lost(peer)) return fy__device_lost_error(peer);
-    fy__storage_t *storage = fy__cell_alloc(thread);
+    fy__storage_t *storage = fy__tensor_slot_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, fy_device_host());
     const fy_status_t status =
         fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
     if (status != FY_STATUS_OK) {
         fy__memory_refused(peer, status);
-        fy__cell_free(thread, storage);
+        fy__tensor_slot_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
@@ -206,7 +206,7 @@ fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_dev
     FY_TRY(fy__pin_here(thread, peer, storage->data, storage->nbytes));
     fy__hazard_clear(&storage->hazard);
     /* not for the front: it hands bytes out as they are */
-    atomic_store_explicit(&storage->front, 0, memory_order_relaxed);
+    atomic_store_explicit(&storage->cache_class, 0, memory_order_relaxed);
     storage->pinned = storage->pinned_here = true;
     storage->peer = peer;
     fy__device_use(peer);
@@ -217,7 +217,7 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
                              fy_deleter_fn deleter, void *user, fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    fy__storage_t *storage = fy__cell_alloc(thread);
+    fy__storage_t *storage = fy__tensor_slot_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, device);
     storage->nbytes = nbytes;
@@ -254,7 +254,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     if (storage->deleter)
         storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
     fy_device_t *peer = storage->peer;
-    fy__cell_free(thread, storage);
+    fy__tensor_slot_free(thread, storage);
     fy__device_unuse(device);
     if (peer) fy__device_unuse(peer);
 }
@@ -263,13 +263,13 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
  * and the storage to where it belongs. */
 static bool keep(fy__thread_t *thread, fy__storage_t *storage)
 {
-    const uint8_t class = atomic_load_explicit(&storage->front, memory_order_relaxed) &
-                          (uint8_t)~FY__FRONT_MARK;
+    const uint8_t class = atomic_load_explicit(&storage->cache_class, memory_order_relaxed) &
+                          (uint8_t)~FY__CACHE_DIRTY;
     if (!class || !fy__storage_is_clean(storage)) return false;
     /* the last owner: nobody else can set it */
-    atomic_store_explicit(&storage->front, class, memory_order_relaxed);
-    if (class == FY__FRONT_LARGE) return fy__front_keep_large(thread, storage);
-    fy__front_push(thread, storage);
+    atomic_store_explicit(&storage->cache_class, class, memory_order_relaxed);
+    if (class == FY__CACHE_LARGE) return fy__cache_keep_large(thread, storage);
+    fy__cache_push(thread, storage);
     return true;
 }
 
@@ -331,11 +331,11 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
 
 /* ---- what a transfer found out behind its owner's back ---- */
 
-void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__suspect_t *suspect)
+void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__taint_t *taint)
 {
-    if (!fy__suspect_any(suspect)) return;
-    fy__storage_mark(storage);
-    fy__suspect_join(device, &storage->late, suspect);
+    if (!fy__taint_any(taint)) return;
+    fy__storage_set_dirty(storage);
+    fy__taint_join(device, &storage->late, taint);
     atomic_store_explicit(&storage->has_late, true, memory_order_release);
 }
 
@@ -343,16 +343,16 @@ void fy__storage_late_join(fy_device_t *device, fy__storage_t *dst, fy__storage_
 {
     if (!atomic_load_explicit(&src->has_late, memory_order_acquire)) return;
     fy__lock(&device->faults.lock);
-    const fy__suspect_t suspect = src->late;
+    const fy__taint_t taint = src->late;
     fy__unlock(&device->faults.lock);
-    fy__storage_late_add(device, dst, &suspect);
+    fy__storage_late_add(device, dst, &taint);
 }
 
 void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
 {
     if (!atomic_load_explicit(&storage->has_late, memory_order_acquire)) return;
     fy__lock(&device->faults.lock);
-    storage->late = (fy__suspect_t){ 0, 0, 0 };
+    storage->late = (fy__taint_t){ 0, 0, 0 };
     fy__unlock(&device->faults.lock);
     atomic_store_explicit(&storage->has_late, false, memory_order_release);
 }
@@ -360,7 +360,7 @@ void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
 FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
 {
     /* has the mark since it has `late` */
-    fy__suspect_join(device, &storage->suspect, &storage->late);
+    fy__taint_join(device, &storage->taint, &storage->late);
 }
 
 /* ---- uses that outlive their storage's owners ---- */

@@ -8,7 +8,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/recording.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
 
 typedef unsigned long long ull;
@@ -68,10 +68,10 @@ fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t
     return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
 }
 
-/* The storage of a cell whose handle this is, if it is a cell's. */
+/* The storage of a slot whose handle this is, if it is a slot's. */
 static inline fy__storage_t *beside(fy_tensor_t *tensor)
 {
-    fy__storage_t *storage = &((fy__cell_t *)tensor)->storage;
+    fy__storage_t *storage = &((fy__tensor_slot_t *)tensor)->storage;
     /* or the compiler, knowing that it equals what it compared it with, may use that */
     __asm__("" : "+r"(storage));
     return storage;
@@ -83,25 +83,25 @@ static inline bool is_simple(const fy_tensor_t *tensor, const fy__storage_t *sto
 {
     return tensor->storage == storage &&
            atomic_load_explicit(&storage->refs, memory_order_acquire) == 1 &&
-           fy__front_wants(storage);
+           fy__cache_accepts(storage);
 }
 
 /* Such a one stays in the ring of the innermost scope while it is at hand, gone: to take it out,
  * and perhaps back in, would touch its neighbours, which nothing else does. The scope takes it out
- * when it ends, and whoever wants the cell for something else does before. */
+ * when it ends, and whoever wants the slot for something else does before. */
 static inline void free_simple(fy__thread_t *thread, fy_tensor_t *tensor, fy__storage_t *storage)
 {
     fy__handle_t *handle = &tensor->handle;
-    tensor->storage = &fy__storage_gone; /* before the cell can be another's */
+    tensor->storage = &fy__storage_gone; /* before the slot can be another's */
     if (handle->next && FY_UNLIKELY(!fy__handle_is_inside(thread->frame, handle)))
         fy__handle_release(handle);
-    fy__front_push(thread, storage);
+    fy__cache_push(thread, storage);
 }
 
 /* The front's, without a mark, and nobody's but the caller's. */
 static inline bool is_large(const fy__storage_t *storage)
 {
-    return atomic_load_explicit(&storage->front, memory_order_relaxed) == FY__FRONT_LARGE &&
+    return atomic_load_explicit(&storage->cache_class, memory_order_relaxed) == FY__CACHE_LARGE &&
            atomic_load_explicit(&storage->refs, memory_order_acquire) == 1;
 }
 
@@ -115,7 +115,7 @@ static __attribute__((noinline)) void free_other(fy__thread_t *thread, fy_tensor
         tensor->storage = &fy__storage_gone;
     else
         fy__tensor_free_blank(thread, tensor);
-    if (is_first && is_large(storage) && fy__front_keep_large(thread, storage)) return;
+    if (is_first && is_large(storage) && fy__cache_keep_large(thread, storage)) return;
     fy__storage_release(thread, storage);
 }
 
@@ -204,7 +204,7 @@ static __attribute__((noinline)) fy_status_t create_large(fy_device_t *host, fy_
     const uint64_t nelem = count_elements(dtype, rank, dims);
     fy__storage_t *storage = FY__HAS_ASAN || !nelem
                                  ? NULL
-                                 : fy__front_take_large(thread, nelem * fy__dtype_sizes[dtype]);
+                                 : fy__cache_take_large(thread, nelem * fy__dtype_sizes[dtype]);
     if (FY_UNLIKELY(!storage)) return create(host, dtype, rank, dims, out_tensor);
     *out_tensor = fy__tensor_first(thread, storage);
     fy__tensor_set_dense(*out_tensor, dtype, rank, dims, nelem);
@@ -219,16 +219,16 @@ static __attribute__((noinline)) fy_status_t create_small(fy_device_t *host, fy_
     const uint64_t nelem = FY__HAS_ASAN ? 0 : count_elements(dtype, rank, dims);
     if (FY_UNLIKELY(!nelem)) return create(host, dtype, rank, dims, out_tensor);
     const uint64_t nbytes = nelem * fy__dtype_sizes[dtype];
-    if (nbytes > FY__FRONT_LARGEST)
+    if (nbytes > FY__CACHE_LARGEST)
         return create_large(host, dtype, rank, dims, out_tensor, thread);
-    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    fy__storage_t *storage = fy__cache_pop(thread, nbytes);
     if (FY_UNLIKELY(!storage)) return create(host, dtype, rank, dims, out_tensor);
     *out_tensor = fy__tensor_first(thread, storage);
     fy__tensor_set_dense(*out_tensor, dtype, rank, dims, nelem);
     return FY_STATUS_OK;
 }
 
-/* One axis, up to 32 KiB, cell and block at hand: no call that one comes back from, few
+/* One axis, up to 32 KiB, slot and block at hand: no call that one comes back from, few
  * instructions, and nothing of the handle's second line (`strides`), so that a processor gets on to
  * the next tensor while it waits for the lines of this one. */
 fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
@@ -241,11 +241,11 @@ fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, co
     if (FY__HAS_ASAN || rank != 1 || FY_UNLIKELY(!dims || (unsigned)dtype >= FY_DTYPE_COUNT))
         return create_small(device, dtype, rank, dims, out_tensor, thread);
     const uint64_t nelem = (uint64_t)dims[0], nbytes = nelem * fy__dtype_sizes[dtype];
-    if (nelem > FY__FRONT_LARGEST || nbytes > FY__FRONT_LARGEST)
+    if (nelem > FY__CACHE_LARGEST || nbytes > FY__CACHE_LARGEST)
         return create_large(device, dtype, rank, dims, out_tensor, thread);
-    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    fy__storage_t *storage = fy__cache_pop(thread, nbytes);
     if (FY_UNLIKELY(!storage)) return create(device, dtype, rank, dims, out_tensor);
-    fy_tensor_t *tensor = &fy__cell_of(storage)->first;
+    fy_tensor_t *tensor = &fy__tensor_slot_of(storage)->first;
     tensor->dtype = (uint8_t)dtype;
     if (FY_UNLIKELY(tensor->rank != 1)) tensor->strides[0] = tensor->rank = 1;
     tensor->named = tensor->valued = false;
@@ -374,7 +374,7 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
     /* made inside: holds nothing yet */
     if (thread) FY_TRY(fy__recording_check(thread, storage->device, "tensor_map"));
     if (access & FY_ACCESS_READ)
-        FY_TRY(fy__suspect_resolve(storage->device, &storage->suspect, "tensor_map"));
+        FY_TRY(fy__taint_resolve(storage->device, &storage->taint, "tensor_map"));
     if (access & FY_ACCESS_WRITE) {
         FY_TRY(fy__tensor_check_writable(tensor, "tensor_map", "tensor"));
         FY_TRY(fy__storage_check_borrow(storage, "tensor_map"));

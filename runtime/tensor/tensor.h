@@ -1,6 +1,6 @@
 /* Tensor handles: a strided window on a storage. The first tensor on a storage has its handle in
- * one cell with it; other handles (views) are cached per thread. Not here: views' arithmetic
- * (view.c), bytes (storage.h), where cells come from (cell.h). */
+ * one slot with it; other handles (views) are cached per thread. Not here: views' arithmetic
+ * (view.c), bytes (storage.h), where slots come from (slot.h). */
 #ifndef FERRY_RUNTIME_TENSOR_H_
 #define FERRY_RUNTIME_TENSOR_H_
 
@@ -29,21 +29,22 @@ struct fy_tensor {
 /* A storage with the handle of its first tensor in front of it. Making a small tensor and giving it
  * back touches three lines: the handle's first two and the storage's one. All lie at places known
  * from the handle's address, so that none has to be waited for before the next can be asked for;
- * their sum is odd, so that the same line of different cells does not fall into few sets of a
+ * their sum is odd, so that the same line of different slots does not fall into few sets of a
  * cache.
- * The handle is somebody's only while the storage is (it has a reference), so a cell is free when
+ * The handle is somebody's only while the storage is (it has a reference), so a slot is free when
  * nobody refers to the storage. */
-typedef struct fy__cell {
+typedef struct fy__tensor_slot {
     _Alignas(64) fy_tensor_t first;
     fy__storage_t storage;
-} fy__cell_t;
+} fy__tensor_slot_t;
 
-_Static_assert(offsetof(fy__cell_t, storage.refs) % 64 == 0 && sizeof(fy__cell_t) == 7 * 64,
-               "the lines of a cell");
+_Static_assert(offsetof(fy__tensor_slot_t, storage.refs) % 64 == 0 &&
+                   sizeof(fy__tensor_slot_t) == 7 * 64,
+               "the lines of a slot");
 
-static inline fy__cell_t *fy__cell_of(const fy__storage_t *storage)
+static inline fy__tensor_slot_t *fy__tensor_slot_of(const fy__storage_t *storage)
 {
-    return (fy__cell_t *)((char *)(uintptr_t)storage - offsetof(fy__cell_t, storage));
+    return (fy__tensor_slot_t *)((char *)(uintptr_t)storage - offsetof(fy__tensor_slot_t, storage));
 }
 
 static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
@@ -87,8 +88,8 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
 }
 /* ---- first handles ---- Only dense tensors have them, so of what a first handle said when it was
  * last somebody's some holds for the next, and need not be written again: `contiguous`; if the rank
- * is the same, the last axis' stride, which is 1; while the cell keeps its block, `data`.
- * fy__front_is_valid looks at them. */
+ * is the same, the last axis' stride, which is 1; while the slot keeps its block, `data`.
+ * fy__cache_is_valid looks at them. */
 
 /* What was destroyed in this scope, and is made again in it, never left it: fy__tensor_free. */
 static inline bool fy__first_is_placed(const fy__thread_t *thread, const fy__handle_t *handle)
@@ -104,7 +105,7 @@ static inline void fy__first_place(fy__thread_t *thread, fy__handle_t *handle)
  * takes the caller's reference. */
 static inline fy_tensor_t *fy__tensor_first(fy__thread_t *thread, fy__storage_t *storage)
 {
-    fy_tensor_t *tensor = &fy__cell_of(storage)->first;
+    fy_tensor_t *tensor = &fy__tensor_slot_of(storage)->first;
     if (__builtin_expect(!fy__first_is_placed(thread, &tensor->handle), 0))
         fy__first_place(thread, &tensor->handle);
     tensor->named = tensor->valued = false;

@@ -9,7 +9,7 @@
 
 #include "runtime/record/event.h"
 #include "runtime/record/recording.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/budget.h"
 
 __thread fy__thread_t *fy__tls;
@@ -33,7 +33,7 @@ static void detach(void *state)
     /* begun outside any scope */
     thread->tape = NULL;
     fy__guard_settle(thread);
-    fy__front_flush_large(thread);
+    fy__cache_flush_large(thread);
     memset(thread->streams, 0, sizeof thread->streams);
     thread->error.file = NULL;
     pthread_mutex_lock(&lock);
@@ -99,12 +99,12 @@ static void abandon(fy__thread_t *thread)
     thread->claimed = 0;
     thread->nlocks = thread->nkept = 0;
     thread->free_tensors = NULL;
-    thread->free_cells = NULL;
-    thread->nfree_tensors = thread->nfree_cells = 0;
+    thread->free_slots = NULL;
+    thread->nfree_tensors = thread->nfree_slots = 0;
     atomic_store_explicit(&thread->last_class, 0, memory_order_relaxed);
-    for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
-        thread->front[class] = NULL;
-        atomic_store_explicit(&thread->nfront[class], 0, memory_order_relaxed);
+    for (uint32_t class = 0; class < FY__CACHE_CLASSES; class ++) {
+        thread->cached[class] = NULL;
+        atomic_store_explicit(&thread->ncached[class], 0, memory_order_relaxed);
     }
     memset(thread->streams, 0, sizeof thread->streams);
     thread->error.file = NULL;

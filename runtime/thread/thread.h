@@ -13,9 +13,9 @@
 
 enum {
     FY__MAX_DEVICES = 64,
-    FY__FRONT_LARGE = 58,                    /* large host blocks: front.h */
-    FY__FRONT_CLASSES = FY__FRONT_LARGE + 1, /* the others are size classes of small ones */
-    FY__FRONT_SLOTS = 8,                     /* large host blocks that a thread keeps */
+    FY__CACHE_LARGE = 58,                    /* large host blocks: thread_cache.h */
+    FY__CACHE_CLASSES = FY__CACHE_LARGE + 1, /* the others are size classes of small ones */
+    FY__CACHE_SLOTS = 8,                     /* large host blocks that a thread keeps */
 #ifdef __SANITIZE_ADDRESS__
     FY__STRUCT_CACHE = 0, /* so that AddressSanitizer sees a handle that is used after its end */
 #else
@@ -44,21 +44,21 @@ typedef struct fy__thread {
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;
-    struct fy__storage *free_cells; /* cell.h: storages without a block */
-    uint32_t nfree_cells;
+    struct fy__storage *free_slots; /* slot.h: storages without a block */
+    uint32_t nfree_slots;
     /* host storage with its block that was given back last; means something if */
     struct fy__storage *last;
     /* not 0: its class; written by this thread only */
     _Atomic uint16_t last_class;
-    struct fy__storage *front[FY__FRONT_CLASSES]; /* the others, last used first */
-    _Atomic uint16_t nfront[FY__FRONT_CLASSES];   /* their number; written by this thread only */
+    struct fy__storage *cached[FY__CACHE_CLASSES]; /* the others, last used first */
+    _Atomic uint16_t ncached[FY__CACHE_CLASSES];   /* their number; written by this thread only */
     /* requests served by the front; written by this thread only */
-    _Atomic uint64_t at_hand;
-    /* front.c: large ones, taken by whoever exchanges them out; what is in them is written by this
+    _Atomic uint64_t cache_hits;
+    /* thread_cache.c: large ones, taken by whoever exchanges them out; what is in them is written by this
      * thread only, before that */
-    struct fy__storage *_Atomic large[FY__FRONT_SLOTS];
-    _Atomic uint64_t large_key[FY__FRONT_SLOTS];
-    const void *large_scope[FY__FRONT_SLOTS];
+    struct fy__storage *_Atomic large[FY__CACHE_SLOTS];
+    _Atomic uint64_t large_key[FY__CACHE_SLOTS];
+    const void *large_scope[FY__CACHE_SLOTS];
     /* bytes in them, what others took included; this thread's only */
     uint64_t large_total;
     uint32_t large_last, large_next; /* slot that was used last; slot to be emptied next */

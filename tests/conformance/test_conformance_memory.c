@@ -148,29 +148,29 @@ static void a_peek_says_what_a_query_says(ts_ctx_t *ctx)
     }
 }
 
-static fy_memory_rungs_t rungs_of(const fy_device_t *device)
+static fy_memory_alloc_stats_t alloc_stats_of(const fy_device_t *device)
 {
-    fy_memory_rungs_t rungs = FY_MEMORY_RUNGS_INIT;
-    ts_ok(fy_memory_query_rungs(device, &rungs));
-    return rungs;
+    fy_memory_alloc_stats_t stats = FY_MEMORY_ALLOC_STATS_INIT;
+    ts_ok(fy_memory_query_alloc_stats(device, &stats));
+    return stats;
 }
 
-static uint64_t served(const fy_memory_rungs_t *rungs)
+static uint64_t served(const fy_memory_alloc_stats_t *stats)
 {
-    return rungs->at_hand + rungs->ready + rungs->same_stream + rungs->joined +
-           rungs->inserted_wait + rungs->grown + rungs->after_pressure + rungs->grown_after_trim +
-           rungs->after_sync + rungs->grown_after_sync;
+    return stats->thread_cached + stats->ready + stats->same_stream + stats->joined +
+           stats->inserted_wait + stats->grown + stats->after_pressure + stats->grown_after_trim +
+           stats->after_sync + stats->grown_after_sync;
 }
 
-static void every_request_is_on_one_rung(ts_ctx_t *ctx)
+static void every_request_is_at_one_stage(ts_ctx_t *ctx)
 {
-    const fy_memory_rungs_t before = rungs_of(ctx->device);
+    const fy_memory_alloc_stats_t before = alloc_stats_of(ctx->device);
     const uint64_t allocs = stats_of(ctx->device, NULL).device_allocs;
     uint64_t made = 0;
     fy_tensor_t *large;
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(90) << 20), &large));
     made++;
-    const fy_memory_rungs_t grown = rungs_of(ctx->device);
+    const fy_memory_alloc_stats_t grown = alloc_stats_of(ctx->device);
     if (!ctx->is_host) assert_int_equal(grown.grown, before.grown + 1);
     assert_int_equal(stats_of(ctx->device, NULL).device_allocs - allocs,
                      grown.grown - before.grown);
@@ -181,7 +181,7 @@ static void every_request_is_on_one_rung(ts_ctx_t *ctx)
         if (i % 3 == 0) ts_ok(fy_fill(tensor, 1));
         if (i % 2) fy_tensor_destroy(tensor);
     }
-    const fy_memory_rungs_t after = rungs_of(ctx->device);
+    const fy_memory_alloc_stats_t after = alloc_stats_of(ctx->device);
     assert_int_equal(served(&after) - served(&before), made);
     assert_int_equal(after.verdicts, before.verdicts);
 }
@@ -260,10 +260,10 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
     ts_fails(fy_memory_query_pinned(NULL, &stats), INVALID_ARGUMENT);
     ts_fails(fy_memory_peek(NULL, &stats), INVALID_ARGUMENT);
     ts_fails(fy_memory_peek(ctx->device, &unset), INVALID_ARGUMENT);
-    fy_memory_rungs_t rungs = FY_MEMORY_RUNGS_INIT, no_size = { 0 };
-    ts_fails(fy_memory_query_rungs(NULL, &rungs), INVALID_ARGUMENT);
-    ts_fails(fy_memory_query_rungs(ctx->device, NULL), INVALID_ARGUMENT);
-    ts_fails(fy_memory_query_rungs(ctx->device, &no_size), INVALID_ARGUMENT);
+    fy_memory_alloc_stats_t alloc = FY_MEMORY_ALLOC_STATS_INIT, no_size = { 0 };
+    ts_fails(fy_memory_query_alloc_stats(NULL, &alloc), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query_alloc_stats(ctx->device, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query_alloc_stats(ctx->device, &no_size), INVALID_ARGUMENT);
     const char *allocator = fy_memory_host_allocator();
     assert_true(strcmp(allocator, "jemalloc") == 0 || strcmp(allocator, "mmap") == 0);
 }
@@ -274,7 +274,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(trim_gives_back),
     TS_TEST(figures_by_scope_path),
     TS_TEST(a_peek_says_what_a_query_says),
-    TS_TEST(every_request_is_on_one_rung),
+    TS_TEST(every_request_is_at_one_stage),
     TS_TEST(a_path_has_a_peak_of_its_own),
     TS_TEST(a_device_that_opens_has_no_past),
     TS_TEST(questions_that_are_refused),

@@ -1,7 +1,7 @@
 /* Pressure functions, fy_memory_reserve, growth=off and segment= through the public API, on every
  * device that can be given a limit: what a function may do while it runs, that it is a guest on its
  * thread (recording, guards, scopes, error record), and that taking it away waits.
- * Not here: which rung is tried when (tests/unit/alloc/test_pool_pressure.c). */
+ * Not here: which stage is tried when (tests/unit/alloc/test_pool_pressure.c). */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

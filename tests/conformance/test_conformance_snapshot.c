@@ -91,12 +91,12 @@ static void sums_are_the_figures(ts_ctx_t *ctx)
     assert_int_equal(sums.nbytes[FY__SNAPSHOT_LIVE], stats.live);
     assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING], stats.pending);
     assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING] + sums.nbytes[FY__SNAPSHOT_FREE] +
-                         sums.nbytes[FY__SNAPSHOT_AT_HAND],
+                         sums.nbytes[FY__SNAPSHOT_THREAD_CACHED],
                      stats.cached);
     assert_memory_equal(sums.by_category, stats.by_category, sizeof stats.by_category);
     assert_int_equal(sums.requested, pool->stats.requested);
     /* the small ones that were given back */
-    if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_AT_HAND] > 0);
+    if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_THREAD_CACHED] > 0);
     ts_ok(fy_memory_query_pinned(ctx->device, &pinned));
     if (!ctx->is_host) expect_figures(pool_of(&file, FY__SNAPSHOT_PINNED), &pinned, 0);
     assert_string_equal(file.snapshot.device, ts_spec_name(ctx->spec));
@@ -305,7 +305,7 @@ static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
     snapshot_file_t file;
     ts_ok(snapshot_file_open(name, &file));
     assert_non_null(block_of(&file, main_pool(ctx, &file), 54321));
-    assert_true(main_pool(ctx, &file)->rungs.verdicts >= 2);
+    assert_true(main_pool(ctx, &file)->alloc_stats.verdicts >= 2);
     snapshot_file_close(&file);
     unlink(name);
     setenv("FERRY_SNAPSHOT_ON_OOM", "/nowhere/at/all.svg", 1);

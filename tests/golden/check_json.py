@@ -731,7 +731,7 @@ def check_memory():
                     "pools": [{"pool": str, "kind": str, "live_bytes": int, "reserved_bytes": int}],
                     "categories": list,
                     "scopes": list,
-                    "rungs": [{"rung": str, "count": int}],
+                    "alloc_stats": [{"stage": str, "count": int}],
                 },
                 "memory",
             )

@@ -35,7 +35,7 @@ typedef struct load {
 /* One thread's part of a load. */
 typedef struct worker {
     const load_t *load;
-    const struct crew *crew;
+    const struct workers *workers;
     uint64_t state; /* of the random numbers */
     void **blocks[MAX_ALLOCATORS];
     int64_t live;
@@ -44,7 +44,7 @@ typedef struct worker {
     char why[256];
 } worker_t;
 
-typedef struct crew {
+typedef struct workers {
     const allocator_t *allocators;
     size_t count;
     pthread_barrier_t barrier;
@@ -53,7 +53,7 @@ typedef struct crew {
     size_t which; /* allocator */
     int64_t iters;
     worker_t workers[MAX_THREADS];
-} crew_t;
+} workers_t;
 
 /* xorshift64 (Marsaglia 2003). */
 static inline uint64_t draw(uint64_t *state)
@@ -75,7 +75,7 @@ static inline size_t draw_nbytes(const load_t *load, uint64_t random)
 
 static void fill(worker_t *worker, size_t which)
 {
-    const allocator_t *allocator = &worker->crew->allocators[which];
+    const allocator_t *allocator = &worker->workers->allocators[which];
     for (int64_t i = 0; i < worker->live && !worker->failed; i++) {
         worker->blocks[which][i] =
             allocator->take(allocator->context, draw_nbytes(worker->load, draw(&worker->state)));
@@ -85,7 +85,7 @@ static void fill(worker_t *worker, size_t which)
 
 static void empty(worker_t *worker, size_t which)
 {
-    const allocator_t *allocator = &worker->crew->allocators[which];
+    const allocator_t *allocator = &worker->workers->allocators[which];
     for (int64_t i = 0; i < worker->live; i++) {
         if (worker->blocks[which][i]) allocator->give(allocator->context, worker->blocks[which][i]);
         worker->blocks[which][i] = NULL;
@@ -121,18 +121,18 @@ static void run_random(worker_t *worker, const allocator_t *allocator, void **bl
 
 static void obey(worker_t *worker)
 {
-    const crew_t *crew = worker->crew;
-    const allocator_t *allocator = &crew->allocators[crew->which];
+    const workers_t *workers = worker->workers;
+    const allocator_t *allocator = &workers->allocators[workers->which];
     worker->begin_ns = wall_ns();
-    if (crew->order == FILL) {
-        fill(worker, crew->which);
-    } else if (crew->order == EMPTY) {
-        empty(worker, crew->which);
+    if (workers->order == FILL) {
+        fill(worker, workers->which);
+    } else if (workers->order == EMPTY) {
+        empty(worker, workers->which);
     } else if (!worker->failed) {
         if (worker->load->pattern == SAME)
-            run_same(worker, allocator, crew->iters);
+            run_same(worker, allocator, workers->iters);
         else
-            run_random(worker, allocator, worker->blocks[crew->which], crew->iters);
+            run_random(worker, allocator, worker->blocks[workers->which], workers->iters);
     }
     worker->end_ns = wall_ns();
     if (worker->failed && !worker->why[0])
@@ -142,59 +142,59 @@ static void obey(worker_t *worker)
 static void *work(void *user)
 {
     worker_t *worker = user;
-    crew_t *crew = (crew_t *)worker->crew;
+    workers_t *workers = (workers_t *)worker->workers;
     for (;;) {
-        pthread_barrier_wait(&crew->barrier);
-        if (crew->order == QUIT) return NULL;
+        pthread_barrier_wait(&workers->barrier);
+        if (workers->order == QUIT) return NULL;
         obey(worker);
-        pthread_barrier_wait(&crew->barrier);
+        pthread_barrier_wait(&workers->barrier);
     }
 }
 
 /* Wall time until all threads are through. With one thread there are no barriers and no second
  * thread in the process. */
-static double command(crew_t *crew, int threads, int order, size_t which, int64_t iters)
+static double command(workers_t *workers, int threads, int order, size_t which, int64_t iters)
 {
-    crew->order = order;
-    crew->which = which;
-    crew->iters = iters;
+    workers->order = order;
+    workers->which = which;
+    workers->iters = iters;
     if (threads == 1) {
-        obey(&crew->workers[0]);
+        obey(&workers->workers[0]);
     } else {
-        pthread_barrier_wait(&crew->barrier);
-        pthread_barrier_wait(&crew->barrier);
+        pthread_barrier_wait(&workers->barrier);
+        pthread_barrier_wait(&workers->barrier);
     }
-    double begin_ns = crew->workers[0].begin_ns, end_ns = crew->workers[0].end_ns;
+    double begin_ns = workers->workers[0].begin_ns, end_ns = workers->workers[0].end_ns;
     for (int t = 1; t < threads; t++) {
-        if (crew->workers[t].begin_ns < begin_ns) begin_ns = crew->workers[t].begin_ns;
-        if (crew->workers[t].end_ns > end_ns) end_ns = crew->workers[t].end_ns;
+        if (workers->workers[t].begin_ns < begin_ns) begin_ns = workers->workers[t].begin_ns;
+        if (workers->workers[t].end_ns > end_ns) end_ns = workers->workers[t].end_ns;
     }
     return end_ns - begin_ns;
 }
 
-static fy_status_t failed_worker(const crew_t *crew, int threads)
+static fy_status_t failed_worker(const workers_t *workers, int threads)
 {
     for (int t = 0; t < threads; t++)
-        if (crew->workers[t].failed)
-            return TOOL_FAIL(OUT_OF_MEMORY, "%s %lld bytes", crew->workers[t].why,
-                             (long long)crew->workers[t].load->nbytes);
+        if (workers->workers[t].failed)
+            return TOOL_FAIL(OUT_OF_MEMORY, "%s %lld bytes", workers->workers[t].why,
+                             (long long)workers->workers[t].load->nbytes);
     return FY_STATUS_OK;
 }
 
 /* Every allocator holds its live blocks at the same time; then rounds, each allocator once in
  * each. */
-static fy_status_t measure(crew_t *crew, load_t *load, const bench_effort_t *effort)
+static fy_status_t measure(workers_t *workers, load_t *load, const bench_effort_t *effort)
 {
     double rounds[MAX_ALLOCATORS][BENCH_MAX_ROUNDS];
     int64_t iters[MAX_ALLOCATORS] = { 0 };
-    for (size_t a = 0; a < crew->count; a++) command(crew, load->threads, FILL, a, 0);
-    for (size_t a = 0; a < crew->count; a++) {
+    for (size_t a = 0; a < workers->count; a++) command(workers, load->threads, FILL, a, 0);
+    for (size_t a = 0; a < workers->count; a++) {
         const double round_ns = 1e6 * (double)effort->round_ms;
         /* one round may be long because the machine was busy; three in a row are long because of
          * what is done */
         int long_enough = 0;
         for (iters[a] = 16; iters[a] < (int64_t)1 << 32;) { /* the warm-up, too */
-            long_enough = command(crew, load->threads, RUN, a, iters[a]) >= round_ns / 2
+            long_enough = command(workers, load->threads, RUN, a, iters[a]) >= round_ns / 2
                               ? long_enough + 1
                               : 0;
             if (long_enough == 3) break;
@@ -202,66 +202,66 @@ static fy_status_t measure(crew_t *crew, load_t *load, const bench_effort_t *eff
         }
     }
     for (int64_t r = 0; r < effort->rounds; r++)
-        for (size_t a = 0; a < crew->count; a++)
-            rounds[a][r] = command(crew, load->threads, RUN, a, iters[a]) / (double)iters[a];
-    for (size_t a = 0; a < crew->count; a++) {
-        command(crew, load->threads, EMPTY, a, 0);
+        for (size_t a = 0; a < workers->count; a++)
+            rounds[a][r] = command(workers, load->threads, RUN, a, iters[a]) / (double)iters[a];
+    for (size_t a = 0; a < workers->count; a++) {
+        command(workers, load->threads, EMPTY, a, 0);
         load->worst_ns[a] = worst(rounds[a], (size_t)effort->rounds);
         load->ns[a] = median(rounds[a], (size_t)effort->rounds);
     }
-    return failed_worker(crew, load->threads);
+    return failed_worker(workers, load->threads);
 }
 
-static fy_status_t run_load(crew_t *crew, load_t *load, const bench_effort_t *effort)
+static fy_status_t run_load(workers_t *workers, load_t *load, const bench_effort_t *effort)
 {
     pthread_t threads[MAX_THREADS];
     int started = 0;
     fy_status_t status = FY_STATUS_OK;
     for (int t = 0; t < load->threads; t++) {
-        worker_t *worker = &crew->workers[t];
+        worker_t *worker = &workers->workers[t];
         *worker = (worker_t){ .load = load,
-                              .crew = crew,
+                              .workers = workers,
                               .state = 88172645463325252u + (uint64_t)t,
                               .live = load->live / load->threads };
-        for (size_t a = 0; a < crew->count; a++)
+        for (size_t a = 0; a < workers->count; a++)
             worker->blocks[a] = tool_alloc((size_t)worker->live * sizeof(void *));
     }
     if (load->threads > 1) {
-        pthread_barrier_init(&crew->barrier, NULL, (unsigned)load->threads + 1);
+        pthread_barrier_init(&workers->barrier, NULL, (unsigned)load->threads + 1);
         while (started < load->threads &&
-               pthread_create(&threads[started], NULL, work, &crew->workers[started]) == 0)
+               pthread_create(&threads[started], NULL, work, &workers->workers[started]) == 0)
             started++;
         if (started < load->threads) { /* the barrier would wait for ever */
             fprintf(stderr, "ferry: the system gives no %d threads\n", load->threads);
             exit(STATUS_FAILED);
         }
     }
-    status = measure(crew, load, effort);
+    status = measure(workers, load, effort);
     if (load->threads > 1) {
-        crew->order = QUIT;
-        pthread_barrier_wait(&crew->barrier);
+        workers->order = QUIT;
+        pthread_barrier_wait(&workers->barrier);
         for (int t = 0; t < started; t++) pthread_join(threads[t], NULL);
-        pthread_barrier_destroy(&crew->barrier);
+        pthread_barrier_destroy(&workers->barrier);
     }
     for (int t = 0; t < load->threads; t++)
-        for (size_t a = 0; a < crew->count; a++) free(crew->workers[t].blocks[a]);
+        for (size_t a = 0; a < workers->count; a++) free(workers->workers[t].blocks[a]);
     return status;
 }
 
 /* ---- showing ---- */
 
-static int find_allocator(const crew_t *crew, const char *name)
+static int find_allocator(const workers_t *workers, const char *name)
 {
-    for (size_t a = 0; a < crew->count; a++)
-        if (strcmp(crew->allocators[a].name, name) == 0) return (int)a;
+    for (size_t a = 0; a < workers->count; a++)
+        if (strcmp(workers->allocators[a].name, name) == 0) return (int)a;
     return -1;
 }
 
 /* What "twice glibc's 4 KiB pair" refers to: the same pattern "same" with few live blocks and as
  * many threads. NaN if it was not measured. */
-static double reference_ns(const crew_t *crew, const load_t *loads, size_t count, int threads)
+static double reference_ns(const workers_t *workers, const load_t *loads, size_t count, int threads)
 {
-    const int glibc = find_allocator(crew, "malloc");
+    const int glibc = find_allocator(workers, "malloc");
     for (size_t i = 0; i < count && glibc >= 0; i++)
         if (loads[i].pattern == SAME && loads[i].nbytes == 4096 && loads[i].live <= FEW_LIVE &&
             loads[i].threads == threads)
@@ -269,7 +269,7 @@ static double reference_ns(const crew_t *crew, const load_t *loads, size_t count
     return NAN;
 }
 
-static sheet_t *rows_sheet(const crew_t *crew, const load_t *loads, size_t count)
+static sheet_t *rows_sheet(const workers_t *workers, const load_t *loads, size_t count)
 {
     static const column_t columns[] = {
         { "allocator", NULL, 0 },         { "pattern", NULL, 0 },     { "nbytes", NULL, 0 },
@@ -278,8 +278,8 @@ static sheet_t *rows_sheet(const crew_t *crew, const load_t *loads, size_t count
     };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++)
-        for (size_t a = 0; a < crew->count; a++) {
-            sheet_text(sheet, crew->allocators[a].name);
+        for (size_t a = 0; a < workers->count; a++) {
+            sheet_text(sheet, workers->allocators[a].name);
             sheet_text(sheet, pattern_names[loads[i].pattern]);
             sheet_int(sheet, loads[i].nbytes);
             sheet_int(sheet, loads[i].threads);
@@ -290,17 +290,17 @@ static sheet_t *rows_sheet(const crew_t *crew, const load_t *loads, size_t count
     return sheet;
 }
 
-static void print_table(const crew_t *crew, const load_t *loads, size_t count, FILE *out)
+static void print_table(const workers_t *workers, const load_t *loads, size_t count, FILE *out)
 {
     column_t columns[6 + MAX_ALLOCATORS] = {
         { "", "pattern", 0 }, { "", "bytes", 0 }, { "", "threads", 0 }, { "", "live", 0 }
     };
     size_t width = 4;
-    for (size_t a = 0; a < crew->count; a++)
-        columns[width++] = (column_t){ "", crew->allocators[a].name, 1 };
+    for (size_t a = 0; a < workers->count; a++)
+        columns[width++] = (column_t){ "", workers->allocators[a].name, 1 };
     columns[width++] = (column_t){ "", "/ malloc", 2 };
     columns[width++] = (column_t){ "", "/ malloc 4 KiB", 2 };
-    const int glibc = find_allocator(crew, "malloc");
+    const int glibc = find_allocator(workers, "malloc");
     sheet_t *sheet = sheet_create(columns, width);
     for (size_t i = 0; i < count; i++) {
         const load_t *load = &loads[i];
@@ -308,9 +308,9 @@ static void print_table(const crew_t *crew, const load_t *loads, size_t count, F
         sheet_int(sheet, load->nbytes);
         sheet_int(sheet, load->threads);
         sheet_int(sheet, load->live);
-        for (size_t a = 0; a < crew->count; a++) sheet_real(sheet, load->ns[a]);
+        for (size_t a = 0; a < workers->count; a++) sheet_real(sheet, load->ns[a]);
         sheet_real(sheet, glibc < 0 ? NAN : load->ns[0] / load->ns[glibc]);
-        sheet_real(sheet, load->ns[0] / reference_ns(crew, loads, count, load->threads));
+        sheet_real(sheet, load->ns[0] / reference_ns(workers, loads, count, load->threads));
     }
     fprintf(out, "ns for a block and its return, bytes untouched; the ratios are ferry's to "
                  "glibc's in the same row, and to glibc's pair of 4 "
@@ -319,12 +319,12 @@ static void print_table(const crew_t *crew, const load_t *loads, size_t count, F
     sheet_destroy(sheet);
 }
 
-static fy_status_t report(session_t *session, const crew_t *crew, const load_t *loads, size_t count,
-                          const char *missing)
+static fy_status_t report(session_t *session, const workers_t *workers, const load_t *loads,
+                          size_t count, const char *missing)
 {
-    sheet_t *sheet = rows_sheet(crew, loads, count);
+    sheet_t *sheet = rows_sheet(workers, loads, count);
     if (session->out) {
-        print_table(crew, loads, count, session->out);
+        print_table(workers, loads, count, session->out);
     } else {
         json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "rows");
@@ -336,17 +336,17 @@ static fy_status_t report(session_t *session, const crew_t *crew, const load_t *
     for (size_t i = 0; i < count && points < 32; i++) {
         if (loads[i].pattern != SAME || loads[i].threads != 1 || loads[i].live > FEW_LIVE) continue;
         x[points] = (double)loads[i].nbytes;
-        for (size_t a = 0; a < crew->count; a++) y[a][points] = loads[i].ns[a];
+        for (size_t a = 0; a < workers->count; a++) y[a][points] = loads[i].ns[a];
         points++;
     }
-    for (size_t a = 0; a < crew->count; a++)
-        series[a] = (series_t){ crew->allocators[a].name, points, x, y[a] };
+    for (size_t a = 0; a < workers->count; a++)
+        series[a] = (series_t){ workers->allocators[a].name, points, x, y[a] };
     const plot_t plot = { .title = "A block and its return, one thread",
                           .x_label = "bytes",
                           .y_label = "ns",
                           .log_x = true,
                           .log_y = true,
-                          .nseries = crew->count,
+                          .nseries = workers->count,
                           .series = series };
     fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
@@ -393,24 +393,24 @@ static fy_status_t run(session_t *session, const alloc_options_t *options)
     load_t loads[128];
     allocator_t allocators[MAX_ALLOCATORS];
     const char *missing;
-    crew_t *crew = tool_alloc(sizeof *crew);
+    workers_t *workers = tool_alloc(sizeof *workers);
     fy_status_t status = FY_STATUS_OK;
     allocators[0] = peer_alloc_ferry("ferry", fy_device_host());
-    crew->count = 1 + peer_alloc_find(&allocators[1], &missing);
+    workers->count = 1 + peer_alloc_find(&allocators[1], &missing);
     if (session->device != fy_device_host()) {
-        allocators[crew->count++] = peer_alloc_ferry("ferry-device", session->device);
-        allocators[crew->count++] = peer_alloc_pinned("ferry-pinned", session->device);
+        allocators[workers->count++] = peer_alloc_ferry("ferry-device", session->device);
+        allocators[workers->count++] = peer_alloc_pinned("ferry-pinned", session->device);
     }
-    crew->allocators = allocators;
+    workers->allocators = allocators;
     if (missing[0]) fprintf(stderr, "ferry: %s\n", missing);
     const size_t count = make_loads(options, loads);
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
         progress("load", (int64_t)i, (int64_t)count);
-        status = run_load(crew, &loads[i], &options->effort);
+        status = run_load(workers, &loads[i], &options->effort);
     }
     progress("load", (int64_t)count, (int64_t)count);
-    if (status == FY_STATUS_OK) status = report(session, crew, loads, count, missing);
-    free(crew);
+    if (status == FY_STATUS_OK) status = report(session, workers, loads, count, missing);
+    free(workers);
     return status;
 }
 

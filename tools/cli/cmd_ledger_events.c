@@ -6,7 +6,7 @@
 #include "tools/cli/cmd_ledger.h"
 
 /* In front of the rest, or said by the kind alone. */
-static bool is_in_front(const char *key)
+static bool is_cached(const char *key)
 {
     static const char *const front[] = { "ev", "t_ns", "thread", "scope", "op", "direction" };
     for (size_t i = 0; i < sizeof front / sizeof *front; i++)
@@ -25,7 +25,7 @@ void event_print(FILE *file, const event_t *event)
     fprintf(file, "%s%s%s%s%s", kind, *op ? " " : "", op, *direction ? " " : "", direction);
     for (size_t i = 0; i < event->count; i++) {
         const event_field_t *field = &event->field[i];
-        if (is_in_front(field->key)) continue;
+        if (is_cached(field->key)) continue;
         if (field->text)
             fprintf(file, "  %s=%s", field->key, field->text);
         else if (field->number < 0)

@@ -35,7 +35,7 @@ static const column_t scope_columns[] = { { "pool", NULL, 0 },
                                           { "scope", "scope", 0 },
                                           { "live_bytes", "live", 0 },
                                           { "blocks", "blocks", 0 } };
-static const column_t rung_columns[] = { { "rung", "served", 0 }, { "count", "count", 0 } };
+static const column_t stats_columns[] = { { "stage", "served", 0 }, { "count", "count", 0 } };
 #define SHEET(columns) sheet_create((columns), sizeof(columns) / sizeof *(columns))
 
 typedef const fy__snapshot_t snapshot_t;
@@ -128,16 +128,16 @@ static sheet_t *scope_sheet(snapshot_t *snapshot, size_t most, size_t *out_more)
     return sheet;
 }
 
-static sheet_t *rung_sheet(snapshot_t *snapshot, bool all)
+static sheet_t *stats_sheet(snapshot_t *snapshot, bool all)
 {
-    sheet_t *sheet = SHEET(rung_columns);
-    const fy_memory_rungs_t *rungs = &snapshot->pools[0].rungs;
-#define X(field)                                 \
-    if (all || rungs->field) {                   \
-        sheet_text(sheet, #field);               \
-        sheet_int(sheet, (int64_t)rungs->field); \
+    sheet_t *sheet = SHEET(stats_columns);
+    const fy_memory_alloc_stats_t *alloc_stats = &snapshot->pools[0].alloc_stats;
+#define X(field)                                       \
+    if (all || alloc_stats->field) {                   \
+        sheet_text(sheet, #field);                     \
+        sheet_int(sheet, (int64_t)alloc_stats->field); \
     }
-    FY__SNAPSHOT_RUNGS(X)
+    FY__SNAPSHOT_ALLOC_STATS(X)
 #undef X
     return sheet;
 }
@@ -158,7 +158,7 @@ static void print_text(snapshot_t *snapshot, sheet_t *const sheets[4], size_t mo
 
 static void print_json(snapshot_t *snapshot, const char *path, sheet_t *const sheets[4])
 {
-    static const char *const keys[] = { "pools", "categories", "scopes", "rungs" };
+    static const char *const keys[] = { "pools", "categories", "scopes", "alloc_stats" };
     json_t json = { .file = stdout };
     json_begin_object(&json, NULL);
     json_text(&json, "file", path);
@@ -175,7 +175,7 @@ static void print_summary(snapshot_t *snapshot, const char *path, bool json)
     size_t more;
     sheet_t *sheets[4] = { pool_sheet(snapshot), category_sheet(snapshot),
                            scope_sheet(snapshot, json ? SIZE_MAX : SCOPES_SHOWN, &more),
-                           rung_sheet(snapshot, json) };
+                           stats_sheet(snapshot, json) };
     if (json)
         print_json(snapshot, path, sheets);
     else

@@ -184,11 +184,12 @@ static fy_status_t read_figures(const reading_t *reading, const json_value_t *va
             return bad(reading, "it has no figures of \"%s\" that can be",
                        fy_category_name((fy_category_t)i));
     }
-#define X(field)                                                                            \
-    (void)json_whole(json_member(json_member(value, "rungs"), #field), &pool->rungs.field); \
-    if (pool->rungs.field > INT64_MAX)                                                      \
+#define X(field)                                                             \
+    (void)json_whole(json_member(json_member(value, "alloc_stats"), #field), \
+                     &pool->alloc_stats.field);                              \
+    if (pool->alloc_stats.field > INT64_MAX)                                 \
         return bad(reading, "it has no count of its \"" #field "\" that can be");
-    FY__SNAPSHOT_RUNGS(X)
+    FY__SNAPSHOT_ALLOC_STATS(X)
 #undef X
     return FY_STATUS_OK;
 }
@@ -196,9 +197,9 @@ static fy_status_t read_figures(const reading_t *reading, const json_value_t *va
 static fy_status_t check_sums(const reading_t *reading, const fy__snapshot_pool_t *pool)
 {
     const fy__snapshot_sums_t sums = fy__snapshot_sum(reading->to, pool);
-    const uint64_t live = sums.nbytes[FY__SNAPSHOT_LIVE], rest = sums.nbytes[FY__SNAPSHOT_PENDING] +
-                                                                 sums.nbytes[FY__SNAPSHOT_FREE] +
-                                                                 sums.nbytes[FY__SNAPSHOT_AT_HAND];
+    const uint64_t live = sums.nbytes[FY__SNAPSHOT_LIVE],
+                   rest = sums.nbytes[FY__SNAPSHOT_PENDING] + sums.nbytes[FY__SNAPSHOT_FREE] +
+                          sums.nbytes[FY__SNAPSHOT_THREAD_CACHED];
     if (live != pool->stats.live - pool->in_place || rest != pool->stats.cached ||
         pool->stats.reserved != live + rest + pool->in_place)
         return bad(

@@ -116,7 +116,7 @@ class PoolOptions(c.Structure):
         ("alignment", c.c_uint64),
         ("segment_nbytes", c.c_uint64),
         ("limit", c.c_uint64),
-        ("thrifty", c.c_int),
+        ("release_eagerly", c.c_int),
         ("resize_nbytes", c.c_uint64),
         ("keeps_segments", c.c_int),
     ]

@@ -28,7 +28,7 @@ typedef struct capture {
     graph_t *graph;
     CUstreamCaptureMode mode;
     const void *thread;
-    int is_spoilt;
+    int is_invalid;
 } capture_t;
 
 enum { NCAPTURES = 16 };
@@ -96,7 +96,7 @@ CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const 
 {
     capture_t *capture = capture_of(stream);
     if (capture == NULL) return run(context, work);
-    if (capture->is_spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     append(capture->graph, run, work, nbytes);
     return CUDA_SUCCESS;
 }
@@ -105,8 +105,8 @@ int fake_capture_refuses(CUstream stream)
 {
     capture_t *capture = capture_of(stream);
     if (capture == NULL) return 0;
-    if (capture->is_spoilt) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    capture->is_spoilt = 1;
+    if (capture->is_invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    capture->is_invalid = 1;
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -134,7 +134,7 @@ int fake_capture_forbids(enum fake_entry entry)
         if (capture->graph == NULL || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
         if (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && capture->thread != &this_thread)
             continue;
-        capture->is_spoilt = 1;
+        capture->is_invalid = 1;
         code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
     return code;
@@ -197,7 +197,7 @@ CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *out)
     if (code == 0 && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
         capture->thread != &this_thread)
         code = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    if (code == 0 && capture->is_spoilt) {
+    if (code == 0 && capture->is_invalid) {
         fake_capture_drop(stream);
         code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     }

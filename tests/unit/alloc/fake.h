@@ -38,9 +38,9 @@ static struct {
         uint64_t address, nbytes;
     } given[FAKE_SEGMENTS];
     uint64_t sync_asked, sync_noted;
-    bool growth_off, thrifty;          /* of the next pool */
-    bool (*press[4])(uint64_t nbytes); /* pressure functions: true if they gave something */
-    uint64_t pressed[4];               /* how often each was called */
+    bool growth_off, release_eagerly;    /* of the next pool */
+    bool (*reclaim[4])(uint64_t nbytes); /* pressure functions: true if they gave something */
+    uint64_t pressed[4];                 /* how often each was called */
     bool in_source;
     /* streams */
     uint64_t done[FAKE_STREAMS]; /* last sequence that is reached */
@@ -163,7 +163,7 @@ static void fake_note_sync(void *user, uint64_t blocked_ns)
     fake.sync_noted++;
 }
 
-static fy__press_t fake_press(void *user, uint64_t nbytes, fy__press_cursor_t *cursor)
+static fy__reclaim_t fake_reclaim(void *user, uint64_t nbytes, fy__reclaim_cursor_t *cursor)
 {
     (void)user;
     fake_check_unlocked();
@@ -171,10 +171,10 @@ static fy__press_t fake_press(void *user, uint64_t nbytes, fy__press_cursor_t *c
         assert_int_equal(pthread_mutex_trylock(&fake.lock_free->source_lock), 0);
         pthread_mutex_unlock(&fake.lock_free->source_lock);
     }
-    if (cursor->after == 4 || !fake.press[cursor->after]) return FY__PRESS_END;
+    if (cursor->after == 4 || !fake.reclaim[cursor->after]) return FY__RECLAIM_END;
     const uint64_t i = cursor->after++;
     fake.pressed[i]++;
-    return fake.press[i](nbytes) ? FY__PRESS_GAVE : FY__PRESS_NOTHING;
+    return fake.reclaim[i](nbytes) ? FY__RECLAIM_GAVE : FY__RECLAIM_NOTHING;
 }
 
 static fy__point_t fake_word(const fy__hazard_t *hazard, int i)
@@ -257,7 +257,7 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
         .segment_nbytes = segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
         .growth_off = fake.growth_off,
-        .thrifty = fake.thrifty,
+        .release_eagerly = fake.release_eagerly,
     };
     const fy__segment_source_t source = {
         .alignment = alignment,
@@ -265,7 +265,7 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
         .free = fake_source_free,
         .may_sync = fake_may_sync,
         .note_sync = fake_note_sync,
-        .press = fake_press,
+        .reclaim = fake_reclaim,
         .may_grow = fake_may_grow,
         .resize = fake.step ? fake_source_resize : NULL,
         .step_nbytes = fake.step,
@@ -326,17 +326,17 @@ static inline fy_memory_stats_t query(fy__pool_t *pool)
     return stats;
 }
 
-static inline fy_memory_rungs_t rungs(fy__pool_t *pool)
+static inline fy_memory_alloc_stats_t stats(fy__pool_t *pool)
 {
-    fy_memory_rungs_t counts;
-    fy__pool_rungs(pool, &counts);
+    fy_memory_alloc_stats_t counts;
+    fy__pool_alloc_stats(pool, &counts);
     return counts;
 }
 
-/* Every request was served by exactly one rung. */
+/* Every request was served by exactly one stage. */
 static inline uint64_t served(fy__pool_t *pool)
 {
-    const fy_memory_rungs_t r = rungs(pool);
+    const fy_memory_alloc_stats_t r = stats(pool);
     return r.ready + r.same_stream + r.joined + r.inserted_wait + r.grown + r.after_pressure +
            r.grown_after_trim + r.after_sync + r.grown_after_sync;
 }

@@ -29,7 +29,7 @@ static void only_what_is_missing(void **state)
     assert_int_equal(fake.alloc_calls, 1);
     assert_int_equal(fake.resize_calls, 2);
     assert_int_equal(query(pool).device_allocs, 3);
-    assert_int_equal(rungs(pool).grown, 3);
+    assert_int_equal(stats(pool).grown, 3);
     give_done(a);
     give_done(c);
     assert_int_equal(query(pool).largest_free, 22 * MIB); /* one piece */
@@ -103,7 +103,7 @@ static void guards_and_bookkeeping(void **state)
     fake.guard_growth = true;
     assert_int_equal(fy__pool_alloc(pool, 2 * MIB, S1, &none), FY_STATUS_REFUSED_BY_GUARD);
     assert_int_equal(fake.resize_calls, 0);
-    assert_int_equal(rungs(pool).guard_refusals, 1);
+    assert_int_equal(stats(pool).guard_refusals, 1);
     fake.guard_growth = false;
     for (uint64_t n = 1; n < 4; n++) { /* no memory for a node: refused, nothing lost */
         fake.fail_meta_from = fake.meta_calls + n;

@@ -1,6 +1,6 @@
 /* The offset allocator against an oracle that is too simple to be wrong: an array of intervals,
  * searched from end to end.
- * Sizes span many orders of magnitude, shelves come and go, and every answer (best size, joined
+ * Sizes span many orders of magnitude, lists come and go, and every answer (best size, joined
  * neighbours, largest) must agree. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ enum { RANGES = 3, MOST = 256, SHELVES = 3 };
 /* An interval; `span` is the allocator's if it is taken. */
 typedef struct interval {
     uint64_t offset, nbytes;
-    int shelf;
+    int list;
     fy__span_t *span;
 } interval_t;
 
@@ -46,26 +46,26 @@ static bool is_whole(const oracle_range_t *range)
     return range->count == 1 && range->range->is_apart;
 }
 
-/* The best size on a shelf by looking at everything; 0 if none. */
-static uint64_t oracle_best(int shelf, uint64_t nbytes, bool whole)
+/* The best size on a list by looking at everything; 0 if none. */
+static uint64_t oracle_best(int list, uint64_t nbytes, bool whole)
 {
     uint64_t best = 0;
     for (int r = 0; r < RANGES; r++)
         for (int i = 0; i < oracle[r].count; i++) {
             const interval_t *at = &oracle[r].list[i];
-            if (at->shelf == shelf && at->nbytes >= nbytes && is_whole(&oracle[r]) == whole &&
+            if (at->list == list && at->nbytes >= nbytes && is_whole(&oracle[r]) == whole &&
                 (!best || at->nbytes < best))
                 best = at->nbytes;
         }
     return best;
 }
 
-static uint64_t oracle_largest(int shelf)
+static uint64_t oracle_largest(int list)
 {
     uint64_t largest = 0;
     for (int r = 0; r < RANGES; r++)
         for (int i = 0; i < oracle[r].count; i++)
-            if (oracle[r].list[i].shelf == shelf && oracle[r].list[i].nbytes > largest)
+            if (oracle[r].list[i].list == list && oracle[r].list[i].nbytes > largest)
                 largest = oracle[r].list[i].nbytes;
     return largest;
 }
@@ -89,11 +89,11 @@ static void erase(oracle_range_t *range, int i)
     range->count--;
 }
 
-static void check_take(fy__offsets_t *offsets, int shelf, uint64_t nbytes, bool whole)
+static void check_take(fy__offsets_t *offsets, int list, uint64_t nbytes, bool whole)
 {
-    fy__span_t *span = whole ? fy__offsets_best_whole(offsets, (uint32_t)shelf, nbytes)
-                             : fy__offsets_best(offsets, (uint32_t)shelf, nbytes);
-    const uint64_t best = oracle_best(shelf, nbytes, whole);
+    fy__span_t *span = whole ? fy__offsets_best_whole(offsets, (uint32_t)list, nbytes)
+                             : fy__offsets_best(offsets, (uint32_t)list, nbytes);
+    const uint64_t best = oracle_best(list, nbytes, whole);
     if (!span) {
         assert_int_equal(best, 0);
         return;
@@ -102,7 +102,7 @@ static void check_take(fy__offsets_t *offsets, int shelf, uint64_t nbytes, bool 
     oracle_range_t *range;
     interval_t *at = oracle_find(span->offset, &range);
     assert_int_equal(at->nbytes, best);
-    assert_int_equal(at->shelf, shelf);
+    assert_int_equal(at->list, list);
     if (range->count == MOST && best != nbytes) return;
     fy__span_t *rest;
     assert_true(fy__offsets_take(offsets, span, nbytes, &rest));
@@ -120,18 +120,18 @@ static void check_take(fy__offsets_t *offsets, int shelf, uint64_t nbytes, bool 
     range->list[i] = (interval_t){ range->list[i].offset, nbytes, FY__SPAN_TAKEN, span };
 }
 
-static void check_put(fy__offsets_t *offsets, oracle_range_t *range, int i, int shelf)
+static void check_put(fy__offsets_t *offsets, oracle_range_t *range, int i, int list)
 {
-    const fy__span_t *joined = fy__offsets_put(offsets, range->list[i].span, (uint32_t)shelf);
+    const fy__span_t *joined = fy__offsets_put(offsets, range->list[i].span, (uint32_t)list);
     interval_t *at = &range->list[i];
-    at->shelf = shelf;
+    at->list = list;
     at->span = NULL;
-    if (shelf != FY__SHELF_NO_JOIN) {
-        if (i + 1 < range->count && at[1].shelf == shelf) {
+    if (list != FY__LIST_NO_JOIN) {
+        if (i + 1 < range->count && at[1].list == list) {
             at->nbytes += at[1].nbytes;
             erase(range, i + 1);
         }
-        if (i > 0 && at[-1].shelf == shelf) {
+        if (i > 0 && at[-1].list == list) {
             at[-1].nbytes += at->nbytes;
             erase(range, i);
             at--;
@@ -139,7 +139,7 @@ static void check_put(fy__offsets_t *offsets, oracle_range_t *range, int i, int 
     }
     assert_int_equal(joined->offset, at->offset);
     assert_int_equal(joined->size.nbytes, at->nbytes);
-    assert_int_equal(joined->shelf, shelf);
+    assert_int_equal(joined->list, list);
 }
 
 /* Sizes with as many orders of magnitude as the range has, so that every level of the tries is
@@ -152,11 +152,11 @@ static uint64_t draw_size(uint64_t granule, unsigned most_bits)
 static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int operations)
 {
     fy__offsets_t offsets;
-    static const int shelf_of[SHELVES] = { 0, 4, FY__SHELF_NO_JOIN };
+    static const int list_of[SHELVES] = { 0, 4, FY__LIST_NO_JOIN };
     random_state = seed;
     assert_true(fy__offsets_init(&offsets, granule, sizeof(fy__span_t) + 24, &meta));
     for (int i = 0; i < SHELVES; i++)
-        assert_true(fy__offsets_open_shelf(&offsets, (uint32_t)shelf_of[i]));
+        assert_true(fy__offsets_open_list(&offsets, (uint32_t)list_of[i]));
     for (int r = 0; r < RANGES; r++) {
         const uint64_t nbytes = ((1ull << range_bits) - (uint64_t)r) * granule,
                        offset = ((uint64_t)r << (range_bits + 1)) * granule;
@@ -171,16 +171,16 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
         if (op % 512 == 0) filling = draw(2);
         oracle_range_t *range = &oracle[draw(RANGES)];
         const int i = (int)draw((uint64_t)range->count);
-        if (range->list[i].shelf == FY__SPAN_TAKEN && draw(4) >= (filling ? 2u : 1u))
-            check_put(&offsets, range, i, shelf_of[draw(8) ? 0 : draw(SHELVES)]);
+        if (range->list[i].list == FY__SPAN_TAKEN && draw(4) >= (filling ? 2u : 1u))
+            check_put(&offsets, range, i, list_of[draw(8) ? 0 : draw(SHELVES)]);
         else
-            check_take(&offsets, shelf_of[draw(4) ? 0 : draw(SHELVES)],
+            check_take(&offsets, list_of[draw(4) ? 0 : draw(SHELVES)],
                        draw_size(granule, range_bits - 1), draw(8) == 0);
         if (op % 4096 == 0) {
             assert_true(fy__offsets_is_valid(&offsets));
             for (int s = 0; s < SHELVES; s++)
-                assert_int_equal(fy__offsets_largest(&offsets, (uint32_t)shelf_of[s]),
-                                 oracle_largest(shelf_of[s]));
+                assert_int_equal(fy__offsets_largest(&offsets, (uint32_t)list_of[s]),
+                                 oracle_largest(list_of[s]));
         }
     }
     assert_true(fy__offsets_is_valid(&offsets));
@@ -190,9 +190,9 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
             interval_t *at = &oracle[r].list[i];
             fy__span_t *rest, *span = oracle[r].range->first;
             while (span->offset != at->offset) span = span->next;
-            if (at->shelf != FY__SPAN_TAKEN)
+            if (at->list != FY__SPAN_TAKEN)
                 assert_true(fy__offsets_take(&offsets, span, at->nbytes, &rest));
-            at->shelf = FY__SPAN_TAKEN;
+            at->list = FY__SPAN_TAKEN;
         }
         while (oracle[r].range->first->next)
             fy__offsets_join_taken(&offsets, oracle[r].range->first);

@@ -39,7 +39,7 @@ static void pytorch_189504_search_again_after_the_sync(void **state)
     fake.fail_alloc_from = 1; /* and no segment to be had in their place */
     fake.fail_alloc_until = UINT64_MAX;
     fy__block_t *block = take(pool, 3 * MIB, S1);
-    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
     give_done(block);
     fake_end(pool);
 }
@@ -79,10 +79,10 @@ static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
 /* ---- rmm#2252: a stream's handle comes back, and bytes pending on the old stream are taken for
  * the new one's ---- */
 
-static fy_memory_rungs_t rungs_of(const fy_device_t *device)
+static fy_memory_alloc_stats_t stats_of(const fy_device_t *device)
 {
-    fy_memory_rungs_t counts = FY_MEMORY_RUNGS_INIT;
-    ts_ok(fy_memory_query_rungs(device, &counts));
+    fy_memory_alloc_stats_t counts = FY_MEMORY_ALLOC_STATS_INIT;
+    ts_ok(fy_memory_query_alloc_stats(device, &counts));
     return counts;
 }
 
@@ -106,12 +106,12 @@ static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
     /* does the handle come back? */
     for (int i = 0; i < 8 && stream != old; i++) ts_ok(fy_stream_create(device, NULL, &stream));
     ts_ok(fy_stream_use(stream));
-    const fy_memory_rungs_t before = rungs_of(device);
+    const fy_memory_alloc_stats_t before = stats_of(device);
     /* in bytes that the old stream may still write */
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 2, &c));
-    assert_int_equal(rungs_of(device).same_stream, before.same_stream);
-    assert_int_equal(rungs_of(device).inserted_wait + rungs_of(device).joined +
-                         rungs_of(device).ready,
+    assert_int_equal(stats_of(device).same_stream, before.same_stream);
+    assert_int_equal(stats_of(device).inserted_wait + stats_of(device).joined +
+                         stats_of(device).ready,
                      before.inserted_wait + before.joined + before.ready + 1);
     fy_tensor_t *sum;
     ts_ok(fy_sum(c, 0, NULL, 0, &sum));

@@ -242,12 +242,12 @@ static void like_a_device(void **state)
 static void like_page_locked_memory(void **state)
 {
     (void)state;
-    for (int thrifty = 0; thrifty < 2; thrifty++) {
+    for (int release_eagerly = 0; release_eagerly < 2; release_eagerly++) {
         const fy_pool_options_t pinned = FY_POOL_OPTIONS_PINNED;
         fy_pool_options_t options = pinned;
         fy_pool_t *pool;
-        options.thrifty = thrifty;
-        assert_int_equal(pinned.thrifty, 1);
+        options.release_eagerly = release_eagerly;
+        assert_int_equal(pinned.release_eagerly, 1);
         assert_int_equal(fy_pool_create(&options, &pool), FY_STATUS_OK);
         fy_pool_block_t block = take(pool, 100 * MIB);
         fy_pool_free(pool, &block);
@@ -255,7 +255,7 @@ static void like_page_locked_memory(void **state)
         fy_pool_free(pool, &block);
         assert_int_equal(figures(pool).peak_reserved, 120 * MIB);
         block = take(pool, 1000);
-        assert_int_equal(figures(pool).reserved, thrifty ? 120 * MIB : 122 * MIB);
+        assert_int_equal(figures(pool).reserved, release_eagerly ? 120 * MIB : 122 * MIB);
         fy_pool_free(pool, &block);
         fy_pool_destroy(pool);
     }

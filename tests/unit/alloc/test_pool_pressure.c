@@ -1,5 +1,5 @@
 /* Pressure functions, fy_memory_reserve and growth=off, in a pool without a device: when the
- * functions are asked, what of theirs is found, which rung counts, and what the refusals say. The
+ * functions are asked, what of theirs is found, which stage counts, and what the refusals say. The
  * public calls are in tests/conformance/test_conformance_pressure.c. */
 #include "tests/unit/alloc/fake.h"
 
@@ -70,9 +70,9 @@ static void asked_when_the_limit_leaves_nothing(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
-    fake.press[0] = nothing;
-    fake.press[1] = give_first;
-    fake.press[2] = nothing;
+    fake.reclaim[0] = nothing;
+    fake.reclaim[1] = give_first;
+    fake.reclaim[2] = nothing;
     kept[0] = take(pool, 512 * KIB, S1);
     kept[1] = take(pool, 512 * KIB, S1);
     assert_int_equal(fake.pressed[0] + fake.pressed[1], 0);
@@ -80,7 +80,7 @@ static void asked_when_the_limit_leaves_nothing(void **state)
     assert_int_equal(fake.pressed[0], 1);
     assert_int_equal(fake.pressed[1], 1);
     assert_int_equal(fake.pressed[2], 0); /* it was enough */
-    const fy_memory_rungs_t r = rungs(pool);
+    const fy_memory_alloc_stats_t r = stats(pool);
     assert_int_equal(r.after_pressure, 1);
     assert_int_equal(r.ready, 1);
     assert_int_equal(served(pool), 3);
@@ -95,17 +95,17 @@ static void what_it_gives_may_be_pending(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
-    fake.press[0] = give_second_pending;
+    fake.reclaim[0] = give_second_pending;
     kept[1] = take(pool, MIB, S1);
     fy__block_t *block = take(pool, MIB, S1);
     assert_int_equal(fake_word(&block->hazard, 0), FY__POINT(S2, 9));
-    assert_int_equal(rungs(pool).after_pressure, 1);
-    assert_int_equal(rungs(pool).inserted_wait, 0);
+    assert_int_equal(stats(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).inserted_wait, 0);
     assert_int_equal(fake.waits, 0);
     kept[1] = block;
-    block = take(pool, MIB, 0); /* for the host: after a wait, so that rung counts */
+    block = take(pool, MIB, 0); /* for the host: after a wait, so that stage counts */
     assert_int_equal(fake.pressed[0], 2);
-    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
     assert_int_equal(served(pool), 3);
     give_done(block);
     fake_end(pool);
@@ -116,12 +116,12 @@ static void several_give_in_order(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
-    fake.press[0] = give_first;
-    fake.press[1] = give_second_pending;
+    fake.reclaim[0] = give_first;
+    fake.reclaim[1] = give_second_pending;
     kept[0] = take(pool, 512 * KIB, S1);
     kept[1] = take(pool, 512 * KIB, S1);
     fy__block_t *block = take(pool, MIB, S1);
-    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(served(pool), 3);
     give_done(block);
     fake_end(pool);
@@ -132,17 +132,17 @@ static void before_segments_go_back(void **state)
 {
     (void)state;
     pool = fake_pool(8 * MIB, MIB);
-    fake.press[0] = give_both;
+    fake.reclaim[0] = give_both;
     kept[0] = take(pool, 5 * MIB, S1);
     give_done(take(pool, 3 * MIB, S1));
     fy__block_t *block = take(pool, 5 * MIB, S1);
-    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(fake.free_calls, 0);
     kept[0] = block;
     /* what it gives is too small by itself, but a segment that may go */
     block = take(pool, 6 * MIB, S1);
-    assert_int_equal(rungs(pool).grown_after_trim, 1);
-    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).grown_after_trim, 1);
+    assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(served(pool), 4);
     give_done(block);
     fake_end(pool);
@@ -155,20 +155,20 @@ static void then_growing_is_tried_again(void **state)
     fake.capacity = 2 * MIB;
     pool = fake_pool(FY_UNLIMITED, MIB);
     pool->options.device_nbytes = FY_UNLIMITED;
-    fake.press[0] = device_gets_room;
+    fake.reclaim[0] = device_gets_room;
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
-    assert_int_equal(rungs(pool).after_pressure, 1);
-    assert_int_equal(rungs(pool).grown, 1);
+    assert_int_equal(stats(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).grown, 1);
     assert_int_equal(fake.alloc_calls, 3);
     give_done(a);
     give_done(b);
     fake_end(pool);
     fake_reset();
     pool = fake_pool(4 * MIB, MIB); /* by a trim of its own */
-    fake.press[0] = trims;
+    fake.reclaim[0] = trims;
     give_done(take(pool, 3 * MIB, S1));
     give_done(take(pool, 4 * MIB, S1));
-    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(served(pool), 2);
     fake_end(pool);
 }
@@ -177,7 +177,7 @@ static void not_asked_for_what_cannot_be(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
-    fake.press[0] = give_first;
+    fake.reclaim[0] = give_first;
     kept[0] = take(pool, MIB, S1);
     /* above the limit whatever is freed */
     assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
@@ -193,9 +193,9 @@ static void asked_under_a_guard(void **state)
     pool = fake_pool(FY_UNLIMITED, MIB);
     kept[0] = take(pool, MIB, S1);
     fake.guard_growth = true;
-    fake.press[0] = give_first;
+    fake.reclaim[0] = give_first;
     fy__block_t *block = take(pool, MIB, S1);
-    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(refused(MIB, S1), FY_STATUS_REFUSED_BY_GUARD);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
     assert_int_equal(fake.pressed[0], 2);
@@ -207,12 +207,12 @@ static void the_verdict_says_that_they_gave(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
-    fake.press[0] = nothing;
+    fake.reclaim[0] = nothing;
     kept[0] = take(pool, 256 * KIB, S1);
     kept[1] = take(pool, 768 * KIB, S1);
     assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_non_null(strstr(fy_error_get()->text, "tried: search, grow\n"));
-    fake.press[0] = give_first;
+    fake.reclaim[0] = give_first;
     assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_non_null(strstr(fy_error_get()->text, "tried: search, grow, pressure functions"));
     give_done(kept[1]);
@@ -237,7 +237,7 @@ static void reserve_grows_once_by_what_is_missing(void **state)
     assert_int_equal(fy__pool_reserve(pool, 10 * MIB), FY_STATUS_OK);
     assert_int_equal(query(pool).reserved, 10 * MIB);
     assert_int_equal(fake.alloc_calls, 2);
-    assert_int_equal(rungs(pool).grown, 0); /* nobody was served by that */
+    assert_int_equal(stats(pool).grown, 0); /* nobody was served by that */
     assert_int_equal(served(pool), 2);
     give_done(small);
     give_done(large);
@@ -321,7 +321,7 @@ static void growth_off_refuses_and_the_hint_is_true(void **state)
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
     fake.guard_sync = false;
     b = take(pool, KIB, 0);
-    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
     give_done(a);
     give_done(b);
     fake_end(pool);

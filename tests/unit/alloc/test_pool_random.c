@@ -180,7 +180,7 @@ static void alloc_one(fy__pool_t *pool, uint64_t most)
     }
     assert_null(block);
     check_refusal(status, nbytes, stream);
-    if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || fake.press[0] || draw(2)) return;
+    if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || fake.reclaim[0] || draw(2)) return;
     /* Was it true? A guard of growth refuses by itself. */
     const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
     const bool said = fy_error_get()->oom->reason == FY_OOM_WOULD_FIT_AFTER_SYNC,
@@ -296,7 +296,7 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
     seed = start + 1000 * (other ? strtoull(other, NULL, 10) : 0);
     owned_count = 0;
     fake.growth_off = guards & GROWTH_OFF;
-    if (guards & PRESSURE) fake.press[0] = fake.press[1] = give_some;
+    if (guards & PRESSURE) fake.reclaim[0] = fake.reclaim[1] = give_some;
     fy__pool_t *pool = fake_pool(limit, segment);
     bool filling = true;
     for (int op = 0; op < operations; op++) {
@@ -324,7 +324,7 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
         if (op % 512 == 0) check_figures(pool);
     }
     check_figures(pool);
-    seen.after_pressure += rungs(pool).after_pressure;
+    seen.after_pressure += stats(pool).after_pressure;
     while (owned_count) free_one();
     check_figures(pool);
     for (uint32_t s = 1; s < STREAMS; s++) fake.done[s] = submitted[s];

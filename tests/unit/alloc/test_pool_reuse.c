@@ -1,6 +1,6 @@
-/* Reuse, the rungs that neither grow nor wait: a ready block, one pending on the asking stream, a
+/* Reuse, the stats that neither grow nor wait: a ready block, one pending on the asking stream, a
  * finished one, neighbours, another stream's. Each must serve in its situation, and only when the
- * rungs above it do not. */
+ * stats above it do not. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
@@ -33,7 +33,7 @@ static void ready_block_is_reused(void **state)
     block = take(pool, 100 * KIB, S2);
     assert_ptr_equal(block->address, address);
     assert_true(fake_hazard_done(&block->hazard));
-    assert_int_equal(rungs(pool).ready, 1);
+    assert_int_equal(stats(pool).ready, 1);
     assert_int_equal(fake.alloc_calls, 1);
     give_done(block);
     fake_end(pool);
@@ -72,7 +72,7 @@ static void same_stream_needs_no_wait(void **state)
     assert_ptr_equal(block->address, address);
     assert_int_equal(fake.polls, polls); /* not even a poll */
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
-    assert_int_equal(rungs(pool).same_stream, 1);
+    assert_int_equal(stats(pool).same_stream, 1);
     assert_int_equal(fake.alloc_calls, 1);
     give_done(block);
     give_done(b[1]);
@@ -91,7 +91,7 @@ static void same_stream_neighbours_join(void **state)
     give(b[1], S1, 5);
     fy__block_t *block = take(pool, 768 * KIB, S1);
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
-    assert_int_equal(rungs(pool).same_stream, 1);
+    assert_int_equal(stats(pool).same_stream, 1);
     assert_int_equal(fake.alloc_calls, 1);
     give_done(block);
     give_done(b[3]);
@@ -108,8 +108,8 @@ static void finished_block_needs_no_wait_on_another_stream(void **state)
     fake.done[S1] = 7;
     fy__block_t *block = take(pool, 512 * KIB, S2);
     assert_true(fake_word(&block->hazard, 0) == 0);
-    assert_int_equal(rungs(pool).reaped, 1);
-    assert_int_equal(rungs(pool).ready, 2); /* b[1], and this one */
+    assert_int_equal(stats(pool).reaped, 1);
+    assert_int_equal(stats(pool).ready, 2); /* b[1], and this one */
     assert_int_equal(fake.alloc_calls, 1);
     give_done(block);
     give_done(b[1]);
@@ -129,8 +129,8 @@ static void finished_blocks_join_what_is_free(void **state)
     fake.done[S1] = 7;
     fake.done[S3] = 9;
     fy__block_t *block = take(pool, 768 * KIB, S2);
-    assert_int_equal(rungs(pool).reaped, 2);
-    assert_int_equal(rungs(pool).inserted_wait, 0);
+    assert_int_equal(stats(pool).reaped, 2);
+    assert_int_equal(stats(pool).inserted_wait, 0);
     give_done(block);
     give_done(b[3]);
     fake_end(pool);
@@ -146,7 +146,7 @@ static void free_and_pending_neighbours_serve_their_stream(void **state)
     give_done(b[2]);
     give(b[3], S1, 9);
     fy__block_t *block = take(pool, 600 * KIB, S1);
-    assert_int_equal(rungs(pool).joined, 1);
+    assert_int_equal(stats(pool).joined, 1);
     assert_int_equal(fake.alloc_calls, 1);
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
     assert_int_equal(query(pool).pending, 168 * KIB); /* what was not needed stays as it was */
@@ -168,7 +168,7 @@ static void another_streams_block_is_handed_out_with_its_points(void **state)
     fy__block_t *block = take(pool, 200 * KIB, S2);
     assert_ptr_equal(block->address, address);
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
-    assert_int_equal(rungs(pool).inserted_wait, 1);
+    assert_int_equal(stats(pool).inserted_wait, 1);
     assert_int_equal(fake.alloc_calls, 1); /* preferred over growing */
     assert_int_equal(fake.waits, 0);
     assert_int_equal(query(pool).pending, 312 * KIB);
@@ -195,7 +195,7 @@ static void neighbours_of_several_streams_are_joined_before_growing(void **state
     fy__pool_free(b[2]);
     give(b[3], S3, 1);
     fy__block_t *block = take(pool, 700 * KIB, S3);
-    assert_int_equal(rungs(pool).inserted_wait, 1);
+    assert_int_equal(stats(pool).inserted_wait, 1);
     assert_int_equal(fake.alloc_calls, 1);
     uint64_t seen[4] = { 0 };
     for (int i = 0; i <= FY__READER_COUNT; i++)

@@ -190,8 +190,8 @@ static void four_threads(void **state)
     assert_int_equal(stats.live, 0);
     assert_int_equal(stats.requested, 0);
     assert_int_equal(stats.reserved, given);
-    fy_memory_rungs_t counts;
-    fy__pool_rungs(pool, &counts);
+    fy_memory_alloc_stats_t counts;
+    fy__pool_alloc_stats(pool, &counts);
     print_message("grown %llu, waited %llu, refused %llu\n", (unsigned long long)counts.grown,
                   (unsigned long long)syncs, (unsigned long long)refusals);
     assert_true(counts.grown > 0 && syncs > 0);

@@ -7,10 +7,10 @@ enum { PEERS = 3 };
 static const char *const peer_names[PEERS] = { "ours", "powers of two",
                                                "jemalloc's size classes alone" };
 
-static fy__pool_t *thrifty_pool(uint64_t limit_nbytes)
+static fy__pool_t *eager_pool(uint64_t limit_nbytes)
 {
     fy__pool_t *pool;
-    fake.thrifty = true;
+    fake.release_eagerly = true;
     assert_int_equal(fake_try_pool(limit_nbytes, 2 * MIB, 64, &pool), FY_STATUS_OK);
     fake.lock_free = pool;
     return pool;
@@ -29,7 +29,7 @@ static void rounding(void **state)
 {
     (void)state;
     fake_reset();
-    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     double sum = 0, worst = 0;
     uint64_t count = 0, random = 88172645463325252u;
     for (uint64_t octave = 4096; octave <= 1ull << 32; octave *= 2)
@@ -98,7 +98,7 @@ static void random_churn(void **state)
             uint64_t random = seed * 88172645463325252u, requested = 0, peak = 0,
                      held[PEERS] = { 0 }, held_most[PEERS] = { 0 };
             fake_reset();
-            fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+            fy__pool_t *pool = eager_pool(FY_UNLIMITED);
             memset(blocks, 0, sizeof blocks);
             for (int i = 0; i < 20000; i++) {
                 fy__block_t **at = &blocks[fake_random(&random) % (uint64_t)churns[c].live];
@@ -143,7 +143,7 @@ static void a_steady_program_asks_for_nothing(void **state)
 {
     (void)state;
     fake_reset();
-    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     uint64_t calls = 0;
     /* what lives long between what does not, of sizes that do not fit each other */
     for (int step = 0; step < 50; step++) {
@@ -161,12 +161,12 @@ static void a_steady_program_asks_for_nothing(void **state)
 
 /* What goes back is smaller than what comes for it, so that ends, even where hardly anything
  * fits. */
-static void thrift_is_rare(void **state)
+static void eager_release_is_rare(void **state)
 {
     enum { LIVE = 4 };
     (void)state;
     fake_reset();
-    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *blocks[LIVE] = { NULL };
     uint64_t random = 88172645463325252u;
     /* few and large, so that hardly anything fits where something else was */
@@ -177,8 +177,8 @@ static void thrift_is_rare(void **state)
                                                      : small(fake_random(&random) >> 3));
     }
     print_message("%llu segments given back in 300000 requests\n",
-                  (unsigned long long)rungs(pool).released);
-    assert_true(rungs(pool).released < 100);
+                  (unsigned long long)stats(pool).released);
+    assert_true(stats(pool).released < 100);
     for (int i = 0; i < LIVE; i++) give_done(blocks[i]);
     fake_end(pool);
 }
@@ -189,7 +189,7 @@ static void idle_segments_go_before_it_grows_past_its_peak(void **state)
 {
     (void)state;
     fake_reset();
-    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     give_done(take_at(pool, 100 * MIB));
     give_done(take_at(pool, 120 * MIB));
     assert_int_equal(query(pool).peak_reserved, 120 * MIB); /* not 220 */
@@ -203,7 +203,7 @@ static void a_refused_request_has_given_nothing_back(void **state)
 {
     (void)state;
     fake_reset();
-    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *block;
     give_done(take_at(pool, 100 * MIB));
     fake.guard_growth = true;
@@ -218,7 +218,7 @@ static void steps_are_bounded(void **state)
 {
     (void)state;
     fake_reset();
-    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     static fy__block_t *blocks[6000];
     for (int i = 0; i < 6000; i++) {
         const uint64_t before = query(pool).reserved;
@@ -237,10 +237,10 @@ int main(void)
         cmocka_unit_test(rounding),
         cmocka_unit_test(random_churn),
         cmocka_unit_test(a_steady_program_asks_for_nothing),
-        cmocka_unit_test(thrift_is_rare),
+        cmocka_unit_test(eager_release_is_rare),
         cmocka_unit_test(idle_segments_go_before_it_grows_past_its_peak),
         cmocka_unit_test(a_refused_request_has_given_nothing_back),
         cmocka_unit_test(steps_are_bounded),
     };
-    return cmocka_run_group_tests_name("alloc/pool thrifty", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("alloc/pool release_eagerly", tests, NULL, NULL);
 }

@@ -229,7 +229,7 @@ static void other_losses_do_not_end_the_process(void **state)
     }
 }
 
-/* ---- breadcrumbs ---- */
+/* ---- breadrecent ---- */
 
 static void a_loss_names_what_was_under_way(void **state)
 {

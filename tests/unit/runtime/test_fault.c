@@ -1,4 +1,4 @@
-/* runtime/fault: suspects join without losing a request, whatever the order and distance; old
+/* runtime/fault: taints join without losing a request, whatever the order and distance; old
  * requests resolve when their slot is taken over;
  * the first cause is kept; records outlive their requests, as a shorter text in the end. */
 #include "runtime/device/device.h"
@@ -31,28 +31,28 @@ static uint64_t request(bool bad)
     return number;
 }
 
-static fy__suspect_t suspect_of(uint64_t number)
+static fy__taint_t taint_of(uint64_t number)
 {
-    fy__suspect_t one = { 0, 0, 0 };
-    fy__suspect_add(g_device, &one, number);
-    assert_true(fy__suspect_any(&one));
+    fy__taint_t one = { 0, 0, 0 };
+    fy__taint_add(g_device, &one, number);
+    assert_true(fy__taint_any(&one));
     return one;
 }
 
 static void a_clean_request_is_forgotten(void **state)
 {
     (void)state;
-    fy__suspect_t suspect = suspect_of(request(false));
-    ts_ok(fy__suspect_resolve(g_device, &suspect, "a test"));
-    assert_false(fy__suspect_any(&suspect));
+    fy__taint_t taint = taint_of(request(false));
+    ts_ok(fy__taint_resolve(g_device, &taint, "a test"));
+    assert_false(fy__taint_any(&taint));
 }
 
 static void a_bad_one_is_told_again_and_again(void **state)
 {
     (void)state;
-    fy__suspect_t suspect = suspect_of(request(true));
+    fy__taint_t taint = taint_of(request(true));
     for (int i = 0; i < 3; i++) {
-        ts_fails(fy__suspect_resolve(g_device, &suspect, "a test"), BAD_VALUE);
+        ts_fails(fy__taint_resolve(g_device, &taint, "a test"), BAD_VALUE);
         ts_text_has("an op");
         ts_text_has("a test");
     }
@@ -66,12 +66,12 @@ static void joining_loses_nothing(void **state)
     for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++) {
         for (int bad_first = 0; bad_first < 2; bad_first++) {
             for (int early_into_late = 0; early_into_late < 2; early_into_late++) {
-                fy__suspect_t early = suspect_of(request(bad_first)), late;
+                fy__taint_t early = taint_of(request(bad_first)), late;
                 for (int i = 1; i < distances[d]; i++) request(false);
-                late = suspect_of(request(!bad_first));
-                fy__suspect_t *into = early_into_late ? &late : &early;
-                fy__suspect_join(g_device, into, early_into_late ? &early : &late);
-                if (fy__suspect_resolve(g_device, into, "joined") != FY_STATUS_BAD_VALUE) {
+                late = taint_of(request(!bad_first));
+                fy__taint_t *into = early_into_late ? &late : &early;
+                fy__taint_join(g_device, into, early_into_late ? &early : &late);
+                if (fy__taint_resolve(g_device, into, "joined") != FY_STATUS_BAD_VALUE) {
                     fail_msg("%d apart, the %s one bad, %s: lost", distances[d],
                              bad_first ? "early" : "late",
                              early_into_late ? "early into late" : "late into early");
@@ -84,18 +84,18 @@ static void joining_loses_nothing(void **state)
 static void many_requests_in_one(void **state)
 {
     (void)state;
-    fy__suspect_t all = suspect_of(request(true));
+    fy__taint_t all = taint_of(request(true));
     for (int i = 0; i < 300; i++) {
-        fy__suspect_t one = suspect_of(request(false));
-        fy__suspect_join(g_device, &all, &one);
+        fy__taint_t one = taint_of(request(false));
+        fy__taint_join(g_device, &all, &one);
     }
-    ts_fails(fy__suspect_resolve(g_device, &all, "all"), BAD_VALUE);
-    fy__suspect_t clean = suspect_of(request(false));
+    ts_fails(fy__taint_resolve(g_device, &all, "all"), BAD_VALUE);
+    fy__taint_t clean = taint_of(request(false));
     for (int i = 0; i < 300; i++) {
-        fy__suspect_t one = suspect_of(request(false));
-        fy__suspect_join(g_device, &clean, &one);
+        fy__taint_t one = taint_of(request(false));
+        fy__taint_join(g_device, &clean, &one);
     }
-    ts_ok(fy__suspect_resolve(g_device, &clean, "all"));
+    ts_ok(fy__taint_resolve(g_device, &clean, "all"));
 }
 
 static void the_device_tells_each_fault_once(void **state)

@@ -1,14 +1,14 @@
 /* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages,
  * what contiguous means, shapes that overflow, the text of a tensor. Lifetimes as users see them:
  * tests/conformance/test_conformance_lifetime.c. */
-#include "runtime/tensor/front.h"
 #include "runtime/tensor/tensor.h"
+#include "runtime/tensor/thread_cache.h"
 #include "tests/support/harness.h"
 
 static uint64_t kept_nbytes(void)
 {
     uint64_t by_category[FY_CATEGORY_COUNT];
-    return fy__front_nbytes(by_category);
+    return fy__cache_nbytes(by_category);
 }
 
 static void references(void **state)
@@ -26,7 +26,7 @@ static void references(void **state)
     assert_true(ts_live(fy_device_host()) < live);
 }
 
-static void the_front_hands_out_what_came_back(void **state)
+static void the_thread_cache_reuses_freed_blocks(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
@@ -38,9 +38,9 @@ static void the_front_hands_out_what_came_back(void **state)
     assert_ptr_equal(a, b);
     assert_int_equal(b->nbytes, 120);
     assert_int_equal(atomic_load(&b->version), 0); /* as new */
-    assert_false(fy__suspect_any(&b->suspect));
+    assert_false(fy__taint_any(&b->taint));
     fy__storage_release(thread, b);
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     assert_int_equal(kept_nbytes(), 0);
 }
 
@@ -125,7 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references),
-        cmocka_unit_test(the_front_hands_out_what_came_back),
+        cmocka_unit_test(the_thread_cache_reuses_freed_blocks),
         cmocka_unit_test(every_size_fits_its_block),
         cmocka_unit_test(nothing_has_an_address_too),
         cmocka_unit_test(contiguous),

@@ -1,5 +1,5 @@
-# Fill, or fail, the segments that cells are cut from.
-foreach(name test_unit_runtime_cell test_unit_runtime_cell_chunks)
+# Fill, or fail, the segments that slots are cut from.
+foreach(name test_unit_runtime_slot test_unit_runtime_slot_chunks)
     if(TARGET ${name})
         target_link_options(${name} PRIVATE -Wl,--wrap=fy__host_segment_alloc)
     endif()

@@ -64,7 +64,7 @@ snapshot, summary = (json.load(open(path)) for path in sys.argv[1:])
 assert snapshot["snapshot"] == 1
 live = {}
 for pool, shown in zip(snapshot["pools"], summary["pools"], strict=True):
-    states = dict.fromkeys(("live", "pending", "free", "at_hand"), 0)
+    states = dict.fromkeys(("live", "pending", "free", "thread_cached"), 0)
     for segment in pool["segments"]:
         end = 0
         for block in segment["blocks"]:

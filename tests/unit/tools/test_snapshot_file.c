@@ -61,7 +61,7 @@ static void make_good(void)
                                                    .by_category = { 64, 512, 0, 0, 0, 256 },
                                                    .peak_by_category = { 1, 2, 3, 4, 5, 6 } },
                                         .in_place = 64,
-                                        .rungs = { .ready = 5, .verdicts = 1 },
+                                        .alloc_stats = { .ready = 5, .verdicts = 1 },
                                         .first_segment = 0,
                                         .nsegments = 2 };
     static const fy__snapshot_t good = { .device = "sim:0",

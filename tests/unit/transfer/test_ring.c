@@ -38,10 +38,10 @@ static void every_length(void)
         fy_tensor_t *x, *part;
         fy__point_t point = 0;
         uint64_t blocked = 0;
-        fy__suspect_t suspect = { 0, 0, 0 };
+        fy__taint_t taint = { 0, 0, 0 };
         ts_ok(fy_tensor_create(g_device, FY_DTYPE_U8, 1, &lengths[i], &x));
         ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked,
-                              &suspect));
+                              &taint));
         assert_true(point != 0);
         ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
         /* down in pieces that fit a small pinned limit */

@@ -118,7 +118,7 @@ static void what_finds_no_room_stands(void **state)
 
 /* Some of it may have crossed: nobody may take any of it for good, the sources stay borrowed until
  * the device is done, nothing is sent twice. */
-static void a_failed_batch_spoils_what_was_in_it(void **state)
+static void a_failed_batch_poisons_its_tensors(void **state)
 {
     (void)state;
     open_batching("sim:0");
@@ -154,7 +154,7 @@ int main(void)
         TEST(pinned_tensors_go_together),
         TEST(the_same_bytes_are_not_written_twice_in_a_batch),
         TEST(what_finds_no_room_stands),
-        TEST(a_failed_batch_spoils_what_was_in_it),
+        TEST(a_failed_batch_poisons_its_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* Chunks of cells from inside: they are bounded and go, no memory for one is said, cells given back
- * by other threads come round, a forked child finds them whole. Not here: one cell
- * (test_cell.c). */
-#include "runtime/tensor/cell.h"
+/* Chunks of slots from inside: they are bounded and go, no memory for one is said, slots given back
+ * by other threads come round, a forked child finds them whole. Not here: one slot
+ * (test_slot.c). */
+#include "runtime/tensor/slot.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/asan.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/thread_cache.h"
 #include "tests/support/harness.h"
 
 static _Atomic bool refuse;
@@ -27,7 +27,7 @@ fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
                    (unsigned long long)nbytes);
 }
 
-enum { PER_CHUNK = (2 << 20) / sizeof(fy__cell_t), MANY = 12 * PER_CHUNK };
+enum { PER_CHUNK = (2 << 20) / sizeof(fy__tensor_slot_t), MANY = 12 * PER_CHUNK };
 static char bytes[64];
 
 static fy_tensor_t *make(int64_t nbytes)
@@ -53,19 +53,19 @@ static void chunks_come_and_go(void **state)
     if (FY__HAS_ASAN) skip();
     static fy_tensor_t *tensors[MANY];
     trim();
-    const uint32_t before = fy__cell_chunks();
+    const uint32_t before = fy__tensor_slot_chunks();
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < MANY; i++) tensors[i] = wrap();
-        assert_in_range(fy__cell_chunks(), 12, before + 13);
+        assert_in_range(fy__tensor_slot_chunks(), 12, before + 13);
         for (int i = 0; i < MANY; i++) fy_tensor_destroy(tensors[i]);
         /* The thread keeps less than a chunk has, if of several; and one idle chunk stays. */
-        assert_in_range(fy__cell_chunks(), 0, before + 5);
+        assert_in_range(fy__tensor_slot_chunks(), 0, before + 5);
     }
     const uint64_t warm = fy__host_segments_warm();
     assert_true(warm > 0); /* chunks that went */
     trim();
     assert_int_equal(fy__host_segments_warm(), 0);
-    assert_in_range(fy__cell_chunks(), 0, before);
+    assert_in_range(fy__tensor_slot_chunks(), 0, before);
 }
 
 static void no_memory_for_a_chunk_is_said_and_nothing_is_lost(void **state)
@@ -117,7 +117,7 @@ static void what_others_give_back_comes_round(void **state)
     (void)state;
     pthread_t id;
     trim();
-    const uint32_t before = fy__cell_chunks();
+    const uint32_t before = fy__tensor_slot_chunks();
     assert_int_equal(pthread_create(&id, NULL, give_back, NULL), 0);
     for (int i = 0; i < PASSED; i++) {
         fy_tensor_t *tensor = wrap(), *empty = NULL;
@@ -127,10 +127,11 @@ static void what_others_give_back_comes_round(void **state)
         }
     }
     pthread_join(id, NULL);
-    assert_in_range(fy__cell_chunks(), 0, before + 2); /* of the 14 it would be if they did */
+    assert_in_range(fy__tensor_slot_chunks(), 0,
+                    before + 2); /* of the 14 it would be if they did */
     /* takes what the thread that ended had at hand, too */
     trim();
-    assert_in_range(fy__cell_chunks(), 0, before);
+    assert_in_range(fy__tensor_slot_chunks(), 0, before);
 }
 
 static _Atomic bool stop;
@@ -182,5 +183,5 @@ int main(void)
         cmocka_unit_test(what_others_give_back_comes_round),
         cmocka_unit_test(a_child_finds_the_chunks_whole),
     };
-    return cmocka_run_group_tests_name("cell chunks", tests, NULL, NULL) != 0;
+    return cmocka_run_group_tests_name("slot chunks", tests, NULL, NULL) != 0;
 }

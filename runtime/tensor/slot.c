@@ -1,10 +1,10 @@
-/* Chunks of cells. A chunk is a huge page, if the system has any, so that the lines of many tensors
- * cost few translations of addresses; its header is found from a cell's address by masking. What
- * threads do not keep at hand lies on the lists of the chunks, so that a chunk with all its cells
+/* Chunks of slots. A chunk is a huge page, if the system has any, so that the lines of many tensors
+ * cost few translations of addresses; its header is found from a slot's address by masking. What
+ * threads do not keep at hand lies on the lists of the chunks, so that a chunk with all its slots
  * is seen and can go.
- * With AddressSanitizer each cell is an allocation of its own: it then sees what is used after its
+ * With AddressSanitizer each slot is an allocation of its own: it then sees what is used after its
  * end. */
-#include "runtime/tensor/cell.h"
+#include "runtime/tensor/slot.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "runtime/device/memory.h"
 
 enum { CHUNK_NBYTES = 2 << 20, HEADER_NBYTES = 64, BATCH = 32, IDLE_MOST = 1 };
-enum { CELLS = (CHUNK_NBYTES - HEADER_NBYTES) / sizeof(fy__cell_t) };
+enum { CELLS = (CHUNK_NBYTES - HEADER_NBYTES) / sizeof(fy__tensor_slot_t) };
 
 typedef struct chunk {
     struct chunk *prev, *next; /* in `open` */
@@ -27,9 +27,9 @@ _Static_assert(sizeof(chunk_t) <= HEADER_NBYTES, "a chunk's header is one line")
 /* Guards the chunks' headers, the lists and what follows. A leaf: no chunk comes or goes while it
  * is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* ring of the chunks with a cell to give: idle ones last */
+/* ring of the chunks with a slot to give: idle ones last */
 static chunk_t open = { &open, &open, NULL, 0, 0 };
-static uint32_t nchunks, nidle; /* idle: no thread has a cell of it */
+static uint32_t nchunks, nidle; /* idle: no thread has a slot of it */
 
 static inline chunk_t *chunk_of(const fy__storage_t *storage)
 {
@@ -51,13 +51,13 @@ static void unlink_chunk(chunk_t *chunk)
     chunk->next->prev = chunk->prev;
 }
 
-static fy__storage_t *set_up(fy__cell_t *cell)
+static fy__storage_t *set_up(fy__tensor_slot_t *slot)
 {
-    cell->first.handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_TENSOR };
-    cell->first.storage = &fy__storage_gone;
-    cell->first.rank = 0;
-    cell->first.contiguous = true;
-    return &cell->storage;
+    slot->first.handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_TENSOR };
+    slot->first.storage = &fy__storage_gone;
+    slot->first.rank = 0;
+    slot->first.contiguous = true;
+    return &slot->storage;
 }
 
 /* The lock is held. */
@@ -69,7 +69,7 @@ static void add_chunk(chunk_t *chunk)
     nidle++;
 }
 
-/* A batch of one chunk's cells to the thread. The lock is held, and a chunk is open. */
+/* A batch of one chunk's slots to the thread. The lock is held, and a chunk is open. */
 static void take_batch(fy__thread_t *thread)
 {
     chunk_t *chunk = open.next;
@@ -79,11 +79,12 @@ static void take_batch(fy__thread_t *thread)
         if (storage)
             chunk->free = storage->next;
         else
-            storage = set_up((fy__cell_t *)((char *)chunk + HEADER_NBYTES) + chunk->ntouched++);
+            storage =
+                set_up((fy__tensor_slot_t *)((char *)chunk + HEADER_NBYTES) + chunk->ntouched++);
         chunk->nout++;
-        storage->next = thread->free_cells;
-        thread->free_cells = storage;
-        thread->nfree_cells++;
+        storage->next = thread->free_slots;
+        thread->free_slots = storage;
+        thread->nfree_slots++;
     }
     if (chunk->nout == CELLS) unlink_chunk(chunk);
 }
@@ -128,14 +129,14 @@ static void release(chunk_t *gone)
 
 static fy__storage_t *alloc_alone(void)
 {
-    fy__cell_t *cell = aligned_alloc(64, sizeof *cell);
-    if (cell) return set_up(cell);
+    fy__tensor_slot_t *slot = aligned_alloc(64, sizeof *slot);
+    if (slot) return set_up(slot);
     (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor's metadata",
-                  sizeof *cell);
+                  sizeof *slot);
     return NULL;
 }
 
-FY_COLD fy__storage_t *fy__cell_alloc_slow(fy__thread_t *thread)
+FY_COLD fy__storage_t *fy__tensor_slot_alloc_slow(fy__thread_t *thread)
 {
     if (FY__HAS_ASAN) return alloc_alone();
     pthread_mutex_lock(&lock);
@@ -148,16 +149,16 @@ FY_COLD fy__storage_t *fy__cell_alloc_slow(fy__thread_t *thread)
     }
     take_batch(thread);
     pthread_mutex_unlock(&lock);
-    return fy__cell_alloc(thread);
+    return fy__tensor_slot_alloc(thread);
 }
 
 /* What `owner` has at hand, until so many stay. */
 static chunk_t *put_all(fy__thread_t *owner, uint32_t most, uint32_t most_idle)
 {
     pthread_mutex_lock(&lock);
-    for (; owner->nfree_cells > most; owner->nfree_cells--) {
-        fy__storage_t *storage = owner->free_cells;
-        owner->free_cells = storage->next;
+    for (; owner->nfree_slots > most; owner->nfree_slots--) {
+        fy__storage_t *storage = owner->free_slots;
+        owner->free_slots = storage->next;
         put(storage);
     }
     chunk_t *gone = take_idle(most_idle);
@@ -165,13 +166,13 @@ static chunk_t *put_all(fy__thread_t *owner, uint32_t most, uint32_t most_idle)
     return gone;
 }
 
-FY_COLD void fy__cell_give_back(fy__thread_t *thread)
+FY_COLD void fy__tensor_slot_release_batch(fy__thread_t *thread)
 {
     if (FY__HAS_ASAN) {
-        fy__storage_t *storage = thread->free_cells;
-        thread->free_cells = NULL;
-        thread->nfree_cells = 0;
-        free(fy__cell_of(storage));
+        fy__storage_t *storage = thread->free_slots;
+        thread->free_slots = NULL;
+        thread->nfree_slots = 0;
+        free(fy__tensor_slot_of(storage));
         return;
     }
     /* the last ones, which are in the cache */
@@ -183,12 +184,12 @@ static void give_up(void *user, fy__thread_t *owner)
     if (owner == user || !owner->in_use) release(put_all(owner, 0, 0));
 }
 
-void fy__cell_trim(fy__thread_t *thread)
+void fy__tensor_slot_trim(fy__thread_t *thread)
 {
     if (!FY__HAS_ASAN) fy__thread_walk(give_up, thread);
 }
 
-uint32_t fy__cell_chunks(void)
+uint32_t fy__tensor_slot_chunks(void)
 {
     pthread_mutex_lock(&lock);
     const uint32_t count = nchunks;
@@ -196,5 +197,5 @@ uint32_t fy__cell_chunks(void)
     return count;
 }
 
-void fy__cell_fork_lock(void) { pthread_mutex_lock(&lock); }
-void fy__cell_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+void fy__tensor_slot_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__tensor_slot_fork_unlock(void) { pthread_mutex_unlock(&lock); }

@@ -1,7 +1,7 @@
-/* The slow side of breadcrumbs: trails open and close with their streams, events say how far a
+/* The slow side of breadrecent: trails open and close with their streams, events say how far a
  * stream has come, and a failure is told what was under way. Next: stream.c and launch.c, which
  * drop them. */
-#include "backends/cuda/crumbs.h"
+#include "backends/cuda/recent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +13,22 @@ const char *fy__cuda_request_name(uint32_t what)
     switch (what) {
     case FY_LAUNCH_SCATTER: return "packed upload";
     case FY_LAUNCH_GATHER: return "packed download";
-    case FY__CUDA_CRUMB_COPY + FY_COPY_UPLOAD: return "upload";
-    case FY__CUDA_CRUMB_COPY + FY_COPY_DOWNLOAD: return "download";
-    case FY__CUDA_CRUMB_COPY + FY_COPY_LOCAL: return "copy";
-    case FY__CUDA_CRUMB_COPY + FY_COPY_PEER: return "peer copy";
-    case FY__CUDA_CRUMB_FILL: return "fill";
-    case FY__CUDA_CRUMB_REPLAY: return "graph replay";
-    case FY__CUDA_CRUMB_COPY_BATCH: return "copy batch";
-    case FY__CUDA_CRUMB_COLLECTIVE: return "collective";
+    case FY__CUDA_RECENT_COPY + FY_COPY_UPLOAD: return "upload";
+    case FY__CUDA_RECENT_COPY + FY_COPY_DOWNLOAD: return "download";
+    case FY__CUDA_RECENT_COPY + FY_COPY_LOCAL: return "copy";
+    case FY__CUDA_RECENT_COPY + FY_COPY_PEER: return "peer copy";
+    case FY__CUDA_RECENT_FILL: return "fill";
+    case FY__CUDA_RECENT_REPLAY: return "graph replay";
+    case FY__CUDA_RECENT_COPY_BATCH: return "copy batch";
+    case FY__CUDA_RECENT_COLLECTIVE: return "collective";
     default: return what < FY_OP_BUILTIN_COUNT ? fy__cuda_op_name(what) : "registered op";
     }
 }
 
 static const char *unit(uint32_t what)
 {
-    if (what == FY__CUDA_CRUMB_REPLAY) return "requests";
-    return what >= FY__CUDA_CRUMB_COPY && what < FY_LAUNCH_SCATTER ? "bytes" : "elements";
+    if (what == FY__CUDA_RECENT_REPLAY) return "requests";
+    return what >= FY__CUDA_RECENT_COPY && what < FY_LAUNCH_SCATTER ? "bytes" : "elements";
 }
 
 /* ---- trails ---- */
@@ -115,13 +115,13 @@ static void add_line(place_t *place, const char *line, int length)
 static int describe(const fy__cuda_trail_t *trail, uint64_t seq, uint64_t newest, char *out_text,
                     size_t nbytes)
 {
-    const fy__cuda_crumb_t *crumb = &trail->crumbs[seq % FY__CUDA_CRUMBS];
-    const uint32_t what = atomic_load_explicit(&crumb->what, memory_order_relaxed);
-    if (newest - seq >= FY__CUDA_CRUMBS)
+    const fy__cuda_recent_t *recent = &trail->recent[seq % FY__CUDA_RECENT];
+    const uint32_t what = atomic_load_explicit(&recent->what, memory_order_relaxed);
+    if (newest - seq >= FY__CUDA_RECENT)
         return snprintf(out_text, nbytes, "#%llu", (unsigned long long)seq);
     return snprintf(out_text, nbytes, "#%llu %s (%llu %s)", (unsigned long long)seq,
                     fy__cuda_request_name(what),
-                    (unsigned long long)atomic_load_explicit(&crumb->amount, memory_order_relaxed),
+                    (unsigned long long)atomic_load_explicit(&recent->amount, memory_order_relaxed),
                     unit(what));
 }
 

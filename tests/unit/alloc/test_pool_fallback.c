@@ -1,6 +1,6 @@
-/* The rungs that grow, give back and wait: each in the situation in which it must serve, and that
+/* The stats that grow, give back and wait: each in the situation in which it must serve, and that
  * the ones above it were not enough.
- * Limits to the byte, rounding and trim. The rungs that only reuse are in test_pool_reuse.c. */
+ * Limits to the byte, rounding and trim. The stats that only reuse are in test_pool_reuse.c. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
@@ -36,7 +36,7 @@ static void grows_by_segments_and_large_requests_get_their_own(void **state)
     assert_int_equal(query(pool).reserved, 9 * MIB + 256);
     fy__block_t *larger = take(pool, 19 * MIB, S1);
     assert_int_equal(query(pool).reserved, 29 * MIB + 256); /* here they do not */
-    assert_int_equal(rungs(pool).grown, 3);
+    assert_int_equal(stats(pool).grown, 3);
     assert_int_equal(query(pool).device_allocs, 3);
     give_done(larger);
     give_done(small);
@@ -46,7 +46,7 @@ static void grows_by_segments_and_large_requests_get_their_own(void **state)
 
 /* A large segment that is wholly free is kept whole for large requests, until there is nothing
  * else. */
-static void crumbs_do_not_break_a_free_large_segment(void **state)
+static void small_blocks_do_not_break_a_free_large_segment(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(9 * MIB, MIB);
@@ -74,8 +74,8 @@ static void gives_idle_segments_back_before_it_refuses(void **state)
     give_done(a);
     give_done(b);
     fy__block_t *block = take(pool, 6 * MIB, S1);
-    assert_int_equal(rungs(pool).grown_after_trim, 1);
-    assert_int_equal(rungs(pool).syncs, 0);
+    assert_int_equal(stats(pool).grown_after_trim, 1);
+    assert_int_equal(stats(pool).syncs, 0);
     assert_int_equal(query(pool).reserved, 6 * MIB);
     give_done(block);
     fake_end(pool);
@@ -106,7 +106,7 @@ static void device_full_gives_back_and_retries(void **state)
     for (int i = 0; i < 16; i++) give_done(b[i]);
     assert_int_equal(query(pool).reserved, 8 * MIB);
     fy__block_t *block = take(pool, 6 * MIB, S1);
-    assert_int_equal(rungs(pool).grown_after_trim, 1);
+    assert_int_equal(stats(pool).grown_after_trim, 1);
     give_done(block);
     fake_end(pool);
 }
@@ -127,8 +127,8 @@ static void waits_and_searches_again(void **state)
     }
     assert_int_equal(query(pool).pending, MIB);
     fy__block_t *block = take(pool, MIB, S1);
-    assert_int_equal(rungs(pool).after_sync, 1);
-    assert_int_equal(rungs(pool).syncs, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
+    assert_int_equal(stats(pool).syncs, 1);
     assert_int_equal(fake.sync_noted, 1);
     assert_int_equal(fake.waits, 8);
     assert_int_equal(fake.alloc_calls, 1);
@@ -143,7 +143,7 @@ static void the_host_waits_when_there_is_no_other_way(void **state)
     fy__pool_t *pool = fake_pool(MIB, MIB);
     give(take(pool, MIB, 0), S1, 7);
     fy__block_t *block = take(pool, MIB, 0);
-    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
     assert_true(fake_hazard_done(&block->hazard));
     give_done(block);
     fake_end(pool);
@@ -158,7 +158,7 @@ static void waits_gives_back_and_grows(void **state)
     give(a, S1, 1);
     give(b, S1, 2);
     fy__block_t *block = take(pool, 6 * MIB, S1);
-    assert_int_equal(rungs(pool).grown_after_sync, 1);
+    assert_int_equal(stats(pool).grown_after_sync, 1);
     assert_int_equal(fake.sync_noted, 1);
     give_done(block);
     fake_end(pool);
@@ -203,7 +203,7 @@ static void guard_refuses_growth(void **state)
     /* pending, and its neighbour too: waiting serves the host without growing */
     give(other, S2, 3);
     block = take(pool, 4 * MIB, 0);
-    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
     give(block, S2, 4);
     /* The wait leaves noise in the record, the guard's text wins; nothing was given back. */
     assert_int_equal(fy__pool_alloc(pool, 5 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
@@ -216,8 +216,8 @@ static void guard_refuses_growth(void **state)
     fake_end(pool);
 }
 
-/* More streams than the pool has shelves for: the rest is pending one by one, and still found. */
-static void more_streams_than_shelves(void **state)
+/* More streams than the pool has lists for: the rest is pending one by one, and still found. */
+static void more_streams_than_lists(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
@@ -227,7 +227,7 @@ static void more_streams_than_shelves(void **state)
     assert_int_equal(query(pool).pending, MIB);
     assert_true(fy__pool_is_valid(pool));
     fy__block_t *block = take(pool, MIB, 131);
-    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(stats(pool).after_sync, 1);
     assert_int_equal(fake.waits, 32);
     give_done(block);
     fake_end(pool);
@@ -321,7 +321,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
         TEST(grows_by_segments_and_large_requests_get_their_own),
-        TEST(crumbs_do_not_break_a_free_large_segment),
+        TEST(small_blocks_do_not_break_a_free_large_segment),
         TEST(gives_idle_segments_back_before_it_refuses),
         TEST(gives_back_just_enough),
         TEST(device_full_gives_back_and_retries),
@@ -330,12 +330,12 @@ int main(void)
         TEST(waits_gives_back_and_grows),
         TEST(another_may_allocate_while_one_waits),
         TEST(guard_refuses_growth),
-        TEST(more_streams_than_shelves),
+        TEST(more_streams_than_lists),
         TEST(waits_for_any_number_of_streams),
         TEST(reserved_never_passes_the_limit),
         TEST(tiny_limits_work),
         TEST(rounding_is_at_most_an_eighth_from_4_kib_up),
         TEST(trim_gives_whole_free_segments_back),
     };
-    return cmocka_run_group_tests_name("alloc/pool_ladder", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("alloc/pool_fallback", tests, NULL, NULL);
 }

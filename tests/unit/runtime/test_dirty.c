@@ -2,29 +2,29 @@
  * bytes out as they are sets it, so such a storage does not go to the front; it goes there again
  * once nothing is behind its mark. One test for each that writes.
  * Not here: what a fault means to a user (tests/conformance/test_conformance_fault.c), the front by
- * itself (test_front.c). */
+ * itself (test_thread_cache.c). */
 #include <pthread.h>
 
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
-#include "runtime/tensor/front.h"
 #include "runtime/tensor/tensor.h"
+#include "runtime/tensor/thread_cache.h"
 #include "tests/support/harness.h"
 #include "transfer/upload.h"
 
 static uint64_t kept_nbytes(void)
 {
     uint64_t by_category[FY_CATEGORY_COUNT];
-    return fy__front_nbytes(by_category);
+    return fy__cache_nbytes(by_category);
 }
 
 static unsigned class_of(const fy_tensor_t *tensor)
 {
-    return atomic_load(&tensor->storage->front) & ~(unsigned)FY__FRONT_MARK;
+    return atomic_load(&tensor->storage->cache_class) & ~(unsigned)FY__CACHE_DIRTY;
 }
-static bool is_marked(const fy_tensor_t *tensor)
+static bool is_dirty(const fy_tensor_t *tensor)
 {
-    return atomic_load(&tensor->storage->front) & FY__FRONT_MARK;
+    return atomic_load(&tensor->storage->cache_class) & FY__CACHE_DIRTY;
 }
 
 /* It goes, and not to the front. */
@@ -35,7 +35,7 @@ static void expect_not_kept(fy_tensor_t *tensor)
     assert_int_not_equal(class_of(tensor), 0); /* or this says nothing */
     assert_false(fy__storage_is_clean(tensor->storage));
     fy_tensor_destroy(tensor);
-    assert_true(fy__front_is_valid(fy__thread()));
+    assert_true(fy__cache_is_valid(fy__thread()));
     assert_int_equal(kept_nbytes(), kept);
     assert_true(ts_live(fy_device_host()) + nbytes <= live);
 }
@@ -45,17 +45,17 @@ static void expect_kept(fy_tensor_t *tensor)
 {
     const uint64_t kept = kept_nbytes(), nbytes = tensor->storage->nbytes;
     fy_tensor_destroy(tensor);
-    assert_true(fy__front_is_valid(fy__thread()));
+    assert_true(fy__cache_is_valid(fy__thread()));
     assert_true(kept_nbytes() >= kept + nbytes);
 }
 
 static fy_tensor_t *make(int64_t nbytes)
 {
     fy_tensor_t *tensor;
-    (void)fy__front_flush(fy__thread());
+    (void)fy__cache_flush(fy__thread());
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(nbytes), &tensor));
     assert_int_not_equal(class_of(tensor), 0);
-    assert_false(is_marked(tensor));
+    assert_false(is_dirty(tensor));
     return tensor;
 }
 
@@ -71,7 +71,7 @@ static fy_tensor_t *indices_of(fy_device_t *device, int64_t first)
 static void an_op_meets_a_bad_value(ts_ctx_t *ctx)
 {
     if (!ctx->is_host) skip(); /* the front is the host's */
-    (void)fy__front_flush(fy__thread());
+    (void)fy__cache_flush(fy__thread());
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows, *more;
     ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
     ts_ok(fy_neg(rows, &more)); /* suffers from it */
@@ -90,7 +90,7 @@ static void a_replay_meets_one(ts_ctx_t *ctx)
     ts_ok(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ table, indices }, NULL, 1, &rows));
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_graph_replay(graph, NULL));
-    assert_false(is_marked(rows));
+    assert_false(is_dirty(rows));
     ts_ok(fy_copy(indices, indices_of(ctx->device, 50)));
     ts_ok(fy_graph_replay(graph, NULL));
     fy_graph_destroy(graph); /* which has a reference */
@@ -144,7 +144,7 @@ static void an_upload_fails_half_way(void **state)
 {
     (void)state;
     fy_tensor_t *tensor = make(100);
-    fy__upload_spoilt(tensor, FY_FAIL(INTERNAL, "made to fail"));
+    fy__upload_poison(tensor, FY_FAIL(INTERNAL, "made to fail"));
     expect_not_kept(tensor);
 }
 
@@ -152,18 +152,18 @@ static void a_transfer_fails_behind_its_owners_back(void **state)
 {
     (void)state;
     fy_device_t *host = fy_device_host();
-    const fy__suspect_t suspect = { .poison = fy__poison_record(FY_STATUS_IO, "made up") };
+    const fy__taint_t taint = { .poison = fy__poison_record(FY_STATUS_IO, "made up") };
     for (int adopted = 0; adopted < 2; adopted++) {
         fy_tensor_t *tensor = make(100);
-        fy__storage_late_add(host, tensor->storage, &suspect);
+        fy__storage_late_add(host, tensor->storage, &taint);
         if (adopted) fy__storage_adopt(tensor->storage);
         if (adopted) fy__storage_late_clear(host, tensor->storage);
         expect_not_kept(tensor);
     }
-    const fy__suspect_t none = { 0, 0, 0 };
+    const fy__taint_t none = { 0, 0, 0 };
     fy_tensor_t *tensor = make(100);
     fy__storage_late_add(host, tensor->storage, &none);
-    assert_false(is_marked(tensor));
+    assert_false(is_dirty(tensor));
     expect_kept(tensor);
 }
 
@@ -186,13 +186,13 @@ static void bytes_are_lent(void **state)
     (void)state;
     fy_device_t *device;
     const fy__point_t point = a_point_that_is_reached(&device);
-    for (int64_t nbytes = 100; nbytes <= 2 * FY__FRONT_LARGEST; nbytes *= 4) {
+    for (int64_t nbytes = 100; nbytes <= 2 * FY__CACHE_LARGEST; nbytes *= 4) {
         fy_tensor_t *tensor = make(nbytes);
         fy__storage_lend(tensor->storage, point);
         expect_not_kept(tensor);
     }
-    fy_tensor_t *large = make(2 * FY__FRONT_LARGEST);
-    assert_int_equal(class_of(large), FY__FRONT_LARGE);
+    fy_tensor_t *large = make(2 * FY__CACHE_LARGEST);
+    assert_int_equal(class_of(large), FY__CACHE_LARGE);
     fy__storage_lend(large->storage, point);
     expect_not_kept(large);
     fy_device_close(device);
@@ -207,17 +207,17 @@ static void a_borrow_that_was_seen_to_end(void **state)
     void *data;
     const fy__point_t point = a_point_that_is_reached(&device);
     for (int large = 0; large < 2; large++) {
-        fy_tensor_t *tensor = make(large ? 2 * FY__FRONT_LARGEST : 100);
+        fy_tensor_t *tensor = make(large ? 2 * FY__CACHE_LARGEST : 100);
         fy__storage_lend(tensor->storage, point);
         ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data)); /* finds that it is over */
         /* nobody takes it off while the storage is anybody's */
-        assert_true(is_marked(tensor));
+        assert_true(is_dirty(tensor));
         fy__storage_t *storage = tensor->storage, *again;
         expect_kept(tensor);
         ts_ok(fy__storage_create(fy__thread(), fy_device_host(),
-                                 large ? 2 * FY__FRONT_LARGEST : 100, NULL, &again));
+                                 large ? 2 * FY__CACHE_LARGEST : 100, NULL, &again));
         assert_ptr_equal(again, storage);
-        assert_int_equal(atomic_load(&again->front) & FY__FRONT_MARK, 0);
+        assert_int_equal(atomic_load(&again->cache_class) & FY__CACHE_DIRTY, 0);
         fy__storage_release(fy__thread(), again);
     }
     fy_device_close(device);
@@ -226,11 +226,11 @@ static void a_borrow_that_was_seen_to_end(void **state)
 static void bytes_are_overwritten_as_a_whole(ts_ctx_t *ctx)
 {
     if (!ctx->is_host) skip();
-    (void)fy__front_flush(fy__thread());
+    (void)fy__cache_flush(fy__thread());
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows;
     ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
     ts_ok(fy_fill(rows, 1));
-    assert_true(is_marked(rows));
+    assert_true(is_dirty(rows));
     expect_kept(rows);
 }
 
@@ -243,7 +243,7 @@ static void *lend_often(void *user)
 }
 
 /* By one handle, as threads that upload from one tensor do; the last owner is behind them. */
-static void threads_mark_at_once(void **state)
+static void threads_set_the_flag_at_once(void **state)
 {
     (void)state;
     fy_tensor_t *tensor = make(100);
@@ -253,7 +253,7 @@ static void threads_mark_at_once(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, lend_often, tensor->storage), 0);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     assert_int_equal(class_of(tensor), class);
-    assert_true(is_marked(tensor));
+    assert_true(is_dirty(tensor));
     expect_not_kept(tensor);
 }
 
@@ -265,7 +265,7 @@ static void *mark_and_let_go(void *user)
 }
 
 /* With references of their own: whoever lets go last sees what the others did. */
-static void threads_mark_and_let_go(void **state)
+static void threads_set_the_flag_and_release(void **state)
 {
     (void)state;
     for (int round = 0; round < 50; round++) {
@@ -278,7 +278,7 @@ static void threads_mark_and_let_go(void **state)
             assert_int_equal(pthread_create(&threads[i], NULL, mark_and_let_go, storage), 0);
         fy__storage_release(fy__thread(), storage);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-        assert_true(fy__front_is_valid(fy__thread()));
+        assert_true(fy__cache_is_valid(fy__thread()));
     }
 }
 
@@ -294,8 +294,8 @@ int main(void)
         cmocka_unit_test(a_transfer_fails_behind_its_owners_back),
         cmocka_unit_test(bytes_are_lent),
         cmocka_unit_test(a_borrow_that_was_seen_to_end),
-        cmocka_unit_test(threads_mark_at_once),
-        cmocka_unit_test(threads_mark_and_let_go),
+        cmocka_unit_test(threads_set_the_flag_at_once),
+        cmocka_unit_test(threads_set_the_flag_and_release),
     };
     const int failed = cmocka_run_group_tests_name("mark", tests, NULL, NULL);
     const int status = TS_RUN("mark on devices", on_devices, NULL);

@@ -1,13 +1,13 @@
 /* The slow half of the front: size classes, large blocks, giving back. The hot half is inline in
  * storage.h. */
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/thread_cache.h"
 
 #include "runtime/base/fail.h"
-#include "runtime/tensor/cell.h"
+#include "runtime/tensor/slot.h"
 
 /* ---- size classes ---- */
 
-uint64_t fy__front_class_nbytes(uint32_t class)
+uint64_t fy__cache_class_nbytes(uint32_t class)
 {
     if (class <= 16) return class * 64ull;
     const uint32_t doubling = (class - 17) / 8 + 10, step = (class - 17) % 8;
@@ -16,12 +16,12 @@ uint64_t fy__front_class_nbytes(uint32_t class)
 
 /* About 64 KiB of each class, but 256 blocks at most: what a step of a hundred calls with gradients
  * has alive. */
-const uint16_t fy__front_most[FY__FRONT_CLASSES] = {
+const uint16_t fy__cache_most[FY__CACHE_CLASSES] = {
     [1 ... 4] = 256, [5 ... 16] = 64, [17 ... 32] = 16,
     [33 ... 40] = 8, [41 ... 48] = 4, [49 ... 57] = 2,
 };
 
-_Static_assert(FY__FRONT_LARGE == 17 + 5 * 8 + 1 && FY__FRONT_CLASSES == FY__FRONT_LARGE + 1,
+_Static_assert(FY__CACHE_LARGE == 17 + 5 * 8 + 1 && FY__CACHE_CLASSES == FY__CACHE_LARGE + 1,
                "one more than the largest class of a small block, and the last of all");
 
 /* ---- large blocks ---- */
@@ -33,9 +33,9 @@ static const uint64_t large_most_nbytes = 64u << 20;
 static void give_back(fy__thread_t *thread, fy__storage_t *storage)
 {
     /* it may be in its last scope's ring: fy__tensor_free */
-    fy__handle_release(&fy__cell_of(storage)->first.handle);
+    fy__handle_release(&fy__tensor_slot_of(storage)->first.handle);
     fy__pool_free(storage->block);
-    fy__cell_free(thread, storage);
+    fy__tensor_slot_free(thread, storage);
 }
 
 /* Empties a slot of `owner`; any thread. NULL: it was empty. */
@@ -83,7 +83,7 @@ static int find_slot(const fy__thread_t *thread, uint64_t nbytes)
 {
     int best = -1;
     uint64_t least = nbytes / 8 + 1;
-    for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
+    for (int slot = 0; slot < FY__CACHE_SLOTS; slot++) {
         const uint64_t surplus = surplus_of(thread, slot, nbytes);
         if (surplus >= least) continue;
         best = slot;
@@ -92,7 +92,7 @@ static int find_slot(const fy__thread_t *thread, uint64_t nbytes)
     return best;
 }
 
-fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes)
+fy__storage_t *fy__cache_take_large(fy__thread_t *thread, uint64_t nbytes)
 {
     /* Most often it is what came last; if that is not the best fit, it is a good one. */
     int slot = (int)thread->large_last;
@@ -101,7 +101,7 @@ fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes)
     if (!storage) return NULL;
     thread->large_last = (uint32_t)slot;
     thread->large_total -= storage->block->nbytes;
-    return fy__front_hand_out(thread, storage, nbytes);
+    return fy__cache_take(thread, storage, nbytes);
 }
 
 /* Makes room for nbytes; returns an empty slot. large_total does not know what others took, so it
@@ -112,19 +112,19 @@ static FY_COLD uint32_t make_room(fy__thread_t *thread, uint64_t nbytes)
     for (;;) {
         int empty = -1;
         thread->large_total = 0;
-        for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
+        for (int slot = 0; slot < FY__CACHE_SLOTS; slot++) {
             const uint64_t held = slot_nbytes(thread, slot);
             thread->large_total += held;
             if (!held) empty = slot;
         }
         if (empty >= 0 && thread->large_total + nbytes <= large_most_nbytes) return (uint32_t)empty;
         /* about the one kept longest */
-        fy__storage_t *other = take_slot(thread, (int)(thread->large_next++ % FY__FRONT_SLOTS));
+        fy__storage_t *other = take_slot(thread, (int)(thread->large_next++ % FY__CACHE_SLOTS));
         if (other) give_back(thread, other);
     }
 }
 
-bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage)
+bool fy__cache_keep_large(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint64_t nbytes = storage->block->nbytes;
     if (nbytes > large_most_nbytes || !fy__hazard_is_empty(&storage->hazard)) return false;
@@ -148,7 +148,7 @@ bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage)
 
 /* ---- giving back ---- */
 
-void fy__front_spill_full(fy__thread_t *thread, fy__storage_t *storage)
+void fy__cache_spill_full(fy__thread_t *thread, fy__storage_t *storage)
 {
     give_back(thread, storage);
 }
@@ -160,14 +160,14 @@ static bool flush_small(fy__thread_t *owner)
         atomic_store_explicit(&owner->last_class, 0, memory_order_relaxed);
         give_back(owner, owner->last);
     }
-    for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
-        while (owner->front[class]) {
-            fy__storage_t *storage = owner->front[class];
-            owner->front[class] = storage->next;
+    for (uint32_t class = 0; class < FY__CACHE_CLASSES; class ++) {
+        while (owner->cached[class]) {
+            fy__storage_t *storage = owner->cached[class];
+            owner->cached[class] = storage->next;
             give_back(owner, storage);
             any = true;
         }
-        atomic_store_explicit(&owner->nfront[class], 0, memory_order_relaxed);
+        atomic_store_explicit(&owner->ncached[class], 0, memory_order_relaxed);
     }
     return any;
 }
@@ -175,7 +175,7 @@ static bool flush_small(fy__thread_t *owner)
 static bool flush_large(fy__thread_t *thread, fy__thread_t *owner)
 {
     bool any = false;
-    for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
+    for (int slot = 0; slot < FY__CACHE_SLOTS; slot++) {
         fy__storage_t *storage = take_slot(owner, slot);
         if (!storage) continue;
         give_back(thread, storage);
@@ -184,7 +184,7 @@ static bool flush_large(fy__thread_t *thread, fy__thread_t *owner)
     return any;
 }
 
-void fy__front_flush_large(fy__thread_t *thread) { (void)flush_large(thread, thread); }
+void fy__cache_flush_large(fy__thread_t *thread) { (void)flush_large(thread, thread); }
 
 struct flush {
     fy__thread_t *thread;
@@ -198,7 +198,7 @@ static void flush_one(void *user, fy__thread_t *owner)
     if (owner == flush->thread || !owner->in_use) flush->any |= flush_small(owner);
 }
 
-bool fy__front_flush(fy__thread_t *thread)
+bool fy__cache_flush(fy__thread_t *thread)
 {
     struct flush flush = { thread, false };
     fy__thread_walk(flush_one, &flush);
@@ -209,19 +209,19 @@ static void add_nbytes(void *user, fy__thread_t *thread)
 {
     uint64_t *by_category = user;
     const uint32_t last = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
-    if (last) by_category[FY_CATEGORY_ACTIVATIONS] += fy__front_class_nbytes(last);
+    if (last) by_category[FY_CATEGORY_ACTIVATIONS] += fy__cache_class_nbytes(last);
     /* of small ones it is not said what they are for: storage.c */
-    for (uint32_t class = 1; class < FY__FRONT_LARGE; class ++)
+    for (uint32_t class = 1; class < FY__CACHE_LARGE; class ++)
         by_category[FY_CATEGORY_ACTIVATIONS] +=
-            atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) *
-            fy__front_class_nbytes(class);
-    for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
+            atomic_load_explicit(&thread->ncached[class], memory_order_relaxed) *
+            fy__cache_class_nbytes(class);
+    for (int slot = 0; slot < FY__CACHE_SLOTS; slot++) {
         const uint64_t key = slot_key(thread, slot), category = key & CATEGORY_MASK;
         by_category[category] += key - category;
     }
 }
 
-uint64_t fy__front_nbytes(uint64_t by_category[FY_CATEGORY_COUNT])
+uint64_t fy__cache_nbytes(uint64_t by_category[FY_CATEGORY_COUNT])
 {
     uint64_t nbytes = 0;
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) by_category[i] = 0;
@@ -232,40 +232,40 @@ uint64_t fy__front_nbytes(uint64_t by_category[FY_CATEGORY_COUNT])
 
 static bool is_fit(const fy__storage_t *storage, uint32_t class)
 {
-    const fy_tensor_t *first = &fy__cell_of(storage)->first;
+    const fy_tensor_t *first = &fy__tensor_slot_of(storage)->first;
     return atomic_load_explicit(&storage->refs, memory_order_relaxed) == 0 &&
-           atomic_load_explicit(&storage->front, memory_order_relaxed) == class &&
+           atomic_load_explicit(&storage->cache_class, memory_order_relaxed) == class &&
            fy__storage_is_clean(storage) && storage->data == storage->block->address &&
            fy__tensor_is_gone(first) && first->contiguous && first->data == storage->data &&
            (!first->rank || first->strides[first->rank - 1] == 1);
 }
 
-bool fy__front_is_valid(const fy__thread_t *thread)
+bool fy__cache_is_valid(const fy__thread_t *thread)
 {
     const uint32_t last = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
     bool valid = !last || is_fit(thread->last, last);
-    for (uint32_t class = 1; class < FY__FRONT_LARGE; class ++) {
+    for (uint32_t class = 1; class < FY__CACHE_LARGE; class ++) {
         uint32_t count = 0;
-        for (const fy__storage_t *storage = thread->front[class]; storage && valid;
+        for (const fy__storage_t *storage = thread->cached[class]; storage && valid;
              storage = storage->next, count++)
             valid = is_fit(storage, class);
         valid = valid &&
-                count == atomic_load_explicit(&thread->nfront[class], memory_order_relaxed);
+                count == atomic_load_explicit(&thread->ncached[class], memory_order_relaxed);
     }
-    for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
+    for (int slot = 0; slot < FY__CACHE_SLOTS; slot++) {
         const fy__storage_t *storage =
             atomic_load_explicit(&thread->large[slot], memory_order_relaxed);
-        valid = valid && (!storage || is_fit(storage, FY__FRONT_LARGE));
+        valid = valid && (!storage || is_fit(storage, FY__CACHE_LARGE));
     }
     return valid;
 }
 
 static void add_served(void *user, fy__thread_t *thread)
 {
-    *(uint64_t *)user += atomic_load_explicit(&thread->at_hand, memory_order_relaxed);
+    *(uint64_t *)user += atomic_load_explicit(&thread->cache_hits, memory_order_relaxed);
 }
 
-uint64_t fy__front_served(void)
+uint64_t fy__cache_served(void)
 {
     uint64_t count = 0;
     fy__thread_walk(add_served, &count);

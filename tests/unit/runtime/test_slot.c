@@ -1,11 +1,11 @@
-/* Cells from inside: a tensor and its storage as one piece, who may have it again and when; and
+/* Slots from inside: a tensor and its storage as one piece, who may have it again and when; and
  * small tensors that stay in their scope's ring while they are at hand. Not here: chunks, other
- * threads, forks (test_cell_chunks.c); blocks at hand (test_front.c); lifetimes as users see them
+ * threads, forks (test_slot_chunks.c); blocks at hand (test_thread_cache.c); lifetimes as users see them
  * (tests/conformance/test_conformance_lifetime.c). */
-#include "runtime/tensor/cell.h"
+#include "runtime/tensor/slot.h"
 
 #include "runtime/base/asan.h"
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/thread_cache.h"
 #include "tests/support/harness.h"
 
 static int found = 0xA5; /* in a segment, which need not be new */
@@ -18,7 +18,7 @@ fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
     return status;
 }
 
-enum { PER_CHUNK = (2 << 20) / sizeof(fy__cell_t) };
+enum { PER_CHUNK = (2 << 20) / sizeof(fy__tensor_slot_t) };
 
 static fy_tensor_t *make(int64_t nbytes)
 {
@@ -29,7 +29,7 @@ static fy_tensor_t *make(int64_t nbytes)
 
 static fy_tensor_t *first_of(const fy_tensor_t *tensor)
 {
-    return &fy__cell_of(tensor->storage)->first;
+    return &fy__tensor_slot_of(tensor->storage)->first;
 }
 
 static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
@@ -64,8 +64,8 @@ static void a_view_keeps_the_cell_when_its_first_handle_is_gone(void **state)
     (void)state;
     if (FY__HAS_ASAN) skip(); /* each handle is by itself, to be seen by the sanitizer */
     expect_view_keeps_cell(100);
-    expect_view_keeps_cell(2 * FY__FRONT_LARGEST);
-    assert_true(fy__front_is_valid(fy__thread()));
+    expect_view_keeps_cell(2 * FY__CACHE_LARGEST);
+    assert_true(fy__cache_is_valid(fy__thread()));
 }
 
 static void what_is_made_anew_is_as_new(void **state)
@@ -93,7 +93,7 @@ static void what_is_made_anew_is_as_new(void **state)
     fy_tensor_destroy(again);
 }
 
-/* One cell after the other way of being a tensor: of what a handle said before, what is not written
+/* One slot after the other way of being a tensor: of what a handle said before, what is not written
  * again is right. */
 static void every_way_of_making_is_whole(void **state)
 {
@@ -104,7 +104,7 @@ static void every_way_of_making_is_whole(void **state)
     static const int64_t strides[][3] = { { 1, 0, 0 }, { 4, 1, 0 }, { 1, 0, 0 }, { 0, 0, 0 },
                                           { 1, 0, 0 }, { 8, 4, 1 }, { 1, 0, 0 } };
     enum { WAYS = 7 };
-    (void)fy__front_flush(fy__thread());
+    (void)fy__cache_flush(fy__thread());
     for (int i = 0; i < WAYS * WAYS * 8; i++) {
         const int now = i % 2 ? i / 2 / WAYS % WAYS : i / 2 % WAYS; /* each behind each */
         const bool result = i / (2 * WAYS * WAYS) & 1;              /* by an op, and by hand */
@@ -131,22 +131,22 @@ static void every_way_of_making_is_whole(void **state)
         ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data));
         assert_ptr_equal(data, tensor->storage->data);
         fy_tensor_destroy(tensor);
-        assert_true(fy__front_is_valid(fy__thread()));
+        assert_true(fy__cache_is_valid(fy__thread()));
     }
 }
 
-/* A handle that never was anybody's, of a cell in new memory, on bytes that served something
+/* A handle that never was anybody's, of a slot in new memory, on bytes that served something
  * else. */
 static void expect_first_tensors_whole(void)
 {
     enum { LAST = 200 };
     static fy__storage_t *storages[PER_CHUNK + LAST];
     fy__thread_t *thread = fy__thread();
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     for (int i = 0; i < PER_CHUNK + LAST; i++)
         ts_ok(fy__storage_create(thread, fy_device_host(), 100, NULL, &storages[i]));
     for (int i = PER_CHUNK; i < PER_CHUNK + LAST; i++) fy__storage_release(thread, storages[i]);
-    assert_true(fy__front_is_valid(thread));
+    assert_true(fy__cache_is_valid(thread));
     for (int i = PER_CHUNK; i < PER_CHUNK + LAST; i++) {
         fy_tensor_t *tensor = make(100);
         assert_int_equal(tensor->rank, 1);
@@ -159,10 +159,10 @@ static void expect_first_tensors_whole(void)
         fy_tensor_destroy(tensor);
     }
     fy__storage_t *large, *again;
-    ts_ok(fy__storage_create(thread, fy_device_host(), 2 * FY__FRONT_LARGEST, NULL, &large));
+    ts_ok(fy__storage_create(thread, fy_device_host(), 2 * FY__CACHE_LARGEST, NULL, &large));
     fy__storage_release(thread, large);
-    assert_true(fy__front_is_valid(thread));
-    fy_tensor_t *tensor = make(2 * FY__FRONT_LARGEST);
+    assert_true(fy__cache_is_valid(thread));
+    fy_tensor_t *tensor = make(2 * FY__CACHE_LARGEST);
     again = tensor->storage;
     assert_ptr_equal(again, large);
     assert_ptr_equal(tensor->data, again->block->address);
@@ -196,7 +196,7 @@ static void every_length_fits(void **state)
             }
         }
     }
-    assert_true(fy__front_is_valid(fy__thread()));
+    assert_true(fy__cache_is_valid(fy__thread()));
 }
 
 static void shapes_that_are_not_small_take_the_long_way(void **state)
@@ -240,11 +240,11 @@ static int ring_length(void)
     return n;
 }
 
-static void what_is_at_hand_stays_in_its_ring_until_it_is_wanted_elsewhere(void **state)
+static void cached_blocks_stay_until_another_pool_needs_them(void **state)
 {
     (void)state;
     if (FY__HAS_ASAN) skip();
-    (void)fy__front_flush(fy__thread());
+    (void)fy__cache_flush(fy__thread());
     fy_scope_t outer = fy_scope_begin("outer");
     fy_tensor_t *tensor = make(200), *again;
     fy_tensor_destroy(tensor);
@@ -309,9 +309,9 @@ int main(void)
         cmocka_unit_test(the_first_tensor_of_a_cell_is_whole),
         cmocka_unit_test(every_length_fits),
         cmocka_unit_test(shapes_that_are_not_small_take_the_long_way),
-        cmocka_unit_test(what_is_at_hand_stays_in_its_ring_until_it_is_wanted_elsewhere),
+        cmocka_unit_test(cached_blocks_stay_until_another_pool_needs_them),
         cmocka_unit_test(an_outer_scopes_tensor_destroyed_inside_leaves_its_ring),
         cmocka_unit_test(a_storage_for_something_else_is_in_no_ring),
     };
-    return cmocka_run_group_tests_name("cell", tests, NULL, NULL) != 0;
+    return cmocka_run_group_tests_name("slot", tests, NULL, NULL) != 0;
 }

@@ -1,6 +1,6 @@
 /* The front from inside: large host blocks at hand, who may take them, what is bounded, and that
  * nothing is refused while a thread keeps what would serve. Small ones: test_storage.c. */
-#include "runtime/tensor/front.h"
+#include "runtime/tensor/thread_cache.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 static uint64_t kept_nbytes(void)
 {
     uint64_t by_category[FY_CATEGORY_COUNT];
-    return fy__front_nbytes(by_category);
+    return fy__cache_nbytes(by_category);
 }
 
 enum { LARGE = 1 << 20 };
@@ -27,7 +27,7 @@ static void a_large_block_comes_back_as_new(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
-    const uint64_t served = fy__front_served(), live = ts_live(fy_device_host());
+    const uint64_t served = fy__cache_served(), live = ts_live(fy_device_host());
     fy__storage_t *a = make(thread, LARGE);
     fy__storage_wrote(a);
     fy__storage_release(thread, a);
@@ -37,10 +37,10 @@ static void a_large_block_comes_back_as_new(void **state)
     assert_int_equal(b->nbytes, LARGE - 1000);
     assert_int_equal(atomic_load(&b->version), 0);
     assert_int_equal(atomic_load(&b->refs), 1);
-    assert_int_equal(fy__front_served(), served + 1);
+    assert_int_equal(fy__cache_served(), served + 1);
     assert_int_equal(ts_live(fy_device_host()), live + LARGE);
     fy__storage_release(thread, b);
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     assert_int_equal(kept_nbytes(), 0);
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
@@ -61,7 +61,7 @@ static void one_that_is_far_too_large_or_too_small_stays(void **state)
     fy__storage_t *best = make(thread, LARGE * 7 / 8 - 64);
     assert_ptr_equal(best, smaller);
     fy__storage_release(thread, best);
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
 }
 
 /* Figures by category and by scope go by what a block was made for; what serves another purpose is
@@ -70,7 +70,7 @@ static void a_block_serves_its_own_kind(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
     ts_ok(fy_memory_query(fy_device_host(), NULL, &before));
     fy__storage_t *a = make(thread, LARGE), *b;
@@ -94,7 +94,7 @@ static void a_block_serves_its_own_kind(void **state)
     fy__storage_release(thread, d);
     ts_ok(fy_memory_query(fy_device_host(), NULL, &after));
     assert_memory_equal(after.by_category, before.by_category, sizeof after.by_category);
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
 }
 
 static void what_is_kept_is_bounded(void **state)
@@ -110,7 +110,7 @@ static void what_is_kept_is_bounded(void **state)
     }
     fy__storage_release(thread, make(thread, 2 * most_nbytes)); /* never kept */
     assert_true(kept_nbytes() <= most_nbytes + (4u << 20));
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     assert_int_equal(kept_nbytes(), 0);
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
@@ -118,9 +118,9 @@ static void what_is_kept_is_bounded(void **state)
 static void page_locked_and_wrapped_bytes_are_not_kept(void **state)
 {
     (void)state;
-    static _Alignas(64) char mine[2 * FY__FRONT_LARGEST];
+    static _Alignas(64) char mine[2 * FY__CACHE_LARGEST];
     fy__thread_t *thread = fy__thread();
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     fy__storage_t *wrapped;
     ts_ok(fy__storage_wrap(thread, fy_device_host(), mine, sizeof mine, NULL, NULL, &wrapped));
     fy__storage_release(thread, wrapped);
@@ -159,7 +159,7 @@ static void a_thread_that_finds_nothing_takes_what_others_keep(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
-    (void)fy__front_flush(thread);
+    (void)fy__cache_flush(thread);
     other_t other;
     pthread_t id;
     pthread_barrier_init(&other.barrier, NULL, 2);
@@ -199,7 +199,7 @@ static void *churn(void *user)
         }
         *slot = make(thread, 40000 + (x >> 40) % 100000);
         *(uint64_t *)(*slot)->data = (uint64_t)(uintptr_t)*slot;
-        if (i % 16 == 0) (void)fy__front_flush(thread);
+        if (i % 16 == 0) (void)fy__cache_flush(thread);
     }
     for (int i = 0; i < 4; i++)
         if (held[i]) fy__storage_release(thread, held[i]);
@@ -242,7 +242,7 @@ static void room_is_made_while_others_take(void **state)
     _Atomic bool done = false;
     pthread_t id;
     assert_int_equal(pthread_create(&id, NULL, keep_what_others_take, &done), 0);
-    while (!atomic_load(&done)) (void)fy__front_flush(fy__thread());
+    while (!atomic_load(&done)) (void)fy__cache_flush(fy__thread());
     pthread_join(id, NULL);
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }

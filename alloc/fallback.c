@@ -1,0 +1,206 @@
+/* The fallback: what is tried, in this order, when nothing ready fits.
+ *   1 look again, now that pending blocks which are done are free      2 join neighbours that need no wait
+ *   3 a block pending elsewhere: the new owner waits on the device     4 grow by a segment
+ *   5 cut a large segment that is wholly free (much smaller requests)    6 the program's pressure functions; after each look again, grow
+ *   7 give whole free segments back, grow by just enough               8 wait for everything pending, look again, give back, grow
+ *   9 say why not
+ * A guard that forbids growth skips 4 and 7; so does growth=off. One that forbids syncs skips 8.
+ * Rung 8 looks again before it fails because joining what became free may have made room
+ * (pytorch#189504 is a failure with a fitting block free). A request is counted in the stage that
+ * served it, and in no other. Next: verdict.c. */
+#include "alloc/pool.h"
+
+#include "runtime/base/fail.h"
+#include "runtime/device/plan.h"
+
+/* Best fit among what is ready; *out_stage is where that was counted. */
+static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t **out_stage)
+{
+    const uint64_t same_stream = pool->stats.same_stream;
+    fy__node_t *node = fy__pool_cut_ready(pool, request);
+    *out_stage = pool->stats.same_stream != same_stream ? &pool->stats.same_stream
+                                                        : &pool->stats.ready;
+    return node;
+}
+
+/* Rungs 1 to 3; *out_stage is the one that served. lock held. */
+static fy__node_t *fall_back_to_waits(fy__pool_t *pool, fy__request_t *request,
+                                      uint64_t **out_stage)
+{
+    fy__node_t *node = cut_ready(pool, request, out_stage);
+    if (node || request->no_nodes || !pool->pending_count) return node;
+    if (fy__pending_reap(pool)) node = cut_ready(pool, request, out_stage);
+    if (node || request->no_nodes) return node;
+    *out_stage = &pool->stats.joined;
+    if ((node = fy__pool_cut_joined(pool, request, false))) pool->stats.joined++;
+    if (node || request->no_nodes || !request->stream) return node;
+    *out_stage = &pool->stats.inserted_wait;
+    node = fy__pool_cut_waiting(pool, request);
+    if (!node && !request->no_nodes) node = fy__pool_cut_joined(pool, request, true);
+    if (node) pool->stats.inserted_wait++;
+    return node;
+}
+
+/* Rungs 1 to 3, once more if `late` is not NULL: that is then the stage that counts. lock held. */
+static fy__node_t *search(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
+{
+    uint64_t *stage;
+    fy__node_t *node = fall_back_to_waits(pool, request, &stage);
+    if (!node || !late) return node;
+    --*stage;
+    ++*late;
+    return node;
+}
+
+static fy__node_t *search_locked(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
+{
+    pthread_mutex_lock(&pool->lock);
+    fy__node_t *node = search(pool, request, late);
+    pthread_mutex_unlock(&pool->lock);
+    return node;
+}
+
+/* One request on its way up; source_lock held except while strangers run or the host waits. */
+typedef struct fallback {
+    fy__pool_t *pool;
+    fy__request_t *request;
+    fy__node_t *node;    /* what served it */
+    fy__growth_t growth; /* how the last try to grow ended */
+    fy_status_t status;
+    fy__refusal_t refusal;
+    fy__error_copy_t guard_error;
+} fallback_t;
+
+/* Is there no more to be tried? */
+static bool is_over(const fallback_t *fallback)
+{
+    return fallback->node || fallback->request->no_nodes || fallback->growth == FY__GROWTH_FAILED;
+}
+
+static bool may_grow(const fallback_t *fallback)
+{
+    return fallback->growth == FY__GROWTH_PAST_LIMIT || fallback->growth == FY__GROWTH_REFUSED;
+}
+
+static void try_to_grow(fallback_t *fallback, uint64_t *stage)
+{
+    fallback->growth =
+        fy__pool_grow(fallback->pool, fallback->request, stage, &fallback->node, &fallback->status);
+    if (fallback->growth == FY__GROWTH_FORBIDDEN) fy__error_save(&fallback->guard_error);
+    fy__refusal_note_machine(&fallback->refusal, fallback->pool, fallback->growth);
+}
+
+/* Rung 6. What a function gives back may be bytes of this pool, or, by a trim or through another
+ * library, of the device's. */
+static void reclaim(fallback_t *fallback)
+{
+    fy__pool_t *pool = fallback->pool;
+    fy__reclaim_cursor_t cursor = { 0, 0 };
+    while (pool->source.reclaim && !is_over(fallback)) {
+        fy__unlock(&pool->source_lock);
+        const fy__reclaim_t reclaim =
+            pool->source.reclaim(pool->source.user, fallback->request->nbytes, &cursor);
+        fy__lock(&pool->source_lock);
+        if (reclaim == FY__RECLAIM_END) break;
+        if (reclaim == FY__RECLAIM_GAVE) fallback->refusal.pressed = true;
+        fallback->node = search_locked(pool, fallback->request, &pool->stats.after_pressure);
+        if (!is_over(fallback) && reclaim == FY__RECLAIM_GAVE && may_grow(fallback))
+            try_to_grow(fallback, &pool->stats.after_pressure);
+    }
+}
+
+/* Rung 7: gives back just enough and grows; if that was not enough, gives back everything and
+ * grows. */
+static void make_room(fallback_t *fallback, uint64_t *stage)
+{
+    fy__pool_t *pool = fallback->pool;
+    const uint64_t nbytes = fallback->request->nbytes;
+    for (int all = 0; all < 2 && !is_over(fallback) && may_grow(fallback); all++) {
+        pthread_mutex_lock(&pool->lock);
+        const uint64_t limit = fy__pool_limit(pool);
+        uint64_t keep_nbytes = limit > nbytes ? limit - nbytes : 0;
+        if (fallback->growth == FY__GROWTH_REFUSED)
+            keep_nbytes = pool->reserved > nbytes ? pool->reserved - nbytes : 0;
+        pthread_mutex_unlock(&pool->lock);
+        const uint64_t released = fy__pool_release(pool, all ? 0 : keep_nbytes);
+        fallback->refusal.released += released;
+        /* The limit may leave more by now even so: the lock was let go. */
+        if (released || fallback->growth == FY__GROWTH_PAST_LIMIT) try_to_grow(fallback, stage);
+    }
+}
+
+/* Rung 8 up to the look-again. */
+static void wait_and_search(fallback_t *fallback)
+{
+    fy__pool_t *pool = fallback->pool;
+    pthread_mutex_lock(&pool->lock);
+    const bool has_pending = pool->pending_count || fy__pool_leaving(pool);
+    pthread_mutex_unlock(&pool->lock);
+    if (!has_pending) return;
+    fallback->refusal.sync_forbidden = !pool->source.may_sync(pool->source.user);
+    if (fallback->refusal.sync_forbidden) return;
+    fallback->refusal.synced = true;
+    fy__unlock(&pool->source_lock);
+    const uint64_t blocked_ns = fy__pending_wait(pool);
+    pool->source.note_sync(pool->source.user, blocked_ns);
+    fy__lock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+    pool->stats.syncs++;
+    fy__pending_reap(pool);
+    fallback->node = search(pool, fallback->request, &pool->stats.after_sync);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void fall_back_all(fallback_t *fallback)
+{
+    fy__pool_t *pool = fallback->pool;
+    /* Another thread may have grown while this one waited for its turn. */
+    fallback->node = search_locked(pool, fallback->request, NULL);
+    if (!is_over(fallback)) try_to_grow(fallback, &pool->stats.grown);
+    if (is_over(fallback)) return;
+    if (fallback->request->most_whole != UINT64_MAX) {
+        fallback->request->most_whole = UINT64_MAX;
+        fallback->node = search_locked(pool, fallback->request, NULL);
+    }
+    reclaim(fallback);
+    make_room(fallback, &pool->stats.grown_after_trim);
+    if (is_over(fallback)) return;
+    wait_and_search(fallback);
+    if (fallback->refusal.synced) make_room(fallback, &pool->stats.grown_after_sync);
+}
+
+/* What did not serve says why not. */
+static fy_status_t fail(fallback_t *fallback)
+{
+    const bool has_nodes = !fallback->request->no_nodes;
+    if (has_nodes && fallback->growth == FY__GROWTH_FAILED) return fallback->status;
+    if (has_nodes && fallback->growth == FY__GROWTH_FORBIDDEN) {
+        fy__error_restore(
+            &fallback->guard_error); /* what was tried since may have written over it */
+        return FY_STATUS_REFUSED_BY_GUARD;
+    }
+    fallback->refusal.limit_refused = fallback->growth == FY__GROWTH_PAST_LIMIT;
+    fallback->refusal.growth_off = fallback->growth == FY__GROWTH_OFF;
+    return fy__pool_verdict(fallback->pool, fallback->request, &fallback->refusal);
+}
+
+static fy_status_t fallback(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
+{
+    fallback_t fallback = { .pool = pool, .request = request, .growth = FY__GROWTH_PAST_LIMIT };
+    if (fy__pool_is_hopeless(pool, request->nbytes))
+        return fy__pool_verdict(pool, request, &fallback.refusal);
+    fy__lock(&pool->source_lock);
+    fall_back_all(&fallback);
+    fy__unlock(&pool->source_lock);
+    *out_node = fallback.node;
+    return fallback.node ? FY_STATUS_OK : fail(&fallback);
+}
+
+fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
+{
+    const fy__request_t asked = *request;
+    const fy_status_t status = fallback(pool, request, out_node);
+    if (FY_LIKELY(status == FY_STATUS_OK || !pool->plan || !fy__plan_lift(pool))) return status;
+    *request = asked;
+    return fallback(pool, request, out_node);
+}
