@@ -1,7 +1,7 @@
 /* fy_op_register: checks a definition, copies it into one immutable block, and publishes it. Rows
  * are only ever added, so readers take no lock; writers take one. A registered shape rule is
  * wrapped: what it says is checked before Ferry believes it.
- * Not here: built-in rows (optable.c). Next: docs/ops.md, "An op of your own". */
+ * Not here: built-in rows (optable.c). Next: docs/ops.md, "Your own op". */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>

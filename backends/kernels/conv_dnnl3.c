@@ -1,7 +1,7 @@
 /* oneDNN 3: memory descriptors are opaque, there are no op descriptors, and
  * dnnl_primitive_desc_next_impl walks the implementations.
  * The first is a brgemm kernel for most shapes, the second the older jit kernel, which is faster
- * for some (docs/ops.md).
+ * for some (README.md).
  * Not here: how a convolution is made and run (conv_dnnl.c). conv_dnnl2.c is this file for version
  * 2. */
 #include <string.h>

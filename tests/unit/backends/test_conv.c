@@ -239,7 +239,7 @@ static void implementations_have_names(void **state)
 }
 
 /* oneDNN 3 puts its brgemm kernel first; for one input channel the jit kernel behind it is taken
- * (docs/ops.md). */
+ * (backends/kernels/README.md). */
 static void a_stem_takes_the_jit_kernel(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The code of docs/ops.md, "An op of your own", is the example's, word for word, and the example
+# The code of docs/ops.md, "Your own op", is the example's, word for word, and the example
 # runs: on the host and in every order of a simulated device it computes, is refused by the hook,
 # fails in the kernel, and goes on. Usage: test_own_op_page.sh BUILD_DIR
 set -uo pipefail
@@ -18,11 +18,11 @@ while IFS= read -r -d '' block; do
     *"$block"*) ;;
     *) fail "docs/ops.md: this block is not in examples/09_own_op.c word for word:"$'\n'"$block" ;;
     esac
-done < <(awk '/^## / { here = /^## An op of your own$/ }
+done < <(awk '/^## / { here = /^## Your own op$/ }
               here && /^```c$/ { fenced = 1; next }
               fenced && /^```$/ { fenced = 0; printf "%c", 0; next }
               here && fenced' docs/ops.md)
-[ "$blocks" -ge 3 ] || fail "docs/ops.md shows $blocks blocks of code under 'An op of your own', not 3 or more"
+[ "$blocks" -ge 3 ] || fail "docs/ops.md shows $blocks blocks of code under 'Your own op', not 3 or more"
 
 if [ ! -x "$program" ]; then
     echo "skipped: $program is not built"
@@ -38,4 +38,4 @@ for device in host sim:0 'sim:0?order=lazy' 'sim:0?order=random&seed=1' 'sim:0?o
     done
 done
 [ $failures -eq 0 ] || exit 1
-echo "docs/ops.md, an op of your own: all good"
+echo "docs/ops.md, your own op: all good"
