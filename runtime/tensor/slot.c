@@ -1,9 +1,7 @@
-/* Chunks of slots. A chunk is a huge page, if the system has any, so that the lines of many tensors
- * cost few translations of addresses; its header is found from a slot's address by masking. What
- * threads do not keep at hand lies on the lists of the chunks, so that a chunk with all its slots
- * is seen and can go.
- * With AddressSanitizer each slot is an allocation of its own: it then sees what is used after its
- * end. */
+/* Chunks of tensor slots. A chunk is one huge page if the system has any, so many tensors need few
+ * address translations. Masking a slot's address gives the chunk's header. Slots that no thread
+ * caches are on the list of their chunk, so a chunk without used slots is found and freed.
+ * With AddressSanitizer each slot is a separate allocation, so a use after free is reported. */
 #include "runtime/tensor/slot.h"
 
 #include <pthread.h>
@@ -13,23 +11,23 @@
 #include "runtime/device/memory.h"
 
 enum { CHUNK_NBYTES = 2 << 20, HEADER_NBYTES = 64, BATCH = 32, IDLE_MOST = 1 };
-enum { CELLS = (CHUNK_NBYTES - HEADER_NBYTES) / sizeof(fy__tensor_slot_t) };
+enum { SLOTS = (CHUNK_NBYTES - HEADER_NBYTES) / sizeof(fy__tensor_slot_t) };
 
 typedef struct chunk {
     struct chunk *prev, *next; /* in `open` */
-    fy__storage_t *free;       /* given back */
-    uint32_t ntouched;         /* the others were never anybody's */
-    uint32_t nout;             /* with threads */
+    fy__storage_t *free;       /* released slots */
+    uint32_t ntouched;         /* slots that were used at least once */
+    uint32_t nout;             /* slots in use or cached by threads */
 } chunk_t;
 
 _Static_assert(sizeof(chunk_t) <= HEADER_NBYTES, "a chunk's header is one line");
 
-/* Guards the chunks' headers, the lists and what follows. A leaf: no chunk comes or goes while it
- * is held. */
+/* Guards the chunks' headers, the lists and the variables below. A leaf: no chunk is allocated or
+ * freed while it is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* ring of the chunks with a slot to give: idle ones last */
+/* Ring of the chunks that have a free slot; idle chunks last. */
 static chunk_t open = { &open, &open, NULL, 0, 0 };
-static uint32_t nchunks, nidle; /* idle: no thread has a slot of it */
+static uint32_t nchunks, nidle; /* idle: no thread has one of its slots */
 
 static inline chunk_t *chunk_of(const fy__storage_t *storage)
 {
@@ -69,12 +67,12 @@ static void add_chunk(chunk_t *chunk)
     nidle++;
 }
 
-/* A batch of one chunk's slots to the thread. The lock is held, and a chunk is open. */
+/* Moves a batch of one chunk's slots to the thread. The lock is held, and a chunk is open. */
 static void take_batch(fy__thread_t *thread)
 {
     chunk_t *chunk = open.next;
     nidle -= chunk->nout == 0;
-    for (int i = 0; i < BATCH && chunk->nout < CELLS; i++) {
+    for (int i = 0; i < BATCH && chunk->nout < SLOTS; i++) {
         fy__storage_t *storage = chunk->free;
         if (storage)
             chunk->free = storage->next;
@@ -86,14 +84,14 @@ static void take_batch(fy__thread_t *thread)
         thread->free_slots = storage;
         thread->nfree_slots++;
     }
-    if (chunk->nout == CELLS) unlink_chunk(chunk);
+    if (chunk->nout == SLOTS) unlink_chunk(chunk);
 }
 
 /* The lock is held. */
 static void put(fy__storage_t *storage)
 {
     chunk_t *chunk = chunk_of(storage);
-    if (chunk->nout == CELLS) link_after(chunk, &open);
+    if (chunk->nout == SLOTS) link_after(chunk, &open);
     storage->next = chunk->free;
     chunk->free = storage;
     if (--chunk->nout) return;
@@ -102,8 +100,7 @@ static void put(fy__storage_t *storage)
     link_after(chunk, open.prev);
 }
 
-/* Takes idle chunks out until so many stay; the lock is held. Returns them as a list, for
- * `release`. */
+/* Unlinks idle chunks until `most` are left; the lock is held. Returns a list for `release`. */
 static chunk_t *take_idle(uint32_t most)
 {
     chunk_t *gone = NULL;
@@ -152,7 +149,7 @@ FY_COLD fy__storage_t *fy__tensor_slot_alloc_slow(fy__thread_t *thread)
     return fy__tensor_slot_alloc(thread);
 }
 
-/* What `owner` has at hand, until so many stay. */
+/* Releases the free slots of `owner` until `most` are left. */
 static chunk_t *put_all(fy__thread_t *owner, uint32_t most, uint32_t most_idle)
 {
     pthread_mutex_lock(&lock);
@@ -175,18 +172,18 @@ FY_COLD void fy__tensor_slot_release_batch(fy__thread_t *thread)
         free(fy__tensor_slot_of(storage));
         return;
     }
-    /* the last ones, which are in the cache */
+    /* Keeps the slots that were released last, which are in the CPU's cache. */
     release(put_all(thread, FY__STRUCT_CACHE / 2, IDLE_MOST));
 }
 
-static void give_up(void *user, fy__thread_t *owner)
+static void release_all(void *user, fy__thread_t *owner)
 {
     if (owner == user || !owner->in_use) release(put_all(owner, 0, 0));
 }
 
 void fy__tensor_slot_trim(fy__thread_t *thread)
 {
-    if (!FY__HAS_ASAN) fy__thread_walk(give_up, thread);
+    if (!FY__HAS_ASAN) fy__thread_walk(release_all, thread);
 }
 
 uint32_t fy__tensor_slot_chunks(void)

@@ -1,15 +1,14 @@
-/* Where slots come from: pieces of 448 bytes, each a storage with the handle of its first tensor
- * (tensor.h). Cut from chunks of one huge page, kept at hand by each thread without a lock,
- * exchanged with the others by the batch. A thread may give back what another one took.
- * Not here: what a storage is (storage.h), blocks of memory (alloc/). */
+/* Tensor slots: 448 bytes with a storage and the handle of its first tensor (tensor.h). They are cut
+ * from chunks of one huge page. Each thread caches free slots without a lock and exchanges them with
+ * the chunks in batches. A thread may release a slot that another thread took.
+ * Not here: storages (storage.h), blocks of memory (alloc/). */
 #ifndef FERRY_RUNTIME_SLOT_H_
 #define FERRY_RUNTIME_SLOT_H_
 
 #include "runtime/base/fail.h"
 #include "runtime/tensor/tensor.h"
 
-/* The storage of a slot with anything in it, its handle nobody's; NULL if there is no memory (the
- * record is written). */
+/* The storage of a free slot, with undefined contents; NULL with the error set: OUT_OF_MEMORY. */
 fy__storage_t *fy__tensor_slot_alloc_slow(fy__thread_t *thread);
 static inline fy__storage_t *fy__tensor_slot_alloc(fy__thread_t *thread)
 {
@@ -19,7 +18,7 @@ static inline fy__storage_t *fy__tensor_slot_alloc(fy__thread_t *thread)
     thread->nfree_slots--;
     return storage;
 }
-/* Nobody refers to the storage, and its block is gone. */
+/* The storage has no reference and no block. */
 void fy__tensor_slot_release_batch(fy__thread_t *thread);
 static inline void fy__tensor_slot_free(fy__thread_t *thread, fy__storage_t *storage)
 {
@@ -29,12 +28,12 @@ static inline void fy__tensor_slot_free(fy__thread_t *thread, fy__storage_t *sto
         fy__tensor_slot_release_batch(thread);
 }
 
-/* Gives back what this thread and those that ended have at hand, and every chunk that nobody has a
- * slot of. */
+/* Releases the free slots of this thread and of ended threads, and frees each chunk without a used
+ * slot. */
 void fy__tensor_slot_trim(fy__thread_t *thread);
-/* Chunks that there are. For tests. */
+/* Number of chunks. For tests. */
 uint32_t fy__tensor_slot_chunks(void);
-/* Held over a fork, so that the child finds the chunks whole. */
+/* Held during a fork, so the child's chunks are consistent. */
 void fy__tensor_slot_fork_lock(void);
 void fy__tensor_slot_fork_unlock(void);
 

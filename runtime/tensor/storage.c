@@ -1,7 +1,5 @@
-/* Making and freeing storages. Three ways to get one: from this thread's front (host), from a pool,
- * by wrapping.
- * The front keeps a storage together with its block, so that taking one is popping a list:
- * thread_cache.h. */
+/* Creates and frees storages. A storage comes from the thread cache (host: thread_cache.h), from a
+ * pool, or wraps memory of the program. */
 #include "runtime/tensor/storage.h"
 
 #include <stdio.h>
@@ -16,7 +14,7 @@
 #include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
 
-fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
+fy__storage_t fy__storage_gone; /* its device is NULL, as no other storage's is */
 
 static fy__tag_t tag_of(const fy__thread_t *thread)
 {
@@ -51,7 +49,7 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
     fy__storage_t *storage = fy__tensor_slot_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, host);
-    /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
+    /* No tag: later owners in the thread cache have other categories and scopes. */
     const fy_status_t status =
         fy__pool_alloc(host->pool, fy__cache_class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
@@ -61,13 +59,13 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
     }
     atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
     atomic_store_explicit(&storage->cache_class, (uint8_t) class, memory_order_relaxed);
-    /* the handle's stays: see fy__tensor_first */
+    /* The first handle keeps this address: fy__tensor_first. */
     storage->data = fy__tensor_slot_of(storage)->first.data = storage->block->address;
     *out_storage = storage;
     return FY_STATUS_OK;
 }
 
-/* An empty tensor has an address, too: one that may be compared and aligned but not read. */
+/* The address of empty tensors: aligned, comparable, not to be read. */
 static void *empty_address(void)
 {
     static _Alignas(64) char nothing[64];
@@ -147,12 +145,12 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     if (device->is_host && nbytes > FY__CACHE_LARGEST &&
         (*out_storage = fy__cache_take_large(thread, nbytes)))
         return FY_STATUS_OK;
-    /* the front hands bytes out as they are */
+    /* In debug mode blocks are filled and guarded, so none is cached. */
     if (!device->is_host || nbytes > FY__CACHE_LARGEST || !nbytes || device->debug)
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
     fy__storage_t *storage = fy__cache_pop(thread, nbytes);
     if (storage) {
-        /* it need not become a tensor of this scope, nor of this thread */
+        /* The first handle may still be in the ring of a scope; this storage may leave the thread. */
         fy__handle_release(&fy__tensor_slot_of(storage)->first.handle);
     } else {
         FY_TRY(create_small_host(thread, device, fy__cache_class(nbytes), &storage));
@@ -192,7 +190,7 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
         return status;
     }
     storage->nbytes = nbytes;
-    /* no hazard: asked for on no stream, a block is handed out when nothing uses it any more */
+    /* No hazard: a block that is requested for no stream is one that no request uses. */
     storage->data = storage->block->address;
     storage->pinned = true;
     storage->peer = peer;
@@ -205,7 +203,7 @@ fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_dev
 {
     FY_TRY(fy__pin_here(thread, peer, storage->data, storage->nbytes));
     fy__hazard_clear(&storage->hazard);
-    /* not for the front: it hands bytes out as they are */
+    /* The thread cache must not reuse page-locked bytes. */
     atomic_store_explicit(&storage->cache_class, 0, memory_order_relaxed);
     storage->pinned = storage->pinned_here = true;
     storage->peer = peer;
@@ -231,7 +229,7 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
 
 /* ---- freeing ---- */
 
-/* Nobody uses the bytes any more, or (a pool's block) the pool will wait for who still does. */
+/* No request uses the bytes, or they are a pool's block and the pool waits for its hazard. */
 static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_device_t *device = storage->device;
@@ -241,7 +239,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
         fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
     if (storage->pinned_here) fy__pin_here_end(storage->peer, storage->data, storage->nbytes);
     if (storage->leaving) atomic_fetch_sub(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
-    /* whose hazard has this one's points by now, or they are reached */
+    /* The graph's memory has taken over this hazard's points, or they are reached. */
     if (storage->private_memory) {
         fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
@@ -259,14 +257,14 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     if (peer) fy__device_unuse(peer);
 }
 
-/* One for the front that has the mark, or is large: the mark goes if nothing is behind it any more,
- * and the storage to where it belongs. */
+/* Caches a dirty storage whose three fields are 0 again, or a large one; false if it cannot be
+ * cached. */
 static bool keep(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint8_t class = atomic_load_explicit(&storage->cache_class, memory_order_relaxed) &
                           (uint8_t)~FY__CACHE_DIRTY;
     if (!class || !fy__storage_is_clean(storage)) return false;
-    /* the last owner: nobody else can set it */
+    /* The caller dropped the last reference, so no other thread can set the flag. */
     atomic_store_explicit(&storage->cache_class, class, memory_order_relaxed);
     if (class == FY__CACHE_LARGE) return fy__cache_keep_large(thread, storage);
     fy__cache_push(thread, storage);
@@ -276,13 +274,12 @@ static bool keep(fy__thread_t *thread, fy__storage_t *storage)
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
     if (keep(thread, storage)) return;
-    /* whose requests use it */
+    /* the device whose requests use the bytes */
     fy_device_t *device = storage->pinned_here ? storage->peer : storage->device;
     fy__hazard_settle(&storage->hazard);
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
-    /* The user's memory: the deleter runs after the last use. Memory that was page-locked in place:
-     * it is unlocked then. A graph's memory that cannot take over who uses this part of it:
-     * likewise. */
+    /* Deferred until the last use is over: memory with a deleter, memory that was page-locked in
+     * place, and a graph's memory that cannot take over this hazard. */
     if ((storage->pinned_here && !fy__wait_drops(FY__WAIT_UNPIN) &&
          !fy__hazard_done(&storage->hazard)) ||
         (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) &&
@@ -300,7 +297,7 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
     free_now(thread, storage);
 }
 
-/* Who reads at `point`: not an upload that was taken back, but the one before it. */
+/* The upload that reads at `point`; if it was cancelled, the one before it. */
 static fy__point_t reader_at(fy__point_t point)
 {
     fy__job_view_t view;
@@ -311,8 +308,7 @@ static fy__point_t reader_at(fy__point_t point)
 FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
 {
     fy__point_t borrow = reader_at(atomic_load_explicit(&storage->borrow, memory_order_acquire));
-    /* It stands for the last upload by itself; replays, on other streams, may still read the bytes,
-     * too. */
+    /* `borrow` covers the last upload only. Replays on other streams may still read the bytes. */
     for (int i = 0; i < FY__READER_COUNT && fy__point_reached(borrow); i++)
         borrow = reader_at(atomic_load_explicit(&storage->hazard.readers[i], memory_order_acquire));
     if (fy__wait_drops(FY__WAIT_BORROWED) || fy__point_reached(borrow)) {
@@ -329,7 +325,7 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
                    (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
 }
 
-/* ---- what a transfer found out behind its owner's back ---- */
+/* ---- faults of transfers that another thread submitted ---- */
 
 void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__taint_t *taint)
 {
@@ -359,11 +355,11 @@ void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
 
 FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
 {
-    /* has the mark since it has `late` */
+    /* fy__storage_late_add has set the dirty flag. */
     fy__taint_join(device, &storage->taint, &storage->late);
 }
 
-/* ---- uses that outlive their storage's owners ---- */
+/* ---- storages that are used after their last reference ---- */
 
 void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
 {

@@ -1,4 +1,4 @@
-/* Tensor handles: making, wrapping, destroying, asking, mapping. Shapes by themselves: shape.c. */
+/* Tensor handles: create, wrap, destroy, query, map. Shapes: shape.c. */
 #include "runtime/tensor/tensor.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
     return tensor;
 }
 
-/* Gives the handle's memory back; it is in no scope any more. */
+/* Frees a handle that is in no scope. */
 void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor)
 {
     tensor->storage = &fy__storage_gone;
@@ -44,8 +44,8 @@ fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
                           const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor)
 {
     fy_tensor_t *tensor;
-    /* With one reference, the caller's, the first handle is nobody's; if it once was, whoever gave
-     * it up is seen to have done so. */
+    /* The only reference is the caller's, so the first handle is free. The acquire orders this after
+     * its release by another thread. */
     if (!FY__HAS_ASAN && atomic_load_explicit(&storage->refs, memory_order_acquire) == 1) {
         tensor = fy__tensor_first(thread, storage);
     } else if (!(tensor = fy__tensor_alloc(thread))) {
@@ -68,17 +68,17 @@ fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t
     return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
 }
 
-/* The storage of a slot whose handle this is, if it is a slot's. */
+/* The storage of the slot whose first handle this is, if it is a first handle. */
 static inline fy__storage_t *beside(fy_tensor_t *tensor)
 {
     fy__storage_t *storage = &((fy__tensor_slot_t *)tensor)->storage;
-    /* or the compiler, knowing that it equals what it compared it with, may use that */
+    /* Keeps the compiler from replacing it by a pointer that compared equal. */
     __asm__("" : "+r"(storage));
     return storage;
 }
 
-/* Is it the first on its storage, small, and nobody else's? Where the storage lies is reckoned, so
- * that its line comes together with the handle's. */
+/* Whether it is the first handle of a small storage with no other reference. The storage's address
+ * is computed from the handle's, so the CPU loads both lines in parallel. */
 static inline bool is_simple(const fy_tensor_t *tensor, const fy__storage_t *storage)
 {
     return tensor->storage == storage &&
@@ -86,26 +86,26 @@ static inline bool is_simple(const fy_tensor_t *tensor, const fy__storage_t *sto
            fy__cache_accepts(storage);
 }
 
-/* Such a one stays in the ring of the innermost scope while it is at hand, gone: to take it out,
- * and perhaps back in, would touch its neighbours, which nothing else does. The scope takes it out
- * when it ends, and whoever wants the slot for something else does before. */
+/* A cached first handle stays in the ring of the innermost scope: unlinking it would touch the
+ * cache lines of its neighbours. The scope unlinks it when it ends. A function that reuses the slot
+ * for another storage unlinks it first. */
 static inline void free_simple(fy__thread_t *thread, fy_tensor_t *tensor, fy__storage_t *storage)
 {
     fy__handle_t *handle = &tensor->handle;
-    tensor->storage = &fy__storage_gone; /* before the slot can be another's */
+    tensor->storage = &fy__storage_gone; /* before another tensor can use the slot */
     if (handle->next && FY_UNLIKELY(!fy__handle_is_inside(thread->frame, handle)))
         fy__handle_release(handle);
     fy__cache_push(thread, storage);
 }
 
-/* The front's, without a mark, and nobody's but the caller's. */
+/* Whether it is a clean large storage of the thread cache with no other reference. */
 static inline bool is_large(const fy__storage_t *storage)
 {
     return atomic_load_explicit(&storage->cache_class, memory_order_relaxed) == FY__CACHE_LARGE &&
            atomic_load_explicit(&storage->refs, memory_order_acquire) == 1;
 }
 
-/* Any that is not gone. */
+/* Any handle that is not destroyed. */
 static __attribute__((noinline)) void free_other(fy__thread_t *thread, fy_tensor_t *tensor)
 {
     fy__storage_t *storage = tensor->storage;
@@ -162,11 +162,11 @@ static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const ch
     return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
 }
 
-/* The elements of a shape that needs no closer look: one with bytes, and none that overflow. 0: it
- * may be anything. */
+/* The number of elements of a common shape: no dim is 0 and no product overflows. 0: the shape needs
+ * the full check. */
 static inline uint64_t count_elements(fy_dtype_t dtype, int rank, const int64_t *dims)
 {
-    const uint64_t most = 1 << 29; /* so the product of two of them, and its bytes, can be said */
+    const uint64_t most = 1 << 29; /* so the product of two, in bytes, fits into 64 bits */
     uint64_t nelem = 1;
     if ((unsigned)dtype >= FY_DTYPE_COUNT || (unsigned)rank > FY_MAX_RANK || (rank && !dims))
         return 0;
@@ -194,8 +194,8 @@ static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtyp
     return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
 }
 
-/* The next two: on the host, which is not lost, by a thread that records nothing. Cell and block
- * are at hand, or it goes the long way. */
+/* The next two functions: on the host, for a thread that records nothing. They use a cached slot and
+ * block; without one the general path runs. */
 static __attribute__((noinline)) fy_status_t create_large(fy_device_t *host, fy_dtype_t dtype,
                                                           int rank, const int64_t *dims,
                                                           fy_tensor_t **out_tensor,
@@ -228,9 +228,9 @@ static __attribute__((noinline)) fy_status_t create_small(fy_device_t *host, fy_
     return FY_STATUS_OK;
 }
 
-/* One axis, up to 32 KiB, slot and block at hand: no call that one comes back from, few
- * instructions, and nothing of the handle's second line (`strides`), so that a processor gets on to
- * the next tensor while it waits for the lines of this one. */
+/* Fast path for one axis and at most 32 KiB with a cached slot: only tail calls, few instructions,
+ * and no access to the handle's second line (`strides`), so the CPU works on the next tensor while
+ * it loads the lines of this one. */
 fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                              fy_tensor_t **out_tensor)
 {
@@ -302,9 +302,9 @@ static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)
         free_other(thread, tensor);
 }
 
-/* Where many tensors live, their lines come from memory, and a processor waits for those of as many
- * as its window of some hundred instructions holds. So what is simple is done without a call, and
- * whatever calls is called last. */
+/* With many live tensors their lines come from memory, and the CPU waits for as many tensors in
+ * parallel as fit into its window of some hundred instructions. So the simple case makes no call,
+ * and other cases are tail calls. */
 void fy_tensor_destroy(fy_tensor_t *tensor)
 {
     fy__thread_t *thread = fy__tls;
@@ -371,7 +371,7 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
                        fy__tensor_format(tensor, text, sizeof text), storage->device->spec,
                        (ull)fy__tensor_nbytes(tensor));
     fy__thread_t *thread = storage->private_memory ? fy__thread() : NULL;
-    /* made inside: holds nothing yet */
+    /* Created in a recording: its contents do not exist yet. */
     if (thread) FY_TRY(fy__recording_check(thread, storage->device, "tensor_map"));
     if (access & FY_ACCESS_READ)
         FY_TRY(fy__taint_resolve(storage->device, &storage->taint, "tensor_map"));

@@ -1,6 +1,6 @@
-/* Tensor handles: a strided window on a storage. The first tensor on a storage has its handle in
- * one slot with it; other handles (views) are cached per thread. Not here: views' arithmetic
- * (view.c), bytes (storage.h), where slots come from (slot.h). */
+/* Tensor handles: a strided view of a storage. The handle of the first tensor on a storage is in the
+ * same slot as the storage; other handles (views) are cached per thread. Not here: the arithmetic
+ * of views (view.c), bytes (storage.h), how slots are allocated (slot.h). */
 #ifndef FERRY_RUNTIME_TENSOR_H_
 #define FERRY_RUNTIME_TENSOR_H_
 
@@ -14,7 +14,7 @@
 struct fy_tensor {
     fy__handle_t handle;
     uint8_t dtype, rank;
-    /* `name` and `value` mean something; side by side, so that one store clears both */
+    /* `name` and `value` are set; adjacent, so one store clears both */
     bool named, valued;
     bool contiguous;
     fy__storage_t *storage;
@@ -22,17 +22,16 @@ struct fy_tensor {
     uint64_t nelem;
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* the first `rank` are set */
     uint64_t value;                                  /* on a tape: tape.h */
-    /* means something if `named`: so making and destroying a tensor does not touch this line */
+    /* Set if `named`, so creating and destroying a tensor does not touch this cache line. */
     char name[32];
 };
 
-/* A storage with the handle of its first tensor in front of it. Making a small tensor and giving it
- * back touches three lines: the handle's first two and the storage's one. All lie at places known
- * from the handle's address, so that none has to be waited for before the next can be asked for;
- * their sum is odd, so that the same line of different slots does not fall into few sets of a
- * cache.
- * The handle is somebody's only while the storage is (it has a reference), so a slot is free when
- * nobody refers to the storage. */
+/* The handle of the first tensor, then the storage. Creating and destroying a small tensor touches
+ * three cache lines: two of the handle, one of the storage. Their addresses follow from the
+ * handle's address, so the CPU loads them in parallel. A slot has an odd number of lines, so the
+ * same line of different slots falls into different sets of the CPU's cache.
+ * The handle is in use only while the storage has a reference, so a slot is free when its storage
+ * has none. */
 typedef struct fy__tensor_slot {
     _Alignas(64) fy_tensor_t first;
     fy__storage_t storage;
@@ -48,7 +47,7 @@ static inline fy__tensor_slot_t *fy__tensor_slot_of(const fy__storage_t *storage
 }
 
 static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
-/* "" if nobody gave it one. */
+/* "" if it has no name. */
 static inline const char *fy__tensor_name(const fy_tensor_t *tensor)
 {
     return tensor->named ? tensor->name : "";
@@ -73,8 +72,8 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor)
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
                             uint64_t *out_nelem, uint64_t *out_nbytes);
 
-/* An empty handle of the current scope, only `handle`, `named` and `valued` set; NULL if there is
- * no memory (the record is written). */
+/* A new handle of the current scope with `handle`, `named` and `valued` set; NULL with the error
+ * set: OUT_OF_MEMORY. */
 fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
 static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
 {
@@ -86,12 +85,13 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
-/* ---- first handles ---- Only dense tensors have them, so of what a first handle said when it was
- * last somebody's some holds for the next, and need not be written again: `contiguous`; if the rank
- * is the same, the last axis' stride, which is 1; while the slot keeps its block, `data`.
- * fy__cache_is_valid looks at them. */
+/* ---- first handles ----
+ * Only dense tensors use them, so some fields keep their value from one tensor to the next and are
+ * not written again: `contiguous`; the stride of the last axis, which is 1, if the rank is the same;
+ * `data`, while the slot keeps its block. fy__cache_is_valid checks them. */
 
-/* What was destroyed in this scope, and is made again in it, never left it: fy__tensor_free. */
+/* Whether the handle is in the ring of this scope: a destroyed first handle stays there
+ * (fy__tensor_free). */
 static inline bool fy__first_is_placed(const fy__thread_t *thread, const fy__handle_t *handle)
 {
     return handle->next ? fy__handle_is_inside(thread->frame, handle) : !thread->frame;
@@ -101,8 +101,8 @@ static inline void fy__first_place(fy__thread_t *thread, fy__handle_t *handle)
     fy__handle_release(handle);
     fy__handle_adopt(thread->frame, handle);
 }
-/* As fy__tensor_alloc for a storage that nobody but the caller refers to, and that has no tensor:
- * takes the caller's reference. */
+/* As fy__tensor_alloc, for a storage whose only reference is the caller's and that has no tensor.
+ * Takes over that reference. */
 static inline fy_tensor_t *fy__tensor_first(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_tensor_t *tensor = &fy__tensor_slot_of(storage)->first;
@@ -126,23 +126,23 @@ static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, i
         stride *= dims[i] ? dims[i] : 1;
     }
 }
-/* A dense tensor of known good shape on a new storage. */
+/* A dense tensor of a checked shape on a new storage. */
 fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank,
                            const int64_t *dims, uint64_t nelem, fy_stream_t *stream,
                            fy_tensor_t **out_tensor);
 /* A dense tensor on `storage`, whose reference the caller hands over (released on failure). */
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,
                           const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor);
-/* As fy_tensor_destroy with the thread at hand. */
+/* fy_tensor_destroy for a known thread. */
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
-/* Of a handle in no scope that has no storage. */
+/* Frees a handle that is in no scope and has no storage. */
 void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor);
-/* Row-major without gaps? Zero-size and one-element tensors are. */
+/* Whether it is row-major without gaps. Tensors of 0 or 1 elements are. */
 bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides);
 
 /* "'x' [64x784 f32]", for errors; returns buffer. */
 const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size);
-/* The tensor as a kernel sees it. */
+/* The descriptor that kernels get. */
 static inline void fy__tensor_desc(const fy_tensor_t *tensor, fy_desc_t *desc)
 {
     desc->data = tensor->data;

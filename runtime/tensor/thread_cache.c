@@ -1,5 +1,5 @@
-/* The slow half of the front: size classes, large blocks, giving back. The hot half is inline in
- * storage.h. */
+/* The thread cache without its hot path (thread_cache.h): size classes, large blocks, releasing to
+ * the pool. */
 #include "runtime/tensor/thread_cache.h"
 
 #include "runtime/base/fail.h"
@@ -14,8 +14,7 @@ uint64_t fy__cache_class_nbytes(uint32_t class)
     return (1ull << doubling) + ((step + 1ull) << (doubling - 3));
 }
 
-/* About 64 KiB of each class, but 256 blocks at most: what a step of a hundred calls with gradients
- * has alive. */
+/* About 64 KiB of each class, at most 256 blocks: enough for a step of 100 calls with gradients. */
 const uint16_t fy__cache_most[FY__CACHE_CLASSES] = {
     [1 ... 4] = 256, [5 ... 16] = 64, [17 ... 32] = 16,
     [33 ... 40] = 8, [41 ... 48] = 4, [49 ... 57] = 2,
@@ -26,26 +25,26 @@ _Static_assert(FY__CACHE_LARGE == 17 + 5 * 8 + 1 && FY__CACHE_CLASSES == FY__CAC
 
 /* ---- large blocks ---- */
 
-/* Most bytes of large blocks that a thread keeps. */
+/* The most bytes of large blocks that a thread keeps. */
 static const uint64_t large_most_nbytes = 64u << 20;
 
-/* The pool's block, and the storage's struct to the caches of `thread`. */
+/* Releases the block to the pool and the tensor slot to `thread`. */
 static void give_back(fy__thread_t *thread, fy__storage_t *storage)
 {
-    /* it may be in its last scope's ring: fy__tensor_free */
+    /* The first handle may still be in the ring of its scope: fy__tensor_free. */
     fy__handle_release(&fy__tensor_slot_of(storage)->first.handle);
     fy__pool_free(storage->block);
     fy__tensor_slot_free(thread, storage);
 }
 
-/* Empties a slot of `owner`; any thread. NULL: it was empty. */
+/* Empties a slot of `owner`, on any thread. NULL: it was empty. */
 static fy__storage_t *take_slot(fy__thread_t *owner, int slot)
 {
     if (!atomic_load_explicit(&owner->large[slot], memory_order_relaxed)) return NULL;
     return atomic_exchange_explicit(&owner->large[slot], NULL, memory_order_acq_rel);
 }
 
-/* A block's size is a multiple of 64, so its category goes with it in one word. */
+/* A block's size is a multiple of 64, so one word holds size and category. */
 enum { CATEGORY_MASK = 63 };
 _Static_assert((int)FY_CATEGORY_COUNT <= (int)CATEGORY_MASK,
                "a category fits where the size has zeros");
@@ -55,7 +54,7 @@ static inline uint64_t key_for(uint64_t nbytes, fy_category_t category)
     return nbytes | (uint64_t)category;
 }
 
-/* Size and category of what is in a slot; 0 if it is empty. */
+/* Size and category of the block in a slot; 0 if the slot is empty. */
 static uint64_t slot_key(const fy__thread_t *owner, int slot)
 {
     if (!atomic_load_explicit(&owner->large[slot], memory_order_relaxed)) return 0;
@@ -67,8 +66,8 @@ static inline uint64_t slot_nbytes(const fy__thread_t *owner, int slot)
     return slot_key(owner, slot) & ~(uint64_t)CATEGORY_MASK;
 }
 
-/* How much more there is in a slot than asked for; UINT64_MAX if it will not do: it is too small,
- * or of another kind. */
+/* Bytes of the slot's block beyond the request; UINT64_MAX if the block is too small, or has
+ * another category or scope. */
 static uint64_t surplus_of(const fy__thread_t *thread, int slot, uint64_t nbytes)
 {
     const uint64_t key = slot_key(thread, slot), held = key & ~(uint64_t)CATEGORY_MASK;
@@ -94,7 +93,7 @@ static int find_slot(const fy__thread_t *thread, uint64_t nbytes)
 
 fy__storage_t *fy__cache_take_large(fy__thread_t *thread, uint64_t nbytes)
 {
-    /* Most often it is what came last; if that is not the best fit, it is a good one. */
+    /* The newest block fits most often; it is taken if it is close to the best fit. */
     int slot = (int)thread->large_last;
     if (surplus_of(thread, slot, nbytes) > nbytes / 64) slot = find_slot(thread, nbytes);
     fy__storage_t *storage = slot < 0 ? NULL : take_slot(thread, slot);
@@ -104,9 +103,9 @@ fy__storage_t *fy__cache_take_large(fy__thread_t *thread, uint64_t nbytes)
     return fy__cache_take(thread, storage, nbytes);
 }
 
-/* Makes room for nbytes; returns an empty slot. large_total does not know what others took, so it
- * is counted anew, each time: another may take what this one is about to. Nobody else fills a slot,
- * so it ends. */
+/* Releases blocks until nbytes fit; returns an empty slot. large_total misses the blocks that other
+ * threads took, so each round computes it again. Only this thread fills its slots, so the loop
+ * ends. */
 static FY_COLD uint32_t make_room(fy__thread_t *thread, uint64_t nbytes)
 {
     for (;;) {
@@ -118,7 +117,7 @@ static FY_COLD uint32_t make_room(fy__thread_t *thread, uint64_t nbytes)
             if (!held) empty = slot;
         }
         if (empty >= 0 && thread->large_total + nbytes <= large_most_nbytes) return (uint32_t)empty;
-        /* about the one kept longest */
+        /* about the oldest */
         fy__storage_t *other = take_slot(thread, (int)(thread->large_next++ % FY__CACHE_SLOTS));
         if (other) give_back(thread, other);
     }
@@ -128,7 +127,7 @@ bool fy__cache_keep_large(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint64_t nbytes = storage->block->nbytes;
     if (nbytes > large_most_nbytes || !fy__hazard_is_empty(&storage->hazard)) return false;
-    /* somebody forgot the mark */
+    /* A writer of the three fields did not set the flag. */
     if (FY__IS_CHECKED && !fy__storage_is_clean(storage)) __builtin_trap();
     uint32_t slot = thread->large_last;
     if (atomic_load_explicit(&thread->large[slot], memory_order_relaxed) ||
@@ -136,7 +135,7 @@ bool fy__cache_keep_large(fy__thread_t *thread, fy__storage_t *storage)
         slot = make_room(thread, nbytes);
     thread->large_last = slot;
     thread->large_total += nbytes;
-    /* Nobody else fills a slot, so this one is still empty. */
+    /* Only this thread fills its slots, so this one is still empty. */
     atomic_store_explicit(&storage->refs, 0, memory_order_relaxed); /* seen by snapshots */
     fy__asan_forbid(storage->data, nbytes);
     thread->large_scope[slot] = storage->block->tag.scope;
@@ -146,7 +145,7 @@ bool fy__cache_keep_large(fy__thread_t *thread, fy__storage_t *storage)
     return true;
 }
 
-/* ---- giving back ---- */
+/* ---- releasing to the pool ---- */
 
 void fy__cache_spill_full(fy__thread_t *thread, fy__storage_t *storage)
 {
@@ -210,7 +209,7 @@ static void add_nbytes(void *user, fy__thread_t *thread)
     uint64_t *by_category = user;
     const uint32_t last = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
     if (last) by_category[FY_CATEGORY_ACTIVATIONS] += fy__cache_class_nbytes(last);
-    /* of small ones it is not said what they are for: storage.c */
+    /* Small blocks have no tag (storage.c), so they count as activations. */
     for (uint32_t class = 1; class < FY__CACHE_LARGE; class ++)
         by_category[FY_CATEGORY_ACTIVATIONS] +=
             atomic_load_explicit(&thread->ncached[class], memory_order_relaxed) *

@@ -1,5 +1,6 @@
 /* The front from inside: large host blocks at hand, who may take them, what is bounded, and that
  * nothing is refused while a thread keeps what would serve. Small ones: test_storage.c. */
+#include "runtime/tensor/storage.h"
 #include "runtime/tensor/thread_cache.h"
 
 #include <pthread.h>
