@@ -509,7 +509,7 @@ fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
 
 /* ---- public ---- */
 
-fy_status_t fy__stream_check(const fy_stream_t *stream, const char *what)
+static fy_status_t check_stream(const fy_stream_t *stream, const char *what)
 {
     if (!stream || stream->state != FY__STREAM_OPEN)
         return FY_FAIL(INVALID_ARGUMENT, "%s: stream is NULL or was destroyed", what);
@@ -574,7 +574,7 @@ fy_status_t fy_stream_use(fy_stream_t *stream)
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(fy__stream_check(stream, "stream_use"));
+    FY_TRY(check_stream(stream, "stream_use"));
     const uint32_t index = stream->device->index;
     fy__frame_t *frame = thread->frame;
     if (frame && !(frame->streams_saved >> index & 1)) {
@@ -589,7 +589,7 @@ fy_status_t fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket)
 {
     if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_mark: out_ticket is NULL");
     *out_ticket = (fy_ticket_t){ 0, 0 };
-    FY_TRY(fy__stream_check(stream, "stream_mark"));
+    FY_TRY(check_stream(stream, "stream_mark"));
     /* A number of its own, so that no event recorded before this call is taken to cover it. */
     *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
     return FY_STATUS_OK;

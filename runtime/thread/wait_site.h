@@ -43,7 +43,6 @@
       "a table, or what is collected, lands in memory that another request still uses")            \
     X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")     \
     X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")    \
-    X(STREAM_WAIT, "a stream that waits for a ticket starts before the ticket's request is done")  \
     X(TICKET, "a ticket's wait returns before its request is done")                                \
     X(DRAIN, "a wait for the device returns while it works")                                       \
     X(TEARDOWN, "a device is taken apart while it works")                                          \
