@@ -226,6 +226,16 @@ static fy_status_t read_data(const fy_safetensors_t *file, const fy_safetensors_
     return check_values(file, info, data);
 }
 
+static fy_status_t check_dtype(const char *call, const fy_safetensors_t *file,
+                               const fy_safetensors_info_t *info)
+{
+    if (info->is_supported) return FY_STATUS_OK;
+    return FYT_FAIL(UNSUPPORTED,
+                    "%s: tensor '%.64s' of %s has dtype %s, which Ferry does not have: convert it "
+                    "to F32, F16, BF16 or another dtype of Ferry",
+                    call, info->name, file->path, info->file_dtype);
+}
+
 fy_status_t fy_safetensors_read(const fy_safetensors_t *file, size_t index,
                                 fy_tensor_t **out_tensor)
 {
@@ -234,6 +244,7 @@ fy_status_t fy_safetensors_read(const fy_safetensors_t *file, size_t index,
     FY_TRY(check_index("safetensors_read", file, index));
     const fy_safetensors_info_t *info = &file->header.tensors[index];
     fy_tensor_t *tensor;
+    FY_TRY(check_dtype("safetensors_read", file, info));
     FY_TRY(fy_tensor_create(fy_device_host(), info->dtype, info->rank, info->dims, &tensor));
     const fy_status_t status = read_data(file, info, tensor);
     if (status != FY_STATUS_OK) {
@@ -251,6 +262,7 @@ fy_status_t fy_safetensors_read_into(const fy_safetensors_t *file, size_t index,
     if (!dst) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read_into: dst is NULL");
     const fy_safetensors_info_t *info = &file->header.tensors[index];
     fy_tensor_info_t to = FY_TENSOR_INFO_INIT;
+    FY_TRY(check_dtype("safetensors_read_into", file, info));
     fy_tensor_query(dst, &to);
     if (to.dtype != info->dtype)
         return FYT_FAIL(DTYPE_MISMATCH,

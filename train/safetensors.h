@@ -6,6 +6,8 @@
 
 #include <ferry/train/safetensors.h>
 
+/* The dtype of a tensor whose dtype Ferry does not have. */
+#define FYT_NO_DTYPE           ((fy_dtype_t)-1)
 #define FYT_HEADER_MOST_NBYTES 100000000u /* the reference reader's limit */
 
 typedef struct fyt_header {

@@ -14,34 +14,23 @@
 #include "train/fail.h"
 #include "train/json_text.h"
 
-/* In the format's own order (the reference writer sorts by it, last first). dtype FY_DTYPE_COUNT:
- * Ferry has none of that kind. */
+/* In the format's own order (the reference writer sorts by it, last first). */
 static const struct {
     const char *text;
+    int nbits; /* of an element */
     fy_dtype_t dtype;
 } dtypes[] = {
-    { "BOOL", FY_DTYPE_BOOL },
-    { "F4", FY_DTYPE_COUNT },
-    { "F6_E2M3", FY_DTYPE_COUNT },
-    { "F6_E3M2", FY_DTYPE_COUNT },
-    { "U8", FY_DTYPE_U8 },
-    { "I8", FY_DTYPE_COUNT },
-    { "F8_E5M2", FY_DTYPE_COUNT },
-    { "F8_E4M3", FY_DTYPE_COUNT },
-    { "F8_E8M0", FY_DTYPE_COUNT },
-    { "F8_E4M3FNUZ", FY_DTYPE_COUNT },
-    { "F8_E5M2FNUZ", FY_DTYPE_COUNT },
-    { "I16", FY_DTYPE_COUNT },
-    { "U16", FY_DTYPE_COUNT },
-    { "F16", FY_DTYPE_F16 },
-    { "BF16", FY_DTYPE_BF16 },
-    { "I32", FY_DTYPE_I32 },
-    { "U32", FY_DTYPE_COUNT },
-    { "F32", FY_DTYPE_F32 },
-    { "C64", FY_DTYPE_COUNT },
-    { "F64", FY_DTYPE_F64 },
-    { "I64", FY_DTYPE_I64 },
-    { "U64", FY_DTYPE_COUNT },
+    { "BOOL", 8, FY_DTYPE_BOOL },       { "F4", 4, FYT_NO_DTYPE },
+    { "F6_E2M3", 6, FYT_NO_DTYPE },     { "F6_E3M2", 6, FYT_NO_DTYPE },
+    { "U8", 8, FY_DTYPE_U8 },           { "I8", 8, FYT_NO_DTYPE },
+    { "F8_E5M2", 8, FYT_NO_DTYPE },     { "F8_E4M3", 8, FYT_NO_DTYPE },
+    { "F8_E8M0", 8, FYT_NO_DTYPE },     { "F8_E4M3FNUZ", 8, FYT_NO_DTYPE },
+    { "F8_E5M2FNUZ", 8, FYT_NO_DTYPE }, { "I16", 16, FYT_NO_DTYPE },
+    { "U16", 16, FYT_NO_DTYPE },        { "F16", 16, FY_DTYPE_F16 },
+    { "BF16", 16, FY_DTYPE_BF16 },      { "I32", 32, FY_DTYPE_I32 },
+    { "U32", 32, FYT_NO_DTYPE },        { "F32", 32, FY_DTYPE_F32 },
+    { "C64", 64, FYT_NO_DTYPE },        { "F64", 64, FY_DTYPE_F64 },
+    { "I64", 64, FY_DTYPE_I64 },        { "U64", 64, FYT_NO_DTYPE },
 };
 enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -54,7 +43,7 @@ int fyt_dtype_order(fy_dtype_t dtype)
 
 const char *fyt_dtype_text(fy_dtype_t dtype)
 {
-    const int order = dtype == FY_DTYPE_COUNT ? -1 : fyt_dtype_order(dtype);
+    const int order = dtype == FYT_NO_DTYPE ? -1 : fyt_dtype_order(dtype);
     return order < 0 ? "?" : dtypes[order].text;
 }
 
@@ -128,11 +117,9 @@ static fy_status_t read_dtype(reader_t *r, fy_safetensors_info_t *info)
     for (int i = 0; i < NDTYPES; i++) {
         if (strcmp(dtypes[i].text, text) != 0) continue;
         info->dtype = dtypes[i].dtype;
-        if (info->dtype != FY_DTYPE_COUNT) return FY_STATUS_OK;
-        return FYT_FAIL(UNSUPPORTED,
-                        "%s: tensor '%s' is of dtype %s, which Ferry has not: convert the file to "
-                        "F32, F16, BF16 or another that it has",
-                        r->path, show(info->name).text, text);
+        info->file_dtype = dtypes[i].text;
+        info->is_supported = info->dtype != FYT_NO_DTYPE;
+        return FY_STATUS_OK;
     }
     return corrupt(r, "tensor '%s' is of an unknown dtype, '%s'", show(info->name).text,
                    show(text).text);
@@ -184,19 +171,30 @@ static fy_status_t read_offsets(reader_t *r, fy_safetensors_info_t *info)
     return FY_STATUS_OK;
 }
 
+static int nbits_of(const char *file_dtype)
+{
+    for (int i = 0; i < NDTYPES; i++)
+        if (dtypes[i].text == file_dtype) return dtypes[i].nbits;
+    return 0;
+}
+
 static fy_status_t check_size(const reader_t *r, const fy_safetensors_info_t *info)
 {
     /* as if no dim were 0: no tensor can have such a shape, fy_empty refuses it, too */
-    uint64_t nbytes = fy_dtype_size(info->dtype);
+    uint64_t nbits = (uint64_t)nbits_of(info->file_dtype);
     bool is_empty = false;
     for (int i = 0; i < info->rank; i++) {
         if (info->dims[i] == 0)
             is_empty = true;
-        else if (__builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) ||
-                 nbytes > INT64_MAX)
+        else if (__builtin_mul_overflow(nbits, (uint64_t)info->dims[i], &nbits) ||
+                 nbits / 8 > INT64_MAX / 8)
             return corrupt(r, "the size of tensor '%s' overflows", show(info->name).text);
     }
-    if (is_empty) nbytes = 0;
+    if (is_empty) nbits = 0;
+    if (nbits % 8)
+        return corrupt(r, "tensor '%s' of dtype %s has %llu bits, which are no whole bytes",
+                       show(info->name).text, info->file_dtype, (unsigned long long)nbits);
+    const uint64_t nbytes = nbits / 8;
     if (nbytes != info->nbytes)
         return corrupt(
             r, "tensor '%s' has %llu bytes by its shape and dtype, and %llu by its offsets",

@@ -22,19 +22,23 @@ typedef struct fy_safetensors_info {
     int rank;
     int64_t dims[FY_MAX_RANK];
     uint64_t nbytes, offset; /* from the beginning of the data */
+    /* The dtype in the file: "F32", "F8_E4M3"; static. */
+    const char *file_dtype;
+    /* 0: Ferry has no such dtype. `dtype` is then (fy_dtype_t)-1, and only the data's size and offset
+     * are known: fy_safetensors_read fails with UNSUPPORTED. */
+    int is_supported;
 } fy_safetensors_info_t;
 #define FY_SAFETENSORS_INFO_INIT      \
     {                                 \
         sizeof(fy_safetensors_info_t) \
     }
 
-/* Reads and checks the header; the data stays in the file. Refused are, each in words: a header
- * longer than 100,000,000 bytes or than the file, duplicate names, unknown or missing keys, numbers
- * that are no whole number, overlaps, holes, bytes after the last tensor, sizes that overflow,
- * unknown dtypes (also those that Ferry has not: F8, I8, I16, U16, U32, U64), ranks above 8,
- * nesting, invalid UTF-8, names with a zero in them.
- * Fails: IO, CORRUPT_DATA, UNSUPPORTED (a dtype or rank of the format that Ferry has not),
- * OUT_OF_MEMORY. */
+/* Reads and checks the header; the data stays in the file. A tensor of a dtype that Ferry does not
+ * have (F8, I8, U32, ...) does not keep the file from opening; only reading that tensor fails.
+ * Fails: IO, OUT_OF_MEMORY, UNSUPPORTED (a rank above 8), CORRUPT_DATA (a header longer than
+ * 100,000,000 bytes or than the file, duplicate names, unknown or missing keys, numbers that are no
+ * whole number, overlaps, holes, bytes after the last tensor, sizes that overflow, dtypes that are
+ * not of the format, nesting, invalid UTF-8, names with a zero byte). */
 FY_API_STATUS fy_safetensors_open(const char *path, fy_safetensors_t **out_file);
 /* NULL is ignored. */
 FY_API void fy_safetensors_close(fy_safetensors_t *file);
@@ -48,7 +52,8 @@ FY_API_STATUS fy_safetensors_find(const fy_safetensors_t *file, const char *name
 /* The text under `key` in __metadata__; NULL if there is none. Valid until the file is closed. */
 FY_API const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key);
 /* A new host tensor, called as in the file. Fails: IO (also: the file has been shortened since),
- * CORRUPT_DATA (a BOOL that is not 0 or 1), OUT_OF_MEMORY, INVALID_ARGUMENT. */
+ * CORRUPT_DATA (a BOOL that is not 0 or 1), UNSUPPORTED (its dtype), OUT_OF_MEMORY,
+ * INVALID_ARGUMENT. */
 FY_API_STATUS fy_safetensors_read(const fy_safetensors_t *file, size_t index,
                                   fy_tensor_t **out_tensor);
 /* Into a dense host tensor of that dtype and shape. Fails: as above, DTYPE_MISMATCH,

@@ -288,6 +288,54 @@ static void test_reading_refuses(void **state)
 }
 
 /* A byte that is no BOOL, and a file that gets shorter while it is open. */
+/* Tensors of dtypes that Ferry does not have: the file opens, the others are read. */
+static void test_dtypes_ferry_does_not_have(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]},"
+        "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
+        "\"c\":{\"dtype\":\"F4\",\"shape\":[2,3],\"data_offsets\":[8,11]}}";
+    const uint64_t nbytes = sizeof header - 1;
+    const unsigned char data[] = { 1, 2, 3, 4, 0, 0, 0xC0, 0x3F, 5, 6, 7 };
+    static const struct {
+        const char *dtype;
+        uint64_t nbytes;
+    } unknown[] = { { "F8_E4M3", 4 }, { NULL, 0 }, { "F4", 3 } };
+    char path[] = "/tmp/ferry-safetensors-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, &nbytes, 8), 8);
+    assert_int_equal(write(fd, header, nbytes), nbytes);
+    assert_int_equal(write(fd, data, sizeof data), sizeof data);
+    close(fd);
+    fy_safetensors_t *file;
+    fy_tensor_t *tensor, *dst;
+    void *value;
+    ok(fy_safetensors_open(path, &file));
+    assert_int_equal(fy_safetensors_count(file), 3);
+    for (size_t i = 0; i < 3; i++) {
+        fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
+        ok(fy_safetensors_at(file, i, &info));
+        assert_int_equal(info.is_supported, !unknown[i].dtype);
+        if (info.is_supported) continue;
+        assert_string_equal(info.file_dtype, unknown[i].dtype);
+        assert_int_equal(info.nbytes, unknown[i].nbytes);
+        assert_int_equal((int)info.dtype, -1);
+        refused(fy_safetensors_read(file, i, &tensor), FY_STATUS_UNSUPPORTED, unknown[i].dtype);
+        assert_null(tensor);
+        ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(4), &dst));
+        refused(fy_safetensors_read_into(file, i, dst), FY_STATUS_UNSUPPORTED, "does not have");
+        fy_tensor_destroy(dst);
+    }
+    ok(fy_safetensors_read(file, 1, &tensor));
+    ok(fy_tensor_map(tensor, FY_ACCESS_READ, &value));
+    assert_true(*(const float *)value == 1.5f);
+    fy_tensor_destroy(tensor);
+    fy_safetensors_close(file);
+    unlink(path);
+}
+
 static void test_data_is_looked_at(void **state)
 {
     (void)state;
@@ -371,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_every_dtype_and_name_comes_back),
         cmocka_unit_test(test_nothing_at_all),
         cmocka_unit_test(test_reading_refuses),
+        cmocka_unit_test(test_dtypes_ferry_does_not_have),
         cmocka_unit_test(test_data_is_looked_at),
         cmocka_unit_test(test_writing_refuses),
     };

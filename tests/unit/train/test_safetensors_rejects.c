@@ -42,7 +42,7 @@ static const struct {
     { "duplicate-metadata-key", FY_STATUS_CORRUPT_DATA, "has 'k' twice" },
     { "duplicate-name", FY_STATUS_CORRUPT_DATA, "two tensors are called 'a'" },
     { "duplicate-name-escaped", FY_STATUS_CORRUPT_DATA, "two tensors are called 'a'" },
-    { "dtype-ferry-has-not", FY_STATUS_UNSUPPORTED, "dtype F8_E4M3, which Ferry has not" },
+    { "dtype-half-byte", FY_STATUS_CORRUPT_DATA, "has 12 bits, which are no whole bytes" },
     { "dtype-lower-case", FY_STATUS_CORRUPT_DATA, "unknown dtype, 'f32'" },
     { "dtype-number", FY_STATUS_CORRUPT_DATA, "a text was expected" },
     { "dtype-unknown", FY_STATUS_CORRUPT_DATA, "unknown dtype, 'F33'" },

@@ -37,7 +37,7 @@ headers = {
     "duplicate-metadata-key": ('{"__metadata__":{"k":"1","\\u006b":"2"}}', 0),
     "duplicate-name": ('{"a":%s,"a":%s}' % (good, tensor(8, 16)), 16),
     "duplicate-name-escaped": ('{"a":%s,"\\u0061":%s}' % (good, tensor(8, 16)), 16),
-    "dtype-ferry-has-not": one(tensor(0, 2, "[2]", '"F8_E4M3"'), 2),
+    "dtype-half-byte": one(tensor(0, 1, "[3]", '"F4"'), 1),
     "dtype-lower-case": one(tensor(0, 8, "[2]", '"f32"')),
     "dtype-number": one(tensor(0, 8, "[2]", "32")),
     "dtype-unknown": one(tensor(0, 8, "[2]", '"F33"')),
