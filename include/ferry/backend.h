@@ -1,15 +1,14 @@
-/* The seam between Ferry and a backend (host, sim, null, cuda, yours): a table of slots per
- * backend, a handle per device.
- * A backend is mechanism only: it owns no policy, no tensors, no caching. It sees this header,
- * op.h, types.h and status.h.
- * backends/null/ is a skeleton to copy; CONTRIBUTING.md walks through it.
+/* The interface between Ferry and a backend (host, sim, null, cuda, yours): a table of slots for
+ * each backend, a handle for each device.
+ * A backend is mechanism only: it has no policy, no tensors and no caches. It includes this header,
+ * op.h, types.h and status.h. backends/null/ is a skeleton to copy; CONTRIBUTING.md has the steps.
  *
  * Rules for every slot:
- *   - may be called by any thread; the backend locks what it must;
- *   - on failure returns the status that fy_host_api_t.fail gave, and has changed nothing;
- *   - never aborts, exits or prints, and calls nothing of Ferry but fy_host_api_t;
- *   - work is asynchronous unless fy_backend_t.is_synchronous; pointers inside records are read
- *     before the slot returns. */
+ *   - Any thread may call it; the backend does its own locking.
+ *   - On failure it returns the status of its fy_host_api_t.fail call, and has changed nothing.
+ *   - It never aborts, exits or prints, and calls no function of Ferry but fy_host_api_t.
+ *   - Work is asynchronous unless fy_backend_t.is_synchronous. The slot reads the pointers inside
+ *     records before it returns. */
 #ifndef FERRY_BACKEND_H_
 #define FERRY_BACKEND_H_
 
@@ -21,7 +20,7 @@ extern "C" {
 
 #define FY_BACKEND_ABI 1u
 
-/* Which way bytes go. The executor reports them in these terms. */
+/* The direction of a copy. The executor reports its copies by these kinds. */
 typedef enum fy_copy_kind {
     FY_COPY_UPLOAD,
     FY_COPY_DOWNLOAD,
@@ -29,7 +28,7 @@ typedef enum fy_copy_kind {
     FY_COPY_PEER
 } fy_copy_kind_t;
 
-/* What Ferry offers a backend, so that a plugin links nothing of Ferry. Valid for the life of the
+/* Ferry's functions for a backend, so that a plugin links nothing of Ferry. Valid as long as the
  * process. */
 typedef struct fy_host_api {
     size_t struct_size;
@@ -37,14 +36,14 @@ typedef struct fy_host_api {
     /* Writes the calling thread's error record; returns `status`. `file` must be static. */
     fy_status_t (*fail)(fy_status_t status, const char *file, int line, const char *format, ...)
         FY_PRINTF(4, 5);
-    /* Says something to the log function. */
+    /* Sends a message to the log function. */
     void (*log)(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
-    /* The executor moved `nbytes` of this kind for the request now being submitted on this thread:
-     * the ledger's wire bytes. */
+    /* Reports that the executor copied `nbytes` of this kind for the request that this thread is
+     * submitting: the ledger's wire bytes. */
     void (*record)(fy_copy_kind_t kind, uint64_t nbytes);
 } fy_host_api_t;
 
-/* One `key=value` of a device spec that Ferry itself did not use. */
+/* One `key=value` of a device spec that is not one of Ferry's options. */
 typedef struct fy_backend_option {
     const char *key, *value; /* valid during device_open only */
     uint64_t nbytes;         /* the value as a byte size ("8GiB"), if is_size */
@@ -54,13 +53,13 @@ typedef struct fy_backend_option {
 typedef struct fy_backend_info {
     char model[64];
     uint64_t memory_nbytes, free_nbytes;
-    uint32_t alignment; /* of what alloc returns, in bytes; a power of two, at least 64 */
+    uint32_t alignment; /* of alloc's addresses, in bytes; a power of two, at least 64 */
     int numerics;       /* 0: kernels do not compute */
     int is_simulated;
-    int unified; /* host code may read what alloc returns (the host itself) */
-    /* `resize` goes in steps of so many bytes, a power of two; 0: blocks keep their size */
+    int unified; /* host code may read alloc's memory (the host itself) */
+    /* step of `resize`, a power of two; 0: blocks keep their size */
     uint64_t resize_nbytes;
-    /* a copy may fail alone, after it was submitted, and then raises fy_copy_t.fault */
+    /* a submitted copy may fail by itself, and then sets *fy_copy_t.fault */
     int copies_can_fault;
     /* `launch` may return before it calls fy_launch_t.kernel; fy_launch_t.fault is then never
      * NULL */
@@ -69,11 +68,11 @@ typedef struct fy_backend_info {
 
 typedef struct fy_backend_clock {
     uint64_t now_ns, compute_ns, upload_ns, download_ns; /* as fy_device_clock_t */
-    /* from when on all engines are idle, if nothing more is submitted */
+    /* the time at which all engines are idle if nothing more is submitted */
     uint64_t idle_ns;
 } fy_backend_clock_t;
 
-/* What a stream is for; a hint for engines and priorities. */
+/* The purpose of a stream; a hint for engines and priorities. */
 typedef enum fy_stream_role {
     FY_STREAM_COMPUTE,
     FY_STREAM_UPLOAD,
@@ -86,23 +85,24 @@ typedef struct fy_copy {
     void *dst;
     const void *src;
     uint64_t nbytes; /* > 0 */
-    /* page-locked; not 0 once done: this copy failed and dst holds garbage. NULL: nobody looks
-     * (copies_can_fault is 0) */
+    /* page-locked word; not 0 after the copy: it failed, and dst holds garbage. NULL if
+     * copies_can_fault is 0 */
     uint32_t *fault;
-    /* PEER: the device that dst is on, as its device_open gave it; src is on the one that copies.
+    /* PEER: the handle of dst's device, from its device_open; src is on the device that copies.
      * Else NULL */
     void *peer;
 } fy_copy_t;
 
-/* Two launches that are no ops. Many small tensors cross in one copy, packed in one run of bytes
- * with a table behind them; a kernel on the device then spreads them (SCATTER: src[0] is the run,
- * as u8) or has collected them (GATHER: dst[0]). The table lies in the run too (GATHER: in src[0]),
- * on the device; attrs is an fy_packed_t. Where copies_can_fault, a table that did not come is to
- * be left alone. */
+/* Two launches that are not ops. Many small tensors cross in one copy, packed in one run of bytes
+ * with a table after them. SCATTER: a kernel on the device spreads them; src[0] is the run, as u8.
+ * GATHER: a kernel has collected them; dst[0] is the run. The table is in the run as well (GATHER:
+ * in src[0]), on the device; attrs is an fy_packed_t. If copies_can_fault, the kernel must ignore a
+ * table that did not arrive. */
 #define FY_LAUNCH_SCATTER 0xFFFFFFF0u
 #define FY_LAUNCH_GATHER  0xFFFFFFF1u
 typedef struct fy_packed {
-    uint64_t table_offset; /* of the first entry, in bytes from the run's begin; a multiple of 8 */
+    uint64_t table_offset; /* of the first entry, in bytes from the run's beginning; a multiple of
+                            * 8 */
     uint32_t count;
 } fy_packed_t;
 typedef struct fy_packed_entry {
@@ -111,59 +111,58 @@ typedef struct fy_packed_entry {
     uint64_t nbytes;
 } fy_packed_entry_t;
 
-/* A span of the calling thread begins and is called `name`, valid during the call; NULL: the
- * innermost one ends. */
+/* Begins a range `name` of the calling thread, valid during the call; NULL ends the innermost
+ * one. */
 typedef void (*fy_range_fn)(const char *name);
 
-/* Of what alloc gave, the `nbytes` from `address` on belong to somebody now, and are called `name`,
- * valid during the call. name NULL: they are nobody's any more, and nothing on the device uses
- * them. Called with a lock of Ferry's held: must not wait for another thread's call. */
+/* Names a block: the `nbytes` from `address` on, inside alloc's memory, are in use as `name` (valid
+ * during the call). name NULL: the block is free and no device work uses it. Ferry holds a lock
+ * during the call, so it must not wait for another thread. */
 typedef void (*fy_region_fn)(void *dev, void *address, uint64_t nbytes, const char *name);
 
 typedef struct fy_backend {
     size_t struct_size;
     uint32_t abi;     /* FY_BACKEND_ABI */
     const char *name; /* "cuda" */
-    /* every request is done when its slot returns; streams and events are then never used */
+    /* every request is done when its slot returns; Ferry then uses no streams and events */
     int is_synchronous;
 
     /* ---- devices ---- */
-    /* How many devices there are now; a failure says why there are none. */
+    /* How many devices there are now; if it fails, the text has the reason. */
     fy_status_t (*device_count)(int *out_count);
-    /* An unknown option is INVALID_ARGUMENT and names it and what is known. */
+    /* Fails for an unknown option with INVALID_ARGUMENT, which names it and the known options. */
     fy_status_t (*device_open)(int index, size_t noptions, const fy_backend_option_t *options,
                                void **out_dev);
-    /* All streams, events and blocks are already given back. */
+    /* Called after all streams, events and blocks are released. */
     void (*device_close)(void *dev);
     fy_status_t (*device_query)(void *dev, fy_backend_info_t *out_info);
 
     /* ---- memory ---- */
-    /* nbytes > 0. A refusal is OUT_OF_MEMORY and leaves the device usable. */
+    /* nbytes > 0. If memory runs out, it returns OUT_OF_MEMORY and the device stays usable. */
     fy_status_t (*alloc)(void *dev, uint64_t nbytes, void **out_address);
     void (*free)(void *dev, void *address, uint64_t nbytes);
-    /* Page-locks host memory so that copies with it run asynchronously and kernels may write it at
-     * the same address. The same range may be registered by several devices, and each gives it
-     * back. BUSY: it overlaps what is page-locked already.
-     * Both NULL: nothing to do. */
+    /* Page-locks host memory: copies with it then run asynchronously, and kernels may write it at
+     * the same address. Several devices may register the same range, and each unregisters it. BUSY:
+     * the range overlaps page-locked memory. Both NULL: page-locking is not needed. */
     fy_status_t (*register_host)(void *dev, void *address, uint64_t nbytes);
     void (*unregister_host)(void *dev, void *address, uint64_t nbytes);
 
     /* ---- order ---- (NULL if is_synchronous) */
-    /* native != NULL: wrap it, borrowed. */
+    /* native != NULL: wraps it, borrowed. */
     fy_status_t (*stream_create)(void *dev, fy_stream_role_t role, int priority, void *native,
                                  void **out_stream);
     /* Submitted work still runs. */
     void (*stream_destroy)(void *dev, void *stream);
-    /* A backend may return the same pointer for several events, if its events have no state. Ferry
-     * destroys once for each create. */
+    /* Ferry calls destroy once for each create. If events have no state, several may share one
+     * pointer. */
     fy_status_t (*event_create)(void *dev, void **out_event);
     void (*event_destroy)(void *dev, void *event);
-    /* The event happens when everything submitted to `stream` so far has; recording again moves
-     * it. */
+    /* The event is reached when everything submitted to `stream` so far is done; recording again
+     * moves the event. */
     fy_status_t (*event_record)(void *dev, void *event, void *stream);
-    /* Later work on `stream` runs after the event, as it stands now; the host does not wait. */
+    /* Later work on `stream` runs after the event as last recorded; the host does not wait. */
     fy_status_t (*event_wait)(void *dev, void *stream, void *event);
-    /* Has it happened? *out_done 0 or 1. Fails with the device's fault. */
+    /* Sets *out_done to 1 if the event is reached, else 0. Fails with the device's fault. */
     fy_status_t (*event_query)(void *dev, void *event, int *out_done);
     /* Blocks. OK, TIMEOUT, or the device's fault. */
     fy_status_t (*event_sync)(void *dev, void *event, uint64_t timeout_ns);
@@ -172,87 +171,84 @@ typedef struct fy_backend {
     fy_status_t (*copy)(void *dev, void *stream, const fy_copy_t *copy);
     /* Writes `nbytes` of `value` from `address` on. */
     fy_status_t (*fill)(void *dev, void *stream, void *address, int value, uint64_t nbytes);
-    /* Runs one op; UNSUPPORTED, and nothing done, if this op, dtype or layout has no kernel here.
-     * If launch->kernel is set, call it with this launch or a copy of it; its status is the
-     * request's status. */
+    /* Runs one op; returns UNSUPPORTED, and does nothing, if this op, dtype or layout has no kernel
+     * here. If launch->kernel is set, calls it with this launch or a copy of it; the kernel's
+     * status is the request's status. */
     fy_status_t (*launch)(void *dev, void *stream, const fy_launch_t *launch);
-    /* 1 if launch would take it. Never submits anything. NULL: everything. */
+    /* 1 if `launch` would accept it. Submits nothing. NULL: every launch is accepted. */
     int (*supports)(void *dev, const fy_launch_t *launch);
-    /* Scratch that launch wants for it, at most `limit` bytes; granted through launch->workspace.
-     * NULL: none. */
+    /* Scratch bytes that `launch` needs for it, at most `limit`; Ferry passes them in
+     * launch->workspace. NULL: none. */
     uint64_t (*workspace)(void *dev, const fy_launch_t *launch, uint64_t limit);
 
-    /* ---- graphs ---- (optional, all NULL: what was recorded is submitted call by call at each
-     * replay) */
-    /* Until graph_end, what this thread submits to *out_stream (copy, fill, launch) is kept instead
-     * of run. Nobody else has that stream. All of it was run at least once before. */
+    /* ---- graphs ---- (optional; all NULL: each replay submits the recorded calls one by one) */
+    /* Until graph_end, keeps this thread's submissions to *out_stream (copy, fill, launch) and does
+     * not run them. No other thread uses that stream. All of these calls have run at least once
+     * before. */
     fy_status_t (*graph_begin)(void *dev, void **out_stream);
-    /* Ends it, on the same thread, and takes the stream back, whatever it returns. out_graph NULL:
-     * what was kept is dropped. */
+    /* Ends it, on the same thread, and always destroys the stream. out_graph NULL: drops the kept
+     * calls. */
     fy_status_t (*graph_end)(void *dev, void *stream, void **out_graph);
-    /* Runs all that was kept as one request, behind what was submitted to `stream` and behind its
-     * own last run. Then the `nflags` words at `flags` (on the device; what the launches' `fault`
-     * points to) go to *words[i], page-locked. *out_submitted: 1 if it fails though the graph is on
-     * its way; else 0, and nothing is. */
+    /* Runs all kept calls as one request, after earlier work of `stream` and after the graph's last
+     * run. Then copies the `nflags` words at `flags` (on the device; the launches' `fault` points
+     * to them) to *words[i], page-locked. *out_submitted is 1 if it fails although the graph was
+     * submitted; else 0, and nothing was submitted. */
     fy_status_t (*graph_replay)(void *dev, void *stream, void *graph, const uint32_t *flags,
                                 uint32_t nflags, uint32_t *const *words, int *out_submitted);
-    /* A run that is on its way is not hurt. */
+    /* A submitted run completes. */
     void (*graph_destroy)(void *dev, void *graph);
 
     /* ---- model clock ---- (optional; a device that computes its times) */
     void (*clock)(void *dev, fy_backend_clock_t *out_clock);
-    /* The host itself worked for so much; its model clock advances. */
+    /* Advances the host's model clock by this work of the host. */
     void (*host_work)(void *dev, uint64_t flops, uint64_t nbytes);
-    /* The host filled or emptied nbytes of staging memory, with as many threads as that takes. */
+    /* Advances it by filling or emptying nbytes of staging memory, with as many threads as that
+     * uses. */
     void (*host_copy)(void *dev, uint64_t nbytes);
-    /* As event_query, for a thread of Ferry's own: costs no model time. NULL: event_query will
-     * do. */
+    /* As event_query, for Ferry's threads: costs no model time. NULL: Ferry calls event_query. */
     fy_status_t (*event_peek)(void *dev, void *event, int *out_done);
-    /* When the request that this thread submitted last to `dev` starts and ends. */
+    /* Start and end of the request that this thread submitted last to `dev`. */
     void (*request_span)(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns);
 
     /* ---- for people ---- (optional) */
-    /* Says what else is known about `dev`: calls `say` once for each fact, in the order in which
-     * they are shown. NULL: nothing. A library that was not found is a fact, with the reason, and
-     * no failure. */
+    /* Calls `say` once for each further fact about `dev`, in display order. NULL: there are none. A
+     * library that was not found is a fact, with the reason, and not a failure. */
     fy_status_t (*describe)(void *dev, fy_fact_fn say, void *user);
 
-    /* ---- sums over devices ---- (optional; NULL: by copies from device to device) */
+    /* ---- sums over devices ---- (optional; NULL: Ferry sums by peer copies) */
     /* In place: the `nelem` > 0 dense elements at each buffers[i], on devs[i], become the sum of
-     * all of them, in the order of streams[i]; the same bits on every device. One thread calls for
-     * all; the first call of a set of devices may take long. UNSUPPORTED: nothing was submitted,
-     * and the caller sums otherwise. Another failure: buffers may hold garbage, and no stream waits
-     * for another. */
+     * all, in the order of streams[i], with the same bits on every device. One thread makes the
+     * call for all devices; the first call of a set of devices may be slow. UNSUPPORTED: nothing
+     * was submitted, and the caller uses copies. After another failure buffers may hold garbage,
+     * and no stream waits for another. */
     fy_status_t (*all_reduce)(size_t count, void *const *devs, void *const *streams,
                               void *const *buffers, int32_t dtype, uint64_t nelem);
 
-    /* ---- blocks that grow ---- (optional; asked for where resize_nbytes is not 0) */
-    /* Makes a block of alloc's longer or shorter where it stands. Both sizes are multiples of
-     * resize_nbytes, and so was the one alloc gave it.
-     * Longer: as alloc; OUT_OF_MEMORY also where only this block cannot grow. Shorter (not to 0):
-     * nothing uses what goes; never fails. */
+    /* ---- blocks that grow ---- (optional; called if resize_nbytes is not 0) */
+    /* Resizes a block of alloc in place. Both sizes are multiples of resize_nbytes, as is the size
+     * passed to alloc. Longer: fails as alloc; OUT_OF_MEMORY also if only this block cannot grow.
+     * Shorter (not to 0): no work uses the removed part; never fails. */
     fy_status_t (*resize)(void *dev, void *address, uint64_t nbytes, uint64_t new_nbytes);
 
-    /* ---- many copies ---- (optional; NULL: `copy`, one after the other) */
-    /* `count` > 0 copies of one kind, on one stream, in one submission. No two of them touch the
-     * same bytes of a destination, and none reads what another writes: their order among each other
-     * is free, the stream's order holds for all together. Not asked for where copies_can_fault. On
-     * failure it is not known which of them run: their destinations hold garbage, and none is to be
-     * submitted again. */
+    /* ---- many copies ---- (optional; NULL: Ferry calls `copy` for each) */
+    /* Submits `count` > 0 copies of one kind, on one stream, at once. No two of them write the same
+     * bytes, and none reads bytes that another writes. So they may run in any order; the stream's
+     * order holds for all together. Not called if copies_can_fault. After a failure it is unknown
+     * which copies run: all destinations hold garbage, and Ferry submits none of them again. */
     fy_status_t (*copy_many)(void *dev, void *stream, size_t count, const fy_copy_t *copies);
 
     /* ---- for profilers ---- (optional) */
-    /* What to tell the spans of the program's scopes, or NULL if nobody listens; asked once, when
-     * the device was opened. */
+    /* The function that receives the program's scopes as ranges; NULL: no profiler listens. Called
+     * once, when the device is opened. */
     fy_range_fn (*ranges)(void *dev);
-    /* What to tell the blocks that are cut from what alloc gives, or NULL if nobody listens; asked
-     * once, before the first alloc. */
+    /* The function that receives the names of blocks inside alloc's memory; NULL: no profiler
+     * listens. Called once, before the first alloc. */
     fy_region_fn (*regions)(void *dev);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the
  * process.
- * Fails: UNSUPPORTED (another ABI: says which), UNAVAILABLE (no driver: says what was tried). */
+ * Fails: UNSUPPORTED (another ABI: names it), UNAVAILABLE (no driver: lists the attempts). */
 typedef fy_status_t (*fy_backend_open_fn)(const fy_host_api_t *host, uint32_t abi,
                                           const fy_backend_t **out_backend);
 #define FY_BACKEND_OPEN_SYMBOL "fy_backend_open"

@@ -1,7 +1,7 @@
-/* Ferry's whole public surface, without the training library (ferry/train/).
+/* Ferry's public API, without the training library (ferry/train/).
  *
- * The idea: a device is a remote service. Data lives there; ops are light requests; upload and
- * download are the heavy ones, always asked for in words, always counted. Start with the four rules
+ * A device is a remote service: data stays there, ops are light requests, uploads and downloads are
+ * heavy requests. Heavy requests are always explicit and always counted. Start with the four rules
  * at the head of status.h, then examples/01_linear.c. */
 #ifndef FERRY_FERRY_H_
 #define FERRY_FERRY_H_

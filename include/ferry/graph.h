@@ -1,6 +1,6 @@
-/* Graphs: a step recorded once and replayed as one request. Recording runs the op calls' checks and
- * makes their results, but submits nothing; replaying submits them all, in the recorded order, on
- * the stream that is current where it is replayed. */
+/* Graphs: a step recorded once and replayed as one request. Recording runs the checks of the op
+ * calls and makes their results, but submits nothing. A replay submits all calls, in the recorded
+ * order, on the stream that is current at the replay. */
 #ifndef FERRY_GRAPH_H_
 #define FERRY_GRAPH_H_
 
@@ -12,7 +12,7 @@ extern "C" {
 
 /* How a replay reaches the device. The bytes are the same. */
 typedef enum fy_graph_path {
-    /* a launch or copy for each call: where the device keeps no graphs, and before it does */
+    /* one launch or copy for each call: if the device has no graphs, and for the first replay */
     FY_GRAPH_CALLS,
     /* one request: the device keeps the calls (cuda: a CUDA graph), from the second replay on */
     FY_GRAPH_DEVICE
@@ -24,37 +24,38 @@ typedef struct fy_graph_info {
     uint64_t requests;      /* op calls in it */
     uint64_t uploads;       /* transfers in it, counted again by each replay */
     uint64_t upload_nbytes; /* their payload */
-    uint64_t pool_nbytes;   /* device memory of its own */
+    uint64_t pool_nbytes;   /* device memory of the graph's pool */
     uint64_t replays;       /* so far */
-    fy_graph_path_t path;   /* of the next replay but the second, which may change it */
-    const char *reason;     /* FY_GRAPH_CALLS: why; else "". As long as the graph */
+    fy_graph_path_t path;   /* of the next replay; the second replay may change it */
+    const char *reason;     /* with FY_GRAPH_CALLS: the reason; else "". Valid as long as the
+                             * graph */
 } fy_graph_info_t;
 #define FY_GRAPH_INFO_INIT                                                 \
     {                                                                      \
         sizeof(fy_graph_info_t), NULL, 0, 0, 0, 0, 0, FY_GRAPH_CALLS, NULL \
     }
 
-/* Starts a recording: from now on this thread's requests on `device` are recorded instead of run.
- * Tensors made inside are poisoned until the first replay: a download, a map, or a wait for a
- * result computed from them fails with INVALID_ARGUMENT. Their memory comes from a pool that the
- * graph owns; the pool lasts as long as the graph or one of these tensors.
+/* Starts a recording: from now on this thread's requests on `device` are recorded and not run.
+ * Tensors made inside are poisoned until the first replay: to read them fails with
+ * INVALID_ARGUMENT. Their memory is the graph's pool, which lasts as long as the graph or one of
+ * these tensors.
  * Uploads inside must be FY_HOST_BORROW into existing tensors. Each replay reads the source again;
- * wait for the replay's ticket.
- * Calls that block, other transfers and a second graph fail with UNSUPPORTED inside. The end of the
- * innermost scope drops the recording.
+ * wait for the replay's ticket. Calls that block, other transfers and a second graph fail with
+ * UNSUPPORTED inside. The end of the innermost scope drops the recording.
  * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 FY_API_STATUS fy_graph_begin(fy_device_t *device);
 /* Ends the recording; the graph belongs to the innermost scope. Fails: INVALID_ARGUMENT (none is
  * running); the first failure of an op, a new tensor or a transfer inside, and then there is no
  * graph. */
 FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
-/* Runs it: reads and writes the recorded tensors' present bytes, ordered like one op that reads and
- * writes all of them, counted as one request; allocates nothing. The second replay hands the calls
- * to a device that keeps graphs; later ones are one request for it (docs/graphs.md).
- * out_ticket may be NULL. Any thread, one at a time. Fails: as the calls in it. */
+/* Runs the graph: reads and writes the current bytes of the recorded tensors, ordered like one op
+ * that reads and writes all of them. Counts as one request and allocates nothing. The second replay
+ * passes the calls to a device that keeps graphs; later ones are one request for it
+ * (docs/graphs.md).
+ * out_ticket may be NULL. Any thread, one at a time. Fails: as the recorded calls. */
 FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
 FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info);
-/* A replay that is running is not hurt; tensors made inside keep the memory alive. NULL is
+/* Destroys the handle; a running replay completes. Tensors made inside keep their memory. NULL is
  * ignored. */
 FY_API void fy_graph_destroy(fy_graph_t *graph);
 /* Takes the handle out of its scope: it is yours to destroy. */

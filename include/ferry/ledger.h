@@ -1,6 +1,7 @@
-/* The ledger: every byte that crossed, every request, every sync. Always on; sums are exact.
- *   payload (nbytes): bytes of the tensors you asked to move.
- *   wire (wire_nbytes): bytes the executor really copied, counted in the executor; larger when
+/* The ledger: every byte that crossed, every request, every sync. It is always on, and its sums are
+ * exact.
+ *   payload (nbytes): bytes of the tensors in transfer calls.
+ *   wire (wire_nbytes): bytes that the executor copied, counted there; larger than the payload when
  *   views or tables were packed. */
 #ifndef FERRY_LEDGER_H_
 #define FERRY_LEDGER_H_
@@ -11,13 +12,13 @@
 extern "C" {
 #endif
 
-/* How a transfer went; docs/transfers.md says when which is chosen. */
-#define FY_PATH_LIST(X)                                                               \
-    X(HOST, host)           /* within host memory: to or from the device `host` */    \
-    X(DIRECT, direct)       /* one copy, with page-locked memory at the host's end */ \
-    X(STAGED, staged)       /* chunk by chunk through the resident ring */            \
-    X(COALESCED, coalesced) /* many small tensors packed into one copy */             \
-    X(PEER, peer)           /* from device to device */                               \
+/* The path of a transfer; docs/transfers.md lists the conditions of each. */
+#define FY_PATH_LIST(X)                                                            \
+    X(HOST, host)           /* within host memory: to or from the device `host` */ \
+    X(DIRECT, direct)       /* one copy, page-locked on the host's side */         \
+    X(STAGED, staged)       /* chunk by chunk through the staging ring */          \
+    X(COALESCED, coalesced) /* many small tensors packed into one copy */          \
+    X(PEER, peer)           /* from device to device */                            \
     X(FILE, file)           /* between a file and a device, through the ring */
 typedef enum fy_path {
 #define X(name, text) FY_PATH_##name,
@@ -29,30 +30,30 @@ typedef enum fy_path {
 FY_API const char *fy_path_name(fy_path_t path);
 
 typedef struct fy_traffic {
-    /* transfers asked for; of a call that moves many tensors, each of them */
+    /* transfers requested; a call for many tensors counts each */
     uint64_t count;
     uint64_t nbytes;      /* payload */
-    uint64_t wire_nbytes; /* what the executor copied */
-    uint64_t copies;      /* in how many pieces: DMAs, where the device has such */
-    /* real time that the host spent inside such calls waiting, for ring space or for the bytes */
+    uint64_t wire_nbytes; /* bytes that the executor copied */
+    uint64_t copies;      /* pieces: DMAs, where the device has them */
+    /* wall time that the host spent waiting in such calls, for ring space or for the bytes */
     uint64_t host_blocked_ns;
-    uint64_t by_path[FY_PATH_COUNT]; /* count, by the way they went */
+    uint64_t by_path[FY_PATH_COUNT]; /* count by path */
 } fy_traffic_t;
 
 typedef struct fy_ledger_totals {
     size_t struct_size;
     fy_traffic_t upload, download, peer;
     uint64_t requests; /* ops submitted: the light requests. Views submit nothing */
-    uint64_t syncs;    /* calls marked Blocks */
-    uint64_t sync_ns;  /* real time spent in them */
-    /* calls to a backend's allocator or for page-locked memory; cache hits and plain host memory
-     * are none */
+    uint64_t syncs;    /* calls whose comment begins with "Blocks" */
+    uint64_t sync_ns;  /* wall time spent in them */
+    /* calls to a backend's allocator or for page-locked memory; cache hits and plain host memory do
+     * not count */
     uint64_t device_allocs;
-    /* requests that were held back because the host was too far ahead of the device (the run-ahead
-     * bound, a full transfer queue): back-pressure, not a sync, since nothing is asked of the
+    /* requests that waited because the host was too far ahead of the device (the run-ahead bound, a
+     * full transfer queue). Back-pressure is not a sync: the caller requests nothing from the
      * device */
     uint64_t throttles;
-    uint64_t throttle_ns; /* real time spent so */
+    uint64_t throttle_ns; /* wall time of these waits */
 } fy_ledger_totals_t;
 #define FY_LEDGER_TOTALS_INIT                                                           \
     {                                                                                   \
@@ -61,32 +62,31 @@ typedef struct fy_ledger_totals {
     }
 
 /* Exact totals of a scope path ("train/step": all its instances, on all threads, with the scopes
- * inside it); NULL is everything.
- * A path that never was gives zeros. Fails: INVALID_ARGUMENT. Cost: walks the scope names. */
+ * inside it); NULL is the whole process.
+ * An unknown path gives zeros. Fails: INVALID_ARGUMENT. Cost: walks the scope names. */
 FY_API_STATUS fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals);
-/* Calls `fn` once for each scope path that has figures, parents first, numbers in names in
- * numeric order, with that path's own totals (inner scopes included).
- * `path` is "" for everything and is valid during the call only. `fn` must not begin or end scopes.
- * Does nothing if `fn` is NULL. */
+/* Calls `fn` once for each scope path that has figures, with that path's totals (inner scopes
+ * included). Parents come first; numbers in names are in numeric order.
+ * `path` is "" for the whole process and is valid during the call only. `fn` must not begin or end
+ * scopes. Does nothing if `fn` is NULL. */
 FY_API void fy_ledger_walk(void (*fn)(void *user, const char *path,
                                       const fy_ledger_totals_t *totals),
                            void *user);
 
-/* Writes the totals of every scope path to the file `path`: FORMAT_TEXT a table for people, _JSON
- * one document, _CSV one line a path.
+/* Writes the totals of every scope path to the file `path`: FY_LEDGER_TEXT is a table, _JSON one
+ * document, _CSV one line a path.
  * Fails: IO (the system's reason), INVALID_ARGUMENT. */
 typedef enum fy_ledger_format { FY_LEDGER_TEXT, FY_LEDGER_JSON, FY_LEDGER_CSV } fy_ledger_format_t;
 FY_API_STATUS fy_ledger_write(const char *path, fy_ledger_format_t format);
 
-/* From now on writes every event of the process (scopes, ops, transfers, waits, allocations, with
- * what depends on what) to the file `path`, one JSON object a line (docs/internals/events.md); NULL
- * ends it and closes the file. $FERRY_RECORD=path does it from the first call on.
- * Events pass through a bounded ring to a thread that writes, so recording never blocks the caller:
- * what does not fit is dropped, counted, and the count stands in the file's last line. "%p" in
- * `path` becomes the process's number. A process that exits ends its recording; the child of a fork
- * does not record. Fails: IO (NULL: the file is not whole); BUSY (a recording is running, by
- * fy_ledger_record or the environment); INVALID_ARGUMENT (empty, or longer than 4095 bytes);
- * OUT_OF_MEMORY. */
+/* From now on writes every event of the process (scopes, ops, transfers, waits, allocations,
+ * dependencies) to the file `path`, one JSON object a line (docs/internals/events.md). NULL ends
+ * the recording and closes the file. $FERRY_RECORD=path records from the first call on.
+ * Never blocks the caller: a thread writes the events of a bounded ring. Events that do not fit are
+ * dropped; their number is in the file's last line. "%p" in `path` becomes the process's number. A
+ * process that exits ends its recording; the child of a fork does not record.
+ * Fails: IO (NULL: the file is incomplete); BUSY (a recording is running, by fy_ledger_record or
+ * the environment); INVALID_ARGUMENT (empty, or longer than 4095 bytes); OUT_OF_MEMORY. */
 FY_API_STATUS fy_ledger_record(const char *path);
 
 #ifdef __cplusplus

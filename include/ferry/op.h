@@ -1,6 +1,6 @@
 /* Ops as data: names, attribute structs, introspection, the generic call and registration. A
- * binding for another language needs only this header; people who write C use the typed calls in
- * ops.h, which do the same. */
+ * binding for another language needs only this header. C programs use the typed calls in ops.h,
+ * which do the same. */
 #ifndef FERRY_OP_H_
 #define FERRY_OP_H_
 
@@ -44,16 +44,16 @@ enum {
 #undef X
         FY_OP_BUILTIN_COUNT
 };
-/* FY_OP_ADD, ..., or what fy_op_register gave. */
+/* FY_OP_ADD, ..., or a number from fy_op_register. */
 typedef uint32_t fy_op_t;
 #define FY_OP_NONE UINT32_MAX
 
-/* ---- attributes: one plain struct per op that has any ---- */
+/* ---- attributes: one plain struct for each op that has attributes ---- */
 
 typedef struct fy_fill_attrs {
     double value;
     int64_t int_value;
-} fy_fill_attrs_t; /* float dtypes take value, the others int_value */
+} fy_fill_attrs_t; /* float dtypes use value, the others int_value */
 typedef struct fy_arange_attrs {
     double start, step;
 } fy_arange_attrs_t; /* dst[i] = start + i * step, computed in f64 */
@@ -84,16 +84,16 @@ typedef struct fy_matmul_attrs {
     int32_t transpose_a, transpose_b;
 } fy_matmul_attrs_t; /* of the last two axes; nothing is copied */
 
-/* What a linear layer or a convolution applies to its result while it is still at hand; 0 in
- * attributes means nothing. The first four have a slope that can be told from the result alone (y >
- * 0, 1 - y^2, y (1 - y)): a tape keeps nothing more for them. A number that an op does not know is
- * refused (INVALID_ARGUMENT). */
+/* Applied by a linear layer or a convolution to its result, in the same kernel; 0 means none. The
+ * slope of the first four can be computed from the result alone (y > 0, 1 - y^2, y (1 - y)), so a
+ * tape saves nothing more for them. A number that an op does not support is refused
+ * (INVALID_ARGUMENT). */
 typedef enum fy_activation {
     FY_ACTIVATION_NONE = 0,
     FY_ACTIVATION_RELU = 1,
     FY_ACTIVATION_TANH = 2,
     FY_ACTIVATION_SIGMOID = 3,
-    FY_ACTIVATION_GELU = 4 /* with erf, as fy_gelu: its slope needs what it was applied to */
+    FY_ACTIVATION_GELU = 4 /* with erf, as fy_gelu: its slope needs its argument */
 } fy_activation_t;
 
 typedef struct fy_conv2d_attrs {
@@ -109,23 +109,23 @@ typedef struct fy_conv2d_attrs {
 typedef struct fy_conv2d_backward_attrs {
     /* of the conv2d that is differentiated */
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
-    /* of x, or of the kernel: what the gradient is of */
+    /* of x, or of the kernel: of the gradient's shape */
     int32_t height, width;
 } fy_conv2d_backward_attrs_t;
 
 typedef struct fy_pool2d_attrs {
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
-    int32_t activation; /* an fy_activation_t, of x before it is pooled: NONE or RELU */
+    int32_t activation; /* an fy_activation_t, applied to x before pooling: NONE or RELU */
     /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1
      * rows */
 } fy_pool2d_attrs_t;
 typedef struct fy_pool2d_backward_attrs {
-    /* of the avg_pool2d that is differentiated */
+    /* of the forward pooling op */
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation;
     int32_t height, width; /* of its x */
 } fy_pool2d_backward_attrs_t;
 
-/* What a loss gives of the losses of its rows. */
+/* How a loss combines the losses of its rows. */
 typedef enum fy_reduction { FY_REDUCTION_MEAN, FY_REDUCTION_SUM, FY_REDUCTION_NONE } fy_reduction_t;
 typedef struct fy_loss_attrs {
     int32_t reduction; /* a fy_reduction_t */
@@ -151,7 +151,7 @@ typedef struct fy_sgd_attrs {
 } fy_sgd_attrs_t;
 typedef struct fy_adam_attrs {
     double beta1, beta2, eps, weight_decay;
-    /* 1: weight decay is taken from the parameter (AdamW), 0: added to the gradient */
+    /* 1: weight decay is subtracted from the parameter (AdamW), 0: added to the gradient */
     int32_t decoupled;
 } fy_adam_attrs_t;
 #define FY_ADAM_ATTRS_INIT       \
@@ -166,7 +166,7 @@ typedef struct fy_adadelta_attrs {
         0.9, 1e-6, 0.0         \
     }
 typedef struct fy_dropout_attrs {
-    double p; /* the share that is dropped, 0 .. 1; taken in steps of 2^-24 */
+    double p; /* the dropped share, 0 .. 1; rounded to steps of 2^-24 */
 } fy_dropout_attrs_t;
 
 typedef struct fy_one_hot_attrs {
@@ -188,21 +188,21 @@ typedef struct fy_attr_field {
     const char *name;
     fy_attr_type_t type;
     uint32_t offset; /* in the attribute struct, bytes */
-    double fallback; /* the value that means "not asked for" */
+    double fallback; /* the default value */
 } fy_attr_field_t;
 
-/* "i32", "axes", ...; "?" for a number that is no attribute type. Static. */
+/* "i32", "axes", ...; "?" for an undefined attribute type. Static. */
 FY_API const char *fy_attr_type_name(fy_attr_type_t type);
 
-#define FY_OP_ATTRS_MAX_NBYTES 256    /* an attribute struct is at most so large */
+#define FY_OP_ATTRS_MAX_NBYTES 256    /* the largest attribute struct */
 #define FY_OP_VARIADIC         65535u /* as nsrc_max: any number */
 #define FY_DTYPE_BIT(dtype)    (1u << (dtype))
 
 enum fy_op_flags {
     FY_OP_ELEMENTWISE = 1,   /* sources broadcast to dst[0] as NumPy does */
     FY_OP_IN_PLACE = 2,      /* dst is always given: the call writes into it */
-    FY_OP_CAN_FAULT = 4,     /* a value in the data can fail it (BAD_VALUE) */
-    FY_OP_CAN_ACCUMULATE = 8 /* kernels know launch.accumulate for float dst */
+    FY_OP_CAN_FAULT = 4,     /* a value in the data can make the request fail (BAD_VALUE) */
+    FY_OP_CAN_ACCUMULATE = 8 /* kernels support launch.accumulate for float dst */
 };
 
 typedef struct fy_op_info {
@@ -220,7 +220,7 @@ typedef struct fy_op_info {
     const fy_attr_field_t *fields;
 } fy_op_info_t;
 
-/* NULL if there is no such op. Static, or as long as the process for registered ones. */
+/* NULL if there is no such op. Static; for registered ops valid as long as the process. */
 FY_API const fy_op_info_t *fy_op_find(const char *name);
 FY_API const fy_op_info_t *fy_op_get(fy_op_t op);
 /* Ops are numbered 0 .. count-1, registered ones last. */
@@ -228,19 +228,18 @@ FY_API fy_op_t fy_op_count(void);
 
 /* ---- the generic call ---- */
 
-/* Runs `op` on the device that its tensors live on. src: nsrc tensors. attrs: the op's attribute
- * struct; NULL means every field's fallback, or that there are none. dst[i] NULL: made, in the
- * current scope. dst[i] given: written in place; its shape and dtype must match, and it may overlap
- * a source only exactly (elementwise ops), never partly. If it fails, every dst[i] that was NULL
- * still is.
- * Completion: asynchronous; later requests wait by themselves.
+/* Runs `op` on the device of its tensors. src: nsrc tensors. attrs: the op's attribute struct; NULL
+ * means every field's fallback, or no attributes. dst[i] NULL: made, in the current scope. dst[i]
+ * given: written in place; shape and dtype must match. It may overlap a source only exactly
+ * (elementwise ops), never partly.
+ * Completion: asynchronous; later requests wait on the device. A call that fails changes nothing.
  * Fails: INVALID_ARGUMENT (arity, attributes), DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH,
  * BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD, UNSUPPORTED (no kernel on this device, or none for these
- * operands), DEVICE_LOST. A call that fails changes nothing. */
+ * operands), DEVICE_LOST. */
 FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs,
                          size_t ndst, fy_tensor_t **dst);
 
-/* ---- what a kernel is given ---- */
+/* ---- the argument of a kernel ---- */
 
 /* One operand as the device sees it. */
 typedef struct fy_desc {
@@ -251,11 +250,11 @@ typedef struct fy_desc {
 } fy_desc_t;
 
 enum fy_launch_flags {
-    /* elementwise: all operands are row-major without gaps and of one shape: a flat loop over nelem
-     * will do */
+    /* elementwise: all operands are row-major without gaps and of one shape: one flat loop over
+     * nelem suffices */
     FY_LAUNCH_DENSE = 1,
-    /* not elementwise: each operand is row-major without gaps (the stride of an axis of length 1
-     * says nothing) */
+    /* not elementwise: each operand is row-major without gaps (the stride of an axis of length 1 is
+     * undefined) */
     FY_LAUNCH_CONTIGUOUS = 2
 };
 
@@ -263,10 +262,10 @@ struct fy_launch;
 /* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host
  * and sim). In a graph on cuda the first two replays call the kernel, the second one with a stream
  * that captures; later replays repeat its captured work (docs/graphs.md).
- * A kernel fails by returning fy_error_set(...), on every device alike: the request fails and its
- * results are poisoned. A wait for the request or for its results fails with KERNEL_FAILED; the
- * text has the op's name, the kernel's status and the kernel's text. The device stays usable,
- * unless the kernel returns DEVICE_LOST. */
+ * A kernel fails by returning fy_error_set(...), on every device: the request fails and its results
+ * are poisoned. A wait for the request or for its results fails with KERNEL_FAILED; the text has
+ * the op's name, the kernel's status and the kernel's text. The device stays usable, unless the
+ * kernel returns DEVICE_LOST. */
 typedef fy_status_t (*fy_kernel_fn)(const struct fy_launch *launch, void *stream);
 /* Decides whether a kernel can run this call. It is called on the caller's thread before anything
  * is submitted. `launch` is the record that the kernel will get, without `workspace` and `fault`.
@@ -275,8 +274,9 @@ typedef fy_status_t (*fy_kernel_fn)(const struct fy_launch *launch, void *stream
  * name, the device, the operands and the hook's text. */
 typedef fy_status_t (*fy_supports_fn)(const struct fy_launch *launch);
 
-/* The launch record: everything a backend needs to run one op. For elementwise ops every source has
- * been broadcast: rank and dims of each operand are dst[0]'s, with stride 0 where it repeats. */
+/* The launch record: the data that a backend needs to run one op. For elementwise ops every source
+ * has been broadcast: rank and dims of each operand are dst[0]'s, with stride 0 in repeated
+ * axes. */
 typedef struct fy_launch {
     size_t struct_size;
     fy_op_t op;
@@ -285,13 +285,13 @@ typedef struct fy_launch {
     /* bit i: add to dst[i] instead of assigning (float dst, ops with FY_OP_CAN_ACCUMULATE) */
     uint32_t accumulate;
     fy_desc_t *dst, *src;
-    /* the op's struct, never NULL if it has one; axes are not negative any more */
+    /* the op's struct, never NULL if it has one; axes are not negative */
     const void *attrs;
     size_t attrs_nbytes; /* of that struct: a backend that runs later keeps a copy */
     uint64_t nelem;      /* of dst[0] */
     void *workspace;
     uint64_t workspace_nbytes;
-    /* by the cost rule; on the host 0 while no simulated device is open to read them */
+    /* by the cost rule; on the host 0 while no simulated device is open */
     uint64_t flops, nbytes;
     /* for a kernel: NULL without FY_OP_CAN_FAULT; with it, set *fault to 1 on a bad value and clamp
      * the value */
@@ -305,12 +305,12 @@ typedef struct fy_launch {
 
 /* ---- registration ---- */
 
-/* Fills dtype, rank and dims of each launch->dst from the sources and attrs (strides and data come
- * later); for elementwise ops it may leave that to Ferry by being NULL. Fails with fy_error_set:
- * SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT. */
+/* Fills dtype, rank and dims of each launch->dst from the sources and attrs; strides and data are
+ * set later. NULL for elementwise ops: Ferry broadcasts. Fails with fy_error_set: SHAPE_MISMATCH,
+ * DTYPE_MISMATCH, INVALID_ARGUMENT. */
 typedef fy_status_t (*fy_shape_rule_fn)(const fy_op_info_t *info, fy_launch_t *launch);
-/* Fills launch->flops and launch->nbytes. NULL: one flop an element of dst[0], each operand's bytes
- * once. */
+/* Fills launch->flops and launch->nbytes. NULL: one flop for each element of dst[0], each operand's
+ * bytes once. */
 typedef void (*fy_cost_rule_fn)(fy_launch_t *launch);
 
 typedef struct fy_op_kernel {
@@ -326,7 +326,7 @@ typedef struct fy_op_def {
     fy_cost_rule_fn cost;
     size_t nkernels;
     const fy_op_kernel_t *kernels; /* copied */
-    void *user;                    /* handed to the kernels in launch->user */
+    void *user;                    /* passed to the kernels in launch->user */
 } fy_op_def_t;
 
 /* Adds an op to the table, for fy_op_call and introspection, until the process ends.

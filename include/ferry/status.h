@@ -1,25 +1,21 @@
-/* Status codes, the per-thread error record and the log hook.
- * Every fallible call returns fy_status_t; the record says what happened, with numbers, and what to
- * do.
- * The library never aborts, exits or prints: what it would print goes to the log function, if there
- * is one.
+/* Status codes, the error record of each thread, and the log hook.
+ * Every fallible call returns fy_status_t. The error record states the cause, with numbers, and the
+ * remedy.
+ * The library never aborts, exits or prints. Messages go to the log function, if one is set.
  *
- * Four rules hold for the whole library and are not repeated in the other headers:
- *   1. One owner. A handle belongs to the scope it was made in, or to you (no scope open, or after
- *      keep). destroy is
- *      legal once, early or late; a scope destroys what is left. Bytes are shared and counted
- *      inside: destroying a
- *      handle never hurts a view or a copy in flight.
- *   2. A failed call changed nothing and set *out_x to NULL (or 0). A request that fails later, on
- *      the device, fails
- *      its ticket and poisons its results; other requests are not touched.
- *   3. Any thread may call anything. One handle is used by one thread at a time, except that
- *      several threads may read
- *      one tensor (views of the same bytes count as that tensor); a handle still in a scope is
- *      destroyed only by that
- *      scope's thread (keep it before handing it over).
- *   4. A call that may block the host says "Blocks" and counts as one sync, whether or not it had
- *      to wait. */
+ * Four rules hold for the whole library. The other headers do not repeat them.
+ *   1. One owner. A handle belongs to the scope that was open when it was made. If no scope was
+ *      open, or after keep, it belongs to you. destroy is legal once, early or late; a scope
+ *      destroys the handles that are left in it. Bytes are shared and counted: views and copies in
+ *      flight keep them alive after the handle is destroyed.
+ *   2. A failed call changes nothing and sets *out_x to NULL (or 0). A request that fails later, on
+ *      the device, fails its ticket and poisons its results; other requests are not affected.
+ *   3. Any thread may call any function. One thread at a time uses a handle, except that several
+ *      threads may read one tensor (views of the same bytes count as that tensor). While a handle
+ *      is in a scope, only that scope's thread may destroy it: keep it before another thread gets
+ *      it.
+ *   4. The comment of a call that may block the host begins with "Blocks". Each such call counts as
+ *      one sync, even if it did not have to wait. */
 #ifndef FERRY_STATUS_H_
 #define FERRY_STATUS_H_
 
@@ -74,55 +70,53 @@ typedef enum fy_status {
 
 struct fy_oom_verdict; /* memory.h */
 
-/* A failure as it was seen where it happened. */
+/* One failure, as recorded where it happened. */
 typedef struct fy_error {
     fy_status_t status;
-    /* in `file`: where in Ferry (or in an op of yours) it was noticed */
+    /* the line in `file` that noticed it: in Ferry, or in an op of yours */
     int line;
     const char *file; /* static */
-    /* one or more lines without a final newline: what, with numbers, and what to do */
+    /* one or more lines without a final newline: the cause, with numbers, and the remedy */
     char text[512];
-    /* NULL unless OUT_OF_MEMORY or PINNED_LIMIT; lives as long as the record */
+    /* NULL unless OUT_OF_MEMORY or PINNED_LIMIT; valid as long as the record */
     const struct fy_oom_verdict *oom;
 } fy_error_t;
 
-/* Hands a failure on to the caller. For functions that own nothing, or whose handles belong to a
- * scope. */
+/* Returns from the calling function if `expr` fails. For functions that own nothing, or whose
+ * handles belong to a scope. */
 #define FY_TRY(expr)                                 \
     do {                                             \
         fy_status_t fy_try_ = (expr);                \
         if (fy_try_ != FY_STATUS_OK) return fy_try_; \
     } while (0)
 
-/* "SHAPE_MISMATCH" for FY_STATUS_SHAPE_MISMATCH; "UNKNOWN" for a number that is no code. Static. */
+/* "SHAPE_MISMATCH" for FY_STATUS_SHAPE_MISMATCH; "UNKNOWN" for an undefined code. Static. */
 FY_API const char *fy_status_name(fy_status_t status);
 /* Who can act on this code, and how, in one line. Static. */
 FY_API const char *fy_status_text(fy_status_t status);
 
-/* This thread's last failure; valid until its next one. Never NULL: before any failure it says
- * OK. */
+/* This thread's last failure; valid until its next one. Never NULL: before any failure its status
+ * is OK. */
 FY_API const fy_error_t *fy_error_get(void);
 
-/* Writes this thread's record and returns `status`, so that an op, a rule or a loader of yours can
- * fail as Ferry does:
- * `return fy_error_set(FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__, "rows: %d", n);`. `file` must
- * be static. No heap use. */
+/* Writes this thread's error record and returns `status`, so that your op, rule or loader fails as
+ * Ferry does:
+ * `return fy_error_set(FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__, "rows: %d", n);`
+ * `file` must be static. No heap use. */
 FY_API fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const char *format,
                                 ...) FY_PRINTF(4, 5);
 
 typedef enum fy_log_level { FY_LOG_ERROR, FY_LOG_WARNING, FY_LOG_INFO } fy_log_level_t;
-/* `text` has no final newline and is valid during the call only. Called on the thread where it
- * happened, no lock held;
- * it may call Ferry. */
+/* Receives one message. `text` has no final newline and is valid during the call only. Called on
+ * the thread that logs, with no lock held; it may call Ferry. */
 typedef void (*fy_log_fn)(void *user, fy_log_level_t level, const char *text);
 
-/* Sends what Ferry has to say (a guard that only logs, a slow path taken, a plugin that did not
- * load) to `fn`; NULL, the default, drops it. Process-wide. Set it before other threads use
- * Ferry. */
+/* Sends Ferry's messages to `fn`: a guard that only logs, a slow path, a plugin that did not load.
+ * NULL, the default, drops them. Process-wide; set it before other threads use Ferry. */
 FY_API void fy_log_set(fy_log_fn fn, void *user);
 
-/* Says something to that function, for libraries on top of Ferry; cut at 1023 bytes. Nothing is
- * formatted if there is none. */
+/* Sends a message to that function, for libraries on top of Ferry. Cut at 1023 bytes. Formats
+ * nothing if no function is set. */
 FY_API void fy_log_write(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
 
 #ifdef __cplusplus

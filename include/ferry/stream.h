@@ -1,6 +1,6 @@
-/* Streams order requests; tickets name points on a stream's timeline. You rarely need a stream of
- * your own: every device has a compute stream, an upload engine and a download engine, and Ferry
- * orders them by the tensors they touch. */
+/* Streams order requests; tickets name points on a stream's timeline. A program rarely needs a
+ * stream: every device has a compute stream, an upload engine and a download engine. Ferry orders
+ * their requests by the tensors that the requests use. */
 #ifndef FERRY_STREAM_H_
 #define FERRY_STREAM_H_
 
@@ -20,10 +20,10 @@ typedef enum fy_poll { FY_POLL_PENDING, FY_POLL_DONE, FY_POLL_FAILED } fy_poll_t
 typedef struct fy_stream_options {
     size_t struct_size;
     const char *name; /* copied; shown in errors; NULL: "stream" */
-    int priority;     /* higher goes first where the device knows priorities; 0 is ordinary */
-    /* a native queue to wrap, such as a CUstream; borrowed until the stream is destroyed. NULL: a
-     * new one (so CUDA's default stream is wrapped by its handles CU_STREAM_LEGACY or
-     * CU_STREAM_PER_THREAD) */
+    int priority;     /* the highest runs first, where the device has priorities; default 0 */
+    /* a native queue to wrap, such as a CUstream; borrowed until the stream is destroyed. NULL
+     * makes a new queue. To wrap CUDA's default stream, pass CU_STREAM_LEGACY or
+     * CU_STREAM_PER_THREAD */
     void *native;
 } fy_stream_options_t;
 #define FY_STREAM_OPTIONS_INIT                     \
@@ -35,36 +35,35 @@ typedef struct fy_stream_options {
  * has one), OUT_OF_MEMORY. */
 FY_API_STATUS fy_stream_create(fy_device_t *device, const fy_stream_options_t *options,
                                fy_stream_t **out_stream);
-/* What was submitted still runs; its tickets stay valid. No thread may be using it any more
- * (fy_stream_use). NULL is ignored. */
+/* Destroys the handle. Submitted requests still run; their tickets stay valid. No thread may use
+ * the stream (fy_stream_use) any more. NULL is ignored. */
 FY_API void fy_stream_destroy(fy_stream_t *stream);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_stream_keep(fy_stream_t *stream);
-/* Until the innermost scope ends, this thread's ops on that device go to `stream` instead of the
- * device's compute stream.
- * With no scope open: until the next call. */
+/* Sends this thread's ops on the stream's device to `stream` instead of the compute stream, until
+ * the innermost scope ends. With no scope open: until the next call. */
 FY_API_STATUS fy_stream_use(fy_stream_t *stream);
-/* The point behind everything submitted to `stream` so far, work of your own on a wrapped native
- * queue included. */
+/* The point after everything submitted to `stream` so far, including your own work on a wrapped
+ * native queue. */
 FY_API_STATUS fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket);
 
-/* Reports the state of the ticket's request without a wait. FAILED also for a value that is no
- * ticket, and for the ticket of a transfer recorded in a graph. */
+/* Reports the state of the ticket's request without a wait. FAILED also for an invalid ticket, and
+ * for the ticket of a transfer recorded in a graph. */
 FY_API fy_poll_t fy_ticket_poll(fy_ticket_t ticket);
 /* Blocks. Returns the request's own status; TIMEOUT leaves the request running. Fails: TIMEOUT,
- * INVALID_ARGUMENT (a value that is no ticket; the ticket of a transfer recorded in a graph: wait
- * for the ticket of a replay). */
+ * INVALID_ARGUMENT (an invalid ticket; the ticket of a transfer recorded in a graph: wait for the
+ * ticket of a replay). */
 FY_API_STATUS fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns);
-/* `fn` runs once, on Ferry's callback thread, with no lock held, with the request's own status; it
- * may call anything of Ferry but must not wait for another callback. If the ticket is done already
- * it still runs there, soon. At exit of the process, callbacks that are left do not run. Fails:
- * INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/* Calls `fn` once, on Ferry's callback thread, with the request's own status and no lock held, also
+ * if the request is already done. `fn` may call Ferry but must not wait for another callback. When
+ * the process exits, pending callbacks do not run.
+ * Fails: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 typedef void (*fy_done_fn)(void *user, fy_status_t status);
 FY_API_STATUS fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user);
-/* Takes back a transfer that still stands in its engine's queue: its ticket fails with CANCELLED,
- * an upload's destination is poisoned with it, memory it held is free again. Fails: BUSY (it has
- * started, or is done, or cannot be taken back because another request was already ordered behind
- * it), INVALID_ARGUMENT. */
+/* Cancels a transfer that is still in its engine's queue: its ticket fails with CANCELLED, an
+ * upload's destination is poisoned, its memory is freed.
+ * Fails: BUSY (it has started, is done, or another request was already ordered after it),
+ * INVALID_ARGUMENT. */
 FY_API_STATUS fy_ticket_cancel(fy_ticket_t ticket);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@ typedef enum fy_access {
     FY_ACCESS_WRITE = 2,
     FY_ACCESS_READ_WRITE = 3
 } fy_access_t;
-/* Runs once, after the last use, on whichever thread made it; it must not call Ferry. */
+/* Runs once, after the last use, on the thread that ended it. It must not call Ferry. */
 typedef void (*fy_deleter_fn)(void *user, void *data);
 
 typedef struct fy_tensor_info {
@@ -26,12 +26,12 @@ typedef struct fy_tensor_info {
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
     /* of this view: product of dims, times the element size */
     uint64_t nelem, nbytes;
-    /* +1 for each write to the bytes, through whichever view */
+    /* increases by 1 with each write to the bytes, through any view */
     uint64_t version;
     int is_contiguous; /* row-major without gaps */
-    /* host bytes that a device can read without a detour */
+    /* host bytes that a device can read without staging */
     int is_pinned;
-    /* until the next fy_tensor_set_name or destroy; "" if none */
+    /* valid until the next fy_tensor_set_name or destroy; "" if none */
     const char *name;
 } fy_tensor_info_t;
 #define FY_TENSOR_INFO_INIT                                                                \
@@ -45,47 +45,48 @@ typedef struct fy_tensor_info {
  * as 1), OUT_OF_MEMORY (fy_error_get()->oom explains), REFUSED_BY_GUARD. */
 FY_API_STATUS fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                                fy_tensor_t **out_tensor);
-/* A host tensor with undefined contents in memory that is page-locked for `peer`: transfers with it
- * need no staging, and FY_HOST_BORROW is free. For peer == host it is fy_tensor_create. Fails: as
- * there, PINNED_LIMIT. */
+/* A host tensor with undefined contents in memory that is page-locked for `peer`. Its transfers
+ * need no staging, and FY_HOST_BORROW is free. For peer == host it is fy_tensor_create.
+ * Fails: as fy_tensor_create, PINNED_LIMIT. */
 FY_API_STATUS fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int rank,
                                       const int64_t *dims, fy_tensor_t **out_tensor);
-/* Shares `data`, dense and row-major, which lives on `device`: copies nothing, pins nothing, counts
- * nothing.
+/* Makes a tensor of `data`, dense and row-major, in memory of `device`. Copies nothing, pins
+ * nothing, counts nothing.
  * `deleter` (may be NULL) runs after the last use, copies in flight included; it does not run if
  * the call fails.
  * Fails: INVALID_ARGUMENT (NULL with nbytes > 0, data not aligned to its dtype). */
 FY_API_STATUS fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                              void *data, fy_deleter_fn deleter, void *user,
                              fy_tensor_t **out_tensor);
-/* Gives the handle back; NULL is ignored. The bytes go with their last view or copy in flight. */
+/* Destroys the handle; NULL is ignored. The bytes are freed after their last view or copy in
+ * flight. */
 FY_API void fy_tensor_destroy(fy_tensor_t *tensor);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_tensor_keep(fy_tensor_t *tensor);
 /* Facts about `tensor`; never blocks. Set out_info->struct_size first. */
 FY_API void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info);
-/* Names it for errors and plans. Copied, cut at 31 bytes; NULL takes the name away. */
+/* Names it for errors and plans. Copied, cut at 31 bytes; NULL removes the name. */
 FY_API void fy_tensor_set_name(fy_tensor_t *tensor, const char *name);
 
-/* Address of a host tensor's first element, until it is destroyed; strides as fy_tensor_query says.
- * WRITE bumps the version.
- * Fails: DEVICE_MISMATCH (lives elsewhere: download it), BUSY (WRITE while an upload still borrows
+/* Address of a host tensor's first element, valid until the tensor is destroyed; strides as
+ * fy_tensor_query returns them. WRITE increments the version.
+ * Fails: DEVICE_MISMATCH (not on the host: download it), BUSY (WRITE while an upload still borrows
  * it: names the ticket), BAD_VALUE or DEVICE_LOST (the request that made it failed). */
 FY_API_STATUS fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data);
-/* Address of a tensor's first element on its own device, for kernels of yours that you submit to
- * `stream`'s native queue after this call: they run behind whatever Ferry submitted for these
- * bytes, and later requests of Ferry wait for them.
- * `stream` is a stream of the tensor's device; NULL: the stream that this thread's ops go to there
- * (on the host, which has none, the address is simply good now). After wrapping memory that is
- * still being written, WRITE tells Ferry which stream it is written on.
+/* Address of a tensor's first element on its own device, for your kernels. Submit them to
+ * `stream`'s native queue after this call: they run after Ferry's earlier requests for these bytes,
+ * and later requests of Ferry wait for them.
+ * `stream` is a stream of the tensor's device; NULL is the stream that receives this thread's ops
+ * there. (The host has no streams: the address is valid at once.) If you wrap memory that is still
+ * being written, call this with WRITE to name the stream that writes it.
  * Moves nothing, waits for nothing. Fails: INVALID_ARGUMENT (stream of another device). */
 FY_API_STATUS fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_t *stream,
                                void **out_address);
 
 /* ---- views: another handle to the same bytes; nothing moves, nothing is submitted ---- */
 
-/* The same elements in another shape; one dim may be -1 (the rest). `src` must be contiguous.
- * Fails: SHAPE_MISMATCH. */
+/* The same elements in another shape. One dim may be -1: it is computed from the others. `src` must
+ * be contiguous. Fails: SHAPE_MISMATCH. */
 FY_API_STATUS fy_reshape(fy_tensor_t *src, int rank, const int64_t *dims, fy_tensor_t **out_view);
 /* Axis i of the view is axis axes[i] of src; axes NULL reverses them all. Fails: INVALID_ARGUMENT
  * (not a permutation). */
@@ -94,8 +95,8 @@ FY_API_STATUS fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_
  * Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_slice(fy_tensor_t *src, int axis, int64_t begin, int64_t end,
                        fy_tensor_t **out_view);
-/* src repeated to `dims` as NumPy broadcasts, with stride 0. Such a view can be read, not written.
- * Fails: SHAPE_MISMATCH. */
+/* src repeated to `dims` as NumPy broadcasts, with stride 0. The view is read-only. Fails:
+ * SHAPE_MISMATCH. */
 FY_API_STATUS fy_broadcast(fy_tensor_t *src, int rank, const int64_t *dims, fy_tensor_t **out_view);
 /* Without axis `axis`, which must be of length 1. Fails: SHAPE_MISMATCH. */
 FY_API_STATUS fy_squeeze(fy_tensor_t *src, int axis, fy_tensor_t **out_view);

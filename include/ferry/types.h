@@ -1,4 +1,4 @@
-/* The vocabulary: dtypes, opaque handles, limits. Nothing here is a function with a side effect. */
+/* The vocabulary: dtypes, opaque handles, limits. No function here has a side effect. */
 #ifndef FERRY_TYPES_H_
 #define FERRY_TYPES_H_
 
@@ -26,28 +26,28 @@ typedef enum fy_dtype {
         FY_DTYPE_COUNT
 } fy_dtype_t;
 
-/* "f32" for FY_DTYPE_F32; "?" for a number that is no dtype. Static. */
+/* "f32" for FY_DTYPE_F32; "?" for an undefined dtype. Static. */
 FY_API const char *fy_dtype_name(fy_dtype_t dtype);
-/* Bytes of one element; 0 for a number that is no dtype. */
+/* Bytes of one element; 0 for an undefined dtype. */
 FY_API size_t fy_dtype_size(fy_dtype_t dtype);
 
 typedef struct fy_device fy_device_t;     /* a place where data lives: "host", "sim:0", "cuda:1" */
 typedef struct fy_stream fy_stream_t;     /* a queue of one device; requests in it run in order */
 typedef struct fy_tensor fy_tensor_t;     /* a strided view of bytes on one device */
-typedef struct fy_download fy_download_t; /* bytes on their way to the host */
+typedef struct fy_download fy_download_t; /* bytes that are being copied to the host */
 typedef struct fy_graph fy_graph_t;       /* a recorded step */
-typedef struct fy_tape fy_tape_t;         /* what gradients are computed from */
+typedef struct fy_tape fy_tape_t;         /* the recorded calls from which gradients are computed */
 
-/* What bytes on a device are for: figures and plans are told by these. fy_scope_memory says which
- * one applies to tensors made in a scope; Ferry says so itself for what it makes. X(name, text).
- * The order is part of the ABI. */
-#define FY_CATEGORY_LIST(X)                                                                        \
-    X(ACTIVATIONS, activations) /* results of ops, batches, and what nobody said anything about */ \
-    X(WEIGHTS, weights)                                                                            \
-    X(GRADIENTS, gradients)                                                                        \
-    X(OPTIMIZER_STATE, optimizer_state) /* momenta, step numbers */                                \
-    X(WORKSPACE, workspace)             /* scratch of one op, library calls included */            \
-    X(STAGING, staging)                 /* device bytes that a transfer passes through */
+/* The purpose of bytes on a device. Memory figures and plans are grouped by it. fy_scope_memory
+ * sets the category of tensors that are made in a scope; Ferry sets it for memory that it allocates
+ * itself. X(name, text). The order is part of the ABI. */
+#define FY_CATEGORY_LIST(X)                                                        \
+    X(ACTIVATIONS, activations) /* results of ops, batches, all else by default */ \
+    X(WEIGHTS, weights)                                                            \
+    X(GRADIENTS, gradients)                                                        \
+    X(OPTIMIZER_STATE, optimizer_state) /* momenta, step numbers */                \
+    X(WORKSPACE, workspace)             /* scratch of one op or library call */    \
+    X(STAGING, staging)                 /* device buffers of transfers */
 typedef enum fy_category {
 #define X(name, text) FY_CATEGORY_##name,
     FY_CATEGORY_LIST(X)
@@ -55,11 +55,10 @@ typedef enum fy_category {
         FY_CATEGORY_COUNT
 } fy_category_t;
 
-/* "optimizer_state"; "?" for a number that is no category. Static. */
+/* "optimizer_state"; "?" for an undefined category. Static. */
 FY_API const char *fy_category_name(fy_category_t category);
 
-/* Told one fact about something, for people: both texts are valid during the call only. It must not
- * call Ferry. */
+/* Receives one fact as text. Both texts are valid during the call only. It must not call Ferry. */
 typedef void (*fy_fact_fn)(void *user, const char *key, const char *value);
 
 #define FY_MAX_RANK  8

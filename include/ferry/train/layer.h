@@ -1,9 +1,8 @@
-/* Layers: what a network is made of. A layer is a description; it has no bytes until a model is
- * made of it (model.h).
- * Each maker gives a layer that is yours, until you put it into a sequential or a model, which owns
- * it from then on.
- * Activations are NHWC. Names follow PyTorch's where there is no better one. Formulas: the ops of
- * the same name (ferry/ops.h). */
+/* Layers: the parts of a network. A layer is a description; a model made from it has the bytes
+ * (model.h).
+ * A maker returns a layer that you own until you pass it to a sequential or a model, which then
+ * owns it. Activations are NHWC. Names follow PyTorch's. Formulas: the ops of the same name
+ * (ferry/ops.h). */
 #ifndef FERRY_TRAIN_LAYER_H_
 #define FERRY_TRAIN_LAYER_H_
 
@@ -15,11 +14,11 @@ extern "C" {
 
 typedef struct fy_layer fy_layer_t;
 
-/* How a parameter begins. fan_in and fan_out are a linear layer's inputs and outputs; times the
- * kernel's area, over groups, for a convolution. Drawn on the device from the model's seed: nothing
- * goes up. */
+/* The initial values of a parameter. fan_in and fan_out are a linear layer's inputs and outputs;
+ * for a convolution times the kernel's area, divided by groups. Drawn on the device from the
+ * model's seed, without an upload. */
 typedef enum fy_init_kind {
-    /* weights and biases uniform in +-1/sqrt(fan_in), as PyTorch's linear and conv2d are */
+    /* weights and biases uniform in +-1/sqrt(fan_in), as in PyTorch's linear and conv2d */
     FY_INIT_DEFAULT,
     FY_INIT_CONSTANT,               /* value */
     FY_INIT_UNIFORM,                /* in [-value, value) */
@@ -63,16 +62,16 @@ typedef struct fy_conv2d_options {
     }
 
 /* Parameters "weight" [out, in], "bias" [out]: [n, ..., in] -> [n, ..., out]. options may be NULL.
- * Makers fail: INVALID_ARGUMENT, OUT_OF_MEMORY. Whether layers fit together is found when the model
- * is made. */
+ * Makers fail: INVALID_ARGUMENT, OUT_OF_MEMORY. fy_model_create checks whether layers fit
+ * together. */
 FY_API_STATUS fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options,
                               fy_layer_t **out_layer);
 /* Parameters "weight" [out, kernel_h, kernel_w, in / groups], "bias" [out]: [n, H, W, in] -> [n,
  * OH, OW, out]. */
 FY_API_STATUS fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
                               const fy_conv2d_options_t *options, fy_layer_t **out_layer);
-/* In training only; in evaluation the input itself. Drawn from the model's random state on the
- * device. */
+/* In training only; in evaluation the result is the input itself. Draws from the model's random
+ * state on the device. */
 FY_API_STATUS fy_layer_dropout(double p, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_dropout2d(double p, fy_layer_t **out_layer); /* whole channels */
 FY_API_STATUS fy_layer_max_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
@@ -86,13 +85,12 @@ FY_API_STATUS fy_layer_log_softmax(fy_layer_t **out_layer); /* along the last ax
 FY_API_STATUS fy_layer_op(const char *op_name, fy_layer_t **out_layer);
 
 typedef struct fy_layer_child {
-    /* copied; its parameters are called "name.weight"; no '.' in it, unique in its sequential */
+    /* copied; its parameters are named "name.weight"; without '.', unique in its sequential */
     const char *name;
     fy_layer_t *layer;
 } fy_layer_child_t;
-/* One layer behind the other. Takes the children over, even when it fails, so that makers can be
- * written one below the other;
- * a NULL among them (a maker that failed) is INVALID_ARGUMENT. */
+/* Layers applied in order. Takes ownership of the children, even when it fails, so that calls of
+ * makers can be nested. A NULL child (a maker that failed) is INVALID_ARGUMENT. */
 FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
                                   fy_layer_t **out_layer);
 
@@ -106,7 +104,7 @@ typedef struct fy_layer_param {
     fy_init_t init;
 } fy_layer_param_t;
 
-/* What a forward is told. */
+/* The arguments of a forward. */
 typedef struct fy_pass {
     size_t struct_size;
     int is_training;
@@ -118,20 +116,20 @@ typedef struct fy_layer_def {
     const char *type; /* "linear": what a description prints; copied */
     size_t nparams;
     const fy_layer_param_t *params; /* copied */
-    /* From the input's shape to the output's, a batch of any length in dims[0] included, and
-     * multiply-accumulates of it. */
+    /* Computes the output's shape from the input's, a batch of any length in dims[0] included, and
+     * the multiply-accumulates. */
     fy_status_t (*shape)(void *user, int rank, const int64_t *dims, int *out_rank,
                          int64_t *out_dims, uint64_t *out_macs);
-    /* Makes *out_y by calls that have gradients; params as in the def. May give x itself. */
+    /* Makes *out_y by calls that have gradients; params as in the def. It may return x itself. */
     fy_status_t (*forward)(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
                            fy_tensor_t *x, fy_tensor_t **out_y);
     void (*destroy)(void *user); /* may be NULL */
 } fy_layer_def_t;
-/* `user` belongs to the layer from now on, also when this fails (it is then destroyed). All layers
- * above are made by this. */
+/* Takes ownership of `user`, even when it fails (`user` is then destroyed). All layers above are
+ * made with this function. */
 FY_API_STATUS fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer);
 
-/* Not for layers that a sequential or a model has. NULL is ignored. */
+/* Not for layers inside a sequential or a model. NULL is ignored. */
 FY_API void fy_layer_destroy(fy_layer_t *layer);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Models: layers with parameters on a device. All parameters are views of one block, and so are all
- * gradients: one request updates them, one upload or download moves them. */
+/* Models: layers with parameters on a device. All parameters are views of one block, and all
+ * gradients of another: one request updates them, one upload or download copies them. */
 #ifndef FERRY_TRAIN_MODEL_H_
 #define FERRY_TRAIN_MODEL_H_
 
@@ -24,32 +24,31 @@ typedef struct fy_model_options {
         sizeof(fy_model_options_t), (const char *)0, FY_DTYPE_F32, 1 \
     }
 
-/* Makes parameters and room for their gradients on `device`, and draws the initial values there:
- * light requests only. `rank, dims` is the shape of one sample, [28, 28, 1]. Takes `layer` over,
- * also when it fails. options may be NULL.
- * Fails: SHAPE_MISMATCH (names the layer, what it expects and what it would get), INVALID_ARGUMENT,
+/* Allocates parameters and their gradients on `device`, and draws the initial values there: light
+ * requests only. `rank, dims` is the shape of one sample, [28, 28, 1]. Takes ownership of `layer`,
+ * even when it fails. options may be NULL.
+ * Fails: SHAPE_MISMATCH (names the layer, the expected and the given shape), INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
                               const fy_model_options_t *options, fy_model_t **out_model);
-/* A known one, as WORKLOADS of the field have it: "linear" (5 -> 1), "mlp" (784-128-10), "lenet",
- * "mnist2018", "mnist".
- * fy_model_describe says what is in them. Fails: INVALID_ARGUMENT (no such name: lists them), as
- * fy_model_create does. */
+/* A known model: "linear" (5 -> 1), "mlp" (784-128-10), "lenet", "mnist2018", "mnist".
+ * fy_model_describe prints its layers. Fails: INVALID_ARGUMENT (unknown name: lists the known), as
+ * fy_model_create. */
 FY_API_STATUS fy_model_open(fy_device_t *device, const char *name,
                             const fy_model_options_t *options, fy_model_t **out_model);
 /* The i-th known name; NULL past the last. Static. */
 FY_API const char *fy_model_name_at(size_t index);
-/* NULL is ignored. What a tape or a request still uses stays until then. */
+/* NULL is ignored. Memory that a tape or a request still uses is freed after that use. */
 FY_API void fy_model_destroy(fy_model_t *model);
 
-/* 1: training (dropout is on); 0: evaluation. A new model trains. */
+/* 1: training (dropout is on); 0: evaluation. A new model is in training. */
 FY_API void fy_model_set_training(fy_model_t *model, int is_training);
 /* y = model(x), x [n, dims...]. Records on the thread's tape, if one is recording. Fails:
  * SHAPE_MISMATCH, DEVICE_MISMATCH, as ops do. */
 FY_API_STATUS fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y);
-/* Watches all parameters, their gradients in the model's block: once a tape. */
+/* Watches all parameters; their gradients are in the model's block. Once for each tape. */
 FY_API_STATUS fy_model_watch(fy_model_t *model, fy_tape_t *tape);
-/* fy_tape_backward, and zeros in the gradients that the loss did not depend on (a light request
+/* fy_tape_backward. Then zeroes the gradients on which the loss did not depend (a light request
  * each; none in most models). */
 FY_API_STATUS fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
                                 const fy_backward_options_t *options);
@@ -65,16 +64,15 @@ typedef struct fy_param {
     }
 /* In the order of the layers. Fails: INVALID_ARGUMENT (out of range). */
 FY_API_STATUS fy_model_param(const fy_model_t *model, size_t index, fy_param_t *out_param);
-/* Fails: INVALID_ARGUMENT (no such name: lists those near it). */
+/* Fails: INVALID_ARGUMENT (no such name: lists similar names). */
 FY_API_STATUS fy_model_find_param(const fy_model_t *model, const char *name, fy_param_t *out_param);
 
 typedef struct fy_model_info {
     size_t struct_size;
     const char *name;
     fy_device_t *device;
-    /* [room], parameters one behind the other, each from a multiple of 16 elements on; the gaps are
-     * 0.
-     * The model's own handles */
+    /* [elements], all parameters in order, each at a multiple of 16 elements; the gaps are 0. The
+     * model's own handles */
     fy_tensor_t *values, *grads;
     fy_tensor_t *rng; /* i64 [2], of dropout */
     uint64_t params;  /* elements, without gaps */
@@ -91,8 +89,8 @@ typedef struct fy_model_info {
     }
 FY_API_STATUS fy_model_query(const fy_model_t *model, fy_model_info_t *out_info);
 /* A table, one line a layer: name, type, output shape, parameters, MACs, bytes; and the sums.
- * Writes at most `size` bytes, ended by 0, and returns how many the whole text has, as snprintf
- * does. */
+ * Writes at most `size` bytes with a final 0, and returns the length of the whole text, as
+ * snprintf. */
 FY_API size_t fy_model_describe(const fy_model_t *model, char *text, size_t size);
 
 #ifdef __cplusplus

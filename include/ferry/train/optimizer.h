@@ -21,28 +21,28 @@ typedef enum fy_optimizer_kind {
         FY_OPTIMIZER_COUNT
 } fy_optimizer_kind_t;
 
-/* Those that a kind does not have are ignored. */
+/* Fields that a kind does not use are ignored. */
 typedef struct fy_optimizer_options {
     size_t struct_size;
     fy_optimizer_kind_t kind;
-    /* added to the gradient; AdamW: taken from the parameter, times lr (Loshchilov and Hutter
+    /* added to the gradient; AdamW: subtracted from the parameter, times lr (Loshchilov and Hutter
      * 2019) */
     double lr, weight_decay;
     double momentum, dampening; /* SGD; with momentum 0 it has no state */
     int nesterov;
     double beta1, beta2; /* Adam, AdamW (Kingma and Ba 2015) */
     double rho;          /* Adadelta (Zeiler 2012) */
-    /* Adam: added after the bias-corrected square root; Adadelta: inside of it */
+    /* Adam: added after the bias-corrected square root; Adadelta: inside the root */
     double eps;
 } fy_optimizer_options_t;
-/* Those of SGD; fy_optimizer_defaults has all kinds'. */
+/* SGD's defaults; fy_optimizer_defaults has those of all kinds. */
 #define FY_OPTIMIZER_OPTIONS_INIT                                                                  \
     {                                                                                              \
         sizeof(fy_optimizer_options_t), FY_OPTIMIZER_SGD, 0.01, 0.0, 0.0, 0.0, 0, 0.9, 0.999, 0.9, \
             1e-8                                                                                   \
     }
 
-/* "adam"; "?" for a number that is no kind. Static. */
+/* "adam"; "?" for an undefined kind. Static. */
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
 /* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay
  * 0.01); Adadelta lr 1, rho 0.9, 1e-6. */
@@ -50,8 +50,8 @@ FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options
 
 /* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64) and device,
  * dense. A model has one pair (fy_model_info_t values, grads). A step is one request for each pair.
- * Makes zeroed state beside them; holds the bytes, not your handles.
- * Fails: INVALID_ARGUMENT (says which field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH,
+ * Allocates zeroed state on the device; keeps the bytes alive, not your handles.
+ * Fails: INVALID_ARGUMENT (names the field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH,
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
                                   fy_tensor_t *const *values, fy_tensor_t *const *grads,
@@ -60,29 +60,29 @@ FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t 
 FY_API void fy_optimizer_destroy(fy_optimizer_t *optimizer);
 /* Light requests only. */
 FY_API_STATUS fy_optimizer_step(fy_optimizer_t *optimizer);
-/* From the next step on; one light request if it differs. Call it outside of a recorded step.
- * Fails: INVALID_ARGUMENT (not finite, negative). */
+/* Applies from the next step on; one light request if the value differs. Do not call it inside a
+ * recorded step. Fails: INVALID_ARGUMENT (not finite, negative). */
 FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);
-/* SGD's momentum, or Adam's beta1: schedules mirror it. A recorded step keeps the one that it was
- * recorded with. */
+/* SGD's momentum, or Adam's beta1, for schedules. A recorded step keeps the value at the
+ * recording. */
 FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum);
-/* As set, now and by set_lr, set_momentum. */
+/* The options with the values of later set_lr and set_momentum calls. */
 FY_API void fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *out_options);
 
-/* What a checkpoint must keep: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta",
+/* The tensors of a checkpoint: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta",
  * "step", with ".N" for pair N if there are several. The optimizer's own handles. NULL and NULL
  * past the last. */
 FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name,
                                fy_tensor_t **out_tensor);
 
-/* Between backward and step, in place, on the device: nothing comes down.
- * So that the 2-norm of all gradients together is at most max_norm: g *= min(1, max_norm / (norm +
- * 1e-6)), as PyTorch does it.
+/* Clips so that the 2-norm of all gradients together is at most max_norm: g *= min(1, max_norm /
+ * (norm + 1e-6)), as PyTorch. Call it between backward and step. In place, on the device, without a
+ * download.
  * *out_norm (may be NULL) is the norm before, f32 or f64, rank 0, on the device. Fails:
  * INVALID_ARGUMENT (max_norm not above 0). */
 FY_API_STATUS fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
                                  fy_tensor_t **out_norm);
-/* Each element to [-max, max]. */
+/* Clamps each element to [-max, max]. */
 FY_API_STATUS fy_grads_clip_value(size_t count, fy_tensor_t *const *grads, double max);
 
 #ifdef __cplusplus

@@ -1,8 +1,7 @@
-/* Safetensors files: named tensors, one behind the other, after a JSON header (the format's own
- * description: "Safetensors", Hugging Face).
- * What is written is byte for byte what the reference writer writes; what is read is believed only
- * once shapes, offsets and the file's real length agree. Host tensors only: upload and download are
- * yours to ask for. */
+/* Safetensors files: a JSON header, then named tensors (the format's own description:
+ * "Safetensors", Hugging Face). Written files equal those of the reference writer byte for byte.
+ * Read files are checked: shapes, offsets and the file's real length must agree. Host tensors only:
+ * upload and download explicitly. */
 #ifndef FERRY_TRAIN_SAFETENSORS_H_
 #define FERRY_TRAIN_SAFETENSORS_H_
 
@@ -51,7 +50,7 @@ FY_API_STATUS fy_safetensors_find(const fy_safetensors_t *file, const char *name
                                   size_t *out_index);
 /* The text under `key` in __metadata__; NULL if there is none. Valid until the file is closed. */
 FY_API const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key);
-/* A new host tensor, called as in the file. Fails: IO (also: the file has been shortened since),
+/* A new host tensor, named as in the file. Fails: IO (also: the file has been shortened since),
  * CORRUPT_DATA (a BOOL that is not 0 or 1), UNSUPPORTED (its dtype), OUT_OF_MEMORY,
  * INVALID_ARGUMENT. */
 FY_API_STATUS fy_safetensors_read(const fy_safetensors_t *file, size_t index,
@@ -68,12 +67,12 @@ typedef struct fy_safetensors_entry {
 typedef struct fy_safetensors_pair {
     const char *key, *value; /* UTF-8 */
 } fy_safetensors_pair_t;
-/* Writes a file beside `path`, syncs it, renames it over `path` and syncs the folder: after a crash
- * there is the old file or the new one, whole. Tensors are sorted by element size, largest first
- * (of one size I64, F64 · F32, I32 · BF16, F16 · U8, BOOL), then by name; pairs by key. A process
- * that is killed on the way may leave "PATH.PID-N.tmp", which nobody reads. Fails: DEVICE_MISMATCH
- * (download it first), INVALID_ARGUMENT (two of one name, "__metadata__", not UTF-8), IO (nothing
- * is left beside), OUT_OF_MEMORY. */
+/* Writes a temporary file "PATH.PID-N.tmp", syncs it, renames it to `path` and syncs the folder.
+ * After a crash the old file or the new one exists, complete. A process that is killed may leave
+ * the temporary file; nothing reads it. Tensors are sorted by element size, largest first (of one
+ * size I64, F64 · F32, I32 · BF16, F16 · U8, BOOL), then by name; pairs by key.
+ * Fails: DEVICE_MISMATCH (download it first), INVALID_ARGUMENT (duplicate names, "__metadata__",
+ * not UTF-8), IO (no temporary file is left), OUT_OF_MEMORY. */
 FY_API_STATUS fy_safetensors_write(const char *path, size_t count,
                                    const fy_safetensors_entry_t *entries, size_t npairs,
                                    const fy_safetensors_pair_t *pairs);

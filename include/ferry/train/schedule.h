@@ -1,5 +1,5 @@
-/* Schedules: the learning rate as a function of the step. Plain values: nothing to free, nothing to
- * save but the step number. */
+/* Schedules: the learning rate as a function of the step. A schedule is a plain value: nothing to
+ * free, and only the step number to save. */
 #ifndef FERRY_TRAIN_SCHEDULE_H_
 #define FERRY_TRAIN_SCHEDULE_H_
 
@@ -20,36 +20,35 @@ typedef enum fy_schedule_kind {
         FY_SCHEDULE_COUNT
 } fy_schedule_kind_t;
 
-/* Steps count from 0. Those fields that a kind does not have are ignored. */
+/* Steps count from 0. Fields that a kind does not use are ignored. */
 typedef struct fy_schedule {
     size_t struct_size;
     fy_schedule_kind_t kind;
-    /* CONSTANT, STEP, COSINE: where it starts; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
+    /* CONSTANT, STEP, COSINE: the first value; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
     double lr;
-    /* CONSTANT, STEP, COSINE: so many steps come first, linearly from lr * warmup_factor; the rest
-     * begins after them with its step 0. */
+    /* CONSTANT, STEP, COSINE: steps of a linear warm-up from lr * warmup_factor. The schedule's
+     * step 0 comes after them. */
     int64_t warmup_steps;
     double warmup_factor;
     /* STEP: lr * gamma ^ floor(step / step_size). CYCLIC: steps up, and as many down (Smith 2017,
      * "triangular") */
     int64_t step_size;
-    double gamma; /* STEP; CYCLIC: the swing is times gamma ^ step; 1: the same each cycle */
+    double gamma; /* STEP; CYCLIC: factor of the amplitude for each step; 1: constant */
     /* COSINE: min_lr + (lr - min_lr) (1 + cos(pi step / total_steps)) / 2 (Loshchilov and Hutter
-     * 2017); ONE_CYCLE, RANGE. Later steps stay at the last value */
+     * 2017); ONE_CYCLE, RANGE. Later steps keep the last value */
     int64_t total_steps;
-    /* COSINE, CYCLIC: the lowest; RANGE: the first, and lr grows by a constant factor from there */
+    /* COSINE, CYCLIC: the lowest; RANGE: the first; lr then grows by a constant factor */
     double min_lr;
-    /* ONE_CYCLE (Smith and Topin 2018, as PyTorch has it): from lr / div_factor up to lr during
-     * pct_start of the steps, down to lr / (div_factor * final_div_factor); three_phase:
-     * symmetrically down to the start first. linear: lines instead of half cosines. */
+    /* ONE_CYCLE (Smith and Topin 2018, as in PyTorch): from lr / div_factor up to lr during
+     * pct_start of the steps, then down to lr / (div_factor * final_div_factor). three_phase: first
+     * symmetrically down to the start. linear: lines instead of half cosines. */
     double pct_start, div_factor, final_div_factor;
     int three_phase, linear;
     double base_momentum,
-        /* CYCLIC, ONE_CYCLE: momentum goes the other way, max when lr is lowest; both 0: it is left
-         * alone */
+        /* CYCLIC, ONE_CYCLE: momentum moves against lr, max when lr is lowest; both 0: unchanged */
         max_momentum;
 } fy_schedule_t;
-/* CONSTANT, 0.01; fy_schedule_defaults has all kinds'. */
+/* CONSTANT, 0.01; fy_schedule_defaults has the values of all kinds. */
 #define FY_SCHEDULE_INIT                                                                          \
     {                                                                                             \
         sizeof(fy_schedule_t), FY_SCHEDULE_CONSTANT, 0.01, 0, 1.0 / 3, 1, 0.1, 0, 0.0, 0.3, 25.0, \
@@ -61,13 +60,13 @@ typedef struct fy_schedule {
  * warm-up (its factor is 1/3), min_lr 0 (CYCLIC lr / 10, RANGE lr / 1e6). */
 FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps,
                                  fy_schedule_t *out_schedule);
-/* "one-cycle"; "?" for a number that is no kind. Static. */
+/* "one-cycle"; "?" for an undefined kind. Static. */
 FY_API const char *fy_schedule_name(fy_schedule_kind_t kind);
-/* INVALID_ARGUMENT says which field cannot be; the functions below take what has passed here, and
- * give NaN for what would not. */
+/* INVALID_ARGUMENT names the invalid field. The functions below return NaN for a schedule that
+ * fails here. */
 FY_API_STATUS fy_schedule_check(const fy_schedule_t *schedule);
 FY_API double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step);
-/* NaN: this schedule leaves momentum alone. */
+/* NaN: this schedule does not change momentum. */
 FY_API double fy_schedule_momentum(const fy_schedule_t *schedule, int64_t step);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* Numeric tables: rows and columns of f64 in host memory, read from text, standardised, handed over
- * as a host tensor.
- * For data sets that fit into memory. Nothing here touches a device: upload the tensor yourself. */
+/* Numeric tables: rows and columns of f64 in host memory, read from text, standardised, converted
+ * to a host tensor. For data sets that fit into memory. Nothing here uses a device: upload the
+ * tensor yourself. */
 #ifndef FERRY_TRAIN_TABLE_H_
 #define FERRY_TRAIN_TABLE_H_
 
@@ -14,11 +14,11 @@ typedef struct fy_table fy_table_t; /* owned by the caller, never by a scope */
 
 typedef struct fy_table_options {
     size_t struct_size;
-    /* ',', ';', '\t', ...; ' ': runs of blanks and tabs; 0: the first data line decides between , ;
-     * and runs */
+    /* ',', ';', '\t', ...; ' ': runs of blanks and tabs; 0: detected from the first data line (, ;
+     * or runs) */
     char separator;
     uint32_t header_rows; /* lines to skip before the numbers */
-    uint64_t max_nbytes;  /* of text; more is refused, also from a pipe that never ends */
+    uint64_t max_nbytes;  /* of text; more is refused, also from an endless pipe */
     uint64_t max_values;  /* rows times columns; more is refused */
 } fy_table_options_t;
 #define FY_TABLE_OPTIONS_INIT                                    \
@@ -26,18 +26,17 @@ typedef struct fy_table_options {
         sizeof(fy_table_options_t), 0, 0, 1ull << 30, 1ull << 27 \
     }
 
-/* Reads a table of decimal numbers: one row a line, LF or CRLF, the same number of fields in each.
- * Blank lines and lines that begin with '#' are skipped. A decimal point is a point whatever the
- * locale; nan, inf and hexadecimal are not numbers here.
- * options may be NULL. Errors name file, line and column (both from 1, in bytes), what was found
- * and what was expected.
- * Fails: IO (cannot be opened or read), CORRUPT_DATA (not such a table, or past a limit),
- * OUT_OF_MEMORY, INVALID_ARGUMENT.
- * Nothing partial is returned. Cost: holds the text and the values at once. */
+/* Reads a table of decimal numbers: one row a line, LF or CRLF, with the same number of fields in
+ * each. Blank lines and lines that begin with '#' are skipped. The decimal separator is a point in
+ * every locale; nan, inf and hexadecimal are refused. options may be NULL. Cost: holds the text and
+ * the values at once.
+ * Fails: IO (cannot be opened or read), CORRUPT_DATA (another format, or past a limit),
+ * OUT_OF_MEMORY, INVALID_ARGUMENT. Errors name file, line and column (both from 1, in bytes), and
+ * the found and expected text. Nothing partial is returned. */
 FY_API_STATUS fy_table_read(const char *path, const fy_table_options_t *options,
                             fy_table_t **out_table);
-/* The same from `nbytes` of text in memory, borrowed during the call; `name` stands for the file in
- * errors. */
+/* The same from `nbytes` of text in memory, borrowed during the call; errors use `name` as the
+ * file. */
 FY_API_STATUS fy_table_parse(const char *text, size_t nbytes, const char *name,
                              const fy_table_options_t *options, fy_table_t **out_table);
 /* A table with a copy of `values` [rows, cols], row-major; values NULL: zeros. Fails:
@@ -54,33 +53,31 @@ FY_API uint64_t fy_table_cols(const fy_table_t *table);
 FY_API double *fy_table_values(fy_table_t *table);
 
 /* Replaces each column by z = (x - mean) / std, with the population's standard deviation (divided
- * by rows), summed in f64.
- * out_mean and out_std, each [cols], may be NULL. Fails: BAD_VALUE if a column is constant (it
- * carries nothing, and 0/0 would spread NaN), is not finite, or if there are no rows; the table is
- * then as it was, out_mean and out_std untouched. */
+ * by rows), summed in f64. out_mean and out_std, each [cols], may be NULL.
+ * Fails: BAD_VALUE (a constant column, whose 0/0 would spread NaN; a column that is not finite; no
+ * rows). The table, out_mean and out_std are then unchanged. */
 FY_API_STATUS fy_table_standardise(fy_table_t *table, double *out_mean, double *out_std);
 
-/* Writes the table as text, fields separated by tabs, lines by CRLF, nine significant digits: what
- * fy_table_read reads.
- * Fails: IO; the file may then be incomplete. */
+/* Writes the table as text that fy_table_read reads: fields separated by tabs, lines by CRLF, nine
+ * significant digits. Fails: IO; the file may then be incomplete. */
 FY_API_STATUS fy_table_write(const fy_table_t *table, const char *path);
 
 /* A host tensor [row_end - row_begin, cols] with a copy of these rows, rounded to `dtype` (F32 or
- * F64); owned as any tensor is.
+ * F64); owned like any tensor.
  * Fails: INVALID_ARGUMENT (rows out of range, another dtype), OUT_OF_MEMORY. */
 FY_API_STATUS fy_table_to_tensor(const fy_table_t *table, uint64_t row_begin, uint64_t row_end,
                                  fy_dtype_t dtype, fy_tensor_t **out_tensor);
 
-/* A made-up stand-in for the airfoil self-noise measurements, six columns: frequency f [Hz], angle
- * of attack a [degrees], chord c [m], free-stream speed u [m/s], thickness of the boundary layer t
- * [m], sound pressure level [dB]. The same seed gives the same bits on every machine with IEEE
- * arithmetic, but for the last place of exp2, log2 and sqrt.
+/* Generated data in the form of the airfoil self-noise measurements, for trying programs only. Six
+ * columns: frequency f [Hz], angle of attack a [degrees], chord c [m], free-stream speed u [m/s],
+ * thickness of the boundary layer t [m], sound pressure level [dB]. The same seed gives the same
+ * bits on every machine with IEEE arithmetic, except the last bit of exp2, log2 and sqrt.
  *   f: a third-octave band from 200 to 20000 Hz · a: 0 to 22.2 · c: one of six from 0.0254 to
  *   0.3048 · u: one of 31.7, 39.6, 55.5, 71.3
  *   t = 0.055 c (1 + a / 8) (71.3 / u)^0.2 e, with e uniform in [0.7, 1.3)
  *   level = 131 + 15 log10(u / 71.3) - 5 log10(f / 1000)^2 - 3.5 log10(f / 1000) - 0.35 a - 15 c -
  *   40 t + n, n near-normal, std 3
- * Not for anything but trying programs out. Fails: INVALID_ARGUMENT (no rows), OUT_OF_MEMORY. */
+ * Fails: INVALID_ARGUMENT (no rows), OUT_OF_MEMORY. */
 FY_API_STATUS fy_table_synthetic(uint64_t rows, uint64_t seed, fy_table_t **out_table);
 
 #ifdef __cplusplus

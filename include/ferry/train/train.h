@@ -1,6 +1,5 @@
-/* The whole training library: layers and models, optimizers and schedules, data sets and loaders,
- * checkpoints, the loop.
- * It is written with <ferry/ferry.h> alone, as your own could be. Start with docs/training.md and
+/* The training library: layers and models, optimizers and schedules, data sets and loaders,
+ * checkpoints, the loop. It uses only <ferry/ferry.h>. Start with docs/training.md and
  * examples/07_train.c. */
 #ifndef FERRY_TRAIN_TRAIN_H_
 #define FERRY_TRAIN_TRAIN_H_
