@@ -1,7 +1,7 @@
-/* Joins the parts: the one file that may include everything. When a device is opened, its backend's
- * slots become segment sources for pools from alloc/, its streams are made, and transfer/ gets its
- * ring; when it closes, all of it is taken apart in reverse.
- * Not here: any policy. */
+/* Connects the parts: the one file that may include everything. When a device is opened, its
+ * backend's slots become segment sources for pools from alloc/, its streams are made, and transfer/
+ * gets its ring. When the device closes, everything is removed in reverse order. Not here: any
+ * policy. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ const fy__builtin_t *fy__wire_builtins(size_t *out_count)
     return builtins;
 }
 
-/* ---- environment variables with a set of good values ---- */
+/* ---- environment variables with a set of valid values ---- */
 
 static bool is_strictness(const char *value)
 {
@@ -71,7 +71,7 @@ const fy__env_rule_t fy__wire_env_rules[] = {
     { NULL, NULL, NULL },
 };
 
-/* ---- where segments come from ---- */
+/* ---- sources of segments ---- */
 
 static bool may_sync(void *user)
 {
@@ -95,7 +95,7 @@ static void top_scopes(void *user, fy_oom_verdict_t *verdict)
     fy__memory_top_scopes(device->index, verdict);
 }
 
-/* The bytes of a simulated device that computes are this machine's. */
+/* The bytes of a simulated device that computes are this machine's memory. */
 static bool is_backed_here(const fy_device_t *device)
 {
     return device->info.is_simulated && device->info.numerics;
@@ -154,7 +154,7 @@ static void device_segment_free(void *user, void *address, uint64_t nbytes)
     give_to_machine(device, nbytes);
 }
 
-/* Growing is an allocation, to guards as well. */
+/* Growth counts as an allocation, for guards as well. */
 static fy_status_t device_segment_resize(void *user, void *address, uint64_t nbytes,
                                          uint64_t new_nbytes)
 {
@@ -204,7 +204,7 @@ static bool host_collect(void *user)
 
 enum { SEGMENT_LEAST = 4096 };
 
-/* What the device's pool asks for at a time; the spec may say. */
+/* The size of the pool's requests; the spec can set it. */
 static fy_status_t choose_segment(const fy_device_t *device, uint64_t *out_nbytes)
 {
     const uint64_t nbytes = device->segment_nbytes, most = device->info.memory_nbytes,
@@ -253,7 +253,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .collect = device->is_host ? host_collect : NULL,
         .may_sync = may_sync,
         .note_sync = note_sync,
-        .top_scopes = device->is_host ? NULL : top_scopes, /* the host counts nothing by path */
+        .top_scopes = device->is_host ? NULL : top_scopes, /* the host has no figures by path */
         .reclaim = fy__pressure_next,
         .may_grow = device->is_host ? NULL : fy__pin_may_grow,
         .region = !device->is_host && device->backend->regions
@@ -370,8 +370,7 @@ static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *
 static void destroy_tape(fy__handle_t *handle) { fy_tape_destroy((fy_tape_t *)handle); }
 static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_prefetch_t *)handle); }
 
-/* Locks in the order in which the library takes them, so that the child finds every structure
- * whole. */
+/* Takes locks in the library's lock order, so that the child finds every structure consistent. */
 static void before_fork(void)
 {
     fy__event_fork_lock();
@@ -387,7 +386,7 @@ static void before_fork(void)
     fy__pressure_fork_lock();
     fy__guard_fork_lock();
     fy__backend_sim_fork_lock();
-    /* behind sim's: kernels that fail late write records while its queues are locked */
+    /* after sim's: kernels that fail late write records while its queues are locked */
     fy__poison_fork_lock();
 }
 
@@ -423,7 +422,7 @@ static void after_fork_in_child(void)
     fy__tensor_slot_fork_unlock();
     fy__thread_fork_child();
     fy__registry_fork_child();
-    fy__pressure_fork_child(); /* looks at devices */
+    fy__pressure_fork_child(); /* reads the devices */
     fy__event_fork_child();
 }
 

@@ -1,5 +1,5 @@
-/* Telling AddressSanitizer which bytes of our own pools nobody may touch. Empty calls in builds
- * without it. And whether this build checks what costs too much elsewhere. */
+/* Tells AddressSanitizer which bytes of Ferry's pools are not in use. The calls are empty in builds
+ * without it. FY__IS_CHECKED tells whether this build runs the expensive checks. */
 #ifndef FERRY_RUNTIME_BASE_ASAN_H_
 #define FERRY_RUNTIME_BASE_ASAN_H_
 
@@ -18,7 +18,7 @@
 #define FY__TSAN 1
 #endif
 
-/* With a sanitizer, whose first finding ends the program, and without optimisation. */
+/* With a sanitizer, whose first finding ends the program, and in builds without optimisation. */
 #if defined(FY__ASAN) || defined(FY__TSAN) || !defined(__OPTIMIZE__)
 enum { FY__IS_CHECKED = 1 };
 #else

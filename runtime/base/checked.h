@@ -1,5 +1,4 @@
-/* Size arithmetic that notices overflow. All sizes that come from a caller or a file go through
- * here. */
+/* Size arithmetic that detects overflow. All sizes from callers and files use these functions. */
 #ifndef FERRY_RUNTIME_BASE_CHECKED_H_
 #define FERRY_RUNTIME_BASE_CHECKED_H_
 

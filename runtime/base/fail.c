@@ -1,6 +1,6 @@
-/* The error record and the log hook. The record lives in the thread's state (thread.h), so failing
- * needs no heap; a thread whose state could not be had reads a static record instead. Codes and
- * their texts come from the list in status.h. */
+/* The error record and the log hook. The record is in the thread's state (thread.h), so a failure
+ * needs no heap. A thread for whose state there is no memory reads a static record. Codes and their
+ * texts come from the list in status.h. */
 #include "runtime/base/fail.h"
 
 #include <ferry/memory.h>
@@ -47,7 +47,7 @@ fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const c
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return status;
-    char text[sizeof thread->error.text]; /* an argument may be the text of the record before */
+    char text[sizeof thread->error.text]; /* an argument may be the text of the previous record */
     va_list args;
     va_start(args, format);
     const int length = vsnprintf(text, sizeof text, format, args);
@@ -91,7 +91,7 @@ void fy__error_restore(const fy__error_copy_t *copy)
     if (thread->error.oom) thread->error.oom = &thread->verdict;
 }
 
-/* Written once, before other threads use Ferry (status.h says so). */
+/* Written once, before other threads use Ferry (see fy_log_set). */
 static fy_log_fn log_fn;
 static void *log_user;
 

@@ -1,6 +1,5 @@
-/* Failing: one macro writes the thread's error record once, where the failure happens, without heap
- * use.
- * Not here: what the codes mean (include/ferry/status.h). Next: runtime/base/fail.c. */
+/* Reports failures: one macro writes the thread's error record once, where the failure happens,
+ * without heap use. The codes are in include/ferry/status.h. Next: runtime/base/fail.c. */
 #ifndef FERRY_RUNTIME_BASE_FAIL_H_
 #define FERRY_RUNTIME_BASE_FAIL_H_
 
@@ -11,13 +10,13 @@
 #include <ferry/memory.h>
 
 /* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); Its value is the
- * constant, so compilers see that it is no OK. */
+ * constant, so compilers know that it is not OK. */
 #define FY_FAIL(code, ...) \
     (fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__), FY_STATUS_##code)
 
 #define FY_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define FY_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Keeps the failing branch's code out of the hot path. */
+/* Moves the failing branch's code out of the hot path. */
 #define FY_COLD __attribute__((cold, noinline))
 
 /* The one rule for structs that callers hand over: `given` is there, and its first member,
@@ -44,11 +43,11 @@ static inline fy_status_t fy__check_sized(const char *call, const char *what, co
         if (status != FY_STATUS_OK) goto done; \
     } while (0)
 
-/* Attaches `verdict` to this thread's record, text included; returns verdict->status. */
+/* Copies `verdict` and its text to this thread's record; returns verdict->status. */
 fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdict_t *verdict);
 
-/* The record, kept aside while cleaning up or while trying something else that may fail: the first
- * error wins. */
+/* A copy of the record during cleanup, or during another call that may fail: the first error
+ * wins. */
 typedef struct fy__error_copy {
     fy_error_t error;
     fy_oom_verdict_t verdict;
@@ -56,13 +55,13 @@ typedef struct fy__error_copy {
 void fy__error_save(fy__error_copy_t *copy);
 void fy__error_restore(const fy__error_copy_t *copy);
 
-/* Sends a line to the log function, if there is one; while this thread holds an fy__lock, it is
- * kept until the last one is let go. */
+/* Sends a line to the log function, if one is set. While this thread holds an fy__lock, the line is
+ * sent after the last one is released. */
 void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
 void fy__log_v(fy_log_level_t level, const char *format, va_list args);
 
-/* A lock under which something may be said. The log function may call Ferry, so it is called behind
- * fy__unlock. */
+/* A lock under which code may log. The log function may call Ferry, so fy__unlock calls it after
+ * the release. */
 void fy__lock(pthread_mutex_t *mutex);
 bool fy__trylock(pthread_mutex_t *mutex);
 void fy__unlock(pthread_mutex_t *mutex);

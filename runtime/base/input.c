@@ -1,6 +1,5 @@
-/* Reading regular files and pipes. A file is opened without blocking: a pipe that no program writes
- * would block the open itself.
- * Not here: what the bytes mean; writing (replace.c). */
+/* Reads regular files and pipes. Files are opened non-blocking: a pipe that no program writes would
+ * block the open itself. Not here: formats; writing (replace.c). */
 #include "runtime/base/input.h"
 
 #include <errno.h>
@@ -57,8 +56,8 @@ int fy__input_open(fy__input_t *input, const char *path)
     return input->error;
 }
 
-/* A pipe's first read has returned nothing: it has no writer yet, or none any more. *out_is_over: a
- * writer came and went. */
+/* A pipe's first read has returned nothing: it has no writer yet, or no writer any more.
+ * *out_is_over: a writer opened and closed it. */
 static int await_writer(fy__input_t *input, int *out_is_over)
 {
     struct pollfd waits = { .fd = input->fd, .events = POLLIN };
@@ -99,7 +98,7 @@ int fy__input_read(fy__input_t *input, void *to, size_t room, size_t *out_nread)
             continue;
         }
         if (!input->is_begun && begin(input)) return input->error;
-        if (error) continue; /* no bytes yet: now reading blocks */
+        if (error) continue; /* no bytes yet: reads block from now on */
         *out_nread = (size_t)got;
         return 0;
     }
@@ -112,7 +111,7 @@ void fy__input_close(fy__input_t *input)
     input->fd = -1;
 }
 
-/* ---- all of a text ---- */
+/* ---- whole texts ---- */
 
 static int begins_well(fy__input_t *input, const char *begins, const char *text)
 {
@@ -135,7 +134,7 @@ static int no_memory(fy__input_t *input, size_t room)
     return fail(input, ENOMEM, "no host memory for %zu bytes of %s", room, input->path);
 }
 
-/* Into *text, which grows; the caller frees it. */
+/* Reads into *text, which grows; the caller frees it. */
 static int read_text(fy__input_t *input, const char *begins, size_t most_nbytes, char **text,
                      size_t *used)
 {

@@ -1,4 +1,5 @@
-/* JSON strings. Not here: who writes JSON (runtime/record/event_write.c, transfer/ledger_write.c). */
+/* JSON strings. The writers of JSON are runtime/record/event_write.c and
+ * transfer/ledger_write.c. */
 #include "runtime/base/json_text.h"
 
 #include <stdio.h>

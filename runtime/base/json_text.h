@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* With its quotes, without a final 0; returns how many bytes that is. What does not fit `size` (at
- * least 2) is left off. */
+/* Writes the text with its quotes, without a final 0; returns the bytes written. Truncates at
+ * `size` (at least 2). */
 size_t fy__json_text(const char *text, char *out, size_t size);
 
 #endif

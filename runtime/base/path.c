@@ -1,4 +1,4 @@
-/* Names of files that come from the environment. */
+/* File names from the environment. */
 #include "runtime/base/path.h"
 
 #include <stdio.h>

@@ -26,7 +26,7 @@ static __attribute__((format(printf, 3, 4))) int fail(fy__replace_t *replace, in
 }
 
 /* The text of the link `path`, from the link's folder if it is relative; NULL with errno: `path` is
- * no link (EINVAL), or no memory. */
+ * not a link (EINVAL), or no memory. */
 static char *link_target(const char *path)
 {
     char text[4096];
@@ -45,14 +45,14 @@ static char *link_target(const char *path)
     return target;
 }
 
-/* The name behind all links of `path`'s last part, whether there is a file of that name or not. */
+/* The path after all symbolic links of the last component are resolved; the file need not exist. */
 static int resolve(fy__replace_t *replace, const char *path)
 {
-    enum { MOST_LINKS = 40 }; /* as Linux has it */
+    enum { MOST_LINKS = 40 }; /* as in Linux */
     char *now = strdup(path);
     for (int i = 0; now; i++) {
         char *next = link_target(now);
-        /* no link, or nothing there yet */
+        /* not a link, or it does not exist */
         if (!next && (errno == EINVAL || errno == ENOENT)) break;
         const int error = next && i == MOST_LINKS ? ELOOP : next ? 0 : errno;
         free(now);
@@ -141,8 +141,7 @@ static int sync_folder(fy__replace_t *replace)
         return fail(replace, ENOMEM,
                     "%s is written, but there is no host memory to sync its folder", path);
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems have folders that cannot be synced, and say EINVAL: there is nothing more
-     * to do there. */
+    /* Some file systems cannot sync folders and return EINVAL: nothing more can be done there. */
     const int failed = fd < 0 || (fsync(fd) && errno != EINVAL), error = errno;
     if (fd >= 0) close(fd);
     free(folder);

@@ -7,10 +7,10 @@
 
 #include <stddef.h>
 
-/* A file on its way. After begin, exactly one of commit and abort. */
+/* A file that is being written. After begin, call exactly one of commit and abort. */
 typedef struct fy__replace {
     char *path; /* of the file itself: symbolic links are resolved */
-    /* "PATH.PID-N.tmp"; NULL: `path` is a pipe or a device, which is written to and not replaced */
+    /* "PATH.PID-N.tmp"; NULL: `path` is a pipe or a device, which is written in place */
     char *temp;
     int fd;
     int error;         /* of the last failure, an errno; ENOMEM: no host memory */

@@ -1,4 +1,4 @@
-/* Parsing device specs and byte sizes. */
+/* Parses device specs and byte sizes. */
 #include "runtime/base/spec.h"
 
 #include <ctype.h>

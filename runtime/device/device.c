@@ -1,4 +1,4 @@
-/* What can be asked of a device, and what happens when it is lost. */
+/* Queries of a device, and the handling of its loss. */
 #include "runtime/device/device.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 _Atomic uint64_t fy__watch;
 
-/* The first device with a model clock, in use by the caller now; NULL if there is none. They share
- * one host clock, so telling one of them is enough. */
+/* The first device with a model clock, now in use by the caller; NULL if there is none. All share
+ * one host clock, so one of them suffices. */
 static fy_device_t *use_timed(void)
 {
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
@@ -61,7 +61,7 @@ FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)
 
 fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
 {
-    /* the host is never lost, whatever a kernel says */
+    /* the host is never lost, even if a kernel returns DEVICE_LOST */
     if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST) && !device->is_host) {
         int present = FY__PRESENT;
         if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST)) {
@@ -165,7 +165,7 @@ uint64_t fy__device_left_ns(fy_device_t *device, uint64_t timeout_ns, uint64_t s
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns)
 {
     const uint64_t start_ns = fy__device_now_ns(device);
-    /* what stands first: then the engines' own streams say when it is done */
+    /* queued transfers first: then the engines' streams know when they are done */
     for (int i = 0; i < 2; i++) {
         fy_stream_t *jobs = atomic_load_explicit(&device->jobs[i], memory_order_acquire);
         if (jobs)

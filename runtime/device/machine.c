@@ -25,13 +25,13 @@ enum { CREDIT_SHARE = 64 };
 static const uint64_t most_credit_nbytes = 64ull << 20;
 
 static const char *root = "";
-static _Atomic uint64_t reserved_nbytes; /* by take, and not given yet */
-static _Atomic uint64_t credit_nbytes;   /* may be taken without reading anything */
+static _Atomic uint64_t reserved_nbytes; /* by take, and not yet returned */
+static _Atomic uint64_t credit_nbytes;   /* may be taken without reading a file */
 
 /* ---- $FERRY_MACHINE_MEMORY ---- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint64_t said_nbytes; /* 0: the system's figures hold. Written once, under `once` */
+static uint64_t said_nbytes; /* 0: use the system's figures. Written once, under `once` */
 static char complaint[160];
 static _Atomic bool has_complaint;
 
@@ -63,7 +63,7 @@ static void read_text(const char *path, char *text)
     text[length] = 0;
 }
 
-/* The number behind `key` at the beginning of a line; false if there is none. */
+/* The number after `key` at the beginning of a line; false if there is none. */
 static bool number_of(const char *text, const char *key, uint64_t *out_value)
 {
     const size_t length = strlen(key);
@@ -78,7 +78,7 @@ static bool number_in(const char *folder, const char *name, char *text, uint64_t
     char path[PATH_ROOM];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     read_text(path, text);
-    return sscanf(text, "%" SCNu64, out_value) == 1; /* "max" is no number */
+    return sscanf(text, "%" SCNu64, out_value) == 1; /* "max" is not a number */
 }
 
 /* ---- control groups ---- */
@@ -91,8 +91,8 @@ static const group_files_t version_1 = { "memory.limit_in_bytes", "memory.usage_
 static const group_files_t version_2 = { "memory.max", "memory.current", "inactive_file ",
                                          "active_file " };
 
-/* The rest of one group: its limit less its usage. Pages of files count as free, because the kernel
- * can drop them. */
+/* The rest of one group: its limit minus its usage. Pages of files count as free, because the
+ * kernel can drop them. */
 static uint64_t left_in(const char *folder, const group_files_t *files, char *text)
 {
     uint64_t limit, usage, inactive = 0, active = 0;
@@ -108,8 +108,8 @@ static uint64_t left_in(const char *folder, const group_files_t *files, char *te
     return limit > kept ? limit - kept : 0;
 }
 
-/* The least rest of the group at `path` below `mount` and of the groups that contain it. In a
- * container `path` may lie outside of the container: then only `mount` itself exists, and it is the
+/* The smallest rest of the group at `path` below `mount` and of the groups that contain it. In a
+ * container `path` may be outside the container: then only `mount` itself exists, and it is the
  * group of the container. */
 static uint64_t left_in_groups(const char *mount, const char *path, const group_files_t *files,
                                char *text)
@@ -128,8 +128,8 @@ static uint64_t left_in_groups(const char *mount, const char *path, const group_
     }
 }
 
-/* A line of /proc/self/cgroup: "0::/path" (version 2) or "4:memory:/path" (version 1); others say
- * nothing about memory. */
+/* A line of /proc/self/cgroup: "0::/path" (version 2) or "4:memory:/path" (version 1); other lines
+ * do not concern memory. */
 static uint64_t left_by_line(char *line, char *text)
 {
     char *controllers = strchr(line, ':'),
@@ -167,7 +167,7 @@ static uint64_t resident_nbytes(void)
     return sscanf(text, "%*u %" SCNu64, &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* ---- the account ---- */
+/* ---- accounting ---- */
 
 /* The bytes that a new segment may have if `held` bytes are reserved already. */
 static uint64_t backed_beside(uint64_t held)

@@ -1,4 +1,4 @@
-/* The public memory figures: a device's pools, and what was made under a scope path. */
+/* The public memory figures: of a device's pools, and by scope path. */
 #include "runtime/device/memory.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ void fy__memory_forget_peaks(uint32_t device_index)
 struct ranking {
     fy_oom_verdict_t *verdict;
     uint32_t device_index;
-    fy__thread_t *first, *thread; /* of all threads, and the one whose nodes are looked at */
+    fy__thread_t *first, *thread; /* the first of all threads, and the current one of the walk */
 };
 
 static uint64_t own_live(fy__thread_t *thread, const char *path, uint32_t device_index)
@@ -81,7 +81,7 @@ static uint64_t own_live(fy__thread_t *thread, const char *path, uint32_t device
     return live > 0 ? (uint64_t)live : 0;
 }
 
-/* A path counts once, with all threads' bytes, where it is met first. */
+/* A path is ranked once, at its first occurrence, with all threads' bytes. */
 static void rank(void *user, fy__node_t *node)
 {
     struct ranking *ranking = user;
@@ -147,11 +147,11 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path,
     }
     fy__pool_query(device->pool, &stats);
     stats.struct_size = sizeof stats;
-    if (device->is_host) { /* blocks that threads keep at hand are free for the user */
+    if (device->is_host) { /* blocks in thread caches are free for the user */
         uint64_t kept = 0, by_category[FY_CATEGORY_COUNT];
         fy__cache_nbytes(by_category);
         for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
-            /* threads went on */
+            /* other threads changed it meanwhile */
             if (by_category[i] > stats.by_category[i]) by_category[i] = stats.by_category[i];
             stats.by_category[i] -= by_category[i];
             kept += by_category[i];
@@ -195,8 +195,8 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
     return FY_STATUS_OK;
 }
 
-/* Segments that any pool of host memory has given back stay warm for a while; a trim of the host is
- * where they go. */
+/* Segments that pools of host memory have released stay mapped for a while; a trim of the host
+ * unmaps them. */
 static void trim_warm(const fy_device_t *host, uint64_t keep_nbytes)
 {
     fy_memory_stats_t stats;
@@ -216,7 +216,7 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     if (device->is_host) (void)fy__cache_flush(thread);
     released = fy__pool_trim(device->pool, keep_nbytes);
     if (device->is_host) {
-        fy__tensor_slot_trim(thread); /* whose chunks are warm then */
+        fy__tensor_slot_trim(thread); /* its chunks are among those segments then */
         trim_warm(device, keep_nbytes);
     }
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);

@@ -1,6 +1,6 @@
-/* $FERRY_SNAPSHOT_ON_OOM: a snapshot of a device's memory at the moment when it was refused, for
- * programs that nobody wants to change.
- * Not here: what a snapshot is (alloc/report/snapshot.h), why memory was refused (alloc/verdict.c). */
+/* $FERRY_SNAPSHOT_ON_OOM: a snapshot of a device's memory at the moment of a refusal, without a
+ * change of the program. Not here: snapshots (alloc/report/snapshot.h), the reason of the refusal
+ * (alloc/verdict.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ FY_COLD void fy__memory_refused(const fy_device_t *device, fy_status_t status)
     char name[4096];
     fy__error_copy_t verdict;
     if (!path || (status != FY_STATUS_OUT_OF_MEMORY && status != FY_STATUS_PINNED_LIMIT)) return;
-    fy__error_save(&verdict); /* which is what the caller is to see, whatever becomes of the file */
+    fy__error_save(&verdict); /* the caller receives the verdict, even if the file fails */
     if (!fy__path_expand(path, name, sizeof name)) {
         fy__log(FY_LOG_WARNING, "FERRY_SNAPSHOT_ON_OOM: the path has %zu bytes; %zu is the most",
                 strlen(path), sizeof name - 1);

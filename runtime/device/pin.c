@@ -1,5 +1,5 @@
-/* Registering host memory with a device, and the count of what is registered. See pin.h for who
- * does. */
+/* Registers host memory with a device, and counts the registered bytes. See pin.h for the
+ * callers. */
 #include "runtime/device/pin.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void give(fy_device_t *device, uint64_t nbytes)
 
 /* ---- the backend ---- */
 
-/* Of bytes that were taken; on failure they are given back. */
+/* The bytes were taken from the limit; on failure they are returned. */
 static fy_status_t lock_pages(fy_device_t *device, void *address, uint64_t nbytes)
 {
     if (!device->backend->register_host) return FY_STATUS_OK;
@@ -69,9 +69,9 @@ static void to_host(void *address, uint64_t nbytes)
     fy__machine_give(nbytes);
 }
 
-/* Memory of Ferry's own, locked. The driver would fault its pages one by one, on this thread; a
- * device that computes its times locks nothing, so there whoever writes first pays, if anybody
- * does. */
+/* Ferry's memory, page-locked. The driver would fault its pages one by one, on this thread, so
+ * other threads touch them first. A device with computed times locks nothing: there the first write
+ * faults the pages. */
 static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__backing_t *backing,
                                   void **out_address)
 {
@@ -131,7 +131,7 @@ bool fy__pin_may_grow(void *user)
     return thread && fy__device_alloc_allowed(thread);
 }
 
-/* ---- what was given up ---- */
+/* ---- released memory ---- */
 
 bool fy__pin_collect(void *user)
 {
@@ -152,7 +152,7 @@ void fy__pin_settle(void *user)
     (void)fy__pin_collect(device);
 }
 
-/* ---- the device's own ---- */
+/* ---- memory for the device itself ---- */
 
 fy_status_t fy__pin_own(fy_device_t *device, uint64_t nbytes, void **out_address)
 {
@@ -178,7 +178,7 @@ uint64_t fy__pin_add_outside(const fy_device_t *device, fy_memory_stats_t *stats
                    own = device->pinned_own_nbytes;
     stats->live += outside;
     stats->by_category[FY_CATEGORY_WORKSPACE] += own;
-    stats->by_category[FY_CATEGORY_ACTIVATIONS] += outside - own; /* fy_tensor_pin's */
+    stats->by_category[FY_CATEGORY_ACTIVATIONS] += outside - own; /* of fy_tensor_pin */
     stats->requested += outside;
     stats->reserved += outside;
     if (stats->peak_live < stats->live) {
@@ -189,10 +189,10 @@ uint64_t fy__pin_add_outside(const fy_device_t *device, fy_memory_stats_t *stats
     return outside;
 }
 
-/* ---- memory that is there ---- */
+/* ---- existing memory ---- */
 
-/* Would they fit if every transfer were over? Only said where it is certain: a block in use keeps
- * its slab. */
+/* Whether the bytes would fit after all transfers are over. True only if certain: a block in use
+ * keeps its slab. */
 static bool fits_when_done(const fy_device_t *peer, uint64_t nbytes, const fy_memory_stats_t *pool)
 {
     const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes),
@@ -239,7 +239,7 @@ static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes,
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
 }
 
-/* Waits for transfers if something that is in the way is in use by them only. */
+/* Waits for transfers if only they still use memory that exceeds the limit. */
 static fy_status_t wait_for_uses(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes)
 {
     fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
@@ -254,7 +254,7 @@ static fy_status_t wait_for_uses(fy__thread_t *thread, fy_device_t *peer, uint64
     return FY_STATUS_OK;
 }
 
-/* Takes bytes; what the pool only keeps goes for them, and what was given up. */
+/* Takes bytes from the limit; releases the pool's idle slabs and released memory if needed. */
 static fy_status_t take_here(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes)
 {
     const uint64_t limit = peer->pinned_limit_nbytes;

@@ -1,4 +1,4 @@
-/* What a plan (fy_plan_step) wants to be told by those who do not know it. alloc/ implements it.
+/* The calls that a plan (fy_plan_step) needs from runtime/ and transfer/. alloc/ implements them.
  * Not here: plans (alloc/plan.h). */
 #ifndef FERRY_RUNTIME_PLAN_H_
 #define FERRY_RUNTIME_PLAN_H_
@@ -10,9 +10,9 @@ struct fy__thread;
 /* thread->plan is set: its innermost scope has begun, or is about to end. */
 void fy__plan_scope(struct fy__thread *thread, bool is_begin);
 
-/* A request was refused, and the error record says so. True: the pool is one that a plan watches;
- * the plan has taken note, and from now on there is memory without end, so the request should be
- * made again. Not while thread->plan_declines: the caller has another idea. */
+/* Called after a request was refused and the error record is written. True: a plan watches the
+ * pool, has noted the refusal, and has removed the limit, so make the request again. False while
+ * thread->plan_declines: the caller has an alternative. */
 bool fy__plan_lift(fy__pool_t *pool);
 
 #endif

@@ -1,7 +1,7 @@
-/* The list of pressure functions, and the call. A function runs as a guest on a thread that is in
- * the middle of something: what that thread had under way (a recording, claims on guards, the name
- * of a blocking call, its error record) is put aside meanwhile, and a scope of its own owns what it
- * leaves behind. Next: alloc/fallback.c, which asks. */
+/* The list of reclaim callbacks, and their calls. A callback runs on a thread in the middle of
+ * another call. So the thread's state (its recording, claims on guards, the name of a blocking
+ * call, the error record) is saved before the callback and restored after it, and a dedicated scope
+ * owns the handles that the callback leaves. Next: alloc/fallback.c, which calls this. */
 #include "runtime/device/pressure.h"
 
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 #include "runtime/thread/guard.h"
 
 struct fy__pressure {
-    struct fy__pressure *next; /* of the same device, in the order in which they were set */
+    struct fy__pressure *next; /* of the same device, in the order of registration */
     uint64_t id;
     uint32_t running; /* threads inside fn */
     fy_pressure_fn fn;
     void *user;
 };
 
-/* Guards every device's list, `running` and `last_id`. A leaf; never held over a call. Whether
- * there is a list is read without it, so links are stored atomically. */
+/* Guards every device's list, `running` and `last_id`. A leaf lock, never held over a call. The
+ * list's head is read without it, so links are stored atomically. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* some fn has returned */
 static uint64_t last_id;
@@ -53,7 +53,7 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_off_pressure: device is NULL");
-    /* Two functions that each wait for the other's end would wait for ever. */
+    /* Two callbacks that each wait for the other's end would wait without limit. */
     if (thread->pressing)
         return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Take "
                              "it away when that has returned");
@@ -62,7 +62,7 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     while (*link && (*link)->id != id) link = &(*link)->next;
     struct fy__pressure *entry = *link;
     if (entry) {
-        __atomic_store_n(link, entry->next, __ATOMIC_RELAXED); /* from now on nobody finds it */
+        __atomic_store_n(link, entry->next, __ATOMIC_RELAXED); /* no walk finds it from now on */
         while (entry->running) pthread_cond_wait(&ended, &lock);
     }
     pthread_mutex_unlock(&lock);
@@ -74,29 +74,29 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     return FY_STATUS_OK;
 }
 
-/* What a thread has under way besides the call stack. */
-typedef struct aside {
+/* A thread's state besides the call stack. */
+typedef struct saved {
     fy__error_copy_t error;
     struct fy__recording *recording;
     fy__claim_t claims[FY__QUOTAS];
     uint32_t claimed;
     const char *blocking;
-} aside_t;
+} saved_t;
 
-static void put_aside(fy__thread_t *thread, aside_t *aside)
+static void save_state(fy__thread_t *thread, saved_t *aside)
 {
     fy__error_save(&aside->error);
     aside->recording = thread->recording;
-    thread->recording = NULL; /* what fn asks for happens now, not at each replay */
+    thread->recording = NULL; /* requests of fn run now, not at each replay */
     memcpy(aside->claims, thread->claims, sizeof aside->claims);
     aside->claimed = thread->claimed;
     thread->claimed = 0;
     aside->blocking = thread->blocking;
 }
 
-static void take_up(fy__thread_t *thread, const aside_t *aside)
+static void restore_state(fy__thread_t *thread, const saved_t *aside)
 {
-    fy__guard_settle(thread); /* of calls inside that failed */
+    fy__guard_settle(thread); /* for calls inside that failed */
     thread->blocking = aside->blocking;
     memcpy(thread->claims, aside->claims, sizeof aside->claims);
     thread->claimed = aside->claimed;
@@ -107,14 +107,14 @@ static void take_up(fy__thread_t *thread, const aside_t *aside)
 static FY_COLD bool call(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
                          struct fy__pressure *entry)
 {
-    aside_t aside;
-    put_aside(thread, &aside);
+    saved_t aside;
+    save_state(thread, &aside);
     thread->pressing = entry;
     const fy_scope_t scope = fy_scope_begin("pressure");
     const bool gave = entry->fn(entry->user, device, nbytes) != 0;
     fy_scope_end(scope, 0, NULL);
     thread->pressing = NULL;
-    take_up(thread, &aside);
+    restore_state(thread, &aside);
     return gave;
 }
 
@@ -126,7 +126,7 @@ fy__reclaim_t fy__pressure_next(void *user, uint64_t nbytes, fy__reclaim_cursor_
         !__atomic_load_n(&device->pressures, __ATOMIC_RELAXED))
         return FY__RECLAIM_END;
     pthread_mutex_lock(&lock);
-    /* not those that are set meanwhile: one of them might set another */
+    /* not callbacks that are registered meanwhile: one of them might register another */
     if (!cursor->until) cursor->until = last_id;
     struct fy__pressure *entry = device->pressures;
     while (entry && entry->id <= cursor->after) entry = entry->next;
@@ -181,6 +181,6 @@ void fy__pressure_fork_child(void)
         forget_runners(device, mine);
         fy__device_unuse(device);
     }
-    pthread_cond_init(&ended, NULL); /* whoever waited is gone */
+    pthread_cond_init(&ended, NULL); /* the threads that waited do not exist in the child */
     pthread_mutex_unlock(&lock);
 }

@@ -22,14 +22,15 @@ enum { FY__FAULT_ALSO_TRANSFER, FY__FAULT_ALSO_CALL, FY__FAULT_ALSO };
 typedef struct fy__taint {
     uint64_t mask;   /* bit i: request first + i */
     uint32_t poison; /* record number of a known fault; 0 is none */
-    uint64_t first;  /* last: not looked at while the others are 0, so it may lie in another line */
+    uint64_t first;  /* last member: not read while the others are 0, so it may be in another cache
+                      * line */
 } fy__taint_t;
 
 /* The meaning of a request's flag, kept until the flag is resolved. */
 typedef struct fy__fault_cause {
     const char *op;
-    /* of the indices: 0 <= i < limit; -1: the op looks at something else; FY__FAULT_OF_COPY: a copy
-     * failed on its way */
+    /* of the indices: 0 <= i < limit; -1: the op checks something else; FY__FAULT_OF_COPY: an
+     * asynchronous copy failed */
     int64_t limit;
 } fy__fault_cause_t;
 
@@ -38,9 +39,9 @@ typedef struct fy__faults {
     /* [FY__FAULT_WINDOW], page-locked for the device; request n uses word n % window */
     uint32_t *words;
     uint64_t next;                        /* number of the next request; the first is 1 */
-    fy__point_t points[FY__FAULT_WINDOW]; /* where it was submitted; ~0 while that is not known */
-    /* Other tickets that fail with it: that of the transfer of which it is a chunk, that of a call
-     * of many. 0: none. */
+    fy__point_t points[FY__FAULT_WINDOW]; /* where it was submitted; ~0 while unknown */
+    /* Other tickets that fail with it: of the transfer of which it is a chunk, of a call with many
+     * tensors. 0: none. */
     fy__point_t also[FY__FAULT_WINDOW][FY__FAULT_ALSO];
     uint32_t records[FY__FAULT_WINDOW]; /* once resolved: its poison record, 0 if it was clean */
     bool resolved[FY__FAULT_WINDOW];
@@ -49,9 +50,9 @@ typedef struct fy__faults {
         uint64_t request;
         fy__point_t point, also[FY__FAULT_ALSO];
         uint32_t record;
-        /* the last requests that failed, found here once their slot was taken over */
+        /* the last requests that failed, found here after their slot was reused */
     } faulted[FY__FAULT_MEMORY];
-    /* the highest number of a request that failed and is no longer there */
+    /* the highest number of a failed request that is no longer stored */
     uint64_t forgotten;
     uint32_t nfaulted, ntaken; /* `ntaken` of them were returned by fy__faults_take */
 } fy__faults_t;
@@ -68,26 +69,26 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINT
 /* The record of a registered op's kernel that failed with `status` and the text `words`: the flag
  * is raised to this record's number. */
 uint32_t fy__poison_kernel(const char *op, fy_status_t status, const char *words);
-/* The record of a raised flag: a new one with `cause`, or the one that a failing kernel wrote. */
+/* The record for a raised flag: a new one with `cause`, or the one that a failing kernel wrote. */
 uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause);
 /* Fails with the status and text of the record; `what` is the name of the call. */
 fy_status_t fy__poison_fail(uint32_t record, const char *what);
 
-/* The table of records is held over a fork. */
+/* Locks the table of records over a fork. */
 void fy__poison_fork_lock(void);
 void fy__poison_fork_unlock(void);
 
 struct fy_device;
-/* Takes a number and a flag word for a request of op `name`; may have to wait for the request a
- * window back. */
+/* Takes a number and a flag word for a request of op `name`; may wait for the request one window
+ * earlier. */
 fy_status_t fy__fault_begin(struct fy_device *device, fy__fault_cause_t cause,
                             uint64_t *out_request, uint32_t **out_word);
-/* For a request of several ops: all of them, or none. Of any other kind a thread holds one at a
- * time. */
+/* For a request of several ops: takes all of them, or none. A thread holds at most one of any other
+ * kind. */
 fy_status_t fy__fault_begin_many(struct fy_device *device, uint32_t count,
                                  const fy__fault_cause_t *causes, uint64_t *out_requests,
                                  uint32_t **out_words);
-/* It was submitted at `point`; or, with point 0, it never was. */
+/* The request was submitted at `point`; point 0: it was never submitted. */
 void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point);
 
 /* If one of these requests fails, the ticket of `point`, which is not before any of them, fails
@@ -103,9 +104,9 @@ uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
 /* The request at `point` failed with `record`: for fy__fault_at and fy__faults_take. */
 void fy__fault_keep(struct fy_device *device, fy__point_t point, uint32_t record);
 
-/* A request that ran inside its call failed: for fy__faults_take. */
+/* Records the failure of a request that ran inside its call: for fy__faults_take. */
 void fy__faults_note(struct fy_device *device, uint32_t record);
-/* Of what is done: OK, or the first fault that no such call has returned yet. */
+/* For requests that are done: OK, or the first fault that no earlier call has returned. */
 fy_status_t fy__faults_take(struct fy_device *device, const char *what);
 
 static inline bool fy__taint_any(const fy__taint_t *taint)

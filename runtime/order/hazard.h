@@ -1,7 +1,7 @@
-/* Hazards: who last wrote bytes and who last read them, as points on streams' timelines.
- * A word packs (stream index, sequence); 0 is "done, nothing to wait for". Words of a storage
- * outlive it inside its memory block, so a block reused on another stream makes that stream wait on
- * the device, not the host.
+/* Hazards: the last writer and the last readers of bytes, as points on streams' timelines. A word
+ * packs (stream index, sequence); 0 is "done, nothing to wait for". A storage's words are copied to
+ * its memory block, so a block reused on another stream makes that stream wait on the device, not
+ * the host.
  * Not here: streams (stream.h), storages (storage.h). */
 #ifndef FERRY_RUNTIME_HAZARD_H_
 #define FERRY_RUNTIME_HAZARD_H_
@@ -18,8 +18,8 @@ typedef uint64_t fy__point_t;
 #define FY__POINT_STREAM(point)      ((uint32_t)((point) >> 48))
 #define FY__POINT_SEQ(point)         ((point)&0xFFFFFFFFFFFFull)
 
-/* One reader word per engine class; streams made by the user share the last one (a later reader
- * first waits for the earlier). */
+/* One reader word per engine class; user streams share the last one (a later reader first waits for
+ * the earlier). */
 enum {
     FY__READER_COMPUTE,
     FY__READER_UPLOAD,
@@ -32,14 +32,14 @@ typedef struct fy__hazard {
     _Atomic fy__point_t writer, readers[FY__READER_COUNT];
 } fy__hazard_t;
 
-/* Forgets everything: for bytes that no stream has seen. */
+/* Clears all points: for bytes that no stream has used. */
 static inline void fy__hazard_clear(fy__hazard_t *hazard)
 {
     atomic_store_explicit(&hazard->writer, 0, memory_order_relaxed);
     for (int i = 0; i < FY__READER_COUNT; i++)
         atomic_store_explicit(&hazard->readers[i], 0, memory_order_relaxed);
 }
-/* Is there no point at all? Does not ask whether those there are reached. */
+/* Whether all words are 0. Does not check whether points are reached. */
 static inline bool fy__hazard_is_empty(const fy__hazard_t *hazard)
 {
     fy__point_t any = atomic_load_explicit(&hazard->writer, memory_order_relaxed);
@@ -47,22 +47,22 @@ static inline bool fy__hazard_is_empty(const fy__hazard_t *hazard)
         any |= atomic_load_explicit(&hazard->readers[i], memory_order_relaxed);
     return any == 0;
 }
-/* Copies the words, for handing them from a storage to its block and back. */
+/* Copies the words between a storage and its block. */
 void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src);
-/* Takes src's points into dst, for who will wait for all of them: any word will do for any of them.
- * false: dst has more streams than words;
- * some points may have been taken. */
+/* Adds src's points to dst, for a request that waits for all of them: any word may hold any point.
+ * false: dst has fewer words than there are streams; some points may have been added. */
 bool fy__hazard_join(fy__hazard_t *dst, const fy__hazard_t *src);
-/* Points on queues that others submit to, too, move behind what was submitted there so far: the
- * last moment before the bytes are given up. */
+/* For queues that other submitters use as well: moves the points after everything submitted there
+ * so far. Called last before the bytes are released. */
 void fy__hazard_cover_foreign(fy__hazard_t *hazard);
-/* Are all points reached? Polls, never waits. A point of a lost device counts as reached. */
+/* Whether all points are reached. Polls, never waits. A point of a lost device counts as
+ * reached. */
 bool fy__hazard_done(const fy__hazard_t *hazard);
-/* True if every point that is not reached lies on stream `stream_index`: reuse there needs no wait
- * at all. */
+/* Whether every point that is not reached is on stream `stream_index`: reuse there needs no
+ * wait. */
 bool fy__hazard_only_on(const fy__hazard_t *hazard, uint32_t stream_index);
-/* Blocks the host until all points are reached. OK, TIMEOUT, DEVICE_LOST. Not counted here: callers
- * that are API edges count. */
+/* Blocks the host until all points are reached. OK, TIMEOUT, DEVICE_LOST. API functions count the
+ * wait, not this function. */
 fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns);
 
 #endif

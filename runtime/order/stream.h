@@ -1,7 +1,8 @@
-/* Streams as timelines. A request's number is taken after it was submitted, so whoever reads number
- * n knows that everything up to n is in the queue: an event recorded afterwards covers it, and
- * submitting takes no lock. Slots are never freed and their numbers go on when a stream takes over
- * a slot, so an old ticket or hazard word reads as done instead of naming somebody else's request.
+/* Streams as timelines. fy__stream_submitted takes a request's number after the backend accepted
+ * it. A reader of number n therefore knows that all requests up to n are in the queue: an event
+ * recorded later covers them, and submission takes no lock. Slots are never freed, and their
+ * numbers continue when a new stream reuses a slot. So an old ticket or hazard word reads as done
+ * and cannot name a request of the new stream.
  * Not here: which request waits for which (hazard.h and ops/dispatch.c). */
 #ifndef FERRY_RUNTIME_STREAM_H_
 #define FERRY_RUNTIME_STREAM_H_
@@ -18,11 +19,11 @@ enum { FY__MAX_STREAMS = 512, FY__STREAM_EVENTS = 32 };
 typedef struct fy__stream_event {
     void *event;
     uint64_t seq;     /* covers every request up to here */
-    uint32_t waiters; /* hosts blocked on it: not to be recorded again */
+    uint32_t waiters; /* hosts blocked on it: must not be recorded again */
 } fy__stream_event_t;
 
-/* CLOSING: the handle is gone, the work may still run; its events answer for it until the slot is
- * taken over. */
+/* CLOSING: the handle is destroyed, the work may still run; its events are polled until the slot is
+ * reused. */
 typedef enum fy__stream_state {
     FY__STREAM_FREE,
     FY__STREAM_OPEN,
@@ -31,48 +32,49 @@ typedef enum fy__stream_state {
 
 struct fy_stream {
     fy__handle_t handle;
-    /* the host's once the slot is free: who holds an old ticket may look at any time */
+    /* the host's once the slot is free: a thread with an old ticket may read it at any time */
     fy_device_t *_Atomic device;
-    uint32_t index;  /* in the table; 0 is nobody's */
-    uint32_t reader; /* FY__READER_...: which hazard word its reads go to */
+    uint32_t index;  /* in the table; 0 is unused */
+    uint32_t reader; /* FY__READER_...: the hazard word of its reads */
     /* the backend's stream; NULL: closed, or a timeline of jobs */
     void *native;
     const fy__timeline_t *_Atomic timeline; /* NULL: an ordinary stream */
-    void *_Atomic jobs;                     /* the timeline's own; never freed */
-    /* wraps a queue that others submit to: a known event may be too early, always record anew */
+    void *_Atomic jobs;                     /* data of the timeline; never freed */
+    /* wraps a queue that others submit to: a known event may be too early, so a new one is always
+     * recorded */
     _Atomic bool foreign;
     fy__stream_state_t state; /* guarded by the table's lock in stream.c */
     _Atomic uint64_t submitted, done;
-    /* requests up to here were those of the slot's earlier streams: done, whoever has it now */
+    /* requests up to here belong to earlier streams of the slot: all done */
     _Atomic uint64_t begin;
-    /* up to here a failure is no longer known (fault.h); written under the faults' lock */
+    /* failures up to here are no longer stored (fault.h); written under the faults' lock */
     _Atomic uint64_t forgotten;
-    /* requests that a lost device took with it, when the slot was given up last */
+    /* requests that were lost with their device, when the slot was released last */
     _Atomic uint64_t lost_first, lost_last;
-    /* up to here requests may be submitted without asking how far the stream has come */
+    /* requests up to here may be submitted without a poll of the stream's progress */
     _Atomic uint64_t room;
     pthread_mutex_t lock;                         /* guards events, free_events and recording */
     fy__stream_event_t events[FY__STREAM_EVENTS]; /* oldest first */
     uint32_t nevents;
     void *free_events[FY__STREAM_EVENTS];
     uint32_t nfree_events;
-    /* what it already waits for on the device, per other stream */
+    /* the last point of each other stream that it already waits for on the device */
     _Atomic uint64_t waited[FY__MAX_STREAMS];
     char name[32];
 };
 
 fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role,
                             const fy_stream_options_t *options, fy_stream_t **out_stream);
-/* A timeline of jobs for the engine whose requests go to `native`. */
+/* A job timeline for the engine whose requests go to `native`. */
 fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline,
                                      void *jobs, fy_stream_t **out_stream);
-/* Gives the native queue back; what was submitted still runs. */
+/* Destroys the native queue; submitted requests still run. */
 void fy__stream_close(fy_stream_t *stream);
-/* Gives the events of `device`'s closed streams back: after it was drained (or lost), before the
- * device itself goes. */
+/* Destroys the events of `device`'s closed streams: after the device was drained (or lost), before
+ * it is closed. */
 void fy__stream_finish_closed(fy_device_t *device);
 
-/* The stream that this thread's ops on `device` go to. */
+/* The stream that receives this thread's ops on `device`. */
 static inline fy_stream_t *fy__stream_current(const fy_device_t *device,
                                               fy_stream_t *const *overrides)
 {
@@ -80,9 +82,9 @@ static inline fy_stream_t *fy__stream_current(const fy_device_t *device,
 }
 fy_stream_t *fy__stream_at(uint32_t index);
 
-/* Is the request known to be done, and no event needed to say so? On a foreign queue others submit,
- * too, and what is to be waited for may be theirs; but not in the time of an earlier stream of this
- * slot, even one of the same native handle. */
+/* Whether the request is known to be done without an event. On a foreign queue others submit as
+ * well, and the awaited work may be theirs. Numbers of earlier streams of this slot are still done,
+ * even if they wrapped the same native handle. */
 static inline bool fy__stream_is_past(const fy_stream_t *stream, uint64_t seq)
 {
     return atomic_load_explicit(&stream->done, memory_order_acquire) >= seq &&
@@ -96,10 +98,10 @@ static inline fy__point_t fy__stream_submitted(fy_stream_t *stream)
                      atomic_fetch_add_explicit(&stream->submitted, 1, memory_order_release) + 1);
 }
 
-/* Back-pressure: the host may be `device->ahead` requests ahead of a stream (and one more per
- * thread that submits at the same moment). A request that would be further ahead waits here, before
- * it is submitted, until the stream has come down to three quarters. Every quarter leaves an event
- * behind, so that this is no drain. Counted as a throttle; no sync, and no guard forbids it. */
+/* Back-pressure: the host may be `device->ahead` requests ahead of a stream (plus one for each
+ * thread that submits at the same moment). A further request waits here, before it is submitted,
+ * until three quarters are left. Each quarter records an event, so this is no drain. Counts as a
+ * throttle; no sync, and no guard forbids it. */
 fy_status_t fy__stream_throttle_slow(struct fy__thread *thread, fy_stream_t *stream);
 static inline fy_status_t fy__stream_throttle(struct fy__thread *thread, fy_stream_t *stream)
 {
@@ -110,9 +112,9 @@ static inline fy_status_t fy__stream_throttle(struct fy__thread *thread, fy_stre
     return fy__stream_throttle_slow(thread, stream);
 }
 
-/* Records an event behind what was just submitted. Events are otherwise recorded when somebody
- * asks, and then cover whatever was submitted since; this keeps a later wait from being longer than
- * it must. For transfers, and for what runs behind one. */
+/* Records an event after the last submitted request. Other events are recorded at the first wait,
+ * and cover all requests submitted by then; this call keeps such a wait short. For transfers, and
+ * for requests that depend on one. */
 void fy__stream_anchor(fy_stream_t *stream);
 /* As fy__stream_submitted, for a request that others will wait for. */
 static inline fy__point_t fy__stream_submitted_anchored(fy_stream_t *stream)
@@ -122,7 +124,7 @@ static inline fy__point_t fy__stream_submitted_anchored(fy_stream_t *stream)
     return point;
 }
 
-/* Work submitted to `stream` from now on runs after `point`. Nothing happens if it would anyway. */
+/* Orders later work of `stream` after `point`. Does nothing if it is ordered already. */
 fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point,
                                        fy__wait_site_t site);
 static inline fy_status_t fy__stream_wait_point(fy_stream_t *stream, fy__point_t point,
@@ -132,8 +134,8 @@ static inline fy_status_t fy__stream_wait_point(fy_stream_t *stream, fy__point_t
     return fy__stream_wait_point_slow(stream, point, site);
 }
 
-/* Does `point` lie on another stream, not known to be done, and has `stream` not waited for it
- * before? Asks nobody. */
+/* Whether `point` is on another stream, is not known to be done, and `stream` has not waited for
+ * it. Does not poll. */
 static inline bool fy__stream_is_ahead(const fy_stream_t *stream, fy__point_t point)
 {
     fy_stream_t *other;
@@ -144,7 +146,7 @@ static inline bool fy__stream_is_ahead(const fy_stream_t *stream, fy__point_t po
                FY__POINT_SEQ(point);
 }
 
-/* If `point` is a job's: looks at it; true. */
+/* If `point` is a job's: fills *out_view and returns true. */
 static inline bool fy__point_look(fy__point_t point, fy__job_view_t *out_view)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
@@ -154,45 +156,44 @@ static inline bool fy__point_look(fy__point_t point, fy__job_view_t *out_view)
     timeline->look(stream, FY__POINT_SEQ(point), out_view);
     return true;
 }
-/* Takes back a job that stands; false: it is none, or too late. */
+/* Cancels a queued job; false: it is not a job, or has started. */
 bool fy__point_cancel(fy__point_t point);
-/* The record of what became of the request at `point`, which is reached; 0: nothing went wrong. */
+/* The poison record of the request at `point`, which is reached; 0: it did not fail. */
 uint32_t fy__point_fault(fy_device_t *device, fy__point_t point);
-/* For ordering: an ordinary point stays what it is, a job is submitted if it stands and becomes its
- * native point. */
+/* For ordering: an ordinary point is unchanged; a job is submitted if it is queued, and is replaced
+ * by its native point. */
 fy_status_t fy__point_submit(fy__point_t *point);
 
-/* Did the request go with its device, which was lost and has been closed since? */
+/* Whether the request was lost with its device, which has been closed since. */
 static inline bool fy__stream_took_along(const fy_stream_t *stream, uint64_t seq)
 {
     return seq >= atomic_load(&stream->lost_first) && seq <= atomic_load(&stream->lost_last);
 }
-/* Will it never be reached, because it went with its device or stands on one that is lost? */
+/* Whether it will never be reached, because its device is lost. */
 bool fy__point_is_lost(fy__point_t point);
 
-/* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to
- * wait for. */
+/* Whether it has been reached. Polls the backend if needed. True if the device is lost: there is
+ * nothing to wait for. */
 bool fy__point_reached(fy__point_t point);
-/* The same for Ferry's own thread: costs no model time. */
+/* The same for Ferry's threads: costs no model time. */
 bool fy__point_peek(fy__point_t point);
-/* What became of the request at `point`, which is reached: its own status; `what` names it in the
- * text. */
+/* Status of the request at `point`, which is reached; `what` names it in the text. */
 fy_status_t fy__point_status(fy__point_t point, const char *what);
 /* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */
 fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site);
-/* In `stream` of a ticket: a transfer that was recorded in a graph, `seq` its number there. Above
- * every stream's index. */
+/* Value of a ticket's `stream` for a transfer that was recorded in a graph; `seq` is its number
+ * there. Above every stream's index. */
 #define FY__TICKET_RECORDED (UINT64_C(1) << 32)
 fy_ticket_t fy__point_ticket(fy__point_t point);
 
-/* The words that are not known to be done, for a job that will wait for them; returns how many (at
- * most 1 + FY__READER_COUNT). */
+/* The words that are not known to be done, for a job that will wait for them; returns their number
+ * (at most 1 + FY__READER_COUNT). */
 uint32_t fy__hazard_points(const fy__hazard_t *hazard, fy__point_t *out_points);
-/* A job at `point` reads: it takes the word and returns the point that stood there, which it must
- * wait for, so as to stand for both. */
+/* Records a read by the job at `point`: replaces the word and returns the old point. The job must
+ * wait for it, because its word now covers both. */
 fy__point_t fy__hazard_read_job(fy__hazard_t *hazard, uint32_t reader, fy__point_t point);
-/* Jobs become the native points they were submitted at: before words leave their storage for a
- * pool, which compares numbers. */
+/* Replaces jobs by the native points at which they were submitted, before the words move from a
+ * storage to a pool, which compares numbers. */
 void fy__hazard_settle(fy__hazard_t *hazard);
 
 /* Before a request on `stream` writes (reads) bytes with this hazard: device-side waits where they
@@ -200,14 +201,14 @@ void fy__hazard_settle(fy__hazard_t *hazard);
 fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream,
                                     fy__wait_site_t site);
 fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site);
-/* After it was submitted at `point`. */
+/* Called after the request was submitted at `point`. */
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
 void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point);
 
-/* Tells the event file which streams are open. */
+/* Writes the open streams to the event file. */
 void fy__stream_tell(void);
 
-/* The table is held over a fork; the child's streams get new locks. */
+/* Locks the table over a fork; the child's streams get new locks. */
 void fy__stream_fork_lock(void);
 void fy__stream_fork_unlock(void);
 void fy__stream_fork_child(void);

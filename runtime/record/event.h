@@ -1,10 +1,9 @@
-/* Events: what happens, told to the event file (docs/internals/events.md) while one is written, and
- * to nobody else. A hook is one line, `FY__EVENT(fy__event_sync(thread, what, ns))`: nothing of it
- * runs, not even its arguments, unless a recording does.
- * Telling never blocks: an event is copied into a bounded ring; if that is full it is dropped and
- * counted.
- * Not here: what an event looks like inside (event_ring.h) and in the file (event_write.c),
- * starting and ending (event.c). */
+/* Events: written to the event file (docs/internals/events.md) while a recording runs. A hook is
+ * one line, `FY__EVENT(fy__event_sync(thread, what, ns))`; neither the call nor its arguments run
+ * without a recording. A hook never blocks: it copies the event into a bounded ring. If the ring is
+ * full, the event is dropped and counted.
+ * Not here: the form of an event (event_ring.h) and of the file (event_write.c), begin and end of a
+ * recording (event.c). */
 #ifndef FERRY_RUNTIME_EVENT_H_
 #define FERRY_RUNTIME_EVENT_H_
 
@@ -30,41 +29,40 @@ static inline bool fy__event_on(void)
         if (fy__event_on()) (call); \
     } while (0)
 
-/* ---- hooks; strings called `what` are static. Ops and transfers are told with event_ring.h
- * ---- */
+/* ---- hooks; strings called `what` are static. Ops and transfers use event_ring.h ---- */
 
-/* The innermost scope has begun, or is about to end. */
+/* The innermost scope has begun, or will end now. */
 void fy__event_scope(struct fy__thread *thread, bool is_begin);
 
 /* The executor copied; direction is FY__UPLOAD, ... */
 void fy__event_copy(struct fy__thread *thread, int direction, uint64_t nbytes);
-/* Work submitted to `stream` from now on was made to wait for `point`, on the device. */
+/* Later work on `stream` waits for `point`, on the device. */
 void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_t site);
-/* The transfer that stood in a queue as `job` is request `point` now; point 0: it failed with
- * `status` when its turn came. */
+/* The transfer that was queued as `job` is now request `point`; point 0: its submission failed with
+ * `status`. */
 void fy__event_started(struct fy__thread *thread, const fy_device_t *device, fy__point_t job,
                        fy__point_t point, uint64_t nbytes, fy_status_t status);
-/* A call marked Blocks has ended. */
+/* A blocking call has ended. */
 void fy__event_sync(struct fy__thread *thread, const char *what, uint64_t blocked_ns);
-/* The host was held back. */
+/* The host waited for back-pressure. */
 void fy__event_throttle(struct fy__thread *thread, uint64_t blocked_ns);
-/* A download was waited for or tried; not OK: its bytes are not good, or (TIMEOUT) not there
- * yet. */
+/* A download was waited for or tried; not OK: its bytes are poisoned, or (TIMEOUT) have not
+ * arrived. */
 void fy__event_arrived(struct fy__thread *thread, const fy_device_t *device, fy__point_t point,
                        uint64_t nbytes, uint64_t blocked_ns, fy_status_t status);
-/* A guard or the budget said no; the text is the error record's. */
+/* A guard or the budget refused a call; the text is the error record's. */
 void fy__event_refusal(struct fy__thread *thread, fy_status_t status);
 /* A request failed on the device, or the device was lost. */
 void fy__event_fault(fy_status_t status, const char *text);
 
-/* A stream took its place in the table. */
+/* A stream was added to the table. */
 void fy__event_stream(const fy_stream_t *stream);
-/* A pool's figures as they are; called under its lock, as are the four below, so that the file has
- * them in the order in which they happened. */
+/* A pool's current figures. This and the five calls below run under the pool's lock, so that the
+ * file has them in their order of execution. */
 typedef struct fy__event_pool {
     const char *name;
     uint64_t live, reserved;
-    uint64_t segment_nbytes, resize_nbytes; /* as fy_pool_options_t has them */
+    uint64_t segment_nbytes, resize_nbytes; /* as in fy_pool_options_t */
     bool keeps_segments;
 } fy__event_pool_t;
 void fy__event_pool(const fy__event_pool_t *pool);
@@ -72,20 +70,20 @@ void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc);
 /* `stream`: the one that uses the bytes first; 0: the host. */
 void fy__event_block_alloc(const char *pool, const struct fy__block *block, uint64_t requested,
                            uint32_t stream);
-/* `after`: requests that may still use the bytes, in the words that are not 0; NULL: none. */
+/* `after`: requests that may still use the bytes, as nonzero words; NULL: none. */
 void fy__event_block_free(const char *pool, const struct fy__block *block, uint64_t requested,
                           const fy__hazard_t *after);
-/* Blocks that were freed and pending only on this stream, up to `point`, are free. */
+/* Freed blocks that were pending only on this stream, up to `point`, are free. */
 void fy__event_blocks_reached(const char *pool, fy__point_t point);
 /* Counted as a device allocation. */
 void fy__event_device_alloc(struct fy__thread *thread);
 
 /* ---- the recording ---- */
 
-/* $FERRY_RECORD, once. */
+/* Reads $FERRY_RECORD, once. */
 void fy__event_from_environment(void);
 
-/* Starting and ending are held over a fork; the child does not record. */
+/* Locks begin and end over a fork; the child does not record. */
 void fy__event_fork_lock(void);
 void fy__event_fork_unlock(void);
 void fy__event_fork_child(void);

@@ -1,9 +1,8 @@
-/* An event as it travels, and the ring it travels in: many threads put, one takes, nobody waits. A
- * slot's `state` says whose turn it is: in the n-th lap round the ring it may be filled when it is
- * 2n, and taken when it is 2n + 1, so zeroed memory is an empty ring. After D. Vyukov, "Bounded
- * MPMC queue" (1024cores).
- * What one thread puts is taken in the order in which it put it.
- * Not here: who puts what (event.h), the file (event_write.h). */
+/* An event in memory, and the ring of events: many threads put, one takes, no thread waits. In lap
+ * n round the ring, a slot may be filled while its `state` is 2n, and taken while it is 2n + 1, so
+ * zeroed memory is an empty ring. After D. Vyukov, "Bounded MPMC queue" (1024cores). Events of one
+ * thread are taken in their order.
+ * Not here: which events are put (event.h), the file (event_write.h). */
 #ifndef FERRY_RUNTIME_EVENT_RING_H_
 #define FERRY_RUNTIME_EVENT_RING_H_
 
@@ -43,8 +42,7 @@ typedef enum fy__event_kind {
 
 enum { FY__EVENT_OPERANDS_MOST = 8, FY__EVENT_TEXT = 144 };
 
-/* Bytes as an event names them: the storage's id, and which version of them. id 0: nobody's (a
- * file). */
+/* Bytes as an event names them: the storage's id and the version. id 0: no storage (a file). */
 typedef struct fy__event_bytes {
     uint64_t id, version;
 } fy__event_bytes_t;
@@ -53,7 +51,7 @@ typedef struct fy__event_bytes {
  * long after it happened. */
 typedef struct fy__event {
     uint16_t kind;      /* fy__event_kind_t */
-    uint8_t nsrc, ndst; /* OP, OPERANDS: how many of `operand`, sources first */
+    uint8_t nsrc, ndst; /* OP, OPERANDS: entries of `operand`, sources first */
     uint32_t thread;    /* fy__thread_t.number; 0: none */
     uint64_t at_ns;     /* fy__now_ns() */
     const fy__node_t *scope;
@@ -105,42 +103,43 @@ typedef struct fy__event_ring {
     uint64_t mask;
     uint32_t shift;                     /* capacity is 1 << shift */
     _Alignas(64) _Atomic uint64_t head; /* next to be filled */
-    _Alignas(64) uint64_t tail;         /* next to be taken; the taker's */
-    _Alignas(64) _Atomic uint64_t lost; /* put when it was full */
+    _Alignas(64) uint64_t tail;         /* next to be taken; used by the taker only */
+    _Alignas(64) _Atomic uint64_t lost; /* events dropped because it was full */
 } fy__event_ring_t;
 
-/* 1 << shift places; pages are touched as they are used. false: no memory. */
+/* 1 << shift slots; pages are touched as they are used. false: no memory. */
 bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift);
 void fy__event_ring_close(fy__event_ring_t *ring);
-/* false: full; it is dropped and counted. */
+/* false: the ring is full; the event is dropped and counted. */
 bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event);
-/* The oldest event, or NULL; it stays where it is until fy__event_ring_done. By one thread. */
+/* The oldest event, or NULL; valid until fy__event_ring_done. One thread only. */
 const fy__event_t *fy__event_ring_peek(fy__event_ring_t *ring);
 void fy__event_ring_done(fy__event_ring_t *ring);
 
-/* ---- for hooks that know more than event.h's do (event.c) ---- */
+/* ---- for hooks that need more than event.h has (event.c) ---- */
 
-/* Ids of storages that were given so far mean nothing in the file that begins. */
+/* A new file begins: invalidates the ids of all storages. */
 void fy__event_forget(void);
-/* An event of this kind, now, by this thread. */
+/* An event of this kind, at this time, of this thread. */
 fy__event_t fy__event_begin(fy__event_kind_t kind, const struct fy__thread *thread);
 void fy__event_put(const fy__event_t *event);
-/* Names bytes, telling about the storage the first time. NULL: nobody's. */
+/* Names bytes; the first time, also writes an event for the storage. NULL: no storage. */
 fy__event_bytes_t fy__event_bytes(const struct fy__thread *thread,
                                   const struct fy__storage *storage);
-/* The same text each time, for ever: for few different ones (device specs, pools). */
+/* Returns one permanent copy of the text: for few different texts (device specs, pools). */
 const char *fy__event_intern(const char *text);
-/* An op: begun, its operands named (sources first), ended. `name` lives as long as the process. */
+/* An op event: begin it, name its operands (sources first), put it. `name` lives as long as the
+ * process. */
 fy__event_t fy__event_op_begin(const struct fy__thread *thread, const char *name,
                                const fy_device_t *device, fy__point_t point, uint64_t flops,
                                uint64_t nbytes);
 void fy__event_op_src(fy__event_t *event, const struct fy__thread *thread,
                       const struct fy__storage *storage);
-/* written: this op is about to make a new version of bytes that were there; else they are new
- * altogether. */
+/* written: the op makes a new version of existing bytes; else the bytes are new. */
 void fy__event_op_dst(fy__event_t *event, const struct fy__thread *thread,
                       const struct fy__storage *storage, bool written);
-/* When the request that this thread submitted last to `device` runs, if the device knows. */
+/* Adds start and end of the request that this thread submitted last to `device`, if the device
+ * knows them. */
 void fy__event_span(fy__event_t *event, const fy_device_t *device);
 
 #endif

@@ -1,5 +1,5 @@
-/* The thread that writes the event file: takes events from the ring and makes lines of them.
- * Not here: when it is started and ended (event.c). */
+/* The thread that writes the event file: takes events from the ring and writes them as lines. Not
+ * here: its start and end (event.c). */
 #ifndef FERRY_RUNTIME_EVENT_WRITE_H_
 #define FERRY_RUNTIME_EVENT_WRITE_H_
 
@@ -11,7 +11,7 @@ typedef struct fy__event_writer {
     fy__event_ring_t *ring;
     int fd;
     uint64_t start_ns;
-    _Atomic bool ending; /* nothing is put any more: write what is left, and the last line */
+    _Atomic bool ending; /* no more events are put: write the rest, and the last line */
     /* errno of the first write that failed; then nothing more is written */
     int failed;
     uint64_t nevents, dropped; /* lines for events; events that came after the failure */

@@ -1,8 +1,8 @@
 /* Private memory: bytes of a device that belong to one graph. Its blocks are cut from segments that
- * are ordinary blocks of the device's pool, so limits, guards, verdicts and figures hold by
- * themselves; no segment goes back before the graph and everything made in it are gone, because
- * each replay writes to the same addresses.
- * Not here: what a graph is (recording.h, ops/graph.h), pools (alloc/). */
+ * are ordinary blocks of the device's pool, so limits, guards, verdicts and figures apply to them.
+ * Each replay writes to the same addresses, so no segment is freed before the graph and all tensors
+ * made in it are destroyed.
+ * Not here: graphs (recording.h, ops/graph.h), pools (alloc/). */
 #ifndef FERRY_RUNTIME_PRIVATE_H_
 #define FERRY_RUNTIME_PRIVATE_H_
 
@@ -14,20 +14,20 @@
 struct fy__storage;
 
 typedef struct fy__private {
-    _Atomic uint32_t refs; /* the graph, and each storage with a block of it */
+    _Atomic uint32_t refs; /* the graph, and each storage with one of its blocks */
     fy_device_t *device;
     fy__pool_t *pool;
-    struct fy__storage *segments; /* linked by `next`; only ever more */
+    struct fy__storage *segments; /* linked by `next`; never removed */
     uint64_t nbytes;              /* of the segments */
-    /* Who may still use any of it: who had the segments before, replays, and the last uses of
-     * storages that are gone. */
+    /* Requests that may still use any of it: of the segments' former owners, replays, and the last
+     * uses of destroyed storages. */
     fy__hazard_t hazard;
-    /* Growing happens between two calls of the pool, because the device's pool may run the
-     * program's pressure functions meanwhile, and no lock may be held then: the first call says
-     * what it wants, the second finds it. */
-    uint64_t wanted[2]; /* sizes, the better one first; 0: none */
+    /* Growth happens between two calls of the pool: the device's pool may run reclaim callbacks,
+     * and no lock may be held then. The first call stores the needed sizes, the second finds the
+     * segment. */
+    uint64_t wanted[2]; /* sizes, the preferred one first; 0: none */
     struct fy__storage *ready;
-    struct fy__private *prev, *next; /* all there are; guarded by the lock in private.c */
+    struct fy__private *prev, *next; /* all private memories; guarded by the lock in private.c */
 } fy__private_t;
 
 /* One reference. */
@@ -36,24 +36,25 @@ static inline void fy__private_retain(fy__private_t *memory)
 {
     atomic_fetch_add_explicit(&memory->refs, 1, memory_order_relaxed);
 }
-/* The last one gives the segments back to the device's pool, pending as long as they are used. */
+/* The last reference frees the segments to the device's pool; they are pending while they are
+ * used. */
 void fy__private_release(fy__thread_t *thread, fy__private_t *memory);
-/* A storage in it goes: whoever still uses that, uses it. false: too many streams do; try again
- * when fewer do. */
+/* Adds the uses of a destroyed storage. false: they are on too many streams; try again when fewer
+ * are. */
 bool fy__private_take_over(fy__private_t *memory, const fy__hazard_t *hazard);
-/* nbytes > 0. Grows by what the device's pool gives; fails as that does. One thread at a time: the
- * one that records. */
+/* nbytes > 0. Grows by blocks of the device's pool; fails as that pool. Only the recording thread
+ * calls it. */
 fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_t **out_block);
 
-/* For looking at all of them: none goes between hold and let_go, which come in this order with
- * pools' locks taken in between. */
+/* For walks over all of them: none is freed between hold and let_go. Pools' locks are taken
+ * inside. */
 void fy__private_hold(void);
 void fy__private_let_go(void);
-/* Held: the pools of `device`'s graphs, one after the other. */
+/* Between hold and let_go: the pools of `device`'s graphs, one after the other. */
 void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool),
                       void *user);
 
-/* All of them are held over a fork; before the devices' pools, because growing takes both. */
+/* Locks all of them over a fork; before the devices' pools, because growth takes both. */
 void fy__private_fork_lock(void);
 void fy__private_fork_unlock(void);
 

@@ -1,30 +1,30 @@
-/* A recording: the calls that a thread keeps instead of running them, in order, and the storages
- * they touch. ops/graph.c begins, ends and replays one; whoever submits requests asks
- * fy__recording_of and appends to it instead.
- * Not here: replaying (ops/replay.c), where results made inside have their bytes (private.h). */
+/* A recording: the calls that a thread records instead of running, in order, and the storages that
+ * they use. ops/graph.c begins, ends and replays one. Code that submits requests calls
+ * fy__recording_of and appends to the recording instead.
+ * Not here: replays (ops/replay.c), the memory of results made inside (private.h). */
 #ifndef FERRY_RUNTIME_RECORDING_H_
 #define FERRY_RUNTIME_RECORDING_H_
 
 #include "runtime/record/private.h"
 #include "runtime/tensor/storage.h"
 
-enum { FY__RECORDING_FAULTS = 16 }; /* fault flags a replay takes at most; ops beyond share them */
+enum { FY__RECORDING_FAULTS = 16 }; /* most fault flags of a replay; further ops share them */
 
-/* A storage that the calls touch. What was made inside and is gone again has no storage any more,
- * but its bytes are still used. */
+/* A storage that the calls use. A storage that was made and destroyed inside has no object any
+ * more, but its bytes are still used. */
 typedef struct fy__recording_slot {
     fy__storage_t *storage; /* with a reference */
     bool is_inside, is_written;
-    fy__taint_t taint; /* of bytes without a storage, while a replay looks for who suffers */
+    fy__taint_t taint; /* of bytes without a storage, while a replay determines the poisoned ones */
 } fy__recording_slot_t;
 
-/* One call. Descriptors, attributes and slots are the recording's. */
+/* One call. The recording owns descriptors, attributes and slots. */
 typedef struct fy__recorded {
     bool is_upload;
     uint8_t fault; /* 1 + its flag; 0: it cannot fault */
     uint16_t ndst;
     uint32_t nsrc;
-    uint64_t replaced;     /* bit i: afterwards all bytes of dst i are new */
+    uint64_t replaced;     /* bit i: the call overwrites all bytes of dst i */
     const uint32_t *slots; /* of ndst results, then of nsrc sources */
     union {
         fy_launch_t launch;
@@ -40,7 +40,7 @@ typedef struct fy__recorded {
 typedef struct fy__recording {
     fy_device_t *device;
     fy__private_t *memory;
-    fy__handle_t *handle; /* the graph's: to give it up */
+    fy__handle_t *handle; /* the graph's handle, to destroy it */
     fy_status_t status;   /* the first failure inside, in `error` */
     fy__error_copy_t error;
 
@@ -49,34 +49,32 @@ typedef struct fy__recording {
     uint64_t requests, uploads, upload_nbytes, flops, nbytes;
     fy__fault_cause_t causes[FY__RECORDING_FAULTS];
     uint32_t nfaults; /* flags in use */
-    /* as many words on the device, for a graph of its own; NULL: not needed, or there was no
-     * room */
+    /* as many words on the device, for the device's graph; NULL: not needed, or no memory */
     fy__storage_t *flags;
 
     fy__recording_slot_t *slots;
     uint32_t nslots, slots_room;
-    /* storage -> slot + 1, open addressing; entries of storages that are gone stay until it
-     * grows */
+    /* storage -> slot + 1, open addressing; entries of destroyed storages stay until it grows */
     uint32_t *index;
     uint32_t index_size, index_used;
-    /* while it is recorded: slots of what was made inside and is not gone; afterwards: all that
-     * have a storage */
+    /* while recording: slots of storages that were made inside and still exist; afterwards: all
+     * that have a storage */
     uint32_t *live;
     uint32_t nlive, live_room;
-    struct fy__chunk *chunks; /* where descriptors, attributes and slot lists lie */
+    struct fy__chunk *chunks; /* memory of descriptors, attributes and slot lists */
 } fy__recording_t;
 
-/* ---- for whoever submits ---- */
+/* ---- for code that submits ---- */
 
-/* What this thread records on `device`; NULL: nothing, submit it. */
+/* The recording of this thread on `device`; NULL: none, so submit. */
 static inline fy__recording_t *fy__recording_of(const fy__thread_t *thread,
                                                 const fy_device_t *device)
 {
     fy__recording_t *recording = thread->recording;
     return FY_UNLIKELY(recording != NULL) && recording->device == device ? recording : NULL;
 }
-/* UNSUPPORTED if this thread records on `device`: for what cannot be recorded. `what` names the
- * call. The recording fails with it. */
+/* Fails with UNSUPPORTED if this thread records on `device`, for calls that cannot be recorded, and
+ * fails the recording. `what` names the call. */
 fy_status_t fy__recording_refuse(fy__recording_t *recording, const char *what);
 static inline fy_status_t fy__recording_check(const fy__thread_t *thread, const fy_device_t *device,
                                               const char *what)
@@ -84,15 +82,15 @@ static inline fy_status_t fy__recording_check(const fy__thread_t *thread, const 
     fy__recording_t *recording = fy__recording_of(thread, device);
     return FY_LIKELY(!recording) ? FY_STATUS_OK : fy__recording_refuse(recording, what);
 }
-/* A call inside failed with `status`, and the thread's record says why: the first such one is what
- * the end fails with. */
+/* A call inside failed with `status`, and the thread's error record has the cause. fy_graph_end
+ * fails with the first such failure. */
 fy_status_t fy__recording_failed(fy__recording_t *recording, fy_status_t status);
 
-/* Room for the slots of one call's storages: `count` of them, to be set with fy__recording_slot. */
+/* Slots for one call's storages: `count` of them, to be set with fy__recording_slot. */
 fy_status_t fy__recording_slots(fy__recording_t *recording, size_t count, uint32_t **out_slots);
 fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_written,
                                uint32_t *out_slot);
-/* Appends a launch, copying what it points to. cause NULL: it cannot fault. */
+/* Appends a launch with copies of its operands and attributes. cause NULL: it cannot fault. */
 fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *launch,
                                  const uint32_t *slots, uint64_t replaced,
                                  const fy__fault_cause_t *cause);
@@ -103,12 +101,13 @@ fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *co
 
 /* ---- for storage.c and ops/graph.c ---- */
 
-/* A storage of the recording's private memory: what fy__storage_create does inside. nbytes > 0. */
+/* A storage in the recording's private memory: the recorded form of fy__storage_create. nbytes >
+ * 0. */
 fy_status_t fy__recording_storage(fy__thread_t *thread, fy__recording_t *recording, uint64_t nbytes,
                                   fy__storage_t **out_storage);
-/* Nothing more will be appended. */
+/* Call it after the last append. */
 fy_status_t fy__recording_close(fy__thread_t *thread, fy__recording_t *recording);
-/* Lets go of everything; storages made inside live as long as their tensors. */
+/* Releases everything; storages made inside live as long as their tensors. */
 void fy__recording_clear(fy__thread_t *thread, fy__recording_t *recording);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reading budgets, and setting them. "upload=0,download=4KiB/step": items of limit=amount, each for
- * the process or for a scope's name. */
+/* Parses budgets and sets them. "upload=0,download=4KiB/step": items of limit=amount, each for the
+ * process or for a scope's name. */
 #include "runtime/thread/budget.h"
 
 #include <ctype.h>
@@ -18,21 +18,21 @@ enum { ITEMS = 32, REASON = 256 };
 typedef struct item {
     fy__quota_t quota;
     uint64_t limit;
-    const char *name; /* of the scopes it is for; NULL: the process */
-    const char *text; /* as it was written */
+    const char *name; /* of the scopes that it limits; NULL: the process */
+    const char *text; /* as written */
 } item_t;
 
 typedef struct budget {
     _Atomic uint32_t refs;
     uint32_t nitems;
     item_t item[ITEMS];
-    char *parts; /* the text, cut up: names point into it */
-    char *texts; /* the text, cut at commas only */
+    char *parts; /* the text, split: names point into it */
+    char *texts; /* the text, split at commas only */
 } budget_t;
 
 static const struct {
     const char *name;
-    bool counts; /* not bytes */
+    bool counts; /* a count, not bytes */
 } limits[FY__QUOTAS] = { { "upload", false }, { "download", false }, { "peer", false },
                          { "sync", true },    { "alloc", true },     { "memory", false } };
 
@@ -45,7 +45,7 @@ static void release(void *user)
     free(budget);
 }
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
 static bool read_count(const char *text, uint64_t *out_count)
 {
@@ -55,7 +55,8 @@ static bool read_count(const char *text, uint64_t *out_count)
     return true;
 }
 
-/* `part`: the item, to be cut; `text`: the same, whole. False: `reason` says what is wrong. */
+/* `part`: the item, which is split in place; `text`: an unchanged copy. False: `reason` has the
+ * error. */
 static bool read_item(budget_t *budget, char *part, const char *text, char reason[REASON])
 {
     item_t *item = &budget->item[budget->nitems];
@@ -108,8 +109,8 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
     return false;
 }
 
-/* Cuts the item that *rest begins with, without spaces around it; *rest goes behind it, or is NULL
- * at the end. */
+/* Splits off the first item of *rest, without surrounding spaces; *rest is then the remainder, or
+ * NULL at the end. */
 static char *cut(char **rest)
 {
     char *item = *rest, *comma = strchr(item, ',');
@@ -121,7 +122,7 @@ static char *cut(char **rest)
     return item;
 }
 
-/* *out_budget NULL with OK: the text has no items. */
+/* OK with *out_budget NULL: the text has no items. */
 static fy_status_t parse(const char *text, budget_t **out_budget, char reason[REASON])
 {
     *out_budget = NULL;
@@ -155,10 +156,10 @@ static fy_status_t parse(const char *text, budget_t **out_budget, char reason[RE
     return FY_STATUS_OK;
 }
 
-/* ---- guards from it ---- */
+/* ---- guards of a budget ---- */
 
-/* A guard with the items for `name` (NULL: the process), inside of `outer`; NULL if there is no
- * memory. */
+/* A guard with the items for `name` (NULL: the process), inside `outer`; NULL if memory runs
+ * out. */
 static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__node_t *node,
                                fy__guard_t *outer)
 {
@@ -183,7 +184,7 @@ static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__nod
 FY_COLD void fy__budget_scope(fy__thread_t *thread, const char *name)
 {
     const fy__node_t *node = thread->frame->node;
-    /* '/' became '.'; figures of too many names share a node */
+    /* '/' became '.'; surplus names share a node */
     if (strcmp(node->name, FY__NODE_OTHERS) != 0) name = node->name;
     fy__guard_t *process = fy__guard_process_retain();
     budget_t *budget = process ? process->keeper : NULL;
@@ -201,7 +202,7 @@ FY_COLD void fy__budget_scope(fy__thread_t *thread, const char *name)
     fy__guard_release(process);
 }
 
-/* The budget's reference passes on. */
+/* Takes over the budget's reference. */
 static bool install(budget_t *budget)
 {
     fy__guard_t *guard = budget ? make_guard(budget, NULL, NULL, NULL) : NULL;
@@ -222,7 +223,7 @@ fy_status_t fy_budget_set(const char *text)
 {
     budget_t *budget;
     char reason[REASON];
-    /* reads $FERRY_BUDGET, so that it does not come later */
+    /* reads $FERRY_BUDGET now, so that it cannot replace this budget later */
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     const fy_status_t status = parse(text, &budget, reason);
     if (status == FY_STATUS_OUT_OF_MEMORY) return FY_FAIL(OUT_OF_MEMORY, "budget_set: %s", reason);
@@ -262,6 +263,6 @@ void fy__budget_environment(void)
     if (FY_LIKELY(!atomic_load_explicit(&has_complaint, memory_order_relaxed)) ||
         !atomic_exchange(&has_complaint, false))
         return;
-    /* out of the once: the log function may call Ferry */
+    /* outside the once: the log function may call Ferry */
     fy__log(FY_LOG_ERROR, "FERRY_BUDGET is not in force: %s", complaint);
 }

@@ -1,6 +1,6 @@
-/* Checking and charging guards. A check goes through the chain from the inside out, takes what is
- * asked for from each guard in one atomic step with the comparison, and gives it back if a later
- * one refuses. So threads that share a guard cannot pass its limit together. */
+/* Checks and charges guards. A check follows the chain from the inner guard out. At each guard it
+ * compares and claims in one atomic step. If a later guard refuses, it returns the claims. So
+ * threads that share a guard cannot exceed its limit together. */
 #include "runtime/thread/guard.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ uint64_t fy__now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- guards as objects ---- */
+/* ---- guard objects ---- */
 
 fy__guard_t *fy__guard_create(fy_guard_action_t action, const uint64_t limit[FY__QUOTAS],
                               const fy__node_t *node, fy__guard_t *outer)
@@ -77,7 +77,7 @@ void fy__guard_process_set(fy__guard_t *guard)
 void fy__guard_fork_lock(void) { pthread_mutex_lock(&process_lock); }
 void fy__guard_fork_unlock(void) { pthread_mutex_unlock(&process_lock); }
 
-/* ---- taking ---- */
+/* ---- claims ---- */
 
 static const char *const quantities[FY__QUOTAS] = { "upload bytes",       "download bytes",
                                                     "peer bytes",         "syncs",
@@ -88,9 +88,9 @@ static uint64_t load(const _Atomic uint64_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* The call that asks; put into words only when somebody is told. */
+/* The call that claims, for texts; formatted only when a guard refuses or logs. */
 typedef struct asker {
-    const char *what;   /* "tensor_upload"; or what is allocated, of nbytes on `device` */
+    const char *what;   /* "tensor_upload"; or the kind of an allocation of nbytes on `device` */
     const char *device; /* NULL: `what` is a call */
     uint64_t nbytes;
 } asker_t;
@@ -102,7 +102,7 @@ static const char *name_of(const asker_t *asker, char buffer[128])
     return buffer;
 }
 
-/* Takes n if the guard has them; *out_used is what was used before. */
+/* Claims n if the guard has as much left; *out_used is the use before. */
 static bool take_one(fy__guard_t *guard, fy__quota_t quota, uint64_t n, uint64_t *out_used)
 {
     uint64_t used = load(&guard->used[quota]);
@@ -119,7 +119,7 @@ static bool take_one(fy__guard_t *guard, fy__quota_t quota, uint64_t n, uint64_t
     return true;
 }
 
-static void give_back(fy__guard_t *guard, const fy__guard_t *end, fy__quota_t quota, uint64_t n)
+static void return_claims(fy__guard_t *guard, const fy__guard_t *end, fy__quota_t quota, uint64_t n)
 {
     for (; guard != end; guard = guard->outer)
         atomic_fetch_sub_explicit(&guard->used[quota], n, memory_order_relaxed);
@@ -149,9 +149,10 @@ static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t 
         quantities[quota], (ull)used, path, (ull)asked);
 }
 
-/* A guard that only logs was passed by. Nothing is held; the caller keeps the chain alive. */
-static FY_COLD void tell(const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota,
-                         uint64_t asked)
+/* Logs that a guard with FY_GUARD_LOG was exceeded. No lock is held; the caller keeps the chain
+ * alive. */
+static FY_COLD void log_exceeded(const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota,
+                                 uint64_t asked)
 {
     char path[128], name[128];
     const uint64_t limit = load(&guard->limit[quota]), used = load(&guard->used[quota]);
@@ -162,7 +163,7 @@ static FY_COLD void tell(const fy__guard_t *guard, const asker_t *asker, fy__quo
             (ull)(used > asked ? used - asked : 0), (ull)limit);
 }
 
-/* Takes n from every guard of the thread and from the process's, or from none. Both chains are
+/* Claims n from every guard of the thread and from the process's, or from none. Both chains are
  * returned retained. */
 static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_t n,
                                 const asker_t *asker, fy__claim_t *out_claim)
@@ -174,8 +175,8 @@ static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_
     for (int i = 0; i < 2 && status == FY_STATUS_OK; i++)
         for (fy__guard_t *guard = heads[i]; guard; guard = guard->outer) {
             if (!take_one(guard, quota, n, &used)) {
-                give_back(heads[i], guard, quota, n);
-                if (i) give_back(heads[0], NULL, quota, n);
+                return_claims(heads[i], guard, quota, n);
+                if (i) return_claims(heads[0], NULL, quota, n);
                 status = refuse(thread, guard, asker, quota, n, used);
                 FY__EVENT(fy__event_refusal(thread, status));
                 break;
@@ -189,7 +190,7 @@ static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_
     }
     *out_claim = (fy__claim_t){ heads[0], heads[1], n };
     for (fy__guard_t *guard = logs ? heads[0] : NULL; guard; guard = guard->outer)
-        if (guard->action == FY_GUARD_LOG) tell(guard, asker, quota, n);
+        if (guard->action == FY_GUARD_LOG) log_exceeded(guard, asker, quota, n);
     return FY_STATUS_OK;
 }
 
@@ -205,8 +206,8 @@ FY_COLD void fy__guard_unclaim(fy__thread_t *thread, fy__quota_t quota)
     fy__claim_t *claim = &thread->claims[quota];
     if (!(thread->claimed & 1u << quota)) return;
     thread->claimed &= ~(1u << quota);
-    give_back(claim->guards, NULL, quota, claim->n);
-    give_back(claim->process, NULL, quota, claim->n);
+    return_claims(claim->guards, NULL, quota, claim->n);
+    return_claims(claim->process, NULL, quota, claim->n);
     release_claim(claim);
 }
 
@@ -215,20 +216,20 @@ void fy__guard_settle_slow(fy__thread_t *thread)
     for (int i = 0; i < FY__QUOTAS; i++) fy__guard_unclaim(thread, (fy__quota_t)i);
 }
 
-/* Takes n and notes that on the thread until it is charged or settled. */
+/* Claims n and records the claim on the thread until it is charged or settled. */
 static FY_COLD fy_status_t claim(fy__thread_t *thread, fy__quota_t quota, uint64_t n,
                                  const asker_t *asker)
 {
     fy__claim_t taken;
-    fy__guard_unclaim(thread, quota); /* of a call that failed and did not say so */
+    fy__guard_unclaim(thread, quota); /* left by a call that failed without settling */
     FY_TRY(take(thread, quota, n, asker, &taken));
-    fy__guard_unclaim(thread, quota); /* of what a log function did */
+    fy__guard_unclaim(thread, quota); /* left by a log function that called Ferry */
     thread->claims[quota] = taken;
     thread->claimed |= 1u << quota;
     return FY_STATUS_OK;
 }
 
-/* It was done. More than was asked for counts, too: what happened is the truth. */
+/* Counts completed use, also use above the claim: figures show the actual use. */
 static FY_COLD void charge(fy__thread_t *thread, fy__quota_t quota, uint64_t n)
 {
     fy__claim_t *claim = &thread->claims[quota];
@@ -249,7 +250,7 @@ static FY_COLD void charge(fy__thread_t *thread, fy__quota_t quota, uint64_t n)
     fy__guard_release(process);
 }
 
-/* ---- what the API's edges call ---- */
+/* ---- calls at the edge of the API ---- */
 
 fy_status_t fy__guard_check_transfer(fy__thread_t *thread, int direction, uint64_t nbytes,
                                      const char *what)
@@ -293,7 +294,7 @@ fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out
     if (FY_UNLIKELY(fy__guard_any(thread))) {
         fy__claim_t taken;
         FY_TRY(take(thread, FY__QUOTA_SYNCS, 1, &(asker_t){ what, NULL, 0 }, &taken));
-        release_claim(&taken); /* counts, whatever becomes of the wait */
+        release_claim(&taken); /* counts even if the wait fails */
     }
     fy__count(&thread->node->syncs, 1);
     thread->blocking = what;
@@ -341,7 +342,8 @@ fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const c
     *out_guards = NULL;
     if (FY_LIKELY(!thread->guards || !thread->guards->counts_memory)) return FY_STATUS_OK;
     FY_TRY(take(thread, FY__QUOTA_MEMORY, nbytes, &(asker_t){ "tensor", device, nbytes }, &taken));
-    give_back(taken.process, NULL, FY__QUOTA_MEMORY, nbytes); /* a process has no such limit */
+    return_claims(taken.process, NULL, FY__QUOTA_MEMORY, nbytes); /* the process's guard has no such
+                                                               * limit */
     fy__guard_release(taken.process);
     *out_guards = taken.guards;
     return FY_STATUS_OK;
@@ -355,6 +357,6 @@ void fy__guard_grow_memory(fy__guard_t *guards, uint64_t nbytes)
 
 void fy__guard_free_memory(fy__guard_t *guards, uint64_t nbytes)
 {
-    give_back(guards, NULL, FY__QUOTA_MEMORY, nbytes);
+    return_claims(guards, NULL, FY__QUOTA_MEMORY, nbytes);
     fy__guard_release(guards);
 }

@@ -1,4 +1,4 @@
-/* Handing scope path and guards to another thread. */
+/* Passes scope path and guards to another thread. */
 #include "runtime/thread/inherit.h"
 
 void fy__heritage_take(const fy__thread_t *thread, fy__heritage_t *out_heritage)
@@ -14,7 +14,7 @@ void fy__heritage_release(fy__heritage_t *heritage)
     heritage->guards = NULL;
 }
 
-/* The node of the same path in this thread's own tree: only the owner adds to a tree. */
+/* The node of the same path in this thread's tree: only the owner adds to a tree. */
 static fy__node_t *same_path(fy__thread_t *thread, const fy__node_t *node)
 {
     return node->parent ? fy__node_child(same_path(thread, node->parent), node->name)

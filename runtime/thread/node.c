@@ -18,8 +18,8 @@ static bool same_name(const char *element, const char *name)
 
 /* ---- many children ---- */
 
-/* Open addressing, a power of two, at most half full. Without memory for it there is no table: the
- * list has all children. */
+/* Open addressing, a power of two, at most half full. If there is no memory for a table, all
+ * children are in the list. */
 typedef struct fy__node_table {
     uint32_t mask;
     fy__node_t *slots[];
@@ -33,7 +33,7 @@ static uint32_t hash_of(const char *name)
     return hash ^ hash >> 15;
 }
 
-/* Where `name` is, or where it would go. */
+/* The slot of `name`, or the free slot for it. */
 static fy__node_t **slot_of(fy__node_table_t *table, const char *name)
 {
     uint32_t at = hash_of(name) & table->mask;
@@ -122,7 +122,7 @@ fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index)
             memory[i].owner = fy__tls;
             memory[i].above = above ? &above[i] : NULL;
         }
-        /* only the owning thread gets here */
+        /* only the owning thread reaches this line */
         atomic_store_explicit(&node->memory, memory, memory_order_release);
     }
     return &memory[device_index];

@@ -1,8 +1,8 @@
-/* Nodes: figures by scope path. Each thread has its own tree and is the only one to add to its
- * counters (so adding is a load and a store); readers sum over all threads' trees. Nodes are never
- * freed: their number is that of distinct paths. A node has at most FY__NODE_CHILDREN children by
- * name; scopes with further names count in one more, "(others)". So a program that names scopes by
- * request uses bounded memory and loses no figure.
+/* Nodes: figures by scope path. Each thread has its own tree, and only that thread adds to its
+ * counters, so an addition is a load and a store. Readers sum over all threads' trees. Nodes are
+ * never freed: their number is that of distinct paths. A node has at most FY__NODE_CHILDREN
+ * children by name; scopes with further names count in one more, "(others)". So a program that
+ * names scopes by request uses bounded memory and loses no figure.
  * Not here: the public queries (transfer/ledger.c, memory.c). */
 #ifndef FERRY_RUNTIME_NODE_H_
 #define FERRY_RUNTIME_NODE_H_
@@ -21,18 +21,17 @@ typedef struct fy__traffic_counters {
 struct fy__thread;
 struct fy__node_table;
 
-/* up to so many children are looked for in the list, more in a table */
+/* the list holds this many children, a table the further ones */
 enum { FY__NODE_CHILDREN = 4096, FY__NODE_LISTED = 16 };
 #define FY__NODE_OTHERS "(others)"
 
-/* Live bytes on one device of what was made under a node, inside it, too. Only the owning thread
- * makes anything, so it alone sets the peak;
- * any thread may give back. */
+/* Live bytes on one device of tensors made under a node or its descendants. Only the owning thread
+ * allocates, so only it sets the peak; any thread may free. */
 typedef struct fy__node_memory {
-    /* Written by the owning thread only, so without a read-modify-write; live and requested without
-     * what other threads gave back. */
+    /* Written by the owning thread only, so without a read-modify-write. live and requested exclude
+     * frees by other threads. */
     _Atomic int64_t live, requested, peak;
-    _Atomic int64_t away_live, away_requested; /* <= 0: what others gave back */
+    _Atomic int64_t away_live, away_requested; /* <= 0: freed by other threads */
     const struct fy__thread *owner;
     struct fy__node_memory *above; /* the parent's for this device; NULL for a root */
 } fy__node_memory_t;
@@ -42,7 +41,7 @@ typedef struct fy__node {
     struct fy__node *parent;
     struct fy__node *_Atomic child;
     struct fy__node *_Atomic sibling; /* set before the node is published */
-    uint32_t nchildren;               /* this and the table: the owning thread's */
+    uint32_t nchildren;               /* this and the table are used by the owning thread only */
     /* children by name, once there are more than FY__NODE_LISTED; NULL: only the list */
     struct fy__node_table *table;
     _Atomic uint64_t requests, syncs, sync_ns, device_allocs, throttles, throttle_ns;
@@ -50,22 +49,21 @@ typedef struct fy__node {
     fy__node_memory_t *_Atomic memory; /* [FY__MAX_DEVICES], from the first device allocation on */
 } fy__node_t;
 
-/* By the owning thread only. */
+/* Called by the owning thread only. */
 static inline void fy__count(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }
 
-/* Child of `parent` called `name`, made if needed; "(others)" if there are too many; `parent`
- * itself if there is no memory. Cost: a walk of at most FY__NODE_LISTED names, or a look-up by
- * hash. */
+/* Child of `parent` named `name`, made if needed; "(others)" if there are too many; `parent` itself
+ * if memory runs out. Cost: a walk of at most FY__NODE_LISTED names, or a hash look-up. */
 fy__node_t *fy__node_child(fy__node_t *parent, const char *name);
-/* The node of the same path in the tree of `root`, made if needed: for figures of another thread's
- * that this one adds to. */
+/* The node of the same path in the tree of `root`, made if needed: for figures that this thread
+ * adds to another thread's path. */
 fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node);
-/* Entry for device `index`, made if needed, and those of the nodes above; NULL if there is no
- * memory. By the owning thread only. */
+/* Entry for device `index`, made if needed, and those of the ancestors; NULL if memory runs out.
+ * Called by the owning thread only. */
 fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index);
 static inline int64_t fy__node_memory_live(const fy__node_memory_t *memory)
 {
@@ -82,7 +80,8 @@ static inline void fy__node_memory_count(_Atomic int64_t *counter, int64_t chang
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + change,
                           memory_order_relaxed);
 }
-/* What was made, by the owning thread, and what goes, by any: here and in all nodes above. */
+/* Adds allocated bytes (owning thread) and subtracts freed bytes (any thread), in this node and all
+ * ancestors. */
 static inline void fy__node_memory_add(fy__node_memory_t *memory, uint64_t nbytes,
                                        uint64_t requested)
 {
@@ -108,13 +107,13 @@ static inline void fy__node_memory_sub(const struct fy__thread *thread, fy__node
         }
     }
 }
-/* Bytes made in that very node, not inside it. */
+/* Bytes made in this node, without its descendants. */
 int64_t fy__node_own_live(const fy__node_t *node, uint32_t device_index);
 /* "train/step", cut to `size`; returns buffer. */
 const char *fy__node_path(const fy__node_t *node, char *buffer, size_t size);
-/* The descendant of `root` at `path` (NULL or "": root); NULL if there is none. */
+/* The descendant of `root` at `path` (NULL or "": root); NULL if it does not exist. */
 fy__node_t *fy__node_find(fy__node_t *root, const char *path);
-/* Calls `fn` for `node` and everything below, parents first. */
+/* Calls `fn` for `node` and all descendants, parents first. */
 void fy__node_walk(fy__node_t *node, void (*fn)(void *user, fy__node_t *node), void *user);
 
 #endif

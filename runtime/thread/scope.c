@@ -1,5 +1,5 @@
-/* Beginning and ending scopes. Ending one ends what was begun inside it, so that an early return is
- * safe; results move to the enclosing frame's ring, or to the user. */
+/* Begins and ends scopes. The end of a scope also ends everything that began inside it, so an early
+ * return is safe. Results move to the enclosing frame's ring, or to the user. */
 #include "runtime/thread/scope.h"
 
 #include "runtime/base/checked.h"
@@ -49,15 +49,15 @@ fy_scope_t fy_scope_begin(const char *name)
     return scope;
 }
 
-/* Ends the innermost frame. Handles go in the order they were made, but for small tensors that were
- * made in cells of others. */
+/* Ends the innermost frame. Handles are destroyed in the order in which they were made, except
+ * small tensors in reused slots. */
 static void end_frame(fy__thread_t *thread)
 {
     fy__frame_t *frame = thread->frame;
     while (frame->handles.next != &frame->handles) {
         fy__handle_t *handle = frame->handles.next;
         fy__handle_release(handle);
-        /* only at hand */
+        /* already destroyed, in the thread cache */
         if (handle->kind == FY__HANDLE_TENSOR && fy__tensor_is_gone((fy_tensor_t *)handle))
             continue;
         fy__handle_destroyers[handle->kind](handle);
@@ -80,8 +80,8 @@ static void end_frame(fy__thread_t *thread)
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
 }
 
-/* Is the handle in a frame from `depth` on? Looks for the ring's sentinel both ways: what is asked
- * about was mostly made last. */
+/* Whether the handle is in a frame from `depth` on. Searches the ring's sentinel in both
+ * directions: most handles in question were made last. */
 static bool is_inside(const fy__thread_t *thread, uint32_t depth, const fy__handle_t *handle)
 {
     const fy__handle_t *after = handle, *before = handle;
@@ -106,7 +106,7 @@ void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
         return;
     }
     if (scope.depth > thread->depth || thread->frames[scope.depth - 1].serial != scope.serial)
-        return; /* ended already, or another thread's */
+        return; /* already ended, or of another thread */
     fy__frame_t *outer = scope.depth > 1 ? &thread->frames[scope.depth - 2] : NULL;
     for (size_t i = 0; results && i < count; i++) {
         if (!results[i] || !is_inside(thread, scope.depth, fy__tensor_handle(results[i]))) continue;
@@ -147,8 +147,8 @@ fy_status_t fy_scope_memory(fy_category_t category)
 
 /* ---- guards ---- */
 
-/* Is a limit looser than that of a guard that the user set further out? Budgets are another's
- * business. */
+/* Refuses a limit that is looser than that of an outer guard set by the user. Budgets are not
+ * compared. */
 static fy_status_t check_tighter(const fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
     static const char *const names[] = { "upload_nbytes", "download_nbytes", "peer_nbytes",
@@ -169,8 +169,7 @@ static fy_status_t check_tighter(const fy__guard_t *guard, const uint64_t asked[
     return FY_STATUS_OK;
 }
 
-/* At most `asked` more from here on, too, so that guards set again and again on one scope stay
- * one. */
+/* Allows at most `asked` more from here on, so that repeated calls on one scope need one guard. */
 static void tighten(fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
     for (int i = 0; i < FY__QUOTAS; i++) {
@@ -184,8 +183,8 @@ static void tighten(fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
     }
 }
 
-/* A guard of this scope that may take these limits in: another action is another guard, and so is
- * one that did not count live bytes. */
+/* A guard of this scope that can adopt these limits. It must have the same action, and count live
+ * bytes if they are limited. */
 static fy__guard_t *find_like(fy__thread_t *thread, fy_guard_action_t action,
                               const uint64_t asked[FY__QUOTAS])
 {

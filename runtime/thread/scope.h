@@ -1,6 +1,6 @@
-/* Scopes: frames on a thread's stack. A frame owns the handles made in it and may carry a guard.
+/* Scopes: frames on a thread's stack. A frame owns the handles made in it and may have a guard.
  * Every handle (tensor, download, ...) begins with an fy__handle_t, linked into its frame's ring;
- * an unlinked one is the user's.
+ * an unlinked handle belongs to the user.
  * Not here: figures by path (node.h), what guards check (guard.h). */
 #ifndef FERRY_RUNTIME_SCOPE_H_
 #define FERRY_RUNTIME_SCOPE_H_
@@ -31,7 +31,7 @@ typedef struct fy__handle {
     uint32_t serial; /* while a scope owns it: that scope's */
 } fy__handle_t;
 
-/* What guards limit: the directions of node.h, and three more. */
+/* The quantities that guards limit: the directions of node.h, and three more. */
 typedef enum fy__quota {
     FY__QUOTA_UPLOAD,
     FY__QUOTA_DOWNLOAD,
@@ -43,7 +43,7 @@ typedef enum fy__quota {
 } fy__quota_t;
 
 struct fy__guard; /* guard.h */
-/* What a check took from these guards, and what is left of it to be charged. */
+/* The part that a check claimed from these guards and that is not yet charged. */
 typedef struct fy__claim {
     struct fy__guard *guards, *process; /* references */
     uint64_t n;
@@ -54,21 +54,22 @@ typedef struct fy__frame {
     fy__node_t *node, *outer_node;
     uint32_t serial;
     fy_category_t outer_category; /* the thread's before this scope */
-    /* what recorded before this scope and goes on after it; NULL: nothing, or it has stopped */
+    /* the tape that recorded before this scope and continues after it; NULL: none, or it has
+     * stopped */
     fy_tape_t *outer_tape;
-    /* the thread's chain before this scope; kept alive by what was put in front of it */
+    /* the thread's chain before this scope; the guards added in front of it keep it alive */
     struct fy__guard *outer_guards;
-    bool in_range;          /* a profiler was told that it began */
-    uint64_t streams_saved; /* bit i: outer_streams[i] is to be put back */
+    bool in_range;          /* a profiler received its begin */
+    uint64_t streams_saved; /* bit i: outer_streams[i] is restored at the end */
     fy_stream_t *outer_streams[64];
 } fy__frame_t;
 
-/* Tells a profiler of scopes that begin and end; NULL while none listens. Set when a device opens,
- * for good. */
+/* The profiler's function for scopes that begin and end; NULL: none. Set when a device opens, and
+ * never reset. */
 extern _Atomic(fy_range_fn) fy__ranges;
 
 struct fy__thread;
-/* Gives a new handle to the innermost scope, if there is one. */
+/* Adds a new handle to the innermost scope, if there is one. */
 static inline void fy__handle_adopt(fy__frame_t *frame, fy__handle_t *handle)
 {
     if (!frame) {
@@ -82,7 +83,7 @@ static inline void fy__handle_adopt(fy__frame_t *frame, fy__handle_t *handle)
     ring->prev->next = handle;
     ring->prev = handle;
 }
-/* The same for one whose end must come before that of the scope's other handles. */
+/* The same for a handle that must be destroyed before the scope's other handles. */
 static inline void fy__handle_adopt_first(fy__frame_t *frame, fy__handle_t *handle)
 {
     fy__handle_adopt(frame, handle);
@@ -95,7 +96,7 @@ static inline void fy__handle_adopt_first(fy__frame_t *frame, fy__handle_t *hand
     ring->next->prev = handle;
     ring->next = handle;
 }
-/* Takes it out of its scope; does nothing if no scope owns it. */
+/* Removes it from its scope; does nothing if no scope owns it. */
 static inline void fy__handle_release(fy__handle_t *handle)
 {
     if (!handle->next) return;
@@ -103,16 +104,16 @@ static inline void fy__handle_release(fy__handle_t *handle)
     handle->next->prev = handle->prev;
     handle->prev = handle->next = NULL;
 }
-/* Is it the innermost scope's? */
+/* Whether it belongs to the innermost scope. */
 static inline bool fy__handle_is_inside(const fy__frame_t *frame, const fy__handle_t *handle)
 {
     return frame && handle->serial == frame->serial;
 }
-/* How a scope destroys what is left in it; set per kind by wire.c. */
+/* Destroys a handle that is left in a scope; wire.c sets one for each kind. */
 typedef void (*fy__handle_destroy_fn)(fy__handle_t *handle);
 extern fy__handle_destroy_fn fy__handle_destroyers[FY__HANDLE_KINDS];
 
-/* Ends every scope of a thread that ends. */
+/* Ends every scope of an ending thread. */
 void fy__scope_end_all(struct fy__thread *thread);
 
 #endif

@@ -1,5 +1,5 @@
-/* Attaching threads: a state is taken from the list of those whose thread ended, else made. The
- * pthread key's destructor ends the scopes that the thread left open and puts its state back. */
+/* Attaches threads: a thread takes the state of an ended thread, or a new one. The pthread key's
+ * destructor ends the scopes that the thread left open and returns its state. */
 #include "runtime/thread/thread.h"
 
 #include <pthread.h>
@@ -21,12 +21,13 @@ static uint32_t nthreads;
 static char root_name[] = "";
 static pthread_once_t key_once = PTHREAD_ONCE_INIT, environment_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
-static bool has_key; /* without one, the states of threads that end are not handed on */
+static bool has_key; /* false: the states of ended threads are not reused */
 
 static void detach(void *state)
 {
     fy__thread_t *thread = state;
-    fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
+    fy__tls = thread; /* other TLS may be destroyed already; this pointer must be valid while scopes
+                       * end */
     fy__scope_end_all(thread);
     /* begun outside any scope */
     if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle);
@@ -52,7 +53,7 @@ static fy__thread_t *make_thread(void)
     thread->node = &thread->root;
     pthread_mutex_lock(&lock);
     thread->number = ++nthreads;
-    /* serials of different threads hardly ever meet */
+    /* serials of different threads rarely collide */
     thread->next_serial = thread->number * 0x9E3779B1u;
     thread->in_use = 1;
     thread->next = all;
@@ -87,15 +88,15 @@ void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user)
 
 void fy__thread_fork_lock(void) { pthread_mutex_lock(&lock); }
 void fy__thread_fork_unlock(void) { pthread_mutex_unlock(&lock); }
-/* A thread that is gone in the child was stopped anywhere: its scopes are over, its caches and
- * handles are left alone, its figures stay. */
+/* A thread that does not exist in the child stopped at an arbitrary point: its scopes are over, its
+ * caches and handles are not used again, its figures stay. */
 static void abandon(fy__thread_t *thread)
 {
     thread->frame = NULL;
     thread->node = &thread->root;
     thread->category = FY_CATEGORY_ACTIVATIONS;
     thread->depth = thread->excess = 0;
-    thread->guards = NULL; /* never given back: what it held may be half changed */
+    thread->guards = NULL; /* never released: its data may be half changed */
     thread->claimed = 0;
     thread->nlocks = thread->nkept = 0;
     thread->free_tensors = NULL;
@@ -117,7 +118,7 @@ static void abandon(fy__thread_t *thread)
     thread->in_use = 0;
 }
 
-/* In the child only the forking thread lives on; the others' states are free to be adopted. */
+/* Only the forking thread runs in the child; the others' states can be reused. */
 void fy__thread_fork_child(void)
 {
     for (fy__thread_t *thread = all; thread; thread = thread->next)

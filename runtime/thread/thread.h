@@ -1,7 +1,7 @@
-/* A thread's state: everything that the hot path touches without a lock hangs on one TLS pointer.
- * States of threads that ended are handed to new threads with their caches and figures, so nothing
- * has to be folded together and nothing is lost.
- * Not here: what scopes (scope.h), nodes (node.h) and storages (storage.h) are. */
+/* A thread's state: one TLS pointer leads to all data that the hot path uses without a lock. A new
+ * thread takes the state of an ended thread with its caches and figures, so nothing is merged and
+ * nothing is lost.
+ * Not here: scopes (scope.h), nodes (node.h), storages (storage.h). */
 #ifndef FERRY_RUNTIME_THREAD_H_
 #define FERRY_RUNTIME_THREAD_H_
 
@@ -17,9 +17,9 @@ enum {
     FY__CACHE_CLASSES = FY__CACHE_LARGE + 1, /* the others are size classes of small ones */
     FY__CACHE_SLOTS = 8,                     /* large host blocks that a thread keeps */
 #ifdef __SANITIZE_ADDRESS__
-    FY__STRUCT_CACHE = 0, /* so that AddressSanitizer sees a handle that is used after its end */
+    FY__STRUCT_CACHE = 0, /* so that AddressSanitizer detects the use of a destroyed handle */
 #else
-    FY__STRUCT_CACHE = 4096 /* tensor handles, and storages without a block, kept per thread */
+    FY__STRUCT_CACHE = 4096 /* tensor handles, and storages without a block, cached per thread */
 #endif
 };
 
@@ -30,16 +30,16 @@ struct fy__pressure;
 typedef struct fy__thread {
     /* scope.c */
     fy__frame_t *frame;     /* innermost open scope; NULL outside any */
-    fy__node_t *node;       /* where figures go now */
-    fy_category_t category; /* what is made now is for */
+    fy__node_t *node;       /* receives the current figures */
+    fy_category_t category; /* of tensors made now */
     uint32_t depth, excess; /* open frames; scopes begun beyond FY__MAX_SCOPES */
     uint32_t next_serial;
-    /* innermost guard; a reference. NULL: none but perhaps the process's */
+    /* innermost guard; a reference. NULL: at most the process's guard applies */
     struct fy__guard *guards;
-    fy__claim_t claims[FY__QUOTAS]; /* guard.c: taken, not yet charged */
-    uint32_t claimed;               /* bit i: claims[i] is one */
-    const char *blocking;           /* static: the call marked Blocks that began last */
-    /* 1, 2, ...; of the state, so a later thread may have it again */
+    fy__claim_t claims[FY__QUOTAS]; /* guard.c: claimed, not yet charged */
+    uint32_t claimed;               /* bit i: claims[i] is in use */
+    const char *blocking;           /* static: name of the blocking call that began last */
+    /* 1, 2, ...; of the state, so a later thread may have the same */
     uint32_t number;
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
@@ -62,29 +62,29 @@ typedef struct fy__thread {
     /* bytes in them, what others took included; this thread's only */
     uint64_t large_total;
     uint32_t large_last, large_next; /* slot that was used last; slot to be emptied next */
-    /* stream.c: what fy_stream_use set; NULL is the device's compute stream */
+    /* stream.c: set by fy_stream_use; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* fail.c */
     fy_error_t error;
     fy_oom_verdict_t verdict;
-    uint32_t nlocks, nkept; /* fy__locks held; lines to be said when they are let go */
+    uint32_t nlocks, nkept; /* fy__locks held; log lines kept until they are released */
     fy_log_level_t kept_level;
     char kept[512];
-    /* pressure.c: the function that this thread is inside; NULL: none */
+    /* pressure.c: the reclaim callback that this thread runs; NULL: none */
     struct fy__pressure *pressing;
-    /* ops/graph.c: what this thread records, while FY__WATCH_GRAPH is held; NULL: nothing */
+    /* ops/graph.c: the recording of this thread, while FY__WATCH_GRAPH is held; NULL: none */
     struct fy__recording *recording;
-    /* plan.h: the plan whose step this thread runs; NULL: none. A refusal of memory is no plan's
-     * business while plan_declines */
+    /* plan.h: the plan whose step this thread runs; NULL: none. While plan_declines is not 0, the
+     * plan ignores refusals of memory */
     struct fy__plan_run *plan;
     uint32_t plan_declines;
-    fy_tape_t *tape; /* ops/tape: what records this thread's calls; NULL: nothing does */
-    /* ops/dispatch.c: operands of calls with many, grown as needed */
+    fy_tape_t *tape; /* ops/tape: the tape that records this thread's calls; NULL: none */
+    /* ops/dispatch.c: operand arrays of calls with many operands, grown as needed */
     void *scratch;
     size_t scratch_nbytes;
 
     fy__node_t root;
-    struct fy__thread *next; /* all states ever made; guarded by the lock in thread.c */
+    struct fy__thread *next; /* all states; guarded by the lock in thread.c */
     int in_use;
     fy__frame_t frames[FY__MAX_SCOPES];
 } fy__thread_t;
@@ -92,18 +92,18 @@ typedef struct fy__thread {
 extern __thread fy__thread_t *fy__tls __attribute__((visibility("hidden")));
 fy__thread_t *fy__thread_attach(void);
 
-/* This thread's state; NULL only if there is no memory for it. */
+/* This thread's state; NULL only if memory runs out. */
 static inline fy__thread_t *fy__thread(void)
 {
     fy__thread_t *thread = fy__tls;
     return __builtin_expect(thread != NULL, 1) ? thread : fy__thread_attach();
 }
 
-/* Calls `fn` for every state there ever was, under the list's lock; other threads go on writing
- * theirs. */
+/* Calls `fn` for every state, in use or not, under the list's lock; other threads keep writing
+ * their states. */
 void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user);
 
-/* For wire.c's fork handlers: the list is held over the fork; in the child all states but the
+/* For wire.c's fork handlers: the list is locked over the fork; in the child all states but the
  * caller's become free. */
 void fy__thread_fork_lock(void);
 void fy__thread_fork_unlock(void);

@@ -1,4 +1,4 @@
-/* The names of the places that wait. */
+/* The names of the wait sites. */
 #include "runtime/thread/wait_site.h"
 
 fy__wait_site_t fy__wait_dropped;

@@ -1,6 +1,5 @@
-/* What makes the straight path leave its straight line: one word of four counts that the dispatcher
- * loads once per call.
- * Zero: nobody is looking. */
+/* Watches: reasons for the dispatcher to leave its fast path, as one word of four counts that it
+ * loads once per call. Zero: no watch is held. */
 #ifndef FERRY_RUNTIME_WATCH_H_
 #define FERRY_RUNTIME_WATCH_H_
 
@@ -8,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Add one of these to hold a watch, subtract it to let go. */
+/* Add one of these to hold a watch, subtract it to release. */
 #define FY__WATCH_SIMULATED \
     UINT64_C(1) /* a device with a model clock is open: host work is charged to it */
 #define FY__WATCH_GRAPH  (UINT64_C(1) << 16) /* some thread records a graph */
@@ -22,7 +21,7 @@ static inline uint64_t fy__watching(void)
 }
 static inline void fy__watch_hold(uint64_t unit) { atomic_fetch_add(&fy__watch, unit); }
 static inline void fy__watch_release(uint64_t unit) { atomic_fetch_sub(&fy__watch, unit); }
-/* Is a watch of this kind in what fy__watching gave? */
+/* Whether a watch of this kind is in the result of fy__watching. */
 static inline bool fy__watch_has(uint64_t watching, uint64_t unit)
 {
     return watching & unit * 0xFFFF;
