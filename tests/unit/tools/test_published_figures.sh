@@ -21,7 +21,7 @@ def quoted(page, text):
 results = "docs/results/2026-11-21-two-cores.md"
 for v in json.loads((work / "roundtrip.json").read_text())["variants"]:
     ns = v["model_ns_per_iter"]
-    quoted(results, rf"{v['name']} {ns:,} ns")
+    quoted(results, rf"{v['name']}\s+{ns:,}\s+ns")
 sizes = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 link = {(r["mode"], r["direction"], int(r["nbytes"]) // int(r["pieces"])): r for r in csv.DictReader((work / "link.csv").open())}
 checked = 0
