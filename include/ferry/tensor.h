@@ -58,6 +58,13 @@ FY_API_STATUS fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int r
 FY_API_STATUS fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                              void *data, fy_deleter_fn deleter, void *user,
                              fy_tensor_t **out_tensor);
+/* As fy_tensor_wrap, for elements at data[sum of i[k] * strides[k]]; strides in elements, >= 0.
+ * Elements must not overlap, except along an axis of stride 0, which makes the tensor read-only, as
+ * fy_broadcast does. The wrapped bytes end behind the last element.
+ * Fails: as fy_tensor_wrap; INVALID_ARGUMENT (a negative stride, elements that overlap). */
+FY_API_STATUS fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int rank,
+                                     const int64_t *dims, const int64_t *strides, void *data,
+                                     fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor);
 /* Destroys the handle; NULL is ignored. The bytes are freed after their last view or copy in
  * flight. */
 FY_API void fy_tensor_destroy(fy_tensor_t *tensor);

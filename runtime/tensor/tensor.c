@@ -269,26 +269,97 @@ fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int ran
     return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
 }
 
+/* `span`: elements from the first to the last in memory; 0 if there are none. */
+static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype, int rank,
+                        const int64_t *dims, uint64_t nelem, uint64_t span, void *data,
+                        fy__thread_t *thread, fy_tensor_t **out_tensor)
+{
+    fy__storage_t *storage;
+    const uint64_t nbytes = span * fy__dtype_sizes[dtype];
+    if (!data && nbytes)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: data is NULL, but the shape needs %llu bytes", what,
+                       (ull)nbytes);
+    if ((uintptr_t)data % fy__dtype_sizes[dtype])
+        return FY_FAIL(INVALID_ARGUMENT, "%s: data %p is not aligned to the %u bytes of %s", what,
+                       data, fy__dtype_sizes[dtype], fy_dtype_name(dtype));
+    FY_TRY(fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, &storage));
+    return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
+}
+
+/* After the last step that can fail: a failed call must not run the deleter. */
+static void set_deleter(fy_tensor_t *tensor, fy_deleter_fn deleter, void *user)
+{
+    tensor->storage->deleter = deleter;
+    tensor->storage->user = user;
+}
+
 fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                            void *data, fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread;
-    fy__storage_t *storage;
     uint64_t nelem, nbytes;
     FY_TRY(begin(device, out_tensor, "tensor_wrap", &thread));
     FY_TRY(fy__shape_check("tensor_wrap", dtype, rank, dims, &nelem, &nbytes));
-    if (!data && nbytes)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "tensor_wrap: data is NULL, but the shape needs %llu bytes", (ull)nbytes);
-    if ((uintptr_t)data % fy__dtype_sizes[dtype])
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "tensor_wrap: data %p is not aligned to the %u bytes of %s", data,
-                       fy__dtype_sizes[dtype], fy_dtype_name(dtype));
-    FY_TRY(fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, &storage));
-    FY_TRY(fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor));
-    storage->deleter = deleter; /* from here on nothing fails: a failed call must not run it */
-    storage->user = user;
+    FY_TRY(wrap("tensor_wrap", device, dtype, rank, dims, nelem, nelem, data, thread, out_tensor));
+    set_deleter(*out_tensor, deleter, user);
     return FY_STATUS_OK;
+}
+
+/* Takes the axes by growing stride: each must step over all elements of those before it. */
+static fy_status_t check_strides(int rank, const int64_t *dims, const int64_t *strides,
+                                 uint64_t nbytes_each, uint64_t *out_span)
+{
+    int64_t last = 0, step;
+    bool taken[FY_MAX_RANK] = { false };
+    for (int count = 0; count < rank; count++) {
+        int axis = -1;
+        for (int i = 0; i < rank; i++) {
+            if (strides[i] < 0)
+                return FY_FAIL(INVALID_ARGUMENT,
+                               "tensor_wrap_strided: strides[%d] is %lld; it must be 0 or more", i,
+                               (long long)strides[i]);
+            if (!taken[i] && (axis < 0 || strides[i] < strides[axis])) axis = i;
+        }
+        taken[axis] = true;
+        if (dims[axis] <= 1 || !strides[axis]) continue;
+        if (strides[axis] <= last)
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "tensor_wrap_strided: strides[%d] is %lld, but the axes of smaller "
+                           "strides span %lld elements: elements would overlap",
+                           axis, (long long)strides[axis], (long long)last + 1);
+        if (__builtin_mul_overflow(dims[axis] - 1, strides[axis], &step) ||
+            __builtin_add_overflow(last, step, &last) || (uint64_t)last >= INT64_MAX / nbytes_each)
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "tensor_wrap_strided: axis %d of %lld elements with stride %lld ends "
+                           "past 2^63 bytes",
+                           axis, (long long)dims[axis], (long long)strides[axis]);
+    }
+    *out_span = (uint64_t)last + 1;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int rank,
+                                   const int64_t *dims, const int64_t *strides, void *data,
+                                   fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    fy_tensor_t *dense, *view;
+    uint64_t nelem, nbytes, span = 0;
+    FY_TRY(begin(device, out_tensor, "tensor_wrap_strided", &thread));
+    FY_TRY(fy__shape_check("tensor_wrap_strided", dtype, rank, dims, &nelem, &nbytes));
+    if (rank && !strides) return FY_FAIL(INVALID_ARGUMENT, "tensor_wrap_strided: strides is NULL");
+    FY_TRY(check_strides(rank, dims, strides, fy__dtype_sizes[dtype], &span));
+    if (!nelem) span = 0;
+    const int64_t length = (int64_t)span;
+    FY_TRY(
+        wrap("tensor_wrap_strided", device, dtype, 1, &length, span, span, data, thread, &dense));
+    const fy_status_t status = fy__view_strided(dense, rank, dims, strides, &view);
+    if (status == FY_STATUS_OK) {
+        set_deleter(dense, deleter, user);
+        *out_tensor = view;
+    }
+    fy__tensor_free(thread, dense);
+    return status;
 }
 
 static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)

@@ -137,6 +137,9 @@ fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
 /* Frees a handle that is in no scope and has no storage. */
 void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor);
+/* A view of src's storage from src's first element on, unknown to any tape. The thread exists. */
+fy_status_t fy__view_strided(const fy_tensor_t *src, int rank, const int64_t *dims,
+                             const int64_t *strides, fy_tensor_t **out_view);
 /* Whether it is row-major without gaps. Tensors of 0 or 1 elements are. */
 bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides);
 

@@ -14,14 +14,10 @@ static fy_status_t begin(const char *what, const fy_tensor_t *src, fy_tensor_t *
     return FY_STATUS_OK;
 }
 
-/* `how`: for the tape; NULL where the kind says all. */
-static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
-                        const int64_t *strides, int64_t offset, fy__view_kind_t kind,
-                        const fy__view_attrs_t *how, fy_tensor_t **out_view)
+static fy_status_t alloc_view(fy__thread_t *thread, const fy_tensor_t *src, int rank,
+                              const int64_t *dims, const int64_t *strides, int64_t offset,
+                              fy_tensor_t **out_view)
 {
-    static const fy__view_attrs_t nothing;
-    fy__thread_t *thread = fy__thread();
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy_tensor_t *view = fy__tensor_alloc(thread);
     if (!view) return FY_STATUS_OUT_OF_MEMORY;
     fy__storage_retain(src->storage);
@@ -36,6 +32,26 @@ static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
         view->nelem *= (uint64_t)dims[i];
     }
     view->contiguous = fy__is_contiguous(rank, view->dims, view->strides);
+    *out_view = view;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__view_strided(const fy_tensor_t *src, int rank, const int64_t *dims,
+                             const int64_t *strides, fy_tensor_t **out_view)
+{
+    return alloc_view(fy__thread(), src, rank, dims, strides, 0, out_view);
+}
+
+/* `how`: for the tape; NULL where the kind says all. */
+static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
+                        const int64_t *strides, int64_t offset, fy__view_kind_t kind,
+                        const fy__view_attrs_t *how, fy_tensor_t **out_view)
+{
+    static const fy__view_attrs_t nothing;
+    fy_tensor_t *view;
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(alloc_view(thread, src, rank, dims, strides, offset, &view));
     const fy_status_t status = FY_UNLIKELY(thread->tape != NULL)
                                    ? fy__tape_view(thread, kind, how ? how : &nothing, src, view)
                                    : FY_STATUS_OK;

@@ -183,6 +183,63 @@ static void wrap_shares_and_deletes_once(ts_ctx_t *ctx)
     assert_int_equal(deleted.n, 2);
 }
 
+/* Columns of a row-major matrix with gaps, on the host and on the device. */
+static void strided_memory_is_wrapped(ts_ctx_t *ctx)
+{
+    deleted_t deleted = { 0 };
+    float values[12] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    const int64_t columns[] = { 1, 4 }, repeated[] = { 0, 2 }, none[] = { 7, 7 };
+    fy_device_t *host = fy_device_host();
+    fy_tensor_t *wrapped, *there, *bad = (fy_tensor_t *)&deleted;
+    void *data;
+    ts_ok(fy_tensor_wrap_strided(host, FY_DTYPE_F32, FY_DIMS(2, 3), columns, values, count_delete,
+                                 &deleted, &wrapped));
+    ts_expect_f32(wrapped, (float[]){ 0, 4, 8, 1, 5, 9 }, 6);
+    ts_ok(fy_tensor_map(wrapped, FY_ACCESS_READ, &data));
+    assert_ptr_equal(data, values);
+    ts_ok(fy_tensor_upload(wrapped, ctx->device, NULL, &there));
+    ts_expect_f32(there, (float[]){ 0, 4, 8, 1, 5, 9 }, 6);
+    ts_ok(fy_fill(wrapped, -1));
+    assert_true(values[9] == -1 && values[2] == 2 && values[10] == 10); /* gaps are left alone */
+    fy_tensor_destroy(wrapped);
+    assert_int_equal(deleted.n, 1);
+
+    ts_ok(fy_tensor_wrap_strided(host, FY_DTYPE_F32, FY_DIMS(2, 2), repeated, values, NULL, NULL,
+                                 &wrapped));
+    ts_expect_f32(wrapped, (float[]){ -1, 2, -1, 2 }, 4);
+    ts_fails(fy_fill(wrapped, 1), INVALID_ARGUMENT); /* it repeats its elements */
+    fy_tensor_destroy(wrapped);
+    ts_ok(fy_tensor_wrap_strided(host, FY_DTYPE_F32, FY_DIMS(0, 3), none, NULL, count_delete,
+                                 &deleted, &wrapped));
+    fy_tensor_destroy(wrapped);
+    assert_int_equal(deleted.n, 2);
+
+    static const struct {
+        int64_t dims[2], strides[2];
+        const char *says;
+    } refused[] = {
+        { { 2, 3 }, { 1, 1 }, "elements would overlap" },
+        { { 3, 3 }, { 2, 4 }, "strides[1] is 4" },
+        { { 2, 3 }, { 4, -1 }, "strides[1] is -1" },
+        { { 2, 3 }, { INT64_MAX / 2, 1 }, "past 2^63 bytes" },
+        { { 2, INT64_C(1) << 40 }, { 1, INT64_C(1) << 40 }, "past 2^63 bytes" },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ts_fails(fy_tensor_wrap_strided(host, FY_DTYPE_F32, 2, refused[i].dims, refused[i].strides,
+                                        values, count_delete, &deleted, &bad),
+                 INVALID_ARGUMENT);
+        ts_text_has(refused[i].says);
+        assert_null(bad);
+    }
+    ts_fails(fy_tensor_wrap_strided(host, FY_DTYPE_F32, FY_DIMS(2), NULL, values, count_delete,
+                                    &deleted, &bad),
+             INVALID_ARGUMENT);
+    ts_fails(fy_tensor_wrap_strided(host, FY_DTYPE_F32, FY_DIMS(2), columns, (char *)values + 1,
+                                    count_delete, &deleted, &bad),
+             INVALID_ARGUMENT);
+    assert_int_equal(deleted.n, 2); /* a failed call does not run the deleter */
+}
+
 static void wrap_of_device_bytes(ts_ctx_t *ctx)
 {
     fy_stream_t *stream;
@@ -322,6 +379,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(bytes_live_as_long_as_a_view),
     TS_TEST(a_result_outlives_its_sources),
     TS_TEST(wrap_shares_and_deletes_once),
+    TS_TEST(strided_memory_is_wrapped),
     TS_TEST(wrap_of_device_bytes),
     TS_TEST(the_deleter_waits_for_requests),
     TS_TEST(bad_shapes),
