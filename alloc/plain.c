@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "alloc/pool.h"
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 
 enum { STREAM_MOST = 0xffff };
@@ -112,8 +113,6 @@ static void note_sync(void *user, uint64_t blocked_ns)
 
 static fy_status_t check_options(const fy_pool_options_t *options)
 {
-    FY_TRY(fy__check_sized("pool_create", "options", options, sizeof *options,
-                           "FY_POOL_OPTIONS_INIT"));
     if (options->alignment < 64 || options->alignment & (options->alignment - 1))
         return FY_FAIL(INVALID_ARGUMENT,
                        "pool_create: alignment is %llu; it must be a power of two from 64 up",
@@ -135,11 +134,12 @@ static fy_status_t check_options(const fy_pool_options_t *options)
 fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_pool)
 {
     static atomic_uint_fast64_t last_number;
-    const fy_pool_options_t defaults = FY_POOL_OPTIONS_INIT;
+    fy_pool_options_t own;
     char name[32];
     if (!out_pool) return FY_FAIL(INVALID_ARGUMENT, "pool_create: out_pool is NULL");
     *out_pool = NULL;
-    if (!options) options = &defaults;
+    FY_TRY(FY__READ(pool_options, "pool_create", options, &own));
+    options = &own;
     FY_TRY(check_options(options));
     fy_pool_t *pool = calloc(1, sizeof *pool);
     if (!pool)
@@ -309,14 +309,14 @@ fy_status_t fy_pool_reached(fy_pool_t *pool, fy_pool_point_t point)
 
 fy_status_t fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats)
 {
-    FY_TRY(fy__check_sized("pool_query", "out_stats", out_stats, sizeof *out_stats,
-                           "FY_MEMORY_STATS_INIT"));
+    fy_memory_stats_t stats;
+    FY_TRY(FY__CHECK_OUT(memory_stats, "pool_query", out_stats));
     if (!pool) return FY_FAIL(INVALID_ARGUMENT, "pool_query: pool is NULL");
-    fy__pool_query(pool->blocks, out_stats);
-    out_stats->struct_size = sizeof *out_stats;
+    fy__pool_query(pool->blocks, &stats);
     /* No caller named a category. */
-    out_stats->by_category[FY_CATEGORY_ACTIVATIONS] = out_stats->live;
-    out_stats->peak_by_category[FY_CATEGORY_ACTIVATIONS] = out_stats->peak_live;
+    stats.by_category[FY_CATEGORY_ACTIVATIONS] = stats.live;
+    stats.peak_by_category[FY_CATEGORY_ACTIVATIONS] = stats.peak_live;
+    FY__WRITE(out_stats, &stats);
     return FY_STATUS_OK;
 }
 

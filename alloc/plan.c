@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 #include "runtime/thread/thread.h"
 
@@ -81,8 +82,7 @@ static fy_status_t check(const char *spec, fy_step_fn step, const fy_plan_t *out
 {
     if (!spec || !step)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, spec ? "step" : "spec");
-    if (out_plan)
-        FY_TRY(fy__check_sized(what, "out_plan", out_plan, sizeof *out_plan, "FY_PLAN_INIT"));
+    if (out_plan) FY_TRY(FY__CHECK_OUT(plan, what, out_plan));
     return FY_STATUS_OK;
 }
 
@@ -101,12 +101,11 @@ static void note_figures(fy_plan_t *plan, const fy__plan_run_t *run)
 fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch,
                          const fy_plan_options_t *options, fy_plan_t *out_plan)
 {
+    fy_plan_options_t own;
     if (!out_plan) return FY_FAIL(INVALID_ARGUMENT, "plan_step: out_plan is NULL");
     FY_TRY(check(spec, step, out_plan, "plan_step"));
-    if (options)
-        FY_TRY(fy__check_sized("plan_step", "options", options, sizeof *options,
-                               "FY_PLAN_OPTIONS_INIT"));
-    fy__plan_run_t run = { .wants_events = options && options->on_point },
+    FY_TRY(FY__READ(plan_options, "plan_step", options, &own));
+    fy__plan_run_t run = { .wants_events = own.on_point != NULL },
                    within = { .wants_events = run.wants_events };
     fy_plan_t plan = { .struct_size = sizeof plan, .batch = batch };
     bool is_within = false;
@@ -124,11 +123,10 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
             if (is_within) note_figures(&plan, &within);
         }
     }
-    if (status == FY_STATUS_OK && options && options->on_point)
-        tell_points(is_within ? &within : &run, options);
+    if (status == FY_STATUS_OK && own.on_point) tell_points(is_within ? &within : &run, &own);
     free(run.events);
     free(within.events);
-    if (status == FY_STATUS_OK) *out_plan = plan;
+    if (status == FY_STATUS_OK) FY__WRITE(out_plan, &plan);
     return status;
 }
 

@@ -47,7 +47,7 @@ torch::Tensor parameter(const image_train_t &train, const char *name)
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     void *data;
     check(fy_model_find_param(train.model, name, &param));
-    fy_tensor_query(param.value, &info);
+    check(fy_tensor_query(param.value, &info));
     check(fy_tensor_map(param.value, FY_ACCESS_READ, &data));
     return torch::from_blob(data, std::vector<int64_t>(info.dims, info.dims + info.rank)).clone();
 }

@@ -70,7 +70,7 @@ static fy_status_t train(fy_device_t *device)
     printf("%s\n", table);
 
     /* All parameters are views of one block, and so are all gradients: one request updates them. */
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
     FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &optimizer));
     options.epochs = EPOCHS;
     options.loss = FY_LOSS_CROSS_ENTROPY;

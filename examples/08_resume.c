@@ -33,8 +33,8 @@ static fy_status_t begin(fy_device_t *device, const fy_dataset_t *digits, int64_
     loader_options.batch = BATCH;
     loader_options.seed = run->at.seed;
     loader_options.scale = 1.0 / 255;
-    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 0.005, STEPS, &run->schedule);
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
+    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 0.005, STEPS, &run->schedule, sizeof run->schedule);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
     FY_TRY(fy_model_open(device, "mnist2018", &model_options, &run->model)); /* has dropout */
     FY_TRY(fy_model_query(run->model, &info));
     FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &run->optimizer));
@@ -89,7 +89,7 @@ static fy_status_t parameters(const run_t *run, char **out_bytes, uint64_t *out_
     FY_TRY(fy_tensor_download(info.values, NULL, &download));
     FY_TRY(fy_download_wait(download, FY_FOREVER, &host));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &data));
-    fy_tensor_query(host, &facts);
+    FY_TRY(fy_tensor_query(host, &facts));
     *out_nbytes = facts.nbytes;
     *out_bytes = malloc(facts.nbytes);
     if (*out_bytes) memcpy(*out_bytes, data, facts.nbytes);

@@ -1,8 +1,8 @@
 /* A native application that already has a device, a queue and memory of its own, and wants Ferry's
  * ops on them without a copy:
- *   its queue     fy_stream_create with options.native, then fy_stream_use
+ *   its queue     fy_stream_create with options.native, then fy_stream_set_current
  *   its memory    fy_tensor_wrap with a device address
- *   Ferry's       fy_tensor_native gives the address to kernels of its own, and orders them; fy_stream_mark gives a ticket behind them
+ *   Ferry's       fy_tensor_begin_native_access gives the address to kernels of its own, and orders them; fy_stream_record gives a ticket behind them
  * On cuda the driver is found with dlopen, so this compiles without CUDA. On sim and host there is
  * no native queue: the same calls run with a queue that Ferry makes and memory borrowed from a
  * tensor, and the program says so. Usage: api_native [device], by default sim:0. */
@@ -104,28 +104,29 @@ static fy_status_t share(fy_device_t *device, const native_t *native, int *given
         return FY_STATUS_OK;
     }
     FY_TRY(fy_stream_create(device, &options, &stream));
-    FY_TRY(fy_stream_use(stream)); /* until this scope ends, ops on this device go to that queue */
+    FY_TRY(fy_stream_set_current(
+        stream)); /* until this scope ends, ops on this device go to that queue */
 
     /* Memory: the application's own, or, where there is none, an address borrowed from a tensor. */
     fy_tensor_t *owner, *shared, *sum;
     void *address = (void *)(uintptr_t)native->memory;
     if (!address) {
         FY_TRY(fy_empty(device, FY_DTYPE_F32, FY_DIMS(COUNT), &owner));
-        FY_TRY(fy_tensor_native(owner, FY_ACCESS_READ_WRITE, stream, &address));
+        FY_TRY(fy_tensor_begin_native_access(owner, FY_ACCESS_READ_WRITE, stream, &address));
     }
     FY_TRY(fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(COUNT), address, give_back, given_back,
                           &shared));
 
-    /* A kernel of the application writes; ops of Ferry read: fy_tensor_native declares the write,
+    /* A kernel of the application writes; ops of Ferry read: fy_tensor_begin_native_access declares the write,
      * so they are ordered, on any stream. */
     void *words;
-    FY_TRY(fy_tensor_native(shared, FY_ACCESS_WRITE, stream, &words));
+    FY_TRY(fy_tensor_begin_native_access(shared, FY_ACCESS_WRITE, stream, &words));
     FY_TRY(own_kernel(native, words, shared, 0.25f));
     FY_TRY(fy_sum(shared, 0, NULL, 0, &sum));
 
     /* A ticket behind all of that, the application's own work included. */
     fy_ticket_t done;
-    FY_TRY(fy_stream_mark(stream, &done));
+    FY_TRY(fy_stream_record(stream, &done));
     FY_TRY(fy_ticket_wait(done, FY_FOREVER));
 
     fy_download_t *download;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/thread/watch.h"
 
 fy_status_t fy_graph_begin(fy_device_t *device)
@@ -87,12 +88,11 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
 
 fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
 {
-    FY_TRY(fy__check_sized("graph_query", "out_info", out_info, sizeof *out_info,
-                           "FY_GRAPH_INFO_INIT"));
+    FY_TRY(FY__CHECK_OUT(graph_info, "graph_query", out_info));
     if (!graph) return FY_FAIL(INVALID_ARGUMENT, "graph_query: graph is NULL");
     const fy__recording_t *recording = &graph->recording;
-    *out_info = (fy_graph_info_t){
-        .struct_size = sizeof *out_info,
+    const fy_graph_info_t info = {
+        .struct_size = sizeof info,
         .device = recording->device,
         .requests = recording->requests,
         .uploads = recording->uploads,
@@ -102,6 +102,7 @@ fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
         .path = graph->native ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS,
         .reason = graph->reason,
     };
+    FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }
 

@@ -12,6 +12,7 @@
 
 #include <ferry/scope.h>
 
+#include "train/abi.h"
 #include "train/fail.h"
 #include "train/model.h"
 
@@ -37,7 +38,7 @@ static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
     memcpy(counts,
            (int64_t[]){ progress->step, progress->epoch, progress->epoch_step, progress->seed },
            4 * sizeof(int64_t));
-    if (p->optimizer) fy_optimizer_get(p->optimizer, &options);
+    if (p->optimizer) FY_TRY(fy_optimizer_get(p->optimizer, &options));
     memcpy(rates,
            (double[]){ p->optimizer ? options.lr : progress->lr,
                        p->optimizer ? momentum_of(&options) : progress->momentum },
@@ -49,7 +50,7 @@ static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progre
                                     const char *path)
 {
     fy_optimizer_options_t options = { .struct_size = sizeof options };
-    if (p->optimizer) fy_optimizer_get(p->optimizer, &options);
+    if (p->optimizer) FY_TRY(fy_optimizer_get(p->optimizer, &options));
     const fy_safetensors_pair_t pairs[] = {
         { FORMAT_KEY, FORMAT_TEXT },
         { "model", p->model->name },
@@ -72,15 +73,6 @@ static fy_status_t verify(const fyt_pieces_t *p, const char *path)
     return status;
 }
 
-static fy_status_t check_progress(const char *call, const fy_progress_t *progress)
-{
-    if (progress->struct_size != sizeof *progress)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "%s: struct_size of the progress is %zu, not %zu: use FY_PROGRESS_INIT",
-                        call, progress->struct_size, sizeof *progress);
-    return FY_STATUS_OK;
-}
-
 fy_status_t fy_checkpoint_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
                                const fy_progress_t *progress, int keep)
 {
@@ -89,7 +81,9 @@ fy_status_t fy_checkpoint_save(const char *directory, fy_model_t *model, fy_opti
                         !directory ? "directory"
                         : !model   ? "model"
                                    : "progress");
-    FY_TRY(check_progress("checkpoint_save", progress));
+    fy_progress_t own;
+    FY_TRY(FY__READ_GIVEN(progress, "checkpoint_save", progress, &own));
+    progress = &own;
     if (keep < 1 || progress->step < 0)
         return FYT_FAIL(
             INVALID_ARGUMENT,
@@ -169,7 +163,7 @@ static fy_status_t check_kind(const char *path, const fy_safetensors_t *file,
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     const char *kind = fy_safetensors_metadata(file, "optimizer");
     if (!optimizer) return FY_STATUS_OK;
-    fy_optimizer_get(optimizer, &options);
+    FY_TRY(fy_optimizer_get(optimizer, &options));
     if (kind && strcmp(kind, fy_optimizer_name(options.kind)) == 0) return FY_STATUS_OK;
     return FYT_FAIL(INVALID_ARGUMENT, "%s is of optimizer '%.32s', not '%s'", path,
                     kind ? kind : "?", fy_optimizer_name(options.kind));
@@ -207,7 +201,7 @@ static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
 {
     fy_optimizer_options_t before = { .struct_size = sizeof before };
     if (!p->optimizer) return fyt_pieces_upload(p);
-    fy_optimizer_get(p->optimizer, &before);
+    FY_TRY(fy_optimizer_get(p->optimizer, &before));
     const int has_momentum = before.kind != FY_OPTIMIZER_ADADELTA;
     if (has_momentum) FY_TRY(fy_optimizer_set_momentum(p->optimizer, progress->momentum));
     fy_status_t status = fyt_pieces_upload(p);
@@ -239,7 +233,7 @@ static fy_status_t load_all(fyt_pieces_t *p, const char *path, const fy_safetens
     free(p->model->note);
     p->model->note = note;
     progress.note = note;
-    if (out) *out = progress;
+    if (out) FY__WRITE(out, &progress);
     return FY_STATUS_OK;
 }
 
@@ -248,7 +242,7 @@ fy_status_t fy_checkpoint_load(const char *path, fy_model_t *model, fy_optimizer
 {
     if (!path || !model)
         return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_load: %s is NULL", path ? "model" : "path");
-    if (out_progress) FY_TRY(check_progress("checkpoint_load", out_progress));
+    if (out_progress) FY_TRY(FY__CHECK_OUT(progress, "checkpoint_load", out_progress));
     char *file_path = NULL;
     fy_safetensors_t *file = NULL;
     fyt_pieces_t pieces;

@@ -109,7 +109,7 @@ fy_status_t fyt_pieces_make_host(fyt_pieces_t *p)
 {
     for (size_t i = 0; i < p->nblocks; i++) {
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-        fy_tensor_query(p->device[i], &info);
+        FY_TRY(fy_tensor_query(p->device[i], &info));
         FY_TRY(fy_zeros(fy_device_host(), info.dtype, info.rank, info.dims, &p->host[i]));
     }
     return FY_STATUS_OK;
@@ -143,7 +143,7 @@ static fy_status_t check_piece(const char *path, const fy_safetensors_t *file,
         return FYT_FAIL(INVALID_ARGUMENT, "%s has no '%s': it is of another model or optimizer",
                         path, piece->name);
     FY_TRY(fy_safetensors_at(file, index, &in_file));
-    fy_tensor_query(piece->tensor, &here);
+    FY_TRY(fy_tensor_query(piece->tensor, &here));
     if (in_file.dtype != here.dtype)
         return FYT_FAIL(DTYPE_MISMATCH, "'%s' is %s in %s and %s here", piece->name,
                         fy_dtype_name(in_file.dtype), path, fy_dtype_name(here.dtype));

@@ -9,28 +9,18 @@
 #include <string.h>
 
 #include "order.h"
+#include "train/abi.h"
 
 fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
                                       fy_dataset_options_t *out_checked)
 {
-    *out_checked = (fy_dataset_options_t)FY_DATASET_OPTIONS_INIT;
-    if (!options) return FY_STATUS_OK;
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "dataset options: struct_size is %zu, not %zu: use FY_DATASET_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
-    *out_checked = *options;
-    return FY_STATUS_OK;
+    return FY__READ(dataset_options, "dataset", options, out_checked);
 }
 
 fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
                               size_t *out_sample_nbytes, size_t *out_label_nbytes)
 {
     uint64_t nbytes = fy_dtype_size(info->dtype), all, labels;
-    if (info->struct_size != sizeof *info)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "%s: info->struct_size is %zu, not %zu: use FY_DATASET_INFO_INIT", what,
-                        info->struct_size, sizeof *info);
     if (info->rank < 0 || info->rank >= FY_MAX_RANK)
         return FYT_FAIL(INVALID_ARGUMENT, "%s: rank is %d; of one sample it may be 0 to %d", what,
                         info->rank, FY_MAX_RANK - 1);
@@ -81,7 +71,9 @@ fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, c
 {
     if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: out_dataset is NULL");
     *out_dataset = NULL;
-    if (!info) return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: info is NULL");
+    fy_dataset_info_t own;
+    FY_TRY(FY__READ_GIVEN(dataset_info, "dataset_create", info, &own));
+    info = &own;
     size_t sample_nbytes, label_nbytes;
     FY_TRY(fyt_dataset_sizes("dataset_create", info, &sample_nbytes, &label_nbytes));
     if (info->samples && (!data || !labels))
@@ -223,12 +215,8 @@ fy_status_t fy_dataset_query(const fy_dataset_t *dataset, fy_dataset_info_t *out
     if (!dataset || !out_info)
         return FYT_FAIL(INVALID_ARGUMENT, "dataset_query: %s is NULL",
                         dataset ? "out_info" : "dataset");
-    if (out_info->struct_size != sizeof *out_info)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "dataset_query: out_info->struct_size is %zu, not %zu: use FY_DATASET_INFO_INIT",
-            out_info->struct_size, sizeof *out_info);
-    *out_info = dataset->info;
+    FY_TRY(FY__CHECK_OUT(dataset_info, "dataset_query", out_info));
+    FY__WRITE(out_info, &dataset->info);
     return FY_STATUS_OK;
 }
 

@@ -2,6 +2,7 @@
  * Not here: the layers that come with the library (layer_dense.c, layer_plain.c), first values
  * (init.c), what runs them (model.c). */
 #include "layer.h"
+#include "train/abi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,12 +74,6 @@ static fy_status_t check_param(const fy_layer_def_t *def, size_t index)
 
 static fy_status_t check_def(const fy_layer_def_t *def)
 {
-    if (!def) return FYT_FAIL(INVALID_ARGUMENT, "layer_create: def is NULL");
-    if (def->struct_size != sizeof *def)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "layer_create: struct_size is %zu, not %zu: set it to sizeof(fy_layer_def_t)",
-            def->struct_size, sizeof *def);
     if (!def->type || !*def->type || !def->shape || !def->forward || (def->nparams && !def->params))
         return FYT_FAIL(INVALID_ARGUMENT, "layer_create: a layer needs a type, shape and forward, "
                                           "and params if nparams is not 0");
@@ -109,14 +104,17 @@ fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **
 {
     if (out_layer) *out_layer = NULL;
     fy_layer_t *layer = NULL;
-    fy_status_t status = out_layer ? check_def(def)
-                                   : FYT_FAIL(INVALID_ARGUMENT, "layer_create: out_layer is NULL");
+    fy_layer_def_t own = FY_LAYER_DEF_INIT;
+    fy_status_t status = FY__READ_GIVEN(layer_def, "layer_create", def, &own);
+    def = &own;
+    if (!out_layer) status = FYT_FAIL(INVALID_ARGUMENT, "layer_create: out_layer is NULL");
+    if (status == FY_STATUS_OK) status = check_def(def);
     if (status == FY_STATUS_OK && (!(layer = calloc(1, sizeof *layer)) || !copy_def(layer, def)))
         status =
             FYT_FAIL(OUT_OF_MEMORY, "layer_create: no host memory for a layer '%s'", def->type);
     if (status != FY_STATUS_OK) {
         fyt_layer_free(layer);
-        if (def && def->struct_size == sizeof *def && def->destroy) def->destroy(user);
+        if (def->destroy) def->destroy(user);
         return status;
     }
     layer->def.destroy = def->destroy;

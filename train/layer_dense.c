@@ -2,6 +2,7 @@
  * while the result is at hand.
  * Not here: layers without parameters (layer_plain.c), first values (init.c). */
 #include "layer.h"
+#include "train/abi.h"
 
 #include <stdlib.h>
 
@@ -64,13 +65,10 @@ static fy_status_t linear_forward(void *user, const fy_pass_t *pass, fy_tensor_t
 fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options,
                             fy_layer_t **out_layer)
 {
-    const fy_linear_options_t defaults = FY_LINEAR_OPTIONS_INIT;
+    fy_linear_options_t own;
     if (out_layer) *out_layer = NULL;
-    if (!options) options = &defaults;
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "layer_linear: struct_size is %zu, not %zu: use FY_LINEAR_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
+    FY_TRY(FY__READ(linear_options, "layer_linear", options, &own));
+    options = &own;
     if (in < 1 || out < 1)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_linear: %lld inputs and %lld outputs; at least 1 of each",
@@ -146,11 +144,7 @@ static fy_status_t conv2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t
 static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
                                 const fy_conv2d_options_t *options)
 {
-    const fy_conv2d_attrs_t *a = &options->attrs;
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "layer_conv2d: struct_size is %zu, not %zu: use FY_CONV2D_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
+    const fy_conv2d_options_t *a = options;
     if (in < 1 || out < 1 || kernel_h < 1 || kernel_w < 1)
         return FYT_FAIL(
             INVALID_ARGUMENT,
@@ -167,24 +161,31 @@ static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kerne
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_conv2d: %d groups do not divide %lld inputs and %lld outputs",
                         a->groups, (long long)in, (long long)out);
-    if (a->activation != FY_ACTIVATION_NONE)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "layer_conv2d: attrs.activation is %d: say it in the options' activation",
-                        a->activation);
     return check_activation("layer_conv2d", options->activation);
 }
 
 fy_status_t fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
                             const fy_conv2d_options_t *options, fy_layer_t **out_layer)
 {
-    const fy_conv2d_options_t defaults = FY_CONV2D_OPTIONS_INIT;
+    fy_conv2d_options_t own;
     if (out_layer) *out_layer = NULL;
-    if (!options) options = &defaults;
+    FY_TRY(FY__READ(conv2d_options, "layer_conv2d", options, &own));
+    options = &own;
     FY_TRY(check_conv2d(in, out, kernel_h, kernel_w, options));
-    const conv2d_t conv = {
-        in, out, kernel_h, kernel_w, !options->no_bias, options->activation, options->attrs
-    };
-    const int64_t groups = options->attrs.groups, area = (int64_t)kernel_h * kernel_w;
+    const conv2d_t conv = { in,
+                            out,
+                            kernel_h,
+                            kernel_w,
+                            !options->no_bias,
+                            options->activation,
+                            { .stride_h = options->stride_h,
+                              .stride_w = options->stride_w,
+                              .padding_h = options->padding_h,
+                              .padding_w = options->padding_w,
+                              .dilation_h = options->dilation_h,
+                              .dilation_w = options->dilation_w,
+                              .groups = options->groups } };
+    const int64_t groups = options->groups, area = (int64_t)kernel_h * kernel_w;
     const int64_t fan_in = in / groups * area, fan_out = out / groups * area;
     const fy_layer_param_t params[2] = {
         { "weight", 4, { out, kernel_h, kernel_w, in / groups }, fan_in, fan_out, options->weight },

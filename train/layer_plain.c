@@ -204,7 +204,7 @@ static fy_status_t flatten_forward(void *user, const fy_pass_t *pass, fy_tensor_
     uint64_t macs;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     (void)pass, (void)params;
-    fy_tensor_query(x, &info);
+    FY_TRY(fy_tensor_query(x, &info));
     /* in numbers: -1 says nothing of an empty batch */
     FY_TRY(flatten_shape(user, info.rank, info.dims, &rank, dims, &macs));
     return fy_reshape(x, rank, dims, out_y);

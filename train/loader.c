@@ -2,6 +2,7 @@
  * Not here: sets that live on the device (loader_resident.c), batches that go up one by one
  * (loader_stream.c). */
 #include "loader.h"
+#include "train/abi.h"
 
 #include <ferry/ops.h>
 #include <ferry/scope.h>
@@ -34,11 +35,6 @@ static fy_status_t check(const fy_device_t *device, const fy_dataset_t *dataset,
     if (!device || !dataset)
         return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %s is NULL",
                         device ? "dataset" : "device");
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "loader_create: options->struct_size is %zu, not %zu: use FY_LOADER_OPTIONS_INIT",
-            options->struct_size, sizeof *options);
     const uint64_t samples = dataset->info.samples;
     if (!samples) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: the data set has no samples");
     if (samples > UINT32_MAX)
@@ -103,7 +99,7 @@ fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, f
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     const fy_cast_attrs_t to_f32 = { FY_DTYPE_F32 };
     const fy_affine_attrs_t affine = { normal->scale, normal->shift };
-    fy_tensor_query(src, &info);
+    FY_TRY(fy_tensor_query(src, &info));
     if (info.dtype != FY_DTYPE_F32) {
         FY_TRY(fy_op_call(FY_OP_CAST, 1, &src, &to_f32, 1, dst));
         src = *dst; /* and from here on in place */
@@ -126,10 +122,11 @@ fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step)
 fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
                              const fy_loader_options_t *options, fy_loader_t **out_loader)
 {
-    static const fy_loader_options_t defaults = FY_LOADER_OPTIONS_INIT;
+    fy_loader_options_t own;
     if (!out_loader) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: out_loader is NULL");
     *out_loader = NULL;
-    if (!options) options = &defaults;
+    FY_TRY(FY__READ(loader_options, "loader_create", options, &own));
+    options = &own;
     FY_TRY(check(device, dataset, options));
     fy_loader_t *loader = calloc(1, sizeof *loader);
     if (!loader)
@@ -216,21 +213,19 @@ fy_status_t fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_inf
     if (!loader || !out_info)
         return FYT_FAIL(INVALID_ARGUMENT, "loader_query: %s is NULL",
                         loader ? "out_info" : "loader");
-    if (out_info->struct_size != sizeof *out_info)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "loader_query: out_info->struct_size is %zu, not %zu: use FY_LOADER_INFO_INIT",
-            out_info->struct_size, sizeof *out_info);
-    out_info->samples = loader->dataset->info.samples;
-    out_info->batch = loader->options.batch;
-    out_info->steps = loader->steps;
-    out_info->epoch = loader->epoch;
-    out_info->step = loader->step;
-    out_info->is_resident = loader->resident != NULL;
-    out_info->workers = loader->options.workers;
-    out_info->seed = loader->options.seed;
-    out_info->classes = loader->dataset->info.classes;
-    out_info->targets = loader->dataset->info.targets;
+    FY_TRY(FY__CHECK_OUT(loader_info, "loader_query", out_info));
+    const fy_loader_info_t info = { .struct_size = sizeof info,
+                                    .samples = loader->dataset->info.samples,
+                                    .batch = loader->options.batch,
+                                    .steps = loader->steps,
+                                    .epoch = loader->epoch,
+                                    .step = loader->step,
+                                    .is_resident = loader->resident != NULL,
+                                    .workers = loader->options.workers,
+                                    .seed = loader->options.seed,
+                                    .classes = loader->dataset->info.classes,
+                                    .targets = loader->dataset->info.targets };
+    FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }
 

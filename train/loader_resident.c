@@ -110,7 +110,8 @@ fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_
 static fy_status_t refuse_recording(const fyt_resident_t *resident)
 {
     void *address;
-    const fy_status_t status = fy_tensor_native(resident->x, FY_ACCESS_READ, NULL, &address);
+    const fy_status_t status =
+        fy_tensor_begin_native_access(resident->x, FY_ACCESS_READ, NULL, &address);
     if (status != FY_STATUS_UNSUPPORTED) return status;
     return FYT_FAIL(UNSUPPORTED, "loader_next: a graph is recorded, and its replays would see this "
                                  "batch again and again\n  Record on tensors of your own "

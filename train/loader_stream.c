@@ -233,7 +233,7 @@ static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *
 static fy_status_t own_view(fy_tensor_t *tensor, fy_tensor_t **out_view)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(tensor, &info);
+    FY_TRY(fy_tensor_query(tensor, &info));
     return fy_reshape(tensor, info.rank, info.dims, out_view);
 }
 

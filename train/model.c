@@ -4,6 +4,7 @@
  * (model_describe.c), the known models (models.c).
  * Next: include/ferry/train/model.h says what each call promises. */
 #include "model.h"
+#include "train/abi.h"
 
 #include <ferry/scope.h>
 
@@ -103,10 +104,6 @@ static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, in
     if (layer->is_owned)
         return FYT_FAIL(INVALID_ARGUMENT, "model_create: the layer (%s) has an owner already",
                         layer->def.type);
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "model_create: struct_size is %zu, not %zu: use FY_MODEL_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
     if (options->dtype != FY_DTYPE_F32 && options->dtype != FY_DTYPE_F64)
         return FYT_FAIL(INVALID_ARGUMENT, "model_create: parameters are f32 or f64, not %s",
                         fy_dtype_name(options->dtype));
@@ -123,10 +120,12 @@ static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, in
 fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
                             const fy_model_options_t *options, fy_model_t **out_model)
 {
-    const fy_model_options_t defaults = FY_MODEL_OPTIONS_INIT;
+    fy_model_options_t own;
     if (out_model) *out_model = NULL;
-    if (!options) options = &defaults;
-    fy_status_t status = check_create(device, layer, rank, dims, options, out_model);
+    fy_status_t status = FY__READ(model_options, "model_create", options, &own);
+    options = &own;
+    if (status == FY_STATUS_OK)
+        status = check_create(device, layer, rank, dims, options, out_model);
     fy_model_t *model = status == FY_STATUS_OK ? calloc(1, sizeof *model) : NULL;
     if (!model) {
         fy_layer_destroy(layer); /* not one that has an owner */
@@ -165,7 +164,7 @@ static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x,
 {
     char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
     int64_t dims[FY_MAX_RANK] = { 0 };
-    fy_tensor_query(x, info);
+    FY_TRY(fy_tensor_query(x, info));
     if (info->rank == model->rank + 1 &&
         memcmp(info->dims + 1, model->dims, (size_t)model->rank * sizeof *dims) == 0)
         return FY_STATUS_OK;

@@ -1,6 +1,7 @@
 /* Asking a model what is in it: parameters by number and by name, sums, the printed table.
  * Not here: making and running it (model.c). */
 #include "model.h"
+#include "train/abi.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,15 +11,16 @@
 
 fy_status_t fy_model_param(const fy_model_t *model, size_t index, fy_param_t *out_param)
 {
-    if (!model || !out_param || out_param->struct_size != sizeof *out_param)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_param: model or out_param is NULL, or struct_size "
-                                          "is not set: use FY_PARAM_INIT");
+    if (!model) return FYT_FAIL(INVALID_ARGUMENT, "model_param: model is NULL");
+    FY_TRY(FY__CHECK_OUT(param, "model_param", out_param));
     if (index >= model->nparams)
         return FYT_FAIL(INVALID_ARGUMENT, "model_param: parameter %zu of model '%s', which has %zu",
                         index, model->name, model->nparams);
-    out_param->name = model->params[index].name;
-    out_param->value = model->value[index];
-    out_param->grad = model->grad[index];
+    const fy_param_t param = { .struct_size = sizeof param,
+                               .name = model->params[index].name,
+                               .value = model->value[index],
+                               .grad = model->grad[index] };
+    FY__WRITE(out_param, &param);
     return FY_STATUS_OK;
 }
 
@@ -86,9 +88,8 @@ static uint64_t count_macs(const fy_model_t *model)
 
 fy_status_t fy_model_query(const fy_model_t *model, fy_model_info_t *out_info)
 {
-    if (!model || !out_info || out_info->struct_size != sizeof *out_info)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_query: model or out_info is NULL, or struct_size "
-                                          "is not set: use FY_MODEL_INFO_INIT");
+    if (!model) return FYT_FAIL(INVALID_ARGUMENT, "model_query: model is NULL");
+    FY_TRY(FY__CHECK_OUT(model_info, "model_query", out_info));
     const fyt_leaf_t *last = model->nleaves ? &model->leaves[model->nleaves - 1] : NULL;
     fy_model_info_t info = { .struct_size = sizeof info,
                              .name = model->name,
@@ -103,7 +104,7 @@ fy_status_t fy_model_query(const fy_model_t *model, fy_model_info_t *out_info)
                              .is_training = model->is_training };
     info.nbytes = info.params * fy_dtype_size(model->dtype);
     memcpy(info.out_dims, last ? last->dims : model->dims, sizeof info.out_dims);
-    *out_info = info;
+    FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }
 

@@ -1,6 +1,7 @@
 /* The known models: small networks that the field compares itself by.
  * Not here: how they are usually trained (the command's table, tools/train/train_recipes.c). */
 #include "model.h"
+#include "train/abi.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -139,7 +140,7 @@ const char *fy_model_name_at(size_t index) { return index < KNOWN ? known[index]
 fy_status_t fy_model_open(fy_device_t *device, const char *name, const fy_model_options_t *options,
                           fy_model_t **out_model)
 {
-    fy_model_options_t own = FY_MODEL_OPTIONS_INIT;
+    fy_model_options_t own;
     fy_layer_t *layer;
     size_t i = 0;
     if (out_model) *out_model = NULL;
@@ -150,11 +151,8 @@ fy_status_t fy_model_open(fy_device_t *device, const char *name, const fy_model_
             INVALID_ARGUMENT,
             "model_open: there is no model '%s'; there are linear, mlp, lenet, mnist2018, mnist",
             name);
-    /* else fy_model_create says what is wrong with it */
-    if (options && options->struct_size == sizeof own) own = *options;
+    FY_TRY(FY__READ(model_options, "model_open", options, &own));
     if (!own.name) own.name = name;
     FY_TRY(known[i].make(&layer));
-    return fy_model_create(device, layer, known[i].rank, known[i].dims,
-                           options && options->struct_size != sizeof own ? options : &own,
-                           out_model);
+    return fy_model_create(device, layer, known[i].rank, known[i].dims, &own, out_model);
 }

@@ -14,6 +14,7 @@
 #include <ferry/tensor.h>
 
 #include "train/fail.h"
+#include "train/abi.h"
 
 enum { STATES = 3, NAME_NBYTES = 40 };
 
@@ -49,7 +50,8 @@ const char *fy_optimizer_name(fy_optimizer_kind_t kind)
     return (unsigned)kind < FY_OPTIMIZER_COUNT ? names[kind] : "?";
 }
 
-void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options)
+void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
+                           size_t nbytes)
 {
     const bool is_adam = kind == FY_OPTIMIZER_ADAM || kind == FY_OPTIMIZER_ADAMW;
     const fy_optimizer_options_t defaults = { .struct_size = sizeof defaults,
@@ -62,7 +64,7 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
                                               .beta2 = 0.999,
                                               .rho = 0.9,
                                               .eps = is_adam ? 1e-8 : 1e-6 };
-    if (out_options) *out_options = defaults;
+    fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 
 /* ---- what can be ---- */
@@ -97,11 +99,6 @@ static fy_status_t check_sgd(const char *kind, const fy_optimizer_options_t *o)
 
 static fy_status_t check_options(const fy_optimizer_options_t *o)
 {
-    if (!o) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options is NULL");
-    if (o->struct_size != sizeof *o)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "optimizer: options->struct_size is not set; start from fy_optimizer_defaults");
     if ((unsigned)o->kind >= FY_OPTIMIZER_COUNT)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: kind %d is none of fy_optimizer_kind_t",
                         (int)o->kind);
@@ -123,8 +120,8 @@ static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_t
     if (!value || !grad)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s[%zu] is NULL", value ? "grads" : "values",
                         index);
-    fy_tensor_query(value, &v);
-    fy_tensor_query(grad, &g);
+    FY_TRY(fy_tensor_query(value, &v));
+    FY_TRY(fy_tensor_query(grad, &g));
     if (v.device != device || g.device != device)
         return FYT_FAIL(
             DEVICE_MISMATCH,
@@ -151,7 +148,7 @@ static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_t
 static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
 {
     fy_tensor_info_t info = { .struct_size = sizeof info };
-    fy_tensor_query(tensor, &info);
+    FY_TRY(fy_tensor_query(tensor, &info));
     FY_TRY(fy_reshape(tensor, info.rank, info.dims, out_handle));
     fy_tensor_keep(*out_handle);
     return FY_STATUS_OK;
@@ -167,7 +164,7 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
                              fy_tensor_t *grad, pair_t *pair)
 {
     fy_tensor_info_t info = { .struct_size = sizeof info };
-    fy_tensor_query(value, &info);
+    FY_TRY(fy_tensor_query(value, &info));
     FY_TRY(hold(value, &pair->value));
     FY_TRY(hold(grad, &pair->grad));
     for (int i = 0; keeps_state(&optimizer->options) && i < STATES; i++) {
@@ -204,13 +201,16 @@ fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t co
 {
     if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
     *out_optimizer = NULL;
+    fy_optimizer_options_t own;
+    FY_TRY(FY__READ_GIVEN(optimizer_options, "optimizer_create", options, &own));
+    options = &own;
     FY_TRY(check_options(options));
     if (count == 0 || !values || !grads || !values[0])
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s",
                         count ? "values, grads or values[0] is NULL"
                               : "count is 0: there is nothing to update");
     fy_tensor_info_t first = { .struct_size = sizeof first };
-    fy_tensor_query(values[0], &first);
+    FY_TRY(fy_tensor_query(values[0], &first));
     for (size_t i = 0; i < count; i++) FY_TRY(check_pair(i, values[i], grads[i], first.device));
     fy_optimizer_t *optimizer = count > (SIZE_MAX - sizeof *optimizer) / sizeof(pair_t)
                                     ? NULL
@@ -304,9 +304,12 @@ fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum
     return FY_STATUS_OK;
 }
 
-void fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *out_options)
+fy_status_t fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *out_options)
 {
-    if (optimizer && out_options) *out_options = optimizer->options;
+    FY_TRY(FY__CHECK_OUT(optimizer_options, "optimizer_get", out_options));
+    if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_get: optimizer is NULL");
+    FY__WRITE(out_options, &optimizer->options);
+    return FY_STATUS_OK;
 }
 
 void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name,

@@ -95,7 +95,7 @@ static fy_status_t check_tensors(size_t count, fy_tensor_t *const *tensors, int6
     for (size_t i = 0; i < count; i++) {
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
         if (!tensors[i]) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: tensor %zu is NULL", i);
-        fy_tensor_query(tensors[i], &info);
+        FY_TRY(fy_tensor_query(tensors[i], &info));
         if (!i) first = info;
         int same = info.rank == first.rank;
         for (int d = 0; same && d < info.rank; d++) same = info.dims[d] == first.dims[d];
@@ -212,7 +212,7 @@ fy_status_t fy_batch_split(const fy_tensor_t *x, size_t count, fy_device_t *cons
                         "batch_split: x, devices or out_shards is NULL, or there are none");
     memset(out_shards, 0, count * sizeof *out_shards);
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(x, &info);
+    FY_TRY(fy_tensor_query(x, &info));
     if (!info.rank || info.dims[0] < (int64_t)count)
         return FYT_FAIL(SHAPE_MISMATCH,
                         "batch_split: %lld rows for %zu devices: each gets one at least",

@@ -14,6 +14,7 @@
 #include <ferry/device.h>
 
 #include "runtime/base/input.h"
+#include "train/abi.h"
 #include "train/fail.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -158,14 +159,8 @@ fy_status_t fy_safetensors_at(const fy_safetensors_t *file, size_t index,
                               fy_safetensors_info_t *out_info)
 {
     FY_TRY(check_index("safetensors_at", file, index));
-    if (!out_info || out_info->struct_size < sizeof out_info->struct_size)
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_at: out_info is NULL, or its struct_size is "
-                                          "not set: begin with FY_SAFETENSORS_INFO_INIT");
-    const size_t size = out_info->struct_size < sizeof *out_info ? out_info->struct_size
-                                                                 : sizeof *out_info,
-                 said = out_info->struct_size;
-    memcpy(out_info, &file->header.tensors[index], size);
-    out_info->struct_size = said;
+    FY_TRY(FY__CHECK_OUT(safetensors_info, "safetensors_at", out_info));
+    FY__WRITE(out_info, &file->header.tensors[index]);
     return FY_STATUS_OK;
 }
 
@@ -263,7 +258,7 @@ fy_status_t fy_safetensors_read_into(const fy_safetensors_t *file, size_t index,
     const fy_safetensors_info_t *info = &file->header.tensors[index];
     fy_tensor_info_t to = FY_TENSOR_INFO_INIT;
     FY_TRY(check_dtype("safetensors_read_into", file, info));
-    fy_tensor_query(dst, &to);
+    FY_TRY(fy_tensor_query(dst, &to));
     if (to.dtype != info->dtype)
         return FYT_FAIL(DTYPE_MISMATCH,
                         "safetensors_read_into: tensor '%.64s' of %s is %s, dst is %s", info->name,

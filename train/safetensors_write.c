@@ -178,7 +178,7 @@ static fy_status_t take_entry(size_t index, const fy_safetensors_entry_t *entry,
                         index);
     item->name = name;
     item->info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
-    fy_tensor_query(entry->tensor, &item->info);
+    FY_TRY(fy_tensor_query(entry->tensor, &item->info));
     if (item->info.device != fy_device_host())
         return FYT_FAIL(DEVICE_MISMATCH,
                         "safetensors_write: tensor '%.64s' is on %s\n  Ferry moves nothing by "

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "train/fail.h"
+#include "train/abi.h"
 
 static const double k_pi = 3.14159265358979323846;
 
@@ -23,7 +24,7 @@ const char *fy_schedule_name(fy_schedule_kind_t kind)
 }
 
 void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps,
-                          fy_schedule_t *out_schedule)
+                          fy_schedule_t *out_schedule, size_t nbytes)
 {
     const fy_schedule_t defaults = { .struct_size = sizeof defaults,
                                      .kind = kind,
@@ -40,7 +41,7 @@ void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_step
                                      .final_div_factor = 1e4,
                                      .base_momentum = kind == FY_SCHEDULE_CYCLIC ? 0.8 : 0.85,
                                      .max_momentum = kind == FY_SCHEDULE_CYCLIC ? 0.9 : 0.95 };
-    if (out_schedule) *out_schedule = defaults;
+    fy__abi_init(&defaults, sizeof defaults, out_schedule, nbytes);
 }
 
 /* ---- what can be ---- */
@@ -104,20 +105,20 @@ static rule_t find_broken(const fy_schedule_t *s)
 
 fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
 {
-    if (!schedule) return FYT_FAIL(INVALID_ARGUMENT, "schedule: schedule is NULL");
-    if (schedule->struct_size != sizeof *schedule)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "schedule: struct_size is not set; start from fy_schedule_defaults");
+    fy_schedule_t own;
+    FY_TRY(FY__READ_GIVEN(schedule, "schedule_check", schedule, &own));
+    schedule = &own;
     const rule_t broken = find_broken(schedule);
     if (broken.holds) return FY_STATUS_OK;
     return FYT_FAIL(INVALID_ARGUMENT, "schedule %s: %s is %g; it must be %s",
                     fy_schedule_name(schedule->kind), broken.field, broken.value, broken.wanted);
 }
 
-static bool is_possible(const fy_schedule_t *schedule, int64_t step)
+/* Copies the caller's schedule; false if it cannot be. */
+static bool read_possible(const fy_schedule_t *schedule, int64_t step, fy_schedule_t *out_own)
 {
-    return schedule && step >= 0 && schedule->struct_size == sizeof *schedule &&
-           find_broken(schedule).holds;
+    return FY__READ_GIVEN(schedule, "schedule", schedule, out_own) == FY_STATUS_OK && step >= 0 &&
+           find_broken(out_own).holds;
 }
 
 /* ---- cycles: how far from the low end (0) to the high one (1) ---- */
@@ -181,8 +182,9 @@ static double plain_lr(const fy_schedule_t *s, int64_t step)
 
 double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step)
 {
-    if (!is_possible(schedule, step)) return NAN;
-    const fy_schedule_t *s = schedule;
+    fy_schedule_t own;
+    if (!read_possible(schedule, step, &own)) return NAN;
+    const fy_schedule_t *s = &own;
     if (!has_warmup(s->kind) || step >= s->warmup_steps)
         return plain_lr(s, has_warmup(s->kind) ? step - s->warmup_steps : step);
     return s->lr *
@@ -191,7 +193,9 @@ double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step)
 
 double fy_schedule_momentum(const fy_schedule_t *schedule, int64_t step)
 {
-    if (!is_possible(schedule, step) || !mirrors_momentum(schedule)) return NAN;
+    fy_schedule_t own;
+    if (!read_possible(schedule, step, &own) || !mirrors_momentum(&own)) return NAN;
+    schedule = &own;
     const double low = schedule->base_momentum, high = schedule->max_momentum;
     if (schedule->kind == FY_SCHEDULE_CYCLIC) return high - (high - low) * triangle(schedule, step);
     return in_phases(schedule, step, (const double[]){ high, low, high, high });

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/base/input.h"
+#include "train/abi.h"
 
 typedef struct text {
     const char *name, *line, *end; /* end: one past the last byte, where a NUL stands */
@@ -166,19 +167,13 @@ static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_op
 
 static fy_status_t check_options(const fy_table_options_t *options, fy_table_options_t *out_checked)
 {
-    *out_checked = (fy_table_options_t)FY_TABLE_OPTIONS_INIT;
-    if (!options) return FY_STATUS_OK;
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "table options: struct_size is %zu, not %zu: use FY_TABLE_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
-    char s = options->separator;
+    FY_TRY(FY__READ(table_options, "table", options, out_checked));
+    const char s = out_checked->separator;
     if (is_number_char(s) || s == '#' || s == '\n' || s == '\r')
         return FYT_FAIL(
             INVALID_ARGUMENT,
             "table options: the separator '%c' can be part of a number, a comment or a line's end",
             s < ' ' ? '?' : s);
-    *out_checked = *options;
     return FY_STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <time.h>
 
+#include "train/abi.h"
 #include "train/checkpoint.h"
 
 /* ---- time and figures ---- */
@@ -41,9 +42,9 @@ static uint64_t device_allocs(void)
 
 static fy_status_t tell(fyt_trainer_t *trainer, int is_epoch_end)
 {
-    fy_optimizer_options_t optimizer;
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
     if (!trainer->options->on_event) return FY_STATUS_OK;
-    fy_optimizer_get(trainer->optimizer, &optimizer);
+    FY_TRY(fy_optimizer_get(trainer->optimizer, &optimizer));
     const fy_train_event_t event = { .struct_size = sizeof event,
                                      .epoch = trainer->epoch,
                                      .epochs = trainer->options->epochs,
@@ -65,11 +66,11 @@ static fy_status_t tell(fyt_trainer_t *trainer, int is_epoch_end)
 
 static fy_status_t save(fyt_trainer_t *trainer)
 {
-    fy_optimizer_options_t optimizer;
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
     if (!trainer->options->checkpoint || trainer->saved_step == trainer->step) return FY_STATUS_OK;
     clock_stop(trainer);
     const uint64_t allocs = device_allocs();
-    fy_optimizer_get(trainer->optimizer, &optimizer);
+    FY_TRY(fy_optimizer_get(trainer->optimizer, &optimizer));
     const fy_progress_t progress = { .struct_size = sizeof progress,
                                      .step = trainer->step,
                                      .epoch = trainer->epoch,
@@ -234,26 +235,26 @@ static fy_status_t run(fyt_trainer_t *trainer)
 
 static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
 {
-    *out = (fy_train_result_t){ .struct_size = sizeof *out,
-                                .steps = trainer->step,
-                                .epochs = trainer->epoch,
-                                .train_loss = trainer->epoch_samples > 0
-                                                  ? trainer->epoch_loss / trainer->epoch_samples
-                                                  : (double)NAN,
-                                .test_loss = trainer->test_loss,
-                                .test_accuracy = trainer->test_accuracy,
-                                .wall_ns = trainer->wall_ns,
-                                .samples_per_s = samples_per_s(trainer),
-                                .is_stopped = trainer->is_stopped };
+    fy_train_result_t own = { .struct_size = sizeof own,
+                              .steps = trainer->step,
+                              .epochs = trainer->epoch,
+                              .train_loss = trainer->epoch_samples > 0
+                                                ? trainer->epoch_loss / trainer->epoch_samples
+                                                : (double)NAN,
+                              .test_loss = trainer->test_loss,
+                              .test_accuracy = trainer->test_accuracy,
+                              .wall_ns = trainer->wall_ns,
+                              .samples_per_s = samples_per_s(trainer),
+                              .is_stopped = trainer->is_stopped };
     fy_graph_info_t graph = FY_GRAPH_INFO_INIT;
     if (trainer->graph && fy_graph_query(trainer->graph, &graph) == FY_STATUS_OK) {
-        out->graph_requests = graph.requests;
-        out->graph_replays = graph.replays;
-        out->graph_path = graph.path;
+        own.graph_requests = graph.requests;
+        own.graph_replays = graph.replays;
+        own.graph_path = graph.path;
     }
     if (trainer->batches > 2)
-        out->device_allocs_steady = device_allocs() - trainer->allocs_before -
-                                    trainer->allocs_apart;
+        own.device_allocs_steady = device_allocs() - trainer->allocs_before - trainer->allocs_apart;
+    FY__WRITE(out, &own);
 }
 
 /* ---- what is refused ---- */
@@ -265,25 +266,19 @@ static fy_status_t check_graph(const fy_train_options_t *options)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "train_run: a graph is one whole step; accumulate is %lld",
                         (long long)options->accumulate);
-    if (options->schedule.struct_size && !isnan(fy_schedule_momentum(&options->schedule, 0)))
+    if (options->schedule && !isnan(fy_schedule_momentum(options->schedule, 0)))
         return FYT_FAIL(INVALID_ARGUMENT,
                         "train_run: a graph keeps the momentum that it was recorded with, and "
                         "schedule '%s' changes it: set "
                         "base_momentum and max_momentum to 0",
-                        fy_schedule_name(options->schedule.kind));
+                        fy_schedule_name(options->schedule->kind));
     return FY_STATUS_OK;
 }
 
 static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t *options,
-                         const fy_train_result_t *result)
+                         const fy_train_result_t *out_result)
 {
-    if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: struct_size is %zu, not %zu: use FY_TRAIN_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
-    if (result && result->struct_size != sizeof *result)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: out_result's struct_size is not set: use FY_TRAIN_RESULT_INIT");
+    if (out_result) FY_TRY(FY__CHECK_OUT(train_result, "train_run", out_result));
     if (!trainer->model || !trainer->optimizer || !trainer->train)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: model, optimizer or train is NULL");
     if (options->epochs < 1 || options->accumulate < 1 || options->keep < 1 ||
@@ -300,7 +295,7 @@ static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t 
                         options->clip_norm, options->clip_value);
     if ((unsigned)options->loss > FY_LOSS_MSE)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: there is no loss %d", (int)options->loss);
-    if (options->schedule.struct_size) FY_TRY(fy_schedule_check(&options->schedule));
+    if (options->schedule) FY_TRY(fy_schedule_check(options->schedule));
     return check_graph(options);
 }
 
@@ -325,12 +320,13 @@ fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader
                          fy_loader_t *test, const fy_train_options_t *options,
                          fy_train_result_t *out_result)
 {
-    const fy_train_options_t defaults = FY_TRAIN_OPTIONS_INIT;
+    fy_train_options_t own;
+    FY_TRY(FY__READ(train_options, "train_run", options, &own));
     fyt_trainer_t trainer = { .model = model,
                               .optimizer = optimizer,
                               .train = train,
                               .test = test,
-                              .options = options ? options : &defaults,
+                              .options = &own,
                               .info = FY_MODEL_INFO_INIT,
                               .data = FY_LOADER_INFO_INIT,
                               .loss = (double)NAN,

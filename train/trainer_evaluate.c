@@ -57,8 +57,8 @@ static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t
 {
     fy_tensor_t *result, *loss;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT, target = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(x, &info);
-    fy_tensor_query(y, &target);
+    FY_TRY(fy_tensor_query(x, &info));
+    FY_TRY(fy_tensor_query(y, &target));
     FY_TRY(fy_model_forward(model, x, &result));
     FY_TRY(fyt_loss(kind, result, y, &loss));
     FY_TRY(fy_cast(loss, FY_DTYPE_F64, &loss));

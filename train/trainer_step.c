@@ -24,7 +24,7 @@ static fy_status_t make_share(fyt_trainer_t *trainer, int64_t count, fy_tensor_t
     fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
     *out_share = NULL;
     if (count < 1) return FY_STATUS_OK;
-    fy_tensor_query(trainer->info.values, &values);
+    FY_TRY(fy_tensor_query(trainer->info.values, &values));
     return fy_full(trainer->info.device, values.dtype, 0, NULL, 1 / (double)count, out_share);
 }
 
@@ -62,7 +62,7 @@ static fy_status_t update(fyt_trainer_t *trainer)
 static fy_status_t add_loss(fyt_trainer_t *trainer, fy_tensor_t *loss, int64_t samples)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(loss, &info);
+    FY_TRY(fy_tensor_query(loss, &info));
     if (info.dtype != FY_DTYPE_F32) FY_TRY(fy_cast(loss, FY_DTYPE_F32, &loss));
     return fy_axpy(trainer->loss_sum, (double)samples, loss);
 }
@@ -84,8 +84,8 @@ static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *
 /* Outside of a recorded step; a light request each if they differ from the step before. */
 static fy_status_t apply_schedule(fyt_trainer_t *trainer)
 {
-    const fy_schedule_t *schedule = &trainer->options->schedule;
-    if (!schedule->struct_size) return FY_STATUS_OK;
+    const fy_schedule_t *schedule = trainer->options->schedule;
+    if (!schedule) return FY_STATUS_OK;
     FY_TRY(fy_optimizer_set_lr(trainer->optimizer, fy_schedule_lr(schedule, trainer->step)));
     const double momentum = fy_schedule_momentum(schedule, trainer->step);
     return isnan(momentum) ? FY_STATUS_OK : fy_optimizer_set_momentum(trainer->optimizer, momentum);
@@ -96,7 +96,7 @@ static fy_status_t apply_schedule(fyt_trainer_t *trainer)
 static fy_status_t like(const fy_tensor_t *tensor, fy_tensor_t **out_tensor)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(tensor, &info);
+    FY_TRY(fy_tensor_query(tensor, &info));
     FY_TRY(fy_tensor_create(info.device, info.dtype, info.rank, info.dims, out_tensor));
     fy_tensor_keep(*out_tensor);
     return FY_STATUS_OK;
@@ -138,7 +138,7 @@ static fy_status_t run(fyt_trainer_t *trainer)
     if (!x)
         return FYT_FAIL(INTERNAL, "train: the loader ended after %lld of %lld batches",
                         (long long)trainer->epoch_step, (long long)trainer->data.steps);
-    fy_tensor_query(x, &info);
+    FY_TRY(fy_tensor_query(x, &info));
     if (is_last) FY_TRY(apply_schedule(trainer));
     /* The first batch runs as it stands: what is made once (plans of libraries, say) is made
      * outside of the graph. */

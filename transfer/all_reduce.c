@@ -173,7 +173,9 @@ fy_status_t fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors,
     if (!count || !tensors || count > 1024)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %zu tensors; there may be 1 to 1024", what,
                        tensors ? count : 0);
-    FY_TRY(fy__transfer_options_check(what, &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read(what, options, &own));
+    options = &own;
     sum_t sum = { .count = count, .tensors = tensors };
     void **arrays = malloc(3 * count * sizeof *arrays);
     if (!arrays) return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu tensors", what, count);

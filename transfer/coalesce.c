@@ -229,7 +229,9 @@ fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_devi
     if ((count && !src) || !device)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL",
                        device ? "src" : "device");
-    FY_TRY(fy__transfer_options_check("tensor_upload_many", &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read("tensor_upload_many", options, &own));
+    options = &own;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_upload_many"));
     many_t many = { .what = "tensor_upload_many",
@@ -275,11 +277,7 @@ static fy_status_t check_destinations(const many_t *many)
                            "of one device",
                            what, fy__tensor_format(dst, text, sizeof text),
                            dst->storage->device->spec, first->spec);
-        if (many->options->dtype != FY_DTYPE_SAME && many->options->dtype != (fy_dtype_t)dst->dtype)
-            return FY_FAIL(INVALID_ARGUMENT,
-                           "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
-                           what, fy_dtype_name(many->options->dtype),
-                           fy_dtype_name((fy_dtype_t)dst->dtype));
+        FY_TRY(fy__upload_check_dtypes(what, dst, many->src[i], many->options));
         FY_TRY(fy__upload_check_into(what, dst, many->src[i]));
     }
     return FY_STATUS_OK;
@@ -297,7 +295,9 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
     if (count && (!dst || !src))
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: %s is NULL",
                        dst ? "src" : "dst");
-    FY_TRY(fy__transfer_options_check("tensor_upload_many_into", &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read("tensor_upload_many_into", options, &own));
+    options = &own;
     if (options->contract == FY_HOST_BORROW && !out_ticket)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: out_ticket is NULL; with "
                                          "FY_HOST_BORROW it says when the sources are yours again");

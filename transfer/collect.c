@@ -225,7 +225,9 @@ fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src,
     for (size_t i = 0; i < count; i++) out_downloads[i] = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (count && !src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: src is NULL");
-    FY_TRY(fy__transfer_options_check("tensor_download_many", &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read("tensor_download_many", options, &own));
+    options = &own;
     many_t many = { .thread = thread,
                     .count = count,
                     .src = src,

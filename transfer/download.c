@@ -115,7 +115,9 @@ fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: src is NULL");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_download", "src");
-    FY_TRY(fy__transfer_options_check("tensor_download", &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read("tensor_download", options, &own));
+    options = &own;
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_download"));

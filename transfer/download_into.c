@@ -118,7 +118,9 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
     if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "dst" : "src");
     if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
         return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
-    FY_TRY(fy__transfer_options_check(what, &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read(what, options, &own));
+    options = &own;
     FY_TRY(check(dst, src, options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);

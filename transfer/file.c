@@ -176,7 +176,9 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
     if (!dst || !path)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, dst ? "path" : "dst");
     if (fy__tensor_is_gone(dst)) return fy__refuse_gone(file.what, "dst");
-    FY_TRY(fy__transfer_options_check(file.what, &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read(file.what, options, &own));
+    options = &own;
     if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
         return FY_FAIL(
             INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
@@ -254,7 +256,9 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     if (!src || !path)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, src ? "path" : "src");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone(file.what, "src");
-    FY_TRY(fy__transfer_options_check(file.what, &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read(file.what, options, &own));
+    options = &own;
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, file.what));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/abi_structs.h"
 #include "runtime/thread/thread.h"
 
 static uint64_t get(_Atomic uint64_t *counter)
@@ -52,10 +53,9 @@ static void add_thread(void *user, fy__thread_t *thread)
 fy_status_t fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals)
 {
     struct query query = { scope_path, FY_LEDGER_TOTALS_INIT };
-    FY_TRY(fy__check_sized("ledger_query", "out_totals", out_totals, sizeof *out_totals,
-                           "FY_LEDGER_TOTALS_INIT"));
+    FY_TRY(FY__CHECK_OUT(ledger_totals, "ledger_query", out_totals));
     fy__thread_walk(add_thread, &query);
-    *out_totals = query.totals;
+    FY__WRITE(out_totals, &query.totals);
     return FY_STATUS_OK;
 }
 

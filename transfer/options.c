@@ -1,23 +1,19 @@
-/* Checking transfer options. */
+/* Reading transfer options. */
 #include "transfer/options.h"
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 
-fy_status_t fy__transfer_options_check(const char *what, const fy_transfer_options_t **options)
+fy_status_t fy__transfer_options_read(const char *what, const fy_transfer_options_t *options,
+                                      fy_transfer_options_t *out_own)
 {
-    static const fy_transfer_options_t defaults = FY_TRANSFER_OPTIONS_INIT;
-    if (!*options) {
-        *options = &defaults;
-        return FY_STATUS_OK;
-    }
-    FY_TRY(
-        fy__check_sized(what, "options", *options, sizeof **options, "FY_TRANSFER_OPTIONS_INIT"));
-    if ((*options)->contract != FY_HOST_COPY && (*options)->contract != FY_HOST_BORROW)
+    FY_TRY(FY__READ(transfer_options, what, options, out_own));
+    if (out_own->contract != FY_HOST_COPY && out_own->contract != FY_HOST_BORROW)
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: contract %d is neither FY_HOST_COPY nor FY_HOST_BORROW", what,
-                       (int)(*options)->contract);
-    if ((unsigned)(*options)->dtype > FY_DTYPE_SAME)
+                       (int)out_own->contract);
+    if ((unsigned)out_own->dtype >= FY_DTYPE_COUNT && out_own->dtype != FY_DTYPE_SAME)
         return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype %d is no dtype", what,
-                       (int)(*options)->dtype);
+                       (int)out_own->dtype);
     return FY_STATUS_OK;
 }

@@ -4,7 +4,9 @@
 
 #include <ferry/transfer.h>
 
-/* NULL becomes the defaults; INVALID_ARGUMENT for a field that is out of range. */
-fy_status_t fy__transfer_options_check(const char *what, const fy_transfer_options_t **options);
+/* Copies the caller's options; NULL is the defaults. INVALID_ARGUMENT for a field that is out of
+ * range. */
+fy_status_t fy__transfer_options_read(const char *what, const fy_transfer_options_t *options,
+                                      fy_transfer_options_t *out_own);
 
 #endif

@@ -156,7 +156,9 @@ fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device,
     if (!src || !device)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "device" : "src");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone(what, "src");
-    FY_TRY(fy__transfer_options_check(what, &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read(what, options, &own));
+    options = &own;
     FY_TRY(check_pair(what, src, device));
     fy_device_t *from = src->storage->device;
     FY_TRY(fy__recording_check(thread, from, what));
@@ -191,11 +193,10 @@ fy_status_t fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src,
     if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "dst" : "src");
     if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
         return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
-    FY_TRY(fy__transfer_options_check(what, &options));
-    if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
-                       fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read(what, options, &own));
+    options = &own;
+    FY_TRY(fy__upload_check_dtypes(what, dst, src, options));
     fy_device_t *from = src->storage->device, *to = dst->storage->device;
     FY_TRY(check_pair(what, src, to));
     FY_TRY(fy__recording_check(thread, from, what));

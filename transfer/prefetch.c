@@ -9,6 +9,7 @@
 
 #include <ferry/tensor.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/device/device.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/tensor.h"
@@ -85,8 +86,6 @@ static fy_status_t check(const fy_device_t *device, size_t count, const fy_batch
     if (!count || count > 1024)
         return FY_FAIL(INVALID_ARGUMENT,
                        "prefetch_create: %zu tensors a batch; there may be 1 to 1024", count);
-    FY_TRY(fy__check_sized("prefetch_create", "options", options, sizeof *options,
-                           "FY_PREFETCH_OPTIONS_INIT"));
     if (options->depth < 1 || options->depth > FY__PREFETCH_DEEPEST)
         return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: depth is %d; it may be 1 to %d",
                        options->depth, FY__PREFETCH_DEEPEST);
@@ -100,12 +99,13 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
                                fy_prefetch_fn fill, void *user,
                                const fy_prefetch_options_t *options, fy_prefetch_t **out_prefetch)
 {
-    static const fy_prefetch_options_t defaults = FY_PREFETCH_OPTIONS_INIT;
+    fy_prefetch_options_t own;
     fy__thread_t *thread = fy__thread();
     if (!out_prefetch) return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: out_prefetch is NULL");
     *out_prefetch = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!options) options = &defaults;
+    FY_TRY(FY__READ(prefetch_options, "prefetch_create", options, &own));
+    options = &own;
     FY_TRY(check(device, count, specs, fill, options));
     FY_TRY(fy__recording_check(thread, device, "prefetch_create"));
     const uint32_t nrooms = (uint32_t)options->depth + 1;

@@ -260,7 +260,9 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device,
     if (!src || !device)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: %s is NULL", src ? "device" : "src");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_upload", "src");
-    FY_TRY(fy__transfer_options_check("tensor_upload", &options));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read("tensor_upload", options, &own));
+    options = &own;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_upload"));
     FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
@@ -284,6 +286,23 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device,
     fy__upload_note(thread, *out_dst, src, options, fy__upload_path(device, options->contract),
                     blocked_ns, __builtin_return_address(0));
     fy__storage_reap(device);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__upload_check_dtypes(const char *what, const fy_tensor_t *dst,
+                                    const fy_tensor_t *src, const fy_transfer_options_t *options)
+{
+    char texts[2][128];
+    if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
+                       fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+    if (src->dtype != dst->dtype && !options->convert)
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "%s: src is %s, dst is %s\n  Set options->convert to 1 to convert on the "
+                       "device, or fy_cast one of them",
+                       what, fy__tensor_format(src, texts[0], 128),
+                       fy__tensor_format(dst, texts[1], 128));
     return FY_STATUS_OK;
 }
 
@@ -330,12 +349,10 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: %s is NULL", src ? "dst" : "src");
     if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
         return fy__refuse_gone("tensor_upload_into", fy__tensor_is_gone(src) ? "src" : "dst");
-    FY_TRY(fy__transfer_options_check("tensor_upload_into", &options));
-    if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(
-            INVALID_ARGUMENT,
-            "tensor_upload_into: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
-            fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+    fy_transfer_options_t own;
+    FY_TRY(fy__transfer_options_read("tensor_upload_into", options, &own));
+    options = &own;
+    FY_TRY(fy__upload_check_dtypes("tensor_upload_into", dst, src, options));
     if (options->contract == FY_HOST_BORROW && !out_ticket)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with "
                                          "FY_HOST_BORROW it says when src is yours again");

@@ -11,6 +11,9 @@
 /* May src be uploaded to `device` under this contract? `what` names the call. */
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
                                     const fy_device_t *device, fy_host_contract_t contract);
+/* May `src` go into `dst`, as far as their dtypes go? DTYPE_MISMATCH without options->convert. */
+fy_status_t fy__upload_check_dtypes(const char *what, const fy_tensor_t *dst,
+                                    const fy_tensor_t *src, const fy_transfer_options_t *options);
 /* May dst be overwritten with src? */
 fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src);
 /* dst lives on `device`, src on the host, shapes are equal. *out_changed: it failed, but some of

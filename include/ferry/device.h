@@ -21,10 +21,7 @@ typedef struct fy_device_info {
     int is_host, is_simulated;
     int numerics; /* 0: shapes, memory and clock only; downloads read zero */
 } fy_device_info_t;
-#define FY_DEVICE_INFO_INIT                                       \
-    {                                                             \
-        sizeof(fy_device_info_t), "", "", "", 0, 0, 0, 0, 0, 0, 0 \
-    }
+#define FY_DEVICE_INFO_INIT FY_ZEROED_(device_info)
 
 /* The device's own time. FY_CLOCK_MODEL is computed, not measured: it depends only on the submitted
  * requests. */
@@ -37,10 +34,7 @@ typedef struct fy_device_clock {
     /* MODEL: how long each engine was busy so far; WALL: 0 */
     uint64_t compute_ns, upload_ns, download_ns;
 } fy_device_clock_t;
-#define FY_DEVICE_CLOCK_INIT                                 \
-    {                                                        \
-        sizeof(fy_device_clock_t), FY_CLOCK_WALL, 0, 0, 0, 0 \
-    }
+#define FY_DEVICE_CLOCK_INIT FY_ZEROED_(device_clock)
 
 /* The host as a device: always open, owned by the library, runs each request inside the call. */
 FY_API fy_device_t *fy_device_host(void);
@@ -56,9 +50,7 @@ FY_API fy_device_t *fy_device_host(void);
 FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
 /* Closes one open; NULL is ignored. The device is closed with its last open and its last tensor. */
 FY_API void fy_device_close(fy_device_t *device);
-/* Facts about `device`. Start from FY_DEVICE_INFO_INIT: Ferry refuses every struct whose
- * struct_size is not exactly its size.
- * Fails: INVALID_ARGUMENT, DEVICE_LOST. */
+/* Facts about `device`. Start from FY_DEVICE_INFO_INIT. Fails: INVALID_ARGUMENT, DEVICE_LOST. */
 FY_API_STATUS fy_device_query(const fy_device_t *device, fy_device_info_t *out_info);
 /* Calls `say` with each fact that the device's backend knows beyond fy_device_query, in display
  * order: for a card its compute capability, processors, memory, peers, libraries and options; for a
@@ -83,12 +75,10 @@ typedef struct fy_plugin_info {
     int loaded;
     char reason[256]; /* why it was not loaded, or the file it was loaded from */
 } fy_plugin_info_t;
-#define FY_PLUGIN_INFO_INIT                 \
-    {                                       \
-        sizeof(fy_plugin_info_t), "", 0, "" \
-    }
-/* Searches plugin number `index` (0, 1, ...) and loads it if its file exists. Returns 0 past the
- * last one. Number 0 is "cuda"; then come the plugins that device specs have named, and every
+#define FY_PLUGIN_INFO_INIT FY_ZEROED_(plugin_info)
+/* Searches plugin number `index` (0, 1, ...) and loads it if its file exists and it was not loaded
+ * before: its code stays in the process until the end. Returns 0 past the last one, and for a
+ * struct_size that cannot be (fy_error_get). Number 0 is "cuda"; then come the plugins that device specs have named, and every
  * libferry_NAME.so of the searched folders; at most 16 in all.
  * The searched folders are those of $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so;
  * never the current folder. Each call with index 0 searches them again. */

@@ -30,10 +30,7 @@ typedef struct fy_graph_info {
     const char *reason;     /* with FY_GRAPH_CALLS: the reason; else "". Valid as long as the
                              * graph */
 } fy_graph_info_t;
-#define FY_GRAPH_INFO_INIT                                                 \
-    {                                                                      \
-        sizeof(fy_graph_info_t), NULL, 0, 0, 0, 0, 0, FY_GRAPH_CALLS, NULL \
-    }
+#define FY_GRAPH_INFO_INIT FY_ZEROED_(graph_info)
 
 /* Starts a recording: from now on this thread's requests on `device` are recorded and not run.
  * Tensors made inside are poisoned until the first replay: to read them fails with

@@ -24,8 +24,9 @@ typedef enum fy_path {
 #define X(name, text) FY_PATH_##name,
     FY_PATH_LIST(X)
 #undef X
-        FY_PATH_COUNT
+        FY_PATH_COUNT /* how many this header has */
 } fy_path_t;
+#define FY_PATH_CAPACITY 16 /* length of arrays indexed by path; never changes */
 /* "staged". Static. */
 FY_API const char *fy_path_name(fy_path_t path);
 
@@ -37,7 +38,7 @@ typedef struct fy_traffic {
     uint64_t copies;      /* pieces: DMAs, where the device has them */
     /* wall time that the host spent waiting in such calls, for ring space or for the bytes */
     uint64_t host_blocked_ns;
-    uint64_t by_path[FY_PATH_COUNT]; /* count by path */
+    uint64_t by_path[FY_PATH_CAPACITY]; /* count by path */
 } fy_traffic_t;
 
 typedef struct fy_ledger_totals {
@@ -55,11 +56,7 @@ typedef struct fy_ledger_totals {
     uint64_t throttles;
     uint64_t throttle_ns; /* wall time of these waits */
 } fy_ledger_totals_t;
-#define FY_LEDGER_TOTALS_INIT                                                           \
-    {                                                                                   \
-        sizeof(fy_ledger_totals_t), { 0, 0, 0, 0, 0, { 0 } }, { 0, 0, 0, 0, 0, { 0 } }, \
-            { 0, 0, 0, 0, 0, { 0 } }, 0, 0, 0, 0, 0, 0                                  \
-    }
+#define FY_LEDGER_TOTALS_INIT FY_ZEROED_(ledger_totals)
 
 /* Exact totals of a scope path ("train/step": all its instances, on all threads, with the scopes
  * inside it); NULL is the whole process.

@@ -22,14 +22,11 @@ typedef struct fy_memory_stats {
     uint64_t device_allocs; /* calls to the backend's allocator so far */
     /* most that may be reserved; FY_UNLIMITED: only the device's capacity limits it */
     uint64_t limit;
-    uint64_t by_category[FY_CATEGORY_COUNT]; /* live, by category; the sum is live */
+    uint64_t by_category[FY_CATEGORY_CAPACITY]; /* live, by category; the sum is live */
     /* at the first moment when live was peak_live */
-    uint64_t peak_by_category[FY_CATEGORY_COUNT];
+    uint64_t peak_by_category[FY_CATEGORY_CAPACITY];
 } fy_memory_stats_t;
-#define FY_MEMORY_STATS_INIT                                                  \
-    {                                                                         \
-        sizeof(fy_memory_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, { 0 } \
-    }
+#define FY_MEMORY_STATS_INIT FY_ZEROED_(memory_stats)
 
 /* Exact figures of `device`. Checks which pending blocks are done, and walks the free blocks.
  * scope_path NULL: the whole device. Else live, requested and peak_live of the tensors made under
@@ -68,10 +65,7 @@ typedef struct fy_memory_alloc_stats {
     uint64_t released; /* segments released to the backend */
     uint64_t guard_refusals, verdicts;
 } fy_memory_alloc_stats_t;
-#define FY_MEMORY_ALLOC_STATS_INIT                                                   \
-    {                                                                                \
-        sizeof(fy_memory_alloc_stats_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
-    }
+#define FY_MEMORY_ALLOC_STATS_INIT FY_ZEROED_(memory_alloc_stats)
 /* Sums over all threads. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_memory_query_alloc_stats(const fy_device_t *device,
                                           fy_memory_alloc_stats_t *out_stats);
@@ -167,6 +161,7 @@ typedef struct fy_oom_verdict {
         uint64_t live; /* bytes made in this scope, without inner scopes */
     } top[FY_OOM_TOP]; /* the scopes with most live bytes, largest first; live 0: end of the list */
     char text[1024];
+    uint64_t reserved_words[8]; /* 0; new fields take their place: fy_plan_t contains this struct */
 } fy_oom_verdict_t;
 
 #ifdef __cplusplus

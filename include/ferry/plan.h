@@ -24,7 +24,7 @@ typedef fy_status_t (*fy_step_fn)(fy_device_t *device, int64_t batch, void *user
 typedef struct fy_plan_point {
     uint64_t model_ns; /* since the beginning */
     uint64_t live, reserved;
-    uint64_t by_category[FY_CATEGORY_COUNT]; /* the sum is live */
+    uint64_t by_category[FY_CATEGORY_CAPACITY]; /* the sum is live */
     /* path of the scope that changed it; valid during the call */
     const char *scope;
 } fy_plan_point_t;
@@ -35,17 +35,15 @@ typedef struct fy_plan_options {
     void (*on_point)(void *user, const fy_plan_point_t *point);
     void *user;
 } fy_plan_options_t;
-#define FY_PLAN_OPTIONS_INIT                                                               \
-    {                                                                                      \
-        sizeof(fy_plan_options_t), (void (*)(void *, const fy_plan_point_t *))0, (void *)0 \
-    }
+#define FY_PLAN_OPTIONS_INIT FY_ZEROED_(plan_options)
+FY_API void fy_plan_options_init(fy_plan_options_t *options, size_t nbytes);
 
 typedef struct fy_plan {
     size_t struct_size;
     int64_t batch;
     /* most bytes in tensors, workspace and staging at once, as rounded */
     uint64_t peak_live;
-    uint64_t peak_by_category[FY_CATEGORY_COUNT]; /* at that moment; the sum is peak_live */
+    uint64_t peak_by_category[FY_CATEGORY_CAPACITY]; /* at that moment; the sum is peak_live */
     /* most bytes reserved from the device; if the step does not fit, from one without a limit */
     uint64_t peak_reserved;
     uint64_t pinned_peak_reserved; /* the same for page-locked host memory */
@@ -58,10 +56,7 @@ typedef struct fy_plan {
     uint64_t step_model_ns;
     fy_oom_verdict_t verdict; /* if it does not fit: the verdict on the device */
 } fy_plan_t;
-#define FY_PLAN_INIT      \
-    {                     \
-        sizeof(fy_plan_t) \
-    }
+#define FY_PLAN_INIT FY_ZEROED_(plan)
 
 /* Runs `step` with `batch` on a device like `spec`: "sim?profile=h200&limit=80GiB", any simulated
  * device. (The index in the spec is ignored; numerics=off is implied.) Peaks equal those of a real
@@ -104,15 +99,18 @@ typedef struct fy_pool_options {
     /* 1: segments are released only when the pool is destroyed, as in a graph's pool */
     int keeps_segments;
 } fy_pool_options_t;
-#define FY_POOL_OPTIONS_INIT                                            \
-    {                                                                   \
-        sizeof(fy_pool_options_t), 256, 2u << 20, FY_UNLIMITED, 0, 0, 0 \
-    }
+#define FY_POOL_OPTIONS_INIT \
+    FY_DEFAULTS_(pool_options, .alignment = 256, .segment_nbytes = 2u << 20, .limit = FY_UNLIMITED)
+FY_API void fy_pool_options_init(fy_pool_options_t *options, size_t nbytes);
 /* The options of page-locked pools. */
-#define FY_POOL_OPTIONS_PINNED                                         \
-    {                                                                  \
-        sizeof(fy_pool_options_t), 64, 2u << 20, FY_UNLIMITED, 1, 0, 0 \
-    }
+#ifdef __cplusplus
+#define FY_POOL_OPTIONS_PINNED \
+    FY_CHANGED_(pool_options, changed_.alignment = 64; changed_.release_eagerly = 1;)
+#else
+#define FY_POOL_OPTIONS_PINNED                                                                     \
+    FY_DEFAULTS_(pool_options, .alignment = 64, .segment_nbytes = 2u << 20, .limit = FY_UNLIMITED, \
+                 .release_eagerly = 1)
+#endif
 
 typedef struct fy_pool_block {
     /* multiple of the alignment. A segment takes the lowest free range, from 0 up; no block spans

@@ -40,10 +40,8 @@ typedef struct fy_prefetch_options {
      * there. Uploads still overlap with the device's work */
     int threads;
 } fy_prefetch_options_t;
-#define FY_PREFETCH_OPTIONS_INIT            \
-    {                                       \
-        sizeof(fy_prefetch_options_t), 2, 1 \
-    }
+#define FY_PREFETCH_OPTIONS_INIT FY_DEFAULTS_(prefetch_options, .depth = 2, .threads = 1)
+FY_API void fy_prefetch_options_init(fy_prefetch_options_t *options, size_t nbytes);
 
 /* Allocates depth + 1 batches on the host (page-locked) and on `device`, once; a steady loop
  * allocates nothing. options may be NULL.

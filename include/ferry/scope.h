@@ -29,16 +29,20 @@ typedef struct fy_guard_options {
     /* live device bytes that this scope made since the guard was set */
     uint64_t memory_nbytes;
 } fy_guard_options_t;
-#define FY_GUARD_OPTIONS_INIT                                                                  \
-    {                                                                                          \
-        sizeof(fy_guard_options_t), FY_GUARD_REFUSE, FY_UNLIMITED, FY_UNLIMITED, FY_UNLIMITED, \
-            FY_UNLIMITED, FY_UNLIMITED, FY_UNLIMITED                                           \
-    }
+#define FY_GUARD_OPTIONS_INIT                                                                   \
+    FY_DEFAULTS_(guard_options, .upload_nbytes = FY_UNLIMITED, .download_nbytes = FY_UNLIMITED, \
+                 .peer_nbytes = FY_UNLIMITED, .syncs = FY_UNLIMITED,                            \
+                 .device_allocs = FY_UNLIMITED, .memory_nbytes = FY_UNLIMITED)
+FY_API void fy_guard_options_init(fy_guard_options_t *options, size_t nbytes);
 /* No transfer and no sync: light requests only. */
-#define FY_GUARD_LIGHT_ONLY                                                                 \
-    {                                                                                       \
-        sizeof(fy_guard_options_t), FY_GUARD_REFUSE, 0, 0, 0, 0, FY_UNLIMITED, FY_UNLIMITED \
-    }
+#ifdef __cplusplus
+#define FY_GUARD_LIGHT_ONLY                                                        \
+    FY_CHANGED_(guard_options, changed_.upload_nbytes = changed_.download_nbytes = \
+                                   changed_.peer_nbytes = changed_.syncs = 0;)
+#else
+#define FY_GUARD_LIGHT_ONLY \
+    FY_DEFAULTS_(guard_options, .device_allocs = FY_UNLIMITED, .memory_nbytes = FY_UNLIMITED)
+#endif
 
 /* Opens a scope on this thread. It owns the handles made in it and tags figures with the path of
  * names ("train/step").
@@ -48,7 +52,7 @@ typedef struct fy_guard_options {
  * are added to "(others)".
  * Cost: independent of the number of names. */
 FY_API fy_scope_t fy_scope_begin(const char *name);
-/* Ends `scope` and all scopes, guards and fy_stream_use calls that began inside it and are still
+/* Ends `scope` and all scopes, guards and fy_stream_set_current calls that began inside it and are still
  * open. So an early `return` is safe.
  * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped.
  * Ending a scope twice does nothing. */

@@ -15,7 +15,14 @@
  *      is in a scope, only that scope's thread may destroy it: keep it before another thread gets
  *      it.
  *   4. The comment of a call that may block the host begins with "Blocks". Each such call counts as
- *      one sync, even if it did not have to wait. */
+ *      one sync, even if it did not have to wait.
+ *
+ * A struct that begins with struct_size may grow. Start from its _INIT macro, or from its _init
+ * function, which takes sizeof your struct. A program that was built with an older header works
+ * with a newer library. A newer program works with an older library if the fields that the library
+ * does not know are 0; fields that it does not fill become 0. Any other struct_size is
+ * INVALID_ARGUMENT. A newer library may return enumerators (a dtype, a path, a category, a status)
+ * that your header does not have. */
 #ifndef FERRY_STATUS_H_
 #define FERRY_STATUS_H_
 

@@ -26,26 +26,24 @@ typedef struct fy_stream_options {
      * CU_STREAM_PER_THREAD */
     void *native;
 } fy_stream_options_t;
-#define FY_STREAM_OPTIONS_INIT                     \
-    {                                              \
-        sizeof(fy_stream_options_t), NULL, 0, NULL \
-    }
+#define FY_STREAM_OPTIONS_INIT FY_ZEROED_(stream_options)
+FY_API void fy_stream_options_init(fy_stream_options_t *options, size_t nbytes);
 
 /* Makes a stream on `device`; options may be NULL. Fails: INVALID_ARGUMENT, UNSUPPORTED (the host
  * has one), OUT_OF_MEMORY. */
 FY_API_STATUS fy_stream_create(fy_device_t *device, const fy_stream_options_t *options,
                                fy_stream_t **out_stream);
 /* Destroys the handle. Submitted requests still run; their tickets stay valid. No thread may use
- * the stream (fy_stream_use) any more. NULL is ignored. */
+ * the stream (fy_stream_set_current) any more. NULL is ignored. */
 FY_API void fy_stream_destroy(fy_stream_t *stream);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_stream_keep(fy_stream_t *stream);
 /* Sends this thread's ops on the stream's device to `stream` instead of the compute stream, until
  * the innermost scope ends. With no scope open: until the next call. */
-FY_API_STATUS fy_stream_use(fy_stream_t *stream);
+FY_API_STATUS fy_stream_set_current(fy_stream_t *stream);
 /* The point after everything submitted to `stream` so far, including your own work on a wrapped
  * native queue. */
-FY_API_STATUS fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket);
+FY_API_STATUS fy_stream_record(fy_stream_t *stream, fy_ticket_t *out_ticket);
 
 /* Reports the state of the ticket's request without a wait. FAILED also for an invalid ticket, and
  * for the ticket of a transfer recorded in a graph. */

@@ -48,10 +48,8 @@ typedef struct fy_backward_options {
     /* 1: adds to the gradients that watched tensors have from an earlier backward; 0: assigns */
     int accumulate;
 } fy_backward_options_t;
-#define FY_BACKWARD_OPTIONS_INIT                                 \
-    {                                                            \
-        sizeof(fy_backward_options_t), (const fy_tensor_t *)0, 0 \
-    }
+#define FY_BACKWARD_OPTIONS_INIT FY_ZEROED_(backward_options)
+FY_API void fy_backward_options_init(fy_backward_options_t *options, size_t nbytes);
 
 /* Ends the recording and runs it backwards. Frees the saved tensors and intermediate gradients on
  * the way. Light requests only; waits for nothing. The record is then empty. options may be NULL.
@@ -73,10 +71,7 @@ typedef struct fy_tape_info {
     uint64_t watched; /* tensors */
     int is_recording; /* on the calling thread */
 } fy_tape_info_t;
-#define FY_TAPE_INFO_INIT                  \
-    {                                      \
-        sizeof(fy_tape_info_t), 0, 0, 0, 0 \
-    }
+#define FY_TAPE_INFO_INIT FY_ZEROED_(tape_info)
 FY_API_STATUS fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info);
 
 /* ---- checking gradients ---- */
@@ -92,10 +87,9 @@ typedef struct fy_gradcheck_options {
     double atol, rtol; /* |tape - numeric| <= atol + rtol |numeric| */
     int64_t seed;      /* of the direction onto which a result with several elements is projected */
 } fy_gradcheck_options_t;
-#define FY_GRADCHECK_OPTIONS_INIT                           \
-    {                                                       \
-        sizeof(fy_gradcheck_options_t), 1e-6, 1e-5, 1e-4, 1 \
-    }
+#define FY_GRADCHECK_OPTIONS_INIT \
+    FY_DEFAULTS_(gradcheck_options, .step = 1e-6, .atol = 1e-5, .rtol = 1e-4, .seed = 1)
+FY_API void fy_gradcheck_options_init(fy_gradcheck_options_t *options, size_t nbytes);
 
 typedef struct fy_gradcheck_result {
     size_t struct_size;
@@ -105,10 +99,7 @@ typedef struct fy_gradcheck_result {
     uint64_t element; /* row-major */
     double tape, numeric;
 } fy_gradcheck_result_t;
-#define FY_GRADCHECK_RESULT_INIT                        \
-    {                                                   \
-        sizeof(fy_gradcheck_result_t), 0, 0, 0, 0, 0, 0 \
-    }
+#define FY_GRADCHECK_RESULT_INIT FY_ZEROED_(gradcheck_result)
 
 /* Compares the tape's gradients of `fn` with central differences, element by element. Inputs are
  * f64, in any writable layout, and are restored afterwards. For tests: it blocks, and downloads

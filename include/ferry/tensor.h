@@ -34,10 +34,7 @@ typedef struct fy_tensor_info {
     /* valid until the next fy_tensor_set_name or destroy; "" if none */
     const char *name;
 } fy_tensor_info_t;
-#define FY_TENSOR_INFO_INIT                                                                \
-    {                                                                                      \
-        sizeof(fy_tensor_info_t), NULL, FY_DTYPE_F32, 0, { 0 }, { 0 }, 0, 0, 0, 0, 0, NULL \
-    }
+#define FY_TENSOR_INFO_INIT FY_ZEROED_(tensor_info)
 
 /* A tensor with undefined contents, dense and row-major. rank 0 (dims NULL) is a scalar; a dim may
  * be 0.
@@ -70,8 +67,8 @@ FY_API_STATUS fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int 
 FY_API void fy_tensor_destroy(fy_tensor_t *tensor);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_tensor_keep(fy_tensor_t *tensor);
-/* Facts about `tensor`; never blocks. Set out_info->struct_size first. */
-FY_API void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info);
+/* Facts about `tensor`; never blocks. Fails: INVALID_ARGUMENT (NULL, destroyed, struct_size). */
+FY_API_STATUS fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info);
 /* Names it for errors and plans. Copied, cut at 31 bytes; NULL removes the name. */
 FY_API void fy_tensor_set_name(fy_tensor_t *tensor, const char *name);
 
@@ -87,8 +84,8 @@ FY_API_STATUS fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_
  * there. (The host has no streams: the address is valid at once.) If you wrap memory that is still
  * being written, call this with WRITE to name the stream that writes it.
  * Moves nothing, waits for nothing. Fails: INVALID_ARGUMENT (stream of another device). */
-FY_API_STATUS fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_t *stream,
-                               void **out_address);
+FY_API_STATUS fy_tensor_begin_native_access(fy_tensor_t *tensor, fy_access_t access,
+                                            fy_stream_t *stream, void **out_address);
 
 /* ---- views: another handle to the same bytes; nothing moves, nothing is submitted ---- */
 

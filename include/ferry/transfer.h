@@ -15,7 +15,6 @@ extern "C" {
  * result of a download). */
 typedef enum fy_host_contract { FY_HOST_COPY, FY_HOST_BORROW } fy_host_contract_t;
 
-#define FY_DTYPE_SAME FY_DTYPE_COUNT
 typedef struct fy_transfer_options {
     size_t struct_size;
     fy_host_contract_t contract; /* uploads */
@@ -27,20 +26,25 @@ typedef struct fy_transfer_options {
     /* the call's place in the program, for the ledger's events; static. FY_SITE is "file.c:12";
      * NULL: the caller's address */
     const char *site;
+    /* 1: an existing destination may have another dtype than the source; the device converts. 0:
+     * that is DTYPE_MISMATCH. A new tensor's dtype: `dtype` */
+    int convert;
 } fy_transfer_options_t;
-#define FY_TRANSFER_OPTIONS_INIT                                            \
-    {                                                                       \
-        sizeof(fy_transfer_options_t), FY_HOST_COPY, FY_DTYPE_SAME, 0, NULL \
-    }
+#define FY_TRANSFER_OPTIONS_INIT \
+    FY_DEFAULTS_(transfer_options, .contract = FY_HOST_COPY, .dtype = FY_DTYPE_SAME)
+FY_API void fy_transfer_options_init(fy_transfer_options_t *options, size_t nbytes);
 #define FY_SITE                   FY_SITE_TEXT(__FILE__, __LINE__)
 #define FY_SITE_TEXT(file, line)  FY_SITE_TEXT_(file, line)
 #define FY_SITE_TEXT_(file, line) file ":" #line
 /* The defaults, with the call's place: `fy_tensor_upload(x, device,
  * &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &y)`. */
-#define FY_TRANSFER_OPTIONS_HERE                                               \
-    {                                                                          \
-        sizeof(fy_transfer_options_t), FY_HOST_COPY, FY_DTYPE_SAME, 0, FY_SITE \
-    }
+#ifdef __cplusplus
+#define FY_TRANSFER_OPTIONS_HERE FY_CHANGED_(transfer_options, changed_.site = FY_SITE;)
+#else
+#define FY_TRANSFER_OPTIONS_HERE                                                     \
+    FY_DEFAULTS_(transfer_options, .contract = FY_HOST_COPY, .dtype = FY_DTYPE_SAME, \
+                 .site = FY_SITE)
+#endif
 
 /* New tensor on `device` with the elements of host tensor `src` (any strides; the result is dense).
  * options may be NULL. To `host` it is a counted host copy.
@@ -50,8 +54,8 @@ typedef struct fy_transfer_options {
 FY_API_STATUS fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device,
                                const fy_transfer_options_t *options, fy_tensor_t **out_dst);
 /* The same into an existing tensor or view of the same shape; a steady loop allocates nothing.
- * options->dtype must be SAME. The dtypes may differ: the device converts. out_ticket may be NULL
- * with COPY. Fails: as above, SHAPE_MISMATCH. */
+ * The dtypes are equal, or options->convert is 1: then the device converts. options->dtype is SAME
+ * or dst's. out_ticket may be NULL with COPY. Fails: as above, SHAPE_MISMATCH, DTYPE_MISMATCH. */
 FY_API_STATUS fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                     const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
 

@@ -8,6 +8,33 @@
 extern "C" {
 #endif
 
+/* The value of an _INIT macro: struct_size, and the fields whose default is not 0. In C++, which has
+ * no designated initialisers before C++20, it is what the struct's _init function gives. */
+#ifdef __cplusplus
+#define FY_CHANGED_(name, changes)                    \
+    ([] {                                             \
+        fy_##name##_t changed_;                       \
+        fy_##name##_init(&changed_, sizeof changed_); \
+        changes return changed_;                      \
+    }())
+#define FY_DEFAULTS_(name, ...) FY_CHANGED_(name, )
+#define FY_ZEROED_(name)                      \
+    ([] {                                     \
+        fy_##name##_t zeroed_ = {};           \
+        zeroed_.struct_size = sizeof zeroed_; \
+        return zeroed_;                       \
+    }())
+#else
+#define FY_DEFAULTS_(name, ...)                           \
+    {                                                     \
+        .struct_size = sizeof(fy_##name##_t), __VA_ARGS__ \
+    }
+#define FY_ZEROED_(name)                     \
+    {                                        \
+        .struct_size = sizeof(fy_##name##_t) \
+    }
+#endif
+
 /* X(name, text, bytes per element, is floating point). The order is part of the ABI. */
 #define FY_DTYPE_LIST(X)                             \
     X(F32, "f32", 4, 1)                              \
@@ -23,8 +50,20 @@ typedef enum fy_dtype {
 #define X(name, text, nbytes, is_float) FY_DTYPE_##name,
     FY_DTYPE_LIST(X)
 #undef X
-        FY_DTYPE_COUNT
+    /* how many this header has; it grows, so no struct and no file contains it */
+    FY_DTYPE_COUNT,
+    FY_DTYPE_SAME = 255 /* in options: the dtype of the source */
 } fy_dtype_t;
+/* Numbers of dtypes to come. Ferry refuses them until it has them in FY_DTYPE_LIST. */
+enum fy_dtype_reserved {
+    FY_DTYPE_I8 = 8,
+    FY_DTYPE_I16 = 9,
+    FY_DTYPE_U16 = 10,
+    FY_DTYPE_U32 = 11,
+    FY_DTYPE_U64 = 12,
+    FY_DTYPE_F8E4M3 = 13,
+    FY_DTYPE_F8E5M2 = 14
+};
 
 /* "f32" for FY_DTYPE_F32; "?" for an undefined dtype. Static. */
 FY_API const char *fy_dtype_name(fy_dtype_t dtype);
@@ -52,8 +91,9 @@ typedef enum fy_category {
 #define X(name, text) FY_CATEGORY_##name,
     FY_CATEGORY_LIST(X)
 #undef X
-        FY_CATEGORY_COUNT
+        FY_CATEGORY_COUNT /* how many this header has */
 } fy_category_t;
+#define FY_CATEGORY_CAPACITY 16 /* length of arrays indexed by category; never changes */
 
 /* "optimizer_state"; "?" for an undefined category. Static. */
 FY_API const char *fy_category_name(fy_category_t category);

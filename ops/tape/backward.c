@@ -6,6 +6,7 @@
 
 #include "ops/dispatch.h"
 #include "ops/tape/tape.h"
+#include "runtime/base/abi_structs.h"
 
 /* ---- what rules ask for ---- */
 
@@ -424,16 +425,14 @@ static fy_status_t sow(fy__thread_t *thread, fy_tape_t *tape, uint32_t value,
 fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
                              const fy_backward_options_t *options)
 {
-    static const fy_backward_options_t fallback = FY_BACKWARD_OPTIONS_INIT;
+    fy_backward_options_t own;
     char text[112];
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!tape || !loss)
         return FY_FAIL(INVALID_ARGUMENT, "tape_backward: %s is NULL", tape ? "loss" : "tape");
-    if (options)
-        FY_TRY(fy__check_sized("tape_backward", "options", options, sizeof *options,
-                               "FY_BACKWARD_OPTIONS_INIT"));
-    if (!options) options = &fallback;
+    FY_TRY(FY__READ(backward_options, "tape_backward", options, &own));
+    options = &own;
     if (fy__tensor_is_gone(loss)) return fy__refuse_gone("tape_backward", "loss");
     const uint32_t value = fy__tape_find(tape, loss);
     if (!value || (tape->is_spent && !fy__tape_slot(tape, value)->is_leaf))

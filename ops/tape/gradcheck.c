@@ -10,6 +10,7 @@
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/abi_structs.h"
 #include "runtime/tensor/tensor.h"
 
 typedef struct check {
@@ -129,16 +130,14 @@ static fy_status_t check_all(check_t *check, fy_tape_t *tape)
 fy_status_t fy_gradcheck(fy_gradcheck_fn fn, void *user, size_t count, fy_tensor_t *const *inputs,
                          const fy_gradcheck_options_t *options, fy_gradcheck_result_t *out_result)
 {
-    static const fy_gradcheck_options_t fallback = FY_GRADCHECK_OPTIONS_INIT;
+    fy_gradcheck_options_t own;
+    fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
     char text[112];
     fy_tape_t *tape;
     if (!fn || !inputs || !count)
         return FY_FAIL(INVALID_ARGUMENT, "gradcheck: %s", fn ? "no inputs" : "fn is NULL");
-    FY_TRY(fy__check_sized("gradcheck", "out_result", out_result, sizeof *out_result,
-                           "FY_GRADCHECK_RESULT_INIT"));
-    if (options)
-        FY_TRY(fy__check_sized("gradcheck", "options", options, sizeof *options,
-                               "FY_GRADCHECK_OPTIONS_INIT"));
+    FY_TRY(FY__CHECK_OUT(gradcheck_result, "gradcheck", out_result));
+    FY_TRY(FY__READ(gradcheck_options, "gradcheck", options, &own));
     for (size_t i = 0; i < count; i++) {
         if (!inputs[i]) return FY_FAIL(INVALID_ARGUMENT, "gradcheck: inputs[%zu] is NULL", i);
         if (fy__tensor_is_gone(inputs[i])) return fy__refuse_gone("gradcheck", "an input");
@@ -146,12 +145,12 @@ fy_status_t fy_gradcheck(fy_gradcheck_fn fn, void *user, size_t count, fy_tensor
             return FY_FAIL(DTYPE_MISMATCH, "gradcheck: inputs[%zu] is %s; differences need f64", i,
                            fy__tensor_format(inputs[i], text, sizeof text));
     }
-    *out_result = (fy_gradcheck_result_t)FY_GRADCHECK_RESULT_INIT;
-    check_t check = { fn, user, count, inputs, options ? options : &fallback, out_result, NULL };
+    check_t check = { fn, user, count, inputs, &own, &result, NULL };
     fy_scope_t scope = fy_scope_begin("gradcheck");
     fy_status_t status = fy_tape_create(&tape);
     if (status == FY_STATUS_OK) status = check_all(&check, tape);
     if (check.direction) fy_tensor_destroy(check.direction);
     fy_scope_end(scope, 0, NULL);
+    FY__WRITE(out_result, &result);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/thread/watch.h"
 
 enum { MOST_TAPES = 60000 }; /* as the watch can count */
@@ -273,16 +274,15 @@ fy_status_t fy_tape_grad(const fy_tape_t *tape, const fy_tensor_t *tensor, fy_te
 
 fy_status_t fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info)
 {
-    FY_TRY(
-        fy__check_sized("tape_query", "out_info", out_info, sizeof *out_info, "FY_TAPE_INFO_INIT"));
+    FY_TRY(FY__CHECK_OUT(tape_info, "tape_query", out_info));
     if (!tape) return FY_FAIL(INVALID_ARGUMENT, "tape_query: tape is NULL");
     const fy__thread_t *thread = fy__thread();
-    *out_info = (fy_tape_info_t){ .struct_size = sizeof *out_info,
-                                  .calls = tape->ncalls,
-                                  .watched = tape->nleaves,
-                                  .is_recording = thread && thread->tape == tape };
-    for (uint32_t i = 0; i < tape->noperands; i++)
-        out_info->saved += tape->operands[i].saved != NULL;
-    for (uint32_t i = 0; i < tape->nvalues; i++) out_info->watched += tape->values[i].is_leaf;
+    fy_tape_info_t info = { .struct_size = sizeof info,
+                            .calls = tape->ncalls,
+                            .watched = tape->nleaves,
+                            .is_recording = thread && thread->tape == tape };
+    for (uint32_t i = 0; i < tape->noperands; i++) info.saved += tape->operands[i].saved != NULL;
+    for (uint32_t i = 0; i < tape->nvalues; i++) info.watched += tape->values[i].is_leaf;
+    FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }

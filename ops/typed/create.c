@@ -84,7 +84,7 @@ static fy_status_t draw(fy_op_t op, const void *attrs, fy_tensor_t *rng, fy_dtyp
                         const int64_t *dims, fy_tensor_t **out_dst)
 {
     fy_tensor_info_t state = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(rng, &state);
+    FY_TRY(fy_tensor_query(rng, &state));
     return fy__typed_make(op, attrs, state.device, dtype, rank, dims, rng, out_dst);
 }
 

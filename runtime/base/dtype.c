@@ -68,7 +68,8 @@ double fy__dtype_read_f64(fy_dtype_t dtype, const void *element)
         memcpy(&value, &word, sizeof value);
         return (double)value;
     }
-    case FY_DTYPE_COUNT: break;
+    case FY_DTYPE_COUNT:
+    case FY_DTYPE_SAME: break;
     }
     return 0;
 }

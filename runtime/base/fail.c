@@ -160,11 +160,3 @@ void fy__log(fy_log_level_t level, const char *format, ...)
     fy__log_v(level, format, args);
     va_end(args);
 }
-
-fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given, size_t nbytes,
-                             const char *init)
-{
-    if (!given) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL; start from %s", call, what, init);
-    return FY_FAIL(INVALID_ARGUMENT, "%s: %s->struct_size is %zu, not %zu; start from %s", call,
-                   what, *(const size_t *)given, nbytes, init);
-}

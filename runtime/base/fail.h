@@ -19,23 +19,6 @@
 /* Moves the failing branch's code out of the hot path. */
 #define FY_COLD __attribute__((cold, noinline))
 
-/* The one rule for structs that callers hand over: `given` is there, and its first member,
- * struct_size, is sizeof as this library knows it. Too little leaves fields unset; too much is a
- * field that this library does not know, or garbage. `init` is what to start from. */
-FY_COLD fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given,
-                                     size_t nbytes, const char *init);
-static inline bool fy__is_sized(const void *given, size_t nbytes)
-{
-    return given && *(const size_t *)given == nbytes;
-}
-static inline fy_status_t fy__check_sized(const char *call, const char *what, const void *given,
-                                          size_t nbytes, const char *init)
-{
-    return FY_LIKELY(fy__is_sized(given, nbytes))
-               ? FY_STATUS_OK
-               : fy__refuse_sized(call, what, given, nbytes, init);
-}
-
 /* For functions that own something: goes to the function's `done` block with `status` set. */
 #define FY_CHECK(expr)                         \
     do {                                       \

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
@@ -78,8 +79,7 @@ fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_inf
 {
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
     fy_backend_info_t now;
-    FY_TRY(
-        fy__check_sized("device_query", "out_info", out_info, sizeof info, "FY_DEVICE_INFO_INIT"));
+    FY_TRY(FY__CHECK_OUT(device_info, "device_query", out_info));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_query: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(
@@ -94,7 +94,7 @@ fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_inf
     info.is_host = device->is_host;
     info.is_simulated = now.is_simulated;
     info.numerics = now.numerics;
-    *out_info = info;
+    FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }
 
@@ -113,8 +113,7 @@ const char *fy_device_name(const fy_device_t *device) { return device ? device->
 fy_status_t fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *out_clock)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    FY_TRY(fy__check_sized("device_clock_query", "out_clock", out_clock, sizeof clock,
-                           "FY_DEVICE_CLOCK_INIT"));
+    FY_TRY(FY__CHECK_OUT(device_clock, "device_clock_query", out_clock));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_clock_query: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     if (device->backend->clock) {
@@ -127,7 +126,7 @@ fy_status_t fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *
         clock.download_ns = model.download_ns;
     } else
         clock.now_ns = fy__now_ns();
-    *out_clock = clock;
+    FY__WRITE(out_clock, &clock);
     return FY_STATUS_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 #include "runtime/device/device.h"
 #include "runtime/device/pin.h"
@@ -126,8 +127,7 @@ void fy__memory_top_scopes(uint32_t device_index, fy_oom_verdict_t *verdict)
 static fy_status_t check(const fy_device_t *device, const fy_memory_stats_t *out_stats,
                          const char *what)
 {
-    FY_TRY(
-        fy__check_sized(what, "out_stats", out_stats, sizeof *out_stats, "FY_MEMORY_STATS_INIT"));
+    FY_TRY(FY__CHECK_OUT(memory_stats, what, out_stats));
     return device ? FY_STATUS_OK : FY_FAIL(INVALID_ARGUMENT, "%s: device is NULL", what);
 }
 
@@ -142,11 +142,10 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path,
         stats.live = sum.live > 0 ? (uint64_t)sum.live : 0;
         stats.requested = sum.requested > 0 ? (uint64_t)sum.requested : 0;
         stats.peak_live = (uint64_t)sum.peak > stats.live ? (uint64_t)sum.peak : stats.live;
-        *out_stats = stats;
+        FY__WRITE(out_stats, &stats);
         return FY_STATUS_OK;
     }
     fy__pool_query(device->pool, &stats);
-    stats.struct_size = sizeof stats;
     if (device->is_host) { /* blocks in thread caches are free for the user */
         uint64_t kept = 0, by_category[FY_CATEGORY_COUNT];
         fy__cache_nbytes(by_category);
@@ -160,25 +159,28 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path,
         stats.requested = stats.requested < stats.live ? stats.requested : stats.live;
         stats.cached += kept;
     }
-    *out_stats = stats;
+    FY__WRITE(out_stats, &stats);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_stats)
 {
+    fy_memory_stats_t stats;
     FY_TRY(check(device, out_stats, "memory_peek"));
-    fy__pool_peek(device->pool, out_stats);
+    fy__pool_peek(device->pool, &stats);
+    FY__WRITE(out_stats, &stats);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy_memory_query_alloc_stats(const fy_device_t *device,
                                         fy_memory_alloc_stats_t *out_stats)
 {
-    FY_TRY(fy__check_sized("memory_query_alloc_stats", "out_stats", out_stats, sizeof *out_stats,
-                           "FY_MEMORY_ALLOC_STATS_INIT"));
+    fy_memory_alloc_stats_t stats;
+    FY_TRY(FY__CHECK_OUT(memory_alloc_stats, "memory_query_alloc_stats", out_stats));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_alloc_stats: device is NULL");
-    fy__pool_alloc_stats(device->pool, out_stats);
-    if (device->is_host) out_stats->thread_cached = fy__cache_served();
+    fy__pool_alloc_stats(device->pool, &stats);
+    if (device->is_host) stats.thread_cached = fy__cache_served();
+    FY__WRITE(out_stats, &stats);
     return FY_STATUS_OK;
 }
 
@@ -190,8 +192,7 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
         fy__pool_query(device->pinned, &stats);
         (void)fy__pin_add_outside(device, &stats);
     }
-    stats.struct_size = sizeof stats;
-    *out_stats = stats;
+    FY__WRITE(out_stats, &stats);
     return FY_STATUS_OK;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 
@@ -183,7 +184,7 @@ fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
 int fy_plugin_query(int index, fy_plugin_info_t *out_info)
 {
     fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
-    if (index < 0 || !fy__is_sized(out_info, sizeof info)) return 0;
+    if (index < 0 || FY__CHECK_OUT(plugin_info, "plugin_query", out_info) != FY_STATUS_OK) return 0;
     fy__lock(&lock);
     if (index == 0) list_folders();
     if (index >= nplugins) {
@@ -195,6 +196,6 @@ int fy_plugin_query(int index, fy_plugin_info_t *out_info)
     info.loaded = plugins[index].backend != NULL;
     snprintf(info.reason, sizeof info.reason, "%s", plugins[index].reason);
     fy__unlock(&lock);
-    *out_info = info;
+    FY__WRITE(out_info, &info);
     return 1;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 #include "runtime/record/event.h"
 #include "runtime/tensor/storage.h"
@@ -520,22 +521,20 @@ static fy_status_t check_stream(const fy_stream_t *stream, const char *what)
 fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *options,
                              fy_stream_t **out_stream)
 {
-    static const fy_stream_options_t defaults = FY_STREAM_OPTIONS_INIT;
+    fy_stream_options_t own;
     fy__thread_t *thread = fy__thread();
     if (!out_stream) return FY_FAIL(INVALID_ARGUMENT, "stream_create: out_stream is NULL");
     *out_stream = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "stream_create: device is NULL");
-    if (options)
-        FY_TRY(fy__check_sized("stream_create", "options", options, sizeof *options,
-                               "FY_STREAM_OPTIONS_INIT"));
+    FY_TRY(FY__READ(stream_options, "stream_create", options, &own));
     if (device->synchronous)
         return FY_FAIL(UNSUPPORTED,
                        "stream_create: %s runs each request inside the call; it has one stream and "
                        "needs no other",
                        device->spec);
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__stream_open(device, FY_STREAM_COMPUTE, options ? options : &defaults, out_stream));
+    FY_TRY(fy__stream_open(device, FY_STREAM_COMPUTE, &own, out_stream));
     fy__device_use(device);
     fy__handle_adopt(thread->frame, &(*out_stream)->handle);
     return FY_STATUS_OK;
@@ -570,11 +569,11 @@ void fy_stream_keep(fy_stream_t *stream)
     if (stream) fy__handle_release(&stream->handle);
 }
 
-fy_status_t fy_stream_use(fy_stream_t *stream)
+fy_status_t fy_stream_set_current(fy_stream_t *stream)
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(check_stream(stream, "stream_use"));
+    FY_TRY(check_stream(stream, "stream_set_current"));
     const uint32_t index = stream->device->index;
     fy__frame_t *frame = thread->frame;
     if (frame && !(frame->streams_saved >> index & 1)) {
@@ -585,11 +584,11 @@ fy_status_t fy_stream_use(fy_stream_t *stream)
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket)
+fy_status_t fy_stream_record(fy_stream_t *stream, fy_ticket_t *out_ticket)
 {
-    if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_mark: out_ticket is NULL");
+    if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_record: out_ticket is NULL");
     *out_ticket = (fy_ticket_t){ 0, 0 };
-    FY_TRY(check_stream(stream, "stream_mark"));
+    FY_TRY(check_stream(stream, "stream_record"));
     /* A number of its own, so that no event recorded before this call is taken to cover it. */
     *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
     return FY_STATUS_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/recording.h"
@@ -394,26 +395,27 @@ void fy_tensor_keep(fy_tensor_t *tensor)
     if (tensor && !fy__tensor_is_gone(tensor)) fy__handle_release(&tensor->handle);
 }
 
-void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
+fy_status_t fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    if (!fy__is_sized(out_info, sizeof info)) return;
-    if (tensor && !fy__tensor_is_gone(tensor)) {
-        info.device = tensor->storage->device;
-        info.dtype = (fy_dtype_t)tensor->dtype;
-        info.rank = tensor->rank;
-        for (int i = 0; i < tensor->rank; i++) {
-            info.dims[i] = tensor->dims[i];
-            info.strides[i] = tensor->strides[i];
-        }
-        info.nelem = tensor->nelem;
-        info.nbytes = fy__tensor_nbytes(tensor);
-        info.version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
-        info.is_contiguous = tensor->contiguous;
-        info.is_pinned = tensor->storage->pinned;
-        info.name = fy__tensor_name(tensor);
+    FY_TRY(FY__CHECK_OUT(tensor_info, "tensor_query", out_info));
+    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_query: tensor is NULL");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_query", "tensor");
+    info.device = tensor->storage->device;
+    info.dtype = (fy_dtype_t)tensor->dtype;
+    info.rank = tensor->rank;
+    for (int i = 0; i < tensor->rank; i++) {
+        info.dims[i] = tensor->dims[i];
+        info.strides[i] = tensor->strides[i];
     }
-    *out_info = info;
+    info.nelem = tensor->nelem;
+    info.nbytes = fy__tensor_nbytes(tensor);
+    info.version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+    info.is_contiguous = tensor->contiguous;
+    info.is_pinned = tensor->storage->pinned;
+    info.name = fy__tensor_name(tensor);
+    FY__WRITE(out_info, &info);
+    return FY_STATUS_OK;
 }
 
 void fy_tensor_set_name(fy_tensor_t *tensor, const char *name)
@@ -455,27 +457,30 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_t *stream,
-                             void **out_address)
+fy_status_t fy_tensor_begin_native_access(fy_tensor_t *tensor, fy_access_t access,
+                                          fy_stream_t *stream, void **out_address)
 {
-    if (!out_address) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: out_address is NULL");
+    if (!out_address)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_begin_native_access: out_address is NULL");
     *out_address = NULL;
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: tensor is NULL");
-    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_native", "tensor");
+    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_begin_native_access: tensor is NULL");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_begin_native_access", "tensor");
     if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
         return FY_FAIL(INVALID_ARGUMENT,
-                       "tensor_native: access %d is not READ, WRITE or READ_WRITE", (int)access);
+                       "tensor_begin_native_access: access %d is not READ, WRITE or READ_WRITE",
+                       (int)access);
     fy__storage_t *storage = tensor->storage;
     fy_device_t *device = storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, "tensor_native"));
+    FY_TRY(fy__recording_check(thread, device, "tensor_begin_native_access"));
     if (stream && stream->device != device)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "tensor_native: stream '%s' is of %s, the tensor lives on %s", stream->name,
-                       stream->device->spec, device->spec);
-    if (access & FY_ACCESS_WRITE) FY_TRY(fy__storage_check_borrow(storage, "tensor_native"));
+                       "tensor_begin_native_access: stream '%s' is of %s, the tensor lives on %s",
+                       stream->name, stream->device->spec, device->spec);
+    if (access & FY_ACCESS_WRITE)
+        FY_TRY(fy__storage_check_borrow(storage, "tensor_begin_native_access"));
     if (!device->synchronous) {
         if (!stream) stream = fy__stream_current(device, thread->streams);
         FY_TRY(access & FY_ACCESS_WRITE

@@ -2,6 +2,7 @@
  * return is safe. Results move to the enclosing frame's ring, or to the user. */
 #include "runtime/thread/scope.h"
 
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 #include "runtime/device/plan.h"
@@ -200,8 +201,9 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(fy__check_sized("scope_guard", "options", options, sizeof *options,
-                           "FY_GUARD_OPTIONS_INIT"));
+    fy_guard_options_t own;
+    FY_TRY(FY__READ_GIVEN(guard_options, "scope_guard", options, &own));
+    options = &own;
     if (!thread->frame)
         return FY_FAIL(INVALID_ARGUMENT,
                        "scope_guard: no scope is open on this thread; call fy_scope_begin first");

@@ -62,7 +62,7 @@ typedef struct fy__thread {
     /* bytes in them, what others took included; this thread's only */
     uint64_t large_total;
     uint32_t large_last, large_next; /* slot that was used last; slot to be emptied next */
-    /* stream.c: set by fy_stream_use; NULL is the device's compute stream */
+    /* stream.c: set by fy_stream_set_current; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* fail.c */
     fy_error_t error;

@@ -69,12 +69,9 @@ static void facts_are_true(ts_ctx_t *ctx)
     assert_true(info.free_nbytes <= info.memory_nbytes);
     assert_int_equal(info.is_host, ctx->device == fy_device_host());
     assert_int_equal(info.numerics, 1);
-    fy_device_info_t unset = { 0 }, larger = { .struct_size = sizeof larger + 8 };
+    fy_device_info_t unset = { 0 };
     ts_fails(fy_device_query(ctx->device, &unset), INVALID_ARGUMENT);
-    ts_text_has("out_info->struct_size is 0, not");
-    /* it would be left unset behind what the library knows */
-    ts_fails(fy_device_query(ctx->device, &larger), INVALID_ARGUMENT);
-    assert_int_equal(larger.struct_size, sizeof larger + 8);
+    ts_text_has("out_info->struct_size is 0; fy_device_info_t has at least");
     ts_fails(fy_device_query(NULL, &info), INVALID_ARGUMENT);
 }
 

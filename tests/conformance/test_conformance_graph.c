@@ -331,6 +331,7 @@ static void uploads_are_read_anew(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
+    borrow.convert = 1;
     fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
                 *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *sum;
     fy_graph_t *graph;

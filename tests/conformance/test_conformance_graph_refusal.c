@@ -186,7 +186,7 @@ static fy_status_t in_replay(inside_t *in) { return fy_graph_replay(in->other, N
 static fy_status_t in_native(inside_t *in)
 {
     void *address;
-    return fy_tensor_native(in->x, FY_ACCESS_READ, NULL, &address);
+    return fy_tensor_begin_native_access(in->x, FY_ACCESS_READ, NULL, &address);
 }
 
 static void what_cannot_be_recorded(ts_ctx_t *ctx)
@@ -206,7 +206,7 @@ static void what_cannot_be_recorded(ts_ctx_t *ctx)
                   { "device_wait", in_device_wait },
                   { "memory_trim", in_trim },
                   { "graph_replay", in_replay },
-                  { "tensor_native", in_native } };
+                  { "tensor_begin_native_access", in_native } };
     inside_t in = { .ctx = ctx };
     in.x = ts_iota(ctx->device, FY_DIMS(4), 1);
     in.host = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 });

@@ -246,7 +246,7 @@ static void wrap_of_device_bytes(ts_ctx_t *ctx)
     fy_tensor_t *owner = ts_f32(ctx->device, FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *alias, *sum;
     void *address;
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
-    ts_ok(fy_tensor_native(owner, FY_ACCESS_READ_WRITE, stream, &address));
+    ts_ok(fy_tensor_begin_native_access(owner, FY_ACCESS_READ_WRITE, stream, &address));
     /* bytes with two owners: their order is ours to keep */
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 2), address, NULL, NULL, &alias));
@@ -267,7 +267,7 @@ static void the_deleter_waits_for_requests(ts_ctx_t *ctx)
     void *address;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), &owner));
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
-    ts_ok(fy_tensor_native(owner, FY_ACCESS_READ, stream, &address));
+    ts_ok(fy_tensor_begin_native_access(owner, FY_ACCESS_READ, stream, &address));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), address, count_delete, &deleted,
                          &alias));

@@ -106,7 +106,7 @@ static void converted_at_the_source(ts_ctx_t *ctx)
     assert_int_equal(ts_ledger(NULL).peer.nbytes - before.peer.nbytes, 8);
     assert_int_equal(ts_info(half).dtype, FY_DTYPE_F16);
     ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &wide));
-    ts_ok(fy_tensor_send_into(wide, half, NULL, NULL));
+    ts_ok(fy_tensor_send_into(wide, half, &ts_convert, NULL));
     ts_expect_f32(wide, (float[4]){ 1, -2.5f, 0.5f, 3 }, 4);
     fy_tensor_destroy(half);
     close_peer(peer);

@@ -67,7 +67,7 @@ static void create_and_destroy(ts_ctx_t *ctx)
     fy_stream_keep(kept);
     fy_scope_end(scope, 0, NULL);
     fy_ticket_t ticket;
-    ts_ok(fy_stream_mark(kept, &ticket));
+    ts_ok(fy_stream_record(kept, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     fy_stream_destroy(kept);
     fy_stream_options_t unset = { 0 };
@@ -83,10 +83,10 @@ static void marks_are_points_on_a_timeline(ts_ctx_t *ctx)
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(256, 256), 0), *y;
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
     fy_scope_t scope = fy_scope_begin("side");
-    ts_ok(fy_stream_use(stream));
-    ts_ok(fy_stream_mark(stream, &first));
+    ts_ok(fy_stream_set_current(stream));
+    ts_ok(fy_stream_record(stream, &first));
     for (int i = 0; i < 4; i++) ts_ok(fy_matmul(x, x, &y));
-    ts_ok(fy_stream_mark(stream, &second));
+    ts_ok(fy_stream_record(stream, &second));
     if (ctx->is_sim) assert_int_equal(fy_ticket_poll(second), FY_POLL_PENDING);
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_ticket_wait(second, FY_FOREVER));
@@ -123,7 +123,7 @@ static void streams_are_ordered_by_their_tensors(ts_ctx_t *ctx)
     uint64_t syncs = ts_ledger(NULL).syncs;
     for (int i = 0; i < 50; i++) {
         fy_scope_t scope = fy_scope_begin("side");
-        ts_ok(fy_stream_use(side));
+        ts_ok(fy_stream_set_current(side));
         ts_ok(fy_axpy(x, 1, y)); /* side: x += y */
         fy_scope_end(scope, 0, NULL);
         ts_ok(fy_axpy(x, 1, y)); /* the compute stream: x += y */
@@ -139,7 +139,7 @@ static void an_upload_is_ordered_before_a_side_stream(ts_ctx_t *ctx)
     fy_stream_t *side;
     ts_ok(fy_stream_create(ctx->device, NULL, &side));
     fy_scope_t scope = fy_scope_begin("side");
-    ts_ok(fy_stream_use(side));
+    ts_ok(fy_stream_set_current(side));
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(100000), 0), *sum, *host;
     ts_ok(fy_max(x, 0, NULL, 0, &sum));
     fy_tensor_destroy(x);
@@ -166,7 +166,7 @@ static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
         fy_tensor_t *x, *y;
         ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), i, &x));
         fy_scope_t scope = fy_scope_begin("side");
-        ts_ok(fy_stream_use(side));
+        ts_ok(fy_stream_set_current(side));
         ts_ok(fy_axpy(total, 1, x)); /* side reads x */
         fy_scope_end(scope, 0, NULL);
         fy_tensor_destroy(x);
@@ -186,17 +186,17 @@ static void use_ends_with_its_scope(ts_ctx_t *ctx)
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(100), 0), *y, *z;
     ts_ok(fy_stream_create(ctx->device, NULL, &side));
     fy_scope_t outer = fy_scope_begin("outer");
-    ts_ok(fy_stream_use(side));
+    ts_ok(fy_stream_set_current(side));
     fy_scope_begin("inner"); /* inherits */
     ts_ok(fy_neg(x, &y));
-    ts_ok(fy_stream_mark(side, &ticket));
+    ts_ok(fy_stream_record(side, &ticket));
     uint64_t stream = fy_tensor_ticket(y).stream;
     if (stream) assert_int_equal(stream, ticket.stream);
     fy_scope_end(outer, 0, NULL);
     ts_ok(fy_neg(x, &z));
     stream = fy_tensor_ticket(z).stream;
     if (stream) assert_int_not_equal(stream, ticket.stream);
-    ts_fails(fy_stream_use(NULL), INVALID_ARGUMENT);
+    ts_fails(fy_stream_set_current(NULL), INVALID_ARGUMENT);
 }
 
 static void native_addresses(ts_ctx_t *ctx)
@@ -208,17 +208,17 @@ static void native_addresses(ts_ctx_t *ctx)
     ts_ok(fy_slice(x, 0, 2, 3, &row));
     uint64_t version = ts_version(x);
     fy_ledger_totals_t before = ts_ledger(NULL);
-    ts_ok(fy_tensor_native(x, FY_ACCESS_READ, stream, &base));
-    ts_ok(fy_tensor_native(row, FY_ACCESS_READ, stream, &inside));
+    ts_ok(fy_tensor_begin_native_access(x, FY_ACCESS_READ, stream, &base));
+    ts_ok(fy_tensor_begin_native_access(row, FY_ACCESS_READ, stream, &inside));
     assert_ptr_equal((char *)inside, (char *)base + 2 * 8 * 4);
     assert_int_equal(ts_version(x), version);
-    ts_ok(fy_tensor_native(x, FY_ACCESS_WRITE, stream, &base));
+    ts_ok(fy_tensor_begin_native_access(x, FY_ACCESS_WRITE, stream, &base));
     assert_int_equal(ts_version(x), version + 1);
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "native");
     fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 });
     /* a stream of another device */
-    ts_fails(fy_tensor_native(host, FY_ACCESS_READ, stream, &base), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_begin_native_access(host, FY_ACCESS_READ, stream, &base), INVALID_ARGUMENT);
     assert_null(base);
 }
 
@@ -312,7 +312,7 @@ static void two_streams_by_turns(fy_tensor_t **t)
     ts_ok(fy_stream_create(ts_info(t[1]).device, NULL, &side));
     for (int i = 0; i < 10; i++) {
         fy_scope_t scope = fy_scope_begin("side");
-        ts_ok(fy_stream_use(side));
+        ts_ok(fy_stream_set_current(side));
         ts_ok(fy_axpy(t[2], 1, t[1])); /* side writes t2 */
         fy_scope_end(scope, 0, NULL);
         ts_ok(fy_axpy(t[1], 1, t[2])); /* compute reads t2, writes t1, which side reads next */

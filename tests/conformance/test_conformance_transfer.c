@@ -171,7 +171,15 @@ static void dtypes_change_on_the_device(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F16, FY_DIMS(2, 6), &into));
     ts_ok(fy_slice(into, 0, 1, 2, &into));
     ts_ok(fy_squeeze(into, 0, &into));
-    ts_ok(fy_tensor_upload_into(into, host, NULL, NULL)); /* f32 into f16 */
+    ts_fails(fy_tensor_upload_into(into, host, NULL, NULL), DTYPE_MISMATCH);
+    ts_text_has("src is [6 f32], dst is [6 f16]");
+    ts_text_has("options->convert");
+    before = ts_ledger(NULL);
+    ts_fails(fy_tensor_upload_many_into(1, &into, &host, NULL, NULL), DTYPE_MISMATCH);
+    expect_traffic(&before, 0, 0, 0, 0);
+    ts_ok(fy_tensor_upload_many_into(1, &into, &host, &ts_convert, NULL));
+    ts_ok(fy_fill(into, 0));
+    ts_ok(fy_tensor_upload_into(into, host, &ts_convert, NULL)); /* f32 into f16 */
     ts_result_read(into, ctx->device, &got, "f32 into f16");
     for (int i = 0; i < 6; i++) assert_true(got.f[i] == ts_round(FY_DTYPE_F16, (double)values[i]));
     ts_array_free(&got);

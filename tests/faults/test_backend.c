@@ -77,12 +77,12 @@ static fy_status_t use_streams(fy_device_t *device, fy_tensor_t *x, fy_tensor_t 
     fy_scope_t scope = fy_scope_begin("side");
     fy_status_t status = fy_stream_create(device, NULL, &side);
     if (status == FY_STATUS_OK) status = fy_stream_create(device, NULL, &other);
-    if (status == FY_STATUS_OK) status = fy_stream_use(side);
+    if (status == FY_STATUS_OK) status = fy_stream_set_current(side);
     if (status == FY_STATUS_OK) status = fy_affine(x, 2, 0, &y);
-    if (status == FY_STATUS_OK) status = fy_stream_use(other);
+    if (status == FY_STATUS_OK) status = fy_stream_set_current(other);
     if (status == FY_STATUS_OK) status = fy_affine(y, 0.5, 0, &z); /* waits for the other stream */
     if (status == FY_STATUS_OK) status = fy_sum(z, 0, NULL, 0, &sum);
-    if (status == FY_STATUS_OK) status = fy_stream_mark(other, &ticket);
+    if (status == FY_STATUS_OK) status = fy_stream_record(other, &ticket);
     if (status == FY_STATUS_OK) status = fy_ticket_wait(ticket, FY_FOREVER);
     if (status == FY_STATUS_OK) status = fy_axpy(total, 1, sum);
     fy_scope_end(scope, 0, NULL);

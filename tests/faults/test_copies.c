@@ -54,7 +54,10 @@ typedef struct way {
 } way_t;
 
 static void staged(world_t *w) { ts_ok(fy_tensor_upload_into(w->x, w->host, NULL, &w->ticket)); }
-static void converted(world_t *w) { ts_ok(fy_tensor_upload_into(w->x, w->wide, NULL, &w->ticket)); }
+static void converted(world_t *w)
+{
+    ts_ok(fy_tensor_upload_into(w->x, w->wide, &ts_convert, &w->ticket));
+}
 static void borrowed(world_t *w)
 {
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;

@@ -35,7 +35,7 @@ static fy_status_t make_model(session_t *s)
     FY_TRY(fy_tape_create(&s->tape));
     FY_TRY(fy_model_watch(s->model, s->tape));
     fy_optimizer_options_t options;
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options, sizeof options);
     return fy_optimizer_create(&options, 1, &info.values, &info.grads, &s->optimizer);
 }
 
@@ -99,9 +99,9 @@ static fy_status_t side(session_t *s, fy_tensor_t *total)
     fy_ticket_t ticket;
     FY_TRY(fy_stream_create(s->device, NULL, &stream));
     fy_scope_t scope = fy_scope_begin("side");
-    fy_status_t status = fy_stream_use(stream);
+    fy_status_t status = fy_stream_set_current(stream);
     if (status == FY_STATUS_OK) status = fy_affine(total, 2, 0, &twice);
-    if (status == FY_STATUS_OK) status = fy_stream_mark(stream, &ticket);
+    if (status == FY_STATUS_OK) status = fy_stream_record(stream, &ticket);
     fy_scope_end(scope, status == FY_STATUS_OK, &twice);
     FY_TRY(status);
     FY_TRY(fy_ticket_wait(ticket, FY_FOREVER));

@@ -27,7 +27,7 @@ static fy_tensor_t *twice(fy_stream_t *stream, fy_tensor_t *x)
 {
     fy_tensor_t *y;
     fy_scope_t scope = fy_scope_begin("twice");
-    if (stream) ts_ok(fy_stream_use(stream));
+    if (stream) ts_ok(fy_stream_set_current(stream));
     ts_ok(fy_affine(x, 2, 0, &y));
     fy_scope_end(scope, 1, &y);
     return y;
@@ -125,7 +125,7 @@ static void tickets_are_of_their_own_stream(void **state)
     void *native = driver.fake_cuda_stream(0);
     fy_stream_t *old = wrap(s.device, native);
     (void)twice(old, s.x);
-    ts_ok(fy_stream_mark(old, &old_ticket));
+    ts_ok(fy_stream_record(old, &old_ticket));
     assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_PENDING);
     fy_stream_destroy(old);
     driver.fake_cuda_stream_end(native);
@@ -136,7 +136,7 @@ static void tickets_are_of_their_own_stream(void **state)
     assert_ptr_equal(again, native);
     fy_stream_t *new = wrap(s.device, again);
     (void)twice(new, s.x);
-    ts_ok(fy_stream_mark(new, &new_ticket));
+    ts_ok(fy_stream_record(new, &new_ticket));
     assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_DONE);
     ts_ok(fy_ticket_wait(old_ticket, 0));
     assert_int_equal(fy_ticket_poll(new_ticket), FY_POLL_PENDING);

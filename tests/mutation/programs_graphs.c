@@ -27,12 +27,12 @@ void mu_replays(mu_run_t *run)
     MU_TRY(run, fy_axpy(sum, 1, twice));
     MU_TRY(run, fy_graph_end(&graph));
     for (int step = 0; step < NSTEPS; step++) {
-        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_stream_set_current(streams[2]));
         if (step % 3 == 0 && !mu_linger(run, slow, slow)) return;
         MU_TRY(run, fy_affine(sum, 1, 0.5, &seen[2 * step]));
-        MU_TRY(run, fy_stream_use(streams[3]));
+        MU_TRY(run, fy_stream_set_current(streams[3]));
         if (step % 3 == 1 && !mu_linger(run, x, x)) return;
-        MU_TRY(run, fy_stream_use(streams[step & 1]));
+        MU_TRY(run, fy_stream_set_current(streams[step & 1]));
         MU_TRY(run, fy_graph_replay(graph, &ticket));
         if (!mu_ok(run, "map while a replay borrows it",
                    fy_tensor_map(buffer, FY_ACCESS_WRITE, &values))) {
@@ -60,7 +60,7 @@ void mu_graph_memory(mu_run_t *run)
     if (!slow || !late || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < NSTEPS; step++) {
         fy_graph_t *graph;
-        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_stream_set_current(streams[0]));
         MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, 0, NULL, &sums[step]));
         MU_TRY(run, fy_graph_begin(device));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(SOME), 1, &wide));
@@ -75,7 +75,7 @@ void mu_graph_memory(mu_run_t *run)
         fy_tensor_destroy(wide);
         fy_tensor_destroy(sum);
         fy_graph_destroy(graph);
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         MU_TRY(run,
                fy_full(device, FY_DTYPE_F32, FY_DIMS((int64_t)info.pool_nbytes / 4), -1, &next));
         if (!mu_linger(run, late, late)) return;
@@ -99,12 +99,12 @@ void mu_graph_inherits(mu_run_t *run)
     fy_tensor_destroy(before);
     MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), 3, &wide)); /* all there is */
     MU_TRY(run, fy_device_wait(device, FY_FOREVER));
-    MU_TRY(run, fy_stream_use(streams[0]));
+    MU_TRY(run, fy_stream_set_current(streams[0]));
     MU_TRY(run, fy_slice(wide, 0, 0, WIDE / 28, &row));
     if (!mu_linger(run, sum, row)) return; /* reads it, late */
     fy_tensor_destroy(row);
     fy_tensor_destroy(wide);
-    MU_TRY(run, fy_stream_use(streams[1]));
+    MU_TRY(run, fy_stream_set_current(streams[1]));
     MU_TRY(run, fy_graph_begin(device));
     MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), -1, &inside));
     MU_TRY(run, fy_slice(inside, 0, 0, N, &row));
@@ -128,7 +128,7 @@ void mu_graph_gone(mu_run_t *run)
     if (!x || !state || !seen || !mu_streams(run, 3, streams)) return;
     for (int step = 0; step < 4; step++) {
         fy_graph_t *graph;
-        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_stream_set_current(streams[0]));
         MU_TRY(run, fy_graph_begin(device));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE - N), (double)step, &wide));
         MU_TRY(run, fy_slice(wide, 0, 0, N, &row));
@@ -140,13 +140,13 @@ void mu_graph_gone(mu_run_t *run)
         MU_TRY(run, fy_graph_end(&graph));
         MU_TRY(run, fy_graph_replay(graph, NULL));
         if (step & 1) { /* the last to use it is a reader on another stream */
-            MU_TRY(run, fy_stream_use(streams[1]));
+            MU_TRY(run, fy_stream_set_current(streams[1]));
             if (!mu_linger(run, seen, x)) return;
             MU_TRY(run, fy_axpy(seen, 1, inside));
         }
         fy_graph_destroy(graph);
         fy_tensor_destroy(inside);
-        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_stream_set_current(streams[2]));
         /* in the same bytes */
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), -7, &other));
         fy_tensor_destroy(other);

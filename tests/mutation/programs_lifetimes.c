@@ -20,7 +20,7 @@ void mu_faults(mu_run_t *run)
     MU_TRY(run, fy_arange(device, FY_DTYPE_I32, 0, 1, NINDICES, &good));
     MU_TRY(run, fy_arange(device, FY_DTYPE_I32, 9, 1, NINDICES, &bad));
     for (int i = 0; i < NGATHERS; i++) {
-        MU_TRY(run, fy_stream_use(streams[i % 7 == 0]));
+        MU_TRY(run, fy_stream_set_current(streams[i % 7 == 0]));
         MU_TRY(run, fy_gather(flat, i == 3 || i == 70 || i == 77 ? bad : good, &picked[i]));
     }
     for (int i = 0; i < NGATHERS; i += i % 10 == 0 ? 3 : i % 10 == 3 ? 4 : 3)
@@ -80,12 +80,12 @@ void mu_deleters(mu_run_t *run)
     void *address;
     if (!x || !mu_streams(run, 3, streams)) return;
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &lent));
-    MU_TRY(run, fy_tensor_native(lent, FY_ACCESS_READ_WRITE, streams[0], &address));
+    MU_TRY(run, fy_tensor_begin_native_access(lent, FY_ACCESS_READ_WRITE, streams[0], &address));
     for (int step = 0; step < NSTEPS; step++) {
         fy_tensor_t *own;
         MU_TRY(run, fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(N), address, note_end,
                                    &ended[step], &own));
-        MU_TRY(run, fy_stream_use(streams[step % 3]));
+        MU_TRY(run, fy_stream_set_current(streams[step % 3]));
         MU_TRY(run, fy_fill(own, (double)step));
         MU_TRY(run, fy_axpy(own, 2, x));
         MU_TRY(run, fy_affine(own, 1, 0.5, &seen[step]));
@@ -143,7 +143,8 @@ void mu_last_deleter(mu_run_t *run)
         from = mu_upload(run, other, N, 1);
         base = mu_upload(run, other, N, 2);
         if (from && base &&
-            mu_ok(run, "native", fy_tensor_native(base, FY_ACCESS_READ_WRITE, NULL, &address)) &&
+            mu_ok(run, "native",
+                  fy_tensor_begin_native_access(base, FY_ACCESS_READ_WRITE, NULL, &address)) &&
             mu_ok(run, "wrap",
                   fy_tensor_wrap(other, FY_DTYPE_F32, FY_DIMS(N), address, note_end, &ended, &own)))
             (void)mu_linger(run, own, from);
@@ -170,7 +171,7 @@ void mu_closing_device(mu_run_t *run)
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &y));
     MU_TRY(run, fy_tensor_upload_into(y, buffer, &borrowed, &ticket));
     MU_TRY(run, fy_stream_create(device, NULL, &stream));
-    MU_TRY(run, fy_stream_use(stream));
+    MU_TRY(run, fy_stream_set_current(stream));
     MU_TRY(run, fy_axpy(x, 1, y));
     MU_TRY(run, fy_arange(device, FY_DTYPE_I32, 0, 1, 8, &indices));
     MU_TRY(run, fy_gather(x, indices, &z));

@@ -13,15 +13,15 @@ void mu_handover(mu_run_t *run)
     fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[6], *wide;
     if (!slow || !mu_streams(run, 3, streams)) return;
     for (int step = 0; step < 6; step++) {
-        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_stream_set_current(streams[0]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), (double)step, &wide));
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         if (!mu_linger(run, slow, slow)) return;
         MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sums[step]));
         fy_tensor_destroy(wide);
         uint64_t released; /* what is pending stays */
         if (step & 1) MU_TRY(run, fy_memory_trim(device, 0, &released));
-        MU_TRY(run, fy_stream_use(streams[step % 3 == 1 ? 2 : 0]));
+        MU_TRY(run, fy_stream_set_current(streams[step % 3 == 1 ? 2 : 0]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &wide));
         fy_tensor_destroy(wide);
     }
@@ -38,7 +38,7 @@ void mu_joined(mu_run_t *run)
     fy_tensor_t *slow = mu_upload(run, device, N, 1), *early[4], *late[4], *left, *right, *both;
     if (!slow || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < 4; step++) {
-        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_stream_set_current(streams[0]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE / 2), 1, &left));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE / 2), 2, &right));
         MU_TRY(run, fy_sum(left, FY_ALL_AXES, 0, &early[step]));
@@ -47,7 +47,7 @@ void mu_joined(mu_run_t *run)
         MU_TRY(run, fy_sum(right, FY_ALL_AXES, 0, &late[step]));
         fy_tensor_destroy(step & 1 ? left : right);
         fy_tensor_destroy(step & 1 ? right : left);
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &both));
         mu_read(run, "of both", slow);
         fy_tensor_destroy(both);
@@ -66,13 +66,13 @@ void mu_split(mu_run_t *run)
     fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[4], *wide, *small, *rest, *of_rest;
     if (!slow || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < 4; step++) {
-        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_stream_set_current(streams[0]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), 1, &wide));
         if (!mu_linger(run, slow, slow)) return;
         MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sums[step]));
         fy_tensor_destroy(wide);
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(PART), -1, &small));
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE - PART), -2, &rest));
         MU_TRY(run, fy_max(rest, FY_ALL_AXES, 0, &of_rest));
         mu_read(run, "the rest", of_rest);
@@ -94,16 +94,16 @@ void mu_stretch(mu_run_t *run)
     if (!slow[0] || !slow[1] || !mu_streams(run, 3, streams)) return;
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < 2; i++) {
-            MU_TRY(run, fy_stream_use(streams[i]));
+            MU_TRY(run, fy_stream_set_current(streams[i]));
             MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE / 2), (double)i, &halves[i]));
         }
         for (int i = 0; i < 2; i++) {
-            MU_TRY(run, fy_stream_use(streams[i]));
+            MU_TRY(run, fy_stream_set_current(streams[i]));
             if (!mu_linger(run, slow[i], slow[i])) return;
             MU_TRY(run, fy_sum(halves[i], FY_ALL_AXES, 0, &sums[2 * step + i]));
         }
         for (int i = 0; i < 2; i++) fy_tensor_destroy(halves[i]);
-        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_stream_set_current(streams[2]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &both));
         mu_read(run, "both", slow[step & 1]);
         fy_tensor_destroy(both);
@@ -123,7 +123,7 @@ void mu_many(mu_run_t *run)
     if (!slow || !mu_streams(run, 1, &stream)) return;
     for (int i = 0; i < COUNT; i++)
         if (!(hosts[i] = mu_host(run, SMALL, (float)i))) return;
-    MU_TRY(run, fy_stream_use(stream));
+    MU_TRY(run, fy_stream_set_current(stream));
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(WHOLE), &wide));
     MU_TRY(run, fy_tensor_upload_many(COUNT, hosts, device, NULL, small));
     MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(FILLER), 0, &filler));
@@ -163,7 +163,7 @@ void mu_collect(mu_run_t *run)
                 *filler = NULL, *host;
     fy_download_t *downloads[COUNT];
     if (!slow || !mu_streams(run, 1, &stream)) return;
-    MU_TRY(run, fy_stream_use(stream));
+    MU_TRY(run, fy_stream_set_current(stream));
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(WHOLE), &wide));
     for (int i = 0; i < COUNT; i++)
         if (!(small[i] = mu_upload(run, device, SMALL, (float)(100 * i)))) return;

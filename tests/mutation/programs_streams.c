@@ -12,7 +12,7 @@ void mu_ping_pong(mu_run_t *run)
                 *y = mu_upload(run, run->devices[0], N, 100), *kept[6];
     if (!x || !y || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < 6; step++) {
-        MU_TRY(run, fy_stream_use(streams[step & 1]));
+        MU_TRY(run, fy_stream_set_current(streams[step & 1]));
         MU_TRY(run, fy_axpy(step & 1 ? x : y, 0.5, step & 1 ? y : x));
         MU_TRY(run, fy_affine(y, 2, (double)step, &kept[step]));
         if (step == 3) MU_TRY(run, fy_fill(x, 7));
@@ -31,10 +31,10 @@ void mu_readers(mu_run_t *run)
     if (!x || !mu_streams(run, 4, streams)) return;
     for (int step = 0; step < 3; step++) {
         for (int reader = 0; reader < 3; reader++) {
-            MU_TRY(run, fy_stream_use(streams[reader]));
+            MU_TRY(run, fy_stream_set_current(streams[reader]));
             MU_TRY(run, fy_affine(x, 1, (double)reader, &kept[n++]));
         }
-        MU_TRY(run, fy_stream_use(streams[3]));
+        MU_TRY(run, fy_stream_set_current(streams[3]));
         MU_TRY(run, fy_fill(x, (double)step));
     }
     mu_read(run, "x", x);
@@ -51,13 +51,13 @@ void mu_reuse(mu_run_t *run)
     for (int step = 0; step < 12; step++)
         MU_TRY(run, fy_zeros(run->devices[0], FY_DTYPE_F32, FY_DIMS(1), &sums[step]));
     for (int step = 0; step < 12; step++) {
-        MU_TRY(run, fy_stream_use(streams[step % 3]));
+        MU_TRY(run, fy_stream_set_current(streams[step % 3]));
         fy_tensor_t *row, *sum;
         /* 28 KiB of 40 */
         MU_TRY(run, fy_full(run->devices[0], FY_DTYPE_F32, FY_DIMS(7168), (double)step, &wide));
         MU_TRY(run, fy_slice(wide, 0, 0, N, &row));
         /* written here, read there */
-        if (step % 4 == 3) MU_TRY(run, fy_stream_use(streams[(step + 1) % 3]));
+        if (step % 4 == 3) MU_TRY(run, fy_stream_set_current(streams[(step + 1) % 3]));
         MU_TRY(run, fy_axpy(row, 1, x));
         MU_TRY(run, fy_sum(row, FY_ALL_AXES, 0, &sum));
         fy_tensor_t *place;
@@ -82,17 +82,17 @@ void mu_neighbours(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) {
         fy_tensor_t *blocks[NBLOCKS], *all[NBLOCKS], *sum, *joined;
         for (int i = 0; i < NBLOCKS; i++) { /* 8 KiB each, 48 of 64 KiB */
-            MU_TRY(run, fy_stream_use(streams[i % 2]));
+            MU_TRY(run, fy_stream_set_current(streams[i % 2]));
             MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(2048), (double)(step * 10 + i),
                                 &blocks[i]));
         }
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         for (int i = 0; i < NBLOCKS; i++) MU_TRY(run, fy_sum(blocks[i], FY_ALL_AXES, 0, &all[i]));
         for (int i = 1; i < NBLOCKS; i++) MU_TRY(run, fy_axpy(all[0], 1, all[i]));
         MU_TRY(run, fy_reshape(all[0], FY_DIMS(1), &results[step]));
         for (int i = 0; i < NBLOCKS; i++) fy_tensor_destroy(all[i]);
         for (int i = 0; i < NBLOCKS; i++) fy_tensor_destroy(blocks[step & 1 ? i : NBLOCKS - 1 - i]);
-        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_stream_set_current(streams[2]));
         /* of three of them */
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(6000), -1, &joined));
         MU_TRY(run, fy_sum(joined, FY_ALL_AXES, 0, &sum));
@@ -121,7 +121,7 @@ void mu_workspace(mu_run_t *run)
     fy_tensor_destroy(flat_b);
     for (int i = 0; i < 4; i++) {
         fy_tensor_t *product;
-        MU_TRY(run, fy_stream_use(streams[i & 1]));
+        MU_TRY(run, fy_stream_set_current(streams[i & 1]));
         MU_TRY(run, fy_matmul(i & 2 ? b : a, i & 1 ? a : b, &product));
         MU_TRY(run, fy_sum(product, FY_AXES(0), 0, &products[i]));
         fy_tensor_destroy(product);
@@ -138,17 +138,17 @@ void mu_native(mu_run_t *run)
     if (!x || !mu_streams(run, 3, streams)) return;
     for (int step = 0; step < 4; step++) {
         void *address;
-        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_stream_set_current(streams[0]));
         MU_TRY(run, fy_axpy(x, 1, x));
-        MU_TRY(run, fy_tensor_native(x, FY_ACCESS_READ, streams[1], &address));
+        MU_TRY(run, fy_tensor_begin_native_access(x, FY_ACCESS_READ, streams[1], &address));
         MU_TRY(run, fy_tensor_wrap(run->devices[0], FY_DTYPE_F32, FY_DIMS(N), address, NULL, NULL,
                                    &own));
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         MU_TRY(run, fy_affine(own, 1, 0.25, &seen[2 * step]));
-        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_stream_set_current(streams[2]));
         MU_TRY(run, fy_affine(x, 1, 0.5, &seen[2 * step + 1]));
-        MU_TRY(run, fy_tensor_native(x, FY_ACCESS_WRITE, streams[1], &address));
-        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_tensor_begin_native_access(x, FY_ACCESS_WRITE, streams[1], &address));
+        MU_TRY(run, fy_stream_set_current(streams[1]));
         MU_TRY(run, fy_fill(own, (double)step));
         fy_tensor_destroy(own);
     }
@@ -164,7 +164,7 @@ void mu_closing_streams(mu_run_t *run)
     for (int step = 0; step < 8; step++) {
         fy_stream_t *stream;
         MU_TRY(run, fy_stream_create(run->devices[0], NULL, &stream));
-        MU_TRY(run, fy_stream_use(stream));
+        MU_TRY(run, fy_stream_set_current(stream));
         MU_TRY(run, fy_axpy(x, 0.5, x));
         MU_TRY(run, fy_affine(x, 1, (double)step, &kept[step]));
         fy_stream_destroy(stream);

@@ -103,7 +103,7 @@ void mu_views(mu_run_t *run)
     MU_TRY(run, fy_reshape(host, FY_DIMS(8, 6), &host_grid));
     for (int step = 0; step < 4; step++) {
         fy_download_t *download, *in_half;
-        MU_TRY(run, fy_stream_use(streams[step & 1]));
+        MU_TRY(run, fy_stream_set_current(streams[step & 1]));
         MU_TRY(run, fy_axpy(x, 1, x));
         MU_TRY(run, fy_tensor_download(across, NULL, &download));
         MU_TRY(run, fy_tensor_download(x, &to_half, &in_half));

@@ -128,8 +128,8 @@ void mu_see(mu_run_t *run, const char *what, fy_tensor_t *host)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     void *bytes;
-    fy_tensor_query(host, &info);
-    if (mu_ok(run, what, fy_tensor_map(host, FY_ACCESS_READ, &bytes)))
+    if (mu_ok(run, what, fy_tensor_query(host, &info)) &&
+        mu_ok(run, what, fy_tensor_map(host, FY_ACCESS_READ, &bytes)))
         mu_note(run, what, bytes, info.nbytes);
 }
 

@@ -310,7 +310,7 @@ static void step_scope(world_t *w)
 {
     if (w->depth < MAX_DEPTH && below(w, 2)) {
         w->scopes[w->depth++] = fy_scope_begin("level");
-        if (w->side && below(w, 2)) ts_ok(fy_stream_use(w->side));
+        if (w->side && below(w, 2)) ts_ok(fy_stream_set_current(w->side));
         return;
     }
     if (w->depth == 0) return;

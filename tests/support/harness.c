@@ -237,10 +237,13 @@ uint64_t ts_live(const fy_device_t *device)
     return stats.live;
 }
 
+const fy_transfer_options_t ts_convert =
+    FY_DEFAULTS_(transfer_options, .dtype = FY_DTYPE_SAME, .convert = 1);
+
 fy_tensor_info_t ts_info(const fy_tensor_t *tensor)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(tensor, &info);
+    ts_ok(fy_tensor_query(tensor, &info));
     return info;
 }
 

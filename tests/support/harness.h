@@ -95,6 +95,8 @@ fy_tensor_t *ts_host_f32(int rank, const int64_t *dims, const float *values);
 fy_tensor_t *ts_f32(fy_device_t *device, int rank, const int64_t *dims, const float *values);
 /* i, i+1, ... as f32 on `device`. */
 fy_tensor_t *ts_iota(fy_device_t *device, int rank, const int64_t *dims, float first);
+/* The defaults, with `convert`. */
+extern const fy_transfer_options_t ts_convert;
 /* Downloads `tensor` into `out` (dense, its own dtype); fails the test if that fails or if nbytes
  * differs. */
 void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes);

@@ -40,7 +40,7 @@ static fy_status_t run_create(void *context, int64_t iters)
 {
     pair_t *p = context;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(p->a, &info);
+    FY_TRY(fy_tensor_query(p->a, &info));
     for (int64_t i = 0; i < iters; i++) {
         fy_tensor_t *made;
         FY_TRY(fy_tensor_create(info.device, FY_DTYPE_F32, FY_DIMS(4), &made));

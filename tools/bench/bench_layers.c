@@ -76,7 +76,7 @@ static fy_status_t backward_params(void *context, int64_t iters)
 {
     const row_t *row = context;
     fy_tensor_info_t w = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(row->w, &w);
+    FY_TRY(fy_tensor_query(row->w, &w));
     for (int64_t i = 0; i < iters; i++) {
         fy_tensor_t *dw, *db;
         if (row->layer->height)
@@ -114,7 +114,7 @@ static fy_status_t make_operands(const layer_t *layer, fy_model_t *model, fy_ten
     fy_tensor_info_t w = FY_TENSOR_INFO_INIT;
     snprintf(name, sizeof name, "%s.weight", layer->name);
     FY_TRY(fy_model_find_param(model, name, &param));
-    fy_tensor_query(param.value, &w);
+    FY_TRY(fy_tensor_query(param.value, &w));
     FY_TRY(random_values(rng, w.rank, w.dims, &row->w));
     FY_TRY(random_values(rng, 1, w.dims, &row->bias));
     if (layer->height) {

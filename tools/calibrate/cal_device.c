@@ -219,7 +219,7 @@ static fy_status_t probe_pageable(cal_t *cal, void *context, double *out)
     setup_t *s = context;
     void *address;
     FY_TRY(fy_device_wait(cal->device, FY_FOREVER));
-    FY_TRY(fy_tensor_native(s->at, FY_ACCESS_WRITE, NULL, &address));
+    FY_TRY(fy_tensor_begin_native_access(s->at, FY_ACCESS_WRITE, NULL, &address));
     const double begin = wall_ns();
     for (int up = 0; up < 2; up++)
         if (!peer_copy(s->raw, up == 0, (uint64_t)(uintptr_t)address, s->raw_host,

@@ -153,7 +153,7 @@ static fy_status_t make_load(load_t *load, host_memory_t memory)
     }
     if (memory != PAST_FERRY) return FY_STATUS_OK;
     void *address;
-    FY_TRY(fy_tensor_native(load->on_device[0], FY_ACCESS_READ, NULL, &address));
+    FY_TRY(fy_tensor_begin_native_access(load->on_device[0], FY_ACCESS_READ, NULL, &address));
     load->address = (uint64_t)(uintptr_t)address;
     FY_TRY(fy_tensor_map(load->on_host[0], FY_ACCESS_WRITE, &load->bytes));
     return fy_device_wait(load->device, FY_FOREVER);

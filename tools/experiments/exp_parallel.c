@@ -238,7 +238,7 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
             FY_TRY(fetch(param.value, &host[i]));
             FY_TRY(fy_tensor_map(host[i], FY_ACCESS_READ, &data[i]));
         }
-        fy_tensor_query(host[0], &facts);
+        FY_TRY(fy_tensor_query(host[0], &facts));
         for (size_t i = 1; i < t->count; i++)
             out->replicas_are_equal &= memcmp(data[0], data[i], facts.nbytes) == 0;
         if (!first[p]) first[p] = host[0];

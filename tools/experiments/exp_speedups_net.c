@@ -81,7 +81,7 @@ fy_status_t fetch_f32(const fy_tensor_t *tensor, float **out_values, uint64_t *o
     FY_TRY(fy_tensor_download(tensor, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
     FY_TRY(fy_download_wait(download, FY_FOREVER, &host));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &data));
-    fy_tensor_query(host, &info);
+    FY_TRY(fy_tensor_query(host, &info));
     *out_values = tool_alloc(info.nbytes + 1);
     memcpy(*out_values, data, info.nbytes);
     *out_count = info.nelem;

@@ -37,10 +37,10 @@ fy_status_t speedup_schedule(session_t *session, speedup_t *out)
                                        .611262, .388742, .188258, .049519, .000004 };
     double worst = 0;
     fy_schedule_t schedule;
-    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 1, 10, &schedule);
+    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 1, 10, &schedule, sizeof schedule);
     for (int i = 0; i < 10; i++)
         worst = fmax(worst, fabs(fy_schedule_lr(&schedule, i) - expected[i]));
-    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 0.1, STEPS, &schedule);
+    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 0.1, STEPS, &schedule, sizeof schedule);
     FY_TRY(fy_schedule_check(&schedule));
     FY_TRY(train(session, 0.05, NULL, &out->without));
     FY_TRY(train(session, 0, &schedule, &out->with));

@@ -33,7 +33,7 @@ static fy_status_t adam_open(fy_device_t *device, adam_t *a)
         fy_param_t param = FY_PARAM_INIT;
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
         if (i) FY_TRY(fy_model_param(a->model, i - 1, &param));
-        fy_tensor_query(i ? param.value : a->info.values, &info);
+        FY_TRY(fy_tensor_query(i ? param.value : a->info.values, &info));
         FY_TRY(fy_zeros(device, info.dtype, info.rank, info.dims, &a->first[i]));
         FY_TRY(fy_zeros(device, info.dtype, info.rank, info.dims, &a->second[i]));
         FY_TRY(fy_zeros(device, FY_DTYPE_I64, 0, NULL, &a->number[i]));

@@ -41,7 +41,7 @@ static fy_status_t bring_down(train_run_t *run)
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &bytes));
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(host, &info);
+    FY_TRY(fy_tensor_query(host, &info));
     run->weight_nbytes = info.nbytes;
     run->checksum = checksum(bytes, info.nbytes);
     return FY_STATUS_OK;

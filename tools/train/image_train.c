@@ -65,7 +65,7 @@ fy_status_t image_train_make(fy_device_t *device, const image_case_t *what,
     FY_TRY(fy_full(device, FY_DTYPE_F32, 0, NULL, what->lr, &out_train->lr));
     if (what->is_adadelta) {
         fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
-        fy_tensor_query(info.values, &values);
+        FY_TRY(fy_tensor_query(info.values, &values));
         FY_TRY(fy_zeros(device, FY_DTYPE_F32, values.rank, values.dims, &out_train->square_avg));
         FY_TRY(fy_zeros(device, FY_DTYPE_F32, values.rank, values.dims, &out_train->acc_delta));
     }

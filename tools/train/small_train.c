@@ -20,7 +20,7 @@ static fy_status_t make(fy_device_t *device, int which, int rank, const int64_t 
     fy_tensor_t *host;
     void *data;
     FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, rank, dims, &host));
-    fy_tensor_query(host, &info);
+    FY_TRY(fy_tensor_query(host, &info));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
     for (uint64_t i = 0; i < info.nelem; i++)
         ((float *)data)[i] = SMALL_SCALE * small_value(which, (int64_t)i);

@@ -31,6 +31,7 @@ typedef struct train_run {
     fy_model_info_t info;
     fy_loader_info_t loader;
     fy_train_options_t options;
+    fy_schedule_t schedule; /* what options.schedule points to, if it is not NULL */
     fy_train_result_t result;
     char origin[4096]; /* where the data come from */
     /* that came down, in order, and the updates that were done when they were asked for */

@@ -39,7 +39,8 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
     static const fy_optimizer_kind_t kinds[] = { FY_OPTIMIZER_SGD,   FY_OPTIMIZER_SGD,
                                                  FY_OPTIMIZER_SGD,   FY_OPTIMIZER_ADAM,
                                                  FY_OPTIMIZER_ADAMW, FY_OPTIMIZER_ADADELTA };
-    fy_optimizer_defaults(choice ? kinds[choice] : recipe->optimizer, out_options);
+    fy_optimizer_defaults(choice ? kinds[choice] : recipe->optimizer, out_options,
+                          sizeof *out_options);
     if (choice == 2) out_options->momentum = 0.9;
     /* The recipe's rate is of its kind of optimizer; another kind starts from its own usual one. */
     if (out_options->kind == recipe->optimizer) out_options->lr = recipe->lr;

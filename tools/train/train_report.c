@@ -10,9 +10,9 @@ void train_print_start(const train_run_t *run)
 {
     char table[8192];
     FILE *out = run->session.out;
-    fy_optimizer_options_t optimizer;
-    if (!out) return;
-    fy_optimizer_get(run->optimizer, &optimizer);
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
+    const fy_schedule_t *schedule = run->options.schedule;
+    if (!out || fy_optimizer_get(run->optimizer, &optimizer) != FY_STATUS_OK) return;
     fy_model_describe(run->model, table, sizeof table);
     fprintf(out,
             "train: %s on %s (%s)\ndata: %s, %" PRIu64 " samples in %" PRId64 " batches of %" PRId64
@@ -21,9 +21,8 @@ void train_print_start(const train_run_t *run)
             run->origin, run->loader.samples, run->loader.steps, run->loader.batch,
             run->loader.is_resident ? "resident on the device" : "each batch goes up");
     fprintf(out, "optimizer: %s, lr %g%s%s\n\n%s\n", fy_optimizer_name(optimizer.kind),
-            optimizer.lr, run->options.schedule.struct_size ? ", schedule " : "",
-            run->options.schedule.struct_size ? fy_schedule_name(run->options.schedule.kind) : "",
-            table);
+            optimizer.lr, schedule ? ", schedule " : "",
+            schedule ? fy_schedule_name(schedule->kind) : "", table);
     fflush(out);
 }
 

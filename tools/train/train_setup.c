@@ -120,18 +120,20 @@ static int64_t all_updates(const train_run_t *run)
                                                                       : all;
 }
 
-static void make_schedule(train_run_t *run)
+static fy_status_t make_schedule(train_run_t *run)
 {
     const train_request_t *request = &run->request;
     const train_recipe_t *recipe = request->recipe;
-    fy_optimizer_options_t optimizer;
-    fy_schedule_t *schedule = &run->options.schedule;
-    fy_optimizer_get(run->optimizer, &optimizer);
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_schedule_t *schedule = &run->schedule;
+    FY_TRY(fy_optimizer_get(run->optimizer, &optimizer));
     /* --schedule names kinds in their own order, behind "default". */
     const fy_schedule_kind_t kind = request->schedule ? (fy_schedule_kind_t)(request->schedule - 1)
                                                       : recipe->schedule;
-    if (kind == FY_SCHEDULE_CONSTANT) return; /* the optimizer's rate stays: not one request */
-    fy_schedule_defaults(kind, optimizer.lr, all_updates(run), schedule);
+    if (kind == FY_SCHEDULE_CONSTANT)
+        return FY_STATUS_OK; /* the optimizer's rate stays: not one request */
+    run->options.schedule = schedule;
+    fy_schedule_defaults(kind, optimizer.lr, all_updates(run), schedule, sizeof *schedule);
     if (kind == FY_SCHEDULE_STEP) {
         schedule->step_size = updates_an_epoch(run);
         if (recipe->schedule == FY_SCHEDULE_STEP) schedule->gamma = recipe->gamma;
@@ -145,6 +147,7 @@ static void make_schedule(train_run_t *run)
         optimizer.kind == FY_OPTIMIZER_ADADELTA)
         /* there is none that could mirror the rate */
         schedule->base_momentum = schedule->max_momentum = 0;
+    return FY_STATUS_OK;
 }
 
 static void make_options(train_run_t *run)
@@ -180,7 +183,7 @@ fy_status_t train_setup(train_run_t *run)
     FY_TRY(fy_model_open(run->session.device, run->request.recipe->model, &options, &run->model));
     FY_TRY(fy_model_query(run->model, &run->info));
     FY_TRY(make_optimizer(run));
-    make_schedule(run);
+    FY_TRY(make_schedule(run));
     return FY_STATUS_OK;
 }
 

@@ -25,10 +25,8 @@ typedef struct fy_progress {
      * model, or the model's destroy */
     const char *note;
 } fy_progress_t;
-#define FY_PROGRESS_INIT      \
-    {                         \
-        sizeof(fy_progress_t) \
-    }
+#define FY_PROGRESS_INIT FY_ZEROED_(progress)
+FY_API void fy_progress_init(fy_progress_t *progress, size_t nbytes);
 
 /* Blocks. Downloads parameters, state and random state (one fy_tensor_download_many) and writes
  * them with fy_safetensors_write: a complete file or none. optimizer may be NULL. `directory` is

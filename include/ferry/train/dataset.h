@@ -23,10 +23,7 @@ typedef struct fy_dataset_info {
     int classes;
     int targets; /* of a regression; 0 if there are classes */
 } fy_dataset_info_t;
-#define FY_DATASET_INFO_INIT      \
-    {                             \
-        sizeof(fy_dataset_info_t) \
-    }
+#define FY_DATASET_INFO_INIT FY_ZEROED_(dataset_info)
 
 typedef struct fy_dataset_options {
     size_t struct_size;
@@ -35,10 +32,8 @@ typedef struct fy_dataset_options {
     uint64_t max_samples; /* keeps only the first samples, this many; 0: all. The whole files are
                            * checked */
 } fy_dataset_options_t;
-#define FY_DATASET_OPTIONS_INIT                     \
-    {                                               \
-        sizeof(fy_dataset_options_t), 4ull << 30, 0 \
-    }
+#define FY_DATASET_OPTIONS_INIT FY_DEFAULTS_(dataset_options, .max_nbytes = 4ull << 30)
+FY_API void fy_dataset_options_init(fy_dataset_options_t *options, size_t nbytes);
 
 /* Images and labels in IDX files (LeCun, "The MNIST database": two zero bytes, the type, the rank,
  * big-endian sizes, data), gzip or not, detected by content. Images: unsigned bytes, rank 3 [n, H,

@@ -40,26 +40,21 @@ typedef struct fy_linear_options {
     fy_activation_t activation; /* fused */
     fy_init_t weight, bias;     /* DEFAULT */
 } fy_linear_options_t;
-#define FY_LINEAR_OPTIONS_INIT      \
-    {                               \
-        sizeof(fy_linear_options_t) \
-    }
+#define FY_LINEAR_OPTIONS_INIT FY_ZEROED_(linear_options)
+FY_API void fy_linear_options_init(fy_linear_options_t *options, size_t nbytes);
 
 typedef struct fy_conv2d_options {
     size_t struct_size;
-    fy_conv2d_attrs_t attrs; /* stride, padding, dilation, groups */
+    /* as in fy_conv2d_attrs_t */
+    int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
     int no_bias;
     fy_activation_t activation;
     fy_init_t weight, bias;
 } fy_conv2d_options_t;
-#define FY_CONV2D_OPTIONS_INIT                                                    \
-    {                                                                             \
-        sizeof(fy_conv2d_options_t), FY_CONV2D_ATTRS_INIT, 0, FY_ACTIVATION_NONE, \
-            { FY_INIT_DEFAULT, 0 },                                               \
-        {                                                                         \
-            FY_INIT_DEFAULT, 0                                                    \
-        }                                                                         \
-    }
+#define FY_CONV2D_OPTIONS_INIT                                                                   \
+    FY_DEFAULTS_(conv2d_options, .stride_h = 1, .stride_w = 1, .dilation_h = 1, .dilation_w = 1, \
+                 .groups = 1)
+FY_API void fy_conv2d_options_init(fy_conv2d_options_t *options, size_t nbytes);
 
 /* Parameters "weight" [out, in], "bias" [out]: [n, ..., in] -> [n, ..., out]. options may be NULL.
  * Makers fail: INVALID_ARGUMENT, OUT_OF_MEMORY. fy_model_create checks whether layers fit
@@ -125,6 +120,7 @@ typedef struct fy_layer_def {
                            fy_tensor_t *x, fy_tensor_t **out_y);
     void (*destroy)(void *user); /* may be NULL */
 } fy_layer_def_t;
+#define FY_LAYER_DEF_INIT FY_ZEROED_(layer_def)
 /* Takes ownership of `user`, even when it fails (`user` is then destroyed). All layers above are
  * made with this function. */
 FY_API_STATUS fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer);

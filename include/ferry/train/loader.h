@@ -35,10 +35,10 @@ typedef struct fy_loader_options {
     int channels; /* of mean and std: 0 (none), 1 (for all), or the length of the last axis */
     double mean[FY_LOADER_CHANNELS], std[FY_LOADER_CHANNELS];
 } fy_loader_options_t;
-#define FY_LOADER_OPTIONS_INIT                                                           \
-    {                                                                                    \
-        sizeof(fy_loader_options_t), 64, 0, 1, 1, 1, 0, 2, 1.0, 0, { 0 }, { 1, 1, 1, 1 } \
-    }
+#define FY_LOADER_OPTIONS_INIT                                                                    \
+    FY_DEFAULTS_(loader_options, .batch = 64, .shuffle = 1, .seed = 1, .resident = 1, .depth = 2, \
+                 .scale = 1.0, .std = { 1, 1, 1, 1 })
+FY_API void fy_loader_options_init(fy_loader_options_t *options, size_t nbytes);
 
 /* Allocates everything once: a steady loop makes no device allocation. The set may be destroyed
  * afterwards. options may be NULL.
@@ -83,10 +83,7 @@ typedef struct fy_loader_info {
      * instead of a label */
     int classes, targets;
 } fy_loader_info_t;
-#define FY_LOADER_INFO_INIT      \
-    {                            \
-        sizeof(fy_loader_info_t) \
-    }
+#define FY_LOADER_INFO_INIT FY_ZEROED_(loader_info)
 FY_API_STATUS fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_info);
 /* Stops the workers. The memory is freed after its last use. NULL is ignored. */
 FY_API void fy_loader_destroy(fy_loader_t *loader);

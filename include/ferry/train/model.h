@@ -19,10 +19,8 @@ typedef struct fy_model_options {
     fy_dtype_t dtype; /* of parameters: F32 or F64 */
     int64_t seed;     /* of the initial values and, with another stream, of dropout */
 } fy_model_options_t;
-#define FY_MODEL_OPTIONS_INIT                                        \
-    {                                                                \
-        sizeof(fy_model_options_t), (const char *)0, FY_DTYPE_F32, 1 \
-    }
+#define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)
+FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
 
 /* Allocates parameters and their gradients on `device`, and draws the initial values there: light
  * requests only. `rank, dims` is the shape of one sample, [28, 28, 1]. Takes ownership of `layer`,
@@ -58,10 +56,7 @@ typedef struct fy_param {
     const char *name;          /* "conv1.weight"; valid as long as the model */
     fy_tensor_t *value, *grad; /* the model's own handles: do not destroy */
 } fy_param_t;
-#define FY_PARAM_INIT      \
-    {                      \
-        sizeof(fy_param_t) \
-    }
+#define FY_PARAM_INIT FY_ZEROED_(param)
 /* In the order of the layers. Fails: INVALID_ARGUMENT (out of range). */
 FY_API_STATUS fy_model_param(const fy_model_t *model, size_t index, fy_param_t *out_param);
 /* Fails: INVALID_ARGUMENT (no such name: lists similar names). */
@@ -83,10 +78,7 @@ typedef struct fy_model_info {
     int64_t out_dims[FY_MAX_RANK];
     int is_training;
 } fy_model_info_t;
-#define FY_MODEL_INFO_INIT      \
-    {                           \
-        sizeof(fy_model_info_t) \
-    }
+#define FY_MODEL_INFO_INIT FY_ZEROED_(model_info)
 FY_API_STATUS fy_model_query(const fy_model_t *model, fy_model_info_t *out_info);
 /* A table, one line a layer: name, type, output shape, parameters, MACs, bytes; and the sums.
  * Writes at most `size` bytes with a final 0, and returns the length of the whole text, as

@@ -36,17 +36,17 @@ typedef struct fy_optimizer_options {
     double eps;
 } fy_optimizer_options_t;
 /* SGD's defaults; fy_optimizer_defaults has those of all kinds. */
-#define FY_OPTIMIZER_OPTIONS_INIT                                                                  \
-    {                                                                                              \
-        sizeof(fy_optimizer_options_t), FY_OPTIMIZER_SGD, 0.01, 0.0, 0.0, 0.0, 0, 0.9, 0.999, 0.9, \
-            1e-8                                                                                   \
-    }
+#define FY_OPTIMIZER_OPTIONS_INIT                                                       \
+    FY_DEFAULTS_(optimizer_options, .kind = FY_OPTIMIZER_SGD, .lr = 0.01, .beta1 = 0.9, \
+                 .beta2 = 0.999, .rho = 0.9, .eps = 1e-8)
+FY_API void fy_optimizer_options_init(fy_optimizer_options_t *options, size_t nbytes);
 
 /* "adam"; "?" for an undefined kind. Static. */
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
 /* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay
- * 0.01); Adadelta lr 1, rho 0.9, 1e-6. */
-FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options);
+ * 0.01); Adadelta lr 1, rho 0.9, 1e-6. `nbytes` is sizeof *out_options. */
+FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
+                                  size_t nbytes);
 
 /* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64) and device,
  * dense. A model has one pair (fy_model_info_t values, grads). A step is one request for each pair.
@@ -66,8 +66,9 @@ FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);
 /* SGD's momentum, or Adam's beta1, for schedules. A recorded step keeps the value at the
  * recording. */
 FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum);
-/* The options with the values of later set_lr and set_momentum calls. */
-FY_API void fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *out_options);
+/* The options with the values of later set_lr and set_momentum calls. Fails: INVALID_ARGUMENT. */
+FY_API_STATUS fy_optimizer_get(const fy_optimizer_t *optimizer,
+                               fy_optimizer_options_t *out_options);
 
 /* The tensors of a checkpoint: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta",
  * "step", with ".N" for pair N if there are several. The optimizer's own handles. NULL and NULL

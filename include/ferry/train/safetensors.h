@@ -27,10 +27,7 @@ typedef struct fy_safetensors_info {
      * are known: fy_safetensors_read fails with UNSUPPORTED. */
     int is_supported;
 } fy_safetensors_info_t;
-#define FY_SAFETENSORS_INFO_INIT      \
-    {                                 \
-        sizeof(fy_safetensors_info_t) \
-    }
+#define FY_SAFETENSORS_INFO_INIT FY_ZEROED_(safetensors_info)
 
 /* Reads and checks the header; the data stays in the file. A tensor of a dtype that Ferry does not
  * have (F8, I8, U32, ...) does not keep the file from opening; only reading that tensor fails.

@@ -49,17 +49,18 @@ typedef struct fy_schedule {
         max_momentum;
 } fy_schedule_t;
 /* CONSTANT, 0.01; fy_schedule_defaults has the values of all kinds. */
-#define FY_SCHEDULE_INIT                                                                          \
-    {                                                                                             \
-        sizeof(fy_schedule_t), FY_SCHEDULE_CONSTANT, 0.01, 0, 1.0 / 3, 1, 0.1, 0, 0.0, 0.3, 25.0, \
-            1e4, 0, 0, 0.85, 0.95                                                                 \
-    }
+#define FY_SCHEDULE_INIT                                                                       \
+    FY_DEFAULTS_(schedule, .kind = FY_SCHEDULE_CONSTANT, .lr = 0.01, .warmup_factor = 1.0 / 3, \
+                 .step_size = 1, .gamma = 0.1, .pct_start = 0.3, .div_factor = 25.0,           \
+                 .final_div_factor = 1e4, .base_momentum = 0.85, .max_momentum = 0.95)
+FY_API void fy_schedule_init(fy_schedule_t *schedule, size_t nbytes);
 
 /* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4,
  * base_momentum 0.85 and max_momentum 0.95 (CYCLIC 0.8 and 0.9), step_size 1 (CYCLIC 2000), no
- * warm-up (its factor is 1/3), min_lr 0 (CYCLIC lr / 10, RANGE lr / 1e6). */
+ * warm-up (its factor is 1/3), min_lr 0 (CYCLIC lr / 10, RANGE lr / 1e6). `nbytes` is
+ * sizeof *out_schedule. */
 FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps,
-                                 fy_schedule_t *out_schedule);
+                                 fy_schedule_t *out_schedule, size_t nbytes);
 /* "one-cycle"; "?" for an undefined kind. Static. */
 FY_API const char *fy_schedule_name(fy_schedule_kind_t kind);
 /* INVALID_ARGUMENT names the invalid field. The functions below return NaN for a schedule that

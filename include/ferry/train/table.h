@@ -21,10 +21,9 @@ typedef struct fy_table_options {
     uint64_t max_nbytes;  /* of text; more is refused, also from an endless pipe */
     uint64_t max_values;  /* rows times columns; more is refused */
 } fy_table_options_t;
-#define FY_TABLE_OPTIONS_INIT                                    \
-    {                                                            \
-        sizeof(fy_table_options_t), 0, 0, 1ull << 30, 1ull << 27 \
-    }
+#define FY_TABLE_OPTIONS_INIT \
+    FY_DEFAULTS_(table_options, .max_nbytes = 1ull << 30, .max_values = 1ull << 27)
+FY_API void fy_table_options_init(fy_table_options_t *options, size_t nbytes);
 
 /* Reads a table of decimal numbers: one row a line, LF or CRLF, with the same number of fields in
  * each. Blank lines and lines that begin with '#' are skipped. The decimal separator is a point in

@@ -39,9 +39,9 @@ typedef struct fy_train_options {
     int64_t accumulate; /* batches for each update, 1 or more */
     int keep;           /* checkpoints in the folder */
     fy_loss_kind_t loss;
-    int64_t max_steps;            /* 0: the number of steps of the epochs */
-    fy_schedule_t schedule;       /* struct_size 0: the optimizer's lr stays */
-    double clip_norm, clip_value; /* 0: none */
+    int64_t max_steps;             /* 0: the number of steps of the epochs */
+    const fy_schedule_t *schedule; /* NULL: the optimizer's lr stays */
+    double clip_norm, clip_value;  /* 0: none */
     /* steps between downloaded losses (4 bytes each, summed on the device); 0: at the end of an
      * epoch */
     int64_t log_every;
@@ -59,10 +59,8 @@ typedef struct fy_train_options {
     /* set to 1 (a signal handler may) to end after this step, with a checkpoint; NULL: none */
     const volatile int *stop;
 } fy_train_options_t;
-#define FY_TRAIN_OPTIONS_INIT               \
-    {                                       \
-        sizeof(fy_train_options_t), 1, 1, 3 \
-    }
+#define FY_TRAIN_OPTIONS_INIT FY_DEFAULTS_(train_options, .epochs = 1, .accumulate = 1, .keep = 3)
+FY_API void fy_train_options_init(fy_train_options_t *options, size_t nbytes);
 
 typedef struct fy_train_result {
     size_t struct_size;
@@ -83,10 +81,7 @@ typedef struct fy_train_result {
     uint64_t graph_requests, graph_replays;
     fy_graph_path_t graph_path;
 } fy_train_result_t;
-#define FY_TRAIN_RESULT_INIT      \
-    {                             \
-        sizeof(fy_train_result_t) \
-    }
+#define FY_TRAIN_RESULT_INIT FY_ZEROED_(train_result)
 
 /* Trains: for each batch forward, loss, backward, update; after each epoch an evaluation on `test`
  * (may be NULL). Ledger and figures have the scopes "train/epoch/step", "train/epoch/loss",

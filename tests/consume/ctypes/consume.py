@@ -11,7 +11,7 @@ class Traffic(c.Structure):
     _fields_ = [
         (name, c.c_uint64)
         for name in ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")
-    ] + [("by_path", c.c_uint64 * 6)]
+    ] + [("by_path", c.c_uint64 * 16)]
 
 
 class Totals(c.Structure):
@@ -46,6 +46,7 @@ class DlInfo(c.Structure):
 
 
 ferry.fy_device_host.restype = c.c_void_p
+ferry.fy_pool_options_init.argtypes = [c.c_void_p, c.c_size_t]
 ferry.fy_error_get.restype = c.POINTER(Error)
 ferry.fy_version.restype = c.c_char_p
 ferry.fy_status_name.restype = c.c_char_p
@@ -126,7 +127,12 @@ class PoolBlock(c.Structure):
     _fields_ = [("offset", c.c_uint64), ("nbytes", c.c_uint64), ("token", c.c_void_p)]
 
 
-pool = out(ferry.fy_pool_create, c.byref(PoolOptions(c.sizeof(PoolOptions), 256, 1 << 20, 1 << 20)))
+# The defaults, without the macros of the header.
+options = PoolOptions()
+ferry.fy_pool_options_init(c.byref(options), c.sizeof(options))
+assert (options.struct_size, options.alignment, options.limit) == (c.sizeof(options), 256, FOREVER)
+options.segment_nbytes = options.limit = 1 << 20
+pool = out(ferry.fy_pool_create, c.byref(options))
 block, none = PoolBlock(), PoolBlock()
 assert ferry.fy_pool_alloc(pool, c.c_uint64(1000), c.byref(block)) == OK, error_text()
 assert (block.offset, block.nbytes) == (0, 1024)

@@ -12,7 +12,7 @@
 #define FUNCTIONS(X) \
     X(fy_error_get) X(fy_scope_begin) X(fy_scope_end) X(fy_tensor_wrap) X(fy_tensor_map) X(fy_tensor_upload) X(fy_tensor_download) \
     X(fy_download_wait) X(fy_add) X(fy_device_host) X(fy_device_open) X(fy_device_close) X(fy_ledger_query) X(fy_version) \
-    X(fy_memory_host_allocator)
+    X(fy_memory_host_allocator) X(fy_transfer_options_init)
 /* clang-format on */
 #define X(name) static __typeof__(name) *name##_;
 FUNCTIONS(X)
@@ -80,6 +80,11 @@ int main(int argc, char **argv)
 #undef fy_memory_host_allocator
     FUNCTIONS(LOAD)
     int failed = run_scenario(handle, "libc.so", "mmap");
+    const fy_transfer_options_t same = FY_TRANSFER_OPTIONS_INIT;
+    fy_transfer_options_t options;
+    fy_transfer_options_init_(&options, sizeof options);
+    failed += options.struct_size != sizeof options || options.dtype != same.dtype ||
+              options.contract != same.contract;
 
     pthread_t thread;
     pthread_barrier_init(&used, NULL, 2);

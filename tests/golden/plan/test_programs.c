@@ -23,7 +23,7 @@ static fy_status_t overlap(fy_device_t *device, int64_t batch, void *user)
     for (int i = 0; i < 6; i++) {
         fy_scope_t step = fy_scope_begin("step");
         fy_scope_t other = fy_scope_begin("side");
-        FY_TRY(fy_stream_use(side));
+        FY_TRY(fy_stream_set_current(side));
         FY_TRY(fy_exp(x, &y));
         FY_TRY(fy_mul(y, y, &z));
         fy_scope_end(other, 1, &z);

@@ -95,7 +95,7 @@ static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
     ts_ok(fy_device_open("sim:6?limit=8MiB&order=lazy", &device));
     fy_scope_t scope = fy_scope_begin("streams");
     ts_ok(fy_stream_create(device, NULL, &stream));
-    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_set_current(stream));
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 1, &a));
     ts_ok(fy_matmul(a, a, &b)); /* both of 4 MiB: the limit */
     const fy_stream_t *old = stream;
@@ -105,7 +105,7 @@ static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
     ts_ok(fy_stream_create(device, NULL, &stream));
     /* does the handle come back? */
     for (int i = 0; i < 8 && stream != old; i++) ts_ok(fy_stream_create(device, NULL, &stream));
-    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_set_current(stream));
     const fy_memory_alloc_stats_t before = stats_of(device);
     /* in bytes that the old stream may still write */
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 2, &c));

@@ -148,7 +148,7 @@ static void *replay_there(void *user)
     fy_scope_t scope = fy_scope_begin("thread");
     fy_stream_t *stream;
     ts_ok(fy_stream_create(device, NULL, &stream));
-    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_set_current(stream));
     replay(user, 3); /* the second captures */
     ts_ok(fy_device_wait(device, FY_FOREVER));
     fy_scope_end(scope, 0, NULL);
@@ -180,12 +180,12 @@ static void order_with_other_streams(void **state)
     driver.fake_cuda_hold(1); /* so that nothing is known to be done */
     driver.fake_cuda_trace(1);
     fy_scope_t scope = fy_scope_begin("other");
-    ts_ok(fy_stream_use(other));
+    ts_ok(fy_stream_set_current(other));
     ts_ok(fy_axpy(s.w, 0, s.w));
     fy_scope_end(scope, 0, NULL);
     replay(&s, 1);
     scope = fy_scope_begin("other");
-    ts_ok(fy_stream_use(other));
+    ts_ok(fy_stream_set_current(other));
     ts_ok(fy_add(s.out, s.out, &sum));
     fy_scope_end(scope, 0, NULL);
     char order[256] = "";

@@ -168,7 +168,7 @@ static void a_stream_closed_without_an_event_still_answers(void **state)
     fy_stream_t *stream;
     fy_ticket_t ticket;
     ts_ok(fy_stream_create(device, NULL, &stream));
-    ts_ok(fy_stream_mark(stream, &ticket));
+    ts_ok(fy_stream_record(stream, &ticket));
     fy_backend_t backend = *device->backend;
     const fy_backend_t *real = device->backend;
     backend.event_record = no_record;

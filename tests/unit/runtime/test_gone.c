@@ -48,7 +48,7 @@ static void calls_refuse_it(void **state)
     assert_gone(fy_tensor_upload(gone, fy_device_host(), NULL, &out));
     assert_gone(fy_tensor_download(gone, NULL, &download));
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(gone, &info);
+    assert_gone(fy_tensor_query(gone, &info));
     assert_null(info.device);
     fy_tensor_keep(gone);
     /* The cache hands it out again: from then on it is the new tensor. */

@@ -83,12 +83,12 @@ static void old_tickets_read_as_done(void **state)
     fy_stream_t *stream;
     fy_ticket_t first, ticket;
     ts_ok(fy_stream_create(g_device, NULL, &stream));
-    ts_ok(fy_stream_mark(stream, &first));
+    ts_ok(fy_stream_record(stream, &first));
     uint32_t slot = stream->index;
     fy_stream_destroy(stream);
     for (int i = 0; i < 3 * FY__MAX_STREAMS; i++) { /* slots are taken over; their numbers go on */
         ts_ok(fy_stream_create(g_device, NULL, &stream));
-        ts_ok(fy_stream_mark(stream, &ticket));
+        ts_ok(fy_stream_record(stream, &ticket));
         if (stream->index == slot && ticket.stream == first.stream)
             assert_true(ticket.seq >= first.seq);
         fy_stream_destroy(stream);
@@ -108,7 +108,7 @@ static void a_new_stream_is_not_the_destroyed_one(void **state)
     fy_stream_t *stream;
     fy_tensor_t *a, *b;
     ts_ok(fy_stream_create(g_device, NULL, &stream));
-    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_set_current(stream));
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
     ts_ok(fy_matmul(a, a, &b));
     const uint32_t slot = stream->index;

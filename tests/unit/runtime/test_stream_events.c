@@ -21,7 +21,7 @@ static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
     fy__stream_event_t *newest;
     if (!stream) skip();
     slow(ctx->device);
-    ts_ok(fy_stream_mark(stream, &first));
+    ts_ok(fy_stream_record(stream, &first));
     for (int i = 0; i < 2 * FY__STREAM_EVENTS && stream->nevents < FY__STREAM_EVENTS; i++) {
         slow(ctx->device);
         fy__stream_anchor(stream);
@@ -32,7 +32,7 @@ static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
     void *waited_for = newest->event;
     const uint64_t seq = newest->seq;
     slow(ctx->device);
-    ts_ok(fy_stream_mark(stream, &ticket));
+    ts_ok(fy_stream_record(stream, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE);
     for (uint32_t i = 0; i < stream->nevents; i++) {
@@ -53,7 +53,7 @@ static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
     ts_ok(fy_stream_create(ctx->device, NULL, &two));
     ts_ok(fy__hazard_before_read(&hazard, one, FY__WAIT_NONE));
     ts_ok(fy__hazard_before_read(&hazard, two, FY__WAIT_NONE));
-    ts_ok(fy_stream_use(one));
+    ts_ok(fy_stream_set_current(one));
     slow(ctx->device);
     const fy__point_t long_read = fy__stream_submitted(one), short_read = fy__stream_submitted(two);
     fy__hazard_read(&hazard, one, long_read);
@@ -75,9 +75,9 @@ static void a_lender_that_dies_in_between(ts_ctx_t *ctx)
     ts_ok(fy_stream_create(ctx->device, NULL, &one));
     ts_ok(fy_stream_create(ctx->device, NULL, &two));
     fy_scope_t outer = fy_scope_begin("outer");
-    ts_ok(fy_stream_use(one));
+    ts_ok(fy_stream_set_current(one));
     fy_scope_t inner = fy_scope_begin("inner");
-    ts_ok(fy_stream_use(two));
+    ts_ok(fy_stream_set_current(two));
     fy_stream_destroy(one);
     fy_scope_end(inner, 0, NULL); /* must not bring the destroyed stream back */
     slow(ctx->device);
@@ -89,7 +89,7 @@ static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
 {
     fy_ticket_t ticket;
     if (ctx->is_host) skip();
-    ts_ok(fy_stream_mark(ctx->device->compute, &ticket));
+    ts_ok(fy_stream_record(ctx->device->compute, &ticket));
     ticket.seq += 1000;
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
@@ -97,7 +97,7 @@ static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
 }
 
-/* Work that the user put on a wrapped queue after fy_tensor_native, behind an event that Ferry
+/* Work that the user put on a wrapped queue after fy_tensor_begin_native_access, behind an event that Ferry
  * recorded meanwhile. */
 static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
 {
@@ -109,11 +109,11 @@ static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
     stream->foreign = true; /* as if it wrapped a queue: sim has none to wrap */
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(1000), &tensor));
-    ts_ok(fy_tensor_native(tensor, FY_ACCESS_WRITE, stream, &address));
+    ts_ok(fy_tensor_begin_native_access(tensor, FY_ACCESS_WRITE, stream, &address));
     fy__stream_anchor(stream);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* everything up to that event is done */
     fy_scope_t scope = fy_scope_begin("user's kernel");
-    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_set_current(stream));
     slow(ctx->device);
     atomic_fetch_sub(&stream->submitted, 2); /* Ferry saw nothing of it: fill and matmul */
     fy_tensor_destroy(tensor);
@@ -131,9 +131,9 @@ static void a_status_on_a_foreign_queue_is_its_own(ts_ctx_t *ctx)
     fy_ticket_t ticket;
     if (ctx->is_host) skip();
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
-    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_set_current(stream));
     slow(ctx->device);
-    ts_ok(fy_stream_mark(stream, &ticket));
+    ts_ok(fy_stream_record(stream, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     atomic_store(&stream->foreign, true);
     slow(ctx->device);

@@ -43,7 +43,7 @@ static inline fy_status_t resume_begin_with(fy_device_t *device, int64_t seed,
 static inline fy_status_t resume_begin(fy_device_t *device, int64_t seed, resume_t *r)
 {
     fy_optimizer_options_t adam;
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
     return resume_begin_with(device, seed, &adam, r);
 }
 

@@ -93,7 +93,7 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
         const fy_progress_t saved = part.progress;
         fy_optimizer_options_t saved_options = { .struct_size = sizeof saved_options },
                                options = saved_options;
-        fy_optimizer_get(part.optimizer, &saved_options);
+        ts_ok(fy_optimizer_get(part.optimizer, &saved_options));
         resume_end(&part);
         /* other first values, so that none of them is left */
         ts_ok(resume_begin(ctx->device, 99, &part));
@@ -106,7 +106,7 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
         assert_string_equal(part.progress.note, note);
         assert_true(part.progress.lr == saved_options.lr &&
                     part.progress.momentum == saved_options.beta1);
-        fy_optimizer_get(part.optimizer, &options);
+        ts_ok(fy_optimizer_get(part.optimizer, &options));
         assert_true(options.lr == saved_options.lr && options.beta1 == saved_options.beta1);
         steps(ctx, &part, STEPS);
         assert_int_equal(all_bits(&part, got, 1 << 16), nbytes);
@@ -125,8 +125,9 @@ static void goes_on_with_every_optimizer(ts_ctx_t *ctx)
     for (int kind = 0; kind <= FY_OPTIMIZER_COUNT; kind++) { /* the last: SGD with momentum */
         fy_optimizer_options_t options;
         resume_t part, whole;
-        fy_optimizer_defaults(
-            kind < FY_OPTIMIZER_COUNT ? (fy_optimizer_kind_t)kind : FY_OPTIMIZER_SGD, &options);
+        fy_optimizer_defaults(kind < FY_OPTIMIZER_COUNT ? (fy_optimizer_kind_t)kind
+                                                        : FY_OPTIMIZER_SGD,
+                              &options, sizeof options);
         if (kind == FY_OPTIMIZER_COUNT) options.momentum = 0.9;
         make_folder();
         ts_ok(resume_begin_with(ctx->device, 1, &options, &whole));
@@ -229,7 +230,7 @@ static void refuses_and_changes_nothing(ts_ctx_t *ctx)
     steps(ctx, &r, 2);
     const size_t nbytes = all_bits(&r, before, 1 << 16);
     ts_ok(fy_model_query(r.model, &info));
-    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &options);
+    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &options, sizeof options);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &sgd));
     ts_fails(fy_checkpoint_load(folder, r.model, sgd, &r.progress), INVALID_ARGUMENT);
     ts_text_has("is of optimizer 'adam', not 'sgd'");

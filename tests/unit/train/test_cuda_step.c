@@ -30,7 +30,7 @@ static void open_session(session_t *s)
     ts_ok(fy_zeros(s->device, FY_DTYPE_F32, 0, NULL, &s->total));
     ts_ok(fy_model_open(s->device, "mlp", NULL, &s->model));
     ts_ok(fy_model_query(s->model, &info));
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options, sizeof options);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &s->optimizer));
     ts_ok(fy_tape_create(&s->tape));
     ts_ok(fy_model_watch(s->model, s->tape));

@@ -48,7 +48,7 @@ static void write_ours(const char *path)
             ok(fy_tensor_create(fy_device_host(), dtype, i % 3 ? 0 : 1, (int64_t[]){ 0 },
                                 &tensors[i]));
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-        fy_tensor_query(tensors[i], &info);
+        assert_int_equal(fy_tensor_query(tensors[i], &info), FY_STATUS_OK);
         ok(fy_tensor_map(tensors[i], FY_ACCESS_WRITE, &data));
         for (uint64_t k = 0; k < info.nbytes; k++)
             ((unsigned char *)data)[k] = (unsigned char)(k % 2);

@@ -196,7 +196,7 @@ static void test_to_tensor(void **state)
     void *data;
     assert_int_equal(fy_table_create(3, 2, (double[]){ 1, 2, 3, 4, 0.1, 6 }, &table), FY_STATUS_OK);
     assert_int_equal(fy_table_to_tensor(table, 1, 3, FY_DTYPE_F32, &tensor), FY_STATUS_OK);
-    fy_tensor_query(tensor, &info);
+    assert_int_equal(fy_tensor_query(tensor, &info), FY_STATUS_OK);
     assert_true(info.device == fy_device_host() && info.dtype == FY_DTYPE_F32 && info.rank == 2);
     assert_true(info.dims[0] == 2 && info.dims[1] == 2);
     assert_int_equal(fy_tensor_map(tensor, FY_ACCESS_READ, &data), FY_STATUS_OK);

@@ -32,7 +32,7 @@ static setup_t begin(const char *model, fy_loss_kind_t loss, uint64_t samples, i
     s.loader = (fy_loader_options_t)FY_LOADER_OPTIONS_INIT;
     s.loader.batch = batch;
     s.loader.scale = 1.0 / 255;
-    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &s.optimizer);
+    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &s.optimizer, sizeof s.optimizer);
     s.options = (fy_train_options_t)FY_TRAIN_OPTIONS_INIT;
     s.options.loss = loss;
     s.options.log_every = 1;
@@ -126,7 +126,7 @@ static void test_overfits(ts_ctx_t *ctx)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setup_t s = begin(cases[i].model, cases[i].loss, 16, 16);
-        fy_optimizer_defaults(cases[i].optimizer, &s.optimizer);
+        fy_optimizer_defaults(cases[i].optimizer, &s.optimizer, sizeof s.optimizer);
         s.optimizer.lr = cases[i].lr;
         s.options.epochs = cases[i].epochs;
         run(ctx, &s);
@@ -144,7 +144,7 @@ static uint64_t minus(uint64_t after, uint64_t before) { return after - before; 
 static void test_steady_steps(ts_ctx_t *ctx)
 {
     setup_t s = begin("mnist", FY_LOSS_CROSS_ENTROPY, 20, 4);
-    fy_optimizer_defaults(FY_OPTIMIZER_ADADELTA, &s.optimizer);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADADELTA, &s.optimizer, sizeof s.optimizer);
     s.options.epochs = 2;
     s.options.log_every = 0;
     set_up(ctx, &s);
@@ -251,12 +251,15 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setup_t s[2];
+        fy_schedule_t schedules[2];
         for (int is_graph = 0; is_graph < 2; is_graph++) {
             s[is_graph] = begin("mlp", FY_LOSS_CROSS_ENTROPY, 64, 8);
-            fy_optimizer_defaults(cases[i].optimizer, &s[is_graph].optimizer);
+            fy_optimizer_defaults(cases[i].optimizer, &s[is_graph].optimizer,
+                                  sizeof s[is_graph].optimizer);
             s[is_graph].optimizer.momentum = cases[i].momentum;
-            fy_schedule_t *schedule = &s[is_graph].options.schedule;
-            fy_schedule_defaults(cases[i].schedule, 0.01, 16, schedule);
+            fy_schedule_t *schedule = &schedules[is_graph];
+            s[is_graph].options.schedule = schedule;
+            fy_schedule_defaults(cases[i].schedule, 0.01, 16, schedule, sizeof *schedule);
             schedule->base_momentum = schedule->max_momentum = 0;
             schedule->step_size = 4;
             s[is_graph].options.clip_norm = cases[i].clip_norm;

@@ -30,7 +30,7 @@ static fy_status_t train(fy_device_t *device, int is_graph, parts_t *p)
     FY_TRY(fy_loader_create(device, p->set, &batches, &p->test));
     FY_TRY(fy_model_open(device, "mnist2018", NULL, &p->model));
     FY_TRY(fy_model_query(p->model, &info));
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
     FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &p->optimizer));
     options.loss = FY_LOSS_NLL;
     options.log_every = 2;

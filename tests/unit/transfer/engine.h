@@ -49,6 +49,7 @@ static inline fy_ticket_t borrow_into(fy_tensor_t *dst, const fy_tensor_t *src, 
     fy_ticket_t ticket;
     options.contract = FY_HOST_BORROW;
     options.priority = priority;
+    options.convert = 1;
     ts_ok(fy_tensor_upload_into(dst, src, &options, &ticket));
     return ticket;
 }

@@ -146,7 +146,8 @@ static void whoever_needs_it_has_it_submitted(void **state)
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
     (void)borrow_into(filler, src, 0);
     ticket = standing_upload(x, src);
-    ts_ok(fy_tensor_native(x, FY_ACCESS_READ, NULL, &address)); /* work of the caller's own */
+    ts_ok(fy_tensor_begin_native_access(x, FY_ACCESS_READ, NULL,
+                                        &address)); /* work of the caller's own */
     assert_false(stands(ticket));
     (void)borrow_into(filler, src, 0);
     ticket = standing_upload(x, src);

@@ -81,24 +81,24 @@ static void it_keeps_to_its_share(void **state)
 static void options(void **state)
 {
     (void)state;
-    const fy_transfer_options_t *options = NULL;
-    ts_ok(fy__transfer_options_check("a test", &options));
-    assert_non_null(options); /* the defaults */
-    assert_int_equal(options->contract, FY_HOST_COPY);
-    assert_int_equal(options->dtype, FY_DTYPE_SAME);
-    fy_transfer_options_t own = FY_TRANSFER_OPTIONS_INIT;
-    options = &own;
-    ts_ok(fy__transfer_options_check("a test", &options));
-    assert_ptr_equal(options, &own);
-    own.struct_size = 1;
-    ts_fails(fy__transfer_options_check("a test", &options), INVALID_ARGUMENT);
+    fy_transfer_options_t own, given = FY_TRANSFER_OPTIONS_INIT;
+    ts_ok(fy__transfer_options_read("a test", NULL, &own)); /* the defaults */
+    assert_int_equal(own.contract, FY_HOST_COPY);
+    assert_int_equal(own.dtype, FY_DTYPE_SAME);
+    given.priority = 7;
+    ts_ok(fy__transfer_options_read("a test", &given, &own));
+    assert_int_equal(own.priority, 7);
+    given.struct_size = 1;
+    ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
     ts_text_has("a test");
-    own = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
-    own.contract = (fy_host_contract_t)5;
-    ts_fails(fy__transfer_options_check("a test", &options), INVALID_ARGUMENT);
-    own = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
-    own.dtype = (fy_dtype_t)99;
-    ts_fails(fy__transfer_options_check("a test", &options), INVALID_ARGUMENT);
+    given = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
+    given.contract = (fy_host_contract_t)5;
+    ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
+    given = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
+    given.dtype = FY_DTYPE_COUNT; /* a dtype to come */
+    ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
+    given.dtype = (fy_dtype_t)99;
+    ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
 }
 
 static void conversions_are_no_light_requests(void **state)

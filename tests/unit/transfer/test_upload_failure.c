@@ -40,7 +40,7 @@ static void refused_before_the_first_byte(ts_ctx_t *ctx)
     guard.memory_nbytes = 0;
     ts_ok(fy_scope_guard(&guard));
     /* no room for the bytes before conversion */
-    ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), REFUSED_BY_GUARD);
+    ts_fails(fy_tensor_upload_into(dst, src, &ts_convert, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     ts_expect_f32(dst, (float[]){ 0, 0, 0, 0 }, 4);
 }
@@ -101,7 +101,7 @@ static void half_of_a_poisoned_tensor(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
     ts_ok(fy_gather(table, indices, &rows));
     ts_ok(fy_slice(rows, 0, 0, 2, &half));
-    ts_ok(fy_tensor_upload_into(half, src, NULL, NULL));
+    ts_ok(fy_tensor_upload_into(half, src, &ts_convert, NULL));
     fy_status_t status = fy_tensor_download(rows, NULL, &download);
     if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
     ts_fails(status, BAD_VALUE);
@@ -141,7 +141,7 @@ static void wrapped_bytes_after_the_last_close(ts_ctx_t *ctx)
     ts_ok(fy_device_open("sim:5", &device));
     fy_scope_t scope = fy_scope_begin("device");
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &block));
-    ts_ok(fy_tensor_native(block, FY_ACCESS_READ, NULL, &address));
+    ts_ok(fy_tensor_begin_native_access(block, FY_ACCESS_READ, NULL, &address));
     deleted = 0;
     ts_ok(
         fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(512, 512), address, deleter, NULL, &wrapped));

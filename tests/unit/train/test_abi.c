@@ -1,0 +1,246 @@
+/* Each struct of libferry_train's headers that callers make, with every size that another version
+ * of a header could give it. The rules by themselves: tests/unit/runtime/test_abi.c. */
+#include "train/abi.h"
+
+#include <ferry/train/train.h>
+
+#include "tests/support/abi_sweep.h"
+#include "tests/support/harness.h"
+
+static fy_device_t *host;
+static fy_dataset_t *digits;
+static fy_model_t *model;
+static fy_optimizer_t *optimizer;
+static char folder[] = "/tmp/ferry-abi-XXXXXX", weights[64];
+
+static fy_status_t dataset_read(void *given)
+{
+    static const char images[] = "/tmp/ferry-abi-no-such-file";
+    fy_dataset_t *dataset;
+    const fy_status_t status = fy_dataset_read_idx(images, images, given, &dataset);
+    return status == FY_STATUS_IO ? FY_STATUS_OK : status;
+}
+static fy_status_t table_parse(void *given)
+{
+    fy_table_t *table;
+    const fy_status_t status = fy_table_parse("1 2\n", 4, NULL, given, &table);
+    fy_table_destroy(table);
+    return status;
+}
+static fy_status_t loader_create(void *given)
+{
+    fy_loader_t *loader;
+    const fy_status_t status = fy_loader_create(host, digits, given, &loader);
+    fy_loader_destroy(loader);
+    return status;
+}
+static fy_status_t layer_linear(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_linear(2, 3, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
+static fy_status_t layer_conv2d(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_conv2d(1, 1, 3, 3, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
+static fy_status_t layer_create(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_create(given, NULL, &layer);
+    fy_layer_destroy(layer);
+    /* the defaults are no layer: it was read, and its fields refused */
+    return status != FY_STATUS_OK && strstr(fy_error_get()->text, "needs a type") ? FY_STATUS_OK
+                                                                                  : status;
+}
+static fy_status_t model_open(void *given)
+{
+    fy_model_t *opened;
+    const fy_status_t status = fy_model_open(host, "linear", given, &opened);
+    fy_model_destroy(opened);
+    return status;
+}
+static fy_status_t model_create(void *given)
+{
+    fy_layer_t *layer;
+    fy_model_t *made;
+    ts_ok(fy_layer_linear(2, 1, NULL, &layer));
+    const fy_status_t status = fy_model_create(host, layer, FY_DIMS(2), given, &made);
+    fy_model_destroy(made);
+    return status;
+}
+static fy_status_t optimizer_create(void *given)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_optimizer_t *made;
+    ts_ok(fy_model_query(model, &info));
+    const fy_status_t status = fy_optimizer_create(given, 1, &info.values, &info.grads, &made);
+    fy_optimizer_destroy(made);
+    return status;
+}
+static fy_status_t optimizer_get(void *given) { return fy_optimizer_get(optimizer, given); }
+static fy_status_t schedule_check(void *given) { return fy_schedule_check(given); }
+static fy_status_t schedule_lr(void *given)
+{
+    return fy_schedule_lr(given, 0) >= 0 ? FY_STATUS_OK : fy_error_get()->status;
+}
+static fy_status_t train(const fy_train_options_t *options, fy_train_result_t *result)
+{
+    fy_loader_t *loader;
+    fy_loader_options_t resident = FY_LOADER_OPTIONS_INIT;
+    resident.scale = 1.0 / 255;
+    ts_ok(fy_loader_create(host, digits, &resident, &loader));
+    const fy_status_t status = fy_train_run(model, optimizer, loader, NULL, options, result);
+    fy_loader_destroy(loader);
+    return status;
+}
+static fy_status_t train_options(void *given) { return train(given, NULL); }
+static fy_status_t train_result(void *given) { return train(NULL, given); }
+static fy_status_t checkpoint_save(void *given)
+{
+    return fy_checkpoint_save(folder, model, optimizer, given, 1);
+}
+static fy_status_t checkpoint_load(void *given)
+{
+    return fy_checkpoint_load(folder, model, optimizer, given);
+}
+static fy_status_t dataset_create(void *given)
+{
+    fy_dataset_t *dataset;
+    const fy_status_t status = fy_dataset_create(given, NULL, NULL, &dataset);
+    fy_dataset_destroy(dataset);
+    /* the defaults are no set: it was read, and its fields refused */
+    return status != FY_STATUS_OK && strstr(fy_error_get()->text, "classes and") ? FY_STATUS_OK
+                                                                                 : status;
+}
+static fy_status_t dataset_query(void *given) { return fy_dataset_query(digits, given); }
+static fy_status_t loader_query(void *given)
+{
+    fy_loader_t *loader;
+    ts_ok(fy_loader_create(host, digits, NULL, &loader));
+    const fy_status_t status = fy_loader_query(loader, given);
+    fy_loader_destroy(loader);
+    return status;
+}
+static fy_status_t model_query(void *given) { return fy_model_query(model, given); }
+static fy_status_t model_param(void *given) { return fy_model_param(model, 0, given); }
+static fy_status_t model_find_param(void *given)
+{
+    fy_param_t first = FY_PARAM_INIT;
+    ts_ok(fy_model_param(model, 0, &first));
+    return fy_model_find_param(model, first.name, given);
+}
+static fy_status_t safetensors_at(void *given)
+{
+    fy_safetensors_t *file;
+    ts_ok(fy_safetensors_open(weights, &file));
+    const fy_status_t status = fy_safetensors_at(file, 0, given);
+    fy_safetensors_close(file);
+    return status;
+}
+
+static const ts_abi_case_t cases[] = {
+    TS_ABI_OPTIONS(dataset_options, dataset_read),
+    TS_ABI_OPTIONS(table_options, table_parse),
+    TS_ABI_OPTIONS(loader_options, loader_create),
+    TS_ABI_OPTIONS(linear_options, layer_linear),
+    TS_ABI_OPTIONS(conv2d_options, layer_conv2d),
+    TS_ABI_OPTIONS(layer_def, layer_create),
+    TS_ABI_OPTIONS(model_options, model_open),
+    TS_ABI_OPTIONS(model_options, model_create),
+    TS_ABI_OPTIONS(optimizer_options, optimizer_create),
+    TS_ABI_FACTS(optimizer_options, optimizer_get),
+    TS_ABI_OPTIONS(schedule, schedule_check),
+    TS_ABI_OPTIONS(schedule, schedule_lr),
+    TS_ABI_OPTIONS(train_options, train_options),
+    TS_ABI_FACTS(train_result, train_result),
+    TS_ABI_OPTIONS(progress, checkpoint_save),
+    TS_ABI_FACTS(progress, checkpoint_load),
+    TS_ABI_OPTIONS(dataset_info, dataset_create),
+    TS_ABI_FACTS(dataset_info, dataset_query),
+    TS_ABI_FACTS(loader_info, loader_query),
+    TS_ABI_FACTS(model_info, model_query),
+    TS_ABI_FACTS(param, model_param),
+    TS_ABI_FACTS(param, model_find_param),
+    TS_ABI_FACTS(safetensors_info, safetensors_at),
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static void every_size_of_every_struct(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CASES; i++) {
+        const fy_scope_t scope = fy_scope_begin("sweep");
+        ts_abi_sweep(&cases[i]);
+        fy_scope_end(scope, 0, NULL);
+    }
+}
+
+static void no_struct_is_left_out(void **state)
+{
+    (void)state;
+#define X(name, NAME, last) &fy__abi_##name,
+    const fy__abi_t *const structs[] = { FYT_ABI_OPTIONS(X) FYT_ABI_FACTS(X) };
+#undef X
+    for (size_t i = 0; i < sizeof structs / sizeof *structs; i++) {
+        size_t n = 0;
+        while (n < CASES && cases[n].abi != structs[i]) n++;
+        if (n == CASES) fail_msg("no call with %s", structs[i]->name);
+    }
+}
+
+static void defaults_write_what_the_caller_has_room_for(void **state)
+{
+    (void)state;
+    struct {
+        fy_optimizer_options_t own;
+        uint64_t newer;
+    } large = { .newer = 5 };
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &large.own, sizeof large);
+    assert_int_equal(large.own.struct_size, sizeof large);
+    assert_int_equal(large.newer, 0);
+    size_t only = 9;
+    fy_schedule_defaults(FY_SCHEDULE_STEP, 1, 0, (fy_schedule_t *)(void *)&only, sizeof only);
+    assert_int_equal(only, sizeof only);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_optimizer_options_t options = FY_OPTIMIZER_OPTIONS_INIT;
+    host = fy_device_host();
+    if (!mkdtemp(folder)) return 1;
+    snprintf(weights, sizeof weights, "%s/weights.safetensors", folder);
+    ts_ok(fy_dataset_synthetic_digits(64, 1, &digits));
+    ts_ok(fy_model_open(host, "mlp", NULL, &model));
+    ts_ok(fy_model_query(model, &info));
+    ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &optimizer));
+    ts_ok(fy_model_save(model, weights));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    char command[128];
+    fy_optimizer_destroy(optimizer);
+    fy_model_destroy(model);
+    fy_dataset_destroy(digits);
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_of_every_struct),
+        cmocka_unit_test(no_struct_is_left_out),
+        cmocka_unit_test(defaults_write_what_the_caller_has_room_for),
+    };
+    return cmocka_run_group_tests_name("train abi", tests, begin, end);
+}

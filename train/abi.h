@@ -1,0 +1,35 @@
+/* libferry_train's structs with a struct_size that callers make: one row each.
+ * Next: runtime/base/abi.h. */
+#ifndef FERRY_TRAIN_ABI_INTERNAL_H_
+#define FERRY_TRAIN_ABI_INTERNAL_H_
+
+#include "runtime/base/abi.h"
+
+/* X(name, NAME, last): as in runtime/base/abi_structs.h. */
+#define FYT_ABI_OPTIONS(X)                           \
+    X(dataset_options, DATASET_OPTIONS, max_samples) \
+    X(table_options, TABLE_OPTIONS, max_values)      \
+    X(loader_options, LOADER_OPTIONS, std)           \
+    X(linear_options, LINEAR_OPTIONS, bias)          \
+    X(conv2d_options, CONV2D_OPTIONS, bias)          \
+    X(model_options, MODEL_OPTIONS, seed)            \
+    X(optimizer_options, OPTIMIZER_OPTIONS, eps)     \
+    X(schedule, SCHEDULE, max_momentum)              \
+    X(train_options, TRAIN_OPTIONS, stop)            \
+    X(progress, PROGRESS, note)
+/* fy_layer_def_t is read like options; it has no macro of fields. */
+#define FYT_ABI_FACTS(X)                          \
+    X(dataset_info, DATASET_INFO, targets)        \
+    X(loader_info, LOADER_INFO, targets)          \
+    X(model_info, MODEL_INFO, is_training)        \
+    X(param, PARAM, grad)                         \
+    X(safetensors_info, SAFETENSORS_INFO, offset) \
+    X(train_result, TRAIN_RESULT, graph_path)     \
+    X(layer_def, LAYER_DEF, destroy)
+
+#define X(name, NAME, last) extern const fy__abi_t fy__abi_##name;
+FYT_ABI_OPTIONS(X)
+FYT_ABI_FACTS(X)
+#undef X
+
+#endif
