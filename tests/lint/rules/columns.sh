@@ -10,7 +10,10 @@ max_words_docs=30000
 # long_lines: of lines "file:number:text" on standard input those whose text has too many columns.
 long_lines() {
     LC_ALL=C awk -v max=$max_columns '
-        { text = $0; sub(/^[^:]*:[0-9]*:/, "", text); file = substr($0, 1, length($0) - length(text)) }
+        {
+            text = $0; sub(/^[^:]*:[0-9]*:/, "", text)
+            file = substr($0, 1, length($0) - length(text))
+        }
         # Bytes are counted; the second and later ones of a UTF-8 character are no columns.
         { columns = text; gsub(/[\200-\277]/, "", columns) }
         length(columns) > max { print file " " length(columns) " columns, more than " max }'
