@@ -143,7 +143,7 @@ int fyt_json_text(fyt_json_t *json, char **out_text)
         if (escape)
             *to++ = into[escape - from];
         else if (escaped != 'u' || !(to = take_unicode(json, to)))
-            return fail(json, "an escape that there is not, half of a pair, or a zero");
+            return fail(json, "an unknown escape, half of a surrogate pair, or a zero");
     }
     if (json->at >= json->end) return fail(json, "a text without an end");
     json->at++;

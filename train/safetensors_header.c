@@ -245,7 +245,7 @@ static fy_status_t read_metadata(reader_t *r)
 {
     fyt_header_t *header = r->header;
     int more = 1;
-    if (r->has_metadata) return corrupt(r, "'__metadata__' stands there twice");
+    if (r->has_metadata) return corrupt(r, "'__metadata__' appears twice");
     r->has_metadata = 1;
     TAKE(fyt_json_take(&r->json, '{'));
     if (fyt_json_peek(&r->json) == '}') {
@@ -336,8 +336,8 @@ static fy_status_t check_cover(reader_t *r, uint64_t data_nbytes)
         const fy_safetensors_info_t *t = &h->tensors[i];
         if (t->offset != end)
             return corrupt(r,
-                           "tensor '%s' begins at byte %llu of the data, and what is before it "
-                           "ends at %llu: %s",
+                           "tensor '%s' begins at byte %llu of the data, and the tensors "
+                           "before it end at %llu: %s",
                            show(t->name).text, (unsigned long long)t->offset,
                            (unsigned long long)end, t->offset < end ? "they overlap" : "a hole");
         /* each is at most 2^63 - 1, and begins at a sum that has not overflowed: checked below */

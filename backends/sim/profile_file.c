@@ -232,7 +232,7 @@ static fy_status_t one_figure(reader_t *r)
     while (i < NFIGURES && !is(key, length, figures[i].key)) i++;
     if (i == NFIGURES)
         return BAD(r, "'%.*s' is no figure of a profile", length < 60 ? (int)length : 60, key);
-    if (r->seen & 1u << i) return BAD(r, "%s stands there twice", figures[i].key);
+    if (r->seen & 1u << i) return BAD(r, "%s appears twice", figures[i].key);
     FY_TRY(expect(r, ':', "behind a key"));
     FY_TRY(expect(r, '{', "the begin of a figure"));
     while (goes_on) {
@@ -313,7 +313,7 @@ static fy_status_t member(reader_t *r)
     if (is(key, length, "figures") && !r->has_figures) return all_figures(r);
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
         if (is(key, length, notes[i])) return text(r, &word, &word_length);
-    return BAD(r, "'%.*s' is unknown, or stands there twice", length < 60 ? (int)length : 60, key);
+    return BAD(r, "'%.*s' is unknown, or appears twice", length < 60 ? (int)length : 60, key);
 }
 
 static fy_status_t document(reader_t *r)
@@ -325,7 +325,7 @@ static fy_status_t document(reader_t *r)
         FY_TRY(more(r, &goes_on));
     }
     skip_space(r);
-    if (*r->at != '\0') return BAD(r, "something stands behind the profile's end");
+    if (*r->at != '\0') return BAD(r, "there is text after the profile's end");
     if (!r->has_name) return BAD(r, "there is no name");
     if (!r->has_figures) return BAD(r, "there are no figures");
     for (size_t i = 0; i < NFIGURES && !r->has_base; i++)

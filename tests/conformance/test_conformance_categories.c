@@ -1,10 +1,10 @@
-/* Figures by category: what fy_scope_memory says holds for what is made from then on, inside, until
- * an inner scope says otherwise, and the bytes of all categories add up to the live ones at every
+/* Figures by category. fy_scope_memory applies to tensors made after it, also in inner scopes,
+ * until an inner scope sets its own. The bytes of all categories add up to the live bytes at every
  * step, now and at the peak.
  * Not here: the equations among the other figures (test_conformance_memory.c). */
 #include "tests/support/harness.h"
 
-/* Above what threads of the host keep at hand: those blocks are nobody's in particular. */
+/* Larger than the blocks that host threads cache: cached blocks have no category. */
 enum { LARGE = 40000 };
 
 static fy_memory_stats_t stats_of(const fy_device_t *device)
@@ -28,7 +28,7 @@ static fy_tensor_t *bytes_of(fy_device_t *device, int64_t n)
     return tensor;
 }
 
-/* What making a tensor now adds, and to which category alone. */
+/* The bytes that a new tensor adds now, and that only this category gets them. */
 static void expect_made_for(fy_device_t *device, fy_category_t category)
 {
     const fy_memory_stats_t before = stats_of(device);
@@ -43,17 +43,17 @@ static void expect_made_for(fy_device_t *device, fy_category_t category)
     assert_memory_equal(after.by_category, before.by_category, sizeof before.by_category);
 }
 
-static void a_scope_says_what_is_made_in_it(ts_ctx_t *ctx)
+static void a_scope_sets_the_category_of_its_tensors(ts_ctx_t *ctx)
 {
     expect_made_for(ctx->device, FY_CATEGORY_ACTIVATIONS);
     fy_scope_t model = fy_scope_begin("model");
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
     expect_made_for(ctx->device, FY_CATEGORY_WEIGHTS);
     fy_scope_t layer = fy_scope_begin("layer");
-    expect_made_for(ctx->device, FY_CATEGORY_WEIGHTS); /* inside, too */
+    expect_made_for(ctx->device, FY_CATEGORY_WEIGHTS); /* also in an inner scope */
     ts_ok(fy_scope_memory(FY_CATEGORY_GRADIENTS));
     expect_made_for(ctx->device, FY_CATEGORY_GRADIENTS);
-    ts_ok(fy_scope_memory(FY_CATEGORY_OPTIMIZER_STATE)); /* said again: from now on */
+    ts_ok(fy_scope_memory(FY_CATEGORY_OPTIMIZER_STATE)); /* set again: applies from now on */
     expect_made_for(ctx->device, FY_CATEGORY_OPTIMIZER_STATE);
     fy_scope_end(layer, 0, NULL);
     expect_made_for(ctx->device, FY_CATEGORY_WEIGHTS);
@@ -63,7 +63,7 @@ static void a_scope_says_what_is_made_in_it(ts_ctx_t *ctx)
     expect_made_for(ctx->device, FY_CATEGORY_ACTIVATIONS);
 }
 
-static void a_tensor_stays_what_it_was_made_for(ts_ctx_t *ctx)
+static void a_tensor_keeps_its_category(ts_ctx_t *ctx)
 {
     const fy_memory_stats_t before = stats_of(ctx->device);
     fy_scope_t scope = fy_scope_begin("weights");
@@ -91,15 +91,16 @@ static void transfers_pass_through_staging(ts_ctx_t *ctx)
     ts_ok(fy_tensor_download(turned, NULL, &download));
     ts_ok(fy_download_wait(download, FY_FOREVER, &host));
     const fy_memory_stats_t after = stats_of(ctx->device);
-    assert_int_equal(before.peak_live, before.live); /* a fresh device: each block is a new peak */
+    assert_int_equal(before.peak_live,
+                     before.live); /* on a fresh device each block is a new peak */
     assert_int_equal(after.peak_by_category[FY_CATEGORY_STAGING],
                      after.by_category[FY_CATEGORY_WEIGHTS]);
     assert_int_equal(after.by_category[FY_CATEGORY_STAGING], 0);
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Scopes, categories, tensors, ops and transfers in any order, with a count of our own beside the
- * device's. */
+/* Scopes, categories, tensors, ops and transfers in random order. The test keeps its own count
+ * beside the device's. */
 static void bytes_add_up_at_every_step(ts_ctx_t *ctx)
 {
     enum { STEPS = 1500, MOST = 40, DEEP = 6 };
@@ -209,8 +210,8 @@ static void names_and_refusals(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(a_scope_says_what_is_made_in_it),
-    TS_TEST(a_tensor_stays_what_it_was_made_for),
+    TS_TEST(a_scope_sets_the_category_of_its_tensors),
+    TS_TEST(a_tensor_keeps_its_category),
     TS_TEST(transfers_pass_through_staging),
     TS_TEST(bytes_add_up_at_every_step),
     TS_TEST(pinned_bytes_add_up),

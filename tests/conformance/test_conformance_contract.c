@@ -1,9 +1,10 @@
-/* Host contracts of uploads: COPY gives the source back on return; BORROW wants pinned, dense
- * memory and gives it back at the ticket, and until then writing to it through Ferry is BUSY.
- * Pinned memory and its figures. Not here: what arrives (test_conformance_transfer.c). */
+/* Host contracts of uploads. COPY: the source is free on return. BORROW: the source must be pinned
+ * and dense, is free at the ticket, and a write to it through Ferry is BUSY until then.
+ * Also pinned memory and its figures. Not here: the uploaded values
+ * (test_conformance_transfer.c). */
 #include "tests/support/harness.h"
 
-enum { N = 2 << 20 }; /* floats: large enough that the model clock cannot be past it */
+enum { N = 2 << 20 }; /* floats: so large that the upload is not done yet on the model clock */
 
 static fy_tensor_t *pinned_ramp(ts_ctx_t *ctx)
 {
@@ -31,16 +32,16 @@ static void a_borrowed_source_is_busy(ts_ctx_t *ctx)
     uint64_t version = ts_version(host);
     fy_status_t status = fy_tensor_map(host, FY_ACCESS_WRITE, &data);
     if (status == FY_STATUS_OK) {
-        assert_false(ctx->is_sim); /* on a real device it may have been done by now */
+        assert_false(ctx->is_sim); /* on a real device it may already be done */
         assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
     } else {
         ts_fails(status, BUSY);
         assert_null(data);
-        ts_text_has("ticket"); /* names what to wait for */
+        ts_text_has("ticket"); /* names the ticket to wait for */
         assert_int_equal(ts_version(host), version);
         ts_fails(fy_tensor_map(view, FY_ACCESS_WRITE, &data), BUSY); /* through a view too */
         ts_fails(fy_fill(host, 0), BUSY);                            /* and by an op */
-        ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));           /* reading is fine */
+        ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));           /* reading is allowed */
         assert_true(((float *)data)[N - 1] == (float)(N - 1));
     }
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
@@ -56,7 +57,7 @@ static void a_borrowed_source_may_be_destroyed(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = pinned_ramp(ctx), *device, *tail;
     ts_ok(fy_tensor_upload(host, ctx->device, &k_borrow, &device));
-    fy_tensor_destroy(host); /* the copy in flight holds the bytes */
+    fy_tensor_destroy(host); /* the copy in flight holds a reference */
     fy_tensor_t *other = pinned_ramp(ctx);
     void *data;
     ts_ok(fy_tensor_map(other, FY_ACCESS_WRITE, &data));
@@ -97,7 +98,7 @@ static void copy_gives_a_pinned_source_back_at_once(ts_ctx_t *ctx)
     ts_expect_f32(tail, (float[]){ N - 2, N - 1 }, 2);
 }
 
-/* What a download made can go up again without a copy on the host. */
+/* The result of a download can be uploaded without a copy on the host. */
 static void a_downloads_result_is_pinned(ts_ctx_t *ctx)
 {
     fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *host, *again;
@@ -132,7 +133,7 @@ static void many_copies_share_the_ring(ts_ctx_t *ctx)
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
     for (int k = 0; k < 8; k++) {
         for (int i = 0; i < N; i += 1000) values[i] = (float)(k * 100000 + i / 1000);
-        /* the ring fills up: it may block, it may not lose anything */
+        /* the ring is full: the call may block, but no bytes may be lost */
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device[k]));
     }
     for (int k = 0; k < 8; k++) {
@@ -142,8 +143,8 @@ static void many_copies_share_the_ring(ts_ctx_t *ctx)
     free(values);
 }
 
-/* While the upload engine is busy with something long, a pageable upload larger than the ring must
- * wait for it: it cannot overwrite slots whose copies have not begun. */
+/* While the upload engine runs a long request, a pageable upload larger than the ring must wait: it
+ * cannot overwrite slots whose copies have not begun. */
 static void the_host_waits_for_ring_space(ts_ctx_t *ctx)
 {
     enum { LONG = 128 << 20, SHORT = 8 << 20 };
@@ -161,14 +162,14 @@ static void the_host_waits_for_ring_space(ts_ctx_t *ctx)
     uint64_t alone = after.upload_ns - before.upload_ns, syncs = ts_ledger(NULL).syncs;
     ts_ok(fy_device_clock_query(ctx->device, &before));
     ts_ok(fy_tensor_upload_into(far, pinned, &k_borrow, &ticket));
-    ts_ok(fy_tensor_upload_into(device, host, NULL, NULL)); /* behind it, through the ring */
+    ts_ok(fy_tensor_upload_into(device, host, NULL, NULL)); /* ordered after it, through the ring */
     ts_ok(fy_device_clock_query(ctx->device, &after));
     assert_true(alone > 0);
     assert_true(after.now_ns - before.now_ns >= alone);
-    assert_int_equal(ts_ledger(NULL).syncs, syncs); /* ring space is no sync */
+    assert_int_equal(ts_ledger(NULL).syncs, syncs); /* waiting for ring space is not a sync */
 }
 
-/* A handle's memory is used again; the name of who had it is not. */
+/* The memory of a handle is reused; the old name is not. */
 static void a_name_goes_with_its_tensor(ts_ctx_t *ctx)
 {
     fy_tensor_t *gone, *a, *b, *sum;

@@ -1,6 +1,6 @@
-/* Devices through the public API: open and close are counted, options are checked by name, facts
- * are true, a device outlives its close while a tensor of it lives. Runs on every device under
- * test. Not here: memory (test_conformance_memory.c), streams. */
+/* Devices through the public API: open and close are counted, options are checked by name, the
+ * reported facts are true, a device outlives its close while a tensor of it lives. Runs on every
+ * device under test. Not here: memory (test_conformance_memory.c), streams. */
 #include "tests/support/harness.h"
 
 static void open_is_counted(ts_ctx_t *ctx)
@@ -8,12 +8,12 @@ static void open_is_counted(ts_ctx_t *ctx)
     fy_device_t *again, *third;
     ts_ok(fy_device_open(ctx->spec, &again));
     assert_ptr_equal(again, ctx->device);
-    /* no options: whatever it was opened with */
+    /* no options: accepts those of the first open */
     ts_ok(fy_device_open(ts_spec_name(ctx->spec), &third));
     assert_ptr_equal(third, ctx->device);
     fy_device_close(again);
     fy_device_close(third);
-    /* our own open still stands */
+    /* the other open still holds the device */
     fy_tensor_t *tensor = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 });
     ts_expect_f32(tensor, (float[]){ 1, 2 }, 2);
     fy_device_close(NULL);
@@ -51,7 +51,7 @@ static void a_tensor_keeps_its_device(ts_ctx_t *ctx)
     ts_ok(fy_device_open(spec, &device));
     fy_tensor_t *tensor = ts_f32(device, FY_DIMS(3), (float[]){ 1, 2, 3 });
     fy_device_close(device);
-    ts_ok(fy_neg(tensor, &more)); /* the device goes with its last tensor */
+    ts_ok(fy_neg(tensor, &more)); /* the device is destroyed with its last tensor */
     ts_expect_f32(more, (float[]){ -1, -2, -3 }, 3);
     fy_tensor_destroy(tensor);
     fy_tensor_destroy(more);
@@ -82,7 +82,7 @@ static void count_fact(void *user, const char *key, const char *value)
     ++*count;
 }
 
-static void facts_are_told(ts_ctx_t *ctx)
+static void facts_are_listed(ts_ctx_t *ctx)
 {
     int first = 0, again = 0;
     ts_ok(fy_device_describe(ctx->device, count_fact, &first));
@@ -120,7 +120,7 @@ static void the_model_clock_is_reproducible(ts_ctx_t *ctx)
     uint64_t ns[2];
     for (int round = 0; round < 2; round++) {
         fy_device_t *device;
-        /* the host's model clock goes on between opens */
+        /* the host's model clock continues between opens */
         fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
         ts_ok(fy_device_open("sim:5?capacity=64MiB", &device));
         ts_ok(fy_device_clock_query(device, &before));
@@ -141,11 +141,12 @@ static void waiting_twice_is_fine(ts_ctx_t *ctx)
     fy_tensor_t *tensor = ts_iota(ctx->device, FY_DIMS(1000), 0);
     (void)tensor;
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
-    ts_ok(fy_device_wait(ctx->device, 0)); /* nothing is left to wait for */
+    ts_ok(fy_device_wait(ctx->device, 0)); /* no work is left */
     ts_fails(fy_device_wait(NULL, 0), INVALID_ARGUMENT);
 }
 
-/* Specs that are refused: what the text must name. Independent of the device under test. */
+/* Specs that are refused, and the words that the text must contain. Independent of the device under
+ * test. */
 static void bad_specs(ts_ctx_t *ctx)
 {
     (void)ctx;
@@ -183,7 +184,7 @@ static void bad_specs(ts_ctx_t *ctx)
     ts_fails(fy_device_open("host", NULL), INVALID_ARGUMENT);
 }
 
-static void plugins_say_why(ts_ctx_t *ctx)
+static void missing_plugins_have_a_reason(ts_ctx_t *ctx)
 {
     (void)ctx;
     fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
@@ -193,7 +194,7 @@ static void plugins_say_why(ts_ctx_t *ctx)
         assert_true(info.reason[0] != '\0');
         assert_in_range(++n, 1, 16);
     }
-    assert_true(n >= 1); /* cuda, there or not */
+    assert_true(n >= 1); /* cuda is listed even if it is not installed */
     assert_true(strlen(fy_version()) >= 5);
 }
 
@@ -221,12 +222,12 @@ static const ts_test_t k_tests[] = {
     TS_TEST(a_closed_device_opens_again),
     TS_TEST(a_tensor_keeps_its_device),
     TS_TEST(facts_are_true),
-    TS_TEST(facts_are_told),
+    TS_TEST(facts_are_listed),
     TS_TEST(the_clock_does_not_go_back),
     TS_TEST(the_model_clock_is_reproducible),
     TS_TEST(waiting_twice_is_fine),
     TS_TEST(bad_specs),
-    TS_TEST(plugins_say_why),
+    TS_TEST(missing_plugins_have_a_reason),
     TS_TEST(status_and_dtype_names),
 };
 static const ts_exclusion_t k_exclusions[] = {

@@ -1,5 +1,5 @@
-/* The event file of a program: every kind of event is there, what the ledger and the pools say can
- * be recomputed from it, and what depends on what can be read from it. Not here: the ring and
+/* The event file of a program: every kind of event appears, the figures of the ledger and the pools
+ * can be recomputed from it, and so can the dependencies between requests. Not here: the ring and
  * recordings (unit/runtime/test_event.c), the command (unit/tools/test_ledger.sh). */
 #include <unistd.h>
 
@@ -13,8 +13,8 @@ typedef struct seen {
     char kind[KINDS][24];
     unsigned count[KINDS], nkinds;
     event_totals_t totals;
-    uint64_t written[STORAGES]; /* 1 + the version that an op or a transfer wrote last */
-    unsigned unexplained;       /* sources whose version is not the one that was written last */
+    uint64_t written[STORAGES]; /* 1 + the version of the last write by an op or a transfer */
+    unsigned unexplained;       /* sources whose version is not the last written one */
     unsigned operands, spans, backwards;
     uint64_t last_start_ns;
     char site[64];
@@ -133,14 +133,14 @@ static void every_kind(ts_ctx_t *ctx)
     assert_int_equal(count_of(&seen, "refusal"), 1);
     assert_int_equal(count_of(&seen, "fault"), 1);
     assert_string_equal(seen.totals.sites[1].site, "here");
-    /* the last one: found from the caller's address */
+    /* the last record is the caller's */
     assert_true(seen.site[0] && strcmp(seen.site, "here") != 0);
     assert_int_equal(seen.spans, ctx->is_sim ? 4 : 0);
     assert_int_equal(seen.backwards, 0);
     event_totals_free(&seen.totals);
 }
 
-/* The file's sum under `scope` is what the ledger says. */
+/* The sum over the file under `scope` equals the ledger. */
 static void expect_sums(event_totals_t *totals, const char *scope)
 {
     const fy_ledger_totals_t want = ts_ledger(scope), is = event_totals_of(totals, scope);
@@ -155,7 +155,7 @@ static void expect_sums(event_totals_t *totals, const char *scope)
     fail();
 }
 
-/* A scope's name that no other device has: the figures of a name outlive the scope. */
+/* A scope name that no other device uses, because the figures of a name outlive the scope. */
 static const char *name_for(const ts_ctx_t *ctx, const char *what)
 {
     static char name[96];
@@ -163,8 +163,8 @@ static const char *name_for(const ts_ctx_t *ctx, const char *what)
     return name;
 }
 
-/* Of a scope that never was before, with scopes inside: every figure, nanoseconds too. */
-static void sums_are_the_ledgers(ts_ctx_t *ctx)
+/* For a scope with a new name, with inner scopes: every figure, nanoseconds too. */
+static void sums_equal_the_ledger(ts_ctx_t *ctx)
 {
     const char *root = name_for(ctx, "sums");
     char inner[128];
@@ -189,7 +189,7 @@ static void sums_are_the_ledgers(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
-static void peaks_are_the_pools(ts_ctx_t *ctx)
+static void peaks_equal_the_pools(ts_ctx_t *ctx)
 {
     const int64_t large = 5 << 20, small = 1000;
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
@@ -220,9 +220,8 @@ static void peaks_are_the_pools(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
-/* Every source of every request was written by a request before it: the graph of what depends on
- * what is whole. */
-static void who_needs_whom(ts_ctx_t *ctx)
+/* An earlier request wrote every source of every request: the graph of dependencies is complete. */
+static void dependencies_can_be_recomputed(ts_ctx_t *ctx)
 {
     const int64_t dims[2] = { 4, 4 };
     fy_tensor_t *host, *a, *b, *c, *back;
@@ -245,8 +244,8 @@ static void who_needs_whom(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
-/* A host that runs ahead is held back, and the file says so as often as the ledger does. */
-static void held_back(ts_ctx_t *ctx)
+/* A host that is too far ahead waits, and the file has as many such events as the ledger counts. */
+static void waits_at_the_limit_are_recorded(ts_ctx_t *ctx)
 {
     const int64_t dims[2] = { 64, 64 };
     const char *name = name_for(ctx, "ahead");
@@ -275,9 +274,9 @@ static void held_back(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
-/* More uploads than the engine's window takes at once: each that had to stand in the queue is told
- * about when its turn comes. */
-static void stood_in_a_queue(ts_ctx_t *ctx)
+/* More uploads than the engine's window holds: each queued upload gets an event when it is
+ * submitted. */
+static void queued_transfers_are_recorded(ts_ctx_t *ctx)
 {
     enum { UPLOADS = 8 };
     const char *name = name_for(ctx, "queue");
@@ -308,8 +307,11 @@ static void stood_in_a_queue(ts_ctx_t *ctx)
 
 int main(void)
 {
-    const ts_test_t tests[] = { TS_TEST(every_kind),          TS_TEST(sums_are_the_ledgers),
-                                TS_TEST(peaks_are_the_pools), TS_TEST(who_needs_whom),
-                                TS_TEST(held_back),           TS_TEST(stood_in_a_queue) };
+    const ts_test_t tests[] = { TS_TEST(every_kind),
+                                TS_TEST(sums_equal_the_ledger),
+                                TS_TEST(peaks_equal_the_pools),
+                                TS_TEST(dependencies_can_be_recomputed),
+                                TS_TEST(waits_at_the_limit_are_recorded),
+                                TS_TEST(queued_transfers_are_recorded) };
     return TS_RUN("events", tests, NULL);
 }

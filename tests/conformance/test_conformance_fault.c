@@ -1,7 +1,7 @@
-/* Faults of data: an index out of range makes gather's request fail with BAD_VALUE. Whoever waits
- * for the bytes, or for what was made of them, is told with the first cause; unrelated requests and
- * tensors are not touched; the device goes on.
- * Not here: refusals (nothing happened), lost devices, scripted faults. */
+/* Faults of data: an index out of range makes gather's request fail with BAD_VALUE. Every wait for
+ * those bytes, or for results computed from them, reports the first cause. Unrelated requests and
+ * tensors are not affected, and the device continues.
+ * Not here: refusals (no state changed), lost devices, scripted faults. */
 #include "tests/support/harness.h"
 
 static fy_tensor_t *indices_of(ts_ctx_t *ctx, const int64_t *values, int64_t n)
@@ -21,7 +21,7 @@ static fy_tensor_t *bad_rows(ts_ctx_t *ctx, fy_tensor_t *table)
     return rows;
 }
 
-static void told_when_the_bytes_come_down(ts_ctx_t *ctx)
+static void a_download_reports_the_fault(ts_ctx_t *ctx)
 {
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *host = rows;
     fy_download_t *download = NULL;
@@ -32,7 +32,7 @@ static void told_when_the_bytes_come_down(ts_ctx_t *ctx)
     if (download) assert_null(host);
 }
 
-static void told_as_one_value(ts_ctx_t *ctx)
+static void reading_one_value_reports_the_fault(ts_ctx_t *ctx)
 {
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *sum;
     fy_download_t *download = NULL;
@@ -46,11 +46,10 @@ static void told_as_one_value(ts_ctx_t *ctx)
     if (download) assert_true(value == 0.0);
 }
 
-/* Only OK frees a download: every failing call leaves it, and reports the fault again, as often as
- * it is asked. */
+/* Only OK frees a download: every failing call keeps it, and each one reports the fault again. */
 static void a_failure_leaves_the_download(ts_ctx_t *ctx)
 {
-    if (ctx->is_host) return; /* its faults are there at the call: there is no download to leave */
+    if (ctx->is_host) return; /* the host reports faults in the call: no download is made */
     const uint64_t live = ts_live(ctx->device);
     fy_scope_t scope = fy_scope_begin("inner");
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *sum, *host;
@@ -62,7 +61,8 @@ static void a_failure_leaves_the_download(ts_ctx_t *ctx)
     fy_download_keep(download);
     fy_scope_end(scope, 0, NULL);
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
-    for (int i = 0; i < 300; i++) { /* past every window of faults and poison records */
+    for (int i = 0; i < 300;
+         i++) { /* more than any window of faults and the table of poison records hold */
         ts_fails(fy_download_try_f64(download, &is_done, &value), BAD_VALUE);
         ts_fails(fy_download_wait_f64(download, FY_FOREVER, &value), BAD_VALUE);
         assert_int_equal(is_done, 0);
@@ -76,7 +76,7 @@ static void a_failure_leaves_the_download(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), live);
 }
 
-static void told_by_map_on_the_host(ts_ctx_t *ctx)
+static void map_on_the_host_reports_the_fault(ts_ctx_t *ctx)
 {
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *more;
     void *data = &data;
@@ -88,7 +88,7 @@ static void told_by_map_on_the_host(ts_ctx_t *ctx)
     ts_text_has("gather");
 }
 
-static void told_by_the_ticket(ts_ctx_t *ctx)
+static void the_ticket_reports_the_fault(ts_ctx_t *ctx)
 {
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0));
     fy_ticket_t ticket = fy_tensor_ticket(rows);
@@ -96,7 +96,7 @@ static void told_by_the_ticket(ts_ctx_t *ctx)
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
 }
 
-static void others_are_not_touched(ts_ctx_t *ctx)
+static void other_tensors_are_not_affected(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *before, *after, *good;
     ts_ok(fy_neg(table, &before));
@@ -109,18 +109,19 @@ static void others_are_not_touched(ts_ctx_t *ctx)
     ts_expect_f32(table, (float[]){ 0, 1, 2, 3, 4, 5, 6, 7 }, 8);
 }
 
-static void the_device_wait_tells_once(ts_ctx_t *ctx)
+static void the_device_wait_reports_a_fault_once(ts_ctx_t *ctx)
 {
     bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0));
-    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE); /* the first fault it meets */
-    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));               /* and the device goes on */
+    ts_fails(fy_device_wait(ctx->device, FY_FOREVER),
+             BAD_VALUE);                            /* the first fault since the last wait */
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* and the device continues */
 }
 
 static void the_first_cause_wins(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *bad = bad_rows(ctx, table),
                 *x = bad;
-    for (int i = 0; i < 200; i++) { /* far behind, with many good gathers between: still known */
+    for (int i = 0; i < 200; i++) { /* much earlier, with many good gathers since: still known */
         fy_tensor_t *rows, *sum;
         ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ i % 4, 0, 1 }, 3), &rows));
         ts_ok(fy_add(x, rows, &sum));
@@ -145,7 +146,7 @@ static fy_status_t bytes_of(fy_tensor_t *x)
     return fy_download_wait(download, FY_FOREVER, &host);
 }
 
-/* A failure that no call has reported is still known after many others; older bytes that may have
+/* A fault that no call has reported is still known after many others. Older bytes that may have
  * failed count as failed. */
 static void many_failures_hide_none(ts_ctx_t *ctx)
 {
@@ -186,7 +187,7 @@ static void indices_clamp(ts_ctx_t *ctx)
     ts_ok(fy_tensor_download(rows, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
     static const int64_t alone[] = { -1, 4, 5, INT64_MIN, INT64_MAX };
-    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++) { /* each one by itself */
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++) { /* each one alone */
         ts_ok(fy_gather(table, indices_of(ctx, &alone[i], 1), &rows));
         ts_ok(fy_tensor_download(rows, NULL, &download));
         ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
@@ -194,21 +195,21 @@ static void indices_clamp(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(told_when_the_bytes_come_down),
-    TS_TEST(told_as_one_value),
+    TS_TEST(a_download_reports_the_fault),
+    TS_TEST(reading_one_value_reports_the_fault),
     TS_TEST(a_failure_leaves_the_download),
-    TS_TEST(told_by_map_on_the_host),
-    TS_TEST(told_by_the_ticket),
-    TS_TEST(others_are_not_touched),
-    TS_TEST(the_device_wait_tells_once),
+    TS_TEST(map_on_the_host_reports_the_fault),
+    TS_TEST(the_ticket_reports_the_fault),
+    TS_TEST(other_tensors_are_not_affected),
+    TS_TEST(the_device_wait_reports_a_fault_once),
     TS_TEST(the_first_cause_wins),
     TS_TEST(indices_clamp),
     TS_TEST(many_failures_hide_none),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "sim", "told_by_map_on_the_host", "only host tensors are mapped" },
-    { "cuda", "told_by_map_on_the_host", "only host tensors are mapped" },
-    { "host", "told_by_the_ticket",
+    { "sim", "map_on_the_host_reports_the_fault", "only host tensors are mapped" },
+    { "cuda", "map_on_the_host_reports_the_fault", "only host tensors are mapped" },
+    { "host", "the_ticket_reports_the_fault",
       "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
     { NULL, NULL, NULL },
 };

@@ -1,5 +1,5 @@
-/* Between a file and a device, and memory that is page-locked where it lies: bytes, figures,
- * refusals that leave everything as it was. */
+/* Transfers between a file and a device, and memory that is page-locked in place: bytes, figures,
+ * refusals that change nothing. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 
 static char g_file[64];
 
-/* n bytes of noise from `seed` on, behind 11 others. */
+/* Writes n bytes of noise from `seed` on, after 11 other bytes. */
 static void write_noise(int64_t n, uint64_t seed)
 {
     snprintf(g_file, sizeof g_file, "/tmp/ferry_paths_%d", (int)getpid());
@@ -24,7 +24,7 @@ static void write_noise(int64_t n, uint64_t seed)
     assert_int_equal(fclose(file), 0);
 }
 
-static void file_up_and_down(ts_ctx_t *ctx)
+static void a_file_is_uploaded_and_downloaded(ts_ctx_t *ctx)
 {
     static const int64_t lengths[] = { 0, 1, 5000, (1 << 20) + 1, 9000001 };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
@@ -46,7 +46,7 @@ static void file_up_and_down(ts_ctx_t *ctx)
         ts_expect_noise(x, 70 + i);
 
         before = ts_ledger(NULL);
-        /* over what is there: 3 bytes before it stay, and 13 behind it */
+        /* overwrites a part: 3 bytes before it stay, and 13 after it */
         ts_ok(fy_tensor_download_file(x, g_file, 3, NULL));
         after = ts_ledger(NULL);
         assert_int_equal(after.download.count - before.download.count, 1);
@@ -69,12 +69,12 @@ static void file_up_and_down(ts_ctx_t *ctx)
         fy_tensor_destroy(back);
         remove(g_file);
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(0), &x));
-        ts_ok(fy_tensor_download_file(x, g_file, 0, NULL)); /* makes it */
+        ts_ok(fy_tensor_download_file(x, g_file, 0, NULL)); /* creates the file */
         assert_int_equal(remove(g_file), 0);
     }
 }
 
-static void file_into_every_layout(ts_ctx_t *ctx)
+static void a_file_is_uploaded_into_every_layout(ts_ctx_t *ctx)
 {
     const int64_t dims[3] = { 5, 3, 4 };
     for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++) {
@@ -94,7 +94,7 @@ static void file_into_every_layout(ts_ctx_t *ctx)
         assert_true(ts_same(&new, &got, ts_layout_name(layout)));
         ts_array_free(&got);
         fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
-        options.dtype = FY_DTYPE_F16; /* converted on the device, before it comes down */
+        options.dtype = FY_DTYPE_F16; /* converted on the device, before the download */
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_download_file(src.view, g_file, 0, &options));
         assert_int_equal(ts_ledger(NULL).download.nbytes - before.download.nbytes, 120);
@@ -112,7 +112,7 @@ static void file_into_every_layout(ts_ctx_t *ctx)
     remove(g_file);
 }
 
-static void file_refused(ts_ctx_t *ctx)
+static void invalid_file_transfers_are_refused(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *repeated;
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
@@ -131,10 +131,11 @@ static void file_refused(ts_ctx_t *ctx)
     char pipe[64];
     snprintf(pipe, sizeof pipe, "%s.pipe", g_file);
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    ts_fails(fy_tensor_upload_file(x, pipe, 0, NULL), IO); /* nor waited for a writer */
+    ts_fails(fy_tensor_upload_file(x, pipe, 0, NULL),
+             IO); /* it does not wait for a writer either */
     ts_text_has("is a pipe");
     unlink(pipe);
-    /* 16 bytes, from the second on */
+    /* 16 bytes, from offset 1 on */
     ts_fails(fy_tensor_upload_file(x, g_file, 1, NULL), CORRUPT_DATA);
     ts_text_has("15");
     ts_fails(fy_tensor_upload_file(x, g_file, 1 << 20, NULL), CORRUPT_DATA);
@@ -156,7 +157,7 @@ static void file_refused(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&guard));
     ts_fails(fy_tensor_download_file(x, g_file, 0, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
-    assert_int_not_equal(remove(g_file), 0); /* refused: not made */
+    assert_int_not_equal(remove(g_file), 0); /* refused: the file was not created */
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "refused files");
     assert_int_equal(ts_version(x), version);
@@ -166,8 +167,8 @@ static void file_refused(ts_ctx_t *ctx)
     ts_fails(fy_tensor_download_file(x, "/nowhere/at all", 0, NULL), IO);
 }
 
-/* A fault of whatever made the bytes is found before the file is touched. */
-static void file_keeps_faults_out(ts_ctx_t *ctx)
+/* A fault in the source's bytes is detected before the file is touched. */
+static void a_fault_does_not_reach_the_file(ts_ctx_t *ctx)
 {
     int64_t values[2] = { 1, 99 };
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *back;
@@ -184,7 +185,7 @@ static void file_keeps_faults_out(ts_ctx_t *ctx)
     remove(g_file);
 }
 
-/* ---- page-locked where it lies ---- */
+/* ---- page-locked in place ---- */
 
 static int g_deleted;
 static void count_deleted(void *user, void *data)
@@ -200,7 +201,7 @@ static uint64_t pinned_live(const ts_ctx_t *ctx)
     return stats.live;
 }
 
-static void pinned_in_place(ts_ctx_t *ctx)
+static void memory_is_pinned_in_place(ts_ctx_t *ctx)
 {
     enum { N = 1 << 20 };
     unsigned char *bytes = aligned_alloc(4096, N);
@@ -220,7 +221,7 @@ static void pinned_in_place(ts_ctx_t *ctx)
         const uint64_t live = pinned_live(ctx);
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_pin(mine, ctx->device));
-        ts_ok(fy_tensor_pin(mine, ctx->device)); /* it is: nothing more happens */
+        ts_ok(fy_tensor_pin(mine, ctx->device)); /* it is pinned already: no effect */
         assert_int_equal(ts_ledger(NULL).device_allocs - before.device_allocs,
                          ctx->is_host ? 0 : 1);
         assert_int_equal(pinned_live(ctx) - live, ctx->is_host ? 0 : N);
@@ -252,9 +253,8 @@ static void pinned_in_place(ts_ctx_t *ctx)
     free(bytes);
 }
 
-/* Memory of Ferry's own, small enough to be kept at hand by the thread: the next tensor in it is
- * not page-locked. */
-static void pinned_for_a_while(ts_ctx_t *ctx)
+/* A small tensor's memory is cached by the thread: the next tensor in it is not page-locked. */
+static void pinned_memory_is_released(ts_ctx_t *ctx)
 {
     for (int i = 0; i < 3; i++) {
         fy_tensor_t *small = ts_host_f32(FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *empty;
@@ -267,7 +267,7 @@ static void pinned_for_a_while(ts_ctx_t *ctx)
     }
 }
 
-static void pin_refused(ts_ctx_t *ctx)
+static void invalid_pins_are_refused(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
                 *there = ts_f32(ctx->device, FY_DIMS(1), (float[1]){ 0 });
@@ -305,15 +305,16 @@ static void pin_refused(ts_ctx_t *ctx)
     ts_ok(fy_tensor_create_pinned(other, FY_DTYPE_U8, FY_DIMS(30000), &pool));
     fy_tensor_destroy(pool);
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(60000), &large));
-    ts_ok(fy_tensor_pin(large, other)); /* the pool gives back what it only keeps */
+    ts_ok(fy_tensor_pin(large, other)); /* the pool frees the idle bytes that it keeps */
     fy_tensor_destroy(large);
     fy_device_close(other);
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(file_up_and_down),      TS_TEST(file_into_every_layout), TS_TEST(file_refused),
-    TS_TEST(file_keeps_faults_out), TS_TEST(pinned_in_place),        TS_TEST(pinned_for_a_while),
-    TS_TEST(pin_refused),
+    TS_TEST(a_file_is_uploaded_and_downloaded),  TS_TEST(a_file_is_uploaded_into_every_layout),
+    TS_TEST(invalid_file_transfers_are_refused), TS_TEST(a_fault_does_not_reach_the_file),
+    TS_TEST(memory_is_pinned_in_place),          TS_TEST(pinned_memory_is_released),
+    TS_TEST(invalid_pins_are_refused),
 };
 
 int main(void) { return TS_RUN("files", k_tests, NULL); }

@@ -1,12 +1,13 @@
-/* fork: in the child the host works, handles of other devices answer DEVICE_LOST instead of hanging
- * or crashing; destroying them is safe; the parent goes on as if nothing happened. The child
- * reports by its exit code and never returns into the test runner. */
+/* fork: in the child the host works, and handles of other devices return DEVICE_LOST instead of
+ * hanging or crashing; destroying them is safe. The parent continues unchanged. The child reports
+ * by its exit code and never returns into the test runner. */
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/harness.h"
 
-/* The line at which the child gave up, or 0. An exit code has 8 bits: lines of this file fit. */
+/* The line of the child's first failed check, or 0. An exit code has 8 bits: lines of this file
+ * fit. */
 #define CHECK(condition) \
     if (!(condition)) _exit(__LINE__ & 0xFF ? __LINE__ & 0xFF : 255)
 
@@ -15,7 +16,7 @@ static void child(ts_ctx_t *ctx, fy_tensor_t *device_tensor, fy_tensor_t *host_t
     fy_tensor_t *sum, *made, *more = NULL;
     fy_download_t *download = NULL;
     void *data;
-    alarm(20); /* a child that hangs is a failure, not a hung test */
+    alarm(20); /* a child that hangs must not block the test */
     CHECK(fy_tensor_map(host_tensor, FY_ACCESS_READ, &data) == FY_STATUS_OK);
     CHECK(((float *)data)[1] == 4.0f);
     CHECK(fy_add(host_tensor, host_tensor, &sum) == FY_STATUS_OK);
@@ -56,7 +57,7 @@ static void the_child_has_the_host(ts_ctx_t *ctx)
     if (!WIFEXITED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
     if (WEXITSTATUS(status))
         fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
-    ts_expect_f32(sum, (float[]){ 2, 4 }, 2); /* the parent goes on */
+    ts_expect_f32(sum, (float[]){ 2, 4 }, 2); /* the parent continues */
     ts_expect_f32(on_host, (float[]){ 3, 4 }, 2);
     fy_tensor_destroy(on_device);
     fy_tensor_destroy(on_host);
@@ -67,8 +68,8 @@ static void exit_with_everything_open(ts_ctx_t *ctx)
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
-    /* open scopes, live tensors, a download in flight, then exit() with its handlers: any order
-     * must do */
+    /* open scopes, live tensors, a download in flight, then exit() with its handlers: every order
+     * must work */
     if (pid == 0) {
         fy_tensor_t *x;
         alarm(20);

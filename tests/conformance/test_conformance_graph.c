@@ -1,12 +1,12 @@
-/* Graphs: a replay does what the calls would have done, bit for bit, as one request that allocates
- * nothing; who owns what, and when it is gone; uploads inside; faults of data in a replay.
- * Not here: what refuses (test_conformance_graph_refusal.c), streams (tests/unit/ops/test_graph.c),
- * running out (tests/faults/test_graph.c). */
+/* Graphs: a replay gives the results of the calls, bit for bit, as one request that allocates
+ * nothing. Also ownership and lifetimes, uploads inside graphs, faults of data in a replay.
+ * Not here: refusals (test_conformance_graph_refusal.c), streams (tests/unit/ops/test_graph.c),
+ * running out of memory (tests/faults/test_graph.c). */
 #include "tests/support/harness.h"
 
 enum { ROWS = 32, BATCH = 16, IN = 8, HIDDEN = 12 };
 
-/* ---- a step of training, as one would write it ---- */
+/* ---- a training step, as a user would write it ---- */
 
 typedef struct model {
     fy_tensor_t *rng, *table, *labels, *w1, *w2, *loss;
@@ -73,7 +73,7 @@ static void a_hundred_steps_have_the_same_bits(ts_ctx_t *ctx)
     ts_ok(fy_graph_begin(ctx->device));
     step(&replayed);
     ts_ok(fy_graph_end(&graph));
-    expect_same(replayed.w1, eager.w1); /* nothing ran */
+    expect_same(replayed.w1, eager.w1); /* no op ran */
     expect_same(replayed.rng, eager.rng);
     for (int i = 0; i < 100; i++) {
         step(&eager);
@@ -116,15 +116,15 @@ static void counted_as_one_request_and_allocates_nothing(ts_ctx_t *ctx)
     assert_int_equal(memory[1].live, memory[0].live);
     assert_int_equal(memory[1].peak_live, memory[0].peak_live);
     assert_int_equal(memory[1].device_allocs, memory[0].device_allocs);
-    /* once a replay, however often it is written in one */
+    /* once for each replay, however often the replay writes it */
     assert_int_equal(ts_version(m.w1), version + 1000);
     ts_ok(fy_graph_query(graph, &info));
     assert_int_equal(info.replays, 1001);
 }
 
-/* ---- results and what goes in ---- */
+/* ---- results and operands ---- */
 
-/* out = a + b inside a graph; out is the caller's. */
+/* out = a + b inside a graph; the caller owns out. */
 static fy_graph_t *record_add(ts_ctx_t *ctx, fy_tensor_t *a, fy_tensor_t *b, fy_tensor_t **out)
 {
     fy_graph_t *graph;
@@ -134,7 +134,7 @@ static fy_graph_t *record_add(ts_ctx_t *ctx, fy_tensor_t *a, fy_tensor_t *b, fy_
     return graph;
 }
 
-static void results_are_read_like_others(ts_ctx_t *ctx)
+static void results_can_be_read_like_other_tensors(ts_ctx_t *ctx)
 {
     fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }),
                 *b = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 10, 20, 30 }), *sum, *twice;
@@ -143,15 +143,15 @@ static void results_are_read_like_others(ts_ctx_t *ctx)
     ts_ok(fy_graph_replay(graph, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     ts_expect_f32(sum, (float[]){ 11, 22, 33 }, 3);
-    ts_ok(fy_axpy(a, 1, b)); /* present bytes, each time */
+    ts_ok(fy_axpy(a, 1, b)); /* each replay reads the current bytes */
     ts_ok(fy_graph_replay(graph, NULL));
-    ts_ok(fy_add(sum, sum, &twice)); /* an ordinary op behind it */
+    ts_ok(fy_add(sum, sum, &twice)); /* an ordinary op after it */
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(sum, (float[]){ 21, 42, 63 }, 3);
     ts_expect_f32(twice, (float[]){ 42, 84, 126 }, 3);
 }
 
-static void graph_goes_first(ts_ctx_t *ctx)
+static void the_graph_is_destroyed_first(ts_ctx_t *ctx)
 {
     uint64_t before = ts_live(ctx->device);
     fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *sum;
@@ -165,7 +165,7 @@ static void graph_goes_first(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), before);
 }
 
-static void tensors_go_first(ts_ctx_t *ctx)
+static void tensors_are_destroyed_first(ts_ctx_t *ctx)
 {
     fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *sum,
                 *y = ts_iota(ctx->device, FY_DIMS(4), 0), *view;
@@ -175,10 +175,10 @@ static void tensors_go_first(ts_ctx_t *ctx)
     ts_ok(fy_axpy(y, 1, sum));
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_slice(y, 0, 0, 4, &view));
-    fy_tensor_destroy(a); /* the graph has its bytes */
+    fy_tensor_destroy(a); /* the graph keeps its bytes */
     fy_tensor_destroy(sum);
     fy_tensor_destroy(y);
-    /* would take freed blocks */
+    /* would reuse freed blocks */
     for (int i = 0; i < 8; i++) (void)ts_iota(ctx->device, FY_DIMS(4), 1000);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_graph_replay(graph, NULL));
@@ -188,7 +188,7 @@ static void tensors_go_first(ts_ctx_t *ctx)
     fy_tensor_destroy(view);
 }
 
-static void memory_of_what_is_gone_is_used_again(ts_ctx_t *ctx)
+static void memory_of_destroyed_tensors_is_reused(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(1000), 0), *last;
     fy_graph_t *graph;
@@ -206,12 +206,13 @@ static void memory_of_what_is_gone_is_used_again(ts_ctx_t *ctx)
     ts_ok(fy_sum(now, FY_ALL_AXES, 0, &last));
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_graph_query(graph, &info));
-    assert_in_range(info.pool_nbytes, 800000, 4 << 20); /* two of them at a time, not a hundred */
+    assert_in_range(info.pool_nbytes, 800000,
+                    4 << 20); /* memory for two at a time, not for a hundred */
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(last, (float[]){ 10100000 }, 1);
 }
 
-/* Growing for a larger one does not lose what the graph has for the next of the former size. */
+/* Growing for a larger tensor keeps the graph's segment for the next one of the former size. */
 static void growing_loses_no_segment(ts_ctx_t *ctx)
 {
     enum { MIB = 1 << 20 };
@@ -222,7 +223,8 @@ static void growing_loses_no_segment(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &small));
     fy_tensor_destroy(small);
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(8 * MIB), &large));
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &small)); /* where the first was */
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB),
+                   &small)); /* in the place of the first */
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_graph_query(graph, &info));
     assert_int_equal(info.pool_nbytes, 12 * MIB);
@@ -249,7 +251,7 @@ static void odd_shapes(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0, 3), &none));
     ts_ok(fy_graph_begin(ctx->device));
     for (int i = 0; i < 12; i++) ts_ok(fy_affine(x, 1, i, &many[i]));
-    ts_ok(fy_concat(12, many, 0, &joined)); /* more operands than a call has room for at hand */
+    ts_ok(fy_concat(12, many, 0, &joined)); /* more operands than a call stores inline */
     ts_ok(fy_neg(none, &still_none));
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_graph_replay(graph, NULL));
@@ -262,7 +264,7 @@ static void odd_shapes(ts_ctx_t *ctx)
     fy_ticket_t ticket = { 9, 9 };
     const uint64_t requests = ts_ledger(NULL).requests;
     ts_ok(fy_graph_begin(ctx->device));
-    ts_ok(fy_graph_end(&graph)); /* an empty one is legal */
+    ts_ok(fy_graph_end(&graph)); /* an empty graph is legal */
     ts_ok(fy_graph_replay(graph, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     assert_int_equal(ts_ledger(NULL).requests, requests + 1);
@@ -270,7 +272,7 @@ static void odd_shapes(ts_ctx_t *ctx)
 
 /* ---- handles and scopes ---- */
 
-static void a_scope_gives_a_recording_up(ts_ctx_t *ctx)
+static void ending_a_scope_cancels_its_recording(ts_ctx_t *ctx)
 {
     uint64_t before = ts_live(ctx->device);
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y, *kept;
@@ -284,8 +286,8 @@ static void a_scope_gives_a_recording_up(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
     ts_fails(fy_graph_end(&graph), INVALID_ARGUMENT);
     assert_null(graph);
-    assert_true(ts_live(ctx->device) > with_x); /* `kept` has its bytes, for what they are worth */
-    ts_ok(fy_add(x, x, &y));                    /* runs */
+    assert_true(ts_live(ctx->device) > with_x); /* `kept` holds its bytes, whatever their values */
+    ts_ok(fy_add(x, x, &y));                    /* works */
     ts_expect_f32(y, (float[]){ 2, 4, 6, 8 }, 4);
     fy_tensor_destroy(y);
     fy_tensor_destroy(kept);
@@ -327,7 +329,7 @@ static void fill_source(fy_tensor_t *source, float first)
     for (int i = 0; i < 4; i++) data[i] = first + (float)i;
 }
 
-static void uploads_are_read_anew(ts_ctx_t *ctx)
+static void each_replay_uploads_the_current_bytes(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
@@ -345,7 +347,7 @@ static void uploads_are_read_anew(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload_into(wide, source, &borrow, &ticket)); /* converted on the device */
     ts_ok(fy_add(x, x, &sum));
     ts_ok(fy_graph_end(&graph));
-    /* nothing runs before a replay */
+    /* no upload runs before a replay */
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "recording an upload");
@@ -363,18 +365,18 @@ static void uploads_are_read_anew(ts_ctx_t *ctx)
         assert_int_equal(after.upload.nbytes, before.upload.nbytes + 32);
         assert_int_equal(after.upload.wire_nbytes, before.upload.wire_nbytes + 32);
         assert_int_equal(after.requests, before.requests + 1);
-        ts_ok(fy_ticket_wait(ticket, FY_FOREVER)); /* the source is ours again */
+        ts_ok(fy_ticket_wait(ticket, FY_FOREVER)); /* the caller may write the source again */
     }
     ts_expect_f32(sum, (float[]){ 40, 42, 44, 46 }, 4);
     double values[4];
     ts_read(wide, values, sizeof values);
     for (int i = 0; i < 4; i++) assert_true(values[i] == 20 + i);
     fy_tensor_destroy(source);
-    ts_ok(fy_graph_replay(graph, NULL)); /* its bytes are the graph's, too */
+    ts_ok(fy_graph_replay(graph, NULL)); /* its bytes belong to the graph too */
     ts_expect_f32(sum, (float[]){ 40, 42, 44, 46 }, 4);
 }
 
-/* A source is borrowed until the replay is done, whoever else has read it before. */
+/* A source is borrowed until the replay is done, even if another request has read it before. */
 static void sources_are_borrowed(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
@@ -384,7 +386,7 @@ static void sources_are_borrowed(ts_ctx_t *ctx)
     fy_graph_t *graph;
     fy_ticket_t ticket;
     void *data;
-    if (!ctx->is_sim) skip(); /* only its clock says for sure that the replay still runs */
+    if (!ctx->is_sim) skip(); /* only its clock shows for sure that the replay still runs */
     fill_source(source, 1);
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 0, &wide));
     ts_ok(fy_graph_begin(ctx->device));
@@ -393,7 +395,7 @@ static void sources_are_borrowed(ts_ctx_t *ctx)
     ts_ok(fy_matmul(t, wide, &product));
     ts_ok(fy_graph_end(&graph));
     for (int i = 0; i < 2; i++) {
-        /* by itself, on an engine of its own */
+        /* alone, on a separate engine */
         if (i) ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket));
         if (i) ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
         ts_ok(fy_graph_replay(graph, &ticket));
@@ -422,7 +424,7 @@ static void guards_hold_at_each_replay(ts_ctx_t *ctx)
     ts_ok(fy_graph_end(&graph));
     fy_scope_t scope = fy_scope_begin("guarded");
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.upload_nbytes = 20; /* one replay, not two */
+    guard.upload_nbytes = 20; /* enough for one replay, not for two */
     ts_ok(fy_scope_guard(&guard));
     ts_ok(fy_graph_replay(graph, NULL));
     const uint64_t version = ts_version(x);
@@ -437,7 +439,7 @@ static void guards_hold_at_each_replay(ts_ctx_t *ctx)
 
 /* ---- faults of data ---- */
 
-static void faults_reach_what_depends_on_them(ts_ctx_t *ctx)
+static void faults_poison_dependent_tensors(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *indices, *more, *rows, *sum,
                 *other;
@@ -464,19 +466,19 @@ static void faults_reach_what_depends_on_them(ts_ctx_t *ctx)
     }
     status = fy_tensor_download(sum, NULL, &download);
     if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-    ts_fails(status, BAD_VALUE); /* made inside, behind it */
+    ts_fails(status, BAD_VALUE); /* made inside, after it */
     ts_text_has("gather");
-    /* made inside, beside it */
+    /* made inside, independent of it */
     ts_expect_f32(other, (float[]){ -0.0f, -1, -2, -3, -4, -5, -6, -7 }, 8);
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, 3, &more));
     ts_ok(fy_copy(indices, more));
-    ts_ok(fy_graph_replay(graph, NULL)); /* overwrites what was bad */
+    ts_ok(fy_graph_replay(graph, NULL)); /* overwrites the bad bytes */
     ts_expect_f32(sum, (float[]){ 15 }, 1);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
 }
 
-static void poison_goes_in_and_through(ts_ctx_t *ctx)
+static void poison_propagates_through_a_replay(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *bad, *rows, *in, *out, *beside;
     fy_graph_t *graph;
@@ -498,7 +500,7 @@ static void poison_goes_in_and_through(ts_ctx_t *ctx)
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
 }
 
-/* More ops that can fault than there are flags at once. */
+/* More ops that can fault than the window has flags. */
 static void many_gathers(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(8), 0), *indices, *rows[100], *all;
@@ -517,20 +519,20 @@ static void many_gathers(ts_ctx_t *ctx)
 static const ts_test_t tests[] = {
     TS_TEST(a_hundred_steps_have_the_same_bits),
     TS_TEST(counted_as_one_request_and_allocates_nothing),
-    TS_TEST(results_are_read_like_others),
-    TS_TEST(graph_goes_first),
-    TS_TEST(tensors_go_first),
-    TS_TEST(memory_of_what_is_gone_is_used_again),
+    TS_TEST(results_can_be_read_like_other_tensors),
+    TS_TEST(the_graph_is_destroyed_first),
+    TS_TEST(tensors_are_destroyed_first),
+    TS_TEST(memory_of_destroyed_tensors_is_reused),
     TS_TEST(growing_loses_no_segment),
     TS_TEST(two_graphs_back_to_back),
     TS_TEST(odd_shapes),
-    TS_TEST(a_scope_gives_a_recording_up),
+    TS_TEST(ending_a_scope_cancels_its_recording),
     TS_TEST(handles_belong_to_scopes),
-    TS_TEST(uploads_are_read_anew),
+    TS_TEST(each_replay_uploads_the_current_bytes),
     TS_TEST(sources_are_borrowed),
     TS_TEST(guards_hold_at_each_replay),
-    TS_TEST(faults_reach_what_depends_on_them),
-    TS_TEST(poison_goes_in_and_through),
+    TS_TEST(faults_poison_dependent_tensors),
+    TS_TEST(poison_propagates_through_a_replay),
     TS_TEST(many_gathers),
 };
 

@@ -1,6 +1,6 @@
-/* What a recording refuses, and what that leaves: no graph, nothing changed, the device goes on;
- * requests for other devices are not concerned.
- * Not here: what a replay does (test_conformance_graph.c). */
+/* Refusals of a recording and the state after them: no graph, no change, the device continues;
+ * requests for other devices are not affected.
+ * Not here: the results of a replay (test_conformance_graph.c). */
 #include "tests/support/harness.h"
 
 static void begin_and_end_in_order(ts_ctx_t *ctx)
@@ -12,7 +12,7 @@ static void begin_and_end_in_order(ts_ctx_t *ctx)
     ts_ok(fy_graph_begin(ctx->device));
     ts_fails(fy_graph_begin(ctx->device), BUSY);
     ts_text_has("fy_graph_end");
-    ts_fails(fy_graph_end(NULL), INVALID_ARGUMENT); /* it goes on */
+    ts_fails(fy_graph_end(NULL), INVALID_ARGUMENT); /* the recording continues */
     ts_ok(fy_graph_end(&graph));
     ts_fails(fy_graph_replay(NULL, NULL), INVALID_ARGUMENT);
     fy_graph_info_t info = { 0 };
@@ -20,8 +20,7 @@ static void begin_and_end_in_order(ts_ctx_t *ctx)
     ts_fails(fy_graph_query(NULL, &(fy_graph_info_t)FY_GRAPH_INFO_INIT), INVALID_ARGUMENT);
 }
 
-/* Nothing has computed the results before the first replay: whoever reads them is told, however it
- * reads. */
+/* No result exists before the first replay: every way of reading one fails with that reason. */
 static void results_before_the_first_replay(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *made, *sum, *twice, *parts, *half, *host;
@@ -30,14 +29,14 @@ static void results_before_the_first_replay(ts_ctx_t *ctx)
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_add(x, x, &made));
     ts_ok(fy_sum(made, 0, NULL, 0, &sum));
-    /* written in two parts: no call replaces all of it */
+    /* written in two parts: no single call replaces all of it */
     ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &parts));
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_slice(parts, 0, 2 * i, 2 * i + 2, &half));
         ts_ok(fy_fill(half, i + 5));
     }
     ts_ok(fy_graph_end(&graph));
-    ts_ok(fy_add(made, x, &twice)); /* an op on one: its result says so, too */
+    ts_ok(fy_add(made, x, &twice)); /* the result of an op on one fails with the same reason */
     fy_tensor_t *const each[] = { made, sum, parts, twice };
     for (size_t i = 0; i < 4; i++) {
         fy_status_t status = fy_tensor_download(each[i], NULL, &download);
@@ -58,7 +57,7 @@ static void results_before_the_first_replay(ts_ctx_t *ctx)
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* no fault of the device */
 }
 
-/* From outside they can be filled without a replay. A recording that was given up leaves them
+/* Calls outside the recording can fill them without a replay. A cancelled recording leaves them
  * poisoned. */
 static void results_without_a_replay(ts_ctx_t *ctx)
 {
@@ -87,8 +86,7 @@ static void told(void *user, fy_status_t status)
     ++*(int *)user;
 }
 
-/* The ticket of an upload that is recorded is not "done": there is nothing to wait for but a
- * replay. */
+/* The ticket of a recorded upload is not "done": only a replay can complete it. */
 static void a_recorded_upload_has_no_ticket(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *src;
@@ -115,8 +113,8 @@ static void a_recorded_upload_has_no_ticket(ts_ctx_t *ctx)
     ts_expect_f32(x, (float[]){ 7, 7, 7, 7 }, 4);
 }
 
-/* A view submits nothing, so one that fails is the caller's affair. */
-static void a_view_that_fails(ts_ctx_t *ctx)
+/* A view submits nothing, so a view that fails does not end the recording. */
+static void a_failing_view_does_not_end_the_recording(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *view, *y;
     fy_graph_t *graph;
@@ -189,7 +187,7 @@ static fy_status_t in_native(inside_t *in)
     return fy_tensor_begin_native_access(in->x, FY_ACCESS_READ, NULL, &address);
 }
 
-static void what_cannot_be_recorded(ts_ctx_t *ctx)
+static void calls_that_cannot_be_recorded_are_refused(ts_ctx_t *ctx)
 {
     static const struct {
         const char *name;
@@ -225,7 +223,7 @@ static void what_cannot_be_recorded(ts_ctx_t *ctx)
         ts_text_has("fy_graph_begin");
         const fy_ledger_totals_t after = ts_ledger(NULL);
         ts_expect_quiet(&before, &after, calls[i].name);
-        ts_ok(fy_neg(y, &z)); /* goes on, but nothing will come of it */
+        ts_ok(fy_neg(y, &z)); /* continues, but no graph will result */
         ts_fails(fy_graph_end(&graph), UNSUPPORTED);
         ts_text_has(calls[i].name); /* the first failure */
         assert_null(graph);
@@ -234,11 +232,11 @@ static void what_cannot_be_recorded(ts_ctx_t *ctx)
         assert_int_equal(ts_live(ctx->device), live);
     }
     fy_tensor_t *out;
-    ts_ok(fy_download_wait(in.download, FY_FOREVER, &out)); /* stood */
+    ts_ok(fy_download_wait(in.download, FY_FOREVER, &out)); /* submitted before the recording */
     ts_expect_f32(out, (float[]){ 1, 2, 3, 4 }, 4);
 }
 
-static void waiting_for_a_ticket_inside(ts_ctx_t *ctx)
+static void a_recording_refuses_some_waits(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1);
     fy_graph_t *graph;
@@ -251,7 +249,7 @@ static void waiting_for_a_ticket_inside(ts_ctx_t *ctx)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
 
-static void a_refused_op_is_the_end_of_it(ts_ctx_t *ctx)
+static void a_refused_op_ends_the_recording(ts_ctx_t *ctx)
 {
     fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *b = ts_iota(ctx->device, FY_DIMS(3), 1),
                 *c = a;
@@ -292,13 +290,13 @@ static void other_devices_go_on(ts_ctx_t *ctx)
 
 static const ts_test_t tests[] = {
     TS_TEST(begin_and_end_in_order),
-    TS_TEST(a_view_that_fails),
+    TS_TEST(a_failing_view_does_not_end_the_recording),
     TS_TEST(results_before_the_first_replay),
     TS_TEST(results_without_a_replay),
     TS_TEST(a_recorded_upload_has_no_ticket),
-    TS_TEST(what_cannot_be_recorded),
-    TS_TEST(waiting_for_a_ticket_inside),
-    TS_TEST(a_refused_op_is_the_end_of_it),
+    TS_TEST(calls_that_cannot_be_recorded_are_refused),
+    TS_TEST(a_recording_refuses_some_waits),
+    TS_TEST(a_refused_op_ends_the_recording),
     TS_TEST(other_devices_go_on),
 };
 

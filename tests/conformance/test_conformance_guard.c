@@ -1,6 +1,6 @@
-/* Guards: each limit refuses exactly what goes past it, names the scope and the figures, and leaves
- * nothing behind; they tighten only, nest, count from the moment they are set, and end with their
- * scope; LOG lets pass and tells the log function.
+/* Guards: each limit refuses exactly the requests that exceed it, names the scope and the figures,
+ * and changes nothing. Guards only tighten, nest, count from the moment they are set, and end with
+ * their scope. LOG lets a request pass and calls the log function.
  * Not here: the ledger's sums (test_conformance_ledger.c). */
 #include "tests/support/harness.h"
 
@@ -62,7 +62,7 @@ static void downloads(ts_ctx_t *ctx)
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "a refused download");
     fy_tensor_t *host;
-    ts_ok(fy_download_wait(first, FY_FOREVER, &host)); /* waiting crosses nothing more */
+    ts_ok(fy_download_wait(first, FY_FOREVER, &host)); /* waiting transfers no more bytes */
     fy_scope_end(scope, 0, NULL);
 }
 
@@ -82,7 +82,7 @@ static void syncs(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&guard));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     fy_ledger_totals_t before = ts_ledger(NULL);
-    /* each call marked Blocks */
+    /* each call that is documented as blocking */
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD);
     ts_fails(fy_ticket_wait(done, FY_FOREVER), REFUSED_BY_GUARD);
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), REFUSED_BY_GUARD);
@@ -93,7 +93,7 @@ static void syncs(ts_ctx_t *ctx)
     ts_expect_quiet(&before, &after, "refused syncs");
     assert_true(fy_ticket_poll(done) == FY_POLL_DONE); /* a poll is no sync */
     fy_scope_end(scope, 0, NULL);
-    ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* a refused wait used nothing up */
+    ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* the refused wait consumed nothing */
     ts_expect_f32(host, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
@@ -117,7 +117,7 @@ static void memory(ts_ctx_t *ctx)
     ts_fails(fy_neg(wide, &sum), REFUSED_BY_GUARD); /* results of ops count */
     assert_null(sum);
     fy_tensor_destroy(a);
-    /* what was given back may be had again */
+    /* freed bytes can be allocated again */
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(20000), &a));
@@ -174,12 +174,13 @@ static void only_tighter(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&guard));
     fy_scope_t inner = fy_scope_begin("inner");
     guard.upload_nbytes = 101;
-    ts_fails(fy_scope_guard(&guard), INVALID_ARGUMENT); /* looser than an enclosing guard leaves */
+    ts_fails(fy_scope_guard(&guard),
+             INVALID_ARGUMENT); /* looser than the rest of the enclosing guard */
     ts_text_has("101");
     guard.upload_nbytes = 100;
     guard.syncs = 6;
     ts_fails(fy_scope_guard(&guard), INVALID_ARGUMENT);
-    guard.syncs = FY_UNLIMITED; /* no limit of its own is not looser */
+    guard.syncs = FY_UNLIMITED; /* without a limit here it is not looser */
     ts_ok(fy_scope_guard(&guard));
     guard.upload_nbytes = 50;
     ts_ok(fy_scope_guard(&guard)); /* several on one scope: the tightest */
@@ -201,13 +202,13 @@ static void nested_guards_both_count(ts_ctx_t *ctx)
         guard.upload_nbytes = 40;
         fy_status_t status = fy_scope_guard(&guard);
         ts_ok(status);
-        /* 40 each: the step's limit, from the moment it is set */
+        /* 40 each: the step's limit counts from the moment it is set */
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
         ts_fails(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD);
         ts_text_has("step");
         fy_scope_end(inner, 0, NULL);
     }
-    /* 80 of the outer 100 are gone */
+    /* 80 of the outer 100 are used */
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD);
     ts_text_has("budget");
     fy_scope_end(outer, 0, NULL);
@@ -238,8 +239,8 @@ static void log_lets_pass(ts_ctx_t *ctx)
 static void without_a_scope(ts_ctx_t *ctx)
 {
     (void)ctx;
-    /* the runner's own scope is open on this thread; ask on a fresh one in
-     * test_conformance_threads. Here: bad values only */
+    /* the runner's scope is open on this thread; test_conformance_threads tests a fresh one. Here:
+     * invalid values only */
     fy_guard_options_t guard = no_limits();
     guard.action = (fy_guard_action_t)9;
     fy_scope_t scope = fy_scope_begin("bad");

@@ -1,15 +1,15 @@
-/* Kernels of registered ops that refuse or fail, on every device and in every order: a refusal by
- * the `supports` hook is the call's and changes nothing; a failure of the kernel is a fault with
- * status KERNEL_FAILED, and the device goes on.
- * Not here: what fy_op_register takes (tests/unit/ops/test_register.c), memory that runs out
- * meanwhile (tests/faults/test_kernel.c). */
+/* Kernels of registered ops that refuse or fail, on every device and in every order. A refusal by
+ * the `supports` hook refuses the call and changes nothing. A failure of the kernel is a fault with
+ * status KERNEL_FAILED, and the device continues.
+ * Not here: definitions that fy_op_register accepts (tests/unit/ops/test_register.c), running out
+ * of memory meanwhile (tests/faults/test_kernel.c). */
 #include <pthread.h>
 
 #include "tests/support/harness.h"
 
 typedef struct picky_attrs {
-    double number; /* the kernel's text has it */
-    /* what the kernel returns, and whether without a text; odd: the hook refuses */
+    double number; /* appears in the kernel's text */
+    /* the status that the kernel returns, and whether it has no text; odd: the hook refuses */
     int32_t status, wordless, odd;
 } picky_attrs_t;
 static const fy_attr_field_t picky_fields[] = {
@@ -40,7 +40,7 @@ static fy_status_t takes(const fy_launch_t *launch)
     return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "dense operands only");
 }
 
-/* dst = src + dst, on memory that the host reaches. */
+/* dst = src + dst, in memory that the host can access. */
 static fy_status_t picky(const fy_launch_t *launch, void *stream)
 {
     const picky_attrs_t *attrs = launch->attrs;
@@ -133,11 +133,11 @@ static void a_refusal_changes_nothing(ts_ctx_t *ctx)
     assert_int_equal(ran, kernels);
 }
 
-static void the_hook_is_given_the_call(ts_ctx_t *ctx)
+static void the_hook_gets_the_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx), *y = ones(ctx);
-    /* Whatever the hook returns, the call is UNSUPPORTED: nothing else is known about what the
-     * caller did. */
+    /* For every status of the hook, the call is UNSUPPORTED: the hook's status says nothing about
+     * the caller. */
     ts_fails(call(y, x, (picky_attrs_t){ .number = 7, .odd = 1 }), UNSUPPORTED);
     ts_text_has("number 7 is odd");
     assert_int_equal(asked_with.op, picky_op());
@@ -149,13 +149,13 @@ static void the_hook_is_given_the_call(ts_ctx_t *ctx)
     assert_int_equal(asked_dst.dims[0], 3);
     assert_int_equal(asked_src.strides[0], 2);
     assert_int_equal(asked_src.dtype, FY_DTYPE_F32);
-    /* a text that must not be taken for the hook's */
+    /* a text that must not be used as the hook's */
     ts_fails(fy_matmul(x, x, &y), SHAPE_MISMATCH);
     ts_fails(call(x, x, (picky_attrs_t){ .odd = 1, .wordless = 1 }), UNSUPPORTED);
     ts_text_has("the kernel gives no reason");
 }
 
-static void a_recording_asks_too(ts_ctx_t *ctx)
+static void a_recording_calls_the_hook_too(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx), *y = ones(ctx);
     fy_graph_t *graph;
@@ -168,7 +168,7 @@ static void a_recording_asks_too(ts_ctx_t *ctx)
 
 /* ---- the kernel ---- */
 
-static void a_failure_is_a_fault_with_its_own_text(ts_ctx_t *ctx)
+static void a_failure_is_a_fault_with_the_kernels_text(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx);
     for (int status = 1; status <= FY_STATUS_KERNEL_FAILED; status++) {
@@ -179,7 +179,7 @@ static void a_failure_is_a_fault_with_its_own_text(ts_ctx_t *ctx)
         char want[96];
         snprintf(want, sizeof want, "test.picky: its kernel failed with %s: number %d is too much",
                  fy_status_name((fy_status_t)status), status);
-        /* never the kernel's own: a wait's TIMEOUT or BUSY mean something else */
+        /* never the kernel's status: a wait's TIMEOUT or BUSY mean something else */
         ts_fails(fetch(y), KERNEL_FAILED);
         ts_text_has(want);
         ts_fails(fetch(more), KERNEL_FAILED);
@@ -188,7 +188,7 @@ static void a_failure_is_a_fault_with_its_own_text(ts_ctx_t *ctx)
     ts_expect_f32(x, k_ones, 6);
 }
 
-static void a_kernel_without_words(ts_ctx_t *ctx)
+static void a_kernel_without_a_text(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx), *y = ones(ctx);
     ts_fails(fy_matmul(x, x, &x), SHAPE_MISMATCH);
@@ -206,15 +206,15 @@ static void the_device_goes_on(ts_ctx_t *ctx)
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_expect_f32(z, (float[]){ 2, 2, 2, 2, 2, 2 }, 6);
     ts_fails(fetch(y), KERNEL_FAILED);
-    ts_ok(fy_copy(y, z)); /* all of it is overwritten: good again */
+    ts_ok(fy_copy(y, z)); /* a complete overwrite clears the poison */
     ts_expect_f32(y, (float[]){ 2, 2, 2, 2, 2, 2 }, 6);
-    /* this kernel computes where the host reaches */
+    /* this kernel computes in memory that the host can access */
     if (strncmp(ctx->spec, "cuda", 4) == 0) return;
     ts_ok(call(y, x, (picky_attrs_t){ 0 }));
     ts_expect_f32(y, (float[]){ 3, 3, 3, 3, 3, 3 }, 6);
 }
 
-static void the_ticket_tells(ts_ctx_t *ctx)
+static void the_ticket_reports_the_failure(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx), *y = ones(ctx);
     fails_in(y, x, 1);
@@ -223,7 +223,7 @@ static void the_ticket_tells(ts_ctx_t *ctx)
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
 }
 
-/* More requests than there are flags, and nearly as many failures; each has its own text. */
+/* More requests than there are flags, and nearly as many failures; each has its text. */
 static void many_at_once(ts_ctx_t *ctx)
 {
     enum { MANY = 90 };
@@ -259,7 +259,8 @@ static void in_a_graph(ts_ctx_t *ctx)
     for (int i = 0; i < 3; i++) {
         ts_ok(fy_copy(y, x));
         fy_status_t status = fy_graph_replay(graph, NULL);
-        /* A device that runs kernels inside the call knows it there; the replay then stops. */
+        /* A device that runs kernels inside the call detects the failure there; the replay then
+         * stops. */
         if (status == FY_STATUS_OK) {
             ts_expect_f32(z,
                           (float[]){ 2 + (float)i, 2 + (float)i, 2 + (float)i, 2 + (float)i,
@@ -279,17 +280,17 @@ static void in_a_graph(ts_ctx_t *ctx)
 
 static const ts_test_t k_tests[] = {
     TS_TEST(a_refusal_changes_nothing),
-    TS_TEST(the_hook_is_given_the_call),
-    TS_TEST(a_recording_asks_too),
-    TS_TEST(a_failure_is_a_fault_with_its_own_text),
-    TS_TEST(a_kernel_without_words),
+    TS_TEST(the_hook_gets_the_call),
+    TS_TEST(a_recording_calls_the_hook_too),
+    TS_TEST(a_failure_is_a_fault_with_the_kernels_text),
+    TS_TEST(a_kernel_without_a_text),
     TS_TEST(the_device_goes_on),
-    TS_TEST(the_ticket_tells),
+    TS_TEST(the_ticket_reports_the_failure),
     TS_TEST(many_at_once),
     TS_TEST(in_a_graph),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "the_ticket_tells",
+    { "host", "the_ticket_reports_the_failure",
       "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
     { NULL, NULL, NULL },
 };

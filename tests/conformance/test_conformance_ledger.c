@@ -1,6 +1,6 @@
-/* The ledger adds up: every figure per scope path, inner scopes inside outer ones, all threads
- * together, refused calls not at all.
- * Not here: what single transfers count (test_conformance_transfer.c), guards
+/* The ledger adds up: every figure per scope path, inner scopes counted in outer ones, all threads
+ * together, refused calls not counted.
+ * Not here: the counts of single transfers (test_conformance_transfer.c), guards
  * (test_conformance_guard.c). */
 #include <pthread.h>
 
@@ -16,7 +16,7 @@ static void one_of_each(ts_ctx_t *ctx)
     assert_int_equal(b.upload.count - a.upload.count, 1);
     assert_int_equal(b.upload.nbytes - a.upload.nbytes, 32);
     assert_int_equal(b.upload.wire_nbytes - a.upload.wire_nbytes, 32);
-    assert_int_equal(b.requests, a.requests); /* a transfer is no light request */
+    assert_int_equal(b.requests, a.requests); /* a transfer is not a light request */
     assert_int_equal(b.syncs, a.syncs);
     ts_ok(fy_add(x, x, &y));
     ts_ok(fy_fill(x, 0));
@@ -35,7 +35,7 @@ static void one_of_each(ts_ctx_t *ctx)
     assert_int_equal(e.download.wire_nbytes - c.download.wire_nbytes, 32);
     assert_int_equal(e.syncs - d.syncs, 1);
     assert_true(e.sync_ns >= d.sync_ns);
-    ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* counted whether it had to wait or not */
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* counted even if no wait was necessary */
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     assert_int_equal(ts_ledger(NULL).syncs - e.syncs, 2);
     assert_int_equal(e.peer.count, 0);
@@ -45,13 +45,13 @@ static void paths_add_up(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1 }), *x;
     char root[64], path[96];
-    /* the figures of a name outlive the scope, and the same device may come again with other
+    /* the figures of a name outlive the scope, and the same device may be opened again with other
      * options */
     static int nrun;
     snprintf(root, sizeof root, "paths %s %d", ts_spec_name(ctx->spec), nrun++);
     fy_scope_t outer = fy_scope_begin(root);
     snprintf(path, sizeof path, "test/%s", root);
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x)); /* own: 16 bytes */
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x)); /* the scope itself: 16 bytes */
     for (int i = 0; i < 3; i++) {
         fy_scope_t step = fy_scope_begin("step");
         ts_ok(fy_tensor_upload_into(x, host, NULL, NULL));
@@ -68,7 +68,7 @@ static void paths_add_up(ts_ctx_t *ctx)
     snprintf(path, sizeof path, "test/%s/step", root);
     fy_ledger_totals_t steps = ts_ledger(path); /* all instances */
     assert_int_equal(steps.upload.count, 3);
-    assert_int_equal(steps.requests, 3); /* with the scopes inside */
+    assert_int_equal(steps.requests, 3); /* including inner scopes */
     snprintf(path, sizeof path, "test/%s/step/up.down", root);
     assert_int_equal(ts_ledger(path).requests, 3);
     assert_int_equal(ts_ledger(path).upload.count, 0);
@@ -156,10 +156,10 @@ static void threads_add_up(ts_ctx_t *ctx)
     for (int i = 0; i < NTHREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, worker, ctx), 0);
     for (int i = 0; i < NTHREADS; i++)
-        /* all of them first: a failure here ends the test and its device */
+        /* join all of them first: a failure here ends the test and its device */
         pthread_join(threads[i], &results[i]);
     for (int i = 0; i < NTHREADS; i++) assert_int_equal((uintptr_t)results[i], FY_STATUS_OK);
-    /* the threads are gone, their figures stay */
+    /* the threads have ended, their figures stay */
     fy_ledger_totals_t after = ts_ledger("ledger worker/round"), all_after = ts_ledger(NULL);
     const uint64_t n = NTHREADS * NROUNDS;
     assert_int_equal(after.upload.count - before.upload.count, n);

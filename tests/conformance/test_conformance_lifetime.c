@@ -1,8 +1,8 @@
-/* Who owns a handle and how long bytes live: scopes, keep, results, destroy early and late, wrap
- * and its deleter, names and versions.
+/* Ownership of handles and lifetime of bytes: scopes, keep, results, early and late destruction,
+ * wrap and its deleter, names and versions.
  * Rule 1 of status.h, on every device under test. The runner checks after each test that the
- * device's live bytes are back.
- * Not here: views' shapes (test_conformance_views.c), transfers in flight
+ * device's live bytes are back at the start value.
+ * Not here: shapes of views (test_conformance_views.c), transfers in flight
  * (test_conformance_transfer.c). */
 #include "tests/support/harness.h"
 
@@ -15,7 +15,7 @@ static fy_tensor_t *make(ts_ctx_t *ctx)
     return tensor;
 }
 
-static void a_scope_destroys_what_is_left(ts_ctx_t *ctx)
+static void a_scope_destroys_its_tensors(ts_ctx_t *ctx)
 {
     uint64_t before = ts_live(ctx->device);
     fy_scope_t scope = fy_scope_begin("inner");
@@ -34,7 +34,7 @@ static void keep_takes_a_handle_out(ts_ctx_t *ctx)
     fy_scope_t scope = fy_scope_begin("inner");
     fy_tensor_t *kept = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 5, 6 });
     fy_tensor_keep(kept);
-    fy_tensor_keep(kept); /* no harm */
+    fy_tensor_keep(kept); /* no effect */
     make(ctx);
     fy_scope_end(scope, 0, NULL);
     ts_expect_f32(kept, (float[]){ 5, 6 }, 2);
@@ -70,7 +70,7 @@ static void ending_a_scope_ends_those_inside(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), before);
     fy_scope_t next = fy_scope_begin("next");
     make(ctx);
-    /* long ended: does nothing, even at a depth that is in use again */
+    /* ended long ago: no effect, even at a depth that is in use again */
     fy_scope_end(inner, 0, NULL);
     fy_scope_end(outer, 0, NULL);
     assert_true(ts_live(ctx->device) >= before + NBYTES);
@@ -83,7 +83,7 @@ static void very_many_open_scopes(ts_ctx_t *ctx)
 {
     uint64_t before = ts_live(ctx->device);
     fy_scope_t first = fy_scope_begin("deep");
-    /* past 64 they are counted under their parent's name, and still own */
+    /* beyond depth 64 scopes count under their parent's name, and still own tensors */
     for (int i = 0; i < 100; i++) {
         fy_scope_begin(i % 3 ? "s" : NULL);
         make(ctx);
@@ -162,7 +162,7 @@ static void wrap_shares_and_deletes_once(ts_ctx_t *ctx)
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "wrap");
     values[3] = 40;
-    ts_expect_f32(row, (float[]){ 40, 5, 6 }, 3); /* seen both ways */
+    ts_expect_f32(row, (float[]){ 40, 5, 6 }, 3); /* through either view */
     fy_tensor_destroy(wrapped);
     assert_int_equal(deleted.n, 0);
     fy_tensor_destroy(row);
@@ -247,7 +247,7 @@ static void wrap_of_device_bytes(ts_ctx_t *ctx)
     void *address;
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
     ts_ok(fy_tensor_begin_native_access(owner, FY_ACCESS_READ_WRITE, stream, &address));
-    /* bytes with two owners: their order is ours to keep */
+    /* bytes with two owners: the test orders their uses itself */
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 2), address, NULL, NULL, &alias));
     ts_ok(fy_sum(alias, 0, NULL, 0, &sum));
@@ -260,7 +260,7 @@ static void wrap_of_device_bytes(ts_ctx_t *ctx)
 /* A wrapped block's deleter runs after the last use, also when that use is a request in flight. */
 static void the_deleter_waits_for_requests(ts_ctx_t *ctx)
 {
-    enum { N = 256 }; /* the driver made of host memory multiplies in plain loops */
+    enum { N = 256 }; /* the fake CUDA driver multiplies in plain loops */
     deleted_t deleted = { 0 };
     fy_stream_t *stream;
     fy_tensor_t *owner, *alias, *product;
@@ -273,7 +273,7 @@ static void the_deleter_waits_for_requests(ts_ctx_t *ctx)
                          &alias));
     for (int i = 0; i < 5; i++) ts_ok(fy_matmul(alias, alias, &product));
     fy_tensor_destroy(alias);
-    /* model time has not moved: it is still being read */
+    /* model time has not advanced: the bytes are still being read */
     if (ctx->is_sim) assert_int_equal(deleted.n, 0);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     assert_int_equal(deleted.n, 1);
@@ -331,7 +331,7 @@ static void versions_and_names(ts_ctx_t *ctx)
     ts_ok(fy_add(x, x, &sum));
     assert_int_equal(ts_version(x), start); /* reading is not writing */
     ts_ok(fy_fill(row, 0));
-    assert_int_equal(ts_version(x), start + 1); /* through whichever view */
+    assert_int_equal(ts_version(x), start + 1); /* through any view */
     assert_int_equal(ts_version(row), start + 1);
     ts_ok(fy_axpy(x, 2, sum));
     assert_int_equal(ts_version(row), start + 2);
@@ -370,7 +370,7 @@ static void map_is_for_host_tensors(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(a_scope_destroys_what_is_left),
+    TS_TEST(a_scope_destroys_its_tensors),
     TS_TEST(keep_takes_a_handle_out),
     TS_TEST(results_pass_to_the_enclosing_scope),
     TS_TEST(ending_a_scope_ends_those_inside),

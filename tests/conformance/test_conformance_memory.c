@@ -1,6 +1,6 @@
-/* Memory figures: live, requested, cached, reserved and peaks keep their equations through a life;
- * trim gives back; figures by scope path.
- * Not here: running out (tests/faults), the pool's own invariants (tests/unit/alloc). */
+/* Memory figures: live, requested, cached, reserved and peaks keep their equations while a program
+ * runs; trim frees idle memory; figures by scope path.
+ * Not here: running out of memory (tests/faults), the pool's invariants (tests/unit/alloc). */
 #include "tests/support/harness.h"
 
 static fy_memory_stats_t stats_of(const fy_device_t *device, const char *path)
@@ -63,7 +63,7 @@ static void a_steady_loop_allocates_nothing(ts_ctx_t *ctx)
     if (!ctx->is_host) assert_true(allocs > 0);
 }
 
-static void trim_gives_back(ts_ctx_t *ctx)
+static void trim_frees_idle_memory(ts_ctx_t *ctx)
 {
     fy_tensor_t *a, *b;
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(70) << 20), &a));
@@ -80,7 +80,7 @@ static void trim_gives_back(ts_ctx_t *ctx)
     expect_equations(&after);
     assert_int_equal(after.reserved, before.reserved - released);
     assert_true(released >= UINT64_C(70) << 20);
-    assert_int_equal(after.live, before.live); /* what is in use stays */
+    assert_int_equal(after.live, before.live); /* bytes in use stay */
     ts_ok(fy_fill(b, 3));
     unsigned char bytes[1000];
     ts_read(b, bytes, sizeof bytes);
@@ -107,7 +107,7 @@ static void figures_by_scope_path(ts_ctx_t *ctx)
     assert_int_equal(stats_of(ctx->device, "test/elsewhere").requested, 0);
     fy_tensor_keep(kept);
     fy_scope_end(inner, 0, NULL);
-    /* made there, alive still */
+    /* made in that scope, still alive */
     assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 5);
     fy_tensor_destroy(kept);
     assert_int_equal(stats_of(ctx->device, "test/part").requested, 2000);
@@ -115,8 +115,8 @@ static void figures_by_scope_path(ts_ctx_t *ctx)
     assert_int_equal(stats_of(ctx->device, "test/part").live, 0);
 }
 
-/* While nobody else is at it, what costs nothing to read says the same. */
-static void a_peek_says_what_a_query_says(ts_ctx_t *ctx)
+/* While no other thread works on it, the cheap peek returns the same values. */
+static void a_peek_equals_a_query(ts_ctx_t *ctx)
 {
     fy_tensor_t *tensors[20];
     for (int i = 0; i < 60; i++) {
@@ -141,7 +141,7 @@ static void a_peek_says_what_a_query_says(ts_ctx_t *ctx)
         assert_int_equal(peek.limit, query.limit);
         assert_memory_equal(peek.peak_by_category, query.peak_by_category,
                             sizeof query.peak_by_category);
-        if (ctx->is_host) continue; /* where what threads keep counts as live */
+        if (ctx->is_host) continue; /* cached blocks of the host's threads count as live */
         assert_int_equal(peek.live, query.live);
         assert_int_equal(peek.requested, query.requested);
         assert_memory_equal(peek.by_category, query.by_category, sizeof query.by_category);
@@ -162,7 +162,7 @@ static uint64_t served(const fy_memory_alloc_stats_t *stats)
            stats->after_sync + stats->grown_after_sync;
 }
 
-static void every_request_is_at_one_stage(ts_ctx_t *ctx)
+static void every_request_counts_at_one_stage(ts_ctx_t *ctx)
 {
     const fy_memory_alloc_stats_t before = alloc_stats_of(ctx->device);
     const uint64_t allocs = stats_of(ctx->device, NULL).device_allocs;
@@ -186,8 +186,9 @@ static void every_request_is_at_one_stage(ts_ctx_t *ctx)
     assert_int_equal(after.verdicts, before.verdicts);
 }
 
-/* The most that was alive at once under each path, whatever its order and whoever destroyed it. */
-static void a_path_has_a_peak_of_its_own(ts_ctx_t *ctx)
+/* The most bytes that were live at once under each path, in every order and whichever thread
+ * destroyed them. */
+static void each_path_has_its_peak(ts_ctx_t *ctx)
 {
     enum { PATHS = 4, MOST = 30 };
     static const char *const paths[PATHS] = { "test/outer", "test/outer/a", "test/outer/a/deep",
@@ -239,8 +240,8 @@ static void a_path_has_a_peak_of_its_own(ts_ctx_t *ctx)
         assert_int_equal(stats_of(ctx->device, paths[p]).peak_live, peak[p]);
 }
 
-/* A device in the place of one that was closed has no peaks from its time. */
-static void a_device_that_opens_has_no_past(ts_ctx_t *ctx)
+/* A new device in the place of a closed one starts with peaks of 0. */
+static void a_new_device_has_no_old_peaks(ts_ctx_t *ctx)
 {
     assert_int_equal(stats_of(ctx->device, "test/outer").peak_live, 0);
     assert_int_equal(stats_of(ctx->device, "test/past").peak_live, 0);
@@ -251,7 +252,7 @@ static void a_device_that_opens_has_no_past(ts_ctx_t *ctx)
     fy_scope_end(past, 0, NULL);
 }
 
-static void questions_that_are_refused(ts_ctx_t *ctx)
+static void invalid_queries_are_refused(ts_ctx_t *ctx)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, unset = { 0 };
     ts_fails(fy_memory_query(NULL, NULL, &stats), INVALID_ARGUMENT);
@@ -269,21 +270,17 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(figures_keep_their_equations),
-    TS_TEST(a_steady_loop_allocates_nothing),
-    TS_TEST(trim_gives_back),
-    TS_TEST(figures_by_scope_path),
-    TS_TEST(a_peek_says_what_a_query_says),
-    TS_TEST(every_request_is_at_one_stage),
-    TS_TEST(a_path_has_a_peak_of_its_own),
-    TS_TEST(a_device_that_opens_has_no_past),
-    TS_TEST(questions_that_are_refused),
+    TS_TEST(figures_keep_their_equations), TS_TEST(a_steady_loop_allocates_nothing),
+    TS_TEST(trim_frees_idle_memory),       TS_TEST(figures_by_scope_path),
+    TS_TEST(a_peek_equals_a_query),        TS_TEST(every_request_counts_at_one_stage),
+    TS_TEST(each_path_has_its_peak),       TS_TEST(a_new_device_has_no_old_peaks),
+    TS_TEST(invalid_queries_are_refused),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "figures_by_scope_path",
       "host bytes are not accounted by path: making a small host tensor takes no atomics" },
-    { "host", "a_path_has_a_peak_of_its_own", "the same" },
-    { "host", "a_device_that_opens_has_no_past", "the same" },
+    { "host", "each_path_has_its_peak", "the same" },
+    { "host", "a_new_device_has_no_old_peaks", "the same" },
     { NULL, NULL, NULL },
 };
 

@@ -1,7 +1,7 @@
-/* debug=poison+guard: fresh and given-back bytes say what they are, a write out of bounds is found
- * and told about, once, and nothing of it is there when nobody asked. For memory that the host
- * reaches: page-locked memory of any device, and the host's own with FERRY_MEMORY_DEBUG, which this
- * program asks for. Not here: AddressSanitizer (test_asan_marks.c). */
+/* debug=poison+guard: fresh and freed bytes have a pattern, a write out of bounds is detected and
+ * reported once; without the option none of this happens. For memory that the host can access:
+ * page-locked memory of any device, and host memory with FERRY_MEMORY_DEBUG, which this program
+ * sets. Not here: AddressSanitizer (test_asan_marks.c). */
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -40,7 +40,7 @@ static void done(ts_ctx_t *ctx)
     ts_ok(fy_device_open(ctx->spec, &ctx->device));
 }
 
-/* Memory that the host reaches and `device` answers for. */
+/* Memory that the host can access and that `device` manages. */
 static uint8_t *bytes_of(fy_device_t *device, int64_t n, fy_tensor_t **out_tensor)
 {
     void *data;
@@ -56,7 +56,7 @@ static uint64_t broken(const fy_device_t *device)
     return count;
 }
 
-static void bytes_say_what_they_are(ts_ctx_t *ctx)
+static void fresh_and_freed_bytes_have_a_pattern(ts_ctx_t *ctx)
 {
     fy_device_t *device = with_debug(ctx, "poison");
     fy_tensor_t *x, *hold;
@@ -76,8 +76,8 @@ static void bytes_say_what_they_are(ts_ctx_t *ctx)
     done(ctx);
 }
 
-/* Until a transfer is done with them, bytes that were given back are left alone. */
-static void not_while_they_are_used(ts_ctx_t *ctx)
+/* Until a transfer is done with them, freed bytes do not change. */
+static void bytes_in_use_keep_their_values(ts_ctx_t *ctx)
 {
     fy_device_t *device = with_debug(ctx, "poison+guard");
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
@@ -94,15 +94,15 @@ static void not_while_they_are_used(ts_ctx_t *ctx)
     done(ctx);
 }
 
-#ifndef __SANITIZE_ADDRESS__ /* which would have found it first */
-static void writes_out_of_bounds_are_found(ts_ctx_t *ctx)
+#ifndef __SANITIZE_ADDRESS__ /* ASan would detect it first */
+static void writes_out_of_bounds_are_detected(ts_ctx_t *ctx)
 {
     static const int64_t sizes[] = { 1, 100, 256, 4097, 70000, 3 << 20 };
     fy_device_t *device = with_debug(ctx, "guard");
     const uint64_t before = broken(device);
     fy_tensor_t *x;
     fy_scope_t scope = fy_scope_begin("writer");
-    for (int i = 0; i < 6; i++) { /* given back: found */
+    for (int i = 0; i < 6; i++) { /* freed: detected */
         const int errors = said.errors;
         volatile uint8_t *data = bytes_of(device, sizes[i], &x);
         assert_int_equal(broken(device) - before, i);
@@ -119,7 +119,7 @@ static void writes_out_of_bounds_are_found(ts_ctx_t *ctx)
         assert_non_null(strstr(said.text[errors], ": block "));
         assert_int_equal(broken(device) - before, i + 1);
     }
-    /* Still held: a walk finds it, and the end does not tell again. */
+    /* Still in use: a walk detects it, and the end does not report it again. */
     volatile uint8_t *data = bytes_of(device, 1000, &x);
     data[1000] = 1;
     memset(&said, 0, sizeof said);
@@ -129,12 +129,12 @@ static void writes_out_of_bounds_are_found(ts_ctx_t *ctx)
     fy_tensor_destroy(x);
     assert_int_equal(said.errors, 1);
     assert_int_equal(broken(device) - before, 7);
-    /* The next block in the same place starts anew. */
+    /* The next block in the same place starts without errors. */
     data = bytes_of(device, 1000, &x);
     fy_tensor_destroy(x);
     assert_int_equal(said.errors, 1);
     fy_scope_end(scope, 0, NULL);
-    if (!ctx->is_host) { /* closing says how many there were */
+    if (!ctx->is_host) { /* closing reports how many there were */
         memset(&said, 0, sizeof said);
         fy_device_close(ctx->device);
         assert_int_equal(said.errors, 1);
@@ -145,8 +145,8 @@ static void writes_out_of_bounds_are_found(ts_ctx_t *ctx)
 }
 #endif
 
-/* Everything goes on as without: transfers, ops, graphs, limits to the byte. */
-static void programs_run(ts_ctx_t *ctx)
+/* Programs work as without the option: transfers, ops, graphs, exact limits. */
+static void programs_work_as_usual(ts_ctx_t *ctx)
 {
     fy_device_t *device = with_debug(ctx, "poison+guard");
     const uint64_t before = broken(device);
@@ -185,12 +185,12 @@ int main(void)
 {
     setenv("FERRY_MEMORY_DEBUG", "poison+guard", 1); /* before the host is opened */
     static const ts_test_t tests[] = {
-        TS_TEST(bytes_say_what_they_are),
-        TS_TEST(not_while_they_are_used),
+        TS_TEST(fresh_and_freed_bytes_have_a_pattern),
+        TS_TEST(bytes_in_use_keep_their_values),
 #ifndef __SANITIZE_ADDRESS__
-        TS_TEST(writes_out_of_bounds_are_found),
+        TS_TEST(writes_out_of_bounds_are_detected),
 #endif
-        TS_TEST(programs_run),
+        TS_TEST(programs_work_as_usual),
         TS_TEST(refusals),
     };
     return TS_RUN("memory_debug", tests, NULL);

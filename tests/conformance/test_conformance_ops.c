@@ -1,6 +1,6 @@
-/* The op surface beyond single ops: typed calls do what fy_op_call does, attributes left out mean
- * their fallbacks, results belong to the scope, registered ops run on host and sim, long chains
- * keep their order. Values of single ops: tests/ops. */
+/* The op interface beyond single ops: typed calls equal fy_op_call, omitted attributes have their
+ * fallbacks, results belong to the scope, registered ops run on host and sim, long chains keep
+ * their order. Values of single ops: tests/ops. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -131,7 +131,7 @@ static void bad_axes(ts_ctx_t *ctx)
     ts_fails(fy_add(a, a, NULL), INVALID_ARGUMENT);
 }
 
-/* More operands than any record is likely to hold beside itself. */
+/* More operands than a record is likely to store inline. */
 static void very_many_sources(ts_ctx_t *ctx)
 {
     enum { MOST = 300 };
@@ -147,14 +147,14 @@ static void very_many_sources(ts_ctx_t *ctx)
     }
     fy_tensor_t *host = ts_host_f32(FY_DIMS(1), (float[]){ 0 }), *none = host;
     if (!ctx->is_host) {
-        src[200] = host; /* the last of many is looked at, too */
+        src[200] = host; /* the last of many is checked too */
         ts_fails(fy_concat(MOST, src, 0, &none), DEVICE_MISMATCH);
         assert_null(none);
         ts_text_has("src200");
     }
 }
 
-/* A chain whose every link depends on the one before; the sources die on the way. */
+/* A chain whose every op depends on the one before; the sources are destroyed early. */
 static void chains_keep_their_order(ts_ctx_t *ctx)
 {
     fy_tensor_t *x;
@@ -227,7 +227,8 @@ static void registered_ops_run(ts_ctx_t *ctx)
                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
                                .attrs_nbytes = sizeof(hypot_attrs_t),
                                .fields = &field };
-    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op)); /* it stays until the process ends */
+    if (op == FY_OP_NONE)
+        ts_ok(fy_op_register(&def, &op)); /* it stays registered until the process ends */
     assert_ptr_equal(fy_op_find("test_hypot"), fy_op_get(op));
     assert_int_equal(fy_op_get(op)->op, op);
     assert_string_equal(fy_op_get(op)->fields[0].name, "scale");

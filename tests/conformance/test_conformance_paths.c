@@ -1,7 +1,6 @@
-/* The ways a transfer can go besides one tensor up or down: many at once, into host memory. Values
- * in every layout, figures by path, refusals that leave everything as it was. Files and memory that
- * is page-locked where it lies: test_conformance_files.c. Not here: how long they take
- * (tests/unit/transfer/test_coalesce.c). */
+/* Transfer paths besides one tensor up or down: many at once, and into host memory. Values in every
+ * layout, figures by path, refusals that change nothing. Files and memory that is page-locked in
+ * place: test_conformance_files.c. Not here: their times (tests/unit/transfer/test_coalesce.c). */
 #include "tests/support/harness.h"
 #include "tests/support/noise.h"
 #include "tests/support/operand.h"
@@ -10,10 +9,10 @@
 /* ---- many at once ---- */
 
 enum { MANY = 400 };
-/* 0 bytes, odd lengths, one that is large, one behind the other. */
+/* 0 bytes, odd lengths, a large one, one after another. */
 static int64_t length_of(int i) { return i == 7 ? 300000 : i % 50 == 3 ? 0 : (i * 37) % 5000 + 1; }
 
-static void many_up(ts_ctx_t *ctx)
+static void many_uploads_in_one_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[MANY], *dst[MANY];
     uint64_t total = 0, nlarge = 0, nempty = 0;
@@ -40,9 +39,9 @@ static void many_up(ts_ctx_t *ctx)
         assert_int_equal(after.upload.by_path[FY_PATH_STAGED] -
                              before.upload.by_path[FY_PATH_STAGED],
                          nlarge + nempty);
-        /* a slot's worth, and the large one */
+        /* a slot's worth of bytes, and the large one */
         assert_true(after.upload.copies - before.upload.copies <= 3);
-        /* the table crossed */
+        /* the table was transferred */
         assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes >=
                     total + (MANY - nempty - nlarge) * 24);
         assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes <= total + MANY * 40);
@@ -55,9 +54,9 @@ static void many_up(ts_ctx_t *ctx)
     }
 }
 
-/* Dense, strided, converted, into the middle of something: all in one call, and each ends where it
- * should. */
-static void many_into_every_layout(ts_ctx_t *ctx)
+/* Dense, strided, converted, into the middle of a tensor: all in one call, and each arrives at its
+ * place. */
+static void uploads_into_every_layout_in_one_call(ts_ctx_t *ctx)
 {
     enum { N = TS_LAYOUT_COUNT * TS_LAYOUT_COUNT };
     const int64_t dims[3] = { 5, 3, 4 };
@@ -100,7 +99,7 @@ static void many_into_every_layout(ts_ctx_t *ctx)
     }
 }
 
-static void many_converted(ts_ctx_t *ctx)
+static void uploads_with_conversion_in_one_call(ts_ctx_t *ctx)
 {
     const float values[4] = { 1, -2.5f, 0.5f, 3 };
     fy_tensor_t *src[3] = { ts_host_f32(FY_DIMS(4), values), ts_host_f32(FY_DIMS(4), values),
@@ -123,7 +122,7 @@ static void many_converted(ts_ctx_t *ctx)
              INVALID_ARGUMENT);
 }
 
-static void many_refused(ts_ctx_t *ctx)
+static void invalid_upload_lists_are_refused(ts_ctx_t *ctx)
 {
     const float values[4] = { 1, 2, 3, 4 };
     fy_tensor_t *good = ts_host_f32(FY_DIMS(4), values), *shorter = ts_host_f32(FY_DIMS(3), values),
@@ -138,7 +137,7 @@ static void many_refused(ts_ctx_t *ctx)
     const uint64_t version = ts_version(there);
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_fails(fy_tensor_upload_many(3, src, ctx->device, NULL, out), INVALID_ARGUMENT);
-    ts_text_has("[2]"); /* which one */
+    ts_text_has("[2]"); /* the index of the bad one */
     for (int i = 0; i < 3; i++) assert_null(out[i]);
     ts_fails(fy_tensor_upload_many(2, src, NULL, NULL, out), INVALID_ARGUMENT);
     ts_fails(fy_tensor_upload_many(2, NULL, ctx->device, NULL, out), INVALID_ARGUMENT);
@@ -149,7 +148,7 @@ static void many_refused(ts_ctx_t *ctx)
     src[1] = shorter;
     ts_fails(fy_tensor_upload_many_into(2, dst, src, NULL, NULL), SHAPE_MISMATCH);
     ts_text_has("[1]");
-#ifndef __SANITIZE_ADDRESS__ /* which keeps handles from being looked at after their end */
+#ifndef __SANITIZE_ADDRESS__ /* ASan detects handles that are used after their end */
     src[1] = gone;
     ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), INVALID_ARGUMENT);
 #endif
@@ -178,9 +177,9 @@ static void many_refused(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload_many_into(0, NULL, NULL, NULL, NULL));
 }
 
-/* Small ones of a borrowing call are packed as well: the sources are free at once or at the ticket,
- * never later. */
-static void many_borrowed(ts_ctx_t *ctx)
+/* Small tensors of a borrowing call are packed as well: the sources are free at once or at the
+ * ticket, never later. */
+static void borrowed_sources_are_free_in_time(ts_ctx_t *ctx)
 {
     enum { N = 20 };
     fy_tensor_t *src[N], *dst[N];
@@ -200,14 +199,14 @@ static void many_borrowed(ts_ctx_t *ctx)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     for (int i = 0; i < N; i++) {
         void *data;
-        ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data)); /* ours again */
+        ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data)); /* the caller may write again */
         ts_expect_noise(dst[i], (uint64_t)i * 31);
     }
 }
 
-/* ---- into host memory that is there ---- */
+/* ---- into existing host memory ---- */
 
-static void down_into_every_layout(ts_ctx_t *ctx)
+static void downloads_into_every_layout(ts_ctx_t *ctx)
 {
     const int64_t dims[3] = { 5, 3, 4 };
     for (ts_layout_t to = 0; to < TS_LAYOUT_COUNT; to++) {
@@ -240,7 +239,7 @@ static void down_into_every_layout(ts_ctx_t *ctx)
     }
 }
 
-static void down_into_either_memory(ts_ctx_t *ctx)
+static void downloads_into_pinned_and_pageable_memory(ts_ctx_t *ctx)
 {
     static const int64_t lengths[] = { 0, 1, 4095, (1 << 20) + 1, 20000003 };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
@@ -269,7 +268,7 @@ static void down_into_either_memory(ts_ctx_t *ctx)
     }
 }
 
-static void down_into_refused(ts_ctx_t *ctx)
+static void invalid_download_targets_are_refused(ts_ctx_t *ctx)
 {
     const float values[4] = { 1, 2, 3, 4 };
     fy_tensor_t *src = ts_f32(ctx->device, FY_DIMS(4), values),
@@ -311,7 +310,7 @@ static void down_into_refused(ts_ctx_t *ctx)
 }
 
 /* While an upload reads dst in place it is BUSY. */
-static void down_into_borrowed_memory(ts_ctx_t *ctx)
+static void downloads_into_borrowed_memory_are_busy(ts_ctx_t *ctx)
 {
     const int64_t n = 1 << 22;
     fy_tensor_t *pinned, *device;
@@ -327,8 +326,8 @@ static void down_into_borrowed_memory(ts_ctx_t *ctx)
     ts_ok(fy_tensor_download_into(pinned, device, NULL));
 }
 
-/* A fault of whatever made the bytes reaches the caller, and whoever reads dst afterwards. */
-static void down_into_finds_the_fault(ts_ctx_t *ctx)
+/* A fault in the source's bytes reaches the caller and every later reader of dst. */
+static void downloads_into_memory_report_faults(ts_ctx_t *ctx)
 {
     int64_t values[2] = { 1, 99 };
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows,
@@ -339,14 +338,14 @@ static void down_into_finds_the_fault(ts_ctx_t *ctx)
     ts_ok(fy_gather(table, indices, &rows));
     ts_fails(fy_tensor_download_into(dst, rows, NULL), BAD_VALUE);
     if (!ctx->is_host) ts_fails(fy_tensor_map(dst, FY_ACCESS_READ, &data), BAD_VALUE);
-    /* all of it is new: good again */
+    /* all of it is overwritten: valid again */
     ts_ok(fy_tensor_download_into(dst, ts_f32(ctx->device, FY_DIMS(2), (float[2]){ 5, 6 }), NULL));
     ts_expect_f32(dst, (float[2]){ 5, 6 }, 2);
 }
 
 /* ---- many down ---- */
 
-static void many_down(ts_ctx_t *ctx)
+static void many_downloads_in_one_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[MANY], *host, *others[2];
     fy_download_t *downloads[MANY];
@@ -354,7 +353,7 @@ static void many_down(ts_ctx_t *ctx)
     for (int i = 0; i < MANY; i++) {
         host = ts_noise_up(length_of(i) + 1, (uint64_t)i * 999 - 1);
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &src[i]));
-        ts_ok(fy_slice(src[i], 0, 1, length_of(i) + 1, &src[i])); /* from an odd place on */
+        ts_ok(fy_slice(src[i], 0, 1, length_of(i) + 1, &src[i])); /* from an unaligned element on */
         total += (uint64_t)length_of(i);
         nalone += length_of(i) > 65536 || length_of(i) == 0;
     }
@@ -377,9 +376,9 @@ static void many_down(ts_ctx_t *ctx)
         assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes,
                          (MANY - nalone) * 24);
     }
-    /* later: the downloads have the old bytes */
+    /* too late: the downloads have the old bytes */
     for (int i = 0; i < MANY; i++) ts_ok(fy_fill(src[i], 1));
-    fy_download_destroy(downloads[100]); /* one of them is not wanted */
+    fy_download_destroy(downloads[100]); /* one of them is destroyed early */
     for (int i = MANY - 1; i >= 0; i--) {
         if (i == 100) continue;
         ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
@@ -390,7 +389,7 @@ static void many_down(ts_ctx_t *ctx)
         else
             fy_tensor_destroy(host);
     }
-    if (!ctx->is_host) { /* two views of one memory, each a tensor of its own */
+    if (!ctx->is_host) { /* two views of one memory, each a separate tensor */
         fy_tensor_t *up;
         ts_ok(fy_fill(others[0], 3));
         ts_expect_noise(others[1], 999);
@@ -399,7 +398,7 @@ static void many_down(ts_ctx_t *ctx)
     }
 }
 
-static void many_down_mixed(ts_ctx_t *ctx)
+static void downloads_of_several_kinds_in_one_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 3), 0), *turned, *src[4], *host;
     fy_download_t *downloads[4];
@@ -409,7 +408,7 @@ static void many_down_mixed(ts_ctx_t *ctx)
     ts_ok(fy_sum(x, FY_ALL_AXES, 0, &src[0]));
     src[1] = turned;
     src[2] = x;
-    src[3] = ts_host_f32(FY_DIMS(1), (float[1]){ 5 }); /* one that is on the host */
+    src[3] = ts_host_f32(FY_DIMS(1), (float[1]){ 5 }); /* one of them on the host */
     ts_ok(fy_tensor_download_many(4, src, NULL, downloads));
     ts_ok(fy_download_wait_f64(downloads[0], FY_FOREVER, &value));
     assert_true(value == 66);
@@ -427,7 +426,7 @@ static void many_down_mixed(ts_ctx_t *ctx)
     }
 }
 
-static void many_down_refused(ts_ctx_t *ctx)
+static void invalid_download_lists_are_refused(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
                 *src[3] = { x, x, NULL };
@@ -450,8 +449,8 @@ static void many_down_refused(ts_ctx_t *ctx)
     ts_ok(fy_tensor_download_many(0, NULL, NULL, NULL));
 }
 
-/* A fault reaches whoever waits for these bytes, and nobody else. */
-static void many_down_one_bad(ts_ctx_t *ctx)
+/* A fault reaches only the waits for these bytes. */
+static void one_bad_download_does_not_affect_others(ts_ctx_t *ctx)
 {
     int64_t values[2] = { 1, 99 };
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices,
@@ -468,20 +467,20 @@ static void many_down_one_bad(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(many_up),
-    TS_TEST(many_into_every_layout),
-    TS_TEST(many_converted),
-    TS_TEST(many_refused),
-    TS_TEST(many_borrowed),
-    TS_TEST(many_down),
-    TS_TEST(many_down_mixed),
-    TS_TEST(many_down_refused),
-    TS_TEST(many_down_one_bad),
-    TS_TEST(down_into_every_layout),
-    TS_TEST(down_into_either_memory),
-    TS_TEST(down_into_refused),
-    TS_TEST(down_into_borrowed_memory),
-    TS_TEST(down_into_finds_the_fault),
+    TS_TEST(many_uploads_in_one_call),
+    TS_TEST(uploads_into_every_layout_in_one_call),
+    TS_TEST(uploads_with_conversion_in_one_call),
+    TS_TEST(invalid_upload_lists_are_refused),
+    TS_TEST(borrowed_sources_are_free_in_time),
+    TS_TEST(many_downloads_in_one_call),
+    TS_TEST(downloads_of_several_kinds_in_one_call),
+    TS_TEST(invalid_download_lists_are_refused),
+    TS_TEST(one_bad_download_does_not_affect_others),
+    TS_TEST(downloads_into_every_layout),
+    TS_TEST(downloads_into_pinned_and_pageable_memory),
+    TS_TEST(invalid_download_targets_are_refused),
+    TS_TEST(downloads_into_borrowed_memory_are_busy),
+    TS_TEST(downloads_into_memory_report_faults),
 };
 
 int main(void) { return TS_RUN("paths", k_tests, NULL); }

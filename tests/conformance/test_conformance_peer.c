@@ -5,7 +5,8 @@
 #include "tests/support/operand.h"
 #include "tests/support/oracle.h"
 
-/* The other device, or the test is skipped: there is one host, and a machine may have one card. */
+/* Returns the other device, or skips the test: there is one host, and a machine may have one
+ * card. */
 static fy_device_t *open_peer(const ts_ctx_t *ctx)
 {
     fy_device_t *peer = NULL;
@@ -29,7 +30,7 @@ static void close_peer(fy_device_t *peer)
     fy_device_close(peer);
 }
 
-static void there_and_back(ts_ctx_t *ctx)
+static void a_tensor_is_sent_and_returned(ts_ctx_t *ctx)
 {
     static const int64_t lengths[] = { 0, 1, 4097, 3000001 };
     fy_device_t *peer = open_peer(ctx);
@@ -38,7 +39,7 @@ static void there_and_back(ts_ctx_t *ctx)
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &here));
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_send(here, peer, NULL, &there));
-        /* behind the first, on the devices */
+        /* ordered after the first, on the devices */
         ts_ok(fy_tensor_send(there, ctx->device, NULL, &back));
         fy_ledger_totals_t after = ts_ledger(NULL);
         assert_int_equal(after.peer.count - before.peer.count, 2);
@@ -94,7 +95,7 @@ static void into_every_layout(ts_ctx_t *ctx)
     close_peer(peer);
 }
 
-/* Converted before it leaves: the result's bytes cross. */
+/* Converted on the source: the bytes of the result are transferred. */
 static void converted_at_the_source(ts_ctx_t *ctx)
 {
     fy_device_t *peer = open_peer(ctx);
@@ -112,7 +113,7 @@ static void converted_at_the_source(ts_ctx_t *ctx)
     close_peer(peer);
 }
 
-/* Ops before and behind it, on both devices, wait for it as for any other use of the bytes. */
+/* Ops before and after it, on both devices, wait for it as for any other use of the bytes. */
 static void ordered_on_both_sides(ts_ctx_t *ctx)
 {
     fy_device_t *peer = open_peer(ctx);
@@ -123,7 +124,7 @@ static void ordered_on_both_sides(ts_ctx_t *ctx)
         ts_ok(fy_fill(x, step));
         ts_ok(fy_fill(y, -1));
         ts_ok(fy_tensor_send_into(y, x, NULL, NULL));
-        ts_ok(fy_fill(x, 99)); /* too late to be seen there */
+        ts_ok(fy_fill(x, 99)); /* too late to be visible there */
         ts_ok(fy_sum(y, FY_ALL_AXES, 0, &sum));
         ts_expect_f32(sum, (float[1]){ (float)step * 1000 }, 1);
         fy_tensor_destroy(sum);
@@ -132,7 +133,7 @@ static void ordered_on_both_sides(ts_ctx_t *ctx)
     close_peer(peer);
 }
 
-static void refused(ts_ctx_t *ctx)
+static void invalid_sends_are_refused(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
                 *host = ts_host_f32(FY_DIMS(4), (float[4]){ 0 }), *out = x, *shorter;
@@ -178,8 +179,8 @@ static void refused(ts_ctx_t *ctx)
     close_peer(peer);
 }
 
-/* A fault of whatever made the bytes is known before they leave. */
-static void bad_bytes_stay(ts_ctx_t *ctx)
+/* A fault in the source's bytes is detected before they are sent. */
+static void bad_bytes_are_not_sent(ts_ctx_t *ctx)
 {
     int64_t values[2] = { 1, 99 };
     fy_device_t *peer = open_peer(ctx);
@@ -198,8 +199,9 @@ static void bad_bytes_stay(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(there_and_back),        TS_TEST(into_every_layout), TS_TEST(converted_at_the_source),
-    TS_TEST(ordered_on_both_sides), TS_TEST(refused),           TS_TEST(bad_bytes_stay),
+    TS_TEST(a_tensor_is_sent_and_returned), TS_TEST(into_every_layout),
+    TS_TEST(converted_at_the_source),       TS_TEST(ordered_on_both_sides),
+    TS_TEST(invalid_sends_are_refused),     TS_TEST(bad_bytes_are_not_sent),
 };
 
 int main(void) { return TS_RUN("peer", k_tests, NULL); }

@@ -1,6 +1,7 @@
-/* Prefetch: batches come in order, whole, and without anybody waiting for the device; failures
- * reach who asks for the batch; guards and figures are those of the scope that asked; it can be
- * given up at any time. Each with a thread and without. */
+/* Prefetch: batches arrive in order and complete, and no thread waits for the device. A failure is
+ * reported to the caller that requests the batch. Guards and figures are those of the scope that
+ * created the prefetch. It can be destroyed at any time. Each test runs with a thread and
+ * without. */
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,17 +12,17 @@ enum { ROWS = 6, COLUMNS = 5 };
 static const fy_batch_spec_t specs[2] = { { FY_DTYPE_F32, 2, { ROWS, COLUMNS } },
                                           { FY_DTYPE_I32, 1, { ROWS } } };
 
-/* What fill does (static in each test: its thread may outlive one that fails): `nbatches` batches,
- * the last with `last_rows` rows; element = batch, label = row. */
+/* The plan of `fill` (static in each test: its thread may outlive a test that fails): `nbatches`
+ * batches, the last with `last_rows` rows; element = batch, label = row. */
 typedef struct source {
-    /* batches that fail, with a record and without; 0: none */
+    /* indices of batches that fail, with an error record and without; 0: none */
     uint64_t nbatches, fails_at, silent_at;
-    /* bad_rows: what is said of the batch fails_at instead of failing */
+    /* bad_rows: the number of rows that fill returns for batch fails_at, instead of failing */
     int64_t last_rows, bad_rows;
-    fy_tensor_t *uses;    /* a tensor of the scope, looked at in each call */
-    fy_prefetch_t **asks; /* asks for a batch in the middle of filling one */
+    fy_tensor_t *uses;    /* a tensor of the scope, read in each call */
+    fy_prefetch_t **asks; /* requests a batch while filling one */
     _Atomic int ncalls;
-    uint64_t expected; /* next index */
+    uint64_t expected; /* the next index */
     int out_of_order;
 } source_t;
 
@@ -42,7 +43,7 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
         return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "no batch %d today",
                             (int)batch->index);
     if (source->silent_at && batch->index == source->silent_at) return FY_STATUS_CORRUPT_DATA;
-    /* its scope ended before fill did */
+    /* its scope ended before fill ran */
     if (source->uses && ts_info(source->uses).device == NULL) source->out_of_order = 1;
     if (source->asks) {
         fy_tensor_t *tensors[2];
@@ -50,7 +51,7 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
         source->out_of_order |= fy_prefetch_next(*source->asks, tensors, &rows) !=
                                 FY_STATUS_INVALID_ARGUMENT;
     }
-    /* is the prefetch's scope's */
+    /* belongs to the scope of the prefetch */
     FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100), 0, &left_behind));
     FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, (void **)&values));
     FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, (void **)&labels));
@@ -109,7 +110,7 @@ static void batches_in_order(ts_ctx_t *ctx)
                 for (uint64_t i = 0; i < 11; i++) expect_batch(prefetch, i, i == 10 ? last : ROWS);
                 expect_end(prefetch);
                 expect_end(prefetch);
-                assert_int_equal(source.ncalls, 12); /* behind the end nobody is asked again */
+                assert_int_equal(source.ncalls, 12); /* after the end fill is not called again */
                 assert_false(source.out_of_order);
                 fy_prefetch_destroy(prefetch);
             }
@@ -119,8 +120,8 @@ static void batches_in_order(ts_ctx_t *ctx)
     expect_end(make(ctx, &none, 2, 0));
 }
 
-/* The host submits many steps without waiting; every step still sees its own batch, whole. */
-static void far_ahead_of_the_device(ts_ctx_t *ctx)
+/* The host submits many steps without waiting; every step sees its own complete batch. */
+static void a_host_far_ahead_sees_whole_batches(ts_ctx_t *ctx)
 {
     enum { N = 40 };
     for (int threads = 0; threads < 2; threads++) {
@@ -131,7 +132,7 @@ static void far_ahead_of_the_device(ts_ctx_t *ctx)
         int64_t rows;
         for (int i = 0; i < N; i++) {
             ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
-            /* the batch is the caller's to write, too: x8 */
+            /* the caller may write the batch: times 8 */
             for (int k = 0; k < 3; k++) ts_ok(fy_axpy(tensors[0], 1, tensors[0]));
             ts_ok(fy_sum(tensors[0], FY_ALL_AXES, 0, &sums[i]));
         }
@@ -155,7 +156,7 @@ static void a_steady_loop(ts_ctx_t *ctx)
         fy_memory_stats_t first = FY_MEMORY_STATS_INIT, second = FY_MEMORY_STATS_INIT;
         ts_ok(fy_memory_query(ctx->device, NULL, &first));
         for (int i = 20; i < 60; i++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
-        expect_end(prefetch); /* the thread has come to its end */
+        expect_end(prefetch); /* the thread has ended */
         const fy_ledger_totals_t after = ts_ledger(NULL);
         ts_ok(fy_memory_query(ctx->device, NULL, &second));
         assert_int_equal(after.device_allocs, before.device_allocs);
@@ -170,7 +171,7 @@ static void a_steady_loop(ts_ctx_t *ctx)
     }
 }
 
-/* A batch that fails is one call that fails: with the reason, on the thread that asks. */
+/* A batch that fails makes one call fail, with the reason, on the thread that requests it. */
 static void failures_of_fill(ts_ctx_t *ctx)
 {
     fy_tensor_t *tensors[2];
@@ -194,7 +195,7 @@ static void failures_of_fill(ts_ctx_t *ctx)
         }
         expect_end(prefetch);
         fy_prefetch_destroy(prefetch);
-        for (int64_t bad = 0; bad <= ROWS + 1; bad += ROWS + 1) { /* rows that cannot be */
+        for (int64_t bad = 0; bad <= ROWS + 1; bad += ROWS + 1) { /* invalid numbers of rows */
             static source_t wrong;
             wrong = (source_t){ .nbatches = 3, .fails_at = 1, .bad_rows = bad + 1 };
             prefetch = make(ctx, &wrong, 1, threads);
@@ -207,7 +208,8 @@ static void failures_of_fill(ts_ctx_t *ctx)
     }
 }
 
-/* The guards where it was made hold on its thread; without a thread, those where it is asked. */
+/* The guards of the creating scope hold on its thread. Without a thread, the guards of the
+ * requesting scope hold. */
 static void guards_are_inherited(ts_ctx_t *ctx)
 {
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
@@ -225,10 +227,10 @@ static void guards_are_inherited(ts_ctx_t *ctx)
         ts_text_has("test/load");
         fy_scope_end(scope, 0, NULL);
         const char *path = "test/load/prefetch";
-        /* its figures stand there, on whichever thread */
+        /* figures count there, with a thread or without */
         assert_true(ts_ledger(path).upload.count >= 6 * (uint64_t)(threads + 1));
     }
-    /* with a thread the loop itself may be light */
+    /* with a thread the loop itself may forbid heavy requests */
     static source_t source;
     source = (source_t){ .nbatches = 4 };
     fy_prefetch_t *prefetch = make(ctx, &source, 1, 1);
@@ -245,9 +247,9 @@ static void guards_are_inherited(ts_ctx_t *ctx)
     ts_ok(fy_budget_set(NULL));
 }
 
-/* At any moment, also while fill runs; with the scope, before what else is in it; or later, if
- * kept. */
-static void given_up(ts_ctx_t *ctx)
+/* Destroyed at any moment, also while fill runs; with the scope, before its other tensors; or
+ * later, if kept. */
+static void a_prefetch_can_be_destroyed_at_any_time(ts_ctx_t *ctx)
 {
     fy_tensor_t *tensors[2];
     int64_t rows;
@@ -257,7 +259,7 @@ static void given_up(ts_ctx_t *ctx)
             source = (source_t){ .nbatches = 50 };
             fy_scope_t scope = fy_scope_begin("loop");
             fy_tensor_t *made = ts_iota(ctx->device, FY_DIMS(3), 0);
-            /* one that is kept outlives the scope, and what is in it */
+            /* a kept prefetch outlives the scope and its tensors */
             if (i % 4 != 1) source.uses = made;
             fy_prefetch_t *prefetch = make(ctx, &source, 1 + i % 3, threads);
             for (int k = 0; k < i % 5; k++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
@@ -274,8 +276,8 @@ static void given_up(ts_ctx_t *ctx)
     fy_prefetch_keep(NULL);
 }
 
-/* Without a thread, so that the handle is known in fill. */
-static void inside_of_fill(ts_ctx_t *ctx)
+/* Without a thread, so that fill knows the handle. */
+static void calls_inside_fill(ts_ctx_t *ctx)
 {
     static fy_prefetch_t *prefetch;
     static source_t source;
@@ -326,11 +328,11 @@ static void options(ts_ctx_t *ctx)
     prefetch = make(ctx, &source, 1, 1);
     ts_fails(fy_prefetch_next(prefetch, NULL, &rows), INVALID_ARGUMENT);
     ts_fails(fy_prefetch_next(prefetch, tensors, NULL), INVALID_ARGUMENT);
-    expect_batch(prefetch, 0, ROWS); /* refused calls used nothing up */
+    expect_batch(prefetch, 0, ROWS); /* refused calls consumed no batch */
 }
 
-/* No room: nothing is made, and the device is as it was. */
-static void no_room(ts_ctx_t *ctx)
+/* Not enough memory: no prefetch is made, and the device is unchanged. */
+static void without_memory_no_prefetch_is_made(ts_ctx_t *ctx)
 {
     fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 1024, INT64_C(1) << 24 } };
     fy_prefetch_t *prefetch;
@@ -345,8 +347,8 @@ static void no_room(ts_ctx_t *ctx)
     assert_int_equal(source.ncalls, 0);
 }
 
-/* In the child the thread is not there: asking fails, giving up does not hang. */
-static void forked(ts_ctx_t *ctx)
+/* The child has no such thread: requesting a batch fails, destroying does not hang. */
+static void a_forked_child_is_refused(ts_ctx_t *ctx)
 {
     static source_t source;
     source = (source_t){ .nbatches = 4 };
@@ -369,8 +371,8 @@ static void forked(ts_ctx_t *ctx)
     expect_batch(prefetch, 1, ROWS);
 }
 
-/* A replay would show the batch of the recording for ever, so there is none in a graph. */
-static void not_in_a_graph(ts_ctx_t *ctx)
+/* A replay would show the recorded batch each time, so a graph cannot contain one. */
+static void a_recording_refuses_prefetch(ts_ctx_t *ctx)
 {
     static source_t source;
     source = (source_t){ .nbatches = 3 };
@@ -393,8 +395,8 @@ static void not_in_a_graph(ts_ctx_t *ctx)
 
 /* ---- simulated devices ---- */
 
-/* A lost device fails the batches, with and without a thread, and hangs nobody. */
-static void lost_device(ts_ctx_t *ctx)
+/* A lost device fails the batches, with and without a thread, and no call hangs. */
+static void a_lost_device_fails_the_batches(ts_ctx_t *ctx)
 {
     for (int threads = 0; threads < 2; threads++)
         for (int depth = 1; depth < 4; depth++) {
@@ -417,9 +419,9 @@ static void lost_device(ts_ctx_t *ctx)
         }
 }
 
-/* A copy that fails on the device spoils its batch and no other, also not the next one in the same
- * room, whole or not. */
-static void a_copy_that_fails(ts_ctx_t *ctx)
+/* A copy that fails on the device poisons its batch and no other, also not the next one in the same
+ * buffer, complete or not. */
+static void a_failed_copy_poisons_one_batch(ts_ctx_t *ctx)
 {
     static source_t source;
     for (int threads = 0; threads < 2; threads++) {
@@ -428,7 +430,7 @@ static void a_copy_that_fails(ts_ctx_t *ctx)
         fy_tensor_t *tensors[2], *sums[5];
         fy_download_t *download;
         int64_t rows;
-        /* both tensors of batch 2, which lies where batch 4 will */
+        /* both tensors of batch 2, whose buffer batch 4 will use */
         ts_ok(fy_device_open("sim:9?faults=copy@5+copy@6", &other.device));
         fy_prefetch_t *prefetch = make(&other, &source, 1, threads);
         for (int i = 0; i < 5; i++) {
@@ -450,12 +452,12 @@ static void a_copy_that_fails(ts_ctx_t *ctx)
     }
 }
 
-/* Each block that it asks for fails once: nothing is made, nothing is left, and the next one
- * works. */
+/* Each allocation of the prefetch fails once: no prefetch is made, no memory leaks, and the next
+ * attempt works. */
 static void no_memory_at_any_point(ts_ctx_t *ctx)
 {
     static source_t source;
-    /* 64 MiB: each room is a segment of its own */
+    /* 64 MiB: each buffer is a separate segment */
     static const fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 64, 1 << 18 } };
     fy_status_t status = FY_STATUS_INTERNAL;
     int nfailed = 0;
@@ -499,9 +501,9 @@ static fy_status_t fill_large(void *user, fy_batch_t *batch)
     return FY_STATUS_OK;
 }
 
-/* A step that loads its batch takes as long as one that has it, once computing takes longer than
+/* A step that loads its batch takes as long as one that has it, if computing takes longer than
  * loading. */
-static void loading_hides_behind_computing(ts_ctx_t *ctx)
+static void loading_overlaps_with_computing(ts_ctx_t *ctx)
 {
     enum { N = 1024, STEPS = 50 };
     const fy_batch_spec_t spec = { FY_DTYPE_F32, 2, { 256, N } };
@@ -544,35 +546,35 @@ static void loading_hides_behind_computing(ts_ctx_t *ctx)
 
 static const ts_test_t k_tests[] = {
     TS_TEST(batches_in_order),
-    TS_TEST(far_ahead_of_the_device),
+    TS_TEST(a_host_far_ahead_sees_whole_batches),
     TS_TEST(a_steady_loop),
     TS_TEST(failures_of_fill),
     TS_TEST(guards_are_inherited),
-    TS_TEST(given_up),
-    TS_TEST(inside_of_fill),
+    TS_TEST(a_prefetch_can_be_destroyed_at_any_time),
+    TS_TEST(calls_inside_fill),
     TS_TEST(options),
-    TS_TEST(no_room),
-    TS_TEST(not_in_a_graph),
-    TS_TEST(forked),
-    TS_TEST(lost_device),
-    TS_TEST(a_copy_that_fails),
+    TS_TEST(without_memory_no_prefetch_is_made),
+    TS_TEST(a_recording_refuses_prefetch),
+    TS_TEST(a_forked_child_is_refused),
+    TS_TEST(a_lost_device_fails_the_batches),
+    TS_TEST(a_failed_copy_poisons_one_batch),
     TS_TEST(no_memory_at_any_point),
-    TS_TEST(loading_hides_behind_computing),
+    TS_TEST(loading_overlaps_with_computing),
 };
 #define ONLY_SIM "needs a simulated device's faults or clock"
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "lost_device", ONLY_SIM },
-    { "host", "a_copy_that_fails", ONLY_SIM },
+    { "host", "a_lost_device_fails_the_batches", ONLY_SIM },
+    { "host", "a_failed_copy_poisons_one_batch", ONLY_SIM },
     { "host", "no_memory_at_any_point", ONLY_SIM },
-    { "host", "loading_hides_behind_computing", ONLY_SIM },
-    { "cuda", "lost_device", ONLY_SIM },
-    { "cuda", "a_copy_that_fails", ONLY_SIM },
+    { "host", "loading_overlaps_with_computing", ONLY_SIM },
+    { "cuda", "a_lost_device_fails_the_batches", ONLY_SIM },
+    { "cuda", "a_failed_copy_poisons_one_batch", ONLY_SIM },
     { "cuda", "no_memory_at_any_point", ONLY_SIM },
-    { "cuda", "loading_hides_behind_computing", ONLY_SIM },
-    { "null", "lost_device", ONLY_SIM },
-    { "null", "a_copy_that_fails", ONLY_SIM },
+    { "cuda", "loading_overlaps_with_computing", ONLY_SIM },
+    { "null", "a_lost_device_fails_the_batches", ONLY_SIM },
+    { "null", "a_failed_copy_poisons_one_batch", ONLY_SIM },
     { "null", "no_memory_at_any_point", ONLY_SIM },
-    { "null", "loading_hides_behind_computing", ONLY_SIM },
+    { "null", "loading_overlaps_with_computing", ONLY_SIM },
     { NULL, NULL, NULL },
 };
 

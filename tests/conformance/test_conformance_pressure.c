@@ -1,7 +1,7 @@
-/* Pressure functions, fy_memory_reserve, growth=off and segment= through the public API, on every
- * device that can be given a limit: what a function may do while it runs, that it is a guest on its
- * thread (recording, guards, scopes, error record), and that taking it away waits.
- * Not here: which stage is tried when (tests/unit/alloc/test_pool_pressure.c). */
+/* Reclaim callbacks, fy_memory_reserve, growth=off and segment= through the public API, on every
+ * device that can have a limit: calls that a callback may make while it runs, its isolation from
+ * the state of its thread (recording, guards, scopes, error record), and that removing it waits.
+ * Not here: the order of the stages (tests/unit/alloc/test_pool_pressure.c). */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -12,9 +12,9 @@
 
 enum { MIB = 1 << 20 };
 
-/* What a function does when it is called, and what it saw. */
+/* Actions of a callback when it is called, and the values it saw. */
 typedef struct pressure {
-    fy_tensor_t *held[8]; /* to be destroyed, one a call */
+    fy_tensor_t *held[8]; /* destroyed one by one, one a call */
     int calls, order, inner_calls;
     fy_status_t inner;
     uint64_t id, nbytes;
@@ -52,7 +52,7 @@ static fy_tensor_t *bytes(fy_device_t *device, int64_t n)
     return x;
 }
 
-static void gives_what_is_asked_for(ts_ctx_t *ctx)
+static void callbacks_free_the_missing_bytes(ts_ctx_t *ctx)
 {
     fy_device_t *device = limited(ctx, "limit=8MiB");
     if (!device) return;
@@ -64,7 +64,8 @@ static void gives_what_is_asked_for(ts_ctx_t *ctx)
     for (int i = 0; i < 4; i++) second.held[i] = bytes(device, 2 * MIB);
     assert_int_equal(first.calls + second.calls, 0);
     fy_tensor_t *x = bytes(device, 2 * MIB - 100);
-    assert_int_equal(first.calls, 1); /* in the order in which they were set, until it fits */
+    assert_int_equal(first.calls,
+                     1); /* in the order in which they were set, until the request fits */
     assert_int_equal(second.calls, 1);
     assert_true(first.order < second.order);
     assert_true(first.nbytes >= 2 * MIB - 100 && first.nbytes <= 2 * MIB);
@@ -77,7 +78,7 @@ static void gives_what_is_asked_for(ts_ctx_t *ctx)
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
     fy_scope_end(scope, 0, NULL);
-    ts_reopen(ctx, device); /* `second` is left: forgotten */
+    ts_reopen(ctx, device); /* `second` is still set: forgotten on reopen */
     device = limited(ctx, "limit=1MiB");
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     ts_fails(fy_memory_off_pressure(device, second.id), INVALID_ARGUMENT);
@@ -100,7 +101,8 @@ static void refusals(ts_ctx_t *ctx)
     ts_ok(fy_memory_off_pressure(ctx->device, id));
 }
 
-/* Asks for memory itself, moves data, fails, leaves a scope open, and tries to take itself away. */
+/* The callback allocates memory, moves data, fails, leaves a scope open, and tries to remove
+ * itself. */
 static int busy_body(void *user, fy_device_t *device, uint64_t nbytes)
 {
     pressure_t *pressure = user;
@@ -108,13 +110,14 @@ static int busy_body(void *user, fy_device_t *device, uint64_t nbytes)
     pressure->calls++;
     pressure->inner = fy_zeros(device, FY_DTYPE_U8, FY_DIMS((int64_t)nbytes), &x);
     assert_null(x);
-    /* not answered by pressure again */
+    /* no nested reclaim */
     assert_int_equal(pressure->calls, 1 + pressure->inner_calls);
     ts_fails(fy_memory_off_pressure(device, pressure->id), BUSY);
     (void)fy_scope_begin("left open");
     if (!pressure->held[0]) return 0;
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(2 * MIB), &host));
-    ts_ok(fy_tensor_download_into(host, pressure->held[0], NULL)); /* spilled, and kept */
+    ts_ok(
+        fy_tensor_download_into(host, pressure->held[0], NULL)); /* spilled to the host, and kept */
     fy_tensor_keep(host);
     fy_tensor_destroy(pressure->held[0]);
     pressure->held[0] = NULL;
@@ -123,7 +126,7 @@ static int busy_body(void *user, fy_device_t *device, uint64_t nbytes)
     return 1;
 }
 
-static void a_function_is_a_guest(ts_ctx_t *ctx)
+static void a_callback_does_not_change_its_thread(ts_ctx_t *ctx)
 {
     fy_device_t *device = limited(ctx, "limit=4MiB");
     if (!device) return;
@@ -141,12 +144,12 @@ static void a_function_is_a_guest(ts_ctx_t *ctx)
     (void)bytes(device, 2 * MIB);
     assert_int_equal(pressure.calls, 1);
     assert_int_equal(pressure.inner, FY_STATUS_OUT_OF_MEMORY);
-    /* the record is the thread's, not the guest's */
+    /* the error record is the thread's, not the callback's */
     assert_int_equal(strncmp(before, fy_error_get()->text, strlen(before)), 0);
     assert_int_equal(ts_ledger("test/guest/pressure").download.nbytes - ledger.download.nbytes,
                      2 * MIB);
     fy_tensor_t *z;
-    /* in "test", not in what the guest left open */
+    /* in "test", not in the scope that the callback left open */
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(4), &z));
     fy_scope_t inner = fy_scope_begin("inner");
     fy_scope_end(inner, 0, NULL);
@@ -159,7 +162,7 @@ static void a_function_is_a_guest(ts_ctx_t *ctx)
     ts_reopen(ctx, device);
 }
 
-/* Under a guard a function may do what the scope may. */
+/* Under a guard a callback may make the same calls as the scope. */
 static int tries_to_wait(void *user, fy_device_t *device, uint64_t nbytes)
 {
     pressure_t *pressure = user;
@@ -197,13 +200,13 @@ static void guards_hold_inside(ts_ctx_t *ctx)
     ts_reopen(ctx, device);
 }
 
-/* What a function does on a thread that records happens now, and once. */
+/* Calls of a callback on a recording thread run at once, and are not recorded. */
 static int works_now(void *user, fy_device_t *device, uint64_t nbytes)
 {
     pressure_t *pressure = user;
     ts_ok(fy_axpy(pressure->held[1], 1, pressure->held[2]));
     fy_tensor_t *small = pressure->held[3];
-    /* refused while recording; the guest does not record */
+    /* refused while recording; the callback does not record */
     if (pressure->calls == 0) ts_ok(fy_device_wait(device, FY_FOREVER));
     assert_non_null(small);
     pressure->calls++;
@@ -213,7 +216,7 @@ static int works_now(void *user, fy_device_t *device, uint64_t nbytes)
     return gave;
 }
 
-static void beside_a_recording(ts_ctx_t *ctx)
+static void a_callback_is_not_recorded(ts_ctx_t *ctx)
 {
     fy_device_t *device = limited(ctx, "limit=8MiB&segment=64KiB");
     if (!device) return;
@@ -229,7 +232,7 @@ static void beside_a_recording(ts_ctx_t *ctx)
     ts_ok(fy_memory_on_pressure(device, works_now, &pressure, &pressure.id));
     ts_ok(fy_graph_begin(device));
     fy_tensor_t *twice;
-    ts_ok(fy_affine(big, 2, 0, &twice)); /* 3 MiB of the graph's own */
+    ts_ok(fy_affine(big, 2, 0, &twice)); /* 3 MiB of graph memory */
     ts_ok(fy_sum(twice, 0, NULL, 0, &sum));
     ts_ok(fy_graph_end(&graph));
     assert_int_equal(pressure.calls, 1);
@@ -249,7 +252,7 @@ static int lingers(void *user, fy_device_t *device, uint64_t nbytes)
     pressure_t *pressure = user;
     (void)device;
     (void)nbytes;
-    if (atomic_fetch_add(&pressure->entered, 1)) return 0; /* only the first call does */
+    if (atomic_fetch_add(&pressure->entered, 1)) return 0; /* only the first call frees memory */
     atomic_store(&pressure->is_inside, 1);
     while (!atomic_load(&pressure->may_end)) sched_yield();
     atomic_store(&pressure->is_inside, 0);
@@ -275,12 +278,12 @@ static void *takes_away(void *user)
 {
     away_t *away = user;
     ts_ok(fy_memory_off_pressure(away->device, away->pressure->id));
-    assert_int_equal(atomic_load(&away->pressure->is_inside), 0); /* it waited */
+    assert_int_equal(atomic_load(&away->pressure->is_inside), 0); /* the removal waited */
     atomic_store(&away->is_over, 1);
     return NULL;
 }
 
-static void taking_away_waits(ts_ctx_t *ctx)
+static void removing_a_callback_waits(ts_ctx_t *ctx)
 {
     fy_device_t *device = limited(ctx, "limit=2MiB");
     if (!device) return;
@@ -295,14 +298,14 @@ static void taking_away_waits(ts_ctx_t *ctx)
     (void)bytes(device, 4096); /* no lock is held while it runs */
     assert_int_equal(pthread_create(&taker, NULL, takes_away, &away), 0);
     fy_tensor_t *x;
-    /* until nobody finds it any more: the taker waits, or is about to */
+    /* until no request can start it any more: the removing thread waits, or is about to */
     for (int last = -1; last != atomic_load(&pressure.entered);) {
         last = atomic_load(&pressure.entered);
         ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     }
     for (int i = 0; i < 1000; i++) sched_yield();
     assert_int_equal(atomic_load(&away.is_over), 0);
-    const pid_t child = fork(); /* with one thread inside, and one that waits */
+    const pid_t child = fork(); /* with one thread inside the callback, and one that waits */
     if (child == 0)
         _exit(fy_memory_off_pressure(device, pressure.id) == FY_STATUS_INVALID_ARGUMENT ? 0 : 1);
     int status = -1;
@@ -316,7 +319,8 @@ static void taking_away_waits(ts_ctx_t *ctx)
     ts_reopen(ctx, device);
 }
 
-/* A child forked from inside goes on, and may take the function away when it is outside. */
+/* A child forked inside the callback continues, and can remove the callback once it has
+ * returned. */
 static int forks(void *user, fy_device_t *device, uint64_t nbytes)
 {
     pressure_t *pressure = user;
@@ -332,7 +336,7 @@ static int forks(void *user, fy_device_t *device, uint64_t nbytes)
     return 0;
 }
 
-static void forking_inside(ts_ctx_t *ctx)
+static void a_fork_inside_a_callback(ts_ctx_t *ctx)
 {
     fy_device_t *device = limited(ctx, "limit=2MiB");
     if (!device) return;
@@ -344,7 +348,7 @@ static void forking_inside(ts_ctx_t *ctx)
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     assert_int_equal(pressure.calls, 0);
     pressure.calls = -1;
-    ts_ok(fy_graph_begin(device)); /* the graph's pool is in the middle of growing then */
+    ts_ok(fy_graph_begin(device)); /* then the graph's pool is growing */
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     assert_int_equal(pressure.calls, 0);
     fy_graph_t *graph;
@@ -392,7 +396,7 @@ static void growth_off(ts_ctx_t *ctx)
     ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(100), &x), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_GROWTH_OFF);
     ts_text_has("Would help: fy_memory_reserve 256 more (256 in all)");
-    ts_ok(fy_memory_reserve(device, 256)); /* it is true */
+    ts_ok(fy_memory_reserve(device, 256)); /* the hint is true */
     ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(100), &x));
     ts_ok(fy_memory_reserve(device, 16 * MIB));
     const uint64_t allocs = device_allocs(device);
@@ -447,13 +451,13 @@ static void options(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(gives_what_is_asked_for),
+        TS_TEST(callbacks_free_the_missing_bytes),
         TS_TEST(refusals),
-        TS_TEST(a_function_is_a_guest),
+        TS_TEST(a_callback_does_not_change_its_thread),
         TS_TEST(guards_hold_inside),
-        TS_TEST(beside_a_recording),
-        TS_TEST(taking_away_waits),
-        TS_TEST(forking_inside),
+        TS_TEST(a_callback_is_not_recorded),
+        TS_TEST(removing_a_callback_waits),
+        TS_TEST(a_fork_inside_a_callback),
         TS_TEST(reserve_grows_now),
         TS_TEST(growth_off),
         TS_TEST(options),

@@ -1,5 +1,5 @@
-/* Transfers that are asked about instead of waited for: downloads tried, tickets polled and waited
- * for with little patience.
+/* Transfers that are polled instead of waited for: downloads that are tried, tickets that are
+ * polled and waited for with short timeouts.
  * Not here: bytes and layouts (test_conformance_transfer.c), borrowed sources
  * (test_conformance_contract.c). */
 #include <stdatomic.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/harness.h"
 
-/* Something that takes the device a while, on asynchronous ones. */
+/* A request that keeps an asynchronous device busy. */
 static fy_tensor_t *slow(fy_device_t *device)
 {
     fy_tensor_t *a, *b;
@@ -54,7 +54,7 @@ static void one_value_is_tried(ts_ctx_t *ctx)
     ts_fails(fy_download_try_f64(download, &done, &value), SHAPE_MISMATCH);
     ts_text_has("fy_download_try");
     assert_int_equal(done, 0);
-    fy_download_destroy(download); /* it stood */
+    fy_download_destroy(download); /* it was queued */
 }
 
 static void tries_refuse_nothing_and_null(ts_ctx_t *ctx)
@@ -69,7 +69,7 @@ static void tries_refuse_nothing_and_null(ts_ctx_t *ctx)
     ts_fails(fy_download_try_f64(NULL, NULL, &value), INVALID_ARGUMENT);
 }
 
-/* A try that fails uses the download up and says why. */
+/* A failing try destroys the download and reports the reason. */
 static void a_poisoned_download_fails_its_try(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken, *host = NULL;
@@ -115,7 +115,7 @@ static void a_callback_runs_once_with_the_status(ts_ctx_t *ctx)
 {
     seen_t good = { 0, FY_STATUS_INTERNAL, NULL, 0 }, done = good, bad = good;
     fy_tensor_t *x = slow(ctx->device);
-    /* nobody waits: the thread does */
+    /* no call waits: the callback thread polls */
     ts_ok(fy_ticket_on_done(fy_tensor_ticket(x), note_done, &good));
     wait_for(&good, 1);
     assert_int_equal(good.status, FY_STATUS_OK);
@@ -138,7 +138,7 @@ static void a_callback_runs_once_with_the_status(ts_ctx_t *ctx)
     assert_int_equal(atomic_load(&good.runs), 1);
 }
 
-/* A callback may call anything: it submits, and asks to be called again. */
+/* A callback may call every function: it submits, and sets another callback. */
 static void go_on(void *user, fy_status_t status)
 {
     seen_t *seen = user;
@@ -155,7 +155,7 @@ static void go_on(void *user, fy_status_t status)
     atomic_fetch_add(&seen->runs, 1);
 }
 
-static void a_callback_may_go_on(ts_ctx_t *ctx)
+static void a_callback_may_set_another(ts_ctx_t *ctx)
 {
     seen_t seen = { 0, FY_STATUS_INTERNAL, ctx->device, 5 };
     ts_ok(fy_ticket_on_done(fy_tensor_ticket(slow(ctx->device)), go_on, &seen));
@@ -165,9 +165,9 @@ static void a_callback_may_go_on(ts_ctx_t *ctx)
     ts_fails(fy_ticket_on_done((fy_ticket_t){ 70000, 1 }, note_done, NULL), INVALID_ARGUMENT);
 }
 
-/* ---- what stands ---- */
+/* ---- queued transfers ---- */
 
-static void borrowed_bytes_are_busy_until_their_turn(ts_ctx_t *ctx)
+static void borrowed_bytes_are_busy_until_their_upload(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     fy_ticket_t ticket = { 0, 0 };
@@ -186,7 +186,7 @@ static void borrowed_bytes_are_busy_until_their_turn(ts_ctx_t *ctx)
         ((float *)data)[7] = (float)i;
         ts_ok(fy_tensor_upload_into(x, src[i], &borrow, &ticket));
     }
-    if (ctx->is_sim) { /* elsewhere it may have been fast */
+    if (ctx->is_sim) { /* elsewhere it may be done already */
         ts_fails(fy_tensor_map(src[5], FY_ACCESS_WRITE, &data), BUSY);
         char text[64];
         snprintf(text, sizeof text, "{%llu, %llu}", (unsigned long long)ticket.stream,
@@ -208,8 +208,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(tries_refuse_nothing_and_null),
     TS_TEST(a_poisoned_download_fails_its_try),
     TS_TEST(a_callback_runs_once_with_the_status),
-    TS_TEST(a_callback_may_go_on),
-    TS_TEST(borrowed_bytes_are_busy_until_their_turn),
+    TS_TEST(a_callback_may_set_another),
+    TS_TEST(borrowed_bytes_are_busy_until_their_upload),
 };
 
 int main(void) { return TS_RUN("queue", k_tests, NULL); }

@@ -1,7 +1,6 @@
-/* Random draws: the same seed and draws give the same bits on every device, in any shape and layout
- * of destination, by whatever thread;
- * the state advances on the device; permutations are permutations. Values themselves: tests/ops
- * (Philox again, from the paper). */
+/* Random draws: the same seed and number of draws give the same bits on every device, for any shape
+ * and layout of the destination, on any thread. The state advances on the device. Permutations are
+ * permutations. Values themselves: tests/ops (Philox again, from the paper). */
 #include "tests/support/harness.h"
 
 enum { N = 5000 };
@@ -86,10 +85,10 @@ static void permutations(ts_ctx_t *ctx)
                 assert_false(seen[values[round][i]]++);
             }
         }
-        /* a fresh one each time */
+        /* a new permutation each time */
         if (sizes[s] >= 16) assert_memory_not_equal(values[0], values[1], (size_t)sizes[s] * 8);
     }
-    /* no fixed pattern: element 0 goes everywhere */
+    /* no fixed pattern: element 0 appears at every position */
     int hits[5] = { 0 };
     for (int i = 0; i < 500; i++) {
         ts_ok(fy_randperm(rng, 5, &order));

@@ -1,6 +1,6 @@
-/* Snapshots: what a file says is what the figures say, block by block; of one moment while other
- * threads go on; no half file stays.
- * Not here: files that are no snapshots (tests/unit/tools/test_snapshot_file.c), pictures
+/* Snapshots: a file agrees with the figures, block by block; it shows one moment while other
+ * threads work; no incomplete file stays.
+ * Not here: files that are not snapshots (tests/unit/tools/test_snapshot_file.c), pictures
  * (tests/unit/alloc/test_snapshot_svg.c). */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ static snapshot_file_t taken(const fy_device_t *device)
 {
     snapshot_file_t file;
     ts_ok(fy_memory_snapshot(device, path, FY_SNAPSHOT_JSON));
-    /* which checks that blocks fill segments and sums are the figures */
+    /* the reader checks that blocks fill segments and that sums equal the figures */
     ts_ok(snapshot_file_open(path, &file));
     return file;
 }
@@ -41,7 +41,7 @@ static const fy__snapshot_pool_t *main_pool(const ts_ctx_t *ctx, const snapshot_
     return pool;
 }
 
-/* The live block of that size; NULL: none. */
+/* Returns the live block of that size; NULL: none. */
 static const fy__snapshot_block_t *block_of(const snapshot_file_t *file,
                                             const fy__snapshot_pool_t *pool, uint64_t requested)
 {
@@ -60,7 +60,7 @@ static void expect_figures(const fy__snapshot_pool_t *pool, const fy_memory_stat
                            int is_host)
 {
     assert_int_equal(pool->stats.live, stats->live);
-    /* of the host a snapshot knows it better */
+    /* the snapshot of the host is more exact */
     if (!is_host) assert_int_equal(pool->stats.requested, stats->requested);
     assert_int_equal(pool->stats.cached, stats->cached);
     assert_int_equal(pool->stats.pending, stats->pending);
@@ -75,7 +75,7 @@ static void expect_figures(const fy__snapshot_pool_t *pool, const fy_memory_stat
                         sizeof stats->peak_by_category);
 }
 
-static void sums_are_the_figures(ts_ctx_t *ctx)
+static void sums_equal_the_figures(ts_ctx_t *ctx)
 {
     fy_tensor_t *tensors[40];
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, pinned = FY_MEMORY_STATS_INIT;
@@ -95,7 +95,7 @@ static void sums_are_the_figures(ts_ctx_t *ctx)
                      stats.cached);
     assert_memory_equal(sums.by_category, stats.by_category, sizeof stats.by_category);
     assert_int_equal(sums.requested, pool->stats.requested);
-    /* the small ones that were given back */
+    /* the small ones that were freed */
     if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_THREAD_CACHED] > 0);
     ts_ok(fy_memory_query_pinned(ctx->device, &pinned));
     if (!ctx->is_host) expect_figures(pool_of(&file, FY__SNAPSHOT_PINNED), &pinned, 0);
@@ -104,7 +104,7 @@ static void sums_are_the_figures(ts_ctx_t *ctx)
     snapshot_file_close(&file);
 }
 
-static void a_block_says_what_it_is(ts_ctx_t *ctx)
+static void a_block_has_its_attributes(ts_ctx_t *ctx)
 {
     fy_tensor_t *weights, *rest;
     fy_scope_t scope = fy_scope_begin("mo\"del\n<&>");
@@ -207,7 +207,7 @@ static void *allocate(void *seed)
     return NULL;
 }
 
-static void it_is_of_one_moment(ts_ctx_t *ctx)
+static void a_snapshot_shows_one_moment(ts_ctx_t *ctx)
 {
     pthread_t threads[3];
     stop = 0;
@@ -231,7 +231,7 @@ static void it_is_of_one_moment(ts_ctx_t *ctx)
         pthread_join(threads[i], &failed);
         assert_null(failed);
     }
-    ts_ok(fy_memory_trim(ctx->device, 0, NULL)); /* what the threads kept at hand */
+    ts_ok(fy_memory_trim(ctx->device, 0, NULL)); /* the blocks that threads cached */
 }
 
 /* ---- files ---- */
@@ -252,11 +252,11 @@ static long size_of(const char *name)
     return stat(name, &st) == 0 ? (long)st.st_size : -1;
 }
 
-static void no_half_file_stays(ts_ctx_t *ctx)
+static void no_incomplete_file_stays(ts_ctx_t *ctx)
 {
     char nowhere[96];
     struct rlimit before, little = { 256, 0 };
-    fy_tensor_t *tensors[60]; /* enough of them for several writes */
+    fy_tensor_t *tensors[60]; /* enough for several writes */
     for (int i = 0; i < 60; i++)
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(40000), &tensors[i]));
     unlink(path);
@@ -283,10 +283,10 @@ static void no_half_file_stays(ts_ctx_t *ctx)
     assert_int_equal(svg, FY_STATUS_IO);
     ts_text_has("File too large");
     assert_int_equal(files_there(), 1);
-    assert_int_equal(size_of(path), whole); /* the old one, as it was */
+    assert_int_equal(size_of(path), whole); /* the old file, unchanged */
 }
 
-static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
+static void running_out_of_memory_writes_one_if_requested(ts_ctx_t *ctx)
 {
     fy_tensor_t *kept, *tensor;
     char pattern[64], name[96];
@@ -294,12 +294,12 @@ static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
     unlink(path);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor),
              OUT_OF_MEMORY);
-    assert_int_equal(files_there(), 0); /* nobody asked */
+    assert_int_equal(files_there(), 0); /* not requested */
     snprintf(pattern, sizeof pattern, "%s/oom-%%p.json", folder);
     setenv("FERRY_SNAPSHOT_ON_OOM", pattern, 1);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor),
              OUT_OF_MEMORY);
-    ts_text_has("2305843009213693952 bytes asked for"); /* the verdict, as ever */
+    ts_text_has("2305843009213693952 bytes asked for"); /* the usual verdict */
     assert_non_null(fy_error_get()->oom);
     snprintf(name, sizeof name, "%s/oom-%ld.json", folder, (long)getpid());
     snapshot_file_t file;
@@ -316,7 +316,7 @@ static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
     assert_int_equal(files_there(), 0);
 }
 
-static void links_stay_links(ts_ctx_t *ctx)
+static void links_stay_and_their_targets_are_written(ts_ctx_t *ctx)
 {
     char link[64];
     struct stat st;
@@ -335,7 +335,7 @@ static void links_stay_links(ts_ctx_t *ctx)
     assert_true(S_ISCHR(st.st_mode));
 }
 
-static void questions_that_are_refused(ts_ctx_t *ctx)
+static void invalid_requests_are_refused(ts_ctx_t *ctx)
 {
     ts_fails(fy_memory_snapshot(NULL, path, FY_SNAPSHOT_JSON), INVALID_ARGUMENT);
     ts_fails(fy_memory_snapshot(ctx->device, NULL, FY_SNAPSHOT_JSON), INVALID_ARGUMENT);
@@ -346,15 +346,15 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(sums_are_the_figures),
-        TS_TEST(a_block_says_what_it_is),
+        TS_TEST(sums_equal_the_figures),
+        TS_TEST(a_block_has_its_attributes),
         TS_TEST(pending_blocks_name_their_streams),
         TS_TEST(a_graph_is_shown_in_detail),
-        TS_TEST(it_is_of_one_moment),
-        TS_TEST(no_half_file_stays),
-        TS_TEST(running_out_leaves_one_if_asked_to),
-        TS_TEST(links_stay_links),
-        TS_TEST(questions_that_are_refused),
+        TS_TEST(a_snapshot_shows_one_moment),
+        TS_TEST(no_incomplete_file_stays),
+        TS_TEST(running_out_of_memory_writes_one_if_requested),
+        TS_TEST(links_stay_and_their_targets_are_written),
+        TS_TEST(invalid_requests_are_refused),
     };
     static const ts_exclusion_t exclusions[] = {
         { "host", "pending_blocks_name_their_streams", "nothing is ever pending on the host" },

@@ -1,6 +1,6 @@
-/* Streams and tickets: create, use, mark, destroy; ordering across streams by the tensors they
- * touch; native addresses; polls and waits.
- * Not here: transfers' own tickets (test_conformance_transfer.c), faults
+/* Streams and tickets: create, use, mark, destroy; ordering across streams by the tensors that they
+ * use; native addresses; polls and waits.
+ * Not here: tickets of transfers (test_conformance_transfer.c), faults
  * (test_conformance_fault.c). */
 #include "tests/support/harness.h"
 
@@ -15,9 +15,9 @@ static void the_done_ticket(ts_ctx_t *ctx)
     assert_int_equal(fy_tensor_ticket(x).seq, 0);
 }
 
-/* Waits and polls in every mixture, more often than a stream has room for events; on the null
- * device, whose events are one pointer, too. */
-static void waits_without_end(ts_ctx_t *ctx)
+/* Waits and polls in every mixture, more than a stream has slots for events; also on the null
+ * device, whose events are one pointer. */
+static void any_number_of_waits(ts_ctx_t *ctx)
 {
     fy_device_t *null;
     ts_ok(fy_device_open("null:0", &null));
@@ -54,7 +54,7 @@ static void create_and_destroy(ts_ctx_t *ctx)
     fy_stream_options_t options = FY_STREAM_OPTIONS_INIT;
     options.name = "side";
     options.priority = 1;
-    for (int i = 0; i < 200; i++) { /* more than there can be at once if slots were lost */
+    for (int i = 0; i < 200; i++) { /* more than can exist at once if slots were lost */
         fy_stream_t *stream;
         ts_ok(fy_stream_create(ctx->device, &options, &stream));
         fy_stream_destroy(stream);
@@ -98,7 +98,7 @@ static void marks_are_points_on_a_timeline(ts_ctx_t *ctx)
     ts_ok(fy_ticket_wait(first, 0));
 }
 
-static void a_wait_gives_up(ts_ctx_t *ctx)
+static void a_wait_times_out(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(512, 512), 0), *y;
     for (int i = 0; i < 8; i++) ts_ok(fy_matmul(x, x, &y));
@@ -106,13 +106,13 @@ static void a_wait_gives_up(ts_ctx_t *ctx)
     fy_status_t status = fy_ticket_wait(ticket, 0);
     if (ctx->is_sim) assert_int_equal(status, FY_STATUS_TIMEOUT);
     assert_true(status == FY_STATUS_OK || status == FY_STATUS_TIMEOUT);
-    ts_ok(fy_ticket_wait(ticket, FY_FOREVER)); /* it went on */
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER)); /* the device continued */
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
     fy_status_t idle = fy_device_wait(ctx->device, FY_FOREVER);
     ts_ok(idle);
 }
 
-/* The same bytes by turns on two streams, many times: device-side waits alone keep the order. */
+/* The same bytes alternately on two streams, many times: device-side waits alone keep the order. */
 static void streams_are_ordered_by_their_tensors(ts_ctx_t *ctx)
 {
     fy_stream_t *side;
@@ -154,8 +154,8 @@ static void an_upload_is_ordered_before_a_side_stream(ts_ctx_t *ctx)
     assert_true(value == 99999.0);
 }
 
-/* A block given back on one stream and handed out on another must not be written before its last
- * reader is done. */
+/* A block freed on one stream and reused on another must not be written before its last reader is
+ * done. */
 static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
 {
     fy_stream_t *side;
@@ -170,7 +170,7 @@ static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
         ts_ok(fy_axpy(total, 1, x)); /* side reads x */
         fy_scope_end(scope, 0, NULL);
         fy_tensor_destroy(x);
-        /* maybe the same bytes */
+        /* possibly the same bytes */
         ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), -1000, &y));
         fy_tensor_destroy(y);
     }
@@ -179,7 +179,7 @@ static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
     for (int i = 0; i < 20000; i++) assert_true(values[i] == 210.0f);
 }
 
-static void use_ends_with_its_scope(ts_ctx_t *ctx)
+static void the_current_stream_ends_with_its_scope(ts_ctx_t *ctx)
 {
     fy_stream_t *side;
     fy_ticket_t ticket;
@@ -187,7 +187,7 @@ static void use_ends_with_its_scope(ts_ctx_t *ctx)
     ts_ok(fy_stream_create(ctx->device, NULL, &side));
     fy_scope_t outer = fy_scope_begin("outer");
     ts_ok(fy_stream_set_current(side));
-    fy_scope_begin("inner"); /* inherits */
+    fy_scope_begin("inner"); /* inherits the stream */
     ts_ok(fy_neg(x, &y));
     ts_ok(fy_stream_record(side, &ticket));
     uint64_t stream = fy_tensor_ticket(y).stream;
@@ -222,7 +222,7 @@ static void native_addresses(ts_ctx_t *ctx)
     assert_null(base);
 }
 
-static void the_clock_sees_overlap(ts_ctx_t *ctx)
+static void overlap_shows_on_the_clock(ts_ctx_t *ctx)
 {
     enum { N = 1 << 22 }; /* 16 MiB */
     (void)ctx;
@@ -245,14 +245,13 @@ static void the_clock_sees_overlap(ts_ctx_t *ctx)
     uint64_t upload = after.upload_ns - before.upload_ns,
              compute = after.compute_ns - before.compute_ns;
     assert_true(upload > 0 && compute > 0);
-    /* side by side, not one behind the other */
+    /* concurrently, not sequentially */
     assert_true(after.now_ns - before.now_ns < upload + compute);
     fy_tensor_destroy(pinned);
     fy_device_close(device);
 }
 
-/* Model time from now until everything submitted by `body` is done, and how much of it each engine
- * was busy in. */
+/* Model time from now until all work of `body` is done, and the busy time of each engine in it. */
 typedef struct span {
     uint64_t total, compute, upload, download;
 } span_t;
@@ -269,7 +268,7 @@ static span_t span_of(fy_device_t *device, void (*body)(fy_tensor_t **t), fy_ten
                      b.download_ns - a.download_ns };
 }
 
-/* t: pinned host bytes, a tensor of that size, a small one for work of its own, a place for
+/* t: pinned host bytes, a tensor of that size, a small one for compute work, a target for
  * results */
 static void upload_then_read(fy_tensor_t **t)
 {
@@ -277,7 +276,7 @@ static void upload_then_read(fy_tensor_t **t)
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
     ts_ok(fy_tensor_upload_into(t[1], t[0], &borrow, &ticket));
-    for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[2], 1, t[1])); /* reads what was uploaded */
+    for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[2], 1, t[1])); /* reads the uploaded bytes */
 }
 
 static void read_then_upload(fy_tensor_t **t)
@@ -286,7 +285,7 @@ static void read_then_upload(fy_tensor_t **t)
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
     for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[2], 1, t[1]));
-    /* must not overwrite what is still being read */
+    /* must not overwrite bytes that are still being read */
     ts_ok(fy_tensor_upload_into(t[1], t[0], &borrow, &ticket));
 }
 
@@ -306,7 +305,7 @@ static void download_then_write(fy_tensor_t **t)
     for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[1], 1, t[2]));
 }
 
-static void two_streams_by_turns(fy_tensor_t **t)
+static void two_alternating_streams(fy_tensor_t **t)
 {
     fy_stream_t *side;
     ts_ok(fy_stream_create(ts_info(t[1]).device, NULL, &side));
@@ -320,9 +319,9 @@ static void two_streams_by_turns(fy_tensor_t **t)
     fy_stream_destroy(side);
 }
 
-/* Requests that touch the same bytes run one behind the other: the span is at least the sum of what
- * each engine did. */
-static void the_clock_sees_dependence(ts_ctx_t *ctx)
+/* Requests that use the same bytes run sequentially: the span is at least the sum of the busy
+ * times. */
+static void dependence_shows_on_the_clock(ts_ctx_t *ctx)
 {
     enum { N = 1 << 22 };
     (void)ctx;
@@ -339,7 +338,7 @@ static void the_clock_sees_dependence(ts_ctx_t *ctx)
                  { "read, then upload", read_then_upload },
                  { "write, then download", write_then_download },
                  { "download, then write", download_then_write },
-                 { "two streams by turns", two_streams_by_turns } };
+                 { "two alternating streams", two_alternating_streams } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         span_t s = span_of(device, rows[i].body, t);
         uint64_t sum = s.compute + s.upload + s.download;
@@ -356,18 +355,18 @@ static void the_clock_sees_dependence(ts_ctx_t *ctx)
 
 static const ts_test_t k_tests[] = {
     TS_TEST(the_done_ticket),
-    TS_TEST(waits_without_end),
+    TS_TEST(any_number_of_waits),
     TS_TEST(the_host_has_one_stream),
     TS_TEST(create_and_destroy),
     TS_TEST(marks_are_points_on_a_timeline),
-    TS_TEST(a_wait_gives_up),
+    TS_TEST(a_wait_times_out),
     TS_TEST(streams_are_ordered_by_their_tensors),
     TS_TEST(an_upload_is_ordered_before_a_side_stream),
     TS_TEST(reused_blocks_wait_on_the_device),
-    TS_TEST(use_ends_with_its_scope),
+    TS_TEST(the_current_stream_ends_with_its_scope),
     TS_TEST(native_addresses),
-    TS_TEST(the_clock_sees_overlap),
-    TS_TEST(the_clock_sees_dependence),
+    TS_TEST(overlap_shows_on_the_clock),
+    TS_TEST(dependence_shows_on_the_clock),
 };
 #define ONE_STREAM  "the host has one stream, inside the call"
 #define HAS_STREAMS "only the host has no streams to create"
@@ -379,13 +378,13 @@ static const ts_exclusion_t k_exclusions[] = {
     { "host", "streams_are_ordered_by_their_tensors", ONE_STREAM },
     { "host", "an_upload_is_ordered_before_a_side_stream", ONE_STREAM },
     { "host", "reused_blocks_wait_on_the_device", ONE_STREAM },
-    { "host", "use_ends_with_its_scope", ONE_STREAM },
+    { "host", "the_current_stream_ends_with_its_scope", ONE_STREAM },
     { "host", "native_addresses", ONE_STREAM },
-    { "cuda", "the_clock_sees_overlap",
+    { "cuda", "overlap_shows_on_the_clock",
       "model time is the simulator's; overlap on a GPU is measured in bench/" },
-    { "cuda", "the_clock_sees_dependence", "model time is the simulator's" },
-    { "host", "the_clock_sees_dependence", "opens sim:6; runs once, with sim:0" },
-    { "host", "the_clock_sees_overlap", "opens sim:6; runs once, with sim:0" },
+    { "cuda", "dependence_shows_on_the_clock", "model time is the simulator's" },
+    { "host", "dependence_shows_on_the_clock", "opens sim:6; runs once, with sim:0" },
+    { "host", "overlap_shows_on_the_clock", "opens sim:6; runs once, with sim:0" },
     { NULL, NULL, NULL },
 };
 

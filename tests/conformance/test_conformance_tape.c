@@ -1,6 +1,6 @@
-/* The tape on every device: what is recorded, what is saved, where gradients go, what is refused
- * and leaves nothing behind.
- * Not here: whether each rule is right (tests/ops/test_op_gradients.c). */
+/* The tape on every device: recorded calls, saved tensors, targets of gradients, refusals that
+ * change nothing.
+ * Not here: the correctness of each rule (tests/ops/test_op_gradients.c). */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -54,8 +54,8 @@ static void a_product_and_its_gradients(ts_ctx_t *ctx)
     ts_text_has("not watched");
 }
 
-/* A value that is used twice, along two ways of different length. */
-static void ways_that_meet_add_up(ts_ctx_t *ctx)
+/* A value that is used twice, along two paths of different length. */
+static void gradients_of_several_paths_add_up(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 2, -1 }), *a, *b, *c;
     fy_tape_t *tape;
@@ -70,8 +70,8 @@ static void ways_that_meet_add_up(ts_ctx_t *ctx)
     ts_expect_f32(grad_of(tape, w), (float[]){ 4 * 2 + 3, 4 * -1 + 3 }, 2);
 }
 
-/* d/dw of a sum over views of one tensor, which lies in an arena. */
-static void views_lead_back_to_their_source(ts_ctx_t *ctx)
+/* d/dw of a sum over views of one tensor in an arena. */
+static void gradients_of_views_reach_their_source(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *t, *row, *wide, *flat, *twice, *sum;
     fy_tape_t *tape;
@@ -92,7 +92,7 @@ static void views_lead_back_to_their_source(ts_ctx_t *ctx)
     ts_expect_f32(grad_of(tape, w), (float[]){ 5, 4 + 5, 6 + 5, 1, 10 + 1, 12 + 1 }, 6);
 }
 
-static void gradients_go_where_they_are_wanted(ts_ctx_t *ctx)
+static void gradients_are_written_to_the_requested_tensors(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }),
                 *arena, *gw, *gv, *y, *none;
@@ -104,13 +104,13 @@ static void gradients_go_where_they_are_wanted(ts_ctx_t *ctx)
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, w, gw));
     ts_ok(fy_tape_watch(tape, v, gv));
-    /* the first write assigns: nothing is left of 99, or of the first round */
+    /* the first write assigns: 99 and the first round's values are gone */
     for (int round = 0; round < 2; round++) {
         ts_ok(fy_tape_begin(tape));
         ts_ok(fy_mul(w, w, &y));
         ts_ok(fy_add(y, w, &y));
         ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
-        /* v has none, and its place was left alone */
+        /* v has no gradient, and its memory did not change */
         ts_expect_f32(arena, (float[]){ 99, 3, 5, 99, 99, 99 }, 6);
         ts_ok(fy_tape_grad(tape, v, &none));
         assert_null(none);
@@ -134,14 +134,14 @@ static void a_seed_scales(ts_ctx_t *ctx)
     ts_ok(fy_mul(w, w, &y));
     ts_fails(fy_tape_backward(tape, y, NULL), SHAPE_MISMATCH);
     ts_text_has("seed");
-    options.seed = seed; /* refused: nothing had changed */
+    options.seed = seed; /* refused: unchanged */
     ts_ok(fy_tape_backward(tape, y, &options));
     ts_expect_f32(grad_of(tape, w), (float[]){ 20, 400 }, 2);
     ts_fails(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT);
     ts_text_has("one backward");
 }
 
-static void nothing_is_recorded_where_nothing_is_wanted(ts_ctx_t *ctx)
+static void calls_without_watched_operands_are_not_recorded(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
                 *metric;
@@ -158,11 +158,11 @@ static void nothing_is_recorded_where_nothing_is_wanted(ts_ctx_t *ctx)
     ts_ok(fy_mul(w, w, &metric));
     fy_scope_end(validate, 0, NULL);
     assert_int_equal(info_of(tape).calls, 0);
-    assert_true(info_of(tape).is_recording); /* it goes on */
+    assert_true(info_of(tape).is_recording); /* recording continues */
     ts_ok(fy_mul(w, x, &y));
     ts_ok(fy_gt(y, x, &metric)); /* a comparison has no gradient */
     assert_int_equal(info_of(tape).calls, 1);
-    assert_int_equal(info_of(tape).saved, 1); /* x; w is not needed, since x wants nothing */
+    assert_int_equal(info_of(tape).saved, 1); /* x; w is not needed, since x needs no gradient */
     fy_scope_end(step, 1, &y);
     assert_false(info_of(tape).is_recording);
     ts_ok(fy_mul(y, y, &metric)); /* after the end */
@@ -173,8 +173,8 @@ static void nothing_is_recorded_where_nothing_is_wanted(ts_ctx_t *ctx)
     ts_expect_f32(grad_of(tape, w), (float[]){ 1, 1 }, 2);
 }
 
-/* A tape that another one, or a scope that it was begun in, interrupts or ends. */
-static void tapes_do_not_disturb_each_other(ts_ctx_t *ctx)
+/* A tape that another tape interrupts, or that ends with the scope of its begin. */
+static void tapes_are_independent(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 5 }), *y,
                 *z;
@@ -190,7 +190,7 @@ static void tapes_do_not_disturb_each_other(ts_ctx_t *ctx)
     ts_ok(fy_mul(v, v, &z));
     ts_ok(fy_tape_backward(inner, sum_of(z), NULL));
     ts_expect_f32(grad_of(inner, v), (float[]){ 6, 10 }, 2);
-    fy_scope_end(scope, 0, NULL); /* takes the inner tape along */
+    fy_scope_end(scope, 0, NULL); /* ends the inner tape too */
     assert_int_equal(info_of(outer).calls, 1);
     ts_ok(fy_mul(y, w, &y));
     ts_ok(fy_tape_backward(outer, sum_of(y), NULL));
@@ -200,11 +200,11 @@ static void tapes_do_not_disturb_each_other(ts_ctx_t *ctx)
     fy_scope_t deep = fy_scope_begin("deep");
     fy_tape_destroy(outer);
     fy_scope_end(deep, 0, NULL);
-    ts_ok(fy_mul(w, w, &y)); /* nobody looks on */
+    ts_ok(fy_mul(w, w, &y)); /* not recorded */
     fy_scope_end(scope, 0, NULL);
 }
 
-static void what_was_overwritten_is_named(ts_ctx_t *ctx)
+static void overwritten_operands_are_named(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
                 *part;
@@ -218,20 +218,20 @@ static void what_was_overwritten_is_named(ts_ctx_t *ctx)
     ts_fails(fy_tape_backward(tape, sum_of(y), NULL), BUSY);
     ts_text_has("'batch'");
     ts_text_has("mul");
-    assert_int_equal(info_of(tape).saved, 0); /* the record is gone, with what it held */
+    assert_int_equal(info_of(tape).saved, 0); /* the record is freed, with its tensors */
 
     ts_ok(fy_tape_begin(tape));
     ts_fails(fy_fill(w, 0), BUSY);
     ts_text_has("watched");
     ts_ok(fy_mul(w, w, &y));
     ts_ok(fy_slice(y, 0, 0, 1, &part));
-    ts_ok(fy_fill(part, 0)); /* through another view: noticed when y is used */
+    ts_ok(fy_fill(part, 0)); /* through another view: detected when y is used */
     ts_fails(fy_add(y, y, &part), BUSY);
     ts_text_has("version");
     ts_expect_f32(w, (float[]){ 1, 2 }, 2);
 }
 
-/* copy and axpy write in place: the value moves to what they write. */
+/* copy and axpy write in place: the value moves to their destination. */
 static void writing_in_place_is_recorded(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = ts_iota(ctx->device, FY_DIMS(2, 2), 1), *t, *dense, *y;
@@ -244,7 +244,7 @@ static void writing_in_place_is_recorded(ts_ctx_t *ctx)
     ts_ok(fy_copy(dense, t));    /* w^T */
     ts_ok(fy_axpy(dense, 3, w)); /* w^T + 3 w */
     ts_ok(fy_mul(dense, dense, &y));
-    ts_ok(fy_fill(dense, 0)); /* a constant from here on, but mul needs what it was */
+    ts_ok(fy_fill(dense, 0)); /* a constant from here on, but mul needs the earlier value */
     ts_fails(fy_tape_backward(tape, sum_of(y), NULL), BUSY);
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_copy(dense, w));
@@ -288,8 +288,8 @@ static void refusals_change_nothing(ts_ctx_t *ctx)
     }
 }
 
-/* A step of a small network, called and as a graph that is replayed: the same parameters
- * afterwards, and gradients as by hand. */
+/* A step of a small network, called, and as a replayed graph: the same parameters afterwards, and
+ * the gradients of the formula. */
 static fy_status_t train(fy_tape_t *tape, fy_tensor_t *x, fy_tensor_t *target, fy_tensor_t *w1,
                          fy_tensor_t *w2)
 {
@@ -322,7 +322,7 @@ static void a_network_trains_called_and_replayed(ts_ctx_t *ctx)
         ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 8), 0.25, &w[way][0]));
         ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w[way][1]));
         ts_ok(fy_tape_create(&tape[way]));
-        for (int i = 0; i < 2; i++) { /* gradients live outside the graph */
+        for (int i = 0; i < 2; i++) { /* gradients are outside the graph */
             ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, i ? 2 : 2,
                            i ? (int64_t[]){ 8, 1 } : (int64_t[]){ 4, 8 }, &place[i]));
             ts_ok(fy_tape_watch(tape[way], w[way][i], place[i]));
@@ -342,9 +342,9 @@ static void a_network_trains_called_and_replayed(ts_ctx_t *ctx)
     assert_true(fabsf(results[0][0][0] - 0.25f) > 1e-4f);
 }
 
-/* The same network: once it runs, a step allocates nothing, waits for nothing and moves nothing,
- * called or replayed. */
-static void a_steady_step_is_light_requests_only(ts_ctx_t *ctx)
+/* The same network: in the steady state a step allocates nothing, waits for nothing and transfers
+ * nothing, called or replayed. */
+static void a_steady_step_makes_only_light_requests(ts_ctx_t *ctx)
 {
     enum { WARM = 5, STEPS = 20 };
     fy_tensor_t *x, *target, *w1, *w2;
@@ -385,8 +385,8 @@ static void a_steady_step_is_light_requests_only(ts_ctx_t *ctx)
     }
 }
 
-/* What is NULL or gone is refused as it is without a tape, before the tape looks at it. */
-static void bad_operands_are_refused_as_ever(ts_ctx_t *ctx)
+/* NULL and destroyed handles are refused as without a tape, before the tape uses them. */
+static void bad_operands_are_refused_as_without_a_tape(ts_ctx_t *ctx)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *gone = values(ctx, 2, (float[]){ 3, 4 }),
                 *y;
@@ -398,7 +398,7 @@ static void bad_operands_are_refused_as_ever(ts_ctx_t *ctx)
     ts_fails(fy_mul(w, NULL, &y), INVALID_ARGUMENT);
     ts_text_has("src1 is NULL");
     ts_fails(fy_concat(2, (fy_tensor_t *[]){ w, NULL }, 0, &y), INVALID_ARGUMENT);
-#ifndef __SANITIZE_ADDRESS__ /* which sees a handle that is used after its end by itself */
+#ifndef __SANITIZE_ADDRESS__ /* ASan itself detects the use of a destroyed handle */
     ts_fails(fy_mul(w, gone, &y), INVALID_ARGUMENT);
     ts_text_has("src1 was destroyed");
     ts_fails(fy_axpy(gone, 1, w), INVALID_ARGUMENT);
@@ -409,18 +409,18 @@ static void bad_operands_are_refused_as_ever(ts_ctx_t *ctx)
 
 static const ts_test_t tests[] = {
     TS_TEST(a_product_and_its_gradients),
-    TS_TEST(ways_that_meet_add_up),
-    TS_TEST(views_lead_back_to_their_source),
-    TS_TEST(gradients_go_where_they_are_wanted),
+    TS_TEST(gradients_of_several_paths_add_up),
+    TS_TEST(gradients_of_views_reach_their_source),
+    TS_TEST(gradients_are_written_to_the_requested_tensors),
     TS_TEST(a_seed_scales),
-    TS_TEST(nothing_is_recorded_where_nothing_is_wanted),
-    TS_TEST(tapes_do_not_disturb_each_other),
-    TS_TEST(what_was_overwritten_is_named),
+    TS_TEST(calls_without_watched_operands_are_not_recorded),
+    TS_TEST(tapes_are_independent),
+    TS_TEST(overwritten_operands_are_named),
     TS_TEST(writing_in_place_is_recorded),
     TS_TEST(refusals_change_nothing),
     TS_TEST(a_network_trains_called_and_replayed),
-    TS_TEST(a_steady_step_is_light_requests_only),
-    TS_TEST(bad_operands_are_refused_as_ever),
+    TS_TEST(a_steady_step_makes_only_light_requests),
+    TS_TEST(bad_operands_are_refused_as_without_a_tape),
 };
 
 int main(void) { return TS_RUN("conformance_tape", tests, NULL); }

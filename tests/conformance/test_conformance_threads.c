@@ -1,6 +1,6 @@
-/* Threads: any thread may call anything. Four threads work on tensors of their own, read one shared
- * tensor, hand handles over, guard themselves, open and close the device. Results are exact and
- * nothing leaks. Figures of threads: test_conformance_ledger.c. */
+/* Threads: any thread may call any function. Four threads work on their own tensors, read one
+ * shared tensor, pass handles to each other, set guards, open and close the device. Results are
+ * exact and nothing leaks. Figures of threads: test_conformance_ledger.c. */
 #include <pthread.h>
 
 #include "tests/support/harness.h"
@@ -117,7 +117,7 @@ static fy_status_t hand_over_body(job_t *job)
     fy_tensor_t *x;
     FY_TRY(fy_full(job->ctx->device, FY_DTYPE_F32, FY_DIMS(1000), job->index + 1, &x));
     FY_TRY(fy_affine(x, 2, 0, &job->handed));
-    /* before it is handed over: it must not go with this thread's scope */
+    /* before it is passed on: it must not be destroyed with this thread's scope */
     fy_tensor_keep(job->handed);
     return FY_STATUS_OK;
 }
@@ -126,7 +126,7 @@ static void handles_are_handed_over(ts_ctx_t *ctx)
 {
     job_t jobs[NTHREADS];
     on_threads(ctx, NULL, hand_over_body, jobs);
-    for (int i = 0; i < NTHREADS; i++) { /* made on a thread that is gone */
+    for (int i = 0; i < NTHREADS; i++) { /* made on a thread that has ended */
         float values[1000];
         ts_read(jobs[i].handed, values, sizeof values);
         assert_true(values[999] == 2.0f * (float)(i + 1));
@@ -144,13 +144,13 @@ static fy_status_t guards_body(job_t *job)
     for (int round = 0; round < 20; round++) {
         fy_status_t status = fy_tensor_upload(host, job->ctx->device, NULL, &x);
         if (status != (job->index % 2 ? FY_STATUS_REFUSED_BY_GUARD : FY_STATUS_OK)) job->wrong++;
-        /* one's own scope, one's own record */
+        /* each thread has its scope and its error record */
         if (status != FY_STATUS_OK && !strstr(fy_error_get()->text, "thread")) job->wrong++;
     }
     return FY_STATUS_OK;
 }
 
-static void guards_are_a_threads_own(ts_ctx_t *ctx)
+static void guards_apply_to_their_thread(ts_ctx_t *ctx)
 {
     job_t jobs[NTHREADS];
     on_threads(ctx, NULL, guards_body, jobs);
@@ -163,7 +163,7 @@ static void *no_scope(void *user)
     job->status = fy_scope_guard(&guard);
     fy_tensor_t *mine = NULL;
     if (fy_zeros(job->ctx->device, FY_DTYPE_F32, FY_DIMS(4), &mine) != FY_STATUS_OK) job->wrong++;
-    fy_tensor_destroy(mine); /* no scope is open: it is ours */
+    fy_tensor_destroy(mine); /* no scope is open: the test owns it */
     return NULL;
 }
 
@@ -213,7 +213,7 @@ static void allocating_at_once(ts_ctx_t *ctx)
     on_threads(ctx, NULL, churn_body, jobs);
 }
 
-/* A thread that ends with a scope open must not leak what it owned, nor end what others own. */
+/* A thread that ends with an open scope must not leak its tensors, nor destroy those of others. */
 static void *leaves_scope_open(void *user)
 {
     job_t *job = user;
@@ -238,7 +238,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(own_tensors),
     TS_TEST(several_read_one),
     TS_TEST(handles_are_handed_over),
-    TS_TEST(guards_are_a_threads_own),
+    TS_TEST(guards_apply_to_their_thread),
     TS_TEST(without_a_scope),
     TS_TEST(opening_and_closing),
     TS_TEST(allocating_at_once),

@@ -1,11 +1,11 @@
-/* Uploads and downloads: every dtype and layout there and back, zero bytes, conversion, into views,
- * destroyed early, waited for with and without patience. Payload and wire bytes are checked with
+/* Uploads and downloads: every dtype and layout both ways, zero bytes, conversion, into views,
+ * destroyed early, waited for with and without a timeout. Payload and wire bytes are checked with
  * each. Not here: COPY and BORROW (test_conformance_contract.c). */
 #include "tests/support/harness.h"
 #include "tests/support/operand.h"
 #include "tests/support/oracle.h"
 
-/* One transfer each way of `nbytes` and nothing else since `before`. */
+/* Expects one transfer each way of `nbytes` and no other since `before`. */
 static void expect_traffic(const fy_ledger_totals_t *before, uint64_t uploads, uint64_t up,
                            uint64_t downloads, uint64_t down)
 {
@@ -41,7 +41,7 @@ static void every_dtype_there_and_back(ts_ctx_t *ctx)
     }
 }
 
-static void every_layout_up(ts_ctx_t *ctx)
+static void every_layout_is_uploaded(ts_ctx_t *ctx)
 {
     const int64_t dims[3] = { 5, 3, 4 };
     for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++) {
@@ -55,7 +55,7 @@ static void every_layout_up(ts_ctx_t *ctx)
         fy_tensor_t *device;
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_upload(operand.view, ctx->device, NULL, &device));
-        expect_traffic(&before, 1, 240, 0, 0); /* the view's bytes, whatever lies between */
+        expect_traffic(&before, 1, 240, 0, 0); /* the view's bytes, not those between */
         ts_result_read(device, ctx->device, &got, ts_layout_name(layout));
         assert_true(ts_same(&values, &got, ts_layout_name(layout)));
         ts_operand_free(&operand);
@@ -64,7 +64,7 @@ static void every_layout_up(ts_ctx_t *ctx)
     }
 }
 
-static void every_layout_down(ts_ctx_t *ctx)
+static void every_layout_is_downloaded(ts_ctx_t *ctx)
 {
     const int64_t dims[3] = { 5, 3, 4 };
     for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
@@ -121,7 +121,7 @@ static void into_every_layout(ts_ctx_t *ctx)
     }
 }
 
-static void nothing_is_a_legal_amount(ts_ctx_t *ctx)
+static void zero_bytes_are_legal(ts_ctx_t *ctx)
 {
     fy_tensor_t *empty, *device, *host;
     fy_download_t *download;
@@ -140,8 +140,8 @@ static void nothing_is_a_legal_amount(ts_ctx_t *ctx)
     assert_int_equal(ts_info(host).dims[1], 3);
 }
 
-/* The result's dtype may differ; raw bytes of the source's dtype cross. */
-static void dtypes_change_on_the_device(ts_ctx_t *ctx)
+/* The result's dtype may differ; raw bytes of the source's dtype are transferred. */
+static void dtypes_are_converted_on_the_device(ts_ctx_t *ctx)
 {
     const float values[6] = { 1, -2.5f, 65504, 1e-7f, 0.1f, 100000 };
     fy_tensor_t *host = ts_host_f32(FY_DIMS(6), values), *half, *back;
@@ -204,7 +204,7 @@ static void one_element_as_a_double(ts_ctx_t *ctx)
     ts_ok(fy_tensor_download(pair, NULL, &download));
     ts_fails(fy_download_wait_f64(download, FY_FOREVER, &value), SHAPE_MISMATCH);
     assert_true(value == 0.0);
-    ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* the download stands */
+    ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* the download is still valid */
     ts_expect_f32(host, (float[]){ 3, 4 }, 2);
 }
 
@@ -231,7 +231,7 @@ static void an_upload_is_a_snapshot(ts_ctx_t *ctx)
     fy_tensor_t *host, *device;
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device));
-    memset(values, 0xFF, N * sizeof *values); /* COPY: ours again on return */
+    memset(values, 0xFF, N * sizeof *values); /* COPY: the caller may write on return */
     fy_tensor_destroy(host);
     ts_read(device, values, N * sizeof *values);
     for (int i = 0; i < N; i++) assert_true(values[i] == (float)i);
@@ -258,10 +258,10 @@ static void destroyed_without_waiting(ts_ctx_t *ctx)
     ts_read(host, values, sizeof values);
     assert_true(values[9999] == 9999.0f);
     fy_ledger_totals_t after = ts_ledger(NULL);
-    assert_true(after.download.count >= before.download.count + 3); /* given up, still counted */
+    assert_true(after.download.count >= before.download.count + 3); /* destroyed, still counted */
 }
 
-static void impatient_waits(ts_ctx_t *ctx)
+static void waits_with_short_timeouts(ts_ctx_t *ctx)
 {
     enum { N = 1 << 20 };
     fy_tensor_t *x, *host = (fy_tensor_t *)&x;
@@ -269,16 +269,16 @@ static void impatient_waits(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &x));
     ts_ok(fy_tensor_download(x, NULL, &download));
     fy_poll_t poll = fy_ticket_poll(fy_download_ticket(download));
-    /* the model clock has not moved past 4 MiB */
+    /* the model clock has not passed 4 MiB */
     if (ctx->is_sim) assert_int_equal(poll, FY_POLL_PENDING);
     if (ctx->is_host) assert_int_equal(poll, FY_POLL_DONE);
     fy_status_t status = fy_download_wait(download, 0, &host);
     if (status == FY_STATUS_TIMEOUT) {
         assert_null(host);
-        ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* it stands */
+        ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* it is still valid */
     } else {
         ts_ok(status);
-        assert_false(ctx->is_sim); /* there, zero patience must time out */
+        assert_false(ctx->is_sim); /* on sim, a timeout of 0 must expire */
     }
     assert_int_equal(ts_info(host).nelem, N);
 }
@@ -314,7 +314,7 @@ static void refusals(ts_ctx_t *ctx)
     assert_int_equal(ts_version(device), version);
 }
 
-static void large_transfers_are_whole(ts_ctx_t *ctx)
+static void large_transfers_are_complete(ts_ctx_t *ctx)
 {
     enum { N = 20 << 20 }; /* bytes: several staging slots */
     unsigned char *bytes = malloc(N), *back = malloc(N);
@@ -331,26 +331,20 @@ static void large_transfers_are_whole(ts_ctx_t *ctx)
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device));
     ts_read(device, back, N - 3);
-    expect_traffic(&before, 1, N - 3, 1, N - 3); /* one request each, however many pieces */
+    expect_traffic(&before, 1, N - 3, 1, N - 3); /* one request each, with any number of pieces */
     assert_memory_equal(bytes + 1, back, N - 3);
     free(bytes);
     free(back);
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(every_dtype_there_and_back),
-    TS_TEST(every_layout_up),
-    TS_TEST(every_layout_down),
-    TS_TEST(into_every_layout),
-    TS_TEST(nothing_is_a_legal_amount),
-    TS_TEST(dtypes_change_on_the_device),
-    TS_TEST(one_element_as_a_double),
-    TS_TEST(a_download_is_a_snapshot),
-    TS_TEST(an_upload_is_a_snapshot),
-    TS_TEST(destroyed_without_waiting),
-    TS_TEST(impatient_waits),
-    TS_TEST(refusals),
-    TS_TEST(large_transfers_are_whole),
+    TS_TEST(every_dtype_there_and_back),   TS_TEST(every_layout_is_uploaded),
+    TS_TEST(every_layout_is_downloaded),   TS_TEST(into_every_layout),
+    TS_TEST(zero_bytes_are_legal),         TS_TEST(dtypes_are_converted_on_the_device),
+    TS_TEST(one_element_as_a_double),      TS_TEST(a_download_is_a_snapshot),
+    TS_TEST(an_upload_is_a_snapshot),      TS_TEST(destroyed_without_waiting),
+    TS_TEST(waits_with_short_timeouts),    TS_TEST(refusals),
+    TS_TEST(large_transfers_are_complete),
 };
 
 int main(void) { return TS_RUN("transfer", k_tests, NULL); }

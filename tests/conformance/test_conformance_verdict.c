@@ -1,5 +1,5 @@
-/* The verdict on a device: who has the memory by scope, over all threads, and the text of
- * docs/memory.md to the letter.
+/* The verdict on a device: the scopes that have the memory, over all threads, and the exact text of
+ * docs/memory.md.
  * Not here: reasons, figures and hints (tests/unit/alloc/test_pool_verdict.c). */
 #include <pthread.h>
 
@@ -29,7 +29,8 @@ static void expect_top(const fy_oom_verdict_t *verdict, int i, const char *path,
     assert_int_equal(verdict->top[i].live, live);
 }
 
-/* Made on another thread, under a path that this one has, too, and held until told. */
+/* Allocated on another thread, under a path that this thread has too, and held until the test ends
+ * it. */
 typedef struct other {
     fy_device_t *device;
     pthread_barrier_t made, over;
@@ -53,7 +54,7 @@ static void the_largest_scopes_of_all_threads(ts_ctx_t *ctx)
 {
     other_t other = { .device = ts_open_with(ctx, "limit=16MiB") };
     fy_scope_t scope = fy_scope_begin("here");
-    fy_scope_end(scope, 0, NULL); /* a scope without anything is no scope with most */
+    fy_scope_end(scope, 0, NULL); /* a scope without live bytes is not listed */
     fy_oom_verdict_t verdict = refused(other.device, 17 * MIB);
     expect_top(&verdict, 0, "", 0);
     assert_null(strstr(verdict.text, "by scope"));
@@ -74,7 +75,7 @@ static void the_largest_scopes_of_all_threads(ts_ctx_t *ctx)
     fy_scope_t small = fy_scope_begin("small");
     bytes(other.device, MIB / 2);
     verdict = refused(other.device, 8 * MIB);
-    /* of both threads, and not what is inside it */
+    /* of both threads, without inner scopes */
     expect_top(&verdict, 0, "test/model", 5 * (uint64_t)MIB);
     expect_top(&verdict, 1, "test/model/layer", 4 * (uint64_t)MIB);
     expect_top(&verdict, 2,
@@ -109,7 +110,7 @@ static char *text_of(const char *path)
     return text;
 }
 
-/* On a thread of its own, outside the runner's scopes. */
+/* On a separate thread, outside the runner's scopes. */
 static void *example(void *user)
 {
     fy_device_t *device = user;
@@ -126,11 +127,11 @@ static void *example(void *user)
     return said;
 }
 
-/* What the page shows is what such a program is told. */
-static void the_page_shows_what_is_said(ts_ctx_t *ctx)
+/* The program of the page gets the text of the page. */
+static void the_page_shows_the_real_text(ts_ctx_t *ctx)
 {
     char *page = text_of("docs/memory.md");
-    /* not run from the source folder, or another device's name */
+    /* not run from the source folder, or the device has another name */
     if (!page || strcmp(ts_spec_name(ctx->spec), "sim:0") != 0) {
         free(page);
         return;
@@ -149,12 +150,12 @@ static void the_page_shows_what_is_said(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = { TS_TEST(the_largest_scopes_of_all_threads),
-                                     TS_TEST(the_page_shows_what_is_said) };
+                                     TS_TEST(the_page_shows_the_real_text) };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "the_largest_scopes_of_all_threads",
       "host bytes are not accounted by path, and the host takes no limit" },
-    { "host", "the_page_shows_what_is_said", "the same" },
-    { "cuda", "the_page_shows_what_is_said", "the page shows sim:0" },
+    { "host", "the_page_shows_the_real_text", "the same" },
+    { "cuda", "the_page_shows_the_real_text", "the page shows sim:0" },
     { NULL, NULL, NULL },
 };
 

@@ -1,12 +1,12 @@
 /* Views: reshape, transpose, slice, broadcast, squeeze, unsqueeze. Shapes, strides, values,
- * refusals; a view submits and moves nothing.
- * Not here: ops on views (tests/ops), how long bytes live (test_conformance_lifetime.c). */
+ * refusals; a view submits no request and moves no data.
+ * Not here: ops on views (tests/ops), the lifetime of bytes (test_conformance_lifetime.c). */
 #include "tests/support/harness.h"
 
 /* 0 .. 23 */
 static fy_tensor_t *grid(ts_ctx_t *ctx) { return ts_iota(ctx->device, FY_DIMS(2, 3, 4), 0); }
 
-/* dims and strides of a view; -1 stands for "whatever": the stride of an axis of length 1. */
+/* dims and strides of a view; -1: any value, the stride of an axis of length 1. */
 static void expect_shape(const fy_tensor_t *view, int rank, const int64_t *dims,
                          const int64_t *strides)
 {
@@ -117,7 +117,7 @@ static void squeeze_and_unsqueeze(ts_ctx_t *ctx)
         assert_int_equal(ts_info(view).rank, 4);
         assert_int_equal(ts_info(view).dims[axis], 1);
     }
-    ts_ok(fy_unsqueeze(x, -1, &view)); /* behind the last */
+    ts_ok(fy_unsqueeze(x, -1, &view)); /* after the last axis */
     assert_int_equal(ts_info(view).dims[3], 1);
     ts_fails(fy_unsqueeze(x, 4, &view), INVALID_ARGUMENT);
     fy_tensor_t *deep;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs a build, moves the installed tree, and uses it as strangers do: CMake, pkg-config, C++,
-# dlopen, Python. Each consumer also looks at who owns malloc and operator new. Usage:
-# tests/consume/run.sh BUILD
+# Installs a build, moves the installed tree, and uses it as applications do: CMake, pkg-config,
+# C++, dlopen, Python. Each consumer also checks which library provides malloc and operator new.
+# Usage: tests/consume/run.sh BUILD
 set -u
 
 build=$(cd "${1:?usage: tests/consume/run.sh BUILD}" && pwd) || exit 2
@@ -30,7 +30,7 @@ library=$(find "$prefix" -name libferry.so | head -n 1)
 libdir=$(dirname "$library")
 export PKG_CONFIG_PATH=$libdir/pkgconfig
 
-# What the file itself says.
+# Properties of the file itself.
 dynamic() { readelf -dW "$library"; }
 try "SONAME is libferry.so.0" grep -q 'SONAME.*\[libferry\.so\.0\]' <(dynamic)
 try "stays loaded (-z nodelete)" grep -q NODELETE <(dynamic)

@@ -1,8 +1,8 @@
-/* What each consumer written in C does, whichever way it got hold of the library: an add on the
- * host, one upload, op and download on sim:0 with a ledger that says so, a refusal, and a look at
- * who owns malloc and operator new.
+/* The scenario of each consumer written in C, for every way of loading the library: an add on the
+ * host; one upload, op and download on sim:0 that the ledger counts; a refusal; a check which
+ * library provides malloc and operator new.
  * The functions may be real ones or pointers of the same names (dlopen/main.c). Returns the number
- * of disappointments. */
+ * of failed checks. */
 #ifndef FERRY_TESTS_CONSUME_SCENARIO_H_
 #define FERRY_TESTS_CONSUME_SCENARIO_H_
 
@@ -24,8 +24,8 @@ static int disappointments;
     } while (0)
 #define EXPECT_OK(call) EXPECT((call) == FY_STATUS_OK)
 
-/* Does `symbol`, as this program sees it through `handle`, live in a file whose name contains
- * `owner`? */
+/* Returns whether `symbol`, as this program finds it through `handle`, is in a file whose name
+ * contains `owner`. */
 static int owned_by(void *handle, const char *symbol, const char *owner)
 {
     Dl_info info;
@@ -41,7 +41,7 @@ static int owned_by(void *handle, const char *symbol, const char *owner)
     return 0;
 }
 
-/* malloc_owner: "libc.so", or "libjemalloc.so" where the application asked for it. */
+/* malloc_owner: "libc.so", or "libjemalloc.so" if the application links it. */
 static int run_scenario(void *handle, const char *malloc_owner, const char *host_allocator)
 {
     const int64_t dims[] = { 4 };
@@ -52,7 +52,7 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     fy_ledger_totals_t before = FY_LEDGER_TOTALS_INIT, after = FY_LEDGER_TOTALS_INIT;
     void *data;
 
-    /* An answer on the host. */
+    /* A result on the host. */
     fy_scope_t scope = fy_scope_begin("consume");
     EXPECT_OK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 1, dims, x_data, NULL, NULL, &x));
     EXPECT_OK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 1, dims, y_data, NULL, NULL, &y));
@@ -60,7 +60,7 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     EXPECT_OK(fy_tensor_map(sum, FY_ACCESS_READ, &data));
     for (int i = 0; data && i < 4; i++) EXPECT(((const float *)data)[i] == x_data[i] + y_data[i]);
 
-    /* Up once, worked on there, down once. */
+    /* One upload, an op on the device, one download. */
     EXPECT_OK(fy_device_open("sim:0", &sim));
     EXPECT_OK(fy_ledger_query(NULL, &before));
     EXPECT_OK(fy_tensor_upload(x, sim, NULL, &device_x));
@@ -76,7 +76,7 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
            after.download.nbytes - before.download.nbytes == 16);
     EXPECT(after.requests - before.requests == 1);
 
-    /* Mixed devices are refused in words, and nothing crosses. */
+    /* Mixed devices are refused with a text, and nothing is transferred. */
     EXPECT(fy_add(x, device_x, &mixed) == FY_STATUS_DEVICE_MISMATCH && !mixed);
     EXPECT(strstr(fy_error_get()->text, "sim:0") &&
            strstr(fy_error_get()->text, "fy_tensor_upload"));
@@ -90,7 +90,7 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     EXPECT(strcmp(fy_version(), "0.1.0") == 0);
     EXPECT(strcmp(fy_memory_host_allocator(), host_allocator) == 0);
     EXPECT(owned_by(RTLD_DEFAULT, "malloc", malloc_owner));
-    /* jemalloc, where the application asked for it, brings operator new along. */
+    /* jemalloc, if the application links it, also provides operator new. */
     EXPECT(owned_by(handle, "_Znwm",
                     strcmp(malloc_owner, "libc.so") == 0 ? "libstdc++.so" : malloc_owner));
     return disappointments;

@@ -1,10 +1,10 @@
-/* Everything a backend allocates fails once and for ever: device segments, page-locked memory,
- * streams, events, at each place of a program with transfers of every kind (files and another
- * device among them), a reserve, a graph, a prefetch and a stream of its own. After each failure
- * its status is a documented one, nothing is leaked, and once the cause is gone the same device
- * runs the whole program. Also with bytes that change late (order=lazy).
- * Not here: capacity and limits (test_memory.c), recordings from inside (test_graph.c), the pool by
- * itself (tests/unit/alloc). */
+/* Each allocation of a backend fails once, and permanently: device segments, page-locked memory,
+ * streams, events, at each point of a program. The program has transfers of every kind (files and
+ * another device among them), a reserve, a graph, a prefetch and a separate stream. After each
+ * failure the status is a documented one and nothing leaks. Once the cause ends, the same device
+ * runs the whole program. Also with order=lazy.
+ * Not here: capacity and limits (test_memory.c), recordings from inside (test_graph.c), the pool
+ * alone (tests/unit/alloc). */
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ static fy_status_t use_batches(fy_device_t *device, fy_tensor_t *total)
     fy_prefetch_t *prefetch;
     fy_tensor_t *x, *sum;
     int64_t rows;
-    options.threads = 0; /* the N-th call is the same one every time */
+    options.threads = 0; /* so that the N-th call is the same one every time */
     FY_TRY(fy_prefetch_create(device, 1, &spec, fill_batch, NULL, &options, &prefetch));
     for (;;) {
         FY_TRY(fy_prefetch_next(prefetch, &x, &rows));
@@ -46,7 +46,7 @@ static fy_status_t use_batches(fy_device_t *device, fy_tensor_t *total)
     }
 }
 
-/* total += the sum of x, three times: recorded, replayed twice, and as it was. */
+/* total += the sum of x, three times: recorded, replayed twice, and called. */
 static fy_status_t use_graph(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *total)
 {
     fy_graph_t *graph;
@@ -89,14 +89,14 @@ static fy_status_t use_streams(fy_device_t *device, fy_tensor_t *x, fy_tensor_t 
     return status;
 }
 
-/* total += the sum of x, by way of a file, and of another device, which lends its memory for as
- * long as it is needed. */
+/* total += the sum of x, through a file and through another device, which must live as long as its
+ * memory is used. */
 static fy_status_t use_files_and_peers(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *total)
 {
     char path[64];
     fy_device_t *peer;
     fy_tensor_t *y, *there, *back, *sum;
-    FY_TRY(fy_memory_reserve(device, 8 << 20)); /* one segment more */
+    FY_TRY(fy_memory_reserve(device, 8 << 20)); /* one more segment */
     snprintf(path, sizeof path, "/tmp/ferry_faults_%ld", (long)getpid());
     fy_status_t status = fy_tensor_download_file(x, path, 0, NULL);
     if (status == FY_STATUS_OK) status = fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(N), &y);
@@ -105,16 +105,16 @@ static fy_status_t use_files_and_peers(fy_device_t *device, fy_tensor_t *x, fy_t
     FY_TRY(status);
     FY_TRY(fy_sum(y, 0, NULL, 0, &sum));
     FY_TRY(fy_axpy(total, 1, sum));
-    ts_ok(fy_device_open("sim:8?capacity=4MiB", &peer)); /* nothing fails there */
+    ts_ok(fy_device_open("sim:8?capacity=4MiB", &peer)); /* no call fails there */
     status = fy_tensor_send(x, peer, NULL, &there);
     if (status == FY_STATUS_OK) status = fy_tensor_send(there, device, NULL, &back);
     if (status == FY_STATUS_OK) status = fy_sum(back, 0, NULL, 0, &sum);
     if (status == FY_STATUS_OK) status = fy_axpy(total, 1, sum);
-    fy_device_close(peer); /* goes with its last tensor */
+    fy_device_close(peer); /* destroyed with its last tensor */
     return status;
 }
 
-/* Stops at the first failure and hands it on. */
+/* Stops at the first failure and returns it. */
 static fy_status_t program(fy_device_t *device, float *out)
 {
     fy_tensor_t *host, *pinned, *own, *x, *y, *half, *few[2], *total, *sum, *reply;
@@ -176,7 +176,7 @@ static fy_status_t attempt(fy_device_t *device)
 typedef struct kind {
     const char *word;
     fy_status_t status, or_this;
-    int at_least; /* failures that the sweep must meet, or it tests less than it says */
+    int at_least; /* failures that the sweep must meet, or it tests less than intended */
 } kind_t;
 
 static void sweep(const kind_t *kind, const char *order, bool for_ever)
@@ -190,7 +190,7 @@ static void sweep(const kind_t *kind, const char *order, bool for_ever)
         fy_device_t *device;
         const uint64_t violations = fy__sim_violations();
         fy_status_t status = fy_device_open(spec, &device);
-        if (status == FY_STATUS_OK) { /* taken apart while it still fails */
+        if (status == FY_STATUS_OK) { /* destroyed while the failure lasts */
             (void)attempt(device);
             fy_device_close(device);
             if (fy__sim_violations() != violations)
@@ -260,7 +260,7 @@ static void events(void **state)
     all_orders(&(kind_t){ "event", FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY, 5 });
 }
 
-/* A stream has an event from the beginning, so whoever waits needs no other: only a new stream is
+/* A stream has an event from the beginning, so a wait needs no other: only a new stream is
  * refused. */
 static void waits_need_no_more_events(void **state)
 {

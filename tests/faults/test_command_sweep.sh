@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # The command's trainings and experiments on a simulated device whose N-th copy, launch or
-# allocation fails: each run ends by itself, with 0, or with 1 or 4 and a text, and a sanitizer
-# finds nothing. Usage: test_command_sweep.sh BUILD_DIR [all] "all", or FERRY_SWEEP=all: N = 1 ..
-# 100; else a few N. In builds with AddressSanitizer this finds handles that are freed twice or
-# never.
+# allocation fails. Each run ends with 0, or with 1 or 4 and a text, and a sanitizer reports
+# nothing. Usage: test_command_sweep.sh BUILD_DIR [all] "all", or FERRY_SWEEP=all: N = 1 .. 100;
+# else a few N. In builds with AddressSanitizer this detects handles that are freed twice or never.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/../unit/tools/lib.inc.sh" "$1"
 
-seconds=60 # most that one run may take: a hang is a failure
+seconds=60 # time limit of one run: a hang is a failure
 numbers="1 2 3 5 8 13 21 34 55 89"
 [ "${2:-${FERRY_SWEEP:-}}" = all ] && numbers=$(seq 100)
 export FERRY_DATA=$work/nothing OMP_NUM_THREADS=1
@@ -33,8 +32,8 @@ run() {
     *) fail "ferry $*: exit status $status: $(head -c 300 "$work/err")" ;;
     esac
 }
-# sweep KIND ARGUMENT...: the same command with KIND@N for each N. KIND "alloc*": from the N-th on
-# every one, because Ferry asks again.
+# sweep KIND ARGUMENT...: the same command with KIND@N for each N. KIND "alloc*": every allocation
+# from the N-th on, because Ferry retries.
 sweep() {
     local kind=$1 n before=$faults
     shift

@@ -1,6 +1,6 @@
-/* Copies that fail on their way, on every path there is and in every order: the ticket and what
- * depends on the bytes fail with IO, the device is not lost, what does not depend on them is whole,
- * and the same call again is good.
+/* Copies that fail while they run, on every path and in every order: the ticket and dependent
+ * tensors fail with IO, the device is not lost, independent tensors are intact, and the repeated
+ * call succeeds.
  * Not here: copies that are refused (unit/transfer), jobs in queues (unit/transfer/test_queue.c),
  * replays (test_graph.c). */
 #include <unistd.h>
@@ -44,8 +44,8 @@ static float first_of(fy_tensor_t *tensor)
     return (float)value;
 }
 
-/* Each moves 5s into w->x (or out of it) by its path, so that the last of its copies is not the one
- * that fails. */
+/* Each function moves 5s into w->x (or out of it) by its path, so that the copy that fails is not
+ * the last one. */
 typedef struct way {
     const char *name;
     int64_t n;
@@ -77,7 +77,7 @@ static void packed(world_t *w)
     }
     ts_ok(fy_tensor_upload_many_into(MANY, dst, src, NULL, &w->ticket));
 }
-/* The first fails, the ticket is the last one's. */
+/* The first copy fails, the ticket is that of the last. */
 static void many_large(world_t *w)
 {
     fy_tensor_t *dst[2] = { w->x }, *src[2] = { w->host, w->host };
@@ -118,7 +118,7 @@ static void begin(world_t *w, int64_t n, const char *order, int copy)
     ts_ok(fy_tensor_download_file(w->host, w->path, 0, NULL));
 }
 
-/* It may say once more what failed. */
+/* It may report the failure once more. */
 static void drain(fy_device_t *device)
 {
     const fy_status_t status = fy_device_wait(device, FY_FOREVER);
@@ -135,7 +135,7 @@ static void end(world_t *w)
 
 static const char *const orders[] = { "eager", "lazy", "random&seed=3" };
 
-static void uploads(void **state)
+static void failed_uploads(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
@@ -153,7 +153,7 @@ static void uploads(void **state)
             ts_fails(fy_download_wait(download, FY_FOREVER, &host), IO);
             ts_fails(fy_device_wait(w.device, FY_FOREVER), IO);
             assert_true(first_of(apart) == 2);
-            ts_ok(fy_fill(w.x, 1)); /* all of it is new */
+            ts_ok(fy_fill(w.x, 1)); /* a complete overwrite */
             ways[i].move(&w);
             if (w.ticket.stream) ts_ok(fy_ticket_wait(w.ticket, FY_FOREVER));
             assert_true(first_of(w.x) == 5);
@@ -164,8 +164,8 @@ static void uploads(void **state)
         }
 }
 
-/* What leaves for another device: there, too, whoever uses it fails. */
-static void sends(void **state)
+/* Bytes sent to another device: every use of them there fails too. */
+static void failed_sends(void **state)
 {
     (void)state;
     for (int is_strided = 0; is_strided < 2; is_strided++)
@@ -197,8 +197,8 @@ static void sends(void **state)
         }
 }
 
-/* Copy 1 is the table of where they are, copy 2 the run. */
-static void collected(void **state)
+/* Copy 1 is the table of offsets, copy 2 the packed bytes. */
+static void failed_packed_downloads(void **state)
 {
     (void)state;
     for (int copy = 1; copy <= 2; copy++)
@@ -223,10 +223,10 @@ static void collected(void **state)
         }
 }
 
-static void downloads(void **state)
+static void failed_downloads(void **state)
 {
     (void)state;
-    for (int copy = 1; copy <= 2; copy++) /* LARGE comes in chunks: any of them */
+    for (int copy = 1; copy <= 2; copy++) /* LARGE has several chunks: each of them fails once */
         for (size_t order = 0; order < 3; order++) {
             world_t w;
             fy_tensor_t *host;
@@ -253,10 +253,10 @@ static void downloads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(uploads),
-        cmocka_unit_test(sends),
-        cmocka_unit_test(collected),
-        cmocka_unit_test(downloads),
+        cmocka_unit_test(failed_uploads),
+        cmocka_unit_test(failed_sends),
+        cmocka_unit_test(failed_packed_downloads),
+        cmocka_unit_test(failed_downloads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
-/* Each driver call of a training fails in turn, once and from then on, with a code that passes and
- * with one that loses the device: from opening the device to closing it, with uploads of each kind,
- * steps with an optimizer, a graph, downloads. After each failure: its status is a documented one,
- * the device goes on (or is lost for good), and when it is closed the driver holds nothing of ours.
+/* Each driver call of a training fails in turn, once and from then on, with a transient code and
+ * with one that loses the device. The training runs from opening the device to closing it, with
+ * uploads of each kind, steps with an optimizer, a graph, downloads. After each failure the status
+ * is a documented one, the device continues (or is lost permanently), and after its close the
+ * driver holds no resource of Ferry.
  * Not here: the slots one by one (tests/unit/cuda/test_driver.c, test_codes.c). */
 #include <ferry/train/model.h>
 #include <ferry/train/optimizer.h>
@@ -91,7 +92,7 @@ static fy_status_t upload(session_t *s, fy_tensor_t **out_x, fy_tensor_t **out_y
     return fy_axpy(*out_x, 0.5, sum);
 }
 
-/* A second stream, which waits for the first and is waited for. */
+/* A second stream, which waits for the first; the first then waits for it. */
 static fy_status_t side(session_t *s, fy_tensor_t *total)
 {
     fy_stream_t *stream;
@@ -125,10 +126,10 @@ static fy_status_t train(session_t *s, double *out_loss)
     return fy_download_wait_f64(download, FY_FOREVER, out_loss);
 }
 
-static double right;    /* what it is when nothing fails */
-static int64_t longest; /* calls of a training when nothing fails */
+static double right;    /* the result without a failure */
+static int64_t longest; /* the number of calls of a training without a failure */
 
-/* A whole training on an open device. */
+/* A complete training on an open device. */
 static fy_status_t visit(fy_device_t *device)
 {
     session_t s = { .device = device };
@@ -160,8 +161,8 @@ static void print_call(int64_t n)
                           (int)(end - at), at);
 }
 
-/* Did the n-th call submit work? Then nobody may pass over its failure. What is captured is not:
- * without its graph the calls are submitted one by one, and the loss is what it was. */
+/* Returns whether the n-th call submits work. Its failure must be reported. A captured call is
+ * different: without its graph the calls are submitted one by one, and the loss is the same. */
 static int is_work(int64_t n)
 {
     static const char *const work[] = { "cuLaunchKernel ", "cublasLtMatmul ",    "cuMemcpy",
@@ -178,7 +179,7 @@ static int is_work(int64_t n)
     return 0;
 }
 
-/* Is what the attempt returned one of the plan's? */
+/* Returns whether the status of the attempt is an allowed one. */
 static void check_status(const plan_t *plan, int64_t n, fy_status_t status)
 {
     if (status == FY_STATUS_OK || status == plan->status || status == plan->or_this) return;
@@ -205,7 +206,7 @@ static int attempt(const plan_t *plan, int64_t n, int *out_told)
         check_status(plan, n, status);
         if (status != FY_STATUS_OK) assert_true(strlen(fy_error_get()->text) > 20);
         if (!plan->for_ever && !is_fatal &&
-            /* else it is still to come, when the device closes */
+            /* otherwise the failure comes when the device closes */
             driver.fake_cuda_all_calls() - before >= n) {
             driver.fake_cuda_fail(NULL, 0, 0);
             const fy_status_t again = visit(device);
@@ -226,7 +227,7 @@ static int attempt(const plan_t *plan, int64_t n, int *out_told)
     *out_told += status != FY_STATUS_OK;
     if (status == FY_STATUS_OK && is_work(n)) {
         print_call(n);
-        fail_msg("%s: nobody was told", what);
+        fail_msg("%s: the failure was not reported", what);
     }
     const int reached = driver.fake_cuda_all_calls() - before >= n && n <= longest;
     driver.fake_cuda_fail(NULL, 0, 0);
@@ -235,7 +236,7 @@ static int attempt(const plan_t *plan, int64_t n, int *out_told)
     return reached;
 }
 
-/* The driver is loaded once a process, here (its own failures: tests/unit/cuda/test_driver.c). */
+/* A process loads the driver once, here (failures of loading: tests/unit/cuda/test_driver.c). */
 static void clean_visit(const char *what)
 {
     fy_device_t *device;
@@ -270,7 +271,7 @@ static void no_memory_once(void **state)
     sweep(
         &(plan_t){ "out of memory, once", 2, 0, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT });
 }
-static void no_memory_for_ever(void **state)
+static void no_memory_permanently(void **state)
 {
     (void)state;
     sweep(&(plan_t){ "out of memory, for ever", 2, 1, FY_STATUS_OUT_OF_MEMORY,
@@ -288,7 +289,7 @@ static void lost_once(void **state)
     sweep(
         &(plan_t){ "a failed launch, once", 719, 0, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST });
 }
-static void lost_for_ever(void **state)
+static void lost_permanently(void **state)
 {
     (void)state;
     sweep(&(plan_t){ "a failed launch, for ever", 719, 1, FY_STATUS_DEVICE_LOST,
@@ -299,9 +300,9 @@ int main(void)
 {
     fake_driver_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_memory_once), cmocka_unit_test(no_memory_for_ever),
-        cmocka_unit_test(unknown_once),   cmocka_unit_test(lost_once),
-        cmocka_unit_test(lost_for_ever),
+        cmocka_unit_test(no_memory_once),   cmocka_unit_test(no_memory_permanently),
+        cmocka_unit_test(unknown_once),     cmocka_unit_test(lost_once),
+        cmocka_unit_test(lost_permanently),
     };
     return cmocka_run_group_tests_name("driver calls", tests, NULL, NULL) != 0;
 }

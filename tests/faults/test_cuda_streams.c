@@ -1,7 +1,7 @@
-/* The application's own CUDA streams and contexts under Ferry's feet: a stream is destroyed and the
- * driver hands out its handle again, for another one; requests of the old stream must still be
- * waited for, and what the new one does is its own. Over the fake driver, with events held back, so
- * that a wait that is left out shows in the driver's calls. Not here: the slots
+/* CUDA streams and contexts that the application destroys while Ferry uses them. A stream is
+ * destroyed and the driver reuses its handle for another stream. Requests of the old stream must
+ * still be waited for, and the new stream's requests are separate. Over the fake driver, with
+ * events held back, so that a missing wait shows in the driver's calls. Not here: the slots
  * (tests/unit/cuda). */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
@@ -11,7 +11,7 @@ enum { N = 64 };
 
 static int64_t waits(void) { return driver.fake_cuda_calls("cuStreamWaitEvent"); }
 
-/* Wraps an application's stream; what it stands for until unwrap. */
+/* Wraps an application's stream. */
 static fy_stream_t *wrap(fy_device_t *device, void *native)
 {
     fy_stream_options_t options = FY_STREAM_OPTIONS_INIT;
@@ -22,7 +22,7 @@ static fy_stream_t *wrap(fy_device_t *device, void *native)
     return stream;
 }
 
-/* y = 2 x on `stream`, or on the device's own with NULL. */
+/* y = 2 x on `stream`, or on the device's stream with NULL. */
 static fy_tensor_t *twice(fy_stream_t *stream, fy_tensor_t *x)
 {
     fy_tensor_t *y;
@@ -36,7 +36,7 @@ static fy_tensor_t *twice(fy_stream_t *stream, fy_tensor_t *x)
 typedef struct setting {
     fy_device_t *device;
     fy_scope_t scope;
-    fy_tensor_t *x; /* made on the device's own stream, and done */
+    fy_tensor_t *x; /* made on the device's stream, and done */
 } setting_t;
 
 static void set_up(setting_t *s)
@@ -57,8 +57,8 @@ static void tear_down(setting_t *s, void *native)
     fake_driver_is_tidy("afterwards");
 }
 
-/* The old stream's write is waited for by the new one of the same handle: on the card they are two
- * queues. */
+/* A new stream with the old stream's handle waits for the old stream's write: on the card they are
+ * two queues. */
 static void a_write_of_the_old_stream_is_waited_for(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void a_write_of_the_old_stream_is_waited_for(void **state)
     fy_stream_destroy(old);
     driver.fake_cuda_stream_end(native);
     void *again = driver.fake_cuda_stream(0);
-    assert_ptr_equal(again, native); /* or this tests nothing */
+    assert_ptr_equal(again, native); /* otherwise this tests nothing */
     fy_stream_t *new = wrap(s.device, again);
     const int64_t before = waits();
     fy_tensor_t *z = twice(new, y);
@@ -88,7 +88,7 @@ static void a_write_of_the_old_stream_is_waited_for(void **state)
     tear_down(&s, again);
 }
 
-/* Having waited for the old stream once says nothing about the new one. */
+/* A wait for the old stream does not count for the new one. */
 static void a_write_of_the_new_stream_is_waited_for(void **state)
 {
     (void)state;
@@ -97,10 +97,10 @@ static void a_write_of_the_new_stream_is_waited_for(void **state)
     void *native = driver.fake_cuda_stream(0);
     fy_stream_t *old = wrap(s.device, native);
     fy_tensor_t *y = twice(old, s.x);
-    (void)twice(NULL, y); /* the compute stream waits for the old stream's newest */
+    (void)twice(NULL, y); /* the compute stream waits for the old stream's last request */
     fy_stream_destroy(old);
     driver.fake_cuda_stream_end(native);
-    driver.fake_cuda_hold(0); /* all is done: the old slot may be taken over */
+    driver.fake_cuda_hold(0); /* all work is done: the old slot can be reused */
     ts_ok(fy_device_wait(s.device, FY_FOREVER));
     driver.fake_cuda_hold(1);
     void *again = driver.fake_cuda_stream(0);
@@ -114,9 +114,9 @@ static void a_write_of_the_new_stream_is_waited_for(void **state)
     tear_down(&s, again);
 }
 
-/* An old ticket reads what became of the old stream's request, whatever the new stream has pending,
- * and the other way round. */
-static void tickets_are_of_their_own_stream(void **state)
+/* An old ticket reports the old stream's request, whatever is pending on the new stream, and vice
+ * versa. */
+static void tickets_belong_to_their_stream(void **state)
 {
     (void)state;
     setting_t s;
@@ -129,7 +129,7 @@ static void tickets_are_of_their_own_stream(void **state)
     assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_PENDING);
     fy_stream_destroy(old);
     driver.fake_cuda_stream_end(native);
-    assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_PENDING); /* its event still stands */
+    assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_PENDING); /* its event is still pending */
     driver.fake_cuda_hold(0);
     driver.fake_cuda_hold(1);
     void *again = driver.fake_cuda_stream(0);
@@ -144,8 +144,8 @@ static void tickets_are_of_their_own_stream(void **state)
     tear_down(&s, again);
 }
 
-/* A block that the old stream may still write is not the new stream's to use at once. */
-static void memory_of_the_old_stream_is_not_the_new_ones_yet(void **state)
+/* The new stream cannot use a block at once that the old stream may still write. */
+static void memory_of_the_old_stream_is_pending_for_the_new_one(void **state)
 {
     (void)state;
     setting_t s;
@@ -179,7 +179,7 @@ static void a_stream_of_another_context_is_refused(void **state)
     ts_fails(fy_stream_create(device, &options, &stream), INVALID_ARGUMENT);
     ts_text_has("belongs to another context than cuda:0's primary one");
     assert_null(stream);
-    ts_ok(fy_stream_create(other, &options, &stream)); /* it is this one's */
+    ts_ok(fy_stream_create(other, &options, &stream)); /* the stream belongs to this context */
     fy_stream_destroy(stream);
     driver.fake_cuda_stream_end(options.native);
     fy_device_close(other);
@@ -193,8 +193,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_of_the_old_stream_is_waited_for),
         cmocka_unit_test(a_write_of_the_new_stream_is_waited_for),
-        cmocka_unit_test(tickets_are_of_their_own_stream),
-        cmocka_unit_test(memory_of_the_old_stream_is_not_the_new_ones_yet),
+        cmocka_unit_test(tickets_belong_to_their_stream),
+        cmocka_unit_test(memory_of_the_old_stream_is_pending_for_the_new_one),
         cmocka_unit_test(a_stream_of_another_context_is_refused),
     };
     return cmocka_run_group_tests_name("streams of the application", tests, NULL, NULL) != 0;

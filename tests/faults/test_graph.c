@@ -1,14 +1,14 @@
-/* Graphs while things fail: memory runs out or is refused at every allocation of a recording, a
- * launch of a replay is refused at every place, the device is lost. After each failure nothing is
- * leaked and what goes on goes on.
- * Host memory is failed by wrapping the allocator's calls (tests.cmake). Not here: the pool
+/* Graphs with failures: memory runs out or is refused at every allocation of a recording, each
+ * launch of a replay is refused, the device is lost. After each failure nothing leaks, and
+ * everything else continues.
+ * Host memory fails through wrapped allocator calls (tests.cmake). Not here: the pool
  * (test_memory.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
 /* ---- one recording ---- */
 
-enum { N = 100000 }; /* 400 kB a tensor: each has a segment of its own */
+enum { N = 100000 }; /* 400 kB a tensor: each has a separate segment */
 
 static fy_device_t *open_spec(const char *spec)
 {
@@ -29,7 +29,7 @@ static fy_status_t record(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *y, i
     for (int i = 0; i < nkept && status == FY_STATUS_OK; i++) status = fy_affine(x, 1, i, &t);
     if (status == FY_STATUS_OK) status = fy_axpy(y, 1, t);
     end = fy_graph_end(out_graph);
-    if (status == FY_STATUS_OK) return end; /* it may fail by itself */
+    if (status == FY_STATUS_OK) return end; /* it may fail too */
     assert_int_equal(end, status);
     assert_null(*out_graph);
     return status;
@@ -67,10 +67,11 @@ static void the_limit_is_reached(void **state)
     fy_memory_stats_t memory = FY_MEMORY_STATS_INIT;
     ts_ok(fy_graph_query(graph, &info));
     ts_ok(fy_memory_query(device, NULL, &memory));
-    assert_true(memory.live >= live + info.pool_nbytes); /* a graph's memory is the device's */
+    assert_true(memory.live >=
+                live + info.pool_nbytes); /* a graph's memory counts as the device's */
     assert_true(memory.reserved <= 3 << 20);
     fy_tensor_t *big = x;
-    /* the graph has it */
+    /* the graph holds the bytes */
     ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &big), OUT_OF_MEMORY);
     fy_graph_destroy(graph);
     fy_scope_end(scope, 0, NULL);
@@ -89,7 +90,7 @@ static void every_segment_fails_once(void **state)
         fy_scope_t scope = fy_scope_begin("once");
         fy_tensor_t *x = NULL, *y = NULL;
         fy_graph_t *graph = NULL;
-        /* 32 MiB: segments of their own */
+        /* 32 MiB: separate segments */
         fy_status_t status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &x);
         if (status == FY_STATUS_OK) status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &y);
         if (status == FY_STATUS_OK) status = record(device, x, y, 4, &graph);
@@ -170,8 +171,8 @@ static void host_memory_fails_at_each_place(void **state)
 
 /* ---- replays ---- */
 
-/* A replay of three launches whose k-th is refused: the first leaves everything as it was, a later
- * one poisons what the graph writes. */
+/* A replay of three launches whose k-th is refused: a refused first launch changes nothing, a later
+ * one poisons the graph's results. */
 static void a_launch_is_refused_half_way(void **state)
 {
     (void)state;
@@ -215,8 +216,8 @@ static void a_launch_is_refused_half_way(void **state)
     }
 }
 
-/* A recorded upload fails when it runs: what was made of it fails with that, the next replay is
- * good. */
+/* A recorded upload fails when it runs: dependent results fail with that status, and the next
+ * replay is good. */
 static void a_copy_fails_on_its_way(void **state)
 {
     (void)state;

@@ -1,8 +1,7 @@
-/* Registered ops whose hook refuses and whose kernel fails, while everything around them fails,
- * too: host memory at each allocation, the device's memory, launches, streams and events at each
- * call, in every order. After each nothing is leaked, and the device goes on unless it was lost.
- * Not here: what such failures are when all else works
- * (tests/conformance/test_conformance_kernel.c). */
+/* Registered ops whose hook refuses and whose kernel fails, while other things fail too: host
+ * memory at each allocation, the device's memory, launches, streams and events at each call, in
+ * every order. After each failure nothing leaks, and the device continues unless it was lost.
+ * Not here: such failures alone (tests/conformance/test_conformance_kernel.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
@@ -43,7 +42,7 @@ static fy_status_t program(fy_device_t *device)
     fy_tensor_t *x, *wide, *many[12], *bad = NULL, *none = NULL, *sum;
     fy_download_t *download;
     double value;
-    /* more than a small piece: the pool takes segments */
+    /* more than a small segment: the pool allocates segments */
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 2, &x));
     FY_TRY(fy_full(device, FY_DTYPE_F64, FY_DIMS(5), 2, &wide));
     fy_status_t status = fy_op_call(failing_op(), 1, &wide, NULL, 1, &none);
@@ -75,7 +74,7 @@ static const char *const k_orders[] = { "eager", "lazy", "random&seed=1", "rando
                                         "random&seed=3" };
 enum { ORDERS = sizeof k_orders / sizeof *k_orders };
 
-/* The n-th call of `kind` fails, for each n until none does. */
+/* The n-th call of `kind` fails, for each n until no call fails. */
 static void sweep(const char *order, const char *kind, fy_status_t want)
 {
     for (int n = 1, done = 0; !done; n++) {
@@ -86,7 +85,7 @@ static void sweep(const char *order, const char *kind, fy_status_t want)
         fy_status_t status = fy_device_open(spec, &device);
         if (status == FY_STATUS_OK) {
             status = run(device);
-            /* the second time it has certainly passed */
+            /* the second attempt certainly works */
             done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK;
             if (status != FY_STATUS_OK) ts_ok(run(device));
             assert_int_equal(ts_live(device), 0);
@@ -139,14 +138,14 @@ static void host_memory_fails_at_each_place(void **state)
     }
 }
 
-/* The one status that is about the device and not about the op. */
-static void a_kernel_may_say_that_the_device_is_lost(void **state)
+/* The only status that concerns the device and not the op. */
+static void a_kernel_may_report_a_lost_device(void **state)
 {
     (void)state;
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
     verdict = FY_STATUS_DEVICE_LOST;
     ts_fails(run(fy_device_host()), DEVICE_LOST);
-    ts_ok(fy_device_query(fy_device_host(), &info)); /* the host never is */
+    ts_ok(fy_device_query(fy_device_host(), &info)); /* the host is never lost */
     verdict = FY_STATUS_BUSY;
     ts_ok(run(fy_device_host()));
     for (int i = 0; i < ORDERS; i++) {
@@ -170,7 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_of_the_device_fails_once),
         cmocka_unit_test(host_memory_fails_at_each_place),
-        cmocka_unit_test(a_kernel_may_say_that_the_device_is_lost),
+        cmocka_unit_test(a_kernel_may_report_a_lost_device),
     };
     return cmocka_run_group_tests_name("kernel", tests, NULL, NULL) != 0;
 }

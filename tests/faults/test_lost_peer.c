@@ -1,7 +1,6 @@
-/* A device that is lost while it was to send bytes to another: nobody gets garbage there, and the
- * other device goes on. And what a lost device tells from then on.
- * Not here: what the lost device itself refuses (conformance/test_conformance_fault.c,
- * unit/sim). */
+/* A device is lost before it has sent bytes to another device: no call reads garbage there, and the
+ * other device continues. Also the later reports of a lost device.
+ * Not here: refusals of the lost device itself (conformance/test_conformance_fault.c, unit/sim). */
 #include "tests/support/harness.h"
 
 static float first_of(const fy_tensor_t *tensor)
@@ -13,9 +12,9 @@ static float first_of(const fy_tensor_t *tensor)
     return (float)value;
 }
 
-/* Request 1 of the source is an upload, 2 the send, 3 loses it before anybody waited, so in this
- * order the send never runs. */
-static void what_a_lost_device_was_to_send_is_refused(void **state)
+/* Request 1 of the source is an upload, request 2 the send. Request 3 loses the device before any
+ * wait, so in this order the send never runs. */
+static void unsent_bytes_of_a_lost_device_are_refused(void **state)
 {
     (void)state;
     for (int closed = 0; closed < 2; closed++) {
@@ -39,7 +38,7 @@ static void what_a_lost_device_was_to_send_is_refused(void **state)
         ts_fails(fy_tensor_download(dst, NULL, &download), DEVICE_LOST);
         ts_text_has(closed ? "closed since" : "sim:9");
         ts_fails(fy_add(dst, dst, &sum), DEVICE_LOST);
-        ts_ok(fy_fill(dst, 3)); /* written anew, the bytes are good again */
+        ts_ok(fy_fill(dst, 3)); /* overwritten, the bytes are valid again */
         ts_ok(fy_add(dst, dst, &sum));
         assert_true(first_of(sum) == 6);
         assert_true(first_of(dst) == 3);
@@ -49,8 +48,8 @@ static void what_a_lost_device_was_to_send_is_refused(void **state)
     }
 }
 
-/* Whatever is asked of it, and however much later. Another device in its place has no such past. */
-static void every_later_call_tells_the_first_cause(void **state)
+/* For every later call, at any time. A new device in its place does not report it. */
+static void every_later_call_reports_the_first_cause(void **state)
 {
     (void)state;
     fy_device_t *device;
@@ -86,7 +85,8 @@ static void every_later_call_tells_the_first_cause(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_a_lost_device_was_to_send_is_refused),
-                                        cmocka_unit_test(every_later_call_tells_the_first_cause) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(unsent_bytes_of_a_lost_device_are_refused),
+                                        cmocka_unit_test(
+                                            every_later_call_reports_the_first_cause) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
-/* Running out of memory by public means: a small capacity, a limit, a pinned limit, guards that
- * refuse the N-th allocation for every N.
- * After each failure nothing is leaked, the verdict adds up, and the device goes on. Runs on sim,
+/* Running out of memory through the public API: a small capacity, a limit, a pinned limit, guards
+ * that refuse the N-th allocation for every N.
+ * After each failure nothing leaks, the verdict adds up, and the device continues. Runs on sim,
  * whose capacity can be chosen.
- * Not here: scripted faults (N-th copy, launch, lost device), the pool by itself
- * (tests/unit/alloc). */
+ * Not here: scripted faults (N-th copy, launch, lost device), the pool alone (tests/unit/alloc). */
 #include <inttypes.h>
 
 #include "tests/support/harness.h"
@@ -45,8 +44,7 @@ static fy_memory_stats_t stats_of(const fy_device_t *device)
     return stats;
 }
 
-/* The verdict of the failure just seen; its figures must fit together and its text must say
- * them. */
+/* Checks the verdict of the last failure: its figures must add up and appear in its text. */
 static fy_oom_verdict_t verdict(fy_status_t status, uint64_t asked)
 {
     const fy_error_t *error = fy_error_get();
@@ -128,7 +126,7 @@ static void full_then_freed(void **state)
     assert_true(v.reserved <= v.limit);
     assert_true(v.would_help > 0 && v.would_help <= v.asked);
     ts_text_has("limit");
-    for (int round = 0; round < 5; round++) { /* free one, have one, every time */
+    for (int round = 0; round < 5; round++) { /* free one and allocate one, each time */
         fy_tensor_destroy(held[round]);
         ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(1 << 20), &held[round]));
         fy_tensor_t *more = NULL;
@@ -143,9 +141,9 @@ static void full_then_freed(void **state)
     close_it();
 }
 
-/* Rule 12: never out of memory while sync, merge and trim would serve. Sizes alternate, so nothing
- * fits what was there before. */
-static void not_while_it_could_be_served(void **state)
+/* Rule 12: a request never fails while sync, merge and trim would serve it. Sizes alternate, so no
+ * earlier block fits. */
+static void no_refusal_while_a_wait_would_serve(void **state)
 {
     (void)state;
     fy_device_t *device = open_spec("sim:7?limit=16MiB");
@@ -153,7 +151,7 @@ static void not_while_it_could_be_served(void **state)
         fy_scope_t scope = fy_scope_begin("round");
         fy_tensor_t *x, *y;
         int64_t n = (int64_t[]){ 10 << 20, 14 << 20, 3 << 20 }[round % 3];
-        /* the one before may still be pending */
+        /* the previous one may still be pending */
         ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(n), &x));
         if (n <= 3 << 20) {
             ts_ok(fy_add(x, x, &y));
@@ -175,7 +173,7 @@ static void pinned_memory_has_its_own_limit(void **state)
     assert_null(pinned);
     verdict(FY_STATUS_PINNED_LIMIT, 8 << 20);
     ts_text_has("sim:7");
-    /* the device has room: only the host end is short */
+    /* the device has memory: only the host side is short */
     ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(8 << 20), &x));
     fy_download_t *download = (fy_download_t *)&scope;
     fy_ledger_totals_t before = ts_ledger(NULL);
@@ -183,7 +181,7 @@ static void pinned_memory_has_its_own_limit(void **state)
     assert_null(download);
     assert_int_equal(ts_ledger(NULL).download.nbytes, before.download.nbytes);
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(8 << 20), &host));
-    ts_ok(fy_tensor_upload_into(x, host, NULL, NULL)); /* goes through the ring in pieces */
+    ts_ok(fy_tensor_upload_into(x, host, NULL, NULL)); /* passes through the ring in pieces */
     goes_on(device);
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     ts_ok(fy_memory_query_pinned(device, &stats));
@@ -192,7 +190,7 @@ static void pinned_memory_has_its_own_limit(void **state)
     close_it();
 }
 
-/* A program with every kind of allocation; stops at the first failure and hands it on. */
+/* A program with every kind of allocation. It stops at the first failure and returns it. */
 static fy_status_t program(fy_device_t *device, float *out)
 {
     fy_tensor_t *host, *x, *y, *z, *sum, *half, *table, *reply;
@@ -216,8 +214,8 @@ static fy_status_t program(fy_device_t *device, float *out)
     return FY_STATUS_OK;
 }
 
-/* Runs the program with a device of `spec` for each N until it passes; every failure before must be
- * `expected` and leave nothing behind. */
+/* Runs the program with a device of `spec` for each N until it succeeds. Every failure before must
+ * be `expected` and leak nothing. */
 static void sweep(const char *format, uint64_t first, uint64_t step, int most, fy_status_t expected,
                   fy_status_t or_this)
 {
@@ -277,8 +275,8 @@ static void every_pinned_limit(void **state)
           FY_STATUS_OUT_OF_MEMORY);
 }
 
-/* Guards refuse the allocation at every point in turn: by live bytes, then by calls to the
- * backend's allocator. */
+/* Guards refuse the allocation at every point in turn: by live bytes, then by the number of backend
+ * allocations. */
 static void every_guarded_byte(void **state)
 {
     (void)state;
@@ -317,7 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(larger_than_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_then_freed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(not_while_it_could_be_served, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_refusal_while_a_wait_would_serve, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pinned_memory_has_its_own_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_capacity, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_limit, set_up, tear_down),

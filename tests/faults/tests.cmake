@@ -1,4 +1,5 @@
-# They fail the host's allocator, for the library's objects, too (tests/support/host_memory.h).
+# These tests make host allocations fail, also in the library's objects
+# (tests/support/host_memory.h).
 foreach(name test_faults_graph test_faults_kernel)
     if(TARGET ${name})
         target_link_options(${name} PRIVATE

@@ -1,5 +1,5 @@
-/* Feeds a file of CIFAR-10's binary format to its reader, gzip or not. What is taken must be whole:
- * each byte of it is read.
+/* Passes a file of CIFAR-10's binary format to its reader, gzip or not. An accepted file must be
+ * complete: each byte of it is read.
  * Not here: opening files. How to run: README.md. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Feeds a pair of IDX files to their reader, gzip or not: the first two bytes say how many of those
- * behind them are the images, the rest are the labels. What is taken must be whole: each byte of it
- * is read. Not here: opening files. How to run: README.md. */
+/* Passes a pair of IDX files to their reader, gzip or not: the first two bytes are the length of
+ * the images after them, the rest are the labels. An accepted pair must be complete: each byte of
+ * it is read. Not here: opening files. How to run: README.md. */
 #include <stdint.h>
 #include <stdlib.h>
 

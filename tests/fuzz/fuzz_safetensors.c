@@ -1,7 +1,7 @@
-/* Feeds a safetensors header to its reader. The first two bytes are how many bytes of data stand
- * behind the header, the rest is its text: so the rules about the data's length are within reach of
- * a mutation. What is taken must hold: no gap, no overlap, names in order.
- * Not here: the file around it, which is eight bytes of length (tests/unit/train/). How to run:
+/* Passes a safetensors header to its reader. The first two bytes are the length of the data after
+ * the header, the rest is its text: so a mutation can reach the rules about the data's length. An
+ * accepted header must be valid: no gap, no overlap, names in order.
+ * Not here: the file around it, which adds eight bytes of length (tests/unit/train/). How to run:
  * README.md. */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Feeds text to the reader of tables; the first byte chooses separator and header rows. What is
- * taken must be numbers, in full rows.
+/* Passes text to the reader of tables; the first byte chooses separator and header rows. Accepted
+ * text must be numbers, in full rows.
  * Not here: opening files. How to run: README.md. */
 #include <math.h>
 #include <stdint.h>

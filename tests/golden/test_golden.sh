@@ -43,8 +43,8 @@ if [ -x "$build/bin/ferry" ]; then
     done
     record experiment/parallel "$build/bin/ferry" experiment parallel lenet --devices 2 --batch 64 --steps 3 --device sim:0 --traffic
     record experiment/speedups "$build/bin/ferry" experiment speedups --only 5,7,11,14 --device sim:0 --traffic
-    # Made-up data, wherever this runs. Weights are made on the device and come down once; the data
-    # set goes up once, or a batch a step.
+    # Synthetic data everywhere. Weights are made on the device and downloaded once; the data set is
+    # uploaded once, or a batch a step.
     export FERRY_DATA=/nonexistent
     record experiment/train-mnist2018 "$build/bin/ferry" train mnist2018 --epochs 2 --limit-samples 640 --device sim:0 --traffic
     record experiment/train-mnist-stream "$build/bin/ferry" train mnist --epochs 1 --limit-samples 256 --stream-data --device sim:0 --traffic
@@ -63,7 +63,7 @@ if [ "${2:-}" = --update ]; then
     exit 0
 fi
 while read -r name want; do
-    case " $ran " in *" ${name%%/*} "*) ;; *) continue ;; esac # the other half is not in this build
+    case " $ran " in *" ${name%%/*} "*) ;; *) continue ;; esac # the other half is not part of this build
     got=$(grep "^$name " "$now" | cut -d' ' -f2-)
     if [ "$got" != "$want" ]; then
         printf 'FAILED: %s\n  golden: %s\n  now:    %s\n' "$name" "$want" "${got:-(no such program)}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The shape of the command's JSON, key by key as the contract says (docs/cli.md), and the bars that
+# The structure of the command's JSON, key by key as docs/cli.md defines it, and the figures that
 # hold on every machine: bytes of a round trip, uploads and losses of minibatch, exit statuses. Not
-# here: texts, streams, typing mistakes (tests/unit/tools/test_cli.sh).
+# here: texts, streams, typing errors (tests/unit/tools/test_cli.sh).
 # Usage: test_json.sh BUILD_DIR
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

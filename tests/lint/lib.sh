@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the rules share. Sourced with the current folder at the root of the tree to check.
+# Functions shared by the rules. Sourced with the current folder at the root of the tree to check.
 
 # Folders of libferry (and its plugins), which must never print, exit or abort.
 # shellcheck disable=SC2034  # rules use it

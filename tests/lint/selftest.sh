@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Proves that each lint rule notices a violation: breaks it in a copy of the tree and expects
-# `run.sh` to fail there, and to blame what was planted. Usage: tests/lint/selftest.sh [--build DIR]
+# Proves that each lint rule detects a violation: breaks it in a copy of the tree and expects
+# `run.sh` to fail there, and to report the planted violation. Usage: tests/lint/selftest.sh
+# [--build DIR]
 set -u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,7 +29,7 @@ for file in "$here"/rules/*.sh; do
     # shellcheck source=/dev/null
     (cd "$temp/$rule" && . "$here/lib.sh" && . "$file" && plant)
     after=$("$here/run.sh" "${options[@]}" --root "$temp/$rule" "$rule")
-    # A new line of output: the violation that was planted, not one that was there before.
+    # A new line of output: the planted violation, not one that existed before.
     if diff <(printf '%s\n' "$before") <(printf '%s\n' "$after") | grep -q '^>     '; then
         echo "PASS $rule" && passed=$((passed + 1))
     else

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy (.clang-tidy) over the library's and the tools' sources. Usage: tests/lint/tidy.sh
-# BUILD [FILE...] BUILD has a compile_commands.json. A file that was clean is not looked at again
-# until it or a header changes: what was clean stands in BUILD/tidy/, by the hash of the
-# preprocessed source.
+# BUILD [FILE...] BUILD has a compile_commands.json. A clean file is not checked again until it or a
+# header changes: BUILD/tidy/ lists clean files by the hash of the preprocessed source.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -15,13 +14,13 @@ if [ ${#files[@]} -eq 0 ]; then
 fi
 
 mkdir -p "$build/tidy"
-# gcc's own options mean nothing to clang.
+# clang does not know options that only gcc has.
 sed -E 's/ -(fprofile-update=atomic|Wduplicated-cond|Wlogical-op|fno-semantic-interposition|fno-tree-[a-z-]+|mtls-dialect=[a-z0-9]+|-coverage)//g; s/ -Werror//g; s/ -fopenmp//g' \
     "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
 
 check_file() {
     local file=$1 build=$2 key prelude=(--extra-arg=-include --extra-arg="$PWD/tests/lint/tidy_prelude.h")
-    # The one source that defines what the prelude makes a macro of.
+    # The one source that defines functions which the prelude replaces by macros.
     if [ "$file" = runtime/base/fail.c ]; then prelude=(); fi
     if ! grep -q "\"[^\"]*/$file\"" "$build/tidy/compile_commands.json"; then return 0; fi
     key=$({ cat .clang-tidy tests/lint/tidy* "$file" && cc -E -D_GNU_SOURCE -I. -Iinclude "$file" 2>/dev/null; } | sha256sum | cut -c 1-32)

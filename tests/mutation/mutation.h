@@ -1,8 +1,7 @@
-/* Programs that use many streams at once, and the tape of what they saw. A program's tape must not
- * depend on the order in which the simulator runs what it may run in any order; with one of Ferry's
- * waits dropped it must, in some order.
- * Not here: who runs which program in which order (test_orders.c, test_waits.c). Next:
- * README.md. */
+/* Programs that use many streams at once, and the trace of the values they saw. The trace of a
+ * program must not depend on the order in which the simulator runs unordered requests. With one of
+ * Ferry's waits dropped it must differ in some order.
+ * Not here: the choice of programs and orders (test_orders.c, test_waits.c). See README.md. */
 #ifndef FERRY_TESTS_MUTATION_MUTATION_H_
 #define FERRY_TESTS_MUTATION_MUTATION_H_
 
@@ -12,7 +11,7 @@
 
 #include <ferry/ferry.h>
 
-/* ---- the tape ---- */
+/* ---- the trace ---- */
 
 enum { MU_TAPE_NBYTES = 1 << 17, MU_TAPE_NOTES = 1024 };
 
@@ -28,7 +27,7 @@ typedef struct mu_tape {
 } mu_tape_t;
 
 void mu_tape_clear(mu_tape_t *tape);
-/* What the first difference is about, in a static buffer; NULL if there is none. */
+/* Describes the first difference, in a static buffer; NULL if there is none. */
 const char *mu_tape_compare(const mu_tape_t *want, const mu_tape_t *got);
 
 /* ---- a run of a program ---- */
@@ -44,7 +43,7 @@ typedef struct mu_program {
     const char *name;
     const char *options; /* of its devices, beside the order */
     int ndevices;
-    /* in a scope of its own; what it leaves is given back when the device closes */
+    /* in a separate scope; tensors that it leaves are freed when the device closes */
     void (*run)(mu_run_t *run);
 } mu_program_t;
 
@@ -62,7 +61,7 @@ const char *mu_order(uint64_t seed);
 void mu_note(mu_run_t *run, const char *what, const void *bytes, size_t nbytes);
 /* Notes a status; true if it is OK. */
 bool mu_ok(mu_run_t *run, const char *what, fy_status_t status);
-/* Ends the program if `expr` fails: that is on the tape, and in no program's plan. */
+/* Ends the program if `expr` fails: the failure is on the tape, and no program expects it. */
 #define MU_TRY(run, expr)                   \
     do {                                    \
         if (!mu_ok((run), #expr, (expr))) { \
@@ -75,16 +74,16 @@ bool mu_ok(mu_run_t *run, const char *what, fy_status_t status);
 fy_tensor_t *mu_host(mu_run_t *run, int64_t n, float first);
 fy_tensor_t *mu_pinned(mu_run_t *run, fy_device_t *device, int64_t n, float first);
 fy_tensor_t *mu_upload(mu_run_t *run, fy_device_t *device, int64_t n, float first);
-/* Writes such values to host memory, whoever may be reading it. */
+/* Writes such values to host memory, even while a transfer reads it. */
 void mu_count_up(float *values, int64_t n, float first);
-/* Downloads and notes the bytes, or why there are none. */
+/* Downloads the tensor and notes its bytes, or the status of the failure. */
 void mu_read(mu_run_t *run, const char *what, const fy_tensor_t *tensor);
 /* Notes a host tensor's bytes. */
 void mu_see(mu_run_t *run, const char *what, fy_tensor_t *host);
-/* Waits for a download and notes its bytes, or why there are none. */
+/* Waits for a download and notes its bytes, or the status of the failure. */
 void mu_arrive(mu_run_t *run, const char *what, fy_download_t *download);
-/* dst = dst / 2 + src, f32 [n], on the stream that is current: in 0.1 ms of the model clock, which
- * is long. */
+/* dst = dst / 2 + src, f32 [n], on the current stream. It takes 0.1 ms of the model clock, which is
+ * long. */
 bool mu_linger(mu_run_t *run, fy_tensor_t *dst, fy_tensor_t *src);
 /* `n` streams of the run's first device. */
 bool mu_streams(mu_run_t *run, int n, fy_stream_t **out_streams);

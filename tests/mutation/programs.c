@@ -1,5 +1,5 @@
-/* The table of programs. Little memory makes blocks go round; a small ring makes uploads wait for
- * it. */
+/* The table of programs. With little memory, blocks are reused soon; with a small ring, uploads
+ * wait for it. */
 #include "tests/mutation/programs.h"
 
 #define PLENTY    "capacity=64MiB&pinned=1MiB"

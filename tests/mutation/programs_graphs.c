@@ -1,11 +1,11 @@
-/* Programs about graphs: a replay orders itself like one op that reads and writes all that was
- * recorded. */
+/* Programs about graphs: a replay is ordered like one op that reads and writes all recorded
+ * operands. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48, WIDE = 7168 /* 28 KiB of f32 */ };
 
-/* Replays by turns on two streams, among ops of others on what they read and write; a page-locked
- * buffer is read anew each time. */
+/* Replays alternate on two streams, among other ops on the graph's operands and results; each
+ * replay reads a page-locked buffer that the host rewrites. */
 void mu_replays(mu_run_t *run)
 {
     static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
@@ -48,8 +48,8 @@ void mu_replays(mu_run_t *run)
     fy_graph_destroy(graph);
 }
 
-/* Graphs that are destroyed while they run; their memory goes to other tensors, and on to the next
- * graph while those are used. */
+/* Graphs that are destroyed while they run; other tensors get their memory, and then the next graph
+ * while those are used. */
 void mu_graph_memory(mu_run_t *run)
 {
     enum { NSTEPS = 3, SOME = 7168 };
@@ -86,7 +86,7 @@ void mu_graph_memory(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "a replay's sum", sums[step]);
 }
 
-/* A graph's memory is a block that an op still uses when it is recorded. */
+/* A graph's memory is a block that an op still uses while the graph is recorded. */
 void mu_graph_inherits(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -97,7 +97,7 @@ void mu_graph_inherits(mu_run_t *run)
     MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(WIDE), &before));
     MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(WIDE / 28), &sum));
     fy_tensor_destroy(before);
-    MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), 3, &wide)); /* all there is */
+    MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), 3, &wide)); /* all free memory */
     MU_TRY(run, fy_device_wait(device, FY_FOREVER));
     MU_TRY(run, fy_stream_set_current(streams[0]));
     MU_TRY(run, fy_slice(wide, 0, 0, WIDE / 28, &row));
@@ -117,8 +117,8 @@ void mu_graph_inherits(mu_run_t *run)
     mu_read(run, "what was read before the graph had the memory", sum);
 }
 
-/* A graph, and a tensor made in it, go while a replay runs and a reader reads; somebody else gets
- * the memory. */
+/* A graph, and a tensor made in it, are destroyed while a replay and a reader run; another tensor
+ * gets the memory. */
 void mu_graph_gone(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -134,12 +134,12 @@ void mu_graph_gone(mu_run_t *run)
         MU_TRY(run, fy_slice(wide, 0, 0, N, &row));
         MU_TRY(run, fy_affine(x, 1, 1, &inside));
         if (!mu_linger(run, state, x)) return; /* takes long ... */
-        MU_TRY(run, fy_axpy(state, 1, row));   /* ... and `wide` is read behind it */
+        MU_TRY(run, fy_axpy(state, 1, row));   /* ... and `wide` is read after it */
         fy_tensor_destroy(row);
         fy_tensor_destroy(wide);
         MU_TRY(run, fy_graph_end(&graph));
         MU_TRY(run, fy_graph_replay(graph, NULL));
-        if (step & 1) { /* the last to use it is a reader on another stream */
+        if (step & 1) { /* the last user is a reader on another stream */
             MU_TRY(run, fy_stream_set_current(streams[1]));
             if (!mu_linger(run, seen, x)) return;
             MU_TRY(run, fy_axpy(seen, 1, inside));

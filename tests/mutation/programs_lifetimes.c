@@ -1,5 +1,5 @@
-/* Programs about ends: faults that come late, memory of the caller's, devices that close with work
- * in them. */
+/* Programs about ends: faults that come late, memory of the caller, devices that close with pending
+ * work. */
 #include <stdio.h>
 
 #include "tests/mutation/programs.h"
@@ -28,8 +28,8 @@ void mu_faults(mu_run_t *run)
     (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
 }
 
-/* Copies that fail when they run, long after their calls: who learns of it, and who is spared, is
- * the same in every order. */
+/* Copies that fail when they run, long after their calls: the same tensors are poisoned in every
+ * order. */
 void mu_failing_copies(mu_run_t *run)
 {
     static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
@@ -55,9 +55,9 @@ void mu_failing_copies(mu_run_t *run)
         if (step == 3) (void)mu_ok(run, "an upload's ticket", fy_ticket_wait(ticket, FY_FOREVER));
     }
     for (int i = 0; i < 2 * NSTEPS; i++)
-        mu_arrive(run, i & 1 ? "what was made of two uploads" : "one upload", downloads[i]);
+        mu_arrive(run, i & 1 ? "the result of two uploads" : "one upload", downloads[i]);
     for (int step = 0; step < NSTEPS; step++)
-        mu_read(run, "what was made of two uploads, again", derived[step]);
+        mu_read(run, "the result of two uploads, again", derived[step]);
     mu_read(run, "what read them all", slow);
     (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
 }
@@ -68,8 +68,8 @@ static void note_end(void *user, void *data)
     *(int *)user = 1;
 }
 
-/* One stretch of memory of the caller's, lent to one tensor after another: the next one has it when
- * the deleter of the last has run. */
+/* One range of the caller's memory, wrapped by one tensor after another: the next tensor gets it
+ * when the deleter of the last one has run. */
 void mu_deleters(mu_run_t *run)
 {
     enum { NSTEPS = 8 };
@@ -92,7 +92,8 @@ void mu_deleters(mu_run_t *run)
         const fy_ticket_t last = fy_tensor_ticket(seen[step]);
         fy_tensor_destroy(own);
         mu_note(run, "did the deleter run with the handle?", &ended[step], sizeof ended[step]);
-        if (!ended[step] && step & 1) { /* a transfer passes by, and lets go of what is done */
+        if (!ended[step] &&
+            step & 1) { /* on this call a transfer releases memory whose uses are done */
             mu_read(run, "x", x);
             mu_note(run, "did the deleter run in passing?", &ended[step], sizeof ended[step]);
         }
@@ -100,11 +101,11 @@ void mu_deleters(mu_run_t *run)
         mu_note(run, "did the deleter run?", &ended[step], sizeof ended[step]);
     }
     for (int step = 0; step < NSTEPS; step++)
-        mu_read(run, "what was made of lent memory", seen[step]);
+        mu_read(run, "the result from borrowed memory", seen[step]);
 }
 
-/* The caller's memory, page-locked where it lies: it stays so until the upload that reads it is
- * done, whoever destroyed the tensor. */
+/* The caller's memory, page-locked in place: it stays so until the upload that reads it is done,
+ * whichever thread destroyed the tensor. */
 void mu_pins(mu_run_t *run)
 {
     static float values[1024];
@@ -122,13 +123,13 @@ void mu_pins(mu_run_t *run)
         if (!mu_linger(run, x, x)) return;
         MU_TRY(run, fy_tensor_upload_into(x, host, &borrow, &ticket));
         fy_tensor_destroy(host);
-        mu_read(run, "what was uploaded from lent memory", x);
-        MU_TRY(run, fy_device_wait(device, FY_FOREVER)); /* lets go of it */
+        mu_read(run, "the upload from borrowed memory", x);
+        MU_TRY(run, fy_device_wait(device, FY_FOREVER)); /* releases it */
     }
 }
 
-/* A device that is closed while the caller's memory is in use: the deleter runs all the same, when
- * the use is over. */
+/* A device that is closed while the caller's memory is in use: the deleter still runs, when the use
+ * is over. */
 void mu_last_deleter(mu_run_t *run)
 {
     char spec[128];
@@ -155,8 +156,7 @@ void mu_last_deleter(mu_run_t *run)
     }
 }
 
-/* Work on every engine and on a stream that is gone, none of it waited for, when the device
- * closes. */
+/* Pending work on every engine and on a destroyed stream when the device closes. */
 void mu_closing_device(mu_run_t *run)
 {
     static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,

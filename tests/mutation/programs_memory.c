@@ -1,11 +1,11 @@
-/* Programs about blocks of device memory that go from stream to stream while they are used. There
- * is memory for little more than one block, so that the next tensor must take it; and one stream
- * lingers, so that it would be too early. */
+/* Programs about blocks of device memory that different streams reuse while earlier uses are
+ * pending. There is memory for little more than one block, so that the next tensor must reuse it.
+ * One stream is slow, so that reuse without a wait would be too early. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48, WHOLE = 7168 /* floats: 28 KiB of 40 */, PART = 3584 };
 
-/* One stream writes, another one reads, a third one has the block next. */
+/* One stream writes, another reads, a third one gets the block next. */
 void mu_handover(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -19,7 +19,7 @@ void mu_handover(mu_run_t *run)
         if (!mu_linger(run, slow, slow)) return;
         MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sums[step]));
         fy_tensor_destroy(wide);
-        uint64_t released; /* what is pending stays */
+        uint64_t released; /* pending memory stays */
         if (step & 1) MU_TRY(run, fy_memory_trim(device, 0, &released));
         MU_TRY(run, fy_stream_set_current(streams[step % 3 == 1 ? 2 : 0]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &wide));
@@ -29,8 +29,8 @@ void mu_handover(mu_run_t *run)
     for (int step = 0; step < 6; step++) mu_read(run, "sum of a block", sums[step]);
 }
 
-/* Two neighbours of one stream, of which the first is done with and the second is not; another
- * stream wants both as one. */
+/* Two neighbouring blocks of one stream: the first is done, the second is not; another stream needs
+ * both as one. */
 void mu_joined(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -58,7 +58,7 @@ void mu_joined(mu_run_t *run)
     }
 }
 
-/* A pending block is cut for its own stream; what is left of it goes to another one. */
+/* A pending block is split for its stream; the rest goes to another stream. */
 void mu_split(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -84,7 +84,7 @@ void mu_split(mu_run_t *run)
     for (int step = 0; step < 4; step++) mu_read(run, "sum of a block", sums[step]);
 }
 
-/* Two neighbours, each pending on a stream of its own; a third stream has both as one. */
+/* Two neighbouring blocks, each pending on a different stream; a third stream gets both as one. */
 void mu_stretch(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -111,8 +111,8 @@ void mu_stretch(mu_run_t *run)
     for (int i = 0; i < 8; i++) mu_read(run, "sum of a half", sums[i]);
 }
 
-/* Small uploads that travel packed: by turns through scratch memory that another stream still
- * reads, and into tensors that it still reads. */
+/* Small packed uploads: through scratch memory that another stream still reads, and into tensors
+ * that it still reads, alternately. */
 void mu_many(mu_run_t *run)
 {
     enum { COUNT = 4, SMALL = 250, FILLER = 1536 };
@@ -141,7 +141,8 @@ void mu_many(mu_run_t *run)
             mu_count_up(values, SMALL, (float)(1000 * step + 100 * i));
         }
         MU_TRY(run, fy_tensor_upload_many_into(COUNT, small, hosts, NULL, NULL));
-        for (int i = 0; i < COUNT; i++) { /* they went through the ring: free to be written */
+        for (int i = 0; i < COUNT;
+             i++) { /* they passed through the ring: the host may write the sources */
             MU_TRY(run, fy_tensor_map(hosts[i], FY_ACCESS_WRITE, &values));
             mu_count_up(values, SMALL, -1);
         }
@@ -152,8 +153,8 @@ void mu_many(mu_run_t *run)
     }
 }
 
-/* Small downloads that travel packed: the table, and what is collected, go where another stream
- * still reads. */
+/* Small packed downloads: the table and the packed bytes go into memory that another stream still
+ * reads. */
 void mu_collect(mu_run_t *run)
 {
     enum { COUNT = 4, SMALL = 250, NFILLERS = 64 };
@@ -167,7 +168,7 @@ void mu_collect(mu_run_t *run)
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(WHOLE), &wide));
     for (int i = 0; i < COUNT; i++)
         if (!(small[i] = mu_upload(run, device, SMALL, (float)(100 * i)))) return;
-    /* all that is left, in pieces that no run fits, but for one */
+    /* all memory that is left, in pieces of which only one is large enough */
     for (int i = 0; i < NFILLERS; i++) {
         fy_tensor_t *one;
         if (fy_full(device, FY_DTYPE_F32, FY_DIMS(64), 0, &one) != FY_STATUS_OK) break;
@@ -185,7 +186,7 @@ void mu_collect(mu_run_t *run)
             MU_TRY(run, fy_fill(small[step % COUNT], (double)(1000 + step)));
         MU_TRY(run, fy_tensor_download_many(COUNT, small, NULL, downloads));
         for (int i = 0; i < COUNT; i++) {
-            MU_TRY(run, fy_fill(small[i], (double)(10 * step + i))); /* too late to be seen */
+            MU_TRY(run, fy_fill(small[i], (double)(10 * step + i))); /* too late to be visible */
             MU_TRY(run, fy_download_wait(downloads[i], FY_FOREVER, &host));
             mu_see(run, "one of many", host);
             fy_tensor_destroy(host);

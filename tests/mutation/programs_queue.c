@@ -1,5 +1,4 @@
-/* Transfers that find their engine's window full and stand in its queue while ops use the same
- * bytes. */
+/* Transfers that find their engine's window full and are queued while ops use the same bytes. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48 };
@@ -12,10 +11,10 @@ static fy_transfer_options_t urgent(int priority)
     return options;
 }
 
-/* Each step: an op that takes long, an upload over what it reads and writes, a download of what
- * comes out; then another op on the same bytes.
- * The window holds one transfer, so all but the first stand until somebody needs them or there is
- * room. */
+/* Each step: a slow op, an upload over the op's operand and result, a download of the result; then
+ * another op on the same bytes.
+ * The window holds one transfer, so all but the first are queued until a request needs them or the
+ * window has space. */
 void mu_queue(mu_run_t *run)
 {
     enum { NSTEPS = 5 };
@@ -34,23 +33,23 @@ void mu_queue(mu_run_t *run)
         MU_TRY(run, fy_tensor_upload_into(filler, fill, &options, &ticket));
         /* reads x, late */
         if (!mu_linger(run, y, x)) return;
-        /* stands behind it */
+        /* queued after it */
         MU_TRY(run, fy_tensor_upload_into(x, sources[step], &options, &tickets[step]));
-        /* behind the op */
+        /* ordered after the op */
         MU_TRY(run, fy_tensor_download(y, NULL, &downloads[2 * step]));
-        /* behind the upload, in the other queue */
+        /* ordered after the upload, in the other queue */
         MU_TRY(run, fy_tensor_download(x, NULL, &downloads[2 * step + 1]));
         /* converted on the device */
         MU_TRY(run, fy_tensor_upload_into(half, sources[step], &options, &ticket));
         MU_TRY(run, fy_tensor_upload_into(filler, fill, &options, &given_up));
         (void)mu_ok(run, "taken back", fy_ticket_cancel(given_up));
-        MU_TRY(run, fy_fill(filler, step)); /* whole, so good again */
+        MU_TRY(run, fy_fill(filler, step)); /* a complete overwrite clears the poison */
         if (step % 2) MU_TRY(run, fy_axpy(x, 1, y));
     }
     for (int step = 0; step < NSTEPS; step++) {
         MU_TRY(run, fy_ticket_wait(tickets[step], FY_FOREVER));
         mu_arrive(run, "what the op made", downloads[2 * step]);
-        mu_arrive(run, "what was uploaded", downloads[2 * step + 1]);
+        mu_arrive(run, "the uploaded bytes", downloads[2 * step + 1]);
     }
     mu_read(run, "x", x);
     mu_read(run, "y", y);

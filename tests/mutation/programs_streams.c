@@ -1,5 +1,6 @@
-/* Programs about ops on several streams: who writes what another one reads, and in whose memory.
- * Each is named after what it is about. */
+/* Programs about ops on several streams: one stream writes bytes that another reads, in memory that
+ * streams share.
+ * Each is named after its subject. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48 };
@@ -22,7 +23,7 @@ void mu_ping_pong(mu_run_t *run)
     mu_read(run, "y", y);
 }
 
-/* Three streams read one tensor, two of them share a word for it; then a fourth writes it. */
+/* Three streams read one tensor, two of them share a hazard word; then a fourth writes it. */
 void mu_readers(mu_run_t *run)
 {
     fy_stream_t *streams[4];
@@ -41,8 +42,8 @@ void mu_readers(mu_run_t *run)
     for (int i = 0; i < n; i++) mu_read(run, "what a reader read", kept[i]);
 }
 
-/* Memory for one block only, so that it goes from stream to stream while it is used: the next one
- * waits on the device. */
+/* Memory for one block only, so that streams reuse it while it is used: the next one waits on the
+ * device. */
 void mu_reuse(mu_run_t *run)
 {
     fy_stream_t *streams[3];
@@ -71,7 +72,7 @@ void mu_reuse(mu_run_t *run)
     for (int step = 0; step < 12; step++) mu_read(run, "a sum", sums[step]);
 }
 
-/* Blocks given back side by side on several streams, cut and joined for others of other sizes. */
+/* Adjacent blocks freed on several streams, split and joined for other streams and sizes. */
 void mu_neighbours(mu_run_t *run)
 {
     enum { NBLOCKS = 6, NSTEPS = 6 };
@@ -96,15 +97,15 @@ void mu_neighbours(mu_run_t *run)
         /* of three of them */
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(6000), -1, &joined));
         MU_TRY(run, fy_sum(joined, FY_ALL_AXES, 0, &sum));
-        mu_read(run, "sum of what was joined", sum);
+        mu_read(run, "sum of the joined blocks", sum);
         fy_tensor_destroy(joined);
         fy_tensor_destroy(sum);
     }
     for (int step = 0; step < NSTEPS; step++)
-        mu_read(run, "sum of what was given back", results[step]);
+        mu_read(run, "sum of the freed blocks", results[step]);
 }
 
-/* Products that want scratch, on two streams and with memory for one of them. */
+/* Products that need scratch, on two streams and with memory for one of them. */
 void mu_workspace(mu_run_t *run)
 {
     enum { SIDE = 64 };
@@ -129,8 +130,8 @@ void mu_workspace(mu_run_t *run)
     for (int i = 0; i < 4; i++) mu_read(run, "sums of a product", products[i]);
 }
 
-/* The caller's own work on a stream: it is submitted through a second tensor at the same address,
- * of which Ferry knows nothing. */
+/* Work of the caller on a stream: it is submitted through a second tensor at the same address,
+ * which Ferry does not know. */
 void mu_native(mu_run_t *run)
 {
     fy_stream_t *streams[3];
@@ -156,7 +157,7 @@ void mu_native(mu_run_t *run)
     mu_read(run, "x", x);
 }
 
-/* Streams that are closed with work in them, and others that take their place. */
+/* Streams that are closed with pending work, and new streams that reuse their slots. */
 void mu_closing_streams(mu_run_t *run)
 {
     fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1), *kept[8];
@@ -168,7 +169,7 @@ void mu_closing_streams(mu_run_t *run)
         MU_TRY(run, fy_axpy(x, 0.5, x));
         MU_TRY(run, fy_affine(x, 1, (double)step, &kept[step]));
         fy_stream_destroy(stream);
-        if (step & 1) { /* on the compute stream, behind the one that is gone */
+        if (step & 1) { /* on the compute stream, ordered after the closed one */
             MU_TRY(run, fy_axpy(x, 1, kept[step]));
         }
     }

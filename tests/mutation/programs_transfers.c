@@ -1,5 +1,5 @@
-/* Programs about transfers: who may write the bytes that one of them reads, and who reads bytes
- * that it has yet to bring. */
+/* Programs about transfers: writes to bytes that a transfer reads, and reads of bytes that a
+ * transfer has not written yet. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@ enum { N = 48 };
 static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
                                                 FY_DTYPE_SAME, 0, NULL };
 
-/* Two page-locked buffers by turns: upload in place, work, download; the host writes a buffer as
+/* Two page-locked buffers alternate: upload in place, work, download; the host writes a buffer as
  * soon as it may. */
 void mu_borrow(mu_run_t *run)
 {
@@ -49,8 +49,8 @@ void mu_borrow(mu_run_t *run)
     mu_arrive(run, "the whole sum", before);
 }
 
-/* Copies of one host buffer that is written anew at once: smaller than a slot of the ring, and
- * larger than all of it. */
+/* Copies of one host buffer that is rewritten at once: smaller than a slot of the ring, and larger
+ * than the whole ring. */
 void mu_ring(mu_run_t *run)
 {
     static const int64_t counts[] = { 48, 1024, 1500, 5000, 48, 6000, 1, 4096 };
@@ -88,7 +88,7 @@ void mu_ring(mu_run_t *run)
     }
 }
 
-/* Views and other dtypes: packed, cast and scattered on the device, before or behind the copy. */
+/* Views and other dtypes: packed, cast and scattered on the device, before or after the copy. */
 void mu_views(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -120,8 +120,8 @@ void mu_views(mu_run_t *run)
     mu_read(run, "x", x);
 }
 
-/* Page-locked blocks that are given back while a copy reads them, and asked for again at once; too
- * few for everybody. */
+/* Page-locked blocks that are freed while a copy reads them, and requested again at once; too few
+ * for all requests. */
 void mu_pinned_blocks(mu_run_t *run)
 {
     enum { NSTEPS = 8, LARGE = 7000 };
@@ -145,8 +145,8 @@ void mu_pinned_blocks(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "a sum", parts[step]);
 }
 
-/* Downloads into host memory that is there, page-locked or not; and uploads that stand in slots of
- * the ring meanwhile. */
+/* Downloads into existing host memory, page-locked or not, while uploads wait in slots of the
+ * ring. */
 void mu_into(mu_run_t *run)
 {
     enum { WIDE = 3000 };
@@ -177,7 +177,7 @@ void mu_into(mu_run_t *run)
     }
 }
 
-/* To and from a file, slot by slot, what an op is still at work on. */
+/* To and from a file, slot by slot, for bytes that an op still uses. */
 static void files(mu_run_t *run, const char *path)
 {
     enum { WIDE = 3000 };
@@ -201,7 +201,7 @@ static void files(mu_run_t *run, const char *path)
         MU_TRY(run, fy_sum(x, FY_ALL_AXES, 0, &sum));
         MU_TRY(run, fy_tensor_upload_file(x, path, 0, NULL));
         mu_read(run, "from the file", x);
-        mu_read(run, "sum of what was there before", sum);
+        mu_read(run, "sum of the earlier bytes", sum);
     }
 }
 
@@ -221,8 +221,7 @@ void mu_files(mu_run_t *run)
     remove(path);
 }
 
-/* A host that looks instead of waiting, and writes through an address that it has had all the
- * time. */
+/* A host that polls instead of waiting, and writes through an address that it mapped earlier. */
 void mu_polls(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -250,7 +249,7 @@ void mu_polls(mu_run_t *run)
     for (int step = 0; step < 9; step++) mu_read(run, "what the upload brought", seen[step]);
 }
 
-/* Losses that are read some steps later, as soon as they have come. */
+/* Losses that are read some steps later, as soon as they have arrived. */
 void mu_tries(mu_run_t *run)
 {
     enum { NSTEPS = 4 };
@@ -316,8 +315,7 @@ static fy_status_t fill_batch(void *user, fy_batch_t *batch)
     return FY_STATUS_OK;
 }
 
-/* Batches that are filled while long work on the ones before is under way; the last is half a
- * batch. */
+/* Batches that are filled while slow work on earlier ones is pending; the last is half a batch. */
 void mu_prefetch(mu_run_t *run)
 {
     const fy_batch_spec_t spec = { FY_DTYPE_F32, 1, { N } };
@@ -337,7 +335,7 @@ void mu_prefetch(mu_run_t *run)
     mu_read(run, "the sum of all batches", sum);
 }
 
-/* From device to device behind slow ops on both, and of bytes that turn out to be bad. */
+/* From device to device after slow ops on both, and of bytes that are bad. */
 void mu_peers(mu_run_t *run)
 {
     fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1),

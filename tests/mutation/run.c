@@ -1,11 +1,11 @@
-/* The tape, the run of one program, and what programs share. Nothing here asserts: a failure is
- * something that was seen. */
+/* The trace, the run of one program, and functions that programs share. No check here asserts: a
+ * failure is one of the observed values. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/mutation/mutation.h"
 
-/* ---- the tape ---- */
+/* ---- the trace ---- */
 
 void mu_tape_clear(mu_tape_t *tape)
 {

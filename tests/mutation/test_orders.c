@@ -1,7 +1,7 @@
-/* Every program sees the same bytes and the same statuses in every order in which the simulator may
- * run it.
- * FERRY_SEEDS=n random orders a program; FERRY_SEED=n that one alone. Not here: the waits that see
- * to it (test_waits.c). */
+/* Every program sees the same bytes and the same statuses in every order that the simulator may
+ * choose.
+ * FERRY_SEEDS=n random orders a program; FERRY_SEED=n that one alone. Not here: the waits that
+ * ensure this (test_waits.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

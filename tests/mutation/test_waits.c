@@ -1,9 +1,9 @@
-/* Each of Ferry's waits is needed: dropped (runtime/thread/wait_site.h), it makes a program see other
- * bytes, touch memory that is gone, crash or hang, in one of the first 64 random orders. With none
- * dropped nothing of the sort happens.
- * The table of what was seen is docs/internals/wait-sites.md; FERRY_WRITE=1 writes it anew,
+/* Each of Ferry's waits is needed: dropped (runtime/thread/wait_site.h), it makes a program see
+ * other bytes, use freed memory, crash or hang, in one of the first 64 random orders. With no wait
+ * dropped, no order does.
+ * The table of the observed effects is docs/internals/wait-sites.md. FERRY_WRITE=1 writes it;
  * otherwise every site must have its row there.
- * Each site is tried in a child process, which may die. FERRY_SITE=name tries that one alone. */
+ * Each site is tried in a child process, which may crash. FERRY_SITE=name tries that one alone. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static trial_t *map_trial(void)
     return shared == MAP_FAILED ? NULL : shared;
 }
 
-/* In the child: the first order in which something is wrong. */
+/* In the child: the first order that differs. */
 static void try_orders(fy__wait_site_t site)
 {
     for (size_t i = 0; i < mu_program_count; i++)
@@ -106,7 +106,7 @@ static const char *order_of(const verdict_t *verdict)
     return text;
 }
 
-static void nothing_dropped_nothing_wrong(void **state)
+static void without_a_dropped_wait_no_order_differs(void **state)
 {
     (void)state;
     const verdict_t verdict = try_site(FY__WAIT_NONE);
@@ -130,7 +130,7 @@ static void every_wait_is_needed(void **state)
             print_message("%-18s %-16s %-16s %s\n", name, mu_programs[verdict.program].name,
                           order_of(&verdict), verdict.how);
         else
-            print_error("%-18s nobody sees that it is dropped: %s\n", name,
+            print_error("%-18s no program detects that it is dropped: %s\n", name,
                         fy__wait_site_text(site));
         nalive += !verdict.is_killed;
     }
@@ -187,7 +187,7 @@ static void every_wait_is_in_the_table(void **state)
         snprintf(row, sizeof row, "| %s | %s |", fy__wait_site_name(site),
                  fy__wait_site_text(site));
         if (strstr(text, row)) continue;
-        print_error("%s has no row \"%s\"; FERRY_WRITE=1 writes the table anew\n", path, row);
+        print_error("%s has no row \"%s\"; FERRY_WRITE=1 writes the table\n", path, row);
         nmissing++;
     }
     for (const char *at = text; (at = strstr(at, "\n| ")); at++) nrows++;
@@ -198,7 +198,7 @@ static void every_wait_is_in_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_dropped_nothing_wrong),
+        cmocka_unit_test(without_a_dropped_wait_no_order_differs),
         cmocka_unit_test(every_wait_is_needed),
         cmocka_unit_test(every_wait_is_in_the_table),
     };

@@ -1,4 +1,4 @@
-# Both programs run the same programs, and each other's tape.
+# Both tests run the same programs and use the same trace.
 foreach(name orders waits)
     if(TARGET test_mutation_${name})
         target_sources(test_mutation_${name} PRIVATE

@@ -1,10 +1,10 @@
 /* Random programs: the same sequence of ops, views, uploads, downloads, destroys and scopes on the
- * host and on the device under test. Each call must be accepted or refused by both, with one
- * status, and every byte that comes down must be the same.
+ * host and on the device under test. Both must accept or refuse each call with the same status, and
+ * every downloaded byte must be the same.
  * A failure prints the seed; FERRY_SEED=n runs that one program alone, FERRY_PROGRAMS=n runs more
  * of them.
- * Ops are drawn from the op table, so a new one takes part by itself. Not here: what values are
- * right (tests/ops). */
+ * Ops are drawn from the op table, so a new one is included. Not here: the correct values
+ * (tests/ops). */
 #include <inttypes.h>
 
 #include "tests/support/harness.h"
@@ -12,9 +12,9 @@
 
 enum { MAX_PAIRS = 24, NSTEPS = 150, MAX_DEPTH = 4 };
 
-/* The same tensor in both worlds. */
+/* The same tensor on both devices. */
 typedef struct pair {
-    fy_tensor_t *t[2]; /* host, device; NULL: a free place */
+    fy_tensor_t *t[2]; /* host, device; NULL: a free slot */
     int depth;
 } pair_t;
 
@@ -39,7 +39,7 @@ static void die(world_t *w, const char *text)
     fail();
 }
 
-/* Both worlds answered; true if they accepted. */
+/* Compares both statuses; true if both accepted. */
 static bool agree(world_t *w, fy_status_t host, fy_status_t device, const char *host_text)
 {
     if (host != device) {
@@ -71,7 +71,7 @@ static void add_pair(world_t *w, fy_tensor_t *host, fy_tensor_t *device)
     *place = (pair_t){ { host, device }, w->depth };
 }
 
-/* Any pair; of `dtype` if there is one and it is a dtype. NULL if there is none at all. */
+/* Any pair; of `dtype` if it is a dtype and such a pair exists. NULL if there is no pair. */
 static pair_t *pick(world_t *w, fy_dtype_t dtype)
 {
     pair_t *found = NULL;
@@ -165,7 +165,7 @@ static void random_attrs(world_t *w, const fy_op_info_t *info, unsigned char *at
     }
 }
 
-/* Any op but the random draws, gather (its indices are made below) and what needs a one-off
+/* Any op except the random draws, gather (its indices are made below) and ops that need a special
  * destination. */
 static void step_op(world_t *w)
 {
@@ -206,7 +206,7 @@ static void step_gather(world_t *w)
     if (!table) return;
     fy_tensor_info_t info = ts_info(table->t[0]);
     if (info.rank == 0 || info.dims[0] == 0) return;
-    /* an index out of range: both worlds must tell whoever downloads the result */
+    /* an index out of range: both devices must report it to a download of the result */
     bool bad = below(w, 12) == 0;
     ts_array_t values;
     make_host_values(w, &values, TS_INDEX, info.dims[0] + (bad ? 3 : 0));
@@ -320,7 +320,7 @@ static void step_scope(world_t *w)
     for (int i = 0; i < MAX_PAIRS; i++) {
         pair_t *pair = &w->pairs[i];
         if (!pair->t[0] || pair->depth <= w->depth) continue;
-        if (below(w, 2)) { /* handed up */
+        if (below(w, 2)) { /* returned to the outer scope */
             results[nresults++] = pair->t[0];
             results[nresults++] = pair->t[1];
             pair->depth = w->depth;
@@ -385,7 +385,7 @@ static void host_and_device_agree(ts_ctx_t *ctx)
                   first, first + nprograms - 1, nrun, nrefused, ncompared);
     /* a program that compares nothing proves nothing */
     assert_true(ncompared > nprograms);
-    assert_true(2 * nrefused < nrun || nprograms == 1); /* nor one that is refused everything */
+    assert_true(2 * nrefused < nrun || nprograms == 1); /* nor one in which every call is refused */
     free(w);
 }
 

@@ -1,5 +1,5 @@
-/* Runs one row of cases.def on one device in one layout and judges everything it touched.
- * Not here: which rows in which layouts (tests/ops/test_op_matrix.c), values (cases.c). */
+/* Runs one row of cases.def on one device in one layout and checks every tensor it touched.
+ * Not here: the choice of rows and layouts (tests/ops/test_op_matrix.c), values (cases.c). */
 #include <inttypes.h>
 
 #include "tests/support/cases.h"
@@ -30,8 +30,8 @@ static void describe(run_t *run, fy_dtype_t dtype)
     }
 }
 
-/* Makes the sources and the dsts that are given. Did any get a layout other than contiguous, if one
- * was asked for? */
+/* Makes the sources and the given dsts. Returns whether any operand got the requested layout, if it
+ * is not contiguous. */
 static bool make_operands(run_t *run)
 {
     const ts_run_options_t *o = run->options;
@@ -79,8 +79,8 @@ static bool is_permutation(const ts_array_t *got, const char *what)
     return ok;
 }
 
-/* Calls the op; one request and no tensor data may be counted, each written storage goes up a
- * version. */
+/* Calls the op. The ledger must count one request and no tensor data, and the version of each
+ * written storage must rise by one. */
 static bool call(run_t *run, fy_tensor_t **dst)
 {
     fy_tensor_t *src[TS_MAX_OPERANDS];

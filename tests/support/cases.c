@@ -1,5 +1,5 @@
-/* Reads tests/ops/cases.def, parses its little language of shapes and domains, and makes the values
- * of a row.
+/* Reads tests/ops/cases.def, parses its notation for shapes and domains, and makes the values of a
+ * row.
  * Not here: running a row (case_run.c). */
 #include "tests/support/cases.h"
 
@@ -162,8 +162,8 @@ ts_plan_t ts_case_plan(const ts_case_t *row)
 
 /* ---- values ---- */
 
-/* What the row gives: dst[0], if it can be told, and the others. What it draws from is its second
- * result, or its second source. */
+/* The expected results of a row: dst[0], if it has an oracle, and the others. The random state is
+ * the second result or the second source. */
 static bool oracle(ts_inputs_t *inputs, const ts_case_t *row, const ts_array_t *before)
 {
     const fy_reduce_attrs_t all_but_channels = { 7, 0 };

@@ -1,5 +1,5 @@
-/* The rows of tests/ops/cases.def as data, and one function that runs a row: makes the operands in
- * a layout on a device, calls the op, reads back results, guard words and sources. Next:
+/* The rows of tests/ops/cases.def as data, and one function that runs a row: it makes the operands
+ * in a layout on a device, calls the op, and reads back results, guard words and sources. See
  * tests/ops/test_op_matrix.c. */
 #ifndef FERRY_TESTS_SUPPORT_CASES_H_
 #define FERRY_TESTS_SUPPORT_CASES_H_
@@ -30,7 +30,7 @@ typedef struct ts_case {
     fy_op_t op;
     const char *label, *shapes, *domains;
     const void *attrs;
-    fy_status_t status; /* OK, or how it is refused */
+    fy_status_t status; /* OK, or the status of its refusal */
 } ts_case_t;
 
 typedef struct ts_not_run {
@@ -69,9 +69,9 @@ ts_plan_t ts_case_plan(const ts_case_t *row);
 typedef struct ts_inputs {
     ts_plan_t plan;
     ts_array_t src[TS_MAX_OPERANDS], given[TS_MAX_OPERANDS];
-    ts_expected_t expected; /* of dst[0]; has_oracle */
+    ts_expected_t expected; /* for dst[0]; has_oracle */
     bool has_oracle;
-    ts_expected_t more[TS_MAX_OPERANDS - 1]; /* of dst[1], ... */
+    ts_expected_t more[TS_MAX_OPERANDS - 1]; /* for dst[1], ... */
     size_t nmore;
 } ts_inputs_t;
 /* Values from the row, the dtype and the seed. `repeat`: equal along the axis that TS_BROADCAST
@@ -84,12 +84,12 @@ enum { TS_ALL_SOURCES = -1 };
 typedef struct ts_run_options {
     fy_device_t *device;
     ts_layout_t src_layout, dst_layout;
-    int only_src;   /* this source alone has src_layout; TS_ALL_SOURCES: all */
-    bool given_dst; /* dst[0] is given also where it need not be */
+    int only_src;   /* only this source has src_layout; TS_ALL_SOURCES: all */
+    bool given_dst; /* pass dst[0] also where the op could make it */
 } ts_run_options_t;
-/* Runs the row; true if dst[0] is right, nothing else was written and the ledger shows one request.
- * `out` (may be NULL) gets dst[0].
- * *out_applied: did any operand really have a layout that was asked for? */
+/* Runs the row. Returns true if dst[0] is right, no other byte was written and the ledger counts
+ * one request. `out` (may be NULL) gets dst[0].
+ * *out_applied: whether any operand really has the requested layout. */
 bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs,
                  const ts_run_options_t *options, ts_array_t *out, bool *out_applied);
 

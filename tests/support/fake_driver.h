@@ -1,6 +1,6 @@
-/* For tests of public behaviour over the CUDA plugin that must also speak with the fake driver
- * underneath (fail its calls, read what it was asked): `driver.fake_cuda_...`. Call
- * fake_driver_or_skip first in main. Tests of the plugin's slots: tests/unit/cuda/fixture.h. */
+/* For tests of public behaviour over the CUDA plugin that also use the fake driver underneath (make
+ * its calls fail, read its counts): `driver.fake_cuda_...`. Call fake_driver_or_skip first in main.
+ * Tests of the plugin's slots: tests/unit/cuda/fixture.h. */
 #ifndef FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
 
@@ -31,7 +31,7 @@ static inline void fake_driver_or_skip(void)
     }
     setenv("FERRY_CUDA_DRIVER", fake, 1);
     setenv("FERRY_CUBLASLT", fake, 1);
-    setenv("FERRY_CUDNN", "none", 1); /* a real one would not know the fake driver */
+    setenv("FERRY_CUDNN", "none", 1); /* a real library would not know the fake driver */
     setenv("FERRY_PLUGIN_PATH", plugin, 0);
     void *symbol;
 #define X(result, name, parameters)                       \
@@ -42,8 +42,8 @@ static inline void fake_driver_or_skip(void)
 #undef X
 }
 
-/* Nothing of the driver's is alive, nothing died with a context, no handle was used after its end.
- * `what` is for the message. */
+/* Checks that no resource of the driver is alive, none was left in a destroyed context, and no
+ * handle was used after its end. `what` appears in the message. */
 static inline void fake_driver_is_tidy(const char *what)
 {
     static const char *const kinds[FAKE_LIVE] = {

@@ -146,7 +146,7 @@ static int tear_down(void **state)
     fy_scope_end(b->scope, 0, NULL);
     int result = 0;
     fy_status_t status = fy_device_wait(b->ctx.device, FY_FOREVER);
-    (void)status; /* a fault that the test provoked is its own business */
+    (void)status; /* ignores a fault that the test provoked */
     uint64_t live = ts_live(b->ctx.device);
     if (live != b->live_before) {
         print_error("%s: %llu live bytes before, %llu after: leaked\n", b->name,
@@ -158,7 +158,7 @@ static int tear_down(void **state)
     if (ts_conservation_knows(b->ctx.spec) && !ts_conservation_end(&b->conserved, b->name))
         result = -1;
     if (fy__sim_violations() != b->violations_before) {
-        print_error("%s: memory was given back under %llu requests that had not run yet; the log "
+        print_error("%s: memory was freed under %llu requests that had not run yet; the log "
                     "says which\n",
                     b->name, (unsigned long long)(fy__sim_violations() - b->violations_before));
         result = -1;

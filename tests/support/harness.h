@@ -1,9 +1,9 @@
-/* What every test of Ferry's public behaviour starts from: status assertions that print the error
- * record, the list of devices under test, and a runner that turns one test body into one CMocka
- * test per device, with a fresh device, a scope and a leak check around it.
- * Not here: tensors in odd layouts (operand.h), expected values (oracle.h).
+/* The base of every test of public behaviour: status assertions that print the error record, the
+ * list of devices under test, and a runner that makes one CMocka test per device of each test
+ * function, with a fresh device, a scope and a leak check around it.
+ * Not here: tensors in other layouts (operand.h), expected values (oracle.h).
  * FERRY_TEST_DEVICE=spec[,spec...] replaces the default devices "host,sim:0"; FERRY_TEST_REQUIRE=1
- * turns "not there" into a failure. */
+ * makes a missing device a failure. */
 #ifndef FERRY_TESTS_SUPPORT_HARNESS_H_
 #define FERRY_TESTS_SUPPORT_HARNESS_H_
 
@@ -35,8 +35,8 @@ size_t ts_device_count(void);
 const char *ts_device_spec(size_t index);
 /* "sim:0" of "sim:0?capacity=1MiB", in a buffer of this thread. */
 const char *ts_spec_name(const char *spec);
-/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the ones that
- * are there. Four buffers of this thread, in turn. */
+/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the existing
+ * options. Uses four buffers of this thread alternately. */
 const char *ts_spec_with(const char *spec, const char *option);
 
 /* ---- the runner ---- */
@@ -56,21 +56,22 @@ typedef struct ts_test {
 #fn, fn     \
     }
 
-/* The device under test, opened again with options; its runner's is closed meanwhile (one spec, one
- * device), until ts_reopen. Not for the host, which takes none. */
+/* Opens the device under test again with options. The runner's is closed meanwhile (one spec, one
+ * device), until ts_reopen. Not for the host, which has no options. */
 fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options);
 void ts_reopen(ts_ctx_t *ctx, fy_device_t *device);
 
-/* A test that is not run on devices whose spec starts with `device`, and why. A table of these ends
- * with {NULL, NULL, NULL}. */
+/* A test that is not run on devices whose spec starts with `device`, and the reason. A table of
+ * these ends with {NULL, NULL, NULL}. */
 typedef struct ts_exclusion {
     const char *device, *test, *reason;
 } ts_exclusion_t;
 
-/* Runs every test on every device. Each gets the device freshly opened and an open scope;
- * afterwards the scope is ended and the device's live bytes must be what they were, no memory may
- * have been given back under a request of a simulated device, and the ledger must have grown by
- * what executors moved. Returns what main should: 0, 1, or 77 if everything was skipped. */
+/* Runs every test on every device. Each test gets a freshly opened device and an open scope.
+ * Afterwards the scope is ended and the runner checks: the device's live bytes are back at the
+ * start value, no memory was freed under a request of a simulated device, and the ledger grew by
+ * the bytes that executors copied. Returns main's exit status: 0, 1, or 77 if everything was
+ * skipped. */
 int ts_run(const char *suite, const ts_test_t *tests, size_t ntests,
            const ts_exclusion_t *exclusions);
 #define TS_RUN(suite, tests, exclusions) \
@@ -79,7 +80,7 @@ int ts_run(const char *suite, const ts_test_t *tests, size_t ntests,
 /* ---- figures ---- */
 
 fy_ledger_totals_t ts_ledger(const char *path);
-/* `after` minus `before` of the sums that a refused call must not change: printed and failed if any
+/* `after` minus `before` of the sums that a refused call must not change. Prints and fails if any
  * is not zero. */
 void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after,
                      const char *what);
@@ -87,7 +88,7 @@ uint64_t ts_live(const fy_device_t *device);
 uint64_t ts_version(const fy_tensor_t *tensor);
 fy_tensor_info_t ts_info(const fy_tensor_t *tensor);
 
-/* ---- short ways to make and read tensors ---- */
+/* ---- short functions to make and read tensors ---- */
 
 /* A host tensor with a copy of `values` (f32), in the current scope. */
 fy_tensor_t *ts_host_f32(int rank, const int64_t *dims, const float *values);
@@ -103,8 +104,8 @@ void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes);
 /* Every element of f32 `tensor` equals `want`. */
 void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n);
 
-/* How many files this process holds open; -1: it cannot know. Before and after a call that must
- * leave none behind. */
+/* Returns the number of files that this process has open; -1: unknown. For use before and after a
+ * call that must leave none open. */
 int ts_open_files(void);
 
 #endif

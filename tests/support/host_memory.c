@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-static __thread int g_left = -1; /* allocations of this thread until one fails; < 0: none will */
+static __thread int g_left = -1; /* allocations of this thread until one fails; < 0: none fails */
 static int fails_now(void) { return g_left >= 0 && g_left-- == 0; }
 void *__real_malloc(size_t nbytes);
 void *__real_calloc(size_t count, size_t nbytes);

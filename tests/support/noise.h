@@ -1,5 +1,5 @@
-/* Bytes by number: what is at place i of a stream of noise. For tests that move bytes about and do
- * not care what they mean. */
+/* The byte at position i of a stream of noise. For tests that move bytes and do not depend on their
+ * values. */
 #ifndef FERRY_TESTS_SUPPORT_NOISE_H_
 #define FERRY_TESTS_SUPPORT_NOISE_H_
 

@@ -1,7 +1,7 @@
 /* Makes operands in every layout by public calls only and reads them back byte by byte.
  * Strides and offsets are computed here a second time, by hand, so that a view with wrong facts is
- * noticed.
- * Not here: values (value.c), what they should become (oracle_*.c). */
+ * detected.
+ * Not here: values (value.c), expected results (oracle_*.c). */
 #include "tests/support/operand.h"
 
 #include "tests/support/harness.h"

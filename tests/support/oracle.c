@@ -1,6 +1,6 @@
-/* Picks the oracle of an op and compares results with it.
- * Not here: the arithmetic (oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c)
- * and how much slack an op gets (tests/ops/cases.def). */
+/* Selects the oracle of an op and compares results with it.
+ * Not here: the arithmetic (oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c),
+ * the tolerance of an op (tests/ops/cases.def). */
 #include "tests/support/oracle.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs
            ts_oracle_loss(op, nsrc, src, attrs, out) || ts_oracle_image(op, nsrc, src, attrs, out);
 }
 
-/* How far element k may be from its value; 0: not at all. */
+/* Returns the allowed error of element k; 0: none. */
 static double bound_of(const ts_expected_t *expected, uint64_t k, double slack)
 {
     fy_dtype_t dtype = expected->value.dtype;
@@ -63,7 +63,7 @@ static bool element_is_right(const ts_expected_t *expected, const ts_array_t *go
     double want = ts_round(expected->value.dtype, expected->value.f[k]), value = got->f[k];
     if (isnan(want) || isnan(value)) return isnan(want) && isnan(value);
     if (want == value) return true;
-    /* overflow on the last step: the largest finite value is as good */
+    /* overflow on the last step: the largest finite value is accepted too */
     if (isinf(want) && bound > 0) {
         return ts_round(expected->value.dtype,
                         value + copysign(bound + fabs(value) * 4 * ts_unit(got->dtype), want)) ==

@@ -1,10 +1,10 @@
-/* Expected values of every op, by plain loops over decoded values, and the error that its model
- * allows for each element.
+/* Expected values of every op, by plain loops over decoded values, and the error that the op's
+ * model allows for each element.
  * A result is value +- bound, where bound = unit(dst) * |value| (the final rounding) + slack *
- * unit(compute) * scale; `scale` is what the rounding errors are relative to (the sum of magnitudes
- * that were added, say) and comes with each element.
+ * unit(compute) * scale. The rounding errors are relative to `scale` (for example the sum of the
+ * magnitudes that were added), which each element has.
  * oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c and oracle_training.c
- * compute, oracle.c picks and compares.
+ * compute, oracle.c selects and compares.
  * Cases and models: tests/ops/cases.def. */
 #ifndef FERRY_TESTS_SUPPORT_ORACLE_H_
 #define FERRY_TESTS_SUPPORT_ORACLE_H_
@@ -15,18 +15,18 @@
 
 typedef struct ts_expected {
     ts_array_t value;
-    double *scale; /* an element of `value` each; 0: exact but for the final rounding */
+    double *scale; /* one for each element of `value`; 0: exact except for the final rounding */
 } ts_expected_t;
 
 void ts_expected_make(ts_expected_t *expected, fy_dtype_t dtype, int rank, const int64_t *dims);
 void ts_expected_free(ts_expected_t *expected);
 
 /* Computes dst[0] of `op`. `before`: contents of a given dst[0] (axpy reads it), or NULL. False:
- * this op has no oracle per element (random draws). `out` is made here. */
+ * this op has no oracle per element (random draws). `out` is allocated here. */
 bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                const ts_array_t *before, ts_expected_t *out);
 
-/* Parts of ts_oracle; false: not my op. */
+/* Parts of ts_oracle; false: the op belongs to another part. */
 bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                            const ts_array_t *before, ts_expected_t *out);
 bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
@@ -36,21 +36,23 @@ bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *
 bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                      ts_expected_t *out);
 
-/* Ops of training loops: all results, `given` being what is updated; false: not one of those. */
+/* Ops of training loops: all results; `given` has the updated tensors. False: the op is not one of
+ * those. */
 bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                         const ts_array_t *given, ts_expected_t *out);
 
 /* Results of ops that draw, from the state {seed, counter} in `rng`: dst[0] of rand, randn, dropout
- * and its kin (src: what is dropped; draws: a dst like it). False: not one of them, or randperm. */
+ * and similar ops (src: the input of dropout; draws: a dst with the same dims). False: not one of
+ * them, or randperm. */
 bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs,
                       ts_expected_t *out);
-/* what they leave in dst[index] */
+/* the values that they leave in dst[index] */
 bool ts_oracle_state(fy_op_t op, size_t index, const ts_array_t *given, ts_expected_t *out);
 /* Philox4x32-10: block {low, high} under `key`. */
 void ts_philox(uint64_t key, uint64_t low, uint64_t high, uint32_t out[4]);
 
-/* Is `got` what `expected` says, with `slack` rounding errors? Prints the worst element: op, dtype,
- * index, got, want, bound. */
+/* Returns whether `got` agrees with `expected` within `slack` rounding errors. Prints the worst
+ * element: op, dtype, index, got, want, bound. */
 bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double slack,
                 const char *what);
 /* Same bits, NaN equal to NaN. Prints the first difference. */

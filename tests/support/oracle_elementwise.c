@@ -1,6 +1,6 @@
 /* Oracle of the elementwise ops: one scalar function in f64 and one in wrapping int64 for each,
- * applied over NumPy broadcasting.
- * scale = 0 means "rounded once, else exact"; add, sub, mul, div and sqrt are that even when
+ * applied with NumPy broadcasting.
+ * scale = 0 means "rounded once, otherwise exact". add, sub, mul, div and sqrt have it even when
  * computed in f32 (Figueroa 1995: double rounding is innocuous when the wide format has 2p + 2
  * bits). */
 #include <math.h>
@@ -18,7 +18,8 @@ static double below(double x) { return erfc(-x / sqrt(2)) / 2; } /* of a normal 
 /* Activations of x, and gradients: dy and x. */
 static double activation(fy_op_t op, double x, double at, double *scale)
 {
-    /* errors: relative to the value, how an error of x comes through; size: what was added up */
+    /* errors: the factor, relative to the value, by which an error of x appears in it; size: the
+     * sum of the added magnitudes */
     double value = NAN, errors = 1, size = 0;
     const double s = sigmoid(at);
     switch (op) {
@@ -53,7 +54,7 @@ static double activation(fy_op_t op, double x, double at, double *scale)
 
 static bool is_activation(fy_op_t op) { return op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD; }
 
-/* What an op gives for x and y, and what its error is relative to. */
+/* The value of an op for x and y, and the quantity that its error is relative to. */
 static double real_value(fy_op_t op, double x, double y, const void *attrs, double *scale)
 {
     double value;
@@ -80,14 +81,14 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
         *scale = fabs(a->scale * x) + fabs(a->shift);
         return a->scale * x + a->shift;
     }
-    case FY_OP_AXPY: { /* x: the source, y: what is there */
+    case FY_OP_AXPY: { /* x: the source, y: the previous contents */
         const fy_axpy_attrs_t *a = attrs;
         *scale = fabs(a->alpha * x) + fabs(y);
         return y + a->alpha * x;
     }
     default: return NAN;
     }
-    /* what is smaller than a normal f32 may become 0 on the way */
+    /* values below the smallest normal f32 may become 0 in between */
     *scale = isfinite(value) ? fabs(value) + 0x1p-102 : 0;
     return value;
 }

@@ -1,6 +1,6 @@
-/* Oracle of what slides a window over images: for each pair of a pixel of y and a place of the
- * kernel, the pixel of x under it. Written as one loop over all such pairs, whichever of x, w, y is
- * the result; nothing is shared with the kernels' index arithmetic.
+/* Oracle of ops that slide a window over images: for each pair of a pixel of y and a position in
+ * the kernel, the pixel of x under it. One loop over all such pairs computes x, w or y; it shares
+ * nothing with the kernels' index arithmetic.
  * Sums in long double; scale as in oracle_reduce.c. */
 #include <math.h>
 
@@ -49,7 +49,8 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
                    ts_expected_t *out)
 {
     const fy_conv2d_backward_attrs_t *back = attrs;
-    const fy_conv2d_attrs_t *a = attrs; /* the gradients' begin alike */
+    const fy_conv2d_attrs_t *a =
+        attrs; /* the structs of the gradients begin with the same fields */
     int64_t x[4], w[4], y[4];
     memcpy(op == FY_OP_CONV2D ? x : y, src[0].dims, sizeof x);
     memcpy(op == FY_OP_CONV2D_BACKWARD_WEIGHT ? x : w, src[1].dims, sizeof w);
@@ -96,10 +97,11 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
         out->value.f[k] = relu(out->value.f[k]);
 }
 
-/* One loop over windows, which the elements of y stand for, and their places. */
+/* One loop over windows, one for each element of y, and their positions. */
 static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
 {
-    const fy_pool2d_attrs_t *a = attrs; /* the gradients' begin alike */
+    const fy_pool2d_attrs_t *a =
+        attrs; /* the structs of the gradients begin with the same fields */
     const fy_pool2d_backward_attrs_t *back = attrs;
     const bool is_max = op == FY_OP_MAX_POOL2D || op == FY_OP_MAX_POOL2D_BACKWARD,
                forward = op == FY_OP_MAX_POOL2D || op == FY_OP_AVG_POOL2D;

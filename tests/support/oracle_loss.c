@@ -1,14 +1,13 @@
-/* Oracle of the losses of classifiers and of their gradients, by the textbook: log-softmax in long
- * double, one class a row. Also of gradients that start from a result, and of one_hot.
- * scale: magnitudes that are added, times how many; a logit is subtracted from the largest one
- * before anything else happens to it. */
+/* Oracle of the losses of classifiers and of their gradients, by the textbook formula: log-softmax
+ * in long double, one class a row. Also of gradients that start from a result, and of one_hot.
+ * scale: the added magnitudes times their number; first, the largest logit is subtracted from each
+ * one. */
 #include <math.h>
 
 #include "tests/support/harness.h"
 #include "tests/support/oracle.h"
 
-/* Row `row` of log_softmax(logits) at `column`; *out_scale: what its rounding errors are relative
- * to. */
+/* Row `row` of log_softmax(logits) at `column`; its rounding errors are relative to *out_scale. */
 static long double log_softmax_at(const ts_array_t *logits, uint64_t row, uint64_t column,
                                   double *out_scale)
 {
@@ -53,7 +52,7 @@ static void class_loss(fy_op_t op, const ts_array_t *scores, const ts_array_t *t
     out->scale[0] = rows && isfinite(magnitude) ? magnitude / n : 0;
 }
 
-/* `logits` NULL: nll_loss's. */
+/* `logits` NULL: for nll_loss. */
 static void class_loss_backward(const ts_array_t *dy, const ts_array_t *logits,
                                 const ts_array_t *targets, int reduction, int64_t classes,
                                 ts_expected_t *out)

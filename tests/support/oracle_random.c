@@ -1,8 +1,8 @@
-/* Oracle of rand, randn and dropout, and of what they leave in the random state: Philox4x32-10
- * written again from the paper (Salmon et al. 2011), so that the draws of every backend are checked
- * value by value, and a change of the numbering of elements cannot slip through. The numbering is
- * stated in ops.h's words by backends/formulas/random.h. randperm has no oracle: that it is a
- * permutation, and the same one everywhere, is what it promises. */
+/* Oracle of rand, randn and dropout, and of the random state that they leave. Philox4x32-10 is
+ * written again from the paper (Salmon et al. 2011), so the draws of every backend are checked
+ * value by value, and so is the numbering of elements. backends/formulas/random.h documents the
+ * numbering. randperm has no oracle: tests check that it is a permutation, and the same one on
+ * every device. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -43,7 +43,7 @@ static double normal_value(fy_dtype_t dtype, const uint32_t *lane, int odd, doub
     if (dtype == FY_DTYPE_F64) {
         u = 1.0 - unit_value(FY_DTYPE_F64, lane);
         angle = unit_value(FY_DTYPE_F64, lane + 2) * turn;
-    } else { /* u is rounded to f32 as it is made: near 1 the logarithm would see the difference */
+    } else { /* u is rounded to f32 first: near 1 the logarithm would show the difference */
         u = ts_round(FY_DTYPE_F32, ts_round(FY_DTYPE_F32, lane[0]) + 1) * 0x1p-32;
         angle = unit_value(FY_DTYPE_F32, lane + 1) * turn;
     }
@@ -76,8 +76,8 @@ static void draw(fy_op_t op, const ts_array_t *dst, const ts_array_t *rng, const
     }
 }
 
-/* Is draw `i` below p? 64 draws take 16 blocks, and draw i the lane i / 16 % 4 of the block i % 16
- * of those. */
+/* Returns whether draw `i` is below p. 64 draws use 16 blocks, and draw i uses lane i / 16 % 4 of
+ * block i % 16 of those. */
 static bool is_dropped(const ts_array_t *rng, uint64_t i, double p)
 {
     uint32_t lane[4];
@@ -119,8 +119,7 @@ bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, 
     }
 }
 
-/* How far the draws of one call, n of which are of `dtype`, move the counter. Nothing is drawn for
- * nothing. */
+/* The amount by which one call with n draws of `dtype` advances the counter; 0 for 0 draws. */
 static uint64_t blocks_of(fy_op_t op, fy_dtype_t dtype, const ts_array_t *of)
 {
     uint64_t n = of->nelem, per_block = dtype == FY_DTYPE_F64 ? 2 : 4;

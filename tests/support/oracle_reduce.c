@@ -1,8 +1,8 @@
 /* Oracle of reductions, matmul, softmax, losses, gather and concat: one loop over the destination,
- * one over what each element sums.
- * Sums run in long double, so the oracle's own error is far below every bound. scale = the sum of
- * the magnitudes added, times the number of additions: the classical bound for any order of
- * summation (Higham 2002, section 4.2). */
+ * one over the terms of each element.
+ * Sums run in long double, so the oracle's error is far below every bound. scale = the sum of the
+ * added magnitudes, times the number of additions: the classical bound for any order of summation
+ * (Higham 2002, section 4.2). */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -115,7 +115,7 @@ static void matmul(const ts_array_t *a, const ts_array_t *b, const void *attrs, 
     bool ta = attr && attr->transpose_a, tb = attr && attr->transpose_b;
     const int64_t *da = a->dims + a->rank - 2, *db = b->dims + b->rank - 2;
     int64_t m = ta ? da[1] : da[0], depth = ta ? da[0] : da[1], n = tb ? db[0] : db[1];
-    /* the leading axes as arrays of their own, for broadcasting */
+    /* the leading axes as separate arrays, for broadcasting */
     ts_array_t lead_a = *a, lead_b = *b;
     lead_a.rank -= 2;
     lead_b.rank -= 2;

@@ -1,6 +1,6 @@
-/* Oracle of what layers and training loops fuse: linear and its parameters' gradients, norm, clamp,
- * clipping, optimizer steps. These have up to four results. The formulas are written down a second
- * time here, in double, from PyTorch's documentation. */
+/* Oracle of ops that fuse parts of layers and training loops: linear and its parameters' gradients,
+ * norm, clamp, clipping, optimizer steps. These have up to four results. The formulas are written a
+ * second time here, in double, from PyTorch's documentation. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -114,8 +114,8 @@ static void clip(const ts_array_t *by, const fy_clip_attrs_t *attrs, const ts_ar
     }
 }
 
-/* ---- steps: p parameter, g gradient, a and b states; each result with what its rounding errors
- * are relative to ---- */
+/* ---- steps: p parameter, g gradient, a and b states; each result with the quantity that its
+ * rounding errors are relative to ---- */
 
 typedef struct element {
     double p, a, b, p_scale, a_scale, b_scale;

@@ -1,5 +1,5 @@
-/* Sets up operands for a call that must be refused, and checks that it changed nothing.
- * Not here: which calls (tests/ops/test_refusal_*.c). */
+/* Prepares operands for a call that must be refused, and checks that it changed nothing.
+ * Not here: the calls (tests/ops/test_refusal_*.c). */
 #include "tests/support/refusal.h"
 
 #include <inttypes.h>
@@ -66,7 +66,7 @@ void ts_refusal_begin(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size
     ts_refusal_begin_as(refusal, op, attrs, nsrc, src, ndst, dst, dtypes, devices);
 }
 
-/* What is wrong with the way the call failed, or NULL. */
+/* Returns the error in the way the call failed, or NULL. */
 static const char *judge_call(ts_refusal_t *refusal, fy_status_t status, fy_status_t want,
                               ts_text_check_fn extra, const void *user)
 {

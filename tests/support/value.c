@@ -1,7 +1,7 @@
 /* Encoding, decoding and rounding of all eight dtypes by arithmetic on doubles, and the generator
  * of test values.
- * Slow and obvious on purpose: it must not share a trick, or a mistake, with the code under test.
- * Next: oracle_elementwise.c, which computes on these arrays. */
+ * Deliberately slow and direct: it must share no method, and no mistake, with the code under test.
+ * See oracle_elementwise.c, which computes on these arrays. */
 #include "tests/support/value.h"
 
 #include <math.h>
@@ -283,7 +283,7 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
                    ts_random_t *random)
 {
     if (domain == TS_RNG) {
-        if (array->nelem != 2) return; /* what a refusal is about */
+        if (array->nelem != 2) return; /* only rows that are refused */
         array->i[0] = 20240607;
         array->i[1] = repeat_axis < 0 ? 0 : array->i[0];
         return;
@@ -292,7 +292,7 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
     for (int axis = array->rank - 1; axis > repeat_axis; axis--)
         inner *= (uint64_t)array->dims[axis];
     for (uint64_t k = 0; k < array->nelem; k++) {
-        /* as the element before it on that axis */
+        /* equal to the element before it on that axis */
         if (repeat_axis >= 0 && k / inner % (uint64_t)array->dims[repeat_axis] != 0) {
             if (array->f) array->f[k] = array->f[k - inner];
             if (array->i) array->i[k] = array->i[k - inner];

@@ -1,7 +1,7 @@
-/* Dense arrays of decoded values, and the bits of all eight dtypes: what the oracle computes on.
- * Float dtypes are held as doubles, integers and bool as int64, so every value of every dtype (but
- * i64 as double) is exact here.
- * Independent of Ferry's own conversions on purpose. Next: oracle.h. */
+/* Dense arrays of decoded values, and the bits of all eight dtypes: the operands of the oracle.
+ * Float dtypes are stored as doubles, integers and bool as int64, so every value of every dtype
+ * (except i64 as double) is exact here.
+ * Deliberately independent of Ferry's own conversions. See oracle.h. */
 #ifndef FERRY_TESTS_SUPPORT_VALUE_H_
 #define FERRY_TESTS_SUPPORT_VALUE_H_
 
@@ -12,11 +12,11 @@
 bool ts_is_float(fy_dtype_t dtype);
 /* Half an ulp at 1.0, relative: the unit roundoff. */
 double ts_unit(fy_dtype_t dtype);
-/* The unit roundoff of what the op computes in: f64 for f64, else f32. */
+/* The unit roundoff of the compute type: f64 for f64, else f32. */
 double ts_unit_compute(fy_dtype_t dtype);
 /* Smallest positive value of a float dtype. */
 double ts_tiny(fy_dtype_t dtype);
-/* x as dtype holds it: to nearest even, overflow to infinity, subnormals kept. */
+/* x rounded to dtype: to nearest even, overflow to infinity, subnormals kept. */
 double ts_round(fy_dtype_t dtype, double x);
 /* The low bits of x as dtype reads them. */
 int64_t ts_wrap(fy_dtype_t dtype, uint64_t x);
@@ -58,7 +58,7 @@ typedef enum ts_domain {
     TS_WIDE,    /* floats [-100, 100]; integers any bits */
     TS_TIES,    /* -1, 0, 1 */
     TS_SPECIAL, /* NaN, infinities, zeros, subnormals, extremes */
-    TS_NANS,    /* [-4, 4] with a NaN here and there */
+    TS_NANS,    /* [-4, 4] with some NaN */
     TS_COND,    /* bool */
     TS_INDEX,   /* i64, 0 .. limit-1 */
     TS_INDEX32, /* i32, the same */

@@ -13,8 +13,8 @@ const synthetic_t synthetic_traces[] = {
       "resnet18 (small images), batch 32 of 96x96x3, six training steps, SGD with momentum",
       fill_resnet18 },
     { "resnet18_infer", device,
-      "resnet18, 40 batches of 1 to 64 images of 96x96x3, activations given back as soon as they "
-      "are read",
+      "resnet18, 40 batches of 1 to 64 images of 96x96x3, activations freed as soon as they are "
+      "read",
       fill_resnet18_inference },
     { "mobilenet_train", device,
       "mobilenet_v3_large, batch 16 of 224x224x3, four training steps, Adam", fill_mobilenet },
@@ -23,27 +23,28 @@ const synthetic_t synthetic_traces[] = {
       "steps, Adam",
       fill_transformer },
     { "churn_uniform", device,
-      "random blocks of 4 KiB to 4 MiB, any size alike, given back in random order; 256 MiB at "
+      "random blocks of 4 KiB to 4 MiB, any size alike, freed in random order; 256 MiB at "
       "most",
       fill_churn_uniform },
     { "churn_power_plus_one", device,
-      "random blocks of 2^k + 1 bytes, k from 12 to 22, given back in random order; 256 MiB at "
+      "random blocks of 2^k + 1 bytes, k from 12 to 22, freed in random order; 256 MiB at "
       "most",
       fill_churn_power },
     { "loaders_pinned", pinned,
-      "three loaders of image batches with labels, four batches ahead each, at speeds of their "
-      "own; the last batch is short",
+      "three loaders of image batches with labels, four batches ahead each, at different "
+      "speeds; the last batch is short",
       fill_loaders },
     { "tokens_pinned", pinned,
       "a loader of text: 32 batches ahead, lengths 64 to 4096 tokens, 8 to 64 rows, three tensors "
       "each",
       fill_tokens },
     { "checkpoint_pinned", pinned,
-      "image batches go up, and now and then all weights and momenta of resnet18 come down and are "
-      "written",
+      "image batches are uploaded; sometimes all weights and momenta of resnet18 are downloaded "
+      "and written",
       fill_checkpoint },
     { "metrics_pinned", pinned,
-      "predictions of 1 to 64 MiB come down beside many scalars and small tables", fill_metrics },
+      "predictions of 1 to 64 MiB are downloaded beside many scalars and small tables",
+      fill_metrics },
     { NULL, NULL, NULL, NULL },
 };
 

@@ -1,7 +1,6 @@
-/* Allocation traces by rule: what training steps, inference, churn and loaders ask for, with true
- * shapes and fixed seeds. The same in every run.
- * Next: synthetic.c (the table), synthetic_nets.c, synthetic_churn.c; README.md says what each
- * is. */
+/* Allocation traces by rule: the requests of training steps, inference, churn and loaders, with
+ * true shapes and fixed seeds. The same in every run.
+ * See synthetic.c (the table), synthetic_nets.c, synthetic_churn.c; README.md describes each. */
 #ifndef FERRY_TESTS_TRACES_SYNTHETIC_H_
 #define FERRY_TESTS_TRACES_SYNTHETIC_H_
 

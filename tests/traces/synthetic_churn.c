@@ -4,7 +4,7 @@
 enum { MOST = 20000 };
 static const uint64_t kib = 1024, mib = 1024 * 1024;
 
-/* Blocks that are out, and what they are together. */
+/* Live blocks, and the sum of their sizes. */
 typedef struct crowd {
     trace_t *trace;
     uint32_t scope, blocks[MOST];
@@ -19,7 +19,7 @@ static void take(crowd_t *crowd, uint64_t nbytes)
     crowd->live += nbytes;
 }
 
-/* `keep_order`: the others stay in the order in which they were taken. */
+/* `keep_order`: the others stay in the order in which they were allocated. */
 static void give(crowd_t *crowd, int at, int keep_order)
 {
     trace_give(crowd->trace, crowd->blocks[at], crowd->scope);
@@ -58,7 +58,7 @@ static uint64_t power_plus_one(dice_t *dice)
 void fill_churn_uniform(trace_t *trace) { churn(trace, 1, 4000, 256 * mib, uniform); }
 void fill_churn_power(trace_t *trace) { churn(trace, 2, 4000, 256 * mib, power_plus_one); }
 
-/* Batches that a loader has ahead: the oldest goes as the device has it, and a new one is
+/* Batches that a loader has prepared: the oldest is freed when the device has it, and a new one is
  * filled. */
 typedef struct loader {
     uint32_t scope;
@@ -139,7 +139,7 @@ void fill_checkpoint(trace_t *trace)
     crowd.scope = trace_scope(trace, "train/checkpoint");
     for (int step = 0; step < 600; step++) {
         load(trace, &loader);
-        /* A weight is written and goes back while the next steps run. */
+        /* A weight is written and freed while the next steps run. */
         for (int k = 0; k < 4 && crowd.count; k++)
             give(&crowd, (int)dice_roll(&dice, 0, crowd.count < 8 ? (uint64_t)crowd.count - 1 : 7),
                  1);

@@ -1,6 +1,7 @@
-/* Training and inference of the models of the experiments, as sequences of requests: every op makes
- * its result, what the backward pass needs is kept until it has been read, gradients of weights
- * live until the optimizer's step, a convolution has scratch while it runs. f32 throughout. */
+/* Training and inference of the models of the experiments, as sequences of requests. Every op
+ * allocates its result. Tensors that the backward pass needs are kept until it has read them.
+ * Gradients of weights live until the optimizer's step. A convolution has scratch while it runs.
+ * f32 throughout. */
 #include <string.h>
 
 #include "tests/traces/synthetic.h"
@@ -9,10 +10,10 @@ enum { LAYERS = 400 };
 
 /* One op of a chain. */
 typedef struct layer {
-    /* bytes: its result; scratch while it runs; what it keeps besides its input */
+    /* bytes: its result; scratch while it runs; tensors that it keeps besides its input */
     uint64_t result, scratch, extra;
     uint64_t weights[2]; /* bytes; 0: none */
-    /* adds the result of so many layers ago, which is kept till then; 0: none */
+    /* adds the result of the layer so far back, which is kept until then; 0: none */
     int joins;
 } layer_t;
 
@@ -20,7 +21,7 @@ typedef struct net {
     trace_t *trace;
     layer_t layers[LAYERS];
     int count;
-    uint64_t n, h, w, c; /* what the last layer gives */
+    uint64_t n, h, w, c; /* the output of the last layer */
     uint64_t input;
     int states; /* optimizer state per weight */
 } net_t;
@@ -69,7 +70,7 @@ static void pool(net_t *net, uint64_t k)
     net->h /= k;
     net->w /= k;
     layer_t *layer = add(net);
-    layer->extra = layer->result; /* where the largest were */
+    layer->extra = layer->result; /* the positions of the largest elements */
 }
 
 static void linear(net_t *net, uint64_t c)
@@ -130,7 +131,7 @@ static void train_step(const net_t *net)
     uint8_t has_branch[LAYERS] = { 0 };
     for (int i = net->count; i-- > 0;) {
         const layer_t *layer = &net->layers[i];
-        if (has_branch[i]) { /* two gradients meet */
+        if (has_branch[i]) { /* two gradients are added */
             const uint32_t sum = take(net, layer->result, backward);
             give(net, down, backward);
             give(net, branch[i], backward);
@@ -235,7 +236,7 @@ static void resnet18(net_t *net)
             activate(net);
             conv(net, c, 3, 1, 1, 0, 1);
             norm(net);
-            /* else the 1x1 convolution of the way round is counted as one more layer */
+            /* otherwise the 1x1 convolution of the shortcut counts as one more layer */
             if (stride == 1)
                 join_from(net, from);
             else
@@ -281,7 +282,7 @@ static void bneck(net_t *net, uint64_t expand, uint64_t out, uint64_t k, uint64_
     conv(net, expand, k, stride, (k - 1) / 2, 1, 0);
     norm(net);
     activate(net);
-    if (squeeze) { /* mean, two 1x1 convolutions, and the product with what came in */
+    if (squeeze) { /* mean, two 1x1 convolutions, and the product with the input */
         const uint64_t h = net->h, w = net->w;
         net->h = net->w = 1;
         activate(net);

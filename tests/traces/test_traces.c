@@ -1,6 +1,6 @@
 /* Every trace of this folder under every policy, as device memory and as page-locked memory: Ferry
- * reserves least of all, but for jemalloc's arena on device memory, which nobody uses there. And
- * the files are what their rules make. Run from the source folder. */
+ * reserves the least, except for jemalloc's arena on device memory, for which it is not made. The
+ * files agree with their rules. Run from the source folder. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void replay_as(const trace_t *trace, const char *name, const char *kind)
     }
 }
 
-static void ours_is_lowest(void **state)
+static void ferry_reserves_least(void **state)
 {
     (void)state;
     for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
@@ -41,9 +41,9 @@ static void ours_is_lowest(void **state)
     }
 }
 
-/* Segments that grow where they stand (segments=virtual) reserve no more than fixed ones on any
- * trace of a device, and less in all. */
-static void growing_in_place_is_lower(void **state)
+/* Segments that grow in place (segments=virtual) reserve no more than fixed ones on any trace of a
+ * device, and less in total. */
+static void growing_in_place_reserves_less(void **state)
 {
     (void)state;
     double fixed = 0, in_place = 0;
@@ -70,8 +70,8 @@ static void growing_in_place_is_lower(void **state)
     if (in_place > 0.75 * fixed) fail_msg("%.3f of waste in place, %.3f fixed", in_place, fixed);
 }
 
-/* Recorded runs, each as the memory it was of. */
-static void recorded(void **state)
+/* Recorded runs, each as its own kind of memory. */
+static void recorded_runs_reserve_least(void **state)
 {
     (void)state;
     static const char *const names[] = { "link_recorded", "link_pinned_recorded",
@@ -86,7 +86,7 @@ static void recorded(void **state)
     }
 }
 
-static void files_are_by_rule(void **state)
+static void files_agree_with_their_rules(void **state)
 {
     (void)state;
     for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
@@ -108,7 +108,7 @@ static void files_are_by_rule(void **state)
     }
 }
 
-/* A limit is kept, and the first refusal is told. */
+/* A limit holds, and the first refusal is reported. */
 static void limit(void **state)
 {
     (void)state;
@@ -130,9 +130,10 @@ static void limit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ours_is_lowest), cmocka_unit_test(growing_in_place_is_lower),
-        cmocka_unit_test(recorded), cmocka_unit_test(files_are_by_rule), cmocka_unit_test(limit)
-    };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(ferry_reserves_least),
+                                        cmocka_unit_test(growing_in_place_reserves_less),
+                                        cmocka_unit_test(recorded_runs_reserve_least),
+                                        cmocka_unit_test(files_agree_with_their_rules),
+                                        cmocka_unit_test(limit) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ assert floats(out(ferry.fy_add, x, x), 4) == [2, 4, 6, 8]
 sim = out(ferry.fy_device_open, b"sim:0")
 before = ledger()
 device_x = out(ferry.fy_tensor_upload, x, sim, None)
-# By name and number, as a binding would: fy_op_find gives fy_op_info_t, whose second field is the
+# By name and number, as a binding would: fy_op_find returns fy_op_info_t, whose second field is the
 # number.
 twice = out(ferry.fy_add, device_x, device_x)
 download = out(ferry.fy_tensor_download, twice, None)
@@ -144,7 +144,7 @@ ferry.fy_pool_free(pool, c.byref(block))
 ferry.fy_pool_destroy(pool)
 
 assert ferry.fy_version() == b"0.1.0"
-# Not malloc itself: a Python at a fixed address (Debian 13's) has an entry of its own for each
+# Not malloc itself: a Python at a fixed address (Debian 13's) has a separate entry for each
 # function whose address it takes.
 for symbol in ("aligned_alloc", "malloc_usable_size"):
     assert owner(c.CDLL(None), symbol).startswith("libc.so"), (symbol, owner(c.CDLL(None), symbol))

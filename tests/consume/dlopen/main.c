@@ -1,5 +1,5 @@
-/* A consumer that links nothing of Ferry: dlopen with RTLD_LOCAL or RTLD_GLOBAL, and dlclose while
- * a thread that used the library lives.
+/* A consumer that does not link Ferry: dlopen with RTLD_LOCAL or RTLD_GLOBAL, and dlclose while a
+ * thread that used the library still runs.
  * Usage: main local|global PATH-OF-LIBFERRY */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,8 +1,8 @@
-/* A plan is what happens: for sixteen programs, peaks as planned and as an independent script
- * (tests/golden/peak.awk) finds them in the event file of a real run with numerics. And for several
- * limits: the batch that fy_plan_fit finds runs on the device with that limit, and one more is
- * refused, with the verdict that the plan gives. Runs in the repository's root. Not here: the
- * calls' edges (unit/alloc/test_plan.c). */
+/* A plan predicts the run: for sixteen programs, the planned peaks equal those that an independent
+ * script (tests/golden/peak.awk) computes from the event file of a real run with numerics. For
+ * several limits, the batch that fy_plan_fit returns runs on the device with that limit, and one
+ * more is refused, with the verdict of the plan. Runs in the repository's root. Not here: special
+ * cases of the calls (unit/alloc/test_plan.c). */
 #include "tests/support/harness.h"
 
 #include "tools/cli/plan_models.h"
@@ -11,8 +11,8 @@
 
 /* ---- programs ---- */
 
-/* Two streams: halves of the work side by side; blocks go from one stream to the other and back
- * while they may be in use. */
+/* Two streams: half of the work on each; each stream reuses blocks of the other while they may be
+ * in use. */
 static fy_status_t overlap(fy_device_t *device, int64_t batch, void *user)
 {
     fy_stream_t *side;
@@ -37,7 +37,8 @@ static fy_status_t overlap(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
-/* Staging: packed uploads and downloads, a conversion on the way up, chunks through the ring. */
+/* Staging: packed uploads and downloads, a conversion before the upload, chunks through the
+ * ring. */
 static fy_status_t staging(fy_device_t *device, int64_t batch, void *user)
 {
     enum { SMALL = 24 };
@@ -63,7 +64,7 @@ static fy_status_t staging(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
-/* A step recorded once and replayed, beside memory of the device's own. */
+/* A step recorded once and replayed, beside other memory of the device. */
 static fy_status_t graph(fy_device_t *device, int64_t batch, void *user)
 {
     fy_tensor_t *x, *y, *z, *fresh;
@@ -109,7 +110,7 @@ static fy_status_t workspace(fy_device_t *device, int64_t batch, void *user)
 }
 
 /* Frees out of order, views that outlive their tensors, sizes that do not divide, page-locked
- * sources that are lent. */
+ * sources that are borrowed. */
 static fy_status_t disorder(fy_device_t *device, int64_t batch, void *user)
 {
     enum { COUNT = 12 };
@@ -137,7 +138,7 @@ static fy_status_t disorder(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
-/* Data comes from a second device and goes back. */
+/* Data is sent from a second device and back. */
 static fy_status_t two_devices(fy_device_t *device, int64_t batch, void *user)
 {
     fy_device_t *other = user;
@@ -161,7 +162,7 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     return batch->is_end ? FY_STATUS_OK : fy_fill(batch->host[0], 1);
 }
 
-/* Batches that a thread of Ferry's fills and uploads. */
+/* Batches that a thread of the library fills and uploads. */
 static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
 {
     const fy_batch_spec_t specs[] = { { FY_DTYPE_F32, 2, { batch, 48 } } };
@@ -179,8 +180,8 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
     }
 }
 
-/* Optimizers by their place in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the model's
- * own. */
+/* Optimizers by their index in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the
+ * model's. */
 static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 },
                       mnist2018 = { "mnist2018", 3 }, linear = { "linear", 0 },
                       mnist = { "mnist", 0 };
@@ -189,7 +190,7 @@ static const struct {
     fy_step_fn step;
     plan_request_t *user;
     int64_t batches[3]; /* of real runs with numerics */
-    int too_small;      /* so many of the first limits below hold not even one sample */
+    int too_small;      /* the number of the first limits below that do not hold a single sample */
 } programs[] = {
     { "mlp with SGD", model_plan_step, &sgd, { 1, 64, 1000 } },
     { "mlp with momentum", model_plan_step, &momentum, { 3, 257, 2000 } },
@@ -210,7 +211,7 @@ static const struct {
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
-/* two_devices needs the other one. */
+/* two_devices needs the second device. */
 static fy_device_t *other;
 static void *user_of(int index)
 {
@@ -234,7 +235,8 @@ static int close_other(void **state)
 /* ---- plan = actual ---- */
 
 typedef struct actual {
-    /* the last by fy_memory_query_pinned: page-locking in place is no pool's */
+    /* the last from fy_memory_query_pinned: memory that is page-locked in place belongs to no
+     * pool */
     uint64_t live, reserved, pinned_reserved;
 } actual_t;
 
@@ -302,7 +304,7 @@ static void plans_are_what_happens(void **state)
                 scratch += plan.peak_by_category[FY_CATEGORY_WORKSPACE];
                 gradients += plan.peak_by_category[FY_CATEGORY_GRADIENTS];
             }
-    assert_true(staged && scratch && gradients); /* none of them passes for want of any */
+    assert_true(staged && scratch && gradients); /* each of them occurs */
 }
 
 /* ---- fit ---- */

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
-# Who may include whom: include <- runtime <- alloc <- transfer <- ops, with backends, train, the
-# command, examples and benchmarks on the public headers only. runtime/wire.c alone plugs the
-# folders together and may include all of them.
+# The direction of includes: include <- runtime <- alloc <- transfer <- ops, with backends, train,
+# the command, examples and benchmarks on the public headers only. runtime/wire.c alone connects the
+# folders and may include all of them.
 
 check() {
     local files
@@ -35,18 +35,18 @@ check() {
             if (is_public && folder == "backends" && !(name in seam_header))
                 { bad("backends see <ferry/{backend,op,status,types}.h> only"); next }
             if (!quoted || is_public) next
-            # Header only, and the one way to read an environment variable: environment.sh.
+            # Header only, and the only way to read an environment variable: environment.sh.
             if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools)$/)) next
-            # The one writer of whole files and the one reader of files from outside need nothing of
-            # Ferry, the reader of structs only fy_error_set: compiled into libferry_train and the
-            # command, too.
+            # The only writer of complete files and the only reader of input files need nothing of
+            # Ferry, the reader of structs only fy_error_set: they are compiled into
+            # libferry_train and the command too.
             if (path ~ /^runtime\/base\/(replace|input)\.h$/ && folder ~ /^(train|tools)$/) next
             if (path == "runtime/base/abi.h" && folder == "train") next
             if (path == "runtime/base/input.h" && file ~ /^backends\/sim\//) next
-            # A snapshot is plain data that the command reads back and draws with the same code:
+            # A snapshot is plain data that the command reads and draws with the same code:
             # CMakeLists.txt.
             if (path == "alloc/report/snapshot.h" && file == "tools/cli/snapshot_file.h") next
-            # A comparison runs the very step that `ferry bench` times: cmake/bench.cmake.
+            # A comparison runs the same step that `ferry bench` times: cmake/bench.cmake.
             if (file ~ /^bench\/peers_/ && path ~ /^tools\/(bench\/roofline|train\/(image|small)_train)\.h$/) next
             if (folder in rank) {
                 if (!(target in rank)) bad(folder "/ may include include/ and folders left of it, not " target "/")

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Every public function and type is documented. One is if a comment stands above it, on its lines or
-# inside it; if it belongs to an unbroken block of declarations with a comment above its first; or
-# if it stands in a section opened with /* ---- title ---- */.
-# An enum on one line speaks for itself.
+# Every public function and type is documented. That means: a comment is above it, on its lines or
+# inside it; or it belongs to an unbroken block of declarations with a comment above the first; or
+# it is in a section opened with /* ---- title ---- */.
+# An enum on one line needs no comment.
 
 check() {
     local files
@@ -13,7 +13,7 @@ check() {
             first = 0; documented = 0; count = 0
         }
         FNR == 1 { flush(); section = 0; in_comment = 0; depth = 0; head = 0; file = FILENAME }
-        # The file comment is over at the include guard.
+        # The file comment ends at the include guard.
         /^#ifndef/ { head = 1 }
         !head { next }
         /^\/\* ---- .* ---- \*\/$/ { flush(); section = 1; next }

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
-# Environment variables are read by fy__env_file and fy__env_value (runtime/base/environment.h): so
-# each that names a file is ignored in setuid programs, and an empty one counts as unset everywhere.
+# Environment variables are read by fy__env_file and fy__env_value (runtime/base/environment.h). So
+# variables that name a file are ignored in setuid programs, and an empty one counts as unset
+# everywhere.
 
 check() {
     local files

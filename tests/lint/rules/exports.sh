@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What libferry.so exports is what the public headers declare, no more and no less; everything else
-# with external linkage is fy__.
+# libferry.so exports exactly the functions that the public headers declare; everything else with
+# external linkage is fy__.
 
 check() {
     local library=$FERRY_BUILD_DIR/lib/libferry.so archive=$FERRY_BUILD_DIR/lib/libferry_static.a train=$FERRY_BUILD_DIR/lib/libferry_train.so
@@ -18,7 +18,7 @@ check() {
     local headers
     mapfile -t headers < <(find_files '*.h' -- include | if [ -e "$train" ]; then cat; else grep -v '^include/ferry/train/'; fi)
     functions_declared "${headers[@]}" >"$temp/declared"
-    # Coverage and sanitizer builds add symbols of their own.
+    # Coverage and sanitizer builds add other symbols.
     sed -i '/^__gcov\|^__asan\|^__ubsan\|^__tsan\|^__odr_asan\|^mangle_path$/d' "$temp/exported"
     {
         LC_ALL=C comm -13 "$temp/declared" "$temp/exported" | sed 's|^|libferry.so:1: exported, but in no public header: |'

@@ -22,8 +22,7 @@ check() {
                 name = substr(code, RSTART, RLENGTH); sub(/[ \t]*\($/, "", name)
                 before = (RSTART > 1) ? substr(code, RSTART - 1, 1) : ""
                 before2 = (RSTART > 2) ? substr(code, RSTART - 2, 2) : ""
-                # A slot of that name (table->exit(...), x.abort(...)) is somebody else'"'"'s
-                # function.
+                # A slot of that name (table->exit(...), x.abort(...)) is another function.
                 if (name in forbidden && before != "." && before2 != "->") print file ":" number ": forbidden in library code: " name "()"
                 code = substr(code, RSTART + RLENGTH)
             }

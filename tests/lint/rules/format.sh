@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# C, CUDA and C++ sources are as clang-format 14 leaves them (.clang-format); other versions break
-# lines elsewhere. `make format` repairs.
+# C, CUDA and C++ sources are formatted by clang-format 14 (.clang-format); other versions break
+# lines differently. `make format` repairs.
 
 check() {
     local files

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Each public header compiles alone, as C11 and as C++17, without a warning from any compiler that
-# is here.
+# Each public header compiles alone, as C11 and as C++17, without a warning from any installed
+# compiler.
 
 check() {
     local header language compiler temp status=0

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# No folder of somebody's machine, no unresolved merge, no tab or blank at a line's end, a newline
-# at the end of each text file.
+# No folder of a developer's machine, no unresolved merge, no tab or space at a line's end, a
+# newline at the end of each text file.
 
 check() {
     local files

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What public headers bring into a program's name space starts with fy_ or FY_ (include guards:
+# Names that public headers add to a program's name space start with fy_ or FY_ (include guards:
 # FERRY_), and fy__ stays inside.
-# An options struct starts with struct_size; a struct with struct_size that callers fill or hand
-# over has an _INIT macro.
+# An options struct starts with struct_size; a struct with struct_size that callers fill or pass has
+# an _INIT macro.
 
 check() {
     local files
@@ -42,7 +42,7 @@ check() {
                     if (sized) { struct_file[name] = file ":" start }
                     first = 0
                 }
-                # A caller makes one where a function takes it by plain pointer as an out parameter
+                # A caller makes one where a function takes it by plain pointer, as an out parameter
                 # or as options.
                 while (match(code, /(fy_[a-z0-9_]+)_t \*(out_[a-z_]+|options)[,)]/)) {
                     used = substr(code, RSTART, RLENGTH); code = substr(code, RSTART + RLENGTH)

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # An op of the table is complete: its row, typed call, host kernel, CUDA kernel, case row and line
-# in the docs are all there.
+# in the docs all exist.
 
 check() {
     local name upper host cuda cases

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Pages lead somewhere: a relative link names a file that is there, and a heading of it. Decisions
-# have a number each, the same in the file's name, in its heading and in docs/decisions/README.md,
-# where they stand in order.
+# Links of pages are valid: a relative link names an existing file, and a heading of it. Each
+# decision has a number, the same in the file's name, in its heading and in
+# docs/decisions/README.md, where they are listed in order.
 
 # links_of FILE...: lines "file:number:target" of relative links outside code blocks.
 links_of() {

@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Each folder of the house has a README.md that says what lives there, what it may include and where
-# to start.
+# Each folder has a README.md that describes its contents, its allowed includes and where to start.
 
 check() {
     local folder needed
@@ -8,7 +7,7 @@ check() {
         folder=${folder%/}
         if [ ! -d "$folder" ] || [ -z "$(ls -A "$folder")" ]; then continue; fi
         case "$folder" in tests/* | docs/* | */base | */typed | scripts | cmake) needed=parent ;; *) needed=own ;; esac
-        # Inner folders may be described by the README of the folder above, which then names them.
+        # The README of the folder above may describe inner folders, by their names.
         if [ -s "$folder/README.md" ]; then continue; fi
         if [ "$needed" = parent ] && grep -q "$(basename "$folder")/" "$(dirname "$folder")/README.md" 2>/dev/null; then continue; fi
         echo "$folder:1: no README.md"

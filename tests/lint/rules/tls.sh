@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# No vector register is live across a TLS descriptor call in libferry.so. Compilers think such a
-# call preserves them; glibc before 2.40 does not, on a thread's first access in a library that was
-# dlopened without room in the static TLS block (glibc bug 31372).
+# No vector register is live across a TLS descriptor call in libferry.so. Compilers assume that such
+# a call preserves them; glibc before 2.40 does not, on a thread's first access in a library that
+# was dlopened without space in the static TLS block (glibc bug 31372).
 
 check() {
     local library=$FERRY_BUILD_DIR/lib/libferry.so

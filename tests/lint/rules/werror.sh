@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Warnings are errors where a preset says FERRY_WERROR, and nowhere else: whoever builds with
-# another compiler gets warnings, not a failure.
-# Only cmake/flags.cmake turns the one into the other; the small applications of tests/consume are
-# compiled by a test, not by the build.
+# Warnings are errors where a preset sets FERRY_WERROR, and nowhere else: a user with another
+# compiler gets warnings, not a failure.
+# Only cmake/flags.cmake turns warnings into errors. A test compiles the small applications of
+# tests/consume, not the build.
 
 check() {
     local files

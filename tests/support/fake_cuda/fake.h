@@ -1,9 +1,8 @@
-/* A CUDA driver made of host memory, for tests where there is no GPU. Device addresses lie in a
- * reserved range that host code cannot touch;
- * the bytes are at a constant distance from them. Work runs when it is submitted; kernels are
- * interpreted from their arguments by the portable kernels. It is stricter than the real driver
- * (contexts, handles, bounds) and proves host logic only: no kernel code runs here.
- * Here: what its files share. What a test may call: fake_cuda.h. */
+/* A CUDA driver made of host memory, for tests without a GPU. Device addresses are in a reserved
+ * range that host code cannot access; their bytes are at a constant distance. Work runs when it is
+ * submitted. The portable kernels run each kernel from its arguments. The fake is stricter than the
+ * real driver (contexts, handles, bounds) and proves host logic only: no kernel code runs here.
+ * Here: declarations shared by its files. For tests: fake_cuda.h. */
 #ifndef FERRY_TESTS_FAKE_CUDA_FAKE_H_
 #define FERRY_TESTS_FAKE_CUDA_FAKE_H_
 
@@ -45,26 +44,26 @@ enum fake_entry {
 struct CUctx_st {
     int device;
     int refs;       /* of a primary context; 1 for the test's own; 0: destroyed */
-    CUresult lost;  /* a fatal code that every later call gives */
-    unsigned peers; /* bits of the devices whose memory it may reach */
+    CUresult lost;  /* a fatal code that every later call returns */
+    unsigned peers; /* bits of the devices whose memory it may access */
 };
 
 /* One lock for everything; recursive. */
 void fake_lock(void);
 void fake_unlock(void);
 
-/* Counts the call, and gives the code to fail with, or 0. Locked on return: every entry ends in
+/* Counts the call, and returns the code to fail with, or 0. Locked on return: every entry ends in
  * FAKE_LEAVE. */
 int fake_enter(enum fake_entry entry);
-/* As fake_enter; also checks the current context and puts it in *out. */
+/* Like fake_enter; also checks the current context and puts it in *out. */
 int fake_enter_context(enum fake_entry entry, CUcontext *out);
-/* As fake_enter_context, for calls that give something back: a code that was planted goes to
- * *out_told and not into the result, since the driver reports codes of earlier work from such calls
- * and does its job all the same. */
+/* Like fake_enter_context, for calls that release something: a planted code goes to *out_told and
+ * not into the result. The driver reports codes of earlier work from such calls and releases all
+ * the same. */
 int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told);
 /* One of the thirteen codes that end a context. */
 int fake_is_fatal(int code);
-/* The current context of this thread, if any, has met a fault. */
+/* Returns whether the current context of this thread has a fault. */
 void fake_lose_current(int code);
 int fake_leave(int code);
 
@@ -73,61 +72,61 @@ int fake_memory_init(void);
 /* The host address of `nbytes` at `address` that kernels of `device` may use, or NULL. */
 void *fake_translate(int device, uint64_t address, uint64_t nbytes);
 void fake_memory_close(int device, int lost);
-/* Physical memory that is in no block: takes it (0: there is not so much), or gives it back. */
+/* Takes physical memory that belongs to no block (0: not enough), or releases it. */
 int fake_memory_take(int device, uint64_t nbytes);
 void fake_memory_give(int device, uint64_t nbytes);
-/* Where addresses of virtual memory begin, and how many there are. */
+/* The first address of virtual memory, and the number of addresses. */
 enum { FAKE_VIRTUAL_GIB = 64 };
 uint64_t fake_virtual_base(void);
-/* Is there memory behind all of it that `device` may use? */
+/* Returns whether all of the range is mapped and accessible to `device`. */
 int fake_virtual_holds(int device, uint64_t address, uint64_t nbytes);
 void fake_virtual_clear(uint64_t address, uint64_t nbytes);
-/* Reservations, and memory that is not given back. */
+/* Reservations, and memory that is not released. */
 int64_t fake_virtual_live(void);
 /* ---- handles ---- */
 int fake_stream_is_valid(CUstream stream, CUcontext context);
 void fake_handles_close(CUcontext context, int lost);
 void fake_events_close(CUcontext context, int lost);
 int64_t fake_events_live(void);
-/* The clock that events read moves on by what this kernel or library costs (fake_cuda_cost). */
+/* This kernel or library advances the clock of events by its cost (fake_cuda_cost). */
 void fake_spend(const char *name);
 const char *fake_kernel_name(CUfunction function, CUcontext context);
-/* The primary context of a device that somebody has retained, or NULL. */
+/* Returns the retained primary context of a device, or NULL. */
 CUcontext fake_primary(int device);
 int64_t fake_nccl_live(void);
 void fake_count_misuse(void);
 void fake_count_leak(uint64_t n);
 /* ---- graphs ---- */
 typedef CUresult (*fake_run_fn)(CUcontext context, const void *work);
-/* Runs `work`; or keeps a copy of it for a graph, if `stream` is being captured. Everything that a
- * stream is given passes here. */
+/* Runs `work`, or keeps a copy of it for a graph if `stream` is being captured. All work of a
+ * stream passes here. */
 CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work,
                      size_t nbytes);
-/* The code to fail with, or 0: of a call on a captured stream that no graph can keep; of one that
- * no thread may make while it captures. */
+/* The code to fail with, or 0: for a call on a captured stream that no graph can hold; for a call
+ * that no thread may make during the capture. */
 int fake_capture_refuses(CUstream stream);
 int fake_capture_forbids(enum fake_entry entry);
 void fake_capture_drop(CUstream stream);
 int64_t fake_graphs_live(int is_exec);
 void fake_graphs_close(CUcontext context, int lost);
 /* ---- kernels ---- */
-/* Dense, uninitialised, of the dims of `like`; the caller frees data. */
+/* Dense, uninitialised, with the dims of `like`; the caller frees data. */
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
-/* One op by the portable kernels. */
+/* Runs one op with the portable kernels. */
 fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src,
                         const void *attrs);
 int64_t fake_cudnn_live(void);
-/* Is a handle of cuDNN's bound to it? */
+/* Returns whether a cuDNN handle is bound to it. */
 int fake_cudnn_holds(CUstream stream);
-/* fake_conv.c: may this kernel be given this convolution, and a weights' gradient in slices. */
+/* fake_conv.c: whether this kernel accepts this convolution; and weight gradients in slices. */
 int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
 fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst,
                              const fy_desc_t *src);
-/* Is what args->wide and FY__CUDA_ALIGNED say about the operands true? */
+/* Checks the promises of args->wide and FY__CUDA_ALIGNED about the operands. */
 int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args);
-/* Runs the kernel's own source; the operands in `args` (`flat`, if the kernel takes that; else
- * NULL) hold host addresses. 0: a barrier was not reached by all; -1: an access was not aligned,
- * and the kernel was given up. */
+/* Runs the kernel's source; the operands in `args` (`flat`, if the kernel takes that; else NULL)
+ * have host addresses. 0: some thread did not reach a barrier; -1: an access was unaligned, and the
+ * kernel was stopped. */
 int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
              unsigned grid, unsigned block_x, unsigned block_y);
 

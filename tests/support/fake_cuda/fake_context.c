@@ -1,7 +1,7 @@
-/* Contexts, streams, modules of the fake. Handles are places in fixed tables; a place is used again
- * at once, so a stale handle may name something new, as with the real driver. Every call checks
- * that the handle's context is the current one. Not here: what a device says of itself
- * (fake_device.c), events (fake_event.c). */
+/* Contexts, streams, modules of the fake. Handles are slots of fixed tables; a slot is reused at
+ * once, so a stale handle may name a new object, as with the real driver. Every call checks that
+ * the handle's context is the current one. Not here: attributes of a device (fake_device.c), events
+ * (fake_event.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,7 +159,7 @@ CUresult fake_cuCtxPopCurrent(CUcontext *out)
         misuses++;
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
-    /* even if told to fail: a stack that never empties would hide the first mistake */
+    /* also when the call must fail: a stack that never empties would hide the first mistake */
     *out = stack[--depth];
     return (CUresult)fake_leave(code);
 }
@@ -242,7 +242,7 @@ CUresult fake_cuStreamDestroy(CUstream stream)
     int told, code = fake_enter_release(FAKE_cuStreamDestroy, &context, &told);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
 #ifdef FERRY_HAS_CUDNN
-    /* the next call with that handle would go to a stream that is no more */
+    /* the next call with that handle would go to a destroyed stream */
     if (code == 0 && fake_cudnn_holds(stream)) misuses++;
 #endif
     if (code == 0) {
@@ -273,7 +273,7 @@ CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
     uint32_t magic = 0;
     *out = NULL;
     memcpy(&magic, image, sizeof magic);
-    /* what a fatbin begins with */
+    /* the magic number of a fatbin */
     if (code == 0 && magic != 0xba55ed50) code = CUDA_ERROR_INVALID_IMAGE;
     for (int i = 0; code == 0 && *out == NULL && i < NMODULES; i++)
         if (modules[i].context == NULL) *out = &modules[i];

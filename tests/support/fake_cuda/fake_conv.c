@@ -1,6 +1,6 @@
-/* Convolutions of the fake: what the kernels for dense operands assume, and weights' gradients that
- * come in slices, which no launch record of op.h is: each slice is run as a gradient over its
- * images. Next: fake_launch.c. */
+/* Convolutions of the fake: the assumptions of the kernels for dense operands, and weight gradients
+ * in slices. No launch record of op.h describes a slice, so each one runs as a gradient over its
+ * images. See fake_launch.c. */
 #include <stdlib.h>
 #include <string.h>
 

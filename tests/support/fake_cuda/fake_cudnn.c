@@ -1,6 +1,6 @@
-/* cuDNN of the fake: the descriptors that the plugin makes, checked, heuristics that offer what may
- * not be taken first, and the convolutions as plain loops over the descriptors, in f64. f32 whose
- * math type is not FMA loses 13 bits of its factors, as TF32 would. */
+/* cuDNN of the fake. It checks the descriptors that the plugin makes, its heuristics first offer
+ * algorithms that the plugin must not take, and convolutions are plain loops over the descriptors,
+ * in f64. f32 whose math type is not FMA loses 13 bits of its factors, as with TF32. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ enum { HANDLE = 0x27, TENSOR, FILTER, CONVOLUTION, ACTIVATION, DEAD = 0xDEAD };
 enum { SCRATCH = 4096 };
 
 static int64_t live;
-static struct object *handles[4]; /* those that are alive, as many as there are devices and more */
+static struct object *handles[4]; /* the live handles; more than there are devices */
 int64_t fake_cudnn_live(void) { return live; }
 
 static int is_a(const void *object, uint32_t magic)
@@ -229,28 +229,28 @@ static int is_whole(const problem_t *p)
     return 1;
 }
 
-/* The last two of each kind are what the plugin may take: one with scratch, one (forward only)
- * without. */
-#define HEURISTIC(name, Perf, A, a, B, b, C, c, x_, w_, y_, ...)                               \
-    EXPORT cudnnStatus_t name(cudnnHandle_t handle, const A a, const B b,                      \
-                              const cudnnConvolutionDescriptor_t conv, const C c,              \
-                              const int requested, int *found, Perf *results)                  \
-    {                                                                                          \
-        static const Perf offers[] = { __VA_ARGS__ };                                          \
-        const int n = (int)(sizeof offers / sizeof *offers);                                   \
-        const problem_t p = { (const void *)(x_), (const void *)(w_), (const void *)(y_),      \
-                              (const void *)conv };                                            \
-        int code = fake_enter(FAKE_##name);                                                    \
-        *found = 0;                                                                            \
-        if (code == 0 && (!is_a(handle, HANDLE) || requested < n || !is_whole(&p)))            \
-            code = CUDNN_STATUS_BAD_PARAM;                                                     \
-        for (int i = 0; code == 0 && i < n; i++) {                                             \
-            results[i] = offers[i];                                                            \
-            if (i > 0)                                                                         \
-                results[i].mathType = p.conv->math; /* the first one: what nobody asked for */ \
-            *found = n;                                                                        \
-        }                                                                                      \
-        return (cudnnStatus_t)fake_leave(code);                                                \
+/* The plugin may take the last two of each kind: one with scratch, one (forward only) without. */
+#define HEURISTIC(name, Perf, A, a, B, b, C, c, x_, w_, y_, ...)                          \
+    EXPORT cudnnStatus_t name(cudnnHandle_t handle, const A a, const B b,                 \
+                              const cudnnConvolutionDescriptor_t conv, const C c,         \
+                              const int requested, int *found, Perf *results)             \
+    {                                                                                     \
+        static const Perf offers[] = { __VA_ARGS__ };                                     \
+        const int n = (int)(sizeof offers / sizeof *offers);                              \
+        const problem_t p = { (const void *)(x_), (const void *)(w_), (const void *)(y_), \
+                              (const void *)conv };                                       \
+        int code = fake_enter(FAKE_##name);                                               \
+        *found = 0;                                                                       \
+        if (code == 0 && (!is_a(handle, HANDLE) || requested < n || !is_whole(&p)))       \
+            code = CUDNN_STATUS_BAD_PARAM;                                                \
+        for (int i = 0; code == 0 && i < n; i++) {                                        \
+            results[i] = offers[i];                                                       \
+            if (i > 0)                                                                    \
+                results[i].mathType =                                                     \
+                    p.conv->math; /* the first one: a math type that was not requested */ \
+            *found = n;                                                                   \
+        }                                                                                 \
+        return (cudnnStatus_t)fake_leave(code);                                           \
     }
 #define OFFER(algorithm, nbytes, determinism_, math)                         \
     {                                                                        \
@@ -319,7 +319,7 @@ static int64_t count_of(const struct object *desc)
     return (int64_t)desc->dims[0] * desc->dims[1] * desc->dims[2] * desc->dims[3];
 }
 
-/* All factors of an operand, in f64: read once, each is used many times. */
+/* All factors of an operand, in f64: read once, because each is used many times. */
 static double *factors(const problem_t *p, const void *data, const struct object *desc)
 {
     const int64_t n = count_of(desc);
@@ -328,7 +328,7 @@ static double *factors(const problem_t *p, const void *data, const struct object
     return all;
 }
 
-/* The products of one place of y and one of the window, over the channels. */
+/* The products of one position of y and one of the window, over the channels. */
 static inline void meet(int kind, int nchannels, double *restrict x, double *restrict w,
                         double *restrict y)
 {
@@ -340,8 +340,8 @@ static inline void meet(int kind, int nchannels, double *restrict x, double *res
     if (kind == 0) *y += sum;
 }
 
-/* Adds the products of two operands to the third, which is y (kind 0), x (1) or w (2): every pair
- * of places that meets. */
+/* Adds the products of two operands to the third, which is y (kind 0), x (1) or w (2), over every
+ * pair of positions. */
 static void add_up(const problem_t *p, int kind, double *x, double *w, double *y)
 {
     const int *xd = p->x->dims, *wd = p->w->dims, *yd = p->y->dims, og = wd[0] / p->conv->groups;
@@ -378,7 +378,7 @@ typedef struct call {
     const struct object *bias_desc, *activation;
 } call_t;
 
-/* All that a convolution needs: its descriptors may be gone when a graph runs it. */
+/* All inputs of a convolution: its descriptors may be destroyed when a graph runs it. */
 typedef struct work {
     struct object x, w, y, conv, bias_desc, activation;
     call_t call;
@@ -448,7 +448,7 @@ static cudnnStatus_t run(enum fake_entry entry, cudnnHandle_t handle, const call
                                                : CUDNN_STATUS_EXECUTION_FAILED);
 }
 
-/* What may not be taken needs more than there is. */
+/* An algorithm that must not be taken needs more scratch than the limit. */
 static size_t forward_needs(cudnnConvolutionFwdAlgo_t algo)
 {
     if (algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM) return 0;

@@ -1,5 +1,5 @@
-/* What the fake's devices say of themselves: how many there are, names, attributes, who reaches
- * whom. Not here: contexts (fake_context.c). */
+/* The fake's devices: their number, names, attributes, and peer access. Not here: contexts
+ * (fake_context.c). */
 #include <stdio.h>
 #include <string.h>
 

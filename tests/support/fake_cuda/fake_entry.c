@@ -1,4 +1,4 @@
-/* The door of the fake: cuGetProcAddress, counting, failing on request, the error names. Next:
+/* Entry points of the fake: cuGetProcAddress, counting, failing on request, the error names. See
  * fake_context.c, fake_memory.c. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static int64_t calls[FAKE_ENTRIES];
 static int fail_entry = -1; /* FAKE_ENTRIES: any */
-static int64_t fail_after;  /* so many more calls; 0: none fails */
+static int64_t fail_after;  /* calls until one fails; 0: none fails */
 static int fail_code;
-static int fail_ever;  /* the later ones, too */
-static int fail_fatal; /* what loses the context; 0: nothing */
+static int fail_ever;  /* later calls fail too */
+static int fail_fatal; /* the code that loses the context; 0: none */
 
 enum { TRACED = 4096 };
 static unsigned short trace[TRACED];
@@ -63,8 +63,8 @@ int fake_enter(enum fake_entry entry)
                                 : 4000;
     }
     if (fail_entry != FAKE_ENTRIES || strncmp(names[entry], "cublas", 6) != 0) return fail_code;
-    /* Any call was to fail, with a driver's code, and it is cuBLASLt's turn: it has codes of its
-     * own, and a fault is the context's. */
+    /* Any call was to fail, with a driver's code, and the next one is cuBLASLt's: it has its own
+     * codes, and a fault belongs to the context. */
     if (fake_is_fatal(fail_code)) fake_lose_current(fail_code);
     return fake_is_fatal(fail_code) ? CUBLAS_STATUS_EXECUTION_FAILED
            : fail_code == 2         ? CUBLAS_STATUS_ALLOC_FAILED
@@ -150,7 +150,7 @@ const char *fake_cuda_traced(void)
     return too_many ? NULL : traced_text;
 }
 
-/* Of which release this driver is: $FAKE_CUDA_VERSION, as cuDriverGetVersion tells it (12040). */
+/* The release of this driver: $FAKE_CUDA_VERSION, as cuDriverGetVersion returns it (12040). */
 static int driver_version(void)
 {
     const char *version = getenv("FAKE_CUDA_VERSION");
@@ -177,9 +177,9 @@ cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flag
     *pfn = NULL;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, symbol) != 0 || table[i].since > driver_version()) continue;
-        /* one signature each: the version that the plugin was written for */
+        /* one signature for each: the version that the plugin was written for */
         int fits = version == table[i].since;
-        /* its next version? */
+        /* a newer version of the entry */
         if (!fits && i + 1 < sizeof table / sizeof *table && strcmp(table[i + 1].name, symbol) == 0)
             continue;
         if (fits) memcpy(pfn, &table[i].entry, sizeof *pfn);
@@ -192,7 +192,7 @@ cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flag
     return CUDA_ERROR_NOT_FOUND;
 }
 
-/* ---- what needs no context ---- */
+/* ---- entries without a context ---- */
 
 CUresult fake_cuInit(unsigned int flags)
 {

@@ -1,6 +1,6 @@
-/* Events of the fake, and the clock that they read, which only work moves (fake_cuda_cost). A test
- * may hold everything back, so that nothing is known to be done. Handles are places in a table, as
- * those of fake_context.c. */
+/* Events of the fake, and the clock that they read, which only work advances (fake_cuda_cost). A
+ * test may hold everything back, so that no request is known to be done. Handles are slots of a
+ * table, like those of fake_context.c. */
 #include <pthread.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ enum { NEVENTS = 4096 };
 struct CUevent_st {
     CUcontext context;
     int recorded, held, timed;
-    double ms; /* when it was recorded */
+    double ms; /* time of the record */
 };
 
 static struct CUevent_st events[NEVENTS];
@@ -19,7 +19,7 @@ static int64_t live;
 static double clock_ms;
 static int hold;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
-/* guards `hold` for those who wait */
+/* guards `hold` for waiting threads */
 static pthread_mutex_t release_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int event_is_valid(CUevent event, CUcontext context)
@@ -80,7 +80,7 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     return (CUresult)fake_leave(code);
 }
 
-/* The event may be another device's, as the driver's manual has it. */
+/* The event may belong to another device, as the driver's manual documents. */
 CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
     CUcontext context;

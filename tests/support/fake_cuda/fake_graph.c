@@ -1,8 +1,7 @@
 /* Stream capture and graphs of the fake. Work passes through fake_submit: it runs at once, or is
- * kept as a closure if its stream is being captured; a graph runs its closures in order. What the
- * driver forbids while a capture is on (allocating, asking events, page-locking) fails here as
- * there and spoils the capture: on the capturing thread, and, in GLOBAL mode, on every other
- * one. */
+ * kept as a closure if its stream is being captured; a graph runs its closures in order. Calls that
+ * the driver forbids during a capture (allocating, event queries, page-locking) fail here too and
+ * invalidate the capture: on the capturing thread, and, in GLOBAL mode, on every other thread. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,7 @@ typedef struct node {
 
 /* Both kinds of handle. */
 typedef struct graph {
-    struct graph *next; /* all there are */
+    struct graph *next; /* the list of all */
     CUcontext context;
     int is_exec;
     node_t *first, **last;
@@ -89,7 +88,7 @@ static capture_t *capture_of(CUstream stream)
     return NULL;
 }
 
-/* ---- what the rest of the fake asks ---- */
+/* ---- queries of the rest of the fake ---- */
 
 CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work,
                      size_t nbytes)
@@ -227,7 +226,7 @@ CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
     return (CUresult)fake_leave(code);
 }
 
-/* What both need: a graph and a stream of the current context, which must not be captured. */
+/* Both need a graph and a stream of the current context that is not being captured. */
 static int check(const void *exec, CUstream stream, CUcontext context)
 {
     if (!is_valid(exec, context, 1) || !fake_stream_is_valid(stream, context))

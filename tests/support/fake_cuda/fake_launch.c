@@ -1,6 +1,6 @@
 /* Kernels of the fake: the launch record is rebuilt from the arguments and run by the portable
- * kernels. What has no such launch (partial sums, draws that leave the counter alone) is put
- * together from several. The arguments are checked against what each kernel assumes. */
+ * kernels. A kernel without such a launch (partial sums, draws that do not advance the counter) is
+ * composed of several. The arguments are checked against the assumptions of each kernel. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +28,7 @@ static fy_status_t ignore_failure(fy_status_t status, const char *file, int line
     (void)file, (void)line, (void)format;
     return status;
 }
-/* What the portable kernels say of plain loops is true of the fake, not of a card: it is
- * dropped. */
+/* The portable kernels' log lines about plain loops do not apply to a card: they are dropped. */
 static void ignore_log(fy_log_level_t level, const char *format, ...) { (void)level, (void)format; }
 static void ignore_bytes(fy_copy_kind_t kind, uint64_t nbytes) { (void)kind, (void)nbytes; }
 static const fy_host_api_t host = { sizeof(fy_host_api_t), FY_BACKEND_ABI, ignore_failure,
@@ -47,7 +46,7 @@ static uint64_t size_of(int32_t dtype)
     return dtype >= 0 && dtype < FY_DTYPE_COUNT ? nbytes[dtype] : 0;
 }
 
-/* Every element of the operand must lie in memory that the device may use. 0: it does not. */
+/* Every element of the operand must be in memory that the device may use. 0: it is not. */
 static int rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out)
 {
     const uint64_t size = size_of(operand->dtype);
@@ -67,8 +66,8 @@ static int rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out
         out->strides[axis] = operand->strides[axis];
     }
     if (operand->data % size != 0) return 0;
-    /* Still where it is, if it is anywhere: of no elements a flat step has the dims of its step
-     * number, which it reads. */
+    /* Returns the same address if it is accessible. A flat step without elements has the dims of
+     * its step number, which it reads. */
     if (empty) {
         out->data = fake_translate(device, operand->data, size);
         if (out->data == NULL) out->data = (void *)(uintptr_t)64;
@@ -136,7 +135,7 @@ fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc
     return run_op(op, dst, nsrc, own, attrs, 0);
 }
 
-/* ---- reductions that are no launch of their own: partial results in f64, a mean over more than
+/* ---- reductions without a launch of their own kind: partial results in f64, a mean over more than
  * src, squared errors ---- */
 
 static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
@@ -186,7 +185,7 @@ static int is_plain_reduction(const fy__cuda_args_t *args)
     return !is_float(src) || src == dst;
 }
 
-/* dst = activation(sums + bias), rounded once: dst += it where the launch adds. */
+/* dst = activation(sums + bias), rounded once; added to dst if the launch accumulates. */
 static fy_status_t finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
 {
     static const fy_op_t ops[] = { FY_OP_COPY, FY_OP_RELU, FY_OP_TANH, FY_OP_SIGMOID, FY_OP_GELU };
@@ -217,7 +216,7 @@ static fy_status_t finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy
     return status;
 }
 
-/* ---- what each kernel assumes ---- */
+/* ---- assumptions of each kernel ---- */
 
 static int starts_with(const char *text, const char *prefix)
 {
@@ -235,7 +234,7 @@ static int class_fits(const char *kernel, int32_t dtype)
     return 1;
 }
 
-/* Rows in pieces: what makes partial results, and what joins them. */
+/* Rows in pieces: kernels that make partial results, and kernels that join them. */
 static int is_in_pieces(const char *kernel)
 {
     return starts_with(kernel, "fy_softmax_parts_f") || starts_with(kernel, "fy_softmax_join_f");
@@ -359,7 +358,7 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
 typedef struct launched {
     char kernel[48];
     unsigned grid, block_x, block_y;
-    fy__cuda_args_t args; /* of a flat kernel: what `flat` means */
+    fy__cuda_args_t args; /* for a flat kernel: the meaning of `flat` */
     fy__cuda_flat_t flat;
 } launched_t;
 
@@ -393,7 +392,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
             (int64_t)((uint64_t)rng[dst[0].strides[0]] + fy__dropout_blocks(args->nelem));
         return FY_STATUS_OK;
     }
-    if (strcmp(kernel, "fy_random") == 0) { /* reads the state and leaves it */
+    if (strcmp(kernel, "fy_random") == 0) { /* reads the state and does not change it */
         dst[1].data = memcpy(state, dst[1].data, sizeof state);
         return run(&launch);
     }
@@ -401,19 +400,19 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         ++*(int64_t *)dst[args->ndst - 1].data;
         return FY_STATUS_OK;
     }
-    /* leaves the number */
+    /* leaves the step number */
     if (starts_with(kernel, "fy_step") &&
         (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP))
         dst[args->ndst - 1].data = memcpy(state, dst[args->ndst - 1].data, sizeof *state);
     if (starts_with(kernel, "fy_linear_finish")) return finish_linear(args, dst, src);
     if (starts_with(kernel, "fy_softmax_parts") ||
         (strcmp(kernel, "fy_argmax") == 0 && args->count != FY__CUDA_NO_COUNT)) {
-        /* NaN, or no index: the joining launch does the work here */
+        /* NaN, or no index: here the joining launch does the whole work */
         memset(dst[0].data, 0xff, args->nelem * sizeof(double));
         return FY_STATUS_OK;
     }
     if (is_in_pieces(kernel) || strcmp(kernel, "fy_argmax_join") == 0) launch.nsrc--;
-    if (args->op == FY_OP_LINEAR) { /* w came transposed, and with the batch axes of dst */
+    if (args->op == FY_OP_LINEAR) { /* w was passed transposed, and with the batch axes of dst */
         const int r = src[1].rank - 2;
         const fy_desc_t w = src[1];
         src[1].rank = 2;
@@ -429,7 +428,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     return run(&launch);
 }
 
-/* FAKE_CUDA_KERNELS=source: the kernels' own text (simt.c) instead of the portable kernels. */
+/* FAKE_CUDA_KERNELS=source: the kernels' source (simt.c) instead of the portable kernels. */
 static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, uint32_t *fault,
                            const fy_desc_t *dst, const fy_desc_t *src)
 {
@@ -456,8 +455,8 @@ static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, 
 #endif
 }
 
-/* A packed run's table holds addresses of the device: a copy with what lies behind them, or NULL if
- * one is not the device's. */
+/* The table of a packed run has device addresses: a copy with the host addresses, or NULL if one is
+ * foreign. */
 static fy_packed_entry_t *translate_table(int device, const fy__cuda_args_t *args,
                                           const fy_desc_t *dst, const fy_desc_t *src)
 {
@@ -500,7 +499,7 @@ static CUresult run_kernel(int device, const launched_t *work)
     if (args->op == FY_LAUNCH_SCATTER || args->op == FY_LAUNCH_GATHER) {
         if ((table = translate_table(device, args, dst, src)) == NULL)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
-        /* wraps, and back */
+        /* wraps around and back */
         args->attrs.packed.table_offset = (uint64_t)(uintptr_t)table -
                                           (uint64_t)(uintptr_t)src[0].data;
     }
@@ -523,11 +522,11 @@ static CUresult run_launched(CUcontext context, const void *work)
     const CUresult code = run_kernel(context->device, launched);
     if (code != CUDA_ERROR_ILLEGAL_ADDRESS && code != CUDA_ERROR_MISALIGNED_ADDRESS) return code;
     context->lost = code;
-    return CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
+    return CUDA_SUCCESS; /* as on a card: the launch succeeds and the next call reports the fault */
 }
 
-/* A driver knows from the kernel how long its arguments are; here their first word says it, too. 0:
- * they disagree. */
+/* A driver knows the length of a kernel's arguments from the kernel; here their first word contains
+ * it too. 0: they disagree. */
 static int take_arguments(const char *kernel, const void *params, launched_t *out)
 {
     uint32_t nbytes;

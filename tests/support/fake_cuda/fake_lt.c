@@ -1,4 +1,4 @@
-/* cuBLASLt of the fake: the objects that the plugin makes, checked, and the product itself as a
+/* cuBLASLt of the fake: it checks the objects that the plugin makes, and computes the product as a
  * plain triple loop over the descriptors.
  * Column-major, batches by stride, accumulation in f64. */
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static int create(enum fake_entry entry, uint32_t magic, struct object **out)
 
 static cublasStatus_t destroy(enum fake_entry entry, void *object, uint32_t magic)
 {
-    /* a code that was planted does not keep it alive: fake_enter_release */
+    /* a planted code does not keep it alive: fake_enter_release */
     int told = fake_enter(entry);
     if (!is_a(object, magic)) return (cublasStatus_t)fake_leave(CUBLAS_STATUS_INVALID_VALUE);
     ((struct object *)object)->magic = DEAD;
@@ -227,7 +227,7 @@ static size_t size_of(cudaDataType_t type)
     return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-/* What TF32 keeps of a factor: 10 bits behind the point, here cut off. */
+/* A factor with TF32's precision: 10 bits after the point, truncated here. */
 static double kept(const struct object *product, double x)
 {
     float single = (float)x;
@@ -278,7 +278,7 @@ static int takes_vector(const struct object *product)
            (product->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
 
-/* Of an address that may not be one; NULL: anything. */
+/* The alignment of an address that may be absent; NULL: any. */
 static uint64_t alignment_of(const void *address)
 {
     const uint64_t bits = (uint64_t)(uintptr_t)address | 256;
@@ -302,8 +302,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     if (code == 0 && !shapes_fit((struct object *)product, (struct object *)a, (struct object *)b,
                                  (struct object *)c, (struct object *)d))
         code = CUBLAS_STATUS_INVALID_VALUE;
-    /* Sums in place, or rounded in between, would not have the bits of one order; an epilogue's
-     * vector must be known here. */
+    /* Sums in place, or rounded in between, would not have the same bits in every order; the vector
+     * of an epilogue must be known here. */
     if (code == 0 &&
         ((struct object *)preference)->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
         code = CUBLAS_STATUS_INVALID_VALUE;
@@ -322,7 +322,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     return (cublasStatus_t)fake_leave(code);
 }
 
-/* In device memory, and as aligned as the plan was told. NULL if not. */
+/* Device memory with the alignment that the plan promised. NULL otherwise. */
 static char *translate(int device, const void *data, const struct object *layout,
                        uint64_t alignment)
 {
@@ -333,7 +333,7 @@ static char *translate(int device, const void *data, const struct object *layout
                           (uint64_t)(last + 1) * size_of(layout->type));
 }
 
-/* All that a product needs: its descriptors may be gone when a graph runs it. */
+/* All inputs of a product: its descriptors may be destroyed when a graph runs it. */
 typedef struct work {
     struct object product, a, b, d;
     const void *a_data, *b_data;
@@ -343,7 +343,7 @@ typedef struct work {
     double scale, keep;
 } work_t;
 
-/* The factors of a product, `inner` of each row (of each column) one after the other: read once,
+/* The factors of a product, `inner` of each row (of each column) contiguous: read once, because
  * each is used many times. */
 static double *factors(const struct object *p, const view_t *v, uint64_t nlines, uint64_t inner,
                        int by_column, int batch)
@@ -389,7 +389,7 @@ static CUresult run_product(CUcontext context, const void *work)
                     sum += fa[row * inner + k] * fb[col * inner + k];
                 sum = w->scale * sum + (w->keep != 0 ? w->keep * get(&vd, row, col, batch) : 0);
                 if (adds_bias) sum += get(&vbias, row, 0, 0);
-                /* NaN too: a fused relu may */
+                /* also for NaN: a fused relu may return 0 */
                 if (!sums && (p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && !(sum > 0)) sum = 0;
                 set(&vd, row, col, batch, sum);
             }
@@ -415,7 +415,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
 {
     CUcontext context = NULL;
     int code = fake_enter_context(FAKE_cublasLtMatmul, &context);
-    if (code != 0) /* its own, or any of the driver's */
+    if (code != 0) /* a code of cuBLASLt, or one of the driver's */
         return (cublasStatus_t)fake_leave(code < 20 ? code : CUBLAS_STATUS_EXECUTION_FAILED);
     const struct object *p = (struct object *)product, *la = (struct object *)a_layout,
                         *lb = (struct object *)b_layout, *ld = (struct object *)d_layout;

@@ -8,7 +8,7 @@
 #include "tests/support/fake_cuda/fake.h"
 
 #define SPACE     (8ull << 30)                       /* addresses a device */
-#define VIRTUAL   ((uint64_t)FAKE_VIRTUAL_GIB << 30) /* addresses of virtual memory, behind those */
+#define VIRTUAL   ((uint64_t)FAKE_VIRTUAL_GIB << 30) /* addresses of virtual memory, after those */
 #define ALIGNMENT 512ull
 #define GAP       512ull
 
@@ -19,11 +19,11 @@ typedef struct block {
 
 typedef struct registration {
     uint64_t address, nbytes;
-    CUcontext context; /* whose it is: it must not end before */
+    CUcontext context; /* the owner: it must not end before */
     struct registration *next;
 } registration_t;
 
-static char *reserved, *bytes; /* device addresses; what lies behind them */
+static char *reserved, *bytes; /* device addresses; the bytes of those */
 static block_t *blocks[FAKE_DEVICES];
 static uint64_t used[FAKE_DEVICES], capacity = 4ull << 30;
 static int64_t live_blocks, live_registrations;
@@ -62,7 +62,7 @@ static int is_device_address(uint64_t address)
 static void *behind(uint64_t address) { return bytes + (address - (uint64_t)(uintptr_t)reserved); }
 
 uint64_t fake_virtual_base(void) { return (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES; }
-/* New memory behind these addresses: garbage. */
+/* New memory for these addresses: filled with garbage. */
 void fake_virtual_clear(uint64_t address, uint64_t nbytes)
 {
     madvise(behind(address), nbytes, MADV_DONTNEED);
@@ -206,7 +206,7 @@ CUresult fake_cuMemHostUnregister(void *address)
         fake_count_misuse();
         code = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
-    /* a lost context lets go of its pages too */
+    /* a lost context releases its pages too */
     if (*link != NULL && (code == 0 || context != NULL)) {
         registration_t *r = *link;
         *link = r->next;
@@ -220,7 +220,7 @@ CUresult fake_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
 {
     int code = fake_enter(FAKE_cuPointerGetAttribute);
     const registration_t *registration = registration_at(address, 1);
-    /* nothing else is asked about */
+    /* the only supported attribute */
     if (code == 0 && registration == NULL) code = CUDA_ERROR_INVALID_VALUE;
     if (code == 0) switch ((int)attribute) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)data = CU_MEMORYTYPE_HOST; break;
@@ -235,7 +235,7 @@ CUresult fake_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
 
 /* ---- copies ---- */
 
-/* A device end must lie in a block, a host end must not look like a device address. */
+/* A device address must be inside a block, a host address must not be in the device range. */
 static void *end_of(CUcontext context, uint64_t address, uint64_t nbytes, int on_device)
 {
     if (on_device)
@@ -293,15 +293,14 @@ CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes,
     return copy(FAKE_cuMemcpyDtoDAsync, dst, 1, src, 1, nbytes, stream, FAKE_D2D);
 }
 
-/* Each end on the device of the context that is said to be its own; the source's is the current
- * one. */
+/* Each end on the device of the given context; the source's is the current one. */
 CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                                 CUcontext src_context, size_t nbytes, CUstream stream)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuMemcpyPeerAsync, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
-    if (code == 0) code = fake_capture_refuses(stream); /* graphs of Ferry's have no peer copies */
+    if (code == 0) code = fake_capture_refuses(stream); /* Ferry's graphs have no peer copies */
     if (code == 0 &&
         (dst_context == NULL || dst_context->refs == 0 || src_context != context || nbytes == 0)) {
         fake_count_misuse();
@@ -346,8 +345,8 @@ CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t nbyte
 
 #if CUDA_VERSION >= 12080
 
-/* One end: on this device, or the host's and then page-locked, as a batch in stream order needs it.
- * *out_on_device says which. */
+/* One end: on this device, or on the host and then page-locked, as a batch in stream order
+ * requires. *out_on_device: which one. */
 static void *batch_end(CUcontext context, uint64_t address, uint64_t nbytes, int *out_on_device)
 {
     *out_on_device = is_device_address(address);
@@ -366,8 +365,8 @@ static int batch_overlaps(const CUdeviceptr *dsts, const CUdeviceptr *srcs, cons
     return 0;
 }
 
-/* Arguments first, so that a batch that is refused has moved nothing. *failed: the copy that is
- * wrong, or SIZE_MAX. */
+/* Checks all arguments first, so that a refused batch has copied nothing. *failed: the index of the
+ * wrong copy, or SIZE_MAX. */
 static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUdeviceptr *srcs,
                       const size_t *sizes, size_t count, const CUmemcpyAttributes *attrs,
                       const size_t *indices, size_t nattrs, CUstream stream, size_t *failed)
@@ -376,7 +375,7 @@ static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUde
     int code = fake_enter_context(entry, &context), to_device = 0, from_device = 0;
     *failed = SIZE_MAX;
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
-    if (code == 0) code = fake_capture_refuses(stream); /* graphs of Ferry's have no batches */
+    if (code == 0) code = fake_capture_refuses(stream); /* Ferry's graphs have no batches */
     if (code == 0 && (count == 0 || nattrs == 0 || nattrs > count || indices[0] != 0))
         code = CUDA_ERROR_INVALID_VALUE;
     for (size_t k = 0; code == 0 && k < nattrs; k++)

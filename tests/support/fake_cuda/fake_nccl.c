@@ -130,7 +130,7 @@ static double get(const void *at, int dtype, size_t i)
     }
 }
 
-/* Sums of two are exact in f64, but for f64, so there is one rounding. */
+/* Sums of two values are exact in f64, except for f64, so there is one rounding. */
 static void put(void *at, int dtype, size_t i, double value)
 {
     switch (dtype) {

@@ -1,6 +1,6 @@
 /* Virtual memory of the fake: reservations of addresses, memory with handles, mappings. Stricter
  * than the driver: sizes are multiples of the granularity, a mapping is unmapped as a whole and
- * alone, addresses are given back only when nothing is mapped there. */
+ * alone, addresses are released only when nothing is mapped there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@
 enum { MOST = 8192 };
 
 typedef struct memory {
-    uint64_t nbytes; /* 0: the place is free */
+    uint64_t nbytes; /* 0: the slot is free */
     int device, has_handle, is_mapped;
 } memory_t;
 typedef struct mapping {
-    uint64_t address, nbytes; /* 0: the place is free */
+    uint64_t address, nbytes; /* 0: the slot is free */
     memory_t *memory;
     unsigned access; /* bits of the devices that may use it */
 } mapping_t;

@@ -1,6 +1,6 @@
-/* What a kernel may assume of launches with args.wide: a 16-byte access to an address that is no
- * multiple of 16 is a fault on a card, while host memory would take it. Next: fake_launch.c for the
- * other assumptions, simt.c for the same check access by access. */
+/* Assumptions of kernels about launches with args.wide: a 16-byte access to an unaligned address is
+ * a fault on a card, while host memory would allow it. See fake_launch.c for the other assumptions,
+ * simt.c for the same check at each access. */
 #include <string.h>
 
 #include "tests/support/fake_cuda/fake.h"
@@ -17,7 +17,7 @@ static uint64_t size_of(int32_t dtype)
     return nbytes[dtype];
 }
 
-/* These kernels know no element that stands for a whole row. */
+/* These kernels support no element that repeats for a whole row. */
 static int may_repeat(uint32_t op)
 {
     return op != FY_OP_GATHER && op != FY_OP_MAX_POOL2D && op != FY_OP_AVG_POOL2D &&
@@ -39,15 +39,15 @@ static int is_aligned(const fy__cuda_operand_t *operand, uint32_t n, uint32_t op
     return 1;
 }
 
-/* Operands that do not have the axis of the elements (a bias' state, a loss' targets, lr) are
- * accessed one by one. */
+/* Operands without the axis of the elements (a bias' state, a loss' targets, lr) are accessed one
+ * by one. */
 static int is_walked(const fy__cuda_operand_t *operand, const fy__cuda_operand_t *like)
 {
     return operand->rank > 0 && like->rank > 0 && operand->rank == like->rank &&
            operand->dims[operand->rank - 1] == like->dims[like->rank - 1];
 }
 
-/* Columns: the axis before the reduced ones has the neighbours, every other step keeps them
+/* Columns: neighbours are along the axis before the reduced ones; every other stride keeps them
  * aligned. */
 static int columns_are_right(const fy__cuda_args_t *args)
 {

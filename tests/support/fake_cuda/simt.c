@@ -1,8 +1,8 @@
 /* Runs a kernel's source on the host: one block after the other, the threads of a block as
- * coroutines that change over at barriers only. A barrier that some threads of the block (or warp)
- * never reach is found and reported, as are none of the races that a card would have.
- * Kernels without barriers run as plain loops. Next: simt.h for what the kernels see, fake_launch.c
- * for who calls this. */
+ * coroutines that switch at barriers only. A barrier that some threads of the block (or warp) never
+ * reach is detected and reported. Races of a card are not detected.
+ * Kernels without barriers run as plain loops. See simt.h for the environment of a kernel,
+ * fake_launch.c for the caller. */
 #undef _FORTIFY_SOURCE /* its longjmp refuses to change stacks */
 #include "tests/support/fake_cuda/simt.h"
 
@@ -39,7 +39,7 @@ static void call_entry(void)
     else
         entry(*arguments);
 }
-/* how a thread begins; from then on jumps, which make no system call */
+/* first entry of a thread; from then on it switches by jumps, which make no system call */
 static ucontext_t fresh[MOST];
 static jmp_buf scheduler, threads[MOST];
 static int states[MOST], begun[MOST], now, misaligned;
@@ -85,8 +85,8 @@ static void place(int i)
     simt_thread = (simt_dim_t){ (unsigned)i % simt_block_dim.x, (unsigned)i / simt_block_dim.x, 0 };
 }
 
-/* Lets those of threads first .. last-1 go on that all wait in `state`; ended ones do not count. 1
- * if any could. */
+/* Continues those of threads first .. last-1 that all wait in `state`; ended threads do not count.
+ * Returns 1 if any could continue. */
 static int release(int first, int last, int state)
 {
     int waiting = 0;
@@ -126,14 +126,14 @@ static int run_block(int n)
         for (int warp = 0; warp < n; warp += WARP)
             freed |= release(warp, warp + WARP < n ? warp + WARP : n, AT_WARP);
         freed |= release(0, n, AT_BLOCK);
-        if (!freed) return 0; /* a barrier that not all reach */
+        if (!freed) return 0; /* a barrier that some threads do not reach */
     }
 }
 
 /* Threads that never wait for each other. */
 static void run_plainly(int n)
 {
-    if (_setjmp(scheduler) != 0) return; /* one has ended before its time */
+    if (_setjmp(scheduler) != 0) return; /* a thread has ended early */
     for (int i = 0; i < n; i++) {
         place(i);
         call_entry();
@@ -181,8 +181,8 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_fla
     misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
-    /* The block adds up, however few threads share a row; or its first thread works for all; or it
-     * shares a tile. */
+    /* The block adds together, even if few threads share a row; or its first thread works for all;
+     * or it shares a tile. */
     const int joins = strcmp(kernel, "fy_transpose") == 0 ||
                       strncmp(kernel, "fy_class_loss_f", 15) == 0 ||
                       strncmp(kernel, "fy_step_f", 9) == 0; /* fy_step_flat_ too */

@@ -1,8 +1,8 @@
-/* What makes a .cu file of backends/cuda/kernels compile as plain C++: CUDA's qualifiers and
- * built-ins, over the scheduler of simt.c. With it the source of a kernel runs on the host, thread
- * by thread, so its indices, bounds, barriers and shuffles are tested without a card.
- * It proves the source, not what nvcc makes of it, nor speed. Given to the compiler with -include,
- * for tests only. */
+/* Compiles a .cu file of backends/cuda/kernels as plain C++: CUDA's qualifiers and built-ins, over
+ * the scheduler of simt.c. With it the source of a kernel runs on the host, thread by thread, so
+ * its indices, bounds, barriers and shuffles are tested without a card.
+ * It proves the source, not nvcc's code, nor speed. Passed to the compiler with -include, for tests
+ * only. */
 #ifndef FERRY_TESTS_FAKE_CUDA_SIMT_H_
 #define FERRY_TESTS_FAKE_CUDA_SIMT_H_
 
@@ -15,16 +15,16 @@ extern "C" {
 typedef struct simt_dim {
     unsigned x, y, z;
 } simt_dim_t;
-/* of the thread that runs now */
+/* of the running thread */
 extern simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
 
-/* All threads of the block (or of the warp) arrive before one goes on. */
+/* All threads of the block (or of the warp) arrive before one continues. */
 void simt_sync_block(void);
 void simt_sync_warp(void);
-/* The place of warp mate `lane` for one exchanged value, 32 bytes. */
+/* The slot of warp lane `lane` for one exchanged value, 32 bytes. */
 void *simt_slot(unsigned lane);
 unsigned simt_lane(void);
-/* An access was not where its size asks for: a fault on a card. Ends the thread. */
+/* An access was unaligned for its size: a fault on a card. Ends the thread. */
 void simt_misaligned(void);
 
 #ifdef __cplusplus

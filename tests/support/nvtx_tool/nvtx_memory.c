@@ -1,8 +1,7 @@
-/* The same profiler's ears for NVTX's memory extension, as a memory checker has them. It writes
- * down "heap SIZE", "region SIZE", "'NAME'", "-region" and "-heap", each followed by a space, and a
- * word that begins with "?" for what must not be: a region outside its heap or over another one,
- * the end of what there is not. With NVTX_TOOL_RANGES_ONLY in the environment it does not know the
- * extension. */
+/* The same test profiler for NVTX's memory extension, as memory checkers use it. It records "heap
+ * SIZE", "region SIZE", "'NAME'", "-region" and "-heap", each followed by a space. A word that
+ * begins with "?" is an error: a region outside its heap or over another one, the end of an unknown
+ * object. With NVTX_TOOL_RANGES_ONLY in the environment it does not offer the extension. */
 #if defined(__has_include)
 #if __has_include(<nvtx3/nvToolsExtMem.h>)
 #define HAS_NVTX_MEMORY 1
@@ -13,9 +12,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What was told since the last call. NULL: built without the extension's header. */
+/* Returns the records since the last call. NULL: built without the extension's header. */
 EXPORT const char *nvtx_tool_memory(void);
-/* The sum of the sizes of all regions that there are now, in *out_heaps those of all heaps. */
+/* Returns the sum of the sizes of all current regions, and in *out_heaps that of all heaps. */
 EXPORT size_t nvtx_tool_regions(size_t *out_heaps);
 
 #ifdef HAS_NVTX_MEMORY
@@ -33,7 +32,7 @@ typedef struct span {
     const struct span *heap;
 } span_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
 static span_t spans[SPANS];
 static char told[16384];
 static size_t used;

@@ -1,6 +1,6 @@
-/* A profiler for tests: an NVTX injection library (NVTX_INJECTION64_PATH) that writes down what it
- * is told. "+name" a range begins, "-" the innermost ends, each followed by a space, with the
- * domain's name in front of the first. One thread. */
+/* A profiler for tests: an NVTX injection library (NVTX_INJECTION64_PATH) that records its calls.
+ * "+name": a range begins, "-": the innermost ends, each followed by a space; the first has the
+ * domain's name before it. One thread. */
 #include <nvtx3/nvToolsExt.h>
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
     return 1;
 }
 
-/* What was told since the last call. */
+/* Returns the records since the last call. */
 EXPORT const char *nvtx_tool_told(void);
 EXPORT const char *nvtx_tool_told(void)
 {

@@ -1,7 +1,7 @@
-/* A world for pools without a device: a source that hands out plain numbers and fails when told,
- * streams whose clocks a test moves, and bookkeeping memory that runs out on request. Nothing is
- * ever written behind the numbers.
- * Include it after cmocka's usual headers; one world at a time (`fake`). */
+/* A test environment for pools without a device: a source that returns plain numbers and fails on
+ * request, streams whose clocks a test advances, and bookkeeping memory that can run out. No byte
+ * behind the numbers is ever written.
+ * Include it after cmocka's usual headers. One environment at a time (`fake`). */
 #ifndef FERRY_TESTS_UNIT_ALLOC_FAKE_H_
 #define FERRY_TESTS_UNIT_ALLOC_FAKE_H_
 
@@ -26,11 +26,11 @@ enum { FAKE_STREAMS = 70000, FAKE_SEGMENTS = 4096 };
 static struct {
     /* source */
     uint64_t capacity, used, next_address;
-    uint64_t slot_nbytes; /* not 0: addresses come back, a slot of this size per segment */
+    uint64_t slot_nbytes; /* not 0: addresses are reused, each segment has a slot of this size */
     uint64_t alloc_calls, free_calls, segments;
-    /* step not 0: segments of its multiples grow and shrink, up to `space` */
+    /* step not 0: segments grow and shrink by multiples of it, up to `space` */
     uint64_t step, resize_calls, space;
-    void (*during_resize)(void);                /* another thread, while no lock is held */
+    void (*during_resize)(void);                /* acts as another thread, while no lock is held */
     uint64_t fail_alloc_from, fail_alloc_until; /* calls [from, until) fail; from 0: none */
     fy_status_t fail_status;
     bool guard_growth, guard_sync;
@@ -38,14 +38,15 @@ static struct {
         uint64_t address, nbytes;
     } given[FAKE_SEGMENTS];
     uint64_t sync_asked, sync_noted;
-    bool growth_off, release_eagerly;    /* of the next pool */
-    bool (*reclaim[4])(uint64_t nbytes); /* pressure functions: true if they gave something */
-    uint64_t pressed[4];                 /* how often each was called */
+    bool growth_off, release_eagerly;    /* options of the next pool */
+    bool (*reclaim[4])(uint64_t nbytes); /* reclaim callbacks: return true if they freed memory */
+    uint64_t pressed[4];                 /* number of calls of each */
     bool in_source;
     /* streams */
-    uint64_t done[FAKE_STREAMS]; /* last sequence that is reached */
+    uint64_t done[FAKE_STREAMS]; /* last sequence number that is reached */
     uint64_t polls, waits;
-    fy__pool_t *lock_free; /* if set: no poll, wait or source call may happen under its lock */
+    fy__pool_t *
+        lock_free; /* if set: no poll, wait or source call may happen under the lock of this pool */
     void (*during_wait)(void);
     /* bookkeeping */
     uint64_t meta_calls, fail_meta_from, fail_meta_until, meta_live;
@@ -167,7 +168,7 @@ static fy__reclaim_t fake_reclaim(void *user, uint64_t nbytes, fy__reclaim_curso
 {
     (void)user;
     fake_check_unlocked();
-    if (fake.lock_free) { /* it may do anything, so not even this one is held */
+    if (fake.lock_free) { /* the source may call anything, so no lock may be held */
         assert_int_equal(pthread_mutex_trylock(&fake.lock_free->source_lock), 0);
         pthread_mutex_unlock(&fake.lock_free->source_lock);
     }
@@ -217,7 +218,7 @@ static fy_status_t fake_hazard_wait(const fy__hazard_t *hazard, uint64_t timeout
         if (!fake_reached(point)) fake.done[FY__POINT_STREAM(point)] = FY__POINT_SEQ(point);
     }
     if (fake.during_wait) fake.during_wait();
-    /* A wait may leave something in the record; the pool's own verdict must win. */
+    /* A wait can leave an error record; the pool's own verdict must replace it. */
     return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "noise from a wait");
 }
 
@@ -285,7 +286,7 @@ static inline fy__pool_t *fake_pool(uint64_t limit_nbytes, uint64_t segment_nbyt
     return pool;
 }
 
-/* Nothing is left behind: neither segments nor bookkeeping. */
+/* Checks that neither segments nor bookkeeping memory are left. */
 static inline void fake_end(fy__pool_t *pool)
 {
     assert_true(fy__pool_is_valid(pool));
@@ -309,7 +310,7 @@ static inline fy__block_t *take(fy__pool_t *pool, uint64_t nbytes, uint32_t stre
     return block;
 }
 
-/* Gives a block back whose last use is `seq` on `stream`. */
+/* Frees a block whose last use is `seq` on `stream`. */
 static inline void give(fy__block_t *block, uint32_t stream, uint64_t seq)
 {
     fy__hazard_clear(&block->hazard);

@@ -1,6 +1,6 @@
-/* In a build with AddressSanitizer, bytes of host and page-locked pools that are nobody's are
- * marked: reading one stops the program. Each stray access happens in a child of its own. In other
- * builds there is nothing to test. */
+/* In a build with AddressSanitizer, free bytes of host and page-locked pools are marked as invalid:
+ * a read of one stops the program. Each stray access happens in a separate child process. Other
+ * builds have nothing to test. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,11 +9,11 @@
 
 #ifdef FY__ASAN
 
-/* What a child does with `data`, of which `nbytes` are its own. */
+/* The child's access to `data`, which has `nbytes` bytes. */
 typedef enum stray { IN_BOUNDS, PAST_THE_END, BEFORE_THE_BEGINNING, AFTER_ITS_END } stray_t;
 
-/* Child: makes a tensor of page-locked memory or the host's own, and reads. It exits 0 if nobody
- * minds. */
+/* Child: makes a tensor of page-locked or host memory and reads. It exits with 0 if no check stops
+ * it. */
 static int read_it(const char *kind, int64_t nbytes, stray_t stray)
 {
     fy_device_t *device;
@@ -36,7 +36,7 @@ static int read_it(const char *kind, int64_t nbytes, stray_t stray)
     return 7;
 }
 
-/* What a child of its own says on its standard error, and its exit status. */
+/* Returns the standard error and the exit status of a child. */
 static int in_child(const char *kind, int64_t nbytes, stray_t stray, char *out, size_t size)
 {
     int ends[2], status = -1;
@@ -73,8 +73,8 @@ static void stray_accesses_are_caught(void **state)
             if (status != 0)
                 fail_msg("%s, %lld bytes: %d: %s", kinds[k], (long long)sizes[i], status, text);
             for (stray_t stray = PAST_THE_END; stray <= AFTER_ITS_END; stray++) {
-                /* Blocks stand side by side: only one with room behind it, or before it, shows
-                 * that. */
+                /* Blocks are adjacent: only a block with room behind it, or before it, shows the
+                 * error. */
                 if (stray == PAST_THE_END && sizes[i] % 64 == 0) continue;
                 if (stray == BEFORE_THE_BEGINNING && sizes[i] % 64 == 0) continue;
                 assert_int_not_equal(in_child(kinds[k], sizes[i], stray, text, sizeof text), 0);

@@ -1,6 +1,6 @@
-/* Segments that grow and shrink where they stand: only what is missing is asked for, no border
- * divides what is free, a trim gives the free end back, and a failure has changed nothing. Random
- * histories against the pool's own invariants; figures of traces: tests/traces/. */
+/* Segments that grow and shrink in place. The pool requests only the missing bytes, free bytes are
+ * never divided by a segment border, a trim frees the free end, and a failure changes nothing.
+ * Random histories are checked against the pool's invariants. Figures of traces: tests/traces/. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1 };
@@ -14,16 +14,16 @@ static int setup(void **state)
     return 0;
 }
 
-static void only_what_is_missing(void **state)
+static void only_the_missing_bytes_are_requested(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
-    fy__block_t *a = take(pool, 5 * MIB, S1); /* 6 MiB */
+    fy__block_t *a = take(pool, 5 * MIB, S1); /* the segment has 6 MiB */
     assert_int_equal(query(pool).reserved, 6 * MIB);
-    fy__block_t *b = take(pool, 4 * MIB, S1); /* 1 MiB is there: 4 more */
+    fy__block_t *b = take(pool, 4 * MIB, S1); /* 1 MiB is free: grows by 4 */
     assert_int_equal(query(pool).reserved, 10 * MIB);
     give_done(b);
-    fy__block_t *c = take(pool, 16 * MIB, S1); /* 5 MiB are there: 12 more */
+    fy__block_t *c = take(pool, 16 * MIB, S1); /* 5 MiB are free: grows by 12 */
     assert_int_equal(query(pool).reserved, 22 * MIB);
     assert_int_equal(fake.used, 22 * MIB);
     assert_int_equal(fake.alloc_calls, 1);
@@ -32,7 +32,7 @@ static void only_what_is_missing(void **state)
     assert_int_equal(stats(pool).grown, 3);
     give_done(a);
     give_done(c);
-    assert_int_equal(query(pool).largest_free, 22 * MIB); /* one piece */
+    assert_int_equal(query(pool).largest_free, 22 * MIB); /* one free block */
     fake_end(pool);
 }
 
@@ -43,14 +43,14 @@ static void a_trim_gives_the_end_back(void **state)
     fy__block_t *a = take(pool, 3 * MIB, S1), *b = take(pool, 20 * MIB, S1);
     give_done(b);
     assert_int_equal(query(pool).reserved, 24 * MIB);
-    assert_int_equal(fy__pool_trim(pool, 9 * MIB), 16 * MIB); /* at most 9 may stay */
+    assert_int_equal(fy__pool_trim(pool, 9 * MIB), 16 * MIB); /* keeps at most 9 MiB */
     assert_int_equal(query(pool).reserved, 8 * MIB);
     assert_int_equal(fake.used, 8 * MIB);
     assert_int_equal(fy__pool_trim(pool, 0), 4 * MIB);
     assert_int_equal(query(pool).reserved, 4 * MIB);
     assert_true(fy__pool_is_valid(pool));
     b = take(pool, 20 * MIB, S1);
-    give(b, S1, 7); /* still in use: it stays */
+    give(b, S1, 7); /* pending: it stays */
     assert_int_equal(fy__pool_trim(pool, 0), 0);
     fake.done[S1] = 7;
     assert_int_equal(fy__pool_trim(pool, 0), 20 * MIB);
@@ -64,7 +64,7 @@ static void a_limit_between_two_steps(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(5 * MIB, 2 * MIB);
-    /* the last one in a segment of just its size */
+    /* The last block in a segment of exactly its size. */
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, MIB, S1);
     assert_int_equal(query(pool).reserved, 5 * MIB);
     fy__block_t *none;
@@ -76,7 +76,7 @@ static void a_limit_between_two_steps(void **state)
     fake_end(pool);
 }
 
-static void where_it_cannot_grow_a_new_one_comes(void **state)
+static void a_segment_that_cannot_grow_is_followed_by_a_new_one(void **state)
 {
     (void)state;
     fake.space = 8 * MIB;
@@ -133,22 +133,22 @@ static void another_takes_the_end(void)
     if (nothers < 2) others[nothers++] = take(others_pool, 2 * MIB, S1);
 }
 
-/* The bytes that a request counts on lie in the pool while the device is asked for the rest:
- * whoever comes meanwhile may have them. */
-static void the_free_end_is_taken_meanwhile(void **state)
+/* While the device allocates the missing bytes, the free bytes that the request counts on stay in
+ * the pool; another thread may take them. */
+static void another_thread_takes_the_free_end_meanwhile(void **state)
 {
     (void)state;
     fy__pool_t *pool = others_pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c;
     give_done(b);
-    nothers = 1; /* just once */
+    nothers = 1; /* only once */
     fake.during_resize = another_takes_the_end;
-    /* 2 MiB are free at the end: 2 are asked for, which are not enough any more */
+    /* 2 MiB are free at the end and 2 more are requested; together they are no longer enough. */
     c = take(pool, 3 * MIB, S1);
     fake.during_resize = NULL;
     assert_true(fy__pool_is_valid(pool));
     assert_int_equal(nothers, 2);
-    /* of 6 with those two, and 4 that came then: not more than there is */
+    /* 6 with those two, and 4 that were added: not more than the device has */
     assert_int_equal(query(pool).live, 7 * MIB);
     assert_int_equal(query(pool).reserved, 10 * MIB);
     assert_int_equal(query(pool).reserved, fake.used);
@@ -160,8 +160,8 @@ static void the_free_end_is_taken_meanwhile(void **state)
     fake_end(pool);
 }
 
-/* Neighbours that become free are one piece, so in the end one block as large as all of it needs
- * nothing new. */
+/* Free neighbours join into one block, so finally one block as large as all of them needs no new
+ * memory. */
 static void random_histories(void **state)
 {
     (void)state;
@@ -206,9 +206,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(only_what_is_missing),      TEST(a_trim_gives_the_end_back),
-        TEST(a_limit_between_two_steps), TEST(where_it_cannot_grow_a_new_one_comes),
-        TEST(guards_and_bookkeeping),    TEST(the_free_end_is_taken_meanwhile),
+        TEST(only_the_missing_bytes_are_requested),
+        TEST(a_trim_gives_the_end_back),
+        TEST(a_limit_between_two_steps),
+        TEST(a_segment_that_cannot_grow_is_followed_by_a_new_one),
+        TEST(guards_and_bookkeeping),
+        TEST(another_thread_takes_the_free_end_meanwhile),
         TEST(random_histories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Host segments, in whichever mode this program is: jemalloc's own arena if the program carries
- * jemalloc and is not told otherwise, else mmap. */
+/* Host segments, from the allocator that this program uses: a jemalloc arena if the program carries
+ * jemalloc and the environment does not choose mmap, else mmap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 extern void *mallocx(size_t nbytes, int flags) __attribute__((weak));
 
-static void name_says_what_is_there(void **state)
+static void the_name_is_that_of_the_allocator_in_use(void **state)
 {
     (void)state;
     print_message("host memory comes from %s\n", fy__host_allocator_name());
@@ -67,7 +67,7 @@ static unsigned char *segment(uint64_t nbytes)
     return address;
 }
 
-static void given_back_and_asked_for_again_nothing_is_faulted(void **state)
+static void a_freed_segment_is_reused_with_its_pages(void **state)
 {
     (void)state;
     fy__host_segments_trim(0);
@@ -75,24 +75,24 @@ static void given_back_and_asked_for_again_nothing_is_faulted(void **state)
     memset(first, 0x5a, 8 * MIB);
     fy__host_segment_free(first, 8 * MIB);
     assert_int_equal(fy__host_segments_warm(), 8 * MIB);
-    unsigned char *small = segment(2 * MIB); /* not cut from a larger one */
+    unsigned char *small = segment(2 * MIB); /* not cut from the larger one */
     assert_int_equal(fy__host_segments_warm(), 8 * MIB);
-    unsigned char *again = segment(8 * MIB - 100); /* as pages, the same */
+    unsigned char *again = segment(8 * MIB - 100); /* the same number of pages */
     assert_ptr_equal(again, first);
     assert_int_equal(again[0], 0x5a);
-    assert_int_equal(again[8 * MIB - 1], 0x5a); /* the very pages */
+    assert_int_equal(again[8 * MIB - 1], 0x5a); /* the same pages */
     assert_int_equal(fy__host_segments_warm(), 0);
     fy__host_segment_free(again, 8 * MIB - 100);
     fy__host_segment_free(other, 3 * MIB);
     fy__host_segment_free(small, 2 * MIB);
     assert_int_equal(fy__host_segments_warm(), 13 * MIB);
-    fy__host_segments_trim(6 * MIB); /* the oldest go first */
+    fy__host_segments_trim(6 * MIB); /* frees the oldest first */
     assert_int_equal(fy__host_segments_warm(), 5 * MIB);
     fy__host_segments_trim(0);
     assert_int_equal(fy__host_segments_warm(), 0);
 }
 
-static void what_stays_warm_is_bounded(void **state)
+static void warm_segments_are_bounded(void **state)
 {
     (void)state;
     enum { MOST = 64 * MIB, COUNT = 100 };
@@ -107,11 +107,12 @@ static void what_stays_warm_is_bounded(void **state)
     assert_int_equal(fy__host_segments_warm(), 60 * MIB);
     for (int i = 0; i < COUNT; i++) segments[i] = segment(4096);
     for (int i = 0; i < COUNT; i++) fy__host_segment_free(segments[i], 4096);
-    assert_int_equal(fy__host_segments_warm(), 32 * 4096); /* in number, too */
+    assert_int_equal(fy__host_segments_warm(),
+                     32 * 4096); /* the number of segments is bounded too */
     fy__host_segments_trim(0);
 }
 
-static void a_child_finds_them_whole(void **state)
+static void a_child_finds_the_segments_intact(void **state)
 {
     (void)state;
     unsigned char *kept = segment(4 * MIB);
@@ -134,7 +135,7 @@ static void a_child_finds_them_whole(void **state)
     fy__host_segments_trim(0);
 }
 
-/* ---- who is asked ---- */
+/* ---- the choice of the allocator ---- */
 
 static int complaints;
 static char complaint[256];
@@ -144,10 +145,11 @@ static void note(void *user, fy_log_level_t level, const char *text)
     if (level != FY_LOG_WARNING || !strstr(text, "FERRY_HOST_ALLOCATOR")) return;
     complaints++;
     strncpy(complaint, text, sizeof complaint - 1);
-    (void)fy__host_allocator_name(); /* calls back while it is being told */
+    (void)fy__host_allocator_name(); /* the log function calls the library */
 }
 
-/* In a process of its own, because it is read once: `name` and so many warnings. */
+/* Runs a new process, because the variable is read once. Expects the allocator `name` and this
+ * number of warnings. */
 static void in_a_new_process(const char *self, const char *value, const char *name, int warnings)
 {
     char command[32], told[128];
@@ -177,24 +179,24 @@ static int child(const char *name, const char *warnings)
     return ok && complaints == atoi(warnings) &&
                    (!complaints || strstr(complaint, getenv("FERRY_HOST_ALLOCATOR")))
                ? 0
-               : 1; /* says the value */
+               : 1; /* the warning contains the value */
 }
 
 static const char *self;
 
-static void the_environment_may_say(void **state)
+static void the_environment_chooses_the_allocator(void **state)
 {
     (void)state;
     const char *there = mallocx ? "jemalloc" : "mmap";
     in_a_new_process(self, "mmap", "mmap", 0);
     in_a_new_process(self, "auto", there, 0);
     in_a_new_process(self, "", there, 0);
-    /* what is not there is not silently replaced */
+    /* an allocator that is missing is not replaced silently */
     in_a_new_process(self, "jemalloc", there, mallocx ? 0 : 1);
     in_a_new_process(self, "tcmalloc", there, 1);
 }
 
-static void what_no_machine_has_is_refused(void **state)
+static void sizes_beyond_any_machine_are_refused(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = { 0, 1ull << 60, INT64_MAX, UINT64_MAX - 4096, UINT64_MAX };
@@ -238,14 +240,14 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "--child") == 0) return child(argv[2], argv[3]);
     self = argv[0];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_threads), /* first: initialisation races, if there are any */
-        cmocka_unit_test(name_says_what_is_there),
+        cmocka_unit_test(many_threads), /* first, so that it meets races of the initialisation */
+        cmocka_unit_test(the_name_is_that_of_the_allocator_in_use),
         cmocka_unit_test(segments_of_all_sizes),
-        cmocka_unit_test(what_no_machine_has_is_refused),
-        cmocka_unit_test(given_back_and_asked_for_again_nothing_is_faulted),
-        cmocka_unit_test(what_stays_warm_is_bounded),
-        cmocka_unit_test(a_child_finds_them_whole),
-        cmocka_unit_test(the_environment_may_say),
+        cmocka_unit_test(sizes_beyond_any_machine_are_refused),
+        cmocka_unit_test(a_freed_segment_is_reused_with_its_pages),
+        cmocka_unit_test(warm_segments_are_bounded),
+        cmocka_unit_test(a_child_finds_the_segments_intact),
+        cmocka_unit_test(the_environment_chooses_the_allocator),
     };
     return cmocka_run_group_tests_name("alloc/host_segments", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Pages faulted beforehand: all of them are there, whatever is in them stays, and a forked child
- * can do it, too. */
+/* Pages that are faulted in advance: all of them become present, their contents stay, and a forked
+ * child can do it too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { MIB = 1 << 20, PAGE = 4096 };
 
-/* Straight from the system, without huge pages, so that a page that was left out is not there. */
+/* Maps memory without huge pages, so that each skipped page stays absent. */
 static unsigned char *fresh(uint64_t nbytes)
 {
     unsigned char *bytes =
@@ -61,7 +61,7 @@ static void bytes_stay_as_they_are(void **state)
     munmap(bytes, nbytes);
 }
 
-static void a_child_does_it_alone(void **state)
+static void a_child_faults_pages_too(void **state)
 {
     (void)state;
     unsigned char *bytes = fresh(40 * MIB);
@@ -83,16 +83,16 @@ static void a_child_does_it_alone(void **state)
     munmap(bytes, 40 * MIB);
 }
 
-/* The address space has it, the machine does not: left to the driver, who refuses it; a process
- * that faulted it would be killed. */
-static void what_the_machine_does_not_have_is_left_alone(void **state)
+/* The address space is large enough, the machine is not. The driver must refuse it; a process that
+ * faulted these pages would be killed. */
+static void more_bytes_than_the_machine_has_are_not_touched(void **state)
 {
     (void)state;
     const uint64_t nbytes = 8ull * (uint64_t)sysconf(_SC_PHYS_PAGES) *
                             (uint64_t)sysconf(_SC_PAGESIZE);
     unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (bytes == MAP_FAILED) skip(); /* ulimit -v, or the kernel counts what is promised */
+    if (bytes == MAP_FAILED) skip(); /* ulimit -v, or the kernel counts reserved bytes */
     fy__host_segment_touch(bytes, nbytes);
     assert_int_equal(pages_there(bytes, 40 * MIB), 0);
     munmap(bytes, nbytes);
@@ -103,8 +103,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_pages_are_there),
         cmocka_unit_test(bytes_stay_as_they_are),
-        cmocka_unit_test(a_child_does_it_alone),
-        cmocka_unit_test(what_the_machine_does_not_have_is_left_alone),
+        cmocka_unit_test(a_child_faults_pages_too),
+        cmocka_unit_test(more_bytes_than_the_machine_has_are_not_touched),
     };
     return cmocka_run_group_tests_name("alloc/host_touch", tests, NULL, NULL);
 }

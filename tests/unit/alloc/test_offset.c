@@ -1,7 +1,7 @@
 /* The offset allocator against an oracle that is too simple to be wrong: an array of intervals,
  * searched from end to end.
- * Sizes span many orders of magnitude, lists come and go, and every answer (best size, joined
- * neighbours, largest) must agree. */
+ * Sizes span many orders of magnitude, lists are created and destroyed, and every answer (best
+ * size, joined neighbours, largest) must agree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static bool is_whole(const oracle_range_t *range)
     return range->count == 1 && range->range->is_apart;
 }
 
-/* The best size on a list by looking at everything; 0 if none. */
+/* Finds the best size on a list by a full search; 0 if none. */
 static uint64_t oracle_best(int list, uint64_t nbytes, bool whole)
 {
     uint64_t best = 0;
@@ -184,7 +184,7 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
         }
     }
     assert_true(fy__offsets_is_valid(&offsets));
-    /* Everything back: each range is one span again, and can be removed. */
+    /* Frees everything: each range is one span again and can be removed. */
     for (int r = 0; r < RANGES; r++) {
         for (int i = 0; i < oracle[r].count; i++) {
             interval_t *at = &oracle[r].list[i];
@@ -223,8 +223,8 @@ static void sizes_over_forty_octaves(void **state)
     churn(0x8CB92BA72F3D8DD7ull, 256, 42, 300000);
 }
 
-/* 1 to 4096 granules, each indexed once or several times: best fit must be exact for every size
- * asked for. */
+/* Sizes of 1 to 4096 granules, each indexed once or several times: best fit must be exact for every
+ * requested size. */
 static void best_fit_is_exact(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Bugs of other allocators that must not be found here, one test for each, named after the public
- * thread that tells of it. Each was seen to fail with its bug planted. The general statements
- * behind them are in test_pool_random.c and its neighbours. */
+/* Bugs of other allocators that Ferry must not have. Each test is named after the public issue that
+ * reports the bug, and was seen to fail with that bug planted. The general properties are tested in
+ * test_pool_random.c and the other files here. */
 #include "tests/unit/alloc/fake.h"
 
 #include <fcntl.h>
@@ -21,8 +21,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* ---- pytorch#189504: after the sync of the last resort it does not search again, and fails with a
- * fitting block free ---- */
+/* ---- pytorch#189504: after the final sync it does not search again, and fails although a fitting
+ * block is free ---- */
 
 static void pytorch_189504_search_again_after_the_sync(void **state)
 {
@@ -36,7 +36,7 @@ static void pytorch_189504_search_again_after_the_sync(void **state)
             atomic_store(&blocks[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
         fy__pool_free(blocks[i]);
     }
-    fake.fail_alloc_from = 1; /* and no segment to be had in their place */
+    fake.fail_alloc_from = 1; /* and no new segment is available */
     fake.fail_alloc_until = UINT64_MAX;
     fy__block_t *block = take(pool, 3 * MIB, S1);
     assert_int_equal(stats(pool).after_sync, 1);
@@ -44,9 +44,9 @@ static void pytorch_189504_search_again_after_the_sync(void **state)
     fake_end(pool);
 }
 
-/* ---- pytorch#192722: a bucket of several sizes hands out a block of 150 MB for 200 MB ---- */
+/* ---- pytorch#192722: a bucket of several sizes returns a block of 150 MB for 200 MB ---- */
 
-static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
+static void pytorch_192722_no_block_is_smaller_than_requested(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 32 * MIB);
@@ -56,8 +56,8 @@ static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
     assert_true(large->nbytes >= 200 * MIB);
     give_done(large);
     give_done(between);
-    /* Any two sizes of one bucket: the smaller one lies free between others when the larger one is
-     * asked for. */
+    /* Any two sizes of one bucket: the smaller block is free between others when the larger size is
+     * requested. */
     uint64_t seed = 192722;
     for (int round = 0; round < 2000; round++) {
         const uint64_t size = MIB + fake_random(&seed) % (3 * MIB),
@@ -76,8 +76,8 @@ static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
     fake_end(pool);
 }
 
-/* ---- rmm#2252: a stream's handle comes back, and bytes pending on the old stream are taken for
- * the new one's ---- */
+/* ---- rmm#2252: a stream's handle is reused, and bytes pending on the old stream count as bytes of
+ * the new one ---- */
 
 static fy_memory_alloc_stats_t stats_of(const fy_device_t *device)
 {
@@ -86,7 +86,7 @@ static fy_memory_alloc_stats_t stats_of(const fy_device_t *device)
     return counts;
 }
 
-static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
+static void rmm_2252_a_reused_handle_is_a_new_stream(void **state)
 {
     (void)state;
     fy_device_t *device;
@@ -97,13 +97,13 @@ static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
     ts_ok(fy_stream_create(device, NULL, &stream));
     ts_ok(fy_stream_set_current(stream));
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 1, &a));
-    ts_ok(fy_matmul(a, a, &b)); /* both of 4 MiB: the limit */
+    ts_ok(fy_matmul(a, a, &b)); /* each of 4 MiB: together the limit */
     const fy_stream_t *old = stream;
     fy_tensor_destroy(a);
     fy_tensor_destroy(b);
     fy_stream_destroy(stream);
     ts_ok(fy_stream_create(device, NULL, &stream));
-    /* does the handle come back? */
+    /* until the handle is reused */
     for (int i = 0; i < 8 && stream != old; i++) ts_ok(fy_stream_create(device, NULL, &stream));
     ts_ok(fy_stream_set_current(stream));
     const fy_memory_alloc_stats_t before = stats_of(device);
@@ -120,7 +120,8 @@ static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
     fy_device_close(device);
 }
 
-/* ---- pytorch#179276: a ring of trace entries wraps, and nobody can tell how many it lost ---- */
+/* ---- pytorch#179276: a ring of trace entries wraps, and the number of lost entries is unknown
+ * ---- */
 
 typedef struct drain {
     int fd;
@@ -155,7 +156,7 @@ static uint64_t number_after(const char *text, const char *key)
     return strtoull(at + strlen(key), NULL, 10);
 }
 
-/* A recording of `count` scopes into a pipe that nobody reads before all of them are over. */
+/* Records `count` scopes into a pipe that is not read before all of them have ended. */
 static void record_scopes(uint64_t count, uint64_t *out_events, uint64_t *out_lost)
 {
     char path[64];
@@ -175,7 +176,7 @@ static void record_scopes(uint64_t count, uint64_t *out_events, uint64_t *out_lo
     close(pipe.fd);
     *out_events = number_after(pipe.last, "\"events\":");
     *out_lost = number_after(pipe.last, "\"lost\":");
-    assert_int_equal(pipe.lines, *out_events + 2); /* with the first and the last line */
+    assert_int_equal(pipe.lines, *out_events + 2); /* plus the first and the last line */
 }
 
 static void pytorch_179276_lost_events_are_counted(void **state)
@@ -187,13 +188,13 @@ static void pytorch_179276_lost_events_are_counted(void **state)
     assert_int_equal(lost, 0);
     const uint64_t count = 200000;
     record_scopes(count, &events, &lost);
-    assert_true(lost > 0); /* or nothing was tested */
+    assert_true(lost > 0); /* otherwise nothing was tested */
     assert_int_equal(events + lost, none + 2 * count);
 }
 
-/* ---- pytorch#185240: without an optional library the failure cannot be explained ---- */
+/* ---- pytorch#185240: without an optional library the failure has no explanation ---- */
 
-/* What a child with this environment says about running out. */
+/* Returns the text that a child with this environment prints about running out of memory. */
 static void verdict_of_child(const char *environment, char *out, size_t size)
 {
     char command[512];
@@ -232,7 +233,7 @@ static void pytorch_185240_a_verdict_needs_no_library(void **state)
     assert_non_null(
         strstr(with, "sim:0: 2097152 bytes asked for (2.0 MiB): more than the limit leaves"));
     assert_non_null(strstr(with, "Would help: "));
-    /* Nor memory: when the host has none left, the failure is explained all the same. */
+    /* Without free host memory the failure is explained all the same. */
     fy__block_t *block;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *all = take(pool, MIB, S1);
@@ -247,12 +248,12 @@ static void pytorch_185240_a_verdict_needs_no_library(void **state)
     fake_end(pool);
 }
 
-/* ---- pytorch#173049: the message recommends what does not help ---- */
+/* ---- pytorch#173049: the message recommends a setting that does not help ---- */
 
 enum { BLOCKS = 12 };
 
-/* The same pool for the same seed: a few blocks in small segments and large ones, some given
- * back. */
+/* Builds the same pool for the same seed: a few blocks in small and large segments, some of them
+ * freed. */
 static fy__pool_t *build(uint64_t seed, fy__block_t **blocks, uint64_t *out_asked)
 {
     fake_reset();
@@ -282,8 +283,8 @@ static void take_down(fy__pool_t *pool, fy__block_t **blocks)
     fake_end(pool);
 }
 
-/* Frees every choice of blocks in turn: does any of them let the request through, and one of
- * exactly `nbytes`? */
+/* Frees every subset of blocks: the function reports whether any subset lets the request succeed,
+ * and whether one of exactly `nbytes` does. */
 static void try_all(uint64_t seed, uint64_t nbytes, bool *out_any, bool *out_this)
 {
     *out_any = *out_this = false;
@@ -328,7 +329,7 @@ static void pytorch_173049_every_hint_is_true(void **state)
         const bool growth_off = fake.growth_off;
         const char *limit = strstr(verdict.text, "a limit higher by "),
                    *reserve = strstr(verdict.text, "fy_memory_reserve ");
-        if (limit) { /* so much, and not a block less */
+        if (limit) { /* this number of bytes, and not one block less */
             const uint64_t more = number_after(limit, "higher by ");
             pool->options.limit_nbytes += more - 256;
             assert_true(fy__pool_alloc(pool, asked, S1, &block) != FY_STATUS_OK);
@@ -348,7 +349,7 @@ static void pytorch_173049_every_hint_is_true(void **state)
         take_down(pool, blocks);
         bool any, this;
         try_all(seed, verdict.would_help, &any, &this);
-        /* it says nothing would help only if that is so */
+        /* "nothing would help" must be true */
         assert_int_equal(any, verdict.would_help > 0);
         assert_int_equal(this, any);
         by_freeing += verdict.would_help > 0;
@@ -366,8 +367,8 @@ int main(int argc, char **argv)
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
         TEST(pytorch_189504_search_again_after_the_sync),
-        TEST(pytorch_192722_no_block_is_smaller_than_asked),
-        TEST(rmm_2252_a_handle_that_comes_back_is_another_stream),
+        TEST(pytorch_192722_no_block_is_smaller_than_requested),
+        TEST(rmm_2252_a_reused_handle_is_a_new_stream),
         TEST(pytorch_179276_lost_events_are_counted),
         TEST(pytorch_185240_a_verdict_needs_no_library),
         TEST(pytorch_173049_every_hint_is_true),

@@ -1,5 +1,5 @@
-/* fy_pool_*: the caching pool over plain numbers. Options, best fit, the limit to the byte with its
- * verdict, places of segments, figures. */
+/* fy_pool_*: the caching pool over plain numbers. Options, best fit, the exact limit with its
+ * verdict, offsets of segments, figures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,13 +96,14 @@ static void arguments(void **state)
     assert_int_equal(fy_pool_alloc(pool, UINT64_MAX, &block), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
     fy_pool_free(pool, NULL);
-    fy_pool_free(pool, &block); /* token NULL */
+    fy_pool_free(pool, &block); /* the token is NULL */
     fy_pool_free(NULL, &block);
     assert_int_equal(fy_pool_trim(NULL, 0), 0);
     fy_pool_destroy(pool);
 }
 
-/* A block of its size fits, one byte more does not, and the verdict says what would. */
+/* A block of exactly the free size fits, one byte more does not, and the verdict names the
+ * shortage. */
 static void limit(void **state)
 {
     (void)state;
@@ -125,7 +126,7 @@ static void limit(void **state)
     fy_pool_destroy(pool);
 }
 
-/* Among free blocks the smallest that fits; neighbours join. */
+/* The smallest free block that fits is used; free neighbours join. */
 static void best_fit(void **state)
 {
     (void)state;
@@ -145,11 +146,11 @@ static void best_fit(void **state)
     const fy_pool_block_t joined = take(pool, 12 * KIB + 64);
     assert_int_equal(joined.offset, block[0].offset);
     assert_int_equal(figures(pool).device_allocs, 1);
-    fy_pool_destroy(pool); /* forgets what is out */
+    fy_pool_destroy(pool); /* forgets the blocks in use */
 }
 
-/* Segments stand side by side from 0 up, and a place that is given back is taken again. */
-static void places(void **state)
+/* Segments are placed from offset 0 up without gaps, and a freed place is reused. */
+static void segments_reuse_freed_places(void **state)
 {
     (void)state;
     fy_pool_t *pool = make(256, 4 * MIB, FY_UNLIMITED);
@@ -160,12 +161,12 @@ static void places(void **state)
     fy_pool_free(pool, &b);
     assert_int_equal(fy_pool_trim(pool, 15 * MIB), 10 * MIB);
     b = take(pool, 12 * MIB);
-    assert_int_equal(b.offset, 20 * MIB); /* the hole is too small */
+    assert_int_equal(b.offset, 20 * MIB); /* the gap is too small */
     fy_pool_block_t d = take(pool, 8 * MIB);
     assert_int_equal(d.offset, 6 * MIB);
     fy_pool_free(pool, &a);
     fy_pool_free(pool, &d);
-    /* Neighbouring segments are not one: both go back, and another one takes their place. */
+    /* Adjacent segments are not joined: both are freed, and a new one takes their place. */
     a = take(pool, 14 * MIB);
     assert_int_equal(a.offset, 0);
     assert_int_equal(figures(pool).device_allocs, 6);
@@ -200,7 +201,7 @@ static void given_back_twice(void **state)
     fy_pool_destroy(other);
 }
 
-/* The same code as a device's: the same requests, the same figures. */
+/* The same code as a device's pool: the same requests give the same figures. */
 static void like_a_device(void **state)
 {
     (void)state;
@@ -237,8 +238,9 @@ static void like_a_device(void **state)
     fy_device_close(sim);
 }
 
-/* As page-locked memory is held: small blocks are cut from large segments, where a device's pool
- * gets one for them. In either what is idle and large goes before a larger segment comes. */
+/* Options of page-locked memory: small blocks are cut from large segments, where a device's pool
+ * allocates a small segment for them. In both kinds, large idle segments are freed before a larger
+ * segment is allocated. */
 static void like_page_locked_memory(void **state)
 {
     (void)state;
@@ -261,8 +263,8 @@ static void like_page_locked_memory(void **state)
     }
 }
 
-/* Bytes that a queue still uses when they are freed: only that queue gets them, or who would have
- * to grow for them; the rest waits for the point. */
+/* Bytes that a queue still uses when they are freed: that queue can reuse them, and so can a
+ * request that would otherwise grow the pool. Other requests wait for the point. */
 static void pending(void **state)
 {
     (void)state;
@@ -271,7 +273,7 @@ static void pending(void **state)
     const fy_pool_point_t points[2] = { { 3, 10 }, { 4, 7 } };
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
 
-    /* On one queue: it gets them at once, the host does not. */
+    /* Used by one queue: that queue gets the bytes at once, the host does not. */
     assert_int_equal(fy_pool_free_after(pool, &large, points, 1), FY_STATUS_OK);
     assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
     assert_int_equal(stats.live, 0);
@@ -283,7 +285,7 @@ static void pending(void **state)
     assert_int_equal(fy_pool_alloc_on(pool, MIB, 3, &again), FY_STATUS_OK);
     assert_int_equal(again.offset, large.offset);
 
-    /* On two: free when both are past their points, and not before. */
+    /* Used by two queues: free when both are past their points, and not before. */
     assert_int_equal(fy_pool_free_after(pool, &again, points, 2), FY_STATUS_OK);
     for (int i = 0; i < 3; i++) {
         const fy_pool_point_t reached[3] = { { 3, 9 }, { 3, 10 }, { 4, 7 } };
@@ -294,8 +296,8 @@ static void pending(void **state)
     fy_pool_free(pool, &small);
     assert_int_equal(figures(pool).live, 0);
 
-    /* Another queue is handed them rather than that the pool grows, and what is pending goes with
-     * the pool. */
+    /* Another queue gets them rather than that the pool grows. Pending bytes are freed with the
+     * pool. */
     large = take(pool, 2 * MIB);
     assert_int_equal(fy_pool_free_after(pool, &large, points, 2), FY_STATUS_OK);
     assert_int_equal(fy_pool_alloc_on(pool, 2 * MIB, 9, &again), FY_STATUS_OK);
@@ -334,7 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options),          cmocka_unit_test(like_page_locked_memory),
         cmocka_unit_test(arguments),        cmocka_unit_test(limit),
-        cmocka_unit_test(best_fit),         cmocka_unit_test(places),
+        cmocka_unit_test(best_fit),         cmocka_unit_test(segments_reuse_freed_places),
         cmocka_unit_test(given_back_twice), cmocka_unit_test(like_a_device),
         cmocka_unit_test(pending),          cmocka_unit_test(points_that_cannot_be),
     };

@@ -1,10 +1,10 @@
 /* Plans: figures of a step without a device, whether it fits, and the largest batch that does.
- * That a plan is what really happens, for ten programs: tests/golden/plan/. */
+ * tests/golden/plan/ compares plans of ten programs with real runs. */
 #include "tests/support/harness.h"
 
 enum { COLUMNS = 1024, PAIRS = 4 };
 
-/* batch x 4 KiB of weights' worth: x, then PAIRS results that live at once; the last step is
+/* Allocates batch x 4 KiB for x, then PAIRS results that live at once; the last operation is
  * named. */
 typedef struct program {
     int pairs, steps_seen, fails_with, wants_pinned;
@@ -49,13 +49,14 @@ static void figures_of_a_step(void **state)
     assert_int_equal(plan.fits, 1);
     assert_true(plan.peak_reserved >= plan.peak_live && plan.peak_reserved <= plan.limit);
     assert_int_equal(program.steps_seen, 2);
-    /* Two equal steps: the second takes as long as its four additions, or as asking for them. */
+    /* Two equal steps: the second takes the device's time for its four additions, or the host's
+     * time to submit them. */
     assert_true(plan.step_model_ns > 0);
     program.pairs = 2 * PAIRS;
     assert_true(plan_of("sim", &program, 100).step_model_ns > plan.step_model_ns);
 }
 
-static void planned_is_what_happens(void **state)
+static void the_plan_matches_the_run(void **state)
 {
     (void)state;
     for (int64_t batch = 1; batch < 5000; batch = batch * 5 + 1) {
@@ -74,16 +75,17 @@ static void planned_is_what_happens(void **state)
     }
 }
 
-static void the_callers_world_stays(void **state)
+static void a_plan_does_not_change_the_callers_state(void **state)
 {
     (void)state;
     program_t program = { .pairs = 1 };
     fy_device_t *mine, *second;
-    ts_ok(fy_device_open("sim:15", &mine)); /* the number that a plan would take first */
+    ts_ok(fy_device_open("sim:15", &mine)); /* the number that a plan would use first */
     fy_plan_t plan = plan_of("sim:15?limit=1MiB", &program, 1);
     assert_int_equal(plan.fits, 1);
     assert_int_equal(ts_live(mine), 0);
-    ts_ok(fy_device_open("sim:14?limit=3MiB", &second)); /* the plan's own is closed again */
+    ts_ok(
+        fy_device_open("sim:14?limit=3MiB", &second)); /* the device of the plan is closed again */
     fy_device_close(second);
     fy_device_close(mine);
 }
@@ -94,14 +96,14 @@ static void a_step_that_does_not_fit(void **state)
     program_t program = { .pairs = PAIRS };
     const fy_plan_t plan = plan_of("sim?limit=1MiB", &program, 100);
     assert_int_equal(plan.fits, 0);
-    /* in full: what it would need */
+    /* in full: the bytes that the step would need */
     assert_int_equal(plan.peak_live, 100 * COLUMNS * 4 * (1 + PAIRS));
-    /* nothing was refused to it, twice */
+    /* no request was refused in it, in both runs */
     assert_int_equal(program.steps_seen, 4);
     assert_int_equal(plan.verdict.status, FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(plan.verdict.reason, FY_OOM_LIMIT);
     assert_int_equal(plan.verdict.limit, 1 << 20);
-    /* x and one result were there: the third is refused */
+    /* x and one result were live: the second result is refused */
     assert_int_equal(plan.verdict.live, 100 * COLUMNS * 4 * 2);
     assert_true(strlen(plan.verdict.text) > 0);
     const fy_plan_t small = plan_of("sim?capacity=1MiB", &program, 300);
@@ -111,7 +113,7 @@ static void a_step_that_does_not_fit(void **state)
     assert_int_equal(full.verdict.reason, FY_OOM_DEVICE_FULL);
 }
 
-/* Does the real thing run within that limit? */
+/* Runs the step on a simulated device with that limit. */
 static fy_status_t run_really(const char *spec, program_t *program, int64_t batch,
                               fy_oom_verdict_t *out_verdict)
 {
@@ -145,7 +147,7 @@ static void the_largest_batch(void **state)
         assert_int_equal(plan.fits, 1);
         ts_ok(run_really(real, &program, batch, &verdict));
         assert_int_equal(run_really(real, &program, batch + 1, &verdict), FY_STATUS_OUT_OF_MEMORY);
-        /* And what it is told is what the plan says it would be. */
+        /* The real verdict has the same figures as the predicted one. */
         const fy_plan_t refused = plan_of(planned, &program, batch + 1);
         assert_int_equal(refused.fits, 0);
         assert_int_equal(refused.verdict.reason, verdict.reason);
@@ -156,12 +158,12 @@ static void the_largest_batch(void **state)
     }
 }
 
-static void the_edges_of_fit(void **state)
+static void fit_handles_extreme_limits(void **state)
 {
     (void)state;
     program_t program = { .pairs = PAIRS };
     int64_t batch;
-    /* all that was asked about */
+    /* the largest batch that the caller allows */
     ts_ok(fy_plan_fit("sim?limit=1GiB", step, &program, 7, &batch, NULL));
     assert_int_equal(batch, 7);
     ts_ok(fy_plan_fit("sim?limit=20480", step, &program, 7, &batch, NULL));
@@ -175,7 +177,7 @@ static void the_edges_of_fit(void **state)
     ts_fails(fy_plan_fit("sim", step, &program, 1, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_plan_fit("cuda:0", step, &program, 1, &batch, NULL), INVALID_ARGUMENT);
     ts_text_has("simulated");
-    /* What a plan decides itself may stand there; what means nothing may not. */
+    /* Options that a plan sets itself are accepted; options without meaning are refused. */
     ts_ok(fy_plan_fit("sim?numerics=on", step, &program, 1, &batch, NULL));
     ts_fails(fy_plan_fit("sim?numerics=maybe", step, &program, 1, &batch, NULL), INVALID_ARGUMENT);
     ts_text_has("maybe");
@@ -202,7 +204,7 @@ static void a_step_that_fails(void **state)
     plan.batch = 77;
     ts_fails(fy_plan_step("sim", step, &program, 1, NULL, &plan), BAD_VALUE);
     ts_text_has("as told");
-    assert_int_equal(plan.batch, 77); /* nothing was changed */
+    assert_int_equal(plan.batch, 77); /* unchanged */
     ts_fails(fy_plan_fit("sim", step, &program, 9, &batch, NULL), BAD_VALUE);
     ts_fails(fy_plan_step("sim", NULL, NULL, 1, NULL, &plan), INVALID_ARGUMENT);
     ts_fails(fy_plan_step(NULL, step, &program, 1, NULL, &plan), INVALID_ARGUMENT);
@@ -249,8 +251,8 @@ static void the_timeline(void **state)
     ts_fails(fy_plan_step("sim", step, &program, 1, &options, &plan), INVALID_ARGUMENT);
 }
 
-/* A graph's memory is asked for a MiB at a time, or less: being refused the MiB is no reason not to
- * fit. */
+/* A graph allocates 1 MiB at a time, or less: a refusal of the 1 MiB alone does not mean that the
+ * step does not fit. */
 static fy_status_t graph_step(fy_device_t *device, int64_t batch, void *user)
 {
     fy_tensor_t *x, *y;
@@ -263,7 +265,7 @@ static fy_status_t graph_step(fy_device_t *device, int64_t batch, void *user)
     return fy_graph_replay(graph, NULL);
 }
 
-static void graphs_make_do_with_less(void **state)
+static void a_graph_fits_with_smaller_segments(void **state)
 {
     (void)state;
     int64_t batch;
@@ -275,8 +277,8 @@ static void graphs_make_do_with_less(void **state)
     assert_int_equal(plan.fits, 0);
 }
 
-/* A cache of the program's own, that makes room when it is asked to; and growth only where the step
- * says so. */
+/* A cache of the program that frees memory when its reclaim callback runs; and growth only where
+ * the step allows it. */
 typedef struct cache {
     fy_tensor_t *kept;
     int asked;
@@ -308,13 +310,13 @@ static fy_status_t step_with_a_cache(fy_device_t *device, int64_t batch, void *u
     return status;
 }
 
-static void pressure_makes_room_in_plans_too(void **state)
+static void reclaim_callbacks_run_in_plans(void **state)
 {
     (void)state;
     cache_t cache = { 0 };
     int64_t batch;
     ts_ok(fy_plan_fit("sim?limit=8MiB", step_with_a_cache, &cache, 100, &batch, NULL));
-    assert_int_equal(batch, 8); /* and not 7 */
+    assert_int_equal(batch, 8); /* not 7 */
     assert_true(cache.asked > 0);
 }
 
@@ -336,7 +338,7 @@ static void growth_may_be_off(void **state)
     ts_ok(fy_plan_step("sim?growth=off", step_that_reserves, NULL, 5, NULL, &plan));
     assert_int_equal(plan.fits, 0);
     assert_int_equal(plan.verdict.reason, FY_OOM_GROWTH_OFF);
-    /* the reserve is refused */
+    /* the reservation is refused */
     ts_ok(fy_plan_step("sim?limit=3MiB", step_that_reserves, NULL, 1, NULL, &plan));
     assert_int_equal(plan.fits, 0);
     assert_int_equal(plan.verdict.reason, FY_OOM_LIMIT);
@@ -352,7 +354,7 @@ static void a_plan_counts_under_its_own_scope(void **state)
     assert_int_equal(ts_ledger("setup").requests, outside);
 }
 
-static void sixteen_devices_are_all(void **state)
+static void a_plan_needs_a_free_device_number(void **state)
 {
     (void)state;
     fy_device_t *devices[16];
@@ -374,17 +376,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_of_a_step),
-        cmocka_unit_test(planned_is_what_happens),
-        cmocka_unit_test(the_callers_world_stays),
+        cmocka_unit_test(the_plan_matches_the_run),
+        cmocka_unit_test(a_plan_does_not_change_the_callers_state),
         cmocka_unit_test(a_step_that_does_not_fit),
         cmocka_unit_test(the_largest_batch),
-        cmocka_unit_test(the_edges_of_fit),
+        cmocka_unit_test(fit_handles_extreme_limits),
         cmocka_unit_test(pinned_memory_has_its_limit),
         cmocka_unit_test(a_step_that_fails),
         cmocka_unit_test(the_timeline),
-        cmocka_unit_test(graphs_make_do_with_less),
-        cmocka_unit_test(sixteen_devices_are_all),
-        cmocka_unit_test(pressure_makes_room_in_plans_too),
+        cmocka_unit_test(a_graph_fits_with_smaller_segments),
+        cmocka_unit_test(a_plan_needs_a_free_device_number),
+        cmocka_unit_test(reclaim_callbacks_run_in_plans),
         cmocka_unit_test(growth_may_be_off),
         cmocka_unit_test(a_plan_counts_under_its_own_scope),
     };

@@ -1,6 +1,6 @@
-/* The stats that grow, give back and wait: each in the situation in which it must serve, and that
- * the ones above it were not enough.
- * Limits to the byte, rounding and trim. The stats that only reuse are in test_pool_reuse.c. */
+/* The fallback stages that grow, free segments and wait. Each test sets up the situation in which
+ * one stage must serve, and checks that the earlier stages did not.
+ * Also exact limits, rounding and trim. The stages that only reuse are in test_pool_reuse.c. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
@@ -12,8 +12,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left
- * over is one more block. */
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); the rest is one
+ * more block. */
 static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
 {
     int i = 0;
@@ -23,7 +23,7 @@ static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
     assert_int_equal(query(pool).cached, 0);
 }
 
-static void grows_by_segments_and_large_requests_get_their_own(void **state)
+static void the_pool_grows_by_segments_and_large_requests_get_dedicated_ones(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 4 * MIB);
@@ -44,8 +44,7 @@ static void grows_by_segments_and_large_requests_get_their_own(void **state)
     fake_end(pool);
 }
 
-/* A large segment that is wholly free is kept whole for large requests, until there is nothing
- * else. */
+/* A large idle segment is kept whole for large requests until no other memory is left. */
 static void small_blocks_do_not_break_a_free_large_segment(void **state)
 {
     (void)state;
@@ -66,7 +65,7 @@ static void small_blocks_do_not_break_a_free_large_segment(void **state)
     fake_end(pool);
 }
 
-static void gives_idle_segments_back_before_it_refuses(void **state)
+static void idle_segments_are_freed_before_a_refusal(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(8 * MIB, MIB);
@@ -81,7 +80,7 @@ static void gives_idle_segments_back_before_it_refuses(void **state)
     fake_end(pool);
 }
 
-static void gives_back_just_enough(void **state)
+static void only_enough_segments_are_freed(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(12 * MIB, MIB);
@@ -96,7 +95,7 @@ static void gives_back_just_enough(void **state)
     fake_end(pool);
 }
 
-static void device_full_gives_back_and_retries(void **state)
+static void a_full_device_frees_segments_and_retries(void **state)
 {
     (void)state;
     fake.capacity = 8 * MIB;
@@ -113,7 +112,7 @@ static void device_full_gives_back_and_retries(void **state)
 
 /* Two pending neighbours whose points one hazard cannot hold: only waiting and searching again
  * serves (pytorch#189504). */
-static void waits_and_searches_again(void **state)
+static void a_wait_is_followed_by_a_new_search(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
@@ -137,7 +136,7 @@ static void waits_and_searches_again(void **state)
     fake_end(pool);
 }
 
-static void the_host_waits_when_there_is_no_other_way(void **state)
+static void the_host_waits_as_the_last_stage(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
@@ -149,8 +148,8 @@ static void the_host_waits_when_there_is_no_other_way(void **state)
     fake_end(pool);
 }
 
-/* Segments that are pending as a whole: after the wait they go back, and a larger one fits. */
-static void waits_gives_back_and_grows(void **state)
+/* Segments that are pending as a whole: after the wait they are freed, and a larger one fits. */
+static void the_pool_waits_frees_and_grows(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(8 * MIB, MIB);
@@ -172,7 +171,7 @@ static void take_during_wait(void)
     assert_int_equal(fy__pool_alloc(wait_pool, KIB, S1, &wait_block), FY_STATUS_OK);
 }
 
-/* Whoever completes the work may itself need memory: no lock is held over the wait. */
+/* The thread that completes the work may need memory itself: no lock is held during the wait. */
 static void another_may_allocate_while_one_waits(void **state)
 {
     (void)state;
@@ -187,8 +186,8 @@ static void another_may_allocate_while_one_waits(void **state)
     fake_end(pool);
 }
 
-/* A guard that forbids growth: everything that does not grow is still tried; the record is the
- * guard's. */
+/* A guard that forbids growth: every stage that does not grow is still tried, and the error record
+ * is the guard's. */
 static void guard_refuses_growth(void **state)
 {
     (void)state;
@@ -205,7 +204,7 @@ static void guard_refuses_growth(void **state)
     block = take(pool, 4 * MIB, 0);
     assert_int_equal(stats(pool).after_sync, 1);
     give(block, S2, 4);
-    /* The wait leaves noise in the record, the guard's text wins; nothing was given back. */
+    /* The wait leaves an error record and the guard's text replaces it; nothing was freed. */
     assert_int_equal(fy__pool_alloc(pool, 5 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
     assert_null(fy_error_get()->oom);
@@ -216,7 +215,8 @@ static void guard_refuses_growth(void **state)
     fake_end(pool);
 }
 
-/* More streams than the pool has lists for: the rest is pending one by one, and still found. */
+/* More streams than the pool has lists for: the other blocks are checked one by one, and still
+ * found. */
 static void more_streams_than_lists(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void more_streams_than_lists(void **state)
     fake_end(pool);
 }
 
-/* A hundred streams are more than one round of waiting holds. */
+/* A hundred streams are more than one round of waiting handles. */
 static void waits_for_any_number_of_streams(void **state)
 {
     (void)state;
@@ -249,13 +249,13 @@ static void waits_for_any_number_of_streams(void **state)
 static void reserved_never_passes_the_limit(void **state)
 {
     (void)state;
-    const uint64_t limit = 3 * MIB + 768; /* no multiple of a segment */
+    const uint64_t limit = 3 * MIB + 768; /* not a multiple of a segment */
     fy__pool_t *pool = fake_pool(limit, MIB);
     fy__block_t *blocks[16], *block;
     int count = 0;
     while (fy__pool_alloc(pool, 256 * KIB, S1, &block) == FY_STATUS_OK) blocks[count++] = block;
     assert_int_equal(count, 12);
-    blocks[count++] = take(pool, 768, S1); /* to the byte */
+    blocks[count++] = take(pool, 768, S1); /* up to the last byte */
     assert_int_equal(query(pool).live, limit);
     assert_int_equal(fy__pool_alloc(pool, 1, S1, &block), FY_STATUS_OUT_OF_MEMORY);
     while (count) give_done(blocks[--count]);
@@ -272,7 +272,7 @@ static void tiny_limits_work(void **state)
     give_done(a);
     give_done(b);
     fake_end(pool);
-    fake.capacity = 1024; /* the device is smaller than a segment, and no limit says so */
+    fake.capacity = 1024; /* the device is smaller than a segment, and no limit is set */
     pool = fake_pool(FY_UNLIMITED, 32 * MIB);
     a = take(pool, 512, S1);
     b = take(pool, 512, S1);
@@ -293,7 +293,7 @@ static void rounding_is_at_most_an_eighth_from_4_kib_up(void **state)
     fake_end(pool);
 }
 
-static void trim_gives_whole_free_segments_back(void **state)
+static void trim_frees_whole_idle_segments(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
@@ -306,7 +306,7 @@ static void trim_gives_whole_free_segments_back(void **state)
     const uint64_t released = fy__pool_trim(pool, 10 * MIB);
     assert_true(query(pool).reserved <= 10 * MIB);
     assert_int_equal(released + fy__pool_trim(pool, 0), 10 * MIB);
-    assert_int_equal(query(pool).reserved, 3 * MIB); /* pending and live ones stay */
+    assert_int_equal(query(pool).reserved, 3 * MIB); /* pending and live segments stay */
     fake.done[S2] = 5;
     assert_int_equal(fy__pool_trim(pool, 0), 2 * MIB);
     give_done(d);
@@ -320,14 +320,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(grows_by_segments_and_large_requests_get_their_own),
+        TEST(the_pool_grows_by_segments_and_large_requests_get_dedicated_ones),
         TEST(small_blocks_do_not_break_a_free_large_segment),
-        TEST(gives_idle_segments_back_before_it_refuses),
-        TEST(gives_back_just_enough),
-        TEST(device_full_gives_back_and_retries),
-        TEST(waits_and_searches_again),
-        TEST(the_host_waits_when_there_is_no_other_way),
-        TEST(waits_gives_back_and_grows),
+        TEST(idle_segments_are_freed_before_a_refusal),
+        TEST(only_enough_segments_are_freed),
+        TEST(a_full_device_frees_segments_and_retries),
+        TEST(a_wait_is_followed_by_a_new_search),
+        TEST(the_host_waits_as_the_last_stage),
+        TEST(the_pool_waits_frees_and_grows),
         TEST(another_may_allocate_while_one_waits),
         TEST(guard_refuses_growth),
         TEST(more_streams_than_lists),
@@ -335,7 +335,7 @@ int main(void)
         TEST(reserved_never_passes_the_limit),
         TEST(tiny_limits_work),
         TEST(rounding_is_at_most_an_eighth_from_4_kib_up),
-        TEST(trim_gives_whole_free_segments_back),
+        TEST(trim_frees_whole_idle_segments),
     };
     return cmocka_run_group_tests_name("alloc/pool_fallback", tests, NULL, NULL);
 }

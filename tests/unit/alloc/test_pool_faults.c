@@ -1,12 +1,12 @@
-/* Every fallible point of a pool fails once and for ever: the N-th call of the source and the N-th
- * request for bookkeeping memory.
- * After each, figures and invariants hold, nothing leaked, and the pool still serves. */
+/* Every fallible point of a pool fails once, and permanently: the N-th call of the source and the
+ * N-th request for bookkeeping memory.
+ * After each failure, figures and invariants hold, nothing leaked, and the pool still serves. */
 #include "tests/unit/alloc/fake.h"
 
 enum { BLOCKS = 120, STREAMS = 20 };
 
-/* A story that visits growth, splits, pending blocks of many streams, joins, waits and trims.
- * Counts refusals; never stumbles. */
+/* A sequence of requests with growth, splits, pending blocks of many streams, joins, waits and
+ * trims. It counts refusals and continues after each. */
 static int story(fy__pool_t *pool)
 {
     static const uint64_t sizes[] = { 300,      70 * KIB, 4 * KIB, 900 * KIB,
@@ -44,8 +44,8 @@ static int story(fy__pool_t *pool)
     return refused;
 }
 
-/* Tells the story with call n failing (once, or from then on) until n is past its last call.
- * Returns how many n refused something. */
+/* Runs the sequence with call n failing (once, or from then on) until n is past its last call.
+ * Returns the number of n that refused a request. */
 static int sweep(uint64_t *from, uint64_t *until, const uint64_t *calls, bool for_ever,
                  uint64_t limit)
 {
@@ -67,7 +67,7 @@ static int sweep(uint64_t *from, uint64_t *until, const uint64_t *calls, bool fo
         const int refused = story(pool);
         refusing += refused != 0;
         const bool reached = *calls >= n;
-        *from = 0; /* and when the trouble is over, everything works */
+        *from = 0; /* after the failures end, every request succeeds */
         assert_int_equal(story(pool), 0);
         fake_end(pool);
         if (!reached) return refusing;
@@ -94,8 +94,7 @@ static void without_faults(void **state)
 static void source_fails_once(void **state)
 {
     (void)state;
-    /* A smaller segment, idle ones given back, or pending ones waited for: one refusal is survived
-     * somewhere. */
+    /* A smaller segment, freed idle segments or waited-for pending ones can absorb one refusal. */
     (void)sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, false,
                 FY_UNLIMITED);
 }
@@ -107,7 +106,7 @@ static void source_fails_for_ever(void **state)
                       FY_UNLIMITED) > 0);
 }
 
-/* A failure that is no want of memory comes through as it is, at once. */
+/* A failure that is not a lack of memory is returned unchanged, at once. */
 static void device_is_lost(void **state)
 {
     (void)state;
@@ -139,7 +138,7 @@ static void bookkeeping_fails_for_ever(void **state)
                       FY_UNLIMITED) > 0);
 }
 
-/* The verdict does not blame the device for it, and makes no promise. */
+/* The verdict does not name the device as the cause, and has no hint. */
 static void bookkeeping_has_its_own_text(void **state)
 {
     (void)state;
@@ -153,7 +152,7 @@ static void bookkeeping_has_its_own_text(void **state)
         "dev:0: 1024 bytes asked for: the host has no memory for the pool's own bookkeeping\n"
         "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)");
     assert_int_equal(fy_error_get()->oom->would_help, 0);
-    assert_int_equal(fake.alloc_calls, 0); /* not asked for in vain */
+    assert_int_equal(fake.alloc_calls, 0); /* the source is not called for an impossible request */
     fake_end(pool);
 }
 

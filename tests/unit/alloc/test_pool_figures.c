@@ -1,6 +1,6 @@
-/* The pool's figures: what a peek reads takes no lock, whoever holds them, and sees whole numbers
- * while others allocate; by category, as the tags say. Not here: the equations over devices
- * (tests/conformance/test_conformance_memory.c). */
+/* The pool's figures. A peek takes no lock, even while another thread holds them, and reads whole
+ * numbers while others allocate. Figures by category follow the tags. Not here: the equations over
+ * devices (tests/conformance/test_conformance_memory.c). */
 #include "tests/unit/alloc/fake.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@ static void a_peek_takes_no_lock(void **unused)
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *block = take(pool, 1000, S1);
     fy_memory_stats_t stats;
-    fy__pool_fork_lock(pool); /* both locks; a peek that took one would stay here for ever */
+    fy__pool_fork_lock(pool); /* takes both locks; a peek that took one would never return */
     fy__pool_peek(pool, &stats);
     fy__pool_fork_unlock(pool);
     assert_int_equal(stats.live, 1024);
@@ -73,9 +73,9 @@ static fy__block_t *take_for(fy__pool_t *pool, uint64_t nbytes, fy_category_t ca
     return block;
 }
 
-/* The peak's categories are those of the moment when it was reached first, not of a later one that
- * equals it. */
-static void the_peak_is_remembered_as_it_was(void **unused)
+/* The peak's categories are those of the moment when it was first reached, not of a later moment
+ * with the same total. */
+static void the_peak_keeps_its_first_categories(void **unused)
 {
     (void)unused;
     fake_reset();
@@ -106,7 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peek_takes_no_lock),
         cmocka_unit_test(peeks_while_others_allocate_see_whole_numbers),
-        cmocka_unit_test(the_peak_is_remembered_as_it_was),
+        cmocka_unit_test(the_peak_keeps_its_first_categories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Pressure functions, fy_memory_reserve and growth=off, in a pool without a device: when the
- * functions are asked, what of theirs is found, which stage counts, and what the refusals say. The
- * public calls are in tests/conformance/test_conformance_pressure.c. */
+/* Reclaim callbacks, fy_memory_reserve and growth=off, in a pool without a device: when the
+ * callbacks run, how their freed blocks are found, which stage counts, and the texts of refusals.
+ * The public calls are in tests/conformance/test_conformance_pressure.c. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2 };
@@ -22,7 +22,7 @@ static bool nothing(uint64_t nbytes)
     return false;
 }
 
-/* Gives kept[0], done. */
+/* Frees kept[0], whose work is done. */
 static bool give_first(uint64_t nbytes)
 {
     (void)nbytes;
@@ -32,7 +32,7 @@ static bool give_first(uint64_t nbytes)
     return true;
 }
 
-/* Gives kept[1], in use on another stream. */
+/* Frees kept[1], in use on another stream. */
 static bool give_second_pending(uint64_t nbytes)
 {
     (void)nbytes;
@@ -50,7 +50,7 @@ static bool give_both(uint64_t nbytes)
 
 static bool trims(uint64_t nbytes) { return nbytes && fy__pool_trim(pool, 0) > 0; }
 
-/* What another library held. */
+/* Frees memory that another library held. */
 static bool device_gets_room(uint64_t nbytes)
 {
     fake.capacity += nbytes;
@@ -66,7 +66,7 @@ static fy_status_t refused(uint64_t nbytes, uint32_t stream)
     return status;
 }
 
-static void asked_when_the_limit_leaves_nothing(void **state)
+static void callbacks_run_when_the_limit_is_reached(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
@@ -79,7 +79,7 @@ static void asked_when_the_limit_leaves_nothing(void **state)
     fy__block_t *block = take(pool, 500 * KIB, S1);
     assert_int_equal(fake.pressed[0], 1);
     assert_int_equal(fake.pressed[1], 1);
-    assert_int_equal(fake.pressed[2], 0); /* it was enough */
+    assert_int_equal(fake.pressed[2], 0); /* not called: the previous one was enough */
     const fy_memory_alloc_stats_t r = stats(pool);
     assert_int_equal(r.after_pressure, 1);
     assert_int_equal(r.ready, 1);
@@ -90,8 +90,8 @@ static void asked_when_the_limit_leaves_nothing(void **state)
     fake_end(pool);
 }
 
-/* A pending block that a function gave is taken with a wait on the device, not on the host. */
-static void what_it_gives_may_be_pending(void **state)
+/* A pending block that a callback freed is taken with a wait on the device, not on the host. */
+static void a_freed_block_may_be_pending(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
@@ -111,8 +111,8 @@ static void what_it_gives_may_be_pending(void **state)
     fake_end(pool);
 }
 
-/* Neighbours from two functions make the block that neither gave alone. */
-static void several_give_in_order(void **state)
+/* Neighbouring blocks from two callbacks join into the block that neither freed alone. */
+static void callbacks_run_in_order(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
@@ -127,8 +127,8 @@ static void several_give_in_order(void **state)
     fake_end(pool);
 }
 
-/* Idle segments go back only if the functions were not enough. */
-static void before_segments_go_back(void **state)
+/* Idle segments are freed only if the callbacks were not enough. */
+static void callbacks_run_before_segments_are_freed(void **state)
 {
     (void)state;
     pool = fake_pool(8 * MIB, MIB);
@@ -139,7 +139,7 @@ static void before_segments_go_back(void **state)
     assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(fake.free_calls, 0);
     kept[0] = block;
-    /* what it gives is too small by itself, but a segment that may go */
+    /* the block that it frees is too small, but it completes an idle segment */
     block = take(pool, 6 * MIB, S1);
     assert_int_equal(stats(pool).grown_after_trim, 1);
     assert_int_equal(stats(pool).after_pressure, 1);
@@ -148,8 +148,8 @@ static void before_segments_go_back(void **state)
     fake_end(pool);
 }
 
-/* It may make room on the device itself. */
-static void then_growing_is_tried_again(void **state)
+/* A callback may free memory on the device itself. */
+static void growth_is_tried_again_after_callbacks(void **state)
 {
     (void)state;
     fake.capacity = 2 * MIB;
@@ -164,7 +164,7 @@ static void then_growing_is_tried_again(void **state)
     give_done(b);
     fake_end(pool);
     fake_reset();
-    pool = fake_pool(4 * MIB, MIB); /* by a trim of its own */
+    pool = fake_pool(4 * MIB, MIB); /* by calling trim */
     fake.reclaim[0] = trims;
     give_done(take(pool, 3 * MIB, S1));
     give_done(take(pool, 4 * MIB, S1));
@@ -173,21 +173,21 @@ static void then_growing_is_tried_again(void **state)
     fake_end(pool);
 }
 
-static void not_asked_for_what_cannot_be(void **state)
+static void callbacks_do_not_run_for_impossible_requests(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
     fake.reclaim[0] = give_first;
     kept[0] = take(pool, MIB, S1);
-    /* above the limit whatever is freed */
+    /* above the limit, whatever is freed */
     assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fake.pressed[0], 0);
     give_first(0);
     fake_end(pool);
 }
 
-/* A guard forbids to grow; what needs no growth is tried. */
-static void asked_under_a_guard(void **state)
+/* A guard forbids growth; stages without growth are tried. */
+static void callbacks_run_under_a_guard(void **state)
 {
     (void)state;
     pool = fake_pool(FY_UNLIMITED, MIB);
@@ -203,7 +203,7 @@ static void asked_under_a_guard(void **state)
     fake_end(pool);
 }
 
-static void the_verdict_says_that_they_gave(void **state)
+static void the_verdict_reports_the_callbacks(void **state)
 {
     (void)state;
     pool = fake_pool(MIB, MIB);
@@ -231,13 +231,13 @@ static void reserve_grows_once_by_what_is_missing(void **state)
     assert_int_equal(query(pool).reserved, 3 * MIB + 256);
     assert_int_equal(fy__pool_reserve(pool, 3 * MIB), FY_STATUS_OK);
     assert_int_equal(fake.alloc_calls, 1);
-    /* either kind may be cut from it */
+    /* either kind of block may be cut from it */
     fy__block_t *small = take(pool, KIB, S1), *large = take(pool, 2 * MIB, S1);
     assert_int_equal(fake.alloc_calls, 1);
     assert_int_equal(fy__pool_reserve(pool, 10 * MIB), FY_STATUS_OK);
     assert_int_equal(query(pool).reserved, 10 * MIB);
     assert_int_equal(fake.alloc_calls, 2);
-    assert_int_equal(stats(pool).grown, 0); /* nobody was served by that */
+    assert_int_equal(stats(pool).grown, 0); /* the reservation served no request */
     assert_int_equal(served(pool), 2);
     give_done(small);
     give_done(large);
@@ -263,7 +263,7 @@ static void reserve_that_is_refused_takes_nothing(void **state)
     assert_int_equal(fy__pool_reserve(pool, 8 * MIB + 1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
     assert_int_equal(fake.alloc_calls, 1);
-    fake.capacity = MIB; /* others have the rest */
+    fake.capacity = MIB; /* other processes have the rest */
     assert_int_equal(fy__pool_reserve(pool, 2 * MIB), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_DEVICE_FULL);
     fake.guard_growth = true;
@@ -273,7 +273,7 @@ static void reserve_that_is_refused_takes_nothing(void **state)
     fake.capacity = 8 * MIB;
     fake.fail_meta_from = 1;
     fake.fail_meta_until = UINT64_MAX;
-    /* until there are no nodes */
+    /* until bookkeeping memory is exhausted */
     while (fy__pool_reserve(pool, query(pool).reserved + 256) == FY_STATUS_OK) {}
     assert_non_null(strstr(fy_error_get()->text, "bookkeeping"));
     assert_int_equal(query(pool).reserved, fake.used);
@@ -304,14 +304,14 @@ static void growth_off_refuses_and_the_hint_is_true(void **state)
     assert_int_equal(fy__pool_reserve(pool, MIB + KIB), FY_STATUS_OK);
     fy__block_t *b = take(pool, KIB, S1);
     give_done(a);
-    /* the idle segment is not given back: what for? */
+    /* the idle segment is not freed: that would not help */
     assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fake.free_calls, 0);
-    /* reserving more would pass the limit, so that is no hint */
+    /* reserving more would exceed the limit, so the hint does not say it */
     assert_int_equal(refused(4 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_null(strstr(fy_error_get()->text, "fy_memory_reserve"));
     assert_int_equal(fake.alloc_calls, 2);
-    give(b, S2, 4); /* and a sync is one, when that is all */
+    give(b, S2, 4); /* a sync is the hint when nothing else helps */
     fake.guard_sync = true;
     assert_int_equal(refused(MIB + KIB, 0), FY_STATUS_OUT_OF_MEMORY);
     /* two segments do not make one block */
@@ -331,14 +331,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(asked_when_the_limit_leaves_nothing),
-        TEST(what_it_gives_may_be_pending),
-        TEST(several_give_in_order),
-        TEST(before_segments_go_back),
-        TEST(then_growing_is_tried_again),
-        TEST(not_asked_for_what_cannot_be),
-        TEST(asked_under_a_guard),
-        TEST(the_verdict_says_that_they_gave),
+        TEST(callbacks_run_when_the_limit_is_reached),
+        TEST(a_freed_block_may_be_pending),
+        TEST(callbacks_run_in_order),
+        TEST(callbacks_run_before_segments_are_freed),
+        TEST(growth_is_tried_again_after_callbacks),
+        TEST(callbacks_do_not_run_for_impossible_requests),
+        TEST(callbacks_run_under_a_guard),
+        TEST(the_verdict_reports_the_callbacks),
         TEST(reserve_grows_once_by_what_is_missing),
         TEST(reserve_that_is_refused_takes_nothing),
         TEST(growth_off_refuses_and_the_hint_is_true),

@@ -1,11 +1,11 @@
-/* Random histories of a pool against an oracle that knows every granule: who owns it, and which
+/* Random histories of a pool against an oracle that knows the owner of every granule, and which
  * points may still use it.
- * Checked at every step: no two owners, bytes are handed out only with the points that still matter
- * (none at all for the host), figures are the oracle's sums, the limit holds, and a request is
- * refused only if no way of serving it was left: the oracle looks for one by brute force. Where
- * guards forbid syncs or growth, the refusal must say truly whether a sync would have helped, and
- * the pool is held to it.
- * FERRY_SEED=n: other histories. Not here: threads (test_pool_threads.c), failing sources
+ * Each step checks: no granule has two owners. Bytes are returned only with the points that still
+ * matter (none for the host). Figures equal the oracle's sums. The limit holds. A request is
+ * refused only if no way to serve it was left; the oracle searches by brute force. Where guards
+ * forbid syncs or growth, the refusal must report correctly whether a sync would have helped; the
+ * test then follows the hint.
+ * FERRY_SEED=n runs other histories. Not here: threads (test_pool_threads.c), failing sources
  * (test_pool_faults.c). */
 #include "tests/unit/alloc/fake.h"
 
@@ -23,7 +23,7 @@ typedef struct owned {
     uint64_t nbytes;
 } owned_t;
 
-/* Per granule of the address space. */
+/* State of each granule of the address space. */
 static struct {
     bool is_owned;
     uint32_t seq[STREAMS]; /* last use by each stream */
@@ -31,7 +31,7 @@ static struct {
 static owned_t owned[LIVE];
 static int owned_count;
 static uint64_t seed, submitted[STREAMS], pool_limit;
-/* What the histories visited; a check that nothing came to is no check. */
+/* Situations that the histories visited; a check of a situation that never occurred is void. */
 static struct {
     uint64_t served, refused, after_sync_would, after_sync_did, by_guard, pressed, after_pressure,
         reserves, reserves_refused;
@@ -70,7 +70,7 @@ static void check_handed_out(const fy__block_t *block, uint32_t stream)
     }
 }
 
-/* ---- is there a way to serve a request? ---- */
+/* ---- the oracle's search for a way to serve a request ---- */
 
 typedef enum wait_for { NOTHING, EVERYTHING } wait_for_t;
 
@@ -88,8 +88,8 @@ static bool all_done(void)
     return true;
 }
 
-/* Longest run of granules nobody owns; *out_idle: bytes of segments that could be given back, after
- * such a wait. */
+/* Returns the longest run of granules without an owner. *out_idle: bytes of segments that could be
+ * freed after such a wait. */
 static uint64_t longest_run(wait_for_t wait, uint64_t *out_idle)
 {
     uint64_t longest = 0;
@@ -111,7 +111,7 @@ static uint64_t longest_run(wait_for_t wait, uint64_t *out_idle)
 
 typedef enum growth { NO_GUARD, AS_GUARDED } growth_t;
 
-/* Would a run of free bytes do, or a new segment once idle ones are given back? */
+/* Returns whether a run of free bytes is enough, or a new segment after idle ones are freed. */
 static bool could_serve(uint64_t rounded, wait_for_t wait, growth_t growth)
 {
     uint64_t idle;
@@ -122,8 +122,8 @@ static bool could_serve(uint64_t rounded, wait_for_t wait, growth_t growth)
            kept <= fake.capacity - rounded;
 }
 
-/* What the pool can be sure of: how much a full device has left is not known to it, so what it
- * gives back must be enough by itself. */
+/* The pool does not know how much memory a full device has left. It can only be sure if the
+ * segments that it frees are enough alone. */
 static bool is_sure_to_serve(uint64_t rounded)
 {
     uint64_t idle;
@@ -137,7 +137,7 @@ static void check_refusal(fy_status_t status, uint64_t nbytes, uint32_t stream)
     const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
     uint64_t idle;
     seen.refused++;
-    if (status == FY_STATUS_REFUSED_BY_GUARD) { /* of growth */
+    if (status == FY_STATUS_REFUSED_BY_GUARD) { /* by the guard of growth */
         assert_true(fake.guard_growth);
         seen.by_guard++;
     } else {
@@ -150,7 +150,7 @@ static void check_refusal(fy_status_t status, uint64_t nbytes, uint32_t stream)
         assert_int_equal(verdict->reason == FY_OOM_WOULD_FIT_AFTER_SYNC, is_sure_to_serve(rounded));
     }
     if (!fake.guard_sync || all_done()) assert_false(could_serve(rounded, EVERYTHING, AS_GUARDED));
-    /* A stream waits by itself for what others still do; only giving segments back needs them
+    /* A stream waits on the device for pending work; only freeing segments needs that work to be
      * done. */
     if (stream) assert_true(longest_run(NOTHING, &idle) < rounded);
 }
@@ -181,7 +181,7 @@ static void alloc_one(fy__pool_t *pool, uint64_t most)
     assert_null(block);
     check_refusal(status, nbytes, stream);
     if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || fake.reclaim[0] || draw(2)) return;
-    /* Was it true? A guard of growth refuses by itself. */
+    /* Checks the hint. A guard of growth refuses in any case. */
     const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
     const bool said = fy_error_get()->oom->reason == FY_OOM_WOULD_FIT_AFTER_SYNC,
                would = could_serve(rounded, EVERYTHING, AS_GUARDED);
@@ -201,14 +201,15 @@ static void alloc_one(fy__pool_t *pool, uint64_t most)
     }
 }
 
-/* Uses a block on up to three streams and gives it back. */
+/* Uses a block on up to three streams and frees it. */
 static void free_one(void)
 {
     if (!owned_count) return;
     const int i = (int)draw((uint64_t)owned_count);
     fy__block_t *block = owned[i].block;
     owned[i] = owned[--owned_count];
-    if (draw(4) == 0) fy__hazard_clear(&block->hazard); /* the owner waited for what it inherited */
+    if (draw(4) == 0)
+        fy__hazard_clear(&block->hazard); /* the owner waited for the inherited points */
     for (uint64_t uses = draw(4); uses > 0; uses--) {
         const uint32_t stream = 1 + (uint32_t)draw(STREAMS - 1);
         const fy__point_t point = FY__POINT(stream, ++submitted[stream]);
@@ -222,11 +223,11 @@ static void free_one(void)
         granules[g].is_owned = false;
         for (uint32_t s = 1; s < STREAMS; s++) granules[g].seq[s] = (uint32_t)last[s];
     }
-    block->requested = 0; /* the owner's to change; the figures must not depend on it */
+    block->requested = 0; /* the owner may change this field; the figures must not depend on it */
     fy__pool_free(block);
 }
 
-/* A pressure function: gives up to three blocks, in use or not, or says that it has none. */
+/* A reclaim callback: frees up to three blocks, in use or not, or reports that it has none. */
 static bool give_some(uint64_t nbytes)
 {
     assert_true(nbytes > 0);
@@ -237,7 +238,7 @@ static bool give_some(uint64_t nbytes)
     return owned_count < had;
 }
 
-/* Exactly what is missing is asked for, once, and it is refused only if there is no room for it. */
+/* The pool requests exactly the missing bytes, once, and refuses only if they do not fit. */
 static void reserve_one(fy__pool_t *pool)
 {
     const uint64_t nbytes =
@@ -279,7 +280,7 @@ static void check_figures(fy__pool_t *pool)
     assert_true(fy__pool_is_valid(pool));
 }
 
-/* What guards forbid, at times. */
+/* Sets guards at random times. */
 /* the last two: what is there besides */
 enum { ALL_ALLOWED = 0, NO_SYNC = 1, NO_GROWTH = 2, PRESSURE = 4, GROWTH_OFF = 8 };
 
@@ -333,7 +334,7 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
     fake_end(pool);
 }
 
-static void roomy(void **state)
+static void without_a_limit(void **state)
 {
     (void)state;
     history(1, ALL_ALLOWED, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 200000);
@@ -360,7 +361,7 @@ static void in_tiny_memory(void **state)
         history(30 + i, ALL_ALLOWED, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
 }
 
-/* The pool may not make the host wait: it says so truly when that is all that stands in the way. */
+/* The pool may not make the host wait. It reports that only if nothing else is in the way. */
 static void without_syncs(void **state)
 {
     (void)state;
@@ -389,8 +390,8 @@ static void without_growth(void **state)
     assert_true(seen.by_guard > 100 && seen.served > 1000);
 }
 
-/* Functions that give blocks back in the middle of a request, with and without syncs and growth. */
-static void with_pressure(void **state)
+/* Callbacks free blocks in the middle of a request, with and without syncs and growth. */
+static void with_reclaim_callbacks(void **state)
 {
     (void)state;
     memset(&seen, 0, sizeof seen);
@@ -405,7 +406,7 @@ static void with_pressure(void **state)
     assert_true(seen.pressed > 1000 && seen.after_pressure > 500 && seen.refused > 100);
 }
 
-/* growth=off: only reserving grows, and what it gave serves everything that fits. */
+/* growth=off: only a reservation grows the pool, and its memory serves every request that fits. */
 static void with_growth_off(void **state)
 {
     (void)state;
@@ -425,14 +426,10 @@ static void with_growth_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roomy),
-        cmocka_unit_test(at_the_limit),
-        cmocka_unit_test(on_a_full_device),
-        cmocka_unit_test(in_tiny_memory),
-        cmocka_unit_test(without_syncs),
-        cmocka_unit_test(without_growth),
-        cmocka_unit_test(with_pressure),
-        cmocka_unit_test(with_growth_off),
+        cmocka_unit_test(without_a_limit),        cmocka_unit_test(at_the_limit),
+        cmocka_unit_test(on_a_full_device),       cmocka_unit_test(in_tiny_memory),
+        cmocka_unit_test(without_syncs),          cmocka_unit_test(without_growth),
+        cmocka_unit_test(with_reclaim_callbacks), cmocka_unit_test(with_growth_off),
     };
     return cmocka_run_group_tests_name("alloc/pool_random", tests, NULL, NULL);
 }

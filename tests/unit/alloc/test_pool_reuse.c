@@ -1,6 +1,6 @@
-/* Reuse, the stats that neither grow nor wait: a ready block, one pending on the asking stream, a
- * finished one, neighbours, another stream's. Each must serve in its situation, and only when the
- * stats above it do not. */
+/* The fallback stages that neither grow nor wait: a ready block, a block pending on the requesting
+ * stream, a finished block, joined neighbours, a block of another stream. Each stage must serve in
+ * its situation, and only when the earlier stages do not. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
@@ -12,8 +12,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left
- * over is one more block. */
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); the rest is one
+ * more block. */
 static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
 {
     int i = 0;
@@ -79,7 +79,7 @@ static void same_stream_needs_no_wait(void **state)
     fake_end(pool);
 }
 
-/* What one stream gave back joins, and the later point stands for both. */
+/* Blocks that one stream freed join, and the later point covers both. */
 static void same_stream_neighbours_join(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void finished_block_needs_no_wait_on_another_stream(void **state)
     fy__block_t *block = take(pool, 512 * KIB, S2);
     assert_true(fake_word(&block->hazard, 0) == 0);
     assert_int_equal(stats(pool).reaped, 1);
-    assert_int_equal(stats(pool).ready, 2); /* b[1], and this one */
+    assert_int_equal(stats(pool).ready, 2); /* b[1] and this one */
     assert_int_equal(fake.alloc_calls, 1);
     give_done(block);
     give_done(b[1]);
@@ -149,7 +149,7 @@ static void free_and_pending_neighbours_serve_their_stream(void **state)
     assert_int_equal(stats(pool).joined, 1);
     assert_int_equal(fake.alloc_calls, 1);
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
-    assert_int_equal(query(pool).pending, 168 * KIB); /* what was not needed stays as it was */
+    assert_int_equal(query(pool).pending, 168 * KIB); /* unneeded blocks stay unchanged */
     assert_true(fy__pool_is_valid(pool));
     give_done(block);
     give_done(b[0]);
@@ -169,10 +169,10 @@ static void another_streams_block_is_handed_out_with_its_points(void **state)
     assert_ptr_equal(block->address, address);
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
     assert_int_equal(stats(pool).inserted_wait, 1);
-    assert_int_equal(fake.alloc_calls, 1); /* preferred over growing */
+    assert_int_equal(fake.alloc_calls, 1); /* the pool prefers them to growth */
     assert_int_equal(fake.waits, 0);
     assert_int_equal(query(pool).pending, 312 * KIB);
-    /* The other half kept the point, too. */
+    /* The other half keeps the point too. */
     fy__block_t *half = take(pool, 312 * KIB, S3);
     assert_true(fake_word(&half->hazard, 0) == FY__POINT(S1, 7));
     give_done(half);
@@ -181,7 +181,7 @@ static void another_streams_block_is_handed_out_with_its_points(void **state)
     fake_end(pool);
 }
 
-/* Blocks of three streams side by side: the owner of the three waits for all of them. */
+/* Adjacent blocks of three streams: the owner of the joined block waits for all of them. */
 static void neighbours_of_several_streams_are_joined_before_growing(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void neighbours_of_several_streams_are_joined_before_growing(void **state
     fy__block_t *b[5];
     fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
     give(b[1], S1, 7);
-    fy__hazard_clear(&b[2]->hazard); /* pending on two streams */
+    fy__hazard_clear(&b[2]->hazard); /* pending on two streams only */
     atomic_store(&b[2]->hazard.writer, FY__POINT(S2, 3));
     atomic_store(&b[2]->hazard.readers[1], FY__POINT(S1, 8));
     fy__pool_free(b[2]);
@@ -211,7 +211,7 @@ static void neighbours_of_several_streams_are_joined_before_growing(void **state
     fake_end(pool);
 }
 
-/* Stream 0 is the host: it cannot wait on the device, so it never gets pending bytes. */
+/* Stream 0 is the host. It cannot wait on the device, so it never gets pending bytes. */
 static void the_host_gets_only_what_is_done(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Growing when the shape of the work changes: idle segments of large blocks go back for what is
- * larger, but not for ever, and not what was reserved;
- * an idle segment is kept for blocks of its kind as long as the pool may grow. */
+/* Growth when the shape of the work changes. Idle segments of large blocks are freed for a larger
+ * one, but not in every round, and reserved segments never.
+ * An idle segment is kept for blocks of its kind as long as the pool may grow. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1 };
@@ -19,9 +19,9 @@ static void take_and_give(fy__pool_t *pool, int count, uint64_t nbytes)
     for (int i = 0; i < count; i++) give_done(blocks[i]);
 }
 
-/* Batches that grow by a fifth: what is reserved stays near what is live, though no old segment
- * serves a new block. */
-static void larger_batches(void **state)
+/* Batches that grow by a fifth: the reserved bytes stay near the live bytes, although no old
+ * segment serves a new block. */
+static void growing_batches_do_not_accumulate_segments(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
@@ -33,9 +33,9 @@ static void larger_batches(void **state)
     fake_end(pool);
 }
 
-/* Two shapes by turns: in the end both have what they need, and nobody asks the backend any
+/* Two alternating shapes: finally both have their segments, and the backend is not called any
  * more. */
-static void not_for_ever(void **state)
+static void alternating_shapes_reach_a_steady_state(void **state)
 {
     (void)state;
     uint64_t calls = 0;
@@ -48,7 +48,7 @@ static void not_for_ever(void **state)
     fake_end(pool);
 }
 
-static void not_what_was_reserved(void **state)
+static void reserved_segments_are_not_freed(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
@@ -59,10 +59,10 @@ static void not_what_was_reserved(void **state)
     fake_end(pool);
 }
 
-static void kept_for_its_kind(void **state)
+static void an_idle_segment_is_kept_for_its_kind(void **state)
 {
     (void)state;
-    /* so much is live that 4 MiB more are no reason to give anything back */
+    /* So much is live that 4 MiB more are no reason to free a segment. */
     fy__pool_t *pool = fake_pool(112 * MIB, MIB);
     fy__block_t *most = take(pool, 100 * MIB, S1), *large = take(pool, 8 * MIB, S1), *quarter,
                 *less, *last;
@@ -73,9 +73,9 @@ static void kept_for_its_kind(void **state)
     quarter = take(pool, 2 * MIB, S1);
     assert_int_equal(query(pool).largest_free, 6 * MIB);
     give_done(quarter);
-    quarter = take(pool, 2 * MIB - 256, S1); /* up to the limit it grows */
+    quarter = take(pool, 2 * MIB - 256, S1); /* grows up to the limit */
     assert_int_equal(query(pool).reserved, 112 * MIB);
-    last = take(pool, 2 * MIB - 256, S1); /* and then it cuts */
+    last = take(pool, 2 * MIB - 256, S1); /* then cuts the idle segment */
     assert_int_equal(query(pool).largest_free, 6 * MIB + 256);
     give_done(less);
     give_done(quarter);
@@ -87,10 +87,10 @@ static void kept_for_its_kind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(larger_batches, setup),
-        cmocka_unit_test_setup(not_for_ever, setup),
-        cmocka_unit_test_setup(not_what_was_reserved, setup),
-        cmocka_unit_test_setup(kept_for_its_kind, setup),
+        cmocka_unit_test_setup(growing_batches_do_not_accumulate_segments, setup),
+        cmocka_unit_test_setup(alternating_shapes_reach_a_steady_state, setup),
+        cmocka_unit_test_setup(reserved_segments_are_not_freed, setup),
+        cmocka_unit_test_setup(an_idle_segment_is_kept_for_its_kind, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* Four threads on one pool: nobody gets bytes that another one has, growth and waits of several
- * threads at once all work, figures add up in the end, queries and trims may come at any time.
- * Meant for the thread sanitizer, too. Own small source and streams: the ones of fake.h are for one
- * thread. */
+/* Four threads on one pool: no two threads own the same bytes, growth and waits of several threads
+ * at once all work, the figures add up in the end, queries and trims may run at any time.
+ * Also meant for ThreadSanitizer. It has its own small source and streams: those of fake.h serve
+ * one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static atomic_int in_source;
 static _Atomic uint64_t broken, given, syncs, refusals;
 static _Atomic uint64_t submitted[STREAMS], done[STREAMS];
 
-/* Real memory, because owners write their name into it. */
+/* Real memory, because owners write their id into it. */
 static fy_status_t source_alloc(void *user, uint64_t nbytes, void **out_address)
 {
     (void)user;

@@ -1,4 +1,4 @@
-/* The verdict: reason, figures and text for each way to run out of memory; every number in the text
+/* The verdict: reason, figures and text for each way to run out of memory. Every number in the text
  * is checked, and every hint is followed to see that it is true. */
 #include "tests/unit/alloc/fake.h"
 
@@ -22,7 +22,7 @@ static const fy_oom_verdict_t *refused(fy__pool_t *pool, uint64_t nbytes, uint32
     assert_int_equal(verdict->status, FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(verdict->asked, nbytes);
     assert_int_equal(verdict->reserved, verdict->live + verdict->cached);
-    /* The record has room for half of it, and what helps is in that half. */
+    /* The record holds half of the full text; the hint is in that half. */
     const size_t room = sizeof fy_error_get()->text - 1, kept = strlen(fy_error_get()->text);
     assert_int_equal(kept, strlen(verdict->text) < room ? strlen(verdict->text) : room);
     assert_memory_equal(fy_error_get()->text, verdict->text, kept);
@@ -66,7 +66,7 @@ static void limit(void **state)
     fake_end(pool);
 }
 
-/* Freeing a whole segment of another size lets the pool give it back and grow. */
+/* If a whole segment of another size is freed, the pool can release it and grow. */
 static void limit_with_segments_too_small(void **state)
 {
     (void)state;
@@ -76,7 +76,8 @@ static void limit_with_segments_too_small(void **state)
     const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
     assert_int_equal(verdict->largest_free, 0);
-    assert_int_equal(verdict->would_help, 9 * MIB); /* no one segment is enough: all of them are */
+    assert_int_equal(verdict->would_help,
+                     9 * MIB); /* no single segment is enough: all of them are */
     says(verdict, "dev:0: 5242880 bytes asked for (5.0 MiB): more than the limit leaves\n"
                   "  limit 9437184 (9.0 MiB), reserved 9437184 = live 9437184 (9.0 MiB, peak "
                   "9437184) + cached 0 (of it pending 0)\n"
@@ -126,7 +127,7 @@ static void too_large(void **state)
     assert_int_equal(refused(pool, UINT64_MAX, S1)->reason, FY_OOM_TOO_LARGE);
     assert_int_equal(refused(pool, UINT64_MAX - 300, S1)->reason, FY_OOM_TOO_LARGE);
     fake_end(pool);
-    /* the size of the device is not known, and rounding this up overflows */
+    /* the size of the device is unknown, and rounding this size up overflows */
     fake.capacity = UINT64_MAX;
     pool = fake_pool(FY_UNLIMITED, MIB);
     const fy_oom_verdict_t *verdict_unknown = refused(pool, UINT64_MAX, S1);
@@ -172,7 +173,7 @@ static void fragmented(void **state)
     assert_int_equal(verdict->reason, FY_OOM_FRAGMENTED);
     assert_int_equal(verdict->largest_free, 66 * KIB);
     assert_int_equal(verdict->cached, stats.cached);
-    assert_int_equal(verdict->would_help, 32 * KIB); /* the small one, between two free ones */
+    assert_int_equal(verdict->would_help, 32 * KIB); /* the small block between two free ones */
     assert_non_null(strstr(verdict->text, ": enough is free, but not in one piece\n"));
     assert_non_null(strstr(verdict->text, "largest free block 67584, fragmentation 88 %\n"));
     assert_non_null(
@@ -204,13 +205,13 @@ static void would_fit_after_sync(void **state)
                   "largest free block 2097152, fragmentation 50 %\n"
                   "  It would fit after a sync: wait for the device first\n"
                   "  tried: search, grow; not tried: a guard forbids to wait for pending blocks");
-    fake.guard_sync = false; /* and so it does */
+    fake.guard_sync = false; /* and it does help */
     give_done(take(pool, 3 * MIB, S1));
     fake_end(pool);
 }
 
-/* The guard forbids a sync, but none would help: the verdict does not say so (hints must be true:
- * pytorch#173049). */
+/* The guard forbids a sync, but no sync would help: the verdict does not suggest one (hints must be
+ * true: pytorch#173049). */
 static void no_false_hint_of_a_sync(void **state)
 {
     (void)state;
@@ -264,7 +265,7 @@ static void pinned_pools_fail_with_their_own_status(void **state)
     fake_end(pool);
 }
 
-/* Numbers as long as they get must not be cut off. */
+/* Numbers of maximal length must not be truncated. */
 static void the_text_fits_the_record(void **state)
 {
     (void)state;
@@ -282,7 +283,7 @@ static void the_text_fits_the_record(void **state)
     fake_end(pool);
 }
 
-/* A limit above what the device has would help nobody: the verdict does not speak of it. */
+/* A limit above the device's memory would not help: the verdict does not suggest it. */
 static void no_false_hint_of_a_limit(void **state)
 {
     (void)state;
@@ -308,8 +309,8 @@ static void long_names(void *user, fy_oom_verdict_t *verdict)
     }
 }
 
-/* Scopes with the longest names, every category, and numbers as long as they get: nothing is cut
- * off, nor does the record lose its half. */
+/* Scopes with the longest names, every category, and numbers of maximal length: no part is
+ * truncated, and the record keeps its half. */
 static void the_longest_text_fits(void **state)
 {
     (void)state;

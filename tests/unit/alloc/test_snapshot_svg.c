@@ -1,6 +1,6 @@
-/* Pictures of snapshots: every block is in exactly one mark, marks stay few however many blocks
- * there are, lines wrap inside the page, and whatever a scope is called it is XML. Not here: what a
- * snapshot says (tests/conformance/test_conformance_snapshot.c). */
+/* Pictures of snapshots: every block is in exactly one rectangle, there are few rectangles even for
+ * many blocks, lines wrap inside the page, and the output is XML for any scope name. Not here: the
+ * content of a snapshot (tests/conformance/test_conformance_snapshot.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void draw(void)
     assert_int_equal(strlen(svg), nbytes);
 }
 
-/* Blocks in all marks together; *out_marks: how many marks. */
+/* Returns the number of blocks in all rectangles; *out_marks: the number of rectangles. */
 static size_t blocks_in_marks(size_t *out_marks)
 {
     size_t count = 0;
@@ -84,7 +84,7 @@ static size_t blocks_in_marks(size_t *out_marks)
     return count;
 }
 
-/* Tags open and close in order, and nothing but text and the five names stands between them. */
+/* Tags open and close in order, and between them is only text and the five entities. */
 static void expect_well_formed(void)
 {
     const char *open[16];
@@ -124,7 +124,7 @@ static void expect_inside_page(void)
         assert_int_equal(sscanf(s, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y,
                                 &width, &height),
                          4);
-        /* one that is widened to a pixel may touch the margin */
+        /* a block that is widened to a pixel may reach into the margin */
         assert_true(x >= 16 && width > 0 && x + width <= 1185.01);
         assert_true(y >= 0 && y + height <= page);
     }
@@ -143,7 +143,7 @@ static void many_small_blocks_make_few_marks(void **state)
     add(segment, UINT64_C(100) << 30, FY__SNAPSHOT_LIVE);
     draw();
     assert_int_equal(blocks_in_marks(&marks), BLOCKS + 1);
-    assert_true(marks < 3000); /* 1168 pixels a line, and the small ones fill two at most */
+    assert_true(marks < 3000); /* 1168 pixels a line; the small blocks fill at most two lines */
     assert_non_null(strstr(svg, " blocks thinner than a pixel are drawn together"));
     expect_well_formed();
     expect_inside_page();
@@ -176,7 +176,7 @@ static void large_segments_wrap(void **state)
     expect_inside_page();
 }
 
-static void names_are_made_harmless(void **state)
+static void names_are_escaped(void **state)
 {
     (void)state;
     start();
@@ -188,7 +188,7 @@ static void names_are_made_harmless(void **state)
     expect_well_formed();
 }
 
-static void an_empty_pool_is_a_line(void **state)
+static void an_empty_pool_is_drawn_as_one_line(void **state)
 {
     size_t marks;
     (void)state;
@@ -204,8 +204,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_small_blocks_make_few_marks),
         cmocka_unit_test(large_segments_wrap),
-        cmocka_unit_test(names_are_made_harmless),
-        cmocka_unit_test(an_empty_pool_is_a_line),
+        cmocka_unit_test(names_are_escaped),
+        cmocka_unit_test(an_empty_pool_is_drawn_as_one_line),
     };
     const int status = cmocka_run_group_tests(tests, NULL, NULL);
     free(svg);

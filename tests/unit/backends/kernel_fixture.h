@@ -1,6 +1,6 @@
-/* For the kernel tests of this folder: a host api that remembers, tensors with any strides and
- * guard words around their bytes, and element access in f64. Kernels are called directly, without
- * the dispatcher: what it promises them (backend.h, op.h) is set up here. */
+/* For the kernel tests of this folder: a host API that records its calls, tensors with any strides
+ * and guard words around their bytes, and element access in f64. Kernels are called directly,
+ * without the dispatcher: this file establishes the dispatcher's guarantees (backend.h, op.h). */
 #ifndef FERRY_TESTS_KERNEL_FIXTURE_H_
 #define FERRY_TESTS_KERNEL_FIXTURE_H_
 
@@ -55,7 +55,7 @@ static UNUSED const fy_host_api_t api = { sizeof(fy_host_api_t), FY_BACKEND_ABI,
 
 /* ---- tensors ---- */
 
-enum { GUARD = 64 }; /* bytes of 0xA5 before and behind */
+enum { GUARD = 64 }; /* bytes of 0xA5 before and after */
 
 typedef struct tensor {
     fy_desc_t desc;
@@ -152,7 +152,8 @@ static UNUSED double noise(int64_t i)
     return (double)(x >> 11) / 4503599627370496.0 - 1.0;
 }
 
-/* Small values that every dtype holds: floats around 0, integers 0 .. 20 (signed ones from -10). */
+/* Small values that every dtype represents: floats around 0, integers 0 .. 20 (signed ones from
+ * -10). */
 static UNUSED void fill_noise(const fy_desc_t *desc, int64_t salt)
 {
     const int64_t n = count_of(desc);
@@ -213,7 +214,7 @@ static UNUSED fy_launch_t launch_of(fy_op_t op, uint16_t ndst, fy_desc_t *dst, u
     return launch;
 }
 
-/* One dst; sources broadcast; FY_LAUNCH_DENSE set where it is true. */
+/* One dst; sources broadcast; FY_LAUNCH_DENSE set where it applies. */
 static UNUSED fy_status_t run_elementwise(fy_op_t op, tensor_t *dst, uint16_t nsrc,
                                           const tensor_t *const *src, const void *attrs,
                                           uint32_t accumulate)
@@ -230,7 +231,7 @@ static UNUSED fy_status_t run_elementwise(fy_op_t op, tensor_t *dst, uint16_t ns
     return fy__kernels_launch(&api, &launch);
 }
 
-/* One dst, sources as they are, workspace granted as asked for under `limit`. */
+/* One dst, sources unchanged, workspace granted as requested, up to `limit`. */
 static UNUSED fy_status_t run(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src,
                               const void *attrs, uint32_t accumulate, uint64_t limit)
 {
@@ -252,7 +253,7 @@ static UNUSED fy_status_t run(fy_op_t op, tensor_t *dst, uint16_t nsrc, const te
 
 /* ---- comparing ---- */
 
-/* Relative distance of two neighbours of this dtype. */
+/* Relative distance of two neighbouring values of this dtype. */
 static UNUSED double epsilon_of(int32_t dtype)
 {
     return dtype == FY_DTYPE_F32    ? 0x1p-23

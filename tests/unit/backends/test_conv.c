@@ -1,6 +1,6 @@
-/* Convolutions where oneDNN runs them: with every amount of scratch from none up (then the plain
- * loops run, or fewer images at once) the results are those of the plain loops; one primitive run
- * by two threads gives what one gives; more shapes than the table keeps.
+/* Convolutions that oneDNN runs. With every amount of scratch, from none up (then the plain loops
+ * run, or fewer images at once), the results are those of the plain loops. One primitive run by two
+ * threads gives the results of one thread. More shapes than the table keeps.
  * Values against an oracle: tests/ops/cases.def. */
 #include <omp.h>
 #include <pthread.h>
@@ -109,15 +109,15 @@ static void any_scratch(void **state)
                 for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
                     const double got = get(&conv.dst->desc, i);
                     /* Sums of hundreds of f32 products, in another order; a kernel that reads
-                     * foreign scratch is far off. */
+                     * foreign scratch has a far larger error. */
                     if (fabs(got - want[i]) > 1e-3)
                         fail_msg("op %zu limit %llu: %lld is %g, not %g", k,
                                  (unsigned long long)limit, (long long)i, got, want[i]);
                 }
             }
             assert_int_equal(last, all);
-            /* A sum into dx goes through scratch: 1, 2, 3 or 6 images at once. Others want what
-             * they want or nothing. */
+            /* A sum into dx goes through scratch: 1, 2, 3 or 6 images at once. Others need all of
+             * their scratch or none. */
             const int through_scratch = k_ops[k] == FY_OP_CONV2D_BACKWARD_INPUT && accumulate;
             assert_int_equal(amounts, through_scratch ? 4 : 1);
             free(want);
@@ -152,7 +152,8 @@ static void one_primitive_two_threads(void **state)
     omp_set_num_threads(1);
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
         worker_t workers[2] = { { .wrong = 0 } };
-        for (int i = 0; i < 2; i++) { /* other values: what is shared by mistake shows */
+        for (int i = 0; i < 2;
+             i++) { /* with other values, so that memory shared by mistake shows */
             conv_make(&workers[i].conv, k_ops[k], 2, C, 10 * i);
             conv_run(&workers[i].conv, 0, 1 << 24);
             workers[i].want = copy_of(&workers[i].conv.dst->desc);
@@ -170,7 +171,8 @@ static void one_primitive_two_threads(void **state)
     omp_set_num_threads(threads);
 }
 
-/* Two threads that run one shape get a primitive each; a third that only plans gets either. */
+/* Two threads that run one shape get a primitive each; a third thread that only plans gets
+ * either. */
 static void a_primitive_runs_once_at_a_time(void **state)
 {
     (void)state;
@@ -206,7 +208,8 @@ static void a_primitive_runs_once_at_a_time(void **state)
     fy__conv_table_give_back(one, 1);
 }
 
-/* Every shape of this file has a kernel of oneDNN's that says its name and is no reference loop. */
+/* Every shape of this file has a oneDNN kernel that reports its name and is not a reference
+ * loop. */
 static void implementations_have_names(void **state)
 {
     (void)state;
@@ -238,7 +241,7 @@ static void implementations_have_names(void **state)
     }
 }
 
-/* oneDNN 3 puts its brgemm kernel first; for one input channel the jit kernel behind it is taken
+/* oneDNN 3 lists its brgemm kernel first; for one input channel the jit kernel after it is used
  * (backends/kernels/README.md). */
 static void a_stem_takes_the_jit_kernel(void **state)
 {

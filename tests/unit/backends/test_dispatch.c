@@ -1,5 +1,5 @@
-/* What stands between a launch and a loop: refusals, registered kernels, the table's completeness,
- * fork, and that results do not depend on the number of threads. */
+/* The layer between a launch and a loop: refusals, registered kernels, completeness of the table,
+ * fork, and results that do not depend on the number of threads. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,7 +137,7 @@ static void thread_count_does_not_change_bits(void **state)
     drop(&b);
 }
 
-/* The team of the parent does not exist in the child; large work must still end there. */
+/* The thread team of the parent does not exist in the child; large work must still end there. */
 static void a_forked_child_computes(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void a_forked_child_computes(void **state)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        (void)alarm(60); /* a hang ends as a signal */
+        (void)alarm(60); /* a hang ends with a signal */
         work(FY_OP_ADD, &c, 2, sources, NULL);
         work(FY_OP_MATMUL, &c, 2, sources, &attrs);
         int differs = 0;

@@ -1,5 +1,5 @@
-/* Edge values in each loop table that this machine has: every table gives what the scalar formula
- * gives, bit for bit, for zeros of both signs, infinities, NaN and the kinks of the piecewise
+/* Edge values in each loop table that this machine has: every table gives the result of the scalar
+ * formula, bit for bit, for zeros of both signs, infinities, NaN and the kinks of the piecewise
  * activations. Not here: ops, layouts and half precision (tests/ops/test_op_edges.c). */
 #include "backends/formulas/activation.h"
 #include "backends/kernels/loops.h"
@@ -9,7 +9,7 @@ enum { N = 400 };
 static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0,      1,
                                    2.5,       3,     4,  6,  7,    1e30, INFINITY, NAN };
 
-/* Each value beside each other one, over and over. */
+/* Each value beside each other value, repeated. */
 #define CHECK(sfx, T, row)                                                                      \
     static void check_##sfx(const fy__loops_t *table, const char *op, fy__loop2_fn loop,        \
                             T (*formula)(T, T), int64_t n)                                      \
@@ -56,7 +56,7 @@ static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0,   
 CHECK(f32, float, 0)
 CHECK(f64, double, 1)
 
-static void every_table_is_the_formula(void **state)
+static void every_table_matches_the_formula(void **state)
 {
     const fy__loops_t *tables[] = {
         &fy__loops_base,
@@ -73,8 +73,8 @@ static void every_table_is_the_formula(void **state)
         }
 }
 
-/* What the table of docs/ops.md says. */
-static void the_formulas_decide_the_edges(void **state)
+/* The values in the table of docs/ops.md. */
+static void the_formulas_match_the_documented_edges(void **state)
 {
     (void)state;
     assert_true(signbit(fy__maximum_f32(0.0f, -0.0f)) && !signbit(fy__maximum_f32(-0.0f, 0.0f)));
@@ -91,7 +91,7 @@ static void the_formulas_decide_the_edges(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_table_is_the_formula),
-                                        cmocka_unit_test(the_formulas_decide_the_edges) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_table_matches_the_formula),
+                                        cmocka_unit_test(the_formulas_match_the_documented_edges) };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL) != 0;
 }

@@ -76,7 +76,7 @@ static long double reference(fy_op_t op, long double a, long double b)
     }
 }
 
-/* How many units in the last place of the *compute* type the kernel may be off; half types add
+/* The allowed error of the kernel in units in the last place of the *compute* type; half types add
  * their own rounding. */
 static double ulps(fy_op_t op)
 {
@@ -86,7 +86,7 @@ static double ulps(fy_op_t op)
     case FY_OP_TANH:
     case FY_OP_POW: return 4;
     case FY_OP_SIGMOID: return 6;
-    case FY_OP_AFFINE: return 0; /* bounded apart: it can cancel */
+    case FY_OP_AFFINE: return 0; /* bounded separately: it can cancel */
     case FY_OP_ADD:
     case FY_OP_SUB:
     case FY_OP_MUL:
@@ -214,7 +214,7 @@ static void accumulate_adds_for_floats(void **state)
     }
 }
 
-/* An exact overlap of dst and source is legal. */
+/* dst and source may be the same memory. */
 static void dst_may_be_a_source(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void dst_may_be_a_source(void **state)
     }
 }
 
-/* The same element has the same bits wherever it stands in a row. */
+/* An element has the same bits at every position in a row. */
 static void bits_do_not_depend_on_the_place(void **state)
 {
     (void)state;

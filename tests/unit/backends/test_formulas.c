@@ -88,7 +88,7 @@ static void axes_fuse_only_where_every_operand_allows(void **state)
                 index.strides[0][0] == 4 && index.strides[1][0] == 0);
     fy__index_make(&index, 4, dims, 2, with_other);
     assert_true(index.rank == 3 && index.dims[0] == 2 && index.dims[1] == 3 && index.dims[2] == 4);
-    /* Whatever is fused, element i stays where it was. */
+    /* After any fusing, element i has the same address. */
     for (int64_t i = 0; i < 24; i++) {
         assert_true(fy__offset_of(i, index.rank, index.dims, index.strides[1]) ==
                     fy__offset_of(i, 4, dims, transposed));

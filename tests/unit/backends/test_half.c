@@ -1,10 +1,10 @@
-/* f16 and bf16 <-> f32 and f64: every half there is, and around every rounding boundary between two
- * of them. */
+/* f16 and bf16 <-> f32 and f64: every half value, and values around every rounding boundary between
+ * two of them. */
 #include "tests/unit/backends/kernel_fixture.h"
 
 static float next(float x, float to) { return nextafterf(x, to); }
 
-/* The slow, obvious meaning of sixteen bits. */
+/* The slow, direct definition of sixteen bits. */
 static double meaning(unsigned bits, int mantissa_bits, int bias)
 {
     const int exponent_bits = 15 - mantissa_bits, top = (1 << exponent_bits) - 1;
@@ -39,8 +39,8 @@ static void every_bf16_widens_exactly(void **state)
     }
 }
 
-/* Between neighbours h and h + 1: what lies below the middle is h, above is h + 1, the middle is
- * the even one. */
+/* Between neighbours h and h + 1: a value below the middle becomes h, one above becomes h + 1, the
+ * middle becomes the even one. */
 static void f16_rounds_to_nearest_even(void **state)
 {
     (void)state;

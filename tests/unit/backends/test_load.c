@@ -1,4 +1,4 @@
-/* Whether a machine is busy, from lines as /proc/loadavg has them. */
+/* The load of a machine, from lines in the format of /proc/loadavg. */
 #include "backends/host/load.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
@@ -7,13 +7,13 @@ static void a_line_is_read(void **state)
     fy__load_t load = { 7, 7 };
     (void)state;
     assert_true(fy__load_parse("0.42 0.36 0.30 3/213 4711\n", &load));
-    assert_int_equal(load.others, 2); /* the one that asks is running */
+    assert_int_equal(load.others, 2); /* the process that reads it is running */
     assert_true(load.average == 0.42);
     assert_true(fy__load_parse("1.00 0 0 0/1 1", &load));
     assert_int_equal(load.others, 0);
 }
 
-static void what_is_no_line_is_not(void **state)
+static void malformed_lines_are_refused(void **state)
 {
     static const char *const bad[] = {
         "",           "\n",        "x", "0.1", "0.1 0.2 0.3", "0.1 0.2 0.3 4", "0.1 0.2 0.3 x/2",
@@ -26,7 +26,7 @@ static void what_is_no_line_is_not(void **state)
     assert_true(load.others == 7 && load.average == 7);
 }
 
-static void more_than_there_are(void **state)
+static void more_threads_than_processors(void **state)
 {
     static const struct {
         fy__load_t load;
@@ -46,8 +46,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_read),
-        cmocka_unit_test(what_is_no_line_is_not),
-        cmocka_unit_test(more_than_there_are),
+        cmocka_unit_test(malformed_lines_are_refused),
+        cmocka_unit_test(more_threads_than_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

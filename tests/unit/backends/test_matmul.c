@@ -1,5 +1,5 @@
 /* matmul against a plain triple loop in f64: dtypes, sizes around tile edges, transposes, strides
- * that BLAS can and cannot name, batches, accumulate, and every workspace limit from nothing up. */
+ * that BLAS can and cannot express, batches, accumulate, and every workspace limit from zero up. */
 #include <omp.h>
 
 #include "backends/kernels/loops.h"
@@ -193,8 +193,8 @@ static void workspace_is_exact_and_bounded(void **state)
     }
 }
 
-/* One small product by one table of loops, between words that must stay: columns of C lie `gap`
- * apart from the next row's. */
+/* One small product by one loop table, between words that must not change: the rows of C are `gap`
+ * columns apart. */
 static void check_small(const fy__loops_t *loops, int64_t m, int64_t n, int64_t k, int transpose_a,
                         int transpose_b, int adds)
 {
@@ -253,27 +253,27 @@ static void small_products_of_every_table(void **state)
                                     flags >= 3);
 }
 
-/* OpenMP may deliver fewer threads than it announces; oneDNN would leave the missing threads' parts
- * out. */
+/* OpenMP may deliver fewer threads than it announces; oneDNN would omit the missing threads'
+ * parts. */
 static void fewer_threads_than_announced(void **state)
 {
     const int threads = omp_get_max_threads(), dynamic = omp_get_dynamic();
     (void)state;
     omp_set_num_threads(8 * omp_get_num_procs());
     omp_set_dynamic(1);
-    fy__threads_set(8 * omp_get_num_procs()); /* by cost one thread would do */
+    fy__threads_set(8 * omp_get_num_procs()); /* by its cost, this would run on one thread */
     tensor_t a = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
              b = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
              c = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE);
     check(&a, &b, &c, 0, 0, 0, UINT64_MAX, "dynamic teams");
-    assert_int_equal(omp_get_dynamic(), 1); /* the caller's settings are as they were */
+    assert_int_equal(omp_get_dynamic(), 1); /* the caller's settings are unchanged */
     assert_int_equal(omp_get_max_threads(), 8 * omp_get_num_procs());
     omp_set_num_threads(threads);
     omp_set_dynamic(dynamic);
     fy__threads_set(FY__THREADS_AUTO);
 }
 
-/* Tiles under a small limit give what one large piece gives. */
+/* Tiles under a small limit give the result of one large tile. */
 static void tiles_agree(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* copy, concat, gather, fill, arange: bytes end up where they should, in every layout, and nowhere
- * else (guards, gaps). */
+/* copy, concat, gather, fill, arange: bytes arrive at the right addresses, in every layout, and no
+ * other byte changes (guards, gaps). */
 #include "tests/unit/backends/kernel_fixture.h"
 
 static void copies_any_layout(void **state)
@@ -50,7 +50,7 @@ static void copies_any_layout(void **state)
     }
 }
 
-/* What lies between the elements of a strided dst is somebody else's. */
+/* Bytes between the elements of a strided dst must not change. */
 static void gaps_stay(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The skeleton backend keeps the rules that it explains: it is what people copy. */
+/* The skeleton backend keeps the rules that it documents: new backends are copies of it. */
 #include "backends/builtin.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
@@ -9,7 +9,7 @@ static const fy_backend_t *null_backend(void)
     return backend;
 }
 
-static void it_explains_refusals(void **state)
+static void refusals_are_explained(void **state)
 {
     (void)state;
     const fy_backend_t *null = null_backend(), *other = null;
@@ -48,7 +48,7 @@ static void memory_is_counted_and_bounded(void **state)
     null->device_close(dev);
 }
 
-static void requests_have_happened_at_once(void **state)
+static void requests_are_done_on_return(void **state)
 {
     (void)state;
     const fy_backend_t *null = null_backend();
@@ -87,9 +87,9 @@ static void requests_have_happened_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_explains_refusals),
+        cmocka_unit_test(refusals_are_explained),
         cmocka_unit_test(memory_is_counted_and_bounded),
-        cmocka_unit_test(requests_have_happened_at_once),
+        cmocka_unit_test(requests_are_done_on_return),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static int64_t draw(fy_op_t op, tensor_t *dst, int64_t seed, int64_t counter, co
     return rng[1];
 }
 
-static void rand_follows_the_stated_layout(void **state)
+static void rand_follows_the_documented_layout(void **state)
 {
     (void)state;
     const fy_rand_attrs_t unit = { 0.0, 1.0 };
@@ -171,8 +171,8 @@ static void randperm_is_a_permutation(void **state)
     }
 }
 
-/* Every order of four, and every place of an element among 100, comes up about as often as it
- * should. */
+/* Every order of four, and every position of an element among 100, occurs about as often as
+ * expected. */
 static void randperm_is_fair(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_known_answers),
-        cmocka_unit_test(rand_follows_the_stated_layout),
+        cmocka_unit_test(rand_follows_the_documented_layout),
         cmocka_unit_test(rand_stays_below_high),
         cmocka_unit_test(randn_has_the_moments_and_the_formula),
         cmocka_unit_test(strides_do_not_change_a_draw),

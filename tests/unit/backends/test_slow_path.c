@@ -1,6 +1,6 @@
-/* Nothing is slow in silence: a known model's training step runs no convolution in the plain loops,
- * and a convolution that does says so once.
- * Not here: that both ways compute the same (test_conv.c). */
+/* No slow path is silent: the training step of a known model runs no convolution in the plain
+ * loops, and a convolution that does is logged once.
+ * Not here: that both implementations give the same results (test_conv.c). */
 #include <stdio.h>
 #include <string.h>
 
@@ -76,7 +76,7 @@ static void known_models_run_nothing_in_plain_loops(ts_ctx_t *ctx)
     end();
 }
 
-/* ---- what does run there ---- */
+/* ---- convolutions that run in the plain loops ---- */
 
 static fy_tensor_t *convolve(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t size, int is_strided)
 {
@@ -89,7 +89,7 @@ static fy_tensor_t *convolve(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t size, int 
     return y;
 }
 
-static void a_strided_convolution_is_one_line(ts_ctx_t *ctx)
+static void a_strided_convolution_is_logged_once(ts_ctx_t *ctx)
 {
     begin();
     convolve(ctx, FY_DTYPE_F32, 12, 0);
@@ -105,7 +105,7 @@ static void a_strided_convolution_is_one_line(ts_ctx_t *ctx)
     end();
 }
 
-static void what_is_meant_for_plain_loops_is_no_line(ts_ctx_t *ctx)
+static void small_and_unusual_convolutions_are_not_logged(ts_ctx_t *ctx)
 {
     begin();
     convolve(ctx, FY_DTYPE_F64, 12, 1);
@@ -127,7 +127,7 @@ static void lines_are_bounded(ts_ctx_t *ctx)
     end();
 }
 
-/* ---- what the host says ---- */
+/* ---- the description of the host ---- */
 
 typedef struct facts {
     char onednn[64], threads[96], isa[64], last[64];
@@ -143,7 +143,7 @@ static void note(void *user, const char *key, const char *value)
     if (strcmp(key, "last_product") == 0) snprintf(facts->last, sizeof facts->last, "%s", value);
 }
 
-static void the_host_says_what_it_stands_on(ts_ctx_t *ctx)
+static void the_host_reports_its_libraries(ts_ctx_t *ctx)
 {
     facts_t facts = { "", "", "", "" };
     fy_tensor_t *a, *c;
@@ -153,7 +153,7 @@ static void the_host_says_what_it_stands_on(ts_ctx_t *ctx)
     ts_ok(fy_device_describe(ctx->device, note, &facts));
     assert_int_equal(facts.onednn[0], '0' + FERRY_DNNL_MAJOR);
     assert_int_equal(facts.onednn[1], '.');
-    /* Debian's; another one is a reason to look */
+    /* Debian's; another one is a reason to check */
     assert_non_null(strstr(facts.threads, "OpenMP, lib"));
     assert_true(facts.isa[0] != 0);
     assert_string_equal(facts.last, "oneDNN sgemm");
@@ -169,9 +169,11 @@ static void the_host_says_what_it_stands_on(ts_ctx_t *ctx)
 }
 
 static const ts_test_t tests[] = {
-    TS_TEST(known_models_run_nothing_in_plain_loops),  TS_TEST(a_strided_convolution_is_one_line),
-    TS_TEST(what_is_meant_for_plain_loops_is_no_line), TS_TEST(lines_are_bounded),
-    TS_TEST(the_host_says_what_it_stands_on),
+    TS_TEST(known_models_run_nothing_in_plain_loops),
+    TS_TEST(a_strided_convolution_is_logged_once),
+    TS_TEST(small_and_unusual_convolutions_are_not_logged),
+    TS_TEST(lines_are_bounded),
+    TS_TEST(the_host_reports_its_libraries),
 };
 
-int main(void) { return TS_RUN("nothing is slow in silence", tests, NULL); }
+int main(void) { return TS_RUN("slow paths are logged", tests, NULL); }

@@ -1,5 +1,5 @@
 /* The choice of threads: the model as a pure function, the variables as libgomp reads them,
- * settings, and that each thread count asked for is the one that works. */
+ * settings, and that the requested number of threads works. */
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -132,7 +132,7 @@ static void *ask(void *user)
     return NULL;
 }
 
-static void an_override_is_the_threads_own(void **state)
+static void an_override_applies_to_its_thread(void **state)
 {
     pthread_t thread;
     int other = 0;
@@ -163,18 +163,18 @@ static int team_of(int threads)
     return __builtin_popcount(atomic_load(&seen));
 }
 
-static void as_many_work_as_were_chosen(void **state)
+static void the_chosen_number_of_threads_works(void **state)
 {
     (void)state;
     assert_int_equal(team_of(1), 1);
     assert_int_equal(team_of(2), 2);
     assert_int_equal(team_of(3), 3);
     atomic_store(&seen, 0);
-    fy__for_each(1, 3, note_thread, NULL); /* one piece is nothing to divide */
+    fy__for_each(1, 3, note_thread, NULL); /* a single piece cannot be divided */
     assert_int_equal(atomic_load(&seen), 1);
 }
 
-static void onednn_is_told_the_choice(void **state)
+static void onednn_gets_the_chosen_number(void **state)
 {
     (void)state;
     const int most = omp_get_max_threads();
@@ -195,9 +195,9 @@ int main(void)
         cmocka_unit_test(variables_as_libgomp_reads_them),
         cmocka_unit_test(numbers_and_auto_are_read),
         cmocka_unit_test(a_number_replaces_the_choice),
-        cmocka_unit_test(an_override_is_the_threads_own),
-        cmocka_unit_test(as_many_work_as_were_chosen),
-        cmocka_unit_test(onednn_is_told_the_choice),
+        cmocka_unit_test(an_override_applies_to_its_thread),
+        cmocka_unit_test(the_chosen_number_of_threads_works),
+        cmocka_unit_test(onednn_gets_the_chosen_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

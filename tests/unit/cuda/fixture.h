@@ -1,6 +1,6 @@
-/* What the tests of the CUDA plugin share: the plugin and the fake driver, loaded from the build
- * folder; a host API that remembers; a device with a stream; operands on both sides. Programs skip
- * (77) with a reason if the plugin was not built: there was no nvcc. */
+/* Shared by the tests of the CUDA plugin: the plugin and the fake driver, loaded from the build
+ * folder; a host API that records its calls; a device with a stream; operands on both sides.
+ * Programs skip (77) with a reason if the plugin was not built, because nvcc is missing. */
 #ifndef FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 #define FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 
@@ -34,7 +34,7 @@ static _Thread_local struct {
     char text[1024];
 } failure;
 static char last_log[1024];
-static void (*on_log)(void); /* what the reader of the log does, if anything */
+static void (*on_log)(void); /* called for each log line, unless NULL */
 static uint64_t recorded[4];
 
 static fy_status_t host_fail(fy_status_t status, const char *file, int line, const char *format,
@@ -116,9 +116,9 @@ static inline void use_fake(void)
 {
     setenv("FERRY_CUDA_DRIVER", fake_path, 1);
     setenv("FERRY_CUBLASLT", fake_path, 1);
-    /* a real one would not know the fake driver; test_conv.c names the fake one */
+    /* a real library would not know the fake driver; test_conv.c names the fake one */
     setenv("FERRY_CUDNN", "none", 1);
-    setenv("FERRY_NCCL", fake_path, 0); /* but "none" stays */
+    setenv("FERRY_NCCL", fake_path, 0); /* a setting of "none" stays */
 }
 
 /* ---- a device ---- */
@@ -166,7 +166,7 @@ static inline int close_device(void **state)
     return 0;
 }
 
-/* The device again, opened with a variable of the environment set so. */
+/* Opens the device again, with this environment variable set. */
 static inline void reopen(const char *variable, const char *value)
 {
     close_device(NULL);
@@ -206,7 +206,7 @@ static inline uint64_t random_bits(void)
     return state ^= state << 17;
 }
 
-/* One element that every op takes: positive, not large, exact in f16. */
+/* One element that every op accepts: positive, not large, exact in f16. */
 static inline void random_element(void *at, int32_t dtype)
 {
     uint64_t r = random_bits() >> 20;

@@ -1,5 +1,5 @@
-/* What tests of graphs on cuda share: a step that is recorded, the same step called, and a device
- * over the fake driver for each test. */
+/* Shared by the tests of graphs on cuda: a step that is recorded, the same step called, and a
+ * device over the fake driver for each test. */
 #ifndef FERRY_TESTS_UNIT_CUDA_GRAPH_STEP_H_
 #define FERRY_TESTS_UNIT_CUDA_GRAPH_STEP_H_
 
@@ -16,14 +16,14 @@ static inline void note_log(void *user, fy_log_level_t level, const char *text)
     snprintf(logged, sizeof logged, "%s", text);
 }
 
-/* ---- what is recorded ---- */
+/* ---- the recorded step ---- */
 
 typedef struct step {
     fy_graph_t *graph;
     fy_tensor_t *x, *w, *indices, *out;
 } step_t;
 
-/* x = tanh(x @ w) with a sum; `gathers`: of rows that indices name, so that it can meet bad
+/* x = tanh(x @ w) with a sum. `gathers`: of rows selected by indices, so that it can meet bad
  * values. */
 static inline step_t record(int gathers)
 {
@@ -51,7 +51,7 @@ static inline void call(const step_t *s, fy_tensor_t **out_out)
     ts_ok(fy_sum(s->x, FY_ALL_AXES, 0, out_out));
 }
 
-/* Did `n` replays do what as many calls do? */
+/* Checks that `n` replays give the results of as many calls. */
 static inline void expect_called(const step_t *s, int n)
 {
     step_t called = { .x = ts_iota(device, FY_DIMS(4, 4), 1), .w = s->w, .indices = s->indices };

@@ -1,6 +1,6 @@
 /* One op, both ways: launched on the fake device through the plugin, and run by the portable
- * kernels on equal bytes. Results must agree, and bytes between the elements of a strided result
- * must not change. Next: test_launch.c. */
+ * kernels on equal bytes. The results must agree, and bytes between the elements of a strided
+ * result must not change. See test_launch.c. */
 #ifndef FERRY_TESTS_UNIT_CUDA_OP_CASE_H_
 #define FERRY_TESTS_UNIT_CUDA_OP_CASE_H_
 
@@ -11,7 +11,8 @@
 
 enum { MAX_OPERANDS = 12, EXACT = 0, CLOSE = 1 };
 
-/* Between results of other summation orders. f16 and bf16: one step of their own. */
+/* Tolerance between results of different summation orders. f16 and bf16: one unit in the last
+ * place. */
 static inline double tolerance(int32_t dtype)
 {
     switch (dtype) {
@@ -51,7 +52,8 @@ static inline void compare(const char *what, const fy_desc_t *desc, const char *
     }
 }
 
-/* last_log holds what the plugin says: not what the portable kernels say of the reference. */
+/* last_log keeps the plugin's log lines, not those of the portable kernels that compute the
+ * reference. */
 static void ignore_log(fy_log_level_t level, const char *format, ...) { (void)level, (void)format; }
 static const fy_host_api_t reference_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, host_fail,
                                              ignore_log, host_record };
@@ -71,11 +73,11 @@ typedef struct op_case {
     unsigned ndst, nsrc;
     fy_desc_t dst[4], src[MAX_OPERANDS];
     const void *attrs;
-    size_t attrs_nbytes; /* where the plugin asks for it */
+    size_t attrs_nbytes; /* where the plugin reads it */
     uint32_t accumulate;
     int close;
     uint64_t workspace_limit;        /* 0: none is granted */
-    const void *given[MAX_OPERANDS]; /* bytes of src[i], if they are not to be random */
+    const void *given[MAX_OPERANDS]; /* bytes of src[i]; NULL: random bytes */
     const void *given_dst[4];
     uint32_t expected_fault;
     /* bit i: operand i (dst first) begins one element behind an aligned address, on the device */
@@ -88,8 +90,8 @@ static const char *const op_names[] = {
 #undef X
 };
 
-/* An operand's bytes on the host, and a copy of them on the device: random, or as the case gives
- * them. */
+/* An operand's bytes on the host, and a copy of them on the device: random, or given by the
+ * case. */
 static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_host,
                                 fy_desc_t *out_device, char **out_block)
 {
@@ -108,11 +110,13 @@ static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_h
     out_device->data = *out_block + skip;
 }
 
-/* Compares what both have made of an operand, and ends it. Sources too: they are only read. */
+/* Compares the bytes of an operand on both sides and frees them. Sources too: they are only
+ * read. */
 static inline void judge_operand(const op_case_t *c, unsigned i, const char *what,
                                  const fy_desc_t *on_host, const fy_desc_t *on_device, void *block)
 {
-    /* The kernels' own source takes exp and the like from another library. */
+    /* The kernels' source, compiled for the host, takes exp and similar functions from another
+     * library. */
     const char *kernels = getenv("FAKE_CUDA_KERNELS");
     const uint64_t nbytes = span_of(on_host) * dtype_nbytes[on_host->dtype];
     char *back = malloc(nbytes);

@@ -1,6 +1,6 @@
-/* What codes mean: each code of the toolkit's headers is decided about; each fatal one, in each
- * kind of call, loses the device once and for all; and the text of a loss names the requests that
- * the streams had last. */
+/* Codes of the toolkit: each code of its headers has a decision; each fatal code, in each kind of
+ * call, loses the device permanently; and the text of a loss names the last requests of the
+ * streams. */
 #include "visit.h"
 
 #include <ctype.h>
@@ -9,8 +9,8 @@
 
 /* ---- the tables are complete ---- */
 
-/* Calls `found` for each `<prefix>NAME = NUMBER` that begins a line of the header; returns how many
- * there were. */
+/* Calls `found` for each `<prefix>NAME = NUMBER` that begins a line of the header. Returns their
+ * number. */
 static int each_code(const char *path, const char *prefix,
                      void (*found)(const char *name, int number))
 {
@@ -43,13 +43,13 @@ static void in_the_table(const char *name, int number)
              number);
 }
 
-static void every_code_of_the_header_is_decided_about(void **state)
+static void every_code_of_the_header_has_a_decision(void **state)
 {
     (void)state;
     assert_true(each_code(FERRY_CUDA_INCLUDE_DIR "/cuda.h", "CUDA_ERROR_", in_the_table) > 80);
 }
 
-/* Through the plugin, as status and text. */
+/* Reads status and text of a code through the plugin. */
 static void every_code_reaches_the_caller(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void every_code_reaches_the_caller(void **state)
         fake.fake_cuda_fail("cuMemAlloc", 1, codes[i].code);
         assert_failed(cuda->alloc(dev, 4096, &memory), codes[i].status, codes[i].name);
         assert_null(memory);
-        if (codes[i].status != FY_STATUS_DEVICE_LOST) { /* nothing sticks */
+        if (codes[i].status != FY_STATUS_DEVICE_LOST) { /* other codes have no lasting effect */
             assert_ok(cuda->alloc(dev, 4096, &memory));
             cuda->free(dev, memory, 4096);
         }
@@ -98,7 +98,7 @@ static void lt_says_its_name(const char *name, int number)
                            .nelem = 16 };
     fake.fake_cuda_fail("cublasLtCreate", 1, number);
     const fy_status_t status = cuda->launch(dev, stream, &matmul);
-    /* this card or product is not for cuBLASLt: Ferry's own kernel runs it */
+    /* this card or product is not supported by cuBLASLt: Ferry's kernel runs it */
     if (number == 8 || number == 15) {
         assert_ok(status);
     } else {
@@ -117,7 +117,7 @@ static void every_code_of_cublas_has_a_name(void **state)
                           lt_says_its_name) >= 10);
 }
 
-/* ---- the thirteen ---- */
+/* ---- the thirteen fatal codes ---- */
 
 static const int fatal[] = {
 #define X(code) code,
@@ -126,7 +126,7 @@ static const int fatal[] = {
 };
 enum { NFATAL = sizeof fatal / sizeof *fatal };
 
-/* The first cause, at once, whatever is asked. */
+/* Every later call reports the first cause, at once. */
 static void assert_stays_lost(visit_t *v, const char *number)
 {
     const int64_t calls = fake.fake_cuda_all_calls();
@@ -176,7 +176,7 @@ static void fatal_codes_lose_the_device_in_each_call(void **state)
     use_fake();
     assert_int_equal(NFATAL, 13);
     for (int i = 0; i < NFALLIBLE; i++) {
-        /* its own codes; they end up in the driver's, below */
+        /* codes of cuBLASLt; they lead to the driver's codes, below */
         if (strncmp(fallible[i], "cublas", 6) == 0) continue;
         for (int k = 0; k < NFATAL; k++, points++) {
             visit_t v = { 0 };
@@ -189,19 +189,20 @@ static void fatal_codes_lose_the_device_in_each_call(void **state)
                 strstr(failure.text, "restart") == NULL)
                 fail_msg("code %d in %s: status %d, %s", fatal[k], fallible[i], (int)status,
                          failure.text);
-            /* else it was the other device that did not open */
+            /* otherwise the other device failed to open */
             if (v.dev != NULL && v.other != NULL) assert_stays_lost(&v, number);
             give_back(&v);
             fake.fake_cuda_fail(NULL, 0, 0);
             assert_nothing_left();
         }
-        assert_ok(visit()); /* the fake lets a process start anew */
+        assert_ok(visit()); /* the fake driver lets a process start again */
     }
     assert_true(points > 250);
 }
 
-/* A product that fails because the context broke before it: the driver knows, cuBLASLt does not. */
-static void a_failed_product_asks_the_driver(void **state)
+/* A product that fails because the context broke before it: the driver reports it, cuBLASLt does
+ * not. */
+static void a_failed_product_queries_the_driver(void **state)
 {
     (void)state;
     visit_t v = { 0 };
@@ -214,7 +215,7 @@ static void a_failed_product_asks_the_driver(void **state)
     assert_nothing_left();
 }
 
-/* Another opening of the device may work again after these. */
+/* After these, a device that is opened again can work. */
 static void other_losses_do_not_end_the_process(void **state)
 {
     (void)state;
@@ -229,9 +230,9 @@ static void other_losses_do_not_end_the_process(void **state)
     }
 }
 
-/* ---- breadrecent ---- */
+/* ---- the recent-request log ---- */
 
-static void a_loss_names_what_was_under_way(void **state)
+static void a_loss_names_the_recent_requests(void **state)
 {
     (void)state;
     void *event, *memory, *uploads, *idle;
@@ -257,7 +258,7 @@ static void a_loss_names_what_was_under_way(void **state)
     launch.op = FY_OP_ABS;
     assert_ok(cuda->launch(dev, stream, &launch));
     assert_ok(cuda->event_record(dev, event, stream));
-    /* after the event: not known to be done by it */
+    /* after the event: not known to be done */
     assert_ok(cuda->fill(dev, stream, memory, 0, 64));
     assert_ok(cuda->event_query(dev, event, &done));
     fake.fake_cuda_fail("cuLaunchKernel", 1, 700);
@@ -272,7 +273,7 @@ static void a_loss_names_what_was_under_way(void **state)
     assert_non_null(
         strstr(first, "\n  upload 2: last submitted #1 upload (1000 bytes); known done: nothing"));
     assert_null(strstr(first, "download"));
-    /* Told again, and the failed request is not among them. */
+    /* Reported again; the failed request is not among them. */
     assert_failed(cuda->event_record(dev, event, stream), FY_STATUS_DEVICE_LOST,
                   "last submitted #102 fill (64 bytes)");
     cuda->free(dev, memory, 4096);
@@ -282,8 +283,8 @@ static void a_loss_names_what_was_under_way(void **state)
     close_device(NULL);
 }
 
-/* An event of a closed stream says nothing about the stream that took its place. */
-static void an_old_event_does_not_speak_for_a_new_stream(void **state)
+/* An event of a closed stream gives no information about the stream that reuses its slot. */
+static void an_old_event_does_not_count_for_a_new_stream(void **state)
 {
     (void)state;
     void *event, *memory, *other;
@@ -312,14 +313,14 @@ int main(void)
 {
     load_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_of_the_header_is_decided_about),
+        cmocka_unit_test(every_code_of_the_header_has_a_decision),
         cmocka_unit_test(every_code_reaches_the_caller),
         cmocka_unit_test(every_code_of_cublas_has_a_name),
         cmocka_unit_test(fatal_codes_lose_the_device_in_each_call),
-        cmocka_unit_test(a_failed_product_asks_the_driver),
+        cmocka_unit_test(a_failed_product_queries_the_driver),
         cmocka_unit_test(other_losses_do_not_end_the_process),
-        cmocka_unit_test(a_loss_names_what_was_under_way),
-        cmocka_unit_test(an_old_event_does_not_speak_for_a_new_stream),
+        cmocka_unit_test(a_loss_names_the_recent_requests),
+        cmocka_unit_test(an_old_event_does_not_count_for_a_new_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

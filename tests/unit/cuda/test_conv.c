@@ -1,6 +1,6 @@
 /* Convolutions of the CUDA plugin: which kernel takes which layout and dtype, and that each gives
- * what the portable kernels give: forward, both gradients, groups, windows that leave the image,
- * accumulation, weights' gradients in slices. */
+ * the results of the portable kernels: forward, both gradients, groups, windows that leave the
+ * image, accumulation, weight gradients in slices. */
 #include "op_case.h"
 
 typedef struct conv {
@@ -9,8 +9,8 @@ typedef struct conv {
 } conv_t;
 
 static const conv_t convs[] = {
-    { 2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1 },   /* no channel count that pieces divide */
-    { 2, 8, 8, 16, 32, 3, 3, 1, 1, 1, 1 }, /* all pieces whole */
+    { 2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1 },   /* no channel count that vectors divide */
+    { 2, 8, 8, 16, 32, 3, 3, 1, 1, 1, 1 }, /* all vectors complete */
     /* two column tiles; a stride that leaves a remainder */
     { 1, 9, 9, 8, 72, 3, 3, 2, 1, 1, 1 },
     { 3, 12, 12, 4, 8, 3, 2, 1, 0, 1, 1 },   /* several row tiles, a window that is not square */
@@ -19,7 +19,7 @@ static const conv_t convs[] = {
     { 2, 14, 14, 1, 6, 5, 5, 1, 2, 1, 1 },   /* a first layer */
     { 4, 12, 12, 4, 8, 3, 3, 1, 1, 1, 1 },   /* many pixels: slices */
     { 2, 5, 5, 6, 9, 3, 3, 2, 0, 1, 3 },     /* groups of odd sizes */
-    { 1, 3, 3, 2, 2, 3, 3, 3, 3, 1, 1 },     /* windows beside the image */
+    { 1, 3, 3, 2, 2, 3, 3, 3, 3, 1, 1 },     /* windows outside the image */
     { 2, 7, 7, 8, 8, 3, 3, 1, 1, 1, 8 },     /* depthwise from here on */
     { 2, 7, 8, 5, 5, 3, 2, 2, 1, 2, 5 },
     { 4, 12, 12, 40, 40, 3, 3, 1, 1, 1, 40 },
@@ -107,8 +107,9 @@ static void each_kernel_agrees(void **state)
             for (int k = 0; k < 3; k++) {
                 attrs_t attrs;
                 op_case_t c = case_of(&convs[i], ops[k], floats[d], 2, &attrs);
-                c.accumulate = k > 0 ? (uint32_t)(i + d + k) & 1 : 0; /* conv2d itself does not */
-                c.workspace_limit = 0;                                /* one launch */
+                c.accumulate = k > 0 ? (uint32_t)(i + d + k) & 1
+                                     : 0; /* conv2d itself does not accumulate */
+                c.workspace_limit = 0;    /* one launch */
                 run_case(&c);
                 if (strcmp(fake.fake_cuda_last_kernel(), kernel_for(i, floats[d])) != 0)
                     fail_msg("convolution %d, op %d, dtype %d ran %s", i, k, floats[d],
@@ -135,8 +136,8 @@ static void bias_and_relu_are_fused(void **state)
             }
 }
 
-/* With scratch, weights' gradients are summed in slices of images, then added up: two launches; and
- * the bias' gradient is a sum. */
+/* With scratch memory, weight gradients are summed in slices of images, then added: two launches.
+ * The bias gradient is a sum. */
 static void weights_come_in_slices(void **state)
 {
     (void)state;
@@ -150,13 +151,13 @@ static void weights_come_in_slices(void **state)
                 const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
                 c.accumulate = accumulate;
                 run_case(&c);
-                if (sliced[i] != 12) /* depthwise has blocks enough */
+                if (sliced[i] != 12) /* depthwise has enough blocks without slices */
                     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 2);
                 c = case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_PARAMS, floats[d], 2, &attrs);
                 c.accumulate = accumulate * 3;
                 run_case(&c);
             }
-    attrs_t attrs; /* scratch for one slice only is none */
+    attrs_t attrs; /* scratch for a single slice is not used */
     op_case_t c = case_of(&convs[7], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
     const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
     c.workspace_limit = nelem_of(&c.dst[0]) * 4 * 2 - 1;
@@ -164,7 +165,7 @@ static void weights_come_in_slices(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
 }
 
-/* Images between which there is other memory: the plain kernel, and the log says so once. */
+/* Images with other memory between them: the plain kernel runs, and the log reports it once. */
 static void other_layouts_take_the_plain_kernel(void **state)
 {
     (void)state;
@@ -184,8 +185,8 @@ static void other_layouts_take_the_plain_kernel(void **state)
     }
 }
 
-/* No image at all: the gradient is zero, and nothing is divided by. */
-static void nothing_sums_to_zero(void **state)
+/* An empty batch: the gradient is zero, and no division by zero happens. */
+static void an_empty_batch_has_zero_gradients(void **state)
 {
     (void)state;
     const conv_t none = { 0, 7, 6, 4, 5, 3, 3, 1, 1, 1, 1 };
@@ -236,7 +237,7 @@ static void without_the_library_own_kernels_run(void **state)
     for (int i = 0; i < 2; i++) {
         last_log[0] = '\0';
         run_case(&c);
-        /* said once */
+        /* logged once */
         assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0);
         assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
     }
@@ -268,8 +269,8 @@ static void dnn_agrees(void **state)
             }
 }
 
-/* It documents 16-byte alignment, of the bias as of the rest. */
-static void what_is_not_aligned_takes_a_kernel(void **state)
+/* cuDNN documents 16-byte alignment, of the bias too. */
+static void unaligned_operands_take_a_kernel(void **state)
 {
     (void)state;
     if (!has_dnn()) return;
@@ -283,8 +284,8 @@ static void what_is_not_aligned_takes_a_kernel(void **state)
     }
 }
 
-/* Factors that have more bits than TF32 keeps. */
-static void f32_is_not_tf32(void **state)
+/* Factors with more bits than TF32 keeps. */
+static void f32_does_not_use_tf32(void **state)
 {
     static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
                                    FY_OP_CONV2D_BACKWARD_WEIGHT };
@@ -300,8 +301,9 @@ static void f32_is_not_tf32(void **state)
     }
 }
 
-/* Nothing deterministic without scratch: Ferry's kernel, and cuDNN is not asked again. */
-static void what_dnn_refuses_takes_a_kernel(void **state)
+/* No deterministic algorithm without scratch: Ferry's kernel runs, and cuDNN is not queried
+ * again. */
+static void operations_refused_by_dnn_take_a_kernel(void **state)
 {
     attrs_t attrs;
     op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_F16, 2, &attrs);
@@ -318,21 +320,21 @@ static void what_dnn_refuses_takes_a_kernel(void **state)
                      1);
     assert_int_equal(dnn_count(), ran);
     c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
-    /* NOT_SUPPORTED, as it runs: it is not called again */
+    /* NOT_SUPPORTED while it runs: it is not called again */
     fake.fake_cuda_fail("cudnnConvolutionForward", 1, 3000);
     for (c.workspace_limit = 0; c.workspace_limit < 3; c.workspace_limit++) {
         last_log[0] = '\0';
         run_case(&c);
         assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
-        /* said once */
+        /* logged once */
         assert_int_equal(strstr(last_log, "CUDNN_STATUS_NOT_SUPPORTED (3000)") != NULL,
                          c.workspace_limit == 0);
     }
     assert_int_equal(dnn_count() - ran, 1);
 }
 
-/* What a card would be asked for is in the log: so much workspace in the device's spec. */
-static void scratch_that_lacks_is_said(void **state)
+/* The log names the setting to change: the workspace limit in the device's spec. */
+static void missing_scratch_is_logged(void **state)
 {
     attrs_t attrs;
     op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
@@ -345,8 +347,8 @@ static void scratch_that_lacks_is_said(void **state)
         strstr(last_log, "it needs 4096 bytes of scratch and has 4095; workspace=1MiB"));
 }
 
-/* While a plan is made nothing has run: what cuDNN cannot start, misunderstands or cannot compile
- * is done by Ferry's kernel, and it is not asked again. */
+/* Nothing runs while a plan is made. An operation that cuDNN cannot start, rejects or cannot
+ * compile is run by Ferry's kernel, and cuDNN is not queried again. */
 static void planning_errors_are_refusals(void **state)
 {
     static const char *const names[] = {
@@ -380,7 +382,7 @@ static void planning_errors_are_refusals(void **state)
     }
 }
 
-/* cuDNN gets the bias and never relu: of NaN it promises nothing, and ours keeps it. */
+/* cuDNN gets the bias and never relu: it does not promise to keep NaN, and Ferry's relu does. */
 static void relu_behind_dnn_keeps_nan(void **state)
 {
     attrs_t attrs;
@@ -398,8 +400,8 @@ static void relu_behind_dnn_keeps_nan(void **state)
     assert_string_equal(fake.fake_cuda_last_kernel(), "fy_elementwise_flat_f32");
 }
 
-/* A capture's stream ends with the capture: the handle is not left bound to it. */
-static void a_capture_leaves_the_handle_another_stream(void **state)
+/* The stream of a capture ends with the capture: the handle must not stay bound to it. */
+static void a_capture_restores_the_stream_of_the_handle(void **state)
 {
     const fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
     static const float bytes[2048];
@@ -422,14 +424,14 @@ static void a_capture_leaves_the_handle_another_stream(void **state)
     assert_ok(cuda->graph_begin(dev, &capture));
     assert_ok(cuda->launch(dev, capture, &launch));
     assert_ok(cuda->graph_end(dev, capture, &graph));
-    /* the fake counts a stream that ends with a handle of cuDNN bound to it */
+    /* the fake counts streams that end with a cuDNN handle bound to them */
     assert_int_equal(fake.fake_cuda_misuses(), 0);
     cuda->graph_destroy(dev, graph);
     cuda->free(dev, memory, sizeof bytes);
 }
 
-/* Each call of the first convolution fails in turn: an explained failure, nothing left, and the
- * next one works. */
+/* Each call of the first convolution fails once: the failure is explained, nothing leaks, and the
+ * next convolution works. */
 static void each_dnn_call_may_fail(void **state)
 {
     const fy_conv2d_attrs_t attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_RELU };
@@ -474,9 +476,9 @@ static void each_dnn_call_may_fail(void **state)
     }
 }
 
-/* Parts of it missing, too new for the driver: Ferry's kernels, and it is not tried again. For want
- * of memory it is. */
-static void a_dnn_that_does_not_start_is_none(void **state)
+/* Parts of the library are missing, or it is too new for the driver: Ferry's kernels run, and it is
+ * not tried again. After a lack of memory it is tried again. */
+static void a_dnn_that_does_not_start_is_not_used(void **state)
 {
     attrs_t attrs;
     op_case_t c = case_of(&convs[0], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
@@ -495,12 +497,12 @@ static void a_dnn_that_does_not_start_is_none(void **state)
     assert_int_equal(close_device(state) | open_with_dnn(state), 0);
     fake.fake_cuda_fail("cudnnCreate", 1, 4003);
     const int64_t ran = dnn_count();
-    run_case(&c); /* its workspace could not be asked for, so the handle was made by the launch */
+    run_case(&c); /* the workspace query failed, so the launch created the handle */
     assert_int_equal(dnn_count() - ran, 1);
     assert_int_equal(close_device(state) | open_with_dnn(state), 0);
 }
 
-/* After its first launch a convolution calls nothing but what runs it. */
+/* After its first launch a convolution makes no call but those that run it. */
 static void steady_convolutions_plan_nothing(void **state)
 {
     static const char *const allowed[] = { "cuCtxGetCurrent", "cudnnSetStream",
@@ -511,7 +513,7 @@ static void steady_convolutions_plan_nothing(void **state)
     if (!has_dnn()) return;
     char *memory = device_bytes(bytes, sizeof bytes);
     int64_t all = 0, counted = 0, objects = 0;
-    for (int round = 0; round < 3; round++) { /* more shapes than plans, in the end */
+    for (int round = 0; round < 3; round++) { /* finally more shapes than plans */
         const int64_t n = round < 2 ? 20 : 150,
                       asked = fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7");
         if (round == 1) {
@@ -553,22 +555,22 @@ int main(void)
 #define TEST(name)     cmocka_unit_test_setup_teardown(name, open_device, close_device)
 #define TEST_DNN(name) cmocka_unit_test_setup_teardown(name, open_with_dnn, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(without_the_library_own_kernels_run), /* first: the library is loaded once a process */
+        TEST(without_the_library_own_kernels_run), /* first: a process loads the library once */
         TEST(each_kernel_agrees),
         TEST(bias_and_relu_are_fused),
         TEST(weights_come_in_slices),
         TEST(other_layouts_take_the_plain_kernel),
-        TEST(nothing_sums_to_zero),
+        TEST(an_empty_batch_has_zero_gradients),
         TEST_DNN(dnn_agrees),
-        TEST_DNN(what_is_not_aligned_takes_a_kernel),
-        TEST_DNN(f32_is_not_tf32),
-        TEST_DNN(what_dnn_refuses_takes_a_kernel),
+        TEST_DNN(unaligned_operands_take_a_kernel),
+        TEST_DNN(f32_does_not_use_tf32),
+        TEST_DNN(operations_refused_by_dnn_take_a_kernel),
         TEST_DNN(each_dnn_call_may_fail),
-        TEST_DNN(scratch_that_lacks_is_said),
+        TEST_DNN(missing_scratch_is_logged),
         TEST_DNN(planning_errors_are_refusals),
         TEST_DNN(relu_behind_dnn_keeps_nan),
-        TEST_DNN(a_capture_leaves_the_handle_another_stream),
-        TEST_DNN(a_dnn_that_does_not_start_is_none),
+        TEST_DNN(a_capture_restores_the_stream_of_the_handle),
+        TEST_DNN(a_dnn_that_does_not_start_is_not_used),
         TEST_DNN(steady_convolutions_plan_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* Many copies in one submission, against fake drivers of three releases: 12.4 has no batches, 12.8
- * has the first ABI, 13.0 the second. A driver is chosen once a process, so each release gets a
- * process of its own. */
+ * has the first ABI, 13.0 the second. A process loads one driver, so each release is tested in a
+ * separate process. */
 #include <sys/wait.h>
 
 #include "fixture.h"
@@ -65,7 +65,7 @@ static void all_bytes_arrive_and_are_counted_once(void **state)
     }
 }
 
-static void other_kinds_and_one_alone(void **state)
+static void other_kinds_and_a_single_copy(void **state)
 {
     (void)state;
     static unsigned char before[NBYTES];
@@ -85,8 +85,8 @@ static void other_kinds_and_one_alone(void **state)
     assert_int_equal(recorded[FY_COPY_LOCAL], NBYTES);
 }
 
-/* What was reported is what moved, and nothing is submitted again. */
-static void a_failure_in_the_middle(void **state)
+/* The reported bytes are the copied bytes, and no copy is submitted again. */
+static void a_failure_in_the_middle_reports_the_copied_bytes(void **state)
 {
     (void)state;
     const uint64_t moved = fake.fake_cuda_bytes(FAKE_H2D);
@@ -97,14 +97,14 @@ static void a_failure_in_the_middle(void **state)
     assert_int_equal(fake.fake_cuda_calls(name) - calls, 2);
     assert_int_equal(recorded[FY_COPY_UPLOAD], fake.fake_cuda_bytes(FAKE_H2D) - moved);
     assert_true(recorded[FY_COPY_UPLOAD] > 0);
-    assert_ok(cuda->copy_many(dev, stream, COUNT, copies)); /* nothing sticks */
+    assert_ok(cuda->copy_many(dev, stream, COUNT, copies)); /* no lasting effect */
 }
 
 static void a_wrong_copy_is_named(void **state)
 {
     (void)state;
     if (release < 12080) skip();
-    copies[5].dst = memory + 2 * sizeof host; /* behind the block */
+    copies[5].dst = memory + 2 * sizeof host; /* behind the end of the block */
     assert_failed(cuda->copy_many(dev, stream, 10, copies), FY_STATUS_INVALID_ARGUMENT,
                   release >= 13000 ? "10 copies" : "number 5 failed");
     assert_int_equal(recorded[FY_COPY_UPLOAD], 0);
@@ -116,8 +116,8 @@ static int run_all(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(all_bytes_arrive_and_are_counted_once),
-        TEST(other_kinds_and_one_alone),
-        TEST(a_failure_in_the_middle),
+        TEST(other_kinds_and_a_single_copy),
+        TEST(a_failure_in_the_middle_reports_the_copied_bytes),
         TEST(a_wrong_copy_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
-/* The op table against the plugin: every op x dtype that the table promises is taken by the slot
- * `supports`, or refused with a reason that docs/cuda.md repeats; what the table does not promise
- * is refused. That what is taken also computes is the op matrix's work: it runs every such cell
- * over the fake driver twice, with the portable kernels (ops_op_matrix_fake_cuda) and with the
- * kernels' source (ops_op_matrix_cuda_source), and fails for a cell that it did not run. */
+/* The op table against the plugin. The slot `supports` accepts every op x dtype that the table
+ * promises, or refuses it with a reason that docs/cuda.md repeats. It refuses every other one. The
+ * op matrix tests the results: it runs every accepted cell over the fake driver twice, with the
+ * portable kernels (ops_op_matrix_fake_cuda) and with the kernels' source
+ * (ops_op_matrix_cuda_source), and fails for a cell that it did not run. */
 #include "fixture.h"
 
 /* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to
@@ -24,7 +24,8 @@ static void make_launch(const fy_op_info_t *info, int32_t dtype, fy_launch_t *la
                              .nelem = 16 };
 }
 
-/* Does docs/cuda.md give the reason that the error text gives, behind its last ": "? */
+/* Returns whether docs/cuda.md contains the reason of the error text, which follows its last ":
+ * ". */
 static int is_written_down(const char *text)
 {
     static char page[1 << 16];
@@ -36,7 +37,7 @@ static int is_written_down(const char *text)
     return reason != NULL && strstr(page, reason + 2) != NULL;
 }
 
-static void what_the_table_promises_is_taken(void **state)
+static void combinations_of_the_table_are_supported(void **state)
 {
     (void)state;
     int ntaken = 0, nexplained = 0, nholes = 0;
@@ -67,7 +68,7 @@ static void what_the_table_promises_is_taken(void **state)
     assert_true(ntaken > FY_OP_BUILTIN_COUNT);
 }
 
-static void refusals_say_why(void **state)
+static void refusals_give_a_documented_reason(void **state)
 {
     (void)state;
     fy_desc_t dst[4], src[4];
@@ -86,9 +87,10 @@ int main(void)
 {
     load_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_the_table_promises_is_taken, open_device,
+        cmocka_unit_test_setup_teardown(combinations_of_the_table_are_supported, open_device,
                                         close_device),
-        cmocka_unit_test_setup_teardown(refusals_say_why, open_device, close_device),
+        cmocka_unit_test_setup_teardown(refusals_give_a_documented_reason, open_device,
+                                        close_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What the plugin tells people about a card: the driver's own answers, and libraries that are there
- * or not, with the reason. */
+/* The plugin's description of a card: the driver's values, and which libraries are present or
+ * missing, with the reason. */
 #include "fixture.h"
 
 #include <cuda.h>
@@ -18,7 +18,7 @@ static void assert_fact(const char *line)
     if (strstr(facts, line) == NULL) fail_msg("'%s' is not among the facts:\n%s", line, facts);
 }
 
-static void facts_are_the_drivers(void **state)
+static void facts_come_from_the_driver(void **state)
 {
     (void)state;
     facts[0] = '\0';
@@ -33,11 +33,11 @@ static void facts_are_the_drivers(void **state)
     assert_fact("cudnn=not used: FERRY_CUDNN=none");
     assert_fact("nccl=2.27.3, ");
     const char *once = strstr(facts, "driver=");
-    assert_null(strstr(once + 1, "driver=")); /* each is told once */
+    assert_null(strstr(once + 1, "driver=")); /* each appears once */
 }
 
-/* A library that is missing is no failure; a driver call that fails is one. */
-static void facts_say_why_not(void **state)
+/* A missing library is not a failure; a failing driver call is. */
+static void facts_give_the_reason_of_a_missing_library(void **state)
 {
     (void)state;
     facts[0] = '\0';
@@ -67,8 +67,9 @@ int main(void)
 {
     load_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(facts_are_the_drivers, open_device, close_device),
-        cmocka_unit_test_setup_teardown(facts_say_why_not, open_device, close_device),
+        cmocka_unit_test_setup_teardown(facts_come_from_the_driver, open_device, close_device),
+        cmocka_unit_test_setup_teardown(facts_give_the_reason_of_a_missing_library, open_device,
+                                        close_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

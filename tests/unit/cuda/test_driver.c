@@ -1,11 +1,12 @@
-/* Finding the driver, opening devices, and what the plugin does when the driver says no: every
- * call, every fatal code, once each. */
+/* Finding the driver, opening devices, and driver calls that fail: every call and every fatal code,
+ * once each. */
 #include "visit.h"
 
 #include <cuda.h>
 #include <pthread.h>
 
-/* ---- before the driver is there; this order matters, the table is filled once a process ---- */
+/* ---- before the driver is loaded; the order of these tests matters, because a process fills the
+ * table once ---- */
 
 static void no_driver_is_unavailable(void **state)
 {
@@ -39,7 +40,7 @@ static void init_failure_names_the_code(void **state)
 
 /* ---- devices ---- */
 
-static void query_says_what_it_is(void **state)
+static void query_names_the_library(void **state)
 {
     (void)state;
     fy_backend_info_t info;
@@ -60,7 +61,8 @@ static void wrong_index_and_unknown_option(void **state)
     assert_failed(cuda->device_open(0, 1, &option, &other), FY_STATUS_INVALID_ARGUMENT, "colour");
 }
 
-/* A driver that is older than the compiler cannot load what it made: the text has both versions. */
+/* A driver that is older than the compiler cannot load the compiled kernels: the text has both
+ * versions. */
 static void kernels_that_do_not_load_name_versions(void **state)
 {
     (void)state;
@@ -82,13 +84,13 @@ static void a_device_opens_twice(void **state)
     assert_ok(cuda->device_open(0, 0, NULL, &again));
     assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), before + 1);
     cuda->stream_destroy(dev, stream);
-    cuda->device_close(dev); /* the first goes, the second works on */
+    cuda->device_close(dev); /* the first is closed, the second still works */
     assert_ok(cuda->device_query(again, &info));
     dev = again;
     assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
 }
 
-/* ---- each call of a whole visit ---- */
+/* ---- each call of a complete visit ---- */
 
 static void every_call_fails_once(void **state)
 {
@@ -117,13 +119,13 @@ static void every_call_fails_once(void **state)
             if (status != expected)
                 fail_msg("call %d of %s failed with %d: status %d, %s", (int)nth, fallible[i], code,
                          (int)status, failure.text);
-            /* "cuCtxGetCurrent" is told as the call it serves */
+            /* "cuCtxGetCurrent" is reported as the slot that calls it */
             if (strncmp(fallible[i], "cuCtx", 5) != 0)
                 assert_non_null(strstr(failure.text, fallible[i]));
             assert_nothing_left();
         }
         fake.fake_cuda_fail(NULL, 0, 0);
-        assert_ok(visit()); /* usable afterwards */
+        assert_ok(visit()); /* still usable */
     }
     assert_true(points > 60);
 }
@@ -163,7 +165,7 @@ static void fatal_codes_lose_the_device(void **state)
         assert_failed(cuda->event_query(dev, event, &done), FY_STATUS_DEVICE_LOST, number);
         assert_failed(cuda->event_sync(dev, event, FY_FOREVER), FY_STATUS_DEVICE_LOST, number);
         assert_failed(cuda->device_query(dev, &info), FY_STATUS_DEVICE_LOST, number);
-        /* at once: the driver is not asked again */
+        /* at once: the driver is not called again */
         assert_int_equal(fake.fake_cuda_all_calls(), calls);
         cuda->free(dev, memory, 4096);
         cuda->event_destroy(dev, event);
@@ -173,8 +175,8 @@ static void fatal_codes_lose_the_device(void **state)
     }
 }
 
-/* A kernel that faults is found out by a later call, whichever it is. */
-static void an_illegal_address_is_found_later(void **state)
+/* A later call reports a faulting kernel, whichever call comes first. */
+static void an_illegal_address_is_reported_later(void **state)
 {
     (void)state;
     void *event;
@@ -198,8 +200,8 @@ static void an_illegal_address_is_found_later(void **state)
 
 /* ---- the application's context ---- */
 
-/* Every slot, with `expected` current before it; NULL: nothing is, and from the opening on the
- * device's context stays. */
+/* Calls every slot with `expected` current before it. NULL: no context is current, and the device's
+ * context stays current once the device is open. */
 static void slots_leave_current(void *expected)
 {
     void *memory, *event, *second;
@@ -268,14 +270,15 @@ static void *a_new_thread(void *unused)
     (void)unused;
     assert_null(fake.fake_cuda_current());
     slots_leave_current(NULL);
-    void *own = fake.fake_cuda_context(0); /* above the device's, which stays below it */
+    void *own =
+        fake.fake_cuda_context(0); /* pushed above the device's context, which stays on the stack */
     fake.fake_cuda_application(own);
     slots_leave_current(own);
     fake.fake_cuda_application(NULL);
     return NULL;
 }
 
-static void the_current_context_stays(void **state)
+static void slots_keep_the_current_context(void **state)
 {
     pthread_t thread;
     (void)state;
@@ -284,7 +287,7 @@ static void the_current_context_stays(void **state)
     void *own = fake.fake_cuda_context(1); /* of another card */
     fake.fake_cuda_application(own);
     slots_leave_current(own);
-    for (int i = 0; i < NFALLIBLE; i++) { /* and when a slot fails */
+    for (int i = 0; i < NFALLIBLE; i++) { /* also when a slot fails */
         fake.fake_cuda_fail(fallible[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
         (void)visit();
         fake.fake_cuda_fail(NULL, 0, 0);
@@ -294,7 +297,7 @@ static void the_current_context_stays(void **state)
     fake.fake_cuda_application(NULL);
 }
 
-/* Driver calls of one dense launch, the context's among them. */
+/* Counts the driver calls of one dense launch, including those for contexts. */
 static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int64_t pushes)
 {
     static const char *const names[] = { "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent",
@@ -311,7 +314,7 @@ static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int
                            .src = &x,
                            .nelem = 16 };
     void *top = fake.fake_cuda_current();
-    /* the allocation is to change nothing below */
+    /* the allocation must not change the counts below */
     fake.fake_cuda_application(fake.fake_cuda_context(0));
     assert_ok(cuda->alloc(device, 4096, &memory));
     fake.fake_cuda_application(NULL);
@@ -329,7 +332,7 @@ static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int
     cuda->free(device, memory, 4096);
 }
 
-static void a_launch_is_two_driver_calls(void **state)
+static void a_launch_makes_two_driver_calls(void **state)
 {
     void *second, *on_second;
     (void)state;
@@ -337,11 +340,11 @@ static void a_launch_is_two_driver_calls(void **state)
     assert_ok(cuda->stream_create(second, FY_STREAM_COMPUTE, 0, NULL, &on_second));
     count_launch(second, on_second, 1, 0, 0);
     count_launch(second, on_second, 1, 0, 0);
-    count_launch(dev, stream, 1, 1, 0); /* another device of ours takes its place, without a push */
+    count_launch(dev, stream, 1, 1, 0); /* another device of Ferry replaces it without a push */
     count_launch(dev, stream, 1, 0, 0);
     void *own = fake.fake_cuda_context(0);
     fake.fake_cuda_application(own);
-    count_launch(dev, stream, 1, 0, 1); /* the application's stays its own */
+    count_launch(dev, stream, 1, 0, 1); /* the application's context stays */
     count_launch(second, on_second, 1, 0, 1);
     assert_ptr_equal(fake.fake_cuda_current(), own);
     fake.fake_cuda_application(NULL);
@@ -350,7 +353,7 @@ static void a_launch_is_two_driver_calls(void **state)
     cuda->device_close(second);
 }
 
-/* A context costs hundreds of milliseconds: the process keeps it, until the device is lost. */
+/* A context costs hundreds of milliseconds: the process keeps it until the device is lost. */
 static void the_primary_context_is_kept(void **state)
 {
     void *device;
@@ -361,7 +364,7 @@ static void the_primary_context_is_kept(void **state)
         cuda->device_close(device);
         assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first);
     }
-    assert_true(first == 2); /* both have been open before */
+    assert_true(first == 2); /* both were opened before */
     assert_ok(cuda->device_open(0, 0, NULL, &device));
     fy_backend_info_t info;
     fake.fake_cuda_fail("cuMemGetInfo", 1, CUDA_ERROR_LAUNCH_FAILED);
@@ -369,7 +372,7 @@ static void the_primary_context_is_kept(void **state)
                   "CUDA_ERROR_LAUNCH_FAILED");
     cuda->device_close(device);
     assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first - 1);
-    assert_null(fake.fake_cuda_current()); /* not a dead one */
+    assert_null(fake.fake_cuda_current()); /* not a destroyed context */
     assert_ok(cuda->device_open(0, 0, NULL, &device));
     assert_ok(cuda->device_query(device, &info));
     cuda->device_close(device);
@@ -384,17 +387,17 @@ int main(void)
         cmocka_unit_test(no_driver_is_unavailable),
         cmocka_unit_test(a_library_that_is_no_driver),
         cmocka_unit_test(init_failure_names_the_code),
-        cmocka_unit_test_setup_teardown(query_says_what_it_is, open_device, close_device),
+        cmocka_unit_test_setup_teardown(query_names_the_library, open_device, close_device),
         cmocka_unit_test_setup_teardown(wrong_index_and_unknown_option, open_device, close_device),
         cmocka_unit_test_setup_teardown(kernels_that_do_not_load_name_versions, open_device,
                                         close_device),
         cmocka_unit_test_setup_teardown(a_device_opens_twice, open_device, close_device),
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(fatal_codes_lose_the_device),
-        cmocka_unit_test(the_current_context_stays),
-        cmocka_unit_test_setup_teardown(a_launch_is_two_driver_calls, open_device, close_device),
+        cmocka_unit_test(slots_keep_the_current_context),
+        cmocka_unit_test_setup_teardown(a_launch_makes_two_driver_calls, open_device, close_device),
         cmocka_unit_test(the_primary_context_is_kept),
-        cmocka_unit_test(an_illegal_address_is_found_later),
+        cmocka_unit_test(an_illegal_address_is_reported_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-/* What cuBLASLt is asked to do beside a product, and what not: biases and their gradients in one
- * call, relu only where a device was opened for it, TF32 only where asked for; and that what it
- * refused, or chose, is remembered. */
+/* Epilogues of cuBLASLt: biases and their gradients in one call, relu only if the device's spec
+ * allows it, TF32 only if requested. Refusals and choices are cached. */
 #include "op_case.h"
 
 static int open_with(const char *key, const char *value)
@@ -42,7 +41,7 @@ static op_case_t linear_case(int32_t dtype, const fy_linear_attrs_t *attrs)
     return c;
 }
 
-static void a_nan_goes_through_relu(void **state)
+static void relu_keeps_nan(void **state)
 {
     (void)state;
     const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
@@ -51,7 +50,7 @@ static void a_nan_goes_through_relu(void **state)
     for (int i = 0; i < 48; i++) x[i] = i == 10 ? NAN : -1.0f + 0.25f * (float)(i % 9);
     c.given[0] = x;
     const int64_t before = products(), launches = kernels();
-    /* the host keeps it; the fake's fused relu would not */
+    /* the host's relu keeps NaN; the fake's fused relu would not */
     for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c);
     assert_int_equal(products() - before, 16);
     assert_int_equal(kernels() - launches, 16);
@@ -74,7 +73,7 @@ static void a_fused_relu_is_one_call(void **state)
     }
 }
 
-/* Half precision rounds once, behind the activation: a plain product in f32 to scratch, and one
+/* Half precision rounds once, after the activation: a plain product in f32 to scratch, and one
  * launch; not the slow kernel. */
 static void half_activations_are_a_product_and_a_launch(void **state)
 {
@@ -105,8 +104,8 @@ static void half_activations_are_a_product_and_a_launch(void **state)
             }
 }
 
-/* 6 * 16 sums in f32 are 384 bytes, and cuBLASLt asks for 4096 behind them at a multiple of 256. */
-static void its_scratch_is_declared(void **state)
+/* 6 * 16 sums in f32 are 384 bytes, and cuBLASLt needs 4096 after them at a multiple of 256. */
+static void scratch_is_declared(void **state)
 {
     (void)state;
     const fy_linear_attrs_t gelu = { FY_ACTIVATION_GELU };
@@ -121,8 +120,8 @@ static void its_scratch_is_declared(void **state)
                            .nelem = 96 };
     const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 512 + 4096);
-    assert_int_equal(cuda->workspace(dev, &launch, 600), 512); /* none is left for cuBLASLt */
-    /* nor for the sums: then the kernel does all */
+    assert_int_equal(cuda->workspace(dev, &launch, 600), 512); /* no bytes are left for cuBLASLt */
+    /* nor for the sums: then the kernel does everything */
     assert_int_equal(cuda->workspace(dev, &launch, 383), 0);
     assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - heuristics, 2);
     c.workspace_limit = 383;
@@ -130,9 +129,9 @@ static void its_scratch_is_declared(void **state)
     assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
 }
 
-/* More rows than the scratch holds: runs of a multiple of 64, of which a steady launch plans
- * none. */
-static void rows_come_in_runs(void **state)
+/* More rows than fit into scratch: groups of a multiple of 64 rows. A steady launch makes no plan
+ * for them. */
+static void many_rows_are_split_into_groups(void **state)
 {
     (void)state;
     const fy_linear_attrs_t tanh = { FY_ACTIVATION_TANH };
@@ -153,14 +152,15 @@ static void rows_come_in_runs(void **state)
     }
 }
 
-/* An epilogue without an algorithm: likewise, for every dtype, and it is not asked for again. */
-static void without_an_epilogue_it_goes_through_scratch(void **state)
+/* An epilogue without an algorithm: the same path for every dtype, and cuBLASLt is not queried
+ * again. */
+static void a_missing_epilogue_uses_scratch(void **state)
 {
     const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
         op_case_t c = linear_case(dtype, &relu);
         assert_int_equal(close_device(state) | open_device(state), 0);
-        /* NOT_SUPPORTED: of the one with the bias */
+        /* NOT_SUPPORTED: for the epilogue with bias */
         fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
         for (int i = 0; i < 2; i++) {
             const int64_t before = products(), launches = kernels(),
@@ -189,7 +189,7 @@ static op_case_t params_case(int32_t dtype)
     return c;
 }
 
-/* f64 and a db that is added to: a sum of Ferry's own. */
+/* f64, and a db that is accumulated: a separate sum by Ferry. */
 static void both_gradients_are_one_call(void **state)
 {
     (void)state;
@@ -205,21 +205,21 @@ static void both_gradients_are_one_call(void **state)
         }
     }
     op_case_t c = params_case(FY_DTYPE_F32);
-    /* plans promise no more alignment than there is, of db too */
+    /* plans promise no more alignment than the operands have, db included */
     for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c);
 }
 
-static void what_was_refused_is_not_asked_again(void **state)
+static void a_refusal_is_cached(void **state)
 {
     (void)state;
     op_case_t c = params_case(FY_DTYPE_F32);
     c.workspace_limit = 0;
     const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
                   launches = kernels();
-    /* NOT_SUPPORTED: of the fused one */
+    /* NOT_SUPPORTED: for the fused epilogue */
     fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
     for (int i = 0; i < 3; i++) run_case(&c);
-    /* and once of the plain one */
+    /* and once for the plain one */
     assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 2);
     assert_int_equal(kernels() - launches, 3);
 }
@@ -251,13 +251,13 @@ static float product_of_thirds(void)
     return result;
 }
 
-static void f32_is_f32(void **state)
+static void f32_does_not_use_tf32(void **state)
 {
     (void)state;
     const float third = 1.0f / 3.0f;
     assert_true(product_of_thirds() == third * third);
 }
-static void tf32_is_asked_for(void **state)
+static void tf32_is_used_if_requested(void **state)
 {
     (void)state;
     const float third = 1.0f / 3.0f;
@@ -273,7 +273,7 @@ static void options_are_checked(void **state)
                   "tf32=maybe: tf32 may be off, on");
 }
 
-/* ---- what ferry info shows ---- */
+/* ---- the output of ferry info ---- */
 
 static char facts[2048];
 static void note(void *user, const char *key, const char *value)
@@ -303,16 +303,16 @@ int main(void)
     load_or_skip();
 #define TEST(name, opens) cmocka_unit_test_setup_teardown(name, opens, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(a_nan_goes_through_relu, open_device),
+        TEST(relu_keeps_nan, open_device),
         TEST(a_fused_relu_is_one_call, open_fused),
         TEST(both_gradients_are_one_call, open_device),
         TEST(half_activations_are_a_product_and_a_launch, open_device),
-        TEST(its_scratch_is_declared, open_device),
-        TEST(rows_come_in_runs, open_device),
-        TEST(without_an_epilogue_it_goes_through_scratch, open_device),
-        TEST(what_was_refused_is_not_asked_again, open_device),
-        TEST(f32_is_f32, open_device),
-        TEST(tf32_is_asked_for, open_tf32),
+        TEST(scratch_is_declared, open_device),
+        TEST(many_rows_are_split_into_groups, open_device),
+        TEST(a_missing_epilogue_uses_scratch, open_device),
+        TEST(a_refusal_is_cached, open_device),
+        TEST(f32_does_not_use_tf32, open_device),
+        TEST(tf32_is_used_if_requested, open_tf32),
         TEST(options_are_checked, open_device),
         TEST(plans_are_counted, open_device),
     };

@@ -1,14 +1,14 @@
-/* Dense launches of one axis take the short arguments (args.h): at most 128 bytes, which the driver
- * copies at each launch, for every op of elementwise arithmetic, copies, casts, fills and optimizer
- * steps; results are those of the portable kernels, aligned or not. */
+/* Dense launches of one axis use the short argument struct (args.h) of at most 128 bytes, which the
+ * driver copies at each launch. This covers every op of elementwise arithmetic, copies, casts,
+ * fills and optimizer steps. The results are those of the portable kernels, aligned or not. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 enum { MOST = 128 };
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
-/* Runs the case with every operand aligned, then each one element off, and looks at the arguments
- * of all its launches. */
+/* Runs the case with every operand aligned, then with each operand shifted by one element, and
+ * checks the arguments of all launches. */
 static void run_flat(op_case_t *c)
 {
     for (c->shifted = 0; c->shifted < 1u << (c->ndst + c->nsrc); c->shifted = c->shifted * 2 + 1) {
@@ -24,7 +24,7 @@ static void run_flat(op_case_t *c)
     c->shifted = 0;
 }
 
-/* Shapes that are one dense axis, or become one: with a tail, of one element, a scalar, of fused
+/* Shapes that are one dense axis, or fuse into one: with a tail, of one element, a scalar, of fused
  * axes, shorter than an access. */
 static const struct {
     int rank;
@@ -87,7 +87,7 @@ static void arithmetic(void **state)
             each_shape(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
 }
 
-static void with_numbers(void **state)
+static void arithmetic_with_attributes(void **state)
 {
     (void)state;
     const fy_affine_attrs_t affine = { 2.5, -1 };
@@ -100,7 +100,7 @@ static void with_numbers(void **state)
     }
 }
 
-/* One element for all: a scalar operand that was broadcast. */
+/* One repeated element: a scalar operand that was broadcast. */
 static void a_repeated_value(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void a_repeated_value(void **state)
     }
 }
 
-static void moves(void **state)
+static void copies_and_fills(void **state)
 {
     (void)state;
     const fy_fill_attrs_t fill = { 1.5, 1 };
@@ -153,8 +153,8 @@ static void moves(void **state)
         each_shape(FY_OP_COPY, floats[d], floats[d], 1, NULL, 1);
 }
 
-/* From 1 MiB on, dense copies without accumulation are cuMemcpyDtoDAsync, aligned or not, and
- * nothing else is. */
+/* From 1 MiB on, dense copies without accumulation use cuMemcpyDtoDAsync, aligned or not; no other
+ * launch does. */
 static void large_copies_are_the_drivers(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void large_copies_are_the_drivers(void **state)
     }
 }
 
-static void steps(void **state)
+static void optimizer_steps(void **state)
 {
     (void)state;
     const fy_sgd_attrs_t sgd = { .momentum = 0.9, .weight_decay = 0.01 };
@@ -226,8 +226,8 @@ static void steps(void **state)
     }
 }
 
-/* Two axes need the long ones; if not, the figures above would say nothing. */
-static void two_axes_take_more(void **state)
+/* Two axes need the long struct; otherwise the checks above would prove nothing. */
+static void two_axes_use_the_long_arguments(void **state)
 {
     (void)state;
     op_case_t c = { .op = FY_OP_ADD, .ndst = 1, .nsrc = 2 };
@@ -249,11 +249,11 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = { TEST(arithmetic),
-                                        TEST(with_numbers),
+                                        TEST(arithmetic_with_attributes),
                                         TEST(a_repeated_value),
-                                        TEST(moves),
+                                        TEST(copies_and_fills),
                                         TEST(large_copies_are_the_drivers),
-                                        TEST(steps),
-                                        TEST(two_axes_take_more) };
+                                        TEST(optimizer_steps),
+                                        TEST(two_axes_use_the_long_arguments) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Graphs on cuda, through the public API over the fake driver: a steady replay is one cuGraphLaunch
- * and little else; whose thread and whose stream does not matter. Not here: what is replayed call
- * by call, and failures (test_graph_fallback.c); what graphs do on every device
- * (tests/conformance/test_conformance_graph.c, which runs over the fake driver, too). */
+ * and few other calls, on any thread and any stream. Not here: graphs that are replayed call by
+ * call, and failures (test_graph_fallback.c); graphs on every device
+ * (tests/conformance/test_conformance_graph.c, which runs over the fake driver too). */
 #include <pthread.h>
 
 #include "graph_step.h"
@@ -29,8 +29,8 @@ static void count_calls(int64_t counts[NWATCHED + 1])
     counts[NWATCHED] = driver.fake_cuda_all_calls();
 }
 
-/* Steady replays, fewer than there are fault flags to take: what each calls. The program has no
- * context current, so Ferry's is pushed and popped. */
+/* Steady replays, fewer than the fault flags that are available: counts the calls of each. The
+ * program has no context current, so Ferry's context is pushed and popped. */
 enum { STEADY = 40 };
 
 static void steady(const step_t *s, int has_events, int64_t out_each[NWATCHED + 1])
@@ -42,7 +42,7 @@ static void steady(const step_t *s, int has_events, int64_t out_each[NWATCHED + 
     replay(s, STEADY);
     count_calls(after);
     for (int i = 0; i <= NWATCHED; i++) {
-        /* now and then one is looked at */
+        /* sometimes a flag is checked */
         if (has_events && (i == QUERIES || i == CURRENTS || i == NWATCHED))
             after[i] -= (after[i] - before[i]) % STEADY;
         out_each[i] = (after[i] - before[i]) / STEADY;
@@ -61,14 +61,14 @@ static void a_steady_replay_is_one_launch(void **state)
     for (int i = 0; i < NWATCHED; i++)
         if (each[i] != (i == LAUNCHES || i == CURRENTS))
             fail_msg("%lld %s a replay", (long long)each[i], watched[i]);
-    assert_int_equal(each[NWATCHED], 2); /* nothing that is not watched */
+    assert_int_equal(each[NWATCHED], 2); /* no call that is not watched */
     expect_path(&s, FY_GRAPH_DEVICE, "");
     expect_called(&s, 2 + STEADY);
 }
 
-/* Flags of bad values come to the host with a kernel behind the graph, however many ops have one.
- * Somebody will ask: an event behind it. */
-static void flags_are_one_kernel_more(void **state)
+/* A kernel after the graph copies the flags of bad values to the host, whatever their number. An
+ * event follows it, because a call will wait for them. */
+static void fault_flags_cost_one_more_kernel(void **state)
 {
     (void)state;
     int64_t each[NWATCHED + 1];
@@ -83,7 +83,7 @@ static void flags_are_one_kernel_more(void **state)
     expect_called(&s, 2 + STEADY);
 }
 
-static void the_first_replay_makes_what_is_made_once(void **state)
+static void the_first_replay_creates_the_graph(void **state)
 {
     (void)state;
     step_t s = record(1);
@@ -106,7 +106,7 @@ static void the_first_replay_makes_what_is_made_once(void **state)
     assert_int_equal(driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
 }
 
-static void two_graphs_in_turn(void **state)
+static void two_graphs_alternate(void **state)
 {
     (void)state;
     step_t a = record(1), b = record(1);
@@ -119,7 +119,7 @@ static void two_graphs_in_turn(void **state)
     assert_int_equal(driver.fake_cuda_live(FAKE_GRAPH_EXECS), 2);
 }
 
-static void bad_values_are_found_each_time(void **state)
+static void every_replay_detects_bad_values(void **state)
 {
     (void)state;
     step_t s = record(1);
@@ -167,8 +167,8 @@ static void another_thread_and_another_stream(void **state)
     expect_called(&s, 5);
 }
 
-/* A graph waits for who wrote what it reads, and is waited for, outside of it. */
-static void order_with_other_streams(void **state)
+/* A graph waits for earlier writers of its operands, and later readers wait for it. */
+static void graphs_are_ordered_with_other_streams(void **state)
 {
     (void)state;
     step_t s = record(0);
@@ -177,7 +177,7 @@ static void order_with_other_streams(void **state)
     replay(&s, 3);
     ts_ok(fy_stream_create(device, NULL, &other));
     ts_ok(fy_device_wait(device, FY_FOREVER));
-    driver.fake_cuda_hold(1); /* so that nothing is known to be done */
+    driver.fake_cuda_hold(1); /* so that no request is known to be done */
     driver.fake_cuda_trace(1);
     fy_scope_t scope = fy_scope_begin("other");
     ts_ok(fy_stream_set_current(other));
@@ -196,14 +196,14 @@ static void order_with_other_streams(void **state)
             strncat(order, at, (size_t)(end - at) + 1);
     driver.fake_cuda_trace(0);
     driver.fake_cuda_hold(0);
-    /* The last event is for whoever waits for what ran behind another stream's work. */
+    /* The last event is for requests that wait for work ordered after another stream's work. */
     assert_string_equal(order, "cuLaunchKernel cuEventRecord cuStreamWaitEvent cuGraphLaunch "
                                "cuEventRecord cuStreamWaitEvent cuLaunchKernel "
                                "cuEventRecord ");
     expect_called(&s, 4);
 }
 
-static void destroyed_while_it_runs(void **state)
+static void a_graph_can_be_destroyed_while_it_runs(void **state)
 {
     (void)state;
     step_t s = record(1);
@@ -221,14 +221,10 @@ int main(void)
     fake_driver_or_skip();
     fy_log_set(note_log, NULL);
     const struct CMUnitTest tests[] = {
-        TEST(a_steady_replay_is_one_launch),
-        TEST(flags_are_one_kernel_more),
-        TEST(the_first_replay_makes_what_is_made_once),
-        TEST(two_graphs_in_turn),
-        TEST(bad_values_are_found_each_time),
-        TEST(another_thread_and_another_stream),
-        TEST(destroyed_while_it_runs),
-        TEST(order_with_other_streams),
+        TEST(a_steady_replay_is_one_launch),          TEST(fault_flags_cost_one_more_kernel),
+        TEST(the_first_replay_creates_the_graph),     TEST(two_graphs_alternate),
+        TEST(every_replay_detects_bad_values),        TEST(another_thread_and_another_stream),
+        TEST(a_graph_can_be_destroyed_while_it_runs), TEST(graphs_are_ordered_with_other_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Graphs on cuda that cannot be one request: what cannot be captured is replayed call by call, with
- * the same bytes, and said once; every driver call of a capture and of a launch fails once. Not
- * here: how a graph goes that can (test_graph.c). */
+/* Graphs on cuda that cannot be one request: a graph that cannot be captured is replayed call by
+ * call, with the same bytes, and this is logged once. Every driver call of a capture and of a
+ * launch fails once. Not here: graphs that can be captured (test_graph.c). */
 #include <pthread.h>
 
 #include <cuda.h>
@@ -11,7 +11,7 @@
 static PFN_cuMemAlloc_v3020 driver_alloc;
 static PFN_cuMemsetD8Async_v3020 driver_fill;
 
-/* The driver's own calls, as a kernel of the program's would take them. */
+/* Driver functions, as a kernel of the program would look them up. */
 static void find_calls(void)
 {
     PFN_cuGetProcAddress_v12000 get;
@@ -27,7 +27,7 @@ static void find_calls(void)
     memcpy(&driver_fill, &symbol, sizeof symbol);
 }
 
-/* ---- ops of one's own ---- */
+/* ---- registered ops ---- */
 
 static int allocates_here, allocates_elsewhere, raises, nkernels;
 
@@ -40,14 +40,14 @@ static void *allocate(void *user)
     return NULL;
 }
 
-/* dst = 0x40404040, by the driver's own call. */
+/* dst = 0x40404040, by a call of the driver. */
 static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
 {
     fy_status_t status = FY_STATUS_OK;
     pthread_t thread;
     CUdeviceptr block = 0;
     nkernels++;
-    if (launch->fault && raises) *launch->fault = 1; /* the host's own judgement */
+    if (launch->fault && raises) *launch->fault = 1; /* the host raises the flag */
     if (allocates_here && driver.fake_cuda_captures() && driver_alloc(&block, 64) != CUDA_SUCCESS)
         return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
                             "own kernel: no memory while a graph is captured");
@@ -62,7 +62,7 @@ static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
                : FY_STATUS_INTERNAL;
 }
 
-/* With bad values in its data, or not. */
+/* With or without bad values in its data. */
 static fy_op_t own_op(int can_fault)
 {
     static fy_op_t ops[2];
@@ -94,7 +94,7 @@ static fy_graph_t *record_own(int can_fault, fy_tensor_t **out_dst)
     return graph;
 }
 
-/* While a graph is captured, on this thread only, others go on: the mode is not GLOBAL. */
+/* A capture affects only this thread, so other threads continue: the mode is not GLOBAL. */
 static void others_allocate_while_it_is_captured(void **state)
 {
     (void)state;
@@ -107,12 +107,12 @@ static void others_allocate_while_it_is_captured(void **state)
     expect_path(&s, FY_GRAPH_DEVICE, "");
     const int before = nkernels;
     replay(&s, 5);
-    assert_int_equal(nkernels, before); /* what it submitted is in the graph */
+    assert_int_equal(nkernels, before); /* the submitted kernel is in the graph */
     const float base = 3.003921509f;    /* 0x40404040 */
     ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
 }
 
-static void what_cannot_be_captured_is_called(void **state)
+static void uncapturable_graphs_are_replayed_by_calls(void **state)
 {
     (void)state;
     allocates_here = 1;
@@ -120,7 +120,7 @@ static void what_cannot_be_captured_is_called(void **state)
     replay(&s, 1);
     ts_fails(fy_graph_end(&(fy_graph_t *){ NULL }), INVALID_ARGUMENT);
     replay(&s, 3);
-    ts_text_has("graph_end"); /* a call that succeeds leaves the record alone */
+    ts_text_has("graph_end"); /* a successful call does not change the error record */
     allocates_here = 0;
     assert_int_equal(driver.fake_cuda_captures(), 0);
     assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS), 0);
@@ -131,9 +131,9 @@ static void what_cannot_be_captured_is_called(void **state)
     ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
 }
 
-/* Between the first replay and the second so many shapes were multiplied that the graph's plan was
- * dropped. */
-static void plans_that_are_gone(void **state)
+/* Between the first and the second replay, products of so many shapes ran that the graph's plan was
+ * evicted. */
+static void evicted_plans_are_made_again(void **state)
 {
     (void)state;
     step_t s = record(1);
@@ -152,8 +152,8 @@ static void plans_that_are_gone(void **state)
     expect_called(&s, 2);
 }
 
-/* Its flag is raised on the host at submission, each time anew. */
-static void ops_of_ones_own_that_can_fault(void **state)
+/* The host raises the flag at each submission. */
+static void registered_ops_that_can_fault(void **state)
 {
     (void)state;
     step_t s = { .graph = record_own(1, &s.out) };
@@ -171,7 +171,7 @@ static void ops_of_ones_own_that_can_fault(void **state)
     assert_int_equal(driver.fake_cuda_calls("cuStreamBeginCapture"),
                      driver.fake_cuda_calls("cuStreamEndCapture"));
     assert_int_equal(driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
-    assert_int_equal(nlogged, 0); /* known from the begin */
+    assert_int_equal(nlogged, 0); /* known before the capture begins */
 }
 
 /* ---- failures ---- */
@@ -203,7 +203,7 @@ static void each_call_of_a_capture_fails(void **state)
         assert_int_equal(
             driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
         replay(&s, 2);
-        assert_int_equal(nlogged, 1); /* said once */
+        assert_int_equal(nlogged, 1); /* logged once */
         expect_called(&s, 4);
         fy_graph_destroy(s.graph);
     }
@@ -224,9 +224,8 @@ static void a_launch_that_fails_changes_nothing(void **state)
     expect_called(&s, 4);
 }
 
-/* The graph runs, and whether it met bad values is not known: nobody may take its results for
- * good. */
-static void flags_that_do_not_come(void **state)
+/* The graph runs, but it is not known whether it met bad values: its results are poisoned. */
+static void missing_flags_poison_the_results(void **state)
 {
     (void)state;
     step_t s = record(1);
@@ -271,14 +270,10 @@ int main(void)
     find_calls();
     fy_log_set(note_log, NULL);
     const struct CMUnitTest tests[] = {
-        TEST(others_allocate_while_it_is_captured),
-        TEST(what_cannot_be_captured_is_called),
-        TEST(ops_of_ones_own_that_can_fault),
-        TEST(plans_that_are_gone),
-        TEST(each_call_of_a_capture_fails),
-        TEST(a_launch_that_fails_changes_nothing),
-        TEST(flags_that_do_not_come),
-        TEST(a_fatal_code_loses_the_device),
+        TEST(others_allocate_while_it_is_captured), TEST(uncapturable_graphs_are_replayed_by_calls),
+        TEST(registered_ops_that_can_fault),        TEST(evicted_plans_are_made_again),
+        TEST(each_call_of_a_capture_fails),         TEST(a_launch_that_fails_changes_nothing),
+        TEST(missing_flags_poison_the_results),     TEST(a_fatal_code_loses_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Every op family through the plugin's argument packing and the fake driver, against the portable
- * kernels: all dtypes, and the layouts that fusing, broadcasting and cutting could get wrong.
+ * kernels: all dtypes, and the layouts that fusing, broadcasting and splitting could get wrong.
  * Proves the host side of a launch; the device code is interpreted, not run. */
 #include "op_case.h"
 
@@ -7,13 +7,13 @@
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 static const int32_t integers[] = { FY_DTYPE_I32, FY_DTYPE_I64, FY_DTYPE_U8 };
 
-/* Layouts of (dst, a, b, c): equal dims, strides 0 where one repeats. */
+/* Layouts of (dst, a, b, c): equal dims, strides 0 where an operand repeats. */
 typedef struct layout {
     int rank;
     int64_t dims[4], dst[4], a[4], b[4];
 } layout_t;
 static const layout_t layouts[] = {
-    /* dense, a tail behind 16 bytes */
+    /* dense, with a tail after 16-byte accesses */
     { 1, { 1003 }, { 1 }, { 1 }, { 1 } },
     { 0, { 0 }, { 0 }, { 0 }, { 0 } }, /* a scalar */
     /* a row for all rows */
@@ -24,7 +24,7 @@ static const layout_t layouts[] = {
     { 2, { 7, 33 }, { 40, 1 }, { 33, 1 }, { 1, 0 } },
     /* one value for all */
     { 3, { 3, 4, 5 }, { 20, 5, 1 }, { 0, 0, 0 }, { 20, 5, 1 } },
-    { 4, { 2, 3, 4, 5 }, { 60, 20, 5, 1 }, { 60, 5, 15, 1 }, { 0, 20, 0, 1 } }, /* nothing fuses */
+    { 4, { 2, 3, 4, 5 }, { 60, 20, 5, 1 }, { 60, 5, 15, 1 }, { 0, 20, 0, 1 } }, /* no axes fuse */
     /* an axis of length 1; steps of 2 */
     { 4, { 2, 1, 4, 5 }, { 20, 20, 5, 1 }, { 40, 3, 10, 2 }, { 20, 1, 5, 1 } },
 };
@@ -124,7 +124,7 @@ static void where_takes_every_dtype(void **state)
     }
 }
 
-static void values_out_of_nothing(void **state)
+static void fills_ranges_and_draws(void **state)
 {
     (void)state;
     const fy_fill_attrs_t fill = { 1.5, 1 };
@@ -234,7 +234,7 @@ static void reductions(void **state)
     }
 }
 
-static void a_long_reduction_is_cut(void **state)
+static void a_long_reduction_is_split(void **state)
 {
     (void)state;
     fy_desc_t src = DENSE(F32, 200003);
@@ -243,7 +243,7 @@ static void a_long_reduction_is_cut(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
     before = fake.fake_cuda_calls("cuLaunchKernel");
     reduce_case(FY_OP_SUM, &src, 0, 0, 1 << 20, 0);
-    /* whole pieces, the rest, the join */
+    /* complete pieces, the rest, the sum of both */
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 3);
 }
 
@@ -254,7 +254,7 @@ static void empty_sources(void **state)
     reduce_case(FY_OP_SUM, &src, 2, 0, 1 << 20, 0);
     reduce_case(FY_OP_MEAN, &src, 2, 0, 1 << 20, 0);
     int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
-    reduce_case(FY_OP_SUM, &src, 1, 0, 1 << 20, 0); /* no result, no launch */
+    reduce_case(FY_OP_SUM, &src, 1, 0, 1 << 20, 0); /* no result elements, no launch */
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel"), before);
 }
 
@@ -281,7 +281,7 @@ static void losses(void **state)
     }
 }
 
-static void along_an_axis(void **state)
+static void ops_along_an_axis(void **state)
 {
     (void)state;
     const fy_desc_t shapes[] = {
@@ -319,7 +319,7 @@ static void along_an_axis(void **state)
     }
 }
 
-/* ---- moving ---- */
+/* ---- moving data ---- */
 
 static void gathers(void **state)
 {
@@ -363,7 +363,7 @@ static void concats(void **state)
     }
 }
 
-/* ---- not in the table ---- */
+/* ---- combinations that are not in the table ---- */
 
 static fy_status_t own_kernel(const fy_launch_t *launch, void *native)
 {
@@ -418,12 +418,12 @@ int main(void)
         TEST(binary_ops),
         TEST(copies_and_casts),
         TEST(where_takes_every_dtype),
-        TEST(values_out_of_nothing),
+        TEST(fills_ranges_and_draws),
         TEST(reductions),
-        TEST(a_long_reduction_is_cut),
+        TEST(a_long_reduction_is_split),
         TEST(empty_sources),
         TEST(losses),
-        TEST(along_an_axis),
+        TEST(ops_along_an_axis),
         TEST(gathers),
         TEST(concats),
         TEST(registered_ops_get_the_native_stream),

@@ -1,7 +1,8 @@
-/* Kernels that are chosen by layout: sums of columns, and copies between layouts whose neighbours
- * lie along different axes. Edges of tiles and of the rows that are read at once, gaps, addresses
- * beside aligned ones, every dtype; the kernel that ran is asserted. With FAKE_CUDA_KERNELS=source
- * the kernels' own text computes. Next: backends/cuda/pack_copy.c, pack_reduce.c. */
+/* Kernels that are chosen by layout: sums of columns, and copies between layouts that are dense
+ * along different axes. The cases cover edges of tiles, rows that are read together, gaps,
+ * unaligned addresses, every dtype. Each case asserts which kernel ran. With
+ * FAKE_CUDA_KERNELS=source the kernels' source computes. See backends/cuda/pack_copy.c,
+ * pack_reduce.c. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -19,9 +20,9 @@ typedef struct table {
     int64_t dims[3], strides[3];
 } table_t;
 static const table_t tables[] = {
-    /* 8 rows at once, and one */
+    /* 8 rows at once, and one more */
     { 2, 1, { 9, 32 }, { 32, 1 } },
-    /* so few are no column; the last kernel is another */
+    /* too few for the column kernel; the last kernel is another one */
     { 2, 1, { 8, 32 }, { 32, 1 } },
     /* no 16-byte accesses */
     { 2, 1, { 16, 48 }, { 48, 1 } },
@@ -36,7 +37,7 @@ static const table_t tables[] = {
     /* a kept axis in front */
     { 3, 1, { 19, 3, 32 }, { 128, 32, 1 } },
     { 3, 2, { 3, 19, 32 }, { 608, 32, 1 } },
-    /* long: cut where there is workspace */
+    /* long: split where there is workspace */
     { 2, 1, { 4001, 40 }, { 40, 1 } },
 };
 
@@ -76,7 +77,7 @@ static void columns_are_added_up(void **state)
     }
 }
 
-/* Wide or not, the order of each column is the same: the same bits. */
+/* With wide accesses or not, each column is added in the same order: the same bits. */
 static void a_sum_does_not_depend_on_addresses(void **state)
 {
     (void)state;
@@ -117,20 +118,20 @@ static const copy_t copies[] = {
     { 2, { 16, 16 }, { 16, 1 }, { 1, 16 } },   /* less than a tile */
     { 2, { 15, 40 }, { 40, 1 }, { 1, 15 } },   /* too narrow */
     { 2, { 32, 64 }, { 64, 1 }, { 1, 32 } },   /* whole tiles */
-    { 2, { 33, 65 }, { 65, 1 }, { 1, 33 } },   /* one element more, each way */
+    { 2, { 33, 65 }, { 65, 1 }, { 1, 33 } },   /* one element more in each direction */
     { 2, { 65, 129 }, { 131, 1 }, { 1, 70 } }, /* gaps */
-    /* the result is the one that lies across */
+    /* the result is the transposed one */
     { 2, { 33, 65 }, { 1, 33 }, { 65, 1 } },
     { 3, { 3, 40, 20 }, { 800, 20, 1 }, { 800, 1, 40 } }, /* a batch */
-    { 3, { 40, 3, 20 }, { 60, 20, 1 }, { 1, 800, 40 } },  /* whose axis lies between */
+    { 3, { 40, 3, 20 }, { 60, 20, 1 }, { 1, 800, 40 } },  /* the batch axis lies between */
     {
         3, { 20, 3, 40 }, { 120, 40, 1 }, { 3, 60 },
         /* the shortest axis is the dense one: see below */
     },
     /* channels last to channels first */
     { 4, { 2, 16, 5, 7 }, { 560, 35, 7, 1 }, { 560, 1, 112, 16 } },
-    { 4, { 2, 5, 7, 16 }, { 560, 112, 16, 1 }, { 560, 7, 1, 35 } }, /* and back */
-    /* repeats: no neighbours in the source */
+    { 4, { 2, 5, 7, 16 }, { 560, 112, 16, 1 }, { 560, 7, 1, 35 } }, /* and the reverse */
+    /* repeats: not contiguous in the source */
     { 2, { 33, 65 }, { 65, 1 }, { 0, 33 } },
     { 2, { 40, 24 }, { 24, 1 }, { 32, 1 } }, /* rows: no tile */
 };
@@ -164,7 +165,7 @@ static void layouts_are_exchanged(void **state)
     assert_true(ntiled >= 8 * 4 * FY_DTYPE_COUNT);
 }
 
-/* Rows of 24 bytes, at multiples of 8: a thread for each 8 bytes. */
+/* Rows of 24 bytes, at multiples of 8: one thread for each 8 bytes. */
 static void short_rows_are_copied_by_wider_elements(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Few long rows, and losses of many scores, are the work of several blocks: lengths just below and
- * above where a row is cut, last pieces that are shorter, strides, addresses beside aligned ones,
- * NaN and infinities in one piece only. The number of launches is asserted, and that the same
- * launch gives the same bits. With FAKE_CUDA_KERNELS=source the kernels' own text computes. Next:
+/* Few long rows, and losses of many scores, are split over several blocks. The cases cover lengths
+ * just below and above the split, shorter last pieces, strides, unaligned addresses, NaN and
+ * infinities in one piece only. They assert the number of launches, and that the same launch gives
+ * the same bits. With FAKE_CUDA_KERNELS=source the kernels' source computes. See
  * backends/cuda/pack_rows.c. */
 #include "op_case.h"
 
@@ -15,7 +15,7 @@ static int64_t launches(op_case_t *c)
     return fake.fake_cuda_calls("cuLaunchKernel") - before;
 }
 
-/* The fake device has 4 processors: a row that a block shares is cut from 4 pieces of 4,096
+/* The fake device has 4 processors: a row that is one block's work is split from 4 pieces of 4,096
  * elements on. */
 enum { CUT = 4 * 4096, SPACE = 1 << 20 };
 
@@ -32,9 +32,9 @@ static const rows_t shapes[] = {
     { 1, 0, 1, { CUT }, { 0 } },     /* one value for all */
     { 2, 1, 1, { 2, CUT }, { CUT + 32, 1 } },
     { 2, 1, 1, { 3, CUT + 5 }, { CUT + 5, 1 } },
-    { 2, 1, 0, { 5, CUT }, { CUT, 1 } }, /* five blocks: not few */
-    { 2, 0, 1, { CUT, 2 }, { 2, 1 } },   /* rows that lie across */
-    { 2, 0, 1, { 515, 33 }, { 33, 1 } }, /* a thread has a piece alone */
+    { 2, 1, 0, { 5, CUT }, { CUT, 1 } }, /* five blocks: too many to split */
+    { 2, 0, 1, { CUT, 2 }, { 2, 1 } },   /* rows of a transposed matrix */
+    { 2, 0, 1, { 515, 33 }, { 33, 1 } }, /* each thread has a separate piece */
     { 2, 0, 0, { 255, 33 }, { 33, 1 } },
     { 3, 1, 1, { 2, CUT, 1 }, { CUT, 1, 1 } },
 };
@@ -57,7 +57,7 @@ static fy_desc_t joined_of(const rows_t *r)
     return describe(FY_DTYPE_I64, rank, dims, NULL);
 }
 
-static void few_long_rows_are_cut(void **state)
+static void few_long_rows_are_split(void **state)
 {
     (void)state;
     for (size_t s = 0; s < LENGTH(shapes); s++) {
@@ -91,7 +91,7 @@ static void few_long_rows_are_cut(void **state)
     }
 }
 
-static void without_workspace_a_row_is_whole(void **state)
+static void without_workspace_a_row_is_not_split(void **state)
 {
     (void)state;
     const fy_axis_attrs_t attrs = { 0, 0 };
@@ -102,8 +102,8 @@ static void without_workspace_a_row_is_whole(void **state)
     assert_int_equal(launches(&c), 2); /* four pieces, two numbers of 8 bytes each */
 }
 
-/* What one piece has must reach all: the largest value, NaN, infinities; and pieces of -inf alone
- * must not. */
+/* The largest value, NaN and infinities of one piece must reach the result; pieces of only -inf
+ * must not change it. */
 static void pieces_of_special_values(void **state)
 {
     (void)state;
@@ -114,10 +114,10 @@ static void pieces_of_special_values(void **state)
         float all, one, other;
         int64_t at, also;
     } rows[] = {
-        { 0.25f, 80, 80, 5, 9000 },                /* the largest, twice */
-        { 0.25f, -INFINITY, 1, 16400, 3 },         /* in a piece of its own */
-        { -INFINITY, 2, 3, 0, CUT + 99 },          /* all other pieces have nothing */
-        { -INFINITY, -INFINITY, -INFINITY, 0, 1 }, /* nothing at all */
+        { 0.25f, 80, 80, 5, 9000 },                /* the largest value, twice */
+        { 0.25f, -INFINITY, 1, 16400, 3 },         /* in a separate piece */
+        { -INFINITY, 2, 3, 0, CUT + 99 },          /* all other pieces have only -inf */
+        { -INFINITY, -INFINITY, -INFINITY, 0, 1 }, /* only -inf */
         { 1, NAN, 7, 12000, 2 },
         { -INFINITY, NAN, NAN, 9000, 5000 },
         { 3, INFINITY, -INFINITY, 8191, 8192 },
@@ -144,7 +144,7 @@ static void pieces_of_special_values(void **state)
     }
 }
 
-/* 2^53 + 1 is no f64: integers are compared as they are. */
+/* 2^53 + 1 is not an f64: integers are compared as integers. */
 static void long_integers_are_not_rounded(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void bits_are_the_same_every_time(void **state)
 
 /* ---- losses ---- */
 
-static void many_scores_are_several_blocks(void **state)
+static void losses_of_many_scores_are_split(void **state)
 {
     (void)state;
     static const struct {
@@ -208,11 +208,11 @@ static void many_scores_are_several_blocks(void **state)
     } sizes[] = {
         { 1, 7, 1, 1 },
         { 409, 10, 1, 1 },
-        { 410, 10, 2, 1 }, /* 4,096 scores are one block's */
+        { 410, 10, 2, 1 }, /* 4,096 scores are the work of one block */
         { 4096, 1, 1, 1 },
         { 4097, 1, 2, 2 },
         { 33, 130, 2, 1 },
-        /* the rows' losses, whole pieces of them, the rest, the join */
+        /* the rows' losses: complete pieces, the rest, the sum of both */
         { 2, 3000, 2, 1 },
         { 70001, 2, 4, 4 },
     };
@@ -253,9 +253,9 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(few_long_rows_are_cut),        TEST(without_workspace_a_row_is_whole),
+        TEST(few_long_rows_are_split),      TEST(without_workspace_a_row_is_not_split),
         TEST(pieces_of_special_values),     TEST(long_integers_are_not_rounded),
-        TEST(bits_are_the_same_every_time), TEST(many_scores_are_several_blocks),
+        TEST(bits_are_the_same_every_time), TEST(losses_of_many_scores_are_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

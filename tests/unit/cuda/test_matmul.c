@@ -1,6 +1,6 @@
-/* matmul of the CUDA plugin: what becomes a cuBLASLt product and what the fallback kernel, with the
- * fake cuBLASLt computing from the descriptors it was given. Also what a steady step calls, and
- * several threads on one device. */
+/* matmul of the CUDA plugin: which calls become a cuBLASLt product and which use the fallback
+ * kernel. The fake cuBLASLt computes from the descriptors that it gets. Also the driver calls of a
+ * steady step, and several threads on one device. */
 #include <pthread.h>
 
 #include "op_case.h"
@@ -29,11 +29,11 @@ static const product_t products[] = {
     { 2, 2, { 5, 7 }, { 16, 1 }, { 7, 3 }, { 9, 1 }, 0, 0, { 8, 1 }, 1 },
     /* a dot product */
     { 2, 2, { 1, 7 }, { 7, 1 }, { 7, 1 }, { 1, 1 }, 0, 0, { 0 }, 1 },
-    /* a stride that means nothing */
+    /* the stride of an axis of length 1 */
     { 2, 2, { 1, 7 }, { 0, 1 }, { 7, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },
     /* an outer product */
     { 2, 2, { 5, 1 }, { 1, 1 }, { 1, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },
-    /* of nothing: zeros */
+    /* over an empty axis: zeros */
     { 2, 2, { 5, 0 }, { 1, 1 }, { 0, 4 }, { 4, 1 }, 0, 0, { 0 }, 0 },
     /* a strided batch */
     { 3, 3, { 4, 5, 7 }, { 35, 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },
@@ -100,12 +100,12 @@ static void products_agree(void **state)
             }
         }
     }
-    assert_non_null(strstr(last_log, "slow kernel")); /* a slow path is said */
+    assert_non_null(strstr(last_log, "slow kernel")); /* a slow path is logged */
 }
 
-/* A view that begins in the middle: plans must not promise more alignment than there is (the fake
- * checks). */
-static void addresses_may_be_odd(void **state)
+/* A view that begins in the middle: plans must not promise more alignment than the view has (the
+ * fake checks). */
+static void unaligned_addresses_work(void **state)
 {
     (void)state;
     const fy_matmul_attrs_t attrs = { 0 };
@@ -132,7 +132,7 @@ static void addresses_may_be_odd(void **state)
     cuda->free(dev, memory, sizeof bytes);
 }
 
-static void what_has_no_algorithm_takes_the_kernel(void **state)
+static void products_without_an_algorithm_take_the_kernel(void **state)
 {
     (void)state;
     fy_matmul_attrs_t attrs;
@@ -144,7 +144,7 @@ static void what_has_no_algorithm_takes_the_kernel(void **state)
     run_case(&c);
     assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
     assert_non_null(strstr(last_log, "no algorithm"));
-    run_case(&c); /* a refusal is remembered: it is not asked again */
+    run_case(&c); /* a refusal is cached: cuBLASLt is not queried again */
     assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
     assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 1);
 }
@@ -185,7 +185,7 @@ static void plans_are_kept_and_bounded(void **state)
     cuda->free(dev, memory, sizeof bytes);
 }
 
-static void no_cublaslt_is_said(void **state)
+static void missing_cublaslt_is_logged(void **state)
 {
     (void)state;
     fy_matmul_attrs_t attrs;
@@ -203,7 +203,7 @@ static void no_cublaslt_is_said(void **state)
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 0);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
                   "/nonexistent/libcublasLt.so");
-    reopen("FERRY_CUBLASLT", "none"); /* asked for: Ferry's kernel */
+    reopen("FERRY_CUBLASLT", "none"); /* requested: Ferry's kernel */
     for (size_t d = 0; d < 4; d++) {
         c = case_of(&products[0], floats[d], &attrs);
         c.workspace_limit = 0;
@@ -215,7 +215,7 @@ static void no_cublaslt_is_said(void **state)
 
 /* ---- a steady step ---- */
 
-static void steady_launches_only_launch(void **state)
+static void steady_launches_make_no_other_calls(void **state)
 {
     (void)state;
     static const char *const allowed[] = { "cuCtxGetCurrent", "cuLaunchKernel", "cublasLtMatmul" };
@@ -255,14 +255,14 @@ static void steady_launches_only_launch(void **state)
             for (int i = 0; i < 3; i++) counted += fake.fake_cuda_calls(allowed[i]);
         }
         for (int i = 0; i < 3; i++) {
-            /* as before each launch: it asks the driver nothing */
+            /* as before each launch: makes no driver call */
             (void)cuda->workspace(dev, &launches[i], 0x1000);
             assert_ok(cuda->launch(dev, stream, &launches[i]));
         }
     }
     all = fake.fake_cuda_all_calls() - all;
     for (int i = 0; i < 3; i++) counted -= fake.fake_cuda_calls(allowed[i]);
-    assert_int_equal(all, -counted); /* nothing but these: no allocation, no wait, no plan */
+    assert_int_equal(all, -counted); /* only these calls: no allocation, no wait, no plan */
     assert_int_equal(all, 10 * 3 * 2);
     cuda->free(dev, memory, sizeof bytes);
 }
@@ -322,12 +322,12 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(no_cublaslt_is_said), /* first: the library is loaded once a process */
+        TEST(missing_cublaslt_is_logged), /* first: a process loads the library once */
         TEST(products_agree),
-        TEST(what_has_no_algorithm_takes_the_kernel),
-        TEST(addresses_may_be_odd),
+        TEST(products_without_an_algorithm_take_the_kernel),
+        TEST(unaligned_addresses_work),
         TEST(plans_are_kept_and_bounded),
-        TEST(steady_launches_only_launch),
+        TEST(steady_launches_make_no_other_calls),
         TEST(threads_share_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* Memory, copies, streams and events of the CUDA plugin, against the fake driver. */
 #include "fixture.h"
 
-static void bytes_go_round(void **state)
+static void copies_keep_the_bytes(void **state)
 {
     (void)state;
     unsigned char out[5000], back[5000] = { 0 };
@@ -16,7 +16,7 @@ static void bytes_go_round(void **state)
     assert_ok(cuda->copy(dev, stream, &within));
     fetch(back, b, sizeof back);
     assert_memory_equal(out, back, sizeof out);
-    /* What is reported is what moved. */
+    /* The reported bytes are the copied bytes. */
     assert_int_equal(recorded[FY_COPY_UPLOAD], 5000);
     assert_int_equal(recorded[FY_COPY_DOWNLOAD], 5000);
     assert_int_equal(recorded[FY_COPY_LOCAL], 5000);
@@ -45,7 +45,7 @@ static void a_failed_copy_reports_no_bytes(void **state)
     cuda->free(dev, a, 64);
 }
 
-/* With the direct way, or, where this call fails, without. */
+/* With peer access, or, where its call fails, without. */
 static void copy_to_peer(const char *failing_call)
 {
     char bytes[256], back[256] = { 0 };
@@ -62,7 +62,7 @@ static void copy_to_peer(const char *failing_call)
     if (failing_call) fake.fake_cuda_fail(failing_call, 1, 999);
     assert_ok(cuda->copy(dev, stream, &there));
     fake.fake_cuda_fail(NULL, 0, 0);
-    assert_ok(cuda->copy(dev, stream, &there)); /* the way is settled */
+    assert_ok(cuda->copy(dev, stream, &there)); /* the path is chosen */
     assert_int_equal(fake.fake_cuda_calls("cuCtxEnablePeerAccess") - enabled,
                      failing_call && strstr(failing_call, "Can") ? 0 : 1);
     assert_ok(cuda->copy(other, their_stream, &here));
@@ -82,10 +82,10 @@ static void peers_copy(void **state)
 {
     (void)state;
     copy_to_peer(NULL);
-    copy_to_peer(NULL); /* the peer was closed and opened again: the way is opened again, too */
+    copy_to_peer(NULL); /* the peer was closed and opened again: peer access is enabled again too */
 }
 
-static void peers_copy_without_a_direct_way(void **state)
+static void peers_copy_without_peer_access(void **state)
 {
     (void)state;
     copy_to_peer("cuCtxEnablePeerAccess");
@@ -95,8 +95,8 @@ static void peers_copy_without_a_direct_way(void **state)
     assert_non_null(strstr(last_log, "go by the host"));
 }
 
-/* A fatal code of that call is one: the device is lost, as by any other. */
-static void reaching_a_peer_may_lose_the_device(void **state)
+/* A fatal code of that call loses the device, like any other. */
+static void enabling_peer_access_can_lose_the_device(void **state)
 {
     char bytes[64] = { 0 };
     void *other, *theirs;
@@ -114,7 +114,7 @@ static void reaching_a_peer_may_lose_the_device(void **state)
     cuda->device_close(other);
 }
 
-static void too_much_memory_is_refused_and_nothing_sticks(void **state)
+static void a_refused_allocation_has_no_lasting_effect(void **state)
 {
     (void)state;
     void *address = &address;
@@ -141,7 +141,8 @@ static void host_memory_is_registered_once(void **state)
     assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
 }
 
-/* The driver has it once, whoever closes first; its contents stay reachable for the other. */
+/* The driver has one registration, whichever device closes first; the memory stays usable for the
+ * other. */
 static void two_devices_share_a_registration(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void two_devices_share_a_registration(void **state)
         assert_int_equal(fake.fake_cuda_calls("cuMemHostRegister") - calls, 1);
         cuda->unregister_host(first ? dev : other, memory, sizeof memory);
         assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
-        if (!first) cuda->device_close(other); /* under whose context it stands */
+        if (!first) cuda->device_close(other); /* the device whose context made the registration */
         assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
         cuda->unregister_host(first ? other : dev, memory, sizeof memory);
         assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
@@ -184,8 +185,9 @@ static void *driver_call(const char *name, int version)
     return entry;
 }
 
-/* It is used and left alone; a part that the application did not register is refused. */
-static void what_the_application_registered_is_used(void **state)
+/* An existing registration is used and not removed. A range that the application did not register
+ * completely is refused. */
+static void registrations_of_the_application_are_used(void **state)
 {
     (void)state;
     static char memory[16384] __attribute__((aligned(4096)));
@@ -258,7 +260,7 @@ static void a_stream_of_another_context_is_refused(void **state)
 
 /* ---- events ---- */
 
-static void events_happen(void **state)
+static void events_report_completion(void **state)
 {
     (void)state;
     void *event;
@@ -284,19 +286,19 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(bytes_go_round),
+        TEST(copies_keep_the_bytes),
         TEST(a_failed_copy_reports_no_bytes),
         TEST(peers_copy),
-        TEST(peers_copy_without_a_direct_way),
-        TEST(reaching_a_peer_may_lose_the_device),
-        TEST(too_much_memory_is_refused_and_nothing_sticks),
+        TEST(peers_copy_without_peer_access),
+        TEST(enabling_peer_access_can_lose_the_device),
+        TEST(a_refused_allocation_has_no_lasting_effect),
         TEST(host_memory_is_registered_once),
         TEST(two_devices_share_a_registration),
-        TEST(what_the_application_registered_is_used),
+        TEST(registrations_of_the_application_are_used),
         TEST(priorities_are_clamped),
         TEST(a_foreign_stream_is_used_and_not_destroyed),
         TEST(a_stream_of_another_context_is_refused),
-        TEST(events_happen),
+        TEST(events_report_completion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Sums over devices by NCCL, against the fake one: bits, what is told, and that a failure ends its
- * communicators and nobody waits for ever. */
+/* Sums over devices by NCCL, against the fake one: the bits, the reported errors, and that a
+ * failure ends its communicators and no call waits forever. */
 #include "backends/formulas/half.h"
 #include "fixture.h"
 
@@ -64,7 +64,7 @@ static void sum_f32(float a, float b)
     }
 }
 
-static void sums_and_what_is_told(void **state)
+static void sums_and_reported_bytes(void **state)
 {
     (void)state;
     const int64_t made = fake.fake_cuda_calls("ncclCommInitAll"),
@@ -108,9 +108,9 @@ static void assert_both_lost(const char *part)
     }
 }
 
-/* Each call of NCCL fails once: communicators are gone. If they had no sums yet, the status is the
- * code's, and the next sum works with new ones; if they had some, those may have been on their way,
- * and the devices are lost. */
+/* Each call of NCCL fails once, and the communicators are destroyed. If they had no sums yet, the
+ * status is that of the code, and the next sum works with new ones. If they had sums, those may
+ * have been in flight, and the devices are lost. */
 static void each_call_fails_once(void **state)
 {
     static const struct {
@@ -144,16 +144,17 @@ static void each_call_fails_once(void **state)
     }
 }
 
-/* A link is gone while a sum runs. Whoever asks first is told, whether the sum was ended by that or
- * ended itself, and so is everybody who asks later: it never counts as done. */
-static void an_error_that_shows_later(void **state)
+/* A link is lost while a sum runs. The first call that checks reports it, whether the check aborted
+ * the sum or the sum had ended by itself. So does every later call: the sum never counts as
+ * done. */
+static void an_asynchronous_error_is_reported(void **state)
 {
     void *event;
     int done = 7;
     for (int how = 0; how < 4; how++) {
         assert_ok(cuda->event_create(devs[1], &event));
         sum_f32(1, 1);
-        fake.fake_cuda_hold(1); /* it never ends */
+        fake.fake_cuda_hold(1); /* the sum never ends */
         assert_ok(cuda->event_record(devs[1], event, streams[1]));
         assert_ok(cuda->event_query(devs[1], event, &done));
         assert_int_equal(done, 0);
@@ -179,7 +180,7 @@ static void an_error_that_shows_later(void **state)
         open_again(state);
     }
     assert_ok(cuda->event_create(devs[1], &event));
-    fake.fake_cuda_hold(1); /* a state that is no error */
+    fake.fake_cuda_hold(1); /* a state that is not an error */
     sum_f32(1, 1);
     fake.fake_cuda_nccl_error(7);
     assert_ok(cuda->event_record(devs[1], event, streams[1]));
@@ -188,8 +189,8 @@ static void an_error_that_shows_later(void **state)
     cuda->event_destroy(devs[1], event);
 }
 
-/* Either may be closed first, and opened again. */
-static void a_device_takes_its_communicators_along(void **state)
+/* Either device can be closed first, and opened again. */
+static void closing_a_device_destroys_its_communicators(void **state)
 {
     for (int first = 0; first < 2; first++) {
         sum_f32(1, 2);
@@ -219,8 +220,8 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_both, close_both)
     const struct CMUnitTest tests[] = {
-        TEST(sums_and_what_is_told),     TEST(each_call_fails_once),
-        TEST(an_error_that_shows_later), TEST(a_device_takes_its_communicators_along),
+        TEST(sums_and_reported_bytes),           TEST(each_call_fails_once),
+        TEST(an_asynchronous_error_is_reported), TEST(closing_a_device_destroys_its_communicators),
         TEST(a_lost_device_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* What a profiler hears: scopes, transfers and replays as ranges of the domain "ferry", begun and
- * ended in order, on cuda's host side over the fake driver. With a tool of our own
- * (tests/support/nvtx_tool) as NVTX_INJECTION64_PATH. */
+/* The ranges that a profiler gets: scopes, transfers and replays as ranges of the domain "ferry",
+ * begun and ended in order, on cuda's host side over the fake driver. A test tool
+ * (tests/support/nvtx_tool) is loaded through NVTX_INJECTION64_PATH. */
 #include "tests/support/fake_driver.h"
 
 static const char *(*told)(void);
@@ -24,7 +24,7 @@ static void everything_is_a_range(void **state)
     ts_ok(fy_device_describe(device, note_fact, fact));
     assert_string_equal(fact, "ranges and blocks of memory go to a tool");
     (void)told();
-    fy_scope_end(before, 0, NULL); /* begun before anybody listened */
+    fy_scope_end(before, 0, NULL); /* begun before the tool was attached */
     assert_string_equal(told(), "");
 
     fy_scope_t outer = fy_scope_begin("outer");
@@ -50,7 +50,7 @@ static void everything_is_a_range(void **state)
     ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
     assert_true(value == 7);
     assert_string_equal(told(), "ferry +download - ");
-    driver.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 2); /* a failed request's range ends, too */
+    driver.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 2); /* the range of a failed request ends too */
     ts_fails(fy_tensor_upload(host, device, NULL, &x), OUT_OF_MEMORY);
     driver.fake_cuda_fail(NULL, 0, 0);
     assert_string_equal(told(), "ferry +upload - ");

@@ -1,8 +1,8 @@
-/* What a memory checker hears: segments of the device's pool as heaps, its blocks as regions with
- * names, over the fake driver. With a tool of our own (tests/support/nvtx_tool) as
- * NVTX_INJECTION64_PATH; it complains ("?") of regions outside their heap or over each other. Who
- * listens is settled once a process, so without a tool, or with one that knows ranges only, a child
- * looks. */
+/* The regions that a memory checker gets: segments of the device's pool as heaps, its blocks as
+ * regions with names, over the fake driver. A test tool (tests/support/nvtx_tool) is loaded through
+ * NVTX_INJECTION64_PATH; it reports ("?") regions outside their heap or over each other. A process
+ * loads one tool, so the cases without a tool, or with one that knows only ranges, run in
+ * children. */
 #include "tests/support/fake_driver.h"
 
 #include <sys/wait.h>
@@ -19,13 +19,13 @@ static const char *told(void)
     return text;
 }
 
-/* The tool's sums are the pool's. */
+/* The tool's sums are those of the pool. */
 static void agree(fy_device_t *device)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     size_t heaps;
     ts_ok(fy_device_wait(device, FY_FOREVER));
-    ts_ok(fy_memory_query(device, NULL, &stats)); /* notices what is done */
+    ts_ok(fy_memory_query(device, NULL, &stats)); /* polls for finished work */
     assert_int_equal(tool_regions(&heaps), stats.requested);
     assert_int_equal(heaps, stats.reserved);
 }
@@ -52,12 +52,12 @@ static void blocks_come_and_go(void **state)
     assert_string_equal(told(), "");
     fy_scope_t scope = fy_scope_begin("train");
     ts_ok(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(25), &x));
-    /* what was asked for, not what it was rounded to */
+    /* the requested size, not the rounded one */
     assert_string_equal(told(), "heap 1048576 region 100 'train activations' ");
     assert_int_equal(live(device), 256);
     ts_ok(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(64), &y));
     assert_string_equal(told(), "region 256 'train activations' ");
-    /* so that what lies behind its last byte is nobody's */
+    /* so that an access after the last byte is detected */
     assert_int_equal(live(device), 256 + 512);
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
     ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(1), &z));
@@ -65,7 +65,7 @@ static void blocks_come_and_go(void **state)
     fy_tensor_destroy(y);
     assert_string_equal(told(), "-region ");
     agree(device);
-    /* in a segment of its own */
+    /* in a separate segment */
     ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(3 << 20), &y));
     assert_string_equal(told(), "heap 3145984 region 3145728 'train weights' ");
     fy_tensor_destroy(y);
@@ -81,7 +81,7 @@ static void blocks_come_and_go(void **state)
     assert_int_equal(heaps, 0);
 }
 
-static void what_a_kernel_may_still_use_stays(void **state)
+static void pending_blocks_stay_regions(void **state)
 {
     (void)state;
     fy_device_t *device;
@@ -97,9 +97,9 @@ static void what_a_kernel_may_still_use_stays(void **state)
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
     for (int i = 0; i < 2; i++) fy_tensor_destroy(beside[i]);
-    (void)live(device); /* looks who is done: nobody, and each stays a region of its own */
+    (void)live(device); /* polls: no work is done, and each block stays a separate region */
     const fy_status_t status =
-        /* on the same stream, but not where they were */
+        /* on the same stream, but at other addresses */
         fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(390000), &x);
     const char *meanwhile = told();
     driver.fake_cuda_hold(0);
@@ -136,7 +136,7 @@ static void train(fy_device_t *device, int steps, int compares)
         ts_ok(fy_model_backward(model, tape, loss, NULL));
         ts_ok(fy_sgd_step(info.values, info.grads, lr, NULL));
         fy_scope_end(step, 0, NULL);
-        /* else: the next step meets blocks that are pending */
+        /* otherwise the next step finds pending blocks */
         if (i % 2 == compares) agree(device);
     }
     fy_tape_destroy(tape);
@@ -159,8 +159,7 @@ static void training_agrees(void **state)
     assert_int_equal(heaps, 0);
 }
 
-/* Nothing is said of a device opened by `spec`, and its blocks are as large as they are without all
- * that. */
+/* A device opened by `spec` reports no regions, and its blocks have their usual sizes. */
 static void is_silent(const char *spec, const char *fact)
 {
     fy_device_t *device;
@@ -177,13 +176,13 @@ static void is_silent(const char *spec, const char *fact)
     assert_string_equal(told(), "");
 }
 
-static void segments_that_grow_are_no_heaps(void **state)
+static void growing_segments_are_not_heaps(void **state)
 {
     (void)state;
     is_silent("cuda:0?segments=virtual", "ranges and blocks of memory go to a tool");
 }
 
-static void nobody_listens(void **state)
+static void without_a_tool_nothing_is_reported(void **state)
 {
     (void)state;
     is_silent("cuda:0", "no tool listens (NVTX_INJECTION64_PATH)");
@@ -225,16 +224,17 @@ int main(void)
         return 77;
     }
     unsetenv("NVTX_INJECTION64_PATH");
-    int failed = !runs_in_a_child("nobody_listens", nobody_listens);
+    int failed =
+        !runs_in_a_child("without_a_tool_nothing_is_reported", without_a_tool_nothing_is_reported);
     setenv("NVTX_INJECTION64_PATH", path, 1);
     setenv("NVTX_TOOL_RANGES_ONLY", "1", 1);
     failed += !runs_in_a_child("the_tool_knows_ranges_only", the_tool_knows_ranges_only);
     unsetenv("NVTX_TOOL_RANGES_ONLY");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_come_and_go),
-        cmocka_unit_test(what_a_kernel_may_still_use_stays),
+        cmocka_unit_test(pending_blocks_stay_regions),
         cmocka_unit_test(training_agrees),
-        cmocka_unit_test(segments_that_grow_are_no_heaps),
+        cmocka_unit_test(growing_segments_are_not_heaps),
     };
     return failed + cmocka_run_group_tests_name("regions", tests, NULL, NULL) != 0;
 }

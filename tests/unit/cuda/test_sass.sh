@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What nvcc makes of the kernels, without a card: those that promise 16-byte accesses have them in
-# machine code (LDG.E.128, STG.E.128), none of them goes through generic addresses, the elementwise
-# and moving ones keep everything in registers, and those of tensor cores read shared memory by
-# LDSM. Reads the fatbins of this build.
+# The machine code that nvcc makes of the kernels, checked without a card. Kernels that promise
+# 16-byte accesses have them (LDG.E.128, STG.E.128). No kernel uses generic addresses. The
+# elementwise and moving kernels keep everything in registers. Kernels of tensor cores read shared
+# memory by LDSM. Reads the fatbins of this build.
 # Usage: test_sass.sh BUILD_DIR. Skipped without cuobjdump and nvdisasm (CUDA toolkit, or
 # scripts/cuda-tools.sh, which CI runs).
 set -euo pipefail

@@ -1,6 +1,7 @@
-/* A training step of mnist on the plugin's host side: how many kernels and products its requests
- * become, by the fake driver's count. What is more than one launch is written down in docs/cuda.md.
- * Not here: how many requests a step may have (tests/unit/train/test_launches.c). */
+/* A training step of mnist on the plugin's host side: the number of kernels and products of its
+ * requests, counted by the fake driver. docs/cuda.md documents each request with more than one
+ * launch.
+ * Not here: the number of requests of a step (tests/unit/train/test_launches.c). */
 #include "tests/support/fake_driver.h"
 
 #include <ferry/train/model.h>
@@ -49,7 +50,7 @@ static int64_t launches(void)
     return driver.fake_cuda_calls("cuLaunchKernel") + driver.fake_cuda_calls("cublasLtMatmul");
 }
 
-static void a_step_of_mnist(ts_ctx_t *ctx)
+static void a_step_of_mnist_has_the_documented_launches(ts_ctx_t *ctx)
 {
     trained_t trained;
     make(ctx, &trained);
@@ -64,13 +65,14 @@ static void a_step_of_mnist(ts_ctx_t *ctx)
                   (long long)each);
     assert_int_equal((launches() - launched) % STEPS, 0);
     assert_int_equal(driver.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), asked);
-    /* Two dropouts move a state first: 2. relu behind a product: 1. Weights' gradients of two
-     * convolutions: products of slices, their sum, db's sum in one part and in three: 2 + 4. */
+    /* Two dropouts advance a state first: 2. relu after a product: 1. Weight gradients of two
+     * convolutions: products of slices and their sum, and db's sum in one and in three parts: 2 +
+     * 4. */
     assert_true(each >= (int64_t)requests && each <= (int64_t)requests + 9);
     fy_model_destroy(trained.model);
 }
 
-static const ts_test_t tests[] = { TS_TEST(a_step_of_mnist) };
+static const ts_test_t tests[] = { TS_TEST(a_step_of_mnist_has_the_documented_launches) };
 
 int main(void)
 {

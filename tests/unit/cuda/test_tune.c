@@ -1,6 +1,6 @@
-/* Timed choice on the CUDA plugin (autotune=on): the first launches of a shape take all ways in
- * turn, each with the right result; then the shortest one is taken and nothing is measured any
- * more; nothing ever waits, and what cannot be measured is not. */
+/* Timed choice on the CUDA plugin (autotune=on): the first launches of a shape run each kernel in
+ * turn, with the right result. Then the fastest one is used and no launch is measured any more. No
+ * call waits, and launches that cannot be measured are not. */
 #include "op_case.h"
 
 static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
@@ -46,7 +46,7 @@ static int64_t events(void)
     return n;
 }
 
-static void the_shortest_way_is_kept(void **state)
+static void the_fastest_kernel_is_kept(void **state)
 {
     (void)state;
     op_case_t c = forward(4);
@@ -58,7 +58,7 @@ static void the_shortest_way_is_kept(void **state)
         assert_string_equal(fake.fake_cuda_last_kernel(),
                             i % 2 == 0 ? "fy_conv2d_f32" : "fy_conv2d_gemm_f32");
     }
-    run_case(&c); /* asks about the last of them, and settles */
+    run_case(&c); /* polls the last measurement, and chooses */
     assert_non_null(strstr(last_log, "'gemm' is the shortest of those timed, 1.000 ms"));
     const int64_t settled = events();
     for (int i = 0; i < 3; i++) {
@@ -83,20 +83,19 @@ static void launch_another(void)
     run_case(&c);
 }
 
-/* No lock is held over the log. */
-static void who_reads_the_log_may_launch(void **state)
+/* No lock is held while the log function runs. */
+static void the_log_function_may_launch(void **state)
 {
     (void)state;
     op_case_t c = forward(4);
     on_log = launch_another;
-    alarm(60); /* it would wait for itself */
+    alarm(60); /* with a lock held, this would wait for itself */
     for (int i = 0; i < 5; i++) run_case(&c);
     alarm(0);
     assert_int_equal(nreaders, 1);
 }
 
-/* Each launch of a gradient adds to what is there, once, whichever way it goes; and with cuDNN
- * there are three ways. */
+/* Each launch of a gradient adds to dx exactly once, with each kernel; cuDNN is the third one. */
 static void measured_launches_add_once(void **state)
 {
     (void)state;
@@ -119,15 +118,15 @@ static void measured_launches_add_once(void **state)
     if (before >= 0) { /* built with cudnn.h */
         assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
         assert_non_null(strstr(last_log, "'cuDNN' is the shortest"));
-        c.shifted = 1; /* not where cuDNN may go, however short it was elsewhere */
+        c.shifted = 1; /* unaligned, so cuDNN cannot run, however fast it was elsewhere */
         for (int i = 0; i < 6; i++) run_case(&c);
         assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
     }
 }
 
-/* The device is behind: nobody waits for it, and what runs meanwhile is what would have run without
+/* The device is behind: no call waits for it, and meanwhile the launches are those without
  * autotune. */
-static void nothing_waits(void **state)
+static void no_launch_waits_for_a_measurement(void **state)
 {
     (void)state;
     op_case_t c = forward(4);
@@ -145,8 +144,8 @@ static void nothing_waits(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken + 2);
 }
 
-/* No event, no record, no time: launches go on. */
-static void failures_of_events_are_no_failures(void **state)
+/* Without an event, a record or a time, launches continue. */
+static void failures_of_events_do_not_fail_launches(void **state)
 {
     static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery",
                                          "cuEventElapsedTime" };
@@ -176,10 +175,10 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_tuned, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(the_shortest_way_is_kept),
-        TEST(nothing_waits),
-        TEST(who_reads_the_log_may_launch),
-        TEST(failures_of_events_are_no_failures),
+        TEST(the_fastest_kernel_is_kept),
+        TEST(no_launch_waits_for_a_measurement),
+        TEST(the_log_function_may_launch),
+        TEST(failures_of_events_do_not_fail_launches),
         /* last: it loads the fake cuDNN */
         TEST(the_option_is_checked),
         TEST(measured_launches_add_once),

@@ -1,5 +1,4 @@
-/* Blocks that grow where they stand (segments=virtual), against the fake driver's virtual
- * memory. */
+/* Blocks that grow in place (segments=virtual), against the fake driver's virtual memory. */
 #include "fixture.h"
 
 enum { STEP = 2 << 20 };
@@ -15,7 +14,7 @@ static int open_virtual(void **state)
     return 0;
 }
 
-static void it_is_reported(void **state)
+static void growing_segments_are_reported(void **state)
 {
     (void)state;
     fy_backend_info_t info;
@@ -60,7 +59,7 @@ static void bytes_stay_while_it_grows_and_shrinks(void **state)
     assert_int_equal(free_nbytes(), before);
 }
 
-static void beyond_its_end_nothing_is(void **state)
+static void memory_beyond_the_end_is_not_accessible(void **state)
 {
     (void)state;
     void *block;
@@ -70,7 +69,7 @@ static void beyond_its_end_nothing_is(void **state)
     cuda->free(dev, block, STEP);
 }
 
-static void other_sizes_are_ordinary(void **state)
+static void other_sizes_are_ordinary_segments(void **state)
 {
     (void)state;
     void *odd;
@@ -80,7 +79,7 @@ static void other_sizes_are_ordinary(void **state)
     cuda->free(dev, odd, STEP + 256);
 }
 
-static void peers_reach_it(void **state)
+static void peers_can_read_growing_blocks(void **state)
 {
     (void)state;
     void *other, *theirs, *mine;
@@ -92,7 +91,7 @@ static void peers_reach_it(void **state)
               there = { FY_COPY_PEER, 0, theirs, mine, 64, NULL, other };
     assert_ok(cuda->copy(dev, stream, &up));
     assert_ok(cuda->copy(dev, stream, &there));
-    fetch(back, theirs, 64); /* this device may read it, as the fake driver checks */
+    fetch(back, theirs, 64); /* this device may read it; the fake driver checks that */
     assert_memory_equal(bytes, back, 64);
     cuda->free(dev, mine, STEP);
     cuda->free(other, theirs, STEP);
@@ -109,7 +108,7 @@ static fy_status_t use(void **device, void **block, uint64_t *nbytes)
     return cuda->resize(*device, *block, *nbytes, STEP);
 }
 
-/* Each call of virtual memory fails once: what fails has changed nothing, and nothing is left. */
+/* Each call of virtual memory fails once: a failed call changes nothing and leaks nothing. */
 static void every_call_fails_once(void **state)
 {
     (void)state;
@@ -128,7 +127,7 @@ static void every_call_fails_once(void **state)
             fake.fake_cuda_fail(NULL, 0, 0);
             if (failed) assert_failed(status, FY_STATUS_OUT_OF_MEMORY, names[i]);
             failures += failed;
-            if (block != NULL && failed) /* usable as it was */
+            if (block != NULL && failed) /* still usable */
                 assert_ok(cuda->resize(device, block, nbytes, nbytes + STEP));
             if (block != NULL) cuda->free(device, block, failed ? nbytes + STEP : STEP);
             if (device != NULL) cuda->device_close(device);
@@ -159,11 +158,11 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_virtual, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(it_is_reported),
+        TEST(growing_segments_are_reported),
         TEST(bytes_stay_while_it_grows_and_shrinks),
-        TEST(beyond_its_end_nothing_is),
-        TEST(other_sizes_are_ordinary),
-        TEST(peers_reach_it),
+        TEST(memory_beyond_the_end_is_not_accessible),
+        TEST(other_sizes_are_ordinary_segments),
+        TEST(peers_can_read_growing_blocks),
         cmocka_unit_test(every_call_fails_once),
         TEST(a_full_device_refuses_and_keeps_what_it_has),
     };

@@ -1,28 +1,28 @@
-/* Sixteen bytes an access, for every family that has it: rows, bias rows, repeated values and
- * tails; operands that begin beside an aligned address must give the same numbers by other
- * accesses. The fake refuses a launch whose operands are not where it says, and the kernels'
- * source, run on the host, an access that is not where its size asks for: both would be a fault on
- * a card. */
+/* Accesses of 16 bytes, for every family that has them: rows, bias rows, repeated values and tails.
+ * Operands at unaligned addresses must give the same numbers through other accesses. The fake
+ * driver refuses a launch whose operands are not aligned as it declares. The kernels' source, run
+ * on the host, refuses an unaligned access. Both would be a fault on a card. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
-/* Of (dst, a, b): equal dims. wide: every dtype's 16 bytes fit it when nothing is shifted. */
+/* Layouts of (dst, a, b): equal dims. wide: every dtype's 16-byte accesses fit it when nothing is
+ * shifted. */
 typedef struct layout {
     int rank, wide;
     int64_t dims[3], dst[3], a[3], b[3];
 } layout_t;
 static const layout_t layouts[] = {
     { 1, 1, { 1003 }, { 1 }, { 1 }, { 1 } },                           /* with a tail */
-    { 1, 1, { 1003 }, { 1 }, { 1 }, { 0 } },                           /* and one value for all */
+    { 1, 1, { 1003 }, { 1 }, { 1 }, { 0 } },                           /* and one repeated value */
     { 2, 1, { 5, 48 }, { 48, 1 }, { 48, 1 }, { 0, 1 } },               /* a bias */
     { 2, 1, { 5, 48 }, { 48, 1 }, { 48, 1 }, { 1, 0 } },               /* a value for each row */
     { 2, 1, { 5, 48 }, { 64, 1 }, { 80, 1 }, { 48, 1 } },              /* rows with gaps */
     { 3, 1, { 3, 2, 16 }, { 32, 16, 1 }, { 16, 48, 1 }, { 0, 0, 1 } }, /* rows in another order */
-    /* every other row begins elsewhere */
+    /* every other row begins at an unaligned address */
     { 2, 0, { 5, 48 }, { 48, 1 }, { 49, 1 }, { 48, 1 } },
-    { 2, 0, { 5, 9 }, { 9, 1 }, { 9, 1 }, { 0, 1 } },    /* rows too odd */
+    { 2, 0, { 5, 9 }, { 9, 1 }, { 9, 1 }, { 0, 1 } }, /* row lengths that vectors do not divide */
     { 2, 0, { 5, 48 }, { 48, 1 }, { 1, 5 }, { 48, 1 } }, /* transposed */
 };
 
@@ -123,9 +123,9 @@ static void rows_of_a_table(void **state)
     }
 }
 
-/* One element that stands for a row's: neighbours in the result are none in the table, nor in the
- * image. */
-static void what_repeats_is_not_read_as_neighbours(void **state)
+/* One repeated element for each row: neighbours in the result are not neighbours in the table or
+ * the image. */
+static void repeated_elements_are_not_read_as_vectors(void **state)
 {
     (void)state;
     const int32_t picks[] = { 0, 4, 2, 2 };
@@ -157,9 +157,9 @@ static void what_repeats_is_not_read_as_neighbours(void **state)
     }
 }
 
-/* ---- what joins rows ---- */
+/* ---- kernels that reduce rows ---- */
 
-static void rows_are_joined(void **state)
+static void rows_are_reduced(void **state)
 {
     (void)state;
     const fy_axis_attrs_t last = { 1, 0 };
@@ -345,8 +345,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
         TEST(elementwise),         TEST(moves),
-        TEST(rows_of_a_table),     TEST(what_repeats_is_not_read_as_neighbours),
-        TEST(rows_are_joined),     TEST(losses_of_rows),
+        TEST(rows_of_a_table),     TEST(repeated_elements_are_not_read_as_vectors),
+        TEST(rows_are_reduced),    TEST(losses_of_rows),
         TEST(channels_are_pooled), TEST(dropout_of_groups),
         TEST(optimizers_step),
     };

@@ -1,5 +1,5 @@
-/* A whole visit to the plugin: open, use each slot, give back. It stops at the first failure and
- * gives back what it has, so that each driver call can be made to fail in turn. For test_driver.c
+/* A complete visit to the plugin: open, use each slot, release. It stops at the first failure and
+ * releases its resources, so that each driver call can be made to fail in turn. For test_driver.c
  * and test_codes.c. */
 #ifndef FERRY_TESTS_UNIT_CUDA_VISIT_H_
 #define FERRY_TESTS_UNIT_CUDA_VISIT_H_
@@ -65,8 +65,8 @@ static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *d
     return cuda->launch(v->dev, v->stream, &launch);
 }
 
-/* What is done with the current context: another device's takes its place, one of the application's
- * is pushed over. */
+/* Changes of the current context: another device's replaces it, or one of the application's is
+ * pushed over it. */
 static fy_status_t change_context(visit_t *v)
 {
     static void *own;

@@ -1,4 +1,4 @@
-/* What the tests of shape and cost rules share: a launch record made by hand, without a device, a
+/* Shared by the tests of shape and cost rules: a launch record made by hand, without a device, a
  * tensor or the dispatcher.
  * Not here: calls (test_typed.c, test_call.c). */
 #ifndef FERRY_TESTS_UNIT_OPS_RULES_H_
@@ -33,7 +33,7 @@ static inline void set_dense(fy_desc_t *desc)
 static inline fy_desc_t desc_of(const char *text)
 {
     fy_desc_t desc;
-    memset(&desc, 0x5A, sizeof desc); /* what a rule must not rely on */
+    memset(&desc, 0x5A, sizeof desc); /* fields that a rule must not read */
     const char *space = strchr(text, ' ');
     assert_non_null(space);
     desc.data = NULL;
@@ -58,8 +58,8 @@ typedef struct launch_box {
     const fy__op_row_t *row;
 } launch_box_t;
 
-/* srcs: descriptions separated by '|', "" for none; dsts: of the given results, "" for none. attrs
- * NULL: fallbacks. */
+/* srcs: descriptions separated by '|', "" for none; dsts: those of given results, "" for none.
+ * attrs NULL: fallbacks. */
 static inline void box_make(launch_box_t *box, fy_op_t op, const char *srcs, const char *dsts,
                             const void *attrs)
 {
@@ -83,7 +83,7 @@ static inline void box_make(launch_box_t *box, fy_op_t op, const char *srcs, con
     box->launch.attrs = attrs ? attrs : fy__op_default_attrs(box->row);
 }
 
-/* Runs the shape rule, then does what the dispatcher does: dense results, nelem. */
+/* Runs the shape rule, then sets the same fields as the dispatcher: dense results, nelem. */
 static inline fy_status_t box_shape(launch_box_t *box)
 {
     FY_TRY(box->row->shape(&box->row->info, &box->launch));

@@ -1,13 +1,13 @@
-/* The dispatcher's corners: calls inside a call, several results, given results that touch each
- * other. */
+/* Special cases of the dispatcher: calls inside a call, several results, given results that touch
+ * each other. */
 #include "tests/support/harness.h"
 
 #include "ops/optable.h"
 
 static uint32_t seen_flags;
 
-/* dst0 = sum of the sources, dst1 = -dst0, f32; on the way it makes a call of its own with still
- * more operands. */
+/* dst0 = sum of the sources, dst1 = -dst0, f32. Meanwhile it makes a call with still more
+ * operands. */
 static fy_status_t sum_and_negative(const fy_launch_t *launch, void *stream)
 {
     fy_tensor_t *parts[20], *joined = NULL;
@@ -58,8 +58,8 @@ static fy_op_t the_op(void)
     return op;
 }
 
-/* Both calls have more operands than fit beside the caller; the inner one must not take the outer
- * one's place. */
+/* Both calls have more operands than the caller's stack space holds; the inner call must not
+ * overwrite those of the outer one. */
 static void a_call_inside_a_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[10], *dst[2] = { NULL, NULL };
@@ -112,7 +112,7 @@ static void an_empty_window_overlaps_nothing(ts_ctx_t *ctx)
     ts_expect_f32(x, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
-/* The stride of an axis of length 1 says nothing, and BLAS must not be told it. */
+/* The stride of an axis of length 1 has no meaning, and BLAS must not get it. */
 static void vectors_as_matrices(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *row, *column, *inner, *outer;

@@ -1,7 +1,7 @@
-/* Graphs from inside: what is kept of odd calls (several results, given ones, accumulate, scratch),
- * growth of the lists, threads, the watch, the memory's invariants, the model clock.
- * Not here: what users see (tests/conformance/test_conformance_graph.c), running out
- * (tests/faults/test_graph.c). */
+/* Graphs from inside: recordings of unusual calls (several results, given ones, accumulate,
+ * scratch), growth of the lists, threads, the watch, invariants of the memory, the model clock.
+ * Not here: graphs as users see them (tests/conformance/test_conformance_graph.c), running out of
+ * memory (tests/faults/test_graph.c). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -54,8 +54,8 @@ static void given_results_and_accumulate(ts_ctx_t *ctx)
     expect_same(sum[0], sum[1]);
 }
 
-/* Products of half precision want scratch on the host's kernels. */
-static void scratch_is_the_graphs(ts_ctx_t *ctx)
+/* Products of half precision need scratch in the host's kernels. */
+static void scratch_belongs_to_the_graph(ts_ctx_t *ctx)
 {
     fy_tensor_t *wide = ts_iota(ctx->device, FY_DIMS(64, 64), 1), *x, *first, *second, *t;
     ts_ok(fy_affine(wide, 1e-4, 0, &wide));
@@ -70,7 +70,8 @@ static void scratch_is_the_graphs(ts_ctx_t *ctx)
     expect_same(first, second);
 }
 
-/* Enough to make every list grow, with storages that come and go in the same places. */
+/* Enough calls to grow every list, with storages that are freed and allocated at the same
+ * addresses. */
 static void a_long_recording(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *fixed[300], *now, *next;
@@ -136,8 +137,8 @@ static void other_threads_replay(ts_ctx_t *ctx)
     }
 }
 
-/* Each takes as many fault flags as a replay may: together more than there are at a time. Nobody is
- * refused for that. */
+/* Each takes as many fault flags as a replay may: together more than exist. No replay is refused
+ * for that. */
 static void many_threads_replay_gathers(ts_ctx_t *ctx)
 {
     enum { THREADS = 8, TIMES = 100, GATHERS = FY__RECORDING_FAULTS + 4 };
@@ -182,7 +183,7 @@ static void a_thread_ends_with_its_recording(ts_ctx_t *ctx)
     assert_int_equal(pthread_create(&thread, NULL, record_and_end, &job), 0);
     pthread_join(thread, NULL);
     assert_int_equal(job.status, FY_STATUS_OK);
-    assert_int_equal(fy__watching(), watching); /* the straight path is straight again */
+    assert_int_equal(fy__watching(), watching); /* no watch is active any more */
     assert_int_equal(ts_live(ctx->device), live);
 }
 
@@ -192,7 +193,7 @@ static void *destroy_there(void *tensor)
     return NULL;
 }
 
-/* What is made inside may be destroyed by another thread; its bytes come back all the same. */
+/* Another thread may destroy a tensor made in a recording; its bytes are freed all the same. */
 static void another_thread_destroys(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(50000), 0), *t, *sum;
@@ -215,7 +216,7 @@ static void another_thread_destroys(ts_ctx_t *ctx)
 }
 
 /* A flat list: the device works as long, and the host submits as much, as without a graph. */
-static void model_time_is_that_of_the_launches(ts_ctx_t *ctx)
+static void model_time_equals_the_launches(ts_ctx_t *ctx)
 {
     if (!ctx->is_sim) skip();
     fy_device_clock_t clock[3] = { FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT,
@@ -281,8 +282,8 @@ static void *record_all_the_time(void *user)
     return NULL;
 }
 
-/* A child finds each graph's memory whole, wherever the other threads were: on the host it replays,
- * elsewhere the device is lost. */
+/* A child finds each graph's memory intact, whatever the other threads did. On the host the graph
+ * replays; elsewhere the device is lost. */
 static void children_of_a_fork(ts_ctx_t *ctx)
 {
     if (dlsym(RTLD_DEFAULT, "__kmpc_fork_call")) {
@@ -322,13 +323,13 @@ static void children_of_a_fork(ts_ctx_t *ctx)
 
 static const ts_test_t tests[] = {
     TS_TEST(given_results_and_accumulate),
-    TS_TEST(scratch_is_the_graphs),
+    TS_TEST(scratch_belongs_to_the_graph),
     TS_TEST(a_long_recording),
     TS_TEST(other_threads_replay),
     TS_TEST(many_threads_replay_gathers),
     TS_TEST(a_thread_ends_with_its_recording),
     TS_TEST(another_thread_destroys),
-    TS_TEST(model_time_is_that_of_the_launches),
+    TS_TEST(model_time_equals_the_launches),
     TS_TEST(recorded_while_others_work),
     TS_TEST(children_of_a_fork),
 };

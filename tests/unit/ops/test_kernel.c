@@ -1,6 +1,6 @@
 /* Kernels that run inside their call on an asynchronous device, as on cuda: a failure is known at
- * once, and is a fault all the same. Here an eager simulated device that says so. Not here: what
- * users see on every device (tests/conformance/test_conformance_kernel.c). */
+ * once, and is a fault all the same. The device is an eager simulated one with that property. Not
+ * here: kernels as users see them on every device (tests/conformance/test_conformance_kernel.c). */
 #include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
@@ -59,7 +59,8 @@ static void a_call_is_a_fault_that_is_known(ts_ctx_t *ctx)
     ts_expect_f32(x, (float[]){ 1, 1, 1 }, 3);
 }
 
-/* It may have submitted part of its work before it failed, also as the first or the last call. */
+/* The replay may have submitted part of its work before it failed, also as the first or the last
+ * call. */
 static void a_replay_stops_there(ts_ctx_t *ctx)
 {
     if (!ctx->is_sim) skip();

@@ -25,7 +25,7 @@ static void test_names_and_numbers_agree_with_the_list(void **state)
     }
 }
 
-static void test_what_is_not_there_is_not_found(void **state)
+static void test_unknown_names_are_not_found(void **state)
 {
     (void)state;
     const char *const wrong[] = { "", "Add", "add ", "ad", "addd", "fy_add", "matmul2", "\xff" };
@@ -84,7 +84,7 @@ static void test_fields_lie_inside_their_struct_and_hold_their_fallback(void **s
     }
 }
 
-static void test_flags_are_what_the_headers_promise(void **state)
+static void test_flags_match_the_headers(void **state)
 {
     (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
@@ -144,10 +144,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_and_numbers_agree_with_the_list),
-        cmocka_unit_test(test_what_is_not_there_is_not_found),
+        cmocka_unit_test(test_unknown_names_are_not_found),
         cmocka_unit_test(test_rows_are_consistent),
         cmocka_unit_test(test_fields_lie_inside_their_struct_and_hold_their_fallback),
-        cmocka_unit_test(test_flags_are_what_the_headers_promise),
+        cmocka_unit_test(test_flags_match_the_headers),
         cmocka_unit_test(test_descriptors_are_formatted_within_their_buffer),
     };
     return cmocka_run_group_tests_name("optable", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The code of docs/ops.md, "Your own op", is the example's, word for word, and the example
-# runs: on the host and in every order of a simulated device it computes, is refused by the hook,
-# fails in the kernel, and goes on. Usage: test_own_op_page.sh BUILD_DIR
+# The code of docs/ops.md, "Your own op", equals the example, character by character, and the
+# example runs. On the host and in every order of a simulated device it computes, is refused by the
+# hook, fails in the kernel, and continues. Usage: test_own_op_page.sh BUILD_DIR
 set -uo pipefail
 program=$(realpath -m "$1")/bin/examples/09_own_op
 cd "$(dirname "$0")/../../.." || exit 1

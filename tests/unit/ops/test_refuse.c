@@ -1,5 +1,5 @@
-/* DEVICE_MISMATCH: the operand that is not where the others are is named and is to be moved, by the
- * call that does it. */
+/* DEVICE_MISMATCH: the text names the operand on another device than the others, and the call that
+ * moves it. */
 #include "tests/support/harness.h"
 
 static fy_device_t *g_devices[2];
@@ -42,14 +42,14 @@ static void two_devices_are_one_send_apart(void **state)
     ts_text_has("Move src0: fy_tensor_send(src0, ...) to sim:1 (16 bytes), or src1: "
                 "fy_tensor_send(src1, ...) to sim:0 (16 bytes)");
     assert_null(strstr(fy_error_get()->text, "fy_tensor_download"));
-    fy_tensor_t *sent, *sum; /* the advice works */
+    fy_tensor_t *sent, *sum; /* following the advice works */
     ts_ok(fy_tensor_send(g_here, g_devices[1], NULL, &sent));
     ts_ok(fy_add(sent, g_there, &sum));
     fy_tensor_destroy(sum);
     fy_tensor_destroy(sent);
 }
 
-static void the_odd_one_is_named(void **state)
+static void the_operand_that_differs_is_named(void **state)
 {
     (void)state;
     refused(4, (fy_tensor_t *[]){ g_here, g_there, g_there, g_there });
@@ -63,7 +63,8 @@ static void the_odd_one_is_named(void **state)
     refused(5, (fy_tensor_t *[]){ g_here, g_there, g_here, g_host, g_here });
     ts_text_has("Move src1: fy_tensor_send(src1, ...) to sim:0 (16 bytes), and 1 more that are not "
                 "on sim:0");
-    refused(4, (fy_tensor_t *[]){ g_here, g_there, g_here, g_there }); /* as many here as there */
+    refused(
+        4, (fy_tensor_t *[]){ g_here, g_there, g_here, g_there }); /* equally many here and there */
     ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1");
     ts_text_has(", or src1");
 }
@@ -88,7 +89,7 @@ static void steps_name_their_operands(void **state)
     fy_tensor_destroy(number);
 }
 
-/* What else is refused names operands, too; a and b stay src0 and src1. */
+/* Other refusals name operands too; a and b are src0 and src1 there. */
 static void others_name_their_operands(void **state)
 {
     (void)state;
@@ -120,7 +121,7 @@ static void others_name_their_operands(void **state)
     ts_ok(fy_slice(whole, 0, 0, 2, &sum));
     ts_fails(fy_axpy(part, 1, sum), INVALID_ARGUMENT);
     ts_text_has("axpy: y (dst0) [2x4 f32] overlaps x (src0) [2x4 f32]");
-    /* Two results in one memory: the other one is named. */
+    /* Two results in one memory: the second one is named. */
     ts_ok(fy_zeros(device, FY_DTYPE_F32, 0, NULL, &sum));
     ts_fails(fy_sgd_momentum_step(whole, wide, whole, none, sum, NULL), INVALID_ARGUMENT);
     ts_text_has("step_number (dst2)");
@@ -137,7 +138,7 @@ static void others_name_their_operands(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(two_devices_are_one_send_apart),
-                                        cmocka_unit_test(the_odd_one_is_named),
+                                        cmocka_unit_test(the_operand_that_differs_is_named),
                                         cmocka_unit_test(steps_name_their_operands),
                                         cmocka_unit_test(others_name_their_operands) };
     return cmocka_run_group_tests(tests, begin, end);

@@ -1,5 +1,5 @@
-/* fy_op_register: what it takes, what it refuses and says, that it copies, and that such ops run
- * through fy_op_call on every device. */
+/* fy_op_register: accepted and refused definitions with their texts, copies of the definition, and
+ * registered ops run by fy_op_call on every device. */
 #include "tests/support/harness.h"
 
 #include "ops/optable.h"
@@ -88,15 +88,15 @@ static void runs_on_every_device_and_takes_fallbacks(ts_ctx_t *ctx)
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &x));
     ts_ok(fy_op_call(op, 1, &x, NULL, 1, dst));
     assert_true(first_element(dst[0]) == 3 * 2 + 0.5);
-    assert_int_equal(seen.axis, 1); /* the fallback -1, turned round */
+    assert_int_equal(seen.axis, 1); /* the fallback -1, normalized */
     const scale_attrs_t attrs = { 10, -2, 1 };
     dst[0] = NULL;
     ts_ok(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, &attrs, 1, dst));
     assert_true(first_element(dst[0]) == 10 * 4 + 0.5);
     assert_int_equal(seen.axis, 0);
-    assert_int_equal(attrs.axis, -2); /* the caller's struct is not written to */
+    assert_int_equal(attrs.axis, -2); /* the caller's struct does not change */
     dst[0] = x;
-    ts_ok(fy_op_call(op, 1, &x, &attrs, 1, dst)); /* exactly in place */
+    ts_ok(fy_op_call(op, 1, &x, &attrs, 1, dst)); /* dst is exactly a source */
     assert_true(first_element(x) == 20.5);
 }
 
@@ -117,7 +117,7 @@ static void default_rule_refuses_what_does_not_fit(ts_ctx_t *ctx)
     assert_null(dst[0]);
 }
 
-/* ---- a shape rule that can be made to lie ---- */
+/* ---- a shape rule that can return wrong shapes ---- */
 
 static fy_desc_t lie;
 static fy_status_t lying_rule(const fy_op_info_t *info, fy_launch_t *launch)
@@ -275,7 +275,7 @@ static void refuses_a_name_twice(ts_ctx_t *ctx)
     assert_int_equal(fy_op_count(), count);
 }
 
-/* A registered op has no gradient rule: what depends on a watched tensor is refused, what it
+/* A registered op has no gradient rule: an op on a watched tensor is refused, a tensor that it
  * overwrites becomes a constant. */
 static void a_tape_meets_it(ts_ctx_t *ctx)
 {

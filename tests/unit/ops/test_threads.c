@@ -1,6 +1,6 @@
 /* Threads from the outside: `threads=` holds, wrong values are refused, and host, simulated device
- * and replay have the same bits near each threshold, whether idle threads sleep or spin. Not here:
- * the model itself (tests/unit/backends/test_threads.c). */
+ * and replay have the same bits near each threshold, with sleeping or spinning idle threads. Not
+ * here: the model itself (tests/unit/backends/test_threads.c). */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ static void open_host(const char *spec)
     assert_ptr_equal(device, fy_device_host());
 }
 
-/* Threads of this process. */
+/* Returns the number of threads of this process. */
 static int count_tasks(void)
 {
     int count = 0;
@@ -48,7 +48,7 @@ static void a_number_holds(void **state)
     (void)state;
     fy_device_t *sim;
     const fy_scope_t scope = fy_scope_begin("threads");
-    /* before anything ran: what the simulator starts is there */
+    /* before any op ran: only the threads that the simulator starts */
     ts_ok(fy_device_open("sim:1?threads=4", &sim));
     open_host("host?threads=1");
     add_large(fy_device_host());
@@ -58,7 +58,7 @@ static void a_number_holds(void **state)
     open_host("host?threads=3");
     add_large(fy_device_host());
     assert_int_equal(count_tasks(), alone + 2);
-    add_large(sim); /* its own option goes before the host's */
+    add_large(sim); /* its option has priority over the host's */
     assert_int_equal(count_tasks(), alone + 3);
     open_host("host?threads=auto");
     fy_scope_end(scope, 0, NULL);
@@ -112,7 +112,7 @@ static void make_inputs(fy_device_t *device, const work_t *work, fy_tensor_t **a
         *b = noise(device, FY_DIMS(n, n), 2);
         return;
     }
-    const int64_t channels = n % 2 ? 1 : 32; /* a handful take loops of our own, others oneDNN */
+    const int64_t channels = n % 2 ? 1 : 32; /* few channels use Ferry's loops, others oneDNN */
     *a = noise(device, FY_DIMS(n, 12, 12, channels), 1);
     *b = work->op == 3 ? noise(device, FY_DIMS(32, 3, 3, channels), 2)
                        : noise(device, FY_DIMS(n, 10, 10, 32), 2);
@@ -200,8 +200,8 @@ static int run_all(void)
     return cmocka_run_group_tests_name("unit_ops_threads", tests, NULL, NULL);
 }
 
-/* Once for each way of waiting: the variables are read when libgomp is loaded, so each is a process
- * of its own. */
+/* Once for each way of waiting: libgomp reads the variables when it is loaded, so each needs a
+ * separate process. */
 int main(int argc, char **argv)
 {
     static const char *const ways[][2] = { { "passive", "0" }, { "passive", "20000" } };

@@ -1,6 +1,6 @@
-/* Typed calls and fy_op_call: argument errors say which argument, results are as the header says, a
- * failed call leaves nothing.
- * What the ops compute is tested in tests/ops/. */
+/* Typed calls and fy_op_call: argument errors name the argument, results are as the header
+ * documents, a failed call leaves no tensor.
+ * The values of the ops are tested in tests/ops/. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -102,7 +102,7 @@ static void axes_count_from_the_end(ts_ctx_t *ctx)
     assert_null(out);
 }
 
-static void integers_hold_what_they_can(ts_ctx_t *ctx)
+static void integer_attributes_are_range_checked(ts_ctx_t *ctx)
 {
     static const struct {
         fy_dtype_t dtype;
@@ -233,7 +233,7 @@ int main(void)
     const ts_test_t tests[] = {
         TS_TEST(null_arguments_are_named),
         TS_TEST(axes_count_from_the_end),
-        TS_TEST(integers_hold_what_they_can),
+        TS_TEST(integer_attributes_are_range_checked),
         TS_TEST(made_tensors_have_the_shape_asked_for),
         TS_TEST(generic_calls_check_arity_and_attributes),
         TS_TEST(a_variable_may_be_source_and_result),

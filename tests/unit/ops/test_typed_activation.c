@@ -1,6 +1,6 @@
-/* The typed activations: each call runs its own op, and each gradient is the slope of its
- * activation (by central differences in f64), away from kinks. What they compute element by element
- * is tested in tests/ops/. */
+/* The typed activations: each call runs its op, and each gradient is the slope of its activation
+ * (by central differences in f64), away from kinks. Element by element they are tested in
+ * tests/ops/. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -25,7 +25,7 @@ static double at(ts_ctx_t *ctx, forward_fn forward, backward_fn backward, double
     return value;
 }
 
-static void values_are_theirs(ts_ctx_t *ctx)
+static void activations_have_known_values(ts_ctx_t *ctx)
 {
     static const struct {
         forward_fn forward;
@@ -74,6 +74,7 @@ static void gradients_are_slopes(ts_ctx_t *ctx)
     }
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(values_are_theirs), TS_TEST(gradients_are_slopes) };
+static const ts_test_t k_tests[] = { TS_TEST(activations_have_known_values),
+                                     TS_TEST(gradients_are_slopes) };
 
 int main(void) { return TS_RUN("typed activations", k_tests, NULL); }

@@ -1,5 +1,5 @@
-/* Dropout through the typed calls, the tape and graphs: how much is dropped, that the gradient
- * drops the same, that each draw is another one, also in a replayed step. Every dtype and layout,
+/* Dropout through the typed calls, the tape and graphs: the dropped share, a gradient that drops
+ * the same elements, and new draws each time, also in a replayed step. Every dtype and layout,
  * element by element, is tested in tests/ops/. */
 #include <math.h>
 
@@ -91,7 +91,7 @@ static void the_gradient_drops_the_same(ts_ctx_t *ctx)
         ts_ok(fy_tape_watch(tape, x, NULL));
         ts_ok(fy_tape_begin(tape));
         ts_ok((channels ? fy_dropout2d : fy_dropout)(rng, x, 0.3, &y));
-        /* moves the state on, which must not matter */
+        /* advances the state, which must not matter */
         ts_ok((channels ? fy_dropout2d : fy_dropout)(rng, y, 0, &other));
         ts_ok(fy_sum(other, 0, NULL, 0, &loss));
         ts_ok(fy_tape_backward(tape, loss, NULL));
@@ -104,7 +104,7 @@ static void the_gradient_drops_the_same(ts_ctx_t *ctx)
     }
 }
 
-static void a_replayed_step_draws_anew(ts_ctx_t *ctx)
+static void a_replayed_step_draws_new_values(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx, FY_DIMS(N)), *out = ones(ctx, FY_DIMS(N)), *rng, *y;
     fy_graph_t *graph;
@@ -124,7 +124,7 @@ static void a_replayed_step_draws_anew(ts_ctx_t *ctx)
     fy_graph_destroy(graph);
 }
 
-static void what_cannot_be_is_refused(ts_ctx_t *ctx)
+static void invalid_arguments_are_refused(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx, FY_DIMS(4)), *rng, *y = x;
     ts_ok(fy_rng_create(ctx->device, 9, &rng));
@@ -142,7 +142,7 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 static const ts_test_t k_tests[] = {
     TS_TEST(drops_a_share_and_scales_the_rest), TS_TEST(each_draw_is_another_one),
     TS_TEST(channels_are_dropped_whole),        TS_TEST(the_gradient_drops_the_same),
-    TS_TEST(a_replayed_step_draws_anew),        TS_TEST(what_cannot_be_is_refused),
+    TS_TEST(a_replayed_step_draws_new_values),  TS_TEST(invalid_arguments_are_refused),
 };
 
 int main(void) { return TS_RUN("typed dropout", k_tests, NULL); }

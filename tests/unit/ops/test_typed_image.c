@@ -68,7 +68,7 @@ static void conv2d_and_its_gradients(ts_ctx_t *ctx)
     ts_fails(fy_conv2d_backward_weight(dy, x, &attrs, 2, 3, &rest), SHAPE_MISMATCH);
 }
 
-/* As three calls, for sizes that run in plain loops and in oneDNN; twice over, so that the second
+/* As three calls, for sizes that run in plain loops and in oneDNN; twice, so that the second
  * gradients are added. */
 static void relu_and_both_parameters_at_once(ts_ctx_t *ctx)
 {

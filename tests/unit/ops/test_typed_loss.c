@@ -1,5 +1,5 @@
-/* Losses of classifiers through the typed calls and the tape: known values, safety for large
- * logits, what a class that does not exist does.
+/* Losses of classifiers through the typed calls and the tape: known values, large logits, classes
+ * out of range.
  * Every shape, dtype and layout is tested in tests/ops/. */
 #include <math.h>
 
@@ -32,7 +32,7 @@ static void expect_near(const fy_tensor_t *tensor, const double *want, size_t n)
 }
 
 /* -log_softmax of {1, 2, 3}: 2.40760596, 1.40760596, 0.40760596. */
-static void values_are_theirs(ts_ctx_t *ctx)
+static void losses_have_known_values(ts_ctx_t *ctx)
 {
     static const float x[6] = { 1, 2, 3, 3, 2, 1 };
     static const int32_t t[2] = { 0, 1 };
@@ -51,7 +51,7 @@ static void values_are_theirs(ts_ctx_t *ctx)
     assert_true(fabs(value_of(y) - 1.90760596) < 1e-6);
 }
 
-/* exp(1e4) is no f32; and the loss of nothing is no number. */
+/* exp(1e4) exceeds f32; and the mean loss of zero samples is NaN. */
 static void large_logits_are_safe(ts_ctx_t *ctx)
 {
     static const float x[4] = { 1e4f, -1e4f, -1e4f, 1e4f };
@@ -71,7 +71,7 @@ static void large_logits_are_safe(ts_ctx_t *ctx)
     assert_true(value_of(y) == 0);
 }
 
-/* The two ways to one loss have one gradient: (softmax - 1 at the target) / N. */
+/* Both ways to compute the loss have the same gradient: (softmax - 1 at the target) / N. */
 static void gradients_agree(ts_ctx_t *ctx)
 {
     static const float x[6] = { 1, 2, 3, 3, 2, 1 };
@@ -103,7 +103,7 @@ static void gradients_agree(ts_ctx_t *ctx)
     fy_tape_destroy(tape);
 }
 
-static void a_class_that_does_not_exist_is_told(ts_ctx_t *ctx)
+static void a_class_out_of_range_is_reported(ts_ctx_t *ctx)
 {
     static const float x[6] = { 1, 2, 3, 3, 2, 1 };
     static const int32_t wrong[3][2] = { { 0, 3 }, { -1, 1 }, { 0, 1 } };
@@ -126,8 +126,8 @@ static void a_class_that_does_not_exist_is_told(ts_ctx_t *ctx)
     }
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(values_are_theirs), TS_TEST(large_logits_are_safe),
-                                     TS_TEST(gradients_agree),
-                                     TS_TEST(a_class_that_does_not_exist_is_told) };
+static const ts_test_t k_tests[] = { TS_TEST(losses_have_known_values),
+                                     TS_TEST(large_logits_are_safe), TS_TEST(gradients_agree),
+                                     TS_TEST(a_class_out_of_range_is_reported) };
 
 int main(void) { return TS_RUN("typed losses", k_tests, NULL); }

@@ -1,7 +1,7 @@
-/* The typed calls of what layers and training loops fuse: three steps of each optimizer against a
- * computation by hand in f64, in one request each and with nothing crossing; clipping; linear as
- * the ops it stands for; what is refused in words.
- * What they compute element by element is tested in tests/ops/. */
+/* The typed calls that fuse parts of layers and training loops: three steps of each optimizer
+ * against a computation by hand in f64, in one request each and without transfers; clipping; linear
+ * compared with the ops that it replaces; refusals with their texts.
+ * Element by element they are tested in tests/ops/. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -46,7 +46,7 @@ static void expect_number(const fy_tensor_t *step, int64_t want)
     assert_int_equal(number, want);
 }
 
-/* Runs the request that is behind `call`: one, and quiet. */
+/* Runs the request behind `call` and expects one request and no transfer. */
 #define ONE_REQUEST(call)                                        \
     do {                                                         \
         const fy_ledger_totals_t before_ = ts_ledger(NULL);      \
@@ -156,8 +156,8 @@ static void adadelta_is_computed_by_hand(ts_ctx_t *ctx)
     }
 }
 
-/* After clipping the norm is the most, or what it was; two requests, and the norm stays on the
- * device. */
+/* After clipping the norm is the limit, or its previous value; two requests, and the norm stays on
+ * the device. */
 static void gradients_are_clipped_by_norm(ts_ctx_t *ctx)
 {
     float values[N], got;
@@ -192,7 +192,7 @@ static void clamp_keeps_to_its_bounds(ts_ctx_t *ctx)
     ts_expect_f32(x, want, N);
 }
 
-static void linear_is_what_it_stands_for(ts_ctx_t *ctx)
+static void linear_equals_the_ops_it_replaces(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 4), -5),
                 *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *y, *dw, *db;
@@ -216,7 +216,7 @@ static void linear_is_what_it_stands_for(ts_ctx_t *ctx)
     assert_int_equal(ts_info(dw).dims[1], 4);
 }
 
-/* x whose rows repeat in the middle: [2, 1, 4] as [2, 3, 4], so that row (i, j) is that of i. */
+/* x with repeated rows in the middle: [2, 1, 4] as [2, 3, 4], so that row (i, j) is row i. */
 static void linear_of_repeated_rows(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 1, 4), -5),
@@ -230,8 +230,8 @@ static void linear_of_repeated_rows(ts_ctx_t *ctx)
     for (int i = 0; i < 12; i++) assert_true(got[i] == want[i / 6 * 2 + i % 2]);
 }
 
-/* Forward and back with a relu: three products, the slope, and nothing else; parameters' gradients
- * in one request, where they were asked for. */
+/* Forward and backward with a relu: three products and the slope; the parameters' gradients in one
+ * request, if requested. */
 static void linear_goes_back_in_few_requests(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 4), -5),
@@ -272,7 +272,7 @@ static void linear_goes_back_in_few_requests(ts_ctx_t *ctx)
     fy_tape_destroy(tape);
 }
 
-static void what_cannot_be_is_refused(ts_ctx_t *ctx)
+static void invalid_arguments_are_refused(ts_ctx_t *ctx)
 {
     model_t model = make(ctx, FY_DTYPE_F32, 0.1);
     fy_sgd_attrs_t sgd = { .momentum = 0.5 };
@@ -299,9 +299,9 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 static const ts_test_t k_tests[] = {
     TS_TEST(sgd_is_computed_by_hand),          TS_TEST(adam_is_computed_by_hand),
     TS_TEST(adadelta_is_computed_by_hand),     TS_TEST(gradients_are_clipped_by_norm),
-    TS_TEST(clamp_keeps_to_its_bounds),        TS_TEST(linear_is_what_it_stands_for),
+    TS_TEST(clamp_keeps_to_its_bounds),        TS_TEST(linear_equals_the_ops_it_replaces),
     TS_TEST(linear_goes_back_in_few_requests), TS_TEST(linear_of_repeated_rows),
-    TS_TEST(what_cannot_be_is_refused),
+    TS_TEST(invalid_arguments_are_refused),
 };
 
 int main(void) { return TS_RUN("typed training ops", k_tests, NULL); }

@@ -1,6 +1,6 @@
-/* How far the host may be ahead of a stream: the bound holds, holding back is no drain and no sync,
- * and costs nothing below the bound.
- * And what tickets say of a device that was lost and closed. */
+/* The limit of how far the host may be ahead of a stream: the limit holds, waiting at it is neither
+ * a drain nor a sync, and below it nothing is paid.
+ * Also: tickets of a device that was lost and closed. */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
@@ -17,7 +17,7 @@ static uint64_t behind(const fy_stream_t *stream)
     return atomic_load(&stream->submitted) - atomic_load(&stream->done);
 }
 
-/* Requests that take the device longer than the host needs to ask for them. */
+/* The device needs longer for each of these requests than the host needs to submit it. */
 static void many(fy_device_t *device, int count, uint64_t *out_most)
 {
     fy_tensor_t *a, *b;
@@ -31,7 +31,7 @@ static void many(fy_device_t *device, int count, uint64_t *out_most)
     fy_tensor_destroy(a);
 }
 
-static void the_bound_holds(void **state)
+static void the_limit_holds(void **state)
 {
     static const char *const specs[] = { "sim:9?ahead=1&numerics=off", "sim:9?ahead=2&numerics=off",
                                          "sim:9?ahead=7&numerics=off",
@@ -47,7 +47,8 @@ static void the_bound_holds(void **state)
         assert_true(most <= bounds[i]);
         assert_true(after.throttles > before.throttles);
         assert_int_equal(after.syncs, before.syncs);
-        /* come down by a quarter, not to nothing: as many holds as quarters */
+        /* The host waits until a quarter of the queue is done, not until it is empty: one hold for
+         * each quarter. */
         if (bounds[i] >= 64) {
             assert_true(after.throttles - before.throttles <= 3000 / (bounds[i] / 4));
             assert_true(behind(device->compute) >= bounds[i] / 2);
@@ -56,7 +57,7 @@ static void the_bound_holds(void **state)
     }
 }
 
-static void below_the_bound_nobody_waits(void **state)
+static void below_the_limit_no_call_waits(void **state)
 {
     uint64_t most;
     (void)state;
@@ -68,7 +69,7 @@ static void below_the_bound_nobody_waits(void **state)
     fy_device_close(device);
 }
 
-static void a_guard_against_syncs_lets_it_pass(void **state)
+static void a_sync_guard_allows_waiting_at_the_limit(void **state)
 {
     uint64_t most;
     (void)state;
@@ -83,7 +84,7 @@ static void a_guard_against_syncs_lets_it_pass(void **state)
     fy_device_close(device);
 }
 
-static void transfers_are_held_back_too(void **state)
+static void the_limit_holds_for_transfers(void **state)
 {
     (void)state;
     fy_device_t *device = open_spec("sim:9?ahead=4&numerics=off");
@@ -99,7 +100,7 @@ static void transfers_are_held_back_too(void **state)
     fy_device_close(device);
 }
 
-static void a_bound_that_is_none_is_refused(void **state)
+static void an_invalid_limit_is_refused(void **state)
 {
     fy_device_t *device;
     (void)state;
@@ -138,7 +139,7 @@ static void a_lost_devices_ticket_fails_even_when_it_is_closed(void **state)
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
     fy_device_close(device);
-    /* before and after others have taken over its streams' places */
+    /* Before and after other devices reuse the slots of its streams. */
     for (int again = 0; again < 2; again++) {
         assert_int_equal(fy_ticket_poll(done), FY_POLL_DONE);
         assert_int_equal(fy_ticket_poll(never), FY_POLL_FAILED);
@@ -153,7 +154,7 @@ static void a_lost_devices_ticket_fails_even_when_it_is_closed(void **state)
     }
 }
 
-/* ---- closing without an event ---- */
+/* ---- closing a stream without an event ---- */
 
 static fy_status_t no_record(void *dev, void *event, void *stream)
 {
@@ -184,11 +185,11 @@ static void a_stream_closed_without_an_event_still_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bound_holds),
-        cmocka_unit_test(below_the_bound_nobody_waits),
-        cmocka_unit_test(a_guard_against_syncs_lets_it_pass),
-        cmocka_unit_test(transfers_are_held_back_too),
-        cmocka_unit_test(a_bound_that_is_none_is_refused),
+        cmocka_unit_test(the_limit_holds),
+        cmocka_unit_test(below_the_limit_no_call_waits),
+        cmocka_unit_test(a_sync_guard_allows_waiting_at_the_limit),
+        cmocka_unit_test(the_limit_holds_for_transfers),
+        cmocka_unit_test(an_invalid_limit_is_refused),
         cmocka_unit_test(a_lost_devices_ticket_fails_even_when_it_is_closed),
         cmocka_unit_test(a_stream_closed_without_an_event_still_answers),
     };

@@ -41,7 +41,7 @@ static void the_record_is_written_once(void **state)
     char longer[1000];
     memset(longer, 'x', sizeof longer - 1);
     longer[sizeof longer - 1] = 0;
-    assert_int_equal(FY_FAIL(IO, "%s", longer), FY_STATUS_IO); /* cut, and ended */
+    assert_int_equal(FY_FAIL(IO, "%s", longer), FY_STATUS_IO); /* truncated and terminated */
     assert_int_equal(strlen(fy_error_get()->text), sizeof fy_error_get()->text - 1);
     fy_oom_verdict_t verdict = { .struct_size = sizeof verdict,
                                  .status = FY_STATUS_PINNED_LIMIT,
@@ -127,7 +127,7 @@ static void one_element(void **state)
         unsigned char bytes[64 * 8 + 1];
         ts_array_make(&values, dtype, 1, (int64_t[]){ 64 });
         ts_array_fill(&values, TS_SPECIAL, 0, -1, &random);
-        for (uint64_t k = 0; k < 64; k++) ts_encode(&values, k, bytes + 1, k); /* not aligned */
+        for (uint64_t k = 0; k < 64; k++) ts_encode(&values, k, bytes + 1, k); /* unaligned */
         for (uint64_t k = 0; k < 64; k++) {
             double got = fy__dtype_read_f64(dtype, bytes + 1 + k * fy_dtype_size(dtype)),
                    want = ts_array_get(&values, k);

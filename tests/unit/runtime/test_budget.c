@@ -1,6 +1,6 @@
-/* Budgets: what may stand in the text, what is limited from when on, and that a budget and a user's
- * guard do not get in each other's way.
- * $FERRY_BUDGET is read once a process, so its cases run in children. */
+/* Budgets: the syntax of the text, when a limit starts to apply, and that a budget and a guard of
+ * the program are independent.
+ * A process reads $FERRY_BUDGET once, so each case runs in a child process. */
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ static fy_tensor_t *host_bytes(int64_t n)
     return host;
 }
 
-static void takes_what_it_says(ts_ctx_t *ctx)
+static void accepts_the_documented_syntax(ts_ctx_t *ctx)
 {
     (void)ctx;
     static const char *const good[] = { "upload=0",
@@ -59,7 +59,8 @@ static void takes_what_it_says(ts_ctx_t *ctx)
 static void counts_the_process_from_now_on(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* before it: does not count */
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL,
+                           &up)); /* before the budget is set: does not count */
     ts_ok(fy_budget_set("upload=2500"));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
@@ -71,9 +72,9 @@ static void counts_the_process_from_now_on(ts_ctx_t *ctx)
     ts_text_has("in scope 'test', needs 1000");
     const fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "a refused upload");
-    ts_fails(fy_budget_set("uplaod=0"), INVALID_ARGUMENT); /* the old one stays */
+    ts_fails(fy_budget_set("uplaod=0"), INVALID_ARGUMENT); /* the previous budget stays */
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
-    ts_ok(fy_budget_set("upload=1000")); /* a new one counts anew */
+    ts_ok(fy_budget_set("upload=1000")); /* a new budget counts from 0 */
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     ts_ok(fy_budget_set(""));
@@ -98,11 +99,11 @@ static void every_limit(ts_ctx_t *ctx)
     ts_ok(fy_budget_set(NULL));
 }
 
-/* Each instance of the scope has it all; other scopes have no such limit. */
+/* Each instance of the scope has the whole limit; other scopes have none. */
 static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
-    fy_scope_t early = fy_scope_begin("step"); /* open already: not concerned */
+    fy_scope_t early = fy_scope_begin("step"); /* opened before the budget: not limited */
     ts_ok(fy_budget_set("upload=1KiB/step"));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
@@ -123,7 +124,7 @@ static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     fy_scope_end(other, 0, NULL);
     fy_scope_t kept = fy_scope_begin("step");
-    ts_ok(fy_budget_set(NULL)); /* what began under it keeps it */
+    ts_ok(fy_budget_set(NULL)); /* a scope that began under the budget keeps it */
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     fy_scope_end(kept, 0, NULL);
@@ -132,21 +133,21 @@ static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
 static void memory_of_a_scope(ts_ctx_t *ctx)
 {
     fy_tensor_t *a, *b;
-    if (ctx->is_host) return; /* no device bytes there */
+    if (ctx->is_host) return; /* the host has no device bytes */
     ts_ok(fy_budget_set("memory=10000/step"));
     for (int i = 0; i < 2; i++) {
         fy_scope_t scope = fy_scope_begin("step");
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
         ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &b), REFUSED_BY_GUARD);
         ts_text_has("memory=10000/step");
-        if (i) fy_tensor_keep(a); /* the guard's count outlives the scope as long as the bytes do */
+        if (i) fy_tensor_keep(a); /* the guard counts bytes that outlive the scope */
         fy_scope_end(scope, 0, NULL);
     }
     fy_tensor_destroy(a);
     ts_ok(fy_budget_set(NULL));
 }
 
-/* A guard of the program's is not "looser" than a budget that it knows nothing of; both hold. */
+/* A guard of the program and a budget are checked separately; both hold. */
 static void a_guard_beside_a_budget(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
@@ -162,10 +163,10 @@ static void a_guard_beside_a_budget(ts_ctx_t *ctx)
     guard.upload_nbytes = 1500;
     ts_ok(fy_scope_guard(&guard));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* the guard's */
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* by the guard */
     ts_text_has("the guard on scope 'test/load'");
     fy_scope_end(scope, 0, NULL);
-    /* the refused one used nothing of the budget */
+    /* the refused upload is not counted in the budget */
     for (int i = 0; i < 4; i++) ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     ts_text_has("'upload=5000'");
@@ -173,7 +174,7 @@ static void a_guard_beside_a_budget(ts_ctx_t *ctx)
 }
 
 enum { THREADS = 4, TRIES = 10000, FIT = 30000 };
-static pthread_barrier_t start; /* so that they meet */
+static pthread_barrier_t start; /* starts all threads together */
 typedef struct worker {
     fy_device_t *device;
     int passed;
@@ -193,7 +194,7 @@ static void *uploads(void *user)
     return NULL;
 }
 
-/* Over all threads, also while it is changed under them. */
+/* The limit covers all threads, also while another thread replaces the budget. */
 static void holds_for_all_threads(ts_ctx_t *ctx)
 {
     pthread_t threads[THREADS];
@@ -217,8 +218,8 @@ static void holds_for_all_threads(ts_ctx_t *ctx)
     ts_ok(fy_budget_set(NULL));
 }
 
-/* In a child, whose first call it is: what becomes of one upload of 8 bytes, and how many lines of
- * level ERROR were said. */
+/* Runs one upload of 8 bytes in a child process with this budget. Returns the outcome and the
+ * number of log lines of level ERROR. */
 static void count_errors(void *user, fy_log_level_t level, const char *text)
 {
     if (level == FY_LOG_ERROR && strstr(text, "FERRY_BUDGET")) ++*(int *)user;
@@ -250,7 +251,7 @@ static int be_the_child(void)
     const fy_status_t status = fy_tensor_upload(host, fy_device_host(), NULL, &up);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK && status != FY_STATUS_REFUSED_BY_GUARD) return 97;
-    /* a malformed budget fails this, until the program sets one of its own */
+    /* a malformed budget makes this call fail until the program sets a valid one */
     fy_device_t *device = NULL;
     const fy_status_t opened = fy_device_open("sim:0", &device);
     fy_device_close(device);
@@ -268,20 +269,24 @@ static void the_environment(ts_ctx_t *ctx)
     assert_int_equal(child("/proc/self/exe", ""), 0);
     assert_int_equal(child("/proc/self/exe", "upload=8"), 0);
     assert_int_equal(child("/proc/self/exe", "upload=7"), 1);
-    /* from the very first call on, here fy_scope_begin */
+    /* from the first call on, here fy_scope_begin */
     assert_int_equal(child("/proc/self/exe", "upload=7/step"), 1);
-    /* said once, and no device is opened */
+    /* logged once; no device is opened */
     assert_int_equal(child("/proc/self/exe", "uplaod=7"), 12);
     setenv("FERRY_STRICT", "0", 1);
-    assert_int_equal(child("/proc/self/exe", "uplaod=7"), 10); /* said once, and not in force */
+    assert_int_equal(child("/proc/self/exe", "uplaod=7"), 10); /* logged once; no limit applies */
     unsetenv("FERRY_STRICT");
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(takes_what_it_says),    TS_TEST(counts_the_process_from_now_on),
-    TS_TEST(every_limit),           TS_TEST(limits_each_instance_of_a_scope),
-    TS_TEST(memory_of_a_scope),     TS_TEST(a_guard_beside_a_budget),
-    TS_TEST(holds_for_all_threads), TS_TEST(the_environment),
+    TS_TEST(accepts_the_documented_syntax),
+    TS_TEST(counts_the_process_from_now_on),
+    TS_TEST(every_limit),
+    TS_TEST(limits_each_instance_of_a_scope),
+    TS_TEST(memory_of_a_scope),
+    TS_TEST(a_guard_beside_a_budget),
+    TS_TEST(holds_for_all_threads),
+    TS_TEST(the_environment),
 };
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
-/* Tests of fy__charge_host and fy__charge_host_copy (runtime/device/device.c): the host's work advances
- * the model clock of simulated devices once, however many are open, at the host profile's rates;
- * with none open nothing is asked. */
+/* Tests of fy__charge_host and fy__charge_host_copy (runtime/device/device.c): host work advances
+ * the model clock of simulated devices once, at the rates of the host profile, however many devices
+ * are open. Without an open device no backend is called. */
 #include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
@@ -16,7 +16,7 @@ static void each_kind_has_its_rate(void **state)
 {
     (void)state;
     fy_device_t *devices[2];
-    fy__charge_host(300000, 0); /* nobody is there to be told */
+    fy__charge_host(300000, 0); /* no device is open */
     fy__charge_host_copy(60000);
     ts_ok(fy_device_open("sim:0", &devices[0]));
     ts_ok(fy_device_open("sim:1?order=lazy", &devices[1]));

@@ -1,5 +1,5 @@
-/* Devices opened and closed by several threads at once, while others hold old tickets or work on
- * the host. */
+/* Several threads open and close devices at once; other threads hold old tickets or work on the
+ * host. */
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
-/* The mark on a storage (runtime/tensor/storage.h): whoever writes something that stands against handing
- * bytes out as they are sets it, so such a storage does not go to the front; it goes there again
- * once nothing is behind its mark. One test for each that writes.
- * Not here: what a fault means to a user (tests/conformance/test_conformance_fault.c), the front by
+/* The dirty flag of a storage (runtime/tensor/storage.h). Every writer of a field that forbids
+ * unchecked reuse sets it, so the thread cache does not keep the storage. The cache keeps it again
+ * once every such condition has ended. One test for each writer.
+ * Not here: faults as users see them (tests/conformance/test_conformance_fault.c), the thread cache
  * itself (test_thread_cache.c). */
 #include <pthread.h>
 
@@ -27,12 +27,14 @@ static bool is_dirty(const fy_tensor_t *tensor)
     return atomic_load(&tensor->storage->cache_class) & FY__CACHE_DIRTY;
 }
 
-/* It goes, and not to the front. */
+/* Destroys the tensor. The thread cache must not keep its storage. */
 static void expect_not_kept(fy_tensor_t *tensor)
 {
     const uint64_t kept = kept_nbytes(), live = ts_live(fy_device_host()),
                    nbytes = tensor->storage->nbytes;
-    assert_int_not_equal(class_of(tensor), 0); /* or this says nothing */
+    assert_int_not_equal(
+        class_of(tensor),
+        0); /* otherwise the thread cache never keeps it and this check means nothing */
     assert_false(fy__storage_is_clean(tensor->storage));
     fy_tensor_destroy(tensor);
     assert_true(fy__cache_is_valid(fy__thread()));
@@ -40,7 +42,7 @@ static void expect_not_kept(fy_tensor_t *tensor)
     assert_true(ts_live(fy_device_host()) + nbytes <= live);
 }
 
-/* It goes to the front. */
+/* Destroys the tensor. The thread cache must keep its storage. */
 static void expect_kept(fy_tensor_t *tensor)
 {
     const uint64_t kept = kept_nbytes(), nbytes = tensor->storage->nbytes;
@@ -66,20 +68,20 @@ static fy_tensor_t *indices_of(fy_device_t *device, int64_t first)
     return indices;
 }
 
-/* ---- who writes ---- */
+/* ---- writers of the flag ---- */
 
-static void an_op_meets_a_bad_value(ts_ctx_t *ctx)
+static void a_result_of_a_faulty_op_is_not_cached(ts_ctx_t *ctx)
 {
-    if (!ctx->is_host) skip(); /* the front is the host's */
+    if (!ctx->is_host) skip(); /* only host storages are cached by threads */
     (void)fy__cache_flush(fy__thread());
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows, *more;
     ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
-    ts_ok(fy_neg(rows, &more)); /* suffers from it */
+    ts_ok(fy_neg(rows, &more)); /* its result is poisoned too */
     expect_not_kept(more);
     expect_not_kept(rows);
 }
 
-static void a_replay_meets_one(ts_ctx_t *ctx)
+static void a_result_of_a_faulty_replay_is_not_cached(ts_ctx_t *ctx)
 {
     if (!ctx->is_host) skip();
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0),
@@ -93,7 +95,7 @@ static void a_replay_meets_one(ts_ctx_t *ctx)
     assert_false(is_dirty(rows));
     ts_ok(fy_copy(indices, indices_of(ctx->device, 50)));
     ts_ok(fy_graph_replay(graph, NULL));
-    fy_graph_destroy(graph); /* which has a reference */
+    fy_graph_destroy(graph); /* the graph holds a reference */
     expect_not_kept(rows);
 }
 
@@ -105,7 +107,7 @@ static fy_status_t failing_launch(void *dev, void *stream, const fy_launch_t *la
     return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the launch was made to fail");
 }
 
-static void a_replay_fails_half_way(ts_ctx_t *ctx)
+static void results_of_a_failed_replay_are_not_cached(ts_ctx_t *ctx)
 {
     static fy_backend_t backend;
     if (!ctx->is_host) skip();
@@ -130,9 +132,9 @@ static void a_replay_fails_half_way(ts_ctx_t *ctx)
     expect_not_kept(second);
 }
 
-static void a_download_brings_bad_bytes(ts_ctx_t *ctx)
+static void a_download_of_poisoned_bytes_is_not_cached(ts_ctx_t *ctx)
 {
-    if (ctx->is_host) skip(); /* there it is refused at once */
+    if (ctx->is_host) skip(); /* the host refuses this at once */
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows, *here;
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(3, 2), &here));
     ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
@@ -140,7 +142,7 @@ static void a_download_brings_bad_bytes(ts_ctx_t *ctx)
     expect_not_kept(here);
 }
 
-static void an_upload_fails_half_way(void **state)
+static void the_target_of_a_failed_upload_is_not_cached(void **state)
 {
     (void)state;
     fy_tensor_t *tensor = make(100);
@@ -148,7 +150,7 @@ static void an_upload_fails_half_way(void **state)
     expect_not_kept(tensor);
 }
 
-static void a_transfer_fails_behind_its_owners_back(void **state)
+static void a_late_transfer_fault_keeps_the_storage_out_of_the_cache(void **state)
 {
     (void)state;
     fy_device_t *host = fy_device_host();
@@ -167,8 +169,8 @@ static void a_transfer_fails_behind_its_owners_back(void **state)
     expect_kept(tensor);
 }
 
-/* No call lends bytes that the front may have: they are page-locked, or the device is done when the
- * call is. But the field says so of all. */
+/* No call lends bytes that the thread cache can have: lent bytes are page-locked, or the device is
+ * done before the call returns. But every storage has the field. */
 static fy__point_t a_point_that_is_reached(fy_device_t **out_device)
 {
     fy_tensor_t *x;
@@ -181,7 +183,7 @@ static fy__point_t a_point_that_is_reached(fy_device_t **out_device)
     return point;
 }
 
-static void bytes_are_lent(void **state)
+static void lent_bytes_are_not_cached(void **state)
 {
     (void)state;
     fy_device_t *device;
@@ -198,9 +200,9 @@ static void bytes_are_lent(void **state)
     fy_device_close(device);
 }
 
-/* ---- the mark goes ---- */
+/* ---- the flag is cleared ---- */
 
-static void a_borrow_that_was_seen_to_end(void **state)
+static void the_storage_is_cached_after_its_borrow_ended(void **state)
 {
     (void)state;
     fy_device_t *device;
@@ -209,8 +211,8 @@ static void a_borrow_that_was_seen_to_end(void **state)
     for (int large = 0; large < 2; large++) {
         fy_tensor_t *tensor = make(large ? 2 * FY__CACHE_LARGEST : 100);
         fy__storage_lend(tensor->storage, point);
-        ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data)); /* finds that it is over */
-        /* nobody takes it off while the storage is anybody's */
+        ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data)); /* detects that the borrow is over */
+        /* the flag stays until the last reference is released */
         assert_true(is_dirty(tensor));
         fy__storage_t *storage = tensor->storage, *again;
         expect_kept(tensor);
@@ -223,7 +225,7 @@ static void a_borrow_that_was_seen_to_end(void **state)
     fy_device_close(device);
 }
 
-static void bytes_are_overwritten_as_a_whole(ts_ctx_t *ctx)
+static void the_storage_is_cached_after_a_complete_overwrite(ts_ctx_t *ctx)
 {
     if (!ctx->is_host) skip();
     (void)fy__cache_flush(fy__thread());
@@ -242,8 +244,9 @@ static void *lend_often(void *user)
     return NULL;
 }
 
-/* By one handle, as threads that upload from one tensor do; the last owner is behind them. */
-static void threads_set_the_flag_at_once(void **state)
+/* Through one handle, like threads that upload from one tensor. The last release comes after all of
+ * them. */
+static void threads_set_the_flag_concurrently(void **state)
 {
     (void)state;
     fy_tensor_t *tensor = make(100);
@@ -257,15 +260,15 @@ static void threads_set_the_flag_at_once(void **state)
     expect_not_kept(tensor);
 }
 
-static void *mark_and_let_go(void *user)
+static void *lend_and_release(void *user)
 {
     fy__storage_lend(user, 1);
     fy__storage_release(fy__thread(), user);
     return NULL;
 }
 
-/* With references of their own: whoever lets go last sees what the others did. */
-static void threads_set_the_flag_and_release(void **state)
+/* Each thread has its own reference. The last release sees the writes of all other threads. */
+static void threads_set_the_flag_then_release(void **state)
 {
     (void)state;
     for (int round = 0; round < 50; round++) {
@@ -275,7 +278,7 @@ static void threads_set_the_flag_and_release(void **state)
         assert_true(fy__storage_is_clean(storage));
         for (int i = 0; i < 2; i++) fy__storage_retain(storage);
         for (int i = 0; i < 2; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, mark_and_let_go, storage), 0);
+            assert_int_equal(pthread_create(&threads[i], NULL, lend_and_release, storage), 0);
         fy__storage_release(fy__thread(), storage);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
         assert_true(fy__cache_is_valid(fy__thread()));
@@ -285,17 +288,19 @@ static void threads_set_the_flag_and_release(void **state)
 int main(void)
 {
     static const ts_test_t on_devices[] = {
-        TS_TEST(an_op_meets_a_bad_value),          TS_TEST(a_replay_meets_one),
-        TS_TEST(a_replay_fails_half_way),          TS_TEST(a_download_brings_bad_bytes),
-        TS_TEST(bytes_are_overwritten_as_a_whole),
+        TS_TEST(a_result_of_a_faulty_op_is_not_cached),
+        TS_TEST(a_result_of_a_faulty_replay_is_not_cached),
+        TS_TEST(results_of_a_failed_replay_are_not_cached),
+        TS_TEST(a_download_of_poisoned_bytes_is_not_cached),
+        TS_TEST(the_storage_is_cached_after_a_complete_overwrite),
     };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_upload_fails_half_way),
-        cmocka_unit_test(a_transfer_fails_behind_its_owners_back),
-        cmocka_unit_test(bytes_are_lent),
-        cmocka_unit_test(a_borrow_that_was_seen_to_end),
-        cmocka_unit_test(threads_set_the_flag_at_once),
-        cmocka_unit_test(threads_set_the_flag_and_release),
+        cmocka_unit_test(the_target_of_a_failed_upload_is_not_cached),
+        cmocka_unit_test(a_late_transfer_fault_keeps_the_storage_out_of_the_cache),
+        cmocka_unit_test(lent_bytes_are_not_cached),
+        cmocka_unit_test(the_storage_is_cached_after_its_borrow_ended),
+        cmocka_unit_test(threads_set_the_flag_concurrently),
+        cmocka_unit_test(threads_set_the_flag_then_release),
     };
     const int failed = cmocka_run_group_tests_name("mark", tests, NULL, NULL);
     const int status = TS_RUN("mark on devices", on_devices, NULL);

@@ -1,5 +1,5 @@
-/* Malformed environment variables, each by a row: fy_device_open fails and names the variable;
- * corrected, empty or with FERRY_STRICT=0 it opens. */
+/* Malformed environment variables, one row each: fy_device_open fails and names the variable. With
+ * a corrected or empty value, or with FERRY_STRICT=0, it opens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,8 +57,8 @@ static void malformed(void **state)
         }
 }
 
-/* An empty variable counts as unset in both ways of reading; tests/unit/tools/test_setuid.sh has
- * the difference between them. */
+/* Both ways of reading treat an empty variable as unset. tests/unit/tools/test_setuid.sh tests
+ * their difference. */
 static void empty_is_unset(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
-/* The ring of events and recordings: its bound, the lost counter, order per thread, beginning and
- * ending, what ends up in the file.
- * Not here: what is in the file of a whole program
- * (tests/conformance/test_conformance_events.c). */
+/* The ring of events and recordings: its capacity, the counter of lost events, the order per
+ * thread, begin and end, the content of the file.
+ * Not here: the file of a whole program (tests/conformance/test_conformance_events.c). */
 #include "runtime/record/event_ring.h"
 
 #include <pthread.h>
@@ -17,7 +16,7 @@ static fy__event_t numbered(uint32_t thread, uint64_t number)
     return (fy__event_t){ .kind = FY__EVENT_SYNC, .thread = thread, .nbytes = number };
 }
 
-/* What finds no room is counted, never dropped in silence (pytorch#179276). */
+/* An event that does not fit is counted as lost, never dropped silently (pytorch#179276). */
 static void ring_is_bounded(void **state)
 {
     (void)state;
@@ -25,7 +24,7 @@ static void ring_is_bounded(void **state)
     fy__event_t event;
     assert_true(fy__event_ring_open(&ring, SHIFT));
     assert_null(fy__event_ring_peek(&ring));
-    for (int round = 0; round < 3; round++) { /* round the ring */
+    for (int round = 0; round < 3; round++) { /* wraps around the ring */
         for (uint64_t i = 0; i < CAPACITY + 5; i++) {
             event = numbered(1, i);
             assert_int_equal(fy__event_ring_put(&ring, &event), i < CAPACITY);
@@ -39,7 +38,7 @@ static void ring_is_bounded(void **state)
         }
         assert_null(fy__event_ring_peek(&ring));
     }
-    event = numbered(1, 0); /* one place was emptied: one event fits */
+    event = numbered(1, 0); /* one slot is free: one event fits */
     for (int i = 0; i < CAPACITY; i++) assert_true(fy__event_ring_put(&ring, &event));
     assert_non_null(fy__event_ring_peek(&ring));
     fy__event_ring_done(&ring);
@@ -64,8 +63,8 @@ static void *produce(void *user)
     return NULL;
 }
 
-/* Four threads put as fast as they can into a ring that is too small: what arrives and what is lost
- * add up, in order per thread. */
+/* Four threads write as fast as they can into a ring that is too small. The events that arrive and
+ * those that are lost add up, and the order per thread is kept. */
 static void four_threads(void **state)
 {
     (void)state;
@@ -131,7 +130,8 @@ static int make_path(void **state)
 static int remove_path(void **state)
 {
     (void)state;
-    const fy_status_t status = fy_ledger_record(NULL); /* a test may have failed while recording */
+    const fy_status_t status =
+        fy_ledger_record(NULL); /* a failed test may have left a recording open */
     return unlink(path) || status != FY_STATUS_OK;
 }
 
@@ -139,15 +139,15 @@ static void a_recording(void **state)
 {
     (void)state;
     fy_tensor_t *x, *y;
-    ts_ok(fy_ledger_record(NULL)); /* nothing to end */
+    ts_ok(fy_ledger_record(NULL)); /* no recording to end */
     ts_fails(fy_ledger_record("/nowhere/at/all"), IO);
     ts_text_has("/nowhere/at/all");
     ts_fails(fy_ledger_record(""), INVALID_ARGUMENT);
     char far[5000] = "";
     for (size_t i = 0; i + 2 < 4500; i += 2) memcpy(far + i, "./", 3);
-    memcpy(far + 4094, "x", 2); /* what stands there is opened */
+    memcpy(far + 4094, "x", 2); /* the path as given is opened */
     memset(far + 4095, 'y', 100);
-    /* not the file whose name is the first 4095 bytes */
+    /* not a path truncated to 4095 bytes */
     ts_fails(fy_ledger_record(far), INVALID_ARGUMENT);
     assert_int_not_equal(access("x", F_OK), 0);
     assert_false(fy__event_on());
@@ -168,12 +168,12 @@ static void a_recording(void **state)
                      count(text, "\"scope\":\"a "));
     assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
     assert_non_null(strstr(text, "\"lost\":0}\n"));
-    /* The last line counts those between it and the first. */
+    /* The last line counts the lines between it and the first. */
     char want[64];
     snprintf(want, sizeof want, "\"events\":%d,", count(text, "{\"ev\":\"") - 2);
     assert_non_null(strstr(text, want));
     free(text);
-    /* the same file again, from the beginning; ids of the first mean nothing in it */
+    /* the same file again, from the beginning; ids of the first recording have no meaning in it */
     ts_ok(fy_ledger_record(path));
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
     fy_tensor_destroy(x);
@@ -199,8 +199,9 @@ static void *work(void *user)
     return NULL;
 }
 
-/* Recordings begin and end while four threads work: each file is whole, whatever it caught. */
-static void begun_and_ended_among_threads(void **state)
+/* Recordings begin and end while four threads work: each file is complete, with any number of
+ * events. */
+static void recordings_while_threads_work_are_complete(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
@@ -219,7 +220,7 @@ static void begun_and_ended_among_threads(void **state)
     }
 }
 
-/* The child records nothing and leaves its parent's file alone. */
+/* The child records nothing and does not touch its parent's file. */
 static void fork_records_in_the_parent_only(void **state)
 {
     (void)state;
@@ -247,13 +248,13 @@ static void fork_records_in_the_parent_only(void **state)
     free(text);
 }
 
-/* A process that exits without ending its recording leaves a whole file. */
-static void exit_ends_it(void **state)
+/* A process that exits without ending its recording leaves a complete file. */
+static void exit_ends_a_recording(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    print_message(
-        "skipped: ThreadSanitizer takes the locks that a fork's child makes anew for held ones\n");
+    print_message("skipped: ThreadSanitizer takes the locks that a fork's child initializes again "
+                  "for held ones\n");
     skip();
 #endif
     int status = -1;
@@ -272,8 +273,8 @@ static void exit_ends_it(void **state)
     free(text);
 }
 
-/* A disk that is full: the call that ends the recording says so; nothing else notices. */
-static void full_disk(void **state)
+/* A full disk: the call that ends the recording reports it; no other call fails. */
+static void a_full_disk_is_reported_at_the_end(void **state)
 {
     (void)state;
     fy_tensor_t *x;
@@ -292,10 +293,11 @@ int main(void)
         cmocka_unit_test(ring_is_bounded),
         cmocka_unit_test(four_threads),
         cmocka_unit_test_setup_teardown(a_recording, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(begun_and_ended_among_threads, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(recordings_while_threads_work_are_complete, make_path,
+                                        remove_path),
         cmocka_unit_test_setup_teardown(fork_records_in_the_parent_only, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(exit_ends_it, make_path, remove_path),
-        cmocka_unit_test(full_disk),
+        cmocka_unit_test_setup_teardown(exit_ends_a_recording, make_path, remove_path),
+        cmocka_unit_test(a_full_disk_is_reported_at_the_end),
     };
     return cmocka_run_group_tests_name("event", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* runtime/fault: taints join without losing a request, whatever the order and distance; old
- * requests resolve when their slot is taken over;
- * the first cause is kept; records outlive their requests, as a shorter text in the end. */
+/* runtime/fault: joined taints lose no request, in any order and at any distance. Old requests
+ * resolve when their slot is reused. The first cause is kept. Records outlive their requests,
+ * finally with a shorter text. */
 #include "runtime/device/device.h"
 #include "runtime/order/fault.h"
 #include "runtime/order/stream.h"
@@ -20,14 +20,15 @@ static int close_device(void **state)
     return 0;
 }
 
-/* A request that is done at once; `bad`: it raised its flag. */
+/* Submits a request that is done at once. `bad`: it raises its flag. */
 static uint64_t request(bool bad)
 {
     uint64_t number;
     uint32_t *word;
     ts_ok(fy__fault_begin(g_device, (fy__fault_cause_t){ "an op", -1 }, &number, &word));
     *word = bad;
-    fy__fault_end(g_device, number, FY__POINT(0, 1)); /* a point of nobody's stream: reached */
+    fy__fault_end(g_device, number,
+                  FY__POINT(0, 1)); /* a point of an unused stream: counts as reached */
     return number;
 }
 
@@ -47,7 +48,7 @@ static void a_clean_request_is_forgotten(void **state)
     assert_false(fy__taint_any(&taint));
 }
 
-static void a_bad_one_is_told_again_and_again(void **state)
+static void a_fault_is_reported_on_every_use(void **state)
 {
     (void)state;
     fy__taint_t taint = taint_of(request(true));
@@ -58,8 +59,9 @@ static void a_bad_one_is_told_again_and_again(void **state)
     }
 }
 
-/* Joins two requests `distance` apart, the bad one early or late, in both directions. */
-static void joining_loses_nothing(void **state)
+/* Joins the taints of two requests that are `distance` apart. The bad request is the early or the
+ * late one. Both directions. */
+static void joined_taints_lose_no_request(void **state)
 {
     (void)state;
     static const int distances[] = { 1, 2, 31, 62, 63, 64, 65, 130 };
@@ -98,7 +100,7 @@ static void many_requests_in_one(void **state)
     ts_ok(fy__taint_resolve(g_device, &clean, "all"));
 }
 
-static void the_device_tells_each_fault_once(void **state)
+static void the_device_reports_each_fault_once(void **state)
 {
     (void)state;
     fy_status_t before = fy__faults_take(g_device, "earlier tests");
@@ -106,14 +108,14 @@ static void the_device_tells_each_fault_once(void **state)
     request(true);
     ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
     ts_ok(fy__faults_take(g_device, "device_wait"));
-    for (int i = 0; i < 200; i++) request(true); /* more than are remembered */
+    for (int i = 0; i < 200; i++) request(true); /* more than the table of records holds */
     ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
     ts_ok(fy__faults_take(g_device, "device_wait"));
 }
 
-/* Another thread submits between the wait and the look: its flag is read when it is done, not
- * before; and its ticket tells for ever. */
-static void a_request_that_runs_is_left_alone(void **state)
+/* Another thread submits between the wait and the check. The flag of that request is read when it
+ * is done, not before, and its ticket reports the fault permanently. */
+static void the_flag_of_a_running_request_is_not_read(void **state)
 {
     (void)state;
     uint64_t number;
@@ -129,7 +131,7 @@ static void a_request_that_runs_is_left_alone(void **state)
     *word = 1;
     ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
     ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
-    for (int i = 0; i < FY__FAULT_WINDOW; i++) request(false); /* its slot is taken over */
+    for (int i = 0; i < FY__FAULT_WINDOW; i++) request(false); /* reuses its slot */
     assert_int_equal(fy_ticket_poll(fy__point_ticket(point)), FY_POLL_FAILED);
     fy_tensor_destroy(a);
     fy_tensor_destroy(b);
@@ -142,11 +144,11 @@ static void old_records_give_a_shorter_text(void **state)
     ts_fails(fy__poison_fail(first, "now"), BAD_VALUE);
     ts_text_has("the very first");
     for (int i = 0; i < 1000; i++) fy__poison_record(FY_STATUS_DEVICE_LOST, "another");
-    ts_fails(fy__poison_fail(first, "later"), BAD_VALUE); /* what kind it was is not forgotten */
+    ts_fails(fy__poison_fail(first, "later"), BAD_VALUE); /* the status code is kept */
     assert_null(strstr(fy_error_get()->text, "another"));
 }
 
-static void a_failed_kernel_tells_its_own(void **state)
+static void a_failed_kernel_reports_its_own_text(void **state)
 {
     (void)state;
     const fy__fault_cause_t cause = { "an op", -1 };
@@ -154,7 +156,7 @@ static void a_failed_kernel_tells_its_own(void **state)
     assert_int_equal(fy__poison_flag(kernel, cause), kernel);
     ts_fails(fy__poison_fail(kernel, "now"), KERNEL_FAILED);
     ts_text_has("now: its.op: its kernel failed with BUSY: too much of it");
-    /* what a kernel raises itself */
+    /* a fault that the kernel itself reports */
     ts_fails(fy__poison_fail(fy__poison_flag(1, cause), "now"), BAD_VALUE);
     ts_fails(fy__poison_fail(fy__poison_flag(UINT32_MAX, cause), "now"), BAD_VALUE);
 }
@@ -163,13 +165,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clean_request_is_forgotten),
-        cmocka_unit_test(a_bad_one_is_told_again_and_again),
-        cmocka_unit_test(joining_loses_nothing),
+        cmocka_unit_test(a_fault_is_reported_on_every_use),
+        cmocka_unit_test(joined_taints_lose_no_request),
         cmocka_unit_test(many_requests_in_one),
-        cmocka_unit_test(the_device_tells_each_fault_once),
-        cmocka_unit_test(a_request_that_runs_is_left_alone),
+        cmocka_unit_test(the_device_reports_each_fault_once),
+        cmocka_unit_test(the_flag_of_a_running_request_is_not_read),
         cmocka_unit_test(old_records_give_a_shorter_text),
-        cmocka_unit_test(a_failed_kernel_tells_its_own),
+        cmocka_unit_test(a_failed_kernel_reports_its_own_text),
     };
     return cmocka_run_group_tests_name("fault", tests, open_device, close_device) != 0;
 }

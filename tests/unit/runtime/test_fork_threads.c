@@ -1,4 +1,4 @@
-/* fork: what other threads had open dies with them, and the child opens devices of its own. */
+/* fork: the child has nothing that other threads had open, and it opens its own devices. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/wait.h>
@@ -37,7 +37,7 @@ static void *works_in_the_child(void *user)
     CHECK(fy_device_open("sim:7", &device) == FY_STATUS_OK);
     CHECK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values,
                          NULL, NULL, &host) == FY_STATUS_OK);
-    /* the other thread's guard is not this one's */
+    /* the guard of the other thread does not apply to this thread */
     CHECK(fy_tensor_upload(host, device, NULL, &up) == FY_STATUS_OK);
     CHECK(fy_add(up, up, &sum) == FY_STATUS_OK);
     CHECK(fy_tensor_download(sum, NULL, &download) == FY_STATUS_OK);
@@ -75,7 +75,7 @@ static void the_child_starts_clean(ts_ctx_t *ctx)
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(20);
-        /* closing what the parent opened is safe and changes nothing for others */
+        /* closing the parent's devices is safe and does not affect other processes */
         if (!ctx->is_host) {
             fy_tensor_destroy(kept);
             fy_device_close(ctx->device);
@@ -93,7 +93,7 @@ static void the_child_starts_clean(ts_ctx_t *ctx)
     ts_expect_f32(kept, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
-/* ---- a plan that another thread makes is not the child's ---- */
+/* ---- a plan of another thread does not exist in the child ---- */
 
 static fy_status_t lingers(fy_device_t *device, int64_t batch, void *user)
 {
@@ -121,14 +121,14 @@ static void *has_no_plan(void *user)
     return NULL;
 }
 
-static void the_child_plans_nothing(ts_ctx_t *ctx)
+static void a_plan_of_another_thread_is_not_in_the_child(ts_ctx_t *ctx)
 {
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer starts no threads in a child of fork */
 #endif
     pthread_t other, worker;
     int status;
-    if (!ctx->is_host) return; /* once is enough */
+    if (!ctx->is_host) return; /* one device is enough */
     sem_init(&is_open, 0, 0);
     sem_init(&may_end, 0, 0);
     assert_int_equal(pthread_create(&other, NULL, plans, NULL), 0);
@@ -149,6 +149,6 @@ static void the_child_plans_nothing(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean),
-                                     TS_TEST(the_child_plans_nothing) };
+                                     TS_TEST(a_plan_of_another_thread_is_not_in_the_child) };
 
 int main(void) { return TS_RUN("fork threads", k_tests, NULL); }

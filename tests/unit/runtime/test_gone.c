@@ -1,6 +1,6 @@
-/* Handles that were given back: every call that takes one refuses it, as long as it is not in new
- * hands. In an AddressSanitizer build handles are really freed, and the sanitizer says more than
- * these refusals do. */
+/* Destroyed handles: every call that takes one refuses it until the handle is reused. An
+ * AddressSanitizer build really frees handles, and there the sanitizer reports more than these
+ * refusals do. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void assert_gone(fy_status_t status)
     assert_non_null(strstr(fy_error_get()->text, "was destroyed"));
 }
 
-static void calls_refuse_it(void **state)
+static void calls_refuse_a_destroyed_handle(void **state)
 {
     (void)state;
     fy_tensor_t *gone = make_gone(), *out, *good;
@@ -51,7 +51,7 @@ static void calls_refuse_it(void **state)
     assert_gone(fy_tensor_query(gone, &info));
     assert_null(info.device);
     fy_tensor_keep(gone);
-    /* The cache hands it out again: from then on it is the new tensor. */
+    /* The cache returns it again: now it is the new tensor. */
     assert_int_equal(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), 1, &good), FY_STATUS_OK);
     assert_ptr_equal(good, gone);
     fy_tensor_destroy(good);
@@ -66,7 +66,7 @@ static void a_second_destroy_is_ignored(void **state)
     fy_tensor_destroy(gone);
     fy_log_set(NULL, NULL);
     assert_int_equal(warnings, 1);
-    /* The cache is whole: two new tensors are two tensors. */
+    /* The cache is intact: two new tensors are distinct. */
     assert_int_equal(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &first), FY_STATUS_OK);
     assert_int_equal(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 2, &second), FY_STATUS_OK);
     assert_ptr_not_equal(first, second);
@@ -81,7 +81,7 @@ int main(void)
         "skipped: with AddressSanitizer handles are freed, and it reports what this test does\n");
     return 77;
 #endif
-    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_refuse_it),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_refuse_a_destroyed_handle),
                                         cmocka_unit_test(a_second_destroy_is_ignored) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Guards as objects: several threads on one, what a failed call gives back, two actions on one
- * scope, limits past the 64th scope. */
+/* Guards as objects: several threads under one guard, a failed call restores the counters, two
+ * actions on one scope, limits beyond the 64th scope. */
 #include <pthread.h>
 
 #include "runtime/thread/inherit.h"
@@ -9,7 +9,7 @@ static fy_guard_options_t no_limits(void) { return (fy_guard_options_t)FY_GUARD_
 
 enum { THREADS = 4, TRIES = 10000, FIT = 30000 };
 
-/* All start together, so that they meet. */
+/* Starts all threads together. */
 static pthread_barrier_t start;
 
 typedef struct heir {
@@ -44,8 +44,8 @@ static void *uploads(void *user)
     return NULL;
 }
 
-/* Four threads and one limit: exactly as much passes as fits, and the figures stand under the
- * giver's path. */
+/* Four threads share one limit: exactly as much passes as fits. The figures appear under the path
+ * of the scope that set the guard. */
 static void threads_share_one_limit(ts_ctx_t *ctx)
 {
     pthread_t threads[THREADS];
@@ -76,7 +76,7 @@ static void threads_share_one_limit(ts_ctx_t *ctx)
     assert_int_equal(ts_ledger("test/shared/heir").upload.count - before, FIT);
     fy_tensor_t *host, *up;
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
-    /* the giver is charged for it, too */
+    /* the scope that set the guard is charged too */
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     ts_text_has("shared");
     fy_scope_end(scope, 0, NULL);
@@ -87,7 +87,7 @@ static void *holds_memory(void *user)
     heir_t *heir = user;
     fy_tensor_t *tensor;
     fy__heritage_enter(fy__thread(), heir->heritage);
-    /* in no scope: it stays */
+    /* in no scope: it is not collected */
     if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &heir->made) == FY_STATUS_OK)
         heir->passed++;
     if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &tensor) ==
@@ -97,14 +97,14 @@ static void *holds_memory(void *user)
     return NULL;
 }
 
-/* What an heir keeps alive counts in the giver's scope. */
+/* Bytes that an inheriting thread keeps alive count in the scope that set the guard. */
 static void live_bytes_are_shared(ts_ctx_t *ctx)
 {
     pthread_t thread;
     fy__heritage_t heritage;
     fy_tensor_t *mine = NULL;
     fy_guard_options_t guard = no_limits();
-    if (ctx->is_host) return; /* no device bytes there */
+    if (ctx->is_host) return; /* the host has no device bytes */
     fy_scope_t scope = fy_scope_begin("small");
     guard.memory_nbytes = 10000;
     ts_ok(fy_scope_guard(&guard));
@@ -117,13 +117,13 @@ static void live_bytes_are_shared(ts_ctx_t *ctx)
     assert_int_equal(heir.refused, 1);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine), REFUSED_BY_GUARD);
     fy_tensor_destroy(heir.made);
-    /* free again, whoever freed it */
+    /* free again, whichever thread freed it */
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine));
     fy_scope_end(scope, 0, NULL);
 }
 
-/* An upload that passes its guard and then finds no memory has used nothing of it. */
-static void a_failed_call_gives_back(ts_ctx_t *ctx)
+/* An upload that passes its guard and then runs out of memory uses nothing of the limit. */
+static void a_failed_call_restores_the_limit(ts_ctx_t *ctx)
 {
     fy_tensor_t *host, *up;
     fy_guard_options_t guard = no_limits();
@@ -155,7 +155,7 @@ static void count_line(void *user, fy_log_level_t level, const char *text)
     ((lines_t *)user)->n += level == FY_LOG_WARNING;
 }
 
-/* One that logs and a looser one that refuses, on one scope: each does its own. */
+/* On one scope, one guard logs and a looser one refuses: each does its own action. */
 static void log_and_refuse_on_one_scope(ts_ctx_t *ctx)
 {
     lines_t lines = { 0 };
@@ -172,14 +172,14 @@ static void log_and_refuse_on_one_scope(ts_ctx_t *ctx)
     fy_log_set(count_line, &lines);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     assert_int_equal(lines.n, 0);
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* past 16: said, not refused */
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* past 16: logged, not refused */
     assert_int_equal(lines.n, 1);
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     fy_log_set(NULL, NULL);
     fy_scope_end(scope, 0, NULL);
 }
 
-/* A scope that sets a guard in every step has one guard, not as many as steps. */
+/* A scope that sets the same guard in every step has one guard, not one for each step. */
 static void guards_set_again_and_again(ts_ctx_t *ctx)
 {
     (void)ctx;
@@ -195,8 +195,8 @@ static void guards_set_again_and_again(ts_ctx_t *ctx)
     assert_ptr_equal(fy__thread()->guards, outer);
 }
 
-/* Past 64 scopes a guard would land on somebody else's scope. */
-static void no_guard_on_a_scope_that_is_none(ts_ctx_t *ctx)
+/* Beyond 64 scopes a guard would be set on a different scope. */
+static void a_guard_beyond_the_last_scope_is_refused(ts_ctx_t *ctx)
 {
     (void)ctx;
     fy_guard_options_t guard = no_limits();
@@ -209,9 +209,9 @@ static void no_guard_on_a_scope_that_is_none(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(threads_share_one_limit),    TS_TEST(live_bytes_are_shared),
-    TS_TEST(a_failed_call_gives_back),   TS_TEST(log_and_refuse_on_one_scope),
-    TS_TEST(guards_set_again_and_again), TS_TEST(no_guard_on_a_scope_that_is_none),
+    TS_TEST(threads_share_one_limit),          TS_TEST(live_bytes_are_shared),
+    TS_TEST(a_failed_call_restores_the_limit), TS_TEST(log_and_refuse_on_one_scope),
+    TS_TEST(guards_set_again_and_again),       TS_TEST(a_guard_beyond_the_last_scope_is_refused),
 };
 
 int main(void) { return TS_RUN("guard", k_tests, NULL); }

@@ -1,5 +1,5 @@
-/* runtime/hazard and runtime/stream from inside: words before and after requests, what a pool may
- * ask of them, old tickets after their stream's slot was taken over. Orders themselves:
+/* runtime/hazard and runtime/stream from inside: the hazard words before and after requests, the
+ * queries of a pool, old tickets after their stream's slot was reused. The orders themselves:
  * tests/conformance/test_conformance_stream.c. */
 #include "runtime/order/hazard.h"
 #include "runtime/order/stream.h"
@@ -29,7 +29,7 @@ static void points_pack(void **state)
     ts_ok(fy__point_wait(0, 0, FY__WAIT_NONE));
 }
 
-/* Keeps the compute stream busy (model time) and returns the point behind it. */
+/* Keeps the compute stream busy (model time) and returns the point behind that work. */
 static fy__point_t busy(fy_tensor_t **out)
 {
     fy_tensor_t *x;
@@ -40,7 +40,7 @@ static fy__point_t busy(fy_tensor_t **out)
     return FY__POINT(ticket.stream, ticket.seq);
 }
 
-static void words(void **state)
+static void hazard_words_follow_the_requests(void **state)
 {
     (void)state;
     fy_tensor_t *x;
@@ -67,7 +67,7 @@ static void a_write_stands_for_all_before_it(void **state)
     fy__hazard_t hazard;
     fy__hazard_clear(&hazard);
     fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 5));
-    /* late to report: the later number stays */
+    /* reported late: the later number stays */
     fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 4));
     fy__hazard_read(&hazard, g_device->download, FY__POINT(g_device->download->index, 9));
     assert_int_equal(FY__POINT_SEQ(hazard.readers[g_device->compute->reader]), 5);
@@ -86,7 +86,7 @@ static void old_tickets_read_as_done(void **state)
     ts_ok(fy_stream_record(stream, &first));
     uint32_t slot = stream->index;
     fy_stream_destroy(stream);
-    for (int i = 0; i < 3 * FY__MAX_STREAMS; i++) { /* slots are taken over; their numbers go on */
+    for (int i = 0; i < 3 * FY__MAX_STREAMS; i++) { /* slots are reused; their numbers continue */
         ts_ok(fy_stream_create(g_device, NULL, &stream));
         ts_ok(fy_stream_record(stream, &ticket));
         if (stream->index == slot && ticket.stream == first.stream)
@@ -98,9 +98,9 @@ static void old_tickets_read_as_done(void **state)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
 
-/* Bytes are pending on a stream, not on a handle that may come back (rmm#2252): while a destroyed
- * stream's work runs, no new stream is taken for it, and its bytes are not ready for anybody but
- * through a wait. */
+/* Bytes are pending on a stream, not on a handle that can be reused (rmm#2252). While the work of a
+ * destroyed stream runs, no new stream reuses its slot, and its bytes are ready only after a
+ * wait. */
 static void a_new_stream_is_not_the_destroyed_one(void **state)
 {
     (void)state;
@@ -121,15 +121,16 @@ static void a_new_stream_is_not_the_destroyed_one(void **state)
     assert_int_not_equal(stream->index, slot);
     assert_false(fy__hazard_only_on(&used, stream->index));
     fy_stream_destroy(stream);
-    /* now the slot may be taken: nothing is pending on it */
+    /* now the slot can be reused: nothing is pending on it */
     ts_ok(fy__hazard_wait(&used, FY_FOREVER));
     ts_ok(fy_stream_create(g_device, NULL, &stream));
     assert_int_equal(stream->index, slot);
-    assert_true(fy__stream_submitted(stream) >= atomic_load(&used.writer)); /* its numbers go on */
+    assert_true(fy__stream_submitted(stream) >=
+                atomic_load(&used.writer)); /* its numbers continue */
     fy_scope_end(scope, 0, NULL);
 }
 
-static void as_many_streams_as_there_are(void **state)
+static void all_stream_slots_can_be_used(void **state)
 {
     (void)state;
     static fy_stream_t *streams[FY__MAX_STREAMS];
@@ -138,7 +139,8 @@ static void as_many_streams_as_there_are(void **state)
     while (n < FY__MAX_STREAMS &&
            (status = fy_stream_create(g_device, NULL, &streams[n])) == FY_STATUS_OK)
         n++;
-    assert_int_not_equal(status, FY_STATUS_OK); /* three at least are the device's own */
+    assert_int_not_equal(
+        status, FY_STATUS_OK); /* at least three slots belong to the device's own streams */
     assert_true(n > 64);
     for (int i = 0; i < n; i++) fy_stream_destroy(streams[i]);
     fy_stream_t *again;
@@ -150,11 +152,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_pack),
-        cmocka_unit_test(words),
+        cmocka_unit_test(hazard_words_follow_the_requests),
         cmocka_unit_test(a_write_stands_for_all_before_it),
         cmocka_unit_test(old_tickets_read_as_done),
         cmocka_unit_test(a_new_stream_is_not_the_destroyed_one),
-        cmocka_unit_test(as_many_streams_as_there_are),
+        cmocka_unit_test(all_stream_slots_can_be_used),
     };
     return cmocka_run_group_tests_name("hazard", tests, open_device, close_device) != 0;
 }

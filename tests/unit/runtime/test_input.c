@@ -1,6 +1,6 @@
-/* Files from outside: what is read and what is refused, by kind; pipes, their writers early, late
- * and never; and every system call and allocation of a read fails once: an error that names the
- * file, and no open file or memory left. Readers that stand on this: test_hostile_files.sh. */
+/* Input files: which kinds are read and which are refused; pipes whose writer comes early, late or
+ * never. Every system call and allocation of a read fails once: the error names the file, and no
+ * open file or memory is left. Readers built on this: test_hostile_files.sh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +21,9 @@
 #include "runtime/base/input.h"
 
 static _Thread_local struct {
-    int countdown; /* the call that fails; 0: none */
+    int countdown; /* index of the call that fails; 0: none */
     int was_reached, interrupts;
-    size_t most; /* bytes that a read gives; 0: all */
+    size_t most; /* bytes that one read returns; 0: all */
 } plan;
 
 static int fails(int error)
@@ -53,7 +53,7 @@ int __wrap_fcntl(int fd, int command, long argument);
 void *__wrap_malloc(size_t nbytes);
 void *__wrap_realloc(void *memory, size_t nbytes);
 
-/* What is never interrupted is not counted as such. */
+/* A call that is never interrupted is not counted as interrupted. */
 static int fails_hard(int error)
 {
     const int interrupts = plan.interrupts;
@@ -135,7 +135,7 @@ static void refuses(const char *begins, size_t most, int error, const char *says
         fail_msg("'%s' does not say '%s'", input.problem, says);
 }
 
-/* And leaves no file open. No other thread may open or close one meanwhile. */
+/* No file stays open. No other thread may open or close a file meanwhile. */
 static void refused(const char *begins, size_t most, int error, const char *says)
 {
     const int before = open_files();
@@ -164,7 +164,7 @@ static void texts_are_read_within_limits(void **state)
     refused("{[", LARGE, EBADMSG, "begins with byte 0x78; expected is '{'");
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
     refused(NULL, LARGE, EFBIG, "has 1099511627776 bytes");
-    /* Nothing behind the piece with the hole's first zero is read. */
+    /* No byte is read after the piece that has the first zero of the hole. */
     write_file(" {", 2);
     assert_int_equal(truncate(path, (off_t)1 << 40), 0);
     assert_int_equal(fy__input_text(&input, path, "{", SIZE_MAX / 2, &text, &nbytes), 0);
@@ -222,7 +222,7 @@ static void pipes_are_read(void **state)
     unlink(path);
 }
 
-/* Reads all with the N-th call failing, for each N; the number of calls. */
+/* Reads the whole file with the N-th call failing, for each N. Returns the number of calls. */
 static int fail_each(int is_pipe, const char *expected)
 {
     int n = 1;
@@ -232,12 +232,12 @@ static int fail_each(int is_pipe, const char *expected)
         char *text;
         size_t nbytes;
         int writer = -1;
-        if (is_pipe) { /* that has its bytes, and a writer until they are read */
+        if (is_pipe) { /* the pipe has the file's bytes, and a writer until they are read */
             writer = __real_open(path, O_RDWR | O_NONBLOCK);
             assert_int_equal(write(writer, expected, strlen(expected)), (int)strlen(expected));
             const int reader = __real_open(path, O_RDONLY | O_NONBLOCK);
             close(writer);
-            writer = reader; /* keeps the bytes */
+            writer = reader; /* keeps the bytes in the pipe */
         }
         plan.countdown = n;
         plan.was_reached = 0;

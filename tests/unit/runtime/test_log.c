@@ -1,4 +1,4 @@
-/* The log function may call Ferry, wherever it is called from: no lock is held around it. */
+/* The log function may call Ferry, in every place that calls it: no lock is held around it. */
 #include <ferry/backend.h>
 
 #include "runtime/device/device.h"
@@ -52,16 +52,16 @@ static void keep_line(void *user, fy_log_level_t level, const char *text)
     snprintf(user, 64, "%d %s", (int)level, text);
 }
 
-/* What a library on top of Ferry says goes the same way. */
+/* A library on top of Ferry logs in the same way. */
 static void from_outside(ts_ctx_t *ctx)
 {
     char line[64] = "";
     (void)ctx;
-    fy_log_write(FY_LOG_WARNING, "to nobody: %d", 1);
+    fy_log_write(FY_LOG_WARNING, "no sink: %d", 1);
     fy_log_set(keep_line, line);
     fy_log_write(FY_LOG_INFO, "epoch %d of %s", 3, "ten");
     fy_log_set(NULL, NULL);
-    fy_log_write(FY_LOG_ERROR, "to nobody: %d", 2);
+    fy_log_write(FY_LOG_ERROR, "no sink: %d", 2);
     char want[64];
     snprintf(want, sizeof want, "%d epoch 3 of ten", (int)FY_LOG_INFO);
     assert_string_equal(line, want);
@@ -74,7 +74,7 @@ static fy_status_t lost(void *dev, void *event, int *out_done)
     return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "made to be lost");
 }
 
-/* A device of its own, since it stays lost. */
+/* Its own device, since it stays lost. */
 static void from_a_poll_that_finds_the_device_lost(ts_ctx_t *ctx)
 {
     fy_device_t *doomed;

@@ -1,6 +1,6 @@
-/* What this machine can back: the figures of /proc and of control groups of both versions, from
- * folders made here; and segments of the host, of page-locked memory and of simulated devices
- * beside them. Nothing large is ever touched. */
+/* The memory that this machine can back: the figures of /proc and of control groups of both
+ * versions, read from folders made here. Host, page-locked and simulated segments are checked
+ * against it. No large segment is ever touched. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,12 +46,12 @@ static int end(void **state)
     (void)state;
     fy__machine_set_root("");
     snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command); /* NOLINT(cert-env33-c): a folder of our own */
+    return system(command); /* NOLINT(cert-env33-c): a folder of this test */
 }
 
 /* ---- figures ---- */
 
-static void the_kernel_says_what_is_available(void **state)
+static void available_memory_is_read_from_proc(void **state)
 {
     (void)state;
     assert_true(fy__machine_available() == UINT64_MAX);
@@ -68,11 +68,11 @@ static void a_group_of_version_2_leaves_less(void **state)
     put("/sys/fs/cgroup/user/job/memory.max", "max\n");
     put("/sys/fs/cgroup/user/job/memory.current", "5\n");
     assert_int_equal(fy__machine_available(), GIB);
-    put("/sys/fs/cgroup/user/memory.max", "100000000\n"); /* the one around it */
+    put("/sys/fs/cgroup/user/memory.max", "100000000\n"); /* the group around it */
     put("/sys/fs/cgroup/user/memory.current", "60000000\n");
     put("/sys/fs/cgroup/user/memory.stat",
         "anon 7\nfile 9\ninactive_file 4000000\nactive_file 1000000\n");
-    assert_int_equal(fy__machine_available(), 45000000); /* files' pages can go */
+    assert_int_equal(fy__machine_available(), 45000000); /* pages of files can be reclaimed */
     put("/sys/fs/cgroup/user/job/memory.max", "1000\n");
     assert_int_equal(fy__machine_available(), 995);
     put("/sys/fs/cgroup/user/job/memory.current", "2000\n");
@@ -86,7 +86,7 @@ static void a_group_of_version_1_leaves_less(void **state)
     put("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/box/7f\n2:cpuacct:/\n0::/\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "12345\n");
-    assert_int_equal(fy__machine_available(), GIB); /* 2^63 - 4096 is no limit */
+    assert_int_equal(fy__machine_available(), GIB); /* 2^63 - 4096 means no limit */
     put("/sys/fs/cgroup/memory/box/7f/memory.limit_in_bytes", "50000000\n");
     put("/sys/fs/cgroup/memory/box/7f/memory.usage_in_bytes", "20000000\n");
     put("/sys/fs/cgroup/memory/box/7f/memory.stat",
@@ -94,7 +94,7 @@ static void a_group_of_version_1_leaves_less(void **state)
     assert_int_equal(fy__machine_available(), 31500000);
 }
 
-/* In a container /proc tells a path that lies outside of it. */
+/* In a container /proc names a path that lies outside of it. */
 static void the_containers_own_group_counts(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void the_containers_own_group_counts(void **state)
     assert_int_equal(fy__machine_available(), 4000000);
 }
 
-/* ---- the account ---- */
+/* ---- reserved and untouched bytes ---- */
 
 static void refuses(uint64_t nbytes)
 {
@@ -115,7 +115,7 @@ static void refuses(uint64_t nbytes)
     ts_text_has("that this machine has available\n  Ask for less, or do something else");
 }
 
-static void what_is_reserved_and_not_touched_is_missing(void **state)
+static void reserved_untouched_bytes_are_not_available(void **state)
 {
     fy__backing_t backing = { 0 };
     (void)state;
@@ -124,7 +124,7 @@ static void what_is_reserved_and_not_touched_is_missing(void **state)
     ts_ok(fy__machine_take("it", 700 * MIB, &backing));
     assert_false(backing.is_refused);
     refuses(700 * MIB);
-    /* the same, touched: it is missing once, not twice */
+    /* touched now: the bytes count once, not twice */
     put("/proc/meminfo", "MemAvailable: 324000 kB\n");
     char text[64];
     snprintf(text, sizeof text, "99999 %llu 1 1 0 1 0\n",
@@ -142,7 +142,7 @@ static void small_segments_read_no_file(void **state)
     (void)state;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     ts_ok(fy__machine_take("it", MIB, &backing));
-    put("/proc/meminfo", "MemAvailable: 0 kB\n"); /* whoever looks now is refused */
+    put("/proc/meminfo", "MemAvailable: 0 kB\n"); /* every check from here on refuses */
     for (int i = 0; i < 15; i++) ts_ok(fy__machine_take("it", MIB, &backing));
     refuses(MIB);
     fy__machine_give(16 * MIB);
@@ -167,13 +167,13 @@ static const fy_oom_verdict_t *is_refused(fy_device_t *device, uint64_t nbytes)
     return fy_error_get()->oom;
 }
 
-static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
+static void a_simulated_device_cannot_exceed_the_machine(void **state)
 {
     (void)state;
     fy_tensor_t *half, *other;
     fy_device_t *one = open_it("sim:0"), *two = open_it("sim:1?profile=a100");
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
-    (void)is_refused(one, 100 * GIB); /* of 140 that it has */
+    (void)is_refused(one, 100 * GIB); /* of its 140 GiB */
     ts_text_has("sim:0: 107374182400 bytes asked for (100.0 GiB): more than the 10737");
     ts_text_has(" (1.0 GiB) that this machine has available");
     ts_text_has("Would help: ask for less, or open it with numerics=off");
@@ -181,7 +181,7 @@ static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
     ts_ok(fy_empty(one, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &half));
     const fy_oom_verdict_t *verdict = is_refused(two, 600 * MIB);
     ts_text_has("sim:1: ");
-    assert_int_equal(verdict->would_help, 0); /* there is nothing on this device to free */
+    assert_int_equal(verdict->would_help, 0); /* no bytes to free on this device */
     fy_tensor_destroy(half);
     ts_ok(fy_memory_trim(one, 0, NULL));
     ts_ok(fy_empty(two, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &other));
@@ -194,7 +194,8 @@ static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
     fy_tensor_destroy(other);
     ts_fails(fy_memory_reserve(two, 20 * GIB), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
-    ts_fails(fy_memory_reserve(two, 90 * GIB), OUT_OF_MEMORY); /* its own capacity comes first */
+    ts_fails(fy_memory_reserve(two, 90 * GIB),
+             OUT_OF_MEMORY); /* its own capacity is checked first */
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
     fy_device_close(one);
     fy_device_close(two);
@@ -214,7 +215,7 @@ static void segments_that_grow_are_checked_too(void **state)
     fy_device_close(device);
 }
 
-static void a_device_without_numerics_has_all_its_profile_says(void **state)
+static void a_device_without_numerics_has_the_profiles_capacity(void **state)
 {
     (void)state;
     fy_device_t *device = open_it("sim:0?numerics=off");
@@ -225,7 +226,7 @@ static void a_device_without_numerics_has_all_its_profile_says(void **state)
     fy_device_close(device);
 }
 
-/* A convolution of one small image, whose padding makes the result 16 GB. */
+/* The padding of this convolution of one small image makes a result of 16 GB. */
 static void absurd_padding_is_refused(void **state)
 {
     (void)state;
@@ -244,7 +245,7 @@ static void absurd_padding_is_refused(void **state)
     fy_device_close(device);
 }
 
-static void the_host_and_page_locked_memory_likewise(void **state)
+static void host_and_page_locked_memory_cannot_exceed_the_machine(void **state)
 {
     (void)state;
     fy_device_t *device = open_it("sim:0");
@@ -266,17 +267,17 @@ int main(void)
 {
 #define IN_A_FOLDER(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {
-        IN_A_FOLDER(the_kernel_says_what_is_available),
+        IN_A_FOLDER(available_memory_is_read_from_proc),
         IN_A_FOLDER(a_group_of_version_2_leaves_less),
         IN_A_FOLDER(a_group_of_version_1_leaves_less),
         IN_A_FOLDER(the_containers_own_group_counts),
-        IN_A_FOLDER(what_is_reserved_and_not_touched_is_missing),
+        IN_A_FOLDER(reserved_untouched_bytes_are_not_available),
         IN_A_FOLDER(small_segments_read_no_file),
-        IN_A_FOLDER(a_simulated_device_is_refused_what_the_machine_lacks),
+        IN_A_FOLDER(a_simulated_device_cannot_exceed_the_machine),
         IN_A_FOLDER(segments_that_grow_are_checked_too),
-        IN_A_FOLDER(a_device_without_numerics_has_all_its_profile_says),
+        IN_A_FOLDER(a_device_without_numerics_has_the_profiles_capacity),
         IN_A_FOLDER(absurd_padding_is_refused),
-        IN_A_FOLDER(the_host_and_page_locked_memory_likewise),
+        IN_A_FOLDER(host_and_page_locked_memory_cannot_exceed_the_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

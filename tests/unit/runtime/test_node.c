@@ -1,10 +1,12 @@
-/* runtime/node: trees of scope names. Children are found again, '/' is no separator inside a name,
- * paths are cut and not overrun, walks go parents first, memory entries are per device. */
+/* runtime/node: trees of scope names. Children are found again. '/' inside a name is no separator.
+ * Long paths are truncated, not overrun. Walks visit parents first. Memory entries are per
+ * device. */
 #include "runtime/thread/node.h"
 #include "runtime/thread/thread.h"
 #include "tests/support/harness.h"
 
-static fy__node_t *g_roots[8]; /* nodes are never freed, by design: kept in sight */
+static fy__node_t
+    *g_roots[8]; /* nodes are never freed, by design: kept reachable for the leak checker */
 static int g_nroots;
 
 static fy__node_t *root_node(void)
@@ -71,7 +73,7 @@ static void walks_go_parents_first(void **state)
     fy__node_walk(root, note, NULL);
     assert_int_equal(g_seen, 5);
     assert_ptr_equal(g_order[0], root);
-    for (int i = 1; i < 5; i++) { /* each one's parent came before it */
+    for (int i = 1; i < 5; i++) { /* each parent came before its child */
         int found = 0;
         for (int j = 0; j < i; j++) found |= g_order[j] == g_order[i]->parent;
         assert_true(found);
@@ -91,7 +93,7 @@ static void memory_entries(void **state)
     assert_int_equal(atomic_load(&last->live), 0);
 }
 
-/* More than a list, and more than there are children for. */
+/* More children than a list searches, and more than can have a separate node. */
 static void many_children(void **state)
 {
     (void)state;
@@ -121,8 +123,8 @@ static void many_children(void **state)
     assert_int_equal(g_seen, 1 + FY__NODE_CHILDREN + 2);
 }
 
-/* A child of that name that the program made is the one that the rest goes to. */
-static void others_by_name(void **state)
+/* A child of that name that the program made counts all further names. */
+static void further_names_count_under_an_existing_child(void **state)
 {
     (void)state;
     fy__node_t *root = root_node(), *own = fy__node_child(root, "(others)");
@@ -163,8 +165,8 @@ static void figures_of_many_names_add_up(void **state)
     g_requests = 0;
     fy_ledger_walk(add_child_requests, NULL);
     assert_int_equal(g_requests, MANY);
-    fy_ledger_walk(NULL, NULL);            /* nobody to call */
-    ts_ok(fy_budget_set("upload=0/step")); /* a budget goes by the name that was given */
+    fy_ledger_walk(NULL, NULL);            /* no function to call */
+    ts_ok(fy_budget_set("upload=0/step")); /* a budget uses the name that the program gave */
     fy_scope_t step = fy_scope_begin("step");
     fy_device_t *device;
     ts_ok(fy_device_open("sim:0", &device));
@@ -183,7 +185,8 @@ int main(void)
                                         cmocka_unit_test(walks_go_parents_first),
                                         cmocka_unit_test(memory_entries),
                                         cmocka_unit_test(many_children),
-                                        cmocka_unit_test(others_by_name),
+                                        cmocka_unit_test(
+                                            further_names_count_under_an_existing_child),
                                         cmocka_unit_test(figures_of_many_names_add_up) };
     return cmocka_run_group_tests_name("node", tests, NULL, NULL) != 0;
 }

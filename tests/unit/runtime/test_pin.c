@@ -1,6 +1,6 @@
-/* Page-locked host memory: every byte that is registered counts against pinned=, whoever registered
- * it; nothing goes past it, not by a byte and not between threads; and memory that a transfer still
- * uses is nobody else's, however late the transfer. */
+/* Page-locked host memory: every registered byte counts against pinned=, for every kind of caller.
+ * No request exceeds the limit, not by one byte and not between threads. Memory that a transfer
+ * still uses is not reused, however late the transfer. */
 #include <pthread.h>
 
 #include "runtime/device/pin.h"
@@ -50,7 +50,7 @@ static unsigned char *bytes_of(fy_tensor_t *tensor)
 
 /* ---- the limit ---- */
 
-static void to_the_byte(void **state)
+static void the_limit_holds_to_the_byte(void **state)
 {
     (void)state;
     open_limited("", PAGE + 3 * MIB + 64);
@@ -58,7 +58,7 @@ static void to_the_byte(void **state)
     ts_fails(
         fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &(fy_tensor_t *){ NULL }),
         PINNED_LIMIT);
-    ts_text_has("live 4096 (peak 4096)"); /* a peak is never less than what is live */
+    ts_text_has("live 4096 (peak 4096)"); /* a peak is never less than the live bytes */
     fy_tensor_t *all = locked(3 * MIB + 64), *more, *here;
     assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &more), PINNED_LIMIT);
@@ -69,7 +69,7 @@ static void to_the_byte(void **state)
     ts_fails(fy_tensor_pin(here, device), PINNED_LIMIT); /* by one byte */
     fy_tensor_destroy(here);
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(3 * MIB + 64), &here));
-    ts_ok(fy_tensor_pin(here, device)); /* the pool lets go of what it only keeps */
+    ts_ok(fy_tensor_pin(here, device)); /* the pool frees the idle bytes that it keeps */
     assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
     assert_int_equal(pinned().cached, 0);
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &more), PINNED_LIMIT);
@@ -79,7 +79,7 @@ static void to_the_byte(void **state)
     close_it();
 }
 
-static void less_than_the_device_needs(void **state)
+static void a_limit_below_the_device_minimum_is_refused(void **state)
 {
     (void)state;
     fy_device_t *none;
@@ -114,7 +114,7 @@ static void *take_and_give(void *failures)
     return NULL;
 }
 
-static void by_several_threads(void **state)
+static void threads_together_stay_within_the_limit(void **state)
 {
     (void)state;
     enum { THREADS = 4 };
@@ -136,8 +136,8 @@ static void by_several_threads(void **state)
 
 /* ---- hints ---- */
 
-/* A transfer through the ring, a block, memory locked where it lies, and one block more, which may
- * be refused. All of it is given up. */
+/* A transfer through the ring, a block, memory locked in place, and one more block, which may be
+ * refused. All of it is freed. */
 typedef struct program {
     int64_t block, here, more;
     bool uses_ring;
@@ -165,7 +165,7 @@ static fy_status_t run(const program_t *program, bool frees_all)
     return status;
 }
 
-/* Whatever the refusal says would help, does. */
+/* Every hint of the refusal that promises success is followed and succeeds. */
 static void follow(const program_t *program, uint64_t limit)
 {
     fy_oom_verdict_t verdict;
@@ -203,7 +203,7 @@ static void hints_count_the_ring_and_what_is_locked_in_place(void **state)
         /* with the higher limit the ring is larger */
         { .block = MIB, .more = 7 * MIB, .uses_ring = true },
         { .block = MIB, .here = MIB + 1000, .more = 6 * MIB, .uses_ring = true },
-        { .here = 5 * MIB, .more = 4 * MIB }, /* all of the pool is not enough */
+        { .here = 5 * MIB, .more = 4 * MIB }, /* freeing the whole pool is not enough */
         { .here = 5 * MIB, .more = 4 * MIB, .uses_ring = true },
         /* the ring leaves less, whatever is freed */
         { .block = KIB, .more = 8 * MIB, .uses_ring = true },
@@ -224,12 +224,12 @@ static void hints_count_the_ring_and_what_is_locked_in_place(void **state)
     }
 }
 
-/* ---- a block returns after its last transfer ---- */
+/* ---- a block is reused only after its last transfer ---- */
 
 static const fy_transfer_options_t k_borrow = { sizeof k_borrow, .contract = FY_HOST_BORROW,
                                                 .dtype = FY_DTYPE_SAME };
 
-/* Uploads a block, gives it up at once and asks for another one that needs its place. */
+/* Uploads a block, frees it at once and requests another one that needs its bytes. */
 static void reuse(const char *options, uint64_t slow_ns)
 {
     enum { N = 3 * MIB };
@@ -242,7 +242,7 @@ static void reuse(const char *options, uint64_t slow_ns)
     ts_ok(fy_tensor_upload_into(there, src, &k_borrow, &ticket));
     fy_tensor_destroy(src);
     assert_int_equal(pinned().live, PAGE);
-    if (slow_ns) assert_int_equal(pinned().pending, N); /* a second look does not help */
+    if (slow_ns) assert_int_equal(pinned().pending, N); /* a second query changes nothing */
 
     fy_scope_t inner = fy_scope_begin("no syncs");
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
@@ -254,10 +254,10 @@ static void reuse(const char *options, uint64_t slow_ns)
 
     fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
     ts_ok(fy_device_clock_query(device, &before));
-    next = locked(N); /* waits: the host uses it first */
+    next = locked(N); /* waits, because the host is the next user */
     ts_ok(fy_device_clock_query(device, &after));
     if (slow_ns) assert_true(after.now_ns - before.now_ns >= slow_ns);
-    memset(bytes_of(next), 0x22, N); /* would be what arrives, if the upload had not happened yet */
+    memset(bytes_of(next), 0x22, N); /* would be uploaded if the upload had not happened yet */
     unsigned char *back = malloc(N);
     assert_non_null(back);
     fy_tensor_destroy(next);
@@ -285,12 +285,12 @@ static void a_late_transfer_keeps_its_block(void **state)
     }
 }
 
-/* ---- what was given up and is still read leaves the limit when it is read: a request waits for
- * that ---- */
+/* ---- locked bytes that were freed and are still read count until the read is done: a request
+ * waits for that ---- */
 
 enum { HERE = 3 * MIB };
 
-/* Bytes that are locked, uploaded from and given up at once. */
+/* Locks bytes, uploads from them and frees them at once. */
 static void give_up(fy_tensor_t *src)
 {
     fy_tensor_t *there;
@@ -316,7 +316,7 @@ static fy_status_t ask(bool in_place)
     return fy_tensor_pin(more, device);
 }
 
-static void a_request_waits_for_what_was_given_up(void **state)
+static void a_request_waits_for_freed_bytes_that_are_still_read(void **state)
 {
     (void)state;
     for (int i = 0; i < 8; i++) {
@@ -343,12 +343,12 @@ static void a_request_waits_for_what_was_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(to_the_byte),
-        cmocka_unit_test(less_than_the_device_needs),
-        cmocka_unit_test(by_several_threads),
+        cmocka_unit_test(the_limit_holds_to_the_byte),
+        cmocka_unit_test(a_limit_below_the_device_minimum_is_refused),
+        cmocka_unit_test(threads_together_stay_within_the_limit),
         cmocka_unit_test(hints_count_the_ring_and_what_is_locked_in_place),
         cmocka_unit_test(a_late_transfer_keeps_its_block),
-        cmocka_unit_test(a_request_waits_for_what_was_given_up),
+        cmocka_unit_test(a_request_waits_for_freed_bytes_that_are_still_read),
     };
     return cmocka_run_group_tests_name("pin", tests, NULL, NULL) != 0;
 }

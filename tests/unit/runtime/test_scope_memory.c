@@ -1,4 +1,4 @@
-/* What a scope says about its memory goes to threads that Ferry starts, and is not left on them. */
+/* The memory attributes of a scope reach the threads that Ferry starts, and do not stay on them. */
 #include <pthread.h>
 
 #include "runtime/thread/inherit.h"
@@ -43,7 +43,7 @@ static void a_thread_inherits_it_and_forgets_it(ts_ctx_t *ctx)
     assert_int_equal(heir.after, FY_CATEGORY_ACTIVATIONS);
 }
 
-/* A thread that ends with scopes open, whose state the next one gets. */
+/* A thread that ends with scopes open; the next thread reuses its state. */
 static void *leaves_it_open(void *user)
 {
     *(uint32_t *)user = fy__thread()->number;

@@ -1,4 +1,4 @@
-/* Results of scopes: only what belongs to a scope that ends passes up. */
+/* Results of scopes: only tensors of the scope that ends move to the outer scope. */
 #include "tests/support/harness.h"
 
 static fy_tensor_t *made(fy_device_t *device)
@@ -8,8 +8,7 @@ static fy_tensor_t *made(fy_device_t *device)
     return tensor;
 }
 
-/* A helper that may give back its argument: the argument stays where it was, however far out that
- * is. */
+/* A helper can return its argument. The argument stays in its scope, however far out that is. */
 static void an_outer_tensor_stays_where_it_was(ts_ctx_t *ctx)
 {
     fy_tensor_t *outer = made(ctx->device);
@@ -25,13 +24,13 @@ static void results_pass_several_scopes_up(ts_ctx_t *ctx)
     fy_scope_t outer = fy_scope_begin("outer");
     results[0] = made(ctx->device);
     (void)fy_scope_begin("inner, left open");
-    results[1] = results[2] = made(ctx->device); /* named twice: once is enough */
+    results[1] = results[2] = made(ctx->device); /* named twice: moved once */
     fy_scope_end(outer, 3, results);
     ts_expect_f32(results[0], (float[]){ 3, 3, 3, 3 }, 4);
     ts_expect_f32(results[1], (float[]){ 3, 3, 3, 3 }, 4);
 }
 
-static void no_results_where_some_were_said(ts_ctx_t *ctx)
+static void a_null_result_list_keeps_no_tensor(ts_ctx_t *ctx)
 {
     const uint64_t live = ts_live(ctx->device);
     fy_scope_t scope = fy_scope_begin("scope");
@@ -59,7 +58,7 @@ static void a_second_guard_counts_from_its_own_moment(ts_ctx_t *ctx)
 static const ts_test_t k_tests[] = {
     TS_TEST(an_outer_tensor_stays_where_it_was),
     TS_TEST(results_pass_several_scopes_up),
-    TS_TEST(no_results_where_some_were_said),
+    TS_TEST(a_null_result_list_keeps_no_tensor),
     TS_TEST(a_second_guard_counts_from_its_own_moment),
 };
 

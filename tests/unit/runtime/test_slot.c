@@ -1,6 +1,6 @@
-/* Slots from inside: a tensor and its storage as one piece, who may have it again and when; and
- * small tensors that stay in their scope's ring while they are at hand. Not here: chunks, other
- * threads, forks (test_slot_chunks.c); blocks at hand (test_thread_cache.c); lifetimes as users see them
+/* Tensor slots from inside: a tensor and its storage as one piece, when a slot is reused, and small
+ * destroyed tensors that stay cached in the ring of their scope. Not here: chunks, other threads,
+ * forks (test_slot_chunks.c); cached blocks (test_thread_cache.c); lifetimes as users see them
  * (tests/conformance/test_conformance_lifetime.c). */
 #include "runtime/tensor/slot.h"
 
@@ -8,7 +8,7 @@
 #include "runtime/tensor/thread_cache.h"
 #include "tests/support/harness.h"
 
-static int found = 0xA5; /* in a segment, which need not be new */
+static int found = 0xA5; /* memory of a segment can have old contents */
 fy_status_t __real_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
 fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
 fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
@@ -34,7 +34,7 @@ static fy_tensor_t *first_of(const fy_tensor_t *tensor)
 
 static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
 
-static void expect_view_keeps_cell(int64_t nbytes)
+static void expect_view_keeps_slot(int64_t nbytes)
 {
     fy_tensor_t *first = make(nbytes), *view, *same, *other;
     uint8_t *data;
@@ -46,29 +46,29 @@ static void expect_view_keeps_cell(int64_t nbytes)
     assert_ptr_not_equal(view, first);
     fy_tensor_destroy(first);
     assert_true(fy__tensor_is_gone(first));
-    other = make(nbytes); /* of the same class: not where the view's bytes are */
+    other = make(nbytes); /* of the same class: must not get the bytes of the view */
     assert_ptr_not_equal(other, first);
     ts_ok(fy_tensor_map(other, FY_ACCESS_WRITE, (void **)&data));
     memset(data, 9, 100);
     ts_ok(fy_tensor_map(view, FY_ACCESS_READ, (void **)&data));
     for (int i = 0; i < 10; i++) assert_int_equal(data[i], 7);
     fy_tensor_destroy(view);
-    same = make(nbytes); /* now it is free */
+    same = make(nbytes); /* now the slot is free */
     assert_ptr_equal(same, first);
     fy_tensor_destroy(same);
     fy_tensor_destroy(other);
 }
 
-static void a_view_keeps_the_cell_when_its_first_handle_is_gone(void **state)
+static void a_view_keeps_the_slot_of_its_destroyed_first_handle(void **state)
 {
     (void)state;
-    if (FY__HAS_ASAN) skip(); /* each handle is by itself, to be seen by the sanitizer */
-    expect_view_keeps_cell(100);
-    expect_view_keeps_cell(2 * FY__CACHE_LARGEST);
+    if (FY__HAS_ASAN) skip(); /* under ASan each handle is a separate allocation */
+    expect_view_keeps_slot(100);
+    expect_view_keeps_slot(2 * FY__CACHE_LARGEST);
     assert_true(fy__cache_is_valid(fy__thread()));
 }
 
-static void what_is_made_anew_is_as_new(void **state)
+static void a_reused_slot_gives_a_fresh_tensor(void **state)
 {
     (void)state;
     if (FY__HAS_ASAN) skip();
@@ -93,9 +93,9 @@ static void what_is_made_anew_is_as_new(void **state)
     fy_tensor_destroy(again);
 }
 
-/* One slot after the other way of being a tensor: of what a handle said before, what is not written
- * again is right. */
-static void every_way_of_making_is_whole(void **state)
+/* Reuses a slot after each other way of making a tensor. Fields of the previous handle that are not
+ * written again must be right. */
+static void every_way_of_creating_sets_all_fields(void **state)
 {
     (void)state;
     static const int64_t dims[][3] = { { 12, 0, 0 }, { 3, 4, 0 }, { 7, 0, 0 }, { 0, 0, 0 },
@@ -106,9 +106,10 @@ static void every_way_of_making_is_whole(void **state)
     enum { WAYS = 7 };
     (void)fy__cache_flush(fy__thread());
     for (int i = 0; i < WAYS * WAYS * 8; i++) {
-        const int now = i % 2 ? i / 2 / WAYS % WAYS : i / 2 % WAYS; /* each behind each */
-        const bool result = i / (2 * WAYS * WAYS) & 1;              /* by an op, and by hand */
-        /* small, and most of them large */
+        const int now = i % 2 ? i / 2 / WAYS % WAYS
+                              : i / 2 % WAYS;          /* each way after each other way */
+        const bool result = i / (2 * WAYS * WAYS) & 1; /* by an op, or by fy_tensor_create */
+        /* small in the first half, mostly large in the second */
         const int64_t scale = i < WAYS * WAYS * 4 ? 1 : 2048;
         const int64_t shape[3] = { dims[now][0] * scale, dims[now][1], dims[now][2] };
         fy_tensor_t *tensor, *source = NULL;
@@ -119,7 +120,7 @@ static void every_way_of_making_is_whole(void **state)
         else
             ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, ranks[now], shape, &tensor));
         if (i % 3 == 0) fy_tensor_set_name(tensor, "named");
-        if (i % 5 == 0) ts_ok(fy_transpose(tensor, NULL, &source)); /* a handle of its own */
+        if (i % 5 == 0) ts_ok(fy_transpose(tensor, NULL, &source)); /* a separate handle */
         fy_tensor_destroy(source);
         ts_ok(fy_tensor_query(tensor, &info));
         assert_int_equal(info.rank, ranks[now]);
@@ -135,8 +136,8 @@ static void every_way_of_making_is_whole(void **state)
     }
 }
 
-/* A handle that never was anybody's, of a slot in new memory, on bytes that served something
- * else. */
+/* A handle that was never used before, in a slot in new memory, on bytes that served another
+ * purpose. */
 static void expect_first_tensors_whole(void)
 {
     enum { LAST = 200 };
@@ -171,19 +172,19 @@ static void expect_first_tensors_whole(void)
     trim();
 }
 
-static void the_first_tensor_of_a_cell_is_whole(void **state)
+static void the_first_tensor_of_a_slot_has_all_fields(void **state)
 {
     (void)state;
     for (found = 0; found <= 0xA5; found += 0xA5) expect_first_tensors_whole();
     found = 0xA5;
 }
 
-/* Around what is made without a call, and what is small at all. */
+/* Lengths around the inline path and around the limit of small sizes. */
 static void every_length_fits(void **state)
 {
     (void)state;
     static const fy_dtype_t dtypes[] = { FY_DTYPE_U8, FY_DTYPE_F16, FY_DTYPE_F32, FY_DTYPE_F64 };
-    for (int round = 0; round < 2; round++) { /* made, and at hand */
+    for (int round = 0; round < 2; round++) { /* first new, then cached */
         for (int d = 0; d < 4; d++) {
             for (int64_t n = 1; n <= 40000; n += n < 1100 ? 1 : 97) {
                 fy_tensor_t *tensor;
@@ -199,16 +200,16 @@ static void every_length_fits(void **state)
     assert_true(fy__cache_is_valid(fy__thread()));
 }
 
-static void shapes_that_are_not_small_take_the_long_way(void **state)
+static void invalid_and_empty_shapes_do_not_take_the_fast_path(void **state)
 {
     (void)state;
     fy_tensor_t *tensor;
-    fy_tensor_destroy(make(64)); /* at hand */
+    fy_tensor_destroy(make(64)); /* now cached */
     const int64_t huge[2] = { (int64_t)1 << 40, (int64_t)1 << 40 }, negative[1] = { -64 },
                   empty[2] = { 0, 64 };
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, huge, &tensor), INVALID_ARGUMENT);
     assert_null(tensor);
-    /* 2^64 + 64: a size that is at hand, if nobody looked */
+    /* 2^64 + 64: without an overflow check this is a cached size */
     const int64_t wraps[2] = { 5, 3689348814741910336 };
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, wraps, &tensor), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, negative, &tensor),
@@ -230,7 +231,7 @@ static void shapes_that_are_not_small_take_the_long_way(void **state)
     fy_tensor_destroy(tensor);
 }
 
-/* ---- scopes: a small tensor that is destroyed stays in the ring, gone ---- */
+/* ---- scopes: a destroyed small tensor stays in the ring, marked as gone ---- */
 
 static int ring_length(void)
 {
@@ -240,7 +241,7 @@ static int ring_length(void)
     return n;
 }
 
-static void cached_blocks_stay_until_another_pool_needs_them(void **state)
+static void a_destroyed_small_tensor_stays_in_the_ring_of_its_scope(void **state)
 {
     (void)state;
     if (FY__HAS_ASAN) skip();
@@ -249,7 +250,7 @@ static void cached_blocks_stay_until_another_pool_needs_them(void **state)
     fy_tensor_t *tensor = make(200), *again;
     fy_tensor_destroy(tensor);
     assert_int_equal(ring_length(), 1);
-    again = make(200); /* the same scope */
+    again = make(200); /* in the same scope */
     assert_ptr_equal(again, tensor);
     assert_int_equal(ring_length(), 1);
     fy_tensor_destroy(again);
@@ -257,16 +258,16 @@ static void cached_blocks_stay_until_another_pool_needs_them(void **state)
     again = make(200);
     assert_ptr_equal(again, tensor);
     assert_int_equal(ring_length(), 1);
-    fy_scope_end(inner, 1, &again); /* moves on to the outer one */
+    fy_scope_end(inner, 1, &again); /* moves to the outer scope */
     assert_false(fy__tensor_is_gone(again));
     assert_int_equal(ring_length(), 1);
     fy_tensor_destroy(again);
     inner = fy_scope_begin("inner");
-    fy_scope_end(inner, 0, NULL); /* ends nothing of the outer one's */
+    fy_scope_end(inner, 0, NULL); /* does not end tensors of the outer scope */
     fy_scope_end(outer, 0, NULL);
     assert_true(fy__tensor_is_gone(tensor));
     assert_null(tensor->handle.next);
-    again = make(200); /* nobody's but ours */
+    again = make(200); /* no scope owns it */
     assert_ptr_equal(again, tensor);
     assert_null(again->handle.next);
     fy_tensor_destroy(again);
@@ -284,13 +285,13 @@ static void an_outer_scopes_tensor_destroyed_inside_leaves_its_ring(void **state
     fy_scope_end(outer, 0, NULL);
 }
 
-static void a_storage_for_something_else_is_in_no_ring(void **state)
+static void a_storage_without_a_tensor_is_in_no_ring(void **state)
 {
     (void)state;
     fy_scope_t scope = fy_scope_begin("scope");
     fy__storage_t *storage;
     fy_tensor_destroy(make(300));
-    /* it may be given back by any thread */
+    /* any thread may release it */
     ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 300, NULL, &storage));
     assert_int_equal(ring_length(), 0);
     fy__storage_release(fy__thread(), storage);
@@ -303,15 +304,15 @@ static void a_storage_for_something_else_is_in_no_ring(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_view_keeps_the_cell_when_its_first_handle_is_gone),
-        cmocka_unit_test(what_is_made_anew_is_as_new),
-        cmocka_unit_test(every_way_of_making_is_whole),
-        cmocka_unit_test(the_first_tensor_of_a_cell_is_whole),
+        cmocka_unit_test(a_view_keeps_the_slot_of_its_destroyed_first_handle),
+        cmocka_unit_test(a_reused_slot_gives_a_fresh_tensor),
+        cmocka_unit_test(every_way_of_creating_sets_all_fields),
+        cmocka_unit_test(the_first_tensor_of_a_slot_has_all_fields),
         cmocka_unit_test(every_length_fits),
-        cmocka_unit_test(shapes_that_are_not_small_take_the_long_way),
-        cmocka_unit_test(cached_blocks_stay_until_another_pool_needs_them),
+        cmocka_unit_test(invalid_and_empty_shapes_do_not_take_the_fast_path),
+        cmocka_unit_test(a_destroyed_small_tensor_stays_in_the_ring_of_its_scope),
         cmocka_unit_test(an_outer_scopes_tensor_destroyed_inside_leaves_its_ring),
-        cmocka_unit_test(a_storage_for_something_else_is_in_no_ring),
+        cmocka_unit_test(a_storage_without_a_tensor_is_in_no_ring),
     };
     return cmocka_run_group_tests_name("slot", tests, NULL, NULL) != 0;
 }

@@ -1,6 +1,6 @@
-/* Chunks of slots from inside: they are bounded and go, no memory for one is said, slots given back
- * by other threads come round, a forked child finds them whole. Not here: one slot
- * (test_slot.c). */
+/* Chunks of slots from inside: their number is bounded and they are freed, a missing chunk is
+ * reported, slots that other threads release are reused, a forked child finds them intact. Not
+ * here: one slot (test_slot.c). */
 #include "runtime/tensor/slot.h"
 
 #include <pthread.h>
@@ -19,7 +19,8 @@ fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
 {
     if (!atomic_load(&refuse)) {
         const fy_status_t status = __real_fy__host_segment_alloc(nbytes, out_address);
-        if (status == FY_STATUS_OK) memset(*out_address, 0xA5, nbytes); /* it need not be new */
+        if (status == FY_STATUS_OK)
+            memset(*out_address, 0xA5, nbytes); /* it can have old contents */
         return status;
     }
     *out_address = NULL;
@@ -37,7 +38,7 @@ static fy_tensor_t *make(int64_t nbytes)
     return tensor;
 }
 
-/* Has a storage, and no block. */
+/* The tensor has a storage and no block. */
 static fy_tensor_t *wrap(void)
 {
     fy_tensor_t *tensor;
@@ -58,17 +59,18 @@ static void chunks_come_and_go(void **state)
         for (int i = 0; i < MANY; i++) tensors[i] = wrap();
         assert_in_range(fy__tensor_slot_chunks(), 12, before + 13);
         for (int i = 0; i < MANY; i++) fy_tensor_destroy(tensors[i]);
-        /* The thread keeps less than a chunk has, if of several; and one idle chunk stays. */
+        /* The thread keeps fewer slots than a chunk has, possibly of several chunks. One idle chunk
+         * stays. */
         assert_in_range(fy__tensor_slot_chunks(), 0, before + 5);
     }
     const uint64_t warm = fy__host_segments_warm();
-    assert_true(warm > 0); /* chunks that went */
+    assert_true(warm > 0); /* freed chunks */
     trim();
     assert_int_equal(fy__host_segments_warm(), 0);
     assert_in_range(fy__tensor_slot_chunks(), 0, before);
 }
 
-static void no_memory_for_a_chunk_is_said_and_nothing_is_lost(void **state)
+static void a_missing_chunk_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     if (FY__HAS_ASAN) skip();
@@ -100,7 +102,7 @@ static void no_memory_for_a_chunk_is_said_and_nothing_is_lost(void **state)
 enum { PIPE = 64, PASSED = 60000 };
 static fy_tensor_t *_Atomic pipe_of[PIPE];
 
-static void *give_back(void *user)
+static void *destroy_tensors(void *user)
 {
     (void)user;
     for (int i = 0; i < PASSED; i++) {
@@ -111,14 +113,14 @@ static void *give_back(void *user)
     return NULL;
 }
 
-/* One makes, the other gives back: neither hoards what the other needs. */
-static void what_others_give_back_comes_round(void **state)
+/* One thread creates, the other destroys: neither keeps slots that the other needs. */
+static void slots_released_by_another_thread_are_reused(void **state)
 {
     (void)state;
     pthread_t id;
     trim();
     const uint32_t before = fy__tensor_slot_chunks();
-    assert_int_equal(pthread_create(&id, NULL, give_back, NULL), 0);
+    assert_int_equal(pthread_create(&id, NULL, destroy_tensors, NULL), 0);
     for (int i = 0; i < PASSED; i++) {
         fy_tensor_t *tensor = wrap(), *empty = NULL;
         while (!atomic_compare_exchange_weak(&pipe_of[i % PIPE], &empty, tensor)) {
@@ -128,8 +130,8 @@ static void what_others_give_back_comes_round(void **state)
     }
     pthread_join(id, NULL);
     assert_in_range(fy__tensor_slot_chunks(), 0,
-                    before + 2); /* of the 14 it would be if they did */
-    /* takes what the thread that ended had at hand, too */
+                    before + 2); /* not 14, the number if each thread kept its slots */
+    /* also frees the slots that the ended thread had cached */
     trim();
     assert_in_range(fy__tensor_slot_chunks(), 0, before);
 }
@@ -146,10 +148,11 @@ static void *churn(void *user)
     return NULL;
 }
 
-static void a_child_finds_the_chunks_whole(void **state)
+static void a_child_finds_the_chunks_intact(void **state)
 {
     (void)state;
-    if (FY__HAS_ASAN) skip(); /* its own allocator may stay locked in a child of several threads */
+    if (FY__HAS_ASAN)
+        skip(); /* ASan's allocator may stay locked in the child of a process with threads */
     static fy_tensor_t *others[PER_CHUNK], *tensors[PER_CHUNK];
     pthread_t id;
     atomic_store(&stop, false);
@@ -179,9 +182,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_come_and_go),
-        cmocka_unit_test(no_memory_for_a_chunk_is_said_and_nothing_is_lost),
-        cmocka_unit_test(what_others_give_back_comes_round),
-        cmocka_unit_test(a_child_finds_the_chunks_whole),
+        cmocka_unit_test(a_missing_chunk_is_reported_and_leaks_nothing),
+        cmocka_unit_test(slots_released_by_another_thread_are_reused),
+        cmocka_unit_test(a_child_finds_the_chunks_intact),
     };
     return cmocka_run_group_tests_name("slot chunks", tests, NULL, NULL) != 0;
 }

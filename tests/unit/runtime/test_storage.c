@@ -1,6 +1,6 @@
-/* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages,
- * what contiguous means, shapes that overflow, the text of a tensor. Lifetimes as users see them:
- * tests/conformance/test_conformance_lifetime.c. */
+/* runtime/storage and runtime/tensor from inside: references, the thread cache, empty storages, the
+ * definition of contiguous, shapes that overflow, the text of a tensor. Lifetimes as users see
+ * them: tests/conformance/test_conformance_lifetime.c. */
 #include "runtime/tensor/tensor.h"
 #include "runtime/tensor/thread_cache.h"
 #include "tests/support/harness.h"
@@ -34,10 +34,10 @@ static void the_thread_cache_reuses_freed_blocks(void **state)
     ts_ok(fy__storage_create(thread, fy_device_host(), 100, NULL, &a));
     fy__storage_wrote(a);
     fy__storage_release(thread, a);
-    ts_ok(fy__storage_create(thread, fy_device_host(), 120, NULL, &b)); /* the same class */
+    ts_ok(fy__storage_create(thread, fy_device_host(), 120, NULL, &b)); /* of the same class */
     assert_ptr_equal(a, b);
     assert_int_equal(b->nbytes, 120);
-    assert_int_equal(atomic_load(&b->version), 0); /* as new */
+    assert_int_equal(atomic_load(&b->version), 0); /* reset */
     assert_false(fy__taint_any(&b->taint));
     fy__storage_release(thread, b);
     (void)fy__cache_flush(thread);
@@ -59,7 +59,7 @@ static void every_size_fits_its_block(void **state)
     }
 }
 
-static void nothing_has_an_address_too(void **state)
+static void an_empty_storage_has_an_address(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
@@ -79,9 +79,9 @@ static void contiguous(void **state)
     assert_false(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 1, 3 }));
     assert_false(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 5, 1 }));
     assert_false(fy__is_contiguous(1, (int64_t[]){ 3 }, (int64_t[]){ 0 }));
-    /* an axis of 1 has no say */
+    /* the stride of an axis of length 1 does not matter */
     assert_true(fy__is_contiguous(3, (int64_t[]){ 3, 1, 4 }, (int64_t[]){ 4, 77, 1 }));
-    /* nor has anything in an empty tensor */
+    /* nor does any stride of an empty tensor */
     assert_true(fy__is_contiguous(2, (int64_t[]){ 0, 4 }, (int64_t[]){ 9, 9 }));
     assert_true(fy__is_contiguous(0, NULL, NULL));
 }
@@ -127,7 +127,7 @@ int main(void)
         cmocka_unit_test(references),
         cmocka_unit_test(the_thread_cache_reuses_freed_blocks),
         cmocka_unit_test(every_size_fits_its_block),
-        cmocka_unit_test(nothing_has_an_address_too),
+        cmocka_unit_test(an_empty_storage_has_an_address),
         cmocka_unit_test(contiguous),
         cmocka_unit_test(shapes_that_overflow),
         cmocka_unit_test(the_text_of_a_tensor),

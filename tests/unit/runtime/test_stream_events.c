@@ -1,6 +1,5 @@
-/* Events of a stream: a full list still serves those who come while others wait; readers on streams
- * of their own are all waited for;
- * a wrapped queue's last work counts. */
+/* Events of a stream: a full event list still serves new waiters while other threads wait. Readers
+ * on two streams are both waited for. The last work on a wrapped queue counts. */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/tensor/tensor.h"
@@ -28,7 +27,7 @@ static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
     }
     assert_int_equal(stream->nevents, FY__STREAM_EVENTS);
     newest = &stream->events[FY__STREAM_EVENTS - 1];
-    newest->waiters++; /* another thread is blocked on it */
+    newest->waiters++; /* another thread waits on it */
     void *waited_for = newest->event;
     const uint64_t seq = newest->seq;
     slow(ctx->device);
@@ -37,13 +36,13 @@ static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
     assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE);
     for (uint32_t i = 0; i < stream->nevents; i++) {
         if (stream->events[i].event != waited_for) continue;
-        assert_int_equal(stream->events[i].seq, seq); /* it was not moved under the waiter */
+        assert_int_equal(stream->events[i].seq, seq); /* it was not replaced under the waiter */
         stream->events[i].waiters--;
     }
 }
 
-/* Two threads read one tensor, each on a stream of its own, at the same moment: each looked at the
- * words before the other wrote its own. */
+/* Two threads read one tensor at the same moment, each on its own stream. Each reads the hazard
+ * words before the other writes its own. */
 static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
 {
     fy_stream_t *one, *two;
@@ -64,11 +63,11 @@ static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
     const uint64_t before_ns = clock.now_ns;
     ts_ok(fy__point_wait(long_read, FY_FOREVER, FY__WAIT_NONE));
     ts_ok(fy_device_clock_query(ctx->device, &clock));
-    /* it was over already; a matmul takes longer than a poll */
+    /* the first one is over already: a matmul takes longer than a poll */
     assert_true(clock.now_ns - before_ns < 50000);
 }
 
-static void a_lender_that_dies_in_between(ts_ctx_t *ctx)
+static void a_borrowed_stream_that_is_destroyed_is_not_restored(ts_ctx_t *ctx)
 {
     fy_stream_t *one, *two;
     if (ctx->is_host) skip();
@@ -79,13 +78,13 @@ static void a_lender_that_dies_in_between(ts_ctx_t *ctx)
     fy_scope_t inner = fy_scope_begin("inner");
     ts_ok(fy_stream_set_current(two));
     fy_stream_destroy(one);
-    fy_scope_end(inner, 0, NULL); /* must not bring the destroyed stream back */
+    fy_scope_end(inner, 0, NULL); /* must not set the destroyed stream again */
     slow(ctx->device);
     fy_scope_end(outer, 0, NULL);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
 }
 
-static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
+static void an_invalid_ticket_is_refused(ts_ctx_t *ctx)
 {
     fy_ticket_t ticket;
     if (ctx->is_host) skip();
@@ -97,9 +96,9 @@ static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
 }
 
-/* Work that the user put on a wrapped queue after fy_tensor_begin_native_access, behind an event that Ferry
- * recorded meanwhile. */
-static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
+/* The user adds work to a wrapped queue after fy_tensor_begin_native_access, behind an event that
+ * Ferry recorded before. */
+static void bytes_stay_busy_until_a_wrapped_queue_is_empty(ts_ctx_t *ctx)
 {
     fy_stream_t *stream;
     fy_tensor_t *tensor;
@@ -115,7 +114,7 @@ static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
     fy_scope_t scope = fy_scope_begin("user's kernel");
     ts_ok(fy_stream_set_current(stream));
     slow(ctx->device);
-    atomic_fetch_sub(&stream->submitted, 2); /* Ferry saw nothing of it: fill and matmul */
+    atomic_fetch_sub(&stream->submitted, 2); /* as if Ferry had not seen them: fill and matmul */
     fy_tensor_destroy(tensor);
     ts_ok(fy_memory_query(ctx->device, NULL, &stats));
     assert_true(stats.pending >= 4000);
@@ -123,9 +122,9 @@ static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* A request on a wrapped queue is done when it is done, whatever else was put into the queue since:
- * so its callback hears. */
-static void a_status_on_a_foreign_queue_is_its_own(ts_ctx_t *ctx)
+/* A request on a wrapped queue is done independently of later work in that queue; its callback must
+ * report that. */
+static void a_request_on_a_wrapped_queue_has_its_own_status(ts_ctx_t *ctx)
 {
     fy_stream_t *stream;
     fy_ticket_t ticket;
@@ -144,10 +143,10 @@ static void a_status_on_a_foreign_queue_is_its_own(ts_ctx_t *ctx)
 static const ts_test_t k_tests[] = {
     TS_TEST(a_full_list_with_one_waiter_is_not_busy),
     TS_TEST(two_readers_at_once_are_both_waited_for),
-    TS_TEST(a_lender_that_dies_in_between),
-    TS_TEST(a_ticket_that_was_never_given),
-    TS_TEST(a_foreign_queue_holds_the_bytes_to_the_end),
-    TS_TEST(a_status_on_a_foreign_queue_is_its_own),
+    TS_TEST(a_borrowed_stream_that_is_destroyed_is_not_restored),
+    TS_TEST(an_invalid_ticket_is_refused),
+    TS_TEST(bytes_stay_busy_until_a_wrapped_queue_is_empty),
+    TS_TEST(a_request_on_a_wrapped_queue_has_its_own_status),
 };
 
 int main(void) { return TS_RUN("stream events", k_tests, NULL); }

@@ -1,5 +1,6 @@
-/* The front from inside: large host blocks at hand, who may take them, what is bounded, and that
- * nothing is refused while a thread keeps what would serve. Small ones: test_storage.c. */
+/* The thread cache from inside: large cached host blocks, which threads may take them, the bounds,
+ * and that no request is refused while a thread caches a block that serves it. Small blocks:
+ * test_storage.c. */
 #include "runtime/tensor/storage.h"
 #include "runtime/tensor/thread_cache.h"
 
@@ -32,7 +33,7 @@ static void a_large_block_comes_back_as_new(void **state)
     fy__storage_t *a = make(thread, LARGE);
     fy__storage_wrote(a);
     fy__storage_release(thread, a);
-    assert_int_equal(ts_live(fy_device_host()), live); /* for the user it is free */
+    assert_int_equal(ts_live(fy_device_host()), live); /* for the user these bytes are free */
     fy__storage_t *b = make(thread, LARGE - 1000);
     assert_ptr_equal(a, b);
     assert_int_equal(b->nbytes, LARGE - 1000);
@@ -46,7 +47,7 @@ static void a_large_block_comes_back_as_new(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
-static void one_that_is_far_too_large_or_too_small_stays(void **state)
+static void a_block_of_an_unsuitable_size_is_not_taken(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
@@ -58,14 +59,14 @@ static void one_that_is_far_too_large_or_too_small_stays(void **state)
     assert_true(smaller->block->nbytes - smaller->nbytes <= smaller->nbytes / 8);
     fy__storage_release(thread, larger);
     fy__storage_release(thread, smaller);
-    /* not the one that came last before it, and not the first */
+    /* neither the previous one nor the first one */
     fy__storage_t *best = make(thread, LARGE * 7 / 8 - 64);
     assert_ptr_equal(best, smaller);
     fy__storage_release(thread, best);
     (void)fy__cache_flush(thread);
 }
 
-/* Figures by category and by scope go by what a block was made for; what serves another purpose is
+/* Figures by category and by scope use the purpose of a block. A request for another purpose gets
  * another block. */
 static void a_block_serves_its_own_kind(void **state)
 {
@@ -98,7 +99,7 @@ static void a_block_serves_its_own_kind(void **state)
     (void)fy__cache_flush(thread);
 }
 
-static void what_is_kept_is_bounded(void **state)
+static void the_cache_is_bounded(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
@@ -106,7 +107,7 @@ static void what_is_kept_is_bounded(void **state)
     for (int i = 0; i < 40; i++) storages[i] = make(thread, (uint64_t)(i + 1) * LARGE);
     for (int i = 0; i < 40; i++) {
         fy__storage_release(thread, storages[i]);
-        /* and small ones of earlier tests */
+        /* including small ones of earlier tests */
         assert_true(kept_nbytes() <= most_nbytes + (4u << 20));
     }
     fy__storage_release(thread, make(thread, 2 * most_nbytes)); /* never kept */
@@ -148,15 +149,15 @@ static void *keep_one(void *user)
     fy__thread_t *thread = fy__thread();
     other->kept = make(thread, LARGE);
     fy__storage_release(thread, other->kept);
-    pthread_barrier_wait(&other->barrier); /* it has one at hand */
-    pthread_barrier_wait(&other->barrier); /* until it was taken */
+    pthread_barrier_wait(&other->barrier); /* it has one cached block */
+    pthread_barrier_wait(&other->barrier); /* until this thread has taken it */
     fy__storage_t *again = make(thread, LARGE);
     assert_ptr_not_equal(again, NULL);
     fy__storage_release(thread, again);
     return NULL;
 }
 
-static void a_thread_that_finds_nothing_takes_what_others_keep(void **state)
+static void a_thread_takes_blocks_that_others_cache(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
@@ -170,13 +171,13 @@ static void a_thread_that_finds_nothing_takes_what_others_keep(void **state)
     fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
     ts_ok(fy_memory_query(fy_device_host(), NULL, &before));
     fy__storage_t *huge =
-        /* nothing cached serves it, so what is kept goes back before the pool grows */
+        /* no cached block serves it, so the cache is flushed before the pool grows */
         make(thread, before.reserved + LARGE);
     assert_int_equal(kept_nbytes(), 0);
     fy__storage_release(thread, huge);
     pthread_barrier_wait(&other.barrier);
     pthread_join(id, NULL);
-    assert_int_equal(kept_nbytes(), 0); /* a thread that ends keeps no large ones */
+    assert_int_equal(kept_nbytes(), 0); /* a thread that ends keeps no large blocks */
     pthread_barrier_destroy(&other.barrier);
     ts_ok(fy_memory_query(fy_device_host(), NULL, &after));
     assert_int_equal(after.live, before.live);
@@ -194,7 +195,7 @@ static void *churn(void *user)
         x = x * 6364136223846793005u + 1442695040888963407u;
         fy__storage_t **slot = &held[x >> 62];
         if (*slot) {
-            /* nobody else had it */
+            /* no other thread had it */
             assert_int_equal(*(const uint64_t *)(*slot)->data, (uint64_t)(uintptr_t)*slot);
             fy__storage_release(thread, *slot);
         }
@@ -207,7 +208,7 @@ static void *churn(void *user)
     return NULL;
 }
 
-static void threads_take_from_each_other_at_any_moment(void **state)
+static void threads_take_cached_blocks_concurrently(void **state)
 {
     (void)state;
     pthread_t ids[CHURN_THREADS];
@@ -222,8 +223,8 @@ static void threads_take_from_each_other_at_any_moment(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
-/* Two of the blocks are more than a thread keeps, so each one that is kept drives out what another
- * thread may be taking just then. */
+/* Two of the blocks are more than a thread keeps. Each kept block evicts one that another thread
+ * may be taking at that moment. */
 static void *keep_what_others_take(void *done)
 {
     fy__thread_t *thread = fy__thread();
@@ -237,7 +238,7 @@ static void *keep_what_others_take(void *done)
     return NULL;
 }
 
-static void room_is_made_while_others_take(void **state)
+static void blocks_are_evicted_while_others_take_them(void **state)
 {
     (void)state;
     _Atomic bool done = false;
@@ -248,7 +249,7 @@ static void room_is_made_while_others_take(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
-/* What a loop that has found its shape costs the backend: nothing. */
+/* A loop with constant shapes makes no backend call. */
 static void a_steady_step_calls_no_backend(void **state)
 {
     (void)state;
@@ -275,13 +276,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_block_comes_back_as_new),
-        cmocka_unit_test(one_that_is_far_too_large_or_too_small_stays),
+        cmocka_unit_test(a_block_of_an_unsuitable_size_is_not_taken),
         cmocka_unit_test(a_block_serves_its_own_kind),
-        cmocka_unit_test(what_is_kept_is_bounded),
+        cmocka_unit_test(the_cache_is_bounded),
         cmocka_unit_test(page_locked_and_wrapped_bytes_are_not_kept),
-        cmocka_unit_test(a_thread_that_finds_nothing_takes_what_others_keep),
-        cmocka_unit_test(threads_take_from_each_other_at_any_moment),
-        cmocka_unit_test(room_is_made_while_others_take),
+        cmocka_unit_test(a_thread_takes_blocks_that_others_cache),
+        cmocka_unit_test(threads_take_cached_blocks_concurrently),
+        cmocka_unit_test(blocks_are_evicted_while_others_take_them),
         cmocka_unit_test(a_steady_step_calls_no_backend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
-# Fill, or fail, the segments that slots are cut from.
+# Fills the segments that slots are cut from with old contents, or refuses them.
 foreach(name test_unit_runtime_slot test_unit_runtime_slot_chunks)
     if(TARGET ${name})
         target_link_options(${name} PRIVATE -Wl,--wrap=fy__host_segment_alloc)
     endif()
 endforeach()
-# Puts the test's own functions in the place of the system's, for the library's objects, too.
+# Replaces the system's functions by those of the test, also in the library's objects.
 if(TARGET test_unit_runtime_input)
     target_link_options(test_unit_runtime_input PRIVATE
         -Wl,--wrap=open,--wrap=fstat,--wrap=read,--wrap=poll,--wrap=fcntl,--wrap=malloc,--wrap=realloc)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# scripts/gpu-check.sh without a card: what it refuses, what it stages, and a shortened run of every
-# phase from a folder that was moved, with bash, coreutils and stand-ins for compute-sanitizer, ncu
-# and python3 on PATH, over the fake driver. It says nothing about a card.
+# scripts/gpu-check.sh without a card: its refusals, the staged files, and a shortened run of every
+# phase from a folder that was moved. PATH has bash, coreutils and stand-ins for compute-sanitizer,
+# ncu and python3; the fake driver is used. It proves nothing about a card.
 # In a bare root and unshortened: gpu_check_bare.sh. Usage: test_gpu_check.sh BUILD_DIR
 set -uo pipefail
 build=$(realpath -m "$1")
@@ -20,7 +20,7 @@ fail() {
     failures=$((failures + 1))
 }
 says() { grep -q -e "$1" "$work/said" || fail "$2 does not say '$1': $(tail -n 5 "$work/said")"; }
-# asked STATUS ARGUMENT...: the script of the tree ends with that status.
+# asked STATUS ARGUMENT...: runs the script of the tree and expects that status.
 asked() {
     local want=$1 status
     shift
@@ -49,7 +49,7 @@ asked 0 plan
 says "all phases end within 14[0-9][0-9] s" plan
 awk '/ends within/ && $2 == "ends" && $4 >= 480 { exit 1 }' "$work/said" || fail "a phase of the plan takes 8 minutes or more"
 
-# ---- what is refused, and said, while staging; gzip is a stand-in here, to be quick ----
+# ---- refusals and log lines while staging; gzip is a fast stand-in here ----
 mkdir -p "$work/stand-ins" "$work/other" "$work/untested/bin"
 echo content >"$work/other/file"
 asked 1 prepare --build "$build" --out "$work/other"
@@ -77,7 +77,7 @@ chmod -R a-x,a+X "$folder"
 grep -q "losses-within-2-percent" "$folder/plan.txt" || fail "the plan has no step losses-within-2-percent"
 grep -rlF "$root" "$folder" --include='*.txt' --include='*.sh' && fail "staged files name this tree"
 
-# A PATH of bash and coreutils, and stand-ins for what a card's machine has.
+# A PATH of bash and coreutils, and stand-ins for the tools of a machine with a card.
 mkdir -p "$work/bin" "$work/venv/bin" "$work/site/nvidia/cu13/lib" "$work/site/nvidia/other/lib"
 for name in bash env cat chmod cp head mkdir readlink rm tail timeout touch wc; do ln -s "$(command -v $name)" "$work/bin/$name"; done
 touch "$work/site/nvidia/cu13/lib/libcublasLt.so.13"
@@ -86,7 +86,8 @@ cat >"$work/venv/bin/python3" <<END
 [ "\$2" = "import torch" ] && exit 1
 echo "$work/site"
 END
-# Runs the program as it is; fails for one tool, so that a failing step is seen to stop nothing.
+# Runs the program unchanged; fails for one tool, to show that a failing step does not stop the
+# others.
 cat >"$work/bin/compute-sanitizer" <<'END'
 #!/bin/bash
 [[ "$*" == *racecheck* ]] && echo "========= ERROR SUMMARY: 1 error" && exit 9
@@ -97,7 +98,7 @@ END
 printf '#!/bin/sh\nexit 0\n' >"$work/bin/ncu"
 chmod +x "$work"/bin/{compute-sanitizer,ncu} "$work/venv/bin/python3"
 
-# checked STATUS ARGUMENT...: run, with nothing of this machine's environment.
+# checked STATUS ARGUMENT...: runs without the environment of this machine.
 checked() {
     local want=$1 status
     shift
@@ -140,7 +141,7 @@ assert steps["op-matrix"]["figures"] is None and steps["op-matrix"]["limit_s"] =
 END
 fi
 
-# ---- a phase again replaces its own results and leaves the others' ----
+# ---- a repeated phase replaces its own results and keeps the others' ----
 sed -i '/racecheck/d' "$work/bin/compute-sanitizer"
 setting="" checked 0 order
 is racecheck-softmax passed

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The bars of bench/gpu_torch.py, with stand-ins for ferry, the probe and torch whose figures are
-# known: what is reached, missed, and what lies below the bare driver's calls. It says nothing about
-# a card. Usage: test_gpu_torch.sh BUILD_DIR
+# known: figures that reach or miss a bar, and figures below those of the bare driver calls. It
+# proves nothing about a card. Usage: test_gpu_torch.sh BUILD_DIR
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 if ! command -v python3 >/dev/null; then
@@ -22,7 +22,7 @@ python3 "$root/bench/gpu_torch.py" >"$work/said" 2>&1
 python3 "$root/bench/gpu_torch.py" --help >"$work/said" 2>&1 || fail "--help fails"
 for text in "--probe CUDA_PROBE" "--seconds N" "Exit 77"; do grep -q -e "$text" "$work/said" || fail "--help does not say '$text'"; done
 
-# torch: everything takes no time, but for the figures that gpu_torch.py returns; those are replaced
+# torch: everything takes no time, except the figures that gpu_torch.py returns; those are replaced
 # below.
 mkdir -p "$work/torch"
 cat >"$work/torch/__init__.py" <<'END'
@@ -102,8 +102,8 @@ expect("pinned 64 MiB up ns", "cuMemcpyHtoDAsync", "missed", 1.025)
 expect("allocator pair ns", "cudaMallocAsync", "missed")
 expect("256 x 4 KiB up at once ns", "ferry, in a loop", "reached", 0.1)
 END
-# Without a probe nothing stands beside the bare calls, and a bar is just missed. No time: one round
-# all the same.
+# Without a probe there is no bare figure, and a missed bar is only reported. No time is 0: one
+# round runs in any case.
 PYTHONPATH=$work python3 "$work/run.py" "$root/bench/gpu_torch.py" --seconds 0 "$work/ferry" cuda:0 9 >"$work/out.json" 2>"$work/said" ||
     fail "gpu_torch.py fails without a probe: $(cat "$work/said")"
 python3 - "$work/out.json" <<'END' || fail "without a probe it is not as promised"
@@ -114,7 +114,7 @@ assert found["rounds"] == 1
 assert rows[("host ns of an eager op", "cuLaunchKernel, 128 bytes")]["ratio"] is None
 assert rows[("host ns of an eager op", "torch")]["verdict"] == "missed"
 END
-# A probe that fails is a failure that is told.
+# A failing probe is reported as a failure.
 printf '#!/bin/sh\necho "no such card" >&2\nexit 1\n' >"$work/probe"
 PYTHONPATH=$work python3 "$work/run.py" "$root/bench/gpu_torch.py" --probe "$work/probe" "$work/ferry" cuda:0 1 >"$work/out.json" 2>&1 && fail "a failing probe passes"
 grep -q "no such card" "$work/out.json" || fail "a failing probe's reason is lost: $(cat "$work/out.json")"

@@ -1,6 +1,7 @@
-/* What the sim's unit tests share: a host API that notes what it is told, and short ways to open a
+/* Shared by the sim's unit tests: a host API that records its calls, and short functions to open a
  * device and make streams.
- * One per test executable. The seam is used directly: no part of Ferry above it runs. */
+ * One per test executable. The tests call the backend interface directly: no part of Ferry above it
+ * runs. */
 #ifndef FERRY_TESTS_UNIT_SIM_FIXTURE_H_
 #define FERRY_TESTS_UNIT_SIM_FIXTURE_H_
 
@@ -114,7 +115,7 @@ static inline fy_backend_clock_t read_clock(void *dev)
     return clock;
 }
 
-/* Waits for everything on `stream`. */
+/* Waits for all requests on `stream`. */
 static inline void drain(void *dev, void *stream)
 {
     void *event = make_event(dev);

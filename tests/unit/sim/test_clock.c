@@ -1,8 +1,8 @@
-/* Tests of backends/sim/clock.c, through the seam: exact model times. No wall clock is read
- * anywhere.
- * Figures are those of the h200 profile (test_profile.c): submit 5000 a copy and 1000 a launch,
- * set-up 500, kernel 2000, poll 200, wake 3500 ns; link 52 GB/s. The host's model time is the
- * process's, so everything is a difference. */
+/* Tests of backends/sim/clock.c, through the backend interface: exact model times. No wall clock is
+ * read.
+ * The figures are those of the h200 profile (test_profile.c): submit 5000 a copy and 1000 a launch,
+ * set-up 500, kernel 2000, poll 200, wake 3500 ns; link 52 GB/s. The host's model time belongs to
+ * the process, so every figure is a difference. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
@@ -52,7 +52,7 @@ static fy_status_t run_nothing(const fy_launch_t *launch, void *stream)
     return FY_STATUS_OK;
 }
 
-/* A launch of `flops` f32 operations: 67 a picosecond. */
+/* A launch of `flops` f32 operations: 67 per picosecond. */
 static void launch(world_t *w, uint64_t flops)
 {
     fy_desc_t dst = dense_f32(w->block, 1);
@@ -73,7 +73,7 @@ static void chain(world_t *w, void *from, void *to)
 
 static uint64_t now(void) { return fy__sim_clock_now(); }
 
-static void submitting_costs_the_host_only_that(void **state)
+static void submitting_costs_only_the_submission_time(void **state)
 {
     (void)state;
     world_t w = begin(0);
@@ -95,8 +95,8 @@ static void submitting_costs_the_host_only_that(void **state)
     end(&w);
 }
 
-/* What 4 bytes cost is what is measured for it: 9 us on the newest, 32 on the oldest. */
-static void reading_four_bytes(void **state)
+/* The cost of 4 bytes is the measured one: 9 us on the newest profile, 32 on the oldest. */
+static void a_download_of_four_bytes_costs_the_measured_time(void **state)
 {
     (void)state;
     const struct {
@@ -121,8 +121,8 @@ static void reading_four_bytes(void **state)
     }
 }
 
-/* 1 MB up (20 us), 201 GFLOP (3 ms), 104 KB down (2 us) a batch, double buffered: in the long run a
- * batch costs what the slowest engine needs. One after the other it costs the sum. */
+/* Each batch: 1 MB upload (20 us), 201 GFLOP (3 ms), 104 KB download (2 us), double buffered. In
+ * the long run a batch costs the time of the slowest engine. Sequentially it costs the sum. */
 static void a_pipeline_runs_at_the_slowest_engine(void **state)
 {
     (void)state;
@@ -155,8 +155,8 @@ static void a_pipeline_runs_at_the_slowest_engine(void **state)
     end(&w);
 }
 
-/* Two streams do not make two engines. */
-static void an_engine_does_one_thing_at_a_time(void **state)
+/* Two streams share one engine. */
+static void an_engine_runs_one_request_at_a_time(void **state)
 {
     (void)state;
     world_t w = begin(0);
@@ -168,7 +168,7 @@ static void an_engine_does_one_thing_at_a_time(void **state)
     end(&w);
 }
 
-static void pageable_memory_holds_the_host(void **state)
+static void pageable_copies_block_the_host(void **state)
 {
     (void)state;
     world_t w = begin(0);
@@ -207,9 +207,9 @@ static void local_copies_are_kernels(void **state)
     end(&w);
 }
 
-/* A peer copy needs the source's way out and the target's way in; what either does meanwhile on its
- * other engines does not matter. */
-static void peer_copies_take_both_ends(void **state)
+/* A peer copy needs the source's download engine and the target's upload engine; the other engines
+ * of both do not matter. */
+static void peer_copies_use_an_engine_of_each_device(void **state)
 {
     (void)state;
     world_t a = begin(0), b = begin(1);
@@ -225,7 +225,7 @@ static void peer_copies_take_both_ends(void **state)
     end(&b);
 }
 
-static void host_work_moves_the_host_only(void **state)
+static void host_work_advances_only_the_host_clock(void **state)
 {
     (void)state;
     world_t w = begin(0);
@@ -233,7 +233,7 @@ static void host_work_moves_the_host_only(void **state)
     launch(&w, 67000000); /* a microsecond */
     sim->host_work(w.dev, 3000000, 0);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 50 + 10000);
-    drain(w.dev, w.compute); /* done long ago */
+    drain(w.dev, w.compute); /* done before */
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 50 + 10000 + POLL);
     start = now();
     launch(&w, 67000000); /* starts now, not when the engine became free */
@@ -245,14 +245,14 @@ static void host_work_moves_the_host_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(submitting_costs_the_host_only_that),
-        cmocka_unit_test(reading_four_bytes),
+        cmocka_unit_test(submitting_costs_only_the_submission_time),
+        cmocka_unit_test(a_download_of_four_bytes_costs_the_measured_time),
         cmocka_unit_test(a_pipeline_runs_at_the_slowest_engine),
-        cmocka_unit_test(an_engine_does_one_thing_at_a_time),
-        cmocka_unit_test(pageable_memory_holds_the_host),
+        cmocka_unit_test(an_engine_runs_one_request_at_a_time),
+        cmocka_unit_test(pageable_copies_block_the_host),
         cmocka_unit_test(local_copies_are_kernels),
-        cmocka_unit_test(peer_copies_take_both_ends),
-        cmocka_unit_test(host_work_moves_the_host_only),
+        cmocka_unit_test(peer_copies_use_an_engine_of_each_device),
+        cmocka_unit_test(host_work_advances_only_the_host_clock),
     };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

@@ -1,5 +1,5 @@
-/* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, what a
- * device says of itself. */
+/* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, the
+ * description of a device. */
 #include "tests/unit/sim/fixture.h"
 
 static void refuse(fy_status_t want, int index, const char *option, const char *const *words)
@@ -24,8 +24,8 @@ static void another_abi_is_refused(void **state)
     assert_non_null(strstr(said, "ABI"));
 }
 
-/* Every fy_device_open of a sim opens the backend; meanwhile other threads use the first one's
- * functions (a race, by ThreadSanitizer). */
+/* Every fy_device_open of a sim opens the backend while other threads use the functions of the
+ * first one (a race for ThreadSanitizer to detect). */
 static void the_first_host_api_stays(void **state)
 {
     (void)state;
@@ -34,7 +34,7 @@ static void the_first_host_api_stays(void **state)
     const fy_backend_t *again;
     assert_int_equal(fy__backend_sim_open(&other_api, FY_BACKEND_ABI, &again), FY_STATUS_OK);
     assert_ptr_equal(again, sim);
-    REFUSE(FY_STATUS_UNAVAILABLE, 16, NULL, "sim:16"); /* said by host_api */
+    REFUSE(FY_STATUS_UNAVAILABLE, 16, NULL, "sim:16"); /* reported through host_api */
 }
 
 static void bad_options_are_named(void **state)
@@ -71,7 +71,7 @@ static void defaults(void **state)
     sim->device_close(dev);
 }
 
-static void options_are_taken(void **state)
+static void options_are_applied(void **state)
 {
     (void)state;
     void *dev = OPEN(5, "capacity=12345", "numerics=off", "order=eager", "profile=t4");
@@ -104,7 +104,7 @@ static void devices_do_not_share(void **state)
 }
 
 /* 564 GiB at once on any machine: address space only. */
-static void four_large_ones(void **state)
+static void four_large_devices_open_at_once(void **state)
 {
     (void)state;
     void *dev[4], *block[4];
@@ -128,7 +128,7 @@ static void four_large_ones(void **state)
     }
 }
 
-static void closing_says_what_was_left(void **state)
+static void closing_reports_leaked_memory(void **state)
 {
     (void)state;
     void *dev = OPEN(0, "capacity=8192");
@@ -142,10 +142,14 @@ static void closing_says_what_was_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_abi_is_refused), cmocka_unit_test(the_first_host_api_stays),
-        cmocka_unit_test(bad_options_are_named),  cmocka_unit_test(defaults),
-        cmocka_unit_test(options_are_taken),      cmocka_unit_test(devices_do_not_share),
-        cmocka_unit_test(four_large_ones),        cmocka_unit_test(closing_says_what_was_left),
+        cmocka_unit_test(another_abi_is_refused),
+        cmocka_unit_test(the_first_host_api_stays),
+        cmocka_unit_test(bad_options_are_named),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(options_are_applied),
+        cmocka_unit_test(devices_do_not_share),
+        cmocka_unit_test(four_large_devices_open_at_once),
+        cmocka_unit_test(closing_reports_leaked_memory),
     };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

@@ -1,5 +1,5 @@
-/* Tests of backends/sim/memory.c: nobody but the simulator can touch device memory, capacity is
- * exact, and an address that is not the device's is refused with numbers. */
+/* Tests of backends/sim/memory.c: only the simulator can access device memory, capacity is exact,
+ * and a foreign address is refused with numbers. */
 #include "tests/unit/sim/fixture.h"
 
 #include <errno.h>
@@ -28,13 +28,13 @@ static void end(world_t *w)
     sim->device_close(w->dev);
 }
 
-/* The signal that ends a child which does `act`; 0 if it lives. */
+/* Returns the signal that ends a child which runs `act`; 0 if it survives. */
 static int signal_of(void (*act)(volatile char *address), char *address)
 {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        signal(SIGSEGV, SIG_DFL); /* a sanitizer has its own */
+        signal(SIGSEGV, SIG_DFL); /* sanitizers install a handler */
         struct rlimit none = { 0, 0 };
         setrlimit(RLIMIT_CORE, &none);
         act(address);
@@ -48,7 +48,7 @@ static int signal_of(void (*act)(volatile char *address), char *address)
 static void read_one(volatile char *address) { (void)*address; }
 static void write_one(volatile char *address) { *address = 1; }
 
-static void host_code_dies_at_once(void **state)
+static void host_access_to_device_memory_crashes(void **state)
 {
     (void)state;
     world_t w = begin("capacity=1048576");
@@ -63,7 +63,7 @@ static void host_code_dies_at_once(void **state)
     end(&w);
 }
 
-static void the_kernel_gets_efault(void **state)
+static void system_calls_on_device_memory_fail(void **state)
 {
     (void)state;
     world_t w = begin("capacity=1048576");
@@ -101,7 +101,7 @@ static void capacity_is_exact(void **state)
     end(&w);
 }
 
-/* In a child: the limit stays with the process. */
+/* In a child process, because the limit cannot be lifted. */
 static void refused_address_space_is_explained(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void refused_address_space_is_explained(void **state)
     end(&w);
 }
 
-static void no_capacity_is_too_large_to_refuse(void **state)
+static void requests_beyond_any_capacity_are_refused(void **state)
 {
     (void)state;
     world_t w = begin("capacity=18446744073709551615");
@@ -163,7 +163,7 @@ static void foreign_addresses_are_refused(void **state)
     end(&w);
 }
 
-static void a_wrong_free_is_said_and_ignored(void **state)
+static void a_wrong_free_is_logged_and_ignored(void **state)
 {
     (void)state;
     world_t w = begin("capacity=1048576");
@@ -180,7 +180,7 @@ static void a_wrong_free_is_said_and_ignored(void **state)
     end(&w);
 }
 
-static void page_locked_ranges_are_noted(void **state)
+static void page_locked_ranges_are_tracked(void **state)
 {
     (void)state;
     world_t w = begin("capacity=1048576");
@@ -209,14 +209,14 @@ static void page_locked_ranges_are_noted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_code_dies_at_once),
-        cmocka_unit_test(the_kernel_gets_efault),
+        cmocka_unit_test(host_access_to_device_memory_crashes),
+        cmocka_unit_test(system_calls_on_device_memory_fail),
         cmocka_unit_test(capacity_is_exact),
         cmocka_unit_test(refused_address_space_is_explained),
-        cmocka_unit_test(no_capacity_is_too_large_to_refuse),
+        cmocka_unit_test(requests_beyond_any_capacity_are_refused),
         cmocka_unit_test(foreign_addresses_are_refused),
-        cmocka_unit_test(a_wrong_free_is_said_and_ignored),
-        cmocka_unit_test(page_locked_ranges_are_noted),
+        cmocka_unit_test(a_wrong_free_is_logged_and_ignored),
+        cmocka_unit_test(page_locked_ranges_are_tracked),
     };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

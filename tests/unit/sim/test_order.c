@@ -1,7 +1,7 @@
-/* Tests of backends/sim/order.c and queue.c: when bytes change. Eager at submission; lazy not
- * before somebody may look, and then everything that must come first, and no more; what was
- * destroyed or closed meanwhile still runs; memory given back too early is counted.
- * Next: test_schedule.c for the random order. */
+/* Tests of backends/sim/order.c and queue.c: when bytes change. Eager: at submission. Lazy: not
+ * before an access could observe it, then every request that must precede, and no other. Work of a
+ * destroyed stream or closed device still runs. Memory freed too early is counted.
+ * test_schedule.c tests the random order. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/memory.h"
@@ -56,8 +56,8 @@ static void sync_on(world_t *w, int stream)
     assert_int_equal(sim->event_sync(w->dev, w->event[stream], FY_FOREVER), FY_STATUS_OK);
 }
 
-/* The byte there now, by whatever has run: read through the shadow, without asking for anything to
- * run. */
+/* Returns the current byte, written by the requests that have run. Reads through the shadow
+ * mapping, so no request runs because of it. */
 static int peep(world_t *w, uint64_t at)
 {
     void *bytes;
@@ -93,7 +93,7 @@ static void eager_changes_bytes_at_once(void **state)
     end(&w);
 }
 
-static void lazy_reads_its_source_when_it_must(void **state)
+static void lazy_reads_its_source_when_it_is_observed(void **state)
 {
     (void)state;
     world_t w = begin(0, "order=lazy");
@@ -104,7 +104,7 @@ static void lazy_reads_its_source_when_it_must(void **state)
     assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
     assert_int_equal(done, 0);
     assert_int_equal(peep(&w, 0), 0);
-    memset(pinned, 2, 64); /* too early: nobody has waited */
+    memset(pinned, 2, 64); /* too early: no wait has happened */
     assert_int_equal(sim->event_sync(w.dev, w.event[0], 1), FY_STATUS_TIMEOUT);
     assert_int_equal(peep(&w, 0), 0);
     assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_OK);
@@ -112,22 +112,22 @@ static void lazy_reads_its_source_when_it_must(void **state)
     end(&w);
 }
 
-static void a_query_that_says_done_has_run_it(void **state)
+static void a_query_that_reports_done_has_run_the_request(void **state)
 {
     (void)state;
     world_t w = begin(0, "order=lazy");
     fill(&w, 0, 0, 9);
     record(&w, 0);
-    fill(&w, 0, 64, 9); /* behind the event: may stay */
+    fill(&w, 0, 64, 9); /* behind the event: may stay pending */
     for (int done = 0; !done;)
         assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
     assert_int_equal(peep(&w, 0), 9);
     assert_int_equal(peep(&w, 64), 0);
-    sim->host_work(w.dev, 1u << 30, 0); /* long enough for the other one */
+    sim->host_work(w.dev, 1u << 30, 0); /* longer than the other request */
     record(&w, 1);
     record(&w, 0);
     int done = 0;
-    /* another stream's */
+    /* a request of another stream */
     assert_int_equal(sim->event_peek(w.dev, w.event[1], &done), FY_STATUS_OK);
     assert_int_equal(done, 1);
     assert_int_equal(peep(&w, 64), 0);
@@ -147,8 +147,8 @@ static void downloads_hold_garbage_until_they_ran(void **state)
     assert_int_equal(pinned[64], 0);
     sync_on(&w, 0);
     for (int i = 0; i < 64; i++) assert_int_equal(pinned[i], 5);
-    /* An upload out of the same bytes that is still to run, and is ordered before the download,
-     * must not be spoilt. */
+    /* An upload out of the same bytes that is still pending, and is ordered before the download,
+     * must not get other bytes. */
     copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block + 128, pinned, 64);
     copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block + 512, 64);
     sync_on(&w, 0);
@@ -170,9 +170,9 @@ static void pageable_copies_are_done_on_return(void **state)
     end(&w);
 }
 
-/* Without a wait between them, two streams may go either way round, and lazy shows the one that the
- * submission did not have. */
-static void lazy_reorders_what_nobody_ordered(void **state)
+/* Without a wait between them, requests of two streams may run in either order; lazy uses the
+ * opposite of the submission order. */
+static void lazy_reorders_unordered_requests(void **state)
 {
     (void)state;
     world_t w = begin(0, "order=lazy");
@@ -185,7 +185,7 @@ static void lazy_reorders_what_nobody_ordered(void **state)
     end(&w);
 }
 
-static void waits_are_kept_and_no_more_than_they(void **state)
+static void lazy_runs_only_the_required_requests(void **state)
 {
     (void)state;
     world_t w = begin(0, "order=lazy");
@@ -194,7 +194,7 @@ static void waits_are_kept_and_no_more_than_they(void **state)
     fill(&w, 0, 64, 1);  /* behind the event */
     fill(&w, 1, 128, 2); /* before the wait */
     assert_int_equal(sim->event_wait(w.dev, w.stream[1], w.event[0]), FY_STATUS_OK);
-    record(&w, 0); /* moving it afterwards does not move the wait */
+    record(&w, 0); /* recording it again does not change the wait */
     fill(&w, 1, 0, 2);
     sync_on(&w, 1);
     assert_int_equal(peep(&w, 0), 2);
@@ -206,7 +206,8 @@ static void waits_are_kept_and_no_more_than_they(void **state)
     end(&w);
 }
 
-/* Ping-pong between two streams, 20000 waits deep: no stack for each. */
+/* Alternating between two streams, 20000 waits deep: the recursion must not need a stack frame for
+ * each. */
 static void long_chains_of_waits(void **state)
 {
     (void)state;
@@ -240,7 +241,7 @@ static void waits_between_devices(void **state)
         fill(&a, 0, 0, 7);
         assert_int_equal(copy(b, stream, FY_COPY_DOWNLOAD, 0, on_host, there, 64), FY_STATUS_OK);
         assert_int_equal(on_host[0], 6);
-        end(&a); /* while b still stands */
+        end(&a); /* while requests of b are pending */
         sim->event_destroy(b, event);
         sim->stream_destroy(b, stream);
         sim->free(b, there, 64);
@@ -260,7 +261,8 @@ static void a_destroyed_streams_work_still_runs(void **state)
     assert_int_equal(peep(&w, 0), 0);
     assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_OK);
     assert_int_equal(peep(&w, 0), 8);
-    /* And of one that nobody asks about, at the latest when the device closes. */
+    /* The same for a stream that is never waited for; it runs at the latest when the device
+     * closes. */
     stream = make_stream(w.dev);
     copy(w.dev, stream, FY_COPY_DOWNLOAD, 1, pinned, w.block, 64);
     sim->stream_destroy(w.dev, stream);
@@ -290,16 +292,16 @@ static void memory_under_a_request_is_a_violation(void **state)
     assert_int_equal(fy__sim_violations(), before + 1);
     assert_int_equal(nlogged, 1);
     assert_int_equal(buffer[63], 4);
-    assert_int_equal(peep(&w, 0), 0); /* the other stream's request was left alone */
+    assert_int_equal(peep(&w, 0), 0); /* the other stream's request did not run */
     copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block + 64, buffer, 64);
     sim->unregister_host(w.dev, buffer, sizeof(buffer));
     assert_int_equal(fy__sim_violations(), before + 2);
     assert_int_equal(peep(&w, 64), 4);
-    end(&w); /* whoever waits first, does it right */
+    end(&w); /* the first wait runs it correctly */
     assert_int_equal(fy__sim_violations(), before + 2);
 }
 
-/* A registered kernel that writes what its attributes and its user pointer say, and raises the
+/* A registered kernel that writes the values of its attributes and its user pointer, and raises the
  * flag. */
 typedef struct attrs {
     int32_t value;
@@ -329,12 +331,12 @@ static fy_status_t launch(world_t *w, uint64_t at, int32_t value, uint32_t *faul
                             .kernel = write_attrs,
                             .user = (void *)(uintptr_t)verdict };
     fy_status_t status = sim->launch(w->dev, w->stream[0], &request);
-    attrs.value = -1; /* the caller's own again */
+    attrs.value = -1; /* the caller may reuse its record */
     dst.data = NULL;
     return status;
 }
 
-static void launches_keep_all_they_need(void **state)
+static void launches_copy_their_arguments(void **state)
 {
     (void)state;
     world_t w = begin(0, "order=lazy");
@@ -390,7 +392,7 @@ static void numerics_off_in_every_order(void **state)
         assert_int_equal(on_host[7], 0);
         uint64_t before = fy__sim_violations();
         sim->fill(dev, stream, block, 1, 1u << 30);
-        if (i == 1) { /* seen although there are no bytes */
+        if (i == 1) { /* reported although there are no bytes */
             sim->free(dev, block, 1u << 30);
             assert_int_equal(fy__sim_violations(), before + 1);
         }
@@ -404,17 +406,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_by_name),
         cmocka_unit_test(eager_changes_bytes_at_once),
-        cmocka_unit_test(lazy_reads_its_source_when_it_must),
-        cmocka_unit_test(a_query_that_says_done_has_run_it),
+        cmocka_unit_test(lazy_reads_its_source_when_it_is_observed),
+        cmocka_unit_test(a_query_that_reports_done_has_run_the_request),
         cmocka_unit_test(downloads_hold_garbage_until_they_ran),
         cmocka_unit_test(pageable_copies_are_done_on_return),
-        cmocka_unit_test(lazy_reorders_what_nobody_ordered),
-        cmocka_unit_test(waits_are_kept_and_no_more_than_they),
+        cmocka_unit_test(lazy_reorders_unordered_requests),
+        cmocka_unit_test(lazy_runs_only_the_required_requests),
         cmocka_unit_test(long_chains_of_waits),
         cmocka_unit_test(waits_between_devices),
         cmocka_unit_test(a_destroyed_streams_work_still_runs),
         cmocka_unit_test(memory_under_a_request_is_a_violation),
-        cmocka_unit_test(launches_keep_all_they_need),
+        cmocka_unit_test(launches_copy_their_arguments),
         cmocka_unit_test(a_kernel_that_fails_late_loses_the_device),
         cmocka_unit_test(numerics_off_in_every_order),
     };

@@ -1,5 +1,5 @@
-/* Tests of backends/sim/profile.c: the figures are frozen here, number by number, so that nobody
- * changes one by accident, and the durations follow from them exactly. */
+/* Tests of backends/sim/profile.c: the figures are fixed here, number by number, so that none
+ * changes by accident. The durations follow from them exactly. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/profile.h"

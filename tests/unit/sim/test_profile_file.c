@@ -1,5 +1,5 @@
-/* Tests of backends/sim/profile_file.c: a good file gives exactly its figures, and each way in
- * which one can be wrong is refused with a text that says where and what. */
+/* Tests of backends/sim/profile_file.c: a good file gives exactly its figures, and each kind of
+ * malformed file is refused with a text that names the position and the error. */
 #include "tests/unit/sim/fixture.h"
 
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static void assert_facts(const char *expected)
     sim->device_close(dev);
 }
 
-static void a_whole_file_gives_its_figures(void **state)
+static void a_complete_file_gives_its_figures(void **state)
 {
     (void)state;
     write_file(WHOLE, strlen(WHOLE));
@@ -110,7 +110,7 @@ static void a_whole_file_gives_its_figures(void **state)
                  "host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
 }
 
-static void a_base_gives_what_is_missing(void **state)
+static void a_base_profile_gives_the_missing_figures(void **state)
 {
     (void)state;
     static const char text[] = HEAD "\"base\": \"t4\", \"figures\": {" HOST "}}";
@@ -126,7 +126,7 @@ static void a_base_gives_what_is_missing(void **state)
                  "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
 }
 
-/* The figures are used: the host's own time and a launch's submission go by them. */
+/* The figures are used: the host time and the submission time of a launch follow them. */
 static void times_follow_the_file(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static const wrong_t wrongs[] = {
     { "{\"name\": \"x\"}", "the first member must be \"ferry_profile\"" },
     { "{\"ferry_profile\": 2, \"name\": \"x\"}", "version 2 of the form; this Ferry reads 1" },
     { "{\"ferry_profile\": 1}", "there is no name" },
-    { HEAD "\"name\": \"again\"}", "line 2: 'name' is unknown, or stands there twice" },
+    { HEAD "\"name\": \"again\"}", "line 2: 'name' is unknown, or appears twice" },
     { HEAD "\"colour\": \"red\"}", "line 2: 'colour' is unknown" },
     { HEAD "\"base\": \"b200\"}", "base is 'b200', which is no built-in profile" },
     { HEAD "\"base\": \"t4\"}", "there are no figures" },
@@ -174,7 +174,7 @@ static const wrong_t wrongs[] = {
       "peer_bytes_per_s is missing, and no base" },
     { HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," HOST "}}",
       "copy_setup_ns is missing" },
-    { HEAD "\"figures\": {" MEMORY ",\n" MEMORY "}}", "line 3: memory_bytes stands there twice" },
+    { HEAD "\"figures\": {" MEMORY ",\n" MEMORY "}}", "line 3: memory_bytes appears twice" },
     { HEAD "\"figures\": {" FIGURE("memory_bytes", "-1", "bytes") "}}",
       "memory_bytes is negative" },
     { HEAD "\"figures\": {" FIGURE("f32_flops_per_s", "0", "flop/s") "}}",
@@ -216,7 +216,7 @@ static const wrong_t wrongs[] = {
       "spread is no number from 0 on" },
     { HEAD "\"figures\": {}}", "begin of a text" },
     { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200", "',' or '}'" },
-    { WHOLE "x", "line 4: something stands behind the profile's end" },
+    { WHOLE "x", "line 4: there is text after the profile's end" },
 };
 
 static void refused(const char *value, const char *says)
@@ -240,7 +240,7 @@ static void wrong_files_are_refused(void **state)
     static char large[FY__SIM_PROFILE_FILE_NBYTES + 2];
     memset(large, ' ', sizeof large);
     for (size_t i = 0; i < strlen(WHOLE); i++) large[i] = WHOLE[i];
-    write_file(large, FY__SIM_PROFILE_FILE_NBYTES); /* spaces at the end are no harm */
+    write_file(large, FY__SIM_PROFILE_FILE_NBYTES); /* trailing spaces are allowed */
     fy__sim_figures_t figures;
     assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_OK);
     write_file(large, FY__SIM_PROFILE_FILE_NBYTES + 1);
@@ -249,9 +249,9 @@ static void wrong_files_are_refused(void **state)
     refused("/", "directory");
 }
 
-/* A file that ends anywhere is refused, and nothing is read behind its end (AddressSanitizer would
- * say). */
-static void every_beginning_is_refused(void **state)
+/* Every prefix of a file is refused, and no byte after its end is read (AddressSanitizer checks
+ * that). */
+static void every_prefix_is_refused(void **state)
 {
     (void)state;
     for (size_t n = 0; n + 2 < strlen(WHOLE); n++) {
@@ -264,11 +264,11 @@ static void every_beginning_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_file_gives_its_figures),
-        cmocka_unit_test(a_base_gives_what_is_missing),
+        cmocka_unit_test(a_complete_file_gives_its_figures),
+        cmocka_unit_test(a_base_profile_gives_the_missing_figures),
         cmocka_unit_test(times_follow_the_file),
         cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(every_beginning_is_refused),
+        cmocka_unit_test(every_prefix_is_refused),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -1,7 +1,6 @@
-/* Tests of backends/sim/schedule.c: over seeds, the random order shows every outcome that streams
- * and waits allow and none that they do not;
- * some streams lag far behind and others run far ahead; a seed repeats itself; and no order changes
- * the model times. */
+/* Tests of backends/sim/schedule.c. Over many seeds, the random order shows every outcome that
+ * streams and waits allow, and no other. Some streams fall far behind and others run far ahead. A
+ * seed gives the same order again. No order changes the model times. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
@@ -75,7 +74,7 @@ static int race(uint64_t seed, bool ordered)
     return last;
 }
 
-static void races_end_both_ways_and_waits_end_one(void **state)
+static void races_have_both_outcomes_and_waits_one(void **state)
 {
     (void)state;
     int nfirst = 0;
@@ -109,7 +108,7 @@ static void one_stream_lags_or_runs_ahead(void **state)
     assert_true(nbehind >= 10 && nahead >= 10);
 }
 
-/* How far each of three streams has come after each submission. */
+/* The number of requests that each of three streams has run after each submission. */
 static void trace(uint64_t seed, uint8_t out_seen[3][40])
 {
     world_t w = begin("order=random", seed);
@@ -134,7 +133,7 @@ static void a_seed_repeats_itself(void **state)
         assert_memory_equal(other, again, sizeof(other));
         ndifferent += memcmp(other, first, sizeof(other)) != 0;
     }
-    assert_in_range(ndifferent, 12, 19); /* in so short a program some agree by chance */
+    assert_in_range(ndifferent, 12, 19); /* in so short a program some seeds give equal orders */
 }
 
 static void the_seed_can_be_read(void **state)
@@ -153,7 +152,7 @@ static void the_seed_can_be_read(void **state)
                          1);
         sim->device_close(dev);
     }
-    /* drawn from the time: once in a million they agree */
+    /* seeds taken from the time: equal once in a million */
     assert_int_not_equal(seeds[0], seeds[1]);
     dev = OPEN(0, "order=lazy");
     assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
@@ -173,7 +172,7 @@ typedef struct moment {
     int done;
 } moment_t;
 
-/* The same program, whatever the order; times count from its begin. */
+/* The same program in each order; times are relative to its begin. */
 static size_t timed_program(const char *spec, moment_t *out_moments)
 {
     static unsigned char pinned[4096];
@@ -227,7 +226,7 @@ static void no_order_changes_the_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(races_end_both_ways_and_waits_end_one),
+        cmocka_unit_test(races_have_both_outcomes_and_waits_one),
         cmocka_unit_test(one_stream_lags_or_runs_ahead),
         cmocka_unit_test(a_seed_repeats_itself),
         cmocka_unit_test(the_seed_can_be_read),

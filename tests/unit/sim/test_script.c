@@ -1,5 +1,5 @@
-/* Tests of backends/sim/script.c and of what its items do: each kind once, from then on, and after
- * being set on an open device. */
+/* Tests of backends/sim/script.c and of the effect of its items: each kind once, permanently, and
+ * set on an open device. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/executed.h"
@@ -76,7 +76,7 @@ static void the_nth_allocation_fails(void **state)
     assert_non_null(strstr(said, "allocation 5"));
     assert_null(block[4]);
     assert_int_equal(fy__sim_set_faults(dev, "alloc@x"), FY_STATUS_INVALID_ARGUMENT);
-    /* the old one stands */
+    /* the previous script stays */
     assert_int_equal(sim->alloc(dev, 256, &block[4]), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy__sim_set_faults(dev, ""), FY_STATUS_OK);
     assert_int_equal(sim->alloc(dev, 256, &block[1]), FY_STATUS_OK);
@@ -84,7 +84,7 @@ static void the_nth_allocation_fails(void **state)
     sim->device_close(dev);
 }
 
-/* Page-locked memory, streams and events are allocations, too. */
+/* Page-locked memory, streams and events are allocations too. */
 static void every_kind_of_allocation_fails(void **state)
 {
     (void)state;
@@ -175,7 +175,7 @@ static void a_copy_fails_when_it_runs(void **state)
         drain(w.dev, w.stream);
         assert_int_equal(*flag, 0);
         assert_int_equal(pinned[128], 1);
-        assert_int_equal(pinned[256], 0xDC); /* what the failed upload left */
+        assert_int_equal(pinned[256], 0xDC); /* the bytes that the failed upload left */
         fy__executed_read(&after);
         assert_int_equal(after.copies[FY_COPY_UPLOAD] - before.copies[FY_COPY_UPLOAD], 1);
         assert_int_equal(after.failed_copies[FY_COPY_UPLOAD] - before.failed_copies[FY_COPY_UPLOAD],
@@ -192,7 +192,7 @@ static void a_copy_fails_when_it_runs(void **state)
     sim->device_close(dev);
 }
 
-static void a_failed_copy_that_nobody_can_be_told_of_loses_the_device(void **state)
+static void a_failed_copy_without_a_flag_loses_the_device(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -263,7 +263,7 @@ static void a_lost_device_answers_lost_and_drops_its_work(void **state)
         assert_int_equal(sim->fill(w.dev, w.stream, w.block, 7, 64), FY_STATUS_DEVICE_LOST);
         assert_non_null(strstr(said, "sim:0 is lost: its faults= says so at request 3, fill"));
         if (i == 1) assert_int_equal(pinned[0], 0xDC);
-        fy__executed_read(&after); /* none is forgotten */
+        fy__executed_read(&after); /* every failed copy is counted */
         assert_int_equal(after.copies[FY_COPY_DOWNLOAD] + after.failed_copies[FY_COPY_DOWNLOAD],
                          before.copies[FY_COPY_DOWNLOAD] + before.failed_copies[FY_COPY_DOWNLOAD] +
                              1);
@@ -286,7 +286,7 @@ static void a_lost_device_answers_lost_and_drops_its_work(void **state)
     assert_int_equal(fy__sim_violations(), violations);
 }
 
-static void a_slow_request_takes_longer_and_that_is_all(void **state)
+static void a_slow_request_only_takes_longer(void **state)
 {
     (void)state;
     uint64_t spans[2][3];
@@ -315,10 +315,10 @@ int main(void)
         cmocka_unit_test(the_nth_allocation_fails),
         cmocka_unit_test(every_kind_of_allocation_fails),
         cmocka_unit_test(a_copy_fails_when_it_runs),
-        cmocka_unit_test(a_failed_copy_that_nobody_can_be_told_of_loses_the_device),
+        cmocka_unit_test(a_failed_copy_without_a_flag_loses_the_device),
         cmocka_unit_test(launches_fail_when_submitted),
         cmocka_unit_test(a_lost_device_answers_lost_and_drops_its_work),
-        cmocka_unit_test(a_slow_request_takes_longer_and_that_is_all),
+        cmocka_unit_test(a_slow_request_only_takes_longer),
     };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

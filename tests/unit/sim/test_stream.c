@@ -51,7 +51,7 @@ static void end(world_t *w)
     sim->device_close(w->dev);
 }
 
-static void an_event_not_recorded_is_past(void **state)
+static void an_unrecorded_event_is_done(void **state)
 {
     (void)state;
     world_t w = begin();
@@ -75,7 +75,7 @@ static void polling_ends(void **state)
     end(&w);
 }
 
-static void a_timeout_costs_what_it_waited(void **state)
+static void a_timeout_costs_its_waiting_time(void **state)
 {
     (void)state;
     world_t w = begin();
@@ -89,13 +89,13 @@ static void a_timeout_costs_what_it_waited(void **state)
     sim->event_query(w.dev, w.event, &done);
     assert_int_equal(done, 0);
     for (int i = 0; sim->event_sync(w.dev, w.event, 0) == FY_STATUS_TIMEOUT; i++)
-        assert_true(i < WHILE / 200); /* a loop of these ends too */
+        assert_true(i < WHILE / 200); /* a loop of polls ends too */
     sim->event_query(w.dev, w.event, &done);
     assert_int_equal(done, 1);
     end(&w);
 }
 
-static void waits_are_for_the_event_as_it_stands(void **state)
+static void a_wait_uses_the_event_as_recorded_now(void **state)
 {
     (void)state;
     world_t w = begin();
@@ -104,7 +104,8 @@ static void waits_are_for_the_event_as_it_stands(void **state)
     sim->event_record(w.dev, w.event, w.stream);
     assert_int_equal(sim->event_wait(w.dev, other, w.event), FY_STATUS_OK);
     fill_for_a_while(&w);
-    sim->event_record(w.dev, w.event, w.stream); /* moves it; `other` waits for where it was */
+    sim->event_record(w.dev, w.event,
+                      w.stream); /* moves it; `other` waits for its previous position */
     sim->event_record(w.dev, later, other);
     uint64_t start = fy__sim_clock_now();
     assert_int_equal(sim->event_sync(w.dev, later, FY_FOREVER), FY_STATUS_OK);
@@ -139,8 +140,8 @@ static void devices_wait_for_each_other(void **state)
 enum { NTHREADS = 4, NROUNDS = 200, NWORDS = 1024 };
 
 typedef struct job {
-    void *dev, *stream; /* the stream is everybody's */
-    uint32_t *counters; /* on the device, everybody's */
+    void *dev, *stream; /* all threads use the stream */
+    uint32_t *counters; /* on the device, all threads write them */
 } job_t;
 
 /* Not atomic on purpose: a stream runs one request at a time. */
@@ -211,10 +212,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrapping_is_unsupported),
-        cmocka_unit_test(an_event_not_recorded_is_past),
+        cmocka_unit_test(an_unrecorded_event_is_done),
         cmocka_unit_test(polling_ends),
-        cmocka_unit_test(a_timeout_costs_what_it_waited),
-        cmocka_unit_test(waits_are_for_the_event_as_it_stands),
+        cmocka_unit_test(a_timeout_costs_its_waiting_time),
+        cmocka_unit_test(a_wait_uses_the_event_as_recorded_now),
         cmocka_unit_test(devices_wait_for_each_other),
         cmocka_unit_test(threads_share_a_stream),
     };

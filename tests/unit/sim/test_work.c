@@ -1,5 +1,5 @@
-/* Tests of backends/sim/work.c: bytes go where they are sent, kernels see the bytes behind their
- * operands, refusals cost nothing, wire bytes add up, and numerics=off touches nothing. */
+/* Tests of backends/sim/work.c: bytes arrive where they are sent, kernels see the bytes of their
+ * operands, refusals cost nothing, wire bytes add up, and numerics=off touches no bytes. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
@@ -135,7 +135,7 @@ static void unsupported_ops_are_refused(void **state)
     end(&w);
 }
 
-/* ---- registered kernels see everything ---- */
+/* ---- registered kernels get all arguments ---- */
 
 /* Sums all elements of all sources, which are vectors of i32, into dst[0], and sets the fault word;
  * uses its workspace. */
@@ -232,7 +232,7 @@ static void operands_outside_are_refused(void **state)
     assert_non_null(strstr(said, "workspace"));
     assert_int_equal(fy__sim_clock_now(), start);
 
-    /* Page-locked host memory is a kernel's too, at the same address. */
+    /* A kernel can also use page-locked host memory, at the same address. */
     record.workspace_nbytes = 0;
     dst = i32s(&sum, 1, 1);
     src[0] = src[1] = i32s(&on_host, 1, 1);
@@ -287,7 +287,7 @@ static void planning_without_numerics(void **state)
         assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 0, got, block, sizeof(got)),
                          FY_STATUS_OK);
     for (size_t i = 0; i < sizeof(got); i++) assert_int_equal(got[i], 0);
-    assert_int_equal(nlogged, before + 1); /* it says so, once */
+    assert_int_equal(nlogged, before + 1); /* logged once */
     assert_int_equal(wire_nbytes[FY_COPY_UPLOAD], 64000);
     assert_int_equal(wire_nbytes[FY_COPY_DOWNLOAD], 192);
     assert_true(read_clock(dev).compute_ns > 1000 * (2 * size / 4800));

@@ -1,5 +1,5 @@
-/* cal_write: a profile is there whole; a link stays, and what it names is written, whether it was
- * there or not; a device is written to. */
+/* cal_write: a profile is written completely; a link stays, and its target is written, whether it
+ * existed or not; a device is written to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static void places(void **state)
     struct stat found;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(chdir(folder), 0);
-    assert_int_equal(symlink("later.json", "link.json"), 0); /* to nothing yet */
+    assert_int_equal(symlink("later.json", "link.json"), 0); /* the target does not exist yet */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(cal_write(&cal, &origin, "link.json"), FY_STATUS_OK);
         assert_int_equal(lstat("link.json", &found), 0);
@@ -39,7 +39,7 @@ static void places(void **state)
     assert_true(S_ISCHR(found.st_mode));
     assert_int_equal(cal_write(&cal, &origin, "no/where.json"), FY_STATUS_IO);
     assert_int_equal(unlink("link.json") | unlink("later.json") | chdir("/"), 0);
-    assert_int_equal(rmdir(folder), 0); /* nothing is left beside */
+    assert_int_equal(rmdir(folder), 0); /* no other file is left */
 }
 
 int main(void)

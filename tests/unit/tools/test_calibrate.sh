@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `ferry calibrate`: measuring a simulated device gives its own profile back, so what is measured is
-# what the profile means; the file is read again, by sim, plan and experiments; the fake driver's
-# device is run through. No wall times are asserted.
+# `ferry calibrate`: measuring a simulated device gives that device's profile, so the measurements
+# mean the same as the profile. The file is read by sim, plan and experiments. The fake driver's
+# device is measured too. No wall times are asserted.
 # Usage: test_calibrate.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -20,8 +20,8 @@ says err "or a file"
 expect 1 calibrate 'sim:0?numerics=off' --rounds 1 --out "$work/no/folder.json" --json
 silent out
 says err "cannot write $work/no/folder.json"
-# What would be ignored, or written into a profile that no device reads, is refused before anything
-# is measured.
+# Options that would be ignored, or written into a profile that no device reads, are refused before
+# anything is measured.
 expect 2 calibrate sim:0 --host
 says err "--host measures no device"
 expect 2 calibrate --host --peer sim:1
@@ -58,7 +58,7 @@ for profile in h100 k80 rtx4090; do
     figures >"$work/got"
     expect 0 info --device "sim:0?profile=$profile"
     figures >"$work/want"
-    # A transfer never takes the pageable path, so that one cannot be measured and stands as the
+    # No transfer takes the pageable path, so it cannot be measured and gets the figures of the
     # page-locked one.
     join <(sort "$work/got") <(sort "$work/want") | awk '
         $1 == "pageable_bytes_per_s" { seen++; next }
@@ -67,7 +67,7 @@ for profile in h100 k80 rtx4090; do
     [ -s "$work/off" ] && fail "calibrating $profile: $(cat "$work/off")"
 done
 
-# ---- what it is for ----
+# ---- uses of a profile ----
 model_ns() { sed -n 's/.*"step_model_ns": \([0-9.e+]*\).*/\1/p' "$work/out" | head -n 1; }
 expect 0 plan mnist2018 --batch 64 --device "sim:0?profile=$work/h100.json" --json
 got=$(model_ns)
@@ -91,12 +91,12 @@ figures >"$work/got"
 grep -qx "f16_flops_per_s 65000000000000" "$work/got" || fail "--base t4 does not give the figures of a t4"
 [ "$(grep -c '^host_' "$work/got")" -eq 4 ] || fail "the host has not four figures"
 
-# ---- a card, as far as the fake driver is one ----
+# ---- a card, as far as the fake driver simulates one ----
 folder=$(dirname "$(dirname "$ferry")")
 fake=$folder/lib/tests/libfake_cuda.so
 if [ -e "$folder/lib/ferry/libferry_cuda.so" ] && [ -e "$fake" ]; then
     export FERRY_PLUGIN_PATH=$folder/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none
-    # One more request may take no longer there: such a rate is refused, never written.
+    # One more request does not take longer there: such a rate is refused, never written.
     "$ferry" calibrate cuda:0 --rounds 3 --max-bytes 4MiB --out "$work/fake.json" >"$work/out" 2>"$work/err"
     case $? in
     0)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The command as a user meets it: exit statuses, what goes to which stream, the figures that hold
-# everywhere (bytes, requests, losses).
+# The command as a user sees it: exit statuses, the stream of each output, and the figures that are
+# the same on every device (bytes, requests, losses).
 # Usage: test_cli.sh BUILD_DIR. No times are asserted.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
-count() { # how often a line with the text stands in the output
+count() { # prints the number of lines of the output that contain the text
     local found
     found=$(grep -cF -- "$2" "$work/out")
     [ "$found" -eq "$1" ] || fail "'$2' stands $found times in the output, not $1"
@@ -32,7 +32,7 @@ for command in info "experiment roundtrip" "experiment vectorize" "experiment mi
     says err "did you mean --json?"
     silent out
     # shellcheck disable=SC2086
-    expect 1 $command --device nowhere:0 --json # well formed, but no such device or plugin is there
+    expect 1 $command --device nowhere:0 --json # well-formed specs, but the device or plugin does not exist
     silent out
     for spec in Foo:0 sim:x 'sim:0?x=1' ''; do
         # shellcheck disable=SC2086
@@ -61,7 +61,7 @@ says err "each such scope 2048 download bytes, of which 2048 are used"
 says err "roundtrip/copies/loop"
 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=1MiB,download=2KiB/loop,upload=0/roundtrip2
 silent err
-expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=0/roundtrip # the session's own scope is one, too
+expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=0/roundtrip # the session's scope counts too
 for command in info "experiment vectorize" "bench gemm"; do
     # shellcheck disable=SC2086
     expect 2 $command --budget uplaod=0
@@ -76,7 +76,7 @@ says err "FERRY_BUDGET is not in force"
 says err "FERRY_STRICT=0"
 FERRY_STRICT=0 FERRY_BUDGET=uplaod=0 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2
 says err "FERRY_BUDGET is not in force"
-# An event file that is not whole is told: a full disk, written to by way of a device.
+# An incomplete event file is reported: a full disk, written to through a device.
 if [ -c /dev/full ]; then
     FERRY_RECORD=/dev/full expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2
     says err "FERRY_RECORD=/dev/full"
@@ -166,7 +166,7 @@ expect 0 experiment roundtrip --device sim:0 --iters 1 --csv "$work/r.csv"
 expect 1 experiment roundtrip --device sim:0 --iters 1 --csv "$work/no/folder.csv" --json
 silent out
 says err "cannot write $work/no/folder.csv"
-expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --plot "$work/no/folder.svg" # found before the work starts
+expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --plot "$work/no/folder.svg" # detected before the work starts
 says err "cannot write $work/no/folder.svg"
 expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --csv "$work"
 ln -s "$work/no/folder.svg" "$work/dangling.svg"
@@ -186,14 +186,14 @@ for experiment in speedups "parallel lenet"; do
 done
 FERRY_PLUGIN_PATH=relative expect 1 experiment roundtrip --device cuda:0 --iters 1
 says err "FERRY_PLUGIN_PATH=relative was skipped: no folder in it is absolute"
-# What lies in the folders is listed by name, whether a spec has named it or not; other files are
-# not.
+# The folders' plugins are listed by name, whether a spec names them or not; other files are not
+# listed.
 mkdir "$work/plugins"
 for name in libferry_zeta.so libferry_alpha.so libferry_alpha.so.1 libferry_longer_than_a_name_is.so libalpha.so; do echo none >"$work/plugins/$name"; done
 FERRY_PLUGIN_PATH=$work/plugins expect 0 info --device host
 matches out '^  alpha +no +.*libferry_alpha.so: '
 [ "$(sed -n '/^  plugin/,/^$/ s/^  \([a-z_0-9]*\) .*/\1/p' "$work/out" | tr '\n' ' ')" = "plugin cuda alpha zeta " ] || fail "info lists other plugins: $(cat "$work/out")"
-mkfifo "$work/plugins/libferry_pipe.so" # opening one waits for its writer
+mkfifo "$work/plugins/libferry_pipe.so" # opening it would wait for its writer
 FERRY_PLUGIN_PATH=$work/plugins timeout 60 "$ferry" info --device host >"$work/out" 2>"$work/err" || fail "info with a pipe for a plugin: exit status $?"
 says out "libferry_pipe.so is no regular file"
 expect 0 experiment minibatch --device 'sim:0?numerics=off' --plot "$work/nothing.svg"
@@ -203,7 +203,7 @@ PATH="$work" "$ferry" experiment roundtrip --device sim:0 --iters 1 --plot "$wor
     fail "without gnuplot the experiment failed"
 says err "gnuplot is not installed"
 [ -s "$work/p.csv" ] || fail "without gnuplot the numbers are nowhere"
-# gnuplot exits with 0 when the disk is full: the figure tells.
+# gnuplot exits with 0 when the disk is full: the missing figure is reported.
 mkdir "$work/half"
 printf '#!/bin/sh\nexec >"%s"\necho "<svg>"\n' "$work/half.svg" >"$work/half/gnuplot"
 chmod +x "$work/half/gnuplot"
@@ -244,14 +244,14 @@ expect 2 experiment link --sizes 4KiB,none
 says err "'none' is not a size"
 expect 2 experiment link --pieces 0
 fake=$(realpath -m "$1")/lib/tests/libfake_cuda.so
-if [ -e "$fake" ]; then # beside the ring stands the driver's own copy, where there is a driver
+if [ -e "$fake" ]; then # beside the ring, the driver's copy is measured if a driver exists
     export FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake
     expect 0 experiment link --device cuda:0 --sizes 4KiB,1MiB --repeats 1 --json
     unset FERRY_CUDA_DRIVER FERRY_CUBLASLT
     count 4 '"mode": "pageable"'
 fi
 
-# ---- minibatch: data that are made, so it runs everywhere ----
+# ---- minibatch: synthetic data, so it runs everywhere ----
 mkdir "$work/empty"
 expect 1 experiment minibatch --data "$work/empty" --json
 silent out
@@ -270,7 +270,7 @@ count 1 '"bytes_down": 40,'
 says out '"uploads": 1,'
 expect 2 experiment minibatch --runs gd,nothing
 
-# ---- minibatch: the measured data, where they are ----
+# ---- minibatch: the real data, if present ----
 data=${FERRY_DATA:-../shared/data}
 if [ -e "$data/airfoil/airfoil_self_noise.dat" ]; then
     expect 0 experiment minibatch --data "$data" --init zero --device sim:0
@@ -304,7 +304,7 @@ for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB" "train --case
     says out '"rows": ['
 done
 says out '"mode": "graph"'
-for suite in dispatch "gemm --max-size 16"; do # one thread, all, and the choice: where there is one
+for suite in dispatch "gemm --max-size 16"; do # one thread, all threads, and the choice, where there is one
     if grep -q '^FERRY_SANITIZE:.*thread' "$1/CMakeCache.txt" 2>/dev/null; then
         echo "skipped: bench $suite with two OpenMP threads is not tested under ThreadSanitizer"
         continue
@@ -334,7 +334,7 @@ for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": 
 done
 expect 0 bench alloc --device host --quick --max-live 1MiB
 says out "/ malloc 4 KiB"
-expect 2 bench alloc --min-bytes 1MiB --max-bytes 64 # nothing would be measured
+expect 2 bench alloc --min-bytes 1MiB --max-bytes 64 # no measurement would remain
 says err "1048576 is more than --max-bytes 64"
 
 [ $failures -eq 0 ] && echo "ok"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `ferry compare`: which numbers of two documents stand side by side, the bound, and files that are
-# none. Usage: test_compare.sh BUILD_DIR
+# `ferry compare`: which numbers of two documents are compared, the bound, and files that are not
+# documents. Usage: test_compare.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
@@ -20,7 +20,7 @@ says out "usage: ferry compare PREDICTED MEASURED"
 expect 2 compare "$work/a.json"
 says err "two files"
 
-# The model's figure beside the wall time is what was predicted.
+# A model figure is compared with the wall time that it predicts.
 expect 0 compare "$work/a.json" "$work/b.json" --json
 says out '"what": "variants/copies/ns_per_iter"'
 says out '"predicted": 100'
@@ -30,15 +30,15 @@ if grep -q 'worst\|bytes' "$work/out"; then fail "what is no time was compared";
 expect 0 compare "$work/a.json" "$work/b.json" --within 0.11
 expect 1 compare "$work/a.json" "$work/b.json" --within 0.09
 says out "1 of 1 differ by more than 0.09"
-# A document on the model clock has its figures under their own names.
+# A document on the model clock has separate names for its figures.
 expect 0 compare "$work/c.json" "$work/d.json" --json
 says out '"ratio": 0.8'
-# Wall times are no prediction.
+# Wall times are not predictions.
 expect 1 compare "$work/d.json" "$work/c.json"
 says err "the first must be of a simulated device"
 silent out
 
-# Other numbers by name.
+# Other numbers are compared by name.
 expect 0 compare "$work/a.json" "$work/b.json" --key train_loss --within 0.002
 says out "0 of 3 differ"
 expect 1 compare "$work/a.json" "$work/b.json" --key train_loss --within 0.0005 --json
@@ -46,7 +46,7 @@ says out '"outside": 1'
 expect 1 compare "$work/a.json" "$work/b.json" --key nothing
 says err "no nothing in common"
 
-# Files that are none.
+# Files that are not documents.
 echo '{"a": ' >"$work/bad.json"
 expect 1 compare "$work/a.json" "$work/bad.json"
 says err "$work/bad.json, line"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Malformed environment variables, each by a row: the command exits with 2 and names it, with
-# FERRY_STRICT=0 it runs and logs a line; good values and empty ones run. The library's side:
+# Malformed environment variables, one row each: the command exits with 2 and names the variable;
+# with FERRY_STRICT=0 it runs and logs a line. Good and empty values run. The library's side:
 # tests/unit/runtime/test_environment.c. Usage: test_environment.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -37,7 +37,7 @@ FERRY_MACHINE_MEMORY|8GiB 4000000000|lots 0 -1 8GB8
 FERRY_MEMORY_DEBUG|poison guard poison+guard none|on poison,guard 1
 END
 
-# A recording that cannot be begun, or not be written whole, is never a silent success.
+# A recording that cannot begin, or is incomplete, is never a silent success.
 for place in "$work/no/where.jsonl" "$work"; do
     # shellcheck disable=SC2086
     FERRY_RECORD=$place expect 1 $run
@@ -51,16 +51,16 @@ done
 FERRY_RECORD=$work/%p.jsonl expect 0 $run
 silent err
 [ "$(find "$work" -name '[0-9]*.jsonl' | wc -l)" -eq 1 ] || fail "no record where FERRY_RECORD says"
-# --record goes before it, and what only reads is not recorded.
+# --record replaces the variable, and commands that only read are not recorded.
 # shellcheck disable=SC2086
 FERRY_RECORD=$work/no/where expect 0 $run --record "$work/mine.jsonl"
 FERRY_RECORD=$work/mine.jsonl expect 0 ledger "$work/mine.jsonl"
 FERRY_RECORD=$work/mine.jsonl expect 0 replay "$work/mine.jsonl"
 
-# Where a snapshot cannot be written, the verdict is what it would have been, and a line says so.
+# Where a snapshot cannot be written, the verdict does not change, and a log line reports it.
 FERRY_SNAPSHOT_ON_OOM=$work/no/where.json expect 4 experiment roundtrip --device 'sim:0?limit=64KiB' --size 1000 --iters 2
 says err "FERRY_SNAPSHOT_ON_OOM="
-# A plugin is not looked for in a relative folder, and the line says which.
+# Plugins are not searched in a relative folder, and the log line names it.
 FERRY_PLUGIN_PATH=plugins expect 1 experiment roundtrip --device nosuch:0
 says err "FERRY_PLUGIN_PATH=plugins was skipped: no folder in it is absolute"
 

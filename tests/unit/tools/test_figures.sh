@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The generated figures of README.md and docs/ are those that the programs of this build print; a
-# figure that was changed by hand is noticed. Usage: test_figures.sh BUILD_DIR
+# figure that was changed by hand is detected. Usage: test_figures.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh"
 build=$(realpath "$1")
@@ -11,7 +11,7 @@ if [ ! -x "$build/bin/examples/01_linear" ]; then
 fi
 "$root/scripts/figures.sh" --check "$build" || fail "the figures above are not current"
 
-# In a copy: one digit of a block is changed, the check fails and names the page; writing restores
+# In a copy, one digit of a block is changed: the check fails and names the page; writing restores
 # the page.
 mkdir -p "$work/tree/scripts" "$work/tree/docs"
 cp "$root/scripts/figures.sh" "$work/tree/scripts/"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every reader of files from outside, by a row, given every kind of file that it cannot read: each
-# run ends by itself with the row's exit status and a text that names the file, and takes little
-# memory. Readers of text and of event files read pipes. Usage: test_hostile_files.sh BUILD_DIR.
+# Every reader of input files, one row each, gets every kind of file that it cannot read. Each run
+# ends with the row's exit status and a text that names the file, and uses little memory. Readers of
+# text and of event files also read pipes. Usage: test_hostile_files.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
@@ -9,7 +9,7 @@ cd "$work" || exit 1
 chmod 755 .
 cp "$ferry" ferry
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
-seconds=10         # most that one run may take; each takes a small part of one
+seconds=10         # limit of the time of one run; each needs a small part of it
 most_kib=$((3 << 19)) # address space of one run; sanitizers reserve terabytes
 grep -qaE '__(asan|tsan|msan)_init' ferry && most_kib=unlimited
 
@@ -18,17 +18,18 @@ echo '{"a": 1}' >good.json
 mkdir good-data && awk 'BEGIN { for (i = 0; i < 1503; i++) print i, i % 7, i % 5, i % 11, i % 13, i % 17 }' >good-data/airfoil_self_noise.dat
 { printf '\0\0\10\1\0\0\352\140' && head -c 60000 /dev/zero; } >good-labels
 
-user=() # what runs the command as a user who may not read everything
+user=() # runs the command as a user who cannot read every file
 
 # bounded ARGUMENT...: one run.
 status=0
 bounded() { (ulimit -v "$most_kib" && "${user[@]}" timeout -k 2 "$seconds" ./ferry "$@" >out 2>err); }
-# in_folder NAME FILE: a folder `data` that has the file by this name.
+# in_folder NAME FILE: makes a folder `data` that has the file under this name.
 in_folder() {
     rm -rf data && mkdir data && ln -s "$work/$2" "data/$1"
     shown=data/$1
 }
-# run READER FILE: its exit status is in $status, the name that an error must have in $shown.
+# run READER FILE: sets $status to the exit status and $shown to the name that an error must
+# contain.
 run() {
     shown=$2
     case $1 in
@@ -58,7 +59,7 @@ run() {
     esac
     status=$?
 }
-# begin READER: how a file of it begins; what follows may be long.
+# begin READER: prints the beginning of such a file; any length may follow.
 begin() {
     case $1 in
     events | recording) printf '{"ev":"ferry","version":1}\n{"ev":"op","scope":"' ;;
@@ -72,10 +73,10 @@ begin() {
     checkpoint) printf '\0\341\365\5\0\0\0\0{"' ;;
     esac
 }
-# check READER KIND FILE: a run, and how it must end.
+# check READER KIND FILE: runs the reader and checks how it ends.
 check() {
     local expected=1
-    [ "$1" = profile ] && expected=2 # a device that cannot be opened as it is asked for is usage
+    [ "$1" = profile ] && expected=2 # a device that cannot be opened as requested is a usage error
     run "$1" "$3"
     if [ $status -ne $expected ]; then
         fail "$1, $2: exit status $status, not $expected: $(head -c 300 err)"
@@ -95,7 +96,7 @@ ln -s /dev/null null
 head -c 16M /dev/zero | gzip -1 >zeros.gz
 for reader in $readers; do
     for kind in folder lonely empty hole noise zero null; do
-        [ $kind = folder ] && [ "$reader" = table ] && continue # a folder is one where the file may be
+        [ $kind = folder ] && [ "$reader" = table ] && continue # some readers accept a folder
         check "$reader" "$kind" "$kind"
     done
     begin "$reader" >begun-hole && truncate -s 1T begun-hole
@@ -115,7 +116,7 @@ for reader in images labels; do
     check "$reader" "compressed zeros, then 3 GB of nothing" bomb
 done
 
-# A file that may not be read. Root reads all, so root becomes another user.
+# A file without read permission. Root can read every file, so root becomes another user.
 can_lock=yes
 if [ "$(id -u)" -eq 0 ]; then
     user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
@@ -130,7 +131,7 @@ if [ $can_lock ]; then
 fi
 user=()
 
-# What is no hostile file: a pipe with a writer, which may come a little later than the reader.
+# A valid input: a pipe whose writer may open it later than the reader.
 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --record good.events --snapshot good-memory.json
 printf 'ferry-trace 1\n+100\n-1\n' >good.trace
 most_kib=unlimited

@@ -11,8 +11,8 @@
 
 #include "tools/cli/json.h"
 
-/* What `write` writes, without the blanks and line ends between tokens (there are none inside the
- * strings used here). */
+/* Returns the output of `write` without spaces and line ends between tokens (the strings used here
+ * contain none). */
 static char *written(void (*write)(json_t *json))
 {
     char *text;
@@ -69,8 +69,8 @@ static void write_escapes(json_t *json)
     json_begin_array(json, NULL);
     json_text(json, NULL, "a\"b\\c\n\x01");
     json_text(json, NULL, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"); /* two, three, four bytes */
-    json_text(json, NULL, "\xFF|\xC3|\xC0\x80|\xED\xA0\x80|\xF5"); /* none of these is UTF-8 */
-    json_text(json, NULL, "\xE2\x82");                             /* cut short by the end */
+    json_text(json, NULL, "\xFF|\xC3|\xC0\x80|\xED\xA0\x80|\xF5"); /* invalid UTF-8 */
+    json_text(json, NULL, "\xE2\x82");                             /* truncated by the end */
     json_end(json);
 }
 

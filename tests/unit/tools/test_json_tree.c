@@ -1,5 +1,5 @@
-/* The JSON reader: what it takes, what it refuses and says, and that no bytes make it do anything
- * else. */
+/* The JSON reader: accepted documents, refused documents with their texts, and no crash for any
+ * bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,11 +20,11 @@ static const char *parse(const char *json)
     size_t line;
     json_tree_free(&tree);
     free(text);
-    text = strdup(json); /* so that a sanitizer sees its end */
+    text = strdup(json); /* so that a sanitizer detects a read past its end */
     return json_tree_parse(text, &tree, &line);
 }
 
-static void takes_documents(void **state)
+static void documents_are_accepted(void **state)
 {
     uint64_t n;
     (void)state;
@@ -53,7 +53,7 @@ static void takes_documents(void **state)
         assert_false(json_whole(value, &n));
 }
 
-static void decodes_texts(void **state)
+static void texts_are_decoded(void **state)
 {
     (void)state;
     assert_null(
@@ -63,7 +63,7 @@ static void decodes_texts(void **state)
     assert_string_equal(tree.root->child->next->next->text, "x");
 }
 
-static void says_what_is_wrong(void **state)
+static void errors_are_explained(void **state)
 {
     static const char *const cases[][2] = {
         { "", "its end" },
@@ -109,8 +109,9 @@ static void says_what_is_wrong(void **state)
     json_tree_free(&other);
 }
 
-/* Every cut of a document, and any byte in any place: it ends, and a sanitizer sees nothing. */
-static void survives_garbage(void **state)
+/* Every prefix of a document, and any byte at any position: the reader returns, and no sanitizer
+ * reports. */
+static void garbage_does_not_crash_the_reader(void **state)
 {
     static const char json[] = "{\"a\": [1, -2.5e3, \"\\u00e9\\ud83d\\ude00\\n\"], \"b\": {\"c\": "
                                "null, \"d\": [true, false, {}]}, \"e\": 17}";
@@ -136,10 +137,10 @@ static void survives_garbage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_documents),
-        cmocka_unit_test(decodes_texts),
-        cmocka_unit_test(says_what_is_wrong),
-        cmocka_unit_test(survives_garbage),
+        cmocka_unit_test(documents_are_accepted),
+        cmocka_unit_test(texts_are_decoded),
+        cmocka_unit_test(errors_are_explained),
+        cmocka_unit_test(garbage_does_not_crash_the_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `ferry ledger` and --record: what a run recorded is what its own ledger said; an independent
-# reader (python3, if it is there) finds the same;
-# broken files are refused. Usage: test_ledger.sh BUILD_DIR.
+# `ferry ledger` and --record: the recording of a run agrees with the run's ledger. An independent
+# reader (python3, if installed) gets the same figures. Broken files are refused. Usage:
+# test_ledger.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
@@ -17,7 +17,7 @@ expect 1 ledger "$work/nowhere"
 says err "nowhere"
 silent out
 
-# ---- what was recorded is what the run said ----
+# ---- the recording agrees with the output of the run ----
 for device in host sim:0; do
     file=$work/events.jsonl
     expect 0 experiment roundtrip --device $device --iters 5 --traffic --record "$file"
@@ -61,8 +61,7 @@ for e in events:
         peak[e["pool"]] = max(peak[e["pool"]], live[e["pool"]])
 for row in sums["pools"]:
     assert row["peak_live_bytes"] == peak[row["pool"]], row
-# What depends on what: every version that is read was written by a line before, or is the program's
-# own.
+# Dependencies: every version that is read was written by an earlier line, or by the program.
 written = {}
 for e in events:
     for storage, version in [d for d in ([e["dst"]] if e["ev"] == "transfer" else e.get("dst", [])) if d]:
@@ -87,7 +86,7 @@ FERRY_RECORD=$work/not_this.jsonl expect 0 info --record "$work/this.jsonl"
 expect 0 ledger "$work/this.jsonl"
 FERRY_RECORD=/nowhere/at/all expect 1 info
 says err "nothing is recorded"
-FERRY_RECORD=$work/this.jsonl expect 1 ledger "$work/missing.jsonl" # reads only: what the variable names is not written over
+FERRY_RECORD=$work/this.jsonl expect 1 ledger "$work/missing.jsonl" # only reads: the file that the variable names is not overwritten
 expect 0 ledger "$work/this.jsonl"
 says out "everything"
 if [ -w /dev/full ]; then
@@ -97,7 +96,7 @@ fi
 expect 1 experiment roundtrip --device sim:0 --record /nowhere/at/all
 says err "/nowhere/at/all"
 
-# ---- options that do not fit ----
+# ---- invalid options ----
 expect 1 ledger "$file" --scope nosuch
 says err "nosuch"
 silent out
@@ -110,7 +109,7 @@ silent out
 head -n -1 "$file" >"$work/killed.jsonl"
 expect 1 ledger "$work/killed.jsonl"
 says err "has no end"
-says out "roundtrip/copies" # as far as it goes
+says out "roundtrip/copies" # up to the broken line
 sed 5d "$file" >"$work/less"
 expect 1 ledger "$work/less"
 says err "does not have as many events as its last line says"
@@ -119,14 +118,14 @@ for bytes in 1 30 5000 5001 5002 5003 5010 5017 5023 5031 5040 5055 5071 5090; d
     expect 1 ledger "$work/cut.jsonl"
     matches err 'line [0-9]+ is cut off|has no end'
 done
-printf '{"ev":"ferry","version":1}\n{"ev":"scope_begin","scope":"a\\ud83d\\ude00b"}\n' >"$work/pair" # one character
+printf '{"ev":"ferry","version":1}\n{"ev":"scope_begin","scope":"a\\ud83d\\ude00b"}\n' >"$work/pair" # one character changed
 expect 1 ledger "$work/pair" --events
 says out "$(printf 'a\360\237\230\200b')"
-# Many scopes: figures of each path and of those above it; a walk of all for each would take
-# minutes.
+# Many scopes: the figures of each path and of its parents. Visiting all paths for each scope would
+# take minutes.
 awk 'BEGIN { print "{\"ev\":\"ferry\",\"version\":1}"
     for (i = 0; i < 60000; i++) print "{\"ev\":\"op\",\"t\":" i ",\"thread\":1,\"scope\":\"all/n" i "\",\"op\":\"add\"}" }' >"$work/many"
-timeout 60 "$ferry" ledger "$work/many" --format csv >"$work/out" 2>"$work/err" # it has no end, so the status is 1
+timeout 60 "$ferry" ledger "$work/many" --format csv >"$work/out" 2>"$work/err" # the file has no end, so the status is 1
 [ "$(wc -l <"$work/out")" = 60003 ] || fail "not a line for each of 60,000 scopes: $(wc -l <"$work/out"), $(head -c 300 "$work/err")"
 matches out '^everything,60000,'
 matches out '^all,60000,'

@@ -1,5 +1,5 @@
-/* The link experiment on the model clock, whose times are the same on every machine: transfers hide
- * behind computing, rows add up. */
+/* The link experiment on the model clock, whose times are the same on every machine: transfers
+ * overlap with computing, and the figures of each row add up. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include "tools/experiments/exp_link.h"
 
-#define PLAN "sim:0?profile=h200&numerics=off" /* the clock is the same, and nothing is computed */
+#define PLAN "sim:0?profile=h200&numerics=off" /* the same clock, without computing */
 
 static overlap_t overlap_on(const char *spec, int64_t steps, int64_t products)
 {
@@ -32,18 +32,18 @@ static double longest_of(const overlap_t *o)
     return fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns);
 }
 
-static void transfers_hide_behind_computing(void **state)
+static void transfers_overlap_with_computing(void **state)
 {
     (void)state;
     static const struct {
         const char *spec;
         int64_t products;
     } cases[] = { { PLAN, 0 },
-                  { PLAN, 1 },                                 /* the link is the longest */
-                  { PLAN, 8 },                                 /* computing is */
-                  { "sim:1?profile=k80&numerics=off", 0 },     /* slow everywhere */
+                  { PLAN, 1 },                             /* the transfer is the longest part */
+                  { PLAN, 8 },                             /* computing is the longest part */
+                  { "sim:1?profile=k80&numerics=off", 0 }, /* slow in every part */
                   { "sim:2?profile=rtx4090&numerics=off", 0 }, /* computes fast, an older link */
-                  { "sim:4?profile=v100&numerics=off", 0 } };  /* as long, nearly */
+                  { "sim:4?profile=v100&numerics=off", 0 } };  /* nearly equal parts */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const overlap_t o = overlap_on(cases[i].spec, 48, cases[i].products);
         const double sum = o.upload_ns + o.compute_ns + o.download_ns;
@@ -57,7 +57,7 @@ static void transfers_hide_behind_computing(void **state)
                 cases[i].spec, (long long)o.products, o.pipelined_ns_per_step, o.upload_ns,
                 o.compute_ns, o.download_ns);
         assert_true(o.serial_ns_per_step >= sum &&
-                    /* what submitting and waking up cost comes on top */
+                    /* plus the cost of submitting and waking up */
                     o.serial_ns_per_step <= 1.25 * sum);
     }
 }
@@ -69,7 +69,7 @@ static void computing_is_chosen_to_last_as_long_as_the_upload(void **state)
     assert_true(o.compute_ns > 0.5 * o.upload_ns && o.compute_ns < 1.5 * o.upload_ns);
 }
 
-/* The measuring itself compares every byte that comes down with what its step must give. */
+/* The experiment compares every downloaded byte with the result of its step. */
 static void results_are_those_of_their_steps(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static const row_t *find(const row_t *rows, size_t count, const char *mode, cons
     return NULL;
 }
 
-static void rows_say_what_moved(void **state)
+static void rows_count_the_transferred_bytes(void **state)
 {
     (void)state;
     row_t rows[MAX_ROWS];
@@ -158,8 +158,8 @@ static void rows_say_what_moved(void **state)
                 find(rows, count, "loop", "down", 256 * 4096)->ns);
 }
 
-/* A profile's bandwidth is what large transfers come to, less set-up and waking up; going through
- * the ring costs little on top. */
+/* The bandwidth of a profile is that of large transfers without set-up and wake-up; the ring adds
+ * little. */
 static void large_transfers_reach_the_profile(void **state)
 {
     (void)state;
@@ -213,10 +213,10 @@ static void options_of_the_other_form_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transfers_hide_behind_computing),
+        cmocka_unit_test(transfers_overlap_with_computing),
         cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
         cmocka_unit_test(results_are_those_of_their_steps),
-        cmocka_unit_test(rows_say_what_moved),
+        cmocka_unit_test(rows_count_the_transferred_bytes),
         cmocka_unit_test(large_transfers_reach_the_profile),
         cmocka_unit_test(on_the_host_there_are_rows_too),
         cmocka_unit_test(sizes_are_read_or_refused),

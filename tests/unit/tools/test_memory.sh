@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# `ferry memory`, --snapshot and $FERRY_SNAPSHOT_ON_OOM: a snapshot of a run is read, summed up and
-# drawn; an independent reader (python3, if it is there) finds the same sums; pictures are valid XML
-# (xmllint, if it is there); what is no snapshot is refused. Usage: test_memory.sh BUILD_DIR.
+# `ferry memory`, --snapshot and $FERRY_SNAPSHOT_ON_OOM: a snapshot of a run is read, summed and
+# drawn. An independent reader (python3, if installed) gets the same sums. Pictures are valid XML
+# (xmllint, if installed). Files that are not snapshots are refused. Usage: test_memory.sh
+# BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
@@ -29,7 +30,7 @@ silent out
 
 # ---- at the end of a run ----
 expect 0 experiment roundtrip --device sim:0 --size 64 --iters 3 --snapshot "$work/end.json" --record "$work/run.jsonl"
-expect 1 memory "$work/run.jsonl" # the files are told from each other
+expect 1 memory "$work/run.jsonl" # each device has a separate file
 says err "ferry ledger $work/run.jsonl"
 expect 1 ledger "$work/end.json"
 says err "ferry memory $work/end.json"
@@ -55,7 +56,7 @@ FERRY_SNAPSHOT_ON_OOM="$work/nowhere/x.svg" expect 4 experiment roundtrip --devi
 says err "160000 bytes asked for"
 says err "FERRY_SNAPSHOT_ON_OOM"
 
-# ---- the JSON, by another reader ----
+# ---- the JSON, read by another reader ----
 expect 0 memory "$work/oom.json" --json
 if command -v python3 >/dev/null; then
     python3 - "$work/oom.json" "$work/out" <<'PY' || fail "python3 finds other sums"

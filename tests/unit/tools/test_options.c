@@ -1,4 +1,4 @@
-/* The option table: what is accepted, what is refused with which words, what --help shows. */
+/* The option table: accepted options, refused options with their texts, the output of --help. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static const option_t options[] = {
 static const usage_t usage = { "ferry test", "A summary.", options,
                                sizeof options / sizeof *options };
 
-/* Parses the words, with what is printed to `fd` caught in `said`. */
+/* Parses the words. `said` receives the output to `fd`. */
 static parse_result_t parse(int fd, char *said, size_t room, int argc, const char *const *argv)
 {
     FILE *file = tmpfile();
@@ -141,7 +141,7 @@ static void test_nearest(void **state)
     assert_string_equal(nearest_name("rountrip", names, sizeof *names, 4), "roundtrip");
     assert_string_equal(nearest_name("vectorise", names, sizeof *names, 4), "vectorize");
     assert_string_equal(nearest_name("mini", names, sizeof *names, 4), "minibatch");
-    /* half of a short name is no slip */
+    /* half of a short name is not treated as a typing error */
     assert_null(nearest_name("go", (const char *const[]){ "gd", "sgd" }, sizeof *names, 2));
     assert_null(nearest_name("x", names, sizeof *names, 4));
     assert_null(nearest_name("", names, sizeof *names, 4));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `ferry plan`: its text, document, timeline and exit statuses; the batch that --fit finds fits, and
+# `ferry plan`: its text, document, timeline and exit statuses. The batch that --fit finds fits, and
 # one more does not.
 # Usage: test_plan.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
@@ -34,8 +34,8 @@ done
 expect 0 plan mlp --json
 [ "$(figure params)" = 101770 ] || fail "mlp has $(figure params) parameters"
 [ "$(figure weights)" = $((407296 + 256)) ] || fail "mlp's weights are $(figure weights) bytes"
-# 256: the random state of dropout, which every model has.
-state=$(figure optimizer_state) # the rate and the step's number
+# 256: the random state of dropout, which every model has
+state=$(figure optimizer_state) # the learning rate and the step number
 [ "$state" -le 512 ] || fail "SGD has $state bytes of state"
 [ "$(figure gradients)" -ge 407296 ] || fail "mlp's gradients are $(figure gradients) bytes"
 expect 0 plan mlp --optimizer momentum --json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Model times among the results are those that the command computes now: roundtrip's, and each cell
-# of the link table. They are on the model clock, so they are the same on every machine. Generated
-# blocks: test_figures.sh.
+# The model times in docs/results are those that the command computes now: those of roundtrip, and
+# each cell of the link table. They are on the model clock, so they are the same on every machine.
+# Generated blocks: test_figures.sh.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh"
 root=$(cd "$(dirname "$0")/../../.." && pwd)

@@ -13,7 +13,7 @@ says err "did you mean --policy?"
 expect 1 replay "$work/nowhere"
 says err "nowhere"
 
-# What the run itself reserved, by its ledger, is what the replay reserves.
+# The replay reserves the bytes that the ledger of the run reports.
 expect 0 experiment roundtrip --device sim:0 --size 1000 --iters 3 --record "$work/run.jsonl"
 expect 0 ledger "$work/run.jsonl"
 was=$(awk '$1 == "sim:0" { print $3 }' "$work/out")
@@ -23,9 +23,8 @@ now=$(awk '$2 == "sim:0" { print $5 }' "$work/out")
 expect 0 replay "$work/run.trace" --policy ferry
 [ "$(awk '$2 == "sim:0" { print $5 }' "$work/out")" = "$was" ] || fail "the saved trace replays otherwise"
 
-# A block may be freed while the device still uses its bytes, and is cut and joined otherwise until
-# then. So each pool of each run agrees:
-# most reserved, segments; and so does a trace that was saved of it.
+# A block can be freed while the device still uses its bytes; until then it is split and joined
+# differently. So the pools of each run are compared:
 pools_of_ledger() { awk '/peak live/ { is_on = 1; next } is_on && !NF { exit } is_on && $(NF - 2) { print $(NF - 3), $(NF - 1) }' "$work/out" | sort; }
 pools_of_replay() {
     awk -F '[:,]' '/"peak_reserved_bytes"/ { reserved = $2 + 0 }
@@ -59,11 +58,11 @@ agrees experiment link --overlap --device sim:0
 expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
 says out "ferry refuses sim:0"
 says out "limit 4194304"
-says out "sim:0: 4000000 bytes asked for" # in the words of the recorded pool, not of the one that replays it
+says out "sim:0: 4000000 bytes asked for" # with the options of the recorded pool, not of the replaying one
 if grep -q "plain pool" "$work/out"; then fail "the verdict speaks of a plain pool"; fi
 expect 4 replay "$work/run.trace" --policy pytorch-near --limit 4MiB --json
 says out '"limit_bytes": 4194304'
-says out '"waste": null' # a peak that was not reached compares with nothing
+says out '"waste": null' # a peak that was not reached has no comparison
 says out '"reserved_per_peak": null'
 expect 0 replay "$work/run.trace" --policy ferry --json
 says out '"limit_bytes": null'
@@ -84,8 +83,8 @@ expect 1 replay "$work/broken.trace" --json
 says err "more bytes at once than there can be"
 [ ! -s "$work/out" ] || fail "a refused trace has figures"
 
-# Event files by hand: a pool that is made again, a file without its end, and what no recording
-# holds.
+# Event files made by hand: a pool that is created twice, a file without its end, and lines that no
+# recording contains.
 begin='{"ev":"ferry","version":1}' pool='{"ev":"pool","pool":"sim:0","live_bytes":0,"reserved_bytes":0}'
 block() { echo "{\"ev\":\"block_$1\",\"scope\":\"s\",\"pool\":\"sim:0\",\"block\":$2,\"bytes\":1024,\"requested_bytes\":$3}"; }
 events() { printf '%s\n' "$@" >"$work/made.jsonl"; }

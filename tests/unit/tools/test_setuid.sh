@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# In a setuid program the variables that name files to load or to write count as unset. Needs root,
-# to make such a program and to run it as another user. Usage: test_setuid.sh BUILD_DIR.
+# In a setuid program, variables that name files to load or to write count as unset. Needs root, to
+# make such a program and to run it as another user. Usage: test_setuid.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
@@ -18,8 +18,8 @@ mkdir "$work/out.d"
 chmod 755 "$work"
 chmod 1777 "$work/out.d"
 as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-# honours VARIABLE: does the program do as the variable says? It names something in $work/out.d. Its
-# streams are in $work/out.
+# honours VARIABLE: succeeds if the program follows the variable, which names a file in $work/out.d.
+# Its streams are in $work/out.
 made=$work/out.d/made
 mkdir -m 755 "$work/out.d/programs" "$work/out.d/plugins"
 printf '#!/bin/sh\necho made >"%s"\n' "$made" >"$work/out.d/programs/gnuplot"
@@ -52,8 +52,8 @@ for variable in $variables; do
 done
 chown 1 "$work/ferry"
 chmod 4755 "$work/ferry"
-# Where the file system or the container ignores the bit (nosuid, no_new_privs), there is nothing to
-# test.
+# Where the file system or the container ignores the bit (nosuid, no_new_privs), nothing can be
+# tested.
 cp "$(command -v id)" "$work/id"
 chown 1 "$work/id"
 chmod 4755 "$work/id"
@@ -67,8 +67,8 @@ for variable in $variables; do
     if honours "$variable"; then fail "a setuid program does as $variable says: $(head -c 300 "$work/out")"; fi
 done
 
-# Those that need a card are read in the same way, and so is every variable that docs/environment.md
-# lists as one of a file.
+# Variables that need a card are read in the same way, and so is every variable that
+# docs/environment.md lists as one that names a file.
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 # shellcheck disable=SC2016
 listed=$(sed -n '/^Variables that name a file/,/^$/p' "$root/docs/environment.md" | grep -o '[`][A-Z_]*[`]' | tr -d '`')

@@ -1,5 +1,5 @@
-/* The reader of snapshots: what the library writes comes back as it was; what does not add up is
- * refused with a text that says where; no bytes make it do anything else. Not here: JSON itself
+/* The reader of snapshots: a snapshot written by the library is read back unchanged; inconsistent
+ * files are refused with a text that names the position; no bytes crash it. Not here: JSON itself
  * (test_json_tree.c). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +15,9 @@
 #include "tools/cli/snapshot_file.h"
 
 static char path[] = "/tmp/ferry-snapshot-XXXXXX";
-static char *json; /* a good one */
+static char *json; /* a valid snapshot */
 
-/* Two segments; what is live, pending, free and at hand; a limit. */
+/* Two segments; live, pending, free and cached bytes; a limit. */
 static void make_good(void)
 {
     static fy__snapshot_block_t blocks[] = {
@@ -89,7 +89,7 @@ static fy_status_t read_text(const char *text, size_t nbytes, snapshot_file_t *o
     return snapshot_file_open(path, out_file);
 }
 
-static void comes_back_as_it_was(void **state)
+static void a_snapshot_is_read_back_unchanged(void **state)
 {
     snapshot_file_t file;
     char *again;
@@ -108,7 +108,7 @@ static void comes_back_as_it_was(void **state)
     snapshot_file_close(&file);
 }
 
-/* The good one with its first `from` replaced. */
+/* Returns the valid snapshot with the first `from` replaced. */
 static void refused(const char *from, const char *to, const char *why)
 {
     snapshot_file_t file;
@@ -124,7 +124,7 @@ static void refused(const char *from, const char *to, const char *why)
     snapshot_file_close(&file);
 }
 
-static void what_does_not_add_up_is_refused(void **state)
+static void inconsistent_files_are_refused(void **state)
 {
     snapshot_file_t file;
     (void)state;
@@ -170,7 +170,7 @@ static void what_does_not_add_up_is_refused(void **state)
     snapshot_file_close(&file);
 }
 
-/* What a later version may add is no reason to refuse. */
+/* Keys that a later version may add are no reason to refuse. */
 static void unknown_keys_are_skipped(void **state)
 {
     snapshot_file_t file;
@@ -187,8 +187,8 @@ static void unknown_keys_are_skipped(void **state)
     snapshot_file_close(&file);
 }
 
-/* Cut anywhere; and with a few bytes changed: it is refused, or it is good, but nothing else
- * happens. What is good can be drawn. */
+/* Truncated at any position, or with a few bytes changed: the file is refused or accepted, without
+ * a crash. An accepted file can be drawn. */
 static void garbage_is_refused(void **state)
 {
     snapshot_file_t file;
@@ -231,8 +231,8 @@ static void drawing_fails_with_a_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comes_back_as_it_was),
-        cmocka_unit_test(what_does_not_add_up_is_refused),
+        cmocka_unit_test(a_snapshot_is_read_back_unchanged),
+        cmocka_unit_test(inconsistent_files_are_refused),
         cmocka_unit_test(unknown_keys_are_skipped),
         cmocka_unit_test(garbage_is_refused),
         cmocka_unit_test(drawing_fails_with_a_reason),

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# `ferry train`: usage, its document, bits that do not depend on how it runs, losses that hardly
-# depend on threads, Ctrl-C, resuming.
+# `ferry train`: usage, its document, equal bits in every mode, losses that hardly depend on
+# threads, Ctrl-C, resuming.
 # Usage: test_train.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
-# Made-up data, wherever this runs, but for one training on the real ones.
+# Synthetic data everywhere, except for one training on the real ones.
 real=${FERRY_DATA:-$(cd "$(dirname "$0")/../../.." && pwd)/../shared/data}
 export FERRY_DATA=$work/nothing
 checksum() { sed -n 's/^weights: .* checksum \([0-9a-f]*\).*/\1/p' "$work/out"; }
@@ -37,7 +37,7 @@ expect 2 train mlp --device sim:none
 expect 1 train mlp --data "$work/nothing"
 says err "IO"
 
-# ---- where nothing can be written: told before the first step ----
+# ---- unwritable files are reported before the first step ----
 # shellcheck disable=SC2086
 expect 1 train mlp $small --epochs 1 --save "$work/no/where.safetensors"
 says err "IO: cannot write $work/no/where.safetensors: No such file"
@@ -71,7 +71,7 @@ expect 0 train linear --device host --epochs 1 --json
 says out '"test_accuracy": null'
 [ "$(figure params)" = 6 ] || fail "linear has $(figure params) parameters"
 
-# ---- the same bits however it runs ----
+# ---- the same bits in every mode ----
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 1
 says out "heavy requests"
@@ -128,7 +128,7 @@ for how in "--optimizer adam --schedule one-cycle" "--optimizer momentum --sched
     expect 0 train mlp $small --epochs 1 $how
 done
 
-# ---- stopping and going on ----
+# ---- stopping and resuming ----
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 3 --save "$work/whole.safetensors"
 says out "saved to $work/whole.safetensors"
@@ -154,7 +154,7 @@ for signal in INT TERM; do
     ls "$work/stopped$signal"/step-*.safetensors >/dev/null 2>&1 || fail "SIG$signal left no checkpoint"
 done
 
-# ---- real digits: the beginning of the training whose end is in docs/results ----
+# ---- real digits: the first steps of the training whose result is in docs/results ----
 if [ -e "$real/mnist" ]; then
     expect 0 train mnist2018 --data "$real" --device sim:0 --epochs 2 --limit-samples 12800 --log-every 0 --json
     accuracy=$(figure test_accuracy)

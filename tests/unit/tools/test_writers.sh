@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Every writer of whole files but profiles (test_cal_file.c), by a row, to every kind of place: a
-# new file, a file, a link, a link to nothing, a link to a link, a pipe, a device, a loop of links,
-# a folder that is not there. Usage: test_writers.sh BUILD_DIR.
+# Every writer of complete files except profiles (test_cal_file.c), one row each, to every kind of
+# target: a new file, a file, a link, a dangling link, a link to a link, a pipe, a device, a loop of
+# links, a missing folder. Usage: test_writers.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
 cd "$work" || exit 1
 export OMP_WAIT_POLICY=passive
 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot memory.json >/dev/null 2>&1
-# write NAME PLACE: runs the writer; its exit status.
+# write NAME PLACE: runs the writer and returns its exit status.
 write() {
     case $1 in
     weights) timeout 60 "$ferry" train linear --device host --epochs 1 --save "$2" ;;

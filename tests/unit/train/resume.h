@@ -1,5 +1,5 @@
-/* A short training that can stop anywhere and go on: what the tests of checkpoints train. Dropout,
- * a schedule and shuffled data, so that each of them shows if it is not carried over. Not a
+/* A short training that can stop and resume at any step, for the tests of checkpoints. It has
+ * dropout, a schedule and shuffled data, so that each missing part of the state shows. Not a
  * test. */
 #ifndef FERRY_TESTS_UNIT_TRAIN_RESUME_H_
 #define FERRY_TESTS_UNIT_TRAIN_RESUME_H_
@@ -54,8 +54,7 @@ static inline void resume_end(resume_t *r)
     fy_model_destroy(r->model);
 }
 
-/* The batch that stands at (seed, epoch, epoch_step): drawn on the device, so nothing need be
- * stored. */
+/* The batch of (seed, epoch, epoch_step): drawn on the device, so the data set needs no storage. */
 static inline fy_status_t resume_batch(fy_device_t *device, const fy_progress_t *p,
                                        fy_tensor_t **out_x, fy_tensor_t **out_y)
 {
@@ -67,7 +66,7 @@ static inline fy_status_t resume_batch(fy_device_t *device, const fy_progress_t 
     return fy_cast(classes, FY_DTYPE_I32, out_y);
 }
 
-/* One update. The rate is a function of the step. */
+/* One update. The learning rate is a function of the step. */
 static inline fy_status_t resume_step(fy_device_t *device, resume_t *r)
 {
     fy_tensor_t *x, *y, *logits, *loss;

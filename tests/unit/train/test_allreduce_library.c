@@ -1,5 +1,5 @@
-/* Sums over devices by their own library (NCCL's stand-in over the fake driver) and by copies give
- * the same bits for two devices, count the same bytes, and leave poisoned tensors where the library
+/* Sums over devices by their library (a stand-in for NCCL over the fake driver) and by copies: both
+ * give the same bits for two devices, count the same bytes, and poison the tensors when the library
  * fails. Skipped where the CUDA plugin was not built. */
 #include <dlfcn.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ static void the_same_bits_and_bytes(void **state)
     }
 }
 
-static void who_cannot_says_so(void **state)
+static void an_unsupported_sum_is_refused(void **state)
 {
     int done = 7;
     (void)state;
@@ -117,7 +117,7 @@ static void a_guard_counts_it(void **state)
     ts_expect_f32(x[1], (float[]){ 6, 8, 10, 12 }, 4);
 }
 
-static void a_failure_poisons(void **state)
+static void a_failed_sum_poisons_its_tensors(void **state)
 {
     fy_download_t *download;
     fy_tensor_t *host;
@@ -129,7 +129,7 @@ static void a_failure_poisons(void **state)
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_tensor_download(x[i], NULL, &download));
         ts_fails(fy_download_wait(download, FY_FOREVER, &host), UNAVAILABLE);
-        ts_ok(fy_fill(x[i], 2)); /* overwritten: good again */
+        ts_ok(fy_fill(x[i], 2)); /* a complete overwrite clears the poison */
     }
     ts_ok(fy_allreduce_sum(2, x));
     ts_expect_f32(x[0], (float[]){ 4, 4, 4, 4 }, 4);
@@ -154,7 +154,9 @@ int main(void)
     entry = dlsym(library, "fake_cuda_calls");
     memcpy(&count_calls, &entry, sizeof entry);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = { TEST(the_same_bits_and_bytes), TEST(who_cannot_says_so),
-                                        TEST(a_guard_counts_it), TEST(a_failure_poisons) };
+    const struct CMUnitTest tests[] = { TEST(the_same_bits_and_bytes),
+                                        TEST(an_unsupported_sum_is_refused),
+                                        TEST(a_guard_counts_it),
+                                        TEST(a_failed_sum_poisons_its_tensors) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

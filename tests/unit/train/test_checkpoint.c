@@ -1,7 +1,6 @@
-/* Checkpoints: a training that stops and goes on from a file ends with the same bits as one that
- * never stopped; what is kept and deleted in the folder; what is passed over; what is refused, and
- * that nothing has changed then; parameters alone. Not here: processes that are killed
- * (test_checkpoint_kill.c). */
+/* Checkpoints. A training that stops and resumes from a file ends with the same bits as one that
+ * never stopped. Also: the files that are kept and deleted, files that are skipped, refusals that
+ * change nothing, and parameters alone. Not here: killed processes (test_checkpoint_kill.c). */
 #include "tests/support/harness.h"
 
 #include <dirent.h>
@@ -19,7 +18,7 @@ static void make_folder(void)
     assert_non_null(mkdtemp(folder));
 }
 
-/* Deletes it, and returns how many files there were. */
+/* Deletes the folder and returns its number of files. */
 static int drop_folder(const char *path)
 {
     const struct dirent *entry;
@@ -75,7 +74,7 @@ static void steps(ts_ctx_t *ctx, resume_t *r, int64_t until)
     while (r->progress.step < until) ts_ok(resume_step(ctx->device, r));
 }
 
-static void goes_on_bit_for_bit(ts_ctx_t *ctx)
+static void a_resumed_training_has_the_same_bits(ts_ctx_t *ctx)
 {
     char *want = malloc(1 << 16), *got = malloc(1 << 16), note[32];
     resume_t whole, part;
@@ -95,7 +94,7 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
                                options = saved_options;
         ts_ok(fy_optimizer_get(part.optimizer, &saved_options));
         resume_end(&part);
-        /* other first values, so that none of them is left */
+        /* Other initial values, so that none of them is left. */
         ts_ok(resume_begin(ctx->device, 99, &part));
         part.progress = (fy_progress_t)FY_PROGRESS_INIT;
         ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
@@ -118,8 +117,8 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
     free(want);
 }
 
-/* Each with its own state, and those without momentum, too. */
-static void goes_on_with_every_optimizer(ts_ctx_t *ctx)
+/* Each optimizer with its state, and SGD without momentum too. */
+static void every_optimizer_resumes(ts_ctx_t *ctx)
 {
     char *want = malloc(1 << 16), *got = malloc(1 << 16);
     for (int kind = 0; kind <= FY_OPTIMIZER_COUNT; kind++) { /* the last: SGD with momentum */
@@ -148,9 +147,9 @@ static void goes_on_with_every_optimizer(ts_ctx_t *ctx)
     free(want);
 }
 
-/* The last few stay; the one just written always does; what a killed process has left goes; other
- * files are nobody's business. */
-static void keeps_the_last(ts_ctx_t *ctx)
+/* The newest few files stay, and the one just written always does. Left-overs of a killed process
+ * are deleted. Other files are not touched. */
+static void the_newest_checkpoints_are_kept(ts_ctx_t *ctx)
 {
     static const char *const others[] = { "step-00000001.safetensors.1-0.tmp", "step-1.safetensors",
                                           "best.safetensors", "step-00000001.safetensors.old" };
@@ -165,7 +164,7 @@ static void keeps_the_last(ts_ctx_t *ctx)
                 is_there("step-00000005.safetensors"));
     assert_false(is_there(others[0]));
     for (int i = 1; i < 4; i++) assert_true(is_there(others[i]));
-    r.progress.step = 2; /* one who went back */
+    r.progress.step = 2; /* a training that returned to an earlier step */
     ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
     assert_true(is_there("step-00000002.safetensors") && is_there("step-00000005.safetensors"));
     r.progress.step = 123456789;
@@ -183,7 +182,7 @@ static void keep_text(void *user, fy_log_level_t level, const char *text)
     snprintf(user, 512, "%s", text);
 }
 
-static void passes_over_what_is_not_whole(ts_ctx_t *ctx)
+static void incomplete_files_are_skipped(ts_ctx_t *ctx)
 {
     char said[512] = "";
     resume_t r;
@@ -196,7 +195,7 @@ static void passes_over_what_is_not_whole(ts_ctx_t *ctx)
     ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
     assert_int_equal(r.progress.step, 2);
     assert_non_null(strstr(said, "step-00000003.safetensors is not a whole"));
-    /* whole, but no checkpoint */
+    /* complete, but not a checkpoint */
     ts_ok(fy_model_save(r.model, in_folder("step-00000002.safetensors")));
     ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
     assert_int_equal(r.progress.step, 1);
@@ -207,9 +206,8 @@ static void passes_over_what_is_not_whole(ts_ctx_t *ctx)
     resume_end(&r);
 }
 
-/* A model of the same layers, but for one, and a file that has been tampered with: nothing
- * changes. */
-static void refuses_and_changes_nothing(ts_ctx_t *ctx)
+/* A model with one different layer, and a file that was tampered with: nothing changes. */
+static void a_refused_load_changes_nothing(ts_ctx_t *ctx)
 {
     char *before = malloc(1 << 16), *after = malloc(1 << 16);
     resume_t r;
@@ -249,7 +247,7 @@ static void refuses_and_changes_nothing(ts_ctx_t *ctx)
     ts_fails(fy_model_load(r.model, in_folder("step-00000000.safetensors")), INVALID_ARGUMENT);
     assert_int_equal(all_bits(&r, after, 1 << 16), nbytes);
     assert_memory_equal(before, after, nbytes);
-    ts_ok(fy_checkpoint_load(folder, r.model, NULL, NULL)); /* without its optimizer */
+    ts_ok(fy_checkpoint_load(folder, r.model, NULL, NULL)); /* without the optimizer */
     fy_model_destroy(other);
     fy_optimizer_destroy(sgd);
     drop_folder(folder);
@@ -258,8 +256,8 @@ static void refuses_and_changes_nothing(ts_ctx_t *ctx)
     free(after);
 }
 
-/* One download, one upload; the file has the parameters under their own names, dense. */
-static void parameters_alone(ts_ctx_t *ctx)
+/* One download, one upload. The file has the parameters under their names, dense. */
+static void parameters_are_saved_and_loaded_alone(ts_ctx_t *ctx)
 {
     resume_t a, b;
     fy_safetensors_t *file;
@@ -297,12 +295,12 @@ static void parameters_alone(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(goes_on_bit_for_bit),
-        TS_TEST(goes_on_with_every_optimizer),
-        TS_TEST(keeps_the_last),
-        TS_TEST(passes_over_what_is_not_whole),
-        TS_TEST(refuses_and_changes_nothing),
-        TS_TEST(parameters_alone),
+        TS_TEST(a_resumed_training_has_the_same_bits),
+        TS_TEST(every_optimizer_resumes),
+        TS_TEST(the_newest_checkpoints_are_kept),
+        TS_TEST(incomplete_files_are_skipped),
+        TS_TEST(a_refused_load_changes_nothing),
+        TS_TEST(parameters_are_saved_and_loaded_alone),
     };
     return TS_RUN("checkpoint", tests, NULL);
 }

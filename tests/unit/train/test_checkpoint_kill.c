@@ -1,7 +1,7 @@
-/* A training is killed (SIGKILL) at random moments, and started again from its folder, 200 times:
- * after each kill the folder has a whole checkpoint, byte for byte that of an uninterrupted
- * training at the same step, and every training that reaches its end has the same file there. The
- * trainings are this program, called with an argument, so that each begins as a process of its own.
+/* A training is killed (SIGKILL) at random moments and restarted from its folder, 200 times. After
+ * each kill the folder has a complete checkpoint, equal byte for byte to that of an uninterrupted
+ * training at the same step. Every training that ends has the same final file. The trainings are
+ * this program, called with an argument, so each starts as a new process.
  * FERRY_SEED=n kills at other moments. */
 #include "tests/support/harness.h"
 
@@ -16,8 +16,8 @@
 
 enum { STEPS = 20, KEEP = 3 };
 
-/* A slow disk, so that many kills fall into the middle of a file. The linker puts this in the place
- * of the system's (tests.cmake). */
+/* A slow disk, so that many kills hit the middle of a file. The linker replaces the system's
+ * function by this one (tests.cmake). */
 static int is_child;
 ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
@@ -27,7 +27,7 @@ ssize_t __wrap_write(int fd, const void *data, size_t n)
     return __real_write(fd, data, n);
 }
 
-/* Trains in `folder` from where it stands, with a checkpoint after each step. */
+/* Resumes the training in `folder`, with a checkpoint after each step. */
 static int child(const char *folder, int keep)
 {
     fy_device_t *device;
@@ -37,7 +37,7 @@ static int child(const char *folder, int keep)
     if (status != FY_STATUS_OK) return 2;
     status = fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress);
     if (status == FY_STATUS_UNAVAILABLE) status = FY_STATUS_OK;
-    r.progress.note = NULL; /* the model's own */
+    r.progress.note = NULL; /* use the model's note */
     while (status == FY_STATUS_OK && r.progress.step < STEPS) {
         status = resume_step(device, &r);
         if (status == FY_STATUS_OK)
@@ -70,7 +70,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The highest step in the folder; -1: none. Left-overs are counted. */
+/* Returns the highest step in the folder; -1: none. Counts left-over files. */
 static int64_t newest(const char *folder, int *left_overs)
 {
     const struct dirent *entry;
@@ -128,15 +128,15 @@ static void assert_loadable(const char *folder, fy_device_t *device, int64_t ste
     resume_end(&r);
 }
 
-/* One of several trainings that go on side by side, each in a folder of its own: most of their time
- * they wait for the disk. */
+/* One of several trainings that run concurrently, each in its folder: most of the time they wait
+ * for the disk. */
 typedef struct lane {
     char folder[64];
     pid_t pid;
     uint64_t wait_ns;
 } lane_t;
 
-/* Starts all lanes and kills each at a moment of its own, up to most_ns from now. */
+/* Starts all lanes and kills each after a random time of at most most_ns. */
 static void start_and_kill(lane_t *lanes, int count, uint64_t *random, uint64_t most_ns)
 {
     const uint64_t begin_ns = now_ns();
@@ -162,11 +162,11 @@ static void start_and_kill(lane_t *lanes, int count, uint64_t *random, uint64_t 
     }
 }
 
-/* 1: the training had come to its end; its folder is empty now. */
+/* 1: the training had ended; its folder is empty now. */
 static int check_lane(const lane_t *lane, const char *whole, fy_device_t *device, int *left_overs)
 {
     const int64_t step = newest(lane->folder, left_overs);
-    if (step < 0) return 0; /* killed before its first one */
+    if (step < 0) return 0; /* killed before its first checkpoint */
     assert_loadable(lane->folder, device, step);
     assert_same_file(lane->folder, whole, step);
     if (step < STEPS) return 0;
@@ -208,7 +208,7 @@ static void killed_at_any_moment(void **state)
         start_and_kill(lanes, LANES, &random, lasts);
         for (int i = 0; i < LANES; i++) ends += check_lane(&lanes[i], whole, device, &left_overs);
     }
-    /* And from where one stopped to the end. */
+    /* Finally resumes one of them and runs it to the end. */
     train_to_the_end(lanes[0].folder, KEEP);
     assert_same_file(lanes[0].folder, whole, STEPS);
     print_message(

@@ -1,13 +1,12 @@
-/* What a steady training step asks of the CUDA driver, call by call, called and replayed: launches
- * and products, and nothing that allocates, waits, or makes an event, a stream or a plan. Over the
- * fake driver. Not here: requests of a step (test_launches.c). */
+/* The CUDA driver calls of a steady training step, called and replayed: launches and products; no
+ * allocation, no wait, no creation of an event, a stream or a plan. Over the fake driver. Not here:
+ * requests of a step (test_launches.c). */
 #include <ferry/train/model.h>
 #include <ferry/train/optimizer.h>
 
 #include "tests/support/fake_driver.h"
 
-/* Warm: plans and blocks are there, and the compute stream has the 16 events that it goes round
- * with. */
+/* Warm: plans and blocks exist, and the compute stream has its 16 events, which it reuses. */
 enum { BATCH = 4, WARM_UP = 24, STEPS = 20 };
 
 typedef struct session {
@@ -63,14 +62,14 @@ static void called(session_t *s)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* ---- what was asked ---- */
+/* ---- the trace of driver calls ---- */
 
 typedef struct asked {
-    char sequence[8192];  /* without what is counted below */
+    char sequence[8192];  /* the calls that are not counted below */
     int records, queries; /* of events */
 } asked_t;
 
-/* Takes `name` out of the trace; each of its calls. */
+/* Removes `name` from the trace and returns the number of its calls. */
 static int take_out(char *trace, const char *name)
 {
     const size_t length = strlen(name);
@@ -87,7 +86,7 @@ static void end_trace(asked_t *out_asked)
     assert_non_null(trace);
     assert_true(strlen(trace) < sizeof out_asked->sequence);
     memcpy(out_asked->sequence, trace, strlen(trace) + 1);
-    /* a read; pushed and set is nothing */
+    /* reads and context switches do nothing on the device */
     assert_true(take_out(out_asked->sequence, "cuCtxGetCurrent ") > 0);
     out_asked->records = take_out(out_asked->sequence, "cuEventRecord ");
     out_asked->queries = take_out(out_asked->sequence, "cuEventQuery ");
@@ -102,7 +101,7 @@ static void assert_sequence(const char *got, const char *want, const char *what)
 
 #define KERNEL  "cuLaunchKernel "
 #define PRODUCT "cublasLtMatmul "
-/* A plan is told where this layer's bias is. */
+/* Ferry sets the bias address of this layer in the plan. */
 #define BIASED "cublasLtMatmulDescSetAttribute cublasLtMatmul "
 
 /* clang-format off */
@@ -111,7 +110,7 @@ static const char steady[] =
     BIASED               /* linear */
     KERNEL KERNEL        /* cross entropy, its mean */
     KERNEL               /* its gradient */
-    BIASED               /* dw2 and db2: the plan is told where db lies */
+    BIASED               /* dw2 and db2: Ferry sets the address of db in the plan */
     PRODUCT KERNEL       /* dx2, relu's gradient */
     BIASED               /* dw1 and db1 */
     KERNEL KERNEL        /* Adam: step number, parameters */
@@ -134,9 +133,9 @@ static void run_steps(session_t *s, void (*one)(session_t *s), const char *seque
         records += asked.records;
         queries += asked.queries;
     }
-    /* Two requests of a step may meet a class that does not exist and leave an event each, so that
-     * a wait for them is no longer than it must be. Each event is asked about once before it is
-     * recorded again. */
+    /* Two requests of a step can meet a class out of range, and each leaves an event, so that a
+     * wait for it ends as early as possible. Each event is polled once before it is recorded
+     * again. */
     print_message("           %d events recorded and %d asked about in %d steps\n", records,
                   queries, STEPS);
     assert_in_range(records, 0, 3 * STEPS);
@@ -160,15 +159,15 @@ static void replayed(session_t *s)
     ts_ok(fy_graph_replay(graph, NULL));
 }
 
-/* One request, and a small kernel that hands on what its flags say: a class that does not exist is
- * told. One more clears flags to be used again. */
+/* One request, and a small kernel that passes on its flags: a class out of range is reported. One
+ * more clears the flags for reuse. */
 static void a_replayed_step_only_launches(void **state)
 {
     (void)state;
     session_t s;
     fy_scope_t scope = fy_scope_begin("session");
     open_session(&s);
-    called(&s); /* the optimizer's state is there */
+    called(&s); /* creates the optimizer's state */
     ts_ok(fy_graph_begin(s.device));
     ts_ok(step(&s));
     ts_ok(fy_graph_end(&graph));

@@ -1,5 +1,5 @@
-/* Data sets: what is read from files and what is refused, making, cutting, writing and reading
- * again, the known sets.
+/* Data sets: accepted and refused files, creating, splitting, writing and reading again, the known
+ * sets.
  * Not here: the committed files that must be refused (test_rejects.c), loaders (test_loader.c). */
 #include <math.h>
 #include <unistd.h>
@@ -111,7 +111,7 @@ static void idx_with_channels(void **state)
     fy_dataset_destroy(dataset);
 }
 
-/* The content decides, not the name. */
+/* The content decides the kind, not the name. */
 static void gzip_is_inflated(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void gzip_is_inflated(void **state)
     assert_int_equal(info_of(dataset).samples, 3);
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
-    /* Members one behind the other are one stream. */
+    /* Concatenated members are one stream. */
     snprintf(command, sizeof command,
              "head -c 9 %s | gzip -nc > %s/y2; tail -c +10 %s | gzip -nc >> %s/y2", y, folder, y,
              folder);
@@ -134,7 +134,7 @@ static void gzip_is_inflated(void **state)
     ts_ok(fy_dataset_read_idx(path_of("x.gz"), path_of("y2"), NULL, &dataset));
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
-    /* A checksum that is not the data's. */
+    /* A checksum that does not match the data. */
     ts_fails(fy_dataset_read_idx(x, write_file("y3", labels_gz, sizeof labels_gz), NULL, &dataset),
              CORRUPT_DATA);
     ts_text_has("y3");
@@ -148,8 +148,8 @@ static void gzip_is_inflated(void **state)
     ts_fails(fy_dataset_read_cifar10(1, paths, &options, &dataset), CORRUPT_DATA);
     ts_text_has("max_nbytes = 1048576");
     assert_null(dataset);
-    /* What is no IDX file by its first bytes is not read to its end, if it has one; what is too
-     * large, not at all. */
+    /* A file that is not IDX by its first bytes is not read to its end. A file that is too large is
+     * not read at all. */
     ts_fails(fy_dataset_read_idx("/dev/zero", y, NULL, &dataset), IO);
     ts_text_has("cannot read /dev/zero: it is a device");
     snprintf(command, sizeof command, "truncate -s 1T %s/sparse", folder);
@@ -164,7 +164,7 @@ static void gzip_is_inflated(void **state)
 static void cifar10_is_read(void **state)
 {
     (void)state;
-    enum { N = 70 }; /* more than the reader takes at once */
+    enum { N = 70 }; /* more than the reader reads at once */
     static unsigned char records[N * 3073];
     fy_dataset_t *dataset;
     unsigned char sample[3072];
@@ -272,7 +272,7 @@ static void created_sets(void **state)
     ts_fails(fy_dataset_query(NULL, &info), INVALID_ARGUMENT);
 }
 
-static void tables_become_sets(void **state)
+static void tables_become_data_sets(void **state)
 {
     (void)state;
     static const double values[] = { 1, 2, 3, 4, 5, 6 };
@@ -307,7 +307,7 @@ static void parts_share_memory(void **state)
     int seen[N] = { 0 }, differs = 0, moved = 0;
     ts_ok(fy_dataset_split(all, 15, 3, &first, &rest));
     ts_ok(fy_dataset_split(all, 15, 4, &other, &other_rest));
-    ts_ok(fy_dataset_split(first, 5, -1, &third, &fourth)); /* of a part, as it stands there */
+    ts_ok(fy_dataset_split(first, 5, -1, &third, &fourth)); /* a part of a part */
     fy_dataset_destroy(all);                                /* the memory stays */
     assert_int_equal(info_of(first).samples, 15);
     assert_int_equal(info_of(rest).samples, 5);
@@ -353,7 +353,7 @@ static void parts_share_memory(void **state)
     fy_dataset_destroy(fourth);
 }
 
-/* FNV-1a, so that the bytes of a made-up set are one number. */
+/* FNV-1a: reduces the bytes of a synthetic set to one number. */
 static uint64_t hash_of(const fy_dataset_t *dataset)
 {
     static unsigned char sample[3072];
@@ -369,7 +369,7 @@ static uint64_t hash_of(const fy_dataset_t *dataset)
     return hash;
 }
 
-static void made_up_sets(void **state)
+static void synthetic_sets_are_reproducible(void **state)
 {
     (void)state;
     fy_dataset_t *digits, *more, *images_set;
@@ -436,7 +436,7 @@ static void known_names(void **state)
     fy_dataset_destroy(dataset);
 }
 
-/* Skips without the real data. */
+/* Skipped without the real data. */
 static const char *real_data(const char *name)
 {
     static char path[512];
@@ -460,8 +460,8 @@ static void assert_md5(const char *path, const char *want)
     assert_string_equal(got, want);
 }
 
-/* All bytes came, and go out again: the sums are of the files as they were published. */
-static void mnist_itself(void **state)
+/* All bytes are read, and writing them again gives the files with the published checksums. */
+static void the_real_mnist_is_read(void **state)
 {
     (void)state;
     static const char *const sums[2][2] = {
@@ -481,7 +481,7 @@ static void mnist_itself(void **state)
     }
 }
 
-static void cifar10_itself(void **state)
+static void the_real_cifar10_is_read(void **state)
 {
     (void)state;
     const char *data = real_data("cifar10");
@@ -496,7 +496,7 @@ static void cifar10_itself(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void airfoil_itself(void **state)
+static void the_real_airfoil_is_read(void **state)
 {
     (void)state;
     const char *data = real_data("airfoil");
@@ -534,12 +534,18 @@ static int drop_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_is_read),        cmocka_unit_test(idx_with_channels),
-        cmocka_unit_test(gzip_is_inflated),   cmocka_unit_test(cifar10_is_read),
-        cmocka_unit_test(created_sets),       cmocka_unit_test(tables_become_sets),
-        cmocka_unit_test(parts_share_memory), cmocka_unit_test(made_up_sets),
-        cmocka_unit_test(known_names),        cmocka_unit_test(mnist_itself),
-        cmocka_unit_test(cifar10_itself),     cmocka_unit_test(airfoil_itself),
+        cmocka_unit_test(idx_is_read),
+        cmocka_unit_test(idx_with_channels),
+        cmocka_unit_test(gzip_is_inflated),
+        cmocka_unit_test(cifar10_is_read),
+        cmocka_unit_test(created_sets),
+        cmocka_unit_test(tables_become_data_sets),
+        cmocka_unit_test(parts_share_memory),
+        cmocka_unit_test(synthetic_sets_are_reproducible),
+        cmocka_unit_test(known_names),
+        cmocka_unit_test(the_real_mnist_is_read),
+        cmocka_unit_test(the_real_cifar10_is_read),
+        cmocka_unit_test(the_real_airfoil_is_read),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -1,6 +1,6 @@
-/* Data sets read while the N-th allocation or read fails, for every N, from raw files, compressed
- * ones and pipes: an error, no data set, no open file and no memory left; and the next try gives
- * the set. Not here: files that are wrong (test_dataset_rejects.c). */
+/* Data sets are read while the N-th allocation or read fails, for every N, from raw files,
+ * compressed files and pipes. The result is an error, no data set, no open file and no leaked
+ * memory; the next attempt succeeds. Not here: malformed files (test_dataset_rejects.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,11 +11,11 @@
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
-/* 1.4 MB of images: more than a reader takes before it has seen bytes */
+/* 1.4 MB of images: more than a reader allocates before it has seen bytes */
 enum { SAMPLES = 900, SIDE = 40 };
 static char folder[] = "/tmp/ferry-dataset-faults-XXXXXX", images[64], labels[64], batch[64];
 
-static int g_reads = -1; /* reads until one fails; < 0: none will */
+static int g_reads = -1; /* reads until one fails; < 0: none fails */
 ssize_t __real_read(int fd, void *to, size_t n);
 ssize_t __wrap_read(int fd, void *to, size_t n);
 ssize_t __wrap_read(int fd, void *to, size_t n)
@@ -29,7 +29,7 @@ static void run(const char *format)
 {
     char command[256];
     snprintf(command, sizeof command, format, folder);
-    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a folder of our own */
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a folder of this test */
 }
 
 static void begin_file(const char *path, const unsigned char *head, size_t nhead, size_t nzeros)
@@ -50,7 +50,7 @@ static fy_status_t read_cifar10(fy_dataset_t **out_dataset)
     return fy_dataset_read_cifar10(1, (const char *const[]){ batch }, NULL, out_dataset);
 }
 
-/* The number of calls that a reader survives the failure of. */
+/* Returns the number of calls whose failure a reader survives. */
 static int fail_each(fy_status_t (*read_set)(fy_dataset_t **out_dataset), fy_status_t expected)
 {
     const int before = ts_open_files();
@@ -70,7 +70,8 @@ static int fail_each(fy_status_t (*read_set)(fy_dataset_t **out_dataset), fy_sta
             fy_dataset_destroy(dataset);
             return n;
         }
-        if (status == FY_STATUS_OK) { /* what could not be made smaller stays as it is */
+        if (status ==
+            FY_STATUS_OK) { /* a buffer that could not be shrunk stays as large as it was */
             assert_int_equal(expected, FY_STATUS_OUT_OF_MEMORY);
             fy_dataset_destroy(dataset);
             continue;
@@ -103,7 +104,7 @@ static void each_call_fails(void **state)
     }
 }
 
-/* The packed files of before, through pipes. */
+/* The same compressed files, through pipes. */
 static void pipes_are_read(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
-/* Every rule that a reader of data sets or of tables refuses by has a file, named after it, in
- * data/rejects/ (data/make_dataset_rejects.py): each is refused with words that name the file and
- * what is wrong. A file that no row knows, or a row without its file, fails.
- * The ending says who reads it: NAME.images (with good.labels), NAME.labels (with good.images),
+/* Every rule by which a reader of data sets or of tables refuses a file has a file, named after the
+ * rule, in data/rejects/ (data/make_dataset_rejects.py). Each is refused with a text that names the
+ * file and the error. A file without a row, or a row without its file, fails.
+ * The suffix selects the reader: NAME.images (with good.labels), NAME.labels (with good.images),
  * NAME.cifar10, NAME.table. */
 #include <dirent.h>
 #include <unistd.h>
@@ -154,7 +154,7 @@ static int ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* What stands in its place must be NULL if it fails. */
+/* The out parameter must be NULL after a failure. */
 static fy_status_t read_file(const char *path, const char *name, int *out_is_null)
 {
     fy_dataset_t *dataset = (fy_dataset_t *)1;
@@ -222,8 +222,8 @@ static void every_file_has_a_rule(void **state)
     assert_int_equal(files, NRULES);
 }
 
-/* Every prefix of a good file is refused, and so is every byte more; packed, too. */
-static void cut_anywhere(void **state)
+/* Every prefix of a good file is refused, and so is every additional byte; compressed files too. */
+static void every_prefix_is_refused(void **state)
 {
     (void)state;
     static const char *const commands[] = { "cat %sgood.%s", "gzip -nc %sgood.%s" };
@@ -255,7 +255,7 @@ static void cut_anywhere(void **state)
     unlink(path);
 }
 
-static void no_files(void **state)
+static void missing_files_are_refused(void **state)
 {
     (void)state;
     fy_dataset_t *dataset;
@@ -271,8 +271,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule),
         cmocka_unit_test(every_file_has_a_rule),
-        cmocka_unit_test(cut_anywhere),
-        cmocka_unit_test(no_files),
+        cmocka_unit_test(every_prefix_is_refused),
+        cmocka_unit_test(missing_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

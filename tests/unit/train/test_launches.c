@@ -1,7 +1,6 @@
-/* What a training step of a known model asks of its device: requests counted by the ledger, and
- * nothing else.
- * Not here: what the step computes (test_model.c, the ops' tests), how long it takes (ferry bench
- * train). */
+/* The device requests of a training step of a known model: only the number of requests, counted by
+ * the ledger.
+ * Not here: the values of the step (test_model.c, the ops' tests), its time (ferry bench train). */
 #include <ferry/train/model.h>
 
 #include "tests/support/harness.h"
@@ -51,7 +50,7 @@ static void step(trained_t *trained, fy_tensor_t *chosen)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Both dropouts are on: one launch each there, one each back. */
+/* Both dropouts are on: one launch each in the forward pass, and one each in the backward pass. */
 static void a_step_of_mnist_has_at_most_30_launches(ts_ctx_t *ctx)
 {
     trained_t trained;

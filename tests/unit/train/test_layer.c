@@ -1,5 +1,4 @@
-/* Layers: what their makers refuse, who owns them, a layer of one's own. What they compute:
- * test_model.c. */
+/* Layers: refusals of their makers, ownership, a layer of the user. Their values: test_model.c. */
 #include "tests/support/harness.h"
 
 #include <ferry/train/train.h>
@@ -77,9 +76,9 @@ static fy_layer_t *gain(void)
     return layer;
 }
 
-/* Whoever makes a layer, a sequential or a model gives what it puts in away, also when that
+/* The maker of a layer, a sequential or a model takes ownership of its parts, also when it
  * fails. */
-static void test_owners(ts_ctx_t *ctx)
+static void test_makers_take_ownership(ts_ctx_t *ctx)
 {
     fy_layer_t *layer, *first;
     fy_model_t *model;
@@ -117,7 +116,7 @@ static void test_owners(ts_ctx_t *ctx)
     first = gain();
     const fy_layer_child_t good[] = { { "a", first } };
     ts_ok(fy_layer_sequential(1, good, &layer));
-    fy_layer_destroy(first); /* the sequential has it: nothing happens */
+    fy_layer_destroy(first); /* the sequential owns it: no effect */
     assert_int_equal(destroyed, 7);
     fy_layer_t *outer;
     const fy_layer_child_t again[] = { { "x", first }, { "y", gain() } };
@@ -132,7 +131,7 @@ static void test_owners(ts_ctx_t *ctx)
     assert_int_equal(destroyed, 10);
 }
 
-static void test_a_layer_of_ones_own(ts_ctx_t *ctx)
+static void test_a_layer_of_the_user(ts_ctx_t *ctx)
 {
     fy_layer_t *inner, *outer;
     fy_model_t *model;
@@ -159,7 +158,8 @@ static void test_a_layer_of_ones_own(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_makers_refuse), TS_TEST(test_owners),
-                                       TS_TEST(test_a_layer_of_ones_own) };
+    static const ts_test_t tests[] = { TS_TEST(test_makers_refuse),
+                                       TS_TEST(test_makers_take_ownership),
+                                       TS_TEST(test_a_layer_of_the_user) };
     return TS_RUN("train_layer", tests, NULL);
 }

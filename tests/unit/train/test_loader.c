@@ -1,6 +1,6 @@
 /* Loaders: the same batches in the same order, resident or streamed with any number of workers;
- * seeking; figures; guards; giving up.
- * Not here: what a data set is (test_dataset.c). */
+ * seeking; figures; guards; early destruction.
+ * Not here: data sets (test_dataset.c). */
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 enum { N = 53, PIXELS = 6, BATCH = 8, STEPS = 7 };
 
-/* Pixels that say which sample they are of. */
+/* The pixels contain the index of their sample. */
 static fy_dataset_t *make_set(void)
 {
     static unsigned char data[N * PIXELS];
@@ -31,7 +31,7 @@ static fy_dataset_t *make_set(void)
     return dataset;
 }
 
-/* Each way to have the same batches. */
+/* Each way to make the same batches. */
 static const struct {
     int resident, workers, depth;
 } ways[] = { { 1, 0, 2 },  { 0, 0, 2 }, { 0, 1, 1 }, { 0, 2, 2 },
@@ -113,8 +113,8 @@ static fy_loader_info_t query(const fy_loader_t *loader)
     return info;
 }
 
-/* The order is fy_randperm's: epoch e has what the e-th draw gives. The values are what the formula
- * says. */
+/* The order is fy_randperm's: epoch e has the result of the e-th draw. The values follow the
+ * formula. */
 static void order_and_values(ts_ctx_t *ctx)
 {
     fy_tensor_t *rng, *order;
@@ -149,7 +149,7 @@ static void order_and_values(ts_ctx_t *ctx)
     fy_loader_destroy(loader);
 }
 
-static void every_way_the_same(ts_ctx_t *ctx)
+static void every_way_gives_the_same_batches(ts_ctx_t *ctx)
 {
     static batch_t want[3][STEPS];
     for (size_t w = 0; w < NWAYS; w++) {
@@ -170,7 +170,7 @@ static void every_way_the_same(ts_ctx_t *ctx)
     }
 }
 
-static void without_shuffling(ts_ctx_t *ctx)
+static void without_shuffling_samples_keep_their_order(ts_ctx_t *ctx)
 {
     for (size_t w = 0; w < NWAYS; w++) {
         fy_loader_options_t options = options_of(w);
@@ -193,7 +193,7 @@ static void without_shuffling(ts_ctx_t *ctx)
     }
 }
 
-static void seeking(ts_ctx_t *ctx)
+static void seeking_finds_the_same_batches(ts_ctx_t *ctx)
 {
     static const int places[][2] = { { 2, 3 },     { 0, 0 }, { 0, STEPS - 1 },
                                      { 1, STEPS }, { 7, 1 }, { 2, 0 } };
@@ -206,7 +206,7 @@ static void seeking(ts_ctx_t *ctx)
             ts_ok(fy_loader_seek(loader, places[p][0], places[p][1]));
             assert_int_equal(query(loader).epoch, places[p][0]);
             assert_int_equal(query(loader).step, places[p][1]);
-            fy_loader_t *other = make(ctx, &plain); /* goes there on foot */
+            fy_loader_t *other = make(ctx, &plain); /* this loader steps to the position */
             skip_batches(other, places[p][0] * (STEPS + 1) + places[p][1]);
             for (int i = 0; i < 9; i++) { /* over the end of the epoch */
                 batch_t got = next(loader), want = next(other);
@@ -217,14 +217,14 @@ static void seeking(ts_ctx_t *ctx)
         ts_fails(fy_loader_seek(loader, 0, STEPS + 1), INVALID_ARGUMENT);
         ts_fails(fy_loader_seek(loader, -1, 0), INVALID_ARGUMENT);
         ts_fails(fy_loader_seek(loader, 0, -1), INVALID_ARGUMENT);
-        assert_int_equal(query(loader).epoch, 3); /* where it was */
+        assert_int_equal(query(loader).epoch, 3); /* the position before */
         fy_loader_destroy(loader);
     }
 }
 
-/* A resident set: one upload of samples, one of labels, and never again anything; a streamed one:
- * two a batch. */
-static void what_it_costs(ts_ctx_t *ctx)
+/* A resident set: one upload of samples and one of labels, and none after that. A streamed set: two
+ * uploads a batch. */
+static void transfers_of_resident_and_streamed_sets(ts_ctx_t *ctx)
 {
     fy_loader_options_t options = options_of(0);
     fy_ledger_totals_t before = ts_ledger(NULL);
@@ -267,8 +267,8 @@ static void what_it_costs(ts_ctx_t *ctx)
     fy_loader_destroy(loader);
 }
 
-/* Tensors of a regression, f32 all the way: streamed, they are the uploaded bytes themselves. */
-static void tables(ts_ctx_t *ctx)
+/* Tensors of a regression, f32 throughout: when streamed, they are exactly the uploaded bytes. */
+static void tables_give_f32_batches(ts_ctx_t *ctx)
 {
     double values[20 * 3];
     fy_table_t *table;
@@ -277,7 +277,7 @@ static void tables(ts_ctx_t *ctx)
     ts_ok(fy_table_create(20, 3, values, &table));
     ts_ok(fy_dataset_from_table(table, 1, &dataset));
     fy_table_destroy(table);
-    ts_ok(fy_dataset_split(dataset, 12, 9, &train, &rest)); /* samples that do not lie in a row */
+    ts_ok(fy_dataset_split(dataset, 12, 9, &train, &rest)); /* samples that are not contiguous */
     fy_dataset_destroy(dataset);
     for (int resident = 0; resident < 2; resident++)
         for (int scaled = 0; scaled < 2; scaled++) {
@@ -306,7 +306,7 @@ static void tables(ts_ctx_t *ctx)
                     for (int c = 0; c < 2; c++)
                         assert_true(got_x[2 * i + c] == (scaled ? (want[c] - 2) / 4 : want[c]));
                 }
-                fy_tensor_destroy(x); /* handles of ours, also while the loader has the bytes */
+                fy_tensor_destroy(x); /* separate handles, also while the loader has the bytes */
                 fy_tensor_destroy(y);
             }
             fy_loader_destroy(loader);
@@ -315,8 +315,8 @@ static void tables(ts_ctx_t *ctx)
     fy_dataset_destroy(rest);
 }
 
-/* Samples of one number have no axis of their own: x is [n]. */
-static void scalars(ts_ctx_t *ctx)
+/* Samples of one number have no separate axis: x is [n]. */
+static void samples_of_one_number_have_rank_one(ts_ctx_t *ctx)
 {
     static const float data[5] = { 1, 2, 3, 4, 5 }, targets[5] = { 6, 7, 8, 9, 10 };
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
@@ -343,8 +343,8 @@ static void scalars(ts_ctx_t *ctx)
     fy_dataset_destroy(dataset);
 }
 
-/* Given up at any moment, with batches on their way. */
-static void given_up(ts_ctx_t *ctx)
+/* Loaders destroyed at any moment, with batches in flight. */
+static void a_loader_can_be_destroyed_at_any_moment(ts_ctx_t *ctx)
 {
     for (int taken = 0; taken < 12; taken++)
         for (size_t w = 0; w < NWAYS; w++) {
@@ -360,7 +360,7 @@ static void given_up(ts_ctx_t *ctx)
     fy_loader_destroy(NULL);
 }
 
-/* What a worker may not do reaches who asks for that batch; the batches behind it come. */
+/* An error of a worker reaches the caller that requests that batch; the batches after it arrive. */
 static void guards_are_inherited(ts_ctx_t *ctx)
 {
     for (size_t w = 1; w < NWAYS; w++) {
@@ -375,7 +375,7 @@ static void guards_are_inherited(ts_ctx_t *ctx)
         ts_fails(fy_loader_next(loader, &x, &y), REFUSED_BY_GUARD);
         assert_null(x);
         assert_null(y);
-        assert_int_equal(query(loader).step, 4); /* that batch is gone */
+        assert_int_equal(query(loader).step, 4); /* that batch was skipped */
         fy_loader_destroy(loader);
         fy_scope_end(scope, 0, NULL);
     }
@@ -391,7 +391,7 @@ static void guards_are_inherited(ts_ctx_t *ctx)
     fy_dataset_destroy(dataset);
 }
 
-static void not_while_recording(ts_ctx_t *ctx)
+static void a_recording_refuses_loaders(ts_ctx_t *ctx)
 {
     for (size_t w = 0; w < NWAYS; w += 3) {
         fy_loader_options_t options = options_of(w);
@@ -406,16 +406,16 @@ static void not_while_recording(ts_ctx_t *ctx)
         assert_null(x);
         ts_fails(fy_graph_end(&graph), UNSUPPORTED);
         assert_int_equal(query(loader).step, 0);
-        again = next(loader); /* nothing was lost */
+        again = next(loader); /* no batch was lost */
         expect_same(&again, &first);
         fy_loader_destroy(loader);
         fy_loader_destroy(other);
     }
 }
 
-/* Batches that went up while `taken` were asked for, of a loader at the end of whose life nothing
- * is on its way any more. */
-static int64_t went_up(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
+/* Returns the number of batches that were uploaded while `taken` were requested. The loader is
+ * destroyed at the end, so no upload is pending any more. */
+static int64_t uploaded(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
 {
     fy_loader_options_t options = options_of(way);
     const fy_ledger_totals_t before = ts_ledger(NULL);
@@ -425,25 +425,25 @@ static int64_t went_up(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
     fy_tensor_t *x, *y;
     for (int i = 0; i < taken; i++) ts_ok(fy_loader_next(loader, &x, &y));
     fy_scope_end(scope, 0, NULL);
-    fy_loader_destroy(loader); /* its threads are gone */
+    fy_loader_destroy(loader); /* joins its threads */
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal((after.upload.count - before.upload.count) % 2, 0);
     return (int64_t)(after.upload.count - before.upload.count) / 2;
 }
 
-/* A streamed loader fills what is wanted and no batch more: to the end of the epoch, or up to the
- * limit. */
-static void nothing_unasked_goes_up(ts_ctx_t *ctx)
+/* A streamed loader uploads the requested batches and no batch more: to the end of the epoch, or up
+ * to the limit. */
+static void no_unrequested_batch_is_uploaded(ts_ctx_t *ctx)
 {
     for (size_t w = 1; w < NWAYS; w++) {
-        assert_int_equal(went_up(ctx, w, 0, 0), 0);
-        assert_int_equal(went_up(ctx, w, 0, STEPS), STEPS);
-        /* the end was said, and nobody went on */
-        assert_int_equal(went_up(ctx, w, 0, STEPS + 1), STEPS);
-        assert_int_equal(went_up(ctx, w, 0, 2 * (STEPS + 1)), 2 * STEPS);
-        assert_int_equal(went_up(ctx, w, 3, 3), 3);
-        assert_int_equal(went_up(ctx, w, 3, 5), 5); /* more is no failure */
-        assert_int_equal(went_up(ctx, w, STEPS + 2, STEPS + 1 + 2), STEPS + 2);
+        assert_int_equal(uploaded(ctx, w, 0, 0), 0);
+        assert_int_equal(uploaded(ctx, w, 0, STEPS), STEPS);
+        /* the end was reported, and the caller did not continue */
+        assert_int_equal(uploaded(ctx, w, 0, STEPS + 1), STEPS);
+        assert_int_equal(uploaded(ctx, w, 0, 2 * (STEPS + 1)), 2 * STEPS);
+        assert_int_equal(uploaded(ctx, w, 3, 3), 3);
+        assert_int_equal(uploaded(ctx, w, 3, 5), 5); /* a request for more batches is no failure */
+        assert_int_equal(uploaded(ctx, w, STEPS + 2, STEPS + 1 + 2), STEPS + 2);
     }
     fy_loader_options_t options = options_of(2);
     fy_loader_t *loader = make(ctx, &options);
@@ -477,12 +477,12 @@ static void a_forked_child_is_refused(ts_ctx_t *ctx)
         int status;
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (!WIFEXITED(status) || WEXITSTATUS(status)) fail_msg("the child gave up: %x", status);
-        assert_int_equal(next(loader).rows, BATCH); /* the parent goes on */
+        assert_int_equal(next(loader).rows, BATCH); /* the parent continues */
         fy_loader_destroy(loader);
     }
 }
 
-static void bad_options(ts_ctx_t *ctx)
+static void bad_options_are_refused(ts_ctx_t *ctx)
 {
     fy_dataset_t *dataset = make_set(), *none, *all;
     fy_loader_t *loader;
@@ -498,7 +498,7 @@ static void bad_options(ts_ctx_t *ctx)
     REFUSED(options.struct_size = 1);
     REFUSED(options.batch = 0);
     REFUSED(options.batch = N + 1; options.drop_last = 1);
-    REFUSED(options.workers = 1); /* of a resident set */
+    REFUSED(options.workers = 1); /* not for a resident set */
     REFUSED(options.resident = 0; options.workers = 17);
     REFUSED(options.workers = -1);
     REFUSED(options.depth = 0);
@@ -526,18 +526,18 @@ int main(void)
 {
     const ts_test_t tests[] = {
         TS_TEST(order_and_values),
-        TS_TEST(every_way_the_same),
-        TS_TEST(without_shuffling),
-        TS_TEST(seeking),
-        TS_TEST(what_it_costs),
-        TS_TEST(tables),
-        TS_TEST(scalars),
-        TS_TEST(given_up),
+        TS_TEST(every_way_gives_the_same_batches),
+        TS_TEST(without_shuffling_samples_keep_their_order),
+        TS_TEST(seeking_finds_the_same_batches),
+        TS_TEST(transfers_of_resident_and_streamed_sets),
+        TS_TEST(tables_give_f32_batches),
+        TS_TEST(samples_of_one_number_have_rank_one),
+        TS_TEST(a_loader_can_be_destroyed_at_any_moment),
         TS_TEST(guards_are_inherited),
-        TS_TEST(not_while_recording),
-        TS_TEST(nothing_unasked_goes_up),
+        TS_TEST(a_recording_refuses_loaders),
+        TS_TEST(no_unrequested_batch_is_uploaded),
         TS_TEST(a_forked_child_is_refused),
-        TS_TEST(bad_options),
+        TS_TEST(bad_options_are_refused),
     };
     return TS_RUN("loader", tests, NULL);
 }

@@ -1,6 +1,6 @@
-/* Loaders on a simulated device whose N-th allocation, pinned piece, event, copy or launch fails,
- * for every N: what fails says so, what comes is right bit for bit, a loader that failed goes on,
- * and nothing is left behind. Not here: loaders that are lucky (test_loader.c). */
+/* Loaders on a simulated device whose N-th allocation, pinned block, event, copy or launch fails,
+ * for every N. The failure is reported, arriving batches are right bit for bit, a loader continues
+ * after a failure, and nothing leaks. Not here: loaders without failures (test_loader.c). */
 #include <unistd.h>
 
 #include <ferry/train/train.h>
@@ -30,7 +30,8 @@ typedef struct tally {
     int refused, came, wrong;
 } tally_t;
 
-/* The label says which sample it should be. A read may fail, too: with what spoilt the bytes. */
+/* The label contains the expected sample. A read can fail too, with the fault that poisoned the
+ * bytes. */
 static void look(tally_t *tally, fy_tensor_t *x, fy_tensor_t *y)
 {
     fy_download_t *download;
@@ -86,7 +87,8 @@ static void run(fy_device_t *device, const fy_loader_options_t *options, tally_t
 
 static const struct {
     const char *item;
-    /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
+    /* every one from the N-th on: Ferry requests memory again, so a single refusal can be
+     * absorbed */
     int lasts;
 } kinds[] = {
     { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 }
@@ -95,8 +97,8 @@ static const struct {
     int resident, workers;
 } ways[] = { { 1, 0 }, { 0, 0 }, { 0, 1 }, { 0, 3 } };
 
-/* Two loaders one behind the other on a device with this script; the number of things that failed,
- * or -1 if it could not be opened. */
+/* Runs two loaders one after the other on a device with this script. Returns the number of
+ * failures, or -1 if the device could not be opened. */
 static int run_script(const char *script, size_t way, int lasts)
 {
     fy_device_t *device = NULL;
@@ -115,19 +117,19 @@ static int run_script(const char *script, size_t way, int lasts)
         fail_msg("%s, way %zu: refused again: %s", script, way, fy_error_get()->text);
     if (!tally.refused && tally.came != ROUNDS)
         fail_msg("%s, way %zu: %d batches, not %d", script, way, tally.came, ROUNDS);
-    (void)!fy_device_wait(device, FY_FOREVER); /* says what failed, if nobody has been told yet */
+    (void)!fy_device_wait(device, FY_FOREVER); /* reports a failure that was not reported yet */
     assert_int_equal(ts_live(device), 0);
     fy_device_close(device);
     return tally.refused + again.refused;
 }
 
-static void every_fault(ts_ctx_t *ctx)
+static void every_failing_call_is_reported(ts_ctx_t *ctx)
 {
-    if (!ctx->is_sim) return; /* nobody else has a script */
+    if (!ctx->is_sim) return; /* only sim has a script */
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             int met = 0, unmet = 0;
-            for (int n = 1; unmet < 8 && n < 200; n++) { /* until nobody comes so far */
+            for (int n = 1; unmet < 8 && n < 200; n++) { /* until no run reaches the N-th */
                 char script[64] = "sim:1?faults=";
                 snprintf(script + strlen(script), sizeof script - strlen(script), kinds[k].item, n);
                 const int failed = run_script(script, w, kinds[k].lasts);
@@ -139,9 +141,9 @@ static void every_fault(ts_ctx_t *ctx)
         }
 }
 
-/* Whatever was on its way, a loader of a device that is lost says so: it does not look for the
- * batch for ever. */
-static void lost_device(ts_ctx_t *ctx)
+/* Whatever was in flight, a loader of a lost device reports the loss: it does not search for the
+ * batch again and again. */
+static void a_lost_device_is_reported(ts_ctx_t *ctx)
 {
     if (!ctx->is_sim) return;
     alarm(120);
@@ -160,7 +162,7 @@ static void lost_device(ts_ctx_t *ctx)
             fy_dataset_t *dataset = make_set();
             fy_status_t status = fy_loader_create(device, dataset, &options, &loader);
             fy_dataset_destroy(dataset);
-            if (status != FY_STATUS_OK) { /* that early */
+            if (status != FY_STATUS_OK) { /* failed before the loader existed */
                 assert_int_equal(status, FY_STATUS_DEVICE_LOST);
                 fy_device_close(device);
                 continue;
@@ -185,6 +187,7 @@ static void lost_device(ts_ctx_t *ctx)
 
 int main(void)
 {
-    const ts_test_t tests[] = { TS_TEST(every_fault), TS_TEST(lost_device) };
+    const ts_test_t tests[] = { TS_TEST(every_failing_call_is_reported),
+                                TS_TEST(a_lost_device_is_reported) };
     return TS_RUN("loader faults", tests, NULL);
 }

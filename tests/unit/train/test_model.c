@@ -1,5 +1,5 @@
-/* Models: what the known ones consist of, first values, forward, gradients, what is refused, what
- * is printed. */
+/* Models: the layers of the known models, initial values, forward, gradients, refusals, the printed
+ * description. */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static float *read_block(const fy_tensor_t *tensor)
     return values;
 }
 
-/* WORKLOADS of the field: parameters are exact. MACs counted by hand: for lenet 26*26*20*9 +
+/* Known networks: the numbers of parameters are exact. MACs counted by hand: for lenet 26*26*20*9 +
  * 9*9*50*500 + 800*128 + 1280. */
 static void test_known_models(ts_ctx_t *ctx)
 {
@@ -52,7 +52,8 @@ static void test_known_models(ts_ctx_t *ctx)
         const fy_ledger_totals_t before = ts_ledger(NULL);
         fy_model_t *model = open_model(ctx, want[i].name, 1);
         const fy_ledger_totals_t after = ts_ledger(NULL);
-        assert_int_equal(after.upload.count, before.upload.count); /* made there: nothing goes up */
+        assert_int_equal(after.upload.count,
+                         before.upload.count); /* created on the device: no upload */
         assert_int_equal(after.syncs, before.syncs);
         const fy_model_info_t info = query(model);
         assert_string_equal(info.name, want[i].name);
@@ -70,8 +71,9 @@ static void test_known_models(ts_ctx_t *ctx)
     ts_text_has("linear, mlp, lenet, mnist2018, mnist");
 }
 
-/* Each parameter starts at a multiple of 16 elements; gaps are 0; the gradients lie alike. */
-static void test_blocks(ts_ctx_t *ctx)
+/* Each parameter starts at a multiple of 16 elements; gaps are 0; the gradients have the same
+ * layout. */
+static void test_parameters_lie_in_aligned_blocks(ts_ctx_t *ctx)
 {
     fy_model_t *model = open_model(ctx, "lenet", 1);
     const fy_model_info_t info = query(model);
@@ -190,8 +192,8 @@ static fy_tensor_t *noise(ts_ctx_t *ctx, int rank, const int64_t *dims)
     return x;
 }
 
-/* Two evaluations are the same; two trainings are not, where there is dropout; both scale to the
- * same mean. */
+/* Two evaluations are equal. Two training passes differ if there is dropout. Both have the same
+ * mean. */
 static void test_train_and_evaluation(ts_ctx_t *ctx)
 {
     enum { N = 512 };
@@ -218,7 +220,7 @@ static void test_train_and_evaluation(ts_ctx_t *ctx)
     fy_model_set_training(model, 0);
     ts_ok(fy_model_forward(model, ones, &y));
     ts_expect_f32(y, x, N);
-    assert_ptr_not_equal(y, ones); /* a handle of one's own */
+    assert_ptr_not_equal(y, ones); /* a separate handle */
     fy_tensor_destroy(y);
     ts_read(ones, out[0], sizeof out[0]);
     fy_model_destroy(model);
@@ -249,8 +251,8 @@ static void test_dropout2d(ts_ctx_t *ctx)
     fy_model_destroy(model);
 }
 
-/* Gradients land in the model's block; what the loss does not depend on gets zeros; accumulating
- * adds. */
+/* Gradients are in the model's block; parameters that the loss does not depend on get zeros;
+ * accumulation adds. */
 static void test_backward(ts_ctx_t *ctx)
 {
     fy_model_t *model = open_model(ctx, "linear", 3);
@@ -272,7 +274,7 @@ static void test_backward(ts_ctx_t *ctx)
     assert_true(first[16] == 4 && second[16] == 8); /* of the bias: one from each sample */
     for (int i = 0; i < 32; i++) assert_true(second[i] == 2 * first[i]);
 
-    /* A loss of the weight alone: the bias' gradient is zero, not what was there. */
+    /* A loss of the weight alone: the bias' gradient is zero, not its previous value. */
     fy_param_t weight = FY_PARAM_INIT;
     ts_ok(fy_model_find_param(model, "fc.weight", &weight));
     ts_ok(fy_tape_begin(tape));
@@ -337,10 +339,11 @@ static void test_describe(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(test_known_models), TS_TEST(test_blocks),   TS_TEST(test_first_values),
-        TS_TEST(test_init_kinds),   TS_TEST(test_seeds),    TS_TEST(test_train_and_evaluation),
-        TS_TEST(test_dropout2d),    TS_TEST(test_backward), TS_TEST(test_refusals),
-        TS_TEST(test_describe)
+        TS_TEST(test_known_models), TS_TEST(test_parameters_lie_in_aligned_blocks),
+        TS_TEST(test_first_values), TS_TEST(test_init_kinds),
+        TS_TEST(test_seeds),        TS_TEST(test_train_and_evaluation),
+        TS_TEST(test_dropout2d),    TS_TEST(test_backward),
+        TS_TEST(test_refusals),     TS_TEST(test_describe)
     };
     return TS_RUN("train_model", tests, NULL);
 }

@@ -1,6 +1,6 @@
 /* The gradients of the first step of every known model, f32 on the device under test, against the
- * same model in f64 on the host. The f64 kernels are plain loops, other code than f32's
- * convolutions and products, which are oneDNN's: what is compared has little in common. */
+ * same model in f64 on the host. The f64 kernels are plain loops; the f32 convolutions and products
+ * are oneDNN's. So the two computations share little code. */
 #include "tests/support/harness.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Optimizers: three steps against a computation by hand, one block as many pairs, small batches as
- * one large; a step is one request a pair and replays as a graph; clipping; state for checkpoints;
- * what is refused. */
+/* Optimizers: three steps against a computation by hand; one block compared with many pairs; small
+ * batches compared with one large batch. A step is one request a pair and replays as a graph. Also
+ * clipping, state for checkpoints, refusals. */
 #include <math.h>
 
 #include <ferry/train/optimizer.h>
@@ -14,7 +14,7 @@ static const float k_grads[STEPS][N] = { { 0.1F, -0.2F, 0.3F, 1.0F, -0.5F },
                                          { 0.2F, 0.1F, -0.3F, 0.5F, 0.25F },
                                          { -0.4F, 0.3F, 0.1F, -1.0F, 0.5F } };
 
-/* Element i of one step by hand; s: two states. */
+/* Element i of one step, computed by hand; s: two states. */
 static double by_hand(const fy_optimizer_options_t *o, double p, double g, double *s, int t)
 {
     if (o->kind == FY_OPTIMIZER_ADAMW)
@@ -55,7 +55,7 @@ static fy_optimizer_options_t options_of(int row)
     return o;
 }
 
-static void three_steps_are_as_by_hand(ts_ctx_t *ctx)
+static void three_steps_match_the_formula(ts_ctx_t *ctx)
 {
     for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
@@ -86,7 +86,7 @@ static void three_steps_are_as_by_hand(ts_ctx_t *ctx)
 }
 
 /* One block for all or a pair for each: the same bits. */
-static void one_block_is_many_pairs(ts_ctx_t *ctx)
+static void one_block_equals_many_pairs(ts_ctx_t *ctx)
 {
     for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
@@ -128,7 +128,7 @@ static void rates_and_momenta_change(ts_ctx_t *ctx)
     ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
     const uint64_t before = ts_ledger(NULL).requests;
     ts_ok(fy_optimizer_set_lr(optimizer, o.lr));
-    assert_int_equal(ts_ledger(NULL).requests, before); /* it is that already */
+    assert_int_equal(ts_ledger(NULL).requests, before); /* the value is set already */
     for (int t = 0; t < STEPS; t++) {
         o.lr = 0.1 / (t + 1), o.momentum = 0.9 - 0.1 * t;
         ts_ok(fy_optimizer_set_lr(optimizer, o.lr));
@@ -146,8 +146,8 @@ static void rates_and_momenta_change(ts_ctx_t *ctx)
     fy_optimizer_destroy(optimizer);
 }
 
-/* Rate and number are on the device: a recorded step goes on from where it is. */
-static void a_recorded_step_counts_on(ts_ctx_t *ctx)
+/* Learning rate and step number are on the device: a recorded step continues from them. */
+static void a_replayed_step_advances_the_step_number(ts_ctx_t *ctx)
 {
     const fy_optimizer_options_t o = options_of(FY_OPTIMIZER_ADAM);
     fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
@@ -194,7 +194,7 @@ static void add_gradient(fy_tape_t *tape, fy_tensor_t *w, fy_tensor_t *x, fy_ten
     fy_scope_end(scope, 0, NULL);
 }
 
-static void small_batches_are_one_large(ts_ctx_t *ctx)
+static void accumulated_small_batches_equal_one_large_batch(ts_ctx_t *ctx)
 {
     enum { ROWS = 12, SMALL = 4 };
     fy_tensor_t *rng, *x, *y, *w[2], *grads[2];
@@ -242,7 +242,7 @@ static void gradients_are_clipped(ts_ctx_t *ctx)
     ts_expect_quiet(&before, &after, "clipping");
     ts_read(norm, &got, sizeof got);
     assert_true(fabs(got - sqrt(sum)) < 1e-5);
-    ts_ok(fy_grads_clip_norm(2, grads, INFINITY, &again)); /* only looks */
+    ts_ok(fy_grads_clip_norm(2, grads, INFINITY, &again)); /* only computes the norm */
     ts_read(again, &got, sizeof got);
     assert_true(fabs(got - 0.5) < 1e-5);
     const uint64_t requests = ts_ledger(NULL).requests;
@@ -299,7 +299,7 @@ static void state_has_names(ts_ctx_t *ctx)
     }
 }
 
-static void what_cannot_be_is_refused(ts_ctx_t *ctx)
+static void invalid_arguments_are_refused(ts_ctx_t *ctx)
 {
     fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
                 *grad = ts_f32(ctx->device, FY_DIMS(N), k_start), *other, *ints;
@@ -337,14 +337,14 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(three_steps_are_as_by_hand),
-    TS_TEST(one_block_is_many_pairs),
+    TS_TEST(three_steps_match_the_formula),
+    TS_TEST(one_block_equals_many_pairs),
     TS_TEST(rates_and_momenta_change),
-    TS_TEST(a_recorded_step_counts_on),
-    TS_TEST(small_batches_are_one_large),
+    TS_TEST(a_replayed_step_advances_the_step_number),
+    TS_TEST(accumulated_small_batches_equal_one_large_batch),
     TS_TEST(gradients_are_clipped),
     TS_TEST(state_has_names),
-    TS_TEST(what_cannot_be_is_refused),
+    TS_TEST(invalid_arguments_are_refused),
 };
 
 int main(void) { return TS_RUN("optimizers", k_tests, NULL); }

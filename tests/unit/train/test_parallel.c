@@ -1,14 +1,14 @@
-/* Several devices: sums over two to five of them, with the same bits on each whatever the length;
- * what crosses and what does not; replicas;
- * shards; refusals; and that a weight which lives on a device cannot be read on the host. */
+/* Several devices: sums over two to five of them, with the same bits on each for every length;
+ * transferred bytes; replicas; shards; refusals. A weight that lives on a device cannot be read on
+ * the host. */
 #include "tests/support/harness.h"
 
 #include <ferry/train/parallel.h>
 
 enum { MOST = 5 };
 
-/* sim:0 (the runner's), sim:1, ... of the same options; other backends are skipped: one machine may
- * have one card. */
+/* sim:0 (the runner's), sim:1, ... with the same options. Other backends are skipped: a machine can
+ * have a single card. */
 static void open_devices(ts_ctx_t *ctx, size_t count, fy_device_t **devices)
 {
     char spec[128];
@@ -46,8 +46,8 @@ static void allreduce_1_2(ts_ctx_t *ctx)
     close_devices(2, devices);
 }
 
-/* Values that do not add up exactly, so that another order shows: the sum in the order of the
- * devices, on each. */
+/* Values whose sum is not exact, so that another order gives other bits: each device must have the
+ * sum in device order. */
 static void allreduce_many(ts_ctx_t *ctx)
 {
     static const int64_t lengths[] = { 0, 1, 3, 31, 32, 33, 64, 1000, 100003 };
@@ -70,7 +70,7 @@ static void allreduce_many(ts_ctx_t *ctx)
             const fy_ledger_totals_t before = ts_ledger(NULL);
             ts_ok(fy_allreduce_sum(count, x));
             const fy_ledger_totals_t after = ts_ledger(NULL);
-            /* 2 (count - 1) / count of the bytes out of each device: 2 (count - 1) times the bytes
+            /* Each device sends 2 (count - 1) / count of the bytes: 2 (count - 1) times the bytes
              * in all. */
             assert_int_equal(after.peer.nbytes - before.peer.nbytes,
                              2 * (count - 1) * (size_t)n * sizeof(float));
@@ -152,7 +152,7 @@ static void replicas_are_equal(ts_ctx_t *ctx)
     close_devices(3, devices);
 }
 
-static void shards_are_rows(ts_ctx_t *ctx)
+static void shards_are_rows_of_the_batch(ts_ctx_t *ctx)
 {
     fy_device_t *devices[3];
     fy_tensor_t *shards[3], *x = ts_iota(fy_device_host(), FY_DIMS(8, 2), 0);
@@ -179,9 +179,9 @@ static void shards_are_rows(ts_ctx_t *ctx)
     close_devices(3, devices);
 }
 
-/* Two layers by hand would do, but this is what people run: sums of losses per shard, one sum of
- * gradients, one update by the whole batch. In f64, where another order of sums is 1e-13 or so, so
- * that a mistake in the cutting cannot hide. */
+/* The documented use: sums of losses per shard, one sum of gradients, one update of the whole
+ * batch. In f64 another order of sums changes about 1e-13, so a mistake in the shards cannot
+ * hide. */
 static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double *values,
                      size_t nbytes)
 {
@@ -230,7 +230,7 @@ static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double 
     for (size_t k = 0; k < sizeof all / sizeof *all; k++) fy_tensor_destroy(all[k]);
 }
 
-static void training_is_the_same(ts_ctx_t *ctx)
+static void training_on_several_devices_gives_the_same_weights(ts_ctx_t *ctx)
 {
     double one[64], several[64];
     fy_device_t *devices[4];
@@ -246,7 +246,7 @@ static void training_is_the_same(ts_ctx_t *ctx)
     ts_read(info.values, several, nbytes);
     fy_model_destroy(model);
     train_on(ctx, 1, devices, one, nbytes);
-    assert_memory_not_equal(one, several, nbytes); /* it has learnt something */
+    assert_memory_not_equal(one, several, nbytes); /* the weights changed */
     for (size_t count = 2; count <= 4; count++) {
         train_on(ctx, count, devices, several, nbytes);
         for (size_t k = 0; k < nbytes / sizeof *one; k++)
@@ -255,7 +255,7 @@ static void training_is_the_same(ts_ctx_t *ctx)
     close_devices(4, devices);
 }
 
-/* Nothing is brought down behind anybody's back: the refusal says where the weight lives. */
+/* No implicit download: the refusal names the device of the weight. */
 static void weights_cannot_be_read_on_the_host(ts_ctx_t *ctx)
 {
     fy_device_t *devices[2];
@@ -283,8 +283,8 @@ int main(void)
         TS_TEST(allreduce_many),
         TS_TEST(allreduce_refuses),
         TS_TEST(replicas_are_equal),
-        TS_TEST(shards_are_rows),
-        TS_TEST(training_is_the_same),
+        TS_TEST(shards_are_rows_of_the_batch),
+        TS_TEST(training_on_several_devices_gives_the_same_weights),
         TS_TEST(weights_cannot_be_read_on_the_host),
     };
     return TS_RUN("parallel", tests, NULL);

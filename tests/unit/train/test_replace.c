@@ -1,6 +1,6 @@
-/* Files that are replaced, by a name that is no regular file's: links stay and their targets are
- * replaced, pipes and devices are written to and stay.
- * Never with the machine's own devices: the device is one of the test's. Not here: disks that fail
+/* Replacing a file whose name is not a regular file. Links stay and their targets are replaced.
+ * Pipes and devices are written to and stay.
+ * The machine's own devices are never used: the test makes one. Not here: failing disks
  * (test_safetensors_faults.c). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void expect_mode(const char *path, mode_t kind)
     assert_int_equal(found.st_mode & S_IFMT, kind);
 }
 
-static void links_stay(void **state)
+static void links_stay_and_their_targets_are_replaced(void **state)
 {
     (void)state;
     assert_int_equal(put(in(0, "file"), "old"), FY_STATUS_OK);
@@ -84,7 +84,7 @@ static void links_stay(void **state)
     expect_text(in(0, "file"), "new");
 }
 
-static void a_dangling_link_makes_its_target(void **state)
+static void a_dangling_link_creates_its_target(void **state)
 {
     (void)state;
     assert_int_equal(symlink("later", in(1, "dangling")), 0);
@@ -94,7 +94,7 @@ static void a_dangling_link_makes_its_target(void **state)
     expect_text(in(1, "dangling"), "made");
 }
 
-static void a_loop_is_told(void **state)
+static void a_loop_of_links_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(symlink("b", in(0, "a")), 0);
@@ -122,7 +122,7 @@ static void a_pipe_is_written_to(void **state)
     (void)state;
     assert_int_equal(mkfifo(in(0, "pipe"), 0600), 0);
     assert_int_equal(pthread_create(&reader, NULL, read_pipe, (void *)(uintptr_t)in(0, "pipe")), 0);
-    alarm(60); /* a pipe that was replaced has no writer: then this ends the test */
+    alarm(60); /* a pipe that was replaced has no writer: then the alarm ends the test */
     assert_int_equal(put(in(0, "pipe"), "through"), FY_STATUS_OK);
     expect_mode(in(0, "pipe"), S_IFIFO);
     pthread_join(reader, &found);
@@ -138,7 +138,8 @@ static void a_device_is_written_to(void **state)
         skip();
     }
     const fy_status_t status = put(in(0, "sink"), "gone");
-    expect_mode(in(0, "sink"), S_IFCHR); /* also where devices of this folder cannot be opened */
+    expect_mode(in(0, "sink"),
+                S_IFCHR); /* also where device files of this folder cannot be opened */
     if (status != FY_STATUS_OK) {
         assert_int_equal(status, FY_STATUS_IO);
         print_message("skipped: %s\n", fy_error_get()->text);
@@ -163,9 +164,9 @@ static void a_folder_that_cannot_be_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(links_stay, begin, end),
-        cmocka_unit_test_setup_teardown(a_dangling_link_makes_its_target, begin, end),
-        cmocka_unit_test_setup_teardown(a_loop_is_told, begin, end),
+        cmocka_unit_test_setup_teardown(links_stay_and_their_targets_are_replaced, begin, end),
+        cmocka_unit_test_setup_teardown(a_dangling_link_creates_its_target, begin, end),
+        cmocka_unit_test_setup_teardown(a_loop_of_links_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_pipe_is_written_to, begin, end),
         cmocka_unit_test_setup_teardown(a_device_is_written_to, begin, end),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written, begin, end),

@@ -1,6 +1,6 @@
-/* Safetensors: a file derived by hand from the format is read as it says and written byte for byte;
- * every dtype, strides, names with escapes, metadata; what calls refuse. Not here: malformed files
- * (test_safetensors_rejects.c), failing disks (test_safetensors_faults.c), the reference
+/* Safetensors: a file derived by hand from the format is read correctly and written byte for byte.
+ * Also every dtype, strides, names with escapes, metadata, refusals of calls. Not here: malformed
+ * files (test_safetensors_rejects.c), failing disks (test_safetensors_faults.c), the reference
  * implementation (test_safetensors_reference.sh). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,8 +140,8 @@ static void test_golden_is_read(void **state)
     for (size_t i = 0; i < 5; i++) fy_tensor_destroy(tensor[i]);
 }
 
-/* In the golden file, tensors do not stand in the order in which they are written, so this is the
- * golden in the writer's order. */
+/* In the golden file, tensors are not in the order in which they are written, so this is the golden
+ * in the writer's order. */
 static void test_golden_is_written(void **state)
 {
     (void)state;
@@ -177,7 +177,8 @@ static void test_golden_is_written(void **state)
     ok(fy_safetensors_write(path, 5, entries, 1, &pair));
     assert_int_equal(read_file(path, written, sizeof written), n);
     assert_memory_equal(written, golden, n);
-    ok(fy_safetensors_write(path, 5, strided, 1, &pair)); /* over it; one of them with strides */
+    ok(fy_safetensors_write(path, 5, strided, 1,
+                            &pair)); /* overwrites the file; one tensor has strides */
     assert_int_equal(read_file(path, written, sizeof written), n);
     assert_memory_equal(written, golden, n);
     unlink(path);
@@ -212,7 +213,7 @@ static void test_every_dtype_and_name_comes_back(void **state)
     for (int i = 0; i < 3; i++)
         assert_string_equal(fy_safetensors_metadata(file, pairs[i].key), pairs[i].value);
     size_t last = 8;
-    /* so that each lies at a multiple of its element's size */
+    /* so that each starts at a multiple of its element size */
     for (size_t i = 0; i < FY_DTYPE_COUNT; i++) {
         fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
         ok(fy_safetensors_at(file, i, &info));
@@ -235,7 +236,7 @@ static void test_every_dtype_and_name_comes_back(void **state)
     unlink(path);
 }
 
-static void test_nothing_at_all(void **state)
+static void test_an_empty_file_of_tensors(void **state)
 {
     (void)state;
     unsigned char bytes[64];
@@ -287,7 +288,6 @@ static void test_reading_refuses(void **state)
     fy_safetensors_close(file);
 }
 
-/* A byte that is no BOOL, and a file that gets shorter while it is open. */
 /* Tensors of dtypes that Ferry does not have: the file opens, the others are read. */
 static void test_dtypes_ferry_does_not_have(void **state)
 {
@@ -336,7 +336,8 @@ static void test_dtypes_ferry_does_not_have(void **state)
     unlink(path);
 }
 
-static void test_data_is_looked_at(void **state)
+/* A byte that is not a valid BOOL, and a file that is truncated while it is open. */
+static void test_data_is_checked(void **state)
 {
     (void)state;
     unsigned char golden[1024];
@@ -417,10 +418,10 @@ int main(void)
         cmocka_unit_test(test_golden_is_read),
         cmocka_unit_test(test_golden_is_written),
         cmocka_unit_test(test_every_dtype_and_name_comes_back),
-        cmocka_unit_test(test_nothing_at_all),
+        cmocka_unit_test(test_an_empty_file_of_tensors),
         cmocka_unit_test(test_reading_refuses),
         cmocka_unit_test(test_dtypes_ferry_does_not_have),
-        cmocka_unit_test(test_data_is_looked_at),
+        cmocka_unit_test(test_data_is_checked),
         cmocka_unit_test(test_writing_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
-/* A disk that fails: the N-th call of open, write, fsync, close or rename does, for every N, while
- * a file is written over an older one. There is then the old file or the new one, whole, nothing
- * beside it, and no open file; and the next try succeeds. Writes that take fewer bytes than they
- * were given, or are interrupted, change nothing. The linker puts the functions below in the place
- * of the system's (tests.cmake). */
+/* A failing disk: the N-th call of open, write, fsync, close or rename fails, for every N, while a
+ * file replaces an older one. Afterwards the old file or the new one is there, complete, with no
+ * other file beside it and no open file; the next attempt succeeds. Writes that take fewer bytes
+ * than requested, or are interrupted, change nothing. The linker replaces the system's functions by
+ * the ones below (tests.cmake). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +21,9 @@
 #include <ferry/train/train.h>
 
 static struct {
-    int countdown; /* the call that fails; 0: none */
+    int countdown; /* index of the call that fails; 0: none */
     int is_for_ever, was_reached, error;
-    size_t most; /* bytes a write takes; 0: all */
+    size_t most; /* bytes that one write takes; 0: all */
     int interrupts;
 } plan;
 
@@ -60,7 +60,7 @@ int __wrap_rename(const char *from, const char *to)
 {
     return fails() ? -1 : __real_rename(from, to);
 }
-/* The descriptor is gone also when close fails (Linux). */
+/* Also when close fails, the descriptor is closed (Linux). */
 int __wrap_close(int fd)
 {
     const int failed = fails(), status = __real_close(fd);
@@ -88,7 +88,7 @@ static int count_entries(const char *folder)
     return count;
 }
 
-/* The value of tensor "x" in the file, which must be whole. */
+/* Returns the value of tensor "x" in the file, which must be complete. */
 static float value_in(const char *path)
 {
     fy_safetensors_t *file;
@@ -129,10 +129,9 @@ static void fail_each(const char *path, const char *folder, int is_for_ever)
             assert_int_equal(status, FY_STATUS_OK);
             break;
         }
-        /* That the folder's descriptor could not be closed when all was done is nobody's
-         * business. */
+        /* A failure to close the folder's descriptor at the end is not reported. */
         assert_true(status == FY_STATUS_IO || (status == FY_STATUS_OK && found == value + 1));
-        /* The new one only if all is written and its folder could not be synced. */
+        /* The new file only if all bytes were written and the folder could not be synced. */
         assert_true(status == FY_STATUS_OK || found == value ||
                     (found == value + 1 && strstr(fy_error_get()->text, "folder")));
         assert_int_equal(count_entries(folder), 1);
@@ -169,8 +168,8 @@ static void test_short_and_interrupted_writes(void **state)
     unlink(path);
 }
 
-/* Whichever call fails while a checkpoint is saved: the folder has the one before or the new one,
- * whole, and the training goes on. */
+/* Any of these calls fails while a checkpoint is saved: the folder has the previous one or the new
+ * one, complete, and the training continues. */
 static void test_each_call_fails_in_a_checkpoint(void **state)
 {
     (void)state;

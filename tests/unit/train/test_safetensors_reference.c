@@ -1,6 +1,6 @@
-/* The reference implementation of safetensors (PyPI) reads what is written here, and writes of it
- * the same bytes; and what it writes is read here. Skipped, with the reason, where there is no
- * Python or no such package and no network: the bytes of test_safetensors.c then stand alone. */
+/* The reference implementation of safetensors (PyPI) reads the files that are written here and
+ * writes the same bytes; its files are read here. Skipped with the reason where Python, the package
+ * or a network is missing; then only test_safetensors.c checks the bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,8 @@ static size_t read_file(const char *path, char *bytes, size_t room)
     return n;
 }
 
-/* Each dtype twice, of two shapes, so that both orders, of dtypes and of names, show. */
+/* Each dtype twice, with two shapes, so that the order of dtypes and the order of names both
+ * show. */
 static void write_ours(const char *path)
 {
     static const char *const names[2 * FY_DTYPE_COUNT] = { "b",  "a",    "\xc3\xa9", "z\"",

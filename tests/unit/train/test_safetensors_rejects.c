@@ -1,6 +1,6 @@
-/* Every rule that a reader of safetensors refuses by has a file, named after it, in data/rejects/
- * (data/make_rejects.py): each is refused, with the right code and words, and leaves nothing open.
- * A file that no row knows, or a row without its file, fails. */
+/* Every rule by which the reader of safetensors refuses a file has a file, named after the rule, in
+ * data/rejects/ (data/make_rejects.py). Each is refused with the right code and text, and no file
+ * stays open. A file without a row, or a row without its file, fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static const struct {
 } rules[] = {
     { "begin-after-end", FY_STATUS_CORRUPT_DATA, "ends at 0, before it begins, at 8" },
     { "begin-not-zero", FY_STATUS_CORRUPT_DATA,
-      "'a' begins at byte 8 of the data, and what is before it ends at 0: a hole" },
+      "'a' begins at byte 8 of the data, and the tensors before it end at 0: a hole" },
     { "bytes-behind-the-last", FY_STATUS_CORRUPT_DATA, "1 bytes behind the last tensor" },
     { "control-character", FY_STATUS_CORRUPT_DATA, "control character" },
     { "data-cut-off", FY_STATUS_CORRUPT_DATA, "ends at byte 8 of the data, and the file has 7" },
@@ -37,8 +37,8 @@ static const struct {
     { "depth-metadata", FY_STATUS_CORRUPT_DATA, "something nested, where a text must be" },
     { "dim-past-63-bits", FY_STATUS_CORRUPT_DATA, "past 2^63 - 1" },
     { "duplicate-key", FY_STATUS_CORRUPT_DATA, "has 'shape' twice" },
-    { "duplicate-metadata", FY_STATUS_CORRUPT_DATA, "'__metadata__' stands there twice" },
-    { "duplicate-metadata-escaped", FY_STATUS_CORRUPT_DATA, "'__metadata__' stands there twice" },
+    { "duplicate-metadata", FY_STATUS_CORRUPT_DATA, "'__metadata__' appears twice" },
+    { "duplicate-metadata-escaped", FY_STATUS_CORRUPT_DATA, "'__metadata__' appears twice" },
     { "duplicate-metadata-key", FY_STATUS_CORRUPT_DATA, "has 'k' twice" },
     { "duplicate-name", FY_STATUS_CORRUPT_DATA, "two tensors are called 'a'" },
     { "duplicate-name-escaped", FY_STATUS_CORRUPT_DATA, "two tensors are called 'a'" },
@@ -47,10 +47,10 @@ static const struct {
     { "dtype-number", FY_STATUS_CORRUPT_DATA, "a text was expected" },
     { "dtype-unknown", FY_STATUS_CORRUPT_DATA, "unknown dtype, 'F33'" },
     { "empty-header", FY_STATUS_CORRUPT_DATA, "0 bytes by its own word" },
-    { "escape-unknown", FY_STATUS_CORRUPT_DATA, "an escape that there is not" },
+    { "escape-unknown", FY_STATUS_CORRUPT_DATA, "an unknown escape" },
     { "extra-key", FY_STATUS_CORRUPT_DATA, "unknown key, 'strides'" },
-    { "half-a-pair", FY_STATUS_CORRUPT_DATA, "half of a pair" },
-    { "half-a-pair-low", FY_STATUS_CORRUPT_DATA, "half of a pair" },
+    { "half-a-pair", FY_STATUS_CORRUPT_DATA, "half of a surrogate pair" },
+    { "half-a-pair-low", FY_STATUS_CORRUPT_DATA, "half of a surrogate pair" },
     { "header-list", FY_STATUS_CORRUPT_DATA, "begins with '{'" },
     { "header-longer-than-the-file", FY_STATUS_CORRUPT_DATA,
       "3 bytes by its own word; it can have 2 to 2" },
@@ -58,7 +58,7 @@ static const struct {
     { "header-past-64-bits", FY_STATUS_CORRUPT_DATA, "18446744073709551615 bytes by its own word" },
     { "header-without-end", FY_STATUS_CORRUPT_DATA, "a ',' or '}' was expected" },
     { "hole", FY_STATUS_CORRUPT_DATA,
-      "'b' begins at byte 12 of the data, and what is before it ends at 8: a hole" },
+      "'b' begins at byte 12 of the data, and the tensors before it end at 8: a hole" },
     { "key-without-value", FY_STATUS_CORRUPT_DATA, "a '{' was expected" },
     { "leading-zero", FY_STATUS_CORRUPT_DATA, "begins with 0" },
     { "metadata-number", FY_STATUS_CORRUPT_DATA, "a text was expected" },
@@ -74,7 +74,7 @@ static const struct {
     { "offsets-one", FY_STATUS_CORRUPT_DATA, "one number, not two" },
     { "offsets-three", FY_STATUS_CORRUPT_DATA, "more than two numbers" },
     { "overlap", FY_STATUS_CORRUPT_DATA,
-      "begins at byte 4 of the data, and what is before it ends at 8: they overlap" },
+      "begins at byte 4 of the data, and the tensors before it end at 8: they overlap" },
     { "overlap-same", FY_STATUS_CORRUPT_DATA, "they overlap" },
     { "product-overflow", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
     { "product-overflow-empty", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
@@ -140,8 +140,8 @@ static void test_every_file_has_a_rule(void **state)
     assert_int_equal(files, NRULES);
 }
 
-/* Those that would be large, or are no files. */
-static void test_what_no_file_can_show(void **state)
+/* Large files, and names that are not regular files. */
+static void test_large_and_special_files(void **state)
 {
     (void)state;
     char path[] = "/tmp/ferry-rejects-XXXXXX";
@@ -149,7 +149,7 @@ static void test_what_no_file_can_show(void **state)
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, &length, sizeof length), sizeof length);
-    assert_int_equal(ftruncate(fd, 100000016), 0); /* a hole: takes no room */
+    assert_int_equal(ftruncate(fd, 100000016), 0); /* a sparse file: uses no disk space */
     assert_refused(path, FY_STATUS_CORRUPT_DATA,
                    "100000001 bytes by its own word; it can have 2 to 100000000");
     close(fd);
@@ -161,8 +161,8 @@ static void test_what_no_file_can_show(void **state)
     assert_refused("/tmp", FY_STATUS_IO, "no regular file");
 }
 
-/* Every prefix of a good file is refused, and so is every byte more. */
-static void test_cut_anywhere(void **state)
+/* Every prefix of a good file is refused, and so is every additional byte. */
+static void test_every_prefix_is_refused(void **state)
 {
     (void)state;
     char bytes[1024], path[] = "/tmp/ferry-cut-XXXXXX";
@@ -188,8 +188,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_rule),
         cmocka_unit_test(test_every_file_has_a_rule),
-        cmocka_unit_test(test_what_no_file_can_show),
-        cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_large_and_special_files),
+        cmocka_unit_test(test_every_prefix_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Schedules against tables: OneCycle's of PyTorch's documentation, and values that can be worked
- * out on paper. Lengths that cannot be are refused, and give NaN. */
+/* Schedules against tables: OneCycle's from PyTorch's documentation, and values that can be
+ * computed by hand. Impossible lengths are refused, and give NaN. */
 #include <math.h>
 
 #include <ferry/train/schedule.h>
@@ -21,21 +21,21 @@ static void expect(const fy_schedule_t *s, value_fn value, size_t n, const doubl
     expect(schedule, value, sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double), \
            (const double[]){ __VA_ARGS__ }, 1e-6)
 
-static void one_cycle_goes_up_and_down(void **state)
+static void one_cycle_rises_and_falls(void **state)
 {
     (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 1, 10, &s, sizeof s);
     EXPECT(&s, fy_schedule_lr, .04, .52, 1, .950485, .811746, .611262, .388742, .188258, .049519,
            .000004, .000004);
-    /* momentum is the mirror image: 0.95 - 0.1 (lr - 0.04) / 0.96 on the way up */
+    /* momentum is the mirror image: 0.95 - 0.1 (lr - 0.04) / 0.96 while lr rises */
     EXPECT(&s, fy_schedule_momentum, .95, .9, .85, .854952, .868826, .888874, .911126, .931174,
            .945048, .95, .95);
     s.three_phase = 1;
     EXPECT(&s, fy_schedule_lr, .04, .52, 1, .52, .04, .0361804, .0261816, .0138224, .0038236,
            .000004, .000004);
     EXPECT(&s, fy_schedule_momentum, .95, .9, .85, .9, .95, .95, .95, .95, .95, .95);
-    /* twelve steps, lines: up for 2.6 of them, down for 8.4 */
+    /* twelve steps, linear: rising for 2.6 of them, falling for 8.4 */
     fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 2, 12, &s, sizeof s);
     s.linear = 1;
     EXPECT(&s, fy_schedule_lr, .08, .08 + 1.92 / 2.6, .08 + 2 * 1.92 / 2.6, 2 - 1.999992 * .4 / 8.4,
@@ -49,7 +49,7 @@ static void cycles_swing(void **state)
     (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_CYCLIC, 1, 0, &s, sizeof s);
-    /* PyTorch's CyclicLR; its OneCycleLR has others */
+    /* PyTorch's CyclicLR; its OneCycleLR has other values */
     assert_true(s.base_momentum == .8 && s.max_momentum == .9);
     s.min_lr = .1, s.step_size = 4;
     EXPECT(&s, fy_schedule_lr, .1, .325, .55, .775, 1, .775, .55, .325, .1, .325);
@@ -89,7 +89,7 @@ static void steps_cosines_and_ranges(void **state)
     EXPECT(&s, fy_schedule_lr, .001, .01, .1, 1, 10, 10);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void invalid_schedules_are_refused(void **state)
 {
     (void)state;
     fy_schedule_t s;
@@ -128,8 +128,8 @@ static void what_cannot_be_is_refused(void **state)
     ts_text_has("FY_SCHEDULE_INIT");
 }
 
-/* Every kind gives finite rates for every length, however short. */
-static void short_ones_are_finite(void **state)
+/* Every kind gives finite rates for every length, even the shortest. */
+static void short_schedules_are_finite(void **state)
 {
     (void)state;
     for (int kind = 0; kind < FY_SCHEDULE_COUNT; kind++)
@@ -160,9 +160,11 @@ static void short_ones_are_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_cycle_goes_up_and_down), cmocka_unit_test(cycles_swing),
-        cmocka_unit_test(steps_cosines_and_ranges),   cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(short_ones_are_finite),
+        cmocka_unit_test(one_cycle_rises_and_falls),
+        cmocka_unit_test(cycles_swing),
+        cmocka_unit_test(steps_cosines_and_ranges),
+        cmocka_unit_test(invalid_schedules_are_refused),
+        cmocka_unit_test(short_schedules_are_finite),
     };
     return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);
 }

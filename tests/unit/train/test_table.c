@@ -1,5 +1,5 @@
-/* Tables: what is read, what is refused and how it says so, standardising, handing over as a
- * tensor, the made-up data set. */
+/* Tables: accepted and refused files with their error texts, standardising, conversion to a tensor,
+ * the synthetic data set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void assert_table(const char *text, const fy_table_options_t *options, ui
     fy_table_destroy(table);
 }
 
-/* `said` must stand in the error's text: position, then what was wrong. */
+/* The error text must contain `said`: the position, then the error. */
 static void assert_refused(const char *text, const fy_table_options_t *options,
                            fy_status_t expected, const char *said)
 {
@@ -149,7 +149,7 @@ static void test_files(void **state)
     assert_non_null(strstr(fy_error_get()->text, path));
     assert_int_equal(fy_table_read("/tmp", NULL, &read), FY_STATUS_IO);
     assert_int_equal(fy_table_write(made, "/tmp/no/such/folder/x"), FY_STATUS_IO);
-    /* a file that never ends */
+    /* an endless file */
     assert_int_equal(fy_table_read("/dev/zero", NULL, &read), FY_STATUS_IO);
     assert_non_null(strstr(fy_error_get()->text, "/dev/zero: it is a device"));
     fy_table_destroy(made);
@@ -176,7 +176,7 @@ static void test_standardise(void **state)
     mean[0] = -1;
     assert_int_equal(fy_table_standardise(table, mean, std), FY_STATUS_BAD_VALUE);
     assert_non_null(strstr(fy_error_get()->text, "column 1 is constant"));
-    assert_true(fy_table_values(table)[2] == 1 && mean[0] == -1); /* nothing changed */
+    assert_true(fy_table_values(table)[2] == 1 && mean[0] == -1); /* unchanged */
     fy_table_values(table)[0] = NAN;
     assert_int_equal(fy_table_standardise(table, NULL, NULL), FY_STATUS_BAD_VALUE);
     fy_table_destroy(table);

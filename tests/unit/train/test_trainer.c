@@ -1,5 +1,5 @@
-/* The training loop: it learns, moves nothing in a steady step, gives the same bits however it is
- * run, stops, resumes, refuses. */
+/* The training loop: it learns, moves nothing in a steady step, gives the same bits in every mode,
+ * stops, resumes, refuses. */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 #include <ferry/train/train.h>
 
-/* One training: a model on made-up digits. */
+/* One training: a model on synthetic digits. */
 typedef struct setup {
     const char *model;
     fy_loss_kind_t loss;
@@ -15,7 +15,7 @@ typedef struct setup {
     fy_loader_options_t loader;
     fy_optimizer_options_t optimizer;
     fy_train_options_t options;
-    /* what there is afterwards, until tear_down */
+    /* results of the training, until tear_down */
     fy_model_t *net;
     fy_optimizer_t *updater;
     fy_loader_t *train, *test;
@@ -87,7 +87,7 @@ static void tear_down(setup_t *s)
     fy_loader_destroy(s->test);
 }
 
-/* The weights, in memory of the caller's to free. */
+/* The weights, in memory that the caller frees. */
 static float *weights(const setup_t *s, uint64_t *out_nbytes)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -108,8 +108,8 @@ static void expect_same_weights(const setup_t *a, const setup_t *b)
     free(va), free(vb);
 }
 
-/* A few samples are learnt by heart, through every kind of layer; the loss of a new network is that
- * of guessing. */
+/* A few samples are overfitted, through every kind of layer. The loss of a new network is that of
+ * guessing. */
 static void test_overfits(ts_ctx_t *ctx)
 {
     static const struct {
@@ -140,7 +140,7 @@ static void test_overfits(ts_ctx_t *ctx)
 
 static uint64_t minus(uint64_t after, uint64_t before) { return after - before; }
 
-/* A step that is not the first moves nothing, waits for nothing and allocates nothing. */
+/* A step that is not the first transfers nothing, waits for nothing and allocates nothing. */
 static void test_steady_steps(ts_ctx_t *ctx)
 {
     setup_t s = begin("mnist", FY_LOSS_CROSS_ENTROPY, 20, 4);
@@ -159,16 +159,16 @@ static void test_steady_steps(ts_ctx_t *ctx)
     assert_int_equal(minus(after.syncs, before.syncs), 0);
     assert_int_equal(s.result.device_allocs_steady, 0);
     assert_int_equal(s.result.steps, 10);
-    assert_int_equal(s.nlosses, 2); /* one an epoch */
+    assert_int_equal(s.nlosses, 2); /* one for each epoch */
     const double requests = (double)minus(after.requests, before.requests) / 10;
     print_message("mnist: %g requests a step\n", requests);
     assert_true(requests > 0 && requests <= 30);
     tear_down(&s);
 }
 
-/* Streamed: what goes up is the batches that are trained with, to the byte, wherever the training
- * ends. */
-static void test_what_goes_up(ts_ctx_t *ctx)
+/* Streamed: the uploaded bytes are exactly those of the batches used for training, wherever the
+ * training ends. */
+static void test_streamed_batches_are_uploaded_once(ts_ctx_t *ctx)
 {
     static const struct {
         int64_t epochs, max_steps, accumulate, samples;
@@ -187,7 +187,7 @@ static void test_what_goes_up(ts_ctx_t *ctx)
             set_up(ctx, &s);
             const fy_ledger_totals_t before = ts_ledger(NULL);
             ts_ok(fy_train_run(s.net, s.updater, s.train, NULL, &s.options, &s.result));
-            fy_loader_destroy(s.train); /* and its threads */
+            fy_loader_destroy(s.train); /* joins its threads */
             s.train = NULL;
             const fy_ledger_totals_t after = ts_ledger(NULL);
             assert_int_equal(after.upload.nbytes - before.upload.nbytes,
@@ -196,8 +196,8 @@ static void test_what_goes_up(ts_ctx_t *ctx)
         }
 }
 
-/* The same bits on every device, by step or by graph, resident or streamed with any number of
- * workers. */
+/* The same bits on every device, with separate calls or as a graph, resident or streamed with any
+ * number of workers. */
 static void test_same_bits(ts_ctx_t *ctx)
 {
     static float *first;
@@ -232,8 +232,8 @@ static void test_same_bits(ts_ctx_t *ctx)
     tear_down(&plain);
 }
 
-/* A recorded step follows its schedule, whatever the optimizer: the rate is read on the device at
- * each replay. */
+/* A recorded step follows its schedule with every optimizer: the device reads the rate at each
+ * replay. */
 static void test_schedules_in_graphs(ts_ctx_t *ctx)
 {
     static const struct {
@@ -272,7 +272,7 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
         expect_same_weights(&s[0], &s[1]);
         assert_int_equal(s[0].result.graph_requests, 0);
         assert_true(s[1].result.graph_requests > 5);
-        assert_int_equal(s[1].result.graph_replays, 15); /* the first step is called */
+        assert_int_equal(s[1].result.graph_replays, 15); /* the first step is not a replay */
         assert_int_equal(s[1].result.graph_path,
                          strncmp(ctx->spec, "cuda", 4) == 0 ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS);
         tear_down(&s[0]);
@@ -280,7 +280,8 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
     }
 }
 
-/* Two batches of 8, one update: as one batch of 16, also where an epoch ends with an odd batch. */
+/* Two batches of 8 and one update equal one batch of 16, also where an epoch ends with an odd
+ * batch. */
 static void test_accumulation(ts_ctx_t *ctx)
 {
     uint64_t nbytes;
@@ -315,7 +316,7 @@ static fy_status_t fail_at_two(void *user, const fy_train_event_t *event)
                             : FY_STATUS_OK;
 }
 
-static void test_ends(ts_ctx_t *ctx)
+static void test_a_training_stops_where_requested(ts_ctx_t *ctx)
 {
     setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
     s.options.epochs = 3;
@@ -354,7 +355,7 @@ static void remove_folder(const char *folder)
     assert_int_equal(system(command), 0);
 }
 
-/* Stopped in the middle of an epoch and taken up again by others: the bits of a training that never
+/* Stopped in the middle of an epoch and resumed by new objects: the bits of a training that never
  * stopped. */
 static void test_resume(ts_ctx_t *ctx)
 {
@@ -384,8 +385,8 @@ static void test_resume(ts_ctx_t *ctx)
     remove_folder(folder);
 }
 
-/* Means over batches of unlike size, in evaluation, nothing kept for gradients; the model's mode is
- * as before. */
+/* Means over batches of different size; in evaluation, nothing is kept for gradients; the model's
+ * mode is restored. */
 static void test_evaluate(ts_ctx_t *ctx)
 {
     double loss, accuracy, loss_whole, accuracy_whole;
@@ -464,8 +465,8 @@ static void test_refusals(ts_ctx_t *ctx)
     tear_down(&s);
 }
 
-/* Labels that the model has no score for are told before anything is computed, with both ranges,
- * and nothing crosses. */
+/* Labels outside the model's scores are reported before anything is computed, with both ranges, and
+ * nothing is transferred. */
 static void test_labels_past_the_scores(ts_ctx_t *ctx)
 {
     static const unsigned char pixels[12 * 784];
@@ -494,7 +495,7 @@ static void test_labels_past_the_scores(ts_ctx_t *ctx)
         ts_fails(fy_train_run(s.net, s.updater, s.train, loader, &s.options, NULL), BAD_VALUE);
         ts_text_has("test set");
         ts_fails(fy_train_evaluate(s.net, loader, FY_LOSS_CROSS_ENTROPY, NULL, NULL), BAD_VALUE);
-        /* no fault: nothing was computed with them */
+        /* no fault: they were never used */
         ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
         fy_loader_destroy(loader);
         fy_dataset_destroy(wrong);
@@ -508,12 +509,12 @@ int main(void)
                                        TS_TEST(test_steady_steps),
                                        TS_TEST(test_same_bits),
                                        TS_TEST(test_accumulation),
-                                       TS_TEST(test_ends),
+                                       TS_TEST(test_a_training_stops_where_requested),
                                        TS_TEST(test_resume),
                                        TS_TEST(test_evaluate),
                                        TS_TEST(test_regression),
                                        TS_TEST(test_refusals),
-                                       TS_TEST(test_what_goes_up),
+                                       TS_TEST(test_streamed_batches_are_uploaded_once),
                                        TS_TEST(test_schedules_in_graphs),
                                        TS_TEST(test_labels_past_the_scores) };
     return TS_RUN("train_trainer", tests, NULL);

@@ -1,6 +1,6 @@
-/* A small training on a simulated device whose N-th allocation, pinned piece, event, copy or launch
- * fails, for many N: what fails says so, nothing is left behind, and the same training works on
- * that device afterwards. Not here: trainings that are lucky (test_trainer.c). */
+/* A small training on a simulated device whose N-th allocation, pinned block, event, copy or launch
+ * fails, for many N. The failure is reported, nothing leaks, and the same training works on that
+ * device afterwards. Not here: trainings without failures (test_trainer.c). */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -54,26 +54,27 @@ static fy_status_t try_once(fy_device_t *device, int is_graph)
     fy_loader_destroy(p.loader);
     fy_loader_destroy(p.test);
     fy_dataset_destroy(p.set);
-    (void)!fy_device_wait(device, FY_FOREVER); /* says what failed, if nobody has been told yet */
+    (void)!fy_device_wait(device, FY_FOREVER); /* reports a failure that was not reported yet */
     assert_int_equal(ts_live(device), 0);
     return status;
 }
 
 static const struct {
     const char *item;
-    /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
+    /* every one from the N-th on: Ferry requests memory again, so a single refusal can be
+     * absorbed */
     int lasts;
 } kinds[] = {
     { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 }
 };
 
-static void every_fault(ts_ctx_t *ctx)
+static void every_failing_call_is_reported(ts_ctx_t *ctx)
 {
-    if (!ctx->is_sim) return; /* nobody else has a script */
+    if (!ctx->is_sim) return; /* only sim has a script */
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int is_graph = 0; is_graph < 2; is_graph++) {
             int met = 0;
-            /* until nobody comes so far */
+            /* until no run reaches the N-th */
             for (int n = 1, unmet = 0; unmet < 3 && n < 400; n += n < 8 ? 1 : 13) {
                 char script[64] = "sim:1?faults=";
                 fy_device_t *device;
@@ -93,6 +94,6 @@ static void every_fault(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(every_fault) };
+    static const ts_test_t tests[] = { TS_TEST(every_failing_call_is_reported) };
     return TS_RUN("train_trainer_faults", tests, NULL);
 }

@@ -1,4 +1,4 @@
-# Puts the test's own functions in the place of the system's, for the library's objects, too.
+# Replaces the system's functions by those of the test, also in the library's objects.
 if(TARGET test_unit_train_safetensors_faults)
     target_link_options(test_unit_train_safetensors_faults PRIVATE
         -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=close,--wrap=rename)

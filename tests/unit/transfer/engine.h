@@ -1,4 +1,4 @@
-/* A device and a scope for tests of an engine's queue, and transfers of one size for it. Next:
+/* A device and a scope for tests of an engine's queue, and transfers of one size for it. See
  * test_queue.c. */
 #ifndef FERRY_TESTS_UNIT_TRANSFER_ENGINE_H_
 #define FERRY_TESTS_UNIT_TRANSFER_ENGINE_H_
@@ -25,7 +25,7 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* Page-locked, every element `value`. */
+/* A page-locked tensor with every element equal to `value`. */
 static inline fy_tensor_t *pinned(float value)
 {
     fy_tensor_t *x;

@@ -1,14 +1,14 @@
-/* Taking back transfers whose neighbours in the queue go on: what stays poisoned, what the host may
- * write again, how long a wait for the rest takes, what becomes of those behind one whose turn
- * cannot come. Cancelling by itself: test_queue.c. */
+/* Cancelled transfers whose neighbours in the queue continue: which tensors stay poisoned, which
+ * bytes the host may write again, how long a wait for the rest takes, and the state of jobs behind
+ * one that cannot run. Cancelling alone: test_queue.c. */
 #include <unistd.h>
 
 #include "runtime/device/device.h"
 #include "tests/unit/transfer/engine.h"
 
-/* An earlier upload of all bytes makes its destination good, but not of a later one that was taken
- * back before the earlier one went. */
-static void an_earlier_upload_does_not_heal(void **state)
+/* An earlier upload of all bytes clears its destination's poison, but not the poison of a later
+ * upload that was cancelled before the earlier one was submitted. */
+static void an_earlier_upload_does_not_clear_later_poison(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -17,18 +17,18 @@ static void an_earlier_upload_does_not_heal(void **state)
     (void)borrow_into(filler, pinned(0), 0);
     (void)borrow_into(x, pinned(0), 0);
     ts_ok(fy_ticket_cancel(borrow_into(x, pinned(0), 0)));
-    ts_ok(fy_neg(x, &y)); /* has the earlier one submitted */
+    ts_ok(fy_neg(x, &y)); /* makes Ferry submit the earlier upload */
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
-    (void)borrow_into(x, pinned(0), 0); /* whole, and later */
+    (void)borrow_into(x, pinned(0), 0); /* the whole tensor, and later */
     ts_ok(fy_neg(x, &y));
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_ok(fy_download_wait(download, FY_FOREVER, &back));
 }
 
-/* The source is the host's again with the ticket, however long what the upload would have waited
- * for takes. */
-static void the_source_is_free_again(void **state)
+/* The source belongs to the host again with the ticket, however long the requests before the upload
+ * take. */
+static void the_source_of_a_cancelled_upload_is_free(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -40,7 +40,7 @@ static void the_source_is_free_again(void **state)
         ts_ok(fy_matmul(big, big, &product));
         fy_tensor_destroy(product);
     }
-    ts_ok(fy_fill(x, 1)); /* behind all of that */
+    ts_ok(fy_fill(x, 1)); /* queued behind all of that */
     (void)borrow_into(filler, shared, 0);
     const fy_ticket_t ticket = borrow_into(x, own, 0), other = borrow_into(x, shared, 0);
     ts_ok(fy_ticket_cancel(other));
@@ -53,8 +53,8 @@ static void the_source_is_free_again(void **state)
     ts_ok(fy_tensor_map(shared, FY_ACCESS_WRITE, &data));
 }
 
-/* Patience is for the whole wait, not for each transfer that stands. */
-/* Cancelled is cancelled, even where its place in the order is far from reached. */
+/* The timeout covers the whole wait, not each queued transfer. */
+/* A cancelled ticket is reported at once, even if its place in the order is not reached yet. */
 static void a_cancelled_ticket_needs_no_wait(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void a_cancelled_ticket_needs_no_wait(void **state)
     ts_fails(fy_ticket_wait(ticket, 0), CANCELLED);
 }
 
-static void a_wait_for_a_queue_is_not_longer_than_asked(void **state)
+static void a_wait_for_a_queue_keeps_its_timeout(void **state)
 {
     (void)state;
     fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
@@ -84,7 +84,7 @@ static void a_wait_for_a_queue_is_not_longer_than_asked(void **state)
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
 }
 
-/* What was done stays done, whatever becomes of the device. */
+/* A ticket that was done stays done after its device is lost. */
 static void a_done_ticket_outlives_its_lost_device(void **state)
 {
     (void)state;
@@ -109,9 +109,9 @@ static fy_status_t waits_no_more(void *dev, void *stream, void *event)
                         "the driver has no memory for one more wait");
 }
 
-/* A transfer whose place cannot be kept holds up who stands behind it, but nobody spins: whoever
- * waits is told. */
-static void a_place_that_cannot_be_kept(void **state)
+/* A transfer whose place cannot be kept blocks the jobs behind it, but no thread spins: each waiter
+ * gets an error. */
+static void a_job_that_cannot_keep_its_place_fails_its_waiters(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -137,12 +137,12 @@ static void a_place_that_cannot_be_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(an_earlier_upload_does_not_heal, tear_down),
-        cmocka_unit_test_teardown(the_source_is_free_again, tear_down),
+        cmocka_unit_test_teardown(an_earlier_upload_does_not_clear_later_poison, tear_down),
+        cmocka_unit_test_teardown(the_source_of_a_cancelled_upload_is_free, tear_down),
         cmocka_unit_test_teardown(a_cancelled_ticket_needs_no_wait, tear_down),
-        cmocka_unit_test_teardown(a_wait_for_a_queue_is_not_longer_than_asked, tear_down),
+        cmocka_unit_test_teardown(a_wait_for_a_queue_keeps_its_timeout, tear_down),
         cmocka_unit_test_teardown(a_done_ticket_outlives_its_lost_device, tear_down),
-        cmocka_unit_test_teardown(a_place_that_cannot_be_kept, tear_down),
+        cmocka_unit_test_teardown(a_job_that_cannot_keep_its_place_fails_its_waiters, tear_down),
     };
     return cmocka_run_group_tests_name("cancel", tests, NULL, NULL);
 }

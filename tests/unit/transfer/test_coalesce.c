@@ -1,5 +1,5 @@
-/* What packing is for, on the model clock: one copy instead of hundreds, and the time that saves;
- * and what a slot that is too small does. */
+/* The benefit of packing, on the model clock: one copy instead of hundreds, and the time that it
+ * saves. Also slots that are too small. */
 #include "tests/support/harness.h"
 
 static fy_device_t *g_device;
@@ -33,14 +33,14 @@ static void make(fy_tensor_t **host, fy_tensor_t **device)
     }
 }
 
-static void one_copy_an_eighth_of_the_time(void **state)
+static void packed_transfers_take_one_copy_and_an_eighth_of_the_time(void **state)
 {
     (void)state;
     fy_tensor_t *host[N], *device[N];
     fy_scope_t scope = fy_scope_begin("coalesce");
     ts_ok(fy_device_open("sim:0?profile=h200", &g_device));
     make(host, device);
-    /* makes the ring and the scratch memory */
+    /* creates the ring and the scratch memory */
     ts_ok(fy_tensor_upload_many_into(N, device, host, NULL, NULL));
 
     uint64_t start_ns = model_ns();
@@ -86,9 +86,9 @@ static void one_copy_an_eighth_of_the_time(void **state)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Packing is for two or more: one alone goes as fy_tensor_upload and fy_tensor_download would take
- * it, without a table. */
-static void one_alone_is_not_packed(void **state)
+/* Packing needs two or more transfers: a single one runs as in fy_tensor_upload and
+ * fy_tensor_download, without a table. */
+static void a_single_transfer_is_not_packed(void **state)
 {
     (void)state;
     fy_tensor_t *host[N], *device[N], *got;
@@ -113,7 +113,8 @@ static void one_alone_is_not_packed(void **state)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Slots of 4 KiB: what does not fit goes alone, the rest in many copies; the bytes are the same. */
+/* Slots of 4 KiB: a tensor that does not fit is copied alone, the rest in many copies; the bytes
+ * are the same. */
 static void a_small_ring(void **state)
 {
     (void)state;
@@ -143,8 +144,9 @@ static void a_small_ring(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(one_copy_an_eighth_of_the_time, tear_down),
-        cmocka_unit_test_teardown(one_alone_is_not_packed, tear_down),
+        cmocka_unit_test_teardown(packed_transfers_take_one_copy_and_an_eighth_of_the_time,
+                                  tear_down),
+        cmocka_unit_test_teardown(a_single_transfer_is_not_packed, tear_down),
         cmocka_unit_test_teardown(a_small_ring, tear_down),
     };
     return cmocka_run_group_tests_name("coalesce", tests, NULL, NULL) != 0;

@@ -1,5 +1,5 @@
-/* Tests of the check that the harness makes after every test (tests/support/conservation.c): it
- * holds over transfers in every order, over failed and dropped ones, and it sees a copy that was
+/* Tests of the check that the harness makes after every test (tests/support/conservation.c). It
+ * holds over transfers in every order, and over failed and dropped ones. It detects a copy that was
  * counted once too often, and one that was not counted. */
 #include "tests/support/conservation.h"
 
@@ -19,7 +19,7 @@ static void transfer(const char *spec)
     fy_device_close(device);
 }
 
-static void it_holds(void **state)
+static void the_check_holds_in_every_order(void **state)
 {
     (void)state;
     static const char *const specs[] = { "host", "sim:0", "sim:0?order=lazy",
@@ -51,7 +51,7 @@ static void dropped_copies_count(void **state)
     assert_true(ts_conservation_end(&before, "lost"));
 }
 
-static void it_sees_one_too_many_and_one_too_few(void **state)
+static void the_check_detects_one_copy_too_many_or_too_few(void **state)
 {
     (void)state;
     ts_conservation_t before;
@@ -60,7 +60,7 @@ static void it_sees_one_too_many_and_one_too_few(void **state)
     for (int i = 0; i < 3; i++) {
         ts_conservation_begin(&before);
         transfer("sim:0");
-        fy__host_api.record(kinds[i], 0); /* a copy of no bytes is still a copy */
+        fy__host_api.record(kinds[i], 0); /* a copy of 0 bytes is still a copy */
         assert_false(ts_conservation_end(&before, "once too often"));
         ts_conservation_begin(&before);
         transfer("sim:0");
@@ -71,8 +71,9 @@ static void it_sees_one_too_many_and_one_too_few(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(it_holds),
-                                        cmocka_unit_test(dropped_copies_count),
-                                        cmocka_unit_test(it_sees_one_too_many_and_one_too_few) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_check_holds_in_every_order), cmocka_unit_test(dropped_copies_count),
+        cmocka_unit_test(the_check_detects_one_copy_too_many_or_too_few)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

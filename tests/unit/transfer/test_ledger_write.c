@@ -1,5 +1,5 @@
-/* The ledger as a file in three formats: every path is there with the figures that fy_ledger_query
- * gives, and each format can be read by others (JSON by python3, if it is there). */
+/* The ledger as a file in three formats: every path is present with the figures of fy_ledger_query,
+ * and other programs can read each format (JSON with python3, if it is installed). */
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ static char *written(fy_ledger_format_t format)
     return text;
 }
 
-/* The line that begins with `head`, without its end; changes the text. */
+/* Returns the line that begins with `head`, without its end; changes the text. */
 static char *line_of(char *text, const char *head)
 {
     char *line = text;
@@ -69,7 +69,7 @@ static void csv(ts_ctx_t *ctx)
              (unsigned long long)t.throttle_ns);
     assert_string_equal(line, want);
     const char *head = line_of(copy, "scope,");
-    /* the name has a comma of its own, so its columns are one too many */
+    /* the name contains a comma, so its line has one column too many */
     int columns[2] = { 1, 0 };
     for (const char *c = head; *c; c++) columns[0] += *c == ',';
     for (const char *c = want; *c; c++) columns[1] += *c == ',';
@@ -117,7 +117,7 @@ static void text(ts_ctx_t *ctx)
     free(all);
 }
 
-static void what_cannot_be_written(ts_ctx_t *ctx)
+static void unwritable_paths_are_refused(ts_ctx_t *ctx)
 {
     (void)ctx;
     ts_fails(fy_ledger_write(NULL, FY_LEDGER_TEXT), INVALID_ARGUMENT);
@@ -131,7 +131,7 @@ static void what_cannot_be_written(ts_ctx_t *ctx)
 int main(void)
 {
     const ts_test_t tests[] = { TS_TEST(csv), TS_TEST(json), TS_TEST(text),
-                                TS_TEST(what_cannot_be_written) };
+                                TS_TEST(unwritable_paths_are_refused) };
     const int fd = mkstemp(path);
     if (fd < 0) return 1;
     close(fd);

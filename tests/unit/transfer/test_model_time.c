@@ -1,6 +1,6 @@
 /* The model time of a transfer never falls as its bytes grow: every built-in profile, uploads and
- * downloads, of page-locked and of pageable memory. A device without numerics: only the host's side
- * of the bytes is moved. */
+ * downloads, page-locked and pageable memory. The device has no numerics, so only host bytes are
+ * copied. */
 #include "tests/support/harness.h"
 
 /* Chunks of the ring are multiples of 64 KiB, an eighth of the bytes: one step more leaves a
@@ -74,8 +74,8 @@ static uint64_t once(size_t way, int64_t nbytes)
     return ns;
 }
 
-/* The middle one of three: now and then a stream looks at all its events, and such polls take model
- * time, or save a wake-up. */
+/* The median of three: sometimes a stream polls all its events, and such polls take model time, or
+ * save a wake-up. */
 static uint64_t time_of(size_t way, int64_t nbytes)
 {
     const uint64_t a = once(way, nbytes), b = once(way, nbytes), c = once(way, nbytes);
@@ -116,7 +116,7 @@ static void more_bytes_never_take_less(void **state)
         ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(LARGEST), &g_pageable));
         ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_U8, FY_DIMS(LARGEST), &g_pinned));
         for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-            (void)time_of(way, LARGEST); /* makes the ring */
+            (void)time_of(way, LARGEST); /* creates the ring */
             sweep(profiles[p], way);
         }
         fy_scope_end(scope, 0, NULL);

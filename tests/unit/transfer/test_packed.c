@@ -1,6 +1,6 @@
-/* The two launches that are no ops, at the backend's slot: pieces of every length and alignment
- * leave a packed run and come back into one, nothing between them is touched, and an address that
- * is not the device's is refused where that can be known. */
+/* The two launches that are not ops, called at the backend's slot. Pieces of every length and
+ * alignment are packed and unpacked again. No byte between them changes. A foreign address is
+ * refused where the backend can detect it. */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
@@ -53,11 +53,11 @@ static fy_tensor_t *upload_bytes(ts_ctx_t *ctx, void *bytes, int64_t n)
     return tensor;
 }
 
-/* Piece i: length i (up to ROOM), at an odd place every third time. */
+/* Piece i has length i (up to ROOM), at an odd offset every third time. */
 static uint64_t length_of(int i) { return (uint64_t)(i % ROOM) + (i % 2 ? 0 : 1); }
 static uint64_t place_of(int i) { return (uint64_t)i * (ROOM + 40) + (i % 3 == 0 ? 3 : 16); }
 
-static void there_and_back(ts_ctx_t *ctx)
+static void packed_pieces_come_back_unchanged(ts_ctx_t *ctx)
 {
     enum { SPACE = PIECES * (ROOM + 40) + 64 };
     static run_t run;
@@ -88,7 +88,7 @@ static void there_and_back(ts_ctx_t *ctx)
     }
 }
 
-static void a_wild_address_is_refused(ts_ctx_t *ctx)
+static void a_foreign_address_is_refused(ts_ctx_t *ctx)
 {
     static run_t run;
     /* a request that runs later fails later */
@@ -107,6 +107,7 @@ static void a_wild_address_is_refused(ts_ctx_t *ctx)
     ts_text_has("piece 0 ends");
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(there_and_back), TS_TEST(a_wild_address_is_refused) };
+static const ts_test_t k_tests[] = { TS_TEST(packed_pieces_come_back_unchanged),
+                                     TS_TEST(a_foreign_address_is_refused) };
 
 int main(void) { return TS_RUN("packed", k_tests, NULL); }

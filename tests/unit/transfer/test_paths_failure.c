@@ -1,13 +1,12 @@
-/* The other ways of a transfer when a copy, a launch, a read or the ring fails: before the first
- * byte nothing changed, behind it the spoilt bytes are remembered, and everything works again
- * afterwards. */
+/* The other transfer paths when a copy, a launch, a read or the ring fails. Before the first byte,
+ * nothing changes; after it, the damaged bytes are poisoned. Afterwards everything works again. */
 #include <unistd.h>
 
 #include "runtime/tensor/storage.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
-static fy_backend_t backend; /* the device's own, with other slots */
+static fy_backend_t backend; /* the device's backend with some slots replaced */
 static const fy_backend_t *real;
 static int copies_left, launches_left;
 
@@ -64,7 +63,7 @@ static void expect_first(const fy_tensor_t *tensor, float want)
     assert_true(value == want);
 }
 
-static void packed_before_the_first_byte(ts_ctx_t *ctx)
+static void a_packed_transfer_fails_before_the_first_byte(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[MANY], *dst[MANY], *out[MANY];
     if (ctx->is_host) skip();
@@ -86,8 +85,8 @@ static void packed_before_the_first_byte(ts_ctx_t *ctx)
     for (int i = 0; i < MANY; i++) expect_first(dst[i], 7);
 }
 
-/* The packed ones went; a large one behind them did not. */
-static void many_half_way(ts_ctx_t *ctx)
+/* The packed tensors were copied; a large one after them was not. */
+static void uploads_of_many_fail_half_way(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[MANY], *dst[MANY], *large, *there;
     const int64_t n = 100000;
@@ -102,7 +101,7 @@ static void many_half_way(ts_ctx_t *ctx)
     fail_after(ctx, 1, 9);
     ts_fails(fy_tensor_upload_many_into(MANY, dst, src, NULL, NULL), INTERNAL);
     ctx->device->backend = real;
-    expect_first(there, 1); /* nothing of it went */
+    expect_first(there, 1); /* no byte was copied */
     ts_fails(first_value(dst[0], &value), INTERNAL);
     ts_text_has("half way");
     ts_ok(fy_tensor_upload_many_into(MANY, dst, src, NULL, NULL));
@@ -125,7 +124,7 @@ static void download_into_fails(ts_ctx_t *ctx)
     ctx->device->backend = real;
     assert_int_equal(ts_version(host), version);
     ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
-    fail_after(ctx, 4, 9); /* three are on their way before the first is looked at */
+    fail_after(ctx, 4, 9); /* three copies are in flight before the first is checked */
     ts_fails(fy_tensor_download_into(host, device, NULL), INTERNAL);
     ctx->device->backend = real;
     ts_fails(fy_tensor_map(host, FY_ACCESS_READ, &data), INTERNAL);
@@ -134,7 +133,7 @@ static void download_into_fails(ts_ctx_t *ctx)
     expect_first(host, 3);
 }
 
-static void file_half_way(ts_ctx_t *ctx)
+static void a_file_upload_fails_half_way(ts_ctx_t *ctx)
 {
     const int64_t n = (1 << 20) + 7;
     char path[64];
@@ -159,8 +158,8 @@ static void file_half_way(ts_ctx_t *ctx)
     remove(path);
 }
 
-/* Less than the smallest ring. */
-static void no_room_for_the_ring(ts_ctx_t *ctx)
+/* Less than the smallest ring needs. */
+static void transfers_without_memory_for_the_ring_fail(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[MANY], *dst[MANY], *out[MANY], *host;
     fy_device_t *tight;
@@ -189,9 +188,11 @@ static void no_room_for_the_ring(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(packed_before_the_first_byte), TS_TEST(many_half_way),
-    TS_TEST(download_into_fails),          TS_TEST(file_half_way),
-    TS_TEST(no_room_for_the_ring),
+    TS_TEST(a_packed_transfer_fails_before_the_first_byte),
+    TS_TEST(uploads_of_many_fail_half_way),
+    TS_TEST(download_into_fails),
+    TS_TEST(a_file_upload_fails_half_way),
+    TS_TEST(transfers_without_memory_for_the_ring_fail),
 };
 
 int main(void) { return TS_RUN("paths_failure", k_tests, NULL); }

@@ -1,7 +1,7 @@
-/* Engines' queues from inside: what finds the window full stands, in order of priority; both bounds
- * hold; whoever waits for a job or orders something behind it has it submitted; a job that is
- * cancelled, fails or loses its device tells its ticket and whoever uses its bytes, keeps its place
- * in the order, and holds no memory. Public behaviour on any device:
+/* The queues of engines from inside. A transfer that finds the window full is queued, in order of
+ * priority. Both bounds hold. A wait for a job, or a request ordered behind it, makes Ferry submit
+ * it. A job that is cancelled, fails or loses its device fails its ticket and poisons its bytes,
+ * keeps its place in the order, and holds no memory. Public behaviour on any device:
  * tests/conformance/test_conformance_queue.c. */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
@@ -31,17 +31,17 @@ static void expect_first(const fy_tensor_t *tensor, float want)
     fy_tensor_destroy(part);
 }
 
-static void the_highest_priority_goes_first(void **state)
+static void the_highest_priority_is_submitted_first(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *dst[5]; /* and sources of their own: transfers of one tensor keep their order */
+    fy_tensor_t *dst[5]; /* each with a separate source: transfers of one tensor keep their order */
     static const int priorities[5] = { 0, 0, 7, -1, 7 };
     static const int order[5] = { 0, 2, 4, 1, 3 };
     fy_ticket_t ticket[5];
     for (int i = 0; i < 5; i++) dst[i] = on_device();
     for (int i = 0; i < 5; i++) ticket[i] = borrow_into(dst[i], pinned(1), priorities[i]);
-    assert_false(is_job(ticket[0])); /* found the window empty */
+    assert_false(is_job(ticket[0])); /* the window was empty */
     for (int i = 1; i < 5; i++) assert_true(stands(ticket[i]));
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
     fy__point_t last = FY__POINT(ticket[0].stream, ticket[0].seq);
@@ -55,7 +55,7 @@ static void the_highest_priority_goes_first(void **state)
     for (int i = 0; i < 5; i++) expect_first(dst[i], 1);
 }
 
-/* Of `count` transfers: bytes in flight and bytes that stand. */
+/* Checks for `count` transfers the bytes in flight and the queued bytes. */
 static void weigh(const fy_ticket_t *tickets, int count, uint64_t *out_flying,
                   uint64_t *out_standing)
 {
@@ -77,7 +77,7 @@ static void both_bounds_hold(void **state)
 {
     enum { COUNT = 200 };
     (void)state;
-    /* a slow link: the host fills the window faster than it empties */
+    /* a slow link: the host fills the window faster than the device empties it */
     open_spec("sim:9?window=1MiB&queue=2MiB&profile=k80");
     fy_tensor_t *src = pinned(3), *x = on_device();
     fy_ticket_t up[COUNT], down[COUNT];
@@ -121,7 +121,7 @@ static void both_bounds_hold(void **state)
                      COUNT * (uint64_t)NBYTES);
 }
 
-/* The window is full, so the upload stands; each of these needs its bytes. */
+/* The window is full, so the upload is queued; each of these needs its bytes. */
 static fy_ticket_t standing_upload(fy_tensor_t *dst, const fy_tensor_t *src)
 {
     const fy_ticket_t ticket = borrow_into(dst, src, -100);
@@ -129,7 +129,7 @@ static fy_ticket_t standing_upload(fy_tensor_t *dst, const fy_tensor_t *src)
     return ticket;
 }
 
-static void whoever_needs_it_has_it_submitted(void **state)
+static void a_request_that_needs_a_job_submits_it(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -146,32 +146,32 @@ static void whoever_needs_it_has_it_submitted(void **state)
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
     (void)borrow_into(filler, src, 0);
     ticket = standing_upload(x, src);
-    ts_ok(fy_tensor_begin_native_access(x, FY_ACCESS_READ, NULL,
-                                        &address)); /* work of the caller's own */
+    ts_ok(
+        fy_tensor_begin_native_access(x, FY_ACCESS_READ, NULL, &address)); /* work of the caller */
     assert_false(stands(ticket));
     (void)borrow_into(filler, src, 0);
     ticket = standing_upload(x, src);
-    /* an upload through the ring into other bytes does not */
+    /* an upload through the ring into other bytes does not submit the job */
     fy_tensor_t *other = ts_iota(g_device, FY_DIMS(N), 0);
     assert_true(stands(ticket));
     fy_tensor_t *host;
     float *values = calloc(N, sizeof *values);
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload_into(x, host, NULL, NULL)); /* into the same it does */
+    ts_ok(fy_tensor_upload_into(x, host, NULL, NULL)); /* an upload into the same bytes does */
     assert_false(stands(ticket));
     expect_first(x, 0);
     free(values);
     fy_tensor_destroy(other);
 }
 
-static void a_download_of_it_stands_behind_it(void **state)
+static void a_download_is_queued_behind_the_upload(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(2), *filler = on_device(), *x = on_device(), *host;
     fy_download_t *first, *second;
     void *data;
-    ts_ok(fy_tensor_download(filler, NULL, &first)); /* fills the other window */
+    ts_ok(fy_tensor_download(filler, NULL, &first)); /* fills the window of the other engine */
     (void)borrow_into(filler, src, 0);
     const fy_ticket_t up = standing_upload(x, src);
     ts_ok(fy_tensor_download(x, NULL, &second));
@@ -184,8 +184,8 @@ static void a_download_of_it_stands_behind_it(void **state)
     fy_download_destroy(first);
 }
 
-/* A thousand jobs, each behind the one before it, and the last is wanted. */
-static void a_long_chain_goes_in_order(void **state)
+/* A thousand jobs, each ordered behind the one before, and the test waits for the last. */
+static void a_long_chain_is_submitted_in_order(void **state)
 {
     enum { LONG = 900 };
     (void)state;
@@ -206,7 +206,7 @@ static void a_long_chain_goes_in_order(void **state)
     assert_false(stands(tickets[LONG - 1]));
 }
 
-static void converted_and_strided_ones_stand_too(void **state)
+static void converted_and_strided_transfers_are_queued_too(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -224,7 +224,7 @@ static void converted_and_strided_ones_stand_too(void **state)
     ts_ok(fy_tensor_download(filler, NULL, &first));
     ts_ok(fy_tensor_download(turned, NULL, &download));
     assert_true(stands(fy_download_ticket(download)));
-    ts_ok(fy_fill(rows, 9)); /* what comes down is what was there */
+    ts_ok(fy_fill(rows, 9)); /* the download gets the earlier bytes */
     ts_ok(fy_download_wait(download, FY_FOREVER, &host));
     void *data;
     ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
@@ -243,7 +243,7 @@ static uint64_t live_pinned(void)
     return stats.live;
 }
 
-static void a_cancelled_upload(void **state)
+static void a_cancelled_upload_poisons_its_target(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -254,7 +254,7 @@ static void a_cancelled_upload(void **state)
     fy_tensor_t *own = pinned(5), *gone = on_device();
     const fy_ledger_totals_t before = ts_ledger(NULL);
     const fy_ticket_t ticket = standing_upload(x, own), other = standing_upload(gone, own);
-    fy_tensor_destroy(own); /* the jobs hold them */
+    fy_tensor_destroy(own); /* the jobs hold references */
     fy_tensor_destroy(gone);
     assert_true(live_pinned() > pinned_live);
     ts_ok(fy_ticket_cancel(ticket));
@@ -264,22 +264,22 @@ static void a_cancelled_upload(void **state)
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED);
     ts_text_has("262144 bytes");
-    ts_fails(fy_ticket_cancel(ticket), BUSY); /* once */
+    ts_fails(fy_ticket_cancel(ticket), BUSY); /* a second cancel is refused */
     ts_fails(fy_ticket_cancel(first), BUSY);
     ts_fails(fy_ticket_cancel((fy_ticket_t){ 77777, 1 }), INVALID_ARGUMENT);
     fy_download_t *download;
     ts_ok(fy_neg(x, &y));
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
-    ts_ok(fy_device_wait(g_device, FY_FOREVER)); /* as asked for: no fault */
-    ts_ok(fy_fill(x, 3));                        /* whole: good again */
+    ts_ok(fy_device_wait(g_device, FY_FOREVER)); /* cancelled on request: no fault */
+    ts_ok(fy_fill(x, 3));                        /* a complete overwrite clears the poison */
     expect_first(x, 3);
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.count, before.upload.count + 2);
     assert_int_equal(after.upload.wire_nbytes, before.upload.wire_nbytes + NBYTES * 0);
 }
 
-/* The words that it took over are still waited for. */
+/* The hazard words that it replaced are still waited for. */
 static void a_cancelled_job_keeps_the_order(void **state)
 {
     (void)state;
@@ -295,9 +295,9 @@ static void a_cancelled_job_keeps_the_order(void **state)
     const fy_ticket_t ticket = standing_upload(a, src);
     ts_ok(fy_ticket_cancel(ticket));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
-    /* failed at once, but not before what it stood behind */
+    /* Its upload failed at once, but not before the requests ahead of it. */
     assert_false(fy__point_reached(FY__POINT(ticket.stream, ticket.seq)));
-    /* On the other engine: two streams that compute would share one. */
+    /* Transfers of the other engine: two compute streams would share one engine. */
     fy_tensor_t *host;
     float *values = calloc(N, sizeof *values);
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
@@ -311,7 +311,7 @@ static void a_cancelled_job_keeps_the_order(void **state)
     const uint64_t now_ns = clock.now_ns;
     ts_ok(fy__point_wait(writer, FY_FOREVER, FY__WAIT_NONE));
     ts_ok(fy_device_clock_query(g_device, &clock));
-    assert_true(clock.now_ns - now_ns < 10000); /* it was over */
+    assert_true(clock.now_ns - now_ns < 10000); /* it was done already */
 }
 
 static void a_cancelled_download(void **state)
@@ -326,11 +326,11 @@ static void a_cancelled_download(void **state)
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_download(x, NULL, &second));
     ts_ok(fy_tensor_download(x, NULL, &third));
-    fy_download_destroy(second); /* gives it up: nothing crosses */
+    fy_download_destroy(second); /* frees it: no bytes are transferred */
     const fy_ticket_t ticket = fy_download_ticket(third);
     ts_ok(fy_ticket_cancel(ticket));
     ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED);
-    /* a failure leaves it: it is reported again */
+    /* the failure stays: it is reported again */
     ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED);
     fy_download_destroy(third);
     assert_int_equal(live_pinned(), pinned_live);
@@ -342,8 +342,9 @@ static void a_cancelled_download(void **state)
     expect_first(x, 1);
 }
 
-/* More than there are slots, so that a failed ticket's slot is another's when it is asked about. */
-static void a_ticket_is_remembered_when_its_slot_is_gone(void **state)
+/* More jobs than slots, so another job has the slot of a failed ticket when the ticket is
+ * queried. */
+static void a_failed_ticket_stays_failed_when_its_slot_is_reused(void **state)
 {
     (void)state;
     open_spec("sim:9?window=1KiB&numerics=off");
@@ -356,7 +357,7 @@ static void a_ticket_is_remembered_when_its_slot_is_gone(void **state)
     const fy_ticket_t good = borrow_into(x, src, -5), bad = borrow_into(y, src, -5);
     ts_ok(fy_ticket_cancel(bad));
     for (int i = 0; i < 3000; i++) (void)borrow_into(x, src, 0);
-    /* a round of the slots later it was its turn, priority or not */
+    /* it runs within one round of the slots, whatever its priority */
     assert_int_equal(fy_ticket_poll(good), FY_POLL_DONE);
     assert_int_equal(fy_ticket_poll(bad), FY_POLL_FAILED);
     ts_fails(fy_ticket_wait(bad, FY_FOREVER), CANCELLED);
@@ -373,7 +374,7 @@ static fy_status_t no_copy(void *dev, void *stream, const fy_copy_t *copy)
     return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "made to fail");
 }
 
-static void a_copy_that_fails_when_its_turn_comes(void **state)
+static void a_queued_copy_that_fails_when_submitted(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -388,7 +389,7 @@ static void a_copy_that_fails_when_its_turn_comes(void **state)
     (void)borrow_into(filler, src, 0);
     const fy_ticket_t ticket = standing_upload(x, src), fine = standing_upload(z, src);
     g_fail_copies = 1;
-    ts_ok(fy_neg(x, &y)); /* behind it: submitted all the same, and poisoned */
+    ts_ok(fy_neg(x, &y)); /* ordered behind it: submitted all the same, and poisoned */
     g_device->backend = real;
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INTERNAL);
@@ -403,22 +404,22 @@ static void a_copy_that_fails_when_its_turn_comes(void **state)
     ts_ok(fy_tensor_download(x, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
     fy_download_destroy(download);
-    ts_fails(fy_device_wait(g_device, FY_FOREVER), INTERNAL); /* news, once */
+    ts_fails(fy_device_wait(g_device, FY_FOREVER), INTERNAL); /* a new fault, reported once */
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
     assert_int_equal(live_pinned(), pinned_live);
     (void)borrow_into(x, src, 0);
     expect_first(x, 4);
 }
 
-/* A copy that fails on its way, whichever way its bytes go: the ticket fails, what depends on it is
- * poisoned, the rest is not. */
-static void copies_that_fail_on_their_way(void **state)
+/* A copy that fails while it runs, on each path: the ticket fails, dependent tensors are poisoned,
+ * others are not. */
+static void copies_that_fail_while_they_run(void **state)
 {
     static const char *const specs[] = { "sim:9?window=256KiB&faults=copy@1",
                                          "sim:9?window=256KiB&faults=copy@2",
                                          "sim:9?faults=copy@1" };
     (void)state;
-    /* borrowed and at once; borrowed and from the queue; through the ring */
+    /* borrowed and submitted at once; borrowed and queued; through the ring */
     for (int how = 0; how < 3; how++) {
         open_spec(specs[how]);
         fy_tensor_t *src = pinned(4), *host, *x = on_device(), *y, *back;
@@ -456,7 +457,7 @@ static fy_status_t lost(void *dev, void *event, int *out_done)
     return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "made to be lost");
 }
 
-static void a_lost_device_fails_what_stands(void **state)
+static void a_lost_device_fails_queued_jobs(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -485,7 +486,8 @@ static void a_lost_device_fails_what_stands(void **state)
     assert_true(((float *)data)[0] == 4);
 }
 
-/* The last handle goes while transfers stand: they still run, and the device goes behind them. */
+/* The last handle is closed while transfers are queued: they still run, and the device closes after
+ * them. */
 static void a_device_closed_with_jobs(void **state)
 {
     (void)state;
@@ -502,10 +504,10 @@ static void a_device_closed_with_jobs(void **state)
     for (int i = 0; i < 8; i++) assert_int_equal(fy_ticket_poll(tickets[i]), FY_POLL_DONE);
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, 8 * (uint64_t)NBYTES);
-    open_spec("sim:9"); /* it was closed */
+    open_spec("sim:9"); /* the previous one was closed */
 }
 
-static void wire_bytes_are_the_askers(void **state)
+static void wire_bytes_count_in_the_callers_scope(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
@@ -521,7 +523,7 @@ static void wire_bytes_are_the_askers(void **state)
     assert_int_equal(ts_ledger("queue/waiter").upload.wire_nbytes, 0);
 }
 
-static void bounds_that_are_none_are_refused(void **state)
+static void invalid_bounds_are_refused(void **state)
 {
     (void)state;
     ts_fails(fy_device_open("sim:9?window=0", &g_device), INVALID_ARGUMENT);
@@ -535,22 +537,22 @@ static void bounds_that_are_none_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_highest_priority_goes_first),
+        TEST(the_highest_priority_is_submitted_first),
         TEST(both_bounds_hold),
-        TEST(whoever_needs_it_has_it_submitted),
-        TEST(a_download_of_it_stands_behind_it),
-        TEST(a_long_chain_goes_in_order),
-        TEST(converted_and_strided_ones_stand_too),
-        TEST(a_cancelled_upload),
+        TEST(a_request_that_needs_a_job_submits_it),
+        TEST(a_download_is_queued_behind_the_upload),
+        TEST(a_long_chain_is_submitted_in_order),
+        TEST(converted_and_strided_transfers_are_queued_too),
+        TEST(a_cancelled_upload_poisons_its_target),
         TEST(a_cancelled_job_keeps_the_order),
         TEST(a_cancelled_download),
-        TEST(a_ticket_is_remembered_when_its_slot_is_gone),
-        TEST(a_copy_that_fails_when_its_turn_comes),
-        TEST(copies_that_fail_on_their_way),
-        TEST(a_lost_device_fails_what_stands),
+        TEST(a_failed_ticket_stays_failed_when_its_slot_is_reused),
+        TEST(a_queued_copy_that_fails_when_submitted),
+        TEST(copies_that_fail_while_they_run),
+        TEST(a_lost_device_fails_queued_jobs),
         TEST(a_device_closed_with_jobs),
-        TEST(wire_bytes_are_the_askers),
-        TEST(bounds_that_are_none_are_refused),
+        TEST(wire_bytes_count_in_the_callers_scope),
+        TEST(invalid_bounds_are_refused),
     };
     return cmocka_run_group_tests_name("transfer/queue", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* Four threads ask for many small transfers at once, of every kind, through a window that holds a
- * few: nothing is lost, bytes are right, the bounds hold, what was cancelled says so.
- * FERRY_TEST_TRANSFERS: how many per thread (100000; a twentieth under a sanitizer). */
+/* Four threads submit many small transfers at once, of every kind, through a window that holds a
+ * few. No transfer is lost, the bytes are right, the bounds hold, and cancelled transfers are
+ * reported.
+ * FERRY_TEST_TRANSFERS: transfers per thread (100000; a twentieth under a sanitizer). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -38,8 +39,7 @@ static void count_call(void *user, fy_status_t status)
     atomic_fetch_add((_Atomic uint64_t *)user, 1);
 }
 
-/* Nothing asserts off the main thread: what is not as it should be is counted, and the first is
- * told. */
+/* Other threads than the main thread do not assert: they count errors and record the first. */
 static void wrong(producer_t *producer, int line)
 {
     if (!producer->wrong++)
@@ -83,7 +83,7 @@ static void *produce(void *user)
             OK(fy_tensor_upload_into(dst[lane], pinned[lane], &borrow, &tickets[lane]));
         }
         producer->uploads++;
-        if (i % 4 == 1) { /* what was just sent, back again */
+        if (i % 4 == 1) { /* downloads the bytes just sent */
             fy_download_t *download;
             fy_tensor_t *back = NULL;
             OK(fy_tensor_download(dst[lane], &borrow, &download));
@@ -99,7 +99,7 @@ static void *produce(void *user)
             for (int k = 0; k < N; k++) EXPECT(((float *)data)[k] == value);
             fy_tensor_destroy(back);
         } else if (i % 64 == 6) {
-            fy_download_t *download; /* given up, standing or not */
+            fy_download_t *download; /* destroyed, queued or not */
             OK(fy_tensor_download(dst[lane], NULL, &download));
             producer->downloads++;
             fy_download_destroy(download);

@@ -1,6 +1,6 @@
-/* transfer/ring, options and convert from inside: bytes of every length pass whole, the ring keeps
- * to its share of a pinned limit, host waits are reported; options are checked field by field; the
- * two ends of a conversion. */
+/* transfer/ring, options and convert from inside: bytes of every length arrive complete, the ring
+ * keeps to its share of the pinned limit, host waits are counted. Options are checked field by
+ * field. Both ends of a conversion are tested. */
 #include "tests/support/harness.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
@@ -44,7 +44,7 @@ static void every_length(void)
                               &taint));
         assert_true(point != 0);
         ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
-        /* down in pieces that fit a small pinned limit */
+        /* downloads in pieces that fit a small pinned limit */
         for (int64_t at = 0; at < lengths[i]; at += 1 << 19) {
             int64_t end = at + (1 << 19) < lengths[i] ? at + (1 << 19) : lengths[i];
             ts_ok(fy_slice(x, 0, at, end, &part));
@@ -58,14 +58,14 @@ static void every_length(void)
     free(back);
 }
 
-static void bytes_of_every_length_pass(void **state)
+static void bytes_of_every_length_arrive(void **state)
 {
     (void)state;
     open_spec("sim:9");
     every_length();
 }
 
-static void it_keeps_to_its_share(void **state)
+static void the_ring_keeps_to_its_share(void **state)
 {
     (void)state;
     open_spec("sim:9?pinned=2MiB");
@@ -101,7 +101,7 @@ static void options(void **state)
     ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
 }
 
-static void conversions_are_no_light_requests(void **state)
+static void conversions_do_not_count_as_light_requests(void **state)
 {
     (void)state;
     open_spec("sim:9");
@@ -130,10 +130,10 @@ static void conversions_are_no_light_requests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(bytes_of_every_length_pass, tear_down),
-        cmocka_unit_test_teardown(it_keeps_to_its_share, tear_down),
+        cmocka_unit_test_teardown(bytes_of_every_length_arrive, tear_down),
+        cmocka_unit_test_teardown(the_ring_keeps_to_its_share, tear_down),
         cmocka_unit_test_teardown(options, tear_down),
-        cmocka_unit_test_teardown(conversions_are_no_light_requests, tear_down),
+        cmocka_unit_test_teardown(conversions_do_not_count_as_light_requests, tear_down),
     };
     return cmocka_run_group_tests_name("ring", tests, NULL, NULL) != 0;
 }

@@ -1,5 +1,5 @@
-/* What the ring is for, on the model clock: pageable memory at nearly the speed of page-locked
- * memory, both ways. */
+/* The benefit of the ring, on the model clock: pageable memory reaches nearly the speed of
+ * page-locked memory, both ways. */
 #include "tests/support/harness.h"
 
 enum { NBYTES = 64 << 20, BAR = 85 }; /* per cent */
@@ -25,7 +25,7 @@ static void pageable_is_nearly_as_fast(void **state)
     ts_ok(fy_empty(g_device, FY_DTYPE_U8, FY_DIMS(NBYTES), &device));
     ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_U8, FY_DIMS(NBYTES), &pinned));
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(NBYTES), &pageable));
-    ts_ok(fy_tensor_upload_into(device, pageable, NULL, NULL)); /* makes the ring */
+    ts_ok(fy_tensor_upload_into(device, pageable, NULL, NULL)); /* creates the ring */
 
     uint64_t start_ns = model_ns();
     ts_ok(fy_tensor_upload_into(device, pinned, &borrow, &ticket));

@@ -1,6 +1,6 @@
-/* What other threads may do meanwhile: cancel and borrow through a narrow queue (a source is free
- * with its ticket), wait for a device that goes, fork. Four threads and every kind of transfer in
- * great number: test_queue_threads.c. */
+/* Other threads act meanwhile: they cancel and borrow through a narrow queue (a source is free with
+ * its ticket), wait for a device that is lost, or fork. Four threads with many transfers of every
+ * kind: test_queue_threads.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -34,8 +34,7 @@ static fy_status_t write_source(fy_tensor_t *src, fy_ticket_t ticket, float valu
     return FY_STATUS_OK;
 }
 
-/* Uploads of both kinds, cancelled ones among them, and now and then a download that says what
- * arrived. */
+/* Uploads of both kinds, some of them cancelled, and sometimes a download that checks the bytes. */
 static fy_status_t produce(producer_t *producer)
 {
     fy_tensor_t *src[SOURCES], *dst[SOURCES];
@@ -109,7 +108,7 @@ static void sources_are_free_with_their_tickets(void **state)
     four_producers("sim:8?window=128&queue=1KiB&ahead=16&order=random&seed=3");
 }
 
-/* ---- tickets of a device that goes ---- */
+/* ---- tickets of a lost device ---- */
 
 static _Atomic uint64_t shared_stream, shared_seq;
 static _Atomic int stop, failures;
@@ -120,7 +119,7 @@ static void *waits_for_whatever_is_there(void *user)
     while (!atomic_load(&stop)) {
         const fy_ticket_t ticket = { atomic_load(&shared_stream), atomic_load(&shared_seq) };
         const fy_status_t status = fy_ticket_wait(ticket, FY_FOREVER);
-        /* half of another ticket */
+        /* fields of two different tickets */
         if (status != FY_STATUS_OK && status != FY_STATUS_INVALID_ARGUMENT)
             atomic_fetch_add(&failures, 1);
         (void)fy_ticket_poll(ticket);
@@ -136,7 +135,7 @@ static void called(void *user, fy_status_t status)
     atomic_fetch_add(&ncalled, 1);
 }
 
-static void a_device_goes_while_others_wait_for_it(void **state)
+static void a_device_is_lost_while_others_wait_for_it(void **state)
 {
     pthread_t threads[2];
     (void)state;
@@ -181,7 +180,7 @@ static void *uploads_until_told(void *user)
     return NULL;
 }
 
-static void a_child_is_not_stuck_in_a_queue(void **state)
+static void a_forked_child_does_not_wait_for_a_queue(void **state)
 {
     pthread_t threads[THREADS];
     fy_device_t *device;
@@ -226,8 +225,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
 
         cmocka_unit_test(sources_are_free_with_their_tickets),
-        cmocka_unit_test(a_device_goes_while_others_wait_for_it),
-        cmocka_unit_test(a_child_is_not_stuck_in_a_queue),
+        cmocka_unit_test(a_device_is_lost_while_others_wait_for_it),
+        cmocka_unit_test(a_forked_child_does_not_wait_for_a_queue),
     };
     return cmocka_run_group_tests_name("transfer threads", tests, NULL, NULL);
 }

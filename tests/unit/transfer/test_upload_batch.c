@@ -1,6 +1,6 @@
-/* Uploads in one call that go in place, on a device that takes many copies at once: which go
- * together, what crosses, what a failure leaves.
- * The device is the simulator's with one slot more, which runs a batch backwards: copies of a batch
+/* Uploads in one call that are made in place, on a device that takes many copies at once: which
+ * uploads are batched, which bytes cross, and the state after a failure.
+ * The device is the simulator's with one more slot, which runs a batch backwards: copies of a batch
  * have no order. */
 #include "runtime/device/device.h"
 #include "runtime/tensor/storage.h"
@@ -8,9 +8,9 @@
 
 enum { MANY = 150 };
 
-static fy_backend_t backend; /* the device's own, with copy_many */
+static fy_backend_t backend; /* the device's backend with copy_many added */
 static const fy_backend_t *real;
-/* fail_after: so many copies of the next batch run, then it fails; SIZE_MAX: none does */
+/* fail_after: this number of copies of the next batch run, then it fails; SIZE_MAX: none fails */
 static size_t batches[32], nbatches, fail_after;
 
 static fy_status_t backwards(void *dev, void *stream, size_t count, const fy_copy_t *copies)
@@ -62,7 +62,7 @@ static void expect(const fy_tensor_t *tensor, float value)
             fail_msg("element %d is %g and not %g", i, (double)got[i], (double)value);
 }
 
-static void pinned_tensors_go_together(void **state)
+static void pinned_tensors_are_batched(void **state)
 {
     (void)state;
     fy_tensor_t *dst[MANY], *src[MANY];
@@ -85,7 +85,7 @@ static void pinned_tensors_go_together(void **state)
     for (int i = 0; i < MANY; i += 7) expect(dst[i], (float)i);
 }
 
-/* What comes later in the list wins, as it does one by one. */
+/* A later item of the list overwrites an earlier one, as with single uploads. */
 static void the_same_bytes_are_not_written_twice_in_a_batch(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void the_same_bytes_are_not_written_twice_in_a_batch(void **state)
     expect(b, 2);
 }
 
-static void what_finds_no_room_stands(void **state)
+static void uploads_beyond_the_window_are_queued(void **state)
 {
     (void)state;
     fy_tensor_t *dst[8], *src[8];
@@ -116,8 +116,8 @@ static void what_finds_no_room_stands(void **state)
     for (int i = 0; i < 8; i++) expect(dst[i], (float)i);
 }
 
-/* Some of it may have crossed: nobody may take any of it for good, the sources stay borrowed until
- * the device is done, nothing is sent twice. */
+/* Some bytes may have crossed: the tensors are poisoned, the sources stay borrowed until the device
+ * is done, no copy is sent twice. */
 static void a_failed_batch_poisons_its_tensors(void **state)
 {
     (void)state;
@@ -135,13 +135,13 @@ static void a_failed_batch_poisons_its_tensors(void **state)
     assert_int_equal(nbatches, 1);
     assert_int_equal(after.upload.copies - before.upload.copies, 2);
     for (int i = 0; i < 3; i++) {
-        assert_true(fy_tensor_ticket(dst[i]).stream != 0); /* it may be on its way */
+        assert_true(fy_tensor_ticket(dst[i]).stream != 0); /* a copy may be in flight */
         ts_ok(fy_tensor_download(dst[i], NULL, &download));
         ts_fails(fy_download_wait(download, FY_FOREVER, &host), INTERNAL);
     }
     expect(beside, 1);
     fail_after = SIZE_MAX;
-    /* overwritten: good again, and the window has all its room */
+    /* overwritten: valid again, and the whole window is free */
     ts_ok(upload_all(3, dst, src, &ticket));
     expect(dst[0], 1);
     expect(dst[2], 3);
@@ -151,9 +151,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, tear_down_batching)
     const struct CMUnitTest tests[] = {
-        TEST(pinned_tensors_go_together),
+        TEST(pinned_tensors_are_batched),
         TEST(the_same_bytes_are_not_written_twice_in_a_batch),
-        TEST(what_finds_no_room_stands),
+        TEST(uploads_beyond_the_window_are_queued),
         TEST(a_failed_batch_poisons_its_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
-/* Uploads that fail: before the first byte nothing changed, behind it the DMA in flight and the
- * spoilt bytes are remembered. */
+/* Uploads that fail. Before the first byte, nothing changes. After it, the DMA in flight is tracked
+ * and the damaged bytes are poisoned. */
 #include "runtime/tensor/storage.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/support/harness.h"
 
-static fy_backend_t backend; /* the device's own, with another copy slot */
+static fy_backend_t backend; /* the device's backend with the copy slot replaced */
 static const fy_backend_t *real;
 static int copies_left;
 
@@ -30,7 +30,7 @@ static fy_tensor_t *zeros(fy_device_t *device, fy_dtype_t dtype, int64_t n)
     return tensor;
 }
 
-static void refused_before_the_first_byte(ts_ctx_t *ctx)
+static void a_refused_upload_changes_nothing(ts_ctx_t *ctx)
 {
     fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4),
                 *src = zeros(fy_device_host(), FY_DTYPE_F64, 4);
@@ -39,13 +39,13 @@ static void refused_before_the_first_byte(ts_ctx_t *ctx)
     fy_scope_t scope = fy_scope_begin("no memory");
     guard.memory_nbytes = 0;
     ts_ok(fy_scope_guard(&guard));
-    /* no room for the bytes before conversion */
+    /* no memory for the bytes before conversion */
     ts_fails(fy_tensor_upload_into(dst, src, &ts_convert, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     ts_expect_f32(dst, (float[]){ 0, 0, 0, 0 }, 4);
 }
 
-static void failed_before_the_first_byte(ts_ctx_t *ctx)
+static void an_upload_that_fails_before_the_first_byte_changes_nothing(ts_ctx_t *ctx)
 {
     fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4),
                 *src = zeros(fy_device_host(), FY_DTYPE_F32, 4);
@@ -55,9 +55,9 @@ static void failed_before_the_first_byte(ts_ctx_t *ctx)
     ts_expect_f32(dst, (float[]){ 0, 0, 0, 0 }, 4);
 }
 
-static void failed_half_way(ts_ctx_t *ctx)
+static void an_upload_that_fails_half_way_poisons_its_target(ts_ctx_t *ctx)
 {
-    /* one slot of the ring and a little: the host is quick with the second chunk */
+    /* one ring slot and a little more: the host submits the second chunk early */
     enum { N = (1 << 18) + 1 };
     fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, N),
                 *src = zeros(fy_device_host(), FY_DTYPE_F32, N), *host;
@@ -67,7 +67,7 @@ static void failed_half_way(ts_ctx_t *ctx)
     fail_after(ctx, 1);
     ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), INTERNAL);
     ctx->device->backend = real;
-    assert_true(fy_tensor_ticket(dst).stream != 0); /* the first chunk is on its way */
+    assert_true(fy_tensor_ticket(dst).stream != 0); /* the first chunk is in flight */
     assert_int_equal(fy_ticket_poll(fy_tensor_ticket(dst)), FY_POLL_PENDING);
     ts_ok(fy_tensor_download(dst, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), INTERNAL);
@@ -85,13 +85,13 @@ static void a_new_tensor_failed_half_way(ts_ctx_t *ctx)
     ctx->device->backend = real;
     assert_null(dst);
     ts_ok(fy_memory_query(ctx->device, NULL, &stats));
-    /* nobody gets the block while the first chunk is on its way */
+    /* no request gets the block while the first chunk is in flight */
     assert_true(stats.pending >= N * sizeof(float));
 }
 
-/* An f64 source is as many bytes as the whole of an f32 dst of which it fills half: what the other
- * half suffers from stays. */
-static void half_of_a_poisoned_tensor(ts_ctx_t *ctx)
+/* An f64 source has as many bytes as the whole f32 dst, of which it fills half: the poison of the
+ * other half stays. */
+static void an_upload_of_half_a_tensor_keeps_its_poison(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *half,
                 *src = zeros(fy_device_host(), FY_DTYPE_F64, 2);
@@ -116,7 +116,7 @@ static void deleter(void *user, void *data)
     deleted++;
 }
 
-static void an_empty_wrap_gives_its_own_address_back(ts_ctx_t *ctx)
+static void an_empty_wrap_releases_its_own_address(ts_ctx_t *ctx)
 {
     fy_tensor_t *empty;
     double mine = 0;
@@ -130,9 +130,9 @@ static void an_empty_wrap_gives_its_own_address_back(ts_ctx_t *ctx)
     assert_ptr_equal(deleted_data, NULL);
 }
 
-/* The user's memory goes back even if the device was closed first and the last use is still in
+/* The user's memory is released even if the device was closed first and the last use is still in
  * flight. */
-static void wrapped_bytes_after_the_last_close(ts_ctx_t *ctx)
+static void wrapped_bytes_are_released_after_the_last_close(ts_ctx_t *ctx)
 {
     fy_device_t *device;
     fy_tensor_t *block, *wrapped, *product;
@@ -151,19 +151,19 @@ static void wrapped_bytes_after_the_last_close(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(deleted, 1);
     assert_ptr_equal(deleted_data, address);
-    /* it is gone, so other options are welcome */
+    /* the wrap is gone, so other options are accepted */
     ts_ok(fy_device_open("sim:5?limit=1GiB", &device));
     fy_device_close(device);
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(refused_before_the_first_byte),
-    TS_TEST(failed_before_the_first_byte),
-    TS_TEST(failed_half_way),
+    TS_TEST(a_refused_upload_changes_nothing),
+    TS_TEST(an_upload_that_fails_before_the_first_byte_changes_nothing),
+    TS_TEST(an_upload_that_fails_half_way_poisons_its_target),
     TS_TEST(a_new_tensor_failed_half_way),
-    TS_TEST(half_of_a_poisoned_tensor),
-    TS_TEST(an_empty_wrap_gives_its_own_address_back),
-    TS_TEST(wrapped_bytes_after_the_last_close),
+    TS_TEST(an_upload_of_half_a_tensor_keeps_its_poison),
+    TS_TEST(an_empty_wrap_releases_its_own_address),
+    TS_TEST(wrapped_bytes_are_released_after_the_last_close),
 };
 
 int main(void) { return TS_RUN("upload failure", k_tests, NULL); }

@@ -1,7 +1,7 @@
 /* The two tensor-core instructions of the kernels (kernels/tensor.cuh) over the scheduler of
- * simt.c, for kernels whose source is compiled for the host. Lanes exchange what the hardware
- * exchanges, by the layouts of the PTX ISA ("ldmatrix", "Matrix Fragments for mma.m16n8k16").
- * Stricter than the hardware: all lanes must arrive. */
+ * simt.c, for kernels whose source is compiled for the host. Lanes exchange values in the layouts
+ * of the PTX ISA ("ldmatrix", "Matrix Fragments for mma.m16n8k16"). Stricter than the hardware: all
+ * lanes must arrive. */
 #ifndef FERRY_TESTS_FAKE_CUDA_EMULATED_TENSOR_CORE_H_
 #define FERRY_TESTS_FAKE_CUDA_EMULATED_TENSOR_CORE_H_
 
@@ -29,7 +29,7 @@ template <bool TRANSPOSED> inline void load_matrices(const uint16_t *row, uint32
     simt_sync_warp();
 }
 
-/* What a lane holds of both factors. */
+/* The values that a lane has of both factors. */
 struct fragments_t {
     uint32_t a[4], b[2];
 };

@@ -31,7 +31,7 @@ def patched(data, at, value):
 images = idx([3, 2, 2], range(12))
 labels = idx([3], [4, 0, 7])
 
-# What both files of a pair are refused by; `d` is the data that rank-1 or rank-3 files have.
+# Rules that refuse both files of a pair; `d` is the data of rank-1 or rank-3 files.
 both = {
     "empty": lambda good, dims, d: b"",
     "magic-cut-off": lambda good, dims, d: good[:3],

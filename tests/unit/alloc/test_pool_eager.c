@@ -1,6 +1,6 @@
-/* The pool of page-locked memory, on plain numbers: how little it rounds, how little it holds at
- * the peak of random churn, how seldom it asks; that a steady program asks for nothing, and that a
- * refused request has given nothing back. */
+/* The release-eager pool of page-locked memory, on plain numbers: its rounding, its reserved bytes
+ * at the peak of random churn, its number of backend calls. A steady program makes no calls, and a
+ * refused request has freed nothing. */
 #include "tests/unit/alloc/fake.h"
 
 enum { PEERS = 3 };
@@ -33,7 +33,8 @@ static void rounding(void **state)
     double sum = 0, worst = 0;
     uint64_t count = 0, random = 88172645463325252u;
     for (uint64_t octave = 4096; octave <= 1ull << 32; octave *= 2)
-        /* just above each power of two, where powers of two waste half, and anywhere */
+        /* just above each power of two, where rounding to powers of two wastes half, and random
+         * sizes */
         for (int i = 0; i < 200; i++) {
             const uint64_t nbytes = octave +
                                     (i < 100 ? (uint64_t)i : fake_random(&random) % octave);
@@ -48,7 +49,7 @@ static void rounding(void **state)
                   100 * sum / (double)count, 100 * worst);
     assert_true(worst <= 0.125);
     assert_true(sum / (double)count <= 0.10);
-    assert_true(worst < 64.0 / 4096); /* in truth: less than a granule */
+    assert_true(worst < 64.0 / 4096); /* the real bound: less than a granule */
     fake_end(pool);
 }
 
@@ -71,7 +72,8 @@ static uint64_t large(uint64_t random) { return uniform(random, MIB, 256 * MIB);
 static uint64_t past_power(uint64_t random) { return (1ull << uniform(random, 12, 22)) + 1; }
 static uint64_t past_large_power(uint64_t random) { return (1ull << uniform(random, 12, 26)) + 1; }
 
-/* What these peers would hold for one block, before any fragmentation: kind to them. */
+/* The bytes that these peers would hold for one block, without fragmentation: a lower bound in
+ * their favour. */
 static uint64_t peer_nbytes(int peer, uint64_t nbytes)
 {
     uint64_t step = 1;
@@ -139,13 +141,13 @@ static void random_churn(void **state)
 
 /* ---- a steady program ---- */
 
-static void a_steady_program_asks_for_nothing(void **state)
+static void a_steady_program_makes_no_backend_call(void **state)
 {
     (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     uint64_t calls = 0;
-    /* what lives long between what does not, of sizes that do not fit each other */
+    /* Long-lived blocks between short-lived ones, of sizes that do not fit each other. */
     for (int step = 0; step < 50; step++) {
         fy__block_t *blocks[12];
         for (int i = 0; i < 12; i++) blocks[i] = take_at(pool, (uint64_t)(i * 5 % 12 + 1) * 777777);
@@ -159,8 +161,8 @@ static void a_steady_program_asks_for_nothing(void **state)
     fake_end(pool);
 }
 
-/* What goes back is smaller than what comes for it, so that ends, even where hardly anything
- * fits. */
+/* The freed segments are smaller than the ones that replace them, so releases end, even where
+ * almost no block fits. */
 static void eager_release_is_rare(void **state)
 {
     enum { LIVE = 4 };
@@ -169,37 +171,38 @@ static void eager_release_is_rare(void **state)
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *blocks[LIVE] = { NULL };
     uint64_t random = 88172645463325252u;
-    /* few and large, so that hardly anything fits where something else was */
+    /* Few and large blocks, so that almost no block fits in the place of another. */
     for (int i = 0; i < 300000; i++) {
         fy__block_t **at = &blocks[fake_random(&random) % LIVE];
         if (*at) give_done(*at);
         *at = take_at(pool, fake_random(&random) % 3 ? large(fake_random(&random) >> 3)
                                                      : small(fake_random(&random) >> 3));
     }
-    print_message("%llu segments given back in 300000 requests\n",
+    print_message("%llu segments released in 300000 requests\n",
                   (unsigned long long)stats(pool).released);
     assert_true(stats(pool).released < 100);
     for (int i = 0; i < LIVE; i++) give_done(blocks[i]);
     fake_end(pool);
 }
 
-/* ---- what it gives back ---- */
+/* ---- released segments ---- */
 
-static void idle_segments_go_before_it_grows_past_its_peak(void **state)
+static void idle_segments_are_released_before_the_peak_rises(void **state)
 {
     (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     give_done(take_at(pool, 100 * MIB));
     give_done(take_at(pool, 120 * MIB));
-    assert_int_equal(query(pool).peak_reserved, 120 * MIB); /* not 220 */
-    fy__block_t *part = take_at(pool, 3 * MIB);             /* cut from it, although it is large */
+    assert_int_equal(query(pool).peak_reserved, 120 * MIB); /* not 220 MiB */
+    fy__block_t *part =
+        take_at(pool, 3 * MIB); /* cut from the idle segment, although it is large */
     assert_int_equal(query(pool).reserved, 120 * MIB);
     give_done(part);
     fake_end(pool);
 }
 
-static void a_refused_request_has_given_nothing_back(void **state)
+static void a_refused_request_releases_nothing(void **state)
 {
     (void)state;
     fake_reset();
@@ -209,7 +212,7 @@ static void a_refused_request_has_given_nothing_back(void **state)
     fake.guard_growth = true;
     assert_int_equal(fy__pool_alloc(pool, 120 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
     assert_int_equal(query(pool).reserved, 100 * MIB);
-    block = take_at(pool, 90 * MIB); /* so what was there still serves */
+    block = take_at(pool, 90 * MIB); /* the idle segment still serves */
     give_done(block);
     fake_end(pool);
 }
@@ -236,10 +239,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding),
         cmocka_unit_test(random_churn),
-        cmocka_unit_test(a_steady_program_asks_for_nothing),
+        cmocka_unit_test(a_steady_program_makes_no_backend_call),
         cmocka_unit_test(eager_release_is_rare),
-        cmocka_unit_test(idle_segments_go_before_it_grows_past_its_peak),
-        cmocka_unit_test(a_refused_request_has_given_nothing_back),
+        cmocka_unit_test(idle_segments_are_released_before_the_peak_rises),
+        cmocka_unit_test(a_refused_request_releases_nothing),
         cmocka_unit_test(steps_are_bounded),
     };
     return cmocka_run_group_tests_name("alloc/pool release_eagerly", tests, NULL, NULL);
