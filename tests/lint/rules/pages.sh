@@ -2,6 +2,7 @@
 # Links of pages are valid: a relative link names an existing file, and a heading of it. Each
 # decision has a number, the same in the file's name, in its heading and in
 # docs/decisions/README.md, where they are listed in order.
+# The changelog has no long line twice: merges repeat lines.
 
 # links_of FILE...: lines "file:number:target" of relative links outside code blocks.
 links_of() {
@@ -44,6 +45,8 @@ check() {
             fi
         done
         grep -o '^| \[[0-9]*\]' docs/decisions/README.md | LC_ALL=C sort -c 2>/dev/null || echo "docs/decisions/README.md:1: not in order"
+        awk 'length($0) > 40 && seen[$0]++ { print FILENAME ":" FNR ": a merge has repeated this line" }' \
+            CHANGELOG.md
     } | report
 }
 
