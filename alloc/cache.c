@@ -1,7 +1,7 @@
-/* The caching pool: the calls of runtime/device/memory.h and the hot path. A hit takes the lock once,
- * looks on one or two lists and cuts; a free takes it once and joins neighbours. No backend call,
- * no poll, no wait happens here: fallback.c does those.
- * Next: pool.h for the parts, fallback.c for what happens on a miss. */
+/* The caching pool: the calls of runtime/device/memory.h and the hot path. A hit takes the lock
+ * once, searches one or two lists and cuts; a free takes it once and joins adjacent spans. This
+ * file makes no backend call, poll or wait: fallback.c does.
+ * Next: pool.h for the parts, fallback.c for the stages after a miss. */
 #include "alloc/debug.h"
 
 #include <stdio.h>
@@ -63,8 +63,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
     pool->options.name = pool->name;
     pool->debug = fy__debug_of(options, source);
     bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
-    /* Nothing can be pending on several streams without a list for it, and a free must not need
-     * memory. */
+    /* Blocks pending on several streams need this list, and a free must not need memory. */
     ok = ok && fy__offsets_open_list(&pool->offsets, FY__LIST_MIXED);
     if (!ok) {
         fy__offsets_fini(&pool->offsets);
@@ -179,8 +178,8 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
     uint32_t list = request->stream && pool->pending_count ? fy__pending_find(pool, request->stream)
                                                            : FY__LIST_FREE;
     if (list != FY__LIST_FREE) same = best_on(pool, list, request);
-    /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest
-     * for others. */
+    /* The requesting stream can use a block pending on it like a free one; to take it first keeps
+     * free ones for others. */
     if (same && (!best || same->size.nbytes <= best->size.nbytes)) {
         fy__node_t *node = fy__pool_cut(pool, request, same);
         pool->stats.same_stream += node != NULL;
@@ -192,9 +191,9 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
     return node;
 }
 
-/* A request that nothing ready serves: first what is kept outside without being used
- * (fy__segment_source_t.collect), then the fallback. When that says no, others may have put something
- * aside since. */
+/* After a miss: first calls the source's `collect`, which returns cached, unused blocks
+ * (fy__segment_source_t), then the fallback. If that fails, other threads may have cached blocks
+ * since, so it collects again. */
 static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request,
                                 fy__node_t **out_node)
 {
@@ -320,7 +319,7 @@ fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool)
 
 void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
 {
-    /* What is pending changes by itself; look, unless the slow path is busy. */
+    /* Pending blocks become free without a call; poll them, unless the slow path is busy. */
     const bool look = fy__trylock(&pool->source_lock);
     pthread_mutex_lock(&pool->lock);
     if (look) fy__pending_reap(pool);

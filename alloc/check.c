@@ -1,11 +1,10 @@
-/* The pool's invariants, walked. For tests and for hunting: it takes both locks and looks at every
- * span.
- * Not here: the offset allocator's own (offset.c). */
+/* Checks the pool's invariants, for tests and debugging: takes both locks and reads every span. Not
+ * here: the offset allocator's own (offset.c). */
 #include "alloc/pool.h"
 
 #include "runtime/base/fail.h"
 
-/* Sums over all spans, to be compared with the figures. */
+/* Sums over all spans, compared with the figures. */
 typedef struct sums {
     uint64_t reserved, live, requested, pending, pending_count, by_category[FY_CATEGORY_COUNT];
 } sums_t;
@@ -15,7 +14,7 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
     const fy__span_t *span = &node->span;
     sums->reserved += span->size.nbytes;
     if (span->list == FY__SPAN_TAKEN) {
-        /* behind a guard, if there are any */
+        /* after a guard, if there are any */
         const uint64_t at = (uint64_t)(uintptr_t)node->block.address - span->offset;
         if (at != (pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0) ||
             node->block.nbytes != span->size.nbytes)

@@ -1,9 +1,7 @@
-/* Poison, guards, ASan, regions. A block with guards is laid out as
- *   | granule of FD | bytes asked for | FD ... to the end of the span |
- * and its bytes are marked GONE only when its last use is over: until then a transfer may be
- * reading them.
- * A guard that was written over is said once, where the block is given back or where fy__pool_check
- * walks by. */
+/* Poison, guards, ASan, regions. A block with guards has the layout
+ *   | granule of FD | requested bytes | FD ... to the end of the span |
+ * Its bytes get the pattern GONE only after its last use: until then a transfer may read them. A
+ * broken guard is logged once, when the block is freed or when fy__pool_check finds it. */
 #include "alloc/debug.h"
 
 #include <stdio.h>
@@ -38,7 +36,7 @@ FY_COLD void fy__debug_ask(const fy__pool_t *pool, fy__request_t *request)
     if (pool->debug & FY__DEBUG_REGIONS) request->stream = 0;
 }
 
-/* Its scope's path and what it is for: "train/forward activations". */
+/* Its scope's path and category: "train/forward activations". */
 static void tell_region(const fy__pool_t *pool, const fy__node_t *node)
 {
     char path[128], name[sizeof path + 32];
@@ -84,7 +82,7 @@ void fy__debug_gone(const fy__pool_t *pool, const fy__node_t *node)
 
 void fy__debug_segment(const fy__pool_t *pool, const fy__range_t *range, bool is_new)
 {
-    if (pool->debug & FY__DEBUG_REGIONS) return; /* the backend knows by itself */
+    if (pool->debug & FY__DEBUG_REGIONS) return; /* the backend tracks its segments itself */
     if (is_new)
         fy__asan_forbid((void *)(uintptr_t)range->offset, range->nbytes);
     else
@@ -93,10 +91,10 @@ void fy__debug_segment(const fy__pool_t *pool, const fy__range_t *range, bool is
 
 /* ---- guards ---- */
 
-/* A guard that was written over. */
+/* An overwritten guard. */
 typedef struct broken {
     uint64_t id, asked;
-    int64_t at; /* first bad byte, counted from the block's first */
+    int64_t at; /* first bad byte, relative to the block's first */
     uint8_t byte;
     const void *scope;
 } broken_t;
@@ -142,7 +140,8 @@ void fy__debug_check(fy__pool_t *pool, fy__node_t *node)
 {
     broken_t broken;
     if (!(pool->debug & FY__DEBUG_GUARD)) return;
-    /* fy__pool_check may be looking, too, and AddressSanitizer's marks come off while one looks */
+    /* fy__pool_check may read it as well, and a check lifts AddressSanitizer's protection
+     * meanwhile */
     pthread_mutex_lock(&pool->lock);
     const bool is_news = is_broken(pool, node, &broken) && !node->is_broken;
     if (is_news) node->is_broken = true;

@@ -1,15 +1,15 @@
-/* Segments that grow and shrink where they stand, for sources that can resize (virtual memory). A
- * request that nothing serves makes the segment with the largest free end longer by what is missing
- * there, so what is free at that end serves it too, and bytes that are free beside each other never
- * have a border of segments between them. Shrinking gives free ends back.
- * Not here: when a request grows (fallback.c), new segments (grow.c), how a device resizes (its
+/* Segments that grow and shrink in place, for sources that can resize (virtual memory). A request
+ * that no free block serves extends the segment with the largest free end by the missing bytes. So
+ * the free bytes at that end serve it as well, and adjacent free bytes are never split by a segment
+ * border. Shrinking releases free ends.
+ * Not here: when a pool grows (fallback.c), new segments (grow.c), how a device resizes (its
  * backend). */
 #include "alloc/pool.h"
 
 #include "runtime/base/checked.h"
 #include "runtime/record/event.h"
 
-/* What the source gave by alloc in another size stays as it is. */
+/* A segment whose size is no multiple of the step keeps its size. */
 static bool can_resize(const fy__pool_t *pool, const fy__range_t *range)
 {
     return !(range->nbytes & (pool->source.step_nbytes - 1));
@@ -20,7 +20,7 @@ static uint64_t free_end(const fy__range_t *range)
     return range->last->list == FY__LIST_FREE ? range->last->size.nbytes : 0;
 }
 
-/* The range whose free end is the largest. The lock is held. */
+/* The range with the largest free end. The lock is held. */
 static fy__range_t *choose(const fy__pool_t *pool)
 {
     fy__range_t *best = NULL;
@@ -29,8 +29,8 @@ static fy__range_t *choose(const fy__pool_t *pool)
     return best;
 }
 
-/* The bytes came; the lock is held. Another thread may have taken the free end meanwhile: *out_node
- * is NULL then, with no lack of nodes. */
+/* The bytes were added; the lock is held. Another thread may have taken the free end meanwhile:
+ * *out_node is then NULL, although there are nodes. */
 static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes,
                         fy__request_t *request, uint64_t *stage, fy__node_t **out_node)
 {
@@ -43,15 +43,15 @@ static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepar
     return *out_node ? FY__GROWTH_DONE : FY__GROWTH_NO_NODES;
 }
 
-/* Makes a range longer by `missing` bytes, less what is free at its end if `counts_end`, and at
- * least one step. */
+/* Extends a range by `missing` bytes, minus its free end if `counts_end`, and at least by one
+ * step. */
 static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t missing,
                            bool counts_end, uint64_t *stage, fy__node_t **out_node,
                            fy_status_t *out_status)
 {
     uint64_t more = missing;
     pthread_mutex_lock(&pool->lock);
-    /* stays: only who holds source_lock adds or removes ranges */
+    /* stays valid: only the holder of source_lock adds or removes ranges */
     fy__range_t *range = choose(pool);
     if (range && counts_end) more -= free_end(range) < missing ? free_end(range) : missing - 1;
     const bool fits = range && fy__round_up_u64(more, pool->source.step_nbytes, &more) &&
@@ -85,7 +85,7 @@ fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t 
     const fy__growth_t growth =
         extend(pool, request, request->nbytes, true, stage, out_node, out_status);
     if (growth != FY__GROWTH_DONE || *out_node) return growth;
-    /* all of it: nobody can take that */
+    /* the whole size: no other thread can take it */
     return extend(pool, request, request->nbytes, false, stage, out_node, out_status);
 }
 

@@ -1,19 +1,23 @@
-/* The fallback: what is tried, in this order, when nothing ready fits.
- *   1 look again, now that pending blocks which are done are free      2 join neighbours that need no wait
- *   3 a block pending elsewhere: the new owner waits on the device     4 grow by a segment
- *   5 cut a large segment that is wholly free (much smaller requests)    6 the program's pressure functions; after each look again, grow
- *   7 give whole free segments back, grow by just enough               8 wait for everything pending, look again, give back, grow
- *   9 say why not
- * A guard that forbids growth skips 4 and 7; so does growth=off. One that forbids syncs skips 8.
- * Rung 8 looks again before it fails because joining what became free may have made room
- * (pytorch#189504 is a failure with a fitting block free). A request is counted in the stage that
+/* The allocation fallback: its stages, in this order, after a miss.
+ *    1 search again, after pending blocks that are done became free
+ *    2 join adjacent blocks that need no wait
+ *    3 a block pending elsewhere: the new owner waits on the device
+ *    4 grow by a segment
+ *    5 cut a large segment that is wholly free (for much smaller requests)
+ *    6 reclaim callbacks of the program; after each, search and grow
+ *    7 release whole free segments, grow by just enough
+ *    8 wait for everything pending, search, release, grow
+ *    9 fail with a verdict
+ * A guard that forbids growth skips 4 and 7; so does growth=off. A guard that forbids syncs skips
+ * 8. Stage 8 searches again before it fails, because joining the freed blocks may have made room
+ * (pytorch#189504 is a failure with a fitting block free). A request counts in the stage that
  * served it, and in no other. Next: verdict.c. */
 #include "alloc/pool.h"
 
 #include "runtime/base/fail.h"
 #include "runtime/device/plan.h"
 
-/* Best fit among what is ready; *out_stage is where that was counted. */
+/* Best fit among ready blocks; *out_stage is the count of the stage that served it. */
 static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t **out_stage)
 {
     const uint64_t same_stream = pool->stats.same_stream;
@@ -23,7 +27,7 @@ static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t 
     return node;
 }
 
-/* Rungs 1 to 3; *out_stage is the one that served. lock held. */
+/* Stages 1 to 3; *out_stage is the one that served. lock held. */
 static fy__node_t *fall_back_to_waits(fy__pool_t *pool, fy__request_t *request,
                                       uint64_t **out_stage)
 {
@@ -41,7 +45,7 @@ static fy__node_t *fall_back_to_waits(fy__pool_t *pool, fy__request_t *request,
     return node;
 }
 
-/* Rungs 1 to 3, once more if `late` is not NULL: that is then the stage that counts. lock held. */
+/* Stages 1 to 3, repeated if `late` is not NULL: that stage is then counted. lock held. */
 static fy__node_t *search(fy__pool_t *pool, fy__request_t *request, uint64_t *late)
 {
     uint64_t *stage;
@@ -60,18 +64,19 @@ static fy__node_t *search_locked(fy__pool_t *pool, fy__request_t *request, uint6
     return node;
 }
 
-/* One request on its way up; source_lock held except while strangers run or the host waits. */
+/* One request in the fallback. source_lock is held except while callbacks of the program run or the
+ * host waits. */
 typedef struct fallback {
     fy__pool_t *pool;
     fy__request_t *request;
-    fy__node_t *node;    /* what served it */
-    fy__growth_t growth; /* how the last try to grow ended */
+    fy__node_t *node;    /* the block that serves it */
+    fy__growth_t growth; /* result of the last growth */
     fy_status_t status;
     fy__refusal_t refusal;
     fy__error_copy_t guard_error;
 } fallback_t;
 
-/* Is there no more to be tried? */
+/* Whether no further stage can change the result. */
 static bool is_over(const fallback_t *fallback)
 {
     return fallback->node || fallback->request->no_nodes || fallback->growth == FY__GROWTH_FAILED;
@@ -90,8 +95,8 @@ static void try_to_grow(fallback_t *fallback, uint64_t *stage)
     fy__refusal_note_machine(&fallback->refusal, fallback->pool, fallback->growth);
 }
 
-/* Rung 6. What a function gives back may be bytes of this pool, or, by a trim or through another
- * library, of the device's. */
+/* Stage 6. A callback may free bytes of this pool, or of the device, by a trim or through another
+ * library. */
 static void reclaim(fallback_t *fallback)
 {
     fy__pool_t *pool = fallback->pool;
@@ -109,7 +114,7 @@ static void reclaim(fallback_t *fallback)
     }
 }
 
-/* Rung 7: gives back just enough and grows; if that was not enough, gives back everything and
+/* Stage 7: releases just enough and grows; if that was not enough, releases everything and
  * grows. */
 static void make_room(fallback_t *fallback, uint64_t *stage)
 {
@@ -124,12 +129,12 @@ static void make_room(fallback_t *fallback, uint64_t *stage)
         pthread_mutex_unlock(&pool->lock);
         const uint64_t released = fy__pool_release(pool, all ? 0 : keep_nbytes);
         fallback->refusal.released += released;
-        /* The limit may leave more by now even so: the lock was let go. */
+        /* Even without a release the limit may leave more by now: the lock was released. */
         if (released || fallback->growth == FY__GROWTH_PAST_LIMIT) try_to_grow(fallback, stage);
     }
 }
 
-/* Rung 8 up to the look-again. */
+/* Stage 8, up to its search. */
 static void wait_and_search(fallback_t *fallback)
 {
     fy__pool_t *pool = fallback->pool;
@@ -154,7 +159,7 @@ static void wait_and_search(fallback_t *fallback)
 static void fall_back_all(fallback_t *fallback)
 {
     fy__pool_t *pool = fallback->pool;
-    /* Another thread may have grown while this one waited for its turn. */
+    /* Another thread may have grown the pool while this one waited for the lock. */
     fallback->node = search_locked(pool, fallback->request, NULL);
     if (!is_over(fallback)) try_to_grow(fallback, &pool->stats.grown);
     if (is_over(fallback)) return;
@@ -169,14 +174,13 @@ static void fall_back_all(fallback_t *fallback)
     if (fallback->refusal.synced) make_room(fallback, &pool->stats.grown_after_sync);
 }
 
-/* What did not serve says why not. */
+/* Fails with the reason of the last stage. */
 static fy_status_t fail(fallback_t *fallback)
 {
     const bool has_nodes = !fallback->request->no_nodes;
     if (has_nodes && fallback->growth == FY__GROWTH_FAILED) return fallback->status;
     if (has_nodes && fallback->growth == FY__GROWTH_FORBIDDEN) {
-        fy__error_restore(
-            &fallback->guard_error); /* what was tried since may have written over it */
+        fy__error_restore(&fallback->guard_error); /* later stages may have overwritten it */
         return FY_STATUS_REFUSED_BY_GUARD;
     }
     fallback->refusal.limit_refused = fallback->growth == FY__GROWTH_PAST_LIMIT;

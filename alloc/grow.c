@@ -1,9 +1,10 @@
-/* Growing: segments come from the source and whole free ones go back. Also fy_memory_reserve, which
- * grows before anybody asks.
- * A release_eagerly pool grows by a share of what it holds, so that few calls serve many blocks and little
- * is held in vain; cuts small requests from large segments, too; and gives idle segments back
- * before it grows past its peak and an eighth. Why these figures: docs/decisions/0023.
- * Not here: when a request grows (fallback.c). */
+/* Growth: segments are requested from the source, and whole free ones are released. Also
+ * fy_memory_reserve, which grows before a request needs it.
+ * A release_eagerly pool grows by a share of its reserved bytes, so that few calls serve many
+ * blocks and little is wasted. It cuts small requests from large segments as well, and releases
+ * idle segments before it grows past its peak plus an eighth. Reasons for these figures:
+ * docs/decisions/0023.
+ * Not here: when a pool grows (fallback.c). */
 #include "alloc/debug.h"
 
 #include "runtime/base/checked.h"
@@ -11,13 +12,13 @@
 #include "runtime/device/plan.h"
 #include "runtime/record/event.h"
 
-/* Own segments are rounded to this, as device pages are, unless that would waste more than an
- * eighth. */
+/* Dedicated segments are rounded to this, the device's page size, unless that would waste more than
+ * an eighth. */
 static const uint64_t large_step_nbytes = 2u << 20;
 
-/* Of a release_eagerly pool: a step is this part of what is reserved, and waste may be this part of the
- * peak. What goes back is smaller than what comes for it, or it would have served: so a steady
- * program soon asks for nothing. */
+/* For a release_eagerly pool: a step is this share of the reserved bytes, and waste may be this
+ * share of the peak. A released segment is smaller than the one that replaces it, or it would have
+ * served. So a steady program soon stops growing. */
 enum { STEP_SHARE = 32, WASTE_SHARE = 8 };
 
 static uint64_t step_of(const fy__pool_t *pool)
@@ -28,14 +29,15 @@ static uint64_t step_of(const fy__pool_t *pool)
                           : (share + large_step_nbytes - 1) / large_step_nbytes * large_step_nbytes;
 }
 
-/* Of the others: growing gives idle segments of large blocks back first where more than this share
- * of the peak would be reserved beyond it, ... */
+/* For other pools: growth first releases idle segments of large blocks if the reserved bytes would
+ * exceed the peak by more than this share, ... */
 enum { SLACK_SHARE = 16 };
-/* ... but no more, all in all, than so many times the peak: shapes that change for ever must not
- * make every step ask the backend. */
+/* ... but in total no more than this many times the peak: shapes that keep changing must not make
+ * every step call the backend. */
 enum { EXCHANGES = 8 };
 
-/* Sizes to ask the source for, the better one first; returns how many. Never more than `room`. */
+/* Sizes to request from the source, the preferred one first; returns their number. Never more than
+ * `room`. */
 static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room,
                         uint64_t *sizes)
 {
@@ -44,7 +46,7 @@ static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, 
                               : 0;
     uint64_t step, most = (room < left ? room : left) & ~(pool->source.alignment - 1);
     int count = 0;
-    if (pool->source.resize) { /* more comes where it stands */
+    if (pool->source.resize) { /* the segment can grow in place later */
         if (!fy__round_up_u64(nbytes, pool->source.step_nbytes, &step) || step > most)
             step = nbytes;
     } else if (is_apart) {
@@ -79,9 +81,9 @@ static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_add
     return fy__pool_growth(pool, *out_status);
 }
 
-/* A segment of one of `sizes`, the first that the source gives; source_lock held, lock not. The
- * request, if there is one, is cut from it and counted in `stage`. Needs nothing but the source once
- * it has asked: the nodes, in `range`, were had before. */
+/* Adds a segment of one of `sizes`, the first that the source gives; source_lock held, lock not.
+ * The request, if there is one, is cut from it and counted in `stage`. `range` has the nodes
+ * already, so nothing but the source can fail. */
 static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint64_t *sizes,
                                 int count, fy__request_t *request, uint64_t *stage,
                                 fy__node_t **out_node, fy_status_t *out_status)
@@ -111,8 +113,8 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
     return growth;
 }
 
-/* Before a release_eagerly pool grows for a request: what is idle goes, as far as more than the peak and
- * some waste would be held otherwise. */
+/* Before a release_eagerly pool grows for a request: releases idle segments if the pool would
+ * otherwise hold more than the peak and some waste. */
 static void save(fy__pool_t *pool, uint64_t nbytes)
 {
     pthread_mutex_lock(&pool->lock);
@@ -128,16 +130,16 @@ static void save(fy__pool_t *pool, uint64_t nbytes)
 
 static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart);
 
-/* When the shape of the work changes (a larger batch, a longer sequence), segments that were made
- * for the blocks of before serve nobody; without this they would stay beside the new ones.
- * source_lock held, lock not. */
+/* When the shape of the work changes (a larger batch, a longer sequence), segments for the old
+ * blocks serve no request. This releases them before the new ones are added. source_lock held, lock
+ * not. */
 static void exchange(fy__pool_t *pool, uint64_t nbytes)
 {
     pthread_mutex_lock(&pool->lock);
     const uint64_t live = pool->live + nbytes,
                    peak = live > pool->peak_live ? live : pool->peak_live,
                    most = peak + peak / SLACK_SHARE;
-    /* the fallback sees to that */
+    /* the fallback handles that */
     const bool is_past_limit = nbytes > pool->options.limit_nbytes - pool->reserved;
     const bool is_over = pool->reserved + nbytes > most &&
                          pool->exchanged_nbytes / EXCHANGES < peak && !is_past_limit;

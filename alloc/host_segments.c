@@ -1,9 +1,9 @@
-/* Host segments: where the host's pool, and page-locked memory, come from. When the program carries
- * jemalloc, it is found by weak symbols and gives us an arena of our own; the library neither links
- * nor needs it, and the application's malloc stays whatever it is. Otherwise mmap. Which one is
- * decided once, at the first call; $FERRY_HOST_ALLOCATOR may say.
- * A segment that is given back stays warm: its pages are there already, and faulting small ones
- * again costs 0.5 s/GiB and more.
+/* Host segments: the memory of the host's pool and of page-locked memory. If jemalloc is linked
+ * into the program, weak symbols find it and it gives Ferry a separate arena. The library neither
+ * links nor needs it, and the program's malloc is unchanged. Otherwise mmap. The choice is made
+ * once, at the first call; $FERRY_HOST_ALLOCATOR can set it.
+ * A released segment stays mapped for reuse: its pages exist, and faulting small ones again costs
+ * 0.5 s/GiB and more.
  * Not here: blocks (cache.c), page-locking (a backend's). */
 #include "alloc/host_segments.h"
 
@@ -76,7 +76,7 @@ static void choose(void)
     atomic_store(&has_complaint, complaint[0] != 0);
 }
 
-/* Not inside of the once: the log function may call Ferry. */
+/* Outside the once: the log function may call Ferry. */
 static void decide(void)
 {
     pthread_once(&once, choose);
@@ -96,8 +96,7 @@ static inline int shift_for(uint64_t nbytes)
     return nbytes >= huge_nbytes ? HUGE_SHIFT : ALIGN_SHIFT;
 }
 
-/* Maps nbytes (a multiple of the page) so that a large segment begins on a boundary of huge
- * pages. */
+/* Maps nbytes (a multiple of the page) so that a large segment begins at a huge-page boundary. */
 static void *map(uint64_t nbytes)
 {
     const uint64_t slack = nbytes >= huge_nbytes ? huge_nbytes : 0;
@@ -112,10 +111,10 @@ static void *map(uint64_t nbytes)
     return base;
 }
 
-/* ---- warm segments ---- */
+/* ---- kept (warm) segments ---- */
 
 enum { WARM_SEGMENTS = 32 };
-/* several devices' rings and slabs; more is the system's to give to others */
+/* several devices' rings and slabs; more is returned to the system */
 static const uint64_t warm_most_nbytes = 64ull << 20;
 
 static pthread_mutex_t warm_lock =
@@ -124,7 +123,7 @@ static pthread_mutex_t warm_lock =
 static struct {
     void *address;
     uint64_t nbytes;
-} warm[WARM_SEGMENTS]; /* the one given back longest ago first */
+} warm[WARM_SEGMENTS]; /* the oldest release first */
 static int warm_count;
 static uint64_t warm_nbytes;
 
@@ -137,8 +136,7 @@ static void *take_out(int at)
     return address;
 }
 
-/* Only the very size: a larger one would be taken from whom it fits, and a limit counts what was
- * asked for. */
+/* Only the exact size: a larger one may fit another request, and a limit counts requested bytes. */
 static void *take_warm(uint64_t nbytes)
 {
     void *address = NULL;
@@ -157,8 +155,7 @@ static void give_to_system(void *address, uint64_t nbytes)
         (void)munmap(address, nbytes);
 }
 
-/* Gives the oldest back until what stays is at most so much. The lock is held on entry and
- * return. */
+/* Unmaps the oldest until at most this much stays. The lock is held on entry and return. */
 static void make_room(uint64_t most_nbytes, int most_count)
 {
     while (warm_count && (warm_nbytes > most_nbytes || warm_count > most_count)) {
@@ -195,8 +192,8 @@ static void *from_system(uint64_t nbytes)
     void *address = jemalloc_flags
                         ? mallocx(nbytes, jemalloc_flags | MALLOCX_LG_ALIGN(shift_for(nbytes)))
                         : map(nbytes);
-    /* Advice: refused where the kernel has none. Only whole huge pages, so that nothing beside the
-     * segment changes its kind. */
+    /* Advice: refused where the kernel has none. Only whole huge pages, so that memory beside the
+     * segment is unaffected. */
     if (address && nbytes >= huge_nbytes)
         (void)madvise(address, nbytes & ~(huge_nbytes - 1), MADV_HUGEPAGE);
     return address;
@@ -211,7 +208,7 @@ fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address)
                       mapped <= (uint64_t)PTRDIFF_MAX - huge_nbytes;
     if (nbytes && fits && !(*out_address = take_warm(mapped)) &&
         !(*out_address = from_system(mapped)) && fy__host_segments_warm()) {
-        fy__host_segments_trim(0); /* what is kept for later may be what is missing now */
+        fy__host_segments_trim(0); /* kept segments may be the missing memory */
         *out_address = from_system(mapped);
     }
     if (*out_address) return FY_STATUS_OK;

@@ -1,16 +1,16 @@
-/* Host segments besides what runtime/device/memory.h declares. */
+/* Host segments: functions beyond those in runtime/device/memory.h. */
 #ifndef FERRY_ALLOC_HOST_SEGMENTS_H_
 #define FERRY_ALLOC_HOST_SEGMENTS_H_
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* "jemalloc" if the program carries it and gave us an arena, else "mmap";
- * $FERRY_HOST_ALLOCATOR=mmap: that in any case. Static. */
+/* "jemalloc" if it is linked into the program and returned an arena, else "mmap"; with
+ * $FERRY_HOST_ALLOCATOR=mmap always "mmap". Static. */
 const char *fy__host_allocator_name(void);
-/* Is it one of the values of FERRY_HOST_ALLOCATOR? */
+/* Whether it is one of the values of FERRY_HOST_ALLOCATOR. */
 bool fy__host_allocator_is_good(const char *wanted);
-/* Held over a fork, so that the child finds the list of warm segments whole. */
+/* Locks the list of kept segments over a fork, so that the child finds it consistent. */
 void fy__host_segments_fork_lock(void);
 void fy__host_segments_fork_unlock(void);
 void fy__host_segments_fork_child(void);

@@ -1,6 +1,6 @@
-/* Faulting the pages of a host segment before a driver page-locks them, with several threads: the
- * driver faults what is missing one page after the other (0.48 s a GiB in all; 0.095 s with the
- * pages there). Not for memory that nobody may use. Next: runtime/device/pin.c. */
+/* Faults the pages of a host segment with several threads before a driver page-locks them. The
+ * driver faults missing pages one after the other (0.48 s a GiB in all; 0.095 s with the pages
+ * present). Not for memory that may be inaccessible. Next: runtime/device/pin.c. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,8 +16,7 @@
 enum { THREADS_MOST = 4, PAGE = 4096 };
 static const uint64_t share_nbytes = 4u << 20;
 
-/* a child has the thread that forked, and should not bring more into a program about to be
- * replaced */
+/* a child has only the thread that forked, and may exec soon: start no threads in it */
 static _Atomic bool is_forked;
 
 typedef struct part {
@@ -26,8 +25,8 @@ typedef struct part {
     pthread_t thread;
 } part_t;
 
-/* A write of what is there: whose pages have no bytes yet gets zeros, and a warm segment keeps its
- * own. */
+/* Writes the byte that is there: a page without bytes becomes zeros, and a kept segment is
+ * unchanged. */
 static void *touch(void *part_)
 {
     const part_t *part = part_;
@@ -35,7 +34,7 @@ static void *touch(void *part_)
     return NULL;
 }
 
-/* Pages that nobody has are for the driver to refuse: faulting them first would get the process
+/* The driver must refuse pages that the machine lacks: faulting them here would get the process
  * killed. */
 static bool is_to_be_had(uint64_t nbytes)
 {
@@ -69,7 +68,7 @@ void fy__host_segment_touch(void *address, uint64_t nbytes)
         parts[i].begin = (volatile char *)address + i * step;
         parts[i].nbytes = i + 1 < count ? step : nbytes - i * step;
     }
-    sigfillset(&all); /* the program's signals are for its own threads */
+    sigfillset(&all); /* signals are handled by the program's threads */
     if (count > 1 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
         while (started < count &&
                pthread_create(&parts[started].thread, NULL, touch, &parts[started]) == 0)
@@ -77,6 +76,6 @@ void fy__host_segment_touch(void *address, uint64_t nbytes)
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     touch(&parts[0]);
-    for (uint64_t i = started; i < count; i++) touch(&parts[i]); /* no thread was to be had */
+    for (uint64_t i = started; i < count; i++) touch(&parts[i]); /* no thread was available */
     for (uint64_t i = 1; i < started; i++) pthread_join(parts[i].thread, NULL);
 }

@@ -1,7 +1,7 @@
-/* Reusing pending bytes before they are done, so that the pool need not grow: a block pending on
- * another stream, or several neighbours that together are large enough. The new owner inherits the
- * points and waits on the device, never here.
- * Walks only when nothing fits as it is. Next: fallback.c says when. */
+/* Reuses pending bytes before they are done, so that the pool need not grow: a block pending on
+ * another stream, or several adjacent blocks that together are large enough. The new owner inherits
+ * the points and waits on the device, never here. Walks only if no single block fits. Next:
+ * fallback.c, the caller. */
 #include "alloc/pool.h"
 
 #include "runtime/thread/wait_site.h"
@@ -24,12 +24,12 @@ fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
     return best ? fy__pool_cut(pool, request, best) : NULL;
 }
 
-/* Points of several blocks, the last one per stream. A hazard has room for five streams. */
+/* Points of several blocks, the last one of each stream. A hazard has five words. */
 typedef struct points {
     fy__point_t points[WORD_COUNT];
 } points_t;
 
-/* false: too many streams; *points is then as it was. */
+/* false: too many streams; *points is then unchanged. */
 static bool add_points(points_t *points, const fy__hazard_t *hazard)
 {
     points_t sum = *points;
@@ -48,7 +48,7 @@ static bool add_points(points_t *points, const fy__hazard_t *hazard)
     return true;
 }
 
-/* A stretch of neighbours, first to last. */
+/* A run of adjacent spans, first to last. */
 typedef struct stretch {
     fy__span_t *first, *last;
     uint64_t nbytes;
@@ -60,8 +60,7 @@ static inline bool is_usable(const fy__span_t *span, uint32_t own_list, bool any
            (any_stream || span->list == FY__LIST_FREE || span->list == own_list);
 }
 
-/* The shortest stretch found that serves `nbytes`, looking rightwards from `first` as far as spans
- * are usable. */
+/* The shortest run that serves `nbytes`, from `first` to the right while spans are usable. */
 static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_list, bool any_stream,
                          stretch_t *out_stretch)
 {
@@ -86,8 +85,8 @@ static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_list, 
     return false;
 }
 
-/* Where the stretch of usable spans that `span` is part of begins; NULL if an earlier pending span
- * begins it too. */
+/* The begin of the run of usable spans that contains `span`; NULL if an earlier pending span has
+ * the same begin. */
 static fy__span_t *begin_of(fy__span_t *span, uint32_t own_list, bool any_stream)
 {
     fy__span_t *left = span->prev;
@@ -96,12 +95,11 @@ static fy__span_t *begin_of(fy__span_t *span, uint32_t own_list, bool any_stream
     return left;
 }
 
-/* Makes a stretch one block. */
+/* Makes a run one block. */
 static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const stretch_t *stretch)
 {
     uint64_t of_last = request->nbytes - (stretch->nbytes - stretch->last->size.nbytes);
-    /* The last span is the only one that may need a node, so it goes first: then nothing can
-     * fail. */
+    /* Only the last span may need a node, so it goes first: after it nothing can fail. */
     points_t points = { { 0 } };
     if (stretch->last->list != FY__LIST_FREE)
         (void)add_points(&points, &fy__node_of(stretch->last)->block.hazard);

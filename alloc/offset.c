@@ -1,6 +1,6 @@
-/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their list. See
- * offset.h for the terms.
- * Every function either finishes or changes nothing: nodes are had first. Next: size_index.c. */
+/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their list.
+ * offset.h defines the terms. Every function either finishes or changes nothing: it allocates nodes
+ * first. Next: size_index.c. */
 #include "alloc/offset.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static inline void unlink_span(fy__offsets_t *offsets, fy__span_t *span)
     fy__size_index_remove(&offsets->lists[span->list][fy__span_is_whole_apart(span)], &span->size);
 }
 
-/* `right` vanishes into `left`; both are off the lists. */
+/* Merges `right` into `left`; both are off the lists. */
 static inline void absorb_next(fy__offsets_t *offsets, fy__span_t *left, fy__span_t *right)
 {
     left->size.nbytes += right->size.nbytes;
@@ -151,7 +151,7 @@ void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint6
         link_span(offsets, span, 0);
         return;
     }
-    range->last = span->prev; /* there is one: a range that is all free goes as a whole */
+    range->last = span->prev; /* it exists: a range that is all free is removed as a whole */
     range->last->next = NULL;
     offsets->span_count--;
     fy__slab_put(&offsets->spans, span);

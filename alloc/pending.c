@@ -1,8 +1,8 @@
-/* Pending blocks: given back while a device may still use them. Those that wait for one stream only
- * lie on that stream's list, where neighbours join (the later point stands for both) and where the
- * stream itself may reuse them without any wait; the rest lie on the mixed list, one by one. A
- * poll may take a stream's lock and call the backend, so none is made under the pool's lock, and a
- * block that is freed is not polled at all when a single stream uses it. Next: join.c, fallback.c. */
+/* Pending blocks: freed while a device may still use them. Blocks that wait for one stream are on
+ * that stream's list. There adjacent blocks join (the later point covers both), and the stream
+ * itself may reuse them without a wait. Other blocks are on the mixed list, one by one. A poll may
+ * take a stream's lock and call the backend, so no poll runs under the pool's lock. A freed block
+ * that only one stream uses is not polled at all. Next: join.c, fallback.c. */
 #include "alloc/debug.h"
 
 #include <time.h>
@@ -62,7 +62,8 @@ uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream)
     return FY__LIST_FREE;
 }
 
-/* The stream's list, or an idle one made its own; the mixed list if there is neither. */
+/* The stream's list, or an idle list that becomes the stream's; the mixed list if there is
+ * neither. */
 static uint32_t list_for(fy__pool_t *pool, uint32_t stream)
 {
     uint32_t list_id = fy__pending_find(pool, stream);
@@ -140,12 +141,12 @@ static bool point_done(const fy__pool_t *pool, fy__point_t point)
     return pool->seams.hazard_done(&hazard);
 }
 
-/* Frees what a stream's list holds up to and including `point`, which is done. */
+/* Frees the blocks of a stream's list up to and including `point`, which is done. */
 static uint64_t free_up_to(fy__pool_t *pool, uint32_t list_id, fy__point_t point)
 {
     const fy__reuse_t done = { .is_done = true };
     uint64_t count = 0;
-    /* it changed hands while we polled */
+    /* the list was reassigned during the poll */
     if (pool->pending[list_id].stream != FY__POINT_STREAM(point)) return 0;
     FY__EVENT(fy__event_blocks_reached(pool->name, point));
     for (fy__node_t *node = pool->pending[list_id].oldest, *newer; node; node = newer) {
@@ -161,7 +162,8 @@ static uint64_t free_up_to(fy__pool_t *pool, uint32_t list_id, fy__point_t point
     return count;
 }
 
-/* One poll if the stream has finished, else one per batch that is done and one that is not. */
+/* One poll if the stream has finished, else one for each batch that is done and one for a batch
+ * that is not. */
 static uint64_t reap_stream(fy__pool_t *pool, uint32_t list_id)
 {
     uint64_t count = 0;
@@ -178,7 +180,7 @@ static uint64_t reap_stream(fy__pool_t *pool, uint32_t list_id)
     return count;
 }
 
-/* Takes the blocks off the mixed list, as a list of which the oldest is the first. */
+/* Takes the blocks off the mixed list, as a list with the oldest first. */
 static fy__node_t *take_mixed(fy__pool_t *pool)
 {
     fy__node_t *inspected = NULL, *node;
@@ -188,14 +190,14 @@ static fy__node_t *take_mixed(fy__pool_t *pool)
         (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest);
         fy__pending_unlink(pool, node, FY__LIST_MIXED);
         pool->inspected_nbytes += node->span.size.nbytes;
-        node->block.id = 0;      /* for snapshots: taken, but nobody's */
+        node->block.id = 0;      /* for snapshots: taken, but not in use */
         node->newer = inspected; /* the oldest ends up first */
         inspected = node;
     }
     return inspected;
 }
 
-/* For recordings: what a poll of a block on several streams has shown. */
+/* For recordings: the result of a poll of a block on several streams. */
 static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node,
                                const fy__reuse_t *reuse)
 {
@@ -206,7 +208,7 @@ static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node,
     }
 }
 
-/* Polls the blocks of the mixed list and puts each where it belongs now. */
+/* Polls the blocks of the mixed list and moves each to its new list. */
 static uint64_t reap_mixed(fy__pool_t *pool)
 {
     fy__node_t *inspected = take_mixed(pool), *node;
@@ -297,7 +299,7 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
         for (int i = 0; i < count; i++) {
             fy__hazard_t hazard;
             set_point(&hazard, points[i]);
-            /* A lost device's points count as reached, so a failure here is no reason to stop. */
+            /* A lost device's points count as reached, so a failure here does not end the wait. */
             (void)pool->seams.hazard_wait(&hazard, FY_FOREVER);
         }
     }

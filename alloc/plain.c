@@ -1,6 +1,5 @@
 /* fy_pool_* of <ferry/plan.h>: the caching pool over a source of plain numbers. The pool is the one
- * that serves devices; all that is here is where its segments come from: the lowest place among
- * those in use.
+ * of the devices; this file only has the source of its segments, which takes the lowest free range.
  * Not here: any policy. Next: cache.c, fallback.c. */
 #include <ferry/plan.h>
 
@@ -37,7 +36,7 @@ static fy_status_t plain_alloc(void *user, uint64_t nbytes, void **out_address)
     if (!segment) return FY_STATUS_OUT_OF_MEMORY;
     for (; *at && (*at)->offset - offset < nbytes; at = &(*at)->next)
         offset = (*at)->offset + (*at)->nbytes;
-    /* holes in between: the numbers end before the limit does */
+    /* holes in between: the numbers end before the limit is reached */
     if (nbytes > UINT64_MAX - offset) {
         free(segment);
         return FY_STATUS_OUT_OF_MEMORY;
@@ -60,7 +59,7 @@ static void plain_free(void *user, void *address, uint64_t nbytes)
     }
 }
 
-/* Into the hole behind it, as far as that goes. */
+/* Grows into the hole after it, up to the next segment. */
 static fy_status_t plain_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
 {
     (void)nbytes;
@@ -98,7 +97,7 @@ static const fy__pool_seams_t plain_seams = {
     never_done, never_only_on, no_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
 };
 
-/* Nothing is done by waiting, so a sync never helps. */
+/* A wait completes nothing here, so a sync never helps. */
 static bool may_sync(void *user)
 {
     (void)user;
@@ -176,26 +175,26 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
     return FY_STATUS_OK;
 }
 
-/* Every queue of a hazard is past everything. */
+/* Marks every queue of a hazard as past all its points. */
 static void reach_all(fy_pool_t *pool, const fy__hazard_t *hazard)
 {
     uint32_t streams[1 + FY__READER_COUNT] = { FY__POINT_STREAM(hazard->writer) };
     for (int i = 0; i < FY__READER_COUNT; i++)
         streams[i + 1] = FY__POINT_STREAM(hazard->readers[i]);
-    for (int i = 0; i <= FY__READER_COUNT; i++) /* the hazard's node may be another's by now */
+    for (int i = 0; i <= FY__READER_COUNT; i++) /* the hazard's node may be reused by now */
         if (streams[i])
             fy__pending_reached(pool->blocks, FY__POINT(streams[i], FY__POINT_SEQ(UINT64_MAX)));
 }
 
-/* Blocks that are still allocated are forgotten with the pool. */
+/* Blocks that are still allocated are freed with the pool. */
 void fy_pool_destroy(fy_pool_t *pool)
 {
     if (!pool) return;
     for (const fy__range_t *range = pool->blocks->offsets.ranges; range; range = range->next)
         for (fy__span_t *span = range->first; span;) {
             fy__node_t *node = fy__node_of(span);
-            /* the left of two survives a join: this one may be gone, or joined with the one on its
-             * right */
+            /* a join keeps the left span: this one may be gone, or joined with its right
+             * neighbour */
             span = span->next;
             if (node->span.list != FY__SPAN_TAKEN) continue;
             if (span && span->list == FY__LIST_FREE) span = span->next;

@@ -1,7 +1,6 @@
-/* Plans: fy_plan_step and fy_plan_fit. The figures come from a run without a limit; if they are not
- * within the limit by themselves, a second run, that has it until something is refused, says
- * whether the step fits, and if so its figures count.
- * Not here: a run (plan_run.c). */
+/* Plans: fy_plan_step and fy_plan_fit. The figures come from a run without a limit. If these exceed
+ * the limit, a second run applies the limit until the first refusal. It decides whether the step
+ * fits, and if so its figures count. Not here: a run (plan_run.c). */
 #include "alloc/plan.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@
 
 /* ---- the timeline ---- */
 
-/* The path below the plan's own scope. */
+/* The path below the plan's scope. */
 static const char *path_in_plan(const fy__node_t *node, const char *plan_path, char *buffer,
                                 size_t size)
 {
@@ -30,7 +29,7 @@ static void tell_points(const fy__plan_run_t *run, const fy_plan_options_t *opti
     char outside[512], plan_path[512], buffer[512];
     const fy__thread_t *thread = fy__thread();
     fy_plan_point_t point = { 0 };
-    /* The plan's scope was a child of what is open now; its figures stay under that path. */
+    /* The plan's scope was a child of the current scope; its figures stay under that path. */
     fy__node_path(thread->node, outside, sizeof outside - sizeof "/plan");
     snprintf(plan_path, sizeof plan_path, "%s%splan", outside, outside[0] ? "/" : "");
     for (size_t i = 0; i < run->count; i++) {
@@ -38,7 +37,7 @@ static void tell_points(const fy__plan_run_t *run, const fy_plan_options_t *opti
         point.model_ns = event->model_ns;
         point.live = event->live;
         point.reserved = event->reserved;
-        /* modulo 2^64, as the sums are */
+        /* modulo 2^64, like the sums */
         point.by_category[event->category] += (uint64_t)event->nbytes;
         point.scope = path_in_plan(event->scope, plan_path, buffer, sizeof buffer);
         options->on_point(options->user, &point);
@@ -53,7 +52,7 @@ static bool is_pinned_refusal(fy_status_t status)
     return status == FY_STATUS_PINNED_LIMIT && verdict && verdict->status == status;
 }
 
-/* Does it run within the limit? */
+/* Whether it runs within the limit. */
 static fy_status_t run_bounded(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user,
                                int64_t batch, int *out_fits, fy_oom_verdict_t *out_verdict)
 {
@@ -160,7 +159,7 @@ fy_status_t fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t m
                        (long long)max_batch);
     FY_TRY(try_bounded(spec, step, user, 1, &fits, &verdict));
     if (!fits) return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
-    /* Doubling first: no trial is more than twice as large as the answer. */
+    /* Doubles first, so no trial is more than twice as large as the result. */
     int64_t best = 1, next = 1;
     while (fits && best < max_batch) {
         next = best > max_batch / 2 ? max_batch : 2 * best;

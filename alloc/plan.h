@@ -1,8 +1,8 @@
-/* A run of a step for a plan: on a simulated device of its own that computes nothing, whose memory
- * goes on behind its limit. What would have been refused there is noted once, and from then on
- * nothing is. So a trial is the pool itself at work, with its fallback, its segments and its pending
- * blocks, and yet none runs out.
- * plan_watch.c: what a pool does for it. plan_run.c: one run. plan.c: the public calls. */
+/* A plan's run of a step, on a separate simulated device that computes nothing and whose memory
+ * continues past its limit. The first refusal is recorded; after it, no request is refused. So a
+ * trial uses the real pool with its fallback, segments and pending blocks, and does not run out of
+ * memory.
+ * plan_watch.c: the pool's side. plan_run.c: one run. plan.c: the public calls. */
 #ifndef FERRY_ALLOC_PLAN_H_
 #define FERRY_ALLOC_PLAN_H_
 
@@ -11,18 +11,18 @@
 #include "runtime/device/memory.h"
 #include "runtime/device/plan.h"
 
-/* Hangs on a pool. Guarded by its lock. */
+/* Attached to a pool. Guarded by the pool's lock. */
 typedef struct fy__plan_watch {
     fy__pool_t *pool;
-    uint64_t capacity_nbytes; /* what the source has; it gives more */
-    bool is_bounded;          /* limit and capacity count until something is refused */
+    uint64_t capacity_nbytes; /* memory of the source's device; the source gives more */
+    bool is_bounded;          /* limit and capacity apply until the first refusal */
     bool is_refused;
     fy_oom_verdict_t verdict;
-    uint64_t limit_nbytes;       /* the pool's own */
-    bool growth_off;             /* likewise */
-    fy__segment_source_t source; /* the pool's own */
-    /* Called for each block, nbytes negative when it is given back, with the pool's figures behind
-     * it. NULL: nobody asks. */
+    uint64_t limit_nbytes;       /* the pool's original value */
+    bool growth_off;             /* the pool's original value */
+    fy__segment_source_t source; /* the pool's original source */
+    /* Called for each block; nbytes is negative when it is freed; the figures are those after it.
+     * May be NULL. */
     void (*on_block)(void *user, int64_t nbytes, uint64_t live, uint64_t reserved,
                      fy_category_t category);
     void *user;
@@ -31,14 +31,14 @@ typedef struct fy__plan_watch {
 /* The caller has set pool, capacity_nbytes, is_bounded, on_block, user; the rest is 0. The pool is
  * new. */
 void fy__plan_watch(fy__plan_watch_t *watch);
-/* The pool may live on. */
+/* The pool may be used further. */
 void fy__plan_unwatch(fy__plan_watch_t *watch);
 
-/* One block that was handed out or taken back. */
+/* One block that was allocated or freed. */
 typedef struct fy__plan_event {
     uint64_t model_ns, live, reserved;
-    int64_t nbytes;    /* negative: taken back */
-    const void *scope; /* the node that was current; NULL: no thread of ours */
+    int64_t nbytes;    /* negative: freed */
+    const void *scope; /* the current node; NULL: the thread has no state */
     fy_category_t category;
 } fy__plan_event_t;
 
@@ -65,7 +65,7 @@ typedef struct fy__plan_run {
  * with its verdict. */
 fy_status_t fy__plan_run(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user,
                          int64_t batch);
-/* Does the caller of the pool on this thread have another idea if he is refused? */
+/* Whether the pool's caller on this thread has an alternative after a refusal. */
 bool fy__plan_declines(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* One run of a step for a plan; see plan.h. Not here: what is made of it (plan.c). */
+/* One run of a step for a plan; see plan.h. Not here: the use of its figures (plan.c). */
 #include "alloc/plan.h"
 
 #include <stdio.h>
@@ -20,14 +20,14 @@ static fy_backend_clock_t clock_of(const fy_device_t *device)
     return clock;
 }
 
-/* When the host is there and everything submitted so far is done. */
+/* The time at which the host and all submitted work are done. */
 static uint64_t settled_ns(const fy_device_t *device)
 {
     const fy_backend_clock_t clock = clock_of(device);
     return clock.idle_ns > clock.now_ns ? clock.idle_ns : clock.now_ns;
 }
 
-/* ---- what a run is told ---- */
+/* ---- events of a run ---- */
 
 FY_COLD void fy__plan_scope(fy__thread_t *thread, bool is_begin)
 {
@@ -72,14 +72,14 @@ bool fy__plan_declines(void) { return fy__tls && fy__tls->plan_declines; }
 
 /* ---- the run ---- */
 
-/* What a plan decides itself; a value that means nothing is left for the device to refuse. */
+/* The options that a plan sets itself; the device refuses their malformed values. */
 static bool is_ours(const char *key, const char *value)
 {
     return (strcmp(key, "numerics") == 0 || strcmp(key, "overcommit") == 0) &&
            (strcmp(value, "on") == 0 || strcmp(value, "off") == 0);
 }
 
-/* Opens a device like `spec` under a free number, without arithmetic and with memory behind its
+/* Opens a device like `spec` under a free index, without arithmetic and with memory beyond its
  * capacity. */
 static fy_status_t open_device(const char *text, fy_device_t **out_device)
 {

@@ -1,6 +1,5 @@
-/* What a pool does for a plan: tells of its blocks, and goes on behind its limit once the plan
- * knows what was refused there.
- * Next: plan.h. */
+/* The pool's side of a plan: reports its blocks, and continues past its limit after the plan has
+ * recorded a refusal. Next: plan.h. */
 #include "alloc/plan.h"
 
 #include "alloc/pool.h"
@@ -37,7 +36,8 @@ FY_COLD bool fy__plan_lift(fy__pool_t *pool)
     return true;
 }
 
-/* ---- the source: it gives whatever is asked for, but within its capacity counts here ---- */
+/* ---- the source: gives any number of bytes, but applies its capacity while the plan is bounded
+ * ---- */
 
 static fy_status_t check_capacity(const fy__plan_watch_t *watch, uint64_t nbytes)
 {

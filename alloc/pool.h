@@ -1,8 +1,8 @@
-/* The pool's insides, shared by the files of this folder and by its tests.
- * cache.c: the calls of runtime/device/memory.h and the hot path · pending.c: blocks a device may still
- * use · join.c: reusing them before they are done · fallback.c: what is tried when nothing ready fits
- * · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants · debug.c: marks
- * and guards · plan_watch.c: a pool under the eyes of a plan. */
+/* The pool's internals, shared by the files of this folder and by its tests.
+ * cache.c: the calls of runtime/device/memory.h and the hot path · pending.c: blocks that a device
+ * may still use · join.c: their reuse before they are done · fallback.c: the stages after a miss ·
+ * grow.c: segments are added and released · verdict.c: the reason of a failure · check.c:
+ * invariants · debug.c: poison and guards · plan_watch.c: a pool that a plan watches. */
 #ifndef FERRY_ALLOC_POOL_H_
 #define FERRY_ALLOC_POOL_H_
 
@@ -11,7 +11,7 @@
 #include "alloc/offset.h"
 #include "runtime/device/memory.h"
 
-/* What the pool asks of its surroundings besides the source. Tests put their own here. */
+/* Dependencies of the pool besides the source. Tests replace them. */
 typedef struct fy__pool_seams {
     bool (*hazard_done)(const fy__hazard_t *hazard);
     bool (*hazard_only_on)(const fy__hazard_t *hazard, uint32_t stream_index);
@@ -22,24 +22,24 @@ typedef struct fy__pool_seams {
 /* The runtime's hazards and malloc. */
 extern const fy__pool_seams_t fy__pool_seams_runtime;
 
-/* Shelves of the offset allocator: free, one per stream with pending blocks, and blocks pending on
+/* Lists of the offset allocator: free, one per stream with pending blocks, and blocks pending on
  * several streams. */
 enum { FY__LIST_FREE = 0, FY__LIST_STREAMS = 1, FY__LIST_MIXED = FY__LIST_NO_JOIN };
 
-/* A span with its block. The block's hazard means something while the span is taken or pending, the
- * rest while it is taken. */
+/* A span with its block. The block's hazard is valid while the span is taken or pending, the rest
+ * while it is taken. */
 typedef struct fy__node {
     fy__span_t span;
-    bool is_pending; /* on its list's list; meaningless while free */
+    bool is_pending; /* in its list's order; undefined while free */
     fy__block_t block;
-    /* of block.requested, in the pool's figure: the owner may change his */
+    /* the part of block.requested in the pool's figure: the owner may change block.requested */
     uint64_t counted;
-    bool is_broken;                 /* a guard was written over, and that was said; debug.c */
-    struct fy__node *older, *newer; /* its list's list, while pending */
+    bool is_broken;                 /* a guard was overwritten and that was logged; debug.c */
+    struct fy__node *older, *newer; /* its list's order, while pending */
 } fy__node_t;
 
-/* Blocks pending on one stream (or, FY__LIST_MIXED, on several), about in the order they were
- * given back. On a stream's list the hazard is one point, in `writer`. */
+/* Blocks pending on one stream (or, FY__LIST_MIXED, on several), approximately in the order in
+ * which they were freed. On a stream's list the hazard is one point, in `writer`. */
 typedef struct fy__pending {
     uint32_t stream;
     uint64_t count;
@@ -47,57 +47,56 @@ typedef struct fy__pending {
 } fy__pending_t;
 
 struct fy__pool {
-    /* Guards everything below but the constants. A leaf: never held over a poll of a hazard, a wait
-     * or a call of the source. */
+    /* Guards everything below but the constants. A leaf lock: never held over a poll of a hazard, a
+     * wait or a call of the source. */
     pthread_mutex_t lock;
-    /* Serialises the slow path, so that calls of the source come one at a time and blocks under
-     * inspection are not missed. Taken before `lock`; let go while the host waits, because the wait
-     * may need another thread to get memory. */
+    /* Serialises the slow path: the source gets one call at a time, and no request misses blocks
+     * that are being polled. Taken before `lock`. Released while the host waits, because the wait
+     * may need memory on another thread. */
     pthread_mutex_t source_lock;
     fy__offsets_t offsets;
     fy__pending_t pending[FY__LIST_COUNT];
-    /* inspected: off their list while their hazards are polled, but pending all the same.
-     * fy__pool_peek reads without the lock what it tells about, so those are written with the
-     * fy__figure_ functions. */
+    /* inspected: off their list while their hazards are polled, but still pending. fy__pool_peek
+     * reads its figures without the lock, so they are written with the fy__figure_ functions. */
     uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live,
         peak_reserved, device_allocs;
     /* The sums are live and peak_live. */
     uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
     uint64_t last_block;   /* id */
     uint64_t broken_count; /* blocks whose guards were written over */
-    /* Given back so that growth would not add to it (grow.c). source_lock guards it. */
+    /* Bytes released so that growth would not add to them (grow.c). source_lock guards it. */
     uint64_t exchanged_nbytes;
     fy_memory_alloc_stats_t stats;
     struct fy__plan_watch *plan; /* NULL: no plan watches the pool */
-    /* constants, but for plans */
+    /* constants, except during plans */
     fy__pool_options_t options;
     fy__segment_source_t source;
     fy__pool_seams_t seams;
-    uint32_t debug; /* FY__DEBUG_...; 0 as a rule */
+    uint32_t debug; /* FY__DEBUG_...; usually 0 */
     char name[64];
 };
 
-/* A segment of a large block's own that is wholly free is kept for blocks of its kind, as long as
- * the pool may grow: small blocks are not cut from it, and of large ones only those that need a
- * good part of it. */
+/* A wholly free dedicated segment is kept for large blocks, as long as the pool may grow: small
+ * blocks are not cut from it, and large ones only if they need at least 1 / FY__WHOLE_PER_BLOCK of
+ * it. */
 enum { FY__WHOLE_PER_BLOCK = 4 };
 
-/* One request on its way up the fallback. */
+/* One request in the fallback. */
 typedef struct fy__request {
     uint64_t asked, nbytes; /* nbytes: rounded */
     fy__tag_t tag;
-    /* 0: the host uses the bytes first, so only blocks that are done will do */
+    /* 0: the host uses the bytes first, so only blocks that are done are usable */
     uint32_t stream;
-    /* largest segment of a large block's own, wholly free, that it may be cut from */
+    /* largest wholly free dedicated segment that it may be cut from */
     uint64_t most_whole;
-    bool no_nodes; /* a node could not be had: nothing more will help */
+    bool no_nodes; /* no memory for a node: no further stage can succeed */
 } fy__request_t;
 
 fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
                                  const fy__segment_source_t *source, const fy__pool_seams_t *seams,
                                  fy__pool_t **out_pool);
-/* Larger than all there is, whatever is freed? The device's size may be unknown, but no address
- * space holds more than half of 2^64. */
+/* Whether it is larger than the device. The device's size may be unknown, but no address space has
+ * more than half of 2^64. */
 static inline bool fy__pool_is_too_large(const fy__pool_t *pool, uint64_t nbytes)
 {
     return nbytes > pool->options.device_nbytes || nbytes > INT64_MAX;
@@ -108,14 +107,14 @@ static inline uint64_t fy__pool_outside(const fy__pool_t *pool)
                ? atomic_load_explicit(pool->options.outside_nbytes, memory_order_relaxed)
                : 0;
 }
-/* Of that, what a sync would make go. */
+/* Of that, the bytes that a sync would free. */
 static inline uint64_t fy__pool_leaving(const fy__pool_t *pool)
 {
     return pool->options.leaving_nbytes
                ? atomic_load_explicit(pool->options.leaving_nbytes, memory_order_relaxed)
                : 0;
 }
-/* And what would stay. */
+/* The rest, which stays. */
 static inline uint64_t fy__pool_outside_for_good(const fy__pool_t *pool)
 {
     const uint64_t leaving = fy__pool_leaving(pool), outside = fy__pool_outside(pool);
@@ -126,25 +125,25 @@ static inline uint64_t fy__pool_limit_beside(const fy__pool_t *pool, uint64_t ou
     const uint64_t limit = pool->options.limit_nbytes;
     return limit == FY_UNLIMITED ? limit : outside < limit ? limit - outside : 0;
 }
-/* What others leave of the limit. */
+/* The part of the limit that memory outside the pool leaves. */
 static inline uint64_t fy__pool_limit(const fy__pool_t *pool)
 {
     return fy__pool_limit_beside(pool, fy__pool_outside(pool));
 }
-/* And what is left of that. The lock is held. */
+/* The free part of it. The lock is held. */
 static inline uint64_t fy__pool_room(const fy__pool_t *pool)
 {
     const uint64_t limit = fy__pool_limit(pool);
     return pool->reserved < limit ? limit - pool->reserved : 0;
 }
-/* Can nothing that is done to this pool serve the request? */
+/* Whether no stage can serve the request. */
 static inline bool fy__pool_is_hopeless(const fy__pool_t *pool, uint64_t nbytes)
 {
     return nbytes > fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) ||
            fy__pool_is_too_large(pool, nbytes);
 }
 
-/* With pool->lock held: plain stores, but ones that somebody may read meanwhile. */
+/* With pool->lock held: plain stores that other threads may read meanwhile. */
 static inline void fy__figure_set(uint64_t *figure, uint64_t value)
 {
     __atomic_store_n(figure, value, __ATOMIC_RELAXED);
@@ -162,21 +161,21 @@ static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)s
 
 /* ---- cache.c; with pool->lock held ---- */
 
-/* Takes the left nbytes of a span off its list; what is left over stays there with the same
- * hazard. false: no node. */
+/* Takes the left nbytes of a span off its list; the rest stays there with the same hazard. false:
+ * no node. */
 bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes);
-/* As they are now; walks. */
+/* The current figures; walks. */
 fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool);
-/* Makes a detached node the asker's block. */
+/* Makes a detached node the block of the request. */
 fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node);
-/* Both: cuts the request from a span on a list. NULL: no node (request->no_nodes is set). */
+/* Detaches and makes a block from a span on a list. NULL: no node (request->no_nodes is set). */
 fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span);
-/* Best fit among what is free or pending only on the asking stream. NULL: none. */
+/* Best fit among spans that are free or pending only on the requesting stream. NULL: none. */
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request);
 
 /* ---- pending.c ---- */
 
-/* Where bytes with a hazard go. */
+/* The list for bytes with a hazard. */
 typedef struct fy__reuse {
     bool is_done, is_mixed; /* neither: pending on one stream, at `point` */
     fy__point_t point;
@@ -188,19 +187,18 @@ fy__reuse_t fy__pending_reuse(const fy__pool_t *pool, const fy__hazard_t *hazard
 /* As fy__pool_free; `points` are the requests that may still use the bytes: at most 1 +
  * FY__READER_COUNT, one per stream. No lock held. */
 void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints);
-/* For pools whose points are numbers of the caller's (plain.c): `point` is done. source_lock held,
+/* For pools whose points are numbers of the caller (plain.c): `point` is reached. source_lock held,
  * lock not. */
 void fy__pending_reached(fy__pool_t *pool, fy__point_t point);
 
 /* With pool->lock held: */
 
-/* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to
- * succeed. */
+/* Puts a taken node on its list and joins it with adjacent nodes there. Needs no memory. */
 void fy__pending_add(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reuse);
 /* The list of blocks pending only on `stream`; FY__LIST_FREE if there are none. */
 uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
-/* Into and out of a list's list and the figures, with the size of the moment. newer NULL: `node`
- * is the newest. */
+/* Adds to or removes from a list's order and the figures, with the node's current size. newer NULL:
+ * `node` is the newest. */
 void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t list);
 void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t list);
 /* For tests of the waits (runtime/thread/wait_site.h): its last use counts as over. */
@@ -208,28 +206,28 @@ void fy__pending_forget(fy__node_t *node);
 /* The offset allocator's `joined`; user is the pool. */
 void fy__pending_joined(void *user, uint32_t list, fy__span_t *left_span, fy__span_t *right_span);
 
-/* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done;
- * returns how many. */
+/* With source_lock and lock held; releases lock while it polls. Frees every block that is done;
+ * returns their number. */
 uint64_t fy__pending_reap(fy__pool_t *pool);
-/* No lock held: blocks until everything that is pending now is done, and what is leaving has left;
- * returns nanoseconds. */
+/* No lock held: blocks until everything that is pending now is done and the leaving bytes are
+ * released; returns nanoseconds. */
 uint64_t fy__pending_wait(fy__pool_t *pool);
 
 /* ---- join.c; with pool->lock held ---- */
 
-/* The best fitting block that is pending anywhere. */
+/* The best fitting block that is pending on any stream. */
 fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request);
-/* Neighbours that together serve the request: free or pending on the asking stream, or, with
- * any_stream, pending anywhere. */
+/* Adjacent spans that together serve the request: free or pending on the requesting stream, or,
+ * with any_stream, on any stream. */
 fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream);
 
 /* ---- fallback.c ---- */
 
-/* Serves a request that cut_ready could not; no lock held. */
+/* Serves a request after cut_ready failed; no lock held. */
 fy_status_t fy__pool_fall_back(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
 /* ---- grow.c; source_lock held, lock not ---- */
 
-/* How growing ended: served · the limit, the source, a guard, growth=off is in the way · no
+/* The result of a growth: served · the limit, the source, a guard or growth=off prevents it · no
  * bookkeeping memory · the source failed. */
 typedef enum fy__growth {
     FY__GROWTH_DONE,
@@ -241,36 +239,36 @@ typedef enum fy__growth {
     FY__GROWTH_FAILED
 } fy__growth_t;
 
-/* Asks the source for a segment and cuts the request from it; `stage` is counted then. *out_status
- * is what the source said, if it was asked. */
+/* Requests a segment from the source and cuts the request from it; `stage` is then counted.
+ * *out_status is the source's status, if it was called. */
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *stage,
                            fy__node_t **out_node, fy_status_t *out_status);
-/* fy__pool_grow's first try where the source can resize: makes a segment longer, until its free end
+/* fy__pool_grow's first attempt if the source can resize: extends a segment until its free end
  * serves the request; NULL: by nbytes. */
 fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
                              uint64_t *stage, fy__node_t **out_node, fy_status_t *out_status);
-/* Gives back the free end of such a segment, but keeps keep_nbytes reserved; lock held, let go of
- * meanwhile. Returns bytes. */
+/* Releases the free end of such a segment, but keeps keep_nbytes reserved. The lock is held, and
+ * released meanwhile. Returns bytes. */
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes);
-/* What a call of the source came to; counts it. */
+/* Classifies the status of a call of the source; counts it. */
 fy__growth_t fy__pool_growth(fy__pool_t *pool, fy_status_t status);
-/* Gives whole free segments back until at most keep_nbytes stay reserved. Returns bytes. */
+/* Releases whole free segments until at most keep_nbytes stay reserved. Returns bytes. */
 uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes);
 
 /* ---- plan_watch.c; with pool->lock held and pool->plan set ---- */
 
-/* A block was handed out, or has just been taken back. */
+/* A block was allocated or has just been freed. */
 void fy__plan_block(fy__pool_t *pool, const fy__block_t *block, bool is_alloc);
 
 /* ---- verdict.c ---- */
 
-/* What the slow path found out. */
+/* Results of the slow path. */
 typedef struct fy__refusal {
-    /* asked by fy__pool_reserve: the bytes are wanted besides what is reserved */
+    /* called by fy__pool_reserve: the bytes are in addition to the reserved ones */
     bool is_reserve;
-    bool limit_refused;  /* else the source did, or */
+    bool limit_refused;  /* else the source refused, or */
     bool growth_off;     /* the pool's options */
-    bool pressed;        /* pressure functions gave something */
+    bool pressed;        /* reclaim callbacks freed something */
     bool sync_forbidden; /* a guard forbids to wait for pending blocks */
     bool synced;
     bool machine_refused; /* the machine cannot back a segment, and could back machine_nbytes */
@@ -278,7 +276,7 @@ typedef struct fy__refusal {
     uint64_t released;
 } fy__refusal_t;
 
-/* Notes whether the machine refused the growth; source_lock held. */
+/* Records whether the machine refused the growth; source_lock held. */
 static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__pool_t *pool,
                                             fy__growth_t growth)
 {
@@ -289,7 +287,7 @@ static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__po
 /* Fails with a verdict; no lock held. */
 fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request,
                              const fy__refusal_t *refusal);
-/* Largest run of neighbours that are free or pending; lock held. Walks. */
+/* Largest run of adjacent spans that are free or pending; lock held. Walks. */
 uint64_t fy__pool_largest_free(const fy__pool_t *pool);
 
 #endif

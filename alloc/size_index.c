@@ -1,7 +1,9 @@
 /* Size index: bins, tries and rings. See size_index.h for the scheme.
- * Invariants: a node's size agrees with its path in every bit above its depth; a subtree's smallest
- * size lies on its leftmost path (follow child 0, else child 1) and its largest on its rightmost;
- * one node of each size stands in the trie, the others in its ring. */
+ * Invariants:
+ * 1. A node's size agrees with its path in every bit above its depth.
+ * 2. A subtree's smallest size is on its leftmost path (follow child 0, else child 1) and its
+ *    largest on its rightmost.
+ * 3. One node of each size is in the trie, the others in its ring. */
 #include "alloc/size_index.h"
 
 #include <stddef.h>
@@ -55,13 +57,13 @@ void fy__size_index_insert(fy__size_index_t *index, fy__size_node_t *node)
         }
         at = *slot;
     }
-    node->older = at->older; /* the trie's own node's `older` is the newest of the ring */
+    node->older = at->older; /* `older` of the trie's node is the newest of the ring */
     node->newer = at;
     at->older->newer = node;
     at->older = node;
 }
 
-/* Puts `other` (or nothing) where `node` hangs: under its parent or in its bin. */
+/* Replaces `node` by `other` (or nothing), under its parent or in its bin. */
 static void replace_in_parent(fy__size_index_t *index, fy__size_node_t *node,
                               fy__size_node_t *other, bin_t bin)
 {
@@ -95,7 +97,7 @@ void fy__size_index_remove(fy__size_index_t *index, fy__size_node_t *node)
         node->older->newer = node->newer;
         if (!node->parent && index->roots[bin.row][bin.column] != node) return;
     } else {
-        /* Any leaf below agrees with the path in the bits above, so it may stand here. */
+        /* Any leaf below agrees with the path in the bits above, so it can replace the node. */
         heir = node;
         while (heir->child[0] || heir->child[1])
             heir = heir->child[1] ? heir->child[1] : heir->child[0];

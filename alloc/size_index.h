@@ -1,16 +1,16 @@
-/* Size index: free blocks by size, for exact best fit. Bins of an eighth of a power of two, found
- * through two bitmaps; within a bin a bitwise trie over the remaining bits of the size, with blocks
- * of one size in a ring (newest first). The scheme is that of the "tree bins" in Doug Lea's malloc,
- * used for all sizes. Insert, remove and find cost at most as many steps as a size has bits,
- * however many blocks there are. Plain numbers: no memory is touched but the nodes. Not here:
- * neighbours by address (offset.h). */
+/* Size index: free blocks by size, for exact best fit. Bins are an eighth of a power of two, found
+ * through two bitmaps. In a bin is a bitwise trie over the remaining bits of the size; blocks of
+ * one size form a ring (newest first). The scheme is that of the "tree bins" in Doug Lea's malloc,
+ * used for all sizes. Insert, remove and find take at most as many steps as a size has bits, for
+ * any number of blocks. It accesses no memory but the nodes. Not here: adjacency by address
+ * (offset.h). */
 #ifndef FERRY_ALLOC_SIZE_INDEX_H_
 #define FERRY_ALLOC_SIZE_INDEX_H_
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Part of whatever is indexed. nbytes is a multiple of the index's granule, and fixed while
+/* Embedded in each indexed object. nbytes is a multiple of the index's granule, and fixed while
  * inside. */
 typedef struct fy__size_node {
     uint64_t nbytes;

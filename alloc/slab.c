@@ -1,5 +1,5 @@
-/* Slabs: the slow half, which grows and tears down. The hot half is inline in slab.h.
- * A chunk is one allocation: a word that links chunks, padding to a cache line, then the nodes. */
+/* Slabs: growth and destruction. The hot path is inline in slab.h. A chunk is one allocation: a
+ * word that links chunks, padding to a cache line, then the nodes. */
 #include "alloc/slab.h"
 
 #include <stdint.h>

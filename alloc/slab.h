@@ -1,5 +1,5 @@
-/* Slabs: nodes of one size on a free list, for a pool's bookkeeping. Grows by malloc, gives back
- * all at once; running out of memory is reported, never fatal. Not thread-safe: the pool's lock
+/* Slabs: nodes of one size on a free list, for a pool's bookkeeping. A slab grows by malloc and
+ * frees all its chunks together. It reports when memory runs out. Not thread-safe: the pool's lock
  * guards it. Not here: device memory. */
 #ifndef FERRY_ALLOC_SLAB_H_
 #define FERRY_ALLOC_SLAB_H_
@@ -7,14 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Where bookkeeping memory comes from. Tests put their own here to fail the N-th request. */
+/* The source of bookkeeping memory. Tests use their own to fail the N-th request. */
 typedef struct fy__meta {
     void *user;
     void *(*alloc)(void *user, size_t nbytes); /* NULL: none left */
     void (*free)(void *user, void *memory);
 } fy__meta_t;
 
-/* malloc and free, for a fy__meta_t; `user` is not looked at. */
+/* malloc and free, for a fy__meta_t; `user` is ignored. */
 void *fy__meta_malloc_alloc(void *user, size_t nbytes);
 void fy__meta_malloc_free(void *user, void *memory);
 
@@ -29,10 +29,10 @@ typedef struct fy__slab {
 void fy__slab_init(fy__slab_t *slab, size_t node_nbytes, const fy__meta_t *meta);
 /* Frees every chunk, and with them every node. */
 void fy__slab_fini(fy__slab_t *slab);
-/* Makes one more chunk; false: no memory, nothing changed. */
+/* Adds a chunk; false: no memory, and nothing has changed. */
 bool fy__slab_grow(fy__slab_t *slab);
 
-/* A node with anything in it, or NULL. */
+/* An uninitialized node, or NULL. */
 static inline void *fy__slab_get(fy__slab_t *slab)
 {
     if (!slab->nodes && !fy__slab_grow(slab)) return NULL;

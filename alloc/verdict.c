@@ -1,7 +1,6 @@
-/* The verdict: why a request was refused, with the figures of that moment, and the smallest thing
- * that would help. It depends on nothing but the pool, and says only what is true: every hint is
- * computed from the segments as they are.
- * Not here: what was tried (fallback.c). */
+/* The verdict: the reason of a refusal, with the figures of that moment, and the smallest change
+ * that would help. It depends only on the pool, and every hint is computed from the current
+ * segments, so that it is true. Not here: the stages (fallback.c). */
 #include "alloc/pool.h"
 
 #include <stdarg.h>
@@ -11,17 +10,17 @@
 
 typedef unsigned long long ull; /* for printf */
 
-/* What a walk over the segments finds. */
+/* Results of a walk over the segments. */
 typedef struct survey {
-    uint64_t largest_free; /* largest run of free and pending neighbours */
+    uint64_t largest_free; /* largest run of adjacent free and pending spans */
     uint64_t largest_done; /* the same without pending ones */
-    /* least live bytes in the way of a run of `nbytes`; UINT64_MAX if no segment is that large */
+    /* least live bytes that prevent a run of `nbytes`; UINT64_MAX if no segment is that large */
     uint64_t least_live_window;
     /* least live bytes in one segment of at least `nbytes_back`; UINT64_MAX if there is none */
     uint64_t least_live_segment;
-    /* segments without a live block: a sync and a trim would give them back */
+    /* segments without a live block: a sync and a trim would release them */
     uint64_t idle_nbytes;
-    uint64_t fixed_nbytes; /* live for good */
+    uint64_t fixed_nbytes; /* live as long as the pool */
     uint64_t loose_nbytes; /* segments without such a block */
 } survey_t;
 
@@ -34,14 +33,14 @@ static inline bool is_fixed(const fy__span_t *span)
     return span->list == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed;
 }
 
-/* Least live bytes among runs of neighbours of at least nbytes: the runs grow to the right and are
- * cut from the left. */
+/* Least live bytes in a run of adjacent spans of at least nbytes: runs grow to the right and shrink
+ * from the left. */
 static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
 {
     uint64_t least = UINT64_MAX, run = 0, live = 0;
     const fy__span_t *first = range->first;
     for (const fy__span_t *span = range->first; span; span = span->next) {
-        if (is_fixed(span)) { /* no run leads over it */
+        if (is_fixed(span)) { /* no run contains it */
             run = live = 0;
             first = span->next;
             continue;
@@ -111,7 +110,7 @@ typedef struct amount {
     char text[40];
 } amount_t;
 
-/* "2.0 MiB"; "" for what needs no help to be read. */
+/* "2.0 MiB"; "" for a number that is readable without a unit. */
 static amount_t about(uint64_t nbytes)
 {
     static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
@@ -125,7 +124,7 @@ static amount_t about(uint64_t nbytes)
 
 static const char *comma_if(const amount_t *amount) { return amount->text[0] ? ", " : ""; }
 
-/* "2097152 (2.0 MiB)": to the byte, and for people. */
+/* "2097152 (2.0 MiB)": exact and readable. */
 static amount_t amount(uint64_t nbytes)
 {
     amount_t amount;
@@ -190,7 +189,7 @@ static void say_readable(fy_oom_verdict_t *verdict, size_t *length, const char *
         say(verdict, length, "%llu", (ull)nbytes);
 }
 
-/* Who has the bytes: the scopes with most of them, and what they are for. */
+/* The owners of the bytes: the scopes with most of them, and their categories. */
 static void say_who(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool)
 {
     bool said[FY_CATEGORY_COUNT] = { false };
@@ -214,7 +213,7 @@ static void say_who(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t 
     }
 }
 
-/* Reserving so much more gives one segment that the request fills. */
+/* Hint: reserving this much more gives one segment that the request fills. */
 static bool say_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
                         uint64_t nbytes)
 {
@@ -247,8 +246,8 @@ static void say_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy
     say(verdict, length, "ask for less%s%s", hint ? ", or " : "", hint ? hint : "");
 }
 
-/* The limit under which a segment of nbytes fits besides `held`. What is fixed may be more under a
- * higher limit, and then that must be higher still: it has a segment of its own, in large steps. */
+/* The limit with which a segment of nbytes fits beside `held`. A higher limit may enlarge the fixed
+ * blocks, which have a dedicated segment in large steps; then the limit must be higher still. */
 static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes,
                           const survey_t *survey)
 {
@@ -296,7 +295,7 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
         say(verdict, length, "\n  Would help: free %llu live bytes (%s%s%s)", help, readable.text,
             comma_if(&readable), which);
     if (refusal->growth_off && say_reserve(verdict, length, pool, nbytes)) return;
-    /* A limit that lets the pool have more than the device has is no help. */
+    /* A limit above the device's memory is no help. */
     const uint64_t limit = limit_for(pool, verdict->reserved, nbytes, survey);
     if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit &&
         limit <= pool->options.device_nbytes)
@@ -304,8 +303,8 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
             help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
 }
 
-/* What must go back to the source before a segment of nbytes fits: the excess over the limit, or as
- * much as the source refused. */
+/* The bytes that must be released to the source before a segment of nbytes fits: the excess over
+ * the limit, or the bytes that the source refused. */
 static uint64_t back_for(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal)
 {
     if (refusal->machine_refused)
@@ -328,7 +327,7 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
     if (refusal->is_reserve) return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
     if (fy__pool_is_hopeless(pool, nbytes)) return FY_OOM_LIMIT;
     if (request->no_nodes) return FY_OOM_DEVICE_FULL;
-    /* segments go back for one that fits */
+    /* released segments make room for one that fits */
     const bool may_swap = !refusal->growth_off && survey->idle_nbytes >= back;
     if (refusal->sync_forbidden && (survey->largest_free >= nbytes || may_swap))
         return FY_OOM_WOULD_FIT_AFTER_SYNC;
@@ -338,7 +337,8 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
     return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
 }
 
-/* All that can go from the pool is not enough: others, who share its limit, must give back, too. */
+/* Releasing everything in the pool is not enough: memory outside the pool, under the same limit,
+ * must be released as well. */
 static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const survey_t *survey,
                                 const char **out_which)
 {
@@ -351,12 +351,12 @@ static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const s
     return loose + (outside + stays > limit ? outside + stays - limit : 0);
 }
 
-/* Live bytes whose end would make room in a segment, or let a segment go back; at worst all of
- * them, if that gives back enough. */
+/* Live bytes to free so that a segment has room, or can be released; at worst all of them, if that
+ * releases enough. */
 static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal,
                         const survey_t *survey, uint64_t back, const char **out_which)
 {
-    if (refusal->growth_off) { /* what goes back does not come again */
+    if (refusal->growth_off) { /* released segments cannot be requested again */
         *out_which = "of neighbours, in one segment";
         return survey->least_live_window != UINT64_MAX ? survey->least_live_window : 0;
     }
@@ -417,7 +417,7 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
                                  .status = pool->options.full_status };
     if (pool->source.top_scopes) pool->source.top_scopes(pool->source.user, &verdict);
     pthread_mutex_lock(&pool->lock);
-    /* nothing that is freed helps */
+    /* freeing memory does not help */
     const bool hopeless = refusal->is_reserve || fy__pool_is_hopeless(pool, request->nbytes);
     const uint64_t outside = fy__pool_outside(pool);
     const uint64_t back = hopeless ? 0 : back_for(pool, request->nbytes, refusal);
@@ -435,7 +435,7 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
         verdict.would_help = help_of(pool, request->nbytes, refusal, &survey, back, &which);
     if (!refusal->is_reserve && hopeless)
         verdict.would_help = help_of_outside(pool, request->nbytes, &survey, &which);
-    /* What must not be cut off comes first: the error record holds half as much. */
+    /* The important parts come first: the error record holds half as much. */
     say_what(&verdict, &length, pool, request, refusal);
     say_figures(&verdict, &length, pool, outside);
     if (!request->no_nodes)

@@ -1,4 +1,4 @@
-/* Writing a transfer down. */
+/* Records transfers. */
 #include "transfer/account.h"
 
 #include "runtime/base/fail.h"
@@ -33,7 +33,7 @@ static FY_COLD void tell(const fy__thread_t *thread, const fy__transfer_record_t
     event.u.transfer.src = fy__event_bytes(thread, record->src);
     event.u.transfer.dst = fy__event_bytes(thread, record->dst);
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(record->point));
-    /* a job is told about when it is submitted */
+    /* a job's event follows when it is submitted */
     if (stream && !stream->timeline) fy__event_span(&event, record->device);
     fy__event_put(&event);
 }

@@ -1,6 +1,6 @@
-/* Where every transfer is written down once it is on its way: ledger, guards, and the event file if
- * one is being written.
- * Not here: wire bytes and the number of copies, which the executor reports itself (registry.c). */
+/* Records every submitted transfer in the ledger, in guards, and in the event file if a recording
+ * runs. Not here: wire bytes and the number of copies, which the executor reports itself
+ * (registry.c). */
 #ifndef FERRY_TRANSFER_ACCOUNT_H_
 #define FERRY_TRANSFER_ACCOUNT_H_
 
@@ -14,7 +14,7 @@ typedef struct fy__transfer_record {
     int direction; /* FY__UPLOAD, ... */
     fy_path_t path;
     const fy_device_t *device, *other; /* other: the second device of a peer transfer */
-    const fy__storage_t *dst, *src;    /* NULL: a file, or memory that is nobody's tensor yet */
+    const fy__storage_t *dst, *src;    /* NULL: a file, or memory that is not yet a tensor's */
     uint64_t nbytes, blocked_ns;
     fy__point_t point;  /* 0: done */
     const char *site;   /* options->site */

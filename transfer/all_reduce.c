@@ -1,6 +1,6 @@
-/* Sums over devices by their backend's own library (its all_reduce slot), in one call: on each
- * device's download engine, as what goes from device to device does. Not here: sums by copies
- * (train/parallel.c), which is what a caller falls back to. */
+/* Sums over devices by their backend's library (its all_reduce slot), in one call, on each device's
+ * download engine, as peer transfers. Not here: sums by copies (train/parallel.c), the alternative
+ * of the caller. */
 #include <ferry/transfer.h>
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static fy_status_t check_tensor(const sum_t *sum, size_t i)
     return FY_STATUS_OK;
 }
 
-/* Do all of the devices have one backend that can? */
+/* Whether all devices have one backend that can sum. */
 static bool can_sum(const sum_t *sum)
 {
     const fy_backend_t *backend = device_of(sum, 0)->backend;
@@ -68,7 +68,7 @@ static bool can_sum(const sum_t *sum)
     return true;
 }
 
-/* Everything that waits or refuses, before anything is submitted. */
+/* All waits and refusals, before anything is submitted. */
 static fy_status_t prepare(fy__thread_t *thread, sum_t *sum)
 {
     for (size_t i = 0; i < sum->count; i++) {
@@ -85,7 +85,7 @@ static fy_status_t prepare(fy__thread_t *thread, sum_t *sum)
     return FY_STATUS_OK;
 }
 
-/* *out_done false and OK: this backend cannot after all, and nothing was submitted. */
+/* OK with *out_done false: this backend cannot, and nothing was submitted. */
 static fy_status_t submit(fy__thread_t *thread, sum_t *sum, bool *out_done)
 {
     const fy_tensor_t *first = sum->tensors[0];

@@ -1,10 +1,9 @@
 /* Many uploads in one call. Small tensors (up to coalesce_nbytes, dense at both ends, not
- * converted) are packed into slots of the ring with a table of where they belong, as many as fit;
- * one DMA a slot carries them into scratch memory of the device, and a kernel on the upload
- * engine's stream spreads them. The others go one by one, as fy_tensor_upload sends them
- * (upload.c).
- * Wire bytes are the run: payload, the gaps that align it to 16 bytes, 24 bytes of table a
- * tensor. */
+ * converted) are packed into slots of the ring with a table of their destinations. One DMA for each
+ * slot copies them to scratch memory of the device, and a kernel on the upload engine's stream
+ * spreads them. The others are sent one by one, as by fy_tensor_upload (upload.c).
+ * Wire bytes are the run: payload, the gaps that align it to 16 bytes, and 24 bytes of table for
+ * each tensor. */
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
@@ -24,11 +23,11 @@ typedef struct many {
     size_t count;
     fy_tensor_t *const *dst, *const *src;
     const fy_transfer_options_t *options;
-    uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
+    uint64_t largest_nbytes; /* largest packed tensor; 0: none is packed */
     uint64_t packed_nbytes;  /* so far */
     uint64_t blocked_ns;
-    fy__point_t last;  /* of what was packed */
-    fy__taint_t taint; /* what may turn out about all the copies */
+    fy__point_t last;  /* of the packed tensors */
+    fy__taint_t taint; /* the faults of all the copies */
 } many_t;
 
 static bool is_packed(const many_t *many, size_t i)
@@ -49,7 +48,7 @@ static fy_status_t choose(many_t *many)
 
 /* ---- one slot full ---- */
 
-/* Packs tensors from *next on into `slot`, with the table of where they go. */
+/* Packs tensors from *next on into `slot`, with the table of their destinations. */
 static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__run_t *out_run)
 {
     const size_t first = *next;
@@ -61,8 +60,8 @@ static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__
         fy__run_add(out_run, src->data, fy__tensor_nbytes(src));
     }
     fy_packed_entry_t *table = fy__run_close(out_run);
-    /* The same table serves twice: for the host, which collects the tensors here, and for the
-     * device, which spreads them there. */
+    /* The same table serves twice: the host collects the tensors with it, and the device spreads
+     * them. */
     fy_device_t *host = fy_device_host();
     FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes,
                           slot->nbytes, out_run));
@@ -108,10 +107,10 @@ done:
     return status;
 }
 
-/* ---- all of it ---- */
+/* ---- all tensors ---- */
 
-/* It failed: packed tensors before npacked, and others before nothers, were sent. Nobody may take
- * their bytes for good. */
+/* After a failure: packed tensors before npacked, and others before nothers, were sent. Poisons
+ * them. */
 static void spoil(const many_t *many, size_t npacked, size_t nothers, fy_status_t status)
 {
     for (size_t i = 0; i < many->count; i++)
@@ -143,8 +142,8 @@ static fy_status_t send_packed(many_t *many)
     return FY_STATUS_OK;
 }
 
-/* Tensor i, with those that are gathered or, where that does not do, behind them. *out_changed: it
- * failed, but tensor i may be new. */
+/* Tensor i, in the batch or, if that is impossible, after it. *out_changed: it failed, but tensor i
+ * may have changed. */
 static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, bool *out_changed)
 {
     bool taken = false;
@@ -193,7 +192,7 @@ static fy_status_t run_all(many_t *many, const void *caller)
 
 /* ---- public ---- */
 
-/* Refusals that concern the sources; adds their bytes up. */
+/* Refusals by the sources; sums up their bytes. */
 static fy_status_t check_sources(const many_t *many, uint64_t *out_nbytes)
 {
     char what[64];
@@ -259,7 +258,7 @@ fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_devi
     return FY_STATUS_OK;
 }
 
-/* All of them may be overwritten, and live on one device. */
+/* Checks that all of them are writable and on one device. */
 static fy_status_t check_destinations(const many_t *many)
 {
     char what[64], text[128];
@@ -319,7 +318,7 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
         fy__upload_done(dst[i]);
         fy__point_t writer =
             atomic_load_explicit(&dst[i]->storage->hazard.writer, memory_order_relaxed);
-        /* one that stands in its queue has no place among the others yet */
+        /* a queued transfer has no place in the order yet */
         if (out_ticket) FY_TRY(fy__point_submit(&writer));
         if (src[i]->nelem && FY__POINT_STREAM(writer) == FY__POINT_STREAM(last ? last : writer) &&
             writer > last)

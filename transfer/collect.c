@@ -1,8 +1,9 @@
-/* Many downloads in one call. Small tensors (up to coalesce_nbytes, dense, not converted, on the
- * first one's device) are collected on the device by a kernel into one run of bytes, as many as fit
- * a slot of the ring; the kernel's table of where they are goes up through a slot (so it stands in
- * the upload's wire bytes), the run comes down in one copy into page-locked memory that these
- * downloads share: each host tensor is a view of it. The others go one by one (download.c). */
+/* Many downloads in one call. A kernel collects small tensors (up to coalesce_nbytes, dense, not
+ * converted, on the first one's device) on the device into one run of bytes, as many as fit a slot
+ * of the ring. The kernel's table of addresses is uploaded through a slot, so it counts in the
+ * uploads' wire bytes. The run is downloaded in one copy into page-locked memory that these
+ * downloads share: each host tensor is a view of it. The others are downloaded one by one
+ * (download.c). */
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
@@ -22,7 +23,7 @@ typedef struct many {
     fy_tensor_t *const *src;
     const fy_transfer_options_t *options;
     const void *caller;
-    uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
+    uint64_t largest_nbytes; /* largest packed tensor; 0: none is packed */
     uint64_t blocked_ns;
     fy_download_t **out;
 } many_t;
@@ -50,15 +51,15 @@ static fy_status_t choose(many_t *many)
 /* ---- one run ---- */
 
 typedef struct batch {
-    size_t first, next; /* of the tensors in it: those that is_packed says */
+    size_t first, next; /* of its tensors: those for which is_packed is true */
     fy__run_t run;
-    uint64_t nbytes, table_nbytes; /* of the run without its table; of that */
+    uint64_t nbytes, table_nbytes; /* of the run without its table; of the table */
     fy__storage_t *table, *scratch, *host;
-    fy__point_t point; /* behind the copy */
-    fy__taint_t taint; /* what may turn out about the table */
+    fy__point_t point; /* after the copy */
+    fy__taint_t taint; /* the fault of the table's upload */
 } batch_t;
 
-/* Makes the table in a slot and sends it up. */
+/* Builds the table in a slot and uploads it. */
 static fy_status_t send_table(many_t *many, batch_t *batch)
 {
     fy_device_t *device = many->device;
@@ -91,7 +92,7 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
     return status;
 }
 
-/* Collects the tensors and asks for the run, both on the download engine's stream. */
+/* Collects the tensors and submits the run's copy, both on the download engine's stream. */
 static fy_status_t fetch_run(many_t *many, batch_t *batch)
 {
     fy_device_t *device = many->device;
@@ -118,7 +119,7 @@ static fy_status_t fetch_run(many_t *many, batch_t *batch)
                              .dst = batch->host->data,
                              .src = batch->scratch->data,
                              .nbytes = batch->nbytes };
-    uint64_t request; /* found by its point */
+    uint64_t request; /* its point identifies it */
     FY_TRY(fy__copy_submit(device, stream, "download", copy, &batch->point, &request));
     fy__hazard_read(&batch->scratch->hazard, stream, batch->point);
     fy__hazard_written(&batch->host->hazard, batch->point);
@@ -131,7 +132,7 @@ static fy_status_t make_downloads(many_t *many, const batch_t *batch)
     uint64_t offset = 0;
     for (size_t i = batch->first; i < batch->next; i++) {
         if (!is_packed(many, i)) continue;
-        /* ordered behind earlier transfers: what they left is meant */
+        /* ordered after earlier transfers: their faults apply */
         fy__storage_adopt(many->src[i]->storage);
         fy_download_t *download = fy__download_new(many->src[i], (fy_dtype_t)many->src[i]->dtype);
         if (!download) return FY_STATUS_OUT_OF_MEMORY;
@@ -165,10 +166,10 @@ static fy_status_t ask_packed(many_t *many)
     return FY_STATUS_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- all tensors ---- */
 
-/* What was not packed, one by one; then the packed ones are written down and belong to the scope,
- * too. */
+/* Requests the other tensors one by one; then records the packed ones and adds them to the
+ * scope. */
 static fy_status_t ask_others(many_t *many)
 {
     for (size_t i = 0; i < many->count; i++)
@@ -195,7 +196,7 @@ static fy_status_t ask_others(many_t *many)
     return FY_STATUS_OK;
 }
 
-/* Everything that would refuse one of them, before anything is asked for. */
+/* All refusals, before the first request. */
 static fy_status_t check(const many_t *many)
 {
     uint64_t nbytes = 0;

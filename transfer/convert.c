@@ -1,4 +1,4 @@
-/* Casting and re-laying bytes on the device that holds them. */
+/* Converts dtype and layout of bytes on their device. */
 #include "transfer/convert.h"
 
 #include "runtime/record/recording.h"
@@ -25,7 +25,7 @@ void fy__end_dense(const fy_tensor_t *shape, fy_dtype_t dtype, fy__storage_t *st
     out_end->contiguous = true;
 }
 
-/* To the device; or, with a recording, into it. */
+/* Submits to the device; or, with a recording, appends to it. */
 static fy_status_t launch(fy_device_t *device, fy_stream_t *stream, fy__recording_t *recording,
                           const fy__end_t *dst, const fy__end_t *src, uint64_t nelem)
 {

@@ -1,6 +1,5 @@
-/* Downloads. Asking for one submits the DMA; the host tensor is made by the wait, so there is none
- * that could be read too early.
- * The bytes land in page-locked memory that becomes the tensor's: no second copy. */
+/* Downloads. The request submits the DMA; the wait makes the host tensor, so no tensor can be read
+ * too early. The tensor takes over the page-locked destination: there is no second copy. */
 #include "transfer/download.h"
 
 #include <stdlib.h>
@@ -24,8 +23,8 @@ static void free_download(fy__thread_t *thread, fy_download_t *download)
     fy__device_unuse(device);
 }
 
-/* Dense bytes of `nbytes` at `from`: at once if the engine's window has room, else they stand in
- * its queue. */
+/* Dense bytes of `nbytes` at `from`: submitted at once if the engine's window has room, else
+ * queued. */
 static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy__end_t *from,
                         int priority)
 {
@@ -64,7 +63,7 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
     fy_status_t status = FY_STATUS_OK;
     if (!src->nelem) return status;
     fy__end_of(src, &from);
-    /* made dense, and converted, where it lies */
+    /* made dense, and converted, on the device */
     if (!src->contiguous || (fy_dtype_t)src->dtype != download->dtype) {
         FY_CHECK(fy__storage_create_scratch(thread, device, download->storage->nbytes, stream,
                                             FY_CATEGORY_STAGING, &dense));
@@ -175,7 +174,7 @@ void fy_download_destroy(fy_download_t *download)
 {
     fy__thread_t *thread = fy__thread();
     if (!download || !thread) return;
-    /* or it has started, and the bytes still cross */
+    /* else it has started, and the bytes still cross */
     if (download->point) (void)fy__point_cancel(download->point);
     free_download(thread, download);
 }
@@ -185,7 +184,7 @@ void fy_download_keep(fy_download_t *download)
     if (download) fy__handle_release(&download->handle);
 }
 
-/* The bytes came, or will not. Are they good? */
+/* The copy has ended: checks for faults. */
 static fy_status_t check_bytes(fy_download_t *download, const char *what)
 {
     fy_device_t *device = download->device;
@@ -201,7 +200,8 @@ static fy_status_t check_bytes(fy_download_t *download, const char *what)
     return fy__taint_resolve(device, &download->taint, what);
 }
 
-/* Waits for the bytes. A failure says why they are not there, or why they are not good. */
+/* Waits for the bytes. A failure has the reason why they did not arrive, or why they are
+ * poisoned. */
 static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_t timeout_ns,
                           const char *what)
 {
@@ -222,13 +222,13 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     return status;
 }
 
-/* The bytes have come and are good: makes the tensor and frees the download. On failure the
- * download is as it was. */
+/* The bytes have arrived without fault: makes the tensor and frees the download. On failure the
+ * download is unchanged. */
 static fy_status_t conclude(fy__thread_t *thread, fy_download_t *download, fy_tensor_t **out_host)
 {
     fy__storage_t *storage = download->storage;
     fy__storage_retain(storage);
-    /* or another view of it may be in use already */
+    /* another view of it may be in use already */
     if (!download->is_packed) fy__hazard_clear(&storage->hazard);
     FY_TRY(fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims,
                          download->nelem, out_host));
@@ -262,7 +262,7 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
         fy__device_pump(download->device);
         if (!fy__wait_drops(FY__WAIT_DOWNLOAD_TRY) && !fy__point_reached(download->point))
             return FY_STATUS_OK;
-        /* waits for nothing: OK, or the device is lost */
+        /* does not wait: OK, or the device is lost */
         status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_TRY);
     }
     if (status == FY_STATUS_OK) status = check_bytes(download, "download_try");

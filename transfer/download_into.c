@@ -1,7 +1,7 @@
-/* Downloads into host memory that is there. Page-locked memory takes the bytes in one DMA; other
- * memory gets them through the ring: while the host empties one slot the device fills the next
- * ones. What is strided on the device is made dense there first; a strided destination is filled
- * from a dense copy on the host. Not here: downloads as objects (download.c). */
+/* Downloads into existing host memory: page-locked memory gets the bytes in one DMA, other memory
+ * through the ring, where the host empties one slot while the device fills the next ones. A strided
+ * source is made dense on the device first; a strided destination is filled from a dense copy on
+ * the host. Not here: downloads as objects (download.c). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
@@ -14,8 +14,8 @@
 /* One call. */
 typedef struct into {
     fy__fetch_t fetch;
-    char *bytes;  /* where they go: dst's, or a dense copy's */
-    bool changed; /* some of dst's bytes are new */
+    char *bytes;  /* destination: dst's bytes, or a dense copy's */
+    bool changed; /* some of dst's bytes have changed */
 } into_t;
 
 static fy_status_t take(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
@@ -154,11 +154,11 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                   });
         if (dst->contiguous && nbytes == dst->storage->nbytes)
             dst->storage->taint = (fy__taint_t){ 0, 0, 0 };
-        /* what made the bytes is done by now */
+        /* the request that made the bytes is done by now */
         status = fy__taint_resolve(device, &into.fetch.taint, what);
     }
     if (into.changed || status == FY_STATUS_OK) fy__storage_wrote(dst->storage);
-    if (status != FY_STATUS_OK && into.changed) /* nobody may take the bytes for good */
+    if (status != FY_STATUS_OK && into.changed) /* poisons the partly written bytes */
         fy__storage_poison(
             dst->storage,
             into.fetch.taint.poison

@@ -1,11 +1,11 @@
-/* Device bytes through the ring to whoever takes them. */
+/* Copies device bytes through the ring to a sink. */
 #include "transfer/fetch.h"
 
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
 #include "transfer/submit.h"
 
-/* A chunk on its way into a slot. */
+/* A submitted chunk and its slot. */
 typedef struct flight {
     fy__slot_t slot;
     fy__point_t point;
@@ -30,7 +30,7 @@ fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_t
     }
     if (fetch->stream)
         FY_TRY(fy__hazard_before_read(&fetch->src.storage->hazard, fetch->stream, read_site));
-    /* ordered behind earlier transfers: what they left is known to be meant */
+    /* ordered after earlier transfers: their faults apply */
     fy__storage_adopt(src->storage);
     fetch->taint = src->storage->taint;
     return FY_STATUS_OK;
@@ -55,7 +55,7 @@ fy_status_t fy__fetch_submit(fy__fetch_t *fetch, void *dst, uint64_t at, uint64_
         fy__charge_host(0, 2 * nbytes);
         return FY_STATUS_OK;
     }
-    uint64_t request; /* looked at by whoever waits for the point */
+    uint64_t request; /* a wait for the point finds it */
     FY_TRY(fy__copy_submit(device, fetch->stream, "download", copy, &fetch->point, &request));
     fy__hazard_read(&fetch->src.storage->hazard, fetch->stream, fetch->point);
     return FY_STATUS_OK;
@@ -71,8 +71,8 @@ fy_status_t fy__fetch_wait(fy__fetch_t *fetch, fy__point_t point)
     return record ? fy__poison_fail(record, "the transfer") : FY_STATUS_OK;
 }
 
-/* Takes a slot, by waiting for one only if none is held, and asks for the next chunk. *out_asked:
- * there was one. */
+/* Takes a slot, waiting for one only if none is held, and submits the next chunk. *out_asked: there
+ * was one. */
 static fy_status_t ask(fy__fetch_t *fetch, uint64_t at, bool may_wait, flight_t *out_flight,
                        bool *out_asked)
 {
@@ -111,7 +111,7 @@ fy_status_t fy__fetch_through_ring(fy__fetch_t *fetch, fy__sink_fn sink, void *u
             n++;
             continue;
         }
-        flight = &flights[first]; /* all that can be asked for is: empty the oldest */
+        flight = &flights[first]; /* no further chunk can be submitted: empty the oldest */
         status = fy__fetch_wait(fetch, flight->point);
         if (status == FY_STATUS_OK)
             status = sink(user, flight->slot.bytes, flight->at, flight->nbytes);

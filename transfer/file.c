@@ -1,8 +1,8 @@
-/* Transfers between a file and a device: read into, or written from, slots of the ring; nothing is
- * mapped, and there is no copy in between.
- * On the host the tensor's own bytes are read and written (no executor copies, so there are no wire
- * bytes). Sizes are known beforehand, so a file that is too short is found before anything has
- * changed. Not here: formats; a caller knows dtype, shape and offset. */
+/* Transfers between a file and a device: read into, or written from, slots of the ring; no mmap,
+ * and no copy between. On the host the tensor's bytes are read and written directly (the executor
+ * copies nothing, so there are no wire bytes). Sizes are checked first, so a file that is too short
+ * fails before anything has changed. Not here: formats; the caller knows dtype, shape and
+ * offset. */
 #include <ferry/transfer.h>
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 typedef unsigned long long ull;
 
-/* An open file, and where in it the tensor lies. */
+/* An open file, and the tensor's range in it. */
 typedef struct file {
     const char *what, *path;
     int fd;
@@ -35,8 +35,8 @@ static fy_status_t open_file(file_t *file, int flags)
     if (file->offset > INT64_MAX || file->nbytes > INT64_MAX - file->offset)
         return FY_FAIL(INVALID_ARGUMENT, "%s: offset %llu and %llu bytes end past 2^63", file->what,
                        (ull)file->offset, (ull)file->nbytes);
-    /* Not blocking: a pipe that no program has open at its other end is refused (check_size)
-     * instead of waited for. */
+    /* Non-blocking: a pipe without a program at its other end is refused (check_size), without a
+     * wait. */
     do
         file->fd = open(file->path,
                         flags | O_CLOEXEC | O_NOCTTY | (flags & O_ACCMODE ? 0 : O_NONBLOCK), 0666);
@@ -52,7 +52,7 @@ static fy_status_t too_short(const file_t *file, uint64_t nbytes)
                    file->path, (ull)nbytes, (ull)file->offset, (ull)file->nbytes);
 }
 
-/* A device has no size to look at: reading it will tell. */
+/* A device file has no size: only reading it shows a lack of bytes. */
 static fy_status_t check_size(const file_t *file)
 {
     struct stat info;
@@ -104,7 +104,7 @@ static fy_status_t write_at(const file_t *file, const void *bytes, uint64_t at, 
 
 /* ---- file to device ---- */
 
-/* Sends the file to `target`, dense on its device. *out_sent: some of it is on its way. */
+/* Sends the file to `target`, dense on its device. *out_sent: some of it was submitted. */
 static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *file,
                              const fy__end_t *target, uint64_t *blocked_ns, bool *out_sent,
                              fy__taint_t *taint)
@@ -227,8 +227,8 @@ typedef struct save {
 static fy_status_t put(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
 {
     save_t *save = user;
-    /* What made the bytes is done when the first of them are here: a fault of it is found before
-     * the file is touched. */
+    /* The request that made the bytes is done when the first of them arrive: its fault is found
+     * before the file is written. */
     FY_TRY(fy__taint_resolve(save->fetch->device, &save->fetch->taint, save->file->what));
     return write_at(save->file, bytes, at, nbytes);
 }
@@ -275,7 +275,7 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     fy_status_t status = open_file(&file, O_WRONLY | O_CREAT);
     if (status == FY_STATUS_OK) {
         status = save_all(thread, &fetch, &save, src, dtype);
-        /* some file systems say only here that they had no room */
+        /* some file systems report only here that they were full */
         if (close(file.fd) != 0 && status == FY_STATUS_OK)
             status = FY_FAIL(IO, "%s: closing '%s': %s", file.what, path, strerror(errno));
     }

@@ -1,4 +1,5 @@
-/* One job: its place in the queue, what it holds, and how it gets to the engine. Locks: job.h. */
+/* One job: its place in the queue, its references, and its submission to the engine. Locks:
+ * job.h. */
 #include "transfer/job.h"
 
 #include <stdlib.h>
@@ -44,7 +45,7 @@ void fy__queue_fly(fy__queue_t *queue, uint64_t nbytes, fy__point_t point)
     const uint64_t seq = FY__POINT_SEQ(point);
     const uint32_t last = (queue->first + queue->nflights - 1) % FY__QUEUE_FLIGHTS;
     if (queue->nflights &&
-        /* two threads may get here out of order */
+        /* two threads may reach this out of order */
         (queue->nflights == FY__QUEUE_FLIGHTS || queue->flights[last].seq >= seq)) {
         if (queue->flights[last].seq < seq) queue->flights[last].seq = seq;
         queue->flights[last].nbytes += nbytes;
@@ -55,7 +56,7 @@ void fy__queue_fly(fy__queue_t *queue, uint64_t nbytes, fy__point_t point)
     queue->flights[next].nbytes = nbytes;
 }
 
-/* ---- what stands; the lock is held ---- */
+/* ---- queued jobs; the lock is held ---- */
 
 fy__job_t *fy__job_find(const fy__queue_t *queue, const fy_stream_t *stream, uint64_t seq)
 {
@@ -106,8 +107,8 @@ void fy__job_let_go(fy__job_held_t held)
 
 /* ---- submitting one ---- */
 
-/* The conversion behind the copy. Only this job knows raw, and the job waited for all that `final`
- * must wait for. */
+/* The conversion after the copy. Only this job uses raw, and the job has waited for everything that
+ * `final` must wait for. */
 static fy_status_t convert(fy__queue_t *queue, const fy__job_t *job, fy__point_t copied,
                            fy__point_t *out_point)
 {
@@ -120,8 +121,8 @@ static fy_status_t convert(fy__queue_t *queue, const fy__job_t *job, fy__point_t
     return FY_STATUS_OK;
 }
 
-/* Copy, and conversion if there is one. *out_point: the last request of it, whatever became of the
- * rest. */
+/* Submits the copy, and the conversion if there is one. *out_point: its last request, even if a
+ * later step failed. */
 static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_point)
 {
     const char *what = job->copy.kind == FY_COPY_UPLOAD ? "upload" : "download";
@@ -137,7 +138,7 @@ static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_poi
     return FY_STATUS_OK;
 }
 
-/* What whoever uses the bytes will find when he comes behind the job. */
+/* Leaves the job's faults on the bytes for requests after it. */
 void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t record)
 {
     if (!record && job->replaces) fy__storage_late_clear(queue->device, job->dst);
@@ -157,9 +158,9 @@ static fy_status_t order_behind(const fy__queue_t *queue, const fy__job_t *job)
     return FY_STATUS_OK;
 }
 
-/* Submits job `seq` if it stands; or, if it was given up, what keeps its place in the order. What
- * it depends on is submitted, or is being submitted by others. Fails only if its place cannot be
- * kept. */
+/* Submits job `seq` if it is queued; if it was dropped, submits a placeholder for its place in the
+ * order. Its dependencies are submitted, or other threads are submitting them. Fails only if its
+ * place cannot be kept. */
 static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64_t seq)
 {
     fy__thread_t *thread = fy__thread();
@@ -220,7 +221,7 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
     return ordered || lost ? FY_STATUS_OK : status;
 }
 
-/* A job that `point`, a standing job, depends on and that is not submitted either; 0: none. */
+/* An unsubmitted job on which `point`, a queued job, depends; 0: none. */
 static fy__point_t first_unsubmitted(fy__point_t point)
 {
     fy__point_t dependencies[FY__JOB_DEPENDENCIES];
@@ -243,8 +244,8 @@ static fy__point_t first_unsubmitted(fy__point_t point)
     return 0;
 }
 
-/* Submits a job and, before it, whatever it depends on, however deep: no recursion, since chains
- * may be as long as the queue. */
+/* Submits a job and, before it, all its dependencies at any depth. No recursion, since chains may
+ * be as long as the queue. */
 fy_status_t fy__job_force(fy__point_t point)
 {
     fy__point_t path[32], next;
@@ -252,7 +253,7 @@ fy_status_t fy__job_force(fy__point_t point)
     path[depth++] = point;
     while (depth) {
         if ((next = first_unsubmitted(path[depth - 1]))) {
-            if (depth == sizeof path / sizeof *path) depth--; /* found again on the way back */
+            if (depth == sizeof path / sizeof *path) depth--; /* found again later */
             path[depth++] = next;
             continue;
         }

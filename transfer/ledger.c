@@ -1,5 +1,5 @@
-/* Reading the ledger: sums over all threads' figures. Adding to it happens where things happen
- * (dispatch, upload, download, guard, and for wire bytes the executor itself). */
+/* Reads the ledger: sums over all threads' figures. The counters are increased elsewhere: dispatch,
+ * upload, download, guard, and for wire bytes the executor itself. */
 #include <ferry/ledger.h>
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* The ledger as a file: for people, as JSON, as CSV. One walk over the scope paths, one line for
- * each.
- * Not here: the sums (ledger.c), the events behind them (runtime/record/event_write.c). */
+/* Writes the ledger to a file: as text, JSON or CSV. One walk over the scope paths, one line for
+ * each. Not here: the sums (ledger.c), the events behind them (runtime/record/event_write.c). */
 #include <ferry/ledger.h>
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Reading transfer options. */
+/* Reads and checks transfer options. */
 #include "transfer/options.h"
 
 #include "runtime/base/abi_structs.h"

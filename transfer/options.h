@@ -1,4 +1,4 @@
-/* Transfer options as every transfer checks them. */
+/* The check of transfer options, common to all transfers. */
 #ifndef FERRY_TRANSFER_OPTIONS_H_
 #define FERRY_TRANSFER_OPTIONS_H_
 

@@ -1,4 +1,4 @@
-/* Putting packed runs together, and the two launches that take them apart. */
+/* Builds packed runs, and submits the two launches that unpack them. */
 #include "transfer/packed.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "runtime/base/fail.h"
 #include "transfer/calibration.h"
 
-/* Entry number i while the table grows down from the back. */
+/* Entry number i while the table grows down from the end. */
 static fy_packed_entry_t *growing(const fy__run_t *run, uint32_t i)
 {
     return (fy_packed_entry_t *)(void *)(run->bytes + run->room) - 1 - i;
@@ -30,7 +30,7 @@ void fy__run_add(fy__run_t *run, const void *address, uint64_t nbytes)
 fy_packed_entry_t *fy__run_close(fy__run_t *run)
 {
     const uint32_t count = run->packed.count;
-    for (uint32_t i = 0; i < count / 2; i++) { /* the last added stands first: turn them round */
+    for (uint32_t i = 0; i < count / 2; i++) { /* the last added entry is first: reverse them */
         const fy_packed_entry_t entry = *growing(run, i);
         *growing(run, i) = *growing(run, count - 1 - i);
         *growing(run, count - 1 - i) = entry;

@@ -1,8 +1,7 @@
 /* Transfers from device to device, without the host: one copy on the source's download engine,
- * straight into the other device's memory.
- * What is strided or converted is made dense on the source first, so that only the result's bytes
- * cross; a strided destination is filled from a dense copy beside it. Not here: what a backend does
- * for a pair of devices (its copy slot, FY_COPY_PEER). */
+ * directly into the other device's memory. A strided or converted source is made dense on its
+ * device first, so that only the result's bytes cross; a strided destination is filled from a dense
+ * copy beside it. Not here: a backend's copy between two devices (its copy slot, FY_COPY_PEER). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
@@ -44,15 +43,14 @@ static fy_status_t check_pair(const char *what, const fy_tensor_t *src, fy_devic
     return fy__device_is_lost(to) ? fy__device_lost_error(to) : FY_STATUS_OK;
 }
 
-/* Faults are numbered by device, so dst cannot say that it may suffer from one that src has yet to
- * meet: it is known before src leaves.
- * Only what depends on one of the last FY__FAULT_WINDOW requests that can fail makes the host wait
- * here. */
+/* Faults are numbered by device, so dst cannot store an unresolved fault of src: it is resolved
+ * before src is sent. The host waits here only if src depends on one of the last FY__FAULT_WINDOW
+ * requests that can fail. */
 fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns)
 {
     fy__storage_t *storage = src->storage;
     fy__point_t writer = atomic_load_explicit(&storage->hazard.writer, memory_order_acquire);
-    /* a transfer that stands in its queue: then it is known what became of it */
+    /* a queued transfer: once it is submitted, its fault is known */
     FY_TRY(fy__point_submit(&writer));
     fy__storage_adopt(storage);
     if (!fy__taint_any(&storage->taint)) return FY_STATUS_OK;
@@ -64,8 +62,8 @@ fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t 
     return fy__taint_resolve(storage->device, &storage->taint, what);
 }
 
-/* What fails on its way is a fault of the device it leaves, and dst cannot name those: where copies
- * can fail, it is known before the call returns. Only simulated devices with such a script have
+/* A failed copy is a fault of its source device, which dst cannot store. So if copies can fail, the
+ * fault is resolved before the call returns. Only simulated devices with such a script have
  * them. */
 static uint32_t find_fault(fy__fetch_t *fetch, uint64_t request)
 {

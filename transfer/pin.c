@@ -1,7 +1,6 @@
-/* Page-locking memory where it lies, so that it can be uploaded from, and downloaded into, without
- * the ring.
- * Not here: the locking itself, and when it ends (runtime/tensor/storage.c); memory that is page-locked
- * from the start (fy_tensor_create_pinned). */
+/* Page-locks memory in place, so that it can be uploaded and downloaded without the ring. Not here:
+ * the locking and its end (runtime/tensor/storage.c); memory that is page-locked from the start
+ * (fy_tensor_create_pinned). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
@@ -21,7 +20,7 @@ fy_status_t fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device)
         return FY_FAIL(DEVICE_MISMATCH,
                        "tensor_pin: %s is on %s; only host memory can be page-locked",
                        fy__tensor_format(tensor, text, sizeof text), storage->device->spec);
-    /* nothing to lock, or nobody to lock it for */
+    /* nothing to lock, or no device that needs it */
     if (device->synchronous || !storage->nbytes) return FY_STATUS_OK;
     if (storage->pinned && storage->peer == device) return FY_STATUS_OK;
     if (storage->pinned)

@@ -1,6 +1,6 @@
 /* Prefetch: the public calls. A ring of rooms between one producer and one consumer; the lock is
- * held to count only, never while `fill` runs or an upload is asked for.
- * Not here: filling and uploading (prefetch_fill.c). */
+ * held only while counting, never while `fill` runs or an upload is requested. Not here: filling
+ * and uploading (prefetch_fill.c). */
 #include "transfer/prefetch.h"
 
 #include <signal.h>
@@ -44,7 +44,7 @@ static fy_status_t make_rooms(fy_prefetch_t *prefetch, const fy_batch_spec_t *sp
     return FY_STATUS_OK;
 }
 
-/* Signals are the program's business: its handlers do not run on a thread that it does not know. */
+/* Signals are handled by the program's threads; its handlers do not run on Ferry's threads. */
 static int start_thread(fy_prefetch_t *prefetch)
 {
     sigset_t all, before;
@@ -149,14 +149,13 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
         fy__error_restore(&first);
         return status;
     }
-    /* `fill` may use what else is in the scope up to its end */
+    /* `fill` may use the scope's other handles until the scope ends */
     fy__handle_adopt_first(thread->frame, &prefetch->handle);
     *out_prefetch = prefetch;
     return FY_STATUS_OK;
 }
 
-/* Everything that the consumer has seen may be refilled; batch prefetch->next is there when this
- * returns. */
+/* Returns the consumer's batches to the producer, and waits for batch prefetch->next. */
 static fy_status_t wait_for_batch(fy_prefetch_t *prefetch, uint64_t *blocked_ns)
 {
     if (prefetch->pid != getpid())
@@ -175,14 +174,14 @@ static fy_status_t wait_for_batch(fy_prefetch_t *prefetch, uint64_t *blocked_ns)
     return FY_STATUS_OK;
 }
 
-/* Without a thread: the batch that is asked for, then those ahead of it. */
+/* Without a thread: produces the requested batch, then those ahead of it. */
 static void produce_here(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t *blocked_ns)
 {
     prefetch->handed_back = prefetch->next;
     while (prefetch->produced - prefetch->handed_back < prefetch->nrooms) {
         const fy__room_t *last =
             &prefetch->rooms[(prefetch->produced + prefetch->nrooms - 1) % prefetch->nrooms];
-        /* behind the end there is nothing */
+        /* there is no batch after the end */
         if (prefetch->produced && last->status == FY_STATUS_OK && !last->rows) return;
         fy__prefetch_produce(prefetch, thread, prefetch->produced++, blocked_ns);
     }
@@ -204,7 +203,7 @@ fy_status_t fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors,
         return FY_FAIL(
             INVALID_ARGUMENT,
             "prefetch_next: called from inside of its own fill, which would wait for itself");
-    /* a replay would see this batch again and again */
+    /* a replay would repeat this batch */
     FY_TRY(fy__recording_check(thread, prefetch->device, "prefetch_next"));
     if (prefetch->is_over) return FY_STATUS_OK;
     if (prefetch->has_thread)
@@ -232,7 +231,7 @@ void fy_prefetch_destroy(fy_prefetch_t *prefetch)
         fy__log(FY_LOG_ERROR, "prefetch_destroy: called from inside of its own fill; ignored");
         return;
     }
-    /* else the thread stayed behind, and may have held the lock */
+    /* else the thread exists only in the parent, and may have held the lock */
     const bool is_here = prefetch->pid == getpid();
     if (prefetch->has_thread && is_here) {
         pthread_mutex_lock(&prefetch->lock);

@@ -1,7 +1,8 @@
-/* The inside of a prefetch: depth + 1 rooms, filled and uploaded in order by one producer (a
- * thread, or the consumer itself) and shown one at a time. Batch b lies in room b % nrooms; a room
- * is refilled once its batch was handed back, which is when the next one is asked for.
- * Next: prefetch.c (making, asking, destroying), prefetch_fill.c (the producer). */
+/* The internals of a prefetch: depth + 1 buffers, called rooms. One producer (a thread, or the
+ * consumer itself) fills and uploads them in order; the consumer gets one at a time. Batch b is in
+ * room b % nrooms. A room is refilled after its batch was returned, when the consumer asks for the
+ * next one.
+ * Next: prefetch.c (create, next, destroy), prefetch_fill.c (the producer). */
 #ifndef FERRY_TRANSFER_PREFETCH_H_
 #define FERRY_TRANSFER_PREFETCH_H_
 
@@ -16,7 +17,7 @@
 
 enum { FY__PREFETCH_DEEPEST = 64 };
 
-/* Its producer's until it is counted in `produced`, then its consumer's until that asks for the
+/* The producer owns it until it is counted in `produced`; then the consumer, until it asks for the
  * next batch. */
 typedef struct fy__room {
     fy_tensor_t **host, **device; /* the full batch; in no scope */
@@ -35,22 +36,22 @@ struct fy_prefetch {
     int64_t rows; /* of a full batch */
     uint32_t nrooms;
     bool has_thread;
-    pid_t pid; /* the thread is in this process only */
+    pid_t pid; /* the thread exists in this process only */
     pthread_t thread;
     fy__heritage_t heritage;        /* the thread's */
-    fy__thread_t *_Atomic filling;  /* the thread that is inside of `fill` */
-    uint64_t next;                  /* the consumer's: batches asked for so far */
-    bool is_over;                   /* the consumer's: it has seen the end */
+    fy__thread_t *_Atomic filling;  /* the thread that runs `fill` */
+    uint64_t next;                  /* used by the consumer: batches requested so far */
+    bool is_over;                   /* used by the consumer: it has seen the end */
     pthread_mutex_t lock;           /* guards the three below */
-    pthread_cond_t changed;         /* one of them has */
+    pthread_cond_t changed;         /* one of the three changed */
     uint64_t produced, handed_back; /* batches */
-    bool stops;                     /* the thread is to end */
-    fy_tensor_t **tensors;          /* what the rooms' lists are cut from */
+    bool stops;                     /* the thread must end */
+    fy_tensor_t **tensors;          /* memory of the rooms' lists */
     fy__room_t rooms[];
 };
 
-/* Fills and uploads batch `index` into its room, in a scope "prefetch". *blocked_ns grows by what
- * it waited for the room's host side. */
+/* Fills and uploads batch `index` into its room, in a scope "prefetch". Adds to *blocked_ns the
+ * wait for the room's host side. */
 void fy__prefetch_produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index,
                           uint64_t *blocked_ns);
 /* The thread; user: the prefetch. */

@@ -1,14 +1,13 @@
-/* The producer of a prefetch: waits until the uploads that last read a room's host side are done,
- * has it filled, asks for its uploads. What the device still does with the room's device side is
- * waited for by the device. */
+/* The producer of a prefetch: waits for the uploads that last read a room's host side, has it
+ * filled, requests its uploads. Uses of the room's device side are waited for by the device. */
 #include <ferry/transfer.h>
 
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "transfer/prefetch.h"
 
-/* Nobody reads these bytes in place any more: neither the upload that borrowed them nor any that
- * came behind it. */
+/* Waits until no upload reads these bytes in place: neither the upload that borrowed them nor a
+ * later one. */
 static fy_status_t wait_for_bytes(fy_device_t *device, fy__storage_t *storage, uint64_t *blocked_ns)
 {
     fy__point_t point = atomic_load_explicit(&storage->borrow, memory_order_acquire);
@@ -24,8 +23,8 @@ static fy_status_t wait_for_bytes(fy_device_t *device, fy__storage_t *storage, u
     return FY_STATUS_OK;
 }
 
-/* The host side of the room is free to be written: bounded by the device's work on a batch depth +
- * 1 ago. */
+/* Waits until the host side of the room may be written: at most for the device's work on the batch
+ * depth + 1 before. */
 static fy_status_t wait_for_room(const fy_prefetch_t *prefetch, const fy__room_t *room,
                                  uint64_t *blocked_ns)
 {
@@ -37,7 +36,7 @@ static fy_status_t wait_for_room(const fy_prefetch_t *prefetch, const fy__room_t
 static fy_status_t run_fill(fy_prefetch_t *prefetch, fy__thread_t *thread, fy_batch_t *batch)
 {
     const fy_status_t before = thread->error.status;
-    thread->error.status = FY_STATUS_OK; /* so that a record of its own is told from an old one */
+    thread->error.status = FY_STATUS_OK; /* to distinguish a new failure from an old record */
     atomic_store(&prefetch->filling, thread);
     const fy_status_t status = prefetch->fill(prefetch->user, batch);
     atomic_store(&prefetch->filling, NULL);
@@ -76,10 +75,10 @@ static fy_status_t upload(const fy_prefetch_t *prefetch, fy__room_t *room, size_
     options.site = "fy_prefetch";
     if (room->rows < prefetch->rows) {
         FY_TRY(first_rows(dst, room->rows, &room->views[i]));
-        FY_TRY(fy_slice(src, 0, 0, room->rows, &src)); /* the scope's */
+        FY_TRY(fy_slice(src, 0, 0, room->rows, &src)); /* owned by the scope */
         dst = room->views[i];
     }
-    /* what an old batch suffered from; none of its bytes is shown again */
+    /* clears the faults of an old batch; none of its bytes is used again */
     dst->storage->taint = (fy__taint_t){ 0, 0, 0 };
     fy__storage_late_clear(prefetch->device, dst->storage);
     return fy_tensor_upload_into(dst, src, &options, &ticket);
@@ -116,7 +115,7 @@ void *fy__prefetch_run(void *user)
 {
     fy_prefetch_t *prefetch = user;
     fy__thread_t *thread = fy__thread();
-    uint64_t blocked_ns = 0; /* nobody's: this thread is there to wait */
+    uint64_t blocked_ns = 0; /* not counted: waiting is this thread's purpose */
     if (thread) fy__heritage_enter(thread, &prefetch->heritage);
     pthread_mutex_lock(&prefetch->lock);
     for (bool is_over = false; !prefetch->stops && !is_over;) {

@@ -1,5 +1,5 @@
-/* Engines' queues: who goes at once, who stands, whose turn it is. Not here: how a job gets to the
- * engine (job.c), what runtime/ asks of jobs (timeline.c). Locks: job.h. */
+/* Engines' queues: whether a transfer is submitted at once or queued, and which job is next. Not
+ * here: the submission of a job (job.c), the interface to runtime/ (timeline.c). Locks: job.h. */
 #include "transfer/job.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "runtime/base/fail.h"
 #include "runtime/thread/guard.h"
 
-/* Closed queues, to be used again and never freed: who holds an old ticket may be looking. */
+/* Closed queues, reused and never freed: a thread with an old ticket may read one. */
 static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
-/* closed ones; all there ever were */
+/* closed ones; all queues */
 static fy__queue_t *spares, *made;
 
 /* The lock is held. */
@@ -24,7 +24,7 @@ static const fy__job_t *best(const fy__queue_t *queue)
 
 /* ---- pumping ---- */
 
-/* The device is gone: nothing that stands will ever run. */
+/* The device is lost: no queued job will ever run. */
 static void give_up_all(fy__queue_t *queue)
 {
     fy__job_t *job;
@@ -47,7 +47,7 @@ static void give_up_all(fy__queue_t *queue)
     fy__unlock(&queue->lock);
 }
 
-/* What a pump meets is for the jobs' owners, not for this thread's record. */
+/* A pump's failures belong to the jobs, not to this thread's error record. */
 static fy_status_t force_quietly(fy__point_t point)
 {
     fy__error_copy_t before;
@@ -85,7 +85,7 @@ bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes)
     (void)fy__queue_submit_standing(queue, false);
     fy__lock(&queue->lock);
     const bool admitted = !atomic_load(&queue->device->opens) ||
-                          /* closed: nobody would pump */
+                          /* closed: no call would pump */
                           (!queue->oldest && fy__queue_fits(queue, nbytes));
     if (admitted) {
         queue->flying_nbytes += nbytes;
@@ -104,7 +104,7 @@ void fy__queue_sent(fy__queue_t *queue, uint64_t nbytes, fy__point_t point)
     fy__unlock(&queue->lock);
 }
 
-/* ---- standing ---- */
+/* ---- queued jobs ---- */
 
 fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
 {
@@ -120,7 +120,7 @@ fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
     if (point) status = fy__point_wait(point, timeout_ns, FY__WAIT_NONE);
     const fy_status_t stuck = status == FY_STATUS_OK ? fy__queue_submit_standing(queue, false)
                                                      : FY_STATUS_OK;
-    if (stuck != FY_STATUS_OK && !point) /* nothing in flight will change that */
+    if (stuck != FY_STATUS_OK && !point) /* no transfer in flight would change that */
         status = fy_error_set(
             stuck, __FILE__, __LINE__,
             "the transfers that stand in a queue of %s cannot be ordered behind earlier work",
@@ -129,8 +129,8 @@ fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
     return status;
 }
 
-/* Is the slot's last job over? Then what became of it is written down where its ticket finds it
- * later. The lock is held. */
+/* Whether the slot's last job is over; if so, stores its result for its ticket. The lock is
+ * held. */
 static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
 {
     if (job->phase == FY__PHASE_NONE) return true;
@@ -148,7 +148,7 @@ static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
     return true;
 }
 
-/* The lock is held, and let go while waiting. */
+/* The lock is held, and released during waits. */
 static fy_status_t make_room(fy__thread_t *thread, fy__queue_t *queue, uint64_t nbytes)
 {
     fy_status_t status = FY_STATUS_OK;
@@ -166,7 +166,7 @@ static fy_status_t make_room(fy__thread_t *thread, fy__queue_t *queue, uint64_t 
             (!queue->oldest || (nbytes <= bound && queue->standing_nbytes <= bound - nbytes)))
             break;
         if (!start_ns) start_ns = fy__now_ns();
-        if (!is_free) { /* a whole round later it still stands, or runs: now it is its turn */
+        if (!is_free) { /* a whole round later it is still queued, or runs: wait for it */
             const fy__point_t point = FY__POINT(queue->stream->index, job->seq);
             fy__unlock(&queue->lock);
             status = fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
@@ -214,7 +214,7 @@ static void depend_all(fy__job_t *job, const fy__hazard_t *hazard)
 _Static_assert(FY__JOB_DEPENDENCIES >= 2 * (1 + FY__READER_COUNT) + 2,
                "dst, raw, and src's writer and reader");
 
-/* From here on hazards name the job. The lock is held, so nobody finds it unfinished. */
+/* From here on hazards name the job. The lock is held, so no thread sees it incomplete. */
 static void enter(fy__queue_t *queue, fy__job_t *job, fy__point_t point)
 {
     depend_all(job, &job->dst->hazard);
@@ -225,8 +225,7 @@ static void enter(fy__queue_t *queue, fy__job_t *job, fy__point_t point)
     depend(job, job->before);
 }
 
-/* So that the job waits, when its turn comes, for no more than was submitted when it was asked
- * for. */
+/* Records events, so that the job waits for no request later than this call. */
 static void anchor_dependencies(const fy__queue_t *queue, const fy__point_t *points, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -279,7 +278,7 @@ fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__
     memcpy(dependencies, job->dependencies, count * sizeof *dependencies);
     fy__unlock(&queue->lock);
     anchor_dependencies(queue, dependencies, count);
-    /* closed meanwhile: nobody may pass by again */
+    /* closed meanwhile: there may be no further API call */
     if (!atomic_load(&queue->device->opens)) (void)fy__queue_submit_standing(queue, true);
     return FY_STATUS_OK;
 }
@@ -322,8 +321,8 @@ fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
     return FY_STATUS_OK;
 }
 
-/* The device is lost and the jobs go: of the oldest, as far as all went well, tickets go on saying
- * so. The lock is held. */
+/* The device is lost and the jobs are removed: the tickets of the oldest completed jobs must still
+ * report success. The lock is held. */
 static void keep_what_is_done(fy__queue_t *queue)
 {
     for (uint64_t seq = atomic_load(&queue->stream->done) + 1;

@@ -1,11 +1,11 @@
-/* An engine's queue. Each engine of a device (uploads, downloads) has a window: so many bytes may
- * be in flight. What finds room goes to the engine's native stream at once, inside the call. What
- * does not, and keeps nobody waiting (BORROW uploads, downloads), becomes a job and stands here
- * until there is room; then the one with the highest priority goes, and of those the oldest. What
- * stands is bounded, too.
- * Jobs have numbers on a timeline of their own (runtime/order/timeline.h), so hazards and tickets know
- * them before they are submitted.
- * Not here: copies through the ring, whose slots are their own bound (ring.c). Why:
+/* An engine's queue. Each engine of a device (uploads, downloads) has a window: the most bytes in
+ * flight. A transfer that fits is submitted to the engine's native stream inside the call. Another
+ * one on which no caller waits (BORROW uploads, downloads) becomes a job in this queue. When the
+ * window has room, the job with the highest priority is submitted, and of those the oldest. The
+ * bytes of queued jobs are bounded as well.
+ * Jobs have numbers on a separate timeline (runtime/order/timeline.h), so hazards and tickets can
+ * name them before they are submitted.
+ * Not here: copies through the ring, which its slots bound (ring.c). Why:
  * docs/decisions/0017-jobs-on-a-virtual-timeline.md. */
 #ifndef FERRY_TRANSFER_QUEUE_H_
 #define FERRY_TRANSFER_QUEUE_H_
@@ -16,39 +16,38 @@
 
 typedef struct fy__queue fy__queue_t;
 
-/* Of the engine whose requests go to `native`. The pieces that jobs need are made with the first
- * one. */
+/* Opens the queue of the engine whose requests go to `native`. Memory and timeline for jobs are
+ * allocated with the first job. */
 fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue);
-/* Nothing stands in it any more, or its device is lost. */
+/* No job is queued any more, or its device is lost. */
 void fy__queue_close(fy__queue_t *queue);
 
-/* May nbytes go now? If so they count as in flight, and fy__queue_sent must follow. Submits first
- * what stands and finds room. */
+/* Whether nbytes may be submitted now. If so they count as in flight, and fy__queue_sent must
+ * follow. First submits queued jobs that fit. */
 bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes);
-/* They were submitted at `point`; or, with 0, they were not. */
+/* The bytes were submitted at `point`; point 0: they were not. */
 void fy__queue_sent(fy__queue_t *queue, uint64_t nbytes, fy__point_t point);
 
-/* The list of queues is held over a fork; the child's queues, whose devices are lost to it, get new
+/* Locks the list of queues over a fork; the child's queues, whose devices are lost there, get new
  * locks. */
 void fy__queue_fork_lock(void);
 void fy__queue_fork_unlock(void);
 void fy__queue_fork_child(void);
 
-/* A transfer as it will be submitted. */
+/* The parameters of a queued transfer. */
 typedef struct fy__job_order {
     fy_copy_t copy;
-    fy__storage_t *dst, *src; /* whose bytes are written in the end, and read; held meanwhile */
-    /* then final = raw, converted: `copy` writes raw, whose storage nobody else knows. NULL: no
+    fy__storage_t *dst, *src; /* written and read by it; held meanwhile */
+    /* then final = converted raw: `copy` writes raw, whose storage only the job uses. NULL: no
      * conversion */
     const fy__end_t *final, *raw;
     uint64_t nelem; /* of the conversion */
     int priority;
-    bool replaces; /* all bytes of dst's storage */
+    bool replaces; /* it overwrites all bytes of dst's storage */
 } fy__job_order_t;
 
-/* Makes it a job; the hazards of dst and src name it when this returns. May have to wait until
- * there is room to stand: a throttle.
- * Fails: OUT_OF_MEMORY, DEVICE_LOST. */
+/* Makes it a job; the hazards of dst and src name it when this returns. May wait until the queue
+ * has room: a throttle. Fails: OUT_OF_MEMORY, DEVICE_LOST. */
 fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__job_order_t *order,
                             fy__point_t *out_point);
 

@@ -1,5 +1,5 @@
-/* Recording uploads: the copy, and the conversion behind it if dst is of another dtype or layout,
- * as upload.c would submit them. */
+/* Records uploads: the copy, and the conversion after it if dst is of another dtype or layout, as
+ * upload.c would submit them. */
 #include "transfer/record.h"
 
 #include "runtime/base/fail.h"

@@ -8,8 +8,7 @@
 #include "runtime/tensor/tensor.h"
 
 /* fy_tensor_upload_into on the device that this thread records on: each replay copies src's bytes
- * of that moment. `caller`: return address of the public call. A failure is the recording's,
- * too. */
+ * at that time. `caller`: return address of the public call. A failure also fails the recording. */
 fy_status_t fy__upload_record(fy__thread_t *thread, fy__recording_t *recording, fy_tensor_t *dst,
                               const fy_tensor_t *src, const fy_transfer_options_t *options,
                               const void *caller);

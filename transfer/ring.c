@@ -12,14 +12,14 @@
 
 struct fy__ring {
     pthread_mutex_t
-        /* guards everything below but block, nslots and slot_nbytes (fixed); never held while bytes
-         * move or a DMA is awaited */
+        /* guards everything below but block, nslots and slot_nbytes (fixed); never held during
+         * copies or waits for a DMA */
         lock;
-    pthread_cond_t given; /* a slot was given back */
+    pthread_cond_t given; /* a slot was returned */
     fy__block_t *block;
     uint64_t slot_nbytes;
     uint32_t nslots;
-    uint32_t next; /* where to look first: the slot that was used longest ago */
+    uint32_t next; /* begin of the search: the least recently used slot */
     bool taken[FY__RING_SLOTS_MOST];
     fy__point_t last[FY__RING_SLOTS_MOST]; /* the DMA that used the slot last */
 };
@@ -42,7 +42,7 @@ uint64_t fy__ring_nbytes_at(const fy_device_t *device, uint64_t limit_nbytes)
     return calibration->ring_slots * slot_nbytes;
 }
 
-/* Two threads may get here at once: the first to publish wins. */
+/* Two threads may reach this at once: the first to publish wins. */
 static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
 {
     const fy__calibration_t *calibration = fy__calibration(device);
@@ -63,7 +63,7 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     while ((status = fy__pool_alloc_tagged(device->pinned, ring->nslots * ring->slot_nbytes, 0, tag,
                                            &ring->block)) == FY_STATUS_PINNED_LIMIT &&
            ring->slot_nbytes > calibration->slot_smallest_nbytes)
-        ring->slot_nbytes /= 2; /* others hold the rest: slower beats not at all */
+        ring->slot_nbytes /= 2; /* other blocks hold the rest: a smaller ring is better than none */
     if (status != FY_STATUS_OK) {
         fy__memory_refused(device, status);
         ring->block = NULL;
@@ -82,7 +82,7 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
 
 /* ---- slots ---- */
 
-/* The free slot that was used longest ago, or nslots. The lock is held. */
+/* The least recently used free slot, or nslots. The lock is held. */
 static uint32_t find_free(const struct fy__ring *ring)
 {
     for (uint32_t i = 0; i < ring->nslots; i++) {
@@ -116,7 +116,7 @@ fy_status_t fy__ring_take(fy_device_t *device, uint64_t *blocked_ns, fy__slot_t 
     uint32_t index;
     FY_TRY(get_ring(device, &ring));
     fy__lock(&ring->lock);
-    while ((index = find_free(ring)) == ring->nslots) { /* other threads are filling them all */
+    while ((index = find_free(ring)) == ring->nslots) { /* other threads hold all slots */
         if (!start_ns) start_ns = fy__now_ns();
         pthread_cond_wait(&ring->given, &ring->lock);
     }
@@ -245,8 +245,8 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
 
 void fy__ring_destroy(fy_device_t *device)
 {
-    /* In the child of a fork others seem to wait who are not there, and who destroys a condition
-     * waits for them. */
+    /* In the child of a fork the condition counts waiting threads that do not exist, and destroying
+     * it would wait for them. */
     if (atomic_load(&device->lost) == FY__LOST_BY_FORK)
         pthread_cond_init(&device->ring->given, NULL);
     destroy(device->ring);

@@ -1,4 +1,4 @@
-/* Submitting a copy. */
+/* Submits copies. */
 #include "transfer/submit.h"
 
 #include "runtime/base/fail.h"

@@ -1,23 +1,23 @@
-/* One copy to an engine's native stream: the fault flag it may need, the copy, its point. Not here:
- * who may go when (queue.h). */
+/* Submits one copy to an engine's native stream: its fault flag, the copy, its point. Not here: the
+ * order of transfers (queue.h). */
 #ifndef FERRY_TRANSFER_SUBMIT_H_
 #define FERRY_TRANSFER_SUBMIT_H_
 
 #include "runtime/order/stream.h"
 
-/* Submits `copy`; `what` names it in faults ("upload"). *out_point: where it will be done.
- * *out_request: the number of its fault flag, 0 if the device's copies cannot fail alone; whoever
- * depends on the bytes must taint it (fy__storage_late_add). On failure both are 0. */
+/* Submits `copy`; `what` names it in faults ("upload"). *out_point: its point. *out_request: the
+ * number of its fault flag, 0 if the device's copies cannot fail alone; add it to the taint of
+ * bytes that depend on the copy (fy__storage_late_add). On failure both are 0. */
 fy_status_t fy__copy_submit(fy_device_t *device, fy_stream_t *stream, const char *what,
                             fy_copy_t copy, fy__point_t *out_point, uint64_t *out_request);
-/* Can copies to this device be submitted many at a time? */
+/* Whether several copies to this device can be submitted at once. */
 static inline bool fy__copy_many_pays(const fy_device_t *device)
 {
     return device->backend->copy_many && !device->synchronous && !device->info.copies_can_fault;
 }
-/* Submits `count` > 0 copies of one kind that have nothing to do with each other: at once where
- * fy__copy_many_pays. *out_point: where all of them will be done. On failure some may run:
- * *out_point stands behind those, and their destinations hold garbage then. */
+/* Submits `count` > 0 independent copies of one kind: at once if fy__copy_many_pays. *out_point:
+ * after all of them. On failure some may run: *out_point is after those, and their destinations
+ * hold garbage. */
 fy_status_t fy__copy_submit_many(fy_device_t *device, fy_stream_t *stream, size_t count,
                                  const fy_copy_t *copies, fy__point_t *out_point);
 

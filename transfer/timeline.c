@@ -1,6 +1,6 @@
-/* A queue as runtime/ sees it: jobs are points on a timeline of their own (runtime/order/timeline.h) that
- * can be looked at, submitted, taken back.
- * Not here: who goes when (queue.c), how one goes (job.c). */
+/* A queue's interface to runtime/: jobs are points on a separate timeline
+ * (runtime/order/timeline.h) that can be looked up, submitted and cancelled. Not here: the order of
+ * jobs (queue.c), the submission of one (job.c). */
 #include <string.h>
 
 #include "runtime/base/fail.h"
@@ -53,7 +53,7 @@ static fy_status_t submit(fy_stream_t *stream, uint64_t seq, fy__point_t *out_na
     return FY_STATUS_OK;
 }
 
-/* Is another upload into the same storage being submitted? The lock is held. */
+/* Whether another upload into the same storage is being submitted. The lock is held. */
 static bool is_being_written(const fy__queue_t *queue, const fy__job_t *job)
 {
     for (uint32_t i = 0; i < FY__QUEUE_JOBS; i++)
@@ -61,8 +61,8 @@ static bool is_being_written(const fy__queue_t *queue, const fy__job_t *job)
     return false;
 }
 
-/* `job`, an upload, is taken back: uploads that came before it and go later do not heal what it
- * leaves. The lock is held. */
+/* `job`, an upload, is cancelled: earlier uploads that are submitted later must not clear its
+ * poison. The lock is held. */
 static void keep_word_of(const fy__queue_t *queue, const fy__job_t *job)
 {
     for (fy__job_t *older = queue->oldest; older != job; older = older->newer)

@@ -1,7 +1,7 @@
 /* Uploads. The path of one: host bytes, packed dense if they are not · through the ring (COPY) or
- * in place (BORROW) · DMA on the upload engine · cast or scatter on the device if dst is of another
- * dtype or layout. A synchronous device copies inside the call.
- * Not here: the ring (ring.c), budgets (runtime/thread/guard.c). */
+ * in place (BORROW) · DMA on the upload engine · cast or copy on the device if dst is of another
+ * dtype or layout. A synchronous device copies inside the call. Not here: the ring (ring.c), guards
+ * (runtime/thread/guard.c). */
 #include "transfer/upload.h"
 
 #include "runtime/base/fail.h"
@@ -36,9 +36,8 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     return status;
 }
 
-/* The point is the one that stands where uploads note their reads: it stands for earlier ones, too.
- * Several threads may upload from one tensor: whoever finds another point there than he noted looks
- * again. */
+/* Stores the current read point of uploads, which covers earlier ones. Several threads may upload
+ * from one tensor: a thread repeats this if the point has changed meanwhile. */
 void fy__upload_borrow(fy__storage_t *storage)
 {
     const _Atomic fy__point_t *reader = &storage->hazard.readers[FY__READER_UPLOAD];
@@ -49,19 +48,19 @@ void fy__upload_borrow(fy__storage_t *storage)
     } while (atomic_load(reader) != point);
 }
 
-/* One upload on its way. */
+/* One upload in progress. */
 typedef struct upload {
     fy_device_t *device;
     fy_stream_t *stream; /* NULL on synchronous devices */
     fy_tensor_t *dst;
     const fy_tensor_t *src;
     const fy_transfer_options_t *options;
-    fy__end_t target, final; /* where the bytes go, and what they become; the same if `direct` */
+    fy__end_t target, final; /* destination of the bytes, and of the result; the same if `direct` */
     bool direct;
-    bool sent;   /* some of them went, so target's bytes changed, or will */
+    bool sent;   /* some bytes were submitted, so target's bytes changed, or will change */
     bool stands; /* it is a job */
     uint64_t blocked_ns;
-    fy__taint_t taint; /* what may turn out about its copies */
+    fy__taint_t taint; /* the faults of its copies */
 } upload_t;
 
 static bool replaces(const fy_tensor_t *dst)
@@ -69,7 +68,7 @@ static bool replaces(const fy_tensor_t *dst)
     return dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes;
 }
 
-/* Stands in the engine's queue, conversion and all. */
+/* Makes it a job of the engine's queue, with its conversion. */
 static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t *copy)
 {
     fy__point_t point;
@@ -89,7 +88,7 @@ static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t
     return FY_STATUS_OK;
 }
 
-/* Bytes that may be read until the ticket: at once if the engine's window has room. */
+/* Bytes that may be read until the ticket: submitted at once if the engine's window has room. */
 static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
 {
     fy_device_t *device = upload->device;
@@ -105,7 +104,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
         status = fy__copy_submit(device, upload->stream, "upload", copy, &point, &request);
     fy__queue_sent(device->uploads, nbytes, point);
     if (status != FY_STATUS_OK) return status;
-    /* the block goes back to its pool as pending */
+    /* the block is returned to its pool as pending */
     fy__hazard_read(&upload->src->storage->hazard, upload->stream, point);
     fy__upload_borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
@@ -137,7 +136,7 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
     const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes,
                                                &point, &upload->blocked_ns, &upload->taint);
-    /* a chunk is on its way even if a later one failed */
+    /* a chunk was submitted even if a later one failed */
     if (point) fy__hazard_written(hazard, point);
     upload->sent = point != 0;
     return status;

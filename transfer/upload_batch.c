@@ -1,6 +1,6 @@
-/* Gathering and submitting a batch of uploads. Bytes are admitted to the engine's window one by
- * one, as without a batch, and nothing that could block is called while some are admitted and not
- * sent: others may be waiting for them. Next: submit.c. */
+/* Collects and submits a batch of uploads. Bytes are admitted to the engine's window one by one, as
+ * without a batch. While some are admitted and not sent, no blocking call is made: other threads
+ * may be waiting for them. Next: submit.c. */
 #include "transfer/upload_batch.h"
 
 #include "transfer/queue.h"
@@ -13,7 +13,7 @@ bool fy__upload_batch_fits(const fy_device_t *device, const fy_tensor_t *dst,
            src->contiguous && dst->contiguous && dst->dtype == src->dtype;
 }
 
-/* Copies of a batch have no order among each other. */
+/* Copies of a batch have no order among each other, so no two may write the same bytes. */
 static bool is_written_by(const fy__upload_batch_t *batch, const fy_tensor_t *dst)
 {
     const char *begin = dst->data, *end = begin + fy__tensor_nbytes(dst);
@@ -33,7 +33,7 @@ fy_status_t fy__upload_batch_send(fy__upload_batch_t *batch)
     if (!count) return FY_STATUS_OK;
     const fy_status_t status =
         fy__copy_submit_many(batch->device, stream, count, batch->copies, &point);
-    for (size_t i = 0; i < count; i++) { /* even if it failed: some of them may be on their way */
+    for (size_t i = 0; i < count; i++) { /* even if it failed: some of them may be running */
         fy__queue_sent(batch->device->uploads, batch->copies[i].nbytes, point);
         fy__hazard_read(&batch->src[i]->storage->hazard, stream, point);
         fy__upload_borrow(batch->src[i]->storage);

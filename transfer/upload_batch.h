@@ -1,6 +1,6 @@
-/* Uploads that go in place (FY_HOST_BORROW, dense, not converted) and were asked for in one call,
- * gathered until they are submitted as one batch. Not here: which call makes them (coalesce.c), who
- * goes one by one (upload.c). */
+/* Uploads of one call that read their sources in place (FY_HOST_BORROW, dense, not converted),
+ * collected and submitted as one batch. Not here: the caller (coalesce.c), single uploads
+ * (upload.c). */
 #ifndef FERRY_TRANSFER_UPLOAD_BATCH_H_
 #define FERRY_TRANSFER_UPLOAD_BATCH_H_
 
@@ -16,15 +16,15 @@ typedef struct fy__upload_batch {
     fy_copy_t copies[FY__UPLOAD_BATCH];
 } fy__upload_batch_t;
 
-/* May this upload be part of one? Never asks the device. */
+/* Whether this upload can be part of one. Does not poll the device. */
 bool fy__upload_batch_fits(const fy_device_t *device, const fy_tensor_t *dst,
                            const fy_tensor_t *src, fy_host_contract_t contract);
-/* Takes the upload in, and sends what was gathered first where it is full or writes the same bytes.
- * *out_taken false: the engine's window has no room, so it is for fy__upload_run; nothing is
- * gathered then. On failure what was gathered before is spoilt. */
+/* Adds the upload; first submits the batch if it is full or writes the same bytes. *out_taken
+ * false: the engine's window is full, so call fy__upload_run; the batch is then empty. On failure
+ * the destinations of the batch hold garbage. */
 fy_status_t fy__upload_batch_add(fy__thread_t *thread, fy__upload_batch_t *batch, fy_tensor_t *dst,
                                  const fy_tensor_t *src, bool *out_taken);
-/* Submits what was gathered; empty afterwards. On failure each destination may hold garbage. */
+/* Submits the batch; it is empty afterwards. On failure each destination may hold garbage. */
 fy_status_t fy__upload_batch_send(fy__upload_batch_t *batch);
 
 #endif

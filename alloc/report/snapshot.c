@@ -1,6 +1,5 @@
-/* fy_memory_snapshot: takes a snapshot and writes it to a file, whole or not at all
- * (runtime/base/replace.h).
- * Not here: what is taken (snapshot_device.c), what is written (snapshot_json.c,
+/* fy_memory_snapshot: takes a snapshot and writes it to a file, complete or not at all
+ * (runtime/base/replace.h). Not here: the copy (snapshot_device.c), the formats (snapshot_json.c,
  * snapshot_svg.c). */
 #include "alloc/report/snapshot.h"
 

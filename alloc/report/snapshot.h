@@ -1,7 +1,7 @@
-/* A snapshot: what lies where in a device's memory at one moment, as plain data. Taken under the
- * pools' locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or
- * drawn (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and compiles
- * snapshot_{svg,map,sums}.c, too, so nothing in those may need more than the public headers.
+/* A snapshot: the blocks of a device's memory at one moment, as plain data. Taken under the pools'
+ * locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or drawn
+ * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and compiles
+ * snapshot_{svg,map,sums}.c as well, so these need no more than the public headers.
  * Not here: pools (pool.h), the file (snapshot.c). */
 #ifndef FERRY_ALLOC_SNAPSHOT_H_
 #define FERRY_ALLOC_SNAPSHOT_H_
@@ -12,11 +12,11 @@
 #include <ferry/memory.h>
 
 /* X(name, text) */
-#define FY__SNAPSHOT_STATES(X)                                      \
-    X(LIVE, live)       /* somebody's */                            \
-    X(PENDING, pending) /* given back; a stream may still use it */ \
-    X(FREE, free)                                                   \
-    X(THREAD_CACHED, thread_cached) /* free, kept by a thread for its next request */
+#define FY__SNAPSHOT_STATES(X)                                 \
+    X(LIVE, live)       /* in use */                           \
+    X(PENDING, pending) /* freed; a stream may still use it */ \
+    X(FREE, free)                                              \
+    X(THREAD_CACHED, thread_cached) /* free, in a thread cache */
 typedef enum fy__snapshot_state {
 #define X(name, text) FY__SNAPSHOT_##name,
     FY__SNAPSHOT_STATES(X)
@@ -24,8 +24,7 @@ typedef enum fy__snapshot_state {
         FY__SNAPSHOT_STATE_COUNT
 } fy__snapshot_state_t;
 
-/* X(name, text); GRAPH: lies inside live blocks of the device's pool, and is shown once more in
- * detail */
+/* X(name, text); GRAPH: inside live blocks of the device's pool, shown again in detail */
 #define FY__SNAPSHOT_KINDS(X) \
     X(DEVICE, device)         \
     X(HOST, host)             \
@@ -55,12 +54,12 @@ enum {
 typedef struct fy__snapshot_block {
     uint64_t offset; /* in its segment */
     uint64_t nbytes;
-    uint64_t requested, id; /* live: as asked for, and as in event files; else 0 */
-    const char *scope;      /* live: where it was made; NULL: not known */
+    uint64_t requested, id; /* live: as requested, and as in event files; else 0 */
+    const char *scope;      /* live: the scope of the allocation; NULL: unknown */
     uint16_t streams[FY__SNAPSHOT_STREAMS];
-    uint8_t nstreams; /* pending: those that may still use it, as in event files */
+    uint8_t nstreams; /* pending: streams that may still use it, as in event files */
     uint8_t state;
-    uint8_t category; /* live; FY__SNAPSHOT_NO_CATEGORY: not known */
+    uint8_t category; /* live; FY__SNAPSHOT_NO_CATEGORY: unknown */
 } fy__snapshot_block_t;
 
 /* Its blocks fill it from end to end, in order. */
@@ -73,7 +72,7 @@ typedef struct fy__snapshot_pool {
     char name[96];
     fy__snapshot_kind_t kind;
     fy_memory_stats_t stats;
-    /* page-locked where it lies, and a page of the device's own: part of live and reserved, in no
+    /* page-locked in place, and a page of the device itself: part of live and reserved, in no
      * segment */
     uint64_t in_place;
     fy_memory_alloc_stats_t alloc_stats;
@@ -87,7 +86,7 @@ typedef struct fy__snapshot {
     fy__snapshot_pool_t *pools;
     fy__snapshot_segment_t *segments;
     fy__snapshot_block_t *blocks;
-    void *texts; /* what the scopes point into */
+    void *texts; /* memory of the scopes' texts */
 } fy__snapshot_t;
 
 static inline const fy__snapshot_block_t *
@@ -96,7 +95,7 @@ fy__snapshot_blocks_of(const fy__snapshot_t *snapshot, const fy__snapshot_segmen
     return snapshot->blocks + segment->first_block;
 }
 
-/* What is there now: snapshot_device.c. On failure there is nothing to free. */
+/* The current state: snapshot_device.c. On failure there is nothing to free. */
 fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_snapshot);
 void fy__snapshot_free(fy__snapshot_t *snapshot);
 
@@ -104,19 +103,19 @@ void fy__snapshot_free(fy__snapshot_t *snapshot);
 
 typedef struct fy__snapshot_sums {
     uint64_t nbytes[FY__SNAPSHOT_STATE_COUNT], count[FY__SNAPSHOT_STATE_COUNT];
-    /* of live blocks; the last one: not known */
+    /* of live blocks; the last one: unknown */
     uint64_t requested, by_category[FY_CATEGORY_COUNT + 1];
     size_t nsegments;
 } fy__snapshot_sums_t;
 fy__snapshot_sums_t fy__snapshot_sum(const fy__snapshot_t *snapshot,
                                      const fy__snapshot_pool_t *pool);
 
-/* Live bytes made in that very scope, not in those inside it. */
+/* Live bytes made in this scope, without inner scopes. */
 typedef struct fy__snapshot_scope {
     const char *path;
     uint64_t live, blocks;
 } fy__snapshot_scope_t;
-/* The scopes of a pool's live blocks, most bytes first; returns how many. *out_scopes is for
+/* The scopes of a pool's live blocks, most bytes first; returns their number. *out_scopes is for
  * free(); NULL: no memory, and 0. */
 size_t fy__snapshot_scopes(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool,
                            fy__snapshot_scope_t **out_scopes);

@@ -1,7 +1,7 @@
-/* Taking a snapshot of a device: its pool, the page-locked memory that serves it, its graphs'
- * memory. All their locks are held while it is copied, in the order of the fork handlers
- * (runtime/wire.c). What takes time (room, texts, sorting) is done before or after.
- * Not here: what is copied of a pool (snapshot_take.c), files (snapshot.c). */
+/* Takes a snapshot of a device: its pool, the page-locked memory that serves it, its graphs'
+ * memory. All their locks are held during the copy, in the order of the fork handlers
+ * (runtime/wire.c). Slow work (allocation, texts, sorting) is done before or after. Not here: the
+ * copy of a pool (snapshot_take.c), files (snapshot.c). */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -44,7 +44,7 @@ static void copy_graph(void *user, fy__pool_t *pool)
     fy__taking_copy(user, pool, FY__SNAPSHOT_GRAPH);
 }
 
-/* false: there was not enough room; `taking` says how much it takes. */
+/* false: `taking` was too small, and now has the needed sizes. */
 static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
 {
     taking->npools = taking->nsegments = taking->nblocks = 0;
@@ -97,7 +97,7 @@ static size_t collect_nodes(const fy__taking_t *taking, scope_name_t *names)
     return unique;
 }
 
-/* Nodes are never freed, so their paths may be asked for now. */
+/* Nodes are never freed, so their paths can be read after the locks are released. */
 static bool name_scopes(const fy__taking_t *taking)
 {
     char path[FY__SNAPSHOT_PATH];
@@ -123,7 +123,7 @@ static bool name_scopes(const fy__taking_t *taking)
     return texts != NULL;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole snapshot ---- */
 
 fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_snapshot)
 {
@@ -134,7 +134,7 @@ fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_sna
     *out_snapshot = (fy__snapshot_t){ .process = (uint64_t)getpid() };
     memcpy(out_snapshot->device, device->spec, sizeof device->spec);
     memcpy(out_snapshot->model, device->info.model, sizeof device->info.model);
-    fy__pool_query(device->pool, &stats); /* finds out which pending blocks are done by now */
+    fy__pool_query(device->pool, &stats); /* frees pending blocks that are done by now */
     if (device->pinned) fy__pool_query(device->pinned, &stats);
     do ok = fy__taking_make_room(&taking);
     while (ok && !try_copy(device, &taking));

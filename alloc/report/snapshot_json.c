@@ -1,6 +1,5 @@
-/* A snapshot as JSON: docs/internals/snapshot.md publishes what is written here. One line for each
- * block, so that line tools are of use.
- * Not here: the file (snapshot.c). Read again by tools/cli/snapshot_file.c. */
+/* A snapshot as JSON: docs/internals/snapshot.md documents the format. One line for each block, for
+ * line tools. Not here: the file (snapshot.c). tools/cli/snapshot_file.c reads it. */
 #include <inttypes.h>
 
 #include "alloc/report/snapshot.h"

@@ -1,6 +1,6 @@
-/* The map of a pool: its segments on lines, every block a mark. Blocks thinner than a pixel are
- * drawn together with their neighbours, so that the file stays small whatever the number of blocks.
- * Not here: the page (snapshot_svg.c). */
+/* The map of a pool: its segments on lines, with a mark for each block. Blocks thinner than a pixel
+ * are drawn together with adjacent ones, so that the file stays small for any number of blocks. Not
+ * here: the page (snapshot_svg.c). */
 #include <inttypes.h>
 #include <string.h>
 
@@ -22,14 +22,13 @@ enum {
 };
 enum { MOST_LINES = 24 };
 
-/* ---- where segments go ---- */
+/* ---- placement of segments ---- */
 
-/* Segments follow one another on lines of `line_nbytes`; one that is longer begins a line and
- * wraps. */
+/* Segments follow one another on lines of `line_nbytes`; a longer one begins a line and wraps. */
 typedef struct flow {
     uint64_t line_nbytes;
     double scale; /* pixels for a byte */
-    double x;     /* where the next one begins */
+    double x;     /* begin of the next one */
     uint64_t line;
 } flow_t;
 
@@ -40,7 +39,7 @@ static flow_t flow_of(uint64_t line_nbytes)
 
 static bool wraps(const flow_t *flow, uint64_t nbytes) { return nbytes > flow->line_nbytes; }
 
-/* Where the segment begins; the flow goes on behind it. */
+/* The position of the segment; the flow continues after it. */
 static flow_t flow_place(flow_t *flow, uint64_t nbytes)
 {
     const double width = (double)nbytes * flow->scale;
@@ -62,8 +61,7 @@ static uint64_t count_lines(snapshot_t *snapshot, pool_t *pool, uint64_t line_nb
     return pool->nsegments ? flow.line + 1 : 0;
 }
 
-/* As many bytes a line, a power of two, as it takes for a map of no more lines than fit a
- * screen. */
+/* Bytes for each line, a power of two, so that the map fits a screen. */
 static uint64_t choose_line(snapshot_t *snapshot, pool_t *pool)
 {
     uint64_t line_nbytes = 64u << 10;
@@ -89,7 +87,7 @@ static void mark_add(mark_t *mark, block_t *block)
     if (block->state == FY__SNAPSHOT_LIVE) mark->by_category[block->category] += block->nbytes;
 }
 
-/* What most of it is: "c0".. for a category of live bytes, "pending", ... */
+/* The largest part of it: "c0".. for a category of live bytes, "pending", ... */
 static void mark_class(const mark_t *mark, char *class, size_t size)
 {
     int state = 0, category = 0;
@@ -143,7 +141,7 @@ static void put_title(FILE *file, segment_t *segment, const mark_t *mark)
     fprintf(file, "\nat 0x%" PRIx64 "</title>", segment->address + mark->begin);
 }
 
-/* A stretch of a segment as rectangles, one for each line it touches. */
+/* A part of a segment as rectangles, one for each line. */
 static void put_rects(FILE *file, const flow_t *place, double y, segment_t *segment, uint64_t begin,
                       uint64_t end, const char *class)
 {

@@ -1,5 +1,5 @@
-/* What the blocks of a snapshot add up to. Plain data in, plain data out; the `ferry` command
- * compiles this, too. */
+/* Sums over the blocks of a snapshot. Plain data in, plain data out; the `ferry` command compiles
+ * this as well. */
 #include <stdlib.h>
 #include <string.h>
 

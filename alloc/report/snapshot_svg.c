@@ -1,6 +1,5 @@
-/* A snapshot as a picture (SVG 1.1): legend, for each pool its figures and its map
- * (snapshot_map.c).
- * Plain data in, text out: the `ferry` command compiles this, too. Where it comes from:
+/* A snapshot as a picture (SVG 1.1): legend, and for each pool its figures and its map
+ * (snapshot_map.c). Plain data in, text out: the `ferry` command compiles this as well. Next:
  * snapshot.h. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -96,12 +95,12 @@ void fy__draw_text(FILE *file, double x, double y, const char *class)
     fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" class=\"%s\">", x, y, class);
 }
 
-/* The end of a long path is what tells it from others. */
+/* Truncates a long path at the front: its end is more specific. */
 void fy__draw_path(FILE *file, const char *path, size_t most)
 {
     const size_t length = strlen(path);
     const char *end = length > most ? path + length - most : path;
-    while (((unsigned char)*end & 0xC0) == 0x80) end++; /* not in the middle of a letter */
+    while (((unsigned char)*end & 0xC0) == 0x80) end++; /* not in the middle of a UTF-8 sequence */
     if (!*path) end = "outside any scope";
     if (end != path && *path) fputs("...", file);
     fy__draw_xml(file, end);

@@ -1,5 +1,5 @@
-/* Copying pools into a snapshot. Next: snapshot.h for what it looks like, snapshot_device.c for who
- * calls this in which order. */
+/* Copies pools into a snapshot. Next: snapshot.h for its form, snapshot_device.c for the callers
+ * and their order. */
 #include "alloc/report/snapshot_take.h"
 
 #include <stdlib.h>
@@ -60,15 +60,15 @@ static void copy_streams(const fy__hazard_t *hazard, fy__snapshot_block_t *block
     }
 }
 
-/* Its owner gives it back under the pool's lock before he lets go of what `users` points to. */
+/* The owner frees the block under the pool's lock before it releases the object of `users`. */
 static bool is_at_hand(const fy__block_t *block)
 {
     const _Atomic uint32_t *users = atomic_load_explicit(&block->users, memory_order_acquire);
     return users && atomic_load_explicit(users, memory_order_relaxed) == 0;
 }
 
-/* A span that is taken has an id, unless it is off its list while its last use is polled: then it
- * is pending. */
+/* A taken span has an id, unless it is off its list while its last use is polled: then it is
+ * pending. */
 static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node,
                        fy__snapshot_block_t *block, const void **scope)
 {

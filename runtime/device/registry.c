@@ -1,5 +1,5 @@
-/* Opening and closing devices. One lock guards the table; it is held while a device is built or
- * taken apart, so that two threads that open the same spec get the same device. */
+/* Opens and closes devices. One lock guards the table. It is held while a device is built or
+ * removed, so that two threads that open the same spec get the same device. */
 #include "runtime/device/registry.h"
 
 #include <stdio.h>
@@ -17,14 +17,14 @@
 #include "runtime/thread/budget.h"
 #include "runtime/thread/guard.h"
 
-/* Guards the table, `spare`, and building and closing devices. Recursive: closing one frees
- * storages of its own. */
+/* Guards the table, `spare`, and the building and closing of devices. Recursive: closing a device
+ * frees its storages. */
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static fy_device_t *_Atomic table[FY__MAX_DEVICES];
 static fy_device_t *_Atomic host;
-/* Closed devices, to be used again and never freed: an old ticket, or another thread's look at the
- * table, may still lead to one. */
+/* Closed devices, reused and never freed: an old ticket, or another thread's read of the table, may
+ * still point to one. */
 static fy_device_t *spare[FY__MAX_DEVICES];
 static uint32_t nspare;
 
@@ -56,7 +56,7 @@ fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend)
 
 /* ---- devices ---- */
 
-/* A recursive lock knows its owner, so a child of fork cannot unlock it: it makes a new one. */
+/* A recursive lock stores its owner, so a child of fork cannot unlock it and makes a new one. */
 static void make_lock(void)
 {
     pthread_mutexattr_t recursive;
@@ -96,7 +96,7 @@ bool fy__debug_is_good(const char *text)
     return parse_debug(text, &debug);
 }
 
-/* $FERRY_MEMORY_DEBUG: of every device whose spec says nothing, the host among them. */
+/* $FERRY_MEMORY_DEBUG: the default of every device, the host included, whose spec has no debug=. */
 static uint32_t debug_from_environment(void)
 {
     const char *text = fy__env_value("FERRY_MEMORY_DEBUG");
@@ -120,7 +120,7 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
     device->debug = debug_from_environment();
 }
 
-/* There are never more devices than places in the table, so there is always one for a spare. The
+/* There are never more devices than entries in the table, so `spare` always has room. The
  * registry's lock is held. */
 static void put_aside(fy_device_t *device) { spare[nspare++] = device; }
 
@@ -128,7 +128,7 @@ static fy_device_t *new_device(const fy_backend_t *backend)
 {
     fy_device_t *device;
     if (nspare) {
-        device = spare[--nspare]; /* nobody uses it, but an old ticket may look at the end of it */
+        device = spare[--nspare]; /* not in use, but an old ticket may read its last members */
         memset(device, 0, offsetof(fy_device_t, lost));
         atomic_store(&device->lost, FY__PRESENT);
         atomic_store(&device->lost_told, false);
@@ -144,7 +144,7 @@ static fy_device_t *new_device(const fy_backend_t *backend)
     return device;
 }
 
-/* The host cannot fail to open: without memory for it there is no process either. */
+/* If it fails, `host` stays NULL and fy_device_open reports OUT_OF_MEMORY. */
 static void open_host(void)
 {
     static fy_device_t device;
@@ -177,7 +177,7 @@ fy_device_t *fy__device_host_if_open(void)
     return atomic_load_explicit(&host, memory_order_acquire);
 }
 
-/* It may be closed, and even another device by now; what is in use is complete. */
+/* The device may be closed, or reused for another by now; a device in use is complete. */
 static bool use_if_open(fy_device_t *device)
 {
     uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
@@ -198,7 +198,7 @@ fy_device_t *fy__device_hold(fy_device_t *device)
 {
     if (device == fy_device_host()) return NULL;
     if (use_if_open(device)) return device;
-    pthread_mutex_lock(&lock); /* who takes it apart holds this until it is gone */
+    pthread_mutex_lock(&lock); /* a thread that closes the device holds the lock until it is done */
     pthread_mutex_unlock(&lock);
     return NULL;
 }
@@ -210,7 +210,7 @@ static fy_status_t take_growth(fy_device_t *device, const char *value)
     return FY_FAIL(INVALID_ARGUMENT, "device_open: growth=%s is neither on nor off", value);
 }
 
-/* Uses what Ferry itself knows and keeps the rest for the backend. */
+/* Applies Ferry's options and copies the others for the backend. */
 static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec,
                                 fy_backend_option_t *rest, size_t *out_nrest)
 {
@@ -297,7 +297,8 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
     fy_status_t status = take_options(device, spec, rest, &nrest);
     if (status == FY_STATUS_OK) {
         status = backend->device_open(spec->index, nrest, rest, &device->dev);
-        if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend named its own options */
+        if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend's text lists its
+                                                              * options */
             const fy_error_t error = *fy_error_get();
             fy_error_set(status, error.file, error.line,
                          "%s\n  Any device also takes limit, pinned, workspace, window, queue and "
@@ -347,7 +348,7 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (!out_device) return FY_FAIL(INVALID_ARGUMENT, "device_open: out_device is NULL");
     *out_device = NULL;
     if (!text) return FY_FAIL(INVALID_ARGUMENT, "device_open: spec is NULL");
-    /* and a recording that the environment asks for begins */
+    /* also starts the recording of $FERRY_RECORD */
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     if (!fy_device_host())
         return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
@@ -430,8 +431,8 @@ void fy__device_unuse(fy_device_t *device)
         if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses - 1,
                                                   memory_order_acq_rel, memory_order_relaxed))
             return;
-    /* The last one is taken under the lock, where nobody can open the device again or close it
-     * first. */
+    /* The last use is dropped under the lock, where no other thread can open or close the
+     * device. */
     pthread_mutex_lock(&lock);
     if (atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) == 1) {
         atomic_store(&table[device->index], NULL);
@@ -451,7 +452,7 @@ void fy_device_close(fy_device_t *device)
     if (open) atomic_fetch_sub(&device->opens, 1);
     pthread_mutex_unlock(&lock);
     if (!open) return;
-    /* nobody may ever pass by again to submit what stands */
+    /* there may be no later API call that submits queued transfers */
     if (!atomic_load(&device->opens)) fy__device_flush(device);
     fy__storage_reap_last(device);
     fy__device_unuse(device);

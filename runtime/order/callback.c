@@ -1,4 +1,4 @@
-/* The thread that asks. Start with `serve`. */
+/* The callback thread. Start with `serve`. */
 #include "runtime/order/callback.h"
 
 #include <pthread.h>
@@ -27,16 +27,16 @@ enum {
 
 /* Guards everything below but the atomics. Never held over a poll or a callback. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wake; /* of the thread */
+static pthread_cond_t wake; /* the thread sleeps on it */
 static pthread_cond_t over; /* the thread has ended */
 static pthread_t thread_id;
 static bool is_set_up, is_started, is_stopping, is_over;
-static watch_t *fresh, **fresh_end = &fresh; /* not seen by the thread yet */
-static watch_t *watched;                     /* the thread's own, oldest first; no lock */
+static watch_t *fresh, **fresh_end = &fresh; /* not yet seen by the thread */
+static watch_t *watched;                     /* used by the thread only, oldest first; no lock */
 static _Atomic uint32_t nstanding;
 _Atomic uint32_t fy__callback_busy;
 
-/* ---- one look ---- */
+/* ---- one poll ---- */
 
 static void pump_all(void)
 {
@@ -48,7 +48,7 @@ static void pump_all(void)
     }
 }
 
-/* Runs the callbacks of what is done; true if there were any. */
+/* Runs the callbacks of requests that are done; true if there were any. */
 static bool look(void)
 {
     bool found = false;
@@ -69,13 +69,14 @@ static bool look(void)
     return found;
 }
 
-/* The model clock that the oldest ticket waits for; false: real time moves by itself. */
+/* The model clock on which the oldest ticket depends; false: wall time, which advances by
+ * itself. */
 static bool model_now(uint64_t *out_ns)
 {
     fy_backend_clock_t clock = { 0, 0, 0, 0 };
     fy_stream_t *stream = watched ? fy__stream_at(FY__POINT_STREAM(watched->point)) : NULL;
     if (!stream) return false;
-    /* its device does not go meanwhile, and nobody finds it in use who has closed it */
+    /* the stream's lock keeps its device open, and prevents the sight of a closed one */
     fy__lock(&stream->lock);
     const fy_device_t *device = stream->device;
     const bool has_clock = device->backend->clock && !fy__device_is_lost(device);
@@ -85,11 +86,11 @@ static bool model_now(uint64_t *out_ns)
     return has_clock;
 }
 
-/* As a host would. */
+/* Waits as a host would. */
 static void wait_for_oldest(void)
 {
     fy_device_t *device = fy__device_hold(fy__stream_at(FY__POINT_STREAM(watched->point))->device);
-    if (!device) return; /* closed: it is done */
+    if (!device) return; /* closed: the request is done */
     (void)fy__point_wait(watched->point, FY_FOREVER, FY__WAIT_NONE);
     fy__device_unuse(device);
 }
@@ -129,7 +130,7 @@ static void *serve(void *unused)
         if (found || !model_now(&now_ns) || now_ns != model_ns) {
             still_since_ns = real_ns;
             if (watched && model_now(&now_ns)) model_ns = now_ns;
-        } else if (real_ns - still_since_ns > STILL_NS) { /* nobody else moves the clock */
+        } else if (real_ns - still_since_ns > STILL_NS) { /* no other thread advances the clock */
             wait_for_oldest();
             still_since_ns = real_ns;
         }
@@ -145,8 +146,8 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* At exit: the thread ends, unless it is inside a callback that does not return; then the process
- * ends around it. */
+/* At exit: ends the thread, unless it is inside a callback that does not return; the process then
+ * ends with the thread running. */
 static void stop(void)
 {
     struct timespec until;
@@ -188,7 +189,7 @@ static bool start(void)
     if (!is_set_up) make_conditions();
     is_set_up = true;
     if (!at_exit) at_exit = atexit(stop) == 0;
-    sigset_t all, before; /* signals are the program's threads' business */
+    sigset_t all, before; /* signals are handled by the program's threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     is_started = pthread_create(&thread_id, NULL, serve, NULL) == 0;
@@ -245,10 +246,10 @@ void fy__callback_fork_child(void)
 {
     make_conditions();
     is_started = is_stopping = is_over = false;
-    fresh = watched = NULL; /* the parent's to run; their memory is given up with it */
+    fresh = watched = NULL; /* the parent runs them; the child leaks their memory */
     fresh_end = &fresh;
     atomic_store(&nstanding, 0);
     atomic_store(&fy__callback_busy, 0);
-    /* this thread took it before the fork; to make it anew would leave it taken */
+    /* this thread locked it before the fork; a new mutex would stay locked */
     pthread_mutex_unlock(&lock);
 }

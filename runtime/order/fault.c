@@ -90,7 +90,7 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 /* ---- requests; the device's fault lock is held by the static ones ---- */
 
-/* A failure at `point` is forgotten: earlier points of its stream may have failed, too. */
+/* A failure at `point` is no longer stored: earlier points of its stream may have failed, too. */
 static void forget_to(fy__point_t point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
@@ -98,7 +98,7 @@ static void forget_to(fy__point_t point)
         atomic_store(&stream->forgotten, FY__POINT_SEQ(point));
 }
 
-/* Records a failure. The one that it overwrites is forgotten. */
+/* Stores a failure. The entry that it overwrites is no longer known. */
 static uint32_t note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
     const uint32_t i = faults->nfaulted++ % FY__FAULT_MEMORY;
@@ -127,8 +127,8 @@ static void settle(fy__faults_t *faults, uint64_t request)
     memcpy(faults->faulted[i].also, faults->also[slot], sizeof faults->also[slot]);
 }
 
-/* The record of a request that is resolved: 0 if it was clean, FY__POISON_FORGOTTEN if that is no
- * longer known. */
+/* The record of a resolved request: 0 if it did not fail, FY__POISON_FORGOTTEN if that is no longer
+ * known. */
 static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
 {
     if (faults->next - request < FY__FAULT_WINDOW)
@@ -139,7 +139,7 @@ static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
 }
 
 /* Waits until the request that last used `slot` is done. Releases the lock for the wait, which may
- * have to submit something that needs the lock, and takes it again. */
+ * submit a request that needs the lock, and takes it again. */
 static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
 {
     const fy__point_t point = faults->points[slot];
@@ -166,8 +166,8 @@ static bool let_submit(fy__faults_t *faults, uint64_t *start_ns)
     return true;
 }
 
-/* Takes a slot. *out_busy: none was taken, because other threads are submitting in all slots, and
- * `waits` is false. */
+/* Takes a slot. *out_busy: took none, because other threads are submitting in all slots and `waits`
+ * is false. */
 static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits,
                         uint64_t *out_request, uint32_t **out_word, bool *out_busy)
 {
@@ -191,7 +191,7 @@ static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits
                 settle(faults, request - FY__FAULT_WINDOW);
         }
         if (status != FY_STATUS_OK) break;
-        request = faults->next + 1; /* another thread may have been faster */
+        request = faults->next + 1; /* another thread may have taken it first */
     }
     const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
     if (status == FY_STATUS_OK && !*out_busy) {
@@ -242,12 +242,12 @@ void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
     const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
     fy__lock(&faults->lock);
     faults->points[slot] = point;
-    if (!point) faults->resolved[slot] = true; /* never submitted: clean */
+    if (!point) faults->resolved[slot] = true; /* never submitted: no fault */
     fy__unlock(&faults->lock);
 }
 
-/* Resolved requests are found among the last that failed, by number, or by record where the number
- * is no longer known. */
+/* Resolved requests are found among the last failures, by number, or by record if the number is no
+ * longer stored. */
 void fy__fault_belongs(fy_device_t *device, const fy__taint_t *requests, fy__point_t point,
                        int which)
 {
@@ -280,7 +280,7 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     fy__lock(&faults->lock);
-    /* Settled earlier: another request may have its slot by now. */
+    /* Resolved earlier: another request may have reused its slot. */
     for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record; i++)
         if (is_at(point, faults->faulted[i].point, faults->faulted[i].also))
             record = faults->faulted[i].record;
@@ -321,7 +321,7 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
                                                             : 1;
          request <= faults->next; request++) {
         const fy__point_t point = faults->points[request % FY__FAULT_WINDOW];
-        /* other threads go on submitting */
+        /* other threads keep submitting */
         if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request);
     }
     if (faults->ntaken + FY__FAULT_MEMORY < faults->nfaulted)

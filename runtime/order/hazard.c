@@ -1,5 +1,4 @@
-/* Hazard words against streams: waits before a request, words after it, and the questions that
- * pools ask. */
+/* Hazard words and streams: waits before a request, words after it, and the queries of pools. */
 #include "runtime/order/hazard.h"
 
 #include "runtime/base/fail.h"
@@ -58,8 +57,8 @@ fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
     return FY_STATUS_OK;
 }
 
-/* What another device was to do and never will, because it is lost, need not be waited for by
- * whoever replaces the bytes. */
+/* Ignores requests of another device that was lost: a request that overwrites the bytes need not
+ * wait for them. */
 static fy_status_t wait_unless_lost(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     const fy_status_t status = fy__stream_wait_point(stream, point, site);
@@ -78,10 +77,10 @@ fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, f
 fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
-    /* fails if another device took the bytes with it */
+    /* fails if the bytes were lost with another device */
     FY_TRY(fy__stream_wait_point(stream, word(hazard, 0), site));
-    /* The word this read will go to may still hold another stream's read: wait for that one too, so
-     * that one word stands for both. */
+    /* The word of this read may still hold another stream's read: wait for that one as well, so
+     * that one word covers both. */
     if (fy__wait_drops(FY__WAIT_READERS_SHARE)) return FY_STATUS_OK;
     const fy__point_t held = word(hazard, 1 + (int)stream->reader);
     return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK
@@ -90,13 +89,13 @@ fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy
 
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)
 {
-    /* The write waited for all of them, so it alone stands for all. */
+    /* The write waited for all points, so its point alone covers them. */
     fy__hazard_clear(hazard);
     atomic_store_explicit(&hazard->writer, point, memory_order_release);
 }
 
-/* Where who reads at `held` is known to be done: a job that was submitted at its native point; of
- * one that was taken back, where the reader before it is. */
+/* The native point of the read at `held`: of a submitted job its native point; of a cancelled job
+ * the read before it. */
 static fy__point_t native_read(fy__point_t held)
 {
     fy__job_view_t view;
@@ -114,10 +113,10 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
 {
     _Atomic fy__point_t *reader = &hazard->readers[stream->reader];
     fy__point_t held = atomic_load_explicit(reader, memory_order_acquire);
-    /* Two threads may read one tensor on one stream: the later number must win. */
+    /* Two threads may read one tensor on one stream: keep the later number. */
     while (!(FY__POINT_STREAM(held) == stream->index && held >= point)) {
-        /* Or on two streams that share the word, neither having seen the other's read: a later
-         * point then stands for both. */
+        /* Or on two streams that share the word and have not waited for each other: a later point
+         * then covers both. */
         if (FY_UNLIKELY(fy__stream_is_ahead(stream, held)) &&
             !fy__wait_drops(FY__WAIT_READERS_SHARE)) {
             const fy__point_t last = native_read(held);
@@ -135,7 +134,7 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     }
 }
 
-/* Puts `point` where its stream's last one is, or where there is none that is not reached. */
+/* Stores `point` in the word of its stream, or in a word whose point is reached. */
 static bool join_point(fy__hazard_t *hazard, fy__point_t point)
 {
     for (int pass = 0; pass < 2; pass++) {
@@ -189,8 +188,8 @@ void fy__hazard_settle(fy__hazard_t *hazard)
         const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(word(hazard, i)));
         if (!stream || !atomic_load_explicit(&stream->timeline, memory_order_relaxed)) continue;
         fy__point_t point = word(hazard, i);
-        /* A storage that a job still needs is held by it, so this submits nothing; at most a
-         * cancelled job's order is made up for. */
+        /* A job holds a reference to every storage that it needs, so this submits nothing; at most
+         * it waits for the order of a cancelled job. */
         if (fy__point_submit(&point) != FY_STATUS_OK) {
             (void)fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
             point = 0;

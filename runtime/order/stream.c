@@ -1,5 +1,5 @@
-/* Streams: the table, events, device-side waits and host waits. Read stream.h first for why numbers
- * are taken after submission. */
+/* Streams: the table, events, device-side waits and host waits. stream.h explains why numbers are
+ * taken after submission. */
 #include "runtime/order/stream.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "runtime/thread/guard.h"
 #include "runtime/thread/thread.h"
 
-/* Guards taking and leaving slots; a slot's pointer is published once and stays. */
+/* Guards the allocation and release of slots; a slot's pointer is published once and stays. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(fy_stream_t *) table[FY__MAX_STREAMS];
 
@@ -26,7 +26,7 @@ fy_stream_t *fy__stream_at(uint32_t index)
 
 /* ---- events; the stream's lock is held ---- */
 
-/* Takes events that have happened off the front of the list. */
+/* Removes completed events from the front of the list. */
 static fy_status_t advance_by(fy_stream_t *stream, bool peek)
 {
     const fy_backend_t *backend = stream->device->backend;
@@ -39,7 +39,7 @@ static fy_status_t advance_by(fy_stream_t *stream, bool peek)
         if (!done) break;
         if (atomic_load_explicit(&stream->done, memory_order_relaxed) < oldest->seq)
             atomic_store_explicit(&stream->done, oldest->seq, memory_order_release);
-        if (oldest->waiters) break; /* still in use; its number is known to be done all the same */
+        if (oldest->waiters) break; /* still in use; its number is known to be done */
         stream->free_events[stream->nfree_events++] = oldest->event;
         memmove(&stream->events[0], &stream->events[1],
                 --stream->nevents * sizeof stream->events[0]);
@@ -49,8 +49,8 @@ static fy_status_t advance_by(fy_stream_t *stream, bool peek)
 
 static fy_status_t advance(fy_stream_t *stream) { return advance_by(stream, false); }
 
-/* There is no event more to be had: moves the newest one that nobody waits on to the tail; the one
- * behind it stands in for it. */
+/* No further event is available: moves the newest event without waiters to the tail; the event
+ * after it then covers its requests. */
 static fy_status_t move_newest(fy_stream_t *stream, uint64_t tail, fy__stream_event_t **out_event)
 {
     uint32_t i = stream->nevents;
@@ -68,9 +68,9 @@ static fy_status_t move_newest(fy_stream_t *stream, uint64_t tail, fy__stream_ev
     return FY_STATUS_OK;
 }
 
-/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if
- * the queue is foreign. A stream has one event at least from when it is opened, so nobody fails to
- * wait because the backend has no more. */
+/* The oldest event that covers `seq`; records one at the tail if there is none, and always if the
+ * queue is foreign. A stream has at least one event from its opening on, so a wait never fails
+ * because the backend has no more events. */
 static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t **out_event)
 {
     const fy_backend_t *backend = stream->device->backend;
@@ -104,8 +104,8 @@ void fy__stream_anchor(fy_stream_t *stream)
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
     if (stream->nevents >= FY__STREAM_EVENTS / 2) (void)advance(stream);
-    /* Closed meanwhile: it left an event. Failing to record costs precision only: a wait then
-     * records its own. */
+    /* Closed meanwhile: it recorded an event. If recording fails, only precision is lost: a wait
+     * then records its own event. */
     if (stream->native)
         (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
     fy__unlock(&stream->lock);
@@ -126,14 +126,14 @@ static void destroy_native(fy_stream_t *stream)
     stream->foreign = false;
 }
 
-/* A closed stream whose work is done gives its events back; its slot is then free. The table's lock
+/* A closed stream whose work is done destroys its events; its slot is then free. The table's lock
  * is held. */
 static void finish_closing(fy_stream_t *stream)
 {
     fy_device_t *device = stream->device;
-    fy__lock(&stream->lock); /* the holder of an old ticket may be looking at the events */
+    fy__lock(&stream->lock); /* a thread with an old ticket may read the events */
     destroy_native(stream);
-    /* its tickets go on failing when the slot belongs to another stream */
+    /* its tickets keep failing after the slot is reused */
     if (fy__device_is_lost(device)) {
         atomic_store(&stream->lost_first, atomic_load(&stream->done) + 1);
         atomic_store(&stream->lost_last, atomic_load(&stream->submitted));
@@ -145,7 +145,7 @@ static void finish_closing(fy_stream_t *stream)
     stream->nevents = stream->nfree_events = 0;
     atomic_store_explicit(&stream->timeline, NULL, memory_order_release);
     atomic_store_explicit(&stream->done, atomic_load(&stream->submitted), memory_order_release);
-    stream->device = fy_device_host(); /* the device may go now; old tickets still look here */
+    stream->device = fy_device_host(); /* the device may close now; old tickets still read this */
     fy__unlock(&stream->lock);
     stream->state = FY__STREAM_FREE;
 }
@@ -184,7 +184,7 @@ static fy_stream_t *take_slot(void)
     return taken;
 }
 
-/* A slot that was taken: what belongs to the new stream and not to the slot. */
+/* Initializes the members of the new stream; those of the slot stay. */
 static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint32_t reader,
                    const char *name)
 {
@@ -196,7 +196,7 @@ static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint3
     atomic_store(&stream->begin, atomic_load(&stream->submitted));
     snprintf(stream->name, sizeof stream->name, "%s", name);
     atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
-    /* What the slot's last stream waited for says nothing about this one. */
+    /* Waits of the slot's last stream do not apply to this one. */
     for (int i = 0; i < FY__MAX_STREAMS; i++)
         atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
 }
@@ -263,14 +263,13 @@ void fy__stream_close(fy_stream_t *stream)
     bool covered = false;
     if (stream->native && !fy__device_is_lost(device)) {
         fy__lock(&stream->lock);
-        /* answers for the tickets that are left */
+        /* covers the tickets that are left */
         covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
-        /* or whoever asks next would record anew, on a queue that is gone */
+        /* else the next wait would record on a destroyed queue */
         if (covered) stream->foreign = false;
         fy__unlock(&stream->lock);
     }
-    /* Without an event (no memory for one) the queue is kept until whoever asks gets one:
-     * finish_closing. */
+    /* Without an event (out of memory) the queue is kept until a wait gets one: finish_closing. */
     fy__lock(&stream->lock);
     if (covered || fy__device_is_lost(device)) destroy_native(stream);
     fy__unlock(&stream->lock);
@@ -320,7 +319,7 @@ fy_ticket_t fy__point_ticket(fy__point_t point)
 
 static bool reached(fy__point_t point, bool peek);
 
-/* A job that never ran is over when what it would have waited for is. */
+/* A job that never ran is reached when its dependencies are. */
 static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq,
                         bool peek)
 {
@@ -418,8 +417,8 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     fy__unlock(&stream->lock);
     status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
     fy__lock(&stream->lock);
-    /* A backend may give out one pointer many times, so the entry is known by its number, too: that
-     * stays while the entry has waiters. */
+    /* A backend may return one pointer for many events, so the entry is identified by pointer and
+     * number. Both stay while the entry has waiters. */
     uint32_t i = 0;
     while (i < stream->nevents && !(stream->events[i].event == native &&
                                     stream->events[i].seq == covered && stream->events[i].waiters))
@@ -447,7 +446,7 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
 fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     FY_TRY(fy__point_submit(&point));
-    /* a job of this very engine */
+    /* a job of this engine */
     if (FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK;
     fy_stream_t *other = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
@@ -463,11 +462,11 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, f
     if (other->device->backend != stream->device->backend) /* no common events: the host waits */
         return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
     if (FY_UNLIKELY(fy__device_is_lost(other->device)) && other->device != stream->device)
-        /* an event of it that is recorded already would say nothing */
+        /* a recorded event of the lost device would be ignored */
         return fy__device_lost_error(other->device);
     /* the event must not move between the two calls */
     fy__lock(&other->lock);
-    if (fy__stream_is_past(other, seq)) { /* it may be another device's by now */
+    if (fy__stream_is_past(other, seq)) { /* the slot may belong to another device by now */
         fy__unlock(&other->lock);
         return FY_STATUS_OK;
     }
@@ -490,14 +489,14 @@ fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
     const uint64_t ahead = stream->device->ahead, quarter = (ahead + 3) / 4;
     const uint64_t submitted = atomic_load_explicit(&stream->submitted, memory_order_acquire);
     uint64_t done = atomic_load_explicit(&stream->done, memory_order_acquire);
-    fy__stream_anchor(stream);       /* what a later request waits for, three quarters from here */
-    if (submitted - done >= ahead) { /* as far as is known: nobody may have asked for long */
+    fy__stream_anchor(stream);       /* a later request waits for it, three quarters from here */
+    if (submitted - done >= ahead) { /* as far as known: there may have been no poll for long */
         (void)fy__point_reached(FY__POINT(stream->index, submitted - ahead + 1));
         done = atomic_load_explicit(&stream->done, memory_order_acquire);
     }
     if (submitted - done >= ahead) {
         const uint64_t start_ns = fy__now_ns();
-        /* No wait site: nothing is ordered by it, so no byte depends on it. */
+        /* No wait site: it orders nothing, so no byte depends on it. */
         FY_TRY(fy__point_wait(FY__POINT(stream->index, submitted - ahead + quarter), FY_FOREVER,
                               FY__WAIT_NONE));
         fy__throttled(thread, start_ns);
@@ -540,8 +539,8 @@ fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *opt
     return FY_STATUS_OK;
 }
 
-/* This thread's ops do not go to `stream` any more, nor will they when a scope that set another one
- * ends. */
+/* Removes `stream` from this thread's current streams, also from those that ending scopes
+ * restore. */
 static void forget_override(fy__thread_t *thread, const fy_stream_t *stream)
 {
     const uint32_t index = stream->device->index;
@@ -589,7 +588,7 @@ fy_status_t fy_stream_record(fy_stream_t *stream, fy_ticket_t *out_ticket)
     if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_record: out_ticket is NULL");
     *out_ticket = (fy_ticket_t){ 0, 0 };
     FY_TRY(check_stream(stream, "stream_record"));
-    /* A number of its own, so that no event recorded before this call is taken to cover it. */
+    /* A separate number, so that no event recorded before this call covers it. */
     *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
     return FY_STATUS_OK;
 }

@@ -1,6 +1,6 @@
-/* Tickets: the public face of points on streams' timelines. A ticket is a plain value, so anything
- * may come in here: what is asked about is looked up and checked first. Not here: how a point is
- * reached or waited for (stream.c). */
+/* Tickets: points on streams' timelines as public values. A ticket is a plain value, so a caller
+ * may pass any bits: each call checks them first. Not here: how a point is reached or waited for
+ * (stream.c). */
 #include <ferry/stream.h>
 
 #include "runtime/base/fail.h"
@@ -11,11 +11,11 @@
 #include "runtime/thread/guard.h"
 #include "runtime/thread/thread.h"
 
-/* false: it cannot be waited for: no ticket that Ferry ever gave, or one of FY__TICKET_RECORDED. */
+/* false: it cannot be waited for: an invalid ticket, or one of FY__TICKET_RECORDED. */
 static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 {
     *out_point = 0;
-    /* numbers begin with 1 */
+    /* numbers start at 1 */
     if (!ticket.stream || !ticket.seq) return !ticket.stream && !ticket.seq;
     const fy_stream_t *stream =
         ticket.stream < FY__MAX_STREAMS ? fy__stream_at((uint32_t)ticket.stream) : NULL;
@@ -45,8 +45,8 @@ fy_status_t fy__point_status(fy__point_t point, const char *what)
     if (fy__stream_took_along(stream, FY__POINT_SEQ(point)))
         return FY_FAIL(DEVICE_LOST,
                        "%s: the device of this request was lost and has been closed since", what);
-    /* Nothing to wait for: it is done, or the device is lost. (A queue that others submit to, too,
-     * would be asked about their work.) */
+    /* Nothing to wait for: it is done, or the device is lost. (For a foreign queue a wait would
+     * include the work of other submitters.) */
     if (!stream->timeline && atomic_load(&stream->done) >= FY__POINT_SEQ(point))
         return FY_STATUS_OK;
     return fy__point_wait(point, 0, FY__WAIT_NONE);
@@ -84,10 +84,10 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     fy_status_t status = FY_STATUS_OK;
     if (point) {
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-        /* another thread may close it while this one waits */
+        /* another thread may close it during the wait */
         fy_device_t *device = stream->device, *held = fy__device_hold(device);
         fy__job_view_t view;
-        /* its place in the order is not its owner's business */
+        /* a cancelled transfer fails at once, without a wait for its place in the order */
         if (fy__point_look(point, &view) && view.cancelled)
             status = fy__poison_fail(view.record, "ticket_wait");
         else

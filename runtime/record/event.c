@@ -1,7 +1,8 @@
-/* A recording: begun, ended, put into, held over a fork, ended at the exit of the process.
- * The one rule: an event is put only between `putting` going up and down, with `recording` seen
- * true in between; so when `recording` is false and `putting` is 0, nothing more comes, and the
- * writer may finish. Hooks: event_hooks.c. Next: event_ring.h, event_write.c. */
+/* Begins and ends a recording, puts its events, and handles fork and exit.
+ * The invariant: a thread puts an event only between incrementing and decrementing `putting`, and
+ * only if it then reads `recording` as true. So once `recording` is false and `putting` is 0, no
+ * event can follow, and the writer may finish. Hooks: event_hooks.c. Next: event_ring.h,
+ * event_write.c. */
 #include "runtime/record/event.h"
 
 #include <errno.h>
@@ -21,11 +22,11 @@
 #include "runtime/record/event_write.h"
 #include "runtime/thread/guard.h"
 
-/* 131,072 events, at most 28 MiB while recording: some tens of milliseconds of the smallest
- * requests. */
+/* 131,072 events, at most 28 MiB while recording: enough for some tens of milliseconds of the
+ * smallest requests. */
 enum { SHIFT = 17 };
 
-/* Guards beginning and ending: `running`, `writer`, `thread`. Never taken by what puts events. */
+/* Guards begin and end: `running`, `writer`, `thread`. Hooks never take it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__event_writer_t *running; /* NULL: no recording */
 static pthread_t thread;
@@ -40,13 +41,13 @@ void fy__event_put(const fy__event_t *event)
     atomic_fetch_sub(&putting, 1);
 }
 
-/* ---- texts that stay ---- */
+/* ---- permanent texts ---- */
 
 typedef struct text {
     struct text *next;
     char text[];
 } text_t;
-static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER; /* guards adding; a leaf */
+static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; a leaf lock */
 static text_t *_Atomic texts;
 
 static const char *find_text(const char *text)
@@ -74,9 +75,9 @@ const char *fy__event_intern(const char *text)
     return found ? found : "?";
 }
 
-/* ---- beginning and ending ---- */
+/* ---- begin and end ---- */
 
-/* Signals are for the program's own threads. */
+/* Signals are handled by the program's threads. */
 static int start_thread(fy__event_writer_t *writer)
 {
     sigset_t all, before;
@@ -87,7 +88,7 @@ static int start_thread(fy__event_writer_t *writer)
     return error;
 }
 
-/* What the file must know of what there is already. */
+/* Writes the existing streams and pools to the file. */
 static void tell_what_is(void)
 {
     fy_device_t *host = fy__device_host_if_open();
@@ -140,8 +141,8 @@ static fy_status_t begin(const char *path)
     return FY_STATUS_OK;
 }
 
-/* The lock is held. false: somebody has been putting an event for a second, so it cannot be ended
- * (a signal's handler that exits). */
+/* The lock is held. false: a thread has been putting an event for a second, so the recording cannot
+ * end (a signal handler that exits). */
 static bool end(int *out_error)
 {
     const struct timespec nap = { 0, 100000 };
@@ -197,11 +198,11 @@ void fy__event_from_environment(void)
     fy__error_restore(&before);
 }
 
-/* At exit, so that a program that ends without ending its recording leaves a whole file. */
+/* At exit, so that a program that does not end its recording leaves a complete file. */
 __attribute__((destructor)) static void end_at_exit(void)
 {
     int error;
-    /* a thread is at it, and the process does not wait for threads */
+    /* another thread begins or ends one, and exit does not wait for threads */
     if (pthread_mutex_trylock(&lock) != 0) return;
     (void)end(&error);
     pthread_mutex_unlock(&lock);
@@ -226,8 +227,8 @@ void fy__event_fork_child(void)
 {
     if (running) {
         if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
-        atomic_store(&putting, 0); /* whoever else was at it is not here */
-        /* what the parent's thread has not written yet is for it to write */
+        atomic_store(&putting, 0); /* the other threads do not exist in the child */
+        /* the parent's thread writes the remaining events */
         close(running->fd);
         fy__event_ring_close(&ring);
         free(running);

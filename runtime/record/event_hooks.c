@@ -1,4 +1,4 @@
-/* The hooks: each makes an event of what it is told and puts it. Reached only while recording. */
+/* The hooks: each makes an event of its arguments and puts it. Called only while recording. */
 #include "runtime/record/event_ring.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "runtime/thread/guard.h"
 
 static _Atomic uint64_t last_storage, last_op;
-/* ids below are of an earlier recording and mean nothing in this file */
+/* smaller ids are of an earlier recording and invalid in this file */
 static _Atomic uint64_t first_storage;
 
 void fy__event_forget(void) { atomic_store(&first_storage, atomic_load(&last_storage) + 1); }
@@ -29,7 +29,7 @@ void fy__event_span(fy__event_t *event, const fy_device_t *device)
         device->backend->request_span(device->dev, &event->start_ns, &event->end_ns);
 }
 
-/* Several threads may name one storage first: one of their numbers stays. */
+/* Several threads may name one storage at the same time: the first number stays. */
 fy__event_bytes_t fy__event_bytes(const fy__thread_t *thread, const fy__storage_t *storage)
 {
     if (!storage) return (fy__event_bytes_t){ 0, 0 };
@@ -73,7 +73,7 @@ fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name,
     return event;
 }
 
-/* An event that is full goes off, and the rest of the operands follow in another. */
+/* Puts a full event; further operands follow in another one. */
 static void make_room(fy__event_t *event)
 {
     if (event->nsrc + event->ndst < FY__EVENT_OPERANDS_MOST) return;
@@ -108,7 +108,7 @@ void fy__event_copy(fy__thread_t *thread, int direction, uint64_t nbytes)
 void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_WAIT, fy__tls);
-    /* What is submitted next is what waits. */
+    /* The next submitted request is the one that waits. */
     event.point = FY__POINT(stream->index,
                             atomic_load_explicit(&stream->submitted, memory_order_relaxed) + 1);
     event.u.wait.on = point;
@@ -228,7 +228,7 @@ void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t 
     fy__event_put(&event);
 }
 
-/* Of each stream the last point; 0 is none. */
+/* The last point of each stream; 0 is none. */
 static void keep_last(fy__point_t *points, fy__point_t point)
 {
     int i = 0;

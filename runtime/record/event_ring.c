@@ -1,5 +1,5 @@
-/* The ring of events. See event_ring.h for the scheme; the orders below are the ones it needs, no
- * more. */
+/* The ring of events. See event_ring.h for the scheme; the memory orders below are the weakest that
+ * it allows. */
 #include "runtime/record/event_ring.h"
 
 #include <stdlib.h>
@@ -30,11 +30,11 @@ bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event)
         const uint64_t empty = 2 * (position >> ring->shift);
         const int64_t ahead =
             (int64_t)(atomic_load_explicit(&slot->state, memory_order_acquire) - empty);
-        if (ahead < 0) { /* not taken yet since last time round */
+        if (ahead < 0) { /* not yet taken since the last lap */
             atomic_fetch_add_explicit(&ring->lost, 1, memory_order_relaxed);
             return false;
         }
-        if (ahead > 0) { /* somebody else filled it */
+        if (ahead > 0) { /* another thread filled it */
             position = atomic_load_explicit(&ring->head, memory_order_relaxed);
             continue;
         }

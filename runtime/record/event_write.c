@@ -1,7 +1,6 @@
-/* From events to lines of JSON. docs/internals/events.md publishes what is written here; a key that
- * carries a quantity carries its unit.
- * Numbers and strings are put together by hand, since this thread must keep up with all the
- * others. */
+/* Writes events as lines of JSON. docs/internals/events.md documents the format; the key of a
+ * quantity has its unit. Numbers and strings are formatted by hand, because this thread must keep
+ * up with all others. */
 #include "runtime/record/event_write.h"
 
 #include <dlfcn.h>
@@ -29,8 +28,7 @@ static void flush(writer_t *w)
     w->used = 0;
 }
 
-/* ---- pieces; a line is shorter than LINE_MOST, and one is begun only where that much is left
- * ---- */
+/* ---- pieces; a line is shorter than LINE_MOST, and begins only if that much is free ---- */
 
 static void put_raw(writer_t *w, const char *text, size_t n)
 {
@@ -329,7 +327,7 @@ static void put_last(writer_t *w)
     put_raw(w, "}\n", 2);
 }
 
-/* Everything that is in the ring; how many that was. */
+/* Writes all events in the ring; returns their number. */
 static uint64_t drain(writer_t *w)
 {
     const fy__event_t *event;
@@ -355,13 +353,13 @@ void *fy__event_write(void *writer)
     struct timespec nap = { 0, NAP_LEAST_NS };
     put_first(w);
     for (;;) {
-        /* before the last look */
+        /* before the last drain */
         const bool ending = atomic_load_explicit(&w->ending, memory_order_acquire);
         if (drain(w)) {
             nap.tv_nsec = NAP_LEAST_NS;
             continue;
         }
-        flush(w); /* whoever follows the file sees what happened so far */
+        flush(w); /* a reader that follows the file sees all events so far */
         if (ending) break;
         nanosleep(&nap, NULL);
         if (nap.tv_nsec < NAP_MOST_NS) nap.tv_nsec *= 2;

@@ -1,5 +1,5 @@
-/* Making, growing and giving back private memory. Its pool never sees a pending block: while it is
- * allocated from, nothing runs on it. */
+/* Makes, grows and frees private memory. Its pool never has a pending block: nothing runs on it
+ * while it is allocated from. */
 #include "runtime/record/private.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "runtime/order/stream.h"
 #include "runtime/tensor/storage.h"
 
-enum { SEGMENT_NBYTES = 1 << 20 }; /* of small tensors; large ones have segments of their own */
+enum { SEGMENT_NBYTES = 1 << 20 }; /* for small tensors; large ones have dedicated segments */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and its links */
 static fy__private_t *list;
@@ -19,12 +19,12 @@ static fy_status_t make_ready(fy__private_t *memory, fy__thread_t *thread, uint6
     fy__storage_t *segment;
     fy_stream_t *stream =
         memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
-    /* Results of ops, whoever of them is the first to need the segment. */
+    /* The category of op results, for any first user of the segment. */
     const fy_category_t said = thread->category;
     thread->category = FY_CATEGORY_ACTIVATIONS;
     fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
-    /* A segment may come while others still use it: replays wait for them. If there are too many,
-     * one that nobody uses. */
+    /* A segment may still be in use by others: replays wait for them. If they are too many, take a
+     * segment without uses. */
     if (status == FY_STATUS_OK && !fy__wait_drops(FY__WAIT_GRAPH_INHERITED) &&
         !fy__hazard_join(&memory->hazard, &segment->hazard)) {
         fy__storage_release(thread, segment);
@@ -41,7 +41,7 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
     fy__storage_t *segment = memory->ready;
     if (!segment || segment->nbytes != nbytes) {
         if (!segment) memory->wanted[memory->wanted[0] != 0] = nbytes;
-        return FY_STATUS_OUT_OF_MEMORY; /* for the time being */
+        return FY_STATUS_OUT_OF_MEMORY; /* for now */
     }
     memory->ready = NULL;
     segment->next = memory->segments;
@@ -51,7 +51,7 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
     return FY_STATUS_OK;
 }
 
-/* Only called when the pool goes: fy__private_release gives the segments back. */
+/* Called only when the pool is destroyed: fy__private_release frees the segments. */
 static void segment_free(void *user, void *address, uint64_t nbytes)
 {
     (void)user;
@@ -62,7 +62,7 @@ static void segment_free(void *user, void *address, uint64_t nbytes)
 static bool may_sync(void *user)
 {
     (void)user;
-    return false; /* nothing here is ever pending */
+    return false; /* no block here is ever pending */
 }
 
 static void note_sync(void *user, uint64_t blocked_ns)
@@ -144,13 +144,15 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
     memory->wanted[0] = memory->wanted[1] = 0;
     fy_status_t status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
     if (status == FY_STATUS_OK || !memory->wanted[0]) return status;
-    thread->plan_declines += memory->wanted[1] != 0; /* no plan's business: */
+    thread->plan_declines += memory->wanted[1] != 0; /* plans ignore this attempt: */
     status = make_ready(memory, thread, memory->wanted[0]);
     thread->plan_declines -= memory->wanted[1] != 0;
-    /* less may still be had */
+    /* a smaller size may still be available */
     if (status != FY_STATUS_OK && memory->wanted[1])
         status = make_ready(memory, thread, memory->wanted[1]);
-    if (status != FY_STATUS_OK) return status; /* the device's pool, or the guard, knows why */
+    if (status != FY_STATUS_OK)
+        return status; /* the device's pool, or the guard, wrote the error
+                                                * record */
     status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
     /* there was no bookkeeping memory for it */
     if (memory->ready) fy__storage_release(thread, memory->ready);

@@ -1,6 +1,6 @@
-/* Building the list of calls. What was made inside is held by the recording, too; when nobody else
- * holds it any more, the next allocation takes its bytes back, so that later calls may use them: a
- * replay runs in the recorded order. */
+/* Builds the list of calls. The recording also holds storages that were made inside. When it is the
+ * only holder, the next allocation reuses their bytes for later calls: a replay runs in the
+ * recorded order. */
 #include "runtime/record/recording.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static fy_status_t no_memory(size_t nbytes)
                    nbytes);
 }
 
-/* Room for one element more; `array` points to the pointer. */
+/* Makes room for one more element; `array` points to the pointer. */
 static fy_status_t grow(void *array, uint32_t count, uint32_t *room, size_t element_nbytes)
 {
     void *elements;
@@ -36,7 +36,7 @@ static fy_status_t grow(void *array, uint32_t count, uint32_t *room, size_t elem
     return FY_STATUS_OK;
 }
 
-/* Bytes that stay where they are; `out_bytes` points to a pointer. */
+/* Bytes that never move; `out_bytes` points to a pointer. */
 static fy_status_t take(fy__recording_t *recording, size_t nbytes, void *out_bytes)
 {
     chunk_t *chunk = recording->chunks;
@@ -56,7 +56,7 @@ static fy_status_t take(fy__recording_t *recording, size_t nbytes, void *out_byt
     return FY_STATUS_OK;
 }
 
-/* ---- failing ---- */
+/* ---- failures ---- */
 
 FY_COLD fy_status_t fy__recording_failed(fy__recording_t *recording, fy_status_t status)
 {
@@ -88,7 +88,7 @@ static uint32_t *index_find(const fy__recording_t *recording, const fy__storage_
     return &recording->index[i];
 }
 
-/* At most half full, so that looking for what is not there ends. */
+/* At most half full, so that a search for a missing entry ends. */
 static fy_status_t index_grow(fy__recording_t *recording)
 {
     if (recording->index_used * 2 < recording->index_size) return FY_STATUS_OK;
@@ -129,8 +129,8 @@ static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, 
     return FY_STATUS_OK;
 }
 
-/* Lets go of what was made inside and is nobody else's any more. The reference is the last: nobody
- * can make another from it. */
+/* Releases storages that were made inside and have no other holder. The reference is the last, so
+ * no thread can retain another from it. */
 static void reap(fy__thread_t *thread, fy__recording_t *recording)
 {
     uint32_t kept = 0;
@@ -183,10 +183,10 @@ fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storag
 
 /* ---- calls ---- */
 
-/* Words for the flags of a graph of the device's own, whose calls' addresses do not change. Nothing
- * that is made inside later has these bytes; what was made and dropped earlier may have had them,
- * so they are cleared before the first call that has a flag (ops/capture.c).
- * Without room the recording goes on, and is replayed call by call. */
+/* Words for the fault flags of a device's own graph, whose calls have fixed addresses. Storages
+ * made inside later never have these bytes. Storages that were made and dropped earlier may have
+ * had them, so they are cleared before the first call with a flag (ops/capture.c). Without memory
+ * for them the recording continues, and is replayed call by call. */
 static void take_flags(fy__recording_t *recording)
 {
     fy__error_copy_t before;
@@ -199,8 +199,8 @@ static void take_flags(fy__recording_t *recording)
         fy__error_restore(&before);
 }
 
-/* The flag that a call with this cause raises: its own as long as there are some. One that stands
- * for different causes says less. */
+/* The flag of a call with this cause: a separate one while there are any. A flag shared by several
+ * causes has a generic text. */
 static uint8_t add_fault(fy__recording_t *recording, const fy__fault_cause_t *cause)
 {
     if (recording->nfaults < FY__RECORDING_FAULTS) {

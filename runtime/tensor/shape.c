@@ -1,6 +1,5 @@
-/* Shapes: which there may be, what lies without gaps, how they are written in errors. Declared in
- * tensor.h.
- * Not here: the shapes of results (ops/shape*.c). */
+/* Shapes: valid shapes, contiguity, and their text in errors. Declared in tensor.h. Not here: the
+ * shapes of results (ops/shape*.c). */
 #include <stdio.h>
 
 #include "runtime/base/checked.h"
