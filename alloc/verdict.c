@@ -171,7 +171,7 @@ static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refus
     if (verdict->tried & FY_OOM_TRIED_GROW) say(verdict, length, ", grow");
     if (verdict->tried & FY_OOM_TRIED_PRESSURE) say(verdict, length, ", pressure functions");
     if (verdict->tried & FY_OOM_TRIED_RELEASE)
-        say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
+        say(verdict, length, ", release %llu idle bytes", (ull)refusal->released);
     if (verdict->tried & FY_OOM_TRIED_SYNC)
         say(verdict, length, ", wait for pending blocks and search again");
     if (refusal->sync_forbidden)
@@ -231,7 +231,7 @@ static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy
         say(verdict, length, "\n  Would help: a limit of at least %llu bytes",
             (ull)pool->reserved + nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
-        say(verdict, length, "\n  Nothing that is freed would help: reserve less");
+        say(verdict, length, "\n  Freeing memory would not help: reserve less");
 }
 
 static void say_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
@@ -281,7 +281,7 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
         say(verdict, length, "\n  It would fit after a sync: wait for the device first");
         return;
     case FY_OOM_TOO_LARGE:
-        say(verdict, length, "\n  Nothing that is freed would help: ask for less");
+        say(verdict, length, "\n  Freeing memory would not help: ask for less");
         return;
     default: break;
     }
@@ -346,8 +346,8 @@ static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const s
                    loose = pool->live - survey->fixed_nbytes;
     const uint64_t stays = pool->reserved - survey->loose_nbytes + nbytes;
     if (!outside || stays > limit || limit - stays < pool->options.outside_least_nbytes) return 0;
-    *out_which = loose ? "all in the pool, and of what is locked outside of it"
-                       : "of what is locked outside of the pool";
+    *out_which = loose ? "all in the pool, and some page-locked outside of it"
+                       : "page-locked outside the pool";
     return loose + (outside + stays > limit ? outside + stays - limit : 0);
 }
 
@@ -357,12 +357,12 @@ static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refus
                         const survey_t *survey, uint64_t back, const char **out_which)
 {
     if (refusal->growth_off) { /* released segments cannot be requested again */
-        *out_which = "of neighbours, in one segment";
+        *out_which = "adjacent, in one segment";
         return survey->least_live_window != UINT64_MAX ? survey->least_live_window : 0;
     }
     if (survey->least_live_window <= survey->least_live_segment &&
         survey->least_live_window != UINT64_MAX) {
-        *out_which = "of neighbours, in one segment";
+        *out_which = "adjacent, in one segment";
         return survey->least_live_window;
     }
     if (survey->least_live_segment != UINT64_MAX) {
@@ -394,7 +394,7 @@ static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
         say(verdict, length, ": more than the %llu bytes the device has",
             (ull)pool->options.device_nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
-        say(verdict, length, ": more than there can be");
+        say(verdict, length, ": more than an address space has");
     else if (verdict->reason == FY_OOM_LIMIT)
         say(verdict, length, ": more than the limit leaves");
     else if (verdict->reason == FY_OOM_GROWTH_OFF)

@@ -53,8 +53,9 @@ static fy_status_t check_tensor(const sum_t *sum, size_t i)
     FY_TRY(fy__upload_check_into(what, tensor, first)); /* equal shapes, and it may be written */
     for (size_t k = 0; k < i; k++)
         if (device_of(sum, k) == device_of(sum, i))
-            return FY_FAIL(DEVICE_MISMATCH, "%s: tensors %zu and %zu are both on %s: one a device",
-                           what, k, i, device_of(sum, i)->spec);
+            return FY_FAIL(DEVICE_MISMATCH,
+                           "%s: tensors %zu and %zu are both on %s; pass one tensor a device", what,
+                           k, i, device_of(sum, i)->spec);
     return FY_STATUS_OK;
 }
 

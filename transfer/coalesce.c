@@ -298,8 +298,9 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
     FY_TRY(fy__transfer_options_read("tensor_upload_many_into", options, &own));
     options = &own;
     if (options->contract == FY_HOST_BORROW && !out_ticket)
-        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: out_ticket is NULL; with "
-                                         "FY_HOST_BORROW it says when the sources are yours again");
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_upload_many_into: out_ticket is NULL; with "
+                       "FY_HOST_BORROW it reports when the sources are yours again");
     if (!count) return FY_STATUS_OK;
     many_t many = { .what = "tensor_upload_many_into",
                     .thread = thread,

@@ -194,9 +194,9 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
                                     job->copy.nbytes, status));
         thread->node = outer;
         if (status != FY_STATUS_OK) {
-            record = fy__poison_record(
-                status, "a transfer that stood in a queue failed when its turn came: %.90s",
-                fy_error_get()->text);
+            record = fy__poison_record(status,
+                                       "a queued transfer failed when it was submitted: %.90s",
+                                       fy_error_get()->text);
             fy__fault_keep(queue->device, FY__POINT(stream->index, seq), record);
         }
         fy__job_leave_word(queue, job, record);

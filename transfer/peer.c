@@ -28,14 +28,14 @@ static fy_status_t check_pair(const char *what, const fy_tensor_t *src, fy_devic
                        to->spec);
     if (from->is_host)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: src %s is on the host\n  To a device it goes with fy_tensor_upload",
-                       what, text);
+                       "%s: src %s is on the host\n  Upload it with fy_tensor_upload", what, text);
     if (to->is_host)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: src %s is to go to the host\n  That is fy_tensor_download", what, text);
+                       "%s: the destination of src %s is the host\n  Call fy_tensor_download", what,
+                       text);
     if (from->backend != to->backend || from->synchronous)
         return FY_FAIL(UNSUPPORTED,
-                       "%s: src %s is on %s, which cannot copy to %s\n  Go by the host: "
+                       "%s: src %s is on %s, which cannot copy to %s\n  Transfer through the host: "
                        "fy_tensor_download, then fy_tensor_upload (%llu "
                        "bytes each way)",
                        what, text, from->spec, to->spec, (ull)fy__tensor_nbytes(src));

@@ -26,7 +26,7 @@ fy_status_t fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device)
     if (storage->pinned)
         return FY_FAIL(BUSY,
                        "tensor_pin: %s is page-locked for %s already; memory serves one device\n  "
-                       "Make a tensor of its own for %s",
+                       "Make a separate tensor for %s",
                        fy__tensor_format(tensor, text, sizeof text), storage->peer->spec,
                        device->spec);
     return fy__storage_pin(thread, storage, device);

@@ -200,9 +200,8 @@ fy_status_t fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors,
                                      : "out_tensors");
     for (size_t i = 0; i < prefetch->count; i++) out_tensors[i] = NULL;
     if (atomic_load(&prefetch->filling) == thread)
-        return FY_FAIL(
-            INVALID_ARGUMENT,
-            "prefetch_next: called from inside of its own fill, which would wait for itself");
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "prefetch_next: called inside its fill, which would wait for itself");
     /* a replay would repeat this batch */
     FY_TRY(fy__recording_check(thread, prefetch->device, "prefetch_next"));
     if (prefetch->is_over) return FY_STATUS_OK;
@@ -228,7 +227,7 @@ void fy_prefetch_destroy(fy_prefetch_t *prefetch)
     const fy__thread_t *thread = fy__thread();
     if (!prefetch || !thread) return;
     if (atomic_load(&prefetch->filling) == thread) {
-        fy__log(FY_LOG_ERROR, "prefetch_destroy: called from inside of its own fill; ignored");
+        fy__log(FY_LOG_ERROR, "prefetch_destroy: called inside its fill; ignored");
         return;
     }
     /* else the thread exists only in the parent, and may have held the lock */

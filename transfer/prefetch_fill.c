@@ -44,15 +44,15 @@ static fy_status_t run_fill(fy_prefetch_t *prefetch, fy__thread_t *thread, fy_ba
         if (thread->error.status == status) return status;
         return fy_error_set(
             status, __FILE__, __LINE__,
-            "prefetch: fill failed with %s for batch %llu and did not say why (fy_error_set)",
+            "prefetch: fill failed with %s for batch %llu without an error text (fy_error_set)",
             fy_status_name(status), (unsigned long long)batch->index);
     }
     thread->error.status = before;
     if (!batch->is_end && (batch->rows < 1 || batch->rows > prefetch->rows))
         return FY_FAIL(INVALID_ARGUMENT,
                        "prefetch: fill set rows to %lld for batch %llu; there is room for 1 to "
-                       "%lld\n  A batch that is not there is said "
-                       "with is_end",
+                       "%lld\n  Set is_end if there is no such "
+                       "batch",
                        (long long)batch->rows, (unsigned long long)batch->index,
                        (long long)prefetch->rows);
     return FY_STATUS_OK;

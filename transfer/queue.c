@@ -33,7 +33,7 @@ static void give_up_all(fy__queue_t *queue)
     while ((job = queue->oldest)) {
         if (!record)
             record = fy__poison_record(FY_STATUS_DEVICE_LOST,
-                                       "%s was lost before this transfer's turn came",
+                                       "%s was lost before this transfer was submitted",
                                        queue->device->spec);
         fy__job_unlink(queue, job);
         job->phase = FY__PHASE_STARTED;
@@ -121,10 +121,9 @@ fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
     const fy_status_t stuck = status == FY_STATUS_OK ? fy__queue_submit_standing(queue, false)
                                                      : FY_STATUS_OK;
     if (stuck != FY_STATUS_OK && !point) /* no transfer in flight would change that */
-        status = fy_error_set(
-            stuck, __FILE__, __LINE__,
-            "the transfers that stand in a queue of %s cannot be ordered behind earlier work",
-            queue->device->spec);
+        status = fy_error_set(stuck, __FILE__, __LINE__,
+                              "the queued transfers of %s cannot be ordered after earlier work",
+                              queue->device->spec);
     fy__lock(&queue->lock);
     return status;
 }

@@ -354,7 +354,7 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
     FY_TRY(fy__upload_check_dtypes("tensor_upload_into", dst, src, options));
     if (options->contract == FY_HOST_BORROW && !out_ticket)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with "
-                                         "FY_HOST_BORROW it says when src is yours again");
+                                         "FY_HOST_BORROW it reports when src is yours again");
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__recording_t *recording = fy__recording_of(thread, device);

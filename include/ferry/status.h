@@ -49,7 +49,7 @@ extern "C" {
     X(OK, "success")                                                                             \
     X(INVALID_ARGUMENT, "the caller passed something that is never legal")                       \
     X(DEVICE_MISMATCH, "the caller mixed devices; Ferry moves nothing by itself")                \
-    X(DTYPE_MISMATCH, "the caller mixed dtypes, or the op does not take this one")               \
+    X(DTYPE_MISMATCH, "the caller mixed dtypes, or the op does not support this one")            \
     X(SHAPE_MISMATCH, "the shapes do not fit together")                                          \
     X(REFUSED_BY_GUARD, "a guard of an enclosing scope forbids it")                              \
     X(BUSY, "a transfer or a tape still needs the bytes: wait for the named ticket")             \
@@ -58,13 +58,13 @@ extern "C" {
     X(PINNED_LIMIT,                                                                              \
       "page-locked host memory: free, trim, or raise the limit; fy_error_get()->oom explains")   \
     X(UNSUPPORTED, "this device or build cannot do it")                                          \
-    X(UNAVAILABLE, "the device or plugin is not there; the text says why")                       \
-    X(TIMEOUT, "not done in time; it goes on")                                                   \
-    X(CANCELLED, "given up before it started")                                                   \
+    X(UNAVAILABLE, "no such device or plugin, or it did not load; the text has the reason")      \
+    X(TIMEOUT, "not done in time; the request continues")                                        \
+    X(CANCELLED, "cancelled before it started")                                                  \
     X(BAD_VALUE, "a value in the data made the request fail, such as an index out of range")     \
     X(IO, "the operating system refused a read or a write")                                      \
-    X(CORRUPT_DATA, "a file from outside is not what it says it is")                             \
-    X(DEVICE_LOST, "the device is gone: close it and open it again; host tensors stay readable") \
+    X(CORRUPT_DATA, "the contents of a file do not match its format")                            \
+    X(DEVICE_LOST, "the device is lost: close it and open it again; host tensors stay readable") \
     X(INTERNAL, "a bug in Ferry")                                                                \
     X(KERNEL_FAILED,                                                                             \
       "the kernel of a registered op failed; the text has the kernel's status and text")

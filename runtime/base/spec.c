@@ -48,14 +48,12 @@ fy_status_t fy__spec_parse(const char *text, fy__spec_t *out_spec)
     if (*rest == ':') {
         char *end;
         const long index = isdigit((unsigned char)rest[1]) ? strtol(rest + 1, &end, 10) : -1;
-        if (index < 0 || index > 65535)
-            return malformed(text, "behind ':' there must be a device number");
+        if (index < 0 || index > 65535) return malformed(text, "a device number must follow ':'");
         out_spec->index = (int)index;
         rest = end;
     }
     if (!*rest) return FY_STATUS_OK;
-    if (*rest != '?')
-        return malformed(text, "behind the device number there may only be '?' and options");
+    if (*rest != '?') return malformed(text, "only '?' and options may follow the device number");
     if (strlen(rest + 1) >= sizeof out_spec->options)
         return malformed(text, "the options are too long");
     strcpy(out_spec->options, rest + 1);

@@ -57,7 +57,7 @@ FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)
     return FY_FAIL(DEVICE_LOST,
                    "%s is lost; host tensors stay readable\n  Destroy its tensors, close it and "
                    "open it again%s%s",
-                   device->spec, told ? "\n  It began with: " : "", told ? device->lost_text : "");
+                   device->spec, told ? "\n  First failure: " : "", told ? device->lost_text : "");
 }
 
 fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)

@@ -232,7 +232,7 @@ static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes,
     } else if (nbytes <= verdict.limit)
         verdict.would_help = over;
     snprintf(verdict.text, sizeof verdict.text,
-             "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, "
+             "pinned memory of %s: %llu bytes to be page-locked in place\n  limit %llu, "
              "reserved %llu, of it %llu outside the pool\n  %s",
              peer->spec, (ull)nbytes, (ull)verdict.limit, (ull)verdict.reserved, (ull)outside,
              help);

@@ -177,7 +177,7 @@ fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
             name);
     if (*out_backend) return FY_STATUS_OK;
     return FY_FAIL(UNAVAILABLE,
-                   "the backend '%s' is not there: %s\n  Built in are host, sim and null", name,
+                   "the backend '%s' is not available: %s\n  Built in are host, sim and null", name,
                    reason);
 }
 

@@ -55,8 +55,8 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_off_pressure: device is NULL");
     /* Two callbacks that each wait for the other's end would wait without limit. */
     if (thread->pressing)
-        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Take "
-                             "it away when that has returned");
+        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Call "
+                             "it after that function has returned");
     pthread_mutex_lock(&lock);
     struct fy__pressure **link = &device->pressures;
     while (*link && (*link)->id != id) link = &(*link)->next;

@@ -51,11 +51,10 @@ uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause)
 {
     if (flag >> 24 == FY_STATUS_KERNEL_FAILED) return flag;
     if (cause.limit == FY__FAULT_OF_COPY)
-        return fy__poison_record(FY_STATUS_IO, "%s: the copy failed on its way and moved nothing",
-                                 cause.op);
+        return fy__poison_record(FY_STATUS_IO, "%s: the copy failed and moved nothing", cause.op);
     if (cause.limit < 0)
-        return fy__poison_record(FY_STATUS_BAD_VALUE, "%s met a value it cannot work with",
-                                 cause.op);
+        return fy__poison_record(FY_STATUS_BAD_VALUE,
+                                 "%s: the data has a value that the op cannot process", cause.op);
     return fy__poison_record(FY_STATUS_BAD_VALUE,
                              "%s: an index was not in 0 .. %lld and was clamped; check the indices",
                              cause.op, (long long)cause.limit - 1);

@@ -454,7 +454,7 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, f
     if (!other) return FY_STATUS_OK;
     if (FY_UNLIKELY(fy__stream_took_along(other, seq)))
         return FY_FAIL(DEVICE_LOST, "these bytes were to come from a device that was lost and has "
-                                    "been closed since\n  Write them anew");
+                                    "been closed since\n  Write them again");
     if (fy__stream_is_past(other, seq) ||
         (!other->foreign &&
          atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))

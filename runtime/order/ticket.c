@@ -117,7 +117,7 @@ fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
     if (fy__point_cancel(point)) return FY_STATUS_OK;
     return FY_FAIL(
         BUSY,
-        "ticket_cancel: the request {%llu, %llu} has started, or is done; it cannot be taken back",
+        "ticket_cancel: the request {%llu, %llu} has started, or is done; it cannot be cancelled",
         (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
 }
 

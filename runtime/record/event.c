@@ -177,9 +177,8 @@ fy_status_t fy_ledger_record(const char *path)
     if (path)
         status = begin(path);
     else if (!end(&error))
-        status = FY_FAIL(
-            INTERNAL,
-            "ledger_record: an event has been under way for a second; the recording stays open");
+        status = FY_FAIL(INTERNAL, "ledger_record: a thread has been writing an event for a "
+                                   "second; the recording stays open");
     fy__unlock(&lock);
     if (error)
         return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", strerror(error));

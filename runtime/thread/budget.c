@@ -84,10 +84,9 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
                  "'%.64s': '%.32s' is no size in bytes, such as 4096, 4KiB or 1.5GiB", text,
                  amount);
     else if (name && (!*name || strchr(name, '/')))
-        snprintf(
-            reason, REASON,
-            "'%.64s': what stands behind the '/' is not one name of a scope, such as %s=%.32s/step",
-            text, part, amount);
+        snprintf(reason, REASON,
+                 "'%.64s': the part after '/' is not one name of a scope, such as %s=%.32s/step",
+                 text, part, amount);
     else if (quota == FY__QUOTA_MEMORY && !name)
         snprintf(reason, REASON,
                  "'%.64s': memory is counted for a scope: write %s=%.32s/NAME. For a whole device "

@@ -139,8 +139,8 @@ fy_status_t fy_scope_memory(fy_category_t category)
     if (thread->excess)
         return FY_FAIL(INVALID_ARGUMENT,
                        "scope_memory: %u scopes are open, the innermost is counted under the %dth "
-                       "and cannot say what is made in it\n  End "
-                       "scopes that are over, or say it further out",
+                       "and cannot have a category\n  End "
+                       "scopes that are over, or set the category in an outer scope",
                        FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
     thread->category = category;
     return FY_STATUS_OK;
@@ -210,8 +210,8 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
     if (thread->excess)
         return FY_FAIL(INVALID_ARGUMENT,
                        "scope_guard: %u scopes are open, the innermost is counted under the %dth "
-                       "and cannot have a guard of its own\n  End "
-                       "scopes that are over, or set the guard further out",
+                       "and cannot have a guard\n  End "
+                       "scopes that are over, or set the guard in an outer scope",
                        FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
     if (options->action != FY_GUARD_REFUSE && options->action != FY_GUARD_LOG)
         return FY_FAIL(INVALID_ARGUMENT,

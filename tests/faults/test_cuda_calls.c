@@ -218,7 +218,7 @@ static int attempt(const plan_t *plan, int64_t n, int *out_told)
             fy_tensor_t *none;
             if (fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &none) != FY_STATUS_DEVICE_LOST)
                 fail_msg("%s: it lives again", what);
-            ts_text_has("It began with: ");
+            ts_text_has("First failure: ");
             if (driver.fake_cuda_all_calls() != calls)
                 fail_msg("%s: a lost device's driver is asked again", what);
         }

@@ -299,7 +299,7 @@ static void growth_off_refuses_and_the_hint_is_true(void **state)
     assert_int_equal(refused(KIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->would_help, MIB);
     assert_non_null(strstr(fy_error_get()->text,
-                           "free 1048576 live bytes (1.0 MiB, of neighbours, in one "
+                           "free 1048576 live bytes (1.0 MiB, adjacent, in one "
                            "segment), or fy_memory_reserve 1024 more"));
     assert_int_equal(fy__pool_reserve(pool, MIB + KIB), FY_STATUS_OK);
     fy__block_t *b = take(pool, KIB, S1);

@@ -55,7 +55,7 @@ static void limit(void **state)
         "  limit 4194304 (4.0 MiB), reserved 4194304 = live 3145728 (3.0 MiB, peak 3145728) + "
         "cached 1048576 (of it pending 0); "
         "largest free block 1048576, fragmentation 0 %\n"
-        "  Would help: free 1048576 live bytes (1.0 MiB, of neighbours, in one segment), or a "
+        "  Would help: free 1048576 live bytes (1.0 MiB, adjacent, in one segment), or a "
         "limit higher by 2097152 bytes\n"
         "  tried: search, grow\n"
         "  live by category: activations 3.0 MiB");
@@ -123,7 +123,7 @@ static void too_large(void **state)
     says(verdict,
          "dev:0: 5242880 bytes asked for (5.0 MiB): more than the 4194304 bytes the device has\n"
          "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
-         "  Nothing that is freed would help: ask for less");
+         "  Freeing memory would not help: ask for less");
     assert_int_equal(refused(pool, UINT64_MAX, S1)->reason, FY_OOM_TOO_LARGE);
     assert_int_equal(refused(pool, UINT64_MAX - 300, S1)->reason, FY_OOM_TOO_LARGE);
     fake_end(pool);
@@ -132,9 +132,8 @@ static void too_large(void **state)
     pool = fake_pool(FY_UNLIMITED, MIB);
     const fy_oom_verdict_t *verdict_unknown = refused(pool, UINT64_MAX, S1);
     assert_int_equal(verdict_unknown->reason, FY_OOM_TOO_LARGE);
-    assert_non_null(
-        strstr(verdict_unknown->text,
-               "dev:0: 18446744073709551615 bytes asked for (16.0 EiB): more than there can be\n"));
+    assert_non_null(strstr(verdict_unknown->text, "dev:0: 18446744073709551615 bytes asked for "
+                                                  "(16.0 EiB): more than an address space has\n"));
     assert_int_equal(fake.alloc_calls, 0);
     fake_end(pool);
 }
@@ -152,7 +151,7 @@ static void device_full(void **state)
     says(verdict, "dev:0: 1048576 bytes asked for (1.0 MiB): the device has no more\n"
                   "  no limit, reserved 4194304 = live 4194304 (4.0 MiB, peak 4194304) + cached 0 "
                   "(of it pending 0)\n"
-                  "  Would help: free 2097152 live bytes (2.0 MiB, of neighbours, in one segment)\n"
+                  "  Would help: free 2097152 live bytes (2.0 MiB, adjacent, in one segment)\n"
                   "  tried: search, grow\n"
                   "  live by category: activations 4.0 MiB");
     give_done(a);
@@ -176,9 +175,8 @@ static void fragmented(void **state)
     assert_int_equal(verdict->would_help, 32 * KIB); /* the small block between two free ones */
     assert_non_null(strstr(verdict->text, ": enough is free, but not in one piece\n"));
     assert_non_null(strstr(verdict->text, "largest free block 67584, fragmentation 88 %\n"));
-    assert_non_null(
-        strstr(verdict->text,
-               "Would help: free 32768 live bytes (32.0 KiB, of neighbours, in one segment)"));
+    assert_non_null(strstr(
+        verdict->text, "Would help: free 32768 live bytes (32.0 KiB, adjacent, in one segment)"));
     give_done(b[5]);
     give_done(take(pool, 150 * KIB, S1));
     for (int i = 1; i < 16; i += 2)
@@ -239,7 +237,7 @@ static void says_what_was_tried(void **state)
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
     assert_int_equal(verdict->tried, FY_OOM_TRIED_SEARCH | FY_OOM_TRIED_GROW |
                                          FY_OOM_TRIED_RELEASE | FY_OOM_TRIED_SYNC);
-    assert_non_null(strstr(verdict->text, "\n  tried: search, grow, give 4194304 idle bytes back, "
+    assert_non_null(strstr(verdict->text, "\n  tried: search, grow, release 4194304 idle bytes, "
                                           "wait for pending blocks and search again\n"));
     give_done(c);
     fake_end(pool);
