@@ -26,7 +26,7 @@ const fy__pool_seams_t fy__pool_seams_runtime = {
     is_done, is_only_on, fy__hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
 };
 
-static FY_COLD void tell_pool(const fy__pool_t *pool)
+static FY_COLD void put_pool_event(const fy__pool_t *pool)
 {
     const fy__event_pool_t event = { pool->name,
                                      pool->live,
@@ -74,7 +74,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
     pool->offsets.joined_user = pool;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->source_lock, NULL);
-    FY__EVENT(tell_pool(pool));
+    FY__EVENT(put_pool_event(pool));
     *out_pool = pool;
     return FY_STATUS_OK;
 }
@@ -242,8 +242,8 @@ void fy__pool_fix(fy__block_t *block)
     pthread_mutex_unlock(&block->pool->lock);
 }
 
-static FY_COLD void tell_free(const fy__pool_t *pool, const fy__node_t *node,
-                              const fy__reuse_t *reuse)
+static FY_COLD void put_free_event(const fy__pool_t *pool, const fy__node_t *node,
+                                   const fy__reuse_t *reuse)
 {
     const fy__hazard_t single = { .writer = reuse->point };
     fy__event_block_free(pool->name, &node->block, node->counted,
@@ -258,7 +258,7 @@ static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__reuse_t *reus
     fy__figure_sub(&pool->live, node->span.size.nbytes);
     fy__figure_sub(&pool->requested, node->counted);
     fy__figure_sub(&pool->by_category[node->block.tag.category], node->span.size.nbytes);
-    FY__EVENT(tell_free(pool, node, reuse));
+    FY__EVENT(put_free_event(pool, node, reuse));
     if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, false);
     fy__pending_add(pool, node, reuse);
     pthread_mutex_unlock(&pool->lock);
@@ -293,7 +293,7 @@ void fy__pool_tell(fy__pool_t *pool)
 {
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
-    FY__EVENT(tell_pool(pool));
+    FY__EVENT(put_pool_event(pool));
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -37,7 +37,7 @@ FY_COLD void fy__debug_ask(const fy__pool_t *pool, fy__request_t *request)
 }
 
 /* Its scope's path and category: "train/forward activations". */
-static void tell_region(const fy__pool_t *pool, const fy__node_t *node)
+static void report_region(const fy__pool_t *pool, const fy__node_t *node)
 {
     char path[128], name[sizeof path + 32];
     fy__scope_path(node->block.tag.scope, path, sizeof path);
@@ -49,7 +49,7 @@ static void tell_region(const fy__pool_t *pool, const fy__node_t *node)
 void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node)
 {
     if (pool->debug & FY__DEBUG_REGIONS) {
-        tell_region(pool, node);
+        report_region(pool, node);
         return;
     }
     uint8_t *start = (uint8_t *)(uintptr_t)node->span.offset, *bytes = start + before(pool),
@@ -125,7 +125,7 @@ static bool is_broken(const fy__pool_t *pool, const fy__node_t *node, broken_t *
     return found;
 }
 
-static FY_COLD void tell(const fy__pool_t *pool, const broken_t *broken)
+static FY_COLD void log_broken(const fy__pool_t *pool, const broken_t *broken)
 {
     char path[128];
     fy__log(FY_LOG_ERROR,
@@ -147,7 +147,7 @@ void fy__debug_check(fy__pool_t *pool, fy__node_t *node)
     if (is_news) node->is_broken = true;
     pool->broken_count += is_news;
     pthread_mutex_unlock(&pool->lock);
-    if (is_news) tell(pool, &broken);
+    if (is_news) log_broken(pool, &broken);
 }
 
 uint64_t fy__pool_check(fy__pool_t *pool)
@@ -169,6 +169,6 @@ uint64_t fy__pool_check(fy__pool_t *pool)
         }
     const uint64_t all = pool->broken_count;
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < count; i++) tell(pool, &found[i]);
+    for (int i = 0; i < count; i++) log_broken(pool, &found[i]);
     return all;
 }

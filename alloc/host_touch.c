@@ -36,7 +36,7 @@ static void *touch(void *part_)
 
 /* The driver must refuse pages that the machine lacks: faulting them here would get the process
  * killed. */
-static bool is_to_be_had(uint64_t nbytes)
+static bool is_available(uint64_t nbytes)
 {
     const long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return pages > 0 && page > 0 && nbytes <= (uint64_t)pages * (uint64_t)page;
@@ -60,7 +60,7 @@ void fy__host_segments_fork_child(void)
 void fy__host_segment_touch(void *address, uint64_t nbytes)
 {
     part_t parts[THREADS_MOST];
-    if (!is_to_be_had(nbytes)) return;
+    if (!is_available(nbytes)) return;
     const uint64_t count = how_many(nbytes), step = (nbytes / count + PAGE - 1) / PAGE * PAGE;
     uint64_t started = 1;
     sigset_t all, before;

@@ -198,8 +198,8 @@ static fy__node_t *take_mixed(fy__pool_t *pool)
 }
 
 /* For recordings: the result of a poll of a block on several streams. */
-static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node,
-                               const fy__reuse_t *reuse)
+static FY_COLD void put_mixed_events(const fy__pool_t *pool, const fy__node_t *node,
+                                     const fy__reuse_t *reuse)
 {
     for (int i = 0; i < WORD_COUNT && !reuse->is_mixed; i++) {
         const fy__point_t point = word(&node->block.hazard, i);
@@ -221,7 +221,7 @@ static uint64_t reap_mixed(fy__pool_t *pool)
         fy__debug_reuse(pool, &reuse);
         pthread_mutex_lock(&pool->lock);
         pool->inspected_nbytes -= node->span.size.nbytes;
-        FY__EVENT(tell_mixed(pool, node, &reuse));
+        FY__EVENT(put_mixed_events(pool, node, &reuse));
         fy__pending_add(pool, node, &reuse);
         count += reuse.is_done;
     }

@@ -24,7 +24,7 @@ static const char *path_in_plan(const fy__node_t *node, const char *plan_path, c
     return buffer[length] == '/' ? buffer + length + 1 : buffer[length] ? buffer : "";
 }
 
-static void tell_points(const fy__plan_run_t *run, const fy_plan_options_t *options)
+static void report_points(const fy__plan_run_t *run, const fy_plan_options_t *options)
 {
     char outside[512], plan_path[512], buffer[512];
     const fy__thread_t *thread = fy__thread();
@@ -122,7 +122,7 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
             if (is_within) note_figures(&plan, &within);
         }
     }
-    if (status == FY_STATUS_OK && own.on_point) tell_points(is_within ? &within : &run, &own);
+    if (status == FY_STATUS_OK && own.on_point) report_points(is_within ? &within : &run, &own);
     free(run.events);
     free(within.events);
     if (status == FY_STATUS_OK) FY__WRITE(out_plan, &plan);

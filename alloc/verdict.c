@@ -1,6 +1,6 @@
 /* The verdict: the reason of a refusal, with the figures of that moment, and the smallest change
- * that would help. It depends only on the pool, and every hint is computed from the current
- * segments, so that it is true. Not here: the stages (fallback.c). */
+ * that would help. It depends only on the pool. Every hint is true: it is computed from the current
+ * segments. Not here: the stages (fallback.c). */
 #include "alloc/pool.h"
 
 #include <stdarg.h>
@@ -95,8 +95,9 @@ uint64_t fy__pool_largest_free(const fy__pool_t *pool)
 }
 
 /* Appends to the verdict's text. */
-static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...) FY_PRINTF(3, 4);
-static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...)
+static void append(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...)
+    FY_PRINTF(3, 4);
+static void append(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -134,27 +135,27 @@ static amount_t amount(uint64_t nbytes)
     return amount;
 }
 
-static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
-                        uint64_t outside)
+static void append_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                           uint64_t outside)
 {
     const uint64_t cached = verdict->cached;
     if (verdict->limit == FY_UNLIMITED)
-        say(verdict, length, "\n  no limit");
+        append(verdict, length, "\n  no limit");
     else
-        say(verdict, length, "\n  limit %s", amount(verdict->limit).text);
+        append(verdict, length, "\n  limit %s", amount(verdict->limit).text);
     const amount_t live = about(verdict->live);
     /* as in fy__pin_add_outside */
     const uint64_t peak = pool->peak_live > verdict->live ? pool->peak_live : verdict->live;
-    say(verdict, length,
-        ", reserved %llu = live %llu (%s%speak %llu) + cached %llu (of it pending %llu)",
-        (ull)verdict->reserved, (ull)verdict->live, live.text, comma_if(&live), (ull)peak,
-        (ull)cached, (ull)verdict->pending);
+    append(verdict, length,
+           ", reserved %llu = live %llu (%s%speak %llu) + cached %llu (of it pending %llu)",
+           (ull)verdict->reserved, (ull)verdict->live, live.text, comma_if(&live), (ull)peak,
+           (ull)cached, (ull)verdict->pending);
     if (cached)
-        say(verdict, length, "; largest free block %llu, fragmentation %.0f %%",
-            (ull)verdict->largest_free,
-            100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
+        append(verdict, length, "; largest free block %llu, fragmentation %.0f %%",
+               (ull)verdict->largest_free,
+               100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
     if (outside)
-        say(verdict, length, "; besides, page-locked outside the pool: %llu", (ull)outside);
+        append(verdict, length, "; besides, page-locked outside the pool: %llu", (ull)outside);
 }
 
 static uint32_t tried_of(const fy__refusal_t *refusal)
@@ -165,39 +166,39 @@ static uint32_t tried_of(const fy__refusal_t *refusal)
            (refusal->synced ? FY_OOM_TRIED_SYNC : 0u);
 }
 
-static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
+static void append_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
 {
-    say(verdict, length, "\n  tried: search");
-    if (verdict->tried & FY_OOM_TRIED_GROW) say(verdict, length, ", grow");
-    if (verdict->tried & FY_OOM_TRIED_PRESSURE) say(verdict, length, ", pressure functions");
+    append(verdict, length, "\n  tried: search");
+    if (verdict->tried & FY_OOM_TRIED_GROW) append(verdict, length, ", grow");
+    if (verdict->tried & FY_OOM_TRIED_PRESSURE) append(verdict, length, ", pressure functions");
     if (verdict->tried & FY_OOM_TRIED_RELEASE)
-        say(verdict, length, ", release %llu idle bytes", (ull)refusal->released);
+        append(verdict, length, ", release %llu idle bytes", (ull)refusal->released);
     if (verdict->tried & FY_OOM_TRIED_SYNC)
-        say(verdict, length, ", wait for pending blocks and search again");
+        append(verdict, length, ", wait for pending blocks and search again");
     if (refusal->sync_forbidden)
-        say(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
+        append(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
 }
 
-static void say_readable(fy_oom_verdict_t *verdict, size_t *length, const char *what,
-                         uint64_t nbytes)
+static void append_readable(fy_oom_verdict_t *verdict, size_t *length, const char *what,
+                            uint64_t nbytes)
 {
     const amount_t readable = about(nbytes);
-    say(verdict, length, "%s ", what);
+    append(verdict, length, "%s ", what);
     if (readable.text[0])
-        say(verdict, length, "%s", readable.text);
+        append(verdict, length, "%s", readable.text);
     else
-        say(verdict, length, "%llu", (ull)nbytes);
+        append(verdict, length, "%llu", (ull)nbytes);
 }
 
 /* The owners of the bytes: the scopes with most of them, and their categories. */
-static void say_who(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool)
+static void append_owners(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool)
 {
     bool said[FY_CATEGORY_COUNT] = { false };
     for (int i = 0; i < FY_OOM_TOP && verdict->top[i].live; i++) {
-        say(verdict, length, i ? ", " : "\n  live by scope: ");
-        say_readable(verdict, length,
-                     verdict->top[i].path[0] ? verdict->top[i].path : "(outside any)",
-                     verdict->top[i].live);
+        append(verdict, length, i ? ", " : "\n  live by scope: ");
+        append_readable(verdict, length,
+                        verdict->top[i].path[0] ? verdict->top[i].path : "(outside any)",
+                        verdict->top[i].live);
     }
     for (int n = 0; n < FY_CATEGORY_COUNT; n++) {
         int largest = -1;
@@ -207,43 +208,43 @@ static void say_who(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t 
                 largest = i;
         if (largest < 0) return;
         said[largest] = true;
-        say(verdict, length, n ? ", " : "\n  live by category: ");
-        say_readable(verdict, length, fy_category_name((fy_category_t)largest),
-                     pool->by_category[largest]);
+        append(verdict, length, n ? ", " : "\n  live by category: ");
+        append_readable(verdict, length, fy_category_name((fy_category_t)largest),
+                        pool->by_category[largest]);
     }
 }
 
 /* Hint: reserving this much more gives one segment that the request fills. */
-static bool say_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
-                        uint64_t nbytes)
+static bool append_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                           uint64_t nbytes)
 {
     const uint64_t all = pool->reserved + nbytes;
     if (all > pool->options.limit_nbytes || all > pool->options.device_nbytes) return false;
-    say(verdict, length, "%s fy_memory_reserve %llu more (%llu in all)",
-        verdict->would_help ? ", or" : "\n  Would help:", (ull)nbytes, (ull)all);
+    append(verdict, length, "%s fy_memory_reserve %llu more (%llu in all)",
+           verdict->would_help ? ", or" : "\n  Would help:", (ull)nbytes, (ull)all);
     return true;
 }
 
-static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
-                             uint64_t nbytes)
+static void append_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                                uint64_t nbytes)
 {
     if (verdict->reason == FY_OOM_LIMIT)
-        say(verdict, length, "\n  Would help: a limit of at least %llu bytes",
-            (ull)pool->reserved + nbytes);
+        append(verdict, length, "\n  Would help: a limit of at least %llu bytes",
+               (ull)pool->reserved + nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
-        say(verdict, length, "\n  Freeing memory would not help: reserve less");
+        append(verdict, length, "\n  Freeing memory would not help: reserve less");
 }
 
-static void say_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
-                             const char *which)
+static void append_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                                const char *which)
 {
     const amount_t readable = about(verdict->would_help);
     const char *hint = pool->source.backing->hint;
-    say(verdict, length, "\n  Would help: ");
+    append(verdict, length, "\n  Would help: ");
     if (verdict->would_help)
-        say(verdict, length, "free %llu live bytes (%s%s%s), or ", (ull)verdict->would_help,
-            readable.text, comma_if(&readable), which);
-    say(verdict, length, "ask for less%s%s", hint ? ", or " : "", hint ? hint : "");
+        append(verdict, length, "free %llu live bytes (%s%s%s), or ", (ull)verdict->would_help,
+               readable.text, comma_if(&readable), which);
+    append(verdict, length, "ask for less%s%s", hint ? ", or " : "", hint ? hint : "");
 }
 
 /* The limit with which a segment of nbytes fits beside `held`. A higher limit may enlarge the fixed
@@ -263,44 +264,44 @@ static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes
     return limit;
 }
 
-static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
-                     uint64_t nbytes, const fy__refusal_t *refusal, const survey_t *survey,
-                     const char *which)
+static void append_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                        uint64_t nbytes, const fy__refusal_t *refusal, const survey_t *survey,
+                        const char *which)
 {
     const ull help = (ull)verdict->would_help;
     if (verdict->reason == FY_OOM_MACHINE) {
-        say_machine_help(verdict, length, pool, which);
+        append_machine_help(verdict, length, pool, which);
         return;
     }
     if (refusal->is_reserve) {
-        say_reserve_help(verdict, length, pool, nbytes);
+        append_reserve_help(verdict, length, pool, nbytes);
         return;
     }
     switch (verdict->reason) {
     case FY_OOM_WOULD_FIT_AFTER_SYNC:
-        say(verdict, length, "\n  It would fit after a sync: wait for the device first");
+        append(verdict, length, "\n  It would fit after a sync: wait for the device first");
         return;
     case FY_OOM_TOO_LARGE:
-        say(verdict, length, "\n  Freeing memory would not help: ask for less");
+        append(verdict, length, "\n  Freeing memory would not help: ask for less");
         return;
     default: break;
     }
     if (nbytes > verdict->limit) {
-        say(verdict, length, "\n  Would help: a limit of at least %llu bytes",
-            (ull)limit_for(pool, 0, nbytes, survey));
+        append(verdict, length, "\n  Would help: a limit of at least %llu bytes",
+               (ull)limit_for(pool, 0, nbytes, survey));
         return;
     }
     const amount_t readable = about(verdict->would_help);
     if (help)
-        say(verdict, length, "\n  Would help: free %llu live bytes (%s%s%s)", help, readable.text,
-            comma_if(&readable), which);
-    if (refusal->growth_off && say_reserve(verdict, length, pool, nbytes)) return;
+        append(verdict, length, "\n  Would help: free %llu live bytes (%s%s%s)", help,
+               readable.text, comma_if(&readable), which);
+    if (refusal->growth_off && append_reserve(verdict, length, pool, nbytes)) return;
     /* A limit above the device's memory is no help. */
     const uint64_t limit = limit_for(pool, verdict->reserved, nbytes, survey);
     if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit &&
         limit <= pool->options.device_nbytes)
-        say(verdict, length, "%s a limit higher by %llu bytes",
-            help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
+        append(verdict, length, "%s a limit higher by %llu bytes",
+               help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
 }
 
 /* The bytes that must be released to the source before a segment of nbytes fits: the excess over
@@ -375,37 +376,37 @@ static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refus
     return help_of_outside(pool, nbytes, survey, out_which);
 }
 
-static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
-                     const fy__request_t *request, const fy__refusal_t *refusal)
+static void append_request(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                           const fy__request_t *request, const fy__refusal_t *refusal)
 {
-    say(verdict, length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
+    append(verdict, length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
     if (refusal->is_reserve)
-        say(verdict, length, " besides the %llu that are reserved", (ull)verdict->reserved);
+        append(verdict, length, " besides the %llu that are reserved", (ull)verdict->reserved);
     const amount_t readable = about(request->asked);
     if (request->nbytes != request->asked)
-        say(verdict, length, " (%s%s%llu as rounded)", readable.text, comma_if(&readable),
-            (ull)request->nbytes);
+        append(verdict, length, " (%s%s%llu as rounded)", readable.text, comma_if(&readable),
+               (ull)request->nbytes);
     else if (readable.text[0])
-        say(verdict, length, " (%s)", readable.text);
+        append(verdict, length, " (%s)", readable.text);
     if (request->no_nodes)
-        say(verdict, length, ": the host has no memory for the pool's own bookkeeping");
+        append(verdict, length, ": the host has no memory for the pool's own bookkeeping");
     else if (request->nbytes > pool->options.device_nbytes ||
              (refusal->is_reserve && verdict->reason == FY_OOM_TOO_LARGE))
-        say(verdict, length, ": more than the %llu bytes the device has",
-            (ull)pool->options.device_nbytes);
+        append(verdict, length, ": more than the %llu bytes the device has",
+               (ull)pool->options.device_nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
-        say(verdict, length, ": more than an address space has");
+        append(verdict, length, ": more than an address space has");
     else if (verdict->reason == FY_OOM_LIMIT)
-        say(verdict, length, ": more than the limit leaves");
+        append(verdict, length, ": more than the limit leaves");
     else if (verdict->reason == FY_OOM_GROWTH_OFF)
-        say(verdict, length, ": the cache has no such block, and growth=off");
+        append(verdict, length, ": the cache has no such block, and growth=off");
     else if (verdict->reason == FY_OOM_FRAGMENTED)
-        say(verdict, length, ": enough is free, but not in one piece");
+        append(verdict, length, ": enough is free, but not in one piece");
     else if (verdict->reason == FY_OOM_MACHINE)
-        say(verdict, length, ": more than the %s that this machine has available",
-            amount(refusal->machine_nbytes).text);
+        append(verdict, length, ": more than the %s that this machine has available",
+               amount(refusal->machine_nbytes).text);
     else if (verdict->reason == FY_OOM_DEVICE_FULL)
-        say(verdict, length, ": the device has no more");
+        append(verdict, length, ": the device has no more");
 }
 
 FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request,
@@ -436,12 +437,12 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
     if (!refusal->is_reserve && hopeless)
         verdict.would_help = help_of_outside(pool, request->nbytes, &survey, &which);
     /* The important parts come first: the error record holds half as much. */
-    say_what(&verdict, &length, pool, request, refusal);
-    say_figures(&verdict, &length, pool, outside);
+    append_request(&verdict, &length, pool, request, refusal);
+    append_figures(&verdict, &length, pool, outside);
     if (!request->no_nodes)
-        say_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
-    if (verdict.tried) say_tried(&verdict, &length, refusal);
-    if (!request->no_nodes) say_who(&verdict, &length, pool);
+        append_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
+    if (verdict.tried) append_tried(&verdict, &length, refusal);
+    if (!request->no_nodes) append_owners(&verdict, &length, pool);
     pool->stats.verdicts++;
     pthread_mutex_unlock(&pool->lock);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);

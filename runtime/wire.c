@@ -107,28 +107,28 @@ static fy_status_t take_from_machine(fy_device_t *device, uint64_t nbytes)
                                   : FY_STATUS_OK;
 }
 
-static void give_to_machine(const fy_device_t *device, uint64_t nbytes)
+static void return_to_machine(const fy_device_t *device, uint64_t nbytes)
 {
     if (is_backed_here(device)) fy__machine_give(nbytes);
 }
 
-static fy_status_t ask_backend(fy_device_t *device, uint64_t nbytes, void **out_address)
+static fy_status_t alloc_from_backend(fy_device_t *device, uint64_t nbytes, void **out_address)
 {
     *out_address = NULL;
     FY_TRY(take_from_machine(device, nbytes));
     const fy_status_t status =
         fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
-    if (status != FY_STATUS_OK) give_to_machine(device, nbytes);
+    if (status != FY_STATUS_OK) return_to_machine(device, nbytes);
     return status;
 }
 
-static fy_status_t ask_to_grow(fy_device_t *device, void *address, uint64_t nbytes,
-                               uint64_t new_nbytes)
+static fy_status_t resize_in_backend(fy_device_t *device, void *address, uint64_t nbytes,
+                                     uint64_t new_nbytes)
 {
     FY_TRY(take_from_machine(device, new_nbytes - nbytes));
     const fy_status_t status =
         fy__device_check(device, device->backend->resize(device->dev, address, nbytes, new_nbytes));
-    if (status != FY_STATUS_OK) give_to_machine(device, new_nbytes - nbytes);
+    if (status != FY_STATUS_OK) return_to_machine(device, new_nbytes - nbytes);
     return status;
 }
 
@@ -138,7 +138,7 @@ static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, device->spec));
-    const fy_status_t status = ask_backend(device, nbytes, out_address);
+    const fy_status_t status = alloc_from_backend(device, nbytes, out_address);
     if (status == FY_STATUS_OK)
         fy__guard_count_device_alloc(thread);
     else
@@ -151,7 +151,7 @@ static void device_segment_free(void *user, void *address, uint64_t nbytes)
     fy_device_t *device = user;
     if (atomic_load(&device->lost) != FY__LOST_BY_FORK)
         device->backend->free(device->dev, address, nbytes);
-    give_to_machine(device, nbytes);
+    return_to_machine(device, nbytes);
 }
 
 /* Growth counts as an allocation, for guards as well. */
@@ -163,12 +163,12 @@ static fy_status_t device_segment_resize(void *user, void *address, uint64_t nby
     if (new_nbytes < nbytes) {
         if (atomic_load(&device->lost) != FY__LOST_BY_FORK)
             (void)device->backend->resize(device->dev, address, nbytes, new_nbytes);
-        give_to_machine(device, nbytes - new_nbytes);
+        return_to_machine(device, nbytes - new_nbytes);
         return FY_STATUS_OK;
     }
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, new_nbytes - nbytes, device->spec));
-    const fy_status_t status = ask_to_grow(device, address, nbytes, new_nbytes);
+    const fy_status_t status = resize_in_backend(device, address, nbytes, new_nbytes);
     if (status == FY_STATUS_OK)
         fy__guard_count_device_alloc(thread);
     else
@@ -306,7 +306,7 @@ static fy_status_t open_faults(fy_device_t *device)
     return FY_STATUS_OK;
 }
 
-static void take_apart(fy_device_t *device)
+static void close_parts(fy_device_t *device)
 {
     if (!device->synchronous) {
         if (!fy__device_is_lost(device) && !fy__wait_drops(FY__WAIT_TEARDOWN))
@@ -346,7 +346,7 @@ done:
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
-        take_apart(device);
+        close_parts(device);
         fy__error_restore(&first);
     }
     return status;
@@ -355,7 +355,7 @@ done:
 void fy__wire_close(fy_device_t *device)
 {
     const bool forked = atomic_load(&device->lost) == FY__LOST_BY_FORK;
-    take_apart(device);
+    close_parts(device);
     if (!forked) device->backend->device_close(device->dev);
 }
 

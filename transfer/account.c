@@ -16,7 +16,7 @@ const char *fy_path_name(fy_path_t path)
     return (unsigned)path < FY_PATH_COUNT ? names[path] : "?";
 }
 
-static FY_COLD void tell(const fy__thread_t *thread, const fy__transfer_record_t *record)
+static FY_COLD void put_event(const fy__thread_t *thread, const fy__transfer_record_t *record)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_TRANSFER, thread);
     event.device = fy__event_intern(record->device->spec);
@@ -46,5 +46,5 @@ void fy__transfer_note(fy__thread_t *thread, const fy__transfer_record_t *record
     fy__count(&traffic->by_path[record->path], 1);
     if (record->blocked_ns) fy__count(&traffic->blocked_ns, record->blocked_ns);
     fy__guard_charge_transfer(thread, record->direction, record->nbytes);
-    FY__EVENT(tell(thread, record));
+    FY__EVENT(put_event(thread, record));
 }

@@ -111,7 +111,7 @@ done:
 
 /* After a failure: packed tensors before npacked, and others before nothers, were sent. Poisons
  * them. */
-static void spoil(const many_t *many, size_t npacked, size_t nothers, fy_status_t status)
+static void poison_all(const many_t *many, size_t npacked, size_t nothers, fy_status_t status)
 {
     for (size_t i = 0; i < many->count; i++)
         if (i < (is_packed(many, i) ? npacked : nothers) && many->src[i]->nelem)
@@ -135,7 +135,7 @@ static fy_status_t send_packed(many_t *many)
             fy__ring_give(many->device, &slot, sent);
         }
         if (status != FY_STATUS_OK) {
-            spoil(many, first, 0, status);
+            poison_all(many, first, 0, status);
             return status;
         }
     }
@@ -167,12 +167,12 @@ static fy_status_t send_others(many_t *many)
         if (is_packed(many, i)) continue;
         const fy_status_t status = send_one(many, &batch, i, &changed);
         if (status != FY_STATUS_OK) {
-            spoil(many, many->count, i + changed, status);
+            poison_all(many, many->count, i + changed, status);
             return status;
         }
     }
     const fy_status_t status = fy__upload_batch_send(&batch);
-    if (status != FY_STATUS_OK) spoil(many, many->count, many->count, status);
+    if (status != FY_STATUS_OK) poison_all(many, many->count, many->count, status);
     return status;
 }
 

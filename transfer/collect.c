@@ -148,7 +148,7 @@ static fy_status_t make_downloads(many_t *many, const batch_t *batch)
     return FY_STATUS_OK;
 }
 
-static fy_status_t ask_packed(many_t *many)
+static fy_status_t request_packed(many_t *many)
 {
     for (size_t next = 0; many->largest_nbytes && next < many->count;) {
         batch_t batch = { .first = next };
@@ -170,7 +170,7 @@ static fy_status_t ask_packed(many_t *many)
 
 /* Requests the other tensors one by one; then records the packed ones and adds them to the
  * scope. */
-static fy_status_t ask_others(many_t *many)
+static fy_status_t request_others(many_t *many)
 {
     for (size_t i = 0; i < many->count; i++)
         if (!is_packed(many, i))
@@ -239,8 +239,8 @@ fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src,
     if (!count) return FY_STATUS_OK;
     many.device = src[0]->storage->device;
     fy_status_t status = choose(&many);
-    if (status == FY_STATUS_OK) status = ask_packed(&many);
-    if (status == FY_STATUS_OK) status = ask_others(&many);
+    if (status == FY_STATUS_OK) status = request_packed(&many);
+    if (status == FY_STATUS_OK) status = request_others(&many);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);

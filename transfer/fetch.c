@@ -73,8 +73,8 @@ fy_status_t fy__fetch_wait(fy__fetch_t *fetch, fy__point_t point)
 
 /* Takes a slot, waiting for one only if none is held, and submits the next chunk. *out_asked: there
  * was one. */
-static fy_status_t ask(fy__fetch_t *fetch, uint64_t at, bool may_wait, flight_t *out_flight,
-                       bool *out_asked)
+static fy_status_t submit_chunk(fy__fetch_t *fetch, uint64_t at, bool may_wait,
+                                flight_t *out_flight, bool *out_asked)
 {
     *out_asked = false;
     if (may_wait)
@@ -104,7 +104,7 @@ fy_status_t fy__fetch_through_ring(fy__fetch_t *fetch, fy__sink_fn sink, void *u
     while (status == FY_STATUS_OK && (n || asked < fetch->nbytes)) {
         bool more = n < MOST_FLIGHTS && asked < fetch->nbytes;
         flight_t *flight = &flights[(first + n) % MOST_FLIGHTS];
-        if (more) status = ask(fetch, asked, n == 0, flight, &more);
+        if (more) status = submit_chunk(fetch, asked, n == 0, flight, &more);
         if (status != FY_STATUS_OK) break;
         if (more) {
             asked += flight->nbytes;

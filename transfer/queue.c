@@ -25,7 +25,7 @@ static const fy__job_t *best(const fy__queue_t *queue)
 /* ---- pumping ---- */
 
 /* The device is lost: no queued job will ever run. */
-static void give_up_all(fy__queue_t *queue)
+static void fail_all(fy__queue_t *queue)
 {
     fy__job_t *job;
     uint32_t record = 0;
@@ -61,7 +61,7 @@ fy_status_t fy__queue_submit_standing(fy__queue_t *queue, bool all)
 {
     while (atomic_load_explicit(&queue->nstanding, memory_order_relaxed)) {
         if (fy__device_is_lost(queue->device)) {
-            give_up_all(queue);
+            fail_all(queue);
             return FY_STATUS_OK;
         }
         fy__lock(&queue->lock);
@@ -322,7 +322,7 @@ fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
 
 /* The device is lost and the jobs are removed: the tickets of the oldest completed jobs must still
  * report success. The lock is held. */
-static void keep_what_is_done(fy__queue_t *queue)
+static void keep_done(fy__queue_t *queue)
 {
     for (uint64_t seq = atomic_load(&queue->stream->done) + 1;
          seq <= atomic_load(&queue->stream->submitted); seq++) {
@@ -339,7 +339,7 @@ void fy__queue_close(fy__queue_t *queue)
 {
     (void)fy__queue_submit_standing(queue, true);
     fy__lock(&queue->lock);
-    if (queue->stream && fy__device_is_lost(queue->device)) keep_what_is_done(queue);
+    if (queue->stream && fy__device_is_lost(queue->device)) keep_done(queue);
     fy_stream_t *stream = queue->stream;
     queue->stream = NULL;
     free(queue->jobs);

@@ -63,7 +63,7 @@ static bool is_being_written(const fy__queue_t *queue, const fy__job_t *job)
 
 /* `job`, an upload, is cancelled: earlier uploads that are submitted later must not clear its
  * poison. The lock is held. */
-static void keep_word_of(const fy__queue_t *queue, const fy__job_t *job)
+static void keep_poison_of(const fy__queue_t *queue, const fy__job_t *job)
 {
     for (fy__job_t *older = queue->oldest; older != job; older = older->newer)
         if (older->dst == job->dst) older->replaces = false;
@@ -85,7 +85,7 @@ static bool cancel(fy_stream_t *stream, uint64_t seq)
         if (!is_upload || !is_being_written(queue, job)) break;
         pthread_cond_wait(&queue->changed, &queue->lock);
     }
-    if (is_upload) keep_word_of(queue, job);
+    if (is_upload) keep_poison_of(queue, job);
     job->record = fy__poison_record(
         FY_STATUS_CANCELLED, "the %s of %llu bytes was cancelled before it started",
         is_upload ? "upload" : "download", (unsigned long long)job->copy.nbytes);

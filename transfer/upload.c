@@ -58,7 +58,7 @@ typedef struct upload {
     fy__end_t target, final; /* destination of the bytes, and of the result; the same if `direct` */
     bool direct;
     bool sent;   /* some bytes were submitted, so target's bytes changed, or will change */
-    bool stands; /* it is a job */
+    bool is_job;
     uint64_t blocked_ns;
     fy__taint_t taint; /* the faults of its copies */
 } upload_t;
@@ -69,7 +69,7 @@ static bool replaces(const fy_tensor_t *dst)
 }
 
 /* Makes it a job of the engine's queue, with its conversion. */
-static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t *copy)
+static fy_status_t make_job(fy__thread_t *thread, upload_t *upload, const fy_copy_t *copy)
 {
     fy__point_t point;
     const fy__job_order_t order = {
@@ -84,7 +84,7 @@ static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t
     };
     FY_TRY(fy__queue_stand(thread, upload->device->uploads, &order, &point));
     fy__upload_borrow(upload->src->storage);
-    upload->stands = true;
+    upload->is_job = true;
     return FY_STATUS_OK;
 }
 
@@ -98,7 +98,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
                              upload->src->data, nbytes, NULL };
     fy__point_t point = 0;
     uint64_t request = 0;
-    if (!fy__queue_admit(device->uploads, nbytes)) return stand(thread, upload, &copy);
+    if (!fy__queue_admit(device->uploads, nbytes)) return make_job(thread, upload, &copy);
     fy_status_t status = fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE);
     if (status == FY_STATUS_OK)
         status = fy__copy_submit(device, upload->stream, "upload", copy, &point, &request);
@@ -168,9 +168,9 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     }
     status = send(thread, &upload, packed ? packed->data : src->data);
     *out_changed = upload.sent && upload.direct && status != FY_STATUS_OK;
-    if (status == FY_STATUS_OK && !upload.direct && !upload.stands)
+    if (status == FY_STATUS_OK && !upload.direct && !upload.is_job)
         status = fy__convert(device, upload.stream, &upload.final, &upload.target, src->nelem);
-    if (status == FY_STATUS_OK && upload.stream && !upload.stands) {
+    if (status == FY_STATUS_OK && upload.stream && !upload.is_job) {
         fy__upload_left(dst, &upload.taint);
         if (taint) fy__taint_join(device, taint, &upload.taint);
     }

@@ -28,12 +28,12 @@ void fy__snapshot_free(fy__snapshot_t *snapshot)
 
 /* ---- under the locks ---- */
 
-static void hold(void *user, fy__pool_t *pool)
+static void lock_one(void *user, fy__pool_t *pool)
 {
     (void)user;
     fy__pool_hold(pool);
 }
-static void let_go(void *user, fy__pool_t *pool)
+static void unlock_one(void *user, fy__pool_t *pool)
 {
     (void)user;
     fy__pool_let_go(pool);
@@ -49,7 +49,7 @@ static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
 {
     taking->npools = taking->nsegments = taking->nblocks = 0;
     fy__private_hold();
-    fy__private_each(device, hold, NULL);
+    fy__private_each(device, lock_one, NULL);
     fy__pool_hold(device->pool);
     fy__pool_hold(device->pinned);
     fy__taking_count(taking, device->pool);
@@ -64,7 +64,7 @@ static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
     }
     fy__pool_let_go(device->pinned);
     fy__pool_let_go(device->pool);
-    fy__private_each(device, let_go, NULL);
+    fy__private_each(device, unlock_one, NULL);
     fy__private_let_go();
     return fits;
 }

@@ -61,7 +61,7 @@ static void copy_streams(const fy__hazard_t *hazard, fy__snapshot_block_t *block
 }
 
 /* The owner frees the block under the pool's lock before it releases the object of `users`. */
-static bool is_at_hand(const fy__block_t *block)
+static bool is_thread_cached(const fy__block_t *block)
 {
     const _Atomic uint32_t *users = atomic_load_explicit(&block->users, memory_order_acquire);
     return users && atomic_load_explicit(users, memory_order_relaxed) == 0;
@@ -81,7 +81,7 @@ static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node,
     } else if (node->span.list != FY__SPAN_TAKEN || !node->block.id) {
         block->state = FY__SNAPSHOT_PENDING;
         copy_streams(&node->block.hazard, block);
-    } else if (is_at_hand(&node->block)) {
+    } else if (is_thread_cached(&node->block)) {
         block->state = FY__SNAPSHOT_THREAD_CACHED;
         pool->stats.live -= block->nbytes;
         pool->stats.requested -= node->counted;

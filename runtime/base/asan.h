@@ -1,5 +1,5 @@
-/* Tells AddressSanitizer which bytes of Ferry's pools are not in use. The calls are empty in builds
- * without it. FY__IS_CHECKED tells whether this build runs the expensive checks. */
+/* Marks bytes of Ferry's pools as unused for AddressSanitizer. The calls are empty in builds
+ * without it. FY__IS_CHECKED is 1 in builds that run the expensive checks. */
 #ifndef FERRY_RUNTIME_BASE_ASAN_H_
 #define FERRY_RUNTIME_BASE_ASAN_H_
 

@@ -10,7 +10,7 @@
 #include <ferry/memory.h>
 
 /* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); Its value is the
- * constant, so compilers know that it is not OK. */
+ * constant, so compilers can exclude OK. */
 #define FY_FAIL(code, ...) \
     (fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__), FY_STATUS_##code)
 

@@ -42,8 +42,8 @@ typedef struct fy__reclaim_cursor {
     uint64_t after, until;
 } fy__reclaim_cursor_t;
 
-/* The result of the last check of a segment against this machine's memory (runtime/device/machine.h). The
- * source's lock guards it. */
+/* The result of the last check of a segment against this machine's memory
+ * (runtime/device/machine.h). The source's lock guards it. */
 typedef struct fy__backing {
     bool is_refused;  /* the machine has too little memory */
     uint64_t nbytes;  /* the bytes that it had; valid only if refused */
@@ -173,15 +173,16 @@ void fy__memory_top_scopes(uint32_t device_index, fy_oom_verdict_t *verdict);
 /* The path of a tag's scope ("" for none), cut to `size`; returns buffer. */
 const char *fy__scope_path(const void *scope, char *buffer, size_t size);
 
-/* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. Whole
- * pages, from 2 MiB up on a boundary of huge pages; zeroed or not. */
+/* Host segments: from jemalloc's dedicated arena if jemalloc is linked into the program, else from
+ * mmap. Whole pages, from 2 MiB up at a huge-page boundary; zeroed or not. */
 fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address);
-/* Faults the pages of a segment, if it is large with several threads, where somebody is about to
- * need them all. */
+/* Faults the pages of a segment before all of them are needed, with several threads if it is
+ * large. */
 void fy__host_segment_touch(void *address, uint64_t nbytes);
-/* nbytes as in alloc. A bounded part stays warm: mapped, for the next segment of that size. */
+/* nbytes as in alloc. Up to a bound, segments stay mapped (warm) for the next request of the same
+ * size. */
 void fy__host_segment_free(void *address, uint64_t nbytes);
-/* Bytes that are kept warm; giving them to the system until at most keep_nbytes are. */
+/* The bytes of warm segments; trim unmaps segments until at most keep_nbytes are left. */
 uint64_t fy__host_segments_warm(void);
 void fy__host_segments_trim(uint64_t keep_nbytes);
 

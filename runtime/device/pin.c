@@ -255,7 +255,7 @@ static fy_status_t wait_for_uses(fy__thread_t *thread, fy_device_t *peer, uint64
 }
 
 /* Takes bytes from the limit; releases the pool's idle slabs and released memory if needed. */
-static fy_status_t take_here(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes)
+static fy_status_t take_in_place(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes)
 {
     const uint64_t limit = peer->pinned_limit_nbytes;
     for (bool waited = false; !take(peer, nbytes);) {
@@ -274,7 +274,7 @@ static fy_status_t take_here(fy__thread_t *thread, fy_device_t *peer, uint64_t n
 fy_status_t fy__pin_here(fy__thread_t *thread, fy_device_t *peer, void *data, uint64_t nbytes)
 {
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
-    FY_TRY(fy__guard_settled(thread, take_here(thread, peer, nbytes)));
+    FY_TRY(fy__guard_settled(thread, take_in_place(thread, peer, nbytes)));
     FY_TRY(fy__guard_settled(thread, lock_pages(peer, data, nbytes)));
     fy__guard_count_device_alloc(thread);
     atomic_fetch_add(&peer->pinned_outside_nbytes, nbytes);

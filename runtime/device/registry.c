@@ -122,7 +122,7 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
 
 /* There are never more devices than entries in the table, so `spare` always has room. The
  * registry's lock is held. */
-static void put_aside(fy_device_t *device) { spare[nspare++] = device; }
+static void keep_spare(fy_device_t *device) { spare[nspare++] = device; }
 
 static fy_device_t *new_device(const fy_backend_t *backend)
 {
@@ -318,7 +318,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         }
     }
     if (status != FY_STATUS_OK) {
-        put_aside(device);
+        keep_spare(device);
         return status;
     }
     if (backend->clock) fy__watch_hold(FY__WATCH_SIMULATED);
@@ -439,7 +439,7 @@ void fy__device_unuse(fy_device_t *device)
         if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK)
             fy__watch_release(FY__WATCH_SIMULATED);
         fy__wire_close(device);
-        put_aside(device);
+        keep_spare(device);
     }
     pthread_mutex_unlock(&lock);
 }

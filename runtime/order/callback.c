@@ -49,7 +49,7 @@ static void pump_all(void)
 }
 
 /* Runs the callbacks of requests that are done; true if there were any. */
-static bool look(void)
+static bool poll_once(void)
 {
     bool found = false;
     for (watch_t **link = &watched; *link;) {
@@ -124,7 +124,7 @@ static void *serve(void *unused)
         fresh_end = &fresh;
         pthread_mutex_unlock(&lock);
         if (atomic_load(&nstanding)) pump_all();
-        const bool found = look();
+        const bool found = poll_once();
         uint64_t now_ns;
         const uint64_t real_ns = fy__now_ns();
         if (found || !model_now(&now_ns) || now_ns != model_ns) {

@@ -89,7 +89,7 @@ static int start_thread(fy__event_writer_t *writer)
 }
 
 /* Writes the existing streams and pools to the file. */
-static void tell_what_is(void)
+static void put_present_objects(void)
 {
     fy_device_t *host = fy__device_host_if_open();
     fy__stream_tell();
@@ -137,7 +137,7 @@ static fy_status_t begin(const char *path)
     fy__event_forget();
     atomic_store(&recording, true);
     fy__watch_hold(FY__WATCH_EVENTS);
-    tell_what_is();
+    put_present_objects();
     return FY_STATUS_OK;
 }
 

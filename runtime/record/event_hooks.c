@@ -159,7 +159,8 @@ void fy__event_arrived(fy__thread_t *thread, const fy_device_t *device, fy__poin
     fy__event_put(&event);
 }
 
-static void say(fy__thread_t *thread, fy__event_kind_t kind, fy_status_t status, const char *text)
+static void put_message(fy__thread_t *thread, fy__event_kind_t kind, fy_status_t status,
+                        const char *text)
 {
     fy__event_t event = fy__event_begin(kind, thread);
     event.u.said.status = (int)status;
@@ -169,11 +170,11 @@ static void say(fy__thread_t *thread, fy__event_kind_t kind, fy_status_t status,
 
 void fy__event_refusal(fy__thread_t *thread, fy_status_t status)
 {
-    say(thread, FY__EVENT_REFUSAL, status, thread->error.text);
+    put_message(thread, FY__EVENT_REFUSAL, status, thread->error.text);
 }
 void fy__event_fault(fy_status_t status, const char *text)
 {
-    say(fy__tls, FY__EVENT_FAULT, status, text);
+    put_message(fy__tls, FY__EVENT_FAULT, status, text);
 }
 
 void fy__event_stream(const fy_stream_t *stream)

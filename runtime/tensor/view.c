@@ -42,7 +42,7 @@ fy_status_t fy__view_strided(const fy_tensor_t *src, int rank, const int64_t *di
     return alloc_view(fy__thread(), src, rank, dims, strides, 0, out_view);
 }
 
-/* `how`: for the tape; NULL where the kind says all. */
+/* `how`: for the tape; NULL if the kind has no parameters. */
 static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
                         const int64_t *strides, int64_t offset, fy__view_kind_t kind,
                         const fy__view_attrs_t *how, fy_tensor_t **out_view)

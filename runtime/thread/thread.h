@@ -41,27 +41,27 @@ typedef struct fy__thread {
     const char *blocking;           /* static: name of the blocking call that began last */
     /* 1, 2, ...; of the state, so a later thread may have the same */
     uint32_t number;
-    /* tensor.c, storage.c: caches of this thread only */
+    /* tensor.c, storage.c: caches, used by this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;
     struct fy__storage *free_slots; /* slot.h: storages without a block */
     uint32_t nfree_slots;
-    /* host storage with its block that was given back last; means something if */
+    /* host storage freed last, with its block; valid if */
     struct fy__storage *last;
-    /* not 0: its class; written by this thread only */
+    /* this is not 0: its class; written by this thread only */
     _Atomic uint16_t last_class;
-    struct fy__storage *cached[FY__CACHE_CLASSES]; /* the others, last used first */
+    struct fy__storage *cached[FY__CACHE_CLASSES]; /* the others, the last freed first */
     _Atomic uint16_t ncached[FY__CACHE_CLASSES];   /* their number; written by this thread only */
-    /* requests served by the front; written by this thread only */
+    /* requests served by the thread cache; written by this thread only */
     _Atomic uint64_t cache_hits;
-    /* thread_cache.c: large ones, taken by whoever exchanges them out; what is in them is written by this
-     * thread only, before that */
+    /* thread_cache.c: large blocks; any thread may take one by an exchange. Only this thread writes
+     * their contents, before it stores them */
     struct fy__storage *_Atomic large[FY__CACHE_SLOTS];
     _Atomic uint64_t large_key[FY__CACHE_SLOTS];
     const void *large_scope[FY__CACHE_SLOTS];
-    /* bytes in them, what others took included; this thread's only */
+    /* bytes in them, including those that other threads took; used by this thread only */
     uint64_t large_total;
-    uint32_t large_last, large_next; /* slot that was used last; slot to be emptied next */
+    uint32_t large_last, large_next; /* the slot used last; the slot to empty next */
     /* stream.c: set by fy_stream_set_current; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* fail.c */
