@@ -57,7 +57,7 @@ typedef struct upload {
     const fy_transfer_options_t *options;
     fy__end_t target, final; /* destination of the bytes, and of the result; the same if `direct` */
     bool direct;
-    bool sent;   /* some bytes were submitted, so target's bytes changed, or will change */
+    bool sent; /* some bytes were submitted, so target's bytes changed, or will change */
     bool is_job;
     uint64_t blocked_ns;
     fy__taint_t taint; /* the faults of its copies */
