@@ -1,12 +1,11 @@
 /* Offset allocator: splits ranges of plain numbers into spans and joins them again. It accesses no
- * memory behind the numbers, so the same code serves devices, page-locked memory, tests and plans.
- * Exact best fit; adjacent free spans join at once. size_index.h has the cost.
+ * memory, so the same code serves devices, page-locked memory, tests and plans. Exact best fit;
+ * adjacent free spans join immediately. size_index.h has the cost.
  * A span is taken, or is on a list. Lists are kinds of free: only adjacent spans of one list join,
- * and best fit searches one list. With list 0 alone this is an ordinary allocator. The pool keeps a
- * list for each stream, for bytes that a device may still use.
+ * and best fit searches one list. The pool has a list for each stream, for bytes that a device may
+ * still use.
  * A range may be `apart` (dedicated): while it is one free span, only best_whole finds it, so that
- * small blocks are not cut from it.
- * Not thread-safe. Not here: hazards, limits, policy (pool.h). */
+ * small blocks are not cut from it. Not thread-safe. Not here: hazards, limits, policy (pool.h). */
 #ifndef FERRY_ALLOC_OFFSET_H_
 #define FERRY_ALLOC_OFFSET_H_
 

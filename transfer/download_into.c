@@ -1,5 +1,5 @@
-/* Downloads into existing host memory: page-locked memory gets the bytes in one DMA, other memory
- * through the ring, where the host empties one slot while the device fills the next ones. A strided
+/* Downloads into existing host memory. Page-locked memory gets the bytes in one DMA, other memory
+ * through the ring: the host empties one slot while the device fills the next ones. A strided
  * source is made dense on the device first; a strided destination is filled from a dense copy on
  * the host. Not here: downloads as objects (download.c). */
 #include <ferry/transfer.h>

@@ -25,7 +25,7 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
 /* The upload that was just recorded in their hazard reads these host bytes in place from now on. */
 void fy__upload_borrow(fy__storage_t *storage);
 /* After everything was submitted into dst: clears the faults of earlier transfers if all bytes are
- * new, and adds those of the copies to dst and to the ticket of its last write. */
+ * new. Adds the faults of the copies to dst and to the ticket of its last write. */
 void fy__upload_left(fy_tensor_t *dst, const fy__taint_t *taint);
 /* It failed half way with the error in the record: poisons dst. */
 void fy__upload_poison(fy_tensor_t *dst, fy_status_t status);

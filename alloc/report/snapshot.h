@@ -1,7 +1,7 @@
 /* A snapshot: the blocks of a device's memory at one moment, as plain data. Taken under the pools'
  * locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/internals/snapshot.md) or drawn
- * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and compiles
- * snapshot_{svg,map,sums}.c as well, so these need no more than the public headers.
+ * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs. It compiles
+ * snapshot_{svg,map,sums}.c as well, so these need only the public headers.
  * Not here: pools (pool.h), the file (snapshot.c). */
 #ifndef FERRY_ALLOC_SNAPSHOT_H_
 #define FERRY_ALLOC_SNAPSHOT_H_

@@ -224,7 +224,8 @@ static double put_key(FILE *file, double x, const char *class, const char *text,
     return x + 18 + 6.2 * (double)(strlen(text) + 9) + 14;
 }
 
-/* What there is, of what a graph's memory is cut from only once. */
+/* The sums over all pools. A graph's blocks are inside blocks of the device's pool, so they are not
+ * counted again. */
 static void put_legend(FILE *file, snapshot_t *snapshot)
 {
     uint64_t by_category[FY_CATEGORY_COUNT + 1] = { 0 }, nbytes[FY__SNAPSHOT_STATE_COUNT] = { 0 };

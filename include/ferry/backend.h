@@ -217,7 +217,7 @@ typedef struct fy_backend {
 
     /* ---- sums over devices ---- (optional; NULL: Ferry sums by peer copies) */
     /* In place: the `nelem` > 0 dense elements at each buffers[i], on devs[i], become the sum of
-     * all, in the order of streams[i], with the same bits on every device. One thread makes the
+     * all, in the order of streams[i]. The bits are the same on every device. One thread makes the
      * call for all devices; the first call of a set of devices may be slow. UNSUPPORTED: nothing
      * was submitted, and the caller uses copies. After another failure buffers may hold garbage,
      * and no stream waits for another. */

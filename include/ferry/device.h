@@ -76,9 +76,9 @@ typedef struct fy_plugin_info {
     char reason[256]; /* why it was not loaded, or the file it was loaded from */
 } fy_plugin_info_t;
 #define FY_PLUGIN_INFO_INIT FY_ZEROED_(plugin_info)
-/* Searches plugin number `index` (0, 1, ...) and loads it if its file exists and it was not loaded
- * before: its code stays in the process until the end. Returns 0 past the last one, and for a
- * struct_size that cannot be (fy_error_get). Number 0 is "cuda"; then come the plugins that device specs have named, and every
+/* Searches plugin number `index` (0, 1, ...). Loads it if its file exists and it is not loaded; its
+ * code stays in the process. Returns 0 past the last one, and for an invalid struct_size
+ * (fy_error_get). Number 0 is "cuda"; then come the plugins that device specs have named, and every
  * libferry_NAME.so of the searched folders; at most 16 in all.
  * The searched folders are those of $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so;
  * never the current folder. Each call with index 0 searches them again. */

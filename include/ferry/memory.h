@@ -98,10 +98,11 @@ FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t
  * thread records on `device`), DEVICE_LOST. */
 FY_API_STATUS fy_memory_reserve(fy_device_t *device, uint64_t nbytes);
 
-/* A reclaim callback. Called on the thread that requests memory of `device`, if the cache cannot
- * serve it and growth fails or is forbidden, before Ferry releases idle segments or waits. It may
- * destroy tensors of `device`, drop your caches, and call anything that makes no tensor on
- * `device`. Memory requests inside it do not call reclaim callbacks.
+/* A reclaim callback (pressure function), called on the thread that requests memory of `device`.
+ * The cache could not serve the request, and growth failed or is forbidden. Ferry has not yet
+ * released idle segments or waited. The callback may destroy tensors of `device`, drop your caches,
+ * and call anything that makes no tensor on `device`. Memory requests inside it call no reclaim
+ * callback.
  * It runs in a scope "pressure", under the thread's guards and outside its recording; on several
  * threads at once if several run out. It is called once for a request, so free at least `nbytes`.
  * Return 0 if nothing was freed. */

@@ -1,5 +1,5 @@
 /* Plans predict, without a device, whether a step fits. A plan runs your step on a simulated device
- * that computes nothing and has unlimited memory, and reports the memory needed by time and
+ * that computes nothing and has unlimited memory. It reports the memory needed by time and
  * category, or the largest batch. Also: the caching allocator over plain numbers, for your own
  * memory.
  * Next: docs/memory.md; `ferry plan` does the same from the command line. */
@@ -14,10 +14,10 @@ extern "C" {
 
 /* ---- plans ---- */
 
-/* A small form of your program. It opens no device, makes everything it needs on `device` (weights,
- * batch, ...), runs one or more steps, and destroys everything or leaves it to the scope that
- * encloses the call. A scope named "step" separates a step from its preparation. Downloaded values
- * are zeros. */
+/* A small form of your program. It opens no device and makes everything it needs on `device`
+ * (weights, batch, ...). It runs one or more steps, and destroys everything or leaves it to the
+ * scope that encloses the call. A scope named "step" separates a step from its preparation.
+ * Downloaded values are zeros. */
 typedef fy_status_t (*fy_step_fn)(fy_device_t *device, int64_t batch, void *user);
 
 /* Memory at one moment of the model clock. */

@@ -51,10 +51,9 @@ FY_API_STATUS fy_prefetch_create(fy_device_t *device, size_t count, const fy_bat
                                  fy_prefetch_fn fill, void *user,
                                  const fy_prefetch_options_t *options,
                                  fy_prefetch_t **out_prefetch);
-/* The next batch: out_tensors has `count` entries. After the last batch *out_rows is 0 and the
- * entries are NULL. The tensors belong to the prefetch and are valid until the next call; if the
- * batch is not full they are views of *out_rows rows. Ops on them wait on the device for the
- * upload.
+/* The next batch: out_tensors has `count` entries, valid until the next call; if the batch is not
+ * full they are views of *out_rows rows. After the last batch *out_rows is 0 and the entries are
+ * NULL. Ops on them wait on the device for the upload.
  * May wait for `fill`, which waits for the upload of the batch depth + 1 before. The wait is no
  * sync; it counts in the upload's host_blocked_ns.
  * Fails: as `fill` or the upload (the next call continues after that batch), INVALID_ARGUMENT

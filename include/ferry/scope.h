@@ -52,8 +52,8 @@ FY_API void fy_guard_options_init(fy_guard_options_t *options, size_t nbytes);
  * are added to "(others)".
  * Cost: independent of the number of names. */
 FY_API fy_scope_t fy_scope_begin(const char *name);
-/* Ends `scope` and all scopes, guards and fy_stream_set_current calls that began inside it and are still
- * open. So an early `return` is safe.
+/* Ends `scope` and all scopes, guards and fy_stream_set_current calls that began inside it and are
+ * still open. So an early `return` is safe.
  * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped.
  * Ending a scope twice does nothing. */
 FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);

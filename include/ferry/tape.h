@@ -22,10 +22,9 @@ FY_API void fy_tape_keep(fy_tape_t *tape);
 /* Requests d loss / d tensor: in every record of the tape if called before fy_tape_begin
  * (parameters), in the current record if called during one. Views made of `tensor` before the begin
  * are other tensors.
- * `grad` is the destination: a dense tensor of the same device, dtype and shape, for instance a
- * view of a flat block. NULL makes a new tensor. A backward assigns first and then adds, so zero
- * nothing. One tape watches a tensor: the last one that called. Both tensors' bytes live at least
- * as long as the watch.
+ * `grad` is the destination, dense and like `tensor`, for instance a view of a flat block; NULL
+ * makes a new tensor. A backward assigns first and then adds, so zero nothing. One tape watches a
+ * tensor: the last one that called. Both tensors' bytes live at least as long as the watch.
  * Fails: INVALID_ARGUMENT, DTYPE_MISMATCH (not float), SHAPE_MISMATCH, DEVICE_MISMATCH,
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *grad);

@@ -56,8 +56,8 @@ FY_API_STATUS fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, co
                              void *data, fy_deleter_fn deleter, void *user,
                              fy_tensor_t **out_tensor);
 /* As fy_tensor_wrap, for elements at data[sum of i[k] * strides[k]]; strides in elements, >= 0.
- * Elements must not overlap, except along an axis of stride 0, which makes the tensor read-only, as
- * fy_broadcast does. The wrapped bytes end behind the last element.
+ * Elements must not overlap, except along an axis of stride 0: the tensor is then read-only, as
+ * from fy_broadcast. The wrapped bytes end after the last element.
  * Fails: as fy_tensor_wrap; INVALID_ARGUMENT (a negative stride, elements that overlap). */
 FY_API_STATUS fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int rank,
                                      const int64_t *dims, const int64_t *strides, void *data,

@@ -26,7 +26,7 @@ typedef struct fy__input {
  * call returns 0 or input->error. After a failure there is nothing to close. */
 int fy__input_open(fy__input_t *input, const char *path);
 /* Reads the next bytes, at most `room`; *out_nread is 0 at the end only. Blocks while a pipe has a
- * writer and no bytes. A pipe without a writer counts as ended after half a second. */
+ * writer and no bytes. Fails after half a second if no program opens the pipe for writing. */
 int fy__input_read(fy__input_t *input, void *to, size_t room, size_t *out_nread);
 void fy__input_close(fy__input_t *input);
 

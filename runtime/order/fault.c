@@ -351,8 +351,8 @@ static void join(fy__faults_t *faults, fy__taint_t *dst, fy__taint_t src)
         dst->mask = src.mask;
         return;
     }
-    /* One window for both: it starts at the earlier request, unless the later one's last bit would
-     * not fit; what falls out then is a window older than a request that was made, so it is
+    /* One window for both. It starts at the earlier request, unless the later one's last bit would
+     * not fit. Requests that drop out then are a window older than an existing request, so they are
      * resolved. */
     fy__taint_t early = dst->first < src.first ? *dst : src,
                 late = dst->first < src.first ? src : *dst;

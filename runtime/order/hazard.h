@@ -1,6 +1,6 @@
 /* Hazards: the last writer and the last readers of bytes, as points on streams' timelines. A word
- * packs (stream index, sequence); 0 is "done, nothing to wait for". A storage's words are copied to
- * its memory block, so a block reused on another stream makes that stream wait on the device, not
+ * packs (stream index, sequence); 0 is "done, nothing to wait for". A freed storage's words are
+ * copied to its memory block. A stream that reuses the block waits for them on the device, not on
  * the host.
  * Not here: streams (stream.h), storages (storage.h). */
 #ifndef FERRY_RUNTIME_HAZARD_H_

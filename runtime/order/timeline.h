@@ -1,8 +1,8 @@
-/* The interface of a job timeline. A transfer whose engine's window is full becomes a job: it is in
- * the engine's queue and has a number on a separate stream without a native queue, so tickets and
+/* The interface of a job timeline. A transfer whose engine's window is full becomes a job in the
+ * engine's queue. A job has a number on a separate stream without a native queue, so tickets and
  * hazard words can name it before it is submitted. A wait for a job, or an order after it, submits
- * it at once, after the jobs on which it depends. From then on its point on the engine's stream
- * replaces it. Jobs finish out of order: only `look` knows the state of one.
+ * its dependencies and then the job. From then on its point on the engine's stream replaces it.
+ * Jobs finish out of order: only `look` knows the state of one.
  * runtime/ calls it, transfer/queue.c implements it. Why:
  * docs/decisions/0017-jobs-on-a-virtual-timeline.md. */
 #ifndef FERRY_RUNTIME_TIMELINE_H_

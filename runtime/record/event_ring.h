@@ -107,7 +107,7 @@ typedef struct fy__event_ring {
     _Alignas(64) _Atomic uint64_t lost; /* events dropped because it was full */
 } fy__event_ring_t;
 
-/* 1 << shift slots; pages are touched as they are used. false: no memory. */
+/* 1 << shift slots; the system provides pages on first use. false: no memory. */
 bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift);
 void fy__event_ring_close(fy__event_ring_t *ring);
 /* false: the ring is full; the event is dropped and counted. */

@@ -14,7 +14,7 @@ typedef struct fy__event_writer {
     _Atomic bool ending; /* no more events are put: write the rest, and the last line */
     /* errno of the first write that failed; then nothing more is written */
     int failed;
-    uint64_t nevents, dropped; /* lines for events; events that came after the failure */
+    uint64_t nevents, dropped; /* lines for events; events dropped after the failure */
     size_t used;
     char buffer[FY__EVENT_BUFFER];
 } fy__event_writer_t;

@@ -39,10 +39,10 @@ FY_API void fy_progress_init(fy_progress_t *progress, size_t nbytes);
 FY_API_STATUS fy_checkpoint_save(const char *directory, fy_model_t *model,
                                  fy_optimizer_t *optimizer, const fy_progress_t *progress,
                                  int keep);
-/* Loads the complete checkpoint of the highest step in the folder `path`, or the file `path`, into
- * a model and an optimizer of the same form: one fy_tensor_upload_many_into. Incomplete files are
- * skipped, with a line in the log. Everything is checked before the first byte changes. optimizer
- * NULL: optimizer state in the file is ignored. out_progress may be NULL.
+/* Loads a checkpoint into a model and an optimizer of the same form: the file `path`, or the
+ * complete file of the highest step in the folder `path`. One fy_tensor_upload_many_into.
+ * Incomplete files are skipped, with a line in the log. Everything is checked before the first byte
+ * changes. optimizer NULL: optimizer state in the file is ignored. out_progress may be NULL.
  * Fails: UNAVAILABLE (no checkpoint), IO, CORRUPT_DATA, SHAPE_MISMATCH (names the parameter and
  * both shapes), DTYPE_MISMATCH, INVALID_ARGUMENT (another kind of optimizer, missing or additional
  * names), OUT_OF_MEMORY. */

@@ -89,7 +89,7 @@ typedef struct fy_layer_child {
 FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
                                   fy_layer_t **out_layer);
 
-/* ---- layers of your own ---- */
+/* ---- custom layers ---- */
 
 typedef struct fy_layer_param {
     const char *name;

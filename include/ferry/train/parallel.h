@@ -9,15 +9,14 @@
 extern "C" {
 #endif
 
-/* In place: each of the `count` tensors, one a device, of one dense shape and float dtype, becomes
- * the sum of all, with the same bits on all devices. By the devices' library
- * (fy_tensor_all_reduce), else by reduce-scatter and all-gather of peer copies, in the order of
- * `tensors` (Patarasuk and Yuan 2009).
- * Peer traffic: 2 (count - 1) / count of a tensor's bytes out of each device; copies also need half
- * as much scratch on each. Waits for nothing.
- * Fails: DEVICE_MISMATCH (two on one device), SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT (not
- * dense), OUT_OF_MEMORY, as fy_tensor_send. Nothing has changed then, except if a guard allows only
- * half of the traffic. */
+/* In place: each of the `count` tensors becomes the sum of all, with the same bits on all devices.
+ * One tensor a device, of one dense shape and float dtype. By the devices' library
+ * (fy_tensor_all_reduce), else by peer copies in the order of `tensors` (reduce-scatter,
+ * all-gather: Patarasuk and Yuan 2009).
+ * Peer traffic: 2 (count - 1) / count of a tensor's bytes out of each device; copies need half as
+ * much scratch. Waits for nothing. Fails: DEVICE_MISMATCH (two on one device), SHAPE_MISMATCH,
+ * DTYPE_MISMATCH, INVALID_ARGUMENT (not dense), OUT_OF_MEMORY, as fy_tensor_send. Nothing has
+ * changed then, except if a guard allows only half of the traffic. */
 FY_API_STATUS fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors);
 /* Copies the parameters of models[0] to all others, by peer transfers: the replicas then have the
  * same bits. Light on the host.

@@ -67,12 +67,11 @@ FY_API_STATUS fy_table_write(const fy_table_t *table, const char *path);
 FY_API_STATUS fy_table_to_tensor(const fy_table_t *table, uint64_t row_begin, uint64_t row_end,
                                  fy_dtype_t dtype, fy_tensor_t **out_tensor);
 
-/* Generated data in the form of the airfoil self-noise measurements, for trying programs only. Six
- * columns: frequency f [Hz], angle of attack a [degrees], chord c [m], free-stream speed u [m/s],
- * thickness of the boundary layer t [m], sound pressure level [dB]. The same seed gives the same
- * bits on every machine with IEEE arithmetic, except the last bit of exp2, log2 and sqrt.
- *   f: a third-octave band from 200 to 20000 Hz · a: 0 to 22.2 · c: one of six from 0.0254 to
- *   0.3048 · u: one of 31.7, 39.6, 55.5, 71.3
+/* Generated data in the form of the airfoil self-noise measurements, for trying programs only. The
+ * same seed gives the same bits on every machine, except the last bit of exp2, log2 and sqrt.
+ * Columns: f [Hz], a third-octave band from 200 to 20000 · angle of attack a [degrees], 0 to 22.2 ·
+ * chord c [m], six from 0.0254 to 0.3048 · speed u [m/s], one of 31.7, 39.6, 55.5, 71.3 · boundary
+ * layer t [m] · sound pressure level [dB].
  *   t = 0.055 c (1 + a / 8) (71.3 / u)^0.2 e, with e uniform in [0.7, 1.3)
  *   level = 131 + 15 log10(u / 71.3) - 5 log10(f / 1000)^2 - 3.5 log10(f / 1000) - 0.35 a - 15 c -
  *   40 t + n, n near-normal, std 3
