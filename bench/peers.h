@@ -1,5 +1,5 @@
-// What the programs beside libtorch share: the same terms for both sides, a clock, medians.
-// Not here: what is compared (peers_*.cpp).
+// Shared by the programs that compare with libtorch: equal conditions for both sides, a clock,
+// medians. Not here: the compared operations (peers_*.cpp).
 #ifndef FERRY_BENCH_PEERS_H_
 #define FERRY_BENCH_PEERS_H_
 
@@ -43,10 +43,9 @@ inline void prepare(char **argv)
     std::exit(1);
 }
 
-// All of the machine's threads for both sides: what is set for libtorch holds for this thread's
-// OpenMP, so for Ferry and oneDNN, too.
-// (libtorch's own default leaves half of them out where two share a core.) OMP_NUM_THREADS is
-// obeyed.
+// All of the machine's threads for both sides. libtorch's setting applies to this thread's OpenMP, so
+// to Ferry and oneDNN too. (libtorch's default omits half of them where two share a core.)
+// OMP_NUM_THREADS is obeyed.
 inline int use_all_threads()
 {
     const char *wanted = std::getenv("OMP_NUM_THREADS");

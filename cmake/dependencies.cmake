@@ -33,7 +33,7 @@ target_link_libraries(ferry_dependencies INTERFACE ${DNNL_LIBRARY} OpenMP::OpenM
 
 # jemalloc belongs to the program, never to libferry.so: linked into a program it serves the
 # program's malloc and, through weak references, Ferry's host memory. --no-as-needed, because
-# nothing in the program itself refers to it. Sanitizers bring a malloc of their own.
+# nothing in the program itself refers to it. Sanitizers provide malloc themselves.
 add_library(ferry_jemalloc INTERFACE)
 add_library(ferry::jemalloc ALIAS ferry_jemalloc)
 find_library(JEMALLOC_LIBRARY jemalloc)

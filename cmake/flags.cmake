@@ -36,8 +36,8 @@ if(FERRY_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-truncation)
 endif()
 
-# Bits do not depend on which instructions a machine has (-ffp-contract=off); nobody reads errno or
-# FP traps after a kernel.
+# Results do not depend on the instructions of a machine (-ffp-contract=off); no code reads errno
+# or FP traps after a kernel.
 set(FERRY_KERNEL_FLAGS -fno-math-errno -fno-trapping-math)
 if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT FERRY_COVERAGE AND NOT FERRY_SANITIZE)
     list(APPEND FERRY_KERNEL_FLAGS -O3)

@@ -1,5 +1,5 @@
-/* Linear regression, y = x w + b, by gradient descent: the whole idea of Ferry in one page.
- * Two heavy requests: the data goes up once, the parameters come down once. All that happens in
+/* Linear regression, y = x w + b, by gradient descent: the idea of Ferry in one page.
+ * Two heavy requests: the data is uploaded once, the parameters are downloaded once. Everything
  * between is light requests, and a guard proves it. Usage: 01_linear [device], by default sim:0.
  * Next: 02_refusal_and_guard.c. */
 #include <ferry/ferry.h>

@@ -15,7 +15,7 @@ static fy_ledger_totals_t traffic_so_far(void)
     return all;
 }
 
-/* Prints what was refused. Fails the example if it was not refused as expected, or if anything
+/* Prints the refusal. Fails the example if the call was not refused as expected, or if any byte
  * moved. */
 static fy_status_t expect(fy_status_t status, fy_status_t expected,
                           const fy_ledger_totals_t *before)
@@ -48,7 +48,7 @@ static fy_status_t mix_devices(fy_tensor_t *x, fy_tensor_t *w, fy_device_t *devi
             return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
                                 "a refused call left a result");
     }
-    fy_tensor_t *x_there; /* as the text says: move one of them, in words, once */
+    fy_tensor_t *x_there; /* as the text says: move one of them explicitly, once */
     FY_TRY(fy_tensor_upload(x, device, NULL, &x_there));
     return fy_matmul(x_there, w, out_y);
 }

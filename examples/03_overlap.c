@@ -1,8 +1,7 @@
-/* Double buffering: batch i+1 goes up on the upload engine while batch i is computed on. Run twice,
- * once with a wait after every request and once without, and timed by the device's own clock. On
- * sim that clock is a model: the same figures on every machine.
- * Ferry orders the engines by the tensors they touch: there is not one event and not one stream in
- * this program.
+/* Double buffering: batch i+1 is uploaded on the upload engine while the device computes on batch
+ * i. Run twice, once with a wait after every request and once without, and timed by the device's
+ * clock. On sim that clock is a model: the same figures on every machine.
+ * Ferry orders the engines by the tensors that they use: this program has no event and no stream.
  * Usage: 03_overlap [device], by default sim:0. Next: 04_streaming_batches.c. */
 #include <ferry/ferry.h>
 
@@ -70,7 +69,7 @@ static fy_status_t run_batches(pipeline_t *p, int overlap, double *out_sum, uint
     FY_TRY(fy_device_clock_query(p->device, &before));
     if (overlap) FY_TRY(feed(p, 0));
     for (int i = 0; i < BATCHES; i++) {
-        int next = overlap ? i + 1 : i; /* the next batch goes up before this one is asked for */
+        int next = overlap ? i + 1 : i; /* the next batch is uploaded before this one is used */
         if (next < BATCHES) FY_TRY(feed(p, next));
         if (!overlap) FY_TRY(fy_device_wait(p->device, FY_FOREVER));
         FY_TRY(compute(p, i));

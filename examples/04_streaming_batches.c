@@ -1,7 +1,7 @@
-/* Training on data that does not fit on the device, or is made as it goes: batches are filled on a
- * thread of Ferry's and go up while the device works on earlier ones; losses come down and are read
- * when they have come, some steps later. No step waits for anything, and a guard on the scope
- * "step" proves it: 4 bytes down, nothing up, no sync.
+/* Training on data that does not fit on the device, or is generated while training: a thread of
+ * Ferry fills batches, which are uploaded while the device works on earlier ones. Losses are
+ * downloaded and read when they have arrived, some steps later. No step waits, and a guard on the
+ * scope "step" proves it: 4 bytes down, nothing up, no sync.
  * Usage: 04_streaming_batches [device], by default sim:0. Next: docs/transfers.md. */
 #include <ferry/ferry.h>
 
@@ -38,8 +38,8 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     return FY_STATUS_OK;
 }
 
-/* Gradient descent on mean((x w + b - y)^2): light requests, and a request for the loss, which
- * nobody waits for. */
+/* Gradient descent on mean((x w + b - y)^2): light requests, and a download of the loss, without a
+ * wait for it. */
 static fy_status_t step(fy_tensor_t *x, fy_tensor_t *y, int64_t rows, fy_tensor_t *w,
                         fy_tensor_t *b, fy_download_t **out_loss)
 {

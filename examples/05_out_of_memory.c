@@ -1,9 +1,9 @@
 /* A native application that survives OUT_OF_MEMORY. It scores many samples with a small network on
- * a device where it has little room: it starts with all samples at once, and when a batch does not
- * fit it asks why, halves the batch and goes on where it was. A failed call has changed nothing and
- * a scope gives back what the failed batch had made, so there is nothing to repair. A program that
- * knows its step before there is a device asks fy_plan_fit for the batch; one that shares the
- * device needs both.
+ * a device with little memory: it starts with all samples at once. When a batch does not fit, it
+ * reads the reason, halves the batch and continues where it was. A failed call has changed nothing
+ * and a scope frees the tensors of the failed batch, so there is nothing to repair. A program that
+ * knows its step before it has a device gets the batch from fy_plan_fit; one that shares the device
+ * needs both.
  * Usage: 05_out_of_memory [device], by default sim:0, of which it takes 24 MiB. Next:
  * docs/memory.md. */
 #include <ferry/ferry.h>
@@ -68,7 +68,7 @@ static fy_status_t score_all(app_t *app)
         const int64_t rows = app->batch < SAMPLES - app->done ? app->batch : SAMPLES - app->done;
         fy_scope_t scope = fy_scope_begin("batch");
         const fy_status_t status = score(app, app->done, rows);
-        fy_scope_end(scope, 0, NULL); /* whatever happened, its tensors are given back */
+        fy_scope_end(scope, 0, NULL); /* frees its tensors, also after a failure */
         if (status == FY_STATUS_OK) {
             app->done += rows;
             app->batches++;
@@ -108,8 +108,8 @@ static fy_status_t run(const char *device_name)
 {
     fy_device_t *device;
     char spec[96];
-    /* Little room, so that there is something to survive. The host takes no limit: there all fits
-     * at once. */
+    /* A small limit, so that memory runs out. The host has no limit: there everything fits at
+     * once. */
     const int is_plain = !strchr(device_name, '?') && strcmp(device_name, "host") != 0;
     snprintf(spec, sizeof spec, "%s%s", device_name, is_plain ? "?limit=24MiB" : "");
     FY_TRY(fy_device_open(spec, &device));

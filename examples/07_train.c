@@ -1,8 +1,8 @@
-/* A first network: a small convolutional one is put together from layers, trained on made-up
- * digits, and asked how well it reads.
- * Heavy requests: the data set goes up once, the weights come down once; a loss now and then is 4
- * bytes. The first weights are drawn where they are used. Usage: 07_train [device], by default
- * sim:0. Next: docs/training.md. */
+/* A first network: a small convolutional one is built from layers, trained on synthetic digits, and
+ * tested.
+ * Heavy requests: the data set is uploaded once, the weights are downloaded once; each recorded
+ * loss is 4 bytes. The initial weights are drawn on the device. Usage: 07_train [device], by
+ * default sim:0. Next: docs/training.md. */
 #include <ferry/ferry.h>
 #include <ferry/train/train.h>
 

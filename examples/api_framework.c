@@ -1,4 +1,4 @@
-/* A framework that knows no op by heart: it asks Ferry what there is (introspection), prints a
+/* A framework without a built-in list of ops: it queries Ferry's ops (introspection), prints a
  * signature of each, and runs a small program given as text through fy_op_call. A binding for
  * another language works the same way.
  * Usage: api_framework [device] ["program"]. A program is postfix: a number pushes a [2x3] tensor

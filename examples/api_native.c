@@ -69,8 +69,8 @@ static void native_close(native_t *native, int index)
     if (native->driver) dlclose(native->driver);
 }
 
-/* Sets COUNT floats to `value` at `address`, behind what the queue holds; without a native queue an
- * op of Ferry stands in for it. */
+/* Sets COUNT floats to `value` at `address`, after the queued work; without a native queue an op of
+ * Ferry does it. */
 static fy_status_t own_kernel(const native_t *native, void *address, fy_tensor_t *tensor,
                               float value)
 {
@@ -149,11 +149,11 @@ static fy_status_t run(const char *spec)
     if (status == FY_STATUS_OK) {
         printf("native queue: %s\n",
                native.queue ? "the application's CUstream"
-                            : "none here; Ferry makes the stream, an op stands in for the kernel");
+                            : "none here; Ferry makes the stream, an op replaces the kernel");
         fy_scope_t scope = fy_scope_begin("native");
         status = share(device, &native, &given_back);
         fy_scope_end(scope, 0, NULL);
-        printf("memory given back %d time(s)\n", given_back);
+        printf("memory released %d time(s)\n", given_back);
     }
     fy_device_close(device);
     native_close(&native, index);

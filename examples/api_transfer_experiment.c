@@ -1,6 +1,6 @@
-/* A transfer experiment: what does it cost to move n bytes up, copied from ordinary memory or
- * borrowed from page-locked memory, and down? Time comes from the device's own clock (model on sim,
- * wall elsewhere), bytes from the ledger, which must agree with what the program thinks it moved.
+/* A transfer experiment: the cost of moving n bytes up, copied from ordinary memory or borrowed
+ * from page-locked memory, and down. Time is from the device's clock (model on sim, wall
+ * elsewhere), bytes from the ledger, which must agree with the program's count.
  * Usage: api_transfer_experiment [device], by default sim:0. */
 #include <ferry/ferry.h>
 
@@ -58,7 +58,7 @@ static double gbyte_per_s(uint64_t nbytes, uint64_t ns)
     return ns ? (double)nbytes / (double)ns : 0;
 }
 
-/* One row of the table, in a scope of its own, so that the ledger has a line for it. */
+/* One row of the table, in a separate scope, so that the ledger has a line for it. */
 static fy_status_t measure(fy_device_t *device, int64_t nbytes, uint64_t *out_moved)
 {
     char name[32];

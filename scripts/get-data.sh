@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Fetches a public data set and checks it. Usage: scripts/get-data.sh airfoil|mnist|cifar10 [DIR]
-# DIR: else $FERRY_DATA, else data/ here; the set gets a folder of its own in it, as `--data DIR`
-# expects. A file that is there and right is not fetched again; one whose checksum is wrong is never
-# left behind.
+# DIR: else $FERRY_DATA, else data/ here; each set has a separate folder in it, as `--data DIR`
+# expects. A file with the right checksum is not fetched again; a file with a wrong one is deleted.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -4,11 +4,11 @@
 #   scripts/setup.sh [--tests] [--ci] [--peers]
 # Without an option: what `make demo` needs. --tests adds the test framework, --ci the checkers,
 # --peers the libraries that bench-peers compares with. Elsewhere than on Debian (or without root
-# and sudo) it names what is missing and how to get it, and exits 1.
+# and sudo) it lists the missing packages, and exits 1.
 set -euo pipefail
 
-# What is looked for, one a line: how it is recognised (a command, a file under an include folder,
-# an archive that clang links, an option that clang links with) and the package that brings it.
+# The requirements, one a line: how each is detected (a command, a file under an include folder,
+# an archive that clang links, an option that clang links with) and the package that provides it.
 wanted="
 command:cc            build-essential
 command:c++           build-essential
@@ -64,7 +64,7 @@ is_there() {
         for folder in /usr/include /usr/local/include "/usr/include/$(uname -m)-linux-gnu"; do
             if [ -e "$folder/$name" ]; then return 0; fi
         done
-        # Somewhere else? Then the compiler knows (CPATH, a toolchain of its own).
+        # Installed elsewhere: the compiler finds it (CPATH, another toolchain).
         if command -v cc >/dev/null 2>&1; then
             printf '#include <%s>\n' "$name" | cc -E -x c - >/dev/null 2>&1
         else

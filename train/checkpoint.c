@@ -1,5 +1,6 @@
-/* Checkpoints: saving and loading all of a training, and parameters alone. Everything is brought
- * down before a file is begun, and everything is read and checked before the first byte goes up.
+/* Checkpoints: saving and loading the whole state of a training, and parameters alone. Everything
+ * is downloaded before a file is begun, and everything is read and checked before the first byte is
+ * uploaded.
  * Not here: the list of tensors (checkpoint_pieces.c), the folder (checkpoint_folder.c), the file
  * (safetensors*.c). */
 #include "train/checkpoint.h"
@@ -21,7 +22,7 @@
 
 /* ---- saving ---- */
 
-/* Adam's beta1 is what schedules move as momentum. */
+/* Schedules change Adam's beta1 as its momentum. */
 static double momentum_of(const fy_optimizer_options_t *options)
 {
     return options->kind == FY_OPTIMIZER_ADAM || options->kind == FY_OPTIMIZER_ADAMW
@@ -63,7 +64,7 @@ static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progre
     return fyt_pieces_write(p, path, progress->note ? 4 : 3, pairs);
 }
 
-/* The old ones go only after the new one has been seen to be whole. */
+/* The old ones are deleted only after the new one has been checked to be complete. */
 static fy_status_t verify(const fyt_pieces_t *p, const char *path)
 {
     fy_safetensors_t *file;
@@ -122,7 +123,7 @@ static fy_status_t open_checkpoint(const char *path, fy_safetensors_t **out_file
     return status;
 }
 
-/* The newest one in `directory` that is whole. */
+/* The newest complete one in `directory`. */
 static fy_status_t open_newest(const char *directory, char **out_path, fy_safetensors_t **out_file)
 {
     int64_t *steps;
@@ -185,7 +186,7 @@ static fy_status_t take_progress(const char *path, const fyt_pieces_t *p, fy_pro
     return FY_STATUS_OK;
 }
 
-/* The model keeps the note, so that it lives as long as somebody may look at it. */
+/* The model keeps the note, so that it lives as long as a caller can read it. */
 static fy_status_t take_note(const fy_safetensors_t *file, char **out_note)
 {
     const char *note = fy_safetensors_metadata(file, "note");
@@ -195,8 +196,8 @@ static fy_status_t take_note(const fy_safetensors_t *file, char **out_note)
                : FY_STATUS_OK;
 }
 
-/* Momentum first, since its value may be refused and nothing has changed by then; back if what
- * follows fails. */
+/* Momentum first, since its value may be refused while nothing has changed yet; restored if a later
+ * step fails. */
 static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
 {
     fy_optimizer_options_t before = { .struct_size = sizeof before };
@@ -209,7 +210,7 @@ static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
     const fy_status_t undone = status != FY_STATUS_OK && has_momentum
                                    ? fy_optimizer_set_momentum(p->optimizer, momentum_of(&before))
                                    : status;
-    (void)undone; /* it was accepted once: it cannot fail */
+    (void)undone; /* it was accepted before: it cannot fail */
     return status;
 }
 

@@ -1,6 +1,6 @@
-/* Inside of checkpoints: the folder that they stand in, and what they are made of. Shared by the
- * files checkpoint*.c. Not public.
- * Next: checkpoint.c. */
+/* Internals of checkpoints: their folder, and the list of their tensors. Shared by the files
+ * checkpoint*.c. Not public.
+ * See checkpoint.c. */
 #ifndef FERRY_TRAIN_CHECKPOINT_INTERNAL_H_
 #define FERRY_TRAIN_CHECKPOINT_INTERNAL_H_
 
@@ -14,22 +14,22 @@ fy_status_t fyt_folder_path(const char *directory, int64_t step, char **out_path
 fy_status_t fyt_folder_list(const char *directory, int64_t **out_steps, size_t *out_count);
 /* Makes `directory` if its parent exists. Fails: IO. */
 fy_status_t fyt_folder_make(const char *directory);
-/* Deletes all but the last `keep` checkpoints and the one of step `written`, and what killed
- * processes have left of theirs. Fails: IO (goes on with the others first), OUT_OF_MEMORY. */
+/* Deletes all but the last `keep` checkpoints and the one of step `written`, and the left-over
+ * files of killed processes. Fails: IO (after deleting the others), OUT_OF_MEMORY. */
 fy_status_t fyt_folder_trim(const char *directory, int keep, int64_t written);
 
-/* ---- what they are made of (checkpoint_pieces.c) ---- */
+/* ---- the tensors of a checkpoint (checkpoint_pieces.c) ---- */
 
 typedef struct fyt_piece {
     const char *name; /* the list's own */
     fy_tensor_t *tensor;
 } fyt_piece_t;
 
-/* Handles made for it belong to the scope in which that was. */
+/* Its handles belong to the scope in which it was made. */
 typedef struct fyt_pieces {
     fy_model_t *model;
     fy_optimizer_t *optimizer; /* NULL: none */
-    int with_all;              /* else parameters only */
+    int with_all;              /* otherwise parameters only */
     size_t nblocks, count;
     /* [nblocks]: parameters, random state, then the optimizer's state */
     fy_tensor_t **device, **host;
@@ -37,8 +37,8 @@ typedef struct fyt_pieces {
     fyt_piece_t *entries;          /* [count] */
 } fyt_pieces_t;
 
-/* What the model and the optimizer have on the device. In order: make, one of download and
- * make_host, name, then the rest; free in any case. */
+/* The device tensors of the model and the optimizer. In order: make, one of download and make_host,
+ * name, then the rest; free in any case. */
 fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int with_all,
                             fyt_pieces_t *p);
 fy_status_t fyt_pieces_download(fyt_pieces_t *p);  /* blocks */

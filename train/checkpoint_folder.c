@@ -1,5 +1,5 @@
-/* The folder of a training's checkpoints: their names, which is the latest, and deleting the old
- * ones. The step in a name decides, not the clock of a disk. Not here: what is in a checkpoint
+/* The folder of a training's checkpoints: their names, the latest one, and deleting old ones. The
+ * step in a name decides, not the clock of a disk. Not here: the content of a checkpoint
  * (checkpoint.c). */
 #include "train/checkpoint.h"
 
@@ -20,8 +20,8 @@ static void write_name(char name[MOST_NAME], int64_t step)
     snprintf(name, MOST_NAME, "step-%08lld.safetensors", (long long)step);
 }
 
-/* A name is one of ours only if it is what would be written for its step. *out_rest is what stands
- * behind it. */
+/* Accepts a name only if it equals the name that is written for its step. *out_rest is the rest
+ * after it. */
 static int read_name(const char *name, int64_t *out_step, const char **out_rest)
 {
     char want[MOST_NAME];
@@ -79,7 +79,7 @@ static int latest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Goes through the folder: steps are listed, left-overs deleted if asked for. */
+/* Goes through the folder: lists steps, and deletes left-over files if requested. */
 static fy_status_t scan(const char *directory, DIR *folder, int deletes_left_overs, int64_t **steps,
                         size_t *count)
 {
@@ -91,7 +91,8 @@ static fy_status_t scan(const char *directory, DIR *folder, int deletes_left_ove
         if (!read_name(entry->d_name, &step, &rest)) continue;
         if (*rest) {
             if (deletes_left_overs && is_left_over(rest))
-                unlinkat(dirfd(folder), entry->d_name, 0); /* if it does not go, the next try may */
+                unlinkat(dirfd(folder), entry->d_name,
+                         0); /* if this fails, the next attempt may succeed */
             continue;
         }
         if (*count == room) {

@@ -1,8 +1,8 @@
-/* What a checkpoint is made of: the blocks that a model and an optimizer have on the device, the
- * same on the host, and the host's pieces by their names in the file. One list serves writing and
- * reading, so that what is written is what is asked for.
- *   "model.NAME" parameters · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step, epoch,
- *   epoch_step, seed · "rates" f64 [2] = lr, momentum
+/* The tensors of a checkpoint: the device blocks of a model and an optimizer, the same on the host,
+ * and the host's pieces by their names in the file. One list serves writing and reading, so that
+ * both use the same names.
+ * "model.NAME" parameters · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step, epoch,
+ * epoch_step, seed · "rates" f64 [2] = lr, momentum
  * Parameters alone: "NAME". Not here: moving and storing them (checkpoint.c). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int wi
     return FY_STATUS_OK;
 }
 
-/* Takes the name's parts, not the handle. */
+/* Copies the parts of the name, not the handle. */
 static fy_status_t add(fyt_pieces_t *p, const char *prefix, const char *name, fy_tensor_t *tensor)
 {
     char *text;
@@ -101,7 +101,7 @@ fy_status_t fyt_pieces_download(fyt_pieces_t *p)
     fy_status_t status = fy_tensor_download_many(p->nblocks, p->device, NULL, downloads);
     for (size_t i = 0; i < p->nblocks && status == FY_STATUS_OK; i++)
         status = fy_download_wait(downloads[i], FY_FOREVER, &p->host[i]);
-    free(downloads); /* those that were not waited for go with the scope */
+    free(downloads); /* the scope destroys those that were not waited for */
     return status;
 }
 
@@ -158,7 +158,7 @@ static fy_status_t check_piece(const char *path, const fy_safetensors_t *file,
 
 static int is_wanted(const fyt_pieces_t *p, const char *name)
 {
-    /* Without an optimizer, the one in the file is left alone. */
+    /* Without an optimizer, the file's optimizer state is ignored. */
     if (p->with_all && !p->optimizer && strncmp(name, "optimizer.", 10) == 0) return 1;
     for (size_t i = 0; i < p->count; i++)
         if (strcmp(p->entries[i].name, name) == 0) return 1;

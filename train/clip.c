@@ -1,5 +1,5 @@
-/* Clipping of gradients, in place and on the device: nothing is looked at by the host, so a
- * recorded step can have it.
+/* Clipping of gradients, in place and on the device: the host reads no value, so a recorded step
+ * can contain it.
  * Source: Pascanu, Mikolov, Bengio 2013, in the form of torch.nn.utils.clip_grad_norm_. */
 #include <ferry/scope.h>
 #include <ferry/tensor.h>
@@ -19,7 +19,7 @@ static fy_status_t check_list(const char *call, size_t count, fy_tensor_t *const
     return FY_STATUS_OK;
 }
 
-/* The norm of all of them: that of their norms. `norms` has room for `count`. */
+/* The norm of all gradients is the norm of their norms. `norms` has space for `count`. */
 static fy_status_t norm_of_all(size_t count, fy_tensor_t *const *grads, fy_tensor_t **norms,
                                fy_tensor_t **out_norm)
 {

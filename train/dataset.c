@@ -1,7 +1,7 @@
-/* Data sets: making, asking, holding, and cutting one into two that share its memory.
- * Not here: file formats (dataset_idx.c, dataset_cifar10.c, dataset_write.c), made-up sets
- * (dataset_synthetic.c), known names (dataset_open.c). Next: include/ferry/train/dataset.h says
- * what each call promises. */
+/* Data sets: making, querying, reference counts, and splitting one into two that share its memory.
+ * Not here: file formats (dataset_idx.c, dataset_cifar10.c, dataset_write.c), synthetic sets
+ * (dataset_synthetic.c), known names (dataset_open.c). include/ferry/train/dataset.h documents each
+ * call. */
 #include "dataset.h"
 
 #include <limits.h>
@@ -124,7 +124,7 @@ fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_datas
     info.dims[0] = (int64_t)inputs;
     info.dtype = FY_DTYPE_F32;
     info.targets = targets;
-    /* Half of the table's own bytes: they cannot overflow. */
+    /* Half of the bytes of the table: they cannot overflow. */
     float *data = malloc((table->rows * inputs + 1) * sizeof(float)),
           *labels = malloc((table->rows * (uint64_t)targets + 1) * sizeof(float));
     fy_status_t status = FY_STATUS_OK;

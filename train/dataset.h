@@ -12,21 +12,21 @@
 
 /* Never changed once it is made but for the count, so threads read it without a lock. */
 struct fy_dataset {
-    atomic_uint holders;   /* who has it: the caller, loaders, parts; the last one frees it */
-    fy_dataset_t *root;    /* whose memory this is a part of; NULL: own */
+    atomic_uint holders;   /* references: the caller, loaders, parts; the last one frees it */
+    fy_dataset_t *root;    /* the set whose memory this one shares; NULL: own memory */
     unsigned char *data;   /* of sample 0, or with `rows` of the root's */
-    unsigned char *labels; /* likewise; int32_t or float */
+    unsigned char *labels; /* the same; int32_t or float */
     uint64_t *rows;        /* where sample i is; NULL: at i */
     size_t sample_nbytes, label_nbytes;
     fy_dataset_info_t info;
 };
 
-/* Of the root when it is made. `data` and `labels` (from malloc) are the set's on OK, the caller's
- * on failure. */
+/* Of the root when it is made. On OK the set owns `data` and `labels` (from malloc), on failure the
+ * caller does. */
 fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels,
                             fy_dataset_t **out_dataset);
-/* Bytes of a sample and of its label; sizes of all of them checked. Fails: INVALID_ARGUMENT (`what`
- * says who asks). */
+/* Bytes of a sample and of its label; all sizes are checked. Fails: INVALID_ARGUMENT (`what` names
+ * the caller in the text). */
 fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
                               size_t *out_sample_nbytes, size_t *out_label_nbytes);
 /* NULL becomes the defaults. Fails: INVALID_ARGUMENT. */
@@ -52,7 +52,7 @@ static inline const unsigned char *fyt_dataset_label(const fy_dataset_t *dataset
     return dataset->labels + fyt_dataset_row(dataset, index) * dataset->label_nbytes;
 }
 
-/* The readers behind the public calls, on bytes that may be in memory: fuzzing goes in here. */
+/* The readers of the public calls, on bytes that may be in memory: the entry points for fuzzing. */
 fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels,
                                   const fy_dataset_options_t *options, fy_dataset_t **out_dataset);
 typedef struct fyt_cifar10 {
@@ -63,7 +63,7 @@ typedef struct fyt_cifar10 {
 } fyt_cifar10_t;
 /* Appends one file's records; all of them are checked. */
 fy_status_t fyt_cifar10_parse(fyt_cifar10_t *set, fyt_source_t *source);
-/* Hands over what was collected, or (out_dataset NULL) frees it. */
+/* Transfers the collected data to a new set, or (out_dataset NULL) frees it. */
 fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset);
 
 /* How many bytes a record of CIFAR-10 has: a label, and a plane of 32 x 32 for each of three

@@ -1,5 +1,5 @@
-/* IDX: images and labels of MNIST's kind. Header first, and nothing is allocated before the file's
- * own length agrees with it.
+/* IDX: images and labels of MNIST's kind. The header is read first, and nothing is allocated before
+ * the file's length agrees with it.
  * Not here: opening and inflating (inflate.c), writing (dataset_write.c). Source of the format:
  * LeCun, "The MNIST database". */
 #include "dataset.h"
@@ -105,8 +105,8 @@ static fy_status_t read_header(fyt_source_t *source, int rank_min, int rank_max,
     return FY_STATUS_OK;
 }
 
-/* Reads up to idx->nbytes into *bytes, which the caller frees. What is compressed, or comes from a
- * pipe, may end before the header's word: then memory is taken as bytes come. */
+/* Reads up to idx->nbytes into *bytes, which the caller frees. A compressed file or a pipe may end
+ * before the length in its header: then memory is allocated as bytes arrive. */
 static fy_status_t read_growing(fyt_source_t *source, const idx_t *idx, unsigned char **bytes,
                                 uint64_t *out_got)
 {
@@ -125,7 +125,7 @@ static fy_status_t read_growing(fyt_source_t *source, const idx_t *idx, unsigned
     }
 }
 
-/* The data, and that nothing follows it. */
+/* Reads the data, and checks that nothing follows it. */
 static fy_status_t read_body(fyt_source_t *source, const idx_t *idx, unsigned char **out_bytes)
 {
     unsigned char behind, *bytes = NULL;

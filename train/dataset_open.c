@@ -1,4 +1,4 @@
-/* Known data sets by name: where their files may lie, and which part of them is for training and
+/* Known data sets by name: the places of their files, and which part of them is for training and
  * which for testing.
  * Not here: reading the files (dataset_idx.c, dataset_cifar10.c, table_text.c). */
 #include "dataset.h"
@@ -14,12 +14,12 @@
 #define AIRFOIL_TEST    3
 #define AIRFOIL_MOST    (16u << 20) /* bytes; the file has 59,984 */
 
-/* The seeds of made-up parts: never the same samples in both. */
+/* The seeds of synthetic parts: never the same samples in both. */
 enum { SEED_TRAIN = 1, SEED_TEST = 2 };
 
-/* directory/FILE, directory/FILE.gz, directory/NAME/FILE, directory/NAME/FILE.gz: the first that is
- * there, from malloc; NULL if none is.
- * Tables are read as they stand: `packed` is 0 for them. */
+/* Returns the first that exists of directory/FILE, directory/FILE.gz, directory/NAME/FILE,
+ * directory/NAME/FILE.gz, from malloc; NULL if none does.
+ * Tables are never compressed: `packed` is 0 for them. */
 static char *find_file(const char *directory, const char *name, const char *file, int packed)
 {
     const size_t room = strlen(directory) + strlen(name) + strlen(file) + 8;

@@ -1,8 +1,8 @@
-/* Made-up images: each digit is a few strokes, moved, scaled, slanted and shaken, drawn with a soft
- * round pen.
- * Integers only, in 1/256 of a pixel: the same seed gives the same bytes on every machine, whatever
- * its compiler does with floats.
- * Not here: made-up tables (table_synthetic.c). */
+/* Synthetic images: each digit is a few strokes, moved, scaled, slanted and distorted, drawn with a
+ * soft round pen.
+ * Integers only, in 1/256 of a pixel: the same seed gives the same bytes on every machine and with
+ * every compiler.
+ * Not here: synthetic tables (table_synthetic.c). */
 #include "dataset.h"
 
 #include <stdlib.h>
@@ -129,7 +129,7 @@ static int64_t distance_squared(point_t p, point_t a, point_t b)
 }
 
 /* Ink of a pen of this radius from a to b, 255 inside and falling to 0 within one pixel outside;
- * the darkest stroke wins. */
+ * the darkest stroke counts. */
 static void draw_segment(unsigned char *ink, int side, point_t a, point_t b, int64_t radius)
 {
     const int64_t outer = radius + UNIT, inner2 = radius * radius, outer2 = outer * outer;
@@ -149,7 +149,7 @@ static void draw_segment(unsigned char *ink, int side, point_t a, point_t b, int
         }
 }
 
-/* `digit` in the middle of side x side pixels, in a hand of its own. */
+/* Draws `digit` in the middle of side x side pixels, with random slant, size and stroke. */
 static void draw_digit(unsigned char *ink, int side, int digit, uint64_t *state)
 {
     /* UNITs for each unit of the glyph's box */

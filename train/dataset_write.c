@@ -1,5 +1,5 @@
-/* Data sets as files that dataset_idx.c and dataset_cifar10.c read: each written beside its place,
- * then renamed, so that nobody ever sees half of one (replace.c). Not here: reading. */
+/* Data sets as files that dataset_idx.c and dataset_cifar10.c read: each is written to a temporary
+ * file and renamed, so that no reader sees an incomplete one (replace.c). Not here: reading. */
 #include "dataset.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "replace.h"
 
-/* A file on its way, written in larger pieces than samples are. The first failure stays. */
+/* A file being written, in pieces larger than samples. The first failure is kept. */
 typedef struct part {
     fyt_replace_t file;
     int is_begun;
@@ -49,7 +49,7 @@ static void part_write(part_t *part, const unsigned char *bytes, size_t nbytes)
     }
 }
 
-/* Under its name if all went well, else away. */
+/* Renames the file if all writes succeeded, else deletes it. */
 static void part_end(part_t *part, fy_status_t *status)
 {
     if (!part) return;
@@ -117,7 +117,7 @@ fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images
         write_labels(labels, dataset);
         part_flush(images);
         part_flush(labels);
-        /* neither takes its place before both are written */
+        /* neither is renamed before both are written */
         status = images->status != FY_STATUS_OK ? images->status : labels->status;
     }
     part_end(images, &status);

@@ -1,4 +1,4 @@
-/* How the training library fails: Ferry's error record, by public means. Not public. */
+/* Failures of the training library: Ferry's error record, through the public API. Not public. */
 #ifndef FERRY_TRAIN_FAIL_INTERNAL_H_
 #define FERRY_TRAIN_FAIL_INTERNAL_H_
 

@@ -1,6 +1,6 @@
-/* Files from outside, read a piece at a time and inflated within a cap: a small file cannot become
- * more bytes than its reader has asked for, and a large one takes no more memory than a small one.
- * Not here: what the bytes mean (dataset_idx.c, dataset_cifar10.c).
+/* Input files, read a piece at a time and inflated within a limit: a small file cannot become more
+ * bytes than its reader has requested, and a large one takes no more memory than a small one.
+ * Not here: the meaning of the bytes (dataset_idx.c, dataset_cifar10.c).
  * Source of the format: RFC 1952; zlib's manual for its calls. */
 #include "inflate.h"
 
@@ -29,8 +29,7 @@ static fy_status_t too_large(const fyt_source_t *source)
                     source->name, (unsigned long long)source->max_nbytes);
 }
 
-/* Makes `count` stored bytes available, or all that there are. Only files have more than is
- * there. */
+/* Makes `count` stored bytes available, or all remaining bytes. Only a file can supply more. */
 static fy_status_t fill(fyt_source_t *source, size_t count)
 {
     if (!source->buffer || source->here >= count) return FY_STATUS_OK;
@@ -91,7 +90,7 @@ fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_sour
         fy__input_close(&source->input);
         return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory to read it", path);
     }
-    /* What says that it is too large, is. */
+    /* A file is too large if it says so itself. */
     if (source->nbytes != FYT_SOURCE_UNKNOWN && source->nbytes > max_nbytes)
         status = FYT_FAIL(
             CORRUPT_DATA,
@@ -146,7 +145,7 @@ static fy_status_t next_member(fyt_source_t *source)
     return FY_STATUS_OK;
 }
 
-/* Inflates until nbytes are there or the stream is over. */
+/* Inflates until nbytes are available or the stream has ended. */
 static fy_status_t inflate_some(fyt_source_t *source, unsigned char *dst, uint64_t nbytes,
                                 uint64_t *out_nread)
 {
@@ -182,7 +181,7 @@ static fy_status_t inflate_some(fyt_source_t *source, unsigned char *dst, uint64
     return FY_STATUS_OK;
 }
 
-/* What is in the buffer, and then from the file. */
+/* Copies bytes from the buffer, then from the file. */
 static fy_status_t read_plain(fyt_source_t *source, unsigned char *dst, uint64_t nbytes,
                               uint64_t *out_nread)
 {

@@ -1,7 +1,7 @@
-/* The bytes of a file, or of memory that stands for one, handed out in order; inflated if they are
- * gzip (the content decides).
- * Data sets of bytes are read through this, so that their readers can be tried without a file
- * system. Next: inflate.c. */
+/* The bytes of a file, or of memory that replaces one, in order; inflated if they are gzip (the
+ * content decides).
+ * The readers of byte data sets use this, so that they can be tested without a file system. See
+ * inflate.c. */
 #ifndef FERRY_TRAIN_INFLATE_H_
 #define FERRY_TRAIN_INFLATE_H_
 
@@ -21,12 +21,12 @@ typedef struct fyt_source {
     unsigned char *buffer;
     const unsigned char *bytes; /* stored, and not taken: `here` of them */
     size_t here;
-    uint64_t nbytes;      /* stored; FYT_SOURCE_UNKNOWN: a pipe */
-    uint64_t taken;       /* stored, and handed out or inflated */
-    uint64_t position;    /* how much was handed out */
-    uint64_t max_nbytes;  /* no more than that is handed out, or taken */
+    uint64_t nbytes;      /* stored bytes; FYT_SOURCE_UNKNOWN: a pipe */
+    uint64_t taken;       /* stored bytes that were returned or inflated */
+    uint64_t position;    /* bytes that were returned */
+    uint64_t max_nbytes;  /* limit of the bytes that are returned, or read */
     struct z_stream_s *z; /* NULL: not compressed */
-    int is_over;          /* the compressed stream has come to its end, with the right checksum */
+    int is_over;          /* the compressed stream has ended, with the right checksum */
 } fyt_source_t;
 
 /* Zeroed is closed; closing twice does nothing. `path` is borrowed until close. Takes memory for a

@@ -1,4 +1,4 @@
-/* How a parameter begins: bounds and spreads from its fans, drawn on its device.
+/* Initial values of a parameter: bounds and spreads from its fans, drawn on its device.
  * Sources: He et al. 2015 (Kaiming), Glorot and Bengio 2010 (Xavier); the default is PyTorch's for
  * linear and conv2d. */
 #include "layer.h"
@@ -35,7 +35,7 @@ static fy_status_t draw_normal(fy_tensor_t *dst, fy_tensor_t *rng, double std)
 
 fy_status_t fyt_init_fill(fy_tensor_t *dst, fy_tensor_t *rng, const fy_layer_param_t *param)
 {
-    /* A layer of one's own may say nothing about fans; 1 keeps all of these finite. */
+    /* A registered layer may not define fans; 1 keeps all of these finite. */
     const double in = param->fan_in > 0 ? (double)param->fan_in : 1,
                  out = param->fan_out > 0 ? (double)param->fan_out : 1;
     switch (param->init.kind) {

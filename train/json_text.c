@@ -1,6 +1,6 @@
-/* Reading pieces of JSON: what is not exactly right is refused, whatever other readers make of it,
- * so that two readers of one file cannot see two things in it. Not here: which piece may stand
- * where (safetensors_header.c). */
+/* Reading pieces of JSON: text that is not exactly valid is refused, even if other readers accept
+ * it, so that two readers of one file cannot read different values. Not here: the allowed order of
+ * pieces (safetensors_header.c). */
 #include "train/json_text.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ int fyt_utf8_is_valid(const char *text, size_t nbytes)
                          : *s >= 0xF0 && *s <= 0xF4 ? 3
                                                     : 0;
         if (!more || end - s <= more) return 0;
-        /* The second byte's range is what rules out overlong forms, surrogates and what is past
+        /* The range of the second byte excludes overlong forms, surrogates and values past
          * U+10FFFF. */
         const unsigned low = *s == 0xE0   ? 0xA0
                              : *s == 0xF0 ? 0x90
@@ -105,8 +105,7 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* json->at is behind "\u". What is written is never longer than what was read (a pair: 12 bytes to
- * 4). */
+/* json->at is after "\u". The output is never longer than the input (a pair: 12 bytes to 4). */
 static char *take_unicode(fyt_json_t *json, char *to)
 {
     unsigned code, low;

@@ -1,6 +1,6 @@
-/* The pieces of a JSON text (RFC 8259), one after the other, for readers that know what must come
- * next: a strict one, for files from outside. Not here: trees (there are none), what the pieces
- * mean (safetensors_header.c). Not public. Next: json_text.c. */
+/* The pieces of a JSON text (RFC 8259), one after the other, for readers that know the next kind of
+ * piece: a strict reader for input files. Not here: trees (there are none), the meaning of the
+ * pieces (safetensors_header.c). Not public. See json_text.c. */
 #ifndef FERRY_TRAIN_JSON_TEXT_INTERNAL_H_
 #define FERRY_TRAIN_JSON_TEXT_INTERNAL_H_
 
@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 typedef struct fyt_json {
-    char *begin, *at, *end; /* texts are decoded where they lie */
-    const char *wrong;      /* once a call has failed: what is wrong at `at`, in words; static */
+    char *begin, *at, *end; /* texts are decoded in place */
+    const char *wrong;      /* after a failed call: the error at `at`, as a static text */
 } fyt_json_t;
 
 /* Whether these bytes are UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing past

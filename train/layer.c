@@ -1,6 +1,6 @@
-/* Layers: making one from its definition, putting them one behind the other, letting go.
- * Not here: the layers that come with the library (layer_dense.c, layer_plain.c), first values
- * (init.c), what runs them (model.c). */
+/* Layers: making one from its definition, sequentials, destroying.
+ * Not here: the layers of the library (layer_dense.c, layer_plain.c), initial values (init.c),
+ * running them (model.c). */
 #include "layer.h"
 #include "train/abi.h"
 
@@ -81,12 +81,12 @@ static fy_status_t check_def(const fy_layer_def_t *def)
     return FY_STATUS_OK;
 }
 
-/* Copies texts and params; on failure what was copied is found by fyt_layer_free. */
+/* Copies texts and params; after a failure fyt_layer_free frees the copies. */
 static int copy_def(fy_layer_t *layer, const fy_layer_def_t *def)
 {
     layer->def = *def;
     layer->def.params = NULL;
-    layer->def.destroy = NULL; /* set when all is well: the caller destroys `user` otherwise */
+    layer->def.destroy = NULL; /* set at the end: until then the caller destroys `user` */
     layer->def.type = strdup(def->type);
     fy_layer_param_t *params = calloc(def->nparams ? def->nparams : 1, sizeof *params);
     layer->def.params = params;
@@ -128,7 +128,7 @@ static fy_status_t check_children(size_t count, const fy_layer_child_t *children
     for (size_t i = 0; i < count; i++) {
         const fy_layer_child_t *child = &children[i];
         if (!child->layer) {
-            char said[256]; /* this failure is told in the place where the maker's stands */
+            char said[256]; /* the text of this failure replaces that of the maker */
             snprintf(said, sizeof said, "%s", fy_error_get()->text);
             return FYT_FAIL(INVALID_ARGUMENT,
                             "layer_sequential: layer %zu ('%s') is NULL; the last failure was: %s",
@@ -154,7 +154,7 @@ static fy_status_t check_children(size_t count, const fy_layer_child_t *children
     return FY_STATUS_OK;
 }
 
-/* Destroys those that nobody has, each once. */
+/* Destroys layers without an owner, each once. */
 static void give_up_children(size_t count, const fy_layer_child_t *children)
 {
     for (size_t i = 0; children && i < count; i++) {

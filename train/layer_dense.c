@@ -1,6 +1,6 @@
-/* Layers with weights: linear and conv2d, each with a bias and an activation that its op applies
- * while the result is at hand.
- * Not here: layers without parameters (layer_plain.c), first values (init.c). */
+/* Layers with weights: linear and conv2d, each with a bias and an activation that the same op
+ * applies.
+ * Not here: layers without parameters (layer_plain.c), initial values (init.c). */
 #include "layer.h"
 #include "train/abi.h"
 
@@ -92,7 +92,7 @@ typedef struct conv2d {
     fy_conv2d_attrs_t attrs;
 } conv2d_t;
 
-/* As the op has it: floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; below 1 if
+/* The op's formula: floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; below 1 if
  * the kernel does not fit. */
 static int64_t out_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                         int64_t dilation)

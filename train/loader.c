@@ -1,5 +1,5 @@
-/* Loaders: the public calls, where a loader stands, and what makes f32 of samples.
- * Not here: sets that live on the device (loader_resident.c), batches that go up one by one
+/* Loaders: the public calls, the position of a loader, and conversion of samples to f32.
+ * Not here: sets that live on the device (loader_resident.c), batches that are uploaded one by one
  * (loader_stream.c). */
 #include "loader.h"
 #include "train/abi.h"

@@ -26,14 +26,14 @@ struct fy_loader {
     fy_dataset_t *dataset; /* held */
     fy_loader_options_t options;
     int64_t steps;
-    int64_t epoch, step; /* of the batch that comes next; step == steps: of the end of the epoch */
+    int64_t epoch, step; /* of the next batch; step == steps: at the end of the epoch */
     fyt_normal_t normal;
     fyt_resident_t *resident; /* one of these two */
     fyt_stream_t *stream;
 };
 
-/* `src` (u8 or f32, whatever its strides) as normalised f32. *dst given: into it; else it is made,
- * in the current scope. */
+/* Returns `src` (u8 or f32, any strides) as normalised f32. *dst given: writes into it; else makes
+ * it, in the current scope. */
 fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, fy_tensor_t **dst);
 
 /* Samples begin .. begin + count - 1 of the epoch. */
@@ -42,33 +42,33 @@ typedef struct fyt_span {
 } fyt_span_t;
 fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step);
 
-/* Inside of a scope of the loader's; nothing is left behind if they fail. Results are the
- * scope's. */
+/* Called inside a scope of the loader; after a failure no tensor is left. The scope owns the
+ * results. */
 fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_resident);
 fy_status_t fyt_resident_next(fyt_resident_t *resident, const fy_loader_t *loader,
                               fy_tensor_t **out_x, fy_tensor_t **out_y);
 void fyt_resident_destroy(fyt_resident_t *resident);
 
 fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stream);
-/* Fails: UNAVAILABLE (in a forked child: its threads stayed behind). */
+/* Fails: UNAVAILABLE (in a forked child, which does not have the threads). */
 fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step);
-/* As fy_loader_limit, from where the loader stands. */
+/* Like fy_loader_limit, from the loader's position. */
 void fyt_stream_limit(fyt_stream_t *stream, int64_t batches);
-/* *out_is_taken: the batch is gone, whether it could be had or not. */
+/* *out_is_taken: the batch is consumed, also after a failure. */
 fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x,
                             fy_tensor_t **out_y, int *out_is_taken);
 void fyt_stream_destroy(fyt_stream_t *stream);
 
-/* Threads that do one job together with whoever asks for it. They touch host memory only and call
- * nothing of Ferry's. */
+/* Threads that run one job together with the calling thread. They touch host memory only and call
+ * no function of Ferry. */
 typedef struct fyt_workers fyt_workers_t;
 typedef void (*fyt_workers_fn)(void *user, int piece, int pieces);
-/* `pieces` hands, of which the caller's is one: pieces - 1 threads. Fails: OUT_OF_MEMORY (no thread
- * to be had). */
+/* `pieces` threads including the caller: starts pieces - 1. Fails: OUT_OF_MEMORY (no thread could
+ * be started). */
 fy_status_t fyt_workers_create(int pieces, fyt_workers_t **out_workers);
 /* Calls fn for each piece, piece 0 here; returns when all have returned. One caller at a time. */
 void fyt_workers_run(fyt_workers_t *workers, fyt_workers_fn fn, void *user);
-/* has_threads 0: in a forked child, where they are not. NULL is ignored. */
+/* has_threads 0: in a forked child, which does not have them. NULL is ignored. */
 void fyt_workers_destroy(fyt_workers_t *workers, int has_threads);
 
 #endif

@@ -1,7 +1,7 @@
-/* Sets that live on the device: they go up once, in their own dtype, become normalised f32 there,
- * and batches are gathered.
- * A step is two requests; the first of an epoch draws the order besides. Not here: batches that go
- * up one by one (loader_stream.c). */
+/* Sets that live on the device: they are uploaded once, in their own dtype, and become normalised
+ * f32 there; batches are gathered.
+ * A step is two requests; the first of an epoch also draws the order. Not here: batches that are
+ * uploaded one by one (loader_stream.c). */
 #include "loader.h"
 
 #include <ferry/device.h>
@@ -26,8 +26,8 @@ static void free_copy(void *user, void *data)
     free(data);
 }
 
-/* All samples (or labels) one behind the other: the set's own memory where they lie so, else a copy
- * that goes with its last use. */
+/* All samples (or labels), contiguous: the set's memory if they are contiguous there, else a copy
+ * that is freed with its last use. */
 static fy_status_t wrap_all(const fy_dataset_t *dataset, unsigned char *base, size_t nbytes,
                             fy_dtype_t dtype, int rank, const int64_t *dims,
                             fy_tensor_t **out_tensor)
@@ -69,7 +69,7 @@ static fy_status_t make_x(const fy_loader_t *loader, fy_tensor_t **out_x)
     for (int i = 0; i < dataset->info.rank; i++) dims[i + 1] = dataset->info.dims[i];
     FY_TRY(upload_all(loader, dataset->data, dataset->sample_nbytes, dataset->info.dtype,
                       dataset->info.rank + 1, dims, &raw));
-    if (dataset->info.dtype == FY_DTYPE_F32) *out_x = raw; /* normalised where it lies */
+    if (dataset->info.dtype == FY_DTYPE_F32) *out_x = raw; /* normalised in place */
     return fyt_loader_normalise(&loader->normal, raw, out_x);
 }
 
@@ -95,7 +95,7 @@ fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_
         status = fy_arange(loader->device, FY_DTYPE_I64, 0, 1,
                            (int64_t)loader->dataset->info.samples, &resident->order);
     if (status != FY_STATUS_OK) {
-        free(resident); /* the tensors are the scope's */
+        free(resident); /* the scope owns the tensors */
         return status;
     }
     fy_tensor_keep(resident->x);
@@ -105,8 +105,8 @@ fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_
     return FY_STATUS_OK;
 }
 
-/* A graph would gather the batch of its recording again and again. Asking for an address is refused
- * there, and costs nothing elsewhere. */
+/* A graph would gather the recorded batch at each replay. Requesting an address is refused during a
+ * recording, and costs nothing otherwise. */
 static fy_status_t refuse_recording(const fyt_resident_t *resident)
 {
     void *address;

@@ -1,8 +1,8 @@
-/* Batches that go up one by one: a prefetch, whose thread is the first worker, and a workers that
- * fills each batch with it.
- * The prefetch never ends, but nothing is filled that nobody wants yet: past `until` the rooms stay
- * empty, and whoever asks for more passes over them. A seek gives what comes a new generation, and
- * what was filled before is dropped.
+/* Batches that are uploaded one by one: a prefetch, whose thread is the first worker, and further
+ * workers that fill each batch with it.
+ * The prefetch never ends, but no batch is filled before it is requested: past `until` the slots
+ * stay empty, and a request for more skips them. A seek starts a new generation, and batches filled
+ * before it are dropped.
  * Not here: the workers (loader_workers.c), sets that live on the device (loader_resident.c). */
 #include "loader.h"
 
@@ -19,23 +19,24 @@
 struct fyt_stream {
     fy_prefetch_t *prefetch;
     fyt_workers_t *workers;
-    const fy_loader_t *loader; /* what does not change of it */
+    const fy_loader_t *loader; /* only the fields that never change */
     pid_t pid;
-    /* batches that were asked for: the next one's index; the caller's thread only */
+    /* the index of the next requested batch; used by the caller's thread only */
     uint64_t taken;
 
     pthread_mutex_t lock; /* guards the five below: `fill` runs on the prefetch's thread */
-    int64_t epoch, step;  /* of the batch that is filled next */
-    /* the first that is not wanted yet, counted from the beginning of epoch 0 */
+    int64_t epoch, step;  /* of the next batch to fill */
+    /* the first batch that is not requested yet, counted from the beginning of epoch 0 */
     int64_t until;
     uint64_t generation; /* +1 for each seek, from 1 on */
     struct {
         uint64_t filled, generation;
-        /* by index modulo depth + 1: 1 + the index `fill` was last called for, NOBODYS: left
+        /* by index modulo depth + 1: 1 + the index of the last call of `fill`, NOBODYS: left
          * empty */
     } rooms[FYT_LOADER_MAX_DEPTH + 1];
 
-    /* what fy_loader_limit said, counted like `until`; 0: nothing. The caller's thread only */
+    /* the value of fy_loader_limit, counted like `until`; 0: none. Used by the caller's thread
+     * only */
     int64_t wanted;
 
     int64_t *order; /* of order_epoch; `fill` only. NULL: as they stand */
@@ -78,7 +79,7 @@ static int64_t place(const fyt_stream_t *stream, int64_t epoch, int64_t step)
     return epoch * stream->loader->steps + step;
 }
 
-/* 0: that batch is not wanted yet. */
+/* Returns 0 if that batch is not requested yet. */
 static int take_place(fyt_stream_t *stream, uint64_t index, int64_t *out_epoch, int64_t *out_step)
 {
     pthread_mutex_lock(&stream->lock);
@@ -163,7 +164,7 @@ fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stre
     return FY_STATUS_OK;
 }
 
-/* The lock may have been held when the process forked: before anything else. */
+/* The lock may have been held when the process forked: check this first. */
 static fy_status_t check_process(const fyt_stream_t *stream, const char *what)
 {
     if (stream->pid == getpid()) return FY_STATUS_OK;
@@ -194,8 +195,7 @@ void fyt_stream_limit(fyt_stream_t *stream, int64_t batches)
     stream->wanted = !batches ? 0 : batches > INT64_MAX - begin ? INT64_MAX : begin + batches;
 }
 
-/* The batch that is asked for is wanted, and those behind it up to the limit, or else to the end of
- * its epoch. */
+/* Requests this batch, and the ones after it up to the limit, or else to the end of its epoch. */
 static void want(fyt_stream_t *stream)
 {
     const fy_loader_t *loader = stream->loader;
@@ -206,14 +206,14 @@ static void want(fyt_stream_t *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* The next batch of this generation; those before a seek, failed ones among them, are nobody's, and
- * neither are empty rooms. */
+/* Returns the next batch of this generation. It skips batches from before a seek, failed ones
+ * included, and empty slots. */
 static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *out_is_taken)
 {
     for (;;) {
         int64_t rows;
         const fy_status_t status = fy_prefetch_next(stream->prefetch, tensors, &rows);
-        /* a graph is recorded: nothing was taken */
+        /* during a recording: no batch was taken */
         if (status == FY_STATUS_UNSUPPORTED) return status;
         pthread_mutex_lock(&stream->lock);
         const uint64_t index = stream->taken++;
@@ -222,14 +222,14 @@ static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *
         pthread_mutex_unlock(&stream->lock);
         if (was_filled && is_stale) continue;
         *out_is_taken =
-            /* else the prefetch failed before it came to that (a lost device), and the batch is
-             * still to be filled */
+            /* otherwise the prefetch failed before that (a lost device), and the batch is still to
+             * be filled */
             was_filled;
         return status;
     }
 }
 
-/* A handle of the caller's to the same bytes: ours must outlive what the caller does with it. */
+/* Makes a separate handle to the same bytes: the loader's must outlive any action of the caller. */
 static fy_status_t own_view(fy_tensor_t *tensor, fy_tensor_t **out_view)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;

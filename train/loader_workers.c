@@ -1,5 +1,5 @@
-/* A workers: threads that wait for a job, each do their piece of it, and wait again.
- * Not here: what the job is (loader_stream.c). */
+/* Workers: threads that wait for a job, run one piece of it each, and wait again.
+ * Not here: the job (loader_stream.c). */
 #include "loader.h"
 
 #include <pthread.h>
@@ -18,7 +18,7 @@ struct fyt_workers {
     fyt_workers_fn fn;
     void *user;
     uint64_t job; /* +1 for each */
-    int working;  /* members that have not done their piece of it */
+    int working;  /* members that have not finished their piece */
     int stops;
     int pieces, started; /* members that run: 1 .. pieces - 1 of members[] */
     member_t members[FYT_LOADER_MAX_WORKERS];
@@ -58,7 +58,7 @@ fy_status_t fyt_workers_create(int pieces, fyt_workers_t **out_workers)
     pthread_mutex_init(&workers->lock, NULL);
     pthread_cond_init(&workers->has_job, NULL);
     pthread_cond_init(&workers->is_done, NULL);
-    sigfillset(&all); /* the program's handlers do not run on threads that it does not know */
+    sigfillset(&all); /* signal handlers of the program must not run on these threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < pieces - 1 && !failed; i++) {
         workers->members[i].workers = workers;

@@ -38,7 +38,7 @@ void fy_model_destroy(fy_model_t *model)
 /* The state of dropout: another seed, so that its draws are not those of the initial values. */
 static int64_t dropout_seed(int64_t seed)
 {
-    return seed ^ INT64_C(0x64726f706f7574); /* "dropout" */
+    return seed ^ INT64_C(0x64726f706f7574); /* the ASCII bytes of "dropout" */
 }
 
 /* A zeroed block of `category`, kept. */
@@ -128,7 +128,7 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
         status = check_create(device, layer, rank, dims, options, out_model);
     fy_model_t *model = status == FY_STATUS_OK ? calloc(1, sizeof *model) : NULL;
     if (!model) {
-        fy_layer_destroy(layer); /* not one that has an owner */
+        fy_layer_destroy(layer); /* does nothing if the layer has an owner */
         return status != FY_STATUS_OK
                    ? status
                    : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a model");
@@ -175,8 +175,8 @@ static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x,
                     info->rank == model->rank ? ": one sample is a batch of 1 (fy_unsqueeze)" : "");
 }
 
-/* Each result but the last goes as soon as the next one is made: what the tape needs of it, it
- * holds. */
+/* Each result but the last is destroyed as soon as the next one is made: the tape holds the ones
+ * that it needs. */
 static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const fy_pass_t pass = { sizeof pass, model->is_training, model->rng };
@@ -206,7 +206,7 @@ fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **ou
     FY_TRY(check_input(model, x, &info));
     fy_scope_t scope = fy_scope_begin("forward");
     fy_status_t status = run_leaves(model, x, &y);
-    /* All layers let x through: a result of its own, all the same. */
+    /* No layer changed x: returns a separate result all the same. */
     if (status == FY_STATUS_OK && y == x) status = fy_slice(x, 0, 0, info.dims[0], &y);
     fy_scope_end(scope, status == FY_STATUS_OK, &y);
     if (status == FY_STATUS_OK) *out_y = y;
@@ -228,7 +228,7 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
         return FYT_FAIL(INVALID_ARGUMENT, "model_backward: model, tape or loss is NULL");
     fy_scope_t scope = fy_scope_begin("backward");
     fy_status_t status = fy_tape_backward(tape, loss, options);
-    /* What earlier backwards have added up stays, where this one adds nothing. */
+    /* Gradients that earlier backward passes accumulated stay where this one adds nothing. */
     const int keeps = options && options->accumulate && model->has_grads;
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;

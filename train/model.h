@@ -6,7 +6,7 @@
 
 #include "layer.h"
 
-/* A layer that computes, in the order in which they run; sequentials are gone. */
+/* A layer that computes, in the order in which they run; sequentials are not listed. */
 typedef struct fyt_leaf {
     const fy_layer_t *layer;
     char *name;         /* "conv1", "block.conv2"; "" if the model is one layer */
@@ -36,14 +36,14 @@ struct fy_model {
     fy_tensor_t *values, *grads, *rng;
     uint64_t room; /* elements of a block */
     int is_training;
-    char *note;    /* of the checkpoint that was loaded last; NULL: none */
-    int has_grads; /* there has been a backward: each gradient is written */
+    char *note;    /* of the last loaded checkpoint; NULL: none */
+    int has_grads; /* after the first backward: each gradient is written */
 };
 
 enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */
 
-/* Leaves and params of model->layer for its sample shape: names, shapes, offsets. On failure
- * fy_model_destroy frees what there is. */
+/* Leaves and params of model->layer for its sample shape: names, shapes, offsets. After a failure
+ * fy_model_destroy frees them. */
 fy_status_t fyt_model_lay_out(fy_model_t *model);
 
 #endif

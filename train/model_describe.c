@@ -1,4 +1,4 @@
-/* Asking a model what is in it: parameters by number and by name, sums, the printed table.
+/* Queries of a model: parameters by number and by name, sums, the printed table.
  * Not here: making and running it (model.c). */
 #include "model.h"
 #include "train/abi.h"

@@ -1,5 +1,5 @@
-/* From a tree of layers to the list that runs: names, the shape behind each layer, where each
- * parameter lies in the block.
+/* From a tree of layers to the list that runs: names, the shape after each layer, the offset of
+ * each parameter in the block.
  * Not here: the blocks (model.c). */
 #include "model.h"
 
@@ -28,7 +28,7 @@ static fy_status_t no_memory(const fy_model_t *model)
                     model->name);
 }
 
-/* What the layer said, with its place in front. */
+/* The error text of the layer, with its position before it. */
 static fy_status_t explain(const fy_model_t *model, const fyt_leaf_t *leaf, fy_status_t status)
 {
     char said[512];

@@ -1,5 +1,5 @@
-/* The known models: small networks that the field compares itself by.
- * Not here: how they are usually trained (the command's table, tools/train/train_recipes.c). */
+/* The known models: small networks that are common in comparisons.
+ * Not here: their usual training (the command's table, tools/train/train_recipes.c). */
 #include "model.h"
 #include "train/abi.h"
 
@@ -42,8 +42,7 @@ static fy_layer_t *conv(int64_t in, int64_t out, int kernel, style_t style)
                                                                                       : NULL;
 }
 
-/* relu, then windows of 2 x 2, in one pass. For the largest it is all the same which comes
- * first. */
+/* relu, then windows of 2 x 2, in one pass. The largest element is the same in either order. */
 static fy_layer_t *relu_pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_layer_t **))
 {
     fy_layer_t *layer;

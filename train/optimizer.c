@@ -1,4 +1,4 @@
-/* Optimizers: state beside parameters, learning rate and step number on the device, one request a
+/* Optimizers: state for each parameter, learning rate and step number on the device, one request a
  * pair and step.
  * Not here: the formulas (ops sgd_step, adam_step, adadelta_step), schedules (schedule.c), clipping
  * (clip.c). */
@@ -19,7 +19,7 @@
 enum { STATES = 3, NAME_NBYTES = 40 };
 
 typedef struct pair {
-    fy_tensor_t *value, *grad; /* our own handles */
+    fy_tensor_t *value, *grad; /* separate handles */
     /* two like the value, then the step number; NULL where the kind has none */
     fy_tensor_t *state[STATES];
     char name[STATES][NAME_NBYTES];
@@ -32,7 +32,7 @@ struct fy_optimizer {
     pair_t pairs[];
 };
 
-/* What each kind keeps. */
+/* The state tensors of each kind. */
 static const char *const k_states[FY_OPTIMIZER_COUNT][STATES] = {
     [FY_OPTIMIZER_SGD] = { "momentum", NULL, "step" },
     [FY_OPTIMIZER_ADAM] = { "exp_avg", "exp_avg_sq", "step" },
@@ -67,7 +67,7 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
     fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 
-/* ---- what can be ---- */
+/* ---- valid settings ---- */
 
 static fy_status_t check_field(const char *kind, const char *field, double value, bool holds,
                                const char *wanted)
@@ -144,7 +144,7 @@ static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_t
 
 /* ---- making one ---- */
 
-/* A handle of our own on the same bytes. */
+/* Makes a separate handle to the same bytes. */
 static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
 {
     fy_tensor_info_t info = { .struct_size = sizeof info };
@@ -159,7 +159,7 @@ static bool keeps_state(const fy_optimizer_options_t *options)
     return options->kind != FY_OPTIMIZER_SGD || options->momentum != 0;
 }
 
-/* In a scope of the caller's, whose memory is optimizer state. */
+/* In a scope of the caller whose category is optimizer state. */
 static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_tensor_t *value,
                              fy_tensor_t *grad, pair_t *pair)
 {

@@ -1,7 +1,6 @@
 /* Orders: one random permutation for each seed and epoch.
- * A random state is {seed, counter}, and fy_randperm moves the counter by one: the order of an
- * epoch is drawn by setting it, so that a run that is taken up again need not go through the epochs
- * before. */
+ * A random state is {seed, counter}, and fy_randperm increments the counter by one. The order of an
+ * epoch is drawn by setting the counter, so a resumed run does not repeat the epochs before. */
 #include "order.h"
 
 #include <ferry/device.h>

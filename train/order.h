@@ -5,12 +5,12 @@
 
 #include <ferry/tensor.h>
 
-/* i64 [count] on `device`, in the current scope: what the epoch-th fy_randperm (from 0) of
- * fy_rng_create(device, seed) gives; it need not have drawn the ones before. Light requests only.
- * Fails: INVALID_ARGUMENT (2^32 samples or more), as requests do. */
+/* i64 [count] on `device`, in the current scope: the permutation of the epoch-th fy_randperm (from
+ * 0) on fy_rng_create(device, seed), without drawing the earlier ones. Light requests only. Fails:
+ * INVALID_ARGUMENT (2^32 samples or more), as requests do. */
 fy_status_t fyt_order_make(fy_device_t *device, int64_t seed, int64_t epoch, uint64_t count,
                            fy_tensor_t **out_order);
-/* The same numbers in memory of yours. */
+/* The same numbers in memory of the caller. */
 fy_status_t fyt_order_read(int64_t seed, int64_t epoch, uint64_t count, int64_t *out_order);
 
 #endif

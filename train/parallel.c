@@ -16,7 +16,7 @@
 
 /* ---- summing ---- */
 
-/* elements: pieces begin on a cache line of their own, in every float dtype */
+/* elements: each piece begins on a separate cache line, in every float dtype */
 enum { PIECE_ALIGN = 32 };
 
 /* The pieces that `count` devices sum, one each; the last ones may be shorter, or empty. */
@@ -38,8 +38,8 @@ static fy_status_t slice_piece(fy_tensor_t *flat, int64_t nelem, size_t count, s
     return begin == end ? FY_STATUS_OK : fy_slice(flat, 0, begin, end, out_view);
 }
 
-/* Each device gets its piece from all others. Nothing of theirs has changed if this fails. received
- * is [owner][from]. */
+/* Each device gets its piece from all others. If this fails, their tensors have not changed.
+ * received is [owner][from]. */
 static fy_status_t gather(size_t count, fy_tensor_t *const *flat, int64_t nelem,
                           fy_device_t *const *devices, fy_tensor_t **received)
 {
@@ -55,8 +55,8 @@ static fy_status_t gather(size_t count, fy_tensor_t *const *flat, int64_t nelem,
     return FY_STATUS_OK;
 }
 
-/* In the order of the devices, whichever of them sums: those before the owner are added up first,
- * then its own, then those behind it. */
+/* In the order of the devices, on every device: first those before the owner, then its own, then
+ * those after it. */
 static fy_status_t add_up(size_t count, size_t owner, fy_tensor_t *own,
                           fy_tensor_t *const *received)
 {

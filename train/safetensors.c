@@ -1,7 +1,7 @@
-/* Safetensors files for reading: open, look, read. The header is checked whole before anything is
- * believed (safetensors_header.c); data is read with pread, since a mapped file that is shortened
- * by somebody kills the process, and pages in one fault at a time.
- * Not here: writing (safetensors_write.c). Next: include/ferry/train/safetensors.h. */
+/* Safetensors files for reading: open, query, read. The whole header is checked before any of it is
+ * used (safetensors_header.c). Data is read with pread: if another process truncates a mapped file,
+ * the reader is killed; and a mapping is paged in one fault at a time.
+ * Not here: writing (safetensors_write.c). See include/ferry/train/safetensors.h. */
 #include "train/safetensors.h"
 
 #include <errno.h>
@@ -46,7 +46,8 @@ static fy_status_t read_at(const char *path, int fd, void *data, size_t nbytes, 
     return FY_STATUS_OK;
 }
 
-/* As read_at, of a text: one with a zero byte, such as a hole of a file, is not read to its end. */
+/* Like read_at, for a text: a text with a zero byte, such as a hole of a file, is not read to its
+ * end. */
 static fy_status_t read_text(const char *path, int fd, char *text, size_t nbytes, uint64_t offset)
 {
     for (size_t at = 0; at < nbytes;) {
@@ -62,7 +63,7 @@ static fy_status_t read_text(const char *path, int fd, char *text, size_t nbytes
     return FY_STATUS_OK;
 }
 
-/* Nothing is allocated before the lengths agree with the file's real one. */
+/* Nothing is allocated before the lengths agree with the file's real length. */
 static fy_status_t read_header(fy_safetensors_t *file)
 {
     struct stat facts;
@@ -121,8 +122,7 @@ fy_status_t fy_safetensors_open(const char *path, fy_safetensors_t **out_file)
         return FYT_FAIL(OUT_OF_MEMORY, "safetensors_open: no host memory to open %s", path);
     }
     file->path = own;
-    /* Not blocking: a pipe that nobody writes is looked at, and refused, without waiting for
-     * one. */
+    /* Not blocking: a pipe without a writer is opened and refused without waiting for one. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const fy_status_t status = file->fd < 0
                                    ? FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno))
@@ -197,8 +197,7 @@ const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *ke
     return NULL;
 }
 
-/* A BOOL of the format is a byte 0 or 1, as Ferry's is, but nothing keeps a file from having
- * others. */
+/* A BOOL of the format is a byte 0 or 1, like Ferry's, but a file can contain others. */
 static fy_status_t check_values(const fy_safetensors_t *file, const fy_safetensors_info_t *info,
                                 const unsigned char *data)
 {

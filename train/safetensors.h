@@ -1,6 +1,6 @@
-/* Inside of a safetensors file: its header, read and checked. Shared by the files safetensors*.c
+/* Internals of a safetensors file: its header, read and checked. Shared by the files safetensors*.c
  * and their tests. Not public.
- * Next: safetensors_header.c. */
+ * See safetensors_header.c. */
 #ifndef FERRY_TRAIN_SAFETENSORS_INTERNAL_H_
 #define FERRY_TRAIN_SAFETENSORS_INTERNAL_H_
 
@@ -18,9 +18,10 @@ typedef struct fyt_header {
     size_t count, npairs;
 } fyt_header_t;
 
-/* Reads the `nbytes` of `text` (malloc'ed, with room for one more byte; taken over in either case),
- * for a file with `data_nbytes` behind its header; `path` is for errors. On OK, tensors cover the
- * data exactly, without gap or overlap. Fails: CORRUPT_DATA, UNSUPPORTED, OUT_OF_MEMORY. */
+/* Reads the `nbytes` of `text` (malloc'ed, with space for one more byte; ownership is transferred
+ * in either case), for a file with `data_nbytes` after its header; `path` is for errors. On OK,
+ * tensors cover the data exactly, without gap or overlap. Fails: CORRUPT_DATA, UNSUPPORTED,
+ * OUT_OF_MEMORY. */
 fy_status_t fyt_header_read(const char *path, char *text, size_t nbytes, uint64_t data_nbytes,
                             fyt_header_t *out_header);
 void fyt_header_free(fyt_header_t *header);

@@ -1,8 +1,8 @@
 /* A safetensors header: its grammar, and that shapes, offsets and the file's length agree. The
  * grammar is {"__metadata__": {text: text}, name: {"dtype": text, "shape": [whole...],
- * "data_offsets": [whole, whole]}, ...} with each key once; nothing else is let through, so depth
- * and memory are bounded by the text. Not here: pieces of JSON (json_text.c), the file
- * (safetensors.c), writing (safetensors_write.c). */
+ * "data_offsets": [whole, whole]}, ...} with each key once; everything else is refused, so the text
+ * bounds depth and memory. Not here: pieces of JSON (json_text.c), the file (safetensors.c),
+ * writing (safetensors_write.c). */
 #include "train/safetensors.h"
 
 #include <stdarg.h>
@@ -61,7 +61,7 @@ typedef struct shown {
     char text[52];
 } shown_t;
 
-/* A name from outside, fit to stand in an error: short, in one line. */
+/* A name from a file, made safe for an error text: short, in one line. */
 static shown_t show(const char *name)
 {
     shown_t s;
@@ -147,7 +147,7 @@ static fy_status_t read_shape(reader_t *r, fy_safetensors_info_t *info)
     return FY_STATUS_OK;
 }
 
-/* nbytes is, until the shape is known, the length that the offsets say. */
+/* Until the shape is known, nbytes is the length between the offsets. */
 static fy_status_t read_offsets(reader_t *r, fy_safetensors_info_t *info)
 {
     uint64_t end;
@@ -180,7 +180,7 @@ static int nbits_of(const char *file_dtype)
 
 static fy_status_t check_size(const reader_t *r, const fy_safetensors_info_t *info)
 {
-    /* as if no dim were 0: no tensor can have such a shape, fy_empty refuses it, too */
+    /* as if no dim were 0: no tensor can have such a shape, and fy_empty refuses it too */
     uint64_t nbits = (uint64_t)nbits_of(info->file_dtype);
     bool is_empty = false;
     for (int i = 0; i < info->rank; i++) {
@@ -286,7 +286,7 @@ static fy_status_t read_header(reader_t *r)
                                      : corrupt(r, "something behind the header's end");
 }
 
-/* ---- what must hold of all of it ---- */
+/* ---- conditions of the whole header ---- */
 
 static int compare_data(const void *a, const void *b)
 {

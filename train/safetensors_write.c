@@ -1,6 +1,6 @@
-/* Writing safetensors files: byte for byte what the reference writer writes (its order, its JSON
- * without blanks, its padding), beside the path and renamed over it. All that can be wrong with the
- * tensors is found before the file is begun.
+/* Writing safetensors files: byte for byte like the reference writer (its order, its JSON without
+ * spaces, its padding), to a temporary file that is renamed to the path. Every error of the tensors
+ * is detected before the file is begun.
  * Not here: reading (safetensors.c), how a file is replaced (replace.c). */
 #include "train/safetensors.h"
 
@@ -19,11 +19,11 @@
 typedef struct item {
     const char *name;
     fy_tensor_info_t info;
-    fy_tensor_t *dense; /* a copy of ours if the entry has strides, else NULL */
+    fy_tensor_t *dense; /* a dense copy if the entry has strides, else NULL */
     const void *data;
 } item_t;
 
-/* A text that grows. Once it could not, it stays as it is and says so. */
+/* A text that grows. After a failed allocation it does not change and reports the failure. */
 typedef struct text {
     char *bytes;
     size_t used, room;

@@ -1,8 +1,8 @@
-/* Schedules: the learning rate, and the momentum that mirrors it, as functions of the step. Nothing
- * is kept from one step to the next.
+/* Schedules: the learning rate, and the momentum that mirrors it, as functions of the step. No
+ * state is kept between steps.
  * Formulas: torch.optim.lr_scheduler of PyTorch 1.13 (StepLR, CosineAnnealingLR in closed form,
- * CyclicLR, OneCycleLR, LinearLR for the warm-up); the papers stand in the header. Not here: who
- * sets what comes out (fy_optimizer_set_lr, fy_optimizer_set_momentum). */
+ * CyclicLR, OneCycleLR, LinearLR for the warm-up); the header names the papers. Not here: setting
+ * the values (fy_optimizer_set_lr, fy_optimizer_set_momentum). */
 #include <ferry/train/schedule.h>
 
 #include <math.h>
@@ -44,7 +44,7 @@ void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_step
     fy__abi_init(&defaults, sizeof defaults, out_schedule, nbytes);
 }
 
-/* ---- what can be ---- */
+/* ---- valid schedules ---- */
 
 static bool has_warmup(fy_schedule_kind_t kind)
 {
@@ -114,7 +114,7 @@ fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
                     fy_schedule_name(schedule->kind), broken.field, broken.value, broken.wanted);
 }
 
-/* Copies the caller's schedule; false if it cannot be. */
+/* Copies the caller's schedule; false if it is invalid. */
 static bool read_possible(const fy_schedule_t *schedule, int64_t step, fy_schedule_t *out_own)
 {
     return FY__READ_GIVEN(schedule, "schedule", schedule, out_own) == FY_STATUS_OK && step >= 0 &&

@@ -1,6 +1,6 @@
-/* Tables: making, standardising, handing over as tensors.
- * Not here: reading and writing text (table_text.c), the made-up data set (table_synthetic.c).
- * Next: include/ferry/train/table.h says what each call promises. */
+/* Tables: making, standardising, conversion to tensors.
+ * Not here: reading and writing text (table_text.c), the synthetic data set (table_synthetic.c).
+ * include/ferry/train/table.h documents each call. */
 #include "table.h"
 
 #include <ferry/device.h>

@@ -1,7 +1,6 @@
-/* The made-up airfoil table: a stand-in with the real one's columns, ranges and units, for machines
+/* The synthetic airfoil table: it has the real one's columns, ranges and units, for machines
  * without the data set.
- * The formula stands in include/ferry/train/table.h. Not here: anything that reads files
- * (table_text.c). */
+ * The formula is in include/ferry/train/table.h. Not here: reading files (table_text.c). */
 #include "table.h"
 
 #include <math.h>

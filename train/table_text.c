@@ -1,7 +1,7 @@
-/* Tables as text: reading with errors that point at the byte, and writing.
- * Two passes over the text: the first checks shape and counts rows, so that the second cannot run
- * past what was made.
- * Not here: what a table is (table.c). Limits and rules: include/ferry/train/table.h. */
+/* Tables as text: reading with errors that name the byte, and writing.
+ * Two passes over the text: the first checks the shape and counts rows, so that the second cannot
+ * write past the allocated memory.
+ * Not here: tables in memory (table.c). Limits and rules: include/ferry/train/table.h. */
 #include "table.h"
 
 #include <errno.h>

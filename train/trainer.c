@@ -1,7 +1,7 @@
-/* The training loop: epochs of steps, losses that come down now and then, a look at the test set,
- * checkpoints, resuming, stopping.
+/* The training loop: epochs of steps, recorded losses, evaluation on the test set, checkpoints,
+ * resuming, stopping.
  * Not here: a step (trainer_step.c), evaluation (trainer_evaluate.c).
- * Next: include/ferry/train/trainer.h says what each call promises. */
+ * include/ferry/train/trainer.h documents each call. */
 #include "trainer.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The clock of the steps stands still while something else is done. */
+/* The clock of the steps stops during other work. */
 static void clock_stop(fyt_trainer_t *trainer)
 {
     if (trainer->begin_ns) trainer->wall_ns += now_ns() - trainer->begin_ns;
@@ -92,7 +92,7 @@ static fy_status_t resume(fyt_trainer_t *trainer)
 {
     fy_progress_t progress = FY_PROGRESS_INIT;
     if (!trainer->options->checkpoint) return FY_STATUS_OK;
-    /* one that cannot be made is told before an epoch is lost by it */
+    /* a folder that cannot be made is reported before an epoch is lost */
     FY_TRY(fyt_folder_make(trainer->options->checkpoint));
     if (!trainer->options->resume) return FY_STATUS_OK;
     fy_scope_t scope = fy_scope_begin("checkpoint");
@@ -119,7 +119,7 @@ static fy_status_t resume(fyt_trainer_t *trainer)
 
 /* ---- the loop ---- */
 
-/* The loader fills what this call will ask for, and no batch more: what goes up is known before. */
+/* The loader fills the batches that this call will request, and no other: their number is known. */
 static fy_status_t limit_loader(const fyt_trainer_t *trainer)
 {
     const fy_train_options_t *options = trainer->options;

@@ -35,9 +35,9 @@ typedef struct fyt_trainer {
 
     /* as in fy_progress_t: updates; epochs; batches of this epoch */
     int64_t step, epoch, epoch_step;
-    double loss; /* the last that came down; NaN before */
+    double loss; /* the last downloaded loss; NaN before the first */
     int64_t loss_step;
-    /* what has come down of this epoch: the sum, and of how many samples */
+    /* downloaded losses of this epoch: their sum, and the number of samples */
     double epoch_loss, epoch_samples;
 
     uint64_t samples; /* trained with, in this call */
@@ -66,8 +66,8 @@ fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *targ
  * `what` is the call. */
 fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
                              const fy_loader_t *loader, fy_loss_kind_t kind);
-/* Sends for what loss_sum holds, and begins it anew. Waits for the one before, if that is still on
- * its way. */
+/* Starts a download of loss_sum and resets it. Waits for the previous download if it is still
+ * pending. */
 fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);
 /* Takes the loss that was sent for, if it is there; `waits`: until it is. Blocks then. */
 fy_status_t fyt_loss_take(fyt_trainer_t *trainer, int waits);

@@ -1,5 +1,5 @@
-/* One step of training: a batch, forward, loss, backward, update; recorded as a graph if asked for;
- * and the way of the loss to the host.
+/* One step of training: a batch, forward, loss, backward, update; recorded as a graph if requested;
+ * and the download of the loss.
  * Not here: epochs, checkpoints, events (trainer.c). */
 #include "trainer.h"
 
@@ -58,7 +58,7 @@ static fy_status_t update(fyt_trainer_t *trainer)
     return status;
 }
 
-/* The sum is f32 whatever the model is: what comes down is 4 bytes. */
+/* The sum is f32 for every model: the download is 4 bytes. */
 static fy_status_t add_loss(fyt_trainer_t *trainer, fy_tensor_t *loss, int64_t samples)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -67,7 +67,8 @@ static fy_status_t add_loss(fyt_trainer_t *trainer, fy_tensor_t *loss, int64_t s
     return fy_axpy(trainer->loss_sum, (double)samples, loss);
 }
 
-/* x and y to an update. `is_first`: gradients begin anew; `is_last`: of a group of batches. */
+/* From x and y to an update. `is_first`: gradients start from 0; `is_last`: of a group of
+ * batches. */
 static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples,
                            const fy_tensor_t *share, int is_first, int is_last)
 {
@@ -102,8 +103,8 @@ static fy_status_t like(const fy_tensor_t *tensor, fy_tensor_t **out_tensor)
     return FY_STATUS_OK;
 }
 
-/* Recorded on inputs of its own, into which each batch is copied; kept by the trainer, which lets
- * go of all three in the end. */
+/* Recorded on separate inputs, into which each batch is copied. The trainer keeps all three and
+ * destroys them in the end. */
 static fy_status_t record(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples)
 {
     FY_TRY(like(x, &trainer->graph_x));
@@ -140,8 +141,8 @@ static fy_status_t run(fyt_trainer_t *trainer)
                         (long long)trainer->epoch_step, (long long)trainer->data.steps);
     FY_TRY(fy_tensor_query(x, &info));
     if (is_last) FY_TRY(apply_schedule(trainer));
-    /* The first batch runs as it stands: what is made once (plans of libraries, say) is made
-     * outside of the graph. */
+    /* The first batch runs without the graph: objects that are created once (plans of libraries,
+     * for example) are created outside of the graph. */
     if (trainer->options->graph && trainer->batches > 0 && info.dims[0] == trainer->data.batch)
         FY_TRY(replay(trainer, x, y, info.dims[0]));
     else

@@ -1,5 +1,5 @@
-/* The measuring loop of `ferry bench`. Not here: what is measured (bench_dispatch.c, bench_gemm.c,
- * bench_copy.c). */
+/* The measuring loop of `ferry bench`. Not here: the measured functions (bench_dispatch.c,
+ * bench_gemm.c, bench_copy.c). */
 #include "tools/bench/bench.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Rows of `ferry bench train`: each a training step that is called, or replayed as a graph. A
- * family of cases is a table of its own.
- * Next: bench_train.c. */
+/* Rows of `ferry bench train`: each a training step that is called, or replayed as a graph. Each
+ * family of cases has a separate table.
+ * See bench_train.c. */
 #ifndef FERRY_TOOLS_BENCH_TRAIN_H_
 #define FERRY_TOOLS_BENCH_TRAIN_H_
 
@@ -16,7 +16,7 @@ typedef struct train_case {
     int64_t images; /* of one step; 0: left out */
     /* of one step, for its share of what the cores can do; NULL: left out */
     double (*flops)(const void *context);
-    void (*end)(void *context); /* gives back what no scope owns; NULL: nothing */
+    void (*end)(void *context); /* frees resources that no scope owns; NULL: none */
 } train_case_t;
 
 /* Of all families together, and of each: bench_train_small.c, bench_train_image.c. */

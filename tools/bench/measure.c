@@ -1,5 +1,5 @@
-/* Time, order statistics, progress, and memory that is there or ends the command. Not here: what is
- * measured. */
+/* Time, order statistics, progress, and allocation that ends the command if memory runs out. Not
+ * here: the measured functions. */
 #include "tools/cli/tool.h"
 
 #include <math.h>

@@ -80,7 +80,7 @@ size_t peer_alloc_find(allocator_t allocators[PEER_ALLOC_MAX], const char **out_
     if (find_glibc())
         allocators[count++] = (allocator_t){ "malloc", plain_take, plain_give, &glibc };
     else
-        strcat(missing, "malloc is left out: no libc.so.6 with a malloc of its own. ");
+        strcat(missing, "malloc is left out: no libc.so.6 that has malloc. ");
     if (look_up(RTLD_DEFAULT, "mallocx", &jemalloc.mallocx) &&
         look_up(RTLD_DEFAULT, "dallocx", &jemalloc.dallocx))
         allocators[count++] = (allocator_t){ "jemalloc", jemalloc_take, jemalloc_give, NULL };

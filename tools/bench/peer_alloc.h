@@ -1,6 +1,6 @@
 /* The allocators that `ferry bench alloc` compares: Ferry through its public calls, and the peers
- * by name at run time, so that the command links none of them and its own malloc stays what it is.
- * Not here: what is measured (bench_alloc.c). */
+ * by name at run time, so that the command links none of them and its own malloc does not change.
+ * Not here: the measurements (bench_alloc.c). */
 #ifndef FERRY_TOOLS_PEER_ALLOC_H_
 #define FERRY_TOOLS_PEER_ALLOC_H_
 
@@ -16,8 +16,8 @@ typedef struct allocator {
 
 enum { PEER_ALLOC_MAX = 3 };
 
-/* Those of glibc ("malloc"), jemalloc and mimalloc that are there. *out_missing says what is not
- * and why, "" if nothing. Returns how many. */
+/* Finds those of glibc ("malloc"), jemalloc and mimalloc that are installed. *out_missing names the
+ * others with the reason, "" if none. Returns their number. */
 size_t peer_alloc_find(allocator_t allocators[PEER_ALLOC_MAX], const char **out_missing);
 /* fy_tensor_create and fy_tensor_destroy on a device that is open. */
 allocator_t peer_alloc_ferry(const char *name, fy_device_t *device);

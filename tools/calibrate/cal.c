@@ -1,4 +1,4 @@
-/* Rounds, medians and the list of figures of `ferry calibrate`. Not here: what is measured
+/* Rounds, medians and the list of figures of `ferry calibrate`. Not here: the measurements
  * (cal_device.c, cal_host.c). */
 #include "tools/calibrate/cal.h"
 

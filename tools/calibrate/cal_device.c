@@ -1,8 +1,7 @@
-/* What a device does in which time. Requests are measured as slopes: so many against twice as many,
- * so that what a wait costs once falls out. What costs the device little stands behind large work,
- * so that the host is ahead and the device's own time shows.
- * The figures are those of the simulator's profiles (docs/simulator.md); what each means there is
- * what is measured here. */
+/* Measures the times of a device. Requests are measured as slopes, n requests against twice as
+ * many, so that the constant cost of a wait drops out. Requests that are cheap on the device are
+ * queued after large work, so that the host is ahead and the device's time shows.
+ * The figures have the meaning of the simulator's profiles (docs/simulator.md). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,7 +187,7 @@ static fy_status_t polls(cal_t *cal, setup_t *s, int64_t count)
     return FY_STATUS_OK;
 }
 
-/* Large work, and polls until what had been done before is put away. */
+/* Runs large work, and polls until the earlier work is retired. */
 static fy_status_t work_and_polls(cal_t *cal, setup_t *s, int64_t count)
 {
     FY_TRY(local_copies(cal, s, count));

@@ -75,7 +75,8 @@ static fy_status_t staged(cal_t *cal, fy_tensor_t *to, const fy_tensor_t *from, 
     return FY_STATUS_OK;
 }
 
-/* Of 3/4 MiB more; the best of several, since a disturbance may be longer than what is measured. */
+/* Time of 3/4 MiB more; the best of several, since a disturbance may be longer than the
+ * measurement. */
 static fy_status_t probe_staging(cal_t *cal, void *context, double *out)
 {
     host_setup_t *s = context;

@@ -1,7 +1,7 @@
 /* `ferry calibrate [DEVICE]`: measures a device, and the host, into a profile that simulated
  * devices read.
- * Not here: what is measured and how (cal_device.c, cal_host.c). Next: docs/simulator.md, "Profiles
- * from files". */
+ * Not here: the measurements (cal_device.c, cal_host.c). See docs/simulator.md, "Profiles from
+ * files". */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@ typedef struct request {
     int64_t rounds, most_nbytes;
 } request_t;
 
-/* What calibrating needs of a device: room for large transfers in flight, so that small ones can
- * stand behind them. */
+/* Requirements of calibrating on a device: memory for large transfers in flight, so that small ones
+ * can queue behind them. */
 static const char *with_options(const char *spec, char *text, size_t size)
 {
     snprintf(text, size, "%s%cwindow=2GiB&queue=4GiB&ahead=16384", spec,
@@ -243,7 +243,7 @@ int cmd_calibrate(int argc, char **argv)
     const char *asked = request.host_only ? "host" : common.device ? common.device : "auto";
     const int code = request.host_only ? STATUS_OK : choose_device(&asked);
     if (code != STATUS_OK) return code;
-    /* Staging copies of the host need a device to go to, which takes no time of its own. */
+    /* The host's staging copies need a device as target, which takes no time itself. */
     common.device = request.host_only ? "null:0" : with_options(asked, spec, sizeof spec);
     session_t session;
     fy_status_t status = session_begin(&session, &common, "ferry calibrate", "calibrate", asked);

@@ -1,6 +1,6 @@
 /* `ferry compare PREDICTED MEASURED`: two JSON documents of one subcommand side by side: the times
- * that a simulated device computed beside those that a real one took, or any other numbers, with a
- * bound if one is set. Not here: what is in the documents (docs/cli.md). */
+ * that a simulated device computed and those that a real one took, or any other numbers, with a
+ * bound if one is set. Not here: the content of the documents (docs/cli.md). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,9 +184,8 @@ int cmd_compare(int argc, char **argv)
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (nfiles < 2) {
-        fprintf(
-            stderr,
-            "ferry: compare: two files are needed: what was predicted, and what was measured\n");
+        fprintf(stderr,
+                "ferry: compare: two files are needed: the prediction and the measurement\n");
         return STATUS_USAGE;
     }
     document_t documents[2] = { { .path = argv[1] }, { .path = argv[2] } };

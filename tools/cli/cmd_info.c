@@ -165,7 +165,8 @@ static void facts_json(const findings_t *found, json_t *json)
 /* Warnings are shown at the end. */
 static bool is_warning(const fact_t *fact) { return strcmp(fact->key, "warning") == 0; }
 
-/* A simulated device that nobody asked for is an example only: its figures are left to JSON. */
+/* A simulated device that the user did not name is an example only: its figures appear only in
+ * JSON. */
 static void print_facts(const findings_t *found, const char *asked)
 {
     for (size_t i = 0; i < found->nfacts; i++) {

@@ -195,7 +195,7 @@ typedef struct reading {
     event_totals_t totals;
 } reading_t;
 
-/* Pools are nobody's in particular: what happened to them counts under any --scope. */
+/* Pools belong to no scope: their events count under any --scope. */
 static void take(void *user, const event_t *event)
 {
     reading_t *reading = user;

@@ -1,5 +1,5 @@
-/* `ferry memory FILE`: what lay where in a device's memory, from a snapshot: figures, what was live
- * by category and by scope, how requests were served; and the picture. Opens no device. Not here:
+/* `ferry memory FILE`: the layout of a device's memory, from a snapshot: figures, live bytes by
+ * category and by scope, how requests were served; and the picture. Opens no device. Not here:
  * reading (snapshot_file.c), drawing (alloc/report/snapshot_svg.c). */
 #include <inttypes.h>
 #include <math.h>
@@ -103,7 +103,8 @@ static sheet_t *category_sheet(snapshot_t *snapshot)
     return sheet;
 }
 
-/* Of every pool but what is inside another one's blocks; *out_more: scopes that are left off. */
+/* Of every pool except those inside another pool's blocks; *out_more: scopes that are not
+ * listed. */
 static sheet_t *scope_sheet(snapshot_t *snapshot, size_t most, size_t *out_more)
 {
     sheet_t *sheet = SHEET(scope_columns);

@@ -1,5 +1,5 @@
-/* The reader of event files. Only the JSON that such files hold; what is not that is refused with
- * the line's number. */
+/* The reader of event files. It reads only the JSON that such files hold; anything else is refused
+ * with the line's number. */
 #include "tools/cli/event_file.h"
 
 #include <ctype.h>

@@ -15,7 +15,7 @@ enum { EVENT_FIELDS = 32 };
 
 typedef struct event_field {
     const char *key;
-    const char *text; /* of a text, decoded; of a list, what stands in the file; else NULL */
+    const char *text; /* of a text, decoded; of a list, its text in the file; else NULL */
     double number;
     uint64_t whole; /* the number, if it is an integer that is not negative */
 } event_field_t;
@@ -27,7 +27,7 @@ typedef struct event {
     event_field_t field[EVENT_FIELDS];
 } event_t;
 
-/* Makes an event of `line`, which is changed. NULL: good; else what is wrong with it, in words. */
+/* Makes an event of `line`, which is changed. Returns NULL on success, else the error as a text. */
 const char *event_parse(char *line, event_t *out_event);
 
 /* "" and 0 if there is no such key. */

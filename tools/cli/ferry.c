@@ -28,8 +28,7 @@ static const command_t commands[] = {
       cmd_replay },
     { "calibrate", "measures a device, and this host, into a profile for simulated devices",
       cmd_calibrate },
-    { "compare", "two JSON documents side by side: what was predicted, and what was measured",
-      cmd_compare },
+    { "compare", "two JSON documents side by side: predicted and measured", cmd_compare },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary,

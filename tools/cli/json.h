@@ -25,7 +25,7 @@ void json_end(json_t *json);
 void json_text(json_t *json, const char *key, const char *text);
 void json_int(json_t *json, const char *key, int64_t value);
 void json_uint(json_t *json, const char *key, uint64_t value);
-/* Nine significant digits; what is not finite is null. */
+/* Nine significant digits; NaN and infinities become null. */
 void json_real(json_t *json, const char *key, double value);
 void json_bool(json_t *json, const char *key, bool value);
 

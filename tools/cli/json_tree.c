@@ -73,7 +73,7 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* *s is behind "\u"; at most as many bytes as stood there. */
+/* *s is after "\u"; writes at most as many bytes as it reads. */
 static char *read_unicode(char **s, char *to)
 {
     unsigned code, low;
@@ -106,7 +106,7 @@ const char *json_text_decode(char *s, char **out_end)
         if (escape)
             *to++ = into[escape - from];
         else if (escaped != 'u' || !(to = read_unicode(&s, to)))
-            return "a text with an escape that there is not";
+            return "a text with an unknown escape";
     }
     *out_end = s + 1;
     *to = 0;

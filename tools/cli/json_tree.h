@@ -1,7 +1,6 @@
-/* Reads a JSON document (RFC 8259) into a tree. For files from outside: whatever the bytes are, it
- * ends, and says what is wrong and where.
- * Not here: writing (json.h), event files, whose lines are flat (event_file.h). Next:
- * json_tree.c. */
+/* Reads a JSON document (RFC 8259) into a tree. For input files: for any bytes it returns, and
+ * reports the error and its position.
+ * Not here: writing (json.h), event files, whose lines are flat (event_file.h). See json_tree.c. */
 #ifndef FERRY_TOOLS_JSON_TREE_H_
 #define FERRY_TOOLS_JSON_TREE_H_
 
@@ -22,7 +21,7 @@ typedef enum json_kind {
 typedef struct json_value {
     json_kind_t kind;
     const char *key; /* of an object's member; else NULL */
-    /* STRING: decoded, without zero bytes inside; NUMBER: as it stands in the file */
+    /* STRING: decoded, without zero bytes inside; NUMBER: its text in the file */
     const char *text;
     struct json_value *child; /* LIST, OBJECT: the first one */
     struct json_value *next;
@@ -33,15 +32,14 @@ typedef struct json_tree {
     void *chunks;
 } json_tree_t;
 
-/* `text` is zero-terminated, changed, and must stay as long as the tree. NULL: good; else what is
- * wrong, in words, with *out_line (from 1).
+/* `text` is zero-terminated, changed, and must live as long as the tree. Returns NULL on success,
+ * else the error as a text, with *out_line (from 1).
  * The tree is freed in either case by json_tree_free. */
 const char *json_tree_parse(char *text, json_tree_t *out_tree, size_t *out_line);
 void json_tree_free(json_tree_t *tree);
 
 /* Decodes the text that begins at the quote `s`, in place: from s + 1 on, zero-terminated; *out_end
- * is behind its closing quote. NULL: good;
- * else what is wrong with it. */
+ * is after its closing quote. Returns NULL on success, else the error as a text. */
 const char *json_text_decode(char *s, char **out_end);
 
 /* The member of that name; NULL if `object` is none or NULL, or has no such member. */

@@ -52,8 +52,8 @@ parse_result_t options_parse(const usage_t *usage, int argc, char **argv);
  * max. */
 bool parse_bytes(const char *text, size_t length, int64_t min, int64_t max, int64_t *out_nbytes);
 
-/* What is nearest to `word` among `count` names (stepping `stride` bytes from one name's pointer to
- * the next), or NULL if none is near enough to be meant. */
+/* Returns the nearest to `word` among `count` names (stepping `stride` bytes from one name's
+ * pointer to the next), or NULL if none is near enough. */
 const char *nearest_name(const char *word, const void *names, size_t stride, size_t count);
 
 /* Options that every subcommand has. */
@@ -69,7 +69,7 @@ typedef struct common {
     { "csv", OPTION_TEXT, "FILE", &(c)->csv, "write the rows of the table to FILE", 0, 0 },                                      \
     { "plot", OPTION_SVG,  "FILE.svg", &(c)->plot, "draw a figure with gnuplot", 0, 0 },                                         \
     { "device", OPTION_TEXT, "SPEC", &(c)->device, "host, sim:0, sim:0?profile=h200, cuda:0; auto: first CUDA device, else host", 0, 0 }, \
-    { "budget", OPTION_TEXT, "ITEMS", &(c)->budget, "what may be moved at most, such as upload=1MiB,download=4KiB/step,sync=0; more fails", 0, 0 }, \
+    { "budget", OPTION_TEXT, "ITEMS", &(c)->budget, "limits of transfers and memory, such as upload=1MiB,download=4KiB/step,sync=0; more fails", 0, 0 }, \
     { "record", OPTION_TEXT, "FILE", &(c)->record, "write every event to FILE; ferry ledger FILE reads it", 0, 0 }, \
     { "snapshot", OPTION_TEXT, "FILE", &(c)->snapshot, "what lies where in the device's memory at the end, or when it ran out: FILE.svg a picture, else JSON for ferry memory", 0, 0 }
 /* Experiments: their traffic is the same in every run, so a file of expected lines can be compared

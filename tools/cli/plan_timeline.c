@@ -37,7 +37,7 @@ void timeline_print(const timeline_t *timeline, FILE *out)
         if (timeline->points[i].live > *column) *column = timeline->points[i].live;
         if (*column > peak) peak = *column;
     }
-    fprintf(out, "live bytes, block by block (%zu were made or given back)\n", timeline->count);
+    fprintf(out, "live bytes, block by block (%zu were allocated or freed)\n", timeline->count);
     for (int row = HEIGHT; row > 0 && peak; row--) {
         fputs("  |", out);
         for (size_t i = 0; i < width; i++)

@@ -15,7 +15,7 @@ typedef struct timeline {
 void timeline_add(void *user, const fy_plan_point_t *point);
 /* A small chart of the live bytes, block by block. */
 void timeline_print(const timeline_t *timeline, FILE *out);
-/* To --csv and --plot, if asked for. */
+/* To --csv and --plot, if requested. */
 fy_status_t timeline_write(const timeline_t *timeline, session_t *session);
 void timeline_free(timeline_t *timeline);
 

@@ -47,7 +47,7 @@ static void set_text(FILE *file, const char *what, const char *text)
     fputs(strcmp(what, "output") == 0 ? "\n" : " noenhanced\n", file);
 }
 
-/* On a logarithmic axis only what is above zero has a place. */
+/* A logarithmic axis shows only values above zero. */
 static bool can_draw(const plot_t *plot, const series_t *series, size_t i)
 {
     if (!isfinite(series->y[i]) || (plot->log_y && series->y[i] <= 0)) return false;

@@ -1,6 +1,6 @@
-/* One run of one subcommand: device, scope, where output goes, how it ends.
- * Not here: what is measured. With --json the document is collected and printed only when it is
- * whole, so standard output holds exactly one document or nothing. */
+/* One run of one subcommand: device, scope, outputs, exit status.
+ * Not here: measurements. With --json the document is collected and printed only when it is
+ * complete, so standard output holds exactly one document or nothing. */
 #include "runtime/base/replace.h"
 #include "tools/cli/tool.h"
 
@@ -18,7 +18,7 @@ void tool_log(void *user, fy_log_level_t level, const char *text)
     fprintf(stderr, "ferry: %s: %s\n", level == FY_LOG_ERROR ? "error" : "warning", text);
 }
 
-/* 0, or the errno of what is in the way of a new file beside the one that `path` names. */
+/* Returns 0, or the errno that prevents a new file beside the one that `path` names. */
 static int check_beside(const char *path)
 {
     fy__replace_t probe;

@@ -1,5 +1,5 @@
-/* Result tables. The idea stands in sheet.h. Rows grow by doubling; the command gives up, with exit
- * status 4, if there is no memory for a table of results. */
+/* Result tables; see sheet.h. Rows grow by doubling; the command ends with exit status 4 if memory
+ * for a table runs out. */
 #include "tools/cli/sheet.h"
 
 #include <errno.h>

@@ -13,7 +13,8 @@ typedef struct snapshot_file {
     char *text;
 } snapshot_file_t;
 
-/* Fails: IO, CORRUPT_DATA (says what is wrong, and where). snapshot_file_close in either case. */
+/* Fails: IO, CORRUPT_DATA (names the error and its position). snapshot_file_close in either
+ * case. */
 fy_status_t snapshot_file_open(const char *path, snapshot_file_t *out_file);
 void snapshot_file_close(snapshot_file_t *file);
 /* Draws it; on failure no file stays. */

@@ -41,7 +41,7 @@ fy_status_t text_lines_open(text_lines_t *lines, const char *path, const char *w
     return TOOL_FAIL(OUT_OF_MEMORY, "no host memory for the lines of %s", path);
 }
 
-/* Moves what is there to the buffer's begin and reads behind it. */
+/* Moves the remaining bytes to the buffer's begin and reads more after them. */
 static fy_status_t fill(text_lines_t *lines)
 {
     size_t got;

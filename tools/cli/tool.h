@@ -47,7 +47,7 @@ int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
 int bench_train(int argc, char **argv);
-/* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry
+/* Runs the one of `list` that argv[1] names; `prefix` is the command line before it ("ferry
  * experiment"). */
 int run_command(const char *prefix, const char *summary, const command_t *list, size_t count,
                 int argc, char **argv);
@@ -92,9 +92,9 @@ fy_status_t session_wait(session_t *session);
 double session_model_ns(const session_t *session);
 /* "model" on a simulated device, else "wall": the clock that comparisons go by. */
 const char *session_clock(const session_t *session);
-/* Writes the sheet to --csv if asked for. */
+/* Writes the sheet to --csv if requested. */
 fy_status_t session_csv(const session_t *session, const sheet_t *sheet);
-/* Draws to --plot if asked for, and says where it is. */
+/* Draws to --plot if requested, and prints the path. */
 fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers);
 /* Both. */
 fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot);

@@ -1,8 +1,8 @@
-/* `ferry experiment link --overlap`: batches go up, are computed on, and a small result comes down,
- * step after step; once with a wait after each request and once without any that holds the device
- * up. Written as an application would: a few buffers in turn, tickets that say when a source buffer
- * is free again, results picked up some steps later. Ferry orders the three engines by the tensors
- * they touch.
+/* `ferry experiment link --overlap`: batches are uploaded and computed on, and a small result is
+ * downloaded, step after step; once with a wait after each request and once without any wait that
+ * blocks the device. Written as an application would: a few buffers in rotation, tickets that show
+ * when a source buffer is free again, results read some steps later. Ferry orders the three engines
+ * by the tensors that they use.
  * Not here: sizes and modes of single transfers (exp_link.c). How to read it:
  * docs/experiments.md. */
 #include "tools/experiments/exp_link.h"
@@ -12,7 +12,7 @@
 enum {
     ROWS = 2048,
     COLUMNS = 1024, /* a batch is 8 MiB, a result 4 KiB */
-    SLOTS = 3,      /* one is filled, one goes up, one is computed on */
+    SLOTS = 3,      /* one is filled, one is uploaded, one is computed on */
     LATE = 8,       /* at most so many results are outstanding */
     FILL = 8,       /* steps until all engines are busy; what they take is not counted */
 };
@@ -32,8 +32,8 @@ typedef struct phases {
     double upload, compute, download; /* ns */
 } phases_t;
 
-/* Batches of ones, and weights that leave a batch as it is if each of its rows is constant, exactly
- * so in f32. */
+/* Batches of ones, and weights that do not change a batch whose rows are constant, exactly so in
+ * f32. */
 static fy_status_t create(pipeline_t *p)
 {
     fy_device_t *device = p->session->device;
@@ -103,7 +103,8 @@ static fy_status_t check(pipeline_t *p, fy_tensor_t *host)
     return FY_STATUS_OK;
 }
 
-/* Picks up what has come, oldest first; blocks only while more than `most` are outstanding. */
+/* Reads the results that have arrived, oldest first; blocks only while more than `most` are
+ * outstanding. */
 static fy_status_t receive(pipeline_t *p, int64_t most)
 {
     while (p->received < p->asked) {

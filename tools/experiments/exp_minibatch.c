@@ -1,6 +1,6 @@
 /* Experiment E2: linear regression on the airfoil data by gradient descent with batches of 1500, 1,
- * 100 and 10. The data set goes up once, permutations are made on the device, and only recorded
- * losses come down.
+ * 100 and 10. The data set is uploaded once, permutations are made on the device, and only recorded
+ * losses are downloaded.
  * Not here: the training (exp_minibatch_train.c). How to read it: docs/experiments.md. */
 #include "tools/experiments/exp_minibatch.h"
 

@@ -80,7 +80,7 @@ fy_status_t minibatch_plan_step(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
-/* The loss on all rows: four bytes come down. Blocks. */
+/* The loss on all rows: downloads four bytes. Blocks. */
 static fy_status_t evaluate(fy_tensor_t *data, fy_tensor_t *theta, double *out_loss)
 {
     fy_tensor_t *x, *y, *prediction, *loss;
@@ -119,7 +119,7 @@ static void stopwatch_start(const session_t *session, stopwatch_t *watch)
     watch->wall_begin = wall_ns();
 }
 
-/* Blocks: what was asked for must be done before its time is read. */
+/* Blocks: the submitted work must be done before its time is read. */
 static fy_status_t stopwatch_stop(session_t *session, stopwatch_t *watch)
 {
     FY_TRY(session_wait(session));
@@ -135,8 +135,8 @@ static int64_t losses_to_record(const recipe_t *recipe)
            (recipe->record_steps ? 0 : recipe->epochs * TRAIN_ROWS / RECORD_EVERY);
 }
 
-/* Nothing may go up, and nothing may come down but the losses; two syncs a loss (stop the watch,
- * read), one before and one behind. */
+/* No upload, and no download but the losses; two syncs a loss (stop the watch, read), one before
+ * and one after. */
 static fy_status_t guard_run(const recipe_t *recipe)
 {
     uint64_t losses = (uint64_t)losses_to_record(recipe);
@@ -153,7 +153,7 @@ static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t
 {
     stopwatch_t watch = { 0 };
     int64_t seen = 0;
-    /* warm-up, with lr 0: theta stays as it is */
+    /* warm-up, with lr 0: theta does not change */
     FY_TRY(descend(data, 0, recipe->batch, theta, 0));
     FY_TRY(session_wait(session));
     stopwatch_start(session, &watch);
@@ -171,7 +171,7 @@ static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t
                 continue;
             FY_TRY(stopwatch_stop(session, &watch));
             FY_TRY(evaluate(data, theta, &out->losses[out->count]));
-            /* what comes down is zero */
+            /* the downloaded bytes are zero */
             if (!session->info.numerics) out->losses[out->count] = NAN;
             out->seen[out->count++] = (double)seen;
             progress(recipe->name, seen, recipe->epochs * TRAIN_ROWS);

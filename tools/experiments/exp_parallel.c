@@ -30,7 +30,7 @@ typedef struct training {
     fy_tensor_t *grads[MOST_DEVICES], *values[MOST_DEVICES]; /* the models' blocks */
 } training_t;
 
-/* What is said about it. */
+/* The printed explanation. */
 typedef struct outcome {
     size_t count;
     double first_loss, last_loss; /* mean of a batch */
@@ -251,8 +251,8 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
     return FY_STATUS_OK;
 }
 
-/* A weight that lives on a device cannot be read on the host: what is said then is part of the
- * lesson. */
+/* A weight that lives on a device cannot be read on the host: the experiment shows the error
+ * text. */
 static fy_status_t show_refusal(const training_t *t, outcome_t *out)
 {
     fy_param_t param = FY_PARAM_INIT;

@@ -77,7 +77,7 @@ static const struct {
 
 const char *roundtrip_variant_name(int variant) { return variants[variant].name; }
 
-/* The timed loop, in a scope of its own so that the ledger can tell it from warm-up and set-up. */
+/* The timed loop, in a separate scope so that the ledger separates it from warm-up and set-up. */
 static fy_status_t run_loop(session_t *session, int variant, const operands_t *operands,
                             int64_t iters)
 {
@@ -176,7 +176,7 @@ fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters,
         FY_TRY(measure_variant(session, v, &operands, iters, &products[v], &out[v]));
     for (int v = 0; v < VARIANT_COUNT; v++) {
         FY_TRY(max_abs_diff(products[0], products[v], size * size, &out[v].max_abs_diff));
-        /* what comes down is all zero */
+        /* the downloaded bytes are all zero */
         if (v != VARIANT_HOST && !session->info.numerics) out[v].max_abs_diff = NAN;
     }
     /* The session's scope would do, but a sweep would pile them up. */

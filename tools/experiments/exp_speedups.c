@@ -1,6 +1,6 @@
-/* `ferry experiment speedups`: ways to train faster, one row each: measured without and with the
- * technique, and what must hold checked. Rows keep the numbers that the list of seventeen has in
- * docs/experiments.md. Not here: the rows' own code (exp_speedups_*.c). */
+/* `ferry experiment speedups`: techniques to train faster, one row each, measured without and with
+ * the technique, and with a check of its conditions. Rows have the numbers of the list of seventeen
+ * in docs/experiments.md. Not here: the rows' code (exp_speedups_*.c). */
 #include "tools/experiments/exp_speedups.h"
 
 #include <math.h>

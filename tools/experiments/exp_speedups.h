@@ -8,15 +8,15 @@
 
 #include "tools/cli/tool.h"
 
-/* Of one row: what was measured without the technique and with it (in the row's unit), and whether
- * what must hold does. */
+/* One row: the measurements without the technique and with it (in the row's unit), and whether its
+ * conditions hold. */
 typedef struct speedup {
     double without, with;
     bool ok;
-    char held[160]; /* what was checked, with numbers */
+    char held[160]; /* the checked conditions, with numbers */
 } speedup_t;
 
-/* Runs in a scope of its own. */
+/* Runs in a separate scope. */
 typedef fy_status_t (*speedup_fn)(session_t *session, speedup_t *out);
 
 /* exp_speedups_data.c */

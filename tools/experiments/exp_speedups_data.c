@@ -72,7 +72,7 @@ fy_status_t speedup_loader(session_t *session, speedup_t *out)
     return FY_STATUS_OK;
 }
 
-/* ---- 7: losses are read when somebody looks ---- */
+/* ---- 7: losses are read when they are needed ---- */
 
 enum { STEPS = 20 };
 

@@ -1,5 +1,5 @@
-/* Row 1 of `ferry experiment speedups`: a learning rate that goes up and down once, against one
- * that stays.
+/* Row 1 of `ferry experiment speedups`: a learning rate that rises and falls once, against a
+ * constant one.
  * Not here: the table of rows (exp_speedups.c), the schedules (train/schedule.c). */
 #include <math.h>
 

@@ -72,7 +72,7 @@ static fy_status_t average(fy_tensor_t *into, double beta, const fy_tensor_t *x)
     return fy_copy(into, scaled);
 }
 
-/* The formula op by op, parameter by parameter, as it would be written without an op of its own. */
+/* The formula op by op, parameter by parameter, as without a fused op. */
 static fy_status_t step_by_hand(adam_t *a, int step)
 {
     for (size_t i = 0; i < a->info.nparams; i++) {
@@ -228,8 +228,8 @@ static fy_status_t time_steps(session_t *session, double *out_ns, double *out_lo
     return status;
 }
 
-/* A label that is no class, on a device of its own, whose fault nobody else meets: the failure
- * names the op. */
+/* A label that is not a class, on a separate device, so that the fault affects no other row: the
+ * failure names the op. */
 static fy_status_t find_bad_label(bool *out_named)
 {
     fy_device_t *device;

@@ -127,14 +127,14 @@ static fy_status_t measure_dispatcher(problem_t *p, int way, figures_t *out)
     fy_tensor_t *host_a;
     void *raw;
     fy_scope_t scope = fy_scope_begin(way_names[way]);
-    FY_TRY(fy_fill(p->a, 0)); /* so that a way that writes nothing is found out */
+    FY_TRY(fy_fill(p->a, 0)); /* so that a variant that writes nothing is detected */
     uint64_t requests = ledger_read(NULL).requests;
     FY_TRY(asks[way](p));
     out->requests = (double)(ledger_read(NULL).requests - requests);
     FY_TRY(fy_tensor_download(p->a, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host_a));
     FY_TRY(fy_tensor_map(host_a, FY_ACCESS_READ, &raw));
-    /* off: what comes down is zero */
+    /* off: the downloaded bytes are zero */
     out->max_abs_err = p->session->info.numerics ? max_abs_err(p, raw) : NAN;
     FY_TRY(session_wait(p->session));
     for (int64_t r = 0; r < p->repeats; r++) {

@@ -134,7 +134,7 @@ static fy_status_t replay_file(run_t *run, const char *path)
         if (status == FY_STATUS_OK) status = replay_trace(run, path, trace);
         if (trace->unknown)
             fprintf(stderr,
-                    "ferry: %s: %s: %" PRIu64 " blocks were given back that were made before the "
+                    "ferry: %s: %s: %" PRIu64 " freed blocks were allocated before the "
                     "recording began; they are left out\n",
                     path, trace->pool, trace->unknown);
     }

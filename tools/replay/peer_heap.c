@@ -13,7 +13,7 @@ static bool is_before(const heap_block_t *a, const heap_block_t *b)
     return a->nbytes != b->nbytes ? a->nbytes < b->nbytes : a->offset < b->offset;
 }
 
-/* Splits a tree into what comes before `at` and the rest. */
+/* Splits a tree into the nodes before `at` and the rest. */
 static void split(heap_block_t *tree, const heap_block_t *at, heap_block_t **out_before,
                   heap_block_t **out_rest)
 {

@@ -30,7 +30,7 @@ typedef struct heap {
 heap_block_t *heap_best(const heap_t *heap, int kind, uint64_t nbytes);
 /* Takes the left nbytes of a free block; the rest stays free. */
 heap_block_t *heap_take(heap_t *heap, heap_block_t *block, uint64_t nbytes);
-/* Gives it back and joins it with free neighbours. */
+/* Frees it and joins it with free neighbours. */
 void heap_give(heap_t *heap, heap_block_t *block);
 /* A new segment: one free block. */
 heap_block_t *heap_grow(heap_t *heap, int kind, uint64_t nbytes);

@@ -1,10 +1,9 @@
-/* A jemalloc arena over slabs of 64 MiB, as one makes it with extent hooks: size classes, four to a
- * doubling (include/jemalloc/internal/sc.h:
- * classes of a group are spaced by a quarter of its base, from steps of 16 bytes up to 128);
- * classes below 16 KiB are cut as regions from runs of whole pages (src/sc.c: the shortest run that
- * has no rest), larger ones are extents of their own. Extents are split and joined inside a slab,
- * never across two. Kinder than the real one: it has no padding for cache indexing (a page per
- * large block), and joins at once. */
+/* A jemalloc arena over slabs of 64 MiB, as applications make it with extent hooks. Size classes:
+ * four to a doubling (include/jemalloc/internal/sc.h: classes of a group are spaced by a quarter of
+ * its base, from steps of 16 bytes up to 128). Classes below 16 KiB are cut as regions from runs of
+ * whole pages (src/sc.c: the shortest run without a rest), larger ones are separate extents.
+ * Extents are split and joined inside a slab, never across two. It reserves less than the real one:
+ * it has no padding for cache indexing (a page per large block), and joins at once. */
 #include <stdlib.h>
 
 #include "tools/cli/tool.h"

@@ -10,13 +10,13 @@ typedef struct replay_result {
     uint64_t peak_live, peak_reserved, segments; /* peak_live: as rounded, at the trace's peak */
     /* peak reserved / most bytes asked for at once; NAN if something was refused */
     double reserved_per_peak;
-    /* share of the peak reserved that was not asked for at the trace's peak; NAN likewise */
+    /* share of the peak reserved bytes that was not requested at the trace's peak; NAN: unknown */
     double waste;
     /* 1 - largest free block / free bytes, at the trace's peak; 0 if nothing is free */
     double fragmentation;
     /* of requests that were refused: under a limit */
     uint64_t refusals, refused_step /* of the first one, from 1 */, refused_nbytes,
-        refused_live /* asked for and not given back */;
+        refused_live /* allocated and not freed */;
     const char *refused_scope; /* lives as long as the trace */
     char refused_text[1152];   /* the policy's own words, about the trace's pool */
 } replay_result_t;

@@ -218,7 +218,7 @@ static int read_points(const char *s, fy_pool_point_t *points)
     return trace_points_are_good(points, count) ? (int)count : -1;
 }
 
-/* NULL: good; else what is wrong with the line. */
+/* Returns NULL on success, else the error in the line. */
 static const char *read_line(reading_t *reading, const char *line)
 {
     trace_t *trace = reading->trace;
@@ -266,10 +266,9 @@ static const char *read_line(reading_t *reading, const char *line)
         reading->is_out[block] = true;
         return NULL;
     }
-    if (number > trace->nblocks) return "gives back a block that was never asked for";
+    if (number > trace->nblocks) return "frees a block that was never allocated";
     const size_t block = trace->nblocks - number;
-    if (!reading->is_out || !reading->is_out[block])
-        return "gives back a block for the second time";
+    if (!reading->is_out || !reading->is_out[block]) return "frees a block for the second time";
     const int npoints = read_points(end, points);
     if (npoints < 0) return no_points;
     reading->is_out[block] = false;

@@ -34,9 +34,9 @@ typedef struct trace {
     /* the pool's own, as fy_pool_options_t has them; segment_nbytes 0: unknown */
     uint64_t segment_nbytes, resize_nbytes;
     bool keeps_segments;
-    /* blocks given back that were made before the recording began: left out */
+    /* freed blocks that were allocated before the recording began: left out */
     uint64_t unknown;
-    /* most bytes asked for and not given back, and after which step (from 1) for the first time */
+    /* most bytes allocated and not freed, and the first step (from 1) that reached them */
     uint64_t peak, peak_step;
 } trace_t;
 
@@ -46,8 +46,8 @@ typedef struct traces {
     bool is_cut_off; /* an event file without its end: what is there was read */
 } traces_t;
 
-/* Reads either kind of file, one trace per pool; a pool that was made again has a trace of its own,
- * "sim:0 (2)". Fails: IO, CORRUPT_DATA (with the line's number). On failure *out_traces is
+/* Reads either kind of file, one trace per pool; a pool that was created again has a separate
+ * trace, "sim:0 (2)". Fails: IO, CORRUPT_DATA (with the line's number). On failure *out_traces is
  * empty. */
 fy_status_t traces_read(const char *path, traces_t *out_traces);
 void traces_free(traces_t *traces);

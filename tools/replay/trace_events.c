@@ -124,7 +124,7 @@ static const char *give(trace_t *trace, const names_t *names, uint64_t name, con
         trace->unknown++; /* of before the recording */
         return NULL;
     }
-    if (!names->is_out[from]) return "gives back a block for the second time";
+    if (!names->is_out[from]) return "frees a block for the second time";
     const size_t npoints = points_of(event, points);
     if (!trace_points_are_good(points, npoints)) return no_points;
     names->is_out[from] = false;

@@ -66,7 +66,7 @@ static fy_status_t train(train_run_t *run)
     return train_write_losses(run);
 }
 
-/* What cannot be told from one option alone; says why. */
+/* Checks combinations of options; explains a refusal. */
 static bool check(train_request_t *request)
 {
     const char *problem = NULL;
@@ -75,7 +75,7 @@ static bool check(train_request_t *request)
     if (request->resume && !request->checkpoint)
         problem = "--resume needs --checkpoint, the folder to go on from";
     if (request->workers > 0 && !request->stream)
-        problem = "--workers fill batches that go up one by one: say --stream-data, too";
+        problem = "--workers fill batches that are uploaded one by one: add --stream-data";
     if (request->graph && request->accumulate > 1)
         problem = "--graph replays whole steps: not with --accumulate";
     if (request->checkpoint_every > 0 && !request->checkpoint)
@@ -149,13 +149,13 @@ int cmd_train(int argc, char **argv)
         { "limit-samples", OPTION_INT, "N", &r.limit_samples,
           "only the first N samples, of the test set too; 0: all", 0, INT64_MAX },
         { "stream-data", OPTION_FLAG, NULL, &r.stream,
-          "each batch goes up, instead of the whole set once", 0, 0 },
+          "upload each batch, instead of the whole set once", 0, 0 },
         { "workers", OPTION_INT, "N", &r.workers, "threads that fill those batches; default 2", 0,
           16 },
         { "graph", OPTION_FLAG, NULL, &r.graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
-          "updates between losses that come down; 0: at the end of an epoch", 0, INT64_MAX },
+          "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },
         { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
           "save there: at the end of each epoch, and at Ctrl-C", 0, 0 },
         { "checkpoint-every", OPTION_INT, "N", &r.checkpoint_every,

@@ -15,7 +15,7 @@ extern "C" {
 
 enum { IMAGE_SAMPLES = 1024, IMAGE_SIZE = 28, IMAGE_CLASSES = 10 };
 
-/* Each is trained as it is known: mnist by Adadelta, lenet by SGD. */
+/* Each has its usual optimizer: mnist Adadelta, lenet SGD. */
 typedef struct image_case {
     const char *model; /* as fy_model_open has it */
     int batch;

@@ -29,7 +29,7 @@ typedef enum small_optimizer { SMALL_SGD, SMALL_ADAM } small_optimizer_t;
  * The chain's x, w, b are 0, 1, 2; the network's x and target 0, 1, its parameters 2 .. 5. */
 float small_value(int which, int64_t i);
 
-/* y = x; then 100 calls by turns: y * w, y + b, tanh(y), relu(y); loss = sum(y). w and b are
+/* y = x; then 100 calls that alternate: y * w, y + b, tanh(y), relu(y); loss = sum(y). w and b are
  * watched. */
 typedef struct small_chain {
     fy_tape_t *tape;
@@ -54,9 +54,9 @@ typedef struct small_mlp {
 fy_status_t small_chain_make(fy_device_t *device, int is_graph, small_chain_t *out_chain);
 fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int is_graph,
                            small_mlp_t *out_mlp);
-/* From now on it learns next to nothing. A network that has fitted its one sample computes with
- * gradients and moments too small for normal numbers, which takes several times as long, on any
- * library; what is to be timed must not get there. */
+/* From now on it learns almost nothing. A network that has fitted its one sample computes with
+ * gradients and moments below the smallest normal number, which takes several times as long in any
+ * library; the timed steps must not reach that state. */
 fy_status_t small_mlp_calm(small_mlp_t *mlp);
 /* So many steps. `loss` is then that of the last one, before its update. context: a small_chain_t,
  * a small_mlp_t. */

@@ -1,6 +1,6 @@
-/* What the parts of `ferry train` share: what was asked for, and what is there while it trains.
+/* Shared by the parts of `ferry train`: the options, and the objects that exist while it trains.
  * cmd_train.c reads options, train_setup.c makes data, model and optimizer, train_progress.c shows
- * how it goes, train_report.c what came out. */
+ * progress, train_report.c the results. */
 #ifndef FERRY_TOOLS_TRAIN_H_
 #define FERRY_TOOLS_TRAIN_H_
 
@@ -34,7 +34,7 @@ typedef struct train_run {
     fy_schedule_t schedule; /* what options.schedule points to, if it is not NULL */
     fy_train_result_t result;
     char origin[4096]; /* where the data come from */
-    /* that came down, in order, and the updates that were done when they were asked for */
+    /* downloaded losses, in order, and the number of updates before each */
     double *losses, *loss_steps;
     size_t nlosses, room;
     int64_t loss_step; /* of the last of them */

@@ -1,6 +1,6 @@
-/* While a training runs: losses are collected, a bar is drawn, each epoch gets a line, Ctrl-C and
- * SIGTERM ask for the end.
- * Not here: what is printed before and after (train_report.c). */
+/* During a training: collects losses, draws a bar, prints a line for each epoch, and stops on
+ * Ctrl-C and SIGTERM.
+ * Not here: the output before and after (train_report.c). */
 #include "tools/train/train.h"
 
 #include <math.h>

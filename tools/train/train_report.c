@@ -1,6 +1,6 @@
-/* What a training begins and ends with: the model, the data, heavy and light requests, the JSON
+/* The output before and after a training: the model, the data, heavy and light requests, the JSON
  * document.
- * Not here: what is shown while it runs (train_progress.c). */
+ * Not here: the output while it runs (train_progress.c). */
 #include "tools/train/train.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ void train_print_start(const train_run_t *run)
             ", %s\n",
             run->info.name, fy_device_name(run->session.device), run->session.info.model,
             run->origin, run->loader.samples, run->loader.steps, run->loader.batch,
-            run->loader.is_resident ? "resident on the device" : "each batch goes up");
+            run->loader.is_resident ? "resident on the device" : "each batch is uploaded");
     fprintf(out, "optimizer: %s, lr %g%s%s\n\n%s\n", fy_optimizer_name(optimizer.kind),
             optimizer.lr, schedule ? ", schedule " : "",
             schedule ? fy_schedule_name(schedule->kind) : "", table);

@@ -21,8 +21,8 @@ static fy_status_t open_both(train_run_t *run, const char *directory)
     return status;
 }
 
-/* --data, else $FERRY_DATA, else ../shared/data, else made up; what was asked for and is not there
- * is an error. */
+/* --data, else $FERRY_DATA, else ../shared/data, else synthetic; requested files that are missing
+ * are an error. */
 static fy_status_t open_data(train_run_t *run)
 {
     const char *environment = fy__env_file("FERRY_DATA"), *name = run->request.recipe->dataset;
