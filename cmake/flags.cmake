@@ -84,14 +84,17 @@ endfunction()
 
 # -z nodelete: threads that used the library may outlive a dlclose.
 function(ferry_shared_library target)
+    # The names that a program is linked to have a version: FERRY_0.1 of libferry, FERRY_TRAIN_0.1 of
+    # libferry_train. A call whose meaning must change gets a second version beside the first.
+    set(map ${PROJECT_SOURCE_DIR}/cmake/lib${target}.map)
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-    target_link_options(${target} PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/libferry.map LINKER:-z,nodelete LINKER:-z,defs
+    target_link_options(${target} PRIVATE LINKER:--version-script=${map} LINKER:-z,nodelete LINKER:-z,defs
                         LINKER:--as-needed -Wl,-Bsymbolic-functions)
     if(FERRY_SANITIZE)
         target_link_options(${target} PRIVATE LINKER:-z,undefs)
     endif()
     set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
-                          LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libferry.map INSTALL_RPATH "$ORIGIN")
+                          LINK_DEPENDS ${map} INSTALL_RPATH "$ORIGIN")
 endfunction()
 
 # A program on the public API: the command, examples, benchmarks.

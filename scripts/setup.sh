@@ -30,6 +30,7 @@ command:clang-format  clang-format
 command:doxygen       doxygen
 command:gcovr         gcovr
 command:valgrind      valgrind
+command:abidiff       abigail-tools
 command:python3       python3
 module:ensurepip      python3-venv
 command:shellcheck    shellcheck

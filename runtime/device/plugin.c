@@ -20,26 +20,41 @@ enum { MOST = 16, NAME_SIZE = 16, FOLDERS_SIZE = 2048 };
 static struct {
     char name[NAME_SIZE];
     bool tried;
-    const fy_backend_t *backend; /* NULL: not loaded */
+    const fy_backend_t *backend; /* NULL: not loaded, else `table` */
+    fy_backend_t table;          /* the plugin's, with NULL for the slots that it does not have */
     char reason[256];
 } plugins[MOST] = { { .name = "cuda" } }; /* Ferry's own plugin; a spec or a query adds others */
 static int nplugins = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `plugins` */
 
-/* Opens `path`. *reason is the path if it loaded, else the error. */
-static const fy_backend_t *load(const char *path, char *reason, size_t size)
+/* Copies a plugin's table. A plugin that was built with an older header has fewer slots: those that
+ * it lacks are optional, since `launch` is the last one that every backend has. A newer plugin's
+ * slots that this library does not know are never called. */
+static bool copy_table(const fy_backend_t *given, fy_backend_t *table)
+{
+    const size_t least = offsetof(fy_backend_t, launch) + sizeof given->launch;
+    if (given->abi != FY_BACKEND_ABI || given->struct_size < least) return false;
+    const size_t known = given->struct_size < sizeof *table ? given->struct_size : sizeof *table;
+    memset(table, 0, sizeof *table);
+    memcpy(table, given, known / sizeof(void *) * sizeof(void *)); /* whole slots */
+    table->struct_size = sizeof *table;
+    return true;
+}
+
+/* Opens `path`; true: *table is the plugin's. *reason is the path if it loaded, else the error. */
+static bool load(const char *path, fy_backend_t *table, char *reason, size_t size)
 {
     const fy_backend_t *backend = NULL;
     fy__error_copy_t before;
     struct stat found;
     if (stat(path, &found) || !S_ISREG(found.st_mode)) { /* dlopen would wait for a pipe's writer */
         snprintf(reason, size, "%.200s is no regular file", path);
-        return NULL;
+        return false;
     }
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
         snprintf(reason, size, "%.200s", dlerror());
-        return NULL;
+        return false;
     }
     fy_backend_open_fn open = NULL;
     void *symbol = dlsym(object, FY_BACKEND_OPEN_SYMBOL);
@@ -48,7 +63,7 @@ static const fy_backend_t *load(const char *path, char *reason, size_t size)
         snprintf(reason, size, "%.180s is no plugin: it has no symbol " FY_BACKEND_OPEN_SYMBOL,
                  path);
         dlclose(object);
-        return NULL;
+        return false;
     }
     fy__error_save(&before);
     const fy_status_t status = open(&fy__host_api, FY_BACKEND_ABI, &backend);
@@ -56,15 +71,17 @@ static const fy_backend_t *load(const char *path, char *reason, size_t size)
         snprintf(reason, size, "%.230s", fy_error_get()->text);
         fy__error_restore(&before);
         dlclose(object);
-        return NULL;
+        return false;
     }
-    if (backend->abi != FY_BACKEND_ABI || backend->struct_size < sizeof *backend) {
-        snprintf(reason, size, "%.160s is for backend ABI %u, this library has %u: rebuild it",
-                 path, backend->abi, FY_BACKEND_ABI);
-        return NULL; /* its code may be running already: it stays loaded */
+    if (!copy_table(backend, table)) {
+        snprintf(reason, size,
+                 "%.120s is for backend ABI %u with a table of %zu bytes, this library has %u "
+                 "with %zu: rebuild it",
+                 path, backend->abi, backend->struct_size, FY_BACKEND_ABI, sizeof *table);
+        return false; /* its code may be running already: it stays loaded */
     }
     snprintf(reason, size, "%.250s", path);
-    return backend;
+    return true;
 }
 
 /* The folder of this library, with "/ferry" appended. */
@@ -104,8 +121,9 @@ static void look(int i)
         if (folder[0] != '/') continue; /* relative would mean the current folder */
         has_absolute = true;
         snprintf(path, sizeof path, "%s/libferry_%s.so", folder, name);
-        if (access(path, R_OK) == 0)
-            plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
+        if (access(path, R_OK) == 0 &&
+            load(path, &plugins[i].table, plugins[i].reason, sizeof plugins[i].reason))
+            plugins[i].backend = &plugins[i].table;
     }
     if (asked && !has_absolute)
         snprintf(plugins[i].reason, sizeof plugins[i].reason,
