@@ -68,6 +68,18 @@ FY_API_STATUS fy_device_clock_query(const fy_device_t *device, fy_device_clock_t
  * TIMEOUT leaves the work running. */
 FY_API_STATUS fy_device_wait(fy_device_t *device, uint64_t timeout_ns);
 
+/* Calls `fn` with the spec of each device that fy_device_open can open now: "host", each device of
+ * each plugin that loads ("cuda:0", ...), and "sim:0". `fn` may open devices.
+ * Loads the plugins (fy_plugin_query) and opens no device. A backend without devices is left out;
+ * opening its device 0 reports the reason. Fails: INVALID_ARGUMENT (fn is NULL). */
+typedef void (*fy_device_fn)(void *user, const char *spec, int is_simulated);
+FY_API_STATUS fy_device_enumerate(fy_device_fn fn, void *user);
+
+/* Sets the number of threads for kernels of the host and of simulated devices, for the whole
+ * process: 0 chooses by cost for each launch, N > 0 takes N. The same as opening "host?threads=N".
+ * Fails: INVALID_ARGUMENT (negative, or more than the machine allows). */
+FY_API_STATUS fy_host_set_threads(int threads);
+
 /* A plugin and the result of loading it. */
 typedef struct fy_plugin_info {
     size_t struct_size;

@@ -45,6 +45,14 @@ FY_API_STATUS fy_stream_set_current(fy_stream_t *stream);
  * native queue. */
 FY_API_STATUS fy_stream_record(fy_stream_t *stream, fy_ticket_t *out_ticket);
 
+/* Orders work that is submitted to `stream` after this call behind the ticket's request. The host
+ * does not wait, unless the two devices have different backends: such devices share no events.
+ * Ferry orders its own requests by the tensors they touch; use this for work of yours on native
+ * queues, or to delay a stream.
+ * Fails: INVALID_ARGUMENT (a destroyed stream, a value that is no ticket, the ticket of a transfer
+ * recorded in a graph), UNSUPPORTED (while this thread records a graph), DEVICE_LOST. */
+FY_API_STATUS fy_stream_wait(fy_stream_t *stream, fy_ticket_t ticket);
+
 /* Reports the state of the ticket's request without a wait. FAILED also for an invalid ticket, and
  * for the ticket of a transfer recorded in a graph. */
 FY_API fy_poll_t fy_ticket_poll(fy_ticket_t ticket);

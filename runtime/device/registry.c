@@ -341,6 +341,41 @@ static bool has_cuda(void)
     return found;
 }
 
+fy_status_t fy_device_enumerate(fy_device_fn fn, void *user)
+{
+    char spec[64];
+    fy_plugin_info_t plugin = FY_PLUGIN_INFO_INIT;
+    if (!fn) return FY_FAIL(INVALID_ARGUMENT, "device_enumerate: fn is NULL");
+    fn(user, "host", 0);
+    for (int i = 0; fy_plugin_query(i, &plugin); i++) {
+        const fy_backend_t *backend = NULL;
+        int count = 0;
+        if (!plugin.loaded || fy__plugin_find(plugin.name, &backend) != FY_STATUS_OK ||
+            backend->device_count(&count) != FY_STATUS_OK)
+            continue;
+        for (int index = 0; index < count; index++) {
+            snprintf(spec, sizeof spec, "%s:%d", plugin.name, index);
+            fn(user, spec, 0);
+        }
+    }
+    fn(user, "sim:0", 1);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_host_set_threads(int threads)
+{
+    char spec[64] = "host?threads=auto";
+    fy_device_t *host_again;
+    if (threads < 0)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "host_set_threads: %d threads; pass 0 to choose by cost, or the number",
+                       threads);
+    if (threads) snprintf(spec, sizeof spec, "host?threads=%d", threads);
+    FY_TRY(fy_device_open(spec, &host_again));
+    fy_device_close(host_again);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
 {
     fy__spec_t spec;

@@ -509,7 +509,7 @@ fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
 
 /* ---- public ---- */
 
-static fy_status_t check_stream(const fy_stream_t *stream, const char *what)
+fy_status_t fy__stream_check(const fy_stream_t *stream, const char *what)
 {
     if (!stream || stream->state != FY__STREAM_OPEN)
         return FY_FAIL(INVALID_ARGUMENT, "%s: stream is NULL or was destroyed", what);
@@ -572,7 +572,7 @@ fy_status_t fy_stream_set_current(fy_stream_t *stream)
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(check_stream(stream, "stream_set_current"));
+    FY_TRY(fy__stream_check(stream, "stream_set_current"));
     const uint32_t index = stream->device->index;
     fy__frame_t *frame = thread->frame;
     if (frame && !(frame->streams_saved >> index & 1)) {
@@ -587,7 +587,7 @@ fy_status_t fy_stream_record(fy_stream_t *stream, fy_ticket_t *out_ticket)
 {
     if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_record: out_ticket is NULL");
     *out_ticket = (fy_ticket_t){ 0, 0 };
-    FY_TRY(check_stream(stream, "stream_record"));
+    FY_TRY(fy__stream_check(stream, "stream_record"));
     /* A separate number, so that no event recorded before this call covers it. */
     *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
     return FY_STATUS_OK;

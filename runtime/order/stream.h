@@ -74,6 +74,8 @@ void fy__stream_close(fy_stream_t *stream);
  * it is closed. */
 void fy__stream_finish_closed(fy_device_t *device);
 
+/* INVALID_ARGUMENT (NULL, or destroyed), DEVICE_LOST. `what` names the call. */
+fy_status_t fy__stream_check(const fy_stream_t *stream, const char *what);
 /* The stream that receives this thread's ops on `device`. */
 static inline fy_stream_t *fy__stream_current(const fy_device_t *device,
                                               fy_stream_t *const *overrides)

@@ -109,6 +109,18 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     return status;
 }
 
+fy_status_t fy_stream_wait(fy_stream_t *stream, fy_ticket_t ticket)
+{
+    fy__thread_t *thread = fy__thread();
+    fy__point_t point;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(fy__stream_check(stream, "stream_wait"));
+    if (!ticket_point(ticket, &point)) return refuse("stream_wait", ticket);
+    FY_TRY(fy__recording_check(thread, stream->device, "stream_wait"));
+    if (fy__wait_drops(FY__WAIT_STREAM_WAIT)) return FY_STATUS_OK;
+    return fy__stream_wait_point(stream, point, FY__WAIT_STREAM_WAIT);
+}
+
 fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
 {
     fy__point_t point;

@@ -43,6 +43,7 @@
     X(COLLECT_SCRATCH, "a packed download overwrites memory that another request still uses")     \
     X(FAULT_WINDOW, "a fault flag is cleared and reused before its last request has raised it")   \
     X(NATIVE_USE, "the caller's native work on a stream uses bytes that other streams still use") \
+    X(STREAM_WAIT, "a stream that waits for a ticket starts before the ticket's request is done") \
     X(TICKET, "a ticket's wait returns before its request is done")                               \
     X(DRAIN, "a wait for the device returns before its requests are done")                        \
     X(TEARDOWN, "a device is closed before its requests are done")                                \

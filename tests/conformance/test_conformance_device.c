@@ -198,6 +198,48 @@ static void missing_plugins_have_a_reason(ts_ctx_t *ctx)
     assert_true(strlen(fy_version()) >= 5);
 }
 
+static void count_device(void *user, const char *spec, int is_simulated)
+{
+    int *counts = user;
+    fy_device_t *device;
+    counts[0] += strcmp(spec, "host") == 0;
+    counts[1] += is_simulated;
+    ts_ok(fy_device_open(spec, &device)); /* whatever is listed opens */
+    assert_int_equal(strncmp(fy_device_name(device), spec, strlen(spec)), 0);
+    fy_device_close(device);
+}
+
+static void devices_are_listed(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    int counts[2] = { 0, 0 };
+    ts_ok(fy_device_enumerate(count_device, counts));
+    assert_int_equal(counts[0], 1);
+    assert_int_equal(counts[1], 1);
+    ts_fails(fy_device_enumerate(NULL, NULL), INVALID_ARGUMENT);
+}
+
+static void keep_threads(void *user, const char *key, const char *value)
+{
+    if (strcmp(key, "threads") == 0) snprintf(user, 64, "%s", value);
+}
+
+static void threads_are_set_by_a_call(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    char text[64] = "";
+    ts_ok(fy_host_set_threads(1));
+    ts_ok(fy_device_describe(fy_device_host(), keep_threads, text));
+    assert_string_equal(text, "1, set by threads= or FERRY_THREADS");
+    ts_fails(fy_host_set_threads(-1), INVALID_ARGUMENT);
+    ts_fails(fy_host_set_threads(1 << 30), INVALID_ARGUMENT);
+    ts_ok(fy_device_describe(fy_device_host(), keep_threads, text));
+    assert_string_equal(text, "1, set by threads= or FERRY_THREADS"); /* unchanged */
+    ts_ok(fy_host_set_threads(0));
+    ts_ok(fy_device_describe(fy_device_host(), keep_threads, text));
+    assert_string_not_equal(text, "1, set by threads= or FERRY_THREADS");
+}
+
 static void status_and_dtype_names(ts_ctx_t *ctx)
 {
     (void)ctx;
@@ -228,6 +270,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(waiting_twice_is_fine),
     TS_TEST(bad_specs),
     TS_TEST(missing_plugins_have_a_reason),
+    TS_TEST(devices_are_listed),
+    TS_TEST(threads_are_set_by_a_call),
     TS_TEST(status_and_dtype_names),
 };
 static const ts_exclusion_t k_exclusions[] = {

@@ -98,6 +98,45 @@ static void marks_are_points_on_a_timeline(ts_ctx_t *ctx)
     ts_ok(fy_ticket_wait(first, 0));
 }
 
+/* The ticket is done once later work of the stream that waited for it is done. */
+static void a_stream_waits_for_a_ticket(ts_ctx_t *ctx)
+{
+    fy_stream_t *side;
+    fy_ticket_t behind;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(512, 512), 0), *y;
+    ts_ok(fy_stream_create(ctx->device, NULL, &side));
+    for (int i = 0; i < 8; i++) ts_ok(fy_matmul(x, x, &y));
+    const fy_ticket_t ticket = fy_tensor_ticket(y);
+    const uint64_t syncs = ts_ledger(NULL).syncs;
+    ts_ok(fy_stream_wait(side, ticket));
+    ts_ok(fy_stream_wait(side, ticket)); /* twice is once */
+    ts_ok(fy_stream_wait(side, (fy_ticket_t){ 0, 0 }));
+    assert_int_equal(ts_ledger(NULL).syncs, syncs); /* the host does not wait */
+    ts_ok(fy_stream_record(side, &behind));
+    ts_ok(fy_ticket_wait(behind, FY_FOREVER));
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    ts_fails(fy_stream_wait(NULL, ticket), INVALID_ARGUMENT);
+    ts_fails(fy_stream_wait(side, (fy_ticket_t){ ticket.stream, ticket.seq + 1000000 }),
+             INVALID_ARGUMENT);
+    ts_text_has("is no ticket of this process");
+    fy_stream_destroy(side);
+}
+
+/* A ticket of another backend's device: the host waits, because the devices share no events. */
+static void a_stream_waits_for_another_backend(ts_ctx_t *ctx)
+{
+    fy_device_t *null;
+    fy_stream_t *side;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(512, 512), 0), *y;
+    ts_ok(fy_device_open("null:0", &null));
+    ts_ok(fy_stream_create(null, NULL, &side));
+    for (int i = 0; i < 8; i++) ts_ok(fy_matmul(x, x, &y));
+    ts_ok(fy_stream_wait(side, fy_tensor_ticket(y)));
+    assert_int_equal(fy_ticket_poll(fy_tensor_ticket(y)), FY_POLL_DONE);
+    fy_stream_destroy(side);
+    fy_device_close(null);
+}
+
 static void a_wait_times_out(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(512, 512), 0), *y;
@@ -359,6 +398,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(the_host_has_one_stream),
     TS_TEST(create_and_destroy),
     TS_TEST(marks_are_points_on_a_timeline),
+    TS_TEST(a_stream_waits_for_a_ticket),
+    TS_TEST(a_stream_waits_for_another_backend),
     TS_TEST(a_wait_times_out),
     TS_TEST(streams_are_ordered_by_their_tensors),
     TS_TEST(an_upload_is_ordered_before_a_side_stream),
@@ -375,6 +416,7 @@ static const ts_exclusion_t k_exclusions[] = {
     { "cuda", "the_host_has_one_stream", HAS_STREAMS },
     { "host", "create_and_destroy", ONE_STREAM },
     { "host", "marks_are_points_on_a_timeline", ONE_STREAM },
+    { "host", "a_stream_waits_for_a_ticket", ONE_STREAM },
     { "host", "streams_are_ordered_by_their_tensors", ONE_STREAM },
     { "host", "an_upload_is_ordered_before_a_side_stream", ONE_STREAM },
     { "host", "reused_blocks_wait_on_the_device", ONE_STREAM },

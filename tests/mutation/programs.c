@@ -18,6 +18,7 @@ const mu_program_t mu_programs[] = {
     { "many", ONE_BLOCK, 1, mu_many },
     { "workspace", "capacity=64MiB&limit=112KiB&pinned=64KiB", 1, mu_workspace },
     { "native", PLENTY, 1, mu_native },
+    { "stream-waits", PLENTY, 2, mu_stream_waits },
     { "closing-streams", PLENTY, 1, mu_closing_streams },
     { "borrow", PLENTY, 1, mu_borrow },
     { "ring", "capacity=64MiB&pinned=64KiB", 1, mu_ring },

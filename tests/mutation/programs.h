@@ -11,6 +11,7 @@ void mu_reuse(mu_run_t *run);
 void mu_neighbours(mu_run_t *run);
 void mu_workspace(mu_run_t *run);
 void mu_native(mu_run_t *run);
+void mu_stream_waits(mu_run_t *run);
 void mu_closing_streams(mu_run_t *run);
 /* programs_memory.c */
 void mu_handover(mu_run_t *run);

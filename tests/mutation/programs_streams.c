@@ -176,3 +176,22 @@ void mu_closing_streams(mu_run_t *run)
     for (int step = 0; step < 8; step++) mu_read(run, "what a closed stream made", kept[step]);
     mu_read(run, "x", x);
 }
+
+/* A stream waits for a ticket of another device: once the work behind it is done, the ticket is. */
+void mu_stream_waits(mu_run_t *run)
+{
+    fy_stream_t *stream;
+    fy_tensor_t *slow = mu_upload(run, run->devices[0], N, 1), *result;
+    if (!slow) return;
+    MU_TRY(run, fy_stream_create(run->devices[1], NULL, &stream));
+    MU_TRY(run, fy_stream_set_current(stream));
+    for (int step = 0; step < 4; step++) {
+        if (!mu_linger(run, slow, slow)) return;
+        const fy_ticket_t first = fy_tensor_ticket(slow);
+        MU_TRY(run, fy_stream_wait(stream, first));
+        MU_TRY(run, fy_full(run->devices[1], FY_DTYPE_F32, FY_DIMS(N), step, &result));
+        MU_TRY(run, fy_ticket_wait(fy_tensor_ticket(result), FY_FOREVER));
+        const fy_poll_t poll = fy_ticket_poll(first);
+        mu_note(run, "the ticket that the stream waited for", &poll, sizeof poll);
+    }
+}
