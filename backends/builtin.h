@@ -12,8 +12,8 @@ fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi,
 fy_status_t fy__backend_null_open(const fy_host_api_t *host, uint32_t abi,
                                   const fy_backend_t **out_backend);
 
-/* For fork: the simulated accelerator's locks are held over it. They come last: it calls nobody
- * under them. */
+/* For fork: takes the locks of the simulated accelerator. They are taken last: code under them
+ * calls no other module. */
 void fy__backend_sim_fork_lock(void);
 void fy__backend_sim_fork_unlock(void);
 

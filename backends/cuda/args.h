@@ -132,7 +132,7 @@ typedef union fy__cuda_attrs {
     fy_affine_attrs_t affine;
     fy_axpy_attrs_t axpy;
     fy_reduce_attrs_t reduce; /* keepdims is always 1 here: dst has src's rank, with dims of 1 */
-    fy_axis_attrs_t axis;     /* likewise for argmax */
+    fy_axis_attrs_t axis;     /* also for argmax */
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
     fy_pool2d_attrs_t pool2d; /* of the gradients too; stride is never 0 here */

@@ -1,5 +1,5 @@
-/* What a driver's failure is called and what its text says. The table is codes.h. A device that is
- * lost is told with its breadrecent. */
+/* Name and text of a driver's failure. The table is codes.h. The text of a lost device has its
+ * recent-request log. */
 #include "backends/cuda/codes.h"
 
 #include <stdarg.h>

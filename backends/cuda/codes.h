@@ -5,10 +5,9 @@
 #ifndef FERRY_BACKENDS_CUDA_CODES_H_
 #define FERRY_BACKENDS_CUDA_CODES_H_
 
-/* After one of these thirteen, says the driver's manual, the process can use no CUDA any more. The
- * other codes of DEVICE_LOST (214, 220:
- * memory or a link gave wrong bits; 709: somebody reset the device) end this opening of the
- * device. */
+/* After one of these thirteen, the driver's manual states, the process cannot use CUDA any more.
+ * The other codes of DEVICE_LOST (214, 220: memory or a link returned wrong bits; 709: another
+ * process reset the device) end this opening of the device. */
 #define FY__CUDA_PROCESS_FATAL_LIST(X) \
     X(226) X(700) X(702) X(710) X(714) X(715) X(716) X(717) X(718) X(719) X(721) X(810) X(911)
 

@@ -23,8 +23,8 @@ static void tell_slow(fy__cuda_device_t *dev)
 
 /* ---- cuDNN ---- */
 
-/* Windows over one channel each are no product: our kernel for them reads everything once. What is
- * dense and has work has a fast kernel. */
+/* Windows over one channel each are not a product: Ferry's kernel for them reads everything once.
+ * Dense operands with enough work have a fast kernel. */
 static int takes_dnn(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel)
 {
     if (kernel != FY__CUDA_CONV_GEMM && kernel != FY__CUDA_CONV_TENSOR) return 0;
@@ -71,7 +71,7 @@ static fy__cuda_dnn_problem_t problem_of(const fy_launch_t *launch)
     };
 }
 
-/* relu of what was stored is relu of what was rounded: the same number. */
+/* relu of the stored value is relu of the rounded value: the same number. */
 static fy_status_t apply_relu(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     fy_launch_t in_place = *launch;
@@ -168,7 +168,7 @@ static fy_status_t launch_one(fy__cuda_device_t *dev, CUstream stream, const fy_
     const int kernel = fy__cuda_conv_kernel_for(launch, dev->major);
     if (kernel == FY__CUDA_CONV_PLAIN) tell_slow(dev);
     const int heuristic = takes_dnn(dev, launch, kernel) ? BY_DNN : kernel;
-    /* A capture freezes what is chosen, and its stream must not be asked. */
+    /* A capture fixes the choice, and its stream must not be queried. */
     if (dev->tune != NULL && kernel != FY__CUDA_CONV_PLAIN && fy__cuda_captures == 0)
         return launch_timed(dev, stream, launch, kernel, heuristic);
     const fy_status_t status = launch_way(dev, stream, launch, heuristic);

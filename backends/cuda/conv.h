@@ -1,6 +1,6 @@
-/* Convolutions: which of several ways computes a launch, and the launches that this takes. Next:
- * conv.c for the choice, pack_conv.c for the arguments of our own kernels, families.h for who calls
- * it. */
+/* Convolutions: which of several kernels computes a launch, and how many launches it needs. See
+ * conv.c for the choice, pack_conv.c for the arguments of Ferry's kernels, families.h for the
+ * caller. */
 #ifndef FERRY_BACKENDS_CUDA_CONV_H_
 #define FERRY_BACKENDS_CUDA_CONV_H_
 
@@ -19,9 +19,9 @@ enum fy__cuda_conv_kernel {
 /* Which of them is best for this launch on a device of compute capability `major`. Depends on dtype
  * and layout only. */
 int fy__cuda_conv_kernel_for(const fy_launch_t *launch, int major);
-/* In how many slices of images a weights' gradient is summed, each into f32 (f64: f64) partial sums
- * of their own; 1: in one go, without scratch. *out_nbytes: the scratch, at most `limit`. Depends
- * on shape, kernel, device size and limit only: same launch, same bits. */
+/* The number of slices of images in which a weight gradient is summed, each into separate f32 (f64:
+ * f64) partial sums; 1: without slices and scratch. *out_nbytes: the scratch, at most `limit`.
+ * Depends on shape, kernel, device size and limit only: same launch, same bits. */
 int fy__cuda_conv_slices(const fy_launch_t *launch, int kernel, unsigned nprocessors,
                          uint64_t limit, uint64_t *out_nbytes);
 /* conv2d or one of its two gradients: one launch, or with slices a second one, which adds them up.

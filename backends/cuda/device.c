@@ -72,7 +72,7 @@ static fy_status_t load_kernels(fy__cuda_device_t *dev)
     return FY_STATUS_OK;
 }
 
-/* What needs the context current. */
+/* These calls need the context to be current. */
 static fy_status_t prepare(fy__cuda_device_t *dev)
 {
     FY_TRY(FY__CUDA_CALL(dev, cuCtxGetStreamPriorityRange,

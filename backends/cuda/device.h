@@ -40,14 +40,14 @@ typedef struct fy__cuda_device {
     /* the CUresult that broke the context, minus the code of NCCL that did, 0 while it works */
     atomic_int lost;
     atomic_int told_slow;      /* the log has heard that a matmul took the fallback kernel */
-    atomic_int told_slow_conv; /* likewise, a convolution */
+    atomic_int told_slow_conv; /* the same for a convolution */
     CUmodule modules[FY__CUDA_MODULE_COUNT];
     CUfunction kernels[FY__CUDA_KERNEL_COUNT];
     fy__cuda_lt_t *lt;
     fy__cuda_dnn_t *dnn;
     fy__cuda_tune_t *tune; /* autotune=on; NULL: heuristics choose */
     fy__cuda_trails_t trails;
-    atomic_int ncliques;                /* of NCCL's that it is in */
+    atomic_int ncliques;                /* number of its NCCL cliques */
     fy__cuda_virtual_t *virtual_memory; /* segments=virtual; NULL: cuMemAlloc gives all */
     /* by index: serial of the peer that this device's way to was settled for; 0: none yet */
     _Atomic uint32_t peers[FY__CUDA_PEERS];
@@ -61,7 +61,7 @@ typedef struct fy__cuda_stream {
     CUstream handle;
     int owned; /* 0: wrapped, never destroyed */
     fy__cuda_trail_t *trail;
-    /* what is submitted is kept in this graph; NULL: it runs (graph.c) */
+    /* submitted work is kept in this graph; NULL: it runs (graph.c) */
     struct fy__cuda_graph *capture;
 } fy__cuda_stream_t;
 
@@ -93,8 +93,8 @@ void fy__cuda_context_release(fy__cuda_device_t *dev);
 /* Remembers a fatal code, so that later calls return at once. */
 void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
 
-/* Is this thread between graph_begin and graph_end? What may neither allocate nor wait then, and
- * cannot do without, fails with UNSUPPORTED. */
+/* Returns whether this thread is between graph_begin and graph_end. Code that needs an allocation
+ * or a wait then fails with UNSUPPORTED. */
 extern _Thread_local int fy__cuda_captures;
 /* For those: fails with BUSY if it is. `what`: "choosing how to multiply". */
 fy_status_t fy__cuda_check_capture(const char *what);
@@ -106,7 +106,7 @@ fy_status_t fy__cuda_check_capture(const char *what);
          ? FY_STATUS_OK                                          \
          : fy__cuda_failed(fy__cuda_last_code, __FILE__, __LINE__, #call, __VA_ARGS__))
 
-/* peers.c: a copy to another device, likewise. */
+/* peers.c: the same for a copy to another device. */
 fy_status_t fy__cuda_peer_copy(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy);
 /* memory.c: one copy, between enter and leave; not reported yet. */
 fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy);

@@ -1,7 +1,8 @@
-/* cuDNN as this plugin uses it: found by dlopen at the first convolution, one handle a device, and
- * a small table of plans (descriptors and the algorithm that its heuristic chose) keyed by shape,
- * dtype and what is fused. Not here: which convolution is given to it (conv.c).
- * Where cudnn.h is missing at build time these calls exist and say that there is no cuDNN. */
+/* The plugin's use of cuDNN: found by dlopen at the first convolution, one handle a device, and a
+ * small table of plans (descriptors and the algorithm that its heuristic chose) keyed by shape,
+ * dtype and fused steps. Not here: the choice of convolutions for it (conv.c).
+ * Where cudnn.h is missing at build time these functions exist and report that there is no
+ * cuDNN. */
 #ifndef FERRY_BACKENDS_CUDA_DNN_H_
 #define FERRY_BACKENDS_CUDA_DNN_H_
 
@@ -37,14 +38,14 @@ void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn);
 int fy__cuda_dnn_is_asked_for(void);
 /* Its value when the device was opened. */
 int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev);
-/* Is cuDNN wanted and found? Searches for the library once an opening of the device; logs once a
- * process that it is missing. */
+/* Returns whether cuDNN is enabled and found. Searches for the library once for each opening of the
+ * device; logs once a process that it is missing. */
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev);
 
-/* Bytes of scratch, at most `limit`, with which this runs best. The first time of a shape it enters
- * the device and makes the plan; after that it is a look-up. Fails: UNSUPPORTED (cuDNN has nothing
- * for this shape, or nothing deterministic in so little scratch: remembered, and logged once, with
- * the scratch that it wants), and as cuDNN. */
+/* Bytes of scratch, at most `limit`, with which this runs fastest. For a new shape it enters the
+ * device and makes the plan; later it is a look-up. Fails: UNSUPPORTED (cuDNN has no algorithm for
+ * this shape, or no deterministic one in so little scratch: cached, and logged once, with the
+ * scratch that it needs), and as cuDNN. */
 fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem,
                                    uint64_t limit, uint64_t *out_nbytes);
 /* Submits it. The context is current. UNSUPPORTED: nothing ran, and this problem is not given to

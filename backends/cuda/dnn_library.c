@@ -16,7 +16,7 @@ fy__cudnn_t fy__cudnn;
 /* Guards the filling of fy__cudnn and `missing`; `loaded` is set last. */
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int loaded;
-static char missing[256]; /* what was looked for and was not there: it is not looked for again */
+static char missing[256]; /* names that were not found: they are not searched again */
 
 /* By thousands of the code. Another kernel runs a convolution that is UNSUPPORTED; other codes fail
  * the op. */

@@ -77,9 +77,9 @@
     FY__CUDA_DRIVER_VIRTUAL_LIST(X)      \
     FY__CUDA_DRIVER_GRAPH_LIST(X)
 
-/* Entry points that not every driver since 12.0 has, by member, name and version; NULL in the table
- * where this one has it not, and whoever calls it looks first. One name with two versions is two
- * ABIs: plain dlsym would give the older one of cuMemcpyBatchAsync for ever. */
+/* Entry points that some drivers since 12.0 lack, by member, name and version; NULL in the table
+ * where this driver has none, so the caller checks first. One name with two versions is two ABIs:
+ * plain dlsym would always return the older one of cuMemcpyBatchAsync. */
 #if CUDA_VERSION >= 12080
 #define FY__CUDA_DRIVER_BATCH_LIST(X)                       \
     X(cuMemcpyBatchAsync_v12080, cuMemcpyBatchAsync, 12080) \
@@ -116,15 +116,15 @@ extern fy__cuda_driver_t fy__cuda;
 
 /* Finds the driver, fills the table, runs cuInit. Tries again after a failure; does nothing after a
  * success.
- * Fails: UNAVAILABLE, saying what was tried and why it did not do. */
+ * Fails: UNAVAILABLE, with each attempt and its reason. */
 fy_status_t fy__cuda_driver_load(void);
 
 /* What Ferry calls this code. */
 fy_status_t fy__cuda_status(CUresult code);
 /* Is this opening of the device over after it? */
 int fy__cuda_is_fatal(CUresult code);
-/* Fails with the driver call, the code's name and text, what was asked (printf-like), what to do,
- * and for a lost device the requests that its streams had last. */
+/* Fails with the driver call, the code's name and text, the request (printf-like), an advice, and
+ * for a lost device the recent requests of its streams. */
 fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call,
                             const char *format, ...) FY_PRINTF(5, 6);
 

@@ -1,6 +1,6 @@
-/* One row for each op of the table: which dtypes the plugin takes for it, and who turns a launch of
- * it into kernel launches. The rows stand in families.c; this is what they are made of. Next:
- * launch.c, which looks a launch up and hands it over. */
+/* One row for each op of the table: the dtypes that the plugin supports for it, and the function
+ * that turns a launch of it into kernel launches. The rows are in families.c. See launch.c, which
+ * looks a launch up and calls the function. */
 #ifndef FERRY_BACKENDS_CUDA_FAMILIES_H_
 #define FERRY_BACKENDS_CUDA_FAMILIES_H_
 

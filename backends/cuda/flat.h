@@ -61,7 +61,7 @@ FY_FORMULA void fy__cuda_flat_of(const fy__cuda_args_t *args, fy__cuda_flat_t *o
         fy__cuda_flat_set(out, FY__CUDA_MAX_SRC + (int)i, &args->dst[i]);
 }
 
-/* Sets what a launch of one axis reads, and leaves the rest of *operand as it is. */
+/* Sets the fields that a launch of one axis reads, and does not change the rest of *operand. */
 FY_FORMULA void fy__cuda_flat_get(const fy__cuda_flat_t *flat, int place,
                                   fy__cuda_operand_t *operand)
 {
@@ -73,7 +73,7 @@ FY_FORMULA void fy__cuda_flat_get(const fy__cuda_flat_t *flat, int place,
     operand->strides[0] = one ? 0 : 1;
 }
 
-/* Fields that a flat launch has not are left as they are; places without an operand hold zeros. */
+/* Fields that a flat launch does not have are unchanged; slots without an operand hold zeros. */
 FY_FORMULA void fy__cuda_flat_expand(const fy__cuda_flat_t *flat, fy__cuda_args_t *args)
 {
     args->struct_size = sizeof *args;

@@ -1,8 +1,8 @@
-/* Graphs of the driver's: what a thread submits to a stream of its own is captured, instantiated
- * once, and launched as one request by each replay. The mode is THREAD_LOCAL: other threads
- * allocate meanwhile as they like, and what this thread must not do (allocate, wait) ends the
- * capture instead of being left out of the graph. Not here: when to capture, and what to do if it
- * fails (ops/capture.c). */
+/* Graphs of the driver: the requests of a thread on a separate stream are captured, instantiated
+ * once, and launched as one request by each replay. The mode is THREAD_LOCAL: other threads may
+ * allocate meanwhile, and a forbidden call of this thread (an allocation, a wait) ends the capture
+ * instead of missing in the graph. Not here: the time of a capture, and the handling of its failure
+ * (ops/capture.c). */
 #include "backends/cuda/device.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 typedef struct fy__cuda_graph {
     CUgraphExec exec;
-    /* of the stream while it is captured: how many requests there are; told to nobody */
+    /* of the stream while it is captured: its number of requests; not reported */
     fy__cuda_trail_t trail;
     struct {
         fy_copy_kind_t kind;
@@ -213,7 +213,7 @@ fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph
     return status;
 }
 
-/* What is on its way ends first: the driver frees it then. */
+/* Pending launches end first: the driver frees it then. */
 void fy__cuda_graph_destroy(void *handle, void *graph_handle)
 {
     fy__cuda_device_t *dev = handle;

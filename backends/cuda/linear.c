@@ -1,12 +1,12 @@
-/* linear: a product with what follows it, and the product of its parameters' gradients. cuBLASLt
- * adds the bias while it stores. relu follows in a launch of its own, and in cuBLASLt only where
- * the device was opened with relu=fused: its documentation says max(x, 0), which may turn NaN into
- * 0, and Ferry's relu keeps NaN. Other activations follow too, but not in half precision, which
- * must round once: there, and where cuBLASLt has no such epilogue, the product goes to scratch as
- * it was added up, and one launch adds the bias, applies the activation and rounds.
- * Layouts that cuBLASLt does not take are the kernel's. Its gelu is the tanh form and ours has erf,
- * so it is not asked for; its DRELU_BGRAD reads a mask that RELU_AUX would have to have kept, and
- * the tape keeps y. Next: matmul.c. */
+/* linear: a product with its fused steps, and the product of its parameters' gradients. cuBLASLt
+ * adds the bias while it stores. relu follows in a separate launch. cuBLASLt applies it only if the
+ * device was opened with relu=fused: its documentation says max(x, 0), which may turn NaN into 0,
+ * and Ferry's relu keeps NaN. Other activations follow too, but not in half precision, which must
+ * round once: there, and where cuBLASLt has no such epilogue, the unrounded product goes to
+ * scratch, and one launch adds the bias, applies the activation and rounds.
+ * Ferry's kernel takes layouts that cuBLASLt does not support. cuBLASLt's gelu is the tanh form and
+ * Ferry's uses erf, so it is not used; its DRELU_BGRAD reads a mask that RELU_AUX must have stored,
+ * and the tape keeps y. See matmul.c. */
 #include "backends/cuda/matmul.h"
 
 #include <cublasLt.h>

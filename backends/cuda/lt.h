@@ -41,9 +41,8 @@ void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts);
 /* The power of two, at most 256, that an address is a multiple of. */
 uint32_t fy__cuda_lt_alignment(const void *address);
 
-/* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan.
- * The first time of a problem it enters the device and makes the plan; after that it is a
- * look-up. */
+/* Bytes of scratch, at most `limit`, with which this product runs fastest; 0 also if there is no
+ * plan. For a new problem it enters the device and makes the plan; later it is a look-up. */
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
                                uint64_t limit);
 /* 1: this problem, with so much scratch, was refused when its workspace was asked for. */

@@ -22,10 +22,10 @@ fy_status_t fy__cuda_matmul_run(fy__cuda_device_t *dev, CUstream stream, const f
                                 const fy__cuda_matmul_t *matmul);
 void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out);
 
-/* linear: the product as a launch of its own, whose operands lie in `dst` and `src` (two). */
+/* linear: the product as a separate launch, whose operands are in `dst` and `src` (two). */
 fy_launch_t fy__cuda_linear_product(const fy_launch_t *launch, fy_desc_t *dst, fy_desc_t *src);
-/* The product with bias and, where cuBLASLt has it, activation; 0: takes_lt is 0, or what is left
- * would round a second time. */
+/* The product with bias and, where cuBLASLt supports it, activation; 0: takes_lt is 0, or the
+ * remaining step would round a second time. */
 int fy__cuda_linear_plan(const fy__cuda_device_t *dev, const fy_launch_t *launch,
                          const fy_launch_t *product, fy__cuda_matmul_t *out);
 /* The activation of dst that the plan has left; 0: none. */

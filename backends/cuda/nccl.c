@@ -1,9 +1,9 @@
-/* A clique is a set of devices in an order, with one communicator for each, made by the first sum
- * over them and kept until one of them is closed or a call of NCCL fails. A sum is one group of
- * calls by one thread. What fails ends its clique: communicators are aborted, which lets kernels of
- * NCCL that wait for a peer go, with any bytes as their results. Whoever polls may be the one to
- * find that out, and drops what he is told; so the devices of a clique that had sums are lost then,
- * and nobody takes such bytes for a sum. Next: nccl.h. */
+/* A clique is an ordered set of devices with one communicator for each. The first sum over them
+ * makes it; it is kept until one of them is closed or a call of NCCL fails. A sum is one group of
+ * calls by one thread. A failure ends its clique: communicators are aborted, so NCCL kernels that
+ * wait for a peer end, with any bytes as their results. A poll may detect the failure and drop its
+ * status. Therefore the devices of a clique that had sums are lost then, and no call uses such
+ * bytes as a sum. See nccl.h. */
 #include "backends/cuda/nccl.h"
 
 #include <stdlib.h>
@@ -52,7 +52,8 @@ static void end(clique_t *clique, int abort)
     free(clique);
 }
 
-/* After a failure. Lost first, so that nobody finds an aborted sum done. The lock is held. */
+/* After a failure. The devices are marked lost first, so that an aborted sum never counts as done.
+ * The lock is held. */
 static fy_status_t give_up(clique_t *clique, int code, const char *call, int line)
 {
     const int loses = clique->nsums > 0;
@@ -157,7 +158,8 @@ static int nccl_dtype(int32_t dtype)
     }
 }
 
-/* What is told: each device sends 2 (count - 1) / count of the bytes, as any sum in place must. */
+/* The reported bytes: each device sends 2 (count - 1) / count of the bytes, as any sum in place
+ * must. */
 static void tell(const clique_t *clique, void *const *streams, uint64_t nbytes)
 {
     const uint64_t out = 2 * (clique->count - 1) * nbytes / clique->count;

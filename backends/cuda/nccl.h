@@ -8,9 +8,9 @@
 /* The slot; see backend.h. */
 fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams,
                                 void *const *buffers, int32_t dtype, uint64_t nelem);
-/* Has NCCL found, since it was asked last, that a sum with `dev` in it will not end (a link or a
- * device is gone)? Then those sums are aborted, so that nobody waits for ever, their devices are
- * lost, and this fails. Never blocks. Costs one load where no sum was ever asked for. */
+/* Checks whether NCCL has detected since the last call that a sum with `dev` will not end (a link
+ * or a device is lost). If so, it aborts those sums, so that no call waits forever, marks their
+ * devices as lost, and fails. Never blocks. Costs one load before the first sum. */
 fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev);
 /* Fails: DEVICE_LOST. `code`: NCCL's, for which fy__cuda_device_t's `lost` is -code. */
 fy_status_t fy__cuda_nccl_lost(const fy__cuda_device_t *dev, int code);

@@ -11,7 +11,7 @@ extern int fy__cuda_listened;
 
 /* Looks for a tool, once a process: it is what NVTX_INJECTION64_PATH names, as profilers set it. */
 void fy__cuda_nvtx_open(void);
-/* What goes to a tool, that none listens, or why none can. Static. */
+/* Describes the attached tool, or that no tool is attached, or why none can be. Static. */
 const char *fy__cuda_nvtx_state(void);
 /* A range of this thread begins; NULL: the innermost ends. Only if a tool listens. */
 void fy__cuda_range(const char *name);

@@ -312,8 +312,8 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
     const int64_t *strides[2] = { dst->strides, src->strides };
     fy__index_t index;
     fy__index_make(&index, src->rank, src->dims, 2, strides);
-    /* A slice of the result is a plain copy: for the kernel, and for whoever rebuilds a launch from
-     * its arguments. */
+    /* A slice of the result is a plain copy: for the kernel, and for code that rebuilds a launch
+     * from its arguments. */
     fy__cuda_args_init(&out->args, FY_OP_COPY, nelem, 1, NULL, 0);
     set_fused(&out->args.dst[0], &part, &index, 0);
     set_fused(&out->args.src[0], src, &index, 1);

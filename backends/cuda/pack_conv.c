@@ -128,7 +128,7 @@ static uint64_t blocks_of(const fy_launch_t *launch, int kernel, int slices)
     return (uint64_t)slices * weight_blocks(dst, kernel, groups);
 }
 
-/* What is added up in the end: a reduction as any other. */
+/* The final sum of the slices: an ordinary reduction. */
 static void pack_join(const fy_launch_t *launch, int slices, void *workspace,
                       fy__cuda_request_t out[3])
 {

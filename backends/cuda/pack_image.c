@@ -2,7 +2,7 @@
  * kernels/pool.cu; pack_conv.c for convolutions. */
 #include "backends/cuda/pack.h"
 
-/* Operands as they are; the attributes that a gradient has in common with what it is of. */
+/* The operands unchanged; the attributes that a gradient shares with its forward op. */
 static void pack_images(const fy_launch_t *launch, size_t attrs_nbytes, fy__cuda_request_t *out)
 {
     fy__cuda_args_t *args = &out->args;

@@ -1,8 +1,8 @@
-/* Packing of reductions. Kept axes go to the front, reduced ones to the back, each side fused
- * (pack_canonical.h). A reduction with few results and many elements is cut: the longest reduced
- * axis becomes [pieces, piece], the pieces make partial results in the workspace (the last, shorter
- * piece by a launch of its own), and a last launch joins those. Every launch is a reduction as op.h
- * defines it, only of other shapes. */
+/* Packing of reductions. Kept axes are moved to the front, reduced ones to the back, each side
+ * fused (pack_canonical.h). A reduction with few results and many elements is split: the longest
+ * reduced axis becomes [pieces, piece], the pieces make partial results in the workspace (the last,
+ * shorter piece in a separate launch), and a last launch joins those. Every launch is a reduction
+ * as op.h defines it, with other shapes. */
 #include "backends/cuda/pack_canonical.h"
 
 enum {

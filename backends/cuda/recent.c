@@ -1,6 +1,6 @@
-/* The slow side of breadrecent: trails open and close with their streams, events say how far a
- * stream has come, and a failure is told what was under way. Next: stream.c and launch.c, which
- * drop them. */
+/* The slow side of the recent-request log: a log opens and closes with its stream, events show how
+ * far a stream has come, and a failure's text has the pending requests. stream.c and launch.c add
+ * the entries. */
 #include "backends/cuda/recent.h"
 
 #include <stdio.h>

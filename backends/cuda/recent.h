@@ -58,8 +58,9 @@ fy__cuda_trail_t *fy__cuda_trail_open(fy__cuda_trails_t *trails, int role);
 void fy__cuda_trail_close(fy__cuda_trails_t *trails, fy__cuda_trail_t *trail);
 void fy__cuda_trails_free(fy__cuda_trails_t *trails);
 
-/* A request was submitted. Call it afterwards, so that the newest recent is something the driver
- * took. Two threads that submit to one stream at the same moment may be told in the other order. */
+/* A request was submitted. Call it afterwards, so that the newest entry is a request that the
+ * driver accepted. Two threads that submit to one stream at the same moment may appear in the other
+ * order. */
 static inline void fy__cuda_recent_add(fy__cuda_trail_t *trail, uint32_t what, uint64_t amount)
 {
     const uint64_t seq = atomic_fetch_add_explicit(&trail->submitted, 1, memory_order_relaxed) + 1;

@@ -1,7 +1,7 @@
-/* Heaps and regions of NVTX's memory extension. Its headers find the tool, as nvtx.c says; whether
- * that knows the extension shows in the table of calls that it filled in. The tool gives each heap
- * a handle, so who has which is noted here, for all devices: addresses tell them apart. Not here:
- * when a block comes and goes (alloc/debug.c). */
+/* Heaps and regions of NVTX's memory extension. Its headers find the tool, see nvtx.c; the table of
+ * calls that the tool filled in shows whether it supports the extension. The tool gives each heap a
+ * handle; this file stores them for all devices, by address. Not here: the lifetime of a block
+ * (alloc/debug.c). */
 #include "backends/cuda/regions.h"
 
 int fy__cuda_regions_on;

@@ -112,7 +112,8 @@ fy_status_t fy__cuda_register_host(void *dev_, void *address, uint64_t nbytes)
     range_t *made = calloc(1, sizeof *made);
     if (made == NULL)
         return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
-                             "no host memory to note what is page-locked for cuda:%d", dev->index);
+                             "no host memory to record a page-locked range for cuda:%d",
+                             dev->index);
     made->address = (uintptr_t)address;
     made->nbytes = nbytes;
     made->users[made->nusers++] = dev;
@@ -130,7 +131,7 @@ fy_status_t fy__cuda_register_host(void *dev_, void *address, uint64_t nbytes)
     return status;
 }
 
-/* Nobody uses it any more, and it is out of the list. `dev` is the last who did. */
+/* It is unused and out of the list. `dev` is its last user. */
 static void unlock_pages(fy__cuda_device_t *dev, const range_t *range)
 {
     fy__cuda_frame_t frame;

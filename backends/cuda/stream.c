@@ -39,7 +39,7 @@ fy_status_t fy__cuda_stream_create(void *handle, fy_stream_role_t role, int prio
     fy__cuda_frame_t frame;
     *out_stream = NULL;
     fy__cuda_stream_t *stream = calloc(1, sizeof *stream);
-    /* copies have engines of their own, not roles */
+    /* copies have separate engines, not roles */
     if (stream != NULL) stream->trail = fy__cuda_trail_open(&dev->trails, (int)role);
     if (stream == NULL || stream->trail == NULL) {
         free(stream);

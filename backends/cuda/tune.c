@@ -1,6 +1,6 @@
-/* Measuring by the launches that come anyway. One pair of events a device, so one measurement at a
- * time; launches that meet a busy pair run what is best so far. A way's first run may load code, so
- * each is sampled twice and the shorter time counts. Next: tune.h. */
+/* Measuring by the launches of the program. One pair of events a device, so one measurement at a
+ * time; launches that meet a busy pair run the fastest kernel so far. A kernel's first run may load
+ * code, so each is sampled twice and the shorter time counts. See tune.h. */
 #include "backends/cuda/tune.h"
 
 #include <pthread.h>
@@ -126,7 +126,7 @@ static int start(fy__cuda_device_t *dev, fy__cuda_tune_t *tune, CUstream stream)
     return fy__cuda_checked(dev, fy__cuda.cuEventRecord(tune->begin, stream)) == CUDA_SUCCESS;
 }
 
-/* Not under the lock: whoever reads the log may launch something himself. */
+/* Not under the lock: the log function may launch. */
 static void tell(const fy__cuda_device_t *dev, const choice_t *choice, int way,
                  const char *const *names)
 {

@@ -10,7 +10,7 @@
 
 enum { FY__CUDA_TUNE_WAYS = 8, FY__CUDA_TUNE_KEY = 24 };
 
-/* What is to be done. Compared as bytes; unused numbers are 0. */
+/* The problem. Compared as bytes; unused numbers are 0. */
 typedef struct fy__cuda_tune_key {
     int32_t numbers[FY__CUDA_TUNE_KEY];
 } fy__cuda_tune_key_t;
@@ -25,9 +25,9 @@ fy_status_t fy__cuda_tune_create(fy__cuda_device_t *dev, fy__cuda_tune_t **out_t
 /* NULL is fine. The context is current if anything was ever measured. */
 void fy__cuda_tune_destroy(fy__cuda_tune_t *tune);
 
-/* `ways`: bits of those that could do it; `fallback`: the one that is taken while nothing is known
- * and no event is free. The context is current. Never fails: what cannot be measured is not. Not to
- * be called in a capture. */
+/* `ways`: bits of the possible kernels; `fallback`: the one that is used while no time is known and
+ * no event is free. The context is current. Never fails: a launch that cannot be measured is not.
+ * Must not be called in a capture. */
 fy__cuda_tune_ticket_t fy__cuda_tune_begin(fy__cuda_device_t *dev, CUstream stream,
                                            const fy__cuda_tune_key_t *key, const char *const *names,
                                            uint32_t ways, int fallback);

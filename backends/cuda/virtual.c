@@ -1,7 +1,7 @@
-/* Virtual-memory blocks. Each step is memory of its own, because the driver unmaps only what was
- * mapped as a whole; its handle is given up as soon as it is mapped, so the mapping alone keeps it.
- * Peers that can reach this device may use all of it: for such memory cuCtxEnablePeerAccess does
- * not say so, cuMemSetAccess does. Next: virtual.h. */
+/* Virtual-memory blocks. Each step is a separate physical allocation, because the driver unmaps
+ * only whole mappings; its handle is released as soon as it is mapped, so the mapping alone keeps
+ * it. Peers that can access this device may use all of it: for such memory cuMemSetAccess grants
+ * access, not cuCtxEnablePeerAccess. See virtual.h. */
 #include "backends/cuda/virtual.h"
 
 #include <stdlib.h>

@@ -52,8 +52,8 @@ FY_FORMULA uint16_t fy__bf16_from_f32(float value)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* f64 to f32 by rounding to odd: what is then rounded to f16 or bf16 comes out as if rounded once
- * from f64 (Boldo and Melquiond 2008: f32 has at least two bits more than both). */
+/* f64 to f32 by rounding to odd: a value that is then rounded to f16 or bf16 equals one rounded
+ * once from f64 (Boldo and Melquiond 2008: f32 has at least two bits more than both). */
 FY_FORMULA float fy__f32_from_f64_to_odd(double value)
 {
     const float near = (float)value;

@@ -21,7 +21,7 @@
     FY_FORMULA T fy__sqrt_##sfx(T x) { return sqrt##m(x); }                                      \
     FY_FORMULA T fy__tanh_##sfx(T x) { return tanh##m(x); }                                      \
     FY_FORMULA T fy__sigmoid_##sfx(                                                              \
-        T x) /* exp of what is not positive: small results keep their digits */                  \
+        T x) /* exp of a non-positive value: small results keep their digits */                  \
     {                                                                                            \
         const T e = exp##m(-fabs##m(x));                                                         \
         return (x < (T)0 ? e : (T)1) / ((T)1 + e);                                               \

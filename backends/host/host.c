@@ -1,8 +1,8 @@
-/* The host as a device: synchronous, one of it, its memory is the program's memory. Every request
- * is done when its slot returns, so there are no streams, events or graphs here. The ops are those
- * of backends/kernels.
- * Not here: host memory's cache and its source (alloc/ feeds the host from segments of its own;
- * alloc and free below also work alone). */
+/* The host as a device: synchronous, a single one, its memory is the program's memory. Every
+ * request is done when its slot returns, so there are no streams, events or graphs here. The ops
+ * are those of backends/kernels.
+ * Not here: host memory's cache and its source (alloc/ uses its own segments for the host; alloc
+ * and free below also work alone). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -164,7 +164,7 @@ static double gradient_of(const class_loss_t *loss, int64_t row)
     return loss->reduction == FY_REDUCTION_MEAN ? g / (double)loss->rows : g;
 }
 
-/* X(suffix, type): writes m elements of the gradient, or adds them to what is there. */
+/* X(suffix, type): writes m elements of the gradient, or adds them to the previous values. */
 #define GRADIENT_ROW(sfx, T)                                                                    \
     static void put_##sfx(const class_loss_t *loss, int64_t row, int64_t first, int64_t m,      \
                           T *block)                                                             \

@@ -124,7 +124,7 @@ static inline int fy__log2_size(int32_t dtype)
     return k[dtype];
 }
 
-/* What f16 and bf16 are computed in; other dtypes are computed as they are. */
+/* The compute type of f16 and bf16; other dtypes are computed in themselves. */
 static inline int32_t fy__compute_dtype(int32_t dtype)
 {
     return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16 ? FY_DTYPE_F32 : dtype;
@@ -132,8 +132,8 @@ static inline int32_t fy__compute_dtype(int32_t dtype)
 
 static inline int fy__is_float(int32_t dtype) { return dtype <= FY_DTYPE_BF16; }
 
-/* `serial` for f32 (fy__threads_for) as it is for `dtype`: eight bytes take twice the time, half
- * precision is converted there and back. */
+/* Converts `serial` from f32 (fy__threads_for) to `dtype`: eight bytes take twice the time, half
+ * precision is converted both ways. */
 static inline int64_t fy__serial_of(int32_t dtype, int64_t serial)
 {
     if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) return serial < 16384 ? serial : 16384;

@@ -19,7 +19,8 @@ fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char trans
                          /* gemm_onednn.c */
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                          int64_t ldc);
-/* The same by loops of our own, if it is small and beta is 0 or 1; else 0, and nothing is done. */
+/* The same by Ferry's loops, if it is small and beta is 0 or 1; otherwise returns 0 and does
+ * nothing. */
 int fy__gemm_small_f32(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k,
                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
                        float *c, int64_t ldc); /* gemm_small.c */

@@ -1,5 +1,5 @@
-/* Which f32 products are small enough for the loops of our own (loops_gemm.h). Where oneDNN is as
- * fast, it has them. */
+/* Selects the f32 products that are small enough for Ferry's loops (loops_gemm.h). oneDNN runs
+ * those where it is as fast. */
 #include "backends/kernels/gemm.h"
 
 /* Multiplications: beyond, oneDNN's packing and threads pay. Products of rows (B^T) end in

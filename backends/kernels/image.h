@@ -23,7 +23,7 @@ static inline void fy__image_stage(const fy__loops_t *loops, const fy_desc_t *de
                  desc->dtype);
 }
 
-/* `values` to the operand, or added to what is there with one rounding; they are changed then. */
+/* Writes `values` to the operand, or adds them to it with one rounding; `values` change then. */
 static inline void fy__image_put(const fy__loops_t *loops, const fy_desc_t *desc, int64_t i0,
                                  int64_t i1, int64_t i2, int64_t i3, int64_t n, double *values,
                                  int accumulate)

@@ -153,7 +153,7 @@ static fy_launch_t product_of(const linear_t *linear, int64_t first, int64_t n, 
 }
 
 /* Few rows against a large w: oneDNN 2.6 is up to three times as fast at w x^T, whose result is
- * then turned round on the way to y. */
+ * then transposed into y. */
 static int is_turned(const linear_t *linear)
 {
     const rows_t *x = &linear->x, *w = &linear->w;

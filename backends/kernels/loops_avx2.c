@@ -1,6 +1,6 @@
-/* The loop table for x86-64-v3: AVX2 (2013) and what comes with it. Chosen at run time, so nothing
- * outside this file may be compiled for that target: the pragma stands before the first include and
- * the table is all that leaves. See loops.h. */
+/* The loop table for x86-64-v3: AVX2 (2013) and related extensions. Chosen at run time, so no code
+ * outside this file may be compiled for that target: the pragma is before the first include, and
+ * only the table is exported. See loops.h. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #pragma GCC target("arch=x86-64-v3")
 #define FY__LOOPS_TABLE fy__loops_avx2

@@ -1,9 +1,9 @@
 /* Part of loops_template.h: the f32 product of small matrices. oneDNN's sgemm takes 0.4 us before
- * it begins, and may wake other threads; what is here stays on the caller and packs nothing, so it
- * is for operands that lie in the first cache (gemm_small.c says which).
- * Tiles of C are kept in registers. B row by row: a row of B times one element of A, added up. B
- * column by column (B^T in memory): products of rows, four at once, each added up lane by lane and
- * then across. No include guard: as loops_template.h. */
+ * it begins, and may wake other threads. This code runs on the calling thread and packs nothing, so
+ * it is for operands that fit the first cache (gemm_small.c selects them).
+ * Tiles of C are kept in registers. B row by row: a row of B times one element of A, accumulated. B
+ * column by column (B^T in memory): products of rows, four at once, each accumulated lane by lane
+ * and then across lanes. No include guard: as loops_template.h. */
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -87,9 +87,9 @@ INLINE void store_first(float *at, floats_t x, int n)
     }
 }
 
-/* ROWS x ACROSS vectors of C at row i, column j; with PART the one vector is only `last` lanes
- * wide. Every SPLIT-th step of k has sums of its own, so that an addition need not wait for the one
- * before. Constant extents: the arrays are registers. */
+/* ROWS x ACROSS vectors of C at row i, column j; with PART the only vector has just `last` lanes.
+ * Every SPLIT-th step of k has separate sums, so that an addition need not wait for the one before.
+ * Constant extents: the arrays are registers. */
 #define TILE(name, ROWS, ACROSS, SPLIT, PART)                                                      \
     static inline void name(const fy__small_gemm_t *g, int64_t i, int64_t j, int last)             \
     {                                                                                              \

@@ -163,8 +163,7 @@ static void write_result(const reduce_t *reduce, int64_t output, const fold_t *f
     fy__stage_out(reduce->loops, 1, at, 1, dst->dtype, &value, FY_DTYPE_F64);
 }
 
-/* The sums of n neighbours that lie side by side in a float dst: the same arithmetic, in one go. n
- * <= COLUMNS */
+/* The sums of n adjacent results in a float dst: the same arithmetic, vectorized. n <= COLUMNS */
 static void write_sums(const reduce_t *reduce, int64_t first, int64_t n, double *sums)
 {
     const fy__loops_t *loops = reduce->loops;

@@ -1,7 +1,7 @@
-/* Elementwise work on operands of any stride and dtype, by rows: fused axes are walked, the
- * innermost one is handed on as a row; what is not contiguous or not of the dtype that is computed
- * in goes through small buffers on the stack, block by block.
- * Not here: what is computed (elementwise.c), and how a flat loop looks (loops.h). */
+/* Elementwise work on operands of any stride and dtype, by rows: it iterates over fused axes and
+ * passes the innermost one as a row. A row that is not contiguous or not of the compute type goes
+ * through small buffers on the stack, block by block.
+ * Not here: the ops (elementwise.c), the form of a flat loop (loops.h). */
 #ifndef FERRY_BACKENDS_KERNELS_ROWS_H_
 #define FERRY_BACKENDS_KERNELS_ROWS_H_
 

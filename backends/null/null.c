@@ -6,7 +6,7 @@
  * one shows the *asynchronous* shape that a GPU needs; for the synchronous one, with fewer slots,
  * read backends/host/host.c. To make it a plugin, name the last function `fy_backend_open`, export
  * it, link nothing of Ferry, and install it as libferry_<name>.so. The conformance suite
- * (tests/conformance) then tells you what is still missing. */
+ * (tests/conformance) then lists the missing parts. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,21 +23,21 @@ static const fy_host_api_t *ferry;
 
 typedef struct device {
     uint64_t capacity;
-    /* slots are called by any thread: share by atomics or a lock of your own */
+    /* any thread calls slots: share state by atomics or a lock */
     _Atomic uint64_t used;
 } device_t;
 
 /* ---- devices ---- */
 
-/* Called before anything is opened. "No driver" is UNAVAILABLE here, with what was tried. */
+/* Called before anything is opened. "No driver" is UNAVAILABLE here, with the attempts. */
 static fy_status_t device_count(int *out_count)
 {
     *out_count = 1;
     return FY_STATUS_OK;
 }
 
-/* Options are what stood behind the device's name, as in "null:0?memory=8GiB". Refuse what you do
- * not know: a typo must not pass. */
+/* Options are the text after the device's name, as in "null:0?memory=8GiB". Refuse unknown ones: a
+ * typing error must not pass. */
 static fy_status_t device_open(int index, size_t noptions, const fy_backend_option_t *options,
                                void **out_dev)
 {
@@ -61,7 +61,7 @@ static fy_status_t device_open(int index, size_t noptions, const fy_backend_opti
     return FY_STATUS_OK;
 }
 
-/* Ferry has given back every stream, event and block before. */
+/* Ferry has released every stream, event and block before. */
 static void device_close(void *dev) { free(dev); }
 
 static fy_status_t device_query(void *dev, fy_backend_info_t *out_info)
@@ -72,15 +72,14 @@ static fy_status_t device_query(void *dev, fy_backend_info_t *out_info)
     out_info->memory_nbytes = device->capacity;
     out_info->free_nbytes = device->capacity - atomic_load(&device->used);
     out_info->alignment = 4096; /* what alloc really gives; Ferry places tensors by it */
-    out_info->numerics = 0;     /* the honest part: nobody may expect results */
+    out_info->numerics = 0;     /* results have no values */
     out_info->unified = 0;      /* host code must not touch what alloc returns */
     return FY_STATUS_OK;
 }
 
 /* ---- memory: called for large segments, rarely; Ferry's allocator cuts tensors from them ---- */
 
-/* Addresses nobody can touch: they cost no memory, and a host access to them dies at once instead
- * of going unnoticed. */
+/* Addresses without memory: a host access to them crashes at once. */
 static fy_status_t alloc_segment(void *dev, uint64_t nbytes, void **out_address)
 {
     device_t *device = dev;
@@ -163,10 +162,9 @@ static fy_status_t event_sync(void *dev, void *event, uint64_t timeout_ns)
 static fy_status_t copy(void *dev, void *stream, const fy_copy_t *request)
 {
     (void)dev, (void)stream;
-    /* Device memory that nobody writes reads as zero. */
+    /* Device memory that was never written reads as zero. */
     if (request->kind == FY_COPY_DOWNLOAD) memset(request->dst, 0, (size_t)request->nbytes);
-    /* The ledger's wire bytes are counted by whoever moves them. A copy that fails is not
-     * recorded. */
+    /* The executor of a copy counts the ledger's wire bytes. A copy that fails is not recorded. */
     ferry->record(request->kind, request->nbytes);
     return FY_STATUS_OK;
 }

@@ -1,7 +1,6 @@
-/* Opening, closing and describing a simulated device; its options. There is nothing to find, so
- * there are as many devices as we say, and opening one index twice would give two devices of one
- * name: whoever opens keeps count.
- * Not here: what an option does afterwards (profile.c, order.c, memory.c). */
+/* Opening, closing and describing a simulated device; its options. No hardware limits the number of
+ * devices; opening one index twice would give two devices of one name, so the caller must count.
+ * Not here: the effect of an option (profile.c, order.c, memory.c). */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -124,7 +123,7 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
     return FY_STATUS_OK;
 }
 
-/* Small, so that it is easily typed again. */
+/* Small, so that a user can type it again. */
 static uint64_t draw_seed(void)
 {
     struct timespec now = { 0 };

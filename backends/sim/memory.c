@@ -321,7 +321,7 @@ void fy__sim_memory_close(fy__sim_device_t *dev)
     if (nleft > 0)
         fy__sim_host->log(FY_LOG_ERROR,
                           "%s: closed with %zu blocks (%" PRIu64
-                          " bytes) not given back; they are gone",
+                          " bytes) not freed; their memory is released",
                           dev->name, nleft, nbytes_left);
 }
 

@@ -1,7 +1,7 @@
-/* Shadow memory. What alloc returns is an address range nobody may touch; the bytes lie right below
- * it, at a constant distance per segment, and only this backend knows. So host code that reads a
- * device pointer dies at once instead of working by accident.
- * Not here: caching and blocks (the allocator above the seam). Next: memory.c. */
+/* Shadow memory. alloc returns an address range that host code cannot access; the bytes are right
+ * below it, at a constant distance per segment that only this backend knows. So host code that
+ * reads a device pointer crashes at once.
+ * Not here: caching and blocks (alloc/). See memory.c. */
 #ifndef FERRY_BACKENDS_SIM_MEMORY_H_
 #define FERRY_BACKENDS_SIM_MEMORY_H_
 
@@ -11,8 +11,7 @@
 
 struct fy__sim_device;
 
-/* One device's account. Guarded by the memory lock of memory.c, but for what is fixed: the
- * capacity. */
+/* One device's account. Guarded by the memory lock of memory.c, except the constant capacity. */
 typedef struct fy__sim_memory {
     uint64_t capacity_nbytes, used_nbytes;
     bool overcommits; /* it gives more than it says it has; fixed */

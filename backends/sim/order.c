@@ -30,7 +30,7 @@ const fy__sim_order_t *fy__sim_order_find(const char *name)
 
 /* ---- running ---- */
 
-/* An end without bytes reads as zero and forgets what is written to it. */
+/* An end without bytes reads as zero and ignores writes. */
 static void move(void *dst, const void *src, uint64_t nbytes)
 {
     if (!dst) return;
@@ -180,7 +180,7 @@ bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin
            in_area(&area, launch->fault, sizeof(*launch->fault));
 }
 
-/* ---- a copy of its own ---- */
+/* ---- a copy of the arguments ---- */
 
 uint64_t fy__sim_request_extra_nbytes(const fy__sim_request_t *request)
 {

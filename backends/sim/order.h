@@ -45,7 +45,8 @@ typedef struct fy__sim_request {
             const void *src;
             uint64_t nbytes;
             uint32_t *fault;
-            /* as a script says: when it runs it moves nothing, spoils dst and raises *fault */
+            /* set by a fault script: when the request runs it moves nothing, overwrites dst with
+             * garbage and raises *fault */
             bool fails;
         } copy;
         struct {
@@ -62,8 +63,8 @@ typedef struct fy__sim_request {
 fy_status_t fy__sim_request_run(const fy__sim_request_t *request);
 /* It will never run: its device is lost. */
 void fy__sim_request_drop(const fy__sim_request_t *request);
-/* What bytes hold that nobody may read: a download's destination until it has run, and what a
- * failed copy leaves. */
+/* The filler of bytes that must not be read: a download's destination until the download has run,
+ * and the destination of a failed copy. */
 enum { FY__SIM_GARBAGE = 0xDC };
 /* Does it read or write host memory or device addresses in [begin, begin + nbytes), or what lies
  * behind them at `bytes` (may be NULL)? */

@@ -30,10 +30,10 @@
  * about 0.2 us. */
 #define KERNEL .kernel_ns = 2000, .poll_ns = 200
 
-/* wake_ns is chosen so that reading 4 bytes (submit + set-up + wait) takes what is measured for it:
- * 9-32 us, less on newer ones.
- * memory_nbytes is the total that nvidia-smi shows. launch_submit_ns: 1.0-1.7 us of host time, less
- * on newer ones.
+/* wake_ns is chosen so that reading 4 bytes (submit + set-up + wait) takes the measured time: 9-32
+ * us, less on newer ones.
+ * memory_nbytes is the total of nvidia-smi. launch_submit_ns: 1.0-1.7 us of host time, less on
+ * newer ones.
  * Tensor-core rates are dense (datasheets print twice that "with sparsity"). f32 is the plain f32
  * rate, not TF32. */
 static const fy__sim_profile_t profiles[] = {

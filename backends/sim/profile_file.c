@@ -1,7 +1,7 @@
-/* Reading a profile. A file comes from outside, so there is one grammar and nothing beside it: an
- * object of known members, "figures" an object of known figures, each an object with a whole number
- * "value" and its "unit". No tree is built, nothing recurses, and whatever the bytes are, the text
- * says what is wrong and on which line. Next: tools/calibrate/cal_file.c, which writes such files. */
+/* Reading a profile. The input is untrusted, so there is one grammar: an object of known members,
+ * "figures" an object of known figures, each an object with a whole number "value" and its "unit".
+ * No tree is built and no function recurses. For any bytes, the text names the error and its line.
+ * tools/calibrate/cal_file.c writes such files. */
 #include "backends/sim/profile_file.h"
 
 #include <errno.h>

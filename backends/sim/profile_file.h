@@ -25,8 +25,8 @@ void fy__sim_figures_say(const fy__sim_figures_t *from, fy_fact_fn say, void *us
 /* Does this value of profile= name a file? Built-in names have neither '/' nor '.'. */
 int fy__sim_profile_is_path(const char *value);
 /* Reads the file at `path` for the device called `name`. Fails: INVALID_ARGUMENT with the line and
- * what is wrong (a figure that is missing, unknown, given twice, negative, no whole number or out
- * of its bounds; another version; no JSON; a file that cannot be read), OUT_OF_MEMORY. */
+ * the error (a figure that is missing, unknown, given twice, negative, not a whole number or out of
+ * its bounds; another version; not JSON; an unreadable file), OUT_OF_MEMORY. */
 fy_status_t fy__sim_profile_read(const char *name, const char *path,
                                  fy__sim_figures_t *out_figures);
 

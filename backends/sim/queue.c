@@ -1,8 +1,7 @@
 /* Queues of requests that run later; see queue.h.
  * Lock: `order_lock` guards every queue, item, point and random number of the process, and is held
  * while requests run: deferred orders are for finding mistakes, not for speed. It is taken under a
- * stream's lock; the memory's may be taken under it. What is to be logged is kept until it is let
- * go. */
+ * stream's lock; the memory's may be taken under it. Log lines are kept until it is released. */
 #include "backends/sim/queue.h"
 
 #include <inttypes.h>
@@ -46,7 +45,7 @@ static void let_go(fy__sim_queue_t *queue)
     note_orphan(queue);
 }
 
-/* Only here do queues go, so that whoever runs them may look at one again. */
+/* Queues are freed only here, so a caller that runs them may use one again. */
 static void unlock(void)
 {
     if (has_orphans) {
@@ -186,8 +185,8 @@ static fy__sim_item_t *find_touching(const void *begin, uint64_t nbytes, const v
     return NULL;
 }
 
-/* Whoever reads a download's destination too early shall not find the right bytes by luck. Unless
- * an earlier request still uses them, which this one is then ordered behind. */
+/* A read of a download's destination before the download has run must not find the right bytes by
+ * chance. An exception: an earlier request still uses them, and this one is ordered after it. */
 static void poison_destination(const fy__sim_request_t *request)
 {
     fy__sim_queue_t *queue;
@@ -288,7 +287,7 @@ void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const v
         if (!said[0]) {
             snprintf(said, sizeof(said),
                      "%s: %s of %p, %" PRIu64 " bytes, under request %" PRIu64
-                     " of %s, %s, which has not run yet: nobody waited for it",
+                     " of %s, %s, which has not run yet: the caller did not wait for it",
                      dev->name, verb, begin, nbytes, item->request.number, queue->dev->name,
                      fy__sim_request_name(&item->request));
             atomic_fetch_add(&nviolations, 1);

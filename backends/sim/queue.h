@@ -1,8 +1,8 @@
-/* Queues: what was submitted to a stream of a lazy or random device and has not run yet. A queue is
- * a FIFO of requests and of waits for positions in other queues; an event stands for a position.
+/* Queues: requests that were submitted to a stream of a lazy or random device and have not run yet.
+ * A queue is a FIFO of requests and of waits for positions in other queues; an event is a position.
  * Everything runs under one lock for the process, in an order that each stream's FIFO and the waits
- * allow: positions that are waited for were taken earlier, so there are no cycles.
- * Not here: what a request does (order.h), which of several runs voluntarily (schedule.h). */
+ * allow. A wait is for an earlier position, so there are no cycles.
+ * Not here: the effect of a request (order.h), the choice which of several runs (schedule.h). */
 #ifndef FERRY_BACKENDS_SIM_QUEUE_H_
 #define FERRY_BACKENDS_SIM_QUEUE_H_
 
@@ -36,21 +36,21 @@ struct fy__sim_queue {
 
 /* NULL: no memory. */
 fy__sim_queue_t *fy__sim_queue_create(struct fy__sim_device *dev);
-/* The stream is gone; what is in the queue still runs. */
+/* The stream is destroyed; requests in the queue still run. */
 void fy__sim_queue_leave(fy__sim_queue_t *queue);
 
 /* The request's own copy, for putting into a queue. NULL: no memory. */
 fy__sim_item_t *fy__sim_item_create(const fy__sim_request_t *request);
 /* Puts it at the end; returns its position. */
 uint64_t fy__sim_queue_push(fy__sim_queue_t *queue, fy__sim_item_t *item, fy__sim_span_t span);
-/* What is put in from now on runs after `point`. False: no memory. */
+/* Requests added from now on run after `point`. False: no memory. */
 bool fy__sim_queue_wait(fy__sim_queue_t *queue, const fy__sim_point_t *point);
 /* Moves `point` (zero, or one set here before) to the end of the queue; NULL: to nothing. */
 void fy__sim_point_set(fy__sim_point_t *point, fy__sim_queue_t *queue);
 /* Runs everything up to it, and what that waits for. */
 void fy__sim_point_run(const fy__sim_point_t *point);
 void fy__sim_queue_run_to(fy__sim_queue_t *queue, uint64_t position);
-/* Somebody asks `dev` something: a chance to run, where its order takes chances. */
+/* A call queries `dev`: in the random order, some requests may run now. */
 void fy__sim_queue_visit(struct fy__sim_device *dev);
 
 /* Runs (or, if the device is lost, forgets) everything of `dev`, which is about to be closed or was
@@ -60,8 +60,8 @@ void fy__sim_queue_finish(struct fy__sim_device *dev, bool is_closing);
  * as a violation. `verb`: "free". */
 void fy__sim_queue_settle(const struct fy__sim_device *dev, const char *verb, const void *begin,
                           uint64_t nbytes, const void *bytes);
-/* How often memory was given back under a request that had not run yet, since the process began:
- * somebody did not wait. */
+/* The number of times that memory was freed under a request that had not run yet, since the process
+ * began: a wait was missing. */
 uint64_t fy__sim_violations(void);
 
 /* ---- for schedule.c, which is called with the lock held ---- */

@@ -1,5 +1,5 @@
-/* A sorted array of ranges; see ranges.h. All lookups come down to "how many ranges begin at or
- * before this address". */
+/* A sorted array of ranges; see ranges.h. All lookups reduce to "how many ranges begin at or before
+ * this address". */
 #include "backends/sim/ranges.h"
 
 #include <stdlib.h>

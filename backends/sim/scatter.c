@@ -1,9 +1,9 @@
-/* Packed runs on a simulated device. The table is in the device's memory and its addresses are the
- * device's, so both are known only when the request runs: each is looked up then, and one that is
- * not in a live block fails the request.
- * Where copies can fail, a table that is all garbage came, or rather did not come, by one that did:
- * nothing is touched, since whoever depends on it is told by the copy's flag.
- * Not here: when that is (order.c), the format (backend.h). */
+/* Packed runs on a simulated device. The table is in the device's memory and has device addresses,
+ * so both are known only when the request runs. Each address is looked up then, and one outside the
+ * live blocks fails the request.
+ * Where copies can fail, a failed copy leaves a table of garbage: then no byte is touched, and the
+ * copy's flag reports the failure to dependent requests.
+ * Not here: the time of the run (order.c), the format (backend.h). */
 #include "backends/sim/scatter.h"
 
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "backends/sim/sim.h"
 
 /* Chosen so that programs of some dozens of requests see each case: a step runs nothing in one of
- * four, everything in one of 128; a queue is drawn anew about every 64th step. */
+ * four, everything in one of 128; a queue gets a new priority about every 64th step. */
 enum { REDRAW_EVERY = 64, ALL_EVERY = 128, NONE_EVERY = 4, MOST_AT_ONCE = 4 };
 
 uint64_t fy__sim_random_next(uint64_t *state)

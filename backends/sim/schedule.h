@@ -1,8 +1,9 @@
-/* The random order's choices: after each call that asks a device something, which of the runnable
+/* The choices of the random order: after each call that queries a device, which of the runnable
  * heads of all queues run now. In the manner of PCT (Burckhardt et al., ASPLOS 2010: random
- * priorities, changed at few points), because uniform choices keep all streams abreast and hide
- * what only happens when one stream lags far behind or runs far ahead.
- * Not here: what may run (queue.h). Everything here is called with the queues' lock held. */
+ * priorities, changed at few points). Uniform choices would keep all streams equally far, and hide
+ * errors that need one stream far behind or far ahead.
+ * Not here: which requests may run (queue.h). Everything here is called with the queues' lock
+ * held. */
 #ifndef FERRY_BACKENDS_SIM_SCHEDULE_H_
 #define FERRY_BACKENDS_SIM_SCHEDULE_H_
 

@@ -40,7 +40,7 @@ fy_status_t fy__sim_stream_create(void *dev_, fy_stream_role_t role, int priorit
     return FY_STATUS_OK;
 }
 
-/* What is in its queue outlives it. */
+/* The requests in its queue outlive it. */
 void fy__sim_stream_destroy(void *dev, void *stream_)
 {
     fy__sim_stream_t *stream = stream_;
@@ -85,8 +85,8 @@ fy_status_t fy__sim_event_record(void *dev, void *event_, void *stream_)
     return FY_STATUS_OK;
 }
 
-/* The event may be another device's. An eager stream has nothing to keep a wait in, so what it
- * waits for runs now. */
+/* The event may belong to another device. An eager stream cannot store a wait, so the awaited work
+ * runs now. */
 fy_status_t fy__sim_event_wait(void *dev_, void *stream_, void *event_)
 {
     fy__sim_device_t *dev = dev_;

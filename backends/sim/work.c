@@ -19,7 +19,7 @@ typedef struct cost {
     bool blocks_host; /* until the end */
 } cost_t;
 
-/* When this thread's last request to `dev` starts and ends. A call of its own, so that the caller
+/* Start and end of this thread's last request to `dev`. A separate function, so that the caller
  * keeps no vector register across the TLS access (docs/decisions/0015-tls-descriptors.md). */
 static __attribute__((noinline)) fy__sim_span_t *last_span(const fy__sim_device_t *dev)
 {
@@ -55,8 +55,8 @@ static fy_status_t strike(fy__sim_device_t *dev, fy__sim_request_t *request, uin
     return FY_STATUS_OK;
 }
 
-/* A kernel that fails has refused its launch; a copy that fails with nobody to tell, as later ones
- * do, loses the device. */
+/* A failing kernel refuses its launch. A failing copy without a flag loses the device, as deferred
+ * copies do. */
 static fy_status_t run_now(fy__sim_device_t *dev, const fy__sim_request_t *request)
 {
     fy_status_t status = fy__sim_request_run(request);
@@ -101,7 +101,7 @@ static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const
 
 /* ---- copies ---- */
 
-/* Says once per device that there is nothing to read. No lock is held: the log function may call
+/* Logs once per device that there are no values to read. No lock is held: the log function may call
  * Ferry. */
 static void say_zero(fy__sim_device_t *dev)
 {

@@ -118,7 +118,7 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS])
     if (!session->info.numerics)
         return TOOL_FAIL(
             INVALID_ARGUMENT,
-            "speedups checks what it computes: a device with numerics=off has nothing to check");
+            "speedups checks what it computes: a device with numerics=off has no results");
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     fy_status_t status = FY_STATUS_OK;
     int failed = 0, done = 0, count = 0;
@@ -159,7 +159,7 @@ int exp_speedups(int argc, char **argv)
     };
     const usage_t usage = {
         "ferry experiment speedups",
-        "Ways to train faster: each is measured without and with, and what must hold is checked.",
+        "Ways to train faster: each is measured without and with, and its conditions are checked.",
         options, sizeof options / sizeof *options,
         "ferry experiment speedups --device sim:0 --only 1\n"
     };

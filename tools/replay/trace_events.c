@@ -16,7 +16,7 @@ typedef struct names {
     char *pool; /* as the file calls it */
     bool is_over;
     uint64_t *known; /* number in the file, by number in the trace */
-    bool *is_out;    /* likewise */
+    bool *is_out;    /* by the same index */
     size_t room;
 } names_t;
 

@@ -85,8 +85,8 @@ __device__ inline int64_t locate(const fy_operand &a, int first, int last, uint6
     return offset;
 }
 
-// ---- loads and stores. T is what is computed in: float (f32, f16, bf16), double (f64, or any
-// float), int64_t (the rest) ----
+// ---- loads and stores. T is the compute type: float (f32, f16, bf16), double (f64, or any float),
+// int64_t (the rest) ----
 
 // Operands lie in global memory (page-locked host memory does, too); told so, the compiler leaves
 // out the check of every access.

@@ -56,7 +56,7 @@ __device__ inline T over(const fy_args &args, const shape_t &s, int64_t n, int64
     return load<T>(*s.y, at4(*s.y, n, y / a.stride_h, x / a.stride_w, o));
 }
 
-// `linear` split by three dims, the last one fastest: what is left, then the three.
+// `linear` split by three dims, the last one fastest: the rest, then the three.
 struct places_t {
     int64_t i[4];
 };

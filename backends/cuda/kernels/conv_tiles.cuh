@@ -202,7 +202,7 @@ template <typename E> struct filter_loader_t {
     }
 };
 
-// A loader across the sum: a thread has a place in the sum of its own and a piece of the side.
+// A loader across the sum: a thread has a separate position in the sum and a piece of the side.
 template <typename E> __device__ inline int side_of(int thread)
 {
     return thread % (SIDE / piece_t<E>::COUNT) * piece_t<E>::COUNT;

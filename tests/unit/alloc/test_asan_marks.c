@@ -1,6 +1,6 @@
 /* In a build with AddressSanitizer, free bytes of host and page-locked pools are marked as invalid:
  * a read of one stops the program. Each stray access happens in a separate child process. Other
- * builds have nothing to test. */
+ * builds skip. */
 #include <sys/wait.h>
 #include <unistd.h>
 
