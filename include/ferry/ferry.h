@@ -21,5 +21,6 @@
 #include <ferry/tensor.h>
 #include <ferry/transfer.h>
 #include <ferry/types.h>
+#include <ferry/version.h>
 
 #endif

@@ -59,6 +59,13 @@ static void transfers(fy_device_t *sim)
 
 static void figures(fy_device_t *sim)
 {
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", FERRY_VERSION_MAJOR, FERRY_VERSION_MINOR,
+             FERRY_VERSION_PATCH);
+    CHECK(strcmp(version, fy_version()) == 0);
+#if FERRY_VERSION_NUMBER < 100
+    CHECK(!"FERRY_VERSION_NUMBER is too small");
+#endif
     fy_device_info_t device = FY_DEVICE_INFO_INIT;
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     const fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
