@@ -13,8 +13,6 @@
 
 #define FAIL(...) fy_error_set(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, __VA_ARGS__)
 
-static const char *const type_names[] = { "f64", "i64", "i32", "bool", "dtype", "axes" };
-
 /* "sum(src0; axes: axes = 0, keepdims: bool = 0) -> dst0" and what it does. */
 static void print_signature(const fy_op_info_t *info)
 {
@@ -23,7 +21,7 @@ static void print_signature(const fy_op_info_t *info)
     if (info->nsrc_max == FY_OP_VARIADIC) printf(", ...");
     for (int i = 0; i < info->nfields; i++) {
         const fy_attr_field_t *field = &info->fields[i];
-        printf("%s%s: %s = %g", i ? ", " : "; ", field->name, type_names[field->type],
+        printf("%s%s: %s = %g", i ? ", " : "; ", field->name, fy_attr_type_name(field->type),
                field->fallback);
     }
     printf(") ->");
@@ -51,7 +49,7 @@ typedef struct call {
 static void write_field(const fy_attr_field_t *field, double value, unsigned char *attrs)
 {
     int64_t i64 = (int64_t)value;
-    int32_t i32 = (int32_t)value; /* I32, BOOL32, DTYPE32 and AXES32 all have four bytes */
+    int32_t i32 = (int32_t)value; /* all other types have four bytes */
     switch (field->type) {
     case FY_ATTR_F64: memcpy(attrs + field->offset, &value, sizeof value); return;
     case FY_ATTR_I64: memcpy(attrs + field->offset, &i64, sizeof i64); return;

@@ -46,28 +46,24 @@ static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_
     return FY_STATUS_OK;
 }
 
-/* Turns a negative value of the field "axis" round, in a copy in `buf`. *attrs is left alone if
- * there is nothing to do. */
-static fy_status_t normalise_axis(const fy_op_info_t *info, const fy_tensor_t *src0,
+/* Turns a negative axis into one counted from the front, in a copy of the attributes in `buf`.
+ * *attrs is left alone if there is nothing to do. */
+static fy_status_t normalise_axis(const fy__op_row_t *row, const fy_tensor_t *src0,
                                   const void **attrs, unsigned char *buf)
 {
-    for (uint32_t i = 0; i < info->nfields; i++) {
-        const fy_attr_field_t *field = &info->fields[i];
-        if (field->type != FY_ATTR_I32 || strcmp(field->name, "axis") != 0) continue;
-        int32_t axis;
-        memcpy(&axis, (const unsigned char *)*attrs + field->offset, sizeof axis);
-        if (axis >= 0 || !src0) return FY_STATUS_OK;
-        if (axis < -src0->rank) {
-            return FY_FAIL(INVALID_ARGUMENT,
-                           "%s: axis %" PRId32 " does not exist in src0, whose rank is %d",
-                           info->name, axis, src0->rank);
-        }
-        axis += src0->rank;
-        memcpy(buf, *attrs, info->attrs_nbytes);
-        memcpy(buf + field->offset, &axis, sizeof axis);
-        *attrs = buf;
-        return FY_STATUS_OK;
+    const size_t offset = row->axis_field - 1;
+    int32_t axis;
+    memcpy(&axis, (const unsigned char *)*attrs + offset, sizeof axis);
+    if (axis >= 0 || !src0) return FY_STATUS_OK;
+    if (axis < -src0->rank) {
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: axis %" PRId32 " does not exist in src0, whose rank is %d",
+                       row->info.name, axis, src0->rank);
     }
+    axis += src0->rank;
+    memcpy(buf, *attrs, row->info.attrs_nbytes);
+    memcpy(buf + offset, &axis, sizeof axis);
+    *attrs = buf;
     return FY_STATUS_OK;
 }
 
@@ -85,8 +81,8 @@ fy_status_t fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const v
     FY_TRY(check_arity(info, nsrc, src, ndst, dst));
     if (attrs && info->attrs_nbytes == 0)
         return FY_FAIL(INVALID_ARGUMENT, "%s: takes no attributes: pass NULL", info->name);
-    if (!attrs) attrs = fy__op_default_attrs(row);
+    if (!attrs) attrs = row->default_attrs;
     _Alignas(max_align_t) unsigned char buf[FY_OP_ATTRS_MAX_NBYTES];
-    if (info->attrs_nbytes > 0) FY_TRY(normalise_axis(info, nsrc ? src[0] : NULL, &attrs, buf));
+    if (row->axis_field) FY_TRY(normalise_axis(row, nsrc ? src[0] : NULL, &attrs, buf));
     return fy__dispatch(row, nsrc, (const fy_tensor_t *const *)src, attrs, 0, ndst, dst);
 }

@@ -1,7 +1,7 @@
 /* Cost rules: how many floating-point operations a launch does, and how many bytes it must touch at
  * least. The sim's clock and the MAC counts come from them. They run when the descriptors, nelem
  * and accumulate are final; they saturate, never overflow.
- * Which op has which rule: optable.def. Not here: time (backends/sim). */
+ * Which op has which rule: opset/ops.def. Not here: time (backends/sim). */
 #ifndef FERRY_OPS_COST_H_
 #define FERRY_OPS_COST_H_
 

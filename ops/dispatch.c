@@ -11,6 +11,7 @@
 
 #include "ops/kernel.h"
 #include "ops/refuse.h"
+#include "ops/shape.h"
 #include "ops/tape/tape.h"
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
@@ -105,21 +106,15 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
     return tensor;
 }
 
-/* What an index must be below is said; where it stands in the operands depends on the op. */
+/* The name of the op, and what an index must be below; -1: the op has no indices. */
 static fy__fault_cause_t fault_cause(const fy__call_t *call)
 {
+    const fy__index_limit_t *limit = &call->row->index_limit;
     fy__fault_cause_t cause = { call->row->info.name, -1 };
-    switch (call->row->info.op) {
-    case FY_OP_GATHER: cause.limit = call->launch.src[0].dims[0]; break;
-    case FY_OP_NLL_LOSS:
-    case FY_OP_CROSS_ENTROPY: cause.limit = call->launch.src[0].dims[1]; break;
-    case FY_OP_NLL_LOSS_BACKWARD:
-    case FY_OP_CROSS_ENTROPY_BACKWARD: cause.limit = call->launch.dst[0].dims[1]; break;
-    case FY_OP_ONE_HOT:
-        cause.limit = ((const fy_one_hot_attrs_t *)call->launch.attrs)->classes;
-        break;
-    default: break;
-    }
+    if (!limit->flag) return cause;
+    const fy_desc_t *desc = limit->side == FY__SRC ? &call->launch.src[limit->index]
+                                                   : &call->launch.dst[limit->index];
+    cause.limit = desc->dims[limit->axis < 0 ? desc->rank - 1 : limit->axis];
     return cause;
 }
 

@@ -1,5 +1,5 @@
 /* The one way an op reaches a device. Typed calls, fy_op_call and the tape all end in fy__dispatch.
- * Not here: what an op means (optable.def, shape.c, cost.c), arithmetic (backends/), bytes
+ * Not here: what an op means (opset/ops.def, shape.c, cost.c), arithmetic (backends/), bytes
  * (runtime/). */
 #ifndef FERRY_OPS_DISPATCH_H_
 #define FERRY_OPS_DISPATCH_H_
@@ -8,13 +8,24 @@
 
 #include <ferry/op.h>
 
-/* One row of the op table. Built-in rows come from optable.def, others from fy_op_register; both
+/* The sources of an op that are indices must be below the length of an axis of an operand. */
+typedef struct fy__index_limit {
+    uint32_t flag; /* 0: no such source; else FY_OP_CAN_FAULT */
+    uint8_t side;  /* fy__side_t */
+    uint8_t index; /* of the operand */
+    int8_t axis;   /* -1: the last */
+} fy__index_limit_t;
+
+/* One row of the op table. Built-in rows come from opset/ops.def, others from fy_op_register; both
  * are immutable once visible. */
 typedef struct fy__op_row {
     fy_op_info_t info;
     fy_shape_rule_fn shape;               /* never NULL here */
     fy_cost_rule_fn cost;                 /* never NULL here */
     const struct fy__tape_rule *gradient; /* NULL: none is known, so it cannot be recorded */
+    const void *default_attrs;            /* NULL: the op has no attributes */
+    uint32_t axis_field; /* 1 + the offset of the attribute of type AXIS32; 0: there is none */
+    fy__index_limit_t index_limit;
     /* built-in, makes its results, cannot fault: on the host little else needs doing */
     bool plain;
     size_t nkernels; /* registered ops only */
@@ -30,7 +41,7 @@ const fy__op_row_t *fy__op_row(fy_op_t op);
 fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
                          const void *attrs, uint32_t accumulate, size_t ndst, fy_tensor_t **dst);
 
-/* The built-in rows, in the order of FY_OP_LIST. */
+/* The built-in rows, by number. */
 extern const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT];
 
 /* The out parameter of a typed call is NULL. */

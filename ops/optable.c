@@ -1,6 +1,6 @@
-/* Builds the op table from optable.def and answers who asks for a row: by number or by name, built
+/* Builds the op table from opset/ops.def and answers who asks for a row: by number or by name, built
  * in or registered, lock-free.
- * Not here: registering (register.c), calling (call.c, dispatch.c). Next: optable.def, then
+ * Not here: registering (register.c), calling (call.c, dispatch.c). Next: opset/ops.def, then
  * shape.h. */
 #include "ops/optable.h"
 
@@ -12,100 +12,169 @@
 #include "ops/cost.h"
 #include "ops/shape.h"
 #include "ops/tape/rules.h"
+#include "opset/dtypes.h"
 #include "runtime/base/fail.h"
 
-/* ---- attribute sets: fields for introspection, and a struct at its fallbacks ---- */
+/* ---- attribute sets: fields for introspection, and a struct at its defaults ---- */
 
-#define FIELD(type, field, kind, fallback) \
-    { #field, FY_ATTR_##kind, offsetof(type, field), fallback },
+#define CHOICES(list, ...)                                       \
+    static const char *const list##_choices[] = { __VA_ARGS__ }; \
+    enum { list##_nchoices = sizeof(list##_choices) / sizeof(list##_choices[0]) };
+#define ALL
+#define FROM(least)          .low = (least), .high = INFINITY
+#define FROM_TO(least, most) .low = (least), .high = (most)
+#define ABOVE(bound)         .low = (bound), .high = INFINITY, .excludes = 1
+#define BELOW(least, bound)  .low = (least), .high = (bound), .excludes = 2
+#define ONE_OF(list) \
+    .high = list##_nchoices - 1, .nchoices = list##_nchoices, .choices = list##_choices
+#define FIELD(struct_type, field, kind, value, range) \
+    { .name = #field,                                 \
+      .type = FY_ATTR_##kind,                         \
+      .offset = offsetof(struct_type, field),         \
+      .fallback = (value),                            \
+      range },
 #define ATTRS(set, type, ...)                                           \
     static const fy_attr_field_t set##_fields[] = { __VA_ARGS__ };      \
     enum {                                                              \
         set##_nfields = sizeof(set##_fields) / sizeof(set##_fields[0]), \
         set##_nbytes = sizeof(type)                                     \
     };
-#include "ops/optable.def"
+#include "opset/attrs.def"
 
-#define FIELD(type, field, kind, fallback) .field = fallback,
-#define ATTRS(set, type, ...)              static const type set##_fallback = { __VA_ARGS__ };
-#include "ops/optable.def"
+#define FIELD(type, field, kind, value, range) .field = (value),
+#define ATTRS(set, type, ...)                  static const type set##_fallback = { __VA_ARGS__ };
+#include "opset/attrs.def"
+
+/* Where the field of type AXIS32 is, plus 1; 0: there is none. */
+#define AXIS_F64(offset)                       +0
+#define AXIS_I64(offset)                       +0
+#define AXIS_I32(offset)                       +0
+#define AXIS_BOOL32(offset)                    +0
+#define AXIS_DTYPE32(offset)                   +0
+#define AXIS_AXES32(offset)                    +0
+#define AXIS_ENUM32(offset)                    +0
+#define AXIS_AXIS32(offset)                    +1 + (offset)
+#define FIELD(type, field, kind, value, range) AXIS_##kind(offsetof(type, field))
+#define ATTRS(set, type, ...)                  enum { set##_axis = 0 __VA_ARGS__ };
+#include "opset/attrs.def"
 
 /* The set of ops that take none. */
-enum { none_nfields = 0, none_nbytes = 0 };
+enum { none_nfields = 0, none_nbytes = 0, none_axis = 0 };
 #define none_fields NULL
 static const char none_fallback;
 
+/* ---- operands ---- */
+
+enum { SRCS = 3, DSTS = 4 };
+
+#define IN(i, text, set)    .src[i] = { #text, FY__SET_##set, 0 },
+#define MAYBE(i, text, set) .src[i] = { #text, FY__SET_##set, FY_OPERAND_OPTIONAL },
+#define MANY(i, text, set)  .src[i] = { #text, FY__SET_##set, FY_OPERAND_REPEATED },
+#define OUT(i, text, set)   .dst[i] = { #text, FY__SET_##set, 0 },
+#define INOUT(i, text, set) .dst[i] = { #text, FY__SET_##set, FY_OPERAND_INOUT },
+#define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
+            faults, operands, text)                                                         \
+    [FY_OP_##ENUM] = { OPEN operands },
+static const struct {
+    fy_op_operand_t src[SRCS], dst[DSTS];
+} k_operands[FY_OP_BUILTIN_COUNT] = {
+#include "opset/ops.def"
+};
+
+/* How many there are: sources that must be given, all sources (255: any number), results; and which
+ * results are read as well: 8 bits each. */
+#define IN(i, text, set)    +0x0101
+#define MAYBE(i, text, set) +0x0100
+#define MANY(i, text, set)  +0xff01
+#define OUT(i, text, set)   +0x10000
+#define INOUT(i, text, set) +0x10000 + (0x1000000 << (i))
+#define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
+            faults, operands, text)                                                         \
+    enum { ENUM##_operands = 0 OPEN operands };
+#include "opset/ops.def"
+#define NSRC_MIN(ENUM) (ENUM##_operands & 255)
+#define NSRC_MAX(ENUM) \
+    ((ENUM##_operands >> 8 & 255) == 255 ? FY_OP_VARIADIC : ENUM##_operands >> 8 & 255)
+#define NDST(ENUM)     (ENUM##_operands >> 16 & 255)
+#define INOUT_OF(ENUM) (ENUM##_operands >> 24 & 255)
+
+/* ---- gradient rules ---- */
+
+#define CONSTANT    \
+    {               \
+        .run = NULL \
+    }
+#define REFUSED            \
+    {                      \
+        .is_refused = true \
+    }
+#define BACK(rule, saves)             \
+    {                                 \
+        .run = fy__back_##rule, saves \
+    }
+#define SRC(i, sources)  .src_for[i] = (sources),
+#define DST(i, sources)  .dst_for[i] = (sources),
+#define SRC_IF(function) .src_if = fy__##function,
+#define DST_IF(function) .dst_if = fy__##function,
+#define EXTENTS          .keeps_extents = true,
+#define OLD_VALUE        .takes_old = true,
+#define KEEPS_NOTHING
+#define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
+            faults, operands, text)                                                         \
+    [FY_OP_##ENUM] = OPEN back,
+static const fy__tape_rule_t k_gradients[FY_OP_BUILTIN_COUNT] = {
+#include "opset/ops.def"
+};
+
 /* ---- rows ---- */
 
-enum {
-    EW = FY_OP_ELEMENTWISE,
-    INPLACE = FY_OP_IN_PLACE,
-    FAULT = FY_OP_CAN_FAULT,
-    ACC = FY_OP_CAN_ACCUMULATE,
-    VARIADIC = FY_OP_VARIADIC,
-    ANY = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1,
-    NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
-    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
-            FY_DTYPE_BIT(FY_DTYPE_BF16),
-    REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
-    INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
-    INDEX = FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64),
-};
+enum { EW = FY_OP_ELEMENTWISE, GIVEN = FY_OP_IN_PLACE, ACC = FY_OP_CAN_ACCUMULATE };
 
-#define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, shape_rule, \
-           cost_rule, gradient_rule, text)                                                \
-    [FY_OP_##ENUM] = { .info = { .struct_size = sizeof(fy_op_info_t),                     \
-                                 .op = FY_OP_##ENUM,                                      \
-                                 .name = #op_name,                                        \
-                                 .summary = text,                                         \
-                                 .nsrc_min = min,                                         \
-                                 .nsrc_max = max,                                         \
-                                 .ndst = dsts,                                            \
-                                 .nfields = set##_nfields,                                \
-                                 .flags = op_flags,                                       \
-                                 .inout = op_inout,                                       \
-                                 .dtypes = op_dtypes,                                     \
-                                 .attrs_nbytes = set##_nbytes,                            \
-                                 .fields = set##_fields },                                \
-                       .shape = fy__shape_##shape_rule,                                   \
-                       .cost = fy__cost_##cost_rule,                                      \
-                       .gradient = &fy__tape_rule_##gradient_rule,                        \
-                       .plain = !((op_flags) & (INPLACE | FAULT)) },
+/* The cost rules of elementwise ops are named by what an element takes. */
+#define fy__cost_cheap fy__cost_elementwise
+#define fy__cost_exp   fy__cost_transcendental
+#define fy__cost_tanh  fy__cost_transcendental
+#define fy__cost_pow   fy__cost_transcendental
+#define fy__cost_erf   fy__cost_transcendental
+
+#define SAFE                           0, 0, 0, 0
+#define INDEXES(source, side, i, axis) FY_OP_CAN_FAULT, INDEXES_##side, (i), (axis)
+#define INDEXES_src                    FY__SRC
+#define INDEXES_dst                    FY__DST
+#define FIRST(...)                     FIRST_OF(__VA_ARGS__, 0)
+#define FIRST_OF(first, ...)           (first)
+#define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape_rule, cost_rule, back, host, \
+            cuda, faults, operands, text)                                                       \
+    [FY_OP_##ENUM] = { .info = { .struct_size = sizeof(fy_op_info_t),                           \
+                                 .op = FY_OP_##ENUM,                                            \
+                                 .name = #op_name,                                              \
+                                 .summary = text,                                               \
+                                 .nsrc_min = NSRC_MIN(ENUM),                                    \
+                                 .nsrc_max = NSRC_MAX(ENUM),                                    \
+                                 .ndst = NDST(ENUM),                                            \
+                                 .nfields = set##_nfields,                                      \
+                                 .flags = (op_flags) | FIRST faults,                            \
+                                 .inout = INOUT_OF(ENUM),                                       \
+                                 .dtypes = FY__SET_##op_dtypes,                                 \
+                                 .attrs_nbytes = set##_nbytes,                                  \
+                                 .fields = set##_fields,                                        \
+                                 .src = k_operands[FY_OP_##ENUM].src,                           \
+                                 .dst = k_operands[FY_OP_##ENUM].dst },                         \
+                       .shape = fy__shape_##shape_rule,                                         \
+                       .cost = fy__cost_##cost_rule,                                            \
+                       .gradient = &k_gradients[FY_OP_##ENUM],                                  \
+                       .default_attrs = set##_nbytes ? (const void *)&set##_fallback : NULL,    \
+                       .axis_field = set##_axis,                                                \
+                       .index_limit = { OPEN faults },                                          \
+                       .plain = !(((op_flags)&GIVEN) | FIRST faults) },
 const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT] = {
-#include "ops/optable.def"
+#include "opset/ops.def"
 };
-
-#define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, ...) \
-    [FY_OP_##ENUM] = set##_nbytes ? (const void *)&set##_fallback : NULL,
-static const void *const builtin_attrs[FY_OP_BUILTIN_COUNT] = {
-#include "ops/optable.def"
-};
-
-/* The rows stand in the order of FY_OP_LIST, with the names that it gives, and there is one for
- * each op. */
-#define OP(ENUM, ...) ROW_##ENUM,
-enum row_order {
-#include "ops/optable.def"
-    ROW_COUNT
-};
-#define X(ENUM, name)                                                                        \
-    _Static_assert((int)ROW_##ENUM == (int)FY_OP_##ENUM, "optable.def: " #name " is out of " \
-                                                         "order");
-FY_OP_LIST(X)
-#undef X
-_Static_assert((int)ROW_COUNT == (int)FY_OP_BUILTIN_COUNT,
-               "optable.def has another number of rows than FY_OP_LIST");
 
 const fy__op_row_t *fy__op_row(fy_op_t op)
 {
     if (FY_LIKELY(op < FY_OP_BUILTIN_COUNT)) return &fy__op_rows[op];
     return fy__op_registered(op - FY_OP_BUILTIN_COUNT);
-}
-
-const void *fy__op_default_attrs(const fy__op_row_t *row)
-{
-    if (row->info.op < FY_OP_BUILTIN_COUNT) return builtin_attrs[row->info.op];
-    return fy__op_registered_attrs(row);
 }
 
 /* ---- by name: open addressing, op + 1 in a slot, filled once and only ever added to, so readers
@@ -167,6 +236,7 @@ fy_op_t fy_op_count(void) { return FY_OP_BUILTIN_COUNT + fy__op_registered_count
 
 const char *fy_attr_type_name(fy_attr_type_t type)
 {
-    static const char *const names[] = { "f64", "i64", "i32", "bool", "dtype", "axes" };
+    static const char *const names[] = { "f64",   "i64",  "i32",  "bool",
+                                         "dtype", "axes", "axis", "enum" };
     return (unsigned)type < sizeof names / sizeof *names ? names[type] : "?";
 }

@@ -1,6 +1,6 @@
 /* The op table's inside: what optable.c, register.c and call.c share. The public side is
  * fy_op_find, fy_op_get, fy_op_count.
- * Not here: rows themselves (optable.def), rules (shape.h, cost.h). */
+ * Not here: rows themselves (opset/ops.def), rules (shape.h, cost.h). */
 #ifndef FERRY_OPS_OPTABLE_H_
 #define FERRY_OPS_OPTABLE_H_
 
@@ -8,14 +8,9 @@
 
 #define FY__OPS_REGISTERED 1024 /* most ops that fy_op_register takes */
 
-/* The op's attribute struct with every field at its fallback; NULL if the op has no attributes.
- * Static, or as the row. */
-const void *fy__op_default_attrs(const fy__op_row_t *row);
-
 /* The registered op number `index` (0, 1, ...), NULL past the last one. Lock-free. */
 const fy__op_row_t *fy__op_registered(uint32_t index);
 uint32_t fy__op_registered_count(void);
-const void *fy__op_registered_attrs(const fy__op_row_t *row);
 
 /* Makes `op` findable by `name`; the row is already visible. Callers hold the registration lock. */
 void fy__op_index_add(const char *name, fy_op_t op);

@@ -21,7 +21,6 @@ enum { NAME_MAX_NBYTES = 63, DSTS_MAX = 8, DTYPES_ALL = FY_DTYPE_BIT(FY_DTYPE_CO
 typedef struct registered {
     fy__op_row_t row;
     fy_shape_rule_fn shape; /* the caller's, may be NULL */
-    void *attrs;            /* every field at its fallback */
 } registered_t;
 
 /* `rows` below `nrows` are immutable; nrows is stored with release after the row, loaded with
@@ -39,11 +38,6 @@ uint32_t fy__op_registered_count(void)
 const fy__op_row_t *fy__op_registered(uint32_t index)
 {
     return index < atomic_load_explicit(&nrows, memory_order_acquire) ? &rows[index]->row : NULL;
-}
-
-const void *fy__op_registered_attrs(const fy__op_row_t *row)
-{
-    return ((const registered_t *)row)->attrs;
 }
 
 /* ---- the caller's shape rule, not trusted ---- */
@@ -122,7 +116,9 @@ static size_t field_nbytes(fy_attr_type_t type)
     case FY_ATTR_I32:
     case FY_ATTR_BOOL32:
     case FY_ATTR_DTYPE32:
-    case FY_ATTR_AXES32: return 4;
+    case FY_ATTR_AXES32:
+    case FY_ATTR_AXIS32:
+    case FY_ATTR_ENUM32: return 4;
     }
     return 0;
 }
@@ -322,10 +318,14 @@ static registered_t *copy_def(const fy_op_def_t *def)
     op->row.info.name = copy_text(&strings, info->name);
     op->row.info.summary = copy_text(&strings, summary);
     op->row.info.fields = info->nfields ? fields : NULL;
+    op->row.info.src = op->row.info.dst = NULL; /* operands are not described */
     for (uint32_t i = 0; i < info->nfields; i++) {
         fields[i] = info->fields[i];
         fields[i].name = copy_text(&strings, info->fields[i].name);
+        fields[i].nchoices = 0; /* names of choices are not copied */
+        fields[i].choices = NULL;
         set_fallback(attrs, &fields[i]);
+        if (fields[i].type == FY_ATTR_AXIS32) op->row.axis_field = fields[i].offset + 1;
     }
     for (size_t i = 0; i < def->nkernels; i++) {
         kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend),
@@ -337,7 +337,7 @@ static registered_t *copy_def(const fy_op_def_t *def)
     op->row.kernels = kernels;
     op->row.user = def->user;
     op->shape = def->shape;
-    op->attrs = info->attrs_nbytes ? attrs : NULL;
+    op->row.default_attrs = info->attrs_nbytes ? attrs : NULL;
     return op;
 }
 

@@ -3,7 +3,7 @@
  * dims of each dst. Of IN_PLACE ops the dsts come filled and are checked.
  * Elementwise rules also rewrite the sources to dst[0]'s rank and dims (fy__broadcast_sources). The
  * rules never set a stride or an address of dst.
- * Which op has which rule: optable.def. Not here: devices, aliasing, memory (dispatch.c). */
+ * Which op has which rule: opset/ops.def. Not here: devices, aliasing, memory (dispatch.c). */
 #ifndef FERRY_OPS_SHAPE_H_
 #define FERRY_OPS_SHAPE_H_
 

@@ -1,7 +1,7 @@
 /* Shape rules of what a training loop does to gradients and parameters: clamp, clip, and the steps
  * of optimizers. Mostly: are the numbers in the attributes possible at all? A step that ran with a
  * wrong one would spoil every parameter and say nothing.
- * Not here: the formulas (backends/formulas/step.h). */
+ * Not here: the formulas (opset/formulas/step.h). */
 #include "ops/shape.h"
 
 #include <inttypes.h>

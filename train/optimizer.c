@@ -53,6 +53,8 @@ const char *fy_optimizer_name(fy_optimizer_kind_t kind)
 void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
                            size_t nbytes)
 {
+    static const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
+    static const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
     const bool is_adam = kind == FY_OPTIMIZER_ADAM || kind == FY_OPTIMIZER_ADAMW;
     const fy_optimizer_options_t defaults = { .struct_size = sizeof defaults,
                                               .kind = kind,
@@ -60,10 +62,10 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
                                                     : kind == FY_OPTIMIZER_ADADELTA ? 1
                                                                                     : 0.01,
                                               .weight_decay = kind == FY_OPTIMIZER_ADAMW ? 0.01 : 0,
-                                              .beta1 = 0.9,
-                                              .beta2 = 0.999,
-                                              .rho = 0.9,
-                                              .eps = is_adam ? 1e-8 : 1e-6 };
+                                              .beta1 = adam.beta1,
+                                              .beta2 = adam.beta2,
+                                              .rho = adadelta.rho,
+                                              .eps = is_adam ? adam.eps : adadelta.eps };
     fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 

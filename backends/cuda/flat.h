@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "backends/cuda/args.h"
-#include "backends/formulas/formula.h"
+#include "opset/formulas/formula.h"
 
 /* One axis of nelem elements, or one element. */
 FY_FORMULA int fy__cuda_operand_is_flat(const fy__cuda_operand_t *operand, uint64_t nelem)

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 
 /* One operand: its matrix after transposes, and the strides of dst's batch axes (0: broadcast). */
 typedef struct matrix {

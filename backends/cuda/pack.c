@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/cuda/flat.h"
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 
 _Static_assert(sizeof(fy__cuda_args_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
 _Static_assert(sizeof(fy__cuda_flat_t) <= 128,
@@ -89,21 +89,15 @@ static void set_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc, const 
         fy__cuda_operand_add(operand, index->dims[axis], index->strides[k][axis]);
 }
 
-static size_t attrs_nbytes_of(uint32_t op)
-{
-    switch (op) {
-    case FY_OP_AFFINE: return sizeof(fy_affine_attrs_t);
-    case FY_OP_AXPY: return sizeof(fy_axpy_attrs_t);
-    case FY_OP_CAST: return sizeof(fy_cast_attrs_t);
-    case FY_OP_CLAMP: return sizeof(fy_clamp_attrs_t);
-    case FY_OP_CLIP_BY_NORM: return sizeof(fy_clip_attrs_t);
-    case FY_OP_FILL: return sizeof(fy_fill_attrs_t);
-    case FY_OP_ARANGE: return sizeof(fy_arange_attrs_t);
-    case FY_OP_RAND: return sizeof(fy_rand_attrs_t);
-    case FY_OP_RANDN: return sizeof(fy_randn_attrs_t);
-    default: return 0;
-    }
-}
+enum {
+    none_nbytes = 0,
+#define ATTRS(set, type, ...) set##_nbytes = sizeof(type),
+#include "opset/attrs.def"
+};
+#define ROW(number, ENUM, name, flags, dtypes, attrs, ...) [FY_OP_##ENUM] = attrs##_nbytes,
+static const uint8_t attrs_nbytes[FY_OP_BUILTIN_COUNT] = {
+#include "opset/ops.def"
+};
 
 static int flat_or(const fy__cuda_args_t *args, int flat_kernel, int kernel)
 {
@@ -152,7 +146,7 @@ void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *ou
 
     fy__cuda_args_t *args = &out->args;
     fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
-                       attrs_nbytes_of(launch->op));
+                       attrs_nbytes[launch->op]);
     args->accumulate = launch->accumulate & 1;
     set_fused(&args->dst[0], dst, &index, 0);
     for (int i = 0; i < launch->nsrc; i++) set_fused(&args->src[i], &launch->src[i], &index, i + 1);
@@ -174,7 +168,7 @@ static void pack_dst(const fy_launch_t *launch, int kernel, fy__cuda_request_t *
     fy__index_t index;
     fy__index_make(&index, dst->rank, dst->dims, 1, strides);
     fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs,
-                       attrs_nbytes_of(launch->op));
+                       attrs_nbytes[launch->op]);
     set_fused(&out->args.dst[0], dst, &index, 0);
     fy__cuda_args_size(&out->args, launch->nelem);
     out->kernel = kernel;

@@ -5,7 +5,7 @@
 #define FERRY_BACKENDS_CUDA_PACK_CANONICAL_H_
 
 #include "backends/cuda/pack.h"
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 
 /* a device with fewer threads an SM than this is mostly idle */
 enum { FY__CUDA_THREADS_A_SM = 1024 };

@@ -3,7 +3,7 @@
  * whole device, and a reduction joins them, in parts if there are many. Next: kernels/loss.cu. */
 #include "backends/cuda/pack.h"
 
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 
 enum {
     SHORT = 32,

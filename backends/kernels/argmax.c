@@ -1,6 +1,6 @@
 /* argmax along one axis: the first of equals; the first NaN if there is one. Result i64, whose axis
  * is gone or has length 1. */
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/rows.h"
 
 #define FIND(sfx, T)                                                \

@@ -2,7 +2,7 @@
  * staged as f64, a few pixels share a row of weights, and every result is summed in one order by
  * one thread, so bits do not depend on the thread count.
  * Not here: when these loops run (conv.c). */
-#include "backends/formulas/scalar.h"
+#include "opset/formulas/scalar.h"
 #include "backends/kernels/conv.h"
 #include "backends/kernels/image.h"
 

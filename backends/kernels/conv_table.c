@@ -184,8 +184,8 @@ static void add_piece(const void *context, int64_t i)
     const sum_t *sum = (const sum_t *)context;
     const int64_t begin = i * sum->piece,
                   n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
-    /* add */
-    sum->loops->binary[0][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin, sum->from + begin);
+    sum->loops->binary[FY__BINARY_ADD][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin,
+                                                     sum->from + begin);
 }
 
 static void relu_piece(const void *context, int64_t i)
@@ -193,7 +193,7 @@ static void relu_piece(const void *context, int64_t i)
     const sum_t *sum = (const sum_t *)context;
     const int64_t begin = i * sum->piece,
                   n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
-    sum->loops->unary[FY_OP_RELU - FY_OP_NEG][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin);
+    sum->loops->unary[FY__UNARY_RELU][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin);
 }
 
 /* Not as oneDNN's post-op, which makes 0 of NaN. */
@@ -219,7 +219,7 @@ static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, cons
     if (conv->accumulate_bias) {
         FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, scratch,
                                  scratch + plan->sum_nbytes));
-        loops->binary[0][FY_DTYPE_F32](s->o, bias, bias, scratch); /* add */
+        loops->binary[FY__BINARY_ADD][FY_DTYPE_F32](s->o, bias, bias, scratch);
         return FY_STATUS_OK;
     }
     const int64_t nx = plan->images * s->h * s->w * s->c, ny = plan->images * s->oh * s->ow * s->o;

@@ -8,108 +8,28 @@
 #include "backends/kernels/family.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/team.h"
+#include "opset/dtypes.h"
 
-enum {
-    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
-            FY_DTYPE_BIT(FY_DTYPE_BF16),
-    NUMBER = FLOAT | FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64) |
-             FY_DTYPE_BIT(FY_DTYPE_U8),
-    ANY = NUMBER | FY_DTYPE_BIT(FY_DTYPE_BOOL),
-    REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
-    INDEX = FY_DTYPE_BIT(FY_DTYPE_I64)
-};
-
-typedef struct row {
-    fy__family_fn run;
-    uint32_t dtypes; /* of the first source, or of dst[0] if there is none */
-} row_t;
-
-static const row_t rows[FY_OP_BUILTIN_COUNT] = {
-    [FY_OP_FILL] = { fy__run_fill, ANY },
-    [FY_OP_ARANGE] = { fy__run_generate, NUMBER },
-    [FY_OP_RAND] = { fy__run_generate, FLOAT },
-    [FY_OP_RANDN] = { fy__run_generate, FLOAT },
-    [FY_OP_RANDPERM] = { fy__run_generate, INDEX },
-    [FY_OP_NEG] = { fy__run_unary, NUMBER },
-    [FY_OP_ABS] = { fy__run_unary, NUMBER },
-    [FY_OP_EXP] = { fy__run_unary, FLOAT },
-    [FY_OP_LOG] = { fy__run_unary, FLOAT },
-    [FY_OP_SQRT] = { fy__run_unary, FLOAT },
-    [FY_OP_TANH] = { fy__run_unary, FLOAT },
-    [FY_OP_SIGMOID] = { fy__run_unary, FLOAT },
-    [FY_OP_RELU] = { fy__run_unary, FLOAT },
-    [FY_OP_AFFINE] = { fy__run_affine, FLOAT },
-    [FY_OP_CAST] = { fy__run_cast, ANY },
-    [FY_OP_COPY] = { fy__run_copy, ANY },
-    [FY_OP_AXPY] = { fy__run_axpy, FLOAT },
-    [FY_OP_ADD] = { fy__run_binary, NUMBER },
-    [FY_OP_SUB] = { fy__run_binary, NUMBER },
-    [FY_OP_MUL] = { fy__run_binary, NUMBER },
-    [FY_OP_DIV] = { fy__run_binary, FLOAT },
-    [FY_OP_MAXIMUM] = { fy__run_binary, NUMBER },
-    [FY_OP_MINIMUM] = { fy__run_binary, NUMBER },
-    [FY_OP_POW] = { fy__run_binary, FLOAT },
-    [FY_OP_EQ] = { fy__run_compare, ANY },
-    [FY_OP_NE] = { fy__run_compare, ANY },
-    [FY_OP_LT] = { fy__run_compare, ANY },
-    [FY_OP_LE] = { fy__run_compare, ANY },
-    [FY_OP_GT] = { fy__run_compare, ANY },
-    [FY_OP_GE] = { fy__run_compare, ANY },
-    [FY_OP_WHERE] = { fy__run_where, FY_DTYPE_BIT(FY_DTYPE_BOOL) },
-    [FY_OP_SUM] = { fy__run_sum, ANY },
-    [FY_OP_MEAN] = { fy__run_sum, FLOAT },
-    [FY_OP_MAX] = { fy__run_extreme, NUMBER },
-    [FY_OP_MIN] = { fy__run_extreme, NUMBER },
-    [FY_OP_ARGMAX] = { fy__run_argmax, NUMBER },
-    [FY_OP_MATMUL] = { fy__run_matmul, FLOAT },
-    [FY_OP_SOFTMAX] = { fy__run_softmax, FLOAT },
-    [FY_OP_LOG_SOFTMAX] = { fy__run_softmax, FLOAT },
-    [FY_OP_MSE_LOSS] = { fy__run_mse_loss, FLOAT },
-    [FY_OP_GATHER] = { fy__run_gather, ANY },
-    [FY_OP_CONCAT] = { fy__run_concat, ANY },
-    [FY_OP_CONV2D] = { fy__run_conv2d, FLOAT },
-    [FY_OP_CONV2D_BACKWARD_INPUT] = { fy__run_conv2d, FLOAT },
-    [FY_OP_CONV2D_BACKWARD_WEIGHT] = { fy__run_conv2d, FLOAT },
-    [FY_OP_CONV2D_BACKWARD_PARAMS] = { fy__run_conv2d, FLOAT },
-    [FY_OP_MAX_POOL2D] = { fy__run_pool2d, FLOAT },
-    [FY_OP_MAX_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
-    [FY_OP_AVG_POOL2D] = { fy__run_pool2d, FLOAT },
-    [FY_OP_AVG_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
-    [FY_OP_RELU6] = { fy__run_activation, FLOAT },
-    [FY_OP_HARDSIGMOID] = { fy__run_activation, FLOAT },
-    [FY_OP_HARDSWISH] = { fy__run_activation, FLOAT },
-    [FY_OP_SILU] = { fy__run_activation, FLOAT },
-    [FY_OP_GELU] = { fy__run_activation, FLOAT },
-    [FY_OP_ERF] = { fy__run_activation, FLOAT },
-    [FY_OP_RELU_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_RELU6_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_HARDSIGMOID_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_HARDSWISH_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_SILU_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_GELU_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_NLL_LOSS] = { fy__run_class_loss, FLOAT },
-    [FY_OP_CROSS_ENTROPY] = { fy__run_class_loss, FLOAT },
-    [FY_OP_NLL_LOSS_BACKWARD] = { fy__run_class_loss_backward, FLOAT },
-    [FY_OP_CROSS_ENTROPY_BACKWARD] = { fy__run_class_loss_backward, FLOAT },
-    [FY_OP_LINEAR] = { fy__run_linear, FLOAT },
-    [FY_OP_LINEAR_BACKWARD_PARAMS] = { fy__run_linear_backward_params, FLOAT },
-    [FY_OP_NORM] = { fy__run_sum, FLOAT },
-    [FY_OP_CLAMP] = { fy__run_clamp, FLOAT },
-    [FY_OP_CLIP_BY_NORM] = { fy__run_clip, FLOAT },
-    [FY_OP_SGD_STEP] = { fy__run_step, REAL },
-    [FY_OP_SGD_MOMENTUM_STEP] = { fy__run_step, REAL },
-    [FY_OP_ADAM_STEP] = { fy__run_step, REAL },
-    [FY_OP_ADADELTA_STEP] = { fy__run_step, REAL },
-    [FY_OP_TANH_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_SIGMOID_BACKWARD] = { fy__run_activation, FLOAT },
-    [FY_OP_SOFTMAX_BACKWARD] = { fy__run_softmax_backward, FLOAT },
-    [FY_OP_LOG_SOFTMAX_BACKWARD] = { fy__run_softmax_backward, FLOAT },
-    [FY_OP_MSE_LOSS_BACKWARD] = { fy__run_mse_loss_backward, FLOAT },
-    [FY_OP_ONE_HOT] = { fy__run_one_hot, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64) },
-    [FY_OP_DROPOUT] = { fy__run_dropout, FLOAT },
-    [FY_OP_DROPOUT_BACKWARD] = { fy__run_dropout, FLOAT },
-    [FY_OP_DROPOUT2D] = { fy__run_dropout, FLOAT },
-    [FY_OP_DROPOUT2D_BACKWARD] = { fy__run_dropout, FLOAT },
+#define KERNEL(family)         .run = fy__run_##family
+#define SCRATCH_KERNEL(family) .run = fy__run_##family, .workspace = fy__##family##_workspace
+/* The dtypes of the first source if they are not the op's; else 0. */
+#define IN(i, name, set)    +((i) == 0 ? FY__SET_##set : 0)
+#define MAYBE(i, name, set) +0
+#define MANY(i, name, set)  IN(i, name, set)
+#define OUT(i, name, set)   +0
+#define INOUT(i, name, set) +0
+#define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, cuda, faults, \
+            operands, ...)                                                                \
+    [FY_OP_##ENUM] = { OPEN host, .dtypes = (0 OPEN operands) ? (0 OPEN operands) : FY__SET_##set },
+#define UNARY(number, ENUM, name, set, maths, ...) \
+    [FY_OP_##ENUM] = { fy__run_unary, NULL, FY__SET_##set, FY__UNARY_##ENUM, FY__MATHS_##maths },
+#define BINARY(number, ENUM, name, set, maths, ...) \
+    [FY_OP_##ENUM] = { fy__run_binary, NULL, FY__SET_##set, FY__BINARY_##ENUM, FY__MATHS_##maths },
+#define SLOPE(number, ENUM, name, at, maths, ...) BINARY(number, ENUM, name, FLOAT, maths, )
+#define COMPARE(number, ENUM, ...) \
+    [FY_OP_##ENUM] = { fy__run_compare, NULL, FY__SET_ANY, FY__COMPARE_##ENUM, FY__MATHS_cheap },
+const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT] = {
+#include "opset/ops.def"
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {
@@ -172,7 +92,7 @@ static inline int has_kernel(const fy_launch_t *launch)
 {
     const fy_desc_t *main = launch->nsrc ? launch->src : launch->dst;
     return launch->op < FY_OP_BUILTIN_COUNT && (uint32_t)main->dtype < FY_DTYPE_COUNT &&
-           (rows[launch->op].dtypes >> main->dtype & 1u) != 0;
+           (fy__kernel_rows[launch->op].dtypes >> main->dtype & 1u) != 0;
 }
 
 static inline int is_packed(const fy_launch_t *launch)
@@ -203,20 +123,12 @@ fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *lau
 {
     if (__builtin_expect(launch->kernel != NULL, 0)) return launch->kernel(launch, NULL);
     if (__builtin_expect(!has_kernel(launch), 0)) return run_other(host, launch);
-    return rows[launch->op].run(host, get_loops(), launch);
+    return fy__kernel_rows[launch->op].run(host, get_loops(), launch);
 }
 
 uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
 {
     if (!has_kernel(launch)) return 0;
-    switch (launch->op) {
-    case FY_OP_MATMUL: return fy__matmul_workspace(launch, limit);
-    case FY_OP_LINEAR: return fy__linear_workspace(launch, limit);
-    case FY_OP_LINEAR_BACKWARD_PARAMS: return fy__linear_backward_params_workspace(launch, limit);
-    case FY_OP_CONV2D:
-    case FY_OP_CONV2D_BACKWARD_INPUT:
-    case FY_OP_CONV2D_BACKWARD_WEIGHT:
-    case FY_OP_CONV2D_BACKWARD_PARAMS: return fy__conv2d_workspace(launch, limit);
-    default: return 0;
-    }
+    const fy__workspace_fn workspace = fy__kernel_rows[launch->op].workspace;
+    return workspace ? workspace(launch, limit) : 0;
 }

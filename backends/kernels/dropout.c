@@ -2,7 +2,7 @@
  * x / (1 - p) : 0. Which elements are kept is a function of the state and the element's number
  * (formulas/random.h), so neither threads nor layouts change it, and nothing is stored. Not here:
  * the vectors (loops_template.h), other draws (generate.c). */
-#include "backends/formulas/random.h"
+#include "opset/formulas/random.h"
 #include "backends/kernels/rows.h"
 
 enum { PIECE = FY__BLOCK, SERIAL = 8192 };

@@ -1,17 +1,14 @@
 /* The elementwise families: one test for the flat case on the way in, everything else through a map
  * (rows.h).
- * SERIAL_...: how many f32 elements one thread does in 20 us. */
+ * serial_of: how many f32 elements one thread does in 20 us. */
 #include "backends/kernels/rows.h"
 
-enum {
-    SERIAL_CHEAP = 98304,
-    SERIAL_EXP = 32768,
-    SERIAL_TANH = 14336,
-    SERIAL_POW = 6144,
-    SERIAL_ERF = 3072,
-    TINY = 16,
-    ALONE = 1024
-};
+enum { SERIAL_CHEAP = 98304, TINY = 16, ALONE = 1024 };
+static const int32_t serial_of[FY__MATHS_COUNT] = { [FY__MATHS_cheap] = SERIAL_CHEAP,
+                                                    [FY__MATHS_exp] = 32768,
+                                                    [FY__MATHS_tanh] = 14336,
+                                                    [FY__MATHS_pow] = 6144,
+                                                    [FY__MATHS_erf] = 3072 };
 
 /* ---- block functions: how a map calls its loop ---- */
 
@@ -47,82 +44,50 @@ static inline int is_plain(const fy_launch_t *launch, int64_t serial)
 static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *loops,
                                                             const fy_launch_t *launch)
 {
+    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
     fy__map_t map = { .loops = loops, .block = block2 };
-    map.loop.two = loops->binary[launch->op - FY_OP_ADD][fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, launch->op == FY_OP_POW ? SERIAL_POW : SERIAL_CHEAP);
+    map.loop.two = loops->binary[row->index][fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, launch, serial_of[row->maths]);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {
+    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
     const fy_desc_t *dst = launch->dst, *src = launch->src;
-    /* A few elements cost less in short vectors, and bits are the same; only pow differs between
-     * instruction sets. */
-    const fy__loops_t *table = launch->nelem < TINY && launch->op != FY_OP_POW ? &fy__loops_base
-                                                                               : loops;
-    const fy__loop2_fn loop = table->binary[launch->op - FY_OP_ADD][dst->dtype];
+    /* A few elements cost less in short vectors, and bits are the same; only those of libm differ
+     * between instruction sets. */
+    const fy__loops_t *table =
+        launch->nelem < TINY && row->maths == FY__MATHS_cheap ? &fy__loops_base : loops;
+    const fy__loop2_fn loop = table->binary[row->index][dst->dtype];
     (void)host;
-    if (__builtin_expect(
-            !loop || !is_plain(launch, launch->op == FY_OP_POW ? SERIAL_POW : SERIAL_CHEAP), 0))
+    if (__builtin_expect(!loop || !is_plain(launch, serial_of[row->maths]), 0))
         return run_binary_map(loops, launch);
     loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     return FY_STATUS_OK;
 }
 
-static inline int64_t unary_serial(fy_op_t op)
-{
-    if (op == FY_OP_EXP || op == FY_OP_LOG) return SERIAL_EXP;
-    return op == FY_OP_TANH || op == FY_OP_SIGMOID ? SERIAL_TANH : SERIAL_CHEAP;
-}
-
 static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *loops,
                                                            const fy_launch_t *launch)
 {
+    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
     fy__map_t map = { .loops = loops, .block = block1 };
-    map.loop.one = loops->unary[launch->op - FY_OP_NEG][fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, unary_serial(launch->op));
+    map.loop.one = loops->unary[row->index][fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, launch, serial_of[row->maths]);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
                           const fy_launch_t *launch)
 {
+    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
     const fy_desc_t *dst = launch->dst;
-    const fy__loop1_fn loop = loops->unary[launch->op - FY_OP_NEG][dst->dtype];
+    const fy__loop1_fn loop = loops->unary[row->index][dst->dtype];
     (void)host;
-    if (__builtin_expect(!loop || !is_plain(launch, unary_serial(launch->op)), 0))
+    if (__builtin_expect(!loop || !is_plain(launch, serial_of[row->maths]), 0))
         return run_unary_map(loops, launch);
     loop((int64_t)launch->nelem, dst->data, launch->src->data);
-    return FY_STATUS_OK;
-}
-
-static int64_t activation_serial(fy_op_t op)
-{
-    if (op == FY_OP_GELU || op == FY_OP_ERF || op == FY_OP_GELU_BACKWARD) return SERIAL_ERF;
-    return op == FY_OP_SILU || op == FY_OP_SILU_BACKWARD ? SERIAL_TANH : SERIAL_CHEAP;
-}
-
-fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops,
-                               const fy_launch_t *launch)
-{
-    const fy_desc_t *dst = launch->dst, *src = launch->src;
-    const int32_t compute = fy__compute_dtype(dst->dtype); /* f32 or f64: 0 or 1 */
-    const int direct = dst->dtype == compute && is_plain(launch, activation_serial(launch->op));
-    fy__map_t map = { .loops = loops };
-    (void)host;
-    if (launch->nsrc == 1) {
-        map.block = block1;
-        map.loop.one = loops->activation[launch->op - FY_OP_RELU6][compute];
-        if (direct) map.loop.one((int64_t)launch->nelem, dst->data, src[0].data);
-    } else {
-        map.block = block2;
-        map.loop.two = launch->op >= FY_OP_TANH_BACKWARD
-                           ? loops->result_backward[launch->op - FY_OP_TANH_BACKWARD][compute]
-                           : loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
-        if (direct) map.loop.two((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
-    }
-    if (!direct) fy__map_run(&map, launch, activation_serial(launch->op));
     return FY_STATUS_OK;
 }
 
@@ -130,14 +95,15 @@ fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
                             const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;
-    const fy__loop2_fn loop = loops->compare[launch->op - FY_OP_EQ][src->dtype];
+    const fy__loop2_fn *row = loops->compare[fy__kernel_rows[launch->op].index],
+                       loop = row[src->dtype];
     (void)host;
     if (loop && is_plain(launch, SERIAL_CHEAP)) {
         loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
         return FY_STATUS_OK;
     }
     fy__map_t map = { .loops = loops, .block = block2 };
-    map.loop.two = loops->compare[launch->op - FY_OP_EQ][fy__compute_dtype(src->dtype)];
+    map.loop.two = row[fy__compute_dtype(src->dtype)];
     fy__map_run(&map, launch, SERIAL_CHEAP);
     return FY_STATUS_OK;
 }

@@ -13,6 +13,26 @@
 typedef fy_status_t (*fy__family_fn)(const fy_host_api_t *host, const fy__loops_t *loops,
                                      const fy_launch_t *launch);
 
+/* What one element of an elementwise op takes: the column `maths` of opset/ops.def. */
+enum fy__maths {
+    FY__MATHS_cheap,
+    FY__MATHS_exp,
+    FY__MATHS_tanh,
+    FY__MATHS_pow,
+    FY__MATHS_erf,
+    FY__MATHS_COUNT
+};
+/* Scratch that the family uses for a launch, at most `limit` bytes. */
+typedef uint64_t (*fy__workspace_fn)(const fy_launch_t *launch, uint64_t limit);
+typedef struct fy__kernel_row {
+    fy__family_fn run;
+    fy__workspace_fn workspace; /* NULL: none */
+    uint32_t dtypes;            /* of the first source, or of dst[0] if there is none */
+    uint8_t index;              /* unary, binary, compare: fy__unary, fy__binary, fy__compare */
+    uint8_t maths;              /* those: fy__maths */
+} fy__kernel_row_t;
+extern const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT]; /* dispatch.c */
+
 /* elementwise.c */
 fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
                           const fy_launch_t *launch);
@@ -90,9 +110,6 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
 /* pool.c; and gradients */
 fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch);
-/* elementwise.c: relu6 .. erf, and the gradients of activations */
-fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops,
-                               const fy_launch_t *launch);
 /* elementwise.c */
 fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops,
                           const fy_launch_t *launch);

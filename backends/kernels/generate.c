@@ -2,9 +2,9 @@
  * its linear index.
  * The latter make pieces of 256 elements in a buffer and move them to where dst has them; which
  * elements a piece holds does not depend on the number of threads. How random numbers come about:
- * backends/formulas/random.h. */
-#include "backends/formulas/cast.h"
-#include "backends/formulas/random.h"
+ * opset/formulas/random.h. */
+#include "opset/formulas/cast.h"
+#include "opset/formulas/random.h"
 #include "backends/kernels/rows.h"
 
 enum { PIECE = FY__BLOCK };

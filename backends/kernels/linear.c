@@ -4,7 +4,7 @@
  * Next: matmul.c, gemm.h. */
 #include <string.h>
 
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/family.h"
 #include "backends/kernels/gemm.h"
 #include "backends/kernels/rows.h"
@@ -83,14 +83,10 @@ static void activate(const linear_t *linear, int64_t n, void *row)
     const fy__loops_t *loops = linear->loops;
     const int32_t compute = fy__compute_dtype(linear->dtype);
     switch (linear->activation) {
-    case FY_ACTIVATION_RELU: loops->unary[FY_OP_RELU - FY_OP_NEG][compute](n, row, row); break;
-    case FY_ACTIVATION_TANH: loops->unary[FY_OP_TANH - FY_OP_NEG][compute](n, row, row); break;
-    case FY_ACTIVATION_SIGMOID:
-        loops->unary[FY_OP_SIGMOID - FY_OP_NEG][compute](n, row, row);
-        break;
-    case FY_ACTIVATION_GELU:
-        loops->activation[FY_OP_GELU - FY_OP_RELU6][compute](n, row, row);
-        break;
+    case FY_ACTIVATION_RELU: loops->unary[FY__UNARY_RELU][compute](n, row, row); break;
+    case FY_ACTIVATION_TANH: loops->unary[FY__UNARY_TANH][compute](n, row, row); break;
+    case FY_ACTIVATION_SIGMOID: loops->unary[FY__UNARY_SIGMOID][compute](n, row, row); break;
+    case FY_ACTIVATION_GELU: loops->unary[FY__UNARY_GELU][compute](n, row, row); break;
     default: break;
     }
 }
@@ -101,7 +97,7 @@ static void finish_row(const void *context, int64_t i)
     const rows_t *y = &linear->y;
     char *row = y->data + i * y->row_stride * ((int64_t)1 << linear->shift);
     if (linear->bias && (linear->bias_stride == 1 || y->columns == 1)) {
-        linear->loops->binary[0][linear->dtype](y->columns, row, row, linear->bias); /* add */
+        linear->loops->binary[FY__BINARY_ADD][linear->dtype](y->columns, row, row, linear->bias);
     } else if (linear->bias) {
         for (int64_t j = 0; j < y->columns; j += FY__BLOCK) {
             _Alignas(64) char block[FY__BLOCK * 8];
@@ -110,7 +106,7 @@ static void finish_row(const void *context, int64_t i)
             fy__stage_in(linear->loops, n, block, linear->dtype,
                          linear->bias + j * linear->bias_stride * ((int64_t)1 << linear->shift),
                          linear->bias_stride, linear->dtype);
-            linear->loops->binary[0][linear->dtype](n, at, at, block);
+            linear->loops->binary[FY__BINARY_ADD][linear->dtype](n, at, at, block);
         }
     }
     activate(linear, y->columns, row);

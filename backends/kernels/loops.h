@@ -8,7 +8,7 @@
 
 #include <ferry/op.h>
 
-#include "backends/formulas/step.h"
+#include "opset/formulas/step.h"
 
 typedef void (*fy__loop1_fn)(int64_t n, void *dst, const void *a);
 typedef void (*fy__loop2_fn)(int64_t n, void *dst, const void *a, const void *b);
@@ -33,19 +33,30 @@ typedef void (*fy__step_fn)(int64_t n, const fy__rates_t *rates, void *param, vo
 typedef void (*fy__move_fn)(int64_t n, void *dst, int64_t dst_stride, const void *src,
                             int64_t src_stride);
 
-enum {
-    FY__UNARY_COUNT = FY_OP_RELU - FY_OP_NEG + 1,
-    FY__BINARY_COUNT = FY_OP_POW - FY_OP_ADD + 1,
-    FY__COMPARE_COUNT = FY_OP_GE - FY_OP_EQ + 1
+/* The places of ops in the tables of their families, in the order of their rows. */
+enum fy__unary {
+#define UNARY(number, ENUM, ...) FY__UNARY_##ENUM,
+#include "opset/ops.def"
+    FY__UNARY_COUNT
 };
-
-enum {
-    FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1,
-    FY__ACTIVATION_BACKWARD_COUNT = FY_OP_GELU_BACKWARD - FY_OP_RELU_BACKWARD + 1
+enum fy__binary {
+#define BINARY(number, ENUM, ...) FY__BINARY_##ENUM,
+#define SLOPE(number, ENUM, ...)  FY__BINARY_##ENUM,
+#include "opset/ops.def"
+    FY__BINARY_COUNT
 };
-enum { FY__RESULT_BACKWARD_COUNT = FY_OP_SIGMOID_BACKWARD - FY_OP_TANH_BACKWARD + 1 };
-
-enum { FY__STEP_COUNT = FY_OP_ADADELTA_STEP - FY_OP_SGD_STEP + 1 };
+enum fy__compare {
+#define COMPARE(number, ENUM, ...) FY__COMPARE_##ENUM,
+#include "opset/ops.def"
+    FY__COMPARE_COUNT
+};
+enum fy__step {
+    FY__STEP_SGD,
+    FY__STEP_SGD_MOMENTUM,
+    FY__STEP_ADAM,
+    FY__STEP_ADADELTA,
+    FY__STEP_COUNT
+};
 
 enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
 
@@ -94,15 +105,12 @@ typedef struct fy__loops {
     fy__loop2_fn binary[FY__BINARY_COUNT][FY_DTYPE_COUNT];
     /* by the sources' dtype; dst is bool */
     fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT];
-    fy__loop1_fn activation[FY__ACTIVATION_COUNT][2]; /* f32, f64 */
-    fy__loop2_fn activation_backward[FY__ACTIVATION_BACKWARD_COUNT][2];
-    fy__loop2_fn result_backward[FY__RESULT_BACKWARD_COUNT][2]; /* of dy and y: tanh, sigmoid */
-    fy__loop_scaled_fn affine[2];                               /* f32, f64: p * a + q */
-    fy__loop_scaled_fn axpy[2];                                 /* dst += p * a */
-    fy__loop_scaled_fn clamp[2];                                /* to p .. q */
+    fy__loop_scaled_fn affine[2]; /* f32, f64: p * a + q */
+    fy__loop_scaled_fn axpy[2];   /* dst += p * a */
+    fy__loop_scaled_fn clamp[2];  /* to p .. q */
     /* dst to norm p, a being its norm */
     fy__loop_scaled_fn clip[2];
-    fy__step_fn step[FY__STEP_COUNT][2];               /* from sgd_step on */
+    fy__step_fn step[FY__STEP_COUNT][2];               /* fy__step */
     fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT]; /* [from][to] */
     fy__loop3_fn where[4];                             /* elements of 1, 2, 4, 8 bytes */
     fy__move_fn move[4];

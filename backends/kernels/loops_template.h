@@ -1,6 +1,6 @@
 /* The text of one loop table. Included once by each loops_<isa>.c, which sets the instruction set
  * by a pragma before its first include and names its table FY__LOOPS_TABLE. The formulas are those
- * of backends/formulas; here they only meet `for`.
+ * of opset/formulas; here they only meet `for`.
  * `omp simd` says that iterations are independent: right for disjoint operands and for dst ==
  * source.
  * exp and its kin: glibc's libmvec where there is one (up to 4 ulp). Their tails are padded, so an
@@ -19,14 +19,17 @@ VECTOR_LIBM(log, logf)
 VECTOR_LIBM(tanh, tanhf)
 VECTOR_LIBM(sin, sinf)
 VECTOR_LIBM(cos, cosf)
+VECTOR_LIBM(tan, tanf)
+VECTOR_LIBM(log1p, log1pf)
+VECTOR_LIBM(expm1, expm1f)
 extern __typeof__(pow) pow __attribute__((simd("notinbranch")));
 extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
 #endif
 
-#include "backends/formulas/activation.h"
-#include "backends/formulas/cast.h"
-#include "backends/formulas/random.h"
-#include "backends/formulas/scalar.h"
+#include "opset/formulas/activation.h"
+#include "opset/formulas/cast.h"
+#include "opset/formulas/random.h"
+#include "opset/formulas/scalar.h"
 #include "backends/kernels/loops.h"
 
 #define SIMD _Pragma("omp simd")
@@ -80,20 +83,26 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
         op##_block_##sfx(tail, tail, tail2);                                                \
         memcpy(d, tail, (size_t)n * sizeof(T));                                             \
     }
-#define LOOPS_NUMBER(sfx, T) \
-    LOOP1(neg, sfx, T)       \
-    LOOP1(abs, sfx, T)       \
-    LOOP2(add, sfx, T)       \
-    LOOP2(sub, sfx, T) LOOP2(mul, sfx, T) LOOP2(maximum, sfx, T) LOOP2(minimum, sfx, T)
+/* The loop of an op, by what its formula takes; its types, by the dtypes of the op. */
+#define LOOP1_cheap             LOOP1
+#define LOOP1_exp               LOOP1_LIBM
+#define LOOP1_tanh              LOOP1_LIBM
+#define LOOP1_erf               LOOP1_LIBM
+#define LOOP2_cheap             LOOP2
+#define LOOP2_tanh              LOOP2_LIBM
+#define LOOP2_pow               LOOP2_LIBM
+#define LOOP2_erf               LOOP2_LIBM
+#define TYPES_FLOAT(LOOP, name) LOOP(name, f32, float) LOOP(name, f64, double)
+#define TYPES_INTEGER(LOOP, name) \
+    LOOP(name, i32, int32_t) LOOP(name, i64, int64_t) LOOP(name, u8, uint8_t)
+#define TYPES_NUMBER(LOOP, name) TYPES_FLOAT(LOOP, name) TYPES_INTEGER(LOOP, name)
+
+#define UNARY(number, ENUM, name, dtypes, maths, ...)  TYPES_##dtypes(LOOP1_##maths, name)
+#define BINARY(number, ENUM, name, dtypes, maths, ...) TYPES_##dtypes(LOOP2_##maths, name)
+#define SLOPE(number, ENUM, name, at, maths, ...)      TYPES_FLOAT(LOOP2_##maths, name)
+#include "opset/ops.def"
+
 #define LOOPS_FLOAT(sfx, T)                                                               \
-    LOOP1_LIBM(exp, sfx, T)                                                               \
-    LOOP1_LIBM(log, sfx, T)                                                               \
-    LOOP1_LIBM(tanh, sfx, T)                                                              \
-    LOOP1_LIBM(sigmoid, sfx, T)                                                           \
-    LOOP1(sqrt, sfx, T)                                                                   \
-    LOOP1(relu, sfx, T)                                                                   \
-    LOOP2(div, sfx, T)                                                                    \
-    LOOP2_LIBM(pow, sfx, T)                                                               \
     static void affine_##sfx(int64_t n, void *dst, const void *a, double p, double q)     \
     {                                                                                     \
         T *d = (T *)dst;                                                                  \
@@ -107,23 +116,8 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
         (void)unused;                                                                     \
         SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__axpy_##sfx(d[i], alpha, x[i]);    \
     }
-LOOPS_NUMBER(f32, float)
-LOOPS_NUMBER(f64, double)
-LOOPS_NUMBER(i32, int32_t)
-LOOPS_NUMBER(i64, int64_t)
-LOOPS_NUMBER(u8, uint8_t)
 LOOPS_FLOAT(f32, float)
 LOOPS_FLOAT(f64, double)
-
-/* clang-format off */
-#define LOOPS_ACTIVATION(sfx, T)                                                                                                \
-    LOOP1(relu6, sfx, T) LOOP1(hardsigmoid, sfx, T) LOOP1(hardswish, sfx, T)                                                    \
-    LOOP1_LIBM(silu, sfx, T) LOOP1_LIBM(gelu, sfx, T) LOOP1_LIBM(erf, sfx, T)                                                   \
-    LOOP2(tanh_backward, sfx, T) LOOP2(sigmoid_backward, sfx, T) LOOP2(relu_backward, sfx, T) LOOP2(relu6_backward, sfx, T) LOOP2(hardsigmoid_backward, sfx, T)                              \
-    LOOP2(hardswish_backward, sfx, T) LOOP2_LIBM(silu_backward, sfx, T) LOOP2_LIBM(gelu_backward, sfx, T)
-/* clang-format on */
-LOOPS_ACTIVATION(f32, float)
-LOOPS_ACTIVATION(f64, double)
 
 #define LOOPS_TRAINING(sfx, T)                                                                  \
     static void clamp_##sfx(int64_t n, void *dst, const void *a, double p, double q)            \
@@ -183,22 +177,24 @@ LOOPS_ACTIVATION(f64, double)
 LOOPS_TRAINING(f32, float)
 LOOPS_TRAINING(f64, double)
 
-#define COMPARE(op, sign, sfx, T)                                              \
-    static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b) \
-    {                                                                          \
-        uint8_t *d = (uint8_t *)dst;                                           \
-        const T *x = (const T *)a, *y = (const T *)b;                          \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = (uint8_t)(x[i] sign y[i]); \
+#define LOOP_TEST2(op, sfx, T, expression)                                              \
+    static void op##_##sfx(int64_t n, void *dst, const void *first, const void *second) \
+    {                                                                                   \
+        uint8_t *d = (uint8_t *)dst;                                                    \
+        const T *x = (const T *)first, *y = (const T *)second;                          \
+        SIMD for (int64_t i = 0; i < n; i++)                                            \
+        {                                                                               \
+            const T a = x[i], b = y[i];                                                 \
+            d[i] = (uint8_t)(expression);                                               \
+        }                                                                               \
     }
-#define COMPARES(sfx, T)    \
-    COMPARE(eq, ==, sfx, T) \
-    COMPARE(ne, !=, sfx, T) \
-    COMPARE(lt, <, sfx, T) COMPARE(le, <=, sfx, T) COMPARE(gt, >, sfx, T) COMPARE(ge, >=, sfx, T)
-COMPARES(f32, float)
-COMPARES(f64, double)
-COMPARES(i32, int32_t)
-COMPARES(i64, int64_t)
-COMPARES(u8, uint8_t)
+#define COMPARE(number, ENUM, name, expression, ...) \
+    LOOP_TEST2(name, f32, float, expression)         \
+    LOOP_TEST2(name, f64, double, expression)        \
+    LOOP_TEST2(name, i32, int32_t, expression)       \
+    LOOP_TEST2(name, i64, int64_t, expression)       \
+    LOOP_TEST2(name, u8, uint8_t, expression)
+#include "opset/ops.def"
 
 /* ---- bytes: where, move ---- */
 
@@ -359,7 +355,7 @@ EXTREMES(u8, uint8_t)
 FLOAT_ROWS(f32, float)
 FLOAT_ROWS(f64, double)
 
-/* ---- random draws (backends/formulas/random.h) ---- */
+/* ---- random draws (opset/formulas/random.h) ---- */
 
 static void philox(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes)
 {
@@ -481,36 +477,24 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
         cast_##from##_f32, cast_##from##_f64, cast_##from##_f16, cast_##from##_bf16,   \
             cast_##from##_i32, cast_##from##_i64, cast_##from##_u8, cast_##from##_bool \
     }
-#define UNARY_AT(op)   [FY_OP_##op - FY_OP_NEG]
-#define BINARY_AT(op)  [FY_OP_##op - FY_OP_ADD]
-#define COMPARE_AT(op) [FY_OP_##op - FY_OP_EQ]
+#define TABLE_FLOAT  FLOATS
+#define TABLE_NUMBER ALL
 
 const fy__loops_t FY__LOOPS_TABLE = {
     .name = FY__LOOPS_NAME,
-    .unary = { UNARY_AT(NEG) = ALL(neg), UNARY_AT(ABS) = ALL(abs), UNARY_AT(EXP) = FLOATS(exp),
-               UNARY_AT(LOG) = FLOATS(log), UNARY_AT(SQRT) = FLOATS(sqrt),
-               UNARY_AT(TANH) = FLOATS(tanh), UNARY_AT(SIGMOID) = FLOATS(sigmoid),
-               UNARY_AT(RELU) = FLOATS(relu) },
-    .binary = { BINARY_AT(ADD) = ALL(add), BINARY_AT(SUB) = ALL(sub), BINARY_AT(MUL) = ALL(mul),
-                BINARY_AT(DIV) = FLOATS(div), BINARY_AT(MAXIMUM) = ALL(maximum),
-                BINARY_AT(MINIMUM) = ALL(minimum), BINARY_AT(POW) = FLOATS(pow) },
-    .compare = { COMPARE_AT(EQ) = ALL_AND_BOOL(eq), COMPARE_AT(NE) = ALL_AND_BOOL(ne),
-                 COMPARE_AT(LT) = ALL_AND_BOOL(lt), COMPARE_AT(LE) = ALL_AND_BOOL(le),
-                 COMPARE_AT(GT) = ALL_AND_BOOL(gt), COMPARE_AT(GE) = ALL_AND_BOOL(ge) },
-    .activation = { { relu6_f32, relu6_f64 },
-                    { hardsigmoid_f32, hardsigmoid_f64 },
-                    { hardswish_f32, hardswish_f64 },
-                    { silu_f32, silu_f64 },
-                    { gelu_f32, gelu_f64 },
-                    { erf_f32, erf_f64 } },
-    .result_backward = { { tanh_backward_f32, tanh_backward_f64 },
-                         { sigmoid_backward_f32, sigmoid_backward_f64 } },
-    .activation_backward = { { relu_backward_f32, relu_backward_f64 },
-                             { relu6_backward_f32, relu6_backward_f64 },
-                             { hardsigmoid_backward_f32, hardsigmoid_backward_f64 },
-                             { hardswish_backward_f32, hardswish_backward_f64 },
-                             { silu_backward_f32, silu_backward_f64 },
-                             { gelu_backward_f32, gelu_backward_f64 } },
+    .unary = {
+#define UNARY(number, ENUM, name, dtypes, ...) [FY__UNARY_##ENUM] = TABLE_##dtypes(name),
+#include "opset/ops.def"
+    },
+    .binary = {
+#define BINARY(number, ENUM, name, dtypes, ...) [FY__BINARY_##ENUM] = TABLE_##dtypes(name),
+#define SLOPE(number, ENUM, name, ...)          [FY__BINARY_##ENUM] = FLOATS(name),
+#include "opset/ops.def"
+    },
+    .compare = {
+#define COMPARE(number, ENUM, name, ...) [FY__COMPARE_##ENUM] = ALL_AND_BOOL(name),
+#include "opset/ops.def"
+    },
     .affine = { affine_f32, affine_f64 },
     .axpy = { axpy_f32, axpy_f64 },
     .clamp = { clamp_f32, clamp_f64 },

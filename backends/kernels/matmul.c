@@ -273,7 +273,7 @@ static void unpack_line(const void *context, int64_t line)
         float old[FY__BLOCK];
         if (unpack->accumulate) {
             fy__stage_in(unpack->loops, n, old, FY_DTYPE_F32, at, to->column_stride, to->dtype);
-            unpack->loops->binary[0][FY_DTYPE_F32](n, old, old, from); /* add */
+            unpack->loops->binary[FY__BINARY_ADD][FY_DTYPE_F32](n, old, old, from);
             from = old;
         }
         fy__stage_out(unpack->loops, n, at, to->column_stride, to->dtype, from, FY_DTYPE_F32);

@@ -4,8 +4,8 @@
  * Not here: dense f32 (pool_dense.c), convolutions (conv.c). */
 #include <math.h>
 
-#include "backends/formulas/activation.h"
-#include "backends/formulas/scalar.h"
+#include "opset/formulas/activation.h"
+#include "opset/formulas/scalar.h"
 #include "backends/kernels/image.h"
 #include "backends/kernels/pool.h"
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/rows.h"
 
 enum { COLUMNS = 128, PIECES = 32, PIECE_MIN = 16384, SERIAL = 81920 };
@@ -235,7 +235,7 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
 {
     const fy__loops_t *loops = reduce->loops;
     const fy__loop2_fn best =
-        loops->binary[(reduce->launch->op == FY_OP_MAX ? FY_OP_MAXIMUM : FY_OP_MINIMUM) - FY_OP_ADD]
+        loops->binary[reduce->launch->op == FY_OP_MAX ? FY__BINARY_MAXIMUM : FY__BINARY_MINIMUM]
                      [reduce->compute];
     const int size_shift = fy__log2_size(reduce->compute);
     const char *base = source_of(reduce, first);

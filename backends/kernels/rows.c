@@ -141,7 +141,7 @@ static void map_row(const void *context, int64_t n, char *const *ptr, const int6
         if (map->accumulate) {
             _Alignas(64) char old[FY__BLOCK * 8];
             fy__stage_in(map->loops, m, old, map->compute[0], at[0], stride[0], map->dtype[0]);
-            map->loops->binary[0][map->compute[0]](m, buffer[0], old, buffer[0]); /* add */
+            map->loops->binary[FY__BINARY_ADD][map->compute[0]](m, buffer[0], old, buffer[0]);
         }
         fy__stage_out(map->loops, m, at[0], stride[0], map->dtype[0], buffer[0], map->compute[0]);
     }
@@ -180,7 +180,7 @@ static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int
         for (int k = 1; k <= launch->nsrc; k++)
             src[k - 1] = (char *)launch->src[k - 1].data + done * ((int64_t)1 << shift);
         map->block(map, m, sum, src);
-        map->loops->binary[0][dtype](m, dst, dst, sum); /* add */
+        map->loops->binary[FY__BINARY_ADD][dtype](m, dst, dst, sum);
     }
     return 1;
 }

@@ -5,7 +5,7 @@
 #ifndef FERRY_BACKENDS_KERNELS_ROWS_H_
 #define FERRY_BACKENDS_KERNELS_ROWS_H_
 
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/family.h"
 
 #define FY__BLOCK \

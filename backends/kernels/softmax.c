@@ -4,7 +4,7 @@
  * of the row's length. */
 #include <math.h>
 
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/rows.h"
 
 typedef struct rows {

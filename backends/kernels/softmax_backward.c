@@ -1,7 +1,7 @@
 /* Gradients of softmax and log_softmax along one axis, from dy and the result y: y (dy - sum(dy
  * y)), dy - exp(y) sum(dy). Rows are staged in blocks in the compute type, sums are f64; a row that
  * fits one block is read once, a longer one twice. Not here: softmax itself. */
-#include "backends/formulas/index.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/rows.h"
 
 typedef struct rows {

@@ -1,7 +1,7 @@
 /* Steps of optimizers: sgd_step, sgd_momentum_step, adam_step, adadelta_step, in place. Learning
  * rate and step number are read where they lie; the number advances once all elements are done.
- * Formulas: backends/formulas/step.h. */
-#include "backends/formulas/index.h"
+ * Formulas: opset/formulas/step.h. */
+#include "opset/formulas/index.h"
 #include "backends/kernels/family.h"
 
 /* f32 elements that one thread does in 20 us */
@@ -75,13 +75,23 @@ static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
     return fy__sgd_rates(lr, a->momentum, a->dampening, a->weight_decay, a->nesterov, number);
 }
 
+static enum fy__step step_of(fy_op_t op)
+{
+    switch (op) {
+    case FY_OP_SGD_MOMENTUM_STEP: return FY__STEP_SGD_MOMENTUM;
+    case FY_OP_ADAM_STEP: return FY__STEP_ADAM;
+    case FY_OP_ADADELTA_STEP: return FY__STEP_ADADELTA;
+    default: return FY__STEP_SGD;
+    }
+}
+
 fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch)
 {
     const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP,
               nalike = launch->ndst - counts;
     int64_t *number = counts ? (int64_t *)launch->dst[nalike].data : NULL;
-    step_t step = { .run = loops->step[launch->op - FY_OP_SGD_STEP][launch->dst->dtype],
+    step_t step = { .run = loops->step[step_of(launch->op)][launch->dst->dtype],
                     .rates = rates_of(launch, number ? *number : 0),
                     .param = launch->dst,
                     .grad = launch->src,

@@ -4,46 +4,13 @@
 #ifndef FERRY_OP_H_
 #define FERRY_OP_H_
 
+#include <ferry/op_list.h>
 #include <ferry/types.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* X(ENUM, name). The order is part of the ABI: new ops go to the end. */
-/* clang-format off */
-#define FY_OP_LIST(X)                                                                                                                    \
-    X(FILL, fill) X(ARANGE, arange) X(RAND, rand) X(RANDN, randn) X(RANDPERM, randperm)                                                  \
-    X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh) X(SIGMOID, sigmoid) X(RELU, relu)                        \
-    X(AFFINE, affine) X(CAST, cast) X(COPY, copy) X(AXPY, axpy)                                                                          \
-    X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(MAXIMUM, maximum) X(MINIMUM, minimum) X(POW, pow)                                  \
-    X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) X(WHERE, where)                                                          \
-    X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax)                                                                  \
-    X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss)                                              \
-    X(GATHER, gather) X(CONCAT, concat)                                                                                                  \
-    X(CONV2D, conv2d) X(CONV2D_BACKWARD_INPUT, conv2d_backward_input) X(CONV2D_BACKWARD_WEIGHT, conv2d_backward_weight)                  \
-    X(MAX_POOL2D, max_pool2d) X(MAX_POOL2D_BACKWARD, max_pool2d_backward)                                                                \
-    X(AVG_POOL2D, avg_pool2d) X(AVG_POOL2D_BACKWARD, avg_pool2d_backward) \
-    X(RELU6, relu6) X(HARDSIGMOID, hardsigmoid) X(HARDSWISH, hardswish) \
-    X(SILU, silu) X(GELU, gelu) X(ERF, erf) \
-    X(RELU_BACKWARD, relu_backward) X(RELU6_BACKWARD, relu6_backward) X(HARDSIGMOID_BACKWARD, hardsigmoid_backward) \
-    X(HARDSWISH_BACKWARD, hardswish_backward) X(SILU_BACKWARD, silu_backward) X(GELU_BACKWARD, gelu_backward) \
-    X(NLL_LOSS, nll_loss) X(CROSS_ENTROPY, cross_entropy) \
-    X(NLL_LOSS_BACKWARD, nll_loss_backward) X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward) \
-    X(CONV2D_BACKWARD_PARAMS, conv2d_backward_params) \
-    X(LINEAR, linear) X(LINEAR_BACKWARD_PARAMS, linear_backward_params) X(NORM, norm) X(CLAMP, clamp) X(CLIP_BY_NORM, clip_by_norm) \
-    X(SGD_STEP, sgd_step) X(SGD_MOMENTUM_STEP, sgd_momentum_step) X(ADAM_STEP, adam_step) X(ADADELTA_STEP, adadelta_step) \
-    X(DROPOUT, dropout) X(DROPOUT_BACKWARD, dropout_backward) X(DROPOUT2D, dropout2d) X(DROPOUT2D_BACKWARD, dropout2d_backward) \
-    X(TANH_BACKWARD, tanh_backward) X(SIGMOID_BACKWARD, sigmoid_backward) X(SOFTMAX_BACKWARD, softmax_backward) \
-    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) X(MSE_LOSS_BACKWARD, mse_loss_backward) X(ONE_HOT, one_hot)
-/* clang-format on */
-
-enum {
-#define X(name, text) FY_OP_##name,
-    FY_OP_LIST(X)
-#undef X
-        FY_OP_BUILTIN_COUNT
-};
 /* FY_OP_ADD, ..., or a number from fy_op_register. */
 typedef uint32_t fy_op_t;
 #define FY_OP_NONE UINT32_MAX
@@ -102,10 +69,6 @@ typedef struct fy_conv2d_attrs {
     /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) /
  * stride) + 1 rows */
 } fy_conv2d_attrs_t;
-#define FY_CONV2D_ATTRS_INIT                    \
-    {                                           \
-        1, 1, 0, 0, 1, 1, 1, FY_ACTIVATION_NONE \
-    }
 typedef struct fy_conv2d_backward_attrs {
     /* of the conv2d that is differentiated */
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
@@ -154,17 +117,9 @@ typedef struct fy_adam_attrs {
     /* 1: weight decay is subtracted from the parameter (AdamW), 0: added to the gradient */
     int32_t decoupled;
 } fy_adam_attrs_t;
-#define FY_ADAM_ATTRS_INIT       \
-    {                            \
-        0.9, 0.999, 1e-8, 0.0, 0 \
-    }
 typedef struct fy_adadelta_attrs {
     double rho, eps, weight_decay;
 } fy_adadelta_attrs_t;
-#define FY_ADADELTA_ATTRS_INIT \
-    {                          \
-        0.9, 1e-6, 0.0         \
-    }
 typedef struct fy_dropout_attrs {
     double p; /* the dropped share, 0 .. 1; rounded to steps of 2^-24 */
 } fy_dropout_attrs_t;
@@ -182,14 +137,35 @@ typedef enum fy_attr_type {
     FY_ATTR_I32,
     FY_ATTR_BOOL32,
     FY_ATTR_DTYPE32,
-    FY_ATTR_AXES32
+    FY_ATTR_AXES32,
+    FY_ATTR_AXIS32, /* one axis of src[0]; fy_op_call takes a negative one, counted from the end */
+    FY_ATTR_ENUM32  /* one of `choices` */
 } fy_attr_type_t;
 typedef struct fy_attr_field {
     const char *name;
     fy_attr_type_t type;
     uint32_t offset; /* in the attribute struct, bytes */
     double fallback; /* the default value */
+    /* Legal values: low .. high, both 0 if there is no such range; bit 0 of `excludes`: low itself
+     * is not legal, bit 1: high. Ops may set further conditions. */
+    double low, high;
+    uint32_t excludes;
+    uint32_t nchoices;          /* ENUM32, else 0 */
+    const char *const *choices; /* the names of 0 .. nchoices - 1 */
 } fy_attr_field_t;
+
+/* An operand of a built-in op. */
+typedef struct fy_op_operand {
+    const char *name; /* "x", "targets" */
+    /* FY_DTYPE_BITs; 0: those of the op, and one dtype for all such operands of a call */
+    uint32_t dtypes;
+    uint32_t flags; /* fy_operand_flags */
+} fy_op_operand_t;
+enum fy_operand_flags {
+    FY_OPERAND_OPTIONAL = 1, /* a source that may be left out */
+    FY_OPERAND_REPEATED = 2, /* any number of sources, from one on */
+    FY_OPERAND_INOUT = 4     /* a result that is given, read and written */
+};
 
 /* "i32", "axes", ...; "?" for an undefined attribute type. Static. */
 FY_API const char *fy_attr_type_name(fy_attr_type_t type);
@@ -218,6 +194,9 @@ typedef struct fy_op_info {
     uint32_t dtypes;     /* FY_DTYPE_BITs that the op's main operand may have */
     size_t attrs_nbytes; /* 0: takes no attributes (pass NULL) */
     const fy_attr_field_t *fields;
+    /* built-in ops: as many sources as the op takes at most (a repeated one once), and ndst results;
+     * registered ops: NULL */
+    const fy_op_operand_t *src, *dst;
 } fy_op_info_t;
 
 /* NULL if there is no such op. Static; for registered ops valid as long as the process. */

@@ -89,11 +89,11 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
         operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);
     }
-    if (rule->dst_for & valued && (!rule->dst_if || rule->dst_if(attrs)) &&
-        !(result->saved = fy__tape_blank(thread)))
-        return FY_STATUS_OUT_OF_MEMORY;
-    if (rule->last_for & valued && !(result[ndst - 1].saved = fy__tape_blank(thread)))
-        return FY_STATUS_OUT_OF_MEMORY;
+    const bool saves_results = !rule->dst_if || rule->dst_if(attrs);
+    for (size_t i = 0; i < ndst && i < sizeof rule->dst_for && saves_results; i++) {
+        if (rule->dst_for[i] & valued && !(result[i].saved = fy__tape_blank(thread)))
+            return FY_STATUS_OUT_OF_MEMORY;
+    }
     return FY_STATUS_OK;
 }
 

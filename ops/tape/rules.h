@@ -13,18 +13,18 @@
     (FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | \
      FY_DTYPE_BIT(FY_DTYPE_BF16))
 
+/* Operands from this one on cannot be saved. */
+enum { FY__TAPE_SAVED = 8 };
+
 typedef struct fy__tape_step fy__tape_step_t;
 
 typedef struct fy__tape_rule {
     /* NULL: results are constant, whatever the sources are. */
     fy_status_t (*run)(fy__tape_step_t *step);
-    /* source i is saved if one of these sources (bits) has a gradient */
-    uint8_t src_for[3];
-    bool (*src_if)(const void *attrs); /* and only if this says so; NULL: yes */
-    uint8_t dst_for;                   /* result 0 is saved, likewise */
-    bool (*dst_if)(const void *attrs); /* and only if this says so; NULL: yes */
-    /* the last of several results is saved, likewise: the state before a draw */
-    uint8_t last_for;
+    /* source i is saved if one of these sources (bits) has a gradient; result i likewise */
+    uint8_t src_for[FY__TAPE_SAVED], dst_for[FY__TAPE_SAVED];
+    /* and only if the attributes are such; NULL: always */
+    bool (*src_if)(const void *attrs), (*dst_if)(const void *attrs);
     bool is_refused; /* what it computes has a gradient, but there is no rule */
     /* needs every source's length along the op's axis, and saves none */
     bool keeps_extents;
@@ -83,20 +83,19 @@ fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_ten
 fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin,
                                 int64_t end, const fy_tensor_t *tensor);
 
-/* ---- the rules, by the names that optable.def uses ---- */
+/* ---- the rules, by the names that opset/ops.def uses ---- */
 
-/* clang-format off */
-#define FY__TAPE_RULE_LIST(X)                                                                                                          \
-    X(none) X(refused)                                                                                                                 \
-    X(negate) X(abs) X(exp) X(log) X(sqrt) X(tanh) X(sigmoid) X(relu) X(affine) X(cast) X(copy) X(axpy)                                \
-    X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(pow) X(where)                                                                  \
-    X(sum) X(mean) X(extremum) X(matmul) X(softmax) X(log_softmax) X(mse_loss) X(gather) X(concat)                                     \
-    X(conv2d) X(max_pool2d) X(avg_pool2d) X(relu6) X(hardsigmoid) X(hardswish) X(silu) X(gelu) X(erf)                     \
-    X(nll_loss) X(cross_entropy) X(linear) X(norm) X(clamp) X(dropout) X(dropout2d)
-/* clang-format on */
-#define X(name) extern const fy__tape_rule_t fy__tape_rule_##name;
-FY__TAPE_RULE_LIST(X)
-#undef X
+#define CONSTANT
+#define REFUSED
+#define BACK(rule, saves)                                                     fy_status_t fy__back_##rule(fy__tape_step_t *step);
+#define ROW(number, ENUM, name, flags, dtypes, attrs, shape, cost, back, ...) OPEN back
+#include "opset/ops.def"
+
+/* Conditions on the attributes of a call, for SRC_IF and DST_IF. */
+bool fy__conv2d_keeps_result(const void *attrs);
+bool fy__linear_keeps_result(const void *attrs);
+bool fy__avg_pool2d_keeps_source(const void *attrs);
+
 /* By fy__view_kind_t. */
 extern const fy__tape_rule_t fy__tape_view_rules[];
 

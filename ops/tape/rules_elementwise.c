@@ -5,12 +5,6 @@
  * Not here: broadcasting, which fy__tape_give_reduced undoes. Next: rules_reduce.c. */
 #include "ops/tape/tape.h"
 
-#define RULE(name, ...) \
-    const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
-
-const fy__tape_rule_t fy__tape_rule_none = { .run = NULL };
-const fy__tape_rule_t fy__tape_rule_refused = { .is_refused = true };
-
 /* An elementwise op's result, of g's shape, for source i. */
 static fy_status_t give1(fy__tape_step_t *s, uint32_t i, fy_op_t op, const fy_tensor_t *a,
                          const void *attrs)
@@ -43,11 +37,10 @@ static fy_status_t temp_affine(fy__tape_step_t *s, const fy_tensor_t *a, double 
 }
 
 /* -g */
-static fy_status_t negate_back(fy__tape_step_t *s) { return give1(s, 0, FY_OP_NEG, s->g, NULL); }
-RULE(negate, .src_for = { 0 });
+fy_status_t fy__back_negate(fy__tape_step_t *s) { return give1(s, 0, FY_OP_NEG, s->g, NULL); }
 
 /* x > 0 ? g : x < 0 ? -g : 0 */
-static fy_status_t abs_back(fy__tape_step_t *s)
+fy_status_t fy__back_abs(fy__tape_step_t *s)
 {
     const fy_tensor_t *x = fy__tape_src(s, 0);
     fy_tensor_t *zero, *above, *below, *minus, *rest;
@@ -59,77 +52,65 @@ static fy_status_t abs_back(fy__tape_step_t *s)
     FY_TRY(fy__tape_op(s, FY_OP_WHERE, 3, inner, NULL, &rest));
     return give_where(s, 0, above, s->g, rest);
 }
-RULE(abs, .src_for = { 1 });
 
 /* g y */
-static fy_status_t exp_back(fy__tape_step_t *s)
+fy_status_t fy__back_exp(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_MUL, s->g, fy__tape_dst(s, 0));
 }
-RULE(exp, .dst_for = 1);
 
 /* g / x */
-static fy_status_t log_back(fy__tape_step_t *s)
+fy_status_t fy__back_log(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_DIV, s->g, fy__tape_src(s, 0));
 }
-RULE(log, .src_for = { 1 });
 
 /* g / (2 y) */
-static fy_status_t sqrt_back(fy__tape_step_t *s)
+fy_status_t fy__back_sqrt(fy__tape_step_t *s)
 {
     fy_tensor_t *twice;
     FY_TRY(temp_affine(s, fy__tape_dst(s, 0), 2, 0, &twice));
     return give2(s, 0, FY_OP_DIV, s->g, twice);
 }
-RULE(sqrt, .dst_for = 1);
 
 /* g (1 - y^2); g y (1 - y); each by an op of its own */
-static fy_status_t tanh_back(fy__tape_step_t *s)
+fy_status_t fy__back_tanh(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_TANH_BACKWARD, s->g, fy__tape_dst(s, 0));
 }
-RULE(tanh, .dst_for = 1);
-static fy_status_t sigmoid_back(fy__tape_step_t *s)
+fy_status_t fy__back_sigmoid(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_SIGMOID_BACKWARD, s->g, fy__tape_dst(s, 0));
 }
-RULE(sigmoid, .dst_for = 1);
 
 /* g times the slope at x, by an op of its own. relu's is as good at y, so x need not be kept. */
-static fy_status_t relu_back(fy__tape_step_t *s)
+fy_status_t fy__back_relu(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_RELU_BACKWARD, s->g, fy__tape_dst(s, 0));
 }
-RULE(relu, .dst_for = 1);
-static fy_status_t relu6_back(fy__tape_step_t *s)
+fy_status_t fy__back_relu6(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_RELU6_BACKWARD, s->g, fy__tape_src(s, 0));
 }
-RULE(relu6, .src_for = { 1 });
-static fy_status_t hardsigmoid_back(fy__tape_step_t *s)
+fy_status_t fy__back_hardsigmoid(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_HARDSIGMOID_BACKWARD, s->g, fy__tape_src(s, 0));
 }
-RULE(hardsigmoid, .src_for = { 1 });
-static fy_status_t hardswish_back(fy__tape_step_t *s)
+fy_status_t fy__back_hardswish(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_HARDSWISH_BACKWARD, s->g, fy__tape_src(s, 0));
 }
-RULE(hardswish, .src_for = { 1 });
-static fy_status_t silu_back(fy__tape_step_t *s)
+fy_status_t fy__back_silu(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_SILU_BACKWARD, s->g, fy__tape_src(s, 0));
 }
-RULE(silu, .src_for = { 1 });
-static fy_status_t gelu_back(fy__tape_step_t *s)
+fy_status_t fy__back_gelu(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_GELU_BACKWARD, s->g, fy__tape_src(s, 0));
 }
-RULE(gelu, .src_for = { 1 });
 
 /* g 2 / sqrt(pi) exp(-x^2) */
-static fy_status_t erf_back(fy__tape_step_t *s)
+fy_status_t fy__back_erf(fy__tape_step_t *s)
 {
     const fy_tensor_t *x = fy__tape_src(s, 0);
     fy_tensor_t *square, *minus, *bell, *slope;
@@ -139,74 +120,65 @@ static fy_status_t erf_back(fy__tape_step_t *s)
     FY_TRY(temp_affine(s, bell, 1.1283791670955126, 0, &slope));
     return give2(s, 0, FY_OP_MUL, s->g, slope);
 }
-RULE(erf, .src_for = { 1 });
 
 /* scale g */
-static fy_status_t affine_back(fy__tape_step_t *s)
+fy_status_t fy__back_affine(fy__tape_step_t *s)
 {
     const fy_affine_attrs_t attrs = { ((const fy_affine_attrs_t *)s->attrs)->scale, 0 };
     return give1(s, 0, FY_OP_AFFINE, s->g, &attrs);
 }
-RULE(affine, .src_for = { 0 });
 
 /* g where x is within the bounds, which is where y is x */
-static fy_status_t clamp_back(fy__tape_step_t *s)
+fy_status_t fy__back_clamp(fy__tape_step_t *s)
 {
     fy_tensor_t *zero, *within;
     FY_TRY(fy__tape_scalar(s, 0, &zero));
     FY_TRY(temp2(s, FY_OP_EQ, fy__tape_src(s, 0), fy__tape_dst(s, 0), &within));
     return give_where(s, 0, within, s->g, zero);
 }
-RULE(clamp, .src_for = { 1 }, .dst_for = 1);
 
 /* g, in the source's dtype */
-static fy_status_t cast_back(fy__tape_step_t *s)
+fy_status_t fy__back_cast(fy__tape_step_t *s)
 {
     const fy_cast_attrs_t attrs = { fy__tape_slot(s->tape, s->src[0].value)->dtype };
     if (attrs.dtype == s->g->dtype) return fy__tape_give_tensor(s, 0, s->g);
     return give1(s, 0, FY_OP_CAST, s->g, &attrs);
 }
-RULE(cast, .src_for = { 0 });
 
 /* g: what is written over has none */
-static fy_status_t copy_back(fy__tape_step_t *s) { return fy__tape_give_tensor(s, 0, s->g); }
-RULE(copy, .src_for = { 0 });
+fy_status_t fy__back_copy(fy__tape_step_t *s) { return fy__tape_give_tensor(s, 0, s->g); }
 
 /* alpha g to x; g to what y was */
-static fy_status_t axpy_back(fy__tape_step_t *s)
+fy_status_t fy__back_axpy(fy__tape_step_t *s)
 {
     const fy_affine_attrs_t attrs = { ((const fy_axpy_attrs_t *)s->attrs)->alpha, 0 };
     FY_TRY(give1(s, 0, FY_OP_AFFINE, s->g, &attrs));
     return fy__tape_give_tensor(s, 1, s->g);
 }
-RULE(axpy, .takes_old = true);
 
 /* g, g */
-static fy_status_t add_back(fy__tape_step_t *s)
+fy_status_t fy__back_add(fy__tape_step_t *s)
 {
     FY_TRY(fy__tape_give_tensor(s, 0, s->g));
     return fy__tape_give_tensor(s, 1, s->g);
 }
-RULE(add, .src_for = { 0 });
 
 /* g, -g */
-static fy_status_t sub_back(fy__tape_step_t *s)
+fy_status_t fy__back_sub(fy__tape_step_t *s)
 {
     FY_TRY(fy__tape_give_tensor(s, 0, s->g));
     return give1(s, 1, FY_OP_NEG, s->g, NULL);
 }
-RULE(sub, .src_for = { 0 });
 
 /* g b, g a */
-static fy_status_t mul_back(fy__tape_step_t *s)
+fy_status_t fy__back_mul(fy__tape_step_t *s)
 {
     if (fy__tape_wants(s, 0)) FY_TRY(give2(s, 0, FY_OP_MUL, s->g, fy__tape_src(s, 1)));
     return fy__tape_wants(s, 1) ? give2(s, 1, FY_OP_MUL, s->g, fy__tape_src(s, 0)) : FY_STATUS_OK;
 }
-RULE(mul, .src_for = { 2, 1 });
 
 /* g / b, -g y / b */
-static fy_status_t div_back(fy__tape_step_t *s)
+fy_status_t fy__back_div(fy__tape_step_t *s)
 {
     const fy_tensor_t *b = fy__tape_src(s, 1);
     fy_tensor_t *quotient, *minus;
@@ -216,7 +188,6 @@ static fy_status_t div_back(fy__tape_step_t *s)
     FY_TRY(temp_affine(s, quotient, -1, 0, &minus));
     return give2(s, 1, FY_OP_MUL, minus, fy__tape_dst(s, 0));
 }
-RULE(div, .src_for = { 0, 3 }, .dst_for = 2);
 
 /* g where the first operand is taken, g where the second is */
 static fy_status_t choose_back(fy__tape_step_t *s, fy_op_t first_is_taken)
@@ -227,13 +198,11 @@ static fy_status_t choose_back(fy__tape_step_t *s, fy_op_t first_is_taken)
     FY_TRY(give_where(s, 0, taken, s->g, zero));
     return give_where(s, 1, taken, zero, s->g);
 }
-static fy_status_t maximum_back(fy__tape_step_t *s) { return choose_back(s, FY_OP_GE); }
-RULE(maximum, .src_for = { 3, 3 });
-static fy_status_t minimum_back(fy__tape_step_t *s) { return choose_back(s, FY_OP_LE); }
-RULE(minimum, .src_for = { 3, 3 });
+fy_status_t fy__back_maximum(fy__tape_step_t *s) { return choose_back(s, FY_OP_GE); }
+fy_status_t fy__back_minimum(fy__tape_step_t *s) { return choose_back(s, FY_OP_LE); }
 
 /* g b a^(b - 1), but 0 where b is 0; g y log a, but 0 where a is 0 */
-static fy_status_t pow_back(fy__tape_step_t *s)
+fy_status_t fy__back_pow(fy__tape_step_t *s)
 {
     const fy_tensor_t *a = fy__tape_src(s, 0), *b = fy__tape_src(s, 1);
     fy_tensor_t *zero, *at_zero, *less, *power, *slope, *all;
@@ -253,14 +222,12 @@ static fy_status_t pow_back(fy__tape_step_t *s)
     FY_TRY(temp2(s, FY_OP_EQ, a, zero, &at_zero));
     return give_where(s, 1, at_zero, zero, all);
 }
-RULE(pow, .src_for = { 3, 1 }, .dst_for = 2);
 
 /* cond ? g : 0, cond ? 0 : g */
-static fy_status_t where_back(fy__tape_step_t *s)
+fy_status_t fy__back_where(fy__tape_step_t *s)
 {
     fy_tensor_t *zero;
     FY_TRY(fy__tape_scalar(s, 0, &zero));
     FY_TRY(give_where(s, 1, fy__tape_src(s, 0), s->g, zero));
     return give_where(s, 2, fy__tape_src(s, 0), zero, s->g);
 }
-RULE(where, .src_for = { 6 });

@@ -22,21 +22,21 @@ static void size_of(const fy__tape_step_t *s, uint32_t i, int32_t *out_height, i
     *out_width = (int32_t)dims[2];
 }
 
-static bool ends_in_relu(const void *attrs)
+bool fy__conv2d_keeps_result(const void *attrs)
 {
     return ((const fy_conv2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE;
 }
 
 /* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels; g is what
  * it is where relu was positive */
-static fy_status_t conv2d_back(fy__tape_step_t *s)
+fy_status_t fy__back_conv2d(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t all_but_channels = { 7, 0 };
     const bool wants_bias = s->call->nsrc == 3 && fy__tape_wants(s, 2);
     fy_tensor_t *g = s->g;
     fy_conv2d_backward_attrs_t attrs = { 0 };
     memcpy(&attrs, s->attrs, CONV2D_HEAD);
-    if (ends_in_relu(s->attrs))
+    if (fy__conv2d_keeps_result(s->attrs))
         FY_TRY(fy__tape_op(s, FY_OP_RELU_BACKWARD, 2,
                            (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, NULL, &g));
     if (fy__tape_wants(s, 0)) {
@@ -55,31 +55,25 @@ static fy_status_t conv2d_back(fy__tape_step_t *s)
                ? fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ g }, &all_but_channels)
                : FY_STATUS_OK;
 }
-const fy__tape_rule_t fy__tape_rule_conv2d = {
-    .run = conv2d_back, .src_for = { 2, 1 }, .dst_for = 7, .dst_if = ends_in_relu
-};
 
-static fy_status_t max_pool2d_back(fy__tape_step_t *s)
+fy_status_t fy__back_max_pool2d(fy__tape_step_t *s)
 {
     return fy__tape_give(s, 0, FY_OP_MAX_POOL2D_BACKWARD, 2,
                          (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 0) }, s->attrs);
 }
-const fy__tape_rule_t fy__tape_rule_max_pool2d = { .run = max_pool2d_back, .src_for = { 1 } };
 
-static bool pools_relu(const void *attrs)
+bool fy__avg_pool2d_keeps_source(const void *attrs)
 {
     return ((const fy_pool2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE;
 }
 
-static fy_status_t avg_pool2d_back(fy__tape_step_t *s)
+fy_status_t fy__back_avg_pool2d(fy__tape_step_t *s)
 {
     const fy_pool2d_attrs_t *pool = s->attrs;
     fy_pool2d_backward_attrs_t attrs = { 0 };
     memcpy(&attrs, pool, sizeof *pool);
     size_of(s, 0, &attrs.height, &attrs.width);
     const fy_tensor_t *src[2] = { s->g, fy__tape_src(s, 0) };
-    return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, pools_relu(pool) ? 2 : 1, src, &attrs);
+    return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, fy__avg_pool2d_keeps_source(pool) ? 2 : 1,
+                         src, &attrs);
 }
-const fy__tape_rule_t fy__tape_rule_avg_pool2d = { .run = avg_pool2d_back,
-                                                   .src_for = { 1 },
-                                                   .src_if = pools_relu };

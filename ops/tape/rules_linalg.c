@@ -22,7 +22,7 @@ static fy_status_t give_product(fy__tape_step_t *s, uint32_t i, const fy_tensor_
 }
 
 /* A B: g B^T, A^T g; with A or B transposed, so are their gradients. */
-static fy_status_t matmul_back(fy__tape_step_t *s)
+fy_status_t fy__back_matmul(fy__tape_step_t *s)
 {
     const fy_matmul_attrs_t *attrs = s->attrs;
     const bool ta = attrs->transpose_a, tb = attrs->transpose_b;
@@ -35,7 +35,6 @@ static fy_status_t matmul_back(fy__tape_step_t *s)
                   : give_product(s, 1, a, !ta, s->g, false));
     return FY_STATUS_OK;
 }
-const fy__tape_rule_t fy__tape_rule_matmul = { .run = matmul_back, .src_for = { 2, 1 } };
 
 /* ---- linear ---- */
 
@@ -106,7 +105,7 @@ static fy_status_t give_input(fy__tape_step_t *s, const fy_tensor_t *dz)
 }
 
 /* x: dz w; w: dz^T x; bias: dz summed over all but the last axis. Both parameters in one request */
-static fy_status_t linear_back(fy__tape_step_t *s)
+fy_status_t fy__back_linear(fy__tape_step_t *s)
 {
     const fy_matmul_attrs_t transposed = { 1, 0 };
     const fy_reduce_attrs_t over_rows = { 1, 0 };
@@ -123,12 +122,9 @@ static fy_status_t linear_back(fy__tape_step_t *s)
         FY_TRY(fy__tape_give(s, 2, FY_OP_SUM, 1, src, &over_rows));
     return fy__tape_wants(s, 0) ? give_input(s, dz) : FY_STATUS_OK;
 }
-static bool linear_keeps_result(const void *attrs)
+bool fy__linear_keeps_result(const void *attrs)
 {
     const int32_t activation = ((const fy_linear_attrs_t *)attrs)->activation;
     return activation != FY_ACTIVATION_NONE && activation != FY_ACTIVATION_GELU;
 }
 /* x and bias are also what gelu computes anew. */
-const fy__tape_rule_t fy__tape_rule_linear = {
-    .run = linear_back, .src_for = { 7, 7, 7 }, .dst_for = 7, .dst_if = linear_keeps_result
-};

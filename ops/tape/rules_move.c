@@ -7,7 +7,7 @@
 #include "ops/tape/tape.h"
 
 /* table [R, ...] += onehot(indices)^T g */
-static fy_status_t gather_back(fy__tape_step_t *s)
+fy_status_t fy__back_gather(fy__tape_step_t *s)
 {
     const fy_tensor_t *indices = fy__tape_src(s, 1);
     const int64_t *dims, n = (int64_t)indices->nelem;
@@ -30,10 +30,9 @@ static fy_status_t gather_back(fy__tape_step_t *s)
     FY_TRY(fy__tape_reshape(s, product, rank, dims, &shaped));
     return fy__tape_give_tensor(s, 0, shaped);
 }
-const fy__tape_rule_t fy__tape_rule_gather = { .run = gather_back, .src_for = { 0, 1 } };
 
 /* To each source its part of g. */
-static fy_status_t concat_back(fy__tape_step_t *s)
+fy_status_t fy__back_concat(fy__tape_step_t *s)
 {
     const int axis = ((const fy_axis_attrs_t *)s->attrs)->axis;
     int64_t begin = 0;
@@ -51,7 +50,6 @@ static fy_status_t concat_back(fy__tape_step_t *s)
     }
     return FY_STATUS_OK;
 }
-const fy__tape_rule_t fy__tape_rule_concat = { .run = concat_back, .keeps_extents = true };
 
 /* ---- views ---- */
 

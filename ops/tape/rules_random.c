@@ -8,13 +8,8 @@ static fy_status_t drop_again(fy__tape_step_t *s, fy_op_t op)
                          s->attrs);
 }
 
-static fy_status_t dropout_back(fy__tape_step_t *s)
-{
-    return drop_again(s, FY_OP_DROPOUT_BACKWARD);
-}
-const fy__tape_rule_t fy__tape_rule_dropout = { .run = dropout_back, .last_for = 1 };
-static fy_status_t dropout2d_back(fy__tape_step_t *s)
+fy_status_t fy__back_dropout(fy__tape_step_t *s) { return drop_again(s, FY_OP_DROPOUT_BACKWARD); }
+fy_status_t fy__back_dropout2d(fy__tape_step_t *s)
 {
     return drop_again(s, FY_OP_DROPOUT2D_BACKWARD);
 }
-const fy__tape_rule_t fy__tape_rule_dropout2d = { .run = dropout2d_back, .last_for = 1 };

@@ -3,9 +3,6 @@
 
 #include "ops/tape/tape.h"
 
-#define RULE(name, ...) \
-    const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
-
 /* A reduction's result, or its gradient, with the axes that were reduced as axes of length 1. */
 static fy_status_t with_axes(fy__tape_step_t *s, const fy_tensor_t *reduced, fy_tensor_t **out_temp)
 {
@@ -30,17 +27,16 @@ static fy_status_t spread(fy__tape_step_t *s, fy_tensor_t *kept, fy_tensor_t **o
 }
 
 /* g, repeated */
-static fy_status_t sum_back(fy__tape_step_t *s)
+fy_status_t fy__back_sum(fy__tape_step_t *s)
 {
     fy_tensor_t *kept, *all;
     FY_TRY(with_axes(s, s->g, &kept));
     FY_TRY(spread(s, kept, &all));
     return fy__tape_give_tensor(s, 0, all);
 }
-RULE(sum, .takes_old = false);
 
 /* g / n, repeated; n elements give one */
-static fy_status_t mean_back(fy__tape_step_t *s)
+fy_status_t fy__back_mean(fy__tape_step_t *s)
 {
     const int64_t *dims;
     int rank;
@@ -55,10 +51,9 @@ static fy_status_t mean_back(fy__tape_step_t *s)
     FY_TRY(spread(s, scaled, &all));
     return fy__tape_give_tensor(s, 0, all);
 }
-RULE(mean, .takes_old = false);
 
 /* g x / y, and 0 where y is 0: there all x are */
-static fy_status_t norm_back(fy__tape_step_t *s)
+fy_status_t fy__back_norm(fy__tape_step_t *s)
 {
     const fy_tensor_t *x = fy__tape_src(s, 0);
     fy_tensor_t *y, *g, *zero, *is_zero, *quotient, *share;
@@ -71,10 +66,9 @@ static fy_status_t norm_back(fy__tape_step_t *s)
                        &share));
     return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ x, share }, NULL);
 }
-RULE(norm, .src_for = { 1 }, .dst_for = 1);
 
 /* g / m where x is the extremum, which m elements are; 0 elsewhere */
-static fy_status_t extremum_back(fy__tape_step_t *s)
+fy_status_t fy__back_extremum(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t *attrs = s->attrs, keep = { attrs->axes, 1 };
     fy_tensor_t *extremum, *g, *is_it, *ones, *count, *share;
@@ -88,24 +82,21 @@ static fy_status_t extremum_back(fy__tape_step_t *s)
     FY_TRY(fy__tape_op(s, FY_OP_DIV, 2, (const fy_tensor_t *[]){ g, count }, NULL, &share));
     return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ ones, share }, NULL);
 }
-RULE(extremum, .src_for = { 1 }, .dst_for = 1);
 
 /* y (g - sum(g y)); g - exp(y) sum(g); each by an op of its own */
-static fy_status_t softmax_back(fy__tape_step_t *s)
+fy_status_t fy__back_softmax(fy__tape_step_t *s)
 {
     return fy__tape_give(s, 0, FY_OP_SOFTMAX_BACKWARD, 2,
                          (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
-RULE(softmax, .dst_for = 1);
-static fy_status_t log_softmax_back(fy__tape_step_t *s)
+fy_status_t fy__back_log_softmax(fy__tape_step_t *s)
 {
     return fy__tape_give(s, 0, FY_OP_LOG_SOFTMAX_BACKWARD, 2,
                          (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
-RULE(log_softmax, .dst_for = 1);
 
 /* -g at the targets, by an op of its own, which only has to know how many classes there were */
-static fy_status_t nll_loss_back(fy__tape_step_t *s)
+fy_status_t fy__back_nll_loss(fy__tape_step_t *s)
 {
     const int64_t *dims;
     int rank;
@@ -115,18 +106,16 @@ static fy_status_t nll_loss_back(fy__tape_step_t *s)
     return fy__tape_give(s, 0, FY_OP_NLL_LOSS_BACKWARD, 2,
                          (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs);
 }
-RULE(nll_loss, .src_for = { 0, 1 });
 
 /* g (softmax(x) - 1 at the targets) */
-static fy_status_t cross_entropy_back(fy__tape_step_t *s)
+fy_status_t fy__back_cross_entropy(fy__tape_step_t *s)
 {
     const fy_tensor_t *src[3] = { s->g, fy__tape_src(s, 0), fy__tape_src(s, 1) };
     return fy__tape_give(s, 0, FY_OP_CROSS_ENTROPY_BACKWARD, 3, src, s->attrs);
 }
-RULE(cross_entropy, .src_for = { 1, 1 });
 
 /* g 2 (p - t) / n, and its negative: the same with both exchanged */
-static fy_status_t mse_loss_back(fy__tape_step_t *s)
+fy_status_t fy__back_mse_loss(fy__tape_step_t *s)
 {
     const fy_tensor_t *p = fy__tape_src(s, 0), *t = fy__tape_src(s, 1);
     FY_TRY(fy__tape_give(s, 0, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, p, t },
@@ -134,4 +123,3 @@ static fy_status_t mse_loss_back(fy__tape_step_t *s)
     return fy__tape_give(s, 1, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, t, p },
                          NULL);
 }
-RULE(mse_loss, .src_for = { 3, 3 });

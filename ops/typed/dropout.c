@@ -1,6 +1,6 @@
 /* Typed calls of dropout: they make the result and the place where the state before the draw goes,
  * which a tape keeps if it must.
- * Not here: which element takes which random bits (backends/formulas/random.h). */
+ * Not here: which element takes which random bits (opset/formulas/random.h). */
 #include "ops/typed/typed.h"
 
 #include "runtime/tensor/tensor.h"

@@ -1,6 +1,6 @@
 /* Typed calls that write into a tensor they are given: fill, copy, axpy. The only ones, besides
  * draws that advance a random state.
- * Not here: uploads into a tensor (transfer/). Next: unary.c. */
+ * Not here: uploads into a tensor (transfer/). Next: elementwise.c. */
 #include "ops/typed/typed.h"
 
 #include "ops/shape.h"

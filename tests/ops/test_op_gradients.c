@@ -138,8 +138,9 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
 /* Constant by nature: nothing comes in, or what comes out is no float. */
 static bool is_constant(const fy_op_info_t *info)
 {
-    const bool compares = info->op >= FY_OP_EQ && info->op <= FY_OP_GE;
-    return info->nsrc_max == 0 || compares || info->op == FY_OP_ARGMAX || info->op == FY_OP_ONE_HOT;
+    const uint32_t floats = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
+                   results = info->dst[0].dtypes ? info->dst[0].dtypes : info->dtypes;
+    return info->nsrc_max == 0 || !(results & floats) || !(info->dtypes & floats);
 }
 
 /* Gradients of gradients, and updates, are refused; whatever else computes floats from floats must
@@ -155,7 +156,7 @@ static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
     static const ts_layout_t layouts[] = { TS_CONTIGUOUS, TS_TRANSPOSED, TS_STEPPED, TS_OFFSET };
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy__tape_rule_t *rule = fy__op_rows[op].gradient;
-        assert_non_null(rule); /* a column in optable.def */
+        assert_non_null(rule); /* a column in opset/ops.def */
         if (rule->is_refused ? !may_be_refused(fy_op_get(op))
                              : !rule->run && !is_constant(fy_op_get(op)))
             fail_msg("%s has no gradient rule, but floats go in and come out", fy_op_get(op)->name);

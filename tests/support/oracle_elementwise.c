@@ -170,6 +170,20 @@ static int broadcast_dims(size_t nsrc, const ts_array_t *src, int64_t *dims)
     return rank;
 }
 
+/* real_value and int_value know it. */
+static bool has_formula(fy_op_t op)
+{
+    switch (op) {
+#define UNARY(number, ENUM, ...)  case FY_OP_##ENUM:
+#define BINARY(number, ENUM, ...) case FY_OP_##ENUM:
+#define SLOPE(...)
+#include "opset/ops.def"
+    case FY_OP_AFFINE:
+    case FY_OP_AXPY: return true;
+    default: return is_activation(op);
+    }
+}
+
 static bool is_comparison(fy_op_t op)
 {
     return op == FY_OP_EQ || op == FY_OP_NE || op == FY_OP_LT || op == FY_OP_LE || op == FY_OP_GT ||
@@ -192,8 +206,7 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
     default:
         if (is_comparison(op)) {
             dtype = FY_DTYPE_BOOL;
-        } else if (!((op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_AXPY ||
-                     (op >= FY_OP_ADD && op <= FY_OP_POW) || is_activation(op))) {
+        } else if (!has_formula(op)) {
             return false;
         }
     }

@@ -1,6 +1,6 @@
 /* Oracle of rand, randn and dropout, and of the random state that they leave. Philox4x32-10 is
  * written again from the paper (Salmon et al. 2011), so the draws of every backend are checked
- * value by value, and so is the numbering of elements. backends/formulas/random.h documents the
+ * value by value, and so is the numbering of elements. opset/formulas/random.h documents the
  * numbering. randperm has no oracle: tests check that it is a permutation, and the same one on
  * every device. */
 #include <math.h>

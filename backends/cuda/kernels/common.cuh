@@ -1,6 +1,6 @@
 // What every kernel file needs: operands as the host packed them (args.h), loads and stores by
 // dtype, groups of threads that share one
-// result. Formulas come from backends/formulas; none stands here. Every kernel takes the whole args
+// result. Formulas come from opset/formulas; none stands here. Every kernel takes the whole args
 // struct by value, as
 // __grid_constant__, so that its arrays are read from constant memory instead of being copied to
 // each thread's stack.
@@ -11,8 +11,8 @@
 
 #include "backends/cuda/args.h"
 #include "backends/cuda/flat.h"
-#include "backends/formulas/cast.h"
-#include "backends/formulas/scalar.h"
+#include "opset/formulas/cast.h"
+#include "opset/formulas/scalar.h"
 
 #define FY_KERNEL extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK)
 #define FY_ARGS   const __grid_constant__ fy__cuda_args_t

@@ -4,92 +4,93 @@
 // here: what only moves or converts (move.cu).
 #include "backends/cuda/kernels/wide.cuh"
 
-#include "backends/formulas/activation.h"
+#include "opset/formulas/activation.h"
 
 #define EACH \
     for (int i = 0; i < W; i++) r[i]
-#define FLOAT_UNARY(NAME, name, sfx)     \
-    case FY_OP_##NAME:                   \
-        EACH = fy__##name##_##sfx(a[i]); \
+
+// The formula of a row, for each type that it is computed in: f_NAME.
+#define DEFINE1(name, sfx, T) \
+    __device__ inline T f_##name(T x) { return fy__##name##_##sfx(x); }
+#define DEFINE2(name, sfx, T) \
+    __device__ inline T f_##name(T x, T y) { return fy__##name##_##sfx(x, y); }
+#define TYPES_FLOAT(DEFINE, name)            DEFINE(name, f32, float) DEFINE(name, f64, double)
+#define TYPES_INTEGER(DEFINE, name)          DEFINE(name, i64, int64_t)
+#define TYPES_NUMBER(DEFINE, name)           TYPES_FLOAT(DEFINE, name) TYPES_INTEGER(DEFINE, name)
+#define UNARY(number, ENUM, name, set, ...)  TYPES_##set(DEFINE1, name)
+#define BINARY(number, ENUM, name, set, ...) TYPES_##set(DEFINE2, name)
+#define SLOPE(number, ENUM, name, ...)       TYPES_FLOAT(DEFINE2, name)
+#include "opset/ops.def"
+
+__device__ inline float f_affine(float x, float p, float q) { return fy__affine_f32(x, p, q); }
+__device__ inline double f_affine(double x, double p, double q) { return fy__affine_f64(x, p, q); }
+__device__ inline float f_axpy(float y, float p, float x) { return fy__axpy_f32(y, p, x); }
+__device__ inline double f_axpy(double y, double p, double x) { return fy__axpy_f64(y, p, x); }
+__device__ inline float f_clamp(float x, float p, float q) { return fy__clamp_f32(x, p, q); }
+__device__ inline double f_clamp(double x, double p, double q) { return fy__clamp_f64(x, p, q); }
+__device__ inline float f_clip(float x, float p, float q) { return fy__clip_f32(x, p, q); }
+__device__ inline double f_clip(double x, double p, double q) { return fy__clip_f64(x, p, q); }
+
+#define CASE1(ENUM, name)      \
+    case FY_OP_##ENUM:         \
+        EACH = f_##name(a[i]); \
         break;
-#define BINARY(NAME, name, sfx)                \
-    case FY_OP_##NAME:                         \
-        EACH = fy__##name##_##sfx(a[i], b[i]); \
+#define CASE2(ENUM, name)            \
+    case FY_OP_##ENUM:               \
+        EACH = f_##name(a[i], b[i]); \
         break;
-#define COMPARE(NAME, operation)    \
-    case FY_OP_##NAME:              \
-        EACH = a[i] operation b[i]; \
-        break;
-#define COMPARISONS \
-    COMPARE(EQ, ==) COMPARE(NE, !=) COMPARE(LT, <) COMPARE(LE, <=) COMPARE(GT, >) COMPARE(GE, >=)
+#define CASE_HOLDS(ENUM, expression) \
+    case FY_OP_##ENUM: return expression;
+template <typename T> __device__ inline bool holds(uint32_t op, T a, T b)
+{
+    switch (op) {
+#define COMPARE(number, ENUM, name, expression, ...) CASE_HOLDS(ENUM, expression)
+#include "opset/ops.def"
+    default: return false;
+    }
+}
+#define CASE_COMPARE(ENUM) \
+    case FY_OP_##ENUM: EACH = holds<T>(FY_OP_##ENUM, a[i], b[i]); break;
 
 // r = op(a, b) for W elements at once, so that the switch is paid once for all of them. y: dst as
 // it was (axpy, clip_by_norm).
-#define APPLY_FLOAT(sfx, T)                                                                        \
-    template <int W>                                                                               \
-    __device__ inline void apply(const fy_args &args, const T *a, const T *b, const T *y, T *r)    \
-    {                                                                                              \
-        switch (args.op) {                                                                         \
-            FLOAT_UNARY(NEG, neg, sfx)                                                             \
-            FLOAT_UNARY(ABS, abs, sfx)                                                             \
-            FLOAT_UNARY(EXP, exp, sfx)                                                             \
-            FLOAT_UNARY(LOG, log, sfx)                                                             \
-            FLOAT_UNARY(SQRT, sqrt, sfx)                                                           \
-            FLOAT_UNARY(TANH, tanh, sfx)                                                           \
-            FLOAT_UNARY(SIGMOID, sigmoid, sfx)                                                     \
-            FLOAT_UNARY(RELU, relu, sfx)                                                           \
-        case FY_OP_AFFINE:                                                                         \
-            EACH = fy__affine_##sfx(a[i], (T)args.attrs.affine.scale, (T)args.attrs.affine.shift); \
-            break;                                                                                 \
-        case FY_OP_AXPY: EACH = fy__axpy_##sfx(y[i], (T)args.attrs.axpy.alpha, a[i]); break;       \
-        case FY_OP_CLAMP:                                                                          \
-            EACH = fy__clamp_##sfx(a[i], (T)args.attrs.clamp.low, (T)args.attrs.clamp.high);       \
-            break;                                                                                 \
-        case FY_OP_CLIP_BY_NORM:                                                                   \
-            EACH = fy__clip_##sfx(y[i], a[i], (T)args.attrs.clip.max_norm);                        \
-            break;                                                                                 \
-            BINARY(ADD, add, sfx)                                                                  \
-            BINARY(SUB, sub, sfx)                                                                  \
-            BINARY(MUL, mul, sfx)                                                                  \
-            BINARY(DIV, div, sfx)                                                                  \
-            BINARY(MAXIMUM, maximum, sfx)                                                          \
-            BINARY(MINIMUM, minimum, sfx)                                                          \
-            BINARY(POW, pow, sfx)                                                                  \
-            FLOAT_UNARY(RELU6, relu6, sfx)                                                         \
-            FLOAT_UNARY(HARDSIGMOID, hardsigmoid, sfx)                                             \
-            FLOAT_UNARY(HARDSWISH, hardswish, sfx)                                                 \
-            FLOAT_UNARY(SILU, silu, sfx)                                                           \
-            FLOAT_UNARY(GELU, gelu, sfx)                                                           \
-            FLOAT_UNARY(ERF, erf, sfx)                                                             \
-            BINARY(TANH_BACKWARD, tanh_backward, sfx)                                              \
-            BINARY(SIGMOID_BACKWARD, sigmoid_backward, sfx)                                        \
-            BINARY(RELU_BACKWARD, relu_backward, sfx)                                              \
-            BINARY(RELU6_BACKWARD, relu6_backward, sfx)                                            \
-            BINARY(HARDSIGMOID_BACKWARD, hardsigmoid_backward, sfx)                                \
-            BINARY(HARDSWISH_BACKWARD, hardswish_backward, sfx)                                    \
-            BINARY(SILU_BACKWARD, silu_backward, sfx)                                              \
-            BINARY(GELU_BACKWARD, gelu_backward, sfx)                                              \
-            COMPARISONS                                                                            \
-        default: EACH = a[i]; break; /* copy that accumulates */                                   \
-        }                                                                                          \
+template <int W, typename T>
+__device__ inline void apply(const fy_args &args, const T *a, const T *b, const T *y, T *r)
+{
+    switch (args.op) {
+    case FY_OP_AFFINE:
+        EACH = f_affine(a[i], (T)args.attrs.affine.scale, (T)args.attrs.affine.shift);
+        break;
+    case FY_OP_AXPY: EACH = f_axpy(y[i], (T)args.attrs.axpy.alpha, a[i]); break;
+    case FY_OP_CLAMP:
+        EACH = f_clamp(a[i], (T)args.attrs.clamp.low, (T)args.attrs.clamp.high);
+        break;
+    case FY_OP_CLIP_BY_NORM: EACH = f_clip(y[i], a[i], (T)args.attrs.clip.max_norm); break;
+#define UNARY(number, ENUM, name, ...)   CASE1(ENUM, name)
+#define BINARY(number, ENUM, name, ...)  CASE2(ENUM, name)
+#define SLOPE(number, ENUM, name, ...)   CASE2(ENUM, name)
+#define COMPARE(number, ENUM, name, ...) CASE_COMPARE(ENUM)
+#include "opset/ops.def"
+    default: EACH = a[i]; break; // copy that accumulates
     }
-APPLY_FLOAT(f32, float)
-APPLY_FLOAT(f64, double)
+}
 
+// i64 and then narrowing is exact for i32, u8 and bool: integers wrap around.
 template <int W>
 __device__ inline void apply(const fy_args &args, const int64_t *a, const int64_t *b,
                              const int64_t *, int64_t *r)
 {
-    // i64 and then narrowing is exact for i32, u8 and bool: integers wrap around.
+    typedef int64_t T;
+#define CASE1_FLOAT(ENUM, name)
+#define CASE2_FLOAT(ENUM, name)
+#define CASE1_NUMBER CASE1
+#define CASE2_NUMBER CASE2
     switch (args.op) {
-        FLOAT_UNARY(NEG, neg, i64)
-        FLOAT_UNARY(ABS, abs, i64)
-        BINARY(ADD, add, i64)
-        BINARY(SUB, sub, i64)
-        BINARY(MUL, mul, i64)
-        BINARY(MAXIMUM, maximum, i64)
-        BINARY(MINIMUM, minimum, i64)
-        COMPARISONS
+#define UNARY(number, ENUM, name, set, ...)  CASE1_##set(ENUM, name)
+#define BINARY(number, ENUM, name, set, ...) CASE2_##set(ENUM, name)
+#define SLOPE(...)
+#define COMPARE(number, ENUM, name, ...) CASE_COMPARE(ENUM)
+#include "opset/ops.def"
     default: EACH = a[i]; break;
     }
 }

@@ -5,7 +5,7 @@
 // into strides. And what follows a product of cuBLASLt's that linear left in scratch.
 #include "backends/cuda/kernels/wide.cuh"
 
-#include "backends/formulas/activation.h"
+#include "opset/formulas/activation.h"
 
 #ifdef __CUDACC__
 #define FY_UNROLLED     _Pragma("unroll")

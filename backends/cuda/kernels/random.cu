@@ -1,10 +1,10 @@
 // Random draws. Which element takes which lane of which block is written down in
-// backends/formulas/random.h; this file only spreads the
+// opset/formulas/random.h; this file only spreads the
 // blocks over threads. The counter is moved by a second kernel, after every thread of the first has
 // read it.
 #include "backends/cuda/kernels/wide.cuh"
 
-#include "backends/formulas/random.h"
+#include "opset/formulas/random.h"
 
 // One block of four lanes: elements 4 * block .. + 3.
 __device__ inline void draw4(const fy_args &args, const fy__philox_t &random, uint64_t block)

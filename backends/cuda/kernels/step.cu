@@ -3,7 +3,7 @@
 // is moved by a launch of its own, when every block has read it.
 #include "backends/cuda/kernels/wide.cuh"
 
-#include "backends/formulas/step.h"
+#include "opset/formulas/step.h"
 
 __device__ inline bool counts(const fy_args &args)
 {

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
-# The direction of includes: include <- runtime <- alloc <- transfer <- ops, with backends, train,
-# the command, examples and benchmarks on the public headers only. runtime/wire.c alone connects the
+# The direction of includes: include, opset <- runtime <- alloc <- transfer <- ops, with
+# backends, train, the command, examples and benchmarks on the public headers only. runtime/wire.c alone connects the
 # folders and may include all of them.
 
 check() {
@@ -10,7 +10,7 @@ check() {
         BEGIN {
             rank["runtime"] = 1; rank["alloc"] = 2; rank["transfer"] = 3; rank["ops"] = 4
             split("backend op status types", seam); for (i in seam) seam_header["<ferry/" seam[i] ".h>"] = 1
-            house = "^(runtime|alloc|transfer|ops|backends|train|tools|tests|bench|examples|include)/"
+            house = "^(opset|runtime|alloc|transfer|ops|backends|train|tools|tests|bench|examples|include)/"
         }
         function bad(why) { print file ":" line ": includes " name ": " why }
         {
@@ -35,6 +35,8 @@ check() {
             if (is_public && folder == "backends" && !(name in seam_header))
                 { bad("backends see <ferry/{backend,op,status,types}.h> only"); next }
             if (!quoted || is_public) next
+            if (target == "opset") next
+            if (folder == "opset") { bad("opset/ includes <ferry/...> and itself only"); next }
             # Header only, and the only way to read an environment variable: environment.sh.
             if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools)$/)) next
             # The only writer of complete files and the only reader of input files need nothing of

@@ -1,25 +1,47 @@
 # shellcheck shell=bash
-# An op of the table is complete: its row, typed call, host kernel, CUDA kernel, case row and line
-# in the docs all exist.
+# An op of opset/ops.def is complete: its formula or kernels, gradient, typed call, case and line of
+# the changelog are there, and what scripts/opset.sh writes is current.
 
-check() {
-    local name upper host cuda cases
-    mapfile -t host < <(find_files '*.c' '*.h' -- backends/kernels)
-    mapfile -t cuda < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.def' -- backends/cuda)
-    mapfile -t cases < <(find_files '*.def' -- tests/ops)
-    grep -oE 'X\([A-Z][A-Z0-9_]*, [a-z0-9_]+\)' include/ferry/op.h | grep -v 'ENUM' | sort -u | sed 's/X(//; s/,//; s/)//' | while read -r upper name; do
-        has() { # has WHAT PATTERN FILE...
-            local what=$1 pattern=$2
-            shift 2
-            if ! grep -qsE "$pattern" "$@" /dev/null; then echo "include/ferry/op.h:1: op $name has no $what"; fi
-        }
-        has "row in ops/optable.def" "^OP\($upper, *$name," ops/optable.def
-        has "typed call in include/ferry/ops.h" "fy_$name\(" include/ferry/ops.h
-        has "host kernel in backends/kernels/" "(FY_OP_|[(,] *)$upper([^A-Z0-9_]|$)" "${host[@]}"
-        has "CUDA kernel in backends/cuda/" "(FY_OP_|[(,] *)$upper([^A-Z0-9_]|$)" "${cuda[@]}"
-        has "case in tests/ops/cases.def" "^ *[A-Z_]*\(${upper}[,)]" "${cases[@]}"
-        has "line in docs/ops.md" "^\|.*\`$name\`" docs/ops.md
-    done | report
+# rows: lines "ENUM name kind gradient kernel" of the ops; kind: UNARY, BINARY, SLOPE, COMPARE, OP.
+rows() {
+    awk '
+        /^(UNARY|BINARY|SLOPE|COMPARE|OP)\(/ { text = "" }
+        { text = text $0 }
+        /"\)$/ && text ~ /^[A-Z]+\([0-9]/ {
+            kind = text; sub(/\(.*/, "", kind)
+            split(text, part, /[,(] */)
+            rule = match(text, /BACK\([a-z0-9_]+/) ? substr(text, RSTART + 5, RLENGTH - 5) : "-"
+            kernel = match(text, /KERNEL\([a-z0-9_]+/) ? substr(text, RSTART + 7, RLENGTH - 7) : "-"
+            print part[3], part[4], kind, rule, kernel
+            text = ""
+        }' opset/ops.def
 }
 
-plant() { sed -i 's/X(ARANGE, arange)/X(PLANTED, planted) X(ARANGE, arange)/' include/ferry/op.h; }
+check() {
+    local upper name kind rule kernel formulas gradients kernels cases oracles
+    mapfile -t formulas < <(find_files '*.h' -- opset/formulas)
+    mapfile -t gradients < <(find_files '*.c' -- ops/tape)
+    mapfile -t kernels < <(find_files '*.c' -- backends/kernels)
+    mapfile -t cases < <(find_files '*.def' -- tests/ops)
+    mapfile -t oracles < <(find_files 'oracle*.c' -- tests/support)
+    {
+        rows | while read -r upper name kind rule kernel; do
+            has() { # has WHAT PATTERN FILE...
+                local what=$1 pattern=$2
+                shift 2
+                if ! grep -qsE "$pattern" "$@" /dev/null; then echo "opset/ops.def:1: op $name has no $what"; fi
+            }
+            case $kind in
+            UNARY | BINARY | SLOPE) has "formula fy__$name in opset/formulas/" "fy__${name}_##sfx\(" "${formulas[@]}" ;;
+            OP) has "host kernel fy__run_$kernel in backends/kernels/" "fy__run_$kernel\(" "${kernels[@]}" ;;
+            esac
+            if [ "$rule" != - ]; then has "gradient fy__back_$rule in ops/tape/" "fy__back_$rule\(" "${gradients[@]}"; fi
+            has "typed call in include/ferry/ops.h" "fy_$name\(" include/ferry/ops.h
+            has "case in tests/ops/" "^ *[A-Z_]*\(${upper}[,)]" "${cases[@]}"
+            has "oracle in tests/support/" "FY_OP_$upper\b|[(,] *${upper}[,)]" "${oracles[@]}" "${cases[@]}"
+        done
+        if [ -x scripts/opset.sh ]; then scripts/opset.sh --check; fi
+    } | report
+}
+
+plant() { sed -i 's/^UNARY(5, /UNARY(5,  PLANTED,     planted,     NUMBER, cheap, CONSTANT, "planted")\n&/' opset/ops.def; }

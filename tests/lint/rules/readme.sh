@@ -3,7 +3,7 @@
 
 check() {
     local folder needed
-    for folder in runtime runtime/base alloc transfer ops ops/typed backends backends/*/ train tools bench examples tests tests/*/ docs docs/decisions scripts cmake; do
+    for folder in opset runtime runtime/base alloc transfer ops ops/typed backends backends/*/ train tools bench examples tests tests/*/ docs docs/decisions scripts cmake; do
         folder=${folder%/}
         if [ ! -d "$folder" ] || [ -z "$(ls -A "$folder")" ]; then continue; fi
         case "$folder" in tests/* | docs/* | */base | */typed | scripts | cmake) needed=parent ;; *) needed=own ;; esac

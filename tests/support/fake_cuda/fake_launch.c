@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/formulas/random.h"
+#include "opset/formulas/random.h"
 #include "backends/kernels/kernels.h"
 #include "tests/support/fake_cuda/fake.h"
 

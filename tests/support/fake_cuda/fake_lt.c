@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/formulas/half.h"
+#include "opset/formulas/half.h"
 #include "tests/support/fake_cuda/fake.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/formulas/cast.h"
-#include "backends/formulas/index.h"
+#include "opset/formulas/cast.h"
+#include "opset/formulas/index.h"
 #include "backends/kernels/kernels.h"
 
 #define UNUSED          __attribute__((unused))

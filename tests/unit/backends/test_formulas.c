@@ -1,5 +1,5 @@
 /* Scalar formulas: the rules of ops.h for NaN, wrap-around and casts, and the index helpers. */
-#include "backends/formulas/scalar.h"
+#include "opset/formulas/scalar.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 static void maximum_and_minimum_propagate_nan(void **state)

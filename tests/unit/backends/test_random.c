@@ -1,6 +1,6 @@
 /* Random draws: known answers of Philox, the promised layout of counters and lanes, ranges,
  * moments, permutations. */
-#include "backends/formulas/random.h"
+#include "opset/formulas/random.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 /* Known answers: Random123's kat_vectors, philox4x32 with 10 rounds. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "backends/formulas/half.h"
+#include "opset/formulas/half.h"
 #include "tests/unit/cuda/fixture.h"
 
 enum { MAX_OPERANDS = 12, EXACT = 0, CLOSE = 1 };

@@ -1,6 +1,6 @@
 /* Sums over devices by NCCL, against the fake one: the bits, the reported errors, and that a
  * failure ends its communicators and no call waits forever. */
-#include "backends/formulas/half.h"
+#include "opset/formulas/half.h"
 #include "fixture.h"
 
 enum { N = 1000 };

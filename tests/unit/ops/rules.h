@@ -80,7 +80,7 @@ static inline void box_make(launch_box_t *box, fy_op_t op, const char *srcs, con
     box->launch.ndst = box->row->info.ndst;
     box->launch.src = box->src;
     box->launch.dst = box->dst;
-    box->launch.attrs = attrs ? attrs : fy__op_default_attrs(box->row);
+    box->launch.attrs = attrs ? attrs : box->row->default_attrs;
 }
 
 /* Runs the shape rule, then sets the same fields as the dispatcher: dense results, nelem. */

@@ -11,7 +11,7 @@ typedef struct scale_attrs {
 
 static const fy_attr_field_t scale_fields[] = {
     { "factor", FY_ATTR_F64, offsetof(scale_attrs_t, factor), 3 },
-    { "axis", FY_ATTR_I32, offsetof(scale_attrs_t, axis), -1 },
+    { "axis", FY_ATTR_AXIS32, offsetof(scale_attrs_t, axis), -1 },
     { "mode", FY_ATTR_BOOL32, offsetof(scale_attrs_t, mode), 0 },
 };
 
@@ -189,7 +189,7 @@ static void everything_is_copied(ts_ctx_t *ctx)
     assert_string_equal(info->summary, "s1");
     assert_string_equal(info->fields[0].name, "factor");
     assert_true(info->fields[0].fallback == 2.5);
-    assert_true(*(const double *)fy__op_default_attrs(fy__op_row(op)) == 2.5);
+    assert_true(*(const double *)fy__op_row(op)->default_attrs == 2.5);
     assert_string_equal(fy__op_row(op)->kernels[0].backend, "host");
     assert_true(fy__op_row(op)->kernels[0].kernel == scale &&
                 fy__op_row(op)->kernels[0].supports == takes_all);
@@ -241,7 +241,7 @@ static void refuses_malformed_definitions(ts_ctx_t *ctx)
     REFUSED(def.info.fields = NULL, "all or none");
     REFUSED(FIELDS(fields[1].name = "ax is"), "'ax is'");
     REFUSED(FIELDS(fields[1].name = NULL), "field 1");
-    REFUSED(FIELDS(fields[1].type = (fy_attr_type_t)6), "type 6");
+    REFUSED(FIELDS(fields[1].type = (fy_attr_type_t)8), "type 8");
     REFUSED(FIELDS(fields[1].offset = 16), "outside the struct of 16 bytes");
     REFUSED(FIELDS(fields[1].offset = UINT32_MAX - 3), "outside");
     REFUSED(FIELDS(fields[1].offset = 10), "misaligned");

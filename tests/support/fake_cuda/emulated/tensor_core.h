@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "backends/formulas/half.h"
+#include "opset/formulas/half.h"
 
 template <bool TRANSPOSED> inline void load_matrices(const uint16_t *row, uint32_t (&out)[4])
 {

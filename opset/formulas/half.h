@@ -4,10 +4,10 @@
  * so that loops over them vectorise.
  * Source: F. Giesen, "float_to_half_fast3_rtne" and "half_to_float" (2012, public domain); bf16 is
  * the upper half of an f32. */
-#ifndef FERRY_BACKENDS_FORMULAS_HALF_H_
-#define FERRY_BACKENDS_FORMULAS_HALF_H_
+#ifndef FERRY_OPSET_FORMULAS_HALF_H_
+#define FERRY_OPSET_FORMULAS_HALF_H_
 
-#include "backends/formulas/formula.h"
+#include "opset/formulas/formula.h"
 
 FY_FORMULA float fy__f32_from_f16(uint16_t half)
 {

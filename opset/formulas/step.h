@@ -3,12 +3,12 @@
  * g: the gradient; the parameter comes back, the state is updated in place. Formulas and their
  * names as PyTorch 1.13 documents them (torch.optim: SGD, Adam, AdamW, Adadelta), after Sutskever
  * et al. 2013, Kingma and Ba 2015, Loshchilov and Hutter 2019, Zeiler 2012. */
-#ifndef FERRY_BACKENDS_FORMULAS_STEP_H_
-#define FERRY_BACKENDS_FORMULAS_STEP_H_
+#ifndef FERRY_OPSET_FORMULAS_STEP_H_
+#define FERRY_OPSET_FORMULAS_STEP_H_
 
 #include <math.h>
 
-#include "backends/formulas/formula.h"
+#include "opset/formulas/formula.h"
 
 /* The numbers of one step, whatever the op; each formula says what it takes. */
 typedef struct fy__rates {

@@ -3,8 +3,8 @@
  * Formulas are scalar, branch-light, and know nothing of tensors, threads or errors; no C11-only
  * construct may be used in this folder.
  * Next: half.h and cast.h (dtypes), scalar.h (the elementwise ops), random.h, index.h. */
-#ifndef FERRY_BACKENDS_FORMULAS_FORMULA_H_
-#define FERRY_BACKENDS_FORMULAS_FORMULA_H_
+#ifndef FERRY_OPSET_FORMULAS_FORMULA_H_
+#define FERRY_OPSET_FORMULAS_FORMULA_H_
 
 #include <stdint.h>
 #include <string.h>

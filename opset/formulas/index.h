@@ -1,10 +1,10 @@
 /* Where elements lie: linear (row-major) index to strided offset, and fusing axes so that most
  * tensors need one or two.
  * Offsets and strides are in elements. Nothing here reads tensor data. */
-#ifndef FERRY_BACKENDS_FORMULAS_INDEX_H_
-#define FERRY_BACKENDS_FORMULAS_INDEX_H_
+#ifndef FERRY_OPSET_FORMULAS_INDEX_H_
+#define FERRY_OPSET_FORMULAS_INDEX_H_
 
-#include "backends/formulas/formula.h"
+#include "opset/formulas/formula.h"
 
 #define FY_INDEX_RANK     8 /* FY_MAX_RANK */
 #define FY_INDEX_OPERANDS 4

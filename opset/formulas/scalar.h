@@ -4,12 +4,12 @@
  * them, are the second.
  * Which dtypes an op takes is the op table's business, not decided here. Comparisons and where are
  * the C operators. */
-#ifndef FERRY_BACKENDS_FORMULAS_SCALAR_H_
-#define FERRY_BACKENDS_FORMULAS_SCALAR_H_
+#ifndef FERRY_OPSET_FORMULAS_SCALAR_H_
+#define FERRY_OPSET_FORMULAS_SCALAR_H_
 
 #include <math.h>
 
-#include "backends/formulas/formula.h"
+#include "opset/formulas/formula.h"
 
 /* ---- float: X(suffix, type, the suffix of libm's functions) ---- */
 

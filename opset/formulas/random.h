@@ -19,12 +19,12 @@
  *           are not below p 2^24, rounded; then counter += 16 ceil(n / 64). dropout2d: the same, i
  *           = n C + c numbers the channels
  * A draw of no elements leaves the state as it is. */
-#ifndef FERRY_BACKENDS_FORMULAS_RANDOM_H_
-#define FERRY_BACKENDS_FORMULAS_RANDOM_H_
+#ifndef FERRY_OPSET_FORMULAS_RANDOM_H_
+#define FERRY_OPSET_FORMULAS_RANDOM_H_
 
 #include <math.h>
 
-#include "backends/formulas/half.h"
+#include "opset/formulas/half.h"
 
 typedef struct fy__philox {
     uint32_t lane[4];

@@ -3,10 +3,10 @@
  * Values at kinks, at infinities and of slopes at NaN: docs/ops.md, "Edge values".
  * gelu by erfc, which keeps the digits of small results (1 + erf would not). Source: Hendrycks and
  * Gimpel 2016; Howard et al. 2019 (hardswish). */
-#ifndef FERRY_BACKENDS_FORMULAS_ACTIVATION_H_
-#define FERRY_BACKENDS_FORMULAS_ACTIVATION_H_
+#ifndef FERRY_OPSET_FORMULAS_ACTIVATION_H_
+#define FERRY_OPSET_FORMULAS_ACTIVATION_H_
 
-#include "backends/formulas/scalar.h"
+#include "opset/formulas/scalar.h"
 
 #define FY_ACTIVATIONS(sfx, T, m)                                                              \
     FY_FORMULA T fy__relu6_##sfx(T x) { return x < (T)0 ? (T)0 : x > (T)6 ? (T)6 : x; }        \

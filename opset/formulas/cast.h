@@ -4,10 +4,10 @@
  * range, NaN is 0.
  * Integer to narrower integer: keeps the low bits (integers wrap around). To bool: not equal to 0
  * (NaN is true). bool and u8 hold a byte. */
-#ifndef FERRY_BACKENDS_FORMULAS_CAST_H_
-#define FERRY_BACKENDS_FORMULAS_CAST_H_
+#ifndef FERRY_OPSET_FORMULAS_CAST_H_
+#define FERRY_OPSET_FORMULAS_CAST_H_
 
-#include "backends/formulas/half.h"
+#include "opset/formulas/half.h"
 
 /* ---- float to integer ---- */
 
