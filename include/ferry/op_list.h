@@ -90,7 +90,8 @@
     X(SOFTMAX_BACKWARD, softmax_backward) \
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) \
     X(MSE_LOSS_BACKWARD, mse_loss_backward) \
-    X(ONE_HOT, one_hot)
+    X(ONE_HOT, one_hot) \
+    X(TAN, tan)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -179,7 +180,8 @@ enum {
     FY_OP_LOG_SOFTMAX_BACKWARD = 82,
     FY_OP_MSE_LOSS_BACKWARD = 83,
     FY_OP_ONE_HOT = 84,
-    FY_OP_BUILTIN_COUNT = 85
+    FY_OP_TAN = 85,
+    FY_OP_BUILTIN_COUNT = 86
 };
 
 #define FY_CONV2D_ATTRS_INIT \

@@ -80,10 +80,11 @@ FY_API_STATUS fy_axpy(fy_tensor_t *y, double alpha, const fy_tensor_t *x);
 
 FY_API_STATUS fy_neg(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
 FY_API_STATUS fy_abs(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
-/* float, as are the next five */
+/* float, as are the next six */
 FY_API_STATUS fy_exp(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_log(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_sqrt(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_tan(const fy_tensor_t *src, fy_tensor_t **out_dst); /* of radians */
 FY_API_STATUS fy_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_sigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* 1 / (1 + exp(-x)) */
 FY_API_STATUS fy_relu(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* max(x, 0) */

@@ -73,6 +73,16 @@ fy_status_t fy__back_sqrt(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_DIV, s->g, twice);
 }
 
+/* g (1 + y^2) */
+fy_status_t fy__back_tan(fy__tape_step_t *s)
+{
+    const fy_tensor_t *y = fy__tape_dst(s, 0);
+    fy_tensor_t *square, *slope;
+    FY_TRY(temp2(s, FY_OP_MUL, y, y, &square));
+    FY_TRY(temp_affine(s, square, 1, 1, &slope));
+    return give2(s, 0, FY_OP_MUL, s->g, slope);
+}
+
 /* g (1 - y^2); g y (1 - y); each by an op of its own */
 fy_status_t fy__back_tanh(fy__tape_step_t *s)
 {

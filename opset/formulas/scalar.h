@@ -19,6 +19,7 @@
     FY_FORMULA T fy__exp_##sfx(T x) { return exp##m(x); }                                        \
     FY_FORMULA T fy__log_##sfx(T x) { return log##m(x); }                                        \
     FY_FORMULA T fy__sqrt_##sfx(T x) { return sqrt##m(x); }                                      \
+    FY_FORMULA T fy__tan_##sfx(T x) { return tan##m(x); }                                        \
     FY_FORMULA T fy__tanh_##sfx(T x) { return tanh##m(x); }                                      \
     FY_FORMULA T fy__sigmoid_##sfx(                                                              \
         T x) /* exp of a non-positive value: small results keep their digits */                  \

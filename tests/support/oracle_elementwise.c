@@ -73,6 +73,7 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
     case FY_OP_MINIMUM: return minimum(x, y);
     case FY_OP_EXP: value = exp(x); break;
     case FY_OP_LOG: value = log(x); break;
+    case FY_OP_TAN: value = tan(x); break;
     case FY_OP_TANH: value = tanh(x); break;
     case FY_OP_SIGMOID: value = sigmoid(x); break;
     case FY_OP_POW: value = pow(x, y); break;
