@@ -91,7 +91,17 @@
     X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) \
     X(MSE_LOSS_BACKWARD, mse_loss_backward) \
     X(ONE_HOT, one_hot) \
-    X(TAN, tan)
+    X(TAN, tan) \
+    X(SIN, sin) \
+    X(COS, cos) \
+    X(LOG1P, log1p) \
+    X(EXPM1, expm1) \
+    X(RSQRT, rsqrt) \
+    X(FLOOR, floor) \
+    X(CEIL, ceil) \
+    X(ROUND, round) \
+    X(GELU_TANH, gelu_tanh) \
+    X(GELU_TANH_BACKWARD, gelu_tanh_backward)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -181,7 +191,17 @@ enum {
     FY_OP_MSE_LOSS_BACKWARD = 83,
     FY_OP_ONE_HOT = 84,
     FY_OP_TAN = 85,
-    FY_OP_BUILTIN_COUNT = 86
+    FY_OP_SIN = 86,
+    FY_OP_COS = 87,
+    FY_OP_LOG1P = 88,
+    FY_OP_EXPM1 = 89,
+    FY_OP_RSQRT = 90,
+    FY_OP_FLOOR = 91,
+    FY_OP_CEIL = 92,
+    FY_OP_ROUND = 93,
+    FY_OP_GELU_TANH = 94,
+    FY_OP_GELU_TANH_BACKWARD = 95,
+    FY_OP_BUILTIN_COUNT = 96
 };
 
 #define FY_CONV2D_ATTRS_INIT \

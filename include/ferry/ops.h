@@ -80,11 +80,22 @@ FY_API_STATUS fy_axpy(fy_tensor_t *y, double alpha, const fy_tensor_t *x);
 
 FY_API_STATUS fy_neg(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
 FY_API_STATUS fy_abs(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
-/* float, as are the next six */
+/* float, as are those below up to relu */
 FY_API_STATUS fy_exp(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_log(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_sqrt(const fy_tensor_t *src, fy_tensor_t **out_dst);
-FY_API_STATUS fy_tan(const fy_tensor_t *src, fy_tensor_t **out_dst); /* of radians */
+FY_API_STATUS fy_rsqrt(const fy_tensor_t *src, fy_tensor_t **out_dst); /* 1 / sqrt(x) */
+/* log(1 + x) and exp(x) - 1 with all digits where x is small. */
+FY_API_STATUS fy_log1p(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_expm1(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* To an integer: down, up, to the nearest (of two the even one). Their gradient is 0. */
+FY_API_STATUS fy_floor(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_ceil(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_round(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* Of radians. */
+FY_API_STATUS fy_sin(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_cos(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_tan(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_sigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* 1 / (1 + exp(-x)) */
 FY_API_STATUS fy_relu(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* max(x, 0) */
@@ -97,6 +108,8 @@ FY_API_STATUS fy_hardswish(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_silu(const fy_tensor_t *src, fy_tensor_t **out_dst); /* x * sigmoid(x) */
 /* x * (1 + erf(x / sqrt(2))) / 2: not the tanh form */
 FY_API_STATUS fy_gelu(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, PyTorch's approximate="tanh" */
+FY_API_STATUS fy_gelu_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst);
 /* Gradients of these activations: dy times the slope at x. At a kink the slope is 0 for relu, relu6
  * and hardsigmoid; for hardswish it is 0 at -3 and 1 at 3. The slope of hardsigmoid at NaN is 0.
@@ -109,6 +122,8 @@ FY_API_STATUS fy_hardswish_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                     fy_tensor_t **out_dx);
 FY_API_STATUS fy_silu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_gelu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+FY_API_STATUS fy_gelu_tanh_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                    fy_tensor_t **out_dx);
 /* Gradients of fy_tanh and fy_sigmoid, from dy and the result y, so the tape saves only y: dy (1 -
  * y^2), dy y (1 - y). */
 FY_API_STATUS fy_tanh_backward(const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx);

@@ -73,6 +73,57 @@ fy_status_t fy__back_sqrt(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_DIV, s->g, twice);
 }
 
+/* g cos(x); -g sin(x) */
+fy_status_t fy__back_sin(fy__tape_step_t *s)
+{
+    const fy_tensor_t *x = fy__tape_src(s, 0);
+    fy_tensor_t *slope;
+    FY_TRY(fy__tape_op(s, FY_OP_COS, 1, &x, NULL, &slope));
+    return give2(s, 0, FY_OP_MUL, s->g, slope);
+}
+fy_status_t fy__back_cos(fy__tape_step_t *s)
+{
+    const fy_tensor_t *x = fy__tape_src(s, 0);
+    fy_tensor_t *sine, *slope;
+    FY_TRY(fy__tape_op(s, FY_OP_SIN, 1, &x, NULL, &sine));
+    FY_TRY(temp_affine(s, sine, -1, 0, &slope));
+    return give2(s, 0, FY_OP_MUL, s->g, slope);
+}
+
+/* g / (1 + x); g (1 + y) */
+fy_status_t fy__back_log1p(fy__tape_step_t *s)
+{
+    fy_tensor_t *more;
+    FY_TRY(temp_affine(s, fy__tape_src(s, 0), 1, 1, &more));
+    return give2(s, 0, FY_OP_DIV, s->g, more);
+}
+fy_status_t fy__back_expm1(fy__tape_step_t *s)
+{
+    fy_tensor_t *more;
+    FY_TRY(temp_affine(s, fy__tape_dst(s, 0), 1, 1, &more));
+    return give2(s, 0, FY_OP_MUL, s->g, more);
+}
+
+/* -g y^3 / 2 */
+fy_status_t fy__back_rsqrt(fy__tape_step_t *s)
+{
+    const fy_tensor_t *y = fy__tape_dst(s, 0);
+    fy_tensor_t *square, *cube, *slope;
+    FY_TRY(temp2(s, FY_OP_MUL, y, y, &square));
+    FY_TRY(temp2(s, FY_OP_MUL, square, y, &cube));
+    FY_TRY(temp_affine(s, cube, -0.5, 0, &slope));
+    return give2(s, 0, FY_OP_MUL, s->g, slope);
+}
+
+/* 0, also where g is infinite: floor, ceil, round */
+fy_status_t fy__back_steps(fy__tape_step_t *s)
+{
+    fy_tensor_t *zero, *any;
+    FY_TRY(fy__tape_scalar(s, 0, &zero));
+    FY_TRY(temp2(s, FY_OP_EQ, s->g, s->g, &any));
+    return give_where(s, 0, any, zero, zero);
+}
+
 /* g (1 + y^2) */
 fy_status_t fy__back_tan(fy__tape_step_t *s)
 {
@@ -117,6 +168,11 @@ fy_status_t fy__back_silu(fy__tape_step_t *s)
 fy_status_t fy__back_gelu(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_GELU_BACKWARD, s->g, fy__tape_src(s, 0));
+}
+
+fy_status_t fy__back_gelu_tanh(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_GELU_TANH_BACKWARD, s->g, fy__tape_src(s, 0));
 }
 
 /* g 2 / sqrt(pi) exp(-x^2) */

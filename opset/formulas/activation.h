@@ -20,6 +20,17 @@
     {                                                                                          \
         return (T)0.5 * x * erfc##m(x * (T)-0.70710678118654752440);                           \
     }                                                                                          \
+    FY_FORMULA T fy__gelu_tanh_##sfx(T x)                                                      \
+    {                                                                                          \
+        const T u = (T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x);                 \
+        return (T)0.5 * x * ((T)1 + tanh##m(u));                                               \
+    }                                                                                          \
+    FY_FORMULA T fy__gelu_tanh_backward_##sfx(T dy, T x)                                       \
+    {                                                                                          \
+        const T t = tanh##m((T)0.79788456080286535588 * (x + (T)0.044715 * x * x * x));        \
+        const T du = (T)0.79788456080286535588 * ((T)1 + (T)0.134145 * x * x);                 \
+        return dy * ((T)0.5 * ((T)1 + t) + (T)0.5 * x * (((T)1 - t) * ((T)1 + t)) * du);       \
+    }                                                                                          \
     FY_FORMULA T fy__erf_##sfx(T x) { return erf##m(x); }                                      \
     FY_FORMULA T fy__tanh_backward_##sfx(T dy, T y) { return dy * (((T)1 - y) * ((T)1 + y)); } \
     FY_FORMULA T fy__sigmoid_backward_##sfx(T dy, T y) { return dy * (y * ((T)1 - y)); }       \

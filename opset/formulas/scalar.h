@@ -20,6 +20,14 @@
     FY_FORMULA T fy__log_##sfx(T x) { return log##m(x); }                                        \
     FY_FORMULA T fy__sqrt_##sfx(T x) { return sqrt##m(x); }                                      \
     FY_FORMULA T fy__tan_##sfx(T x) { return tan##m(x); }                                        \
+    FY_FORMULA T fy__sin_##sfx(T x) { return sin##m(x); }                                        \
+    FY_FORMULA T fy__cos_##sfx(T x) { return cos##m(x); }                                        \
+    FY_FORMULA T fy__log1p_##sfx(T x) { return log1p##m(x); }                                    \
+    FY_FORMULA T fy__expm1_##sfx(T x) { return expm1##m(x); }                                    \
+    FY_FORMULA T fy__rsqrt_##sfx(T x) { return (T)1 / sqrt##m(x); }                              \
+    FY_FORMULA T fy__floor_##sfx(T x) { return floor##m(x); }                                    \
+    FY_FORMULA T fy__ceil_##sfx(T x) { return ceil##m(x); }                                      \
+    FY_FORMULA T fy__round_##sfx(T x) { return rint##m(x); } /* to even */                       \
     FY_FORMULA T fy__tanh_##sfx(T x) { return tanh##m(x); }                                      \
     FY_FORMULA T fy__sigmoid_##sfx(                                                              \
         T x) /* exp of a non-positive value: small results keep their digits */                  \

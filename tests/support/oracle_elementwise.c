@@ -32,6 +32,18 @@ static double activation(fy_op_t op, double x, double at, double *scale)
         break;
     case FY_OP_SILU: value = x * sigmoid(x); break;
     case FY_OP_GELU: value = x * below(x), errors = 2 + x * x; break;
+    case FY_OP_GELU_TANH: {
+        const double u = sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x);
+        value = x / 2 * (1 + tanh(u)), size = fabs(x) * (2 + fabs(u) * (1 - tanh(u) * tanh(u)));
+        break;
+    }
+    case FY_OP_GELU_TANH_BACKWARD: {
+        const double u = sqrt(2 / acos(-1.0)) * (at + 0.044715 * at * at * at), t = tanh(u),
+                     du = sqrt(2 / acos(-1.0)) * (1 + 3 * 0.044715 * at * at);
+        value = x * ((1 + t) / 2 + at * (1 - t * t) * du / 2);
+        size = fabs(x) * (2 + fabs(at) * du * (1 + fabs(u) * (1 - t * t)));
+        break;
+    }
     case FY_OP_ERF: value = erf(x); break;
     case FY_OP_RELU_BACKWARD: *scale = 0; return at <= 0 ? 0 : x;
     case FY_OP_RELU6_BACKWARD: *scale = 0; return at <= 0 || at >= 6 ? 0 : x;
@@ -52,7 +64,11 @@ static double activation(fy_op_t op, double x, double at, double *scale)
     return value;
 }
 
-static bool is_activation(fy_op_t op) { return op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD; }
+static bool is_activation(fy_op_t op)
+{
+    return (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_GELU_TANH ||
+           op == FY_OP_GELU_TANH_BACKWARD;
+}
 
 /* The value of an op for x and y, and the quantity that its error is relative to. */
 static double real_value(fy_op_t op, double x, double y, const void *attrs, double *scale)
@@ -73,6 +89,15 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
     case FY_OP_MINIMUM: return minimum(x, y);
     case FY_OP_EXP: value = exp(x); break;
     case FY_OP_LOG: value = log(x); break;
+    case FY_OP_FLOOR: return floor(x);
+    case FY_OP_CEIL: return ceil(x);
+    case FY_OP_ROUND: return nearbyint(x);
+    case FY_OP_RSQRT: value = 1 / sqrt(x); break;
+    case FY_OP_LOG1P: value = log1p(x); break;
+    case FY_OP_EXPM1: value = expm1(x); break;
+    /* small results of large x have the error of the reduction */
+    case FY_OP_SIN: *scale = fabs(sin(x)) + 0x1p-102; return isfinite(x) ? sin(x) : NAN;
+    case FY_OP_COS: *scale = fabs(cos(x)) + 0x1p-102; return isfinite(x) ? cos(x) : NAN;
     case FY_OP_TAN: value = tan(x); break;
     case FY_OP_TANH: value = tanh(x); break;
     case FY_OP_SIGMOID: value = sigmoid(x); break;

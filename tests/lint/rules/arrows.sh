@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
 # The direction of includes: include, opset <- runtime <- alloc <- transfer <- ops, with
-# backends, train, the command, examples and benchmarks on the public headers only. runtime/wire.c alone connects the
-# folders and may include all of them.
+# backends, train, the command, examples and benchmarks on the public headers only. runtime/wire.c
+# alone connects the folders and may include all of them.
 
 check() {
     local files
