@@ -11,7 +11,7 @@
 #include "opset/dtypes.h"
 
 #define KERNEL(family)         .run = fy__run_##family
-#define SCRATCH_KERNEL(family) .run = fy__run_##family, .workspace = fy__##family##_workspace
+#define SCRATCH_KERNEL(family) KERNEL(family)
 /* The dtypes of the first source if they are not the op's; else 0. */
 #define IN(i, name, set)    +((i) == 0 ? FY__SET_##set : 0)
 #define MAYBE(i, name, set) +0
@@ -22,13 +22,21 @@
             operands, ...)                                                                \
     [FY_OP_##ENUM] = { OPEN host, .dtypes = (0 OPEN operands) ? (0 OPEN operands) : FY__SET_##set },
 #define UNARY(number, ENUM, name, set, maths, ...) \
-    [FY_OP_##ENUM] = { fy__run_unary, NULL, FY__SET_##set, FY__UNARY_##ENUM, FY__MATHS_##maths },
+    [FY_OP_##ENUM] = { fy__run_unary, FY__SET_##set, FY__UNARY_##ENUM, FY__MATHS_##maths },
 #define BINARY(number, ENUM, name, set, maths, ...) \
-    [FY_OP_##ENUM] = { fy__run_binary, NULL, FY__SET_##set, FY__BINARY_##ENUM, FY__MATHS_##maths },
+    [FY_OP_##ENUM] = { fy__run_binary, FY__SET_##set, FY__BINARY_##ENUM, FY__MATHS_##maths },
 #define SLOPE(number, ENUM, name, at, maths, ...) BINARY(number, ENUM, name, FLOAT, maths, )
 #define COMPARE(number, ENUM, ...) \
-    [FY_OP_##ENUM] = { fy__run_compare, NULL, FY__SET_ANY, FY__COMPARE_##ENUM, FY__MATHS_cheap },
+    [FY_OP_##ENUM] = { fy__run_compare, FY__SET_ANY, FY__COMPARE_##ENUM, FY__MATHS_cheap },
 const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT] = {
+#include "opset/ops.def"
+};
+
+#define KERNEL(family)         NULL
+#define SCRATCH_KERNEL(family) fy__##family##_workspace
+#define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, ...) \
+    [FY_OP_##ENUM] = OPEN host,
+static const fy__workspace_fn workspaces[FY_OP_BUILTIN_COUNT] = {
 #include "opset/ops.def"
 };
 
@@ -129,6 +137,6 @@ fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *lau
 uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
 {
     if (!has_kernel(launch)) return 0;
-    const fy__workspace_fn workspace = fy__kernel_rows[launch->op].workspace;
+    const fy__workspace_fn workspace = workspaces[launch->op];
     return workspace ? workspace(launch, limit) : 0;
 }

@@ -24,12 +24,12 @@ enum fy__maths {
 };
 /* Scratch that the family uses for a launch, at most `limit` bytes. */
 typedef uint64_t (*fy__workspace_fn)(const fy_launch_t *launch, uint64_t limit);
+/* 16 bytes: a tiny add finds its row by a shift. */
 typedef struct fy__kernel_row {
     fy__family_fn run;
-    fy__workspace_fn workspace; /* NULL: none */
-    uint32_t dtypes;            /* of the first source, or of dst[0] if there is none */
-    uint8_t index;              /* unary, binary, compare: fy__unary, fy__binary, fy__compare */
-    uint8_t maths;              /* those: fy__maths */
+    uint32_t dtypes; /* of the first source, or of dst[0] if there is none */
+    uint8_t index;   /* unary, binary, compare: fy__unary, fy__binary, fy__compare */
+    uint8_t maths;   /* those: fy__maths */
 } fy__kernel_row_t;
 extern const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT]; /* dispatch.c */
 
