@@ -43,7 +43,8 @@ inline void prepare(char **argv)
     std::exit(1);
 }
 
-// All of the machine's threads for both sides. libtorch's setting applies to this thread's OpenMP, so
+// All of the machine's threads for both sides. libtorch's setting applies to this thread's OpenMP,
+// so
 // to Ferry and oneDNN too. (libtorch's default omits half of them where two share a core.)
 // OMP_NUM_THREADS is obeyed.
 inline int use_all_threads()

@@ -1,8 +1,9 @@
-/* A native application that already has a device, a queue and memory of its own, and wants Ferry's
- * ops on them without a copy:
+/* A native application that already has a device, a queue and memory, and uses Ferry's ops on them
+ * without a copy:
  *   its queue     fy_stream_create with options.native, then fy_stream_set_current
  *   its memory    fy_tensor_wrap with a device address
- *   Ferry's       fy_tensor_begin_native_access gives the address to kernels of its own, and orders them; fy_stream_record gives a ticket behind them
+ *   Ferry's       fy_tensor_begin_native_access gives the address to the application's kernels and
+ *                 orders them; fy_stream_record gives a ticket behind them
  * On cuda the driver is found with dlopen, so this compiles without CUDA. On sim and host there is
  * no native queue: the same calls run with a queue that Ferry makes and memory borrowed from a
  * tensor, and the program says so. Usage: api_native [device], by default sim:0. */
@@ -117,8 +118,8 @@ static fy_status_t share(fy_device_t *device, const native_t *native, int *given
     FY_TRY(fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(COUNT), address, give_back, given_back,
                           &shared));
 
-    /* A kernel of the application writes; ops of Ferry read: fy_tensor_begin_native_access declares the write,
-     * so they are ordered, on any stream. */
+    /* A kernel of the application writes; ops of Ferry read: fy_tensor_begin_native_access declares
+     * the write, so they are ordered, on any stream. */
     void *words;
     FY_TRY(fy_tensor_begin_native_access(shared, FY_ACCESS_WRITE, stream, &words));
     FY_TRY(own_kernel(native, words, shared, 0.25f));

@@ -1,8 +1,8 @@
 /* Dispatch: from tensors to one launch. In order: one device? shapes and dtypes (the row's rule) ·
  * results · cost · fault flag · scratch · device-side waits · launch · hazards, versions, poison,
  * ledger. Everything before the launch can refuse, and has then changed nothing.
- * The straight path (host, new result, nothing poisoned) takes no lock and no read-modify-write;
- * what is rare stands in cold functions.
+ * The common path (host, new result, nothing poisoned) takes no lock and no read-modify-write; rare
+ * cases are in cold functions.
  * Not here: what refuse.c says when operands do not fit. */
 #include "ops/dispatch.h"
 
@@ -74,8 +74,8 @@ static fy_status_t make_result(fy__call_t *call, unsigned i)
     return FY_STATUS_OK;
 }
 
-/* A small host tensor: block and handle are at hand, so shape, strides and descriptor are written
- * in one go. NULL: not so. */
+/* A small host tensor from a cached block and handle: shape, strides and descriptor are written
+ * together. NULL: none is cached. */
 static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_t *thread,
                                                                      fy_desc_t *desc)
 {
@@ -143,7 +143,7 @@ static fy_status_t take_workspace(fy__call_t *call)
 
 /* ---- asynchronous devices ---- */
 
-/* What a transfer that stood in a queue left behind; 0: nothing. */
+/* The taint of a transfer that was queued when the call was made; 0: none. */
 static inline uint64_t adopt(fy__storage_t *storage)
 {
     fy__storage_adopt(storage);
@@ -196,7 +196,7 @@ static bool is_replaced(const fy__call_t *call, unsigned i)
            tensor->contiguous && fy__tensor_nbytes(tensor) == tensor->storage->nbytes;
 }
 
-/* What the results suffer from: what their sources did, and this request's own flag. */
+/* Taints the results: with the taint of their sources and with this request's flag. */
 static FY_COLD void spread_poison(fy__call_t *call, fy__point_t point)
 {
     fy__taint_t all = { 0, 0, 0 };
@@ -256,7 +256,7 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
     fy_device_t *device = call->device;
     if (call->row->nkernels) FY_TRY(fy__kernel_choose(call->row, device, &call->launch));
     if (!(info->flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
-    /* on the host, somebody must be there to read it */
+    /* On the host the cost is computed only if a recording reads it. */
     if (!device->is_host || call->watching) call->row->cost(&call->launch);
     if ((info->flags & FY_OP_CAN_FAULT) || call->row->nkernels) FY_TRY(take_fault_flag(call));
     return call->stream ? wait_on_device(call) : FY_STATUS_OK;

@@ -22,8 +22,8 @@ struct fy_graph {
 
 /* The recording was closed: may the device keep it? */
 void fy__graph_look(fy_graph_t *graph);
-/* Before a replay submits anything. Asks the device for a graph of its own once, when all calls
- * have run once; a refusal is said in the log and in `reason`, and the replay goes on call by call.
+/* Before a replay submits anything. Asks the device for a native graph once, when all calls have
+ * run once. A refusal is in the log and in `reason`, and replays submit call by call.
  * Fails only with DEVICE_LOST. */
 fy_status_t fy__graph_capture_slow(fy_graph_t *graph);
 static inline fy_status_t fy__graph_capture(fy_graph_t *graph)

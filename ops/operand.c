@@ -10,7 +10,8 @@ static bool is_plain_name(const char *name)
     return !strcmp(name, "x") || !strcmp(name, "a") || !strcmp(name, "b");
 }
 
-/* Sources of ops that have nothing but plain ones, and results that the call makes, are numbered. */
+/* Sources of ops that have nothing but plain ones, and results that the call makes, are
+ * numbered. */
 const char *fy__operand_name(const char *op, bool is_dst, size_t index)
 {
     const fy_op_info_t *info = fy_op_find(op);

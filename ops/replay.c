@@ -153,7 +153,7 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
         if (!call->is_upload) continue;
         fy__storage_t *dst = recording->slots[call->slots[0]].storage,
                       *src = recording->slots[call->slots[1]].storage;
-        /* Somebody reads these bytes in place; until when, the hazard says
+        /* An upload reads these bytes in place; the hazard has its point
          * (fy__storage_check_borrow_slow). */
         if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed))
             fy__storage_lend(src, point);
@@ -191,7 +191,7 @@ static void fill_unplayed(const replay_t *replay)
     }
 }
 
-/* Does anything that is read or written suffer already, or may it from now on? */
+/* Whether any storage that is read or written is tainted, or can become so in this replay. */
 static bool any_tainted(const replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;
@@ -241,7 +241,7 @@ static FY_COLD void spread_poison(replay_t *replay)
     }
 }
 
-/* A call failed when `submitted` were on their way: nobody may take the results for good. */
+/* A call failed after `submitted` calls were submitted: the results are poisoned. */
 static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t submitted)
 {
     const fy__recording_t *recording = replay->recording;
@@ -268,7 +268,7 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
             fy__storage_wrote(slot->storage);
         }
     }
-    fy__guard_settle(replay->thread); /* what did not go is given back */
+    fy__guard_settle(replay->thread); /* returns the share of calls that were not submitted */
     fy__error_restore(&first);
     return status;
 }

@@ -198,7 +198,7 @@ fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
-/* Every source must broadcast to the given dst, which stays as it is. */
+/* Every source must broadcast to the given dst. */
 static fy_status_t check_into(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *dst = &launch->dst[0];

@@ -1,7 +1,7 @@
 /* Shape rules of what slides a window over images: conv2d, pooling, and their gradients.
  * Activations are NHWC, weights OHWI.
- * The gradients are told the size that they are of (attrs height, width): a stride leaves several
- * that fit, and one is right.
+ * The gradients get the source's size (attrs height, width), because with a stride several sizes
+ * give the same result.
  * Not here: the loops (backends/kernels/conv*.c, pool.c). Next: typed/image.c. */
 #include "ops/shape.h"
 
@@ -296,7 +296,7 @@ fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
     return pool_backward(info, launch, launch->attrs, launch->src[1].dims);
 }
 
-/* relu's slope is told from x, which without relu is of no use. */
+/* relu's slope is computed from x; without relu x is not used. */
 static fy_status_t check_relu_source(const fy_op_info_t *info, const fy_launch_t *launch,
                                      int32_t activation, const int64_t *x)
 {

@@ -1,6 +1,6 @@
 /* Shape rules of matmul, linear, and of the ops that move elements about: gather and concat.
- * matmul's sources stay as they are: kernels broadcast the leading axes themselves, aligned at the
- * end. Next: typed/linalg.c. */
+ * matmul's sources keep their shapes: kernels broadcast the leading axes, aligned at the end. Next:
+ * typed/linalg.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Shape rules of what a training loop does to gradients and parameters: clamp, clip, and the steps
- * of optimizers. Mostly: are the numbers in the attributes possible at all? A step that ran with a
- * wrong one would spoil every parameter and say nothing.
+ * of optimizers. They check that the attributes are possible numbers: a step with a wrong one would
+ * change every parameter without an error.
  * Not here: the formulas (opset/formulas/step.h). */
 #include "ops/shape.h"
 
@@ -85,7 +85,7 @@ static fy_status_t check_attrs(const fy_op_info_t *info, const void *attrs)
     }
 }
 
-/* What is updated beside the parameter: like it, but for a step number, which comes last. */
+/* The state of a step has the parameter's dtype and shape; a step number comes last. */
 static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *launch)
 {
     const bool counts = info->op == FY_OP_ADAM_STEP || info->op == FY_OP_SGD_MOMENTUM_STEP;

@@ -31,8 +31,8 @@ typedef struct fyt_source {
 
 /* Zeroed is closed; closing twice does nothing. `path` is borrowed until close. Takes memory for a
  * small piece of the file.
- * Fails: IO (neither a file nor a pipe, among others), CORRUPT_DATA (more than max_nbytes as it is
- * stored, which a regular file is asked before it is read), OUT_OF_MEMORY. */
+ * Fails: IO (neither a file nor a pipe, among others), CORRUPT_DATA (more than max_nbytes; a
+ * regular file is refused by its size before it is read), OUT_OF_MEMORY. */
 fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_source_t *out_source);
 /* `bytes` and `name` are borrowed until close. */
 fy_status_t fyt_source_open_bytes(const void *bytes, uint64_t nbytes, const char *name,

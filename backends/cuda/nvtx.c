@@ -1,8 +1,8 @@
 /* The only file, beside regions.c, that sees NVTX's headers. They find a tool by themselves, at the
  * first call, and make every other call nothing if there is none; a domain that could not be made
  * is how that shows.
- * Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/thread/scope.c), blocks of memory
- * (regions.c). */
+ * Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/thread/scope.c), blocks of
+ * memory (regions.c). */
 #include "backends/cuda/nvtx.h"
 #include "backends/cuda/regions.h"
 

@@ -73,7 +73,7 @@ static fy__conv_entry_t *make(const fy__conv_shape_t *shape, int threads)
         if (table[place]) destroy(table[place]);
         table[place] = entry;
         entry->is_kept = 1;
-    } else if (!entry->prim) { /* no table entry to record that there is none */
+    } else if (!entry->prim) { /* the table has no entry for a missing primitive */
         free(entry);
         return NULL;
     }

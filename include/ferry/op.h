@@ -194,7 +194,8 @@ typedef struct fy_op_info {
     uint32_t dtypes;     /* FY_DTYPE_BITs that the op's main operand may have */
     size_t attrs_nbytes; /* 0: takes no attributes (pass NULL) */
     const fy_attr_field_t *fields;
-    /* built-in ops: as many sources as the op takes at most (a repeated one once), and ndst results;
+    /* built-in ops: as many sources as the op takes at most (a repeated one once), and ndst
+     * results;
      * registered ops: NULL */
     const fy_op_operand_t *src, *dst;
 } fy_op_info_t;

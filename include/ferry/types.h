@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* The value of an _INIT macro: struct_size, and the fields whose default is not 0. In C++, which has
- * no designated initialisers before C++20, it is what the struct's _init function gives. */
+/* The value of an _INIT macro: struct_size, and the fields whose default is not 0. In C++, which
+ * has no designated initialisers before C++20, it is what the struct's _init function gives. */
 #ifdef __cplusplus
 #define FY_CHANGED_(name, changes)                    \
     ([] {                                             \

@@ -94,7 +94,7 @@ static void set(fy__thread_t *thread, fy__tape_slot_t *slot, fy_tensor_t *grad, 
     slot->is_shared = is_shared;
 }
 
-/* A new tensor's handle belongs to nobody's scope. */
+/* The handle of a new tensor is in no scope. */
 static fy_status_t call_new(fy__tape_step_t *step, const fy__tape_slot_t *slot, fy_op_t op,
                             size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
                             fy_tensor_t **out_dst)
@@ -259,7 +259,7 @@ fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_ten
         return hold_place(step, slot);
     }
     fy_tensor_t *grad;
-    if (slot->is_leaf) { /* the user's in the end: bytes of its own */
+    if (slot->is_leaf) { /* it becomes the user's: a separate storage */
         const fy_category_t category = step->thread->category;
         step->thread->category = FY_CATEGORY_GRADIENTS;
         const fy_status_t status = copy_of(step, tensor, &grad);
@@ -272,7 +272,7 @@ fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_ten
     return FY_STATUS_OK;
 }
 
-/* The slot's gradient as bytes of its own: zero if there was none. */
+/* Gives the slot's gradient a separate storage: zeros if there was no gradient. */
 static fy_status_t own(fy__tape_step_t *step, fy__tape_slot_t *slot)
 {
     fy_tensor_t *grad;
@@ -444,7 +444,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     FY_TRY(check_seed(loss, options->seed));
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */
-    fy__frame_t *frame = thread->frame;    /* what is made meanwhile is the tape's, no scope's */
+    fy__frame_t *frame = thread->frame;    /* tensors made here are the tape's */
     thread->tape = NULL;
     thread->frame = NULL;
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);

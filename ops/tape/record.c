@@ -1,5 +1,5 @@
-/* Recording: what is kept of a call so that its rule can run later. Everything that can fail
- * happens before the call runs, so that a call that went well is always on the tape. Not here:
+/* Recording: the operands and attributes that a call's rule needs later. Every step that can fail
+ * is before the call runs, so each successful call is on the tape. Not here:
  * rules (rules.h), going back (backward.c). */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Gradient rules: from the gradients of a call's results to those of its sources. A rule calls ops,
- * nothing else; what it asks for by fy__tape_give* is assigned, added or reduced to the source's
- * shape as the case may be.
+ * nothing else; the gradient that it passes to fy__tape_give* is assigned, added or reduced to the
+ * source's shape.
  * Next: rules_elementwise.c for the shortest ones. */
 #ifndef FERRY_OPS_TAPE_RULES_H_
 #define FERRY_OPS_TAPE_RULES_H_
@@ -21,7 +21,7 @@ typedef struct fy__tape_step fy__tape_step_t;
 typedef struct fy__tape_rule {
     /* NULL: results are constant, whatever the sources are. */
     fy_status_t (*run)(fy__tape_step_t *step);
-    /* source i is saved if one of these sources (bits) has a gradient; result i likewise */
+    /* Source i, and result i, is saved if one of these sources (bits) has a gradient. */
     uint8_t src_for[FY__TAPE_SAVED], dst_for[FY__TAPE_SAVED];
     /* and only if the attributes are such; NULL: always */
     bool (*src_if)(const void *attrs), (*dst_if)(const void *attrs);
@@ -44,9 +44,9 @@ struct fy__tape_step {
     uint32_t ntemps;
 };
 
-/* Is there a gradient to be had for source i? */
+/* Whether source i has a gradient. */
 bool fy__tape_wants(const fy__tape_step_t *step, uint32_t i);
-/* What was saved. */
+/* The saved source i. */
 const fy_tensor_t *fy__tape_src(const fy__tape_step_t *step, uint32_t i);
 const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i);
 /* Shape of source i (which has a gradient). */
@@ -87,7 +87,8 @@ fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int
 
 #define CONSTANT
 #define REFUSED
-#define BACK(rule, saves)                                                     fy_status_t fy__back_##rule(fy__tape_step_t *step);
+#define BACK(rule, saves) fy_status_t fy__back_##rule(fy__tape_step_t *step);
+
 #define ROW(number, ENUM, name, flags, dtypes, attrs, shape, cost, back, ...) OPEN back
 #include "opset/ops.def"
 

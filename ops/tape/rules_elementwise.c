@@ -1,5 +1,6 @@
-/* Gradient rules of elementwise ops. Above each: what is added to the gradients of its sources; g
- * is the result's gradient, y the result.
+/* Gradient rules of elementwise ops. Above each: the terms that are added to the gradients of its
+ * sources;
+ * g is the result's gradient, y the result.
  * Where a function has a corner, the gradient there is the one of relu'(0) = |.|'(0) = 0, and of
  * equal operands the first one's.
  * Not here: broadcasting, which fy__tape_give_reduced undoes. Next: rules_reduce.c. */
@@ -134,7 +135,7 @@ fy_status_t fy__back_tan(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_MUL, s->g, slope);
 }
 
-/* g (1 - y^2); g y (1 - y); each by an op of its own */
+/* g (1 - y^2); g y (1 - y); each by one op */
 fy_status_t fy__back_tanh(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_TANH_BACKWARD, s->g, fy__tape_dst(s, 0));
@@ -144,7 +145,7 @@ fy_status_t fy__back_sigmoid(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_SIGMOID_BACKWARD, s->g, fy__tape_dst(s, 0));
 }
 
-/* g times the slope at x, by an op of its own. relu's is as good at y, so x need not be kept. */
+/* g times the slope at x, by one op. relu's slope is the same at y, so x is not saved. */
 fy_status_t fy__back_relu(fy__tape_step_t *s)
 {
     return give2(s, 0, FY_OP_RELU_BACKWARD, s->g, fy__tape_dst(s, 0));

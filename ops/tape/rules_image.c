@@ -27,7 +27,7 @@ bool fy__conv2d_keeps_result(const void *attrs)
     return ((const fy_conv2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE;
 }
 
-/* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels; g is what
+/* x: g convolved with w reversed; w: x with g; bias: g summed over images and pixels; g is what
  * it is where relu was positive */
 fy_status_t fy__back_conv2d(fy__tape_step_t *s)
 {

@@ -4,8 +4,8 @@
 
 #include "ops/tape/tape.h"
 
-/* The product a op b, transposed as asked, for source i: leading axes are g's, or longer than the
- * source's. */
+/* The product a op b, transposed as requested, for source i: leading axes are g's, or longer than
+ * the source's. */
 static fy_status_t give_product(fy__tape_step_t *s, uint32_t i, const fy_tensor_t *a,
                                 bool transpose_a, const fy_tensor_t *b, bool transpose_b)
 {
@@ -127,4 +127,4 @@ bool fy__linear_keeps_result(const void *attrs)
     const int32_t activation = ((const fy_linear_attrs_t *)attrs)->activation;
     return activation != FY_ACTIVATION_NONE && activation != FY_ACTIVATION_GELU;
 }
-/* x and bias are also what gelu computes anew. */
+/* gelu's gradient computes the product again, from x and bias. */

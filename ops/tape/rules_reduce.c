@@ -83,7 +83,7 @@ fy_status_t fy__back_extremum(fy__tape_step_t *s)
     return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ ones, share }, NULL);
 }
 
-/* y (g - sum(g y)); g - exp(y) sum(g); each by an op of its own */
+/* y (g - sum(g y)); g - exp(y) sum(g); each by one op */
 fy_status_t fy__back_softmax(fy__tape_step_t *s)
 {
     return fy__tape_give(s, 0, FY_OP_SOFTMAX_BACKWARD, 2,
@@ -95,7 +95,7 @@ fy_status_t fy__back_log_softmax(fy__tape_step_t *s)
                          (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
 
-/* -g at the targets, by an op of its own, which only has to know how many classes there were */
+/* -g at the targets, by one op, which needs the number of classes */
 fy_status_t fy__back_nll_loss(fy__tape_step_t *s)
 {
     const int64_t *dims;

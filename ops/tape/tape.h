@@ -1,6 +1,6 @@
-/* A tape's inside. What was called stands in `calls`, in order; what has a gradient stands in
- * `values` (of this record) or `leaves` (watched for good); a tensor finds its own by the number
- * that it carries, so there is nothing to look up and no lock.
+/* The internals of a tape. `calls` has the calls in order; `values` (of this record) and `leaves`
+ * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
+ * slot, so there is no search and no lock.
  * tape.c: handles, watching, beginning · record.c: what is kept of a call · backward.c: going back
  * · rules_*.c: one rule per op. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
@@ -23,7 +23,7 @@ typedef struct fy__tape_slot {
     uint8_t dtype, rank;
     bool is_leaf;
     bool is_present; /* `grad` has a gradient of this backward */
-    bool is_shared;  /* somebody else's bytes, or a view that repeats them: must not be written */
+    bool is_shared;  /* another tensor's bytes, or a view that repeats them: must not be written */
     int64_t dims[FY_MAX_RANK];
     uint64_t version;    /* of its bytes when they were first used; FY__TAPE_UNUSED before */
     fy_tensor_t *grad;   /* ours, in no scope */
@@ -96,7 +96,7 @@ void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor);
 void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held);
 /* A blank that points. */
 fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor);
-/* Makes it a slot for what has the shape of `tensor`. */
+/* Makes it a slot for gradients with the shape of `tensor`. */
 static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *tensor)
 {
     slot->device = tensor->storage->device;

@@ -43,7 +43,7 @@ fy_status_t fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double ma
 
 /* ---- steps ---- */
 
-/* The parameter and what is updated with it stand in dst, none of them NULL. */
+/* dst has the parameter and the state that is updated with it; none is NULL. */
 static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr,
                         const void *attrs, size_t ndst, fy_tensor_t **dst)
 {

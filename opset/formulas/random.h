@@ -7,10 +7,11 @@
  * counter. With n = launch->nelem and elements numbered in row-major order of dst:
  *   key     = seed's low, high 32 bits
  *   block b = philox(counter words {lo(counter + b), hi(counter + b), 0, 0})
- *   rand    f32, f16, bf16: element i takes lane i % 4 of block i / 4      then counter += ceil(n / 4)
- *           f64:            element i takes lanes 2(i % 2), +1 of i / 2    then counter += ceil(n / 2)
- *   randn   f32, f16, bf16: lanes (0,1) of a block make elements 0, 1 (cos, sin), lanes (2,3) elements 2, 3; counter as rand
- *           f64:            lanes (0,1), (2,3) of block i / 2 make elements i, i + 1; counter as rand
+ *   rand    f32, f16, bf16: element i takes lane i % 4 of block i / 4; counter += ceil(n / 4)
+ *           f64: element i takes lanes 2(i % 2), +1 of block i / 2; counter += ceil(n / 2)
+ *   randn   f32, f16, bf16: lanes (0, 1) of a block make its elements 0 and 1 (cos, sin), lanes
+ *           (2, 3) its elements 2 and 3; counter as rand
+ *           f64: lanes (0, 1), (2, 3) of block i / 2 make elements i, i + 1; counter as rand
  *   randperm: round keys from philox({lo(counter), hi(counter), 1 or 2, tag}) then counter += 1
  *   dropout, any dtype: 64 elements take 16 blocks, and a block serves four elements that stand 16
  *   apart, so that neither vectors nor
@@ -18,7 +19,7 @@
  *           16, and is kept if its highest 24 bits
  *           are not below p 2^24, rounded; then counter += 16 ceil(n / 64). dropout2d: the same, i
  *           = n C + c numbers the channels
- * A draw of no elements leaves the state as it is. */
+ * A draw of no elements does not change the state. */
 #ifndef FERRY_OPSET_FORMULAS_RANDOM_H_
 #define FERRY_OPSET_FORMULAS_RANDOM_H_
 

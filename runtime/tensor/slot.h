@@ -1,6 +1,6 @@
-/* Tensor slots: 448 bytes with a storage and the handle of its first tensor (tensor.h). They are cut
- * from chunks of one huge page. Each thread caches free slots without a lock and exchanges them with
- * the chunks in batches. A thread may release a slot that another thread took.
+/* Tensor slots: 448 bytes with a storage and the handle of its first tensor (tensor.h). They are
+ * cut from chunks of one huge page. Each thread caches free slots without a lock and exchanges them
+ * with the chunks in batches. A thread may release a slot that another thread took.
  * Not here: storages (storage.h), blocks of memory (alloc/). */
 #ifndef FERRY_RUNTIME_SLOT_H_
 #define FERRY_RUNTIME_SLOT_H_

@@ -150,7 +150,8 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
     fy__storage_t *storage = fy__cache_pop(thread, nbytes);
     if (storage) {
-        /* The first handle may still be in the ring of a scope; this storage may leave the thread. */
+        /* The first handle may still be in the ring of a scope; this storage may leave the
+         * thread. */
         fy__handle_release(&fy__tensor_slot_of(storage)->first.handle);
     } else {
         FY_TRY(create_small_host(thread, device, fy__cache_class(nbytes), &storage));

@@ -45,8 +45,8 @@ fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
                           const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor)
 {
     fy_tensor_t *tensor;
-    /* The only reference is the caller's, so the first handle is free. The acquire orders this after
-     * its release by another thread. */
+    /* The only reference is the caller's, so the first handle is free. The acquire orders this
+     * after its release by another thread. */
     if (!FY__HAS_ASAN && atomic_load_explicit(&storage->refs, memory_order_acquire) == 1) {
         tensor = fy__tensor_first(thread, storage);
     } else if (!(tensor = fy__tensor_alloc(thread))) {
@@ -163,8 +163,8 @@ static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const ch
     return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
 }
 
-/* The number of elements of a common shape: no dim is 0 and no product overflows. 0: the shape needs
- * the full check. */
+/* The number of elements of a common shape: no dim is 0 and no product overflows. 0: the shape
+ * needs the full check. */
 static inline uint64_t count_elements(fy_dtype_t dtype, int rank, const int64_t *dims)
 {
     const uint64_t most = 1 << 29; /* so the product of two, in bytes, fits into 64 bits */
@@ -195,8 +195,8 @@ static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtyp
     return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
 }
 
-/* The next two functions: on the host, for a thread that records nothing. They use a cached slot and
- * block; without one the general path runs. */
+/* The next two functions: on the host, for a thread that records nothing. They use a cached slot
+ * and block; without one the general path runs. */
 static __attribute__((noinline)) fy_status_t create_large(fy_device_t *host, fy_dtype_t dtype,
                                                           int rank, const int64_t *dims,
                                                           fy_tensor_t **out_tensor,

@@ -1,6 +1,6 @@
-/* Tensor handles: a strided view of a storage. The handle of the first tensor on a storage is in the
- * same slot as the storage; other handles (views) are cached per thread. Not here: the arithmetic
- * of views (view.c), bytes (storage.h), how slots are allocated (slot.h). */
+/* Tensor handles: a strided view of a storage. The handle of the first tensor on a storage is in
+ * the same slot as the storage; other handles (views) are cached per thread. Not here: the
+ * arithmetic of views (view.c), bytes (storage.h), how slots are allocated (slot.h). */
 #ifndef FERRY_RUNTIME_TENSOR_H_
 #define FERRY_RUNTIME_TENSOR_H_
 
@@ -85,9 +85,9 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
-/* ---- first handles ----
- * Only dense tensors use them, so some fields keep their value from one tensor to the next and are
- * not written again: `contiguous`; the stride of the last axis, which is 1, if the rank is the same;
+/* ---- first handles ---- Only dense tensors use them, so some fields keep their value from one
+ * tensor to the next and are not written again: `contiguous`; the stride of the last axis, which is
+ * 1, if the rank is the same;
  * `data`, while the slot keeps its block. fy__cache_is_valid checks them. */
 
 /* Whether the handle is in the ring of this scope: a destroyed first handle stays there

@@ -23,7 +23,8 @@ typedef struct ts_abi_case {
 #call, &fy__abi_##struct_name, call, 0 \
     }
 
-/* Each struct is a block from malloc of exactly its size: AddressSanitizer sees each byte too far. */
+/* Each struct is a block from malloc of exactly its size: AddressSanitizer sees each byte too
+ * far. */
 void ts_abi_sweep(const ts_abi_case_t *test);
 
 #endif

@@ -1,8 +1,8 @@
 /* Training steps of the known image models over made-up images that are resident: gather a batch,
  * forward, loss, backward, update. Written on the public API, for `ferry bench train` and for
  * bench/peers_images.cpp, which does the same in libtorch.
- * Not here: the measuring (tools/bench/bench.c), the table of rows (tools/bench/bench_train.c), steps without
- * work (small_train.h). */
+ * Not here: the measuring (tools/bench/bench.c), the table of rows (tools/bench/bench_train.c),
+ * steps without work (small_train.h). */
 #ifndef FERRY_TOOLS_IMAGE_TRAIN_H_
 #define FERRY_TOOLS_IMAGE_TRAIN_H_
 

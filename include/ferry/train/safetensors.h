@@ -23,8 +23,8 @@ typedef struct fy_safetensors_info {
     uint64_t nbytes, offset; /* from the beginning of the data */
     /* The dtype in the file: "F32", "F8_E4M3"; static. */
     const char *file_dtype;
-    /* 0: Ferry has no such dtype. `dtype` is then (fy_dtype_t)-1, and only the data's size and offset
-     * are known: fy_safetensors_read fails with UNSUPPORTED. */
+    /* 0: Ferry has no such dtype. `dtype` is then (fy_dtype_t)-1, and only the data's size and
+     * offset are known: fy_safetensors_read fails with UNSUPPORTED. */
     int is_supported;
 } fy_safetensors_info_t;
 #define FY_SAFETENSORS_INFO_INIT FY_ZEROED_(safetensors_info)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Lines have at most 100 columns. In Markdown these are exempt: tables, blocks of code, the targets
-# of links, comments that generate a block. README.md and the pages of docs/ (without measured
-# results and decisions) are short.
+# Lines of C, CUDA and Markdown have at most 100 columns. In Markdown these are exempt: tables,
+# blocks of code, the targets of links, comments that generate a block. README.md and the pages of
+# docs/ (without measured results and decisions) are short.
 
 max_columns=100
 max_words_readme=1200
@@ -25,6 +25,14 @@ prose_of() {
          fenced || /^ *\|/ || /^    / || /^<!-- .* -->$/ || /^!\[/ { next }
          { gsub(/\]\([^()]*\)/, "]()"); gsub(/https?:[^ )]*/, ""); print FILENAME ":" FNR ":" $0 }' "$@"
 }
+# code_of FILE...: the same of C and CUDA sources. Exempt are tables between
+# clang-format off and on, and the backslash that ends a line of a macro.
+code_of() {
+    awk 'FNR == 1 { off = 0 }
+         /clang-format off/ { off = 1 }
+         !off { text = $0; sub(/ *\\$/, "", text); print FILENAME ":" FNR ":" text }
+         /clang-format on/ { off = 0 }' "$@"
+}
 # few_words WHERE MAX FILE...: complains if the files have more words together; tables that a script
 # writes do not count.
 few_words() {
@@ -35,11 +43,13 @@ few_words() {
 }
 
 check() {
-    local pages user
+    local pages user sources
+    mapfile -t sources < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' -- .)
     mapfile -t pages < <(find_files '*.md' -- .)
     mapfile -t user < <(find_files '*.md' -- docs | grep -vE '^docs/(results|decisions)/')
     {
         prose_of "${pages[@]}" | long_lines
+        code_of "${sources[@]}" | long_lines
         few_words README.md $max_words_readme README.md
         few_words docs/README.md $max_words_docs "${user[@]}"
     } | report
