@@ -25,16 +25,17 @@ cuobjdump=$tools/cuobjdump
 
 # module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division
 # of f64 spill a register around their call, and the f64 product of sm_80 its index arithmetic, none
-# of it between the barriers where it multiplies);
+# of it between the barriers where it multiplies; sin, cos and tan of large arguments keep an array
+# of the reduced argument there);
 # least LDSM and HMMA of tensor cores; registers at most, and least loads of 16 bytes among 48
 # instructions in a row, which is what a thread has in flight (-: no claim)
-expected='elementwise fy_elementwise_wide_f32 3 1 0
-elementwise fy_elementwise_wide_f64 3 1 8
-elementwise fy_elementwise_wide_half 3 2 0
+expected='elementwise fy_elementwise_wide_f32 3 1 32
+elementwise fy_elementwise_wide_f64 3 1 40
+elementwise fy_elementwise_wide_half 3 2 32
 elementwise fy_elementwise_wide_int 9 3 0 0 0 64 -
-elementwise fy_elementwise_flat_f32 3 1 0
-elementwise fy_elementwise_flat_f64 3 1 8
-elementwise fy_elementwise_flat_half 3 2 0
+elementwise fy_elementwise_flat_f32 3 1 32
+elementwise fy_elementwise_flat_f64 3 1 48
+elementwise fy_elementwise_flat_half 3 2 32
 elementwise fy_elementwise_flat_int 9 3 0 0 0 64 -
 conv_tensor fy_conv2d_tensor_f16 12 3 0 18 24
 conv_tensor fy_conv2d_tensor_bf16 12 3 0 18 24
