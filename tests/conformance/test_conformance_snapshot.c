@@ -93,7 +93,8 @@ static void sums_equal_the_figures(ts_ctx_t *ctx)
     assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING] + sums.nbytes[FY__SNAPSHOT_FREE] +
                          sums.nbytes[FY__SNAPSHOT_THREAD_CACHED],
                      stats.cached);
-    assert_memory_equal(sums.by_category, stats.by_category, sizeof stats.by_category);
+    assert_memory_equal(sums.by_category, stats.by_category,
+                        FY_CATEGORY_COUNT * sizeof stats.by_category[0]);
     assert_int_equal(sums.requested, pool->stats.requested);
     /* the small ones that were freed */
     if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_THREAD_CACHED] > 0);
@@ -222,7 +223,7 @@ static void a_snapshot_shows_one_moment(ts_ctx_t *ctx)
         assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING], pool->stats.pending);
         assert_int_equal(sums.requested, pool->stats.requested);
         assert_memory_equal(sums.by_category, pool->stats.by_category,
-                            sizeof pool->stats.by_category);
+                            FY_CATEGORY_COUNT * sizeof pool->stats.by_category[0]);
         snapshot_file_close(&file);
     }
     stop = 1;

@@ -8,6 +8,7 @@ static fy_transfer_options_t urgent(int priority)
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     options.contract = FY_HOST_BORROW;
     options.priority = priority;
+    options.convert = 1;
     return options;
 }
 
