@@ -415,7 +415,7 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
           (dst[0] = make_small(thread, descs))))
         FY_TRY(take_results(&call));
     const fy_tensor_t *result = dst[0];
-    /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): take_results made it */
     launch->nelem = result->nelem;
     /* nothing to compute, nothing submitted */
     if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK;

@@ -155,7 +155,7 @@ static void map_direct_row(const void *context, int64_t n, char *const *ptr, con
     void *src[FY_INDEX_OPERANDS - 1] = { NULL };
     (void)stride;
     for (int k = 1; k < map->noperands; k++)
-        /* NOLINT(clang-analyzer-core.uninitialized.Assign): a walk sets noperands */
+        /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): a walk sets noperands */
         src[k - 1] = ptr[k];
     map->block(map, n, ptr[0], src);
 }

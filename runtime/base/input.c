@@ -19,7 +19,7 @@ static __attribute__((format(printf, 3, 4))) int fail(fy__input_t *input, int er
 {
     va_list args;
     va_start(args, format);
-    /* NOLINT(clang-analyzer-valist.Uninitialized): va_start is above */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is above */
     vsnprintf(input->problem, sizeof input->problem, format, args);
     va_end(args);
     return input->error = error ? error : EIO;

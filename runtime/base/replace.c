@@ -19,7 +19,7 @@ static __attribute__((format(printf, 3, 4))) int fail(fy__replace_t *replace, in
 {
     va_list args;
     va_start(args, format);
-    /* NOLINT(clang-analyzer-valist.Uninitialized): va_start, above */
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start, above */
     vsnprintf(replace->problem, sizeof replace->problem, format, args);
     va_end(args);
     return replace->error = error ? error : EIO;

@@ -45,7 +45,7 @@ static void link_after(chunk_t *chunk, chunk_t *prev)
 static void unlink_chunk(chunk_t *chunk)
 {
     chunk->prev->next = chunk->next;
-    /* NOLINT(clang-analyzer-core.NullDereference): in a ring all have neighbours */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): in a ring all have neighbours */
     chunk->next->prev = chunk->prev;
 }
 

@@ -41,6 +41,20 @@ void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor)
     thread->nfree_tensors++;
 }
 
+void fy__tensor_set_strided(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims,
+                            const int64_t *strides)
+{
+    tensor->dtype = (uint8_t)dtype;
+    tensor->rank = (uint8_t)rank;
+    tensor->nelem = 1;
+    for (int i = 0; i < rank; i++) {
+        tensor->dims[i] = dims[i];
+        tensor->strides[i] = strides[i];
+        tensor->nelem *= (uint64_t)dims[i];
+    }
+    tensor->contiguous = fy__is_contiguous(rank, tensor->dims, tensor->strides);
+}
+
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,
                           const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor)
 {
@@ -270,12 +284,10 @@ fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int ran
     return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
 }
 
-/* `span`: elements from the first to the last in memory; 0 if there are none. */
-static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype, int rank,
-                        const int64_t *dims, uint64_t nelem, uint64_t span, void *data,
-                        fy__thread_t *thread, fy_tensor_t **out_tensor)
+/* A storage on `data`. `span`: elements from the first to the last in memory; 0: there are none. */
+static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype, uint64_t span,
+                        void *data, fy__thread_t *thread, fy__storage_t **out_storage)
 {
-    fy__storage_t *storage;
     const uint64_t nbytes = span * fy__dtype_sizes[dtype];
     if (!data && nbytes)
         return FY_FAIL(INVALID_ARGUMENT, "%s: data is NULL, but the shape needs %llu bytes", what,
@@ -283,26 +295,27 @@ static fy_status_t wrap(const char *what, fy_device_t *device, fy_dtype_t dtype,
     if ((uintptr_t)data % fy__dtype_sizes[dtype])
         return FY_FAIL(INVALID_ARGUMENT, "%s: data %p is not aligned to the %u bytes of %s", what,
                        data, fy__dtype_sizes[dtype], fy_dtype_name(dtype));
-    FY_TRY(fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, &storage));
-    return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
+    return fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, out_storage);
 }
 
 /* After the last step that can fail: a failed call must not run the deleter. */
-static void set_deleter(fy_tensor_t *tensor, fy_deleter_fn deleter, void *user)
+static void set_deleter(fy__storage_t *storage, fy_deleter_fn deleter, void *user)
 {
-    tensor->storage->deleter = deleter;
-    tensor->storage->user = user;
+    storage->deleter = deleter;
+    storage->user = user;
 }
 
 fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                            void *data, fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread;
+    fy__storage_t *storage;
     uint64_t nelem, nbytes;
     FY_TRY(begin(device, out_tensor, "tensor_wrap", &thread));
     FY_TRY(fy__shape_check("tensor_wrap", dtype, rank, dims, &nelem, &nbytes));
-    FY_TRY(wrap("tensor_wrap", device, dtype, rank, dims, nelem, nelem, data, thread, out_tensor));
-    set_deleter(*out_tensor, deleter, user);
+    FY_TRY(wrap("tensor_wrap", device, dtype, nelem, data, thread, &storage));
+    FY_TRY(fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor));
+    set_deleter(storage, deleter, user);
     return FY_STATUS_OK;
 }
 
@@ -344,23 +357,25 @@ fy_status_t fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int ra
                                    fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread;
-    fy_tensor_t *dense, *view;
+    fy__storage_t *storage;
     uint64_t nelem, nbytes, span = 0;
     FY_TRY(begin(device, out_tensor, "tensor_wrap_strided", &thread));
     FY_TRY(fy__shape_check("tensor_wrap_strided", dtype, rank, dims, &nelem, &nbytes));
     if (rank && !strides) return FY_FAIL(INVALID_ARGUMENT, "tensor_wrap_strided: strides is NULL");
     FY_TRY(check_strides(rank, dims, strides, fy__dtype_sizes[dtype], &span));
     if (!nelem) span = 0;
-    const int64_t length = (int64_t)span;
-    FY_TRY(
-        wrap("tensor_wrap_strided", device, dtype, 1, &length, span, span, data, thread, &dense));
-    const fy_status_t status = fy__view_strided(dense, rank, dims, strides, &view);
-    if (status == FY_STATUS_OK) {
-        set_deleter(dense, deleter, user);
-        *out_tensor = view;
+    FY_TRY(wrap("tensor_wrap_strided", device, dtype, span, data, thread, &storage));
+    fy_tensor_t *tensor = fy__tensor_alloc(thread);
+    if (!tensor) {
+        fy__storage_release(thread, storage);
+        return FY_STATUS_OUT_OF_MEMORY;
     }
-    fy__tensor_free(thread, dense);
-    return status;
+    tensor->storage = storage;
+    tensor->data = storage->data;
+    fy__tensor_set_strided(tensor, dtype, rank, dims, strides);
+    set_deleter(storage, deleter, user);
+    *out_tensor = tensor;
+    return FY_STATUS_OK;
 }
 
 static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)

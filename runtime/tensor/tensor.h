@@ -126,6 +126,9 @@ static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, i
         stride *= dims[i] ? dims[i] : 1;
     }
 }
+/* Sets dtype, shape and strides of a handle, and what follows from them. */
+void fy__tensor_set_strided(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims,
+                            const int64_t *strides);
 /* A dense tensor of a checked shape on a new storage. */
 fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank,
                            const int64_t *dims, uint64_t nelem, fy_stream_t *stream,
@@ -137,9 +140,6 @@ fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
 /* Frees a handle that is in no scope and has no storage. */
 void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor);
-/* A view of src's storage from src's first element on, unknown to any tape. The thread exists. */
-fy_status_t fy__view_strided(const fy_tensor_t *src, int rank, const int64_t *dims,
-                             const int64_t *strides, fy_tensor_t **out_view);
 /* Whether it is row-major without gaps. Tensors of 0 or 1 elements are. */
 bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides);
 

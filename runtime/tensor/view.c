@@ -14,44 +14,20 @@ static fy_status_t begin(const char *what, const fy_tensor_t *src, fy_tensor_t *
     return FY_STATUS_OK;
 }
 
-static fy_status_t alloc_view(fy__thread_t *thread, const fy_tensor_t *src, int rank,
-                              const int64_t *dims, const int64_t *strides, int64_t offset,
-                              fy_tensor_t **out_view)
-{
-    fy_tensor_t *view = fy__tensor_alloc(thread);
-    if (!view) return FY_STATUS_OUT_OF_MEMORY;
-    fy__storage_retain(src->storage);
-    view->storage = src->storage;
-    view->dtype = src->dtype;
-    view->rank = (uint8_t)rank;
-    view->data = (char *)src->data + offset * (int64_t)fy__dtype_sizes[src->dtype];
-    view->nelem = 1;
-    for (int i = 0; i < rank; i++) {
-        view->dims[i] = dims[i];
-        view->strides[i] = strides[i];
-        view->nelem *= (uint64_t)dims[i];
-    }
-    view->contiguous = fy__is_contiguous(rank, view->dims, view->strides);
-    *out_view = view;
-    return FY_STATUS_OK;
-}
-
-fy_status_t fy__view_strided(const fy_tensor_t *src, int rank, const int64_t *dims,
-                             const int64_t *strides, fy_tensor_t **out_view)
-{
-    return alloc_view(fy__thread(), src, rank, dims, strides, 0, out_view);
-}
-
-/* `how`: for the tape; NULL if the kind has no parameters. */
+/* `how`: for the tape; NULL where the kind says all. */
 static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
                         const int64_t *strides, int64_t offset, fy__view_kind_t kind,
                         const fy__view_attrs_t *how, fy_tensor_t **out_view)
 {
     static const fy__view_attrs_t nothing;
-    fy_tensor_t *view;
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(alloc_view(thread, src, rank, dims, strides, offset, &view));
+    fy_tensor_t *view = fy__tensor_alloc(thread);
+    if (!view) return FY_STATUS_OUT_OF_MEMORY;
+    fy__storage_retain(src->storage);
+    view->storage = src->storage;
+    view->data = (char *)src->data + offset * (int64_t)fy__dtype_sizes[src->dtype];
+    fy__tensor_set_strided(view, (fy_dtype_t)src->dtype, rank, dims, strides);
     const fy_status_t status = FY_UNLIKELY(thread->tape != NULL)
                                    ? fy__tape_view(thread, kind, how ? how : &nothing, src, view)
                                    : FY_STATUS_OK;
