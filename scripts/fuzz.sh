@@ -23,14 +23,15 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMF
     echo "no clang with libFuzzer on this machine (Debian: clang libclang-rt-dev): nothing was fuzzed"
     exit 77
 fi
-flags=(-std=gnu11 -O1 -g -D_GNU_SOURCE -Iinclude -I. -Itrain -fno-sanitize-recover=all "-fsanitize=address,undefined")
+flags=(-std=gnu11 -O1 -g -D_GNU_SOURCE -Iinclude -I. -Itrain -fno-sanitize-recover=all "-fsanitize=address,undefined"
+    '-DFERRY_VERSION="fuzzed"')
 
 # The library on top, with its readers and the parts of runtime/base/ that it compiles in, once for
 # all programs.
 mkdir -p "$out/objects"
 rm -f "$out/objects/"*.o "$out/libtrain.a"
 # shellcheck disable=SC2016  # the inner shell's
-printf '%s\n' train/*.c runtime/base/input.c runtime/base/replace.c | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(basename "$file" .c).o"' \
+printf '%s\n' train/*.c runtime/base/{abi,input,replace}.c | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(echo "${file%.c}" | tr / _).o"' \
     _ FILE "$out/objects" "${flags[@]}" -fsanitize=fuzzer-no-link
 ar rcs "$out/libtrain.a" "$out/objects/"*.o
 
