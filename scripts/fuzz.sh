@@ -26,12 +26,17 @@ fi
 flags=(-std=gnu11 -O1 -g -D_GNU_SOURCE -Iinclude -I. -Itrain -fno-sanitize-recover=all "-fsanitize=address,undefined"
     '-DFERRY_VERSION="fuzzed"')
 
-# The library on top, with its readers and the parts of runtime/base/ that it compiles in, once for
-# all programs.
+# The library on top, with its readers and the parts of runtime/base/ that it compiles in
+# (CMakeLists.txt lists them), once for all programs.
+read -r -a files < <(sed -n 's/^add_library(ferry_files OBJECT \(.*\))$/\1/p' CMakeLists.txt)
+if [ ${#files[@]} -eq 0 ]; then
+    echo "CMakeLists.txt has no line add_library(ferry_files OBJECT ...)" >&2
+    exit 1
+fi
 mkdir -p "$out/objects"
 rm -f "$out/objects/"*.o "$out/libtrain.a"
 # shellcheck disable=SC2016  # the inner shell's
-printf '%s\n' train/*.c runtime/base/{abi,input,replace}.c | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(echo "${file%.c}" | tr / _).o"' \
+printf '%s\n' train/*.c "${files[@]}" | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(echo "${file%.c}" | tr / _).o"' \
     _ FILE "$out/objects" "${flags[@]}" -fsanitize=fuzzer-no-link
 ar rcs "$out/libtrain.a" "$out/objects/"*.o
 
