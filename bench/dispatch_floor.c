@@ -1,6 +1,6 @@
 /* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new
  * result) or `matmul` (16x16x16, a new result), the same add in a guarded scope (`guarded`), or the
- * bare `sgemm` that such a matmul ends in. `step` is 20 such adds, each of the last one's result;
+ * bare `sgemm` of oneDNN of the same size. `step` is 20 such adds, each of the last one's result;
  * `recorded` the same with a tape looking on, `replay` as a graph.
  * N is an argument, so that two runs under an instruction counter give instructions per request by
  * difference (instructions.sh).

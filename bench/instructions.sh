@@ -39,7 +39,7 @@ echo "instructions per add of f32[4] with a new result: $(each add)"
 echo "the same in a guarded scope: $(each guarded)"
 matmul=$(each matmul)
 sgemm=$(each sgemm)
-echo "instructions per matmul 16x16x16 with a new result: $matmul, of which the bare sgemm $sgemm and the dispatcher $((matmul - sgemm))"
+echo "instructions per matmul 16x16x16 with a new result: $matmul; a bare dnnl_sgemm of that size: $sgemm"
 step=$(each step)
 recorded=$(each recorded)
 replay=$(each replay)

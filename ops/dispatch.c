@@ -525,10 +525,13 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
             begin_taped(thread, row, nsrc, src, attrs, ndst, dst, &is_recorded);
         if (refused != FY_STATUS_OK) return note_failure(thread, refused);
     }
-    const fy_status_t status =
-        FY_UNLIKELY(nsrc + ndst > NEAR)
-            ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
-            : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    fy_status_t status;
+    if (FY_UNLIKELY(nsrc + ndst > NEAR))
+        status = run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst);
+    else if (FY_LIKELY(ndst == 1 && !accumulate && !dst[0])) /* most calls: their own copy of run */
+        status = run(thread, row, nsrc, src, attrs, 0, 1, dst, near);
+    else
+        status = run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
     if (FY_UNLIKELY(tape != NULL)) end_taped(thread, tape, is_recorded, status, dst);
     return FY_LIKELY(status == FY_STATUS_OK) ? status : note_failure(thread, status);
 }

@@ -129,11 +129,13 @@ static __attribute__((noinline)) fy_status_t broadcast_shapes(const fy_op_info_t
     return FY_STATUS_OK;
 }
 
-/* dst[0] gets the shape that the sources broadcast to, and they get it too. nsrc > 0. */
-static inline fy_status_t elementwise_shape(const fy_op_info_t *info, fy_launch_t *launch)
+/* dst[0] gets the shape that the `nsrc` sources broadcast to, and they get it too. nsrc > 0; where it
+ * is a constant, the compiler needs no loop. */
+static inline __attribute__((always_inline)) fy_status_t
+elementwise_shape(const fy_op_info_t *info, fy_launch_t *launch, int nsrc)
 {
     const fy_desc_t *first = &launch->src[0];
-    for (int i = 1; i < launch->nsrc; i++) {
+    for (int i = 1; i < nsrc; i++) {
         if (FY_UNLIKELY(!same_dims(first, &launch->src[i]))) return broadcast_shapes(info, launch);
     }
     fy_desc_t *dst = &launch->dst[0];
@@ -149,7 +151,7 @@ fy_status_t fy__shape_unary(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *src = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     launch->dst[0].dtype = src->dtype;
-    return elementwise_shape(info, launch);
+    return elementwise_shape(info, launch, 1);
 }
 
 fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch)
@@ -159,7 +161,7 @@ fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch)
     if (FY_UNLIKELY(!(info->dtypes & FY_DTYPE_BIT(a->dtype))))
         return fail_dtype(info, FY__SRC, 0, a, info->dtypes);
     launch->dst[0].dtype = a->dtype;
-    return elementwise_shape(info, launch);
+    return elementwise_shape(info, launch, 2);
 }
 
 fy_status_t fy__shape_compare(const fy_op_info_t *info, fy_launch_t *launch)
@@ -181,7 +183,7 @@ fy_status_t fy__shape_where(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(fy__check_same_dtype(info, launch, 1, 2));
     FY_TRY(fy__check_dtype(info, FY__SRC, 1, &launch->src[1], info->dtypes));
     launch->dst[0].dtype = launch->src[1].dtype;
-    return elementwise_shape(info, launch);
+    return elementwise_shape(info, launch, 3);
 }
 
 fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch)
@@ -240,5 +242,5 @@ fy_status_t fy__shape_elementwise(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
     for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     launch->dst[0].dtype = launch->src[0].dtype;
-    return elementwise_shape(info, launch);
+    return elementwise_shape(info, launch, launch->nsrc);
 }
