@@ -29,22 +29,33 @@ static void block_scaled(const fy__map_t *map, int64_t n, void *dst, void *const
     map->loop.scaled(n, dst, src[0], map->p, map->q);
 }
 
-/* Flat, assigned, and for one thread: no walk is needed. The fewest are never worth two (ALONE of
- * the slowest take 7 us), so they do not ask. */
+/* Dense and assigned: the loop takes the operands as they are. */
+static inline int is_flat(const fy_launch_t *launch)
+{
+    return (launch->flags & FY_LAUNCH_DENSE) != 0 && launch->accumulate == 0;
+}
+/* Flat, and for one thread: no map is needed. The fewest are never worth two threads (ALONE of the
+ * slowest take 7 us), so they do not ask. */
 static inline int is_plain(const fy_launch_t *launch, int64_t serial)
 {
-    return (launch->flags & FY_LAUNCH_DENSE) != 0 && launch->accumulate == 0 &&
-           (launch->nelem <= ALONE ||
-            fy__threads_for((int64_t)launch->nelem, fy__serial_of(launch->dst->dtype, serial)) ==
-                1);
+    return is_flat(launch) && (launch->nelem <= ALONE ||
+                               fy__threads_for((int64_t)launch->nelem,
+                                               fy__serial_of(launch->dst->dtype, serial)) == 1);
 }
 
 /* ---- families ---- */
 
-static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *loops,
-                                                            const fy_launch_t *launch)
+/* All but the smallest: out of line, so that a tiny add saves few registers. */
+static __attribute__((noinline)) fy_status_t run_binary_large(const fy__loops_t *loops,
+                                                              const fy_launch_t *launch)
 {
     const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
+    const fy_desc_t *dst = launch->dst, *src = launch->src;
+    const fy__loop2_fn loop = loops->binary[row->index][dst->dtype];
+    if (loop && is_plain(launch, serial_of[row->maths])) {
+        loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
+        return FY_STATUS_OK;
+    }
     fy__map_t map = { .loops = loops, .block = block2 };
     map.loop.two = loops->binary[row->index][fy__compute_dtype(launch->dst->dtype)];
     fy__map_run(&map, launch, serial_of[row->maths]);
@@ -62,16 +73,22 @@ fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
         launch->nelem < TINY && row->maths == FY__MATHS_cheap ? &fy__loops_base : loops;
     const fy__loop2_fn loop = table->binary[row->index][dst->dtype];
     (void)host;
-    if (__builtin_expect(!loop || !is_plain(launch, serial_of[row->maths]), 0))
-        return run_binary_map(loops, launch);
+    if (__builtin_expect(!loop || launch->nelem > ALONE || !is_flat(launch), 0))
+        return run_binary_large(loops, launch);
     loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     return FY_STATUS_OK;
 }
 
-static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *loops,
-                                                           const fy_launch_t *launch)
+static __attribute__((noinline)) fy_status_t run_unary_large(const fy__loops_t *loops,
+                                                             const fy_launch_t *launch)
 {
     const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
+    const fy_desc_t *dst = launch->dst;
+    const fy__loop1_fn loop = loops->unary[row->index][dst->dtype];
+    if (loop && is_plain(launch, serial_of[row->maths])) {
+        loop((int64_t)launch->nelem, dst->data, launch->src->data);
+        return FY_STATUS_OK;
+    }
     fy__map_t map = { .loops = loops, .block = block1 };
     map.loop.one = loops->unary[row->index][fy__compute_dtype(launch->dst->dtype)];
     fy__map_run(&map, launch, serial_of[row->maths]);
@@ -85,8 +102,8 @@ fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
     const fy_desc_t *dst = launch->dst;
     const fy__loop1_fn loop = loops->unary[row->index][dst->dtype];
     (void)host;
-    if (__builtin_expect(!loop || !is_plain(launch, serial_of[row->maths]), 0))
-        return run_unary_map(loops, launch);
+    if (__builtin_expect(!loop || launch->nelem > ALONE || !is_flat(launch), 0))
+        return run_unary_large(loops, launch);
     loop((int64_t)launch->nelem, dst->data, launch->src->data);
     return FY_STATUS_OK;
 }
