@@ -129,8 +129,8 @@ static __attribute__((noinline)) fy_status_t broadcast_shapes(const fy_op_info_t
     return FY_STATUS_OK;
 }
 
-/* dst[0] gets the shape that the `nsrc` sources broadcast to, and they get it too. nsrc > 0; where it
- * is a constant, the compiler needs no loop. */
+/* dst[0] gets the shape that the `nsrc` sources broadcast to, and they get it too. nsrc > 0; where
+ * it is a constant, the compiler needs no loop. */
 static inline __attribute__((always_inline)) fy_status_t
 elementwise_shape(const fy_op_info_t *info, fy_launch_t *launch, int nsrc)
 {

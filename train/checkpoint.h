@@ -29,9 +29,10 @@ typedef struct fyt_piece {
 typedef struct fyt_pieces {
     fy_model_t *model;
     fy_optimizer_t *optimizer; /* NULL: none */
-    int with_all;              /* otherwise parameters only */
+    int with_all;              /* otherwise parameters and buffers only */
     size_t nblocks, count;
-    /* [nblocks]: parameters, random state, then the optimizer's state */
+    size_t first_state; /* the optimizer's first block; before it the random state */
+    /* [nblocks]: parameters, buffers if there are any, random state, the optimizer's state */
     fy_tensor_t **device, **host;
     fy_tensor_t *progress, *rates; /* on the host */
     fyt_piece_t *entries;          /* [count] */

@@ -1,9 +1,9 @@
 /* The tensors of a checkpoint: the device blocks of a model and an optimizer, the same on the host,
  * and the host's pieces by their names in the file. One list serves writing and reading, so that
  * both use the same names.
- * "model.NAME" parameters · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step, epoch,
- * epoch_step, seed · "rates" f64 [2] = lr, momentum
- * Parameters alone: "NAME". Not here: moving and storing them (checkpoint.c). */
+ * "model.NAME" parameters and buffers · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step,
+ * epoch, epoch_step, seed · "rates" f64 [2] = lr, momentum Parameters and buffers alone: "NAME".
+ * Not here: moving and storing them (checkpoint.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,11 +38,14 @@ fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int wi
                             fyt_pieces_t *p)
 {
     /* random state, progress, rates */
-    const size_t nstate = with_all ? count_state(optimizer) : 0, most = model->nparams + nstate + 3;
+    const size_t nstate = with_all ? count_state(optimizer) : 0;
+    const size_t most = model->nparams + model->nbuffers + nstate + 3;
+    const size_t has_buffers = model->nbuffers > 0;
     *p = (fyt_pieces_t){ .model = model,
                          .optimizer = with_all ? optimizer : NULL,
                          .with_all = with_all,
-                         .nblocks = with_all ? 2 + nstate : 1 };
+                         .first_state = 2 + has_buffers,
+                         .nblocks = with_all ? 2 + has_buffers + nstate : 1 + has_buffers };
     p->device = calloc(p->nblocks, sizeof *p->device);
     p->host = calloc(p->nblocks, sizeof *p->host);
     p->entries = calloc(most, sizeof *p->entries);
@@ -51,10 +54,11 @@ fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int wi
         return FYT_FAIL(OUT_OF_MEMORY, "no host memory for a list of %zu tensors", most);
     }
     p->device[0] = model->values;
-    if (with_all) p->device[1] = model->rng;
+    if (has_buffers) p->device[1] = model->buffer_values;
+    if (with_all) p->device[p->first_state - 1] = model->rng;
     for (size_t i = 0; i < nstate; i++) {
         const char *name;
-        fy_optimizer_state(optimizer, i, &name, &p->device[2 + i]);
+        fy_optimizer_state(optimizer, i, &name, &p->device[p->first_state + i]);
     }
     return FY_STATUS_OK;
 }
@@ -69,23 +73,32 @@ static fy_status_t add(fyt_pieces_t *p, const char *prefix, const char *name, fy
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_pieces_name(fyt_pieces_t *p)
+/* The views of parameters or of buffers in their block on the host. */
+static fy_status_t add_views(fyt_pieces_t *p, size_t count, const fyt_model_param_t *params,
+                             fy_tensor_t *block)
 {
-    const fy_model_t *model = p->model;
-    for (size_t i = 0; i < model->nparams; i++) {
-        const fyt_model_param_t *param = &model->params[i];
+    for (size_t i = 0; i < count; i++) {
+        const fyt_model_param_t *param = &params[i];
         fy_tensor_t *flat, *view;
-        FY_TRY(fy_slice(p->host[0], 0, (int64_t)param->offset,
-                        (int64_t)(param->offset + param->nelem), &flat));
+        FY_TRY(fy_slice(block, 0, (int64_t)param->offset, (int64_t)(param->offset + param->nelem),
+                        &flat));
         FY_TRY(fy_reshape(flat, param->def->rank, param->def->dims, &view));
         FY_TRY(add(p, p->with_all ? "model." : "", param->name, view));
     }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fyt_pieces_name(fyt_pieces_t *p)
+{
+    const fy_model_t *model = p->model;
+    FY_TRY(add_views(p, model->nparams, model->params, p->host[0]));
+    if (model->nbuffers) FY_TRY(add_views(p, model->nbuffers, model->buffers, p->host[1]));
     if (!p->with_all) return FY_STATUS_OK;
-    FY_TRY(add(p, "", "model_rng", p->host[1]));
-    for (size_t i = 2; i < p->nblocks; i++) {
+    FY_TRY(add(p, "", "model_rng", p->host[p->first_state - 1]));
+    for (size_t i = p->first_state; i < p->nblocks; i++) {
         const char *name;
         fy_tensor_t *tensor;
-        fy_optimizer_state(p->optimizer, i - 2, &name, &tensor);
+        fy_optimizer_state(p->optimizer, i - p->first_state, &name, &tensor);
         FY_TRY(add(p, "optimizer.", name, p->host[i]));
     }
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_I64, FY_DIMS(4), &p->progress));

@@ -25,6 +25,12 @@ void *fyt_settings(const void *settings, size_t nbytes)
     return NULL;
 }
 
+static void free_params(size_t count, const fy_layer_param_t *params)
+{
+    for (size_t i = 0; params && i < count; i++) free((char *)params[i].name);
+    free((fy_layer_param_t *)params);
+}
+
 void fyt_layer_free(fy_layer_t *layer)
 {
     if (!layer) return;
@@ -34,9 +40,8 @@ void fyt_layer_free(fy_layer_t *layer)
     }
     free(layer->children);
     free(layer->names);
-    for (size_t i = 0; layer->def.params && i < layer->def.nparams; i++)
-        free((char *)layer->def.params[i].name);
-    free((fy_layer_param_t *)layer->def.params);
+    free_params(layer->def.nparams, layer->def.params);
+    free_params(layer->def.nbuffers, layer->def.buffers);
     free((char *)layer->def.type);
     if (layer->def.destroy) layer->def.destroy(layer->user);
     free(layer);
@@ -47,9 +52,15 @@ void fy_layer_destroy(fy_layer_t *layer)
     if (layer && !layer->is_owned) fyt_layer_free(layer);
 }
 
+/* The parameters, then the buffers. */
+static const fy_layer_param_t *param_at(const fy_layer_def_t *def, size_t index)
+{
+    return index < def->nparams ? &def->params[index] : &def->buffers[index - def->nparams];
+}
+
 static fy_status_t check_param(const fy_layer_def_t *def, size_t index)
 {
-    const fy_layer_param_t *param = &def->params[index];
+    const fy_layer_param_t *param = param_at(def, index);
     char what[96];
     if (!param->name || !*param->name || strchr(param->name, '.'))
         return FYT_FAIL(INVALID_ARGUMENT,
@@ -65,39 +76,49 @@ static fy_status_t check_param(const fy_layer_def_t *def, size_t index)
                             "layer_create: dims[%d] of parameter '%s' of '%s' is %lld", i,
                             param->name, def->type, (long long)param->dims[i]);
     for (size_t i = 0; i < index; i++)
-        if (strcmp(def->params[i].name, param->name) == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "layer_create: '%s' has two parameters '%s'",
-                            def->type, param->name);
+        if (strcmp(param_at(def, i)->name, param->name) == 0)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "layer_create: '%s' has two parameters or buffers '%s'", def->type,
+                            param->name);
     snprintf(what, sizeof what, "%.40s's %.40s", def->type, param->name);
     return fyt_init_check(&param->init, what);
 }
 
 static fy_status_t check_def(const fy_layer_def_t *def)
 {
-    if (!def->type || !*def->type || !def->shape || !def->forward || (def->nparams && !def->params))
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: a layer needs a type, shape and forward, "
-                                          "and params if nparams is not 0");
-    for (size_t i = 0; i < def->nparams; i++) FY_TRY(check_param(def, i));
+    if (!def->type || !*def->type || !def->shape || !def->forward ||
+        (def->nparams && !def->params) || (def->nbuffers && !def->buffers))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_create: a layer needs a type, shape and forward, params if nparams "
+                        "is not 0, and buffers if nbuffers is not 0");
+    for (size_t i = 0; i < def->nparams + def->nbuffers; i++) FY_TRY(check_param(def, i));
     return FY_STATUS_OK;
 }
 
-/* Copies texts and params; after a failure fyt_layer_free frees the copies. */
+/* NULL: no memory. */
+static fy_layer_param_t *copy_params(size_t count, const fy_layer_param_t *params)
+{
+    fy_layer_param_t *copies = calloc(count + 1, sizeof *copies);
+    if (!copies) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        copies[i] = params[i];
+        copies[i].name = strdup(params[i].name);
+        if (copies[i].name) continue;
+        free_params(i, copies);
+        return NULL;
+    }
+    return copies;
+}
+
+/* Copies texts, params and buffers; after a failure fyt_layer_free frees the copies. */
 static int copy_def(fy_layer_t *layer, const fy_layer_def_t *def)
 {
     layer->def = *def;
-    layer->def.params = NULL;
     layer->def.destroy = NULL; /* set at the end: until then the caller destroys `user` */
     layer->def.type = strdup(def->type);
-    fy_layer_param_t *params = calloc(def->nparams ? def->nparams : 1, sizeof *params);
-    layer->def.params = params;
-    if (!layer->def.type || !params) return 0;
-    for (size_t i = 0; i < def->nparams; i++) {
-        params[i] = def->params[i];
-        params[i].name = NULL;
-    }
-    for (size_t i = 0; i < def->nparams; i++)
-        if (!(params[i].name = strdup(def->params[i].name))) return 0;
-    return 1;
+    layer->def.params = copy_params(def->nparams, def->params);
+    layer->def.buffers = copy_params(def->nbuffers, def->buffers);
+    return layer->def.type && layer->def.params && layer->def.buffers;
 }
 
 fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer)

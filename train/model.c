@@ -1,4 +1,4 @@
-/* Models: one block of parameters and one of gradients on a device, forward through the layers,
+/* Models: blocks of parameters, gradients and buffers on a device, forward through the layers,
  * gradients by the tape.
  * Not here: the list of layers (model_layout.c), asking about parameters and printing
  * (model_describe.c), the known models (models.c).
@@ -15,18 +15,24 @@ void fy_model_destroy(fy_model_t *model)
 {
     if (!model) return;
     for (size_t i = 0; i < model->nparams; i++) {
-        fy_tensor_destroy(model->value[i]);
+        fy_tensor_destroy(model->params[i].value);
         fy_tensor_destroy(model->grad[i]);
         free(model->params[i].name);
+    }
+    for (size_t i = 0; i < model->nbuffers; i++) {
+        fy_tensor_destroy(model->buffers[i].value);
+        free(model->buffers[i].name);
     }
     for (size_t i = 0; i < model->nleaves; i++) free(model->leaves[i].name);
     fy_tensor_destroy(model->values);
     fy_tensor_destroy(model->grads);
+    fy_tensor_destroy(model->buffer_values);
     fy_tensor_destroy(model->rng);
     free(model->leaves);
     free(model->params);
-    free(model->value);
+    free(model->buffers);
     free(model->grad);
+    free(model->args);
     fyt_layer_free(model->layer);
     free(model->name);
     free(model->note);
@@ -41,15 +47,14 @@ static int64_t dropout_seed(int64_t seed)
     return seed ^ INT64_C(0x64726f706f7574); /* the ASCII bytes of "dropout" */
 }
 
-/* A zeroed block of `category`, kept. */
+/* A zeroed block of `room` elements and of `category`, kept. */
 static fy_status_t make_block(const fy_model_t *model, const char *name, fy_category_t category,
-                              fy_tensor_t **out_block)
+                              uint64_t room, fy_tensor_t **out_block)
 {
     fy_scope_t scope = fy_scope_begin(name);
     fy_status_t status = fy_scope_memory(category);
     if (status == FY_STATUS_OK)
-        status = fy_zeros(model->device, model->dtype, 1, (int64_t[]){ (int64_t)model->room },
-                          out_block);
+        status = fy_zeros(model->device, model->dtype, 1, (int64_t[]){ (int64_t)room }, out_block);
     if (status == FY_STATUS_OK) {
         fy_tensor_keep(*out_block);
         fy_tensor_set_name(*out_block, name);
@@ -64,11 +69,10 @@ static fy_status_t make_rng(const fy_model_t *model, int64_t seed, fy_tensor_t *
     return fy_rng_create(model->device, seed, out_rng);
 }
 
-/* The view of parameter `index` in `block`, kept. */
-static fy_status_t view_param(const fy_model_t *model, size_t index, fy_tensor_t *block,
+/* The view of a parameter or a buffer in `block`, kept. */
+static fy_status_t view_param(const fyt_model_param_t *param, fy_tensor_t *block,
                               fy_tensor_t **out_view)
 {
-    const fyt_model_param_t *param = &model->params[index];
     fy_tensor_t *flat;
     FY_TRY(
         fy_slice(block, 0, (int64_t)param->offset, (int64_t)(param->offset + param->nelem), &flat));
@@ -78,19 +82,41 @@ static fy_status_t view_param(const fy_model_t *model, size_t index, fy_tensor_t
     return FY_STATUS_OK;
 }
 
+/* After all views are made. */
+static void list_args(fy_model_t *model)
+{
+    size_t param = 0, buffer = 0;
+    for (size_t i = 0; i < model->nleaves; i++) {
+        const fy_layer_def_t *def = &model->leaves[i].layer->def;
+        fy_tensor_t **arg = model->args + model->leaves[i].first_arg;
+        for (size_t p = 0; p < def->nparams; p++) *arg++ = model->params[param++].value;
+        for (size_t b = 0; b < def->nbuffers; b++) *arg++ = model->buffers[buffer++].value;
+    }
+}
+
 static fy_status_t make_tensors(fy_model_t *model, int64_t seed)
 {
     fy_tensor_t *draws;
-    FY_TRY(make_block(model, "weights", FY_CATEGORY_WEIGHTS, &model->values));
-    FY_TRY(make_block(model, "gradients", FY_CATEGORY_GRADIENTS, &model->grads));
+    FY_TRY(make_block(model, "weights", FY_CATEGORY_WEIGHTS, model->room, &model->values));
+    FY_TRY(make_block(model, "gradients", FY_CATEGORY_GRADIENTS, model->room, &model->grads));
+    if (model->nbuffers)
+        FY_TRY(make_block(model, "buffers", FY_CATEGORY_WEIGHTS, model->buffers_room,
+                          &model->buffer_values));
     FY_TRY(make_rng(model, dropout_seed(seed), &model->rng));
     fy_tensor_keep(model->rng);
     FY_TRY(fy_rng_create(model->device, seed, &draws));
     for (size_t i = 0; i < model->nparams; i++) {
-        FY_TRY(view_param(model, i, model->values, &model->value[i]));
-        FY_TRY(view_param(model, i, model->grads, &model->grad[i]));
-        FY_TRY(fyt_init_fill(model->value[i], draws, model->params[i].def));
+        fyt_model_param_t *param = &model->params[i];
+        FY_TRY(view_param(param, model->values, &param->value));
+        FY_TRY(view_param(param, model->grads, &model->grad[i]));
+        FY_TRY(fyt_init_fill(param->value, draws, param->def));
     }
+    for (size_t i = 0; i < model->nbuffers; i++) {
+        fyt_model_param_t *buffer = &model->buffers[i];
+        FY_TRY(view_param(buffer, model->buffer_values, &buffer->value));
+        FY_TRY(fyt_init_fill(buffer->value, draws, buffer->def));
+    }
+    list_args(model);
     return FY_STATUS_OK;
 }
 
@@ -184,7 +210,7 @@ static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor
     for (size_t i = 0; i < model->nleaves; i++) {
         const fyt_leaf_t *leaf = &model->leaves[i];
         fy_tensor_t *next = NULL;
-        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &pass, model->value + leaf->first_param,
+        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &pass, model->args + leaf->first_arg,
                                         now, &next));
         if (!next)
             return FYT_FAIL(INVALID_ARGUMENT,
@@ -217,7 +243,7 @@ fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
 {
     if (!model || !tape) return FYT_FAIL(INVALID_ARGUMENT, "model_watch: model or tape is NULL");
     for (size_t i = 0; i < model->nparams; i++)
-        FY_TRY(fy_tape_watch(tape, model->value[i], model->grad[i]));
+        FY_TRY(fy_tape_watch(tape, model->params[i].value, model->grad[i]));
     return FY_STATUS_OK;
 }
 
@@ -232,7 +258,7 @@ fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tenso
     const int keeps = options && options->accumulate && model->has_grads;
     for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
         fy_tensor_t *grad = NULL;
-        status = fy_tape_grad(tape, model->value[i], &grad);
+        status = fy_tape_grad(tape, model->params[i].value, &grad);
         if (status == FY_STATUS_OK && !grad) status = fy_fill(model->grad[i], 0);
         fy_tensor_destroy(grad);
     }

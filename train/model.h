@@ -11,15 +11,18 @@ typedef struct fyt_leaf {
     const fy_layer_t *layer;
     char *name;         /* "conv1", "block.conv2"; "" if the model is one layer */
     size_t first_param; /* of the model's params */
+    size_t first_arg;   /* of the model's args: its parameters, then its buffers */
     int rank;           /* of its output for one sample, without the batch */
     int64_t dims[FY_MAX_RANK];
     uint64_t macs; /* of one sample */
 } fyt_leaf_t;
 
+/* A parameter or a buffer. */
 typedef struct fyt_model_param {
     char *name; /* "conv1.weight" */
     const fy_layer_param_t *def;
     uint64_t offset, nelem; /* in the blocks, elements */
+    fy_tensor_t *value;     /* the view of its block */
 } fyt_model_param_t;
 
 struct fy_model {
@@ -29,12 +32,14 @@ struct fy_model {
     fy_layer_t *layer;
     int rank; /* of one sample */
     int64_t dims[FY_MAX_RANK];
-    size_t nleaves, nparams;
+    size_t nleaves, nparams, nbuffers;
     fyt_leaf_t *leaves;
-    fyt_model_param_t *params;
-    fy_tensor_t **value, **grad; /* views of the blocks, one a parameter */
+    fyt_model_param_t *params, *buffers;
+    fy_tensor_t **grad; /* views of the gradients, one a parameter */
+    fy_tensor_t **args; /* what the leaves' forward functions get, in the order of the leaves */
     fy_tensor_t *values, *grads, *rng;
-    uint64_t room; /* elements of a block */
+    fy_tensor_t *buffer_values;  /* NULL: there are no buffers */
+    uint64_t room, buffers_room; /* elements: of `values` and of `grads`; of `buffer_values` */
     int is_training;
     char *note;    /* of the last loaded checkpoint; NULL: none */
     int has_grads; /* after the first backward: each gradient is written */

@@ -1,4 +1,4 @@
-/* Queries of a model: parameters by number and by name, sums, the printed table.
+/* Queries of a model: parameters and buffers by number and by name, sums, the printed table.
  * Not here: making and running it (model.c). */
 #include "model.h"
 #include "train/abi.h"
@@ -18,9 +18,23 @@ fy_status_t fy_model_param(const fy_model_t *model, size_t index, fy_param_t *ou
                         index, model->name, model->nparams);
     const fy_param_t param = { .struct_size = sizeof param,
                                .name = model->params[index].name,
-                               .value = model->value[index],
+                               .value = model->params[index].value,
                                .grad = model->grad[index] };
     FY__WRITE(out_param, &param);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_model_buffer(const fy_model_t *model, size_t index, fy_param_t *out_buffer)
+{
+    if (!model) return FYT_FAIL(INVALID_ARGUMENT, "model_buffer: model is NULL");
+    FY_TRY(FY__CHECK_OUT(param, "model_buffer", out_buffer));
+    if (index >= model->nbuffers)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_buffer: buffer %zu of model '%s', which has %zu",
+                        index, model->name, model->nbuffers);
+    const fy_param_t buffer = { .struct_size = sizeof buffer,
+                                .name = model->buffers[index].name,
+                                .value = model->buffers[index].value };
+    FY__WRITE(out_buffer, &buffer);
     return FY_STATUS_OK;
 }
 
@@ -65,6 +79,8 @@ fy_status_t fy_model_find_param(const fy_model_t *model, const char *name, fy_pa
         return FYT_FAIL(INVALID_ARGUMENT, "model_find_param: model or name is NULL");
     for (size_t i = 0; i < model->nparams; i++)
         if (strcmp(model->params[i].name, name) == 0) return fy_model_param(model, i, out_param);
+    for (size_t i = 0; i < model->nbuffers; i++)
+        if (strcmp(model->buffers[i].name, name) == 0) return fy_model_buffer(model, i, out_param);
     list_near(model, name, near, sizeof near);
     return FYT_FAIL(INVALID_ARGUMENT, "model '%s' has no parameter '%s'; it has %zu, near that: %s",
                     model->name, name, model->nparams, *near ? near : "none");
@@ -72,10 +88,10 @@ fy_status_t fy_model_find_param(const fy_model_t *model, const char *name, fy_pa
 
 /* ---- sums ---- */
 
-static uint64_t count_elements(const fy_model_t *model)
+static uint64_t count_elements(size_t count, const fyt_model_param_t *params)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < model->nparams; i++) sum += model->params[i].nelem;
+    for (size_t i = 0; i < count; i++) sum += params[i].nelem;
     return sum;
 }
 
@@ -97,12 +113,16 @@ fy_status_t fy_model_query(const fy_model_t *model, fy_model_info_t *out_info)
                              .values = model->values,
                              .grads = model->grads,
                              .rng = model->rng,
-                             .params = count_elements(model),
+                             .params = count_elements(model->nparams, model->params),
                              .nparams = model->nparams,
                              .macs = count_macs(model),
                              .out_rank = last ? last->rank : model->rank,
-                             .is_training = model->is_training };
+                             .is_training = model->is_training,
+                             .buffers = model->buffer_values,
+                             .nbuffers = model->nbuffers };
     info.nbytes = info.params * fy_dtype_size(model->dtype);
+    info.buffers_nbytes = count_elements(model->nbuffers, model->buffers) *
+                          fy_dtype_size(model->dtype);
     memcpy(info.out_dims, last ? last->dims : model->dims, sizeof info.out_dims);
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
@@ -144,14 +164,15 @@ size_t fy_model_describe(const fy_model_t *model, char *text, size_t size)
     for (size_t i = 0; i < model->nleaves; i++) {
         const fyt_leaf_t *leaf = &model->leaves[i];
         int64_t dims[FY_MAX_RANK] = { 0 };
-        uint64_t nelem = 0;
+        uint64_t nelem;
         memcpy(dims + 1, leaf->dims, (size_t)leaf->rank * sizeof *dims);
-        for (size_t p = 0; p < leaf->layer->def.nparams; p++)
-            nelem += model->params[leaf->first_param + p].nelem;
+        nelem = count_elements(leaf->layer->def.nparams, model->params + leaf->first_param);
         put_row(&out, leaf->name, leaf->layer->def.type,
                 fyt_shape_text(shape, leaf->rank + 1, dims), nelem, leaf->macs, nelem * element);
     }
-    const uint64_t params = count_elements(model);
+    const uint64_t buffers = count_elements(model->nbuffers, model->buffers);
+    if (model->nbuffers) put_row(&out, "", "buffers", "", buffers, 0, buffers * element);
+    const uint64_t params = count_elements(model->nparams, model->params);
     put_row(&out, "all", model->name, fy_dtype_name(model->dtype), params, count_macs(model),
             params * element);
     return out.length;

@@ -1,5 +1,5 @@
 /* From a tree of layers to the list that runs: names, the shape after each layer, the offset of
- * each parameter in the block.
+ * each parameter and buffer in its block.
  * Not here: the blocks (model.c). */
 #include "model.h"
 
@@ -7,12 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void count_leaves(const fy_layer_t *layer, size_t *leaves, size_t *params)
+typedef struct counts {
+    size_t leaves, params, buffers;
+} counts_t;
+
+static void count_leaves(const fy_layer_t *layer, counts_t *counts)
 {
-    for (size_t i = 0; i < layer->nchildren; i++) count_leaves(layer->children[i], leaves, params);
+    for (size_t i = 0; i < layer->nchildren; i++) count_leaves(layer->children[i], counts);
     if (layer->names) return; /* a sequential, perhaps an empty one */
-    *leaves += 1;
-    *params += layer->def.nparams;
+    counts->leaves++;
+    counts->params += layer->def.nparams;
+    counts->buffers += layer->def.nbuffers;
 }
 
 static char *join(const char *prefix, const char *name)
@@ -37,14 +42,17 @@ static fy_status_t explain(const fy_model_t *model, const fyt_leaf_t *leaf, fy_s
                         leaf->name, leaf->layer->def.type, said);
 }
 
-static fy_status_t add_params(fy_model_t *model, const fyt_leaf_t *leaf)
+/* Appends `count` parameters or buffers of a leaf to a list; *room: elements of their block. */
+static fy_status_t add_params(const fy_model_t *model, const fyt_leaf_t *leaf, size_t count,
+                              const fy_layer_param_t *defs, fyt_model_param_t *list,
+                              size_t *list_count, uint64_t *room)
 {
-    for (size_t i = 0; i < leaf->layer->def.nparams; i++) {
-        const fy_layer_param_t *def = &leaf->layer->def.params[i];
-        fyt_model_param_t *param = &model->params[model->nparams];
-        *param = (fyt_model_param_t){ join(leaf->name, def->name), def, model->room, 1 };
+    for (size_t i = 0; i < count; i++) {
+        const fy_layer_param_t *def = &defs[i];
+        fyt_model_param_t *param = &list[*list_count];
+        *param = (fyt_model_param_t){ join(leaf->name, def->name), def, *room, 1, NULL };
         if (!param->name) return no_memory(model);
-        model->nparams++;
+        ++*list_count;
         int is_too_large = 0;
         for (int d = 0; d < def->rank; d++)
             is_too_large |=
@@ -53,7 +61,7 @@ static fy_status_t add_params(fy_model_t *model, const fyt_leaf_t *leaf)
             return FYT_FAIL(INVALID_ARGUMENT,
                             "model '%s': '%s' has more elements than a process has addresses for",
                             model->name, param->name);
-        model->room += (param->nelem + FYT_PARAM_ALIGN - 1) / FYT_PARAM_ALIGN * FYT_PARAM_ALIGN;
+        *room += (param->nelem + FYT_PARAM_ALIGN - 1) / FYT_PARAM_ALIGN * FYT_PARAM_ALIGN;
     }
     return FY_STATUS_OK;
 }
@@ -64,7 +72,10 @@ static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const ch
 {
     fyt_leaf_t *leaf = &model->leaves[model->nleaves];
     int64_t out_dims[FY_MAX_RANK] = { 0 };
-    *leaf = (fyt_leaf_t){ .layer = layer, .name = strdup(name), .first_param = model->nparams };
+    *leaf = (fyt_leaf_t){ .layer = layer,
+                          .name = strdup(name),
+                          .first_param = model->nparams,
+                          .first_arg = model->nparams + model->nbuffers };
     if (!leaf->name) return no_memory(model);
     model->nleaves++;
     fy_status_t status = layer->def.shape(layer->user, *rank, dims, rank, out_dims, &leaf->macs);
@@ -75,7 +86,11 @@ static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const ch
     memcpy(dims, out_dims, sizeof out_dims);
     leaf->rank = *rank - 1;
     memcpy(leaf->dims, dims + 1, (size_t)leaf->rank * sizeof *dims);
-    return add_params(model, leaf);
+    const fy_layer_def_t *def = &layer->def;
+    FY_TRY(add_params(model, leaf, def->nparams, def->params, model->params, &model->nparams,
+                      &model->room));
+    return add_params(model, leaf, def->nbuffers, def->buffers, model->buffers, &model->nbuffers,
+                      &model->buffers_room);
 }
 
 static fy_status_t walk(fy_model_t *model, const fy_layer_t *layer, const char *prefix, int *rank,
@@ -94,15 +109,18 @@ static fy_status_t walk(fy_model_t *model, const fy_layer_t *layer, const char *
 
 fy_status_t fyt_model_lay_out(fy_model_t *model)
 {
-    size_t leaves = 0, params = 0;
+    counts_t counts = { 0, 0, 0 };
     int rank = model->rank + 1;
     int64_t dims[FY_MAX_RANK] = { 1 };
-    count_leaves(model->layer, &leaves, &params);
-    model->leaves = calloc(leaves ? leaves : 1, sizeof *model->leaves);
-    model->params = calloc(params ? params : 1, sizeof *model->params);
-    model->value = calloc(params ? params : 1, sizeof(fy_tensor_t *));
-    model->grad = calloc(params ? params : 1, sizeof(fy_tensor_t *));
-    if (!model->leaves || !model->params || !model->value || !model->grad) return no_memory(model);
+    count_leaves(model->layer, &counts);
+    /* one more of each: calloc may return NULL for 0 bytes */
+    model->leaves = calloc(counts.leaves + 1, sizeof *model->leaves);
+    model->params = calloc(counts.params + 1, sizeof *model->params);
+    model->buffers = calloc(counts.buffers + 1, sizeof *model->buffers);
+    model->grad = calloc(counts.params + 1, sizeof(fy_tensor_t *));
+    model->args = calloc(counts.params + counts.buffers + 1, sizeof(fy_tensor_t *));
+    if (!model->leaves || !model->params || !model->buffers || !model->grad || !model->args)
+        return no_memory(model);
     memcpy(dims + 1, model->dims, (size_t)model->rank * sizeof *dims);
     return walk(model, model->layer, "", &rank, dims);
 }

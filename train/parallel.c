@@ -155,43 +155,73 @@ fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
 
 /* ---- replicas and shards ---- */
 
-static fy_status_t check_form(const fy_model_t *first, const fy_model_t *model, size_t index)
+/* Do the parameters or buffers have the same names and shapes? */
+static fy_status_t check_list(size_t count, const fyt_model_param_t *first,
+                              const fyt_model_param_t *second, const char *call, const char *kind,
+                              size_t index)
 {
-    if (model->dtype != first->dtype || model->nparams != first->nparams ||
-        model->room != first->room)
-        return FYT_FAIL(SHAPE_MISMATCH,
-                        "models_replicate: model %zu, '%s', has %zu parameters [%s], model 0, "
-                        "'%s', has %zu [%s]",
-                        index, model->name, model->nparams, fy_dtype_name(model->dtype),
-                        first->name, first->nparams, fy_dtype_name(first->dtype));
-    for (size_t i = 0; i < model->nparams; i++) {
-        const fyt_model_param_t *a = &first->params[i], *b = &model->params[i];
+    for (size_t i = 0; i < count; i++) {
+        const fyt_model_param_t *a = &first[i], *b = &second[i];
         int same = strcmp(a->name, b->name) == 0 && a->def->rank == b->def->rank;
         for (int d = 0; same && d < a->def->rank; d++) same = a->def->dims[d] == b->def->dims[d];
         if (!same)
             return FYT_FAIL(SHAPE_MISMATCH,
-                            "models_replicate: parameter %zu is '%s' in model 0 and '%s' in model "
-                            "%zu, or of another shape there",
-                            i, a->name, b->name, index);
+                            "%s: %s %zu is '%s' in model 0 and '%s' in model %zu, or of another "
+                            "shape there",
+                            call, kind, i, a->name, b->name, index);
     }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_form(const fy_model_t *first, const fy_model_t *model, const char *call,
+                              size_t index)
+{
+    if (model->dtype != first->dtype || model->nparams != first->nparams ||
+        model->nbuffers != first->nbuffers)
+        return FYT_FAIL(SHAPE_MISMATCH,
+                        "%s: model %zu, '%s', has %zu parameters and %zu buffers [%s], model 0, "
+                        "'%s', has %zu and %zu [%s]",
+                        call, index, model->name, model->nparams, model->nbuffers,
+                        fy_dtype_name(model->dtype), first->name, first->nparams, first->nbuffers,
+                        fy_dtype_name(first->dtype));
+    FY_TRY(check_list(model->nparams, first->params, model->params, call, "parameter", index));
+    FY_TRY(check_list(model->nbuffers, first->buffers, model->buffers, call, "buffer", index));
     if (model->device == first->device)
-        return FYT_FAIL(
-            DEVICE_MISMATCH,
-            "models_replicate: model %zu is on %s as model 0 is: fy_copy is enough there", index,
-            fy_device_name(model->device));
+        return FYT_FAIL(DEVICE_MISMATCH,
+                        "%s: model %zu is on %s as model 0 is: fy_copy is enough there", call,
+                        index, fy_device_name(model->device));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_models(size_t count, fy_model_t *const *models, const char *call)
+{
+    if (!count || !models) return FYT_FAIL(INVALID_ARGUMENT, "%s: no models", call);
+    for (size_t i = 0; i < count; i++) {
+        if (!models[i]) return FYT_FAIL(INVALID_ARGUMENT, "%s: model %zu is NULL", call, i);
+        if (i) FY_TRY(check_form(models[0], models[i], call, i));
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t send_buffers(size_t count, fy_model_t *const *models)
+{
+    for (size_t i = 1; i < count && models[0]->nbuffers; i++)
+        FY_TRY(fy_tensor_send_into(models[i]->buffer_values, models[0]->buffer_values, NULL, NULL));
     return FY_STATUS_OK;
 }
 
 fy_status_t fy_models_replicate(size_t count, fy_model_t *const *models)
 {
-    if (!count || !models) return FYT_FAIL(INVALID_ARGUMENT, "models_replicate: no models");
-    for (size_t i = 0; i < count; i++) {
-        if (!models[i]) return FYT_FAIL(INVALID_ARGUMENT, "models_replicate: model %zu is NULL", i);
-        if (i) FY_TRY(check_form(models[0], models[i], i));
-    }
+    FY_TRY(check_models(count, models, "models_replicate"));
     for (size_t i = 1; i < count; i++)
         FY_TRY(fy_tensor_send_into(models[i]->values, models[0]->values, NULL, NULL));
-    return FY_STATUS_OK;
+    return send_buffers(count, models);
+}
+
+fy_status_t fy_models_replicate_buffers(size_t count, fy_model_t *const *models)
+{
+    FY_TRY(check_models(count, models, "models_replicate_buffers"));
+    return send_buffers(count, models);
 }
 
 static fy_status_t upload_shard(fy_tensor_t *x, int64_t begin, int64_t end, fy_device_t *device,

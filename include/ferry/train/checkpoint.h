@@ -1,4 +1,4 @@
-/* Checkpoints: all state that a training needs to continue with the same bits: parameters,
+/* Checkpoints: all state that a training needs to continue with the same bits: parameters, buffers,
  * optimizer state, the random state of dropout, the position in the data. Safetensors files
  * "step-00001234.safetensors" in one folder. */
 #ifndef FERRY_TRAIN_CHECKPOINT_H_
@@ -28,9 +28,9 @@ typedef struct fy_progress {
 #define FY_PROGRESS_INIT FY_ZEROED_(progress)
 FY_API void fy_progress_init(fy_progress_t *progress, size_t nbytes);
 
-/* Blocks. Downloads parameters, state and random state (one fy_tensor_download_many) and writes
- * them with fy_safetensors_write: a complete file or none. optimizer may be NULL. `directory` is
- * made if its parent exists.
+/* Blocks. Downloads parameters, buffers, state and random state (one fy_tensor_download_many) and
+ * writes them with fy_safetensors_write: a complete file or none. optimizer may be NULL.
+ * `directory` is made if its parent exists.
  * Then reads the new file's header back, and keeps the new checkpoint and the `keep` (at least 1)
  * with the highest steps. Deletes all others, and temporary files of killed processes: use one
  * folder for each training.
@@ -49,8 +49,8 @@ FY_API_STATUS fy_checkpoint_save(const char *directory, fy_model_t *model,
 FY_API_STATUS fy_checkpoint_load(const char *path, fy_model_t *model, fy_optimizer_t *optimizer,
                                  fy_progress_t *out_progress);
 
-/* Parameters only, under their names, in the form of other programs ("conv1.weight": weights O, H,
- * W, I). One download, one upload.
+/* Parameters and buffers only, under their names, in the form of other programs ("conv1.weight":
+ * weights O, H, W, I). One fy_tensor_download_many; one fy_tensor_upload_many_into.
  * Fail: as fy_safetensors_write, fy_safetensors_open and fy_checkpoint_load. */
 FY_API_STATUS fy_model_save(fy_model_t *model, const char *path);
 FY_API_STATUS fy_model_load(fy_model_t *model, const char *path);

@@ -115,10 +115,16 @@ typedef struct fy_layer_def {
      * the multiply-accumulates. */
     fy_status_t (*shape)(void *user, int rank, const int64_t *dims, int *out_rank,
                          int64_t *out_dims, uint64_t *out_macs);
-    /* Makes *out_y by calls that have gradients; params as in the def. It may return x itself. */
+    /* Makes *out_y by calls that have gradients; `params` are the nparams parameters, then the
+     * nbuffers buffers, as in the def. It may return x itself. */
     fy_status_t (*forward)(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
                            fy_tensor_t *x, fy_tensor_t **out_y);
     void (*destroy)(void *user); /* may be NULL */
+    /* Buffers: tensors that belong to the model and are not trained, as running statistics. They
+     * have no gradient; `forward` writes them in place. Saved and replicated with the parameters.
+     * Copied; names differ from those of the parameters. */
+    size_t nbuffers;
+    const fy_layer_param_t *buffers;
 } fy_layer_def_t;
 #define FY_LAYER_DEF_INIT FY_ZEROED_(layer_def)
 /* Takes ownership of `user`, even when it fails (`user` is then destroyed). All layers above are

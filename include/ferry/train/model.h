@@ -1,5 +1,6 @@
 /* Models: layers with parameters on a device. All parameters are views of one block, and all
- * gradients of another: one request updates them, one upload or download copies them. */
+ * gradients of another: one request updates them, one upload or download copies them. Buffers
+ * (running statistics) are views of a third block, which no optimizer updates. */
 #ifndef FERRY_TRAIN_MODEL_H_
 #define FERRY_TRAIN_MODEL_H_
 
@@ -54,12 +55,14 @@ FY_API_STATUS fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_ten
 typedef struct fy_param {
     size_t struct_size;
     const char *name;          /* "conv1.weight"; valid as long as the model */
-    fy_tensor_t *value, *grad; /* the model's own handles: do not destroy */
+    fy_tensor_t *value, *grad; /* the model's own handles: do not destroy. A buffer has no grad */
 } fy_param_t;
 #define FY_PARAM_INIT FY_ZEROED_(param)
 /* In the order of the layers. Fails: INVALID_ARGUMENT (out of range). */
 FY_API_STATUS fy_model_param(const fy_model_t *model, size_t index, fy_param_t *out_param);
-/* Fails: INVALID_ARGUMENT (no such name: lists similar names). */
+/* The buffers, as fy_model_param the parameters. */
+FY_API_STATUS fy_model_buffer(const fy_model_t *model, size_t index, fy_param_t *out_buffer);
+/* A parameter or a buffer. Fails: INVALID_ARGUMENT (no such name: lists similar names). */
 FY_API_STATUS fy_model_find_param(const fy_model_t *model, const char *name, fy_param_t *out_param);
 
 typedef struct fy_model_info {
@@ -77,10 +80,14 @@ typedef struct fy_model_info {
     int out_rank;     /* of one sample's result */
     int64_t out_dims[FY_MAX_RANK];
     int is_training;
+    fy_tensor_t *buffers;    /* [elements], as `values`; NULL: no layer has a buffer */
+    uint64_t buffers_nbytes; /* without gaps */
+    size_t nbuffers;         /* tensors */
 } fy_model_info_t;
 #define FY_MODEL_INFO_INIT FY_ZEROED_(model_info)
 FY_API_STATUS fy_model_query(const fy_model_t *model, fy_model_info_t *out_info);
-/* A table, one line a layer: name, type, output shape, parameters, MACs, bytes; and the sums.
+/* A table, one line a layer: name, type, output shape, parameters, MACs, bytes; one for all
+ * buffers, if there are any; and the sums of the parameters.
  * Writes at most `size` bytes with a final 0, and returns the length of the whole text, as
  * snprintf. */
 FY_API size_t fy_model_describe(const fy_model_t *model, char *text, size_t size);

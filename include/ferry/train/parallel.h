@@ -18,11 +18,14 @@ extern "C" {
  * DTYPE_MISMATCH, INVALID_ARGUMENT (not dense), OUT_OF_MEMORY, as fy_tensor_send. Nothing has
  * changed then, except if a guard allows only half of the traffic. */
 FY_API_STATUS fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors);
-/* Copies the parameters of models[0] to all others, by peer transfers: the replicas then have the
- * same bits. Light on the host.
+/* Copies the parameters and buffers of models[0] to all others, by peer transfers: the replicas
+ * then have the same bits. Light on the host.
  * Fails: SHAPE_MISMATCH (another form), DEVICE_MISMATCH (two on one device), as
  * fy_tensor_send_into. */
 FY_API_STATUS fy_models_replicate(size_t count, fy_model_t *const *models);
+/* Copies the buffers alone: each replica computes the running statistics of its own shards, and
+ * this makes them equal before an evaluation or a checkpoint. As fy_models_replicate. */
+FY_API_STATUS fy_models_replicate_buffers(size_t count, fy_model_t *const *models);
 /* Splits the rows of x [n, ...] (on the host) into `count` shards of equal length, the first ones
  * one row longer, and uploads shard i to devices[i]. All or nothing.
  * Fails: SHAPE_MISMATCH (fewer rows than devices), as fy_tensor_upload. */

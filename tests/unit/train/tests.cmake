@@ -7,6 +7,10 @@ if(TARGET test_unit_train_dataset_faults)
     target_link_options(test_unit_train_dataset_faults PRIVATE
         -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=read)
 endif()
+if(TARGET test_unit_train_buffers)
+    target_link_options(test_unit_train_buffers PRIVATE
+        -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
+endif()
 # A loader promises the same on every device: also over the driver made of host memory, and where
 # bytes change as late as they may.
 if(TARGET test_unit_train_loader)

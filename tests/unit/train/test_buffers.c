@@ -1,0 +1,348 @@
+/* Buffers of models: a layer with a running mean, trained, evaluated, saved, resumed and
+ * replicated; and each allocation of a layer, a model and its files fails once. Buffers have no
+ * gradient and no optimizer changes them. */
+#include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
+
+#include <unistd.h>
+
+#include <ferry/train/train.h>
+
+enum { WIDTH = 3 };
+
+static fy_status_t keep_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                              int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    *out_rank = rank;
+    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+/* Training: y = x - mean(x), running += (mean(x) - running) / 2, seen += 1. Evaluation: y = x -
+ * running. */
+static fy_status_t center(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                          fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    fy_tensor_t *shift = params[0], *running = params[1], *seen = params[2];
+    fy_tensor_t *mean = running, *change, *next, *centered;
+    (void)user;
+    if (pass->is_training) {
+        FY_TRY(fy_mean(x, 1, (int[]){ 0 }, 0, &mean));
+        FY_TRY(fy_sub(mean, running, &change));
+        FY_TRY(fy_axpy(running, 0.5, change));
+        FY_TRY(fy_affine(seen, 1, 1, &next));
+        FY_TRY(fy_copy(seen, next));
+    }
+    FY_TRY(fy_sub(x, mean, &centered));
+    return fy_add(centered, shift, out_y);
+}
+
+static fy_status_t make_center(fy_layer_t **out_layer)
+{
+    static const fy_layer_param_t shift = { "shift", 1, { WIDTH }, 0, 0, { FY_INIT_CONSTANT, 0 } };
+    static const fy_layer_param_t buffers[] = {
+        { "running", 1, { WIDTH }, 0, 0, { FY_INIT_CONSTANT, 1 } },
+        { "seen", 1, { 1 }, 0, 0, { FY_INIT_CONSTANT, 0 } },
+    };
+    fy_layer_def_t def = FY_LAYER_DEF_INIT;
+    def.type = "center";
+    def.nparams = 1;
+    def.params = &shift;
+    def.nbuffers = 2;
+    def.buffers = buffers;
+    def.shape = keep_shape;
+    def.forward = center;
+    return fy_layer_create(&def, NULL, out_layer);
+}
+
+/* center, linear, center: the second one's parameters and buffers lie behind others. */
+static fy_status_t try_model(fy_device_t *device, int64_t seed, fy_model_t **out_model)
+{
+    fy_layer_t *first = NULL, *fc = NULL, *second = NULL, *all = NULL;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.seed = seed;
+    fy_status_t status = make_center(&first);
+    if (status == FY_STATUS_OK) status = fy_layer_linear(WIDTH, WIDTH, NULL, &fc);
+    if (status == FY_STATUS_OK) status = make_center(&second);
+    if (status != FY_STATUS_OK) {
+        fy_layer_destroy(first);
+        fy_layer_destroy(fc);
+        return status;
+    }
+    const fy_layer_child_t children[] = { { "c1", first }, { "fc", fc }, { "c2", second } };
+    FY_TRY(fy_layer_sequential(3, children, &all));
+    return fy_model_create(device, all, FY_DIMS(WIDTH), &options, out_model);
+}
+
+static fy_model_t *make_model(fy_device_t *device, int64_t seed)
+{
+    fy_model_t *model;
+    ts_ok(try_model(device, seed, &model));
+    return model;
+}
+
+static fy_model_info_t query(const fy_model_t *model)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_query(model, &info));
+    return info;
+}
+
+static fy_tensor_t *find(const fy_model_t *model, const char *name)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    ts_ok(fy_model_find_param(model, name, &param));
+    return param.value;
+}
+
+static fy_tensor_t *batch(fy_device_t *device)
+{
+    return ts_f32(device, FY_DIMS(2, WIDTH), (float[]){ 1, 2, 3, 3, 6, 9 });
+}
+
+static void test_facts(ts_ctx_t *ctx)
+{
+    fy_model_t *model = make_model(ctx->device, 1);
+    const fy_model_info_t info = query(model);
+    fy_param_t buffer = FY_PARAM_INIT;
+    char table[2048];
+    assert_int_equal(info.nparams, 4);
+    assert_int_equal(info.params, WIDTH * WIDTH + 3 * WIDTH);
+    assert_int_equal(info.nbuffers, 4);
+    assert_int_equal(info.buffers_nbytes, 2 * (WIDTH + 1) * sizeof(float));
+    assert_int_equal(ts_info(info.buffers).nelem, 64); /* four, each at a multiple of 16 */
+    ts_ok(fy_model_buffer(model, 3, &buffer));
+    assert_string_equal(buffer.name, "c2.seen");
+    assert_null(buffer.grad);
+    ts_ok(fy_model_buffer(model, 0, &buffer));
+    assert_string_equal(buffer.name, "c1.running");
+    ts_expect_f32(buffer.value, (float[]){ 1, 1, 1 }, WIDTH);
+    ts_fails(fy_model_buffer(model, 4, &buffer), INVALID_ARGUMENT);
+    ts_text_has("buffer 4");
+    ts_fails(fy_model_buffer(NULL, 0, &buffer), INVALID_ARGUMENT);
+    fy_model_describe(model, table, sizeof table);
+    assert_non_null(strstr(table, "buffers"));
+    fy_model_destroy(model);
+
+    fy_model_t *plain;
+    ts_ok(fy_model_open(ctx->device, "linear", NULL, &plain));
+    assert_null(query(plain).buffers);
+    assert_int_equal(query(plain).nbuffers, 0);
+    fy_model_describe(plain, table, sizeof table);
+    assert_null(strstr(table, "buffers"));
+    fy_model_destroy(plain);
+}
+
+static void test_training_and_evaluation(ts_ctx_t *ctx)
+{
+    fy_model_t *model = make_model(ctx->device, 1);
+    const fy_model_info_t info = query(model);
+    fy_optimizer_options_t sgd;
+    fy_optimizer_t *optimizer;
+    fy_tape_t *tape;
+    fy_tensor_t *x = batch(ctx->device), *y, *loss;
+    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &sgd, sizeof sgd);
+    sgd.weight_decay = 0.5; /* changes every value that it gets */
+    ts_ok(fy_optimizer_create(&sgd, 1, &info.values, &info.grads, &optimizer));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    for (int step = 0; step < 2; step++) {
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_model_forward(model, x, &y));
+        ts_ok(fy_sum(y, 0, NULL, 0, &loss));
+        ts_ok(fy_model_backward(model, tape, loss, NULL));
+        ts_ok(fy_optimizer_step(optimizer));
+    }
+    /* x has the means 2, 4, 6: 1 -> 1.5 -> 1.75, 1 -> 2.5 -> 3.25, 1 -> 3.5 -> 4.75 */
+    ts_expect_f32(find(model, "c1.running"), (float[]){ 1.75F, 3.25F, 4.75F }, WIDTH);
+    ts_expect_f32(find(model, "c1.seen"), (float[]){ 2 }, 1);
+    ts_expect_f32(find(model, "c2.seen"), (float[]){ 2 }, 1);
+    fy_model_set_training(model, 0);
+    fy_layer_t *one_layer;
+    fy_model_t *one;
+    ts_ok(make_center(&one_layer));
+    ts_ok(fy_model_create(ctx->device, one_layer, FY_DIMS(WIDTH), NULL, &one));
+    fy_model_set_training(one, 0);
+    ts_ok(fy_model_forward(one, x, &y)); /* the running mean is 1 */
+    ts_expect_f32(y, (float[]){ 0, 1, 2, 2, 5, 8 }, 6);
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_expect_f32(find(model, "c1.seen"), (float[]){ 2 }, 1); /* evaluation counts nothing */
+    fy_model_destroy(one);
+    fy_tape_destroy(tape);
+    fy_optimizer_destroy(optimizer);
+    fy_model_destroy(model);
+}
+
+static void read_bits(const fy_model_t *model, char *bits, size_t room)
+{
+    const fy_model_info_t info = query(model);
+    const size_t values = ts_info(info.values).nbytes, buffers = ts_info(info.buffers).nbytes;
+    assert_true(values + buffers <= room);
+    ts_read(info.values, bits, values);
+    ts_read(info.buffers, bits + values, buffers);
+}
+
+static void test_files(ts_ctx_t *ctx)
+{
+    char folder[] = "/tmp/ferry-buffers-XXXXXX", path[64];
+    char want[1024] = "", got[1024] = "";
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    fy_model_t *model = make_model(ctx->device, 1), *other = make_model(ctx->device, 2);
+    fy_tensor_t *x = batch(ctx->device), *y;
+    fy_progress_t progress = FY_PROGRESS_INIT;
+    ts_ok(fy_model_forward(model, x, &y));
+    read_bits(model, want, sizeof want);
+    read_bits(other, got, sizeof got);
+    assert_memory_not_equal(want, got, sizeof want);
+    ts_ok(fy_model_save(model, path));
+    ts_ok(fy_model_load(other, path));
+    read_bits(other, got, sizeof got);
+    assert_memory_equal(want, got, sizeof want);
+
+    fy_model_destroy(other);
+    other = make_model(ctx->device, 2);
+    ts_ok(fy_checkpoint_save(folder, model, NULL, &progress, 1));
+    ts_ok(fy_checkpoint_load(folder, other, NULL, &progress));
+    read_bits(other, got, sizeof got);
+    assert_memory_equal(want, got, sizeof want);
+
+    /* a file without one of the buffers: nothing has changed */
+    fy_safetensors_t *file;
+    fy_safetensors_entry_t entries[16];
+    size_t count = 0;
+    ts_ok(fy_safetensors_open(path, &file));
+    for (size_t i = 0; i < fy_safetensors_count(file); i++) {
+        fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
+        ts_ok(fy_safetensors_at(file, i, &info));
+        if (strcmp(info.name, "c2.seen") == 0) continue;
+        entries[count].name = info.name;
+        ts_ok(fy_zeros(fy_device_host(), info.dtype, info.rank, info.dims,
+                       (fy_tensor_t **)&entries[count].tensor));
+        count++;
+    }
+    ts_ok(fy_safetensors_write(path, count, entries, 0, NULL));
+    fy_safetensors_close(file);
+    ts_fails(fy_model_load(other, path), INVALID_ARGUMENT);
+    ts_text_has("'c2.seen'");
+    read_bits(other, got, sizeof got);
+    assert_memory_equal(want, got, sizeof want);
+    fy_model_destroy(other);
+    fy_model_destroy(model);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/step-00000000.safetensors", folder);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void test_replicas(ts_ctx_t *ctx)
+{
+    char want[1024] = "", got[1024] = "";
+    fy_device_t *second;
+    if (!ctx->is_sim) skip(); /* a machine can have a single card */
+    ts_ok(fy_device_open("sim:1", &second));
+    fy_model_t *models[] = { make_model(ctx->device, 1), make_model(second, 2) };
+    fy_tensor_t *y;
+    ts_ok(fy_models_replicate(2, models));
+    read_bits(models[0], want, sizeof want);
+    read_bits(models[1], got, sizeof got);
+    assert_memory_equal(want, got, sizeof want);
+    ts_ok(fy_model_forward(models[0], batch(ctx->device), &y));
+    read_bits(models[0], want, sizeof want);
+    assert_memory_not_equal(want, got, sizeof want);
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_models_replicate_buffers(2, models));
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.peer.nbytes - before.peer.nbytes,
+                     ts_info(query(models[0]).buffers).nbytes);
+    read_bits(models[1], got, sizeof got);
+    assert_memory_equal(want, got, sizeof want);
+
+    fy_layer_t *fc;
+    fy_model_t *plain;
+    ts_ok(fy_layer_linear(WIDTH, WIDTH, NULL, &fc));
+    ts_ok(fy_model_create(second, fc, FY_DIMS(WIDTH), NULL, &plain));
+    ts_fails(fy_models_replicate_buffers(2, (fy_model_t *[]){ models[0], plain }), SHAPE_MISMATCH);
+    ts_text_has("4 and 4");
+    fy_model_destroy(plain);
+    fy_model_destroy(models[0]);
+    fy_model_destroy(models[1]);
+    ts_ok(fy_device_wait(second, FY_FOREVER));
+    fy_device_close(second);
+}
+
+static void test_refusals(ts_ctx_t *ctx)
+{
+    static const fy_layer_param_t two[] = { { "a", 1, { 1 }, 0, 0, { FY_INIT_CONSTANT, 0 } },
+                                            { "a", 1, { 1 }, 0, 0, { FY_INIT_CONSTANT, 0 } } };
+    fy_layer_def_t def = FY_LAYER_DEF_INIT;
+    fy_layer_t *layer;
+    (void)ctx;
+    def.type = "twice";
+    def.shape = keep_shape;
+    def.forward = center;
+    def.nbuffers = 1;
+    ts_fails(fy_layer_create(&def, NULL, &layer), INVALID_ARGUMENT); /* where are they? */
+    def.nparams = 1;
+    def.params = &two[0];
+    def.buffers = &two[1];
+    ts_fails(fy_layer_create(&def, NULL, &layer), INVALID_ARGUMENT);
+    ts_text_has("two parameters or buffers 'a'");
+}
+
+/* Makes, runs, saves and loads a model. */
+static fy_status_t use(fy_device_t *device, const char *folder, const char *path)
+{
+    fy_model_t *model = NULL, *other = NULL;
+    fy_tensor_t *x, *y;
+    fy_progress_t progress = FY_PROGRESS_INIT;
+    const fy_scope_t scope = fy_scope_begin("use");
+    fy_status_t status = try_model(device, 1, &model);
+    if (status == FY_STATUS_OK) status = try_model(device, 2, &other);
+    if (status == FY_STATUS_OK) status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(2, WIDTH), &x);
+    if (status == FY_STATUS_OK) status = fy_model_forward(model, x, &y);
+    if (status == FY_STATUS_OK) status = fy_model_save(model, path);
+    if (status == FY_STATUS_OK) status = fy_model_load(other, path);
+    if (status == FY_STATUS_OK) status = fy_checkpoint_save(folder, model, NULL, &progress, 1);
+    if (status == FY_STATUS_OK) status = fy_checkpoint_load(folder, other, NULL, NULL);
+    fy_scope_end(scope, 0, NULL);
+    fy_model_destroy(other);
+    fy_model_destroy(model);
+    return status;
+}
+
+static void test_failing_allocations(ts_ctx_t *ctx)
+{
+    char folder[] = "/tmp/ferry-buffers-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    ts_ok(use(ctx->device, folder, path));
+    const uint64_t live = ts_live(ctx->device);
+    for (int n = 0, done = 0; !done; n++) {
+        assert_in_range(n, 0, 4000);
+        ts_fail_allocation(n);
+        const fy_status_t status = use(ctx->device, folder, path);
+        done = !ts_allocation_failed();
+        ts_fail_allocation(-1);
+        if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
+            fail_msg("allocation %d: %s: %s", n, fy_status_name(status), fy_error_get()->text);
+        (void)!fy_device_wait(ctx->device, FY_FOREVER);
+        assert_int_equal(ts_live(ctx->device), live);
+    }
+    ts_ok(use(ctx->device, folder, path));
+    unlink(path);
+    snprintf(path, sizeof path, "%s/step-00000000.safetensors", folder);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = {
+        TS_TEST(test_facts),    TS_TEST(test_training_and_evaluation),
+        TS_TEST(test_files),    TS_TEST(test_replicas),
+        TS_TEST(test_refusals), TS_TEST(test_failing_allocations)
+    };
+    return TS_RUN("train_buffers", tests, NULL);
+}
