@@ -12,15 +12,18 @@
 #include "ops/cost.h"
 #include "ops/optable.h"
 #include "ops/shape.h"
+#include "ops/tape/rules.h"
+#include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 
 enum { NAME_MAX_NBYTES = 63, DSTS_MAX = 8, DTYPES_ALL = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1 };
 
-/* One allocation: this, then fields, kernels, fallbacks and strings. `row` first: rules get
- * &row.info and find the rest. */
+/* One allocation: this, then fields, kernels, operands, names of choices, fallbacks and strings.
+ * `row` first: rules get &row.info and find the rest. */
 typedef struct registered {
     fy__op_row_t row;
     fy_shape_rule_fn shape; /* the caller's, may be NULL */
+    fy__tape_user_rule_t gradient;
 } registered_t;
 
 /* `rows` below `nrows` are immutable; nrows is stored with release after the row, loaded with
@@ -155,6 +158,12 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
                        ", is misaligned or outside the struct of %zu bytes",
                        info->name, field->name, nbytes, field->offset, info->attrs_nbytes);
     }
+    for (uint32_t i = 0; i < field->nchoices; i++)
+        if (field->type != FY_ATTR_ENUM32 || !field->choices || !field->choices[i])
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "op %s: field '%s' has %" PRIu32
+                           " choices; only an ENUM32 has them, and each needs a name",
+                           info->name, field->name, field->nchoices);
     if (!fallback_fits(field)) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' cannot hold its fallback %g",
                        info->name, field->name, field->fallback);
@@ -169,6 +178,28 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
                            info->name, other->name, field->name);
         }
     }
+    return FY_STATUS_OK;
+}
+
+/* How many sources info->src describes. */
+static uint32_t nsrc_described(const fy_op_info_t *info)
+{
+    return info->nsrc_max != FY_OP_VARIADIC ? info->nsrc_max : info->nsrc_min ? info->nsrc_min : 1;
+}
+
+static fy_status_t check_operands(const fy_op_info_t *info, const char *role,
+                                  const fy_op_operand_t *operands, uint32_t count)
+{
+    const uint32_t flags = FY_OPERAND_OPTIONAL | FY_OPERAND_REPEATED | FY_OPERAND_INOUT;
+    for (uint32_t i = 0; operands && i < count; i++)
+        if (!is_name(operands[i].name) || operands[i].dtypes & ~(uint32_t)DTYPES_ALL ||
+            operands[i].flags & ~flags)
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "op %s: %s%" PRIu32 " is described as '%.63s', dtypes 0x%" PRIx32
+                           ", flags 0x%" PRIx32
+                           ": a name of a-z 0-9 _, parts of 0x%x and 0x%" PRIx32,
+                           info->name, role, i, operands[i].name ? operands[i].name : "",
+                           operands[i].dtypes, operands[i].flags, (unsigned)DTYPES_ALL, flags);
     return FY_STATUS_OK;
 }
 
@@ -223,18 +254,40 @@ static fy_status_t check_info(const fy_op_info_t *info)
                        info->fields ? "set" : "NULL");
     }
     for (uint32_t i = 0; i < info->nfields; i++) FY_TRY(check_field(info, i));
+    FY_TRY(check_operands(info, "src", info->src, nsrc_described(info)));
+    return check_operands(info, "dst", info->dst, info->ndst);
+}
+
+/* Bits that stand for an operand at or after `count`; bit 31 stands for all from 31 on. */
+static uint32_t bits_past(uint32_t bits, uint32_t count)
+{
+    return count < 32 ? bits & ~((1u << count) - 1) : 0;
+}
+
+static fy_status_t check_gradient(const fy_op_def_t *def)
+{
+    const fy_op_info_t *info = def->info;
+    if (!def->backward && (def->saved_srcs | def->saved_dsts))
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: saved_srcs 0x%" PRIx32 " and saved_dsts 0x%" PRIx32
+                       " without `backward`, which would use them",
+                       info->name, def->saved_srcs, def->saved_dsts);
+    if (bits_past(def->saved_srcs, info->nsrc_max) || bits_past(def->saved_dsts, info->ndst))
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: saved_srcs 0x%" PRIx32 " or saved_dsts 0x%" PRIx32
+                       " names an operand past nsrc_max %u or ndst %u",
+                       info->name, def->saved_srcs, def->saved_dsts, info->nsrc_max, info->ndst);
+    if (def->backward && info->inout)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: inout 0x%" PRIx32 " and `backward`: a result that is read as well "
+                       "cannot have a gradient rule\n  Make it a source, and a new result",
+                       info->name, info->inout);
     return FY_STATUS_OK;
 }
 
 static fy_status_t check_def(const fy_op_def_t *def)
 {
-    if (def->struct_size != sizeof *def || def->info.struct_size != sizeof def->info) {
-        return FY_FAIL(
-            INVALID_ARGUMENT,
-            "op: struct_size %zu and info.struct_size %zu: set them to sizeof, %zu and %zu",
-            def->struct_size, def->info.struct_size, sizeof *def, sizeof def->info);
-    }
-    const fy_op_info_t *info = &def->info;
+    const fy_op_info_t *info = def->info;
     FY_TRY(check_info(info));
     if (!def->shape && (!(info->flags & FY_OP_ELEMENTWISE) || info->ndst != 1)) {
         return FY_FAIL(
@@ -259,7 +312,7 @@ static fy_status_t check_def(const fy_op_def_t *def)
             }
         }
     }
-    return FY_STATUS_OK;
+    return check_gradient(def);
 }
 
 /* ---- copying ---- */
@@ -292,38 +345,74 @@ static void set_fallback(unsigned char *attrs, const fy_attr_field_t *field)
     }
 }
 
+static size_t text_nbytes(const char *text) { return strlen(text) + 1; }
+
+/* Bytes of all strings of the definition. */
+static size_t strings_nbytes(const fy_op_def_t *def)
+{
+    const fy_op_info_t *info = def->info;
+    size_t nbytes = text_nbytes(info->name) + text_nbytes(info->summary ? info->summary : "");
+    for (uint32_t i = 0; i < info->nfields; i++) {
+        nbytes += text_nbytes(info->fields[i].name);
+        for (uint32_t j = 0; j < info->fields[i].nchoices; j++)
+            nbytes += text_nbytes(info->fields[i].choices[j]);
+    }
+    for (uint32_t i = 0; info->src && i < nsrc_described(info); i++)
+        nbytes += text_nbytes(info->src[i].name);
+    for (uint32_t i = 0; info->dst && i < info->ndst; i++) nbytes += text_nbytes(info->dst[i].name);
+    for (size_t i = 0; i < def->nkernels; i++) nbytes += text_nbytes(def->kernels[i].backend);
+    return nbytes;
+}
+
+/* Copies `count` operands to *at, their names to *strings. Returns the copy, NULL for NULL. */
+static const fy_op_operand_t *copy_operands(fy_op_operand_t **at, char **strings,
+                                            const fy_op_operand_t *operands, uint32_t count)
+{
+    fy_op_operand_t *copy = *at;
+    if (!operands) return NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = operands[i];
+        copy[i].name = copy_text(strings, operands[i].name);
+    }
+    *at += count;
+    return copy;
+}
+
 /* NULL: out of memory. */
 static registered_t *copy_def(const fy_op_def_t *def)
 {
-    const fy_op_info_t *info = &def->info;
-    const char *summary = info->summary ? info->summary : "";
-    size_t nstrings = strlen(info->name) + strlen(summary) + 2;
-    for (uint32_t i = 0; i < info->nfields; i++) nstrings += strlen(info->fields[i].name) + 1;
-    for (size_t i = 0; i < def->nkernels; i++) nstrings += strlen(def->kernels[i].backend) + 1;
-    size_t nattrs = (info->attrs_nbytes + 15) / 16 * 16;
-    size_t nfields = info->nfields * sizeof(fy_attr_field_t),
-           nkernels = def->nkernels * sizeof(fy_op_kernel_t);
+    const fy_op_info_t *info = def->info;
+    const size_t nattrs = (info->attrs_nbytes + 15) / 16 * 16;
+    const size_t noperands = (info->src ? nsrc_described(info) : 0) + (info->dst ? info->ndst : 0u);
+    size_t nchoices = 0;
+    for (uint32_t i = 0; i < info->nfields; i++) nchoices += info->fields[i].nchoices;
     _Static_assert(sizeof(registered_t) % 8 == 0 && sizeof(fy_attr_field_t) % 8 == 0 &&
-                       sizeof(fy_op_kernel_t) % 8 == 0,
+                       sizeof(fy_op_kernel_t) % 8 == 0 && sizeof(fy_op_operand_t) % 8 == 0,
                    "one block, all aligned");
-    registered_t *op = calloc(1, sizeof *op + nfields + nkernels + nattrs + nstrings);
+    registered_t *op = calloc(1, sizeof *op + info->nfields * sizeof(fy_attr_field_t) +
+                                     def->nkernels * sizeof(fy_op_kernel_t) +
+                                     noperands * sizeof(fy_op_operand_t) +
+                                     nchoices * sizeof(char *) + nattrs + strings_nbytes(def));
     if (!op) return NULL;
     fy_attr_field_t *fields = (fy_attr_field_t *)(op + 1);
     fy_op_kernel_t *kernels = (fy_op_kernel_t *)(fields + info->nfields);
-    unsigned char *attrs = (unsigned char *)(kernels + def->nkernels);
+    fy_op_operand_t *operands = (fy_op_operand_t *)(kernels + def->nkernels);
+    const char **choices = (const char **)(operands + noperands);
+    unsigned char *attrs = (unsigned char *)(choices + nchoices);
     char *strings = (char *)attrs + nattrs;
 
     op->row.info = *info;
-    op->row.info.struct_size = sizeof *info;
     op->row.info.name = copy_text(&strings, info->name);
-    op->row.info.summary = copy_text(&strings, summary);
+    op->row.info.summary = copy_text(&strings, info->summary ? info->summary : "");
     op->row.info.fields = info->nfields ? fields : NULL;
-    op->row.info.src = op->row.info.dst = NULL; /* operands are not described */
+    op->row.info.src = copy_operands(&operands, &strings, info->src, nsrc_described(info));
+    op->row.info.dst = copy_operands(&operands, &strings, info->dst, info->ndst);
     for (uint32_t i = 0; i < info->nfields; i++) {
         fields[i] = info->fields[i];
         fields[i].name = copy_text(&strings, info->fields[i].name);
-        fields[i].nchoices = 0; /* names of choices are not copied */
-        fields[i].choices = NULL;
+        fields[i].choices = info->fields[i].nchoices ? choices : NULL;
+        for (uint32_t j = 0; j < info->fields[i].nchoices; j++)
+            *choices++ = copy_text(&strings, info->fields[i].choices[j]);
         set_fallback(attrs, &fields[i]);
         if (fields[i].type == FY_ATTR_AXIS32) op->row.axis_field = fields[i].offset + 1;
     }
@@ -338,6 +427,14 @@ static registered_t *copy_def(const fy_op_def_t *def)
     op->row.user = def->user;
     op->shape = def->shape;
     op->row.default_attrs = info->attrs_nbytes ? attrs : NULL;
+    op->gradient = (fy__tape_user_rule_t){ .rule = { .run = fy__back_registered,
+                                                     .any_result = true,
+                                                     .saved_srcs = def->saved_srcs,
+                                                     .saved_dsts = def->saved_dsts },
+                                           .info = &op->row.info,
+                                           .backward = def->backward,
+                                           .user = def->user };
+    if (def->backward) op->row.gradient = &op->gradient.rule;
     return op;
 }
 
@@ -367,10 +464,15 @@ fy_status_t fy_op_register(const fy_op_def_t *def, fy_op_t *out_op)
 {
     if (!out_op) return FY_FAIL(INVALID_ARGUMENT, "op: out_op is NULL");
     *out_op = FY_OP_NONE;
-    if (!def) return FY_FAIL(INVALID_ARGUMENT, "op: def is NULL");
-    FY_TRY(check_def(def));
-    registered_t *op = copy_def(def);
-    if (!op) return FY_FAIL(OUT_OF_MEMORY, "op %s: no memory for its row", def->info.name);
+    fy_op_def_t own;
+    fy_op_info_t info;
+    FY_TRY(FY__READ_GIVEN(op_def, "op_register", def, &own));
+    FY_TRY(
+        fy__abi_read(&fy__abi_op_info, "op_register", "def->info", own.info, &info, sizeof info));
+    own.info = &info;
+    FY_TRY(check_def(&own));
+    registered_t *op = copy_def(&own);
+    if (!op) return FY_FAIL(OUT_OF_MEMORY, "op %s: no memory for its row", info.name);
     pthread_mutex_lock(&lock);
     fy_status_t status = publish(op, out_op);
     pthread_mutex_unlock(&lock);

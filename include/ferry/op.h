@@ -154,7 +154,7 @@ typedef struct fy_attr_field {
     const char *const *choices; /* the names of 0 .. nchoices - 1 */
 } fy_attr_field_t;
 
-/* An operand of a built-in op. */
+/* An operand of an op. */
 typedef struct fy_op_operand {
     const char *name; /* "x", "targets" */
     /* FY_DTYPE_BITs; 0: those of the op, and one dtype for all such operands of a call */
@@ -194,11 +194,12 @@ typedef struct fy_op_info {
     uint32_t dtypes;     /* FY_DTYPE_BITs that the op's main operand may have */
     size_t attrs_nbytes; /* 0: takes no attributes (pass NULL) */
     const fy_attr_field_t *fields;
-    /* built-in ops: as many sources as the op takes at most (a repeated one once), and ndst
-     * results;
-     * registered ops: NULL */
+    /* as many sources as the op takes at most (nsrc_min if it is variadic; the last is repeated),
+     * and ndst results. A registered op may leave each NULL; its shape rule checks dtypes */
     const fy_op_operand_t *src, *dst;
 } fy_op_info_t;
+#define FY_OP_INFO_INIT FY_ZEROED_(op_info)
+FY_API void fy_op_info_init(fy_op_info_t *info, size_t nbytes);
 
 /* NULL if there is no such op. Static; for registered ops valid as long as the process. */
 FY_API const fy_op_info_t *fy_op_find(const char *name);
@@ -299,19 +300,49 @@ typedef struct fy_op_kernel {
     fy_supports_fn supports; /* NULL: the kernel runs every call that the shape rule accepts */
 } fy_op_kernel_t;
 
+/* A recorded call, for the gradient rule of a registered op. All of it is borrowed until the rule
+ * returns; its tensors must not be written or destroyed. */
+typedef struct fy_op_backward {
+    size_t struct_size;
+    const fy_op_info_t *info;
+    const void *attrs; /* as the kernel got them; NULL if the op has none */
+    size_t nsrc, ndst;
+    fy_tensor_t *const *src;      /* those of saved_srcs; the others are NULL */
+    fy_tensor_t *const *dst;      /* those of saved_dsts; the others are NULL */
+    fy_tensor_t *const *dst_grad; /* d loss / d dst[i], of its shape; NULL: it is 0 */
+    /* dtype, rank and dims of source i, if it needs a gradient; else NULL */
+    const fy_desc_t *const *wanted;
+    void *user; /* fy_op_def_t.user */
+} fy_op_backward_t;
+/* The gradient rule: sets src_grad[i] = d loss / d src[i] for each i with wanted[i], by calls of
+ * ops and views. An entry that stays NULL is 0; it may be a view, or dst_grad[j] itself.
+ * Device and dtype are the source's. So is the shape; if it is wider (the source broadcasts to it),
+ * Ferry sums.
+ * Ownership: fy_tape_backward calls the rule in a scope with the op's name; that scope owns the
+ * tensors that the rule makes. The rule must not use the tape (BUSY).
+ * It fails by returning fy_error_set(...); fy_tape_backward then fails with it. */
+typedef fy_status_t (*fy_backward_fn)(const fy_op_backward_t *call, fy_tensor_t **src_grad);
+
 typedef struct fy_op_def {
     size_t struct_size;
-    fy_op_info_t info; /* info.op is ignored; strings and fields are copied */
+    const fy_op_info_t *info; /* info->op is ignored; all that it points to is copied */
     fy_shape_rule_fn shape;
     fy_cost_rule_fn cost;
     size_t nkernels;
     const fy_op_kernel_t *kernels; /* copied */
-    void *user;                    /* passed to the kernels in launch->user */
+    void *user;                    /* passed to the kernels in launch->user, and to `backward` */
+    /* NULL: a tape refuses a call that depends on a watched tensor (UNSUPPORTED) */
+    fy_backward_fn backward;
+    /* Bit i: a tape saves source i, or result i, until `backward` has run; bit 31 of saved_srcs:
+     * source 31 and all after it. A saved tensor must not be written in between (BUSY). */
+    uint32_t saved_srcs, saved_dsts;
 } fy_op_def_t;
+#define FY_OP_DEF_INIT FY_ZEROED_(op_def)
+FY_API void fy_op_def_init(fy_op_def_t *def, size_t nbytes);
 
-/* Adds an op to the table, for fy_op_call and introspection, until the process ends.
- * Fails: INVALID_ARGUMENT (name taken or malformed, fields outside the attribute struct, no
- * kernel), OUT_OF_MEMORY. */
+/* Adds an op to the table, for fy_op_call, tapes and introspection, until the process ends.
+ * Fails: INVALID_ARGUMENT (name taken or malformed, fields outside the attribute struct, no kernel,
+ * a gradient rule for a result that is read as well), OUT_OF_MEMORY. */
 FY_API_STATUS fy_op_register(const fy_op_def_t *def, fy_op_t *out_op);
 
 #ifdef __cplusplus

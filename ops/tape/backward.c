@@ -26,6 +26,13 @@ const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i)
     return step->dst[i].saved;
 }
 
+fy_tensor_t *fy__tape_result_grad(const fy__tape_step_t *step, uint32_t i)
+{
+    const uint32_t value = step->dst[i].value;
+    const fy__tape_slot_t *slot = value ? fy__tape_slot(step->tape, value) : NULL;
+    return slot && slot->is_present ? slot->grad : NULL;
+}
+
 void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank,
                     const int64_t **out_dims)
 {
@@ -339,19 +346,20 @@ static fy_status_t go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t index
 {
     const fy__tape_call_t *call = &tape->calls[index];
     const fy__tape_operand_t *operands = tape->operands + call->first;
-    const fy__tape_operand_t *dst = operands + call->nsrc;
-    fy__tape_slot_t *result = dst->value ? fy__tape_slot(tape, dst->value) : NULL;
-    if (!result || !result->is_present) return FY_STATUS_OK; /* the loss does not depend on it */
-    fy__tape_step_t step;                                    /* temps are set as they come */
+    fy__tape_step_t step; /* temps are set as they come */
     step.thread = thread;
     step.tape = tape;
     step.call = call;
     step.src = operands;
-    step.dst = dst;
+    step.dst = operands + call->nsrc;
     step.attrs = tape->attrs + call->attrs;
     step.ntemps = 0;
+    step.g = fy__tape_result_grad(&step, 0);
+    bool is_needed = step.g != NULL;
+    for (uint32_t i = 1; call->rule->any_result && i < call->ndst && !is_needed; i++)
+        is_needed = fy__tape_result_grad(&step, i) != NULL;
+    if (!is_needed) return FY_STATUS_OK; /* the loss does not depend on it */
     fy_status_t status = check_saved(call, operands);
-    step.g = result->grad;
     if (status == FY_STATUS_OK) status = call->rule->run(&step);
     for (uint32_t i = 0; i < step.ntemps; i++) fy__tensor_free(thread, step.temps[i]);
     return status;
@@ -431,6 +439,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!tape || !loss)
         return FY_FAIL(INVALID_ARGUMENT, "tape_backward: %s is NULL", tape ? "loss" : "tape");
+    FY_TRY(fy__tape_check_idle(tape, "tape_backward"));
     FY_TRY(FY__READ(backward_options, "tape_backward", options, &own));
     options = &own;
     if (fy__tensor_is_gone(loss)) return fy__refuse_gone("tape_backward", "loss");
@@ -442,6 +451,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
                        "from them; a record serves one backward",
                        fy__tensor_format(loss, text, sizeof text));
     FY_TRY(check_seed(loss, options->seed));
+    tape->is_running = true;
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */
     fy__frame_t *frame = thread->frame;    /* tensors made here are the tape's */
@@ -456,6 +466,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     }
     fy__tape_forget_calls(thread, tape);
     tape->is_spent = true;
+    tape->is_running = false;
     thread->tape = interrupted;
     thread->frame = frame;
     return status;

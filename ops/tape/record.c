@@ -32,13 +32,15 @@ static inline fy_status_t check_unwritten(fy_tape_t *tape, const char *what, con
                                                : refuse_stale(what, src, slot->version, version);
 }
 
-static FY_COLD fy_status_t refuse_without_rule(const char *what, const fy_tensor_t *src)
+static FY_COLD fy_status_t refuse_without_rule(const char *what, const fy_tensor_t *src,
+                                               bool is_registered)
 {
     char text[112];
     return FY_FAIL(UNSUPPORTED,
-                   "%s: it has no gradient rule, and %s depends on a watched tensor\n  "
-                   "fy_tape_begin(NULL) in a scope records nothing there",
-                   what, fy__tensor_format(src, text, sizeof text));
+                   "%s: it has no gradient rule, and %s depends on a watched tensor\n  %s", what,
+                   fy__tensor_format(src, text, sizeof text),
+                   is_registered ? "Give fy_op_def_t.backward when you register it"
+                                 : "Call it after fy_tape_backward");
 }
 
 static FY_COLD fy_status_t refuse_write(const char *what, const fy_tensor_t *dst)
@@ -84,15 +86,17 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
             operands[i].extent = axis >= 0 && axis < src[i]->rank ? src[i]->dims[axis] : 0;
     }
     const bool saves_sources = !rule->src_if || rule->src_if(attrs);
-    for (size_t i = 0; i < nsrc && i < sizeof rule->src_for && saves_sources; i++) {
-        if (!(rule->src_for[i] & valued)) continue;
+    const size_t most = rule->saved_srcs ? nsrc : sizeof rule->src_for;
+    for (size_t i = 0; i < nsrc && i < most && saves_sources; i++) {
+        const bool is_saved = i < sizeof rule->src_for && rule->src_for[i] & valued;
+        if (!is_saved && !(rule->saved_srcs >> (i < 31 ? i : 31) & 1)) continue;
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
         operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);
     }
     const bool saves_results = !rule->dst_if || rule->dst_if(attrs);
     for (size_t i = 0; i < ndst && i < sizeof rule->dst_for && saves_results; i++) {
-        if (rule->dst_for[i] & valued && !(result[i].saved = fy__tape_blank(thread)))
-            return FY_STATUS_OUT_OF_MEMORY;
+        const bool is_saved = rule->dst_for[i] & valued || rule->saved_dsts >> i & 1;
+        if (is_saved && !(result[i].saved = fy__tape_blank(thread))) return FY_STATUS_OUT_OF_MEMORY;
     }
     return FY_STATUS_OK;
 }
@@ -133,7 +137,8 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     if (!valued && !writes_valued) return FY_STATUS_OK;
     if (!rule || rule->is_refused) {
         for (size_t i = 0; i < nsrc; i++)
-            if (operands[i].value) return refuse_without_rule(row->info.name, src[i]);
+            if (operands[i].value)
+                return refuse_without_rule(row->info.name, src[i], row->nkernels);
     }
     fy__tape_call_t *call = &tape->calls[tape->ncalls];
     *call = (fy__tape_call_t){ .rule = rule && valued && rule->run ? rule : NULL,
@@ -220,5 +225,5 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
 fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_tensor_t *src,
                                         const char *what)
 {
-    return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src) : FY_STATUS_OK;
+    return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src, false) : FY_STATUS_OK;
 }

@@ -30,7 +30,19 @@ typedef struct fy__tape_rule {
     bool keeps_extents;
     /* dst 0 is read, too: its old value is one more source, the last */
     bool takes_old;
+    /* runs if any result has a gradient, not only result 0 */
+    bool any_result;
+    /* Bit i: source i, or result i, is saved by every recorded call; bit 31: and all after it. */
+    uint32_t saved_srcs, saved_dsts;
 } fy__tape_rule_t;
+
+/* The rule of a registered op. `rule` is first: a recorded call has its address. */
+typedef struct fy__tape_user_rule {
+    fy__tape_rule_t rule;
+    const fy_op_info_t *info;
+    fy_backward_fn backward;
+    void *user;
+} fy__tape_user_rule_t;
 
 /* One call on the way back. */
 struct fy__tape_step {
@@ -39,13 +51,15 @@ struct fy__tape_step {
     const struct fy__tape_call *call;
     const struct fy__tape_operand *src, *dst;
     const void *attrs;
-    fy_tensor_t *g; /* of result 0, with its shape; not to be written */
+    fy_tensor_t *g; /* of result 0, with its shape; not to be written; NULL only with any_result */
     fy_tensor_t *temps[16];
     uint32_t ntemps;
 };
 
 /* Whether source i has a gradient. */
 bool fy__tape_wants(const fy__tape_step_t *step, uint32_t i);
+/* The gradient of result i; NULL: it has none. */
+fy_tensor_t *fy__tape_result_grad(const fy__tape_step_t *step, uint32_t i);
 /* The saved source i. */
 const fy_tensor_t *fy__tape_src(const fy__tape_step_t *step, uint32_t i);
 const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i);
@@ -91,6 +105,9 @@ fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int
 
 #define ROW(number, ENUM, name, flags, dtypes, attrs, shape, cost, back, ...) OPEN back
 #include "opset/ops.def"
+
+/* Registered ops: calls the user's function (rules_registered.c). */
+fy_status_t fy__back_registered(fy__tape_step_t *step);
 
 /* Conditions on the attributes of a call, for SRC_IF and DST_IF. */
 bool fy__conv2d_keeps_result(const void *attrs);

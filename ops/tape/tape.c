@@ -104,6 +104,16 @@ void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape)
         if (thread->frames[i].outer_tape == tape) thread->frames[i].outer_tape = NULL;
 }
 
+fy_status_t fy__tape_check_idle(const fy_tape_t *tape, const char *what)
+{
+    if (FY_LIKELY(!tape->is_running)) return FY_STATUS_OK;
+    return FY_FAIL(
+        BUSY,
+        "%s: the tape runs backward and called this gradient rule\n  A rule computes with "
+        "ops and views; call this after fy_tape_backward",
+        what);
+}
+
 /* ---- public ---- */
 
 fy_status_t fy_tape_create(fy_tape_t **out_tape)
@@ -157,6 +167,7 @@ fy_status_t fy_tape_begin(fy_tape_t *tape)
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (tape) {
+        FY_TRY(fy__tape_check_idle(tape, "tape_begin"));
         fy__tape_stop(thread, tape);
         forget_record(thread, tape);
         tape->record = next_record();
@@ -198,6 +209,7 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!tape || !tensor)
         return FY_FAIL(INVALID_ARGUMENT, "tape_watch: %s is NULL", tape ? "tensor" : "tape");
+    FY_TRY(fy__tape_check_idle(tape, "tape_watch"));
     if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tape_watch", "tensor");
     if (!fy__tape_is_float(tensor->dtype))
         return FY_FAIL(DTYPE_MISMATCH, "tape_watch: %s has no gradient: only floats do",

@@ -2,7 +2,7 @@
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
  * slot, so there is no search and no lock.
  * tape.c: handles, watching, beginning · record.c: what is kept of a call · backward.c: going back
- * · rules_*.c: one rule per op. */
+ * · rules_*.c: one rule per op; rules_registered.c: the rules of users. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 
@@ -54,6 +54,7 @@ struct fy_tape {
     fy__handle_t handle;
     uint32_t record, leaf_record; /* numbers: fy__tape_value */
     bool is_spent;                /* backward has gone through the record */
+    bool is_running;              /* in a backward, which may call a registered op's rule */
     fy__tape_slot_t *leaves, *values;
     fy__tape_operand_t *operands;
     fy__tape_call_t *calls;
@@ -62,6 +63,8 @@ struct fy_tape {
     uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
 };
 
+/* BUSY if the tape runs backward: `what` was called by a registered op's rule. */
+fy_status_t fy__tape_check_idle(const fy_tape_t *tape, const char *what);
 /* Room for `more` elements behind the first `count`. OUT_OF_MEMORY: nothing changed. */
 fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more,
                                size_t nbytes);

@@ -14,7 +14,9 @@
     X(pool_options, POOL_OPTIONS, keeps_segments)     \
     X(prefetch_options, PREFETCH_OPTIONS, threads)    \
     X(backward_options, BACKWARD_OPTIONS, accumulate) \
-    X(gradcheck_options, GRADCHECK_OPTIONS, seed)
+    X(gradcheck_options, GRADCHECK_OPTIONS, seed)     \
+    X(op_info, OP_INFO, dst)                          \
+    X(op_def, OP_DEF, user)
 #define FY__ABI_FACTS(X)                                \
     X(device_info, DEVICE_INFO, numerics)               \
     X(device_clock, DEVICE_CLOCK, download_ns)          \

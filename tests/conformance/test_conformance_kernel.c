@@ -64,18 +64,18 @@ static fy_op_t picky_op(void)
     fy_op_def_t def = {
         .struct_size = sizeof def, .nkernels = 2, .kernels = kernels, .user = &user_data
     };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "test.picky",
-                               .summary = "dst += src",
-                               .nsrc_min = 1,
-                               .nsrc_max = 1,
-                               .ndst = 1,
-                               .nfields = 4,
-                               .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
-                               .inout = 1,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
-                               .attrs_nbytes = sizeof(picky_attrs_t),
-                               .fields = picky_fields };
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = "test.picky",
+                                .summary = "dst += src",
+                                .nsrc_min = 1,
+                                .nsrc_max = 1,
+                                .ndst = 1,
+                                .nfields = 4,
+                                .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
+                                .inout = 1,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
+                                .attrs_nbytes = sizeof(picky_attrs_t),
+                                .fields = picky_fields };
     if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
     return op;
 }

@@ -216,17 +216,18 @@ static void registered_ops_run(ts_ctx_t *ctx)
     fy_op_def_t def = {
         .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .user = &factor
     };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "test_hypot",
-                               .summary = "scale * |(a, b)|",
-                               .nsrc_min = 2,
-                               .nsrc_max = 2,
-                               .ndst = 1,
-                               .nfields = 1,
-                               .flags = FY_OP_ELEMENTWISE,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
-                               .attrs_nbytes = sizeof(hypot_attrs_t),
-                               .fields = &field };
+    fy_op_info_t info = { .struct_size = sizeof info,
+                          .name = "test_hypot",
+                          .summary = "scale * |(a, b)|",
+                          .nsrc_min = 2,
+                          .nsrc_max = 2,
+                          .ndst = 1,
+                          .nfields = 1,
+                          .flags = FY_OP_ELEMENTWISE,
+                          .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
+                          .attrs_nbytes = sizeof(hypot_attrs_t),
+                          .fields = &field };
+    def.info = &info;
     if (op == FY_OP_NONE)
         ts_ok(fy_op_register(&def, &op)); /* it stays registered until the process ends */
     assert_ptr_equal(fy_op_find("test_hypot"), fy_op_get(op));
@@ -234,14 +235,14 @@ static void registered_ops_run(ts_ctx_t *ctx)
     assert_string_equal(fy_op_get(op)->fields[0].name, "scale");
     fy_op_t again = 7;
     ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT); /* the name is taken */
-    def.info.name = "Bad Name";
+    info.name = "Bad Name";
     ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
-    def.info.name = "test_no_kernel";
+    info.name = "test_no_kernel";
     def.nkernels = 0;
     ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
     def.nkernels = 1;
     fy_attr_field_t outside = { "scale", FY_ATTR_F64, 4, 1 };
-    def.info.fields = &outside;
+    info.fields = &outside;
     ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
 
     fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(2, 2), (float[]){ 3, 6, 5, 8 }),

@@ -24,13 +24,13 @@ static fy_op_t failing_op(void)
     static fy_op_t op = FY_OP_NONE;
     const fy_op_kernel_t kernel = { "host", fails, takes_f32 };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "test.failing",
-                               .nsrc_min = 1,
-                               .nsrc_max = FY_OP_VARIADIC,
-                               .ndst = 1,
-                               .flags = FY_OP_ELEMENTWISE,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) };
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = "test.failing",
+                                .nsrc_min = 1,
+                                .nsrc_max = FY_OP_VARIADIC,
+                                .ndst = 1,
+                                .flags = FY_OP_ELEMENTWISE,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) };
     if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
     return op;
 }

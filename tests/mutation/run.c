@@ -180,15 +180,15 @@ bool mu_linger(mu_run_t *run, fy_tensor_t *dst, fy_tensor_t *src)
     fy_op_def_t def = {
         .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .cost = linger_cost
     };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "mutation_linger",
-                               .summary = "dst = dst / 2 + src, slowly",
-                               .nsrc_min = 1,
-                               .nsrc_max = 1,
-                               .ndst = 1,
-                               .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
-                               .inout = 1,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = "mutation_linger",
+                                .summary = "dst = dst / 2 + src, slowly",
+                                .nsrc_min = 1,
+                                .nsrc_max = 1,
+                                .ndst = 1,
+                                .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
+                                .inout = 1,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     if (op == FY_OP_NONE && fy_op_register(&def, &op) != FY_STATUS_OK) {
         run->stopped = "register";
         return false;

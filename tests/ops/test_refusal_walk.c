@@ -168,14 +168,14 @@ static fy_op_t register_stranger(void)
 {
     const fy_op_kernel_t kernel = { "host", scaled_sub_kernel, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "test_scaled_sub",
-                               .summary = "a - b, by a test",
-                               .nsrc_min = 2,
-                               .nsrc_max = 2,
-                               .ndst = 1,
-                               .flags = FY_OP_ELEMENTWISE,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = "test_scaled_sub",
+                                .summary = "a - b, by a test",
+                                .nsrc_min = 2,
+                                .nsrc_max = 2,
+                                .ndst = 1,
+                                .flags = FY_OP_ELEMENTWISE,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     fy_op_t op;
     ts_ok(fy_op_register(&def, &op));
     return op;

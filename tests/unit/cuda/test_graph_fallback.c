@@ -68,15 +68,15 @@ static fy_op_t own_op(int can_fault)
     static fy_op_t ops[2];
     static const fy_op_kernel_t kernels[] = { { "cuda", own_kernel, NULL } };
     const fy_op_def_t def = { .struct_size = sizeof def,
-                              .info = { .struct_size = sizeof def.info,
-                                        .name = can_fault ? "own_fault" : "own",
-                                        .summary = "fills",
-                                        .nsrc_min = 1,
-                                        .nsrc_max = 1,
-                                        .ndst = 1,
-                                        .flags = FY_OP_ELEMENTWISE |
-                                                 (can_fault ? FY_OP_CAN_FAULT : 0),
-                                        .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
+                              .info = &(fy_op_info_t){ .struct_size = sizeof(fy_op_info_t),
+                                                       .name = can_fault ? "own_fault" : "own",
+                                                       .summary = "fills",
+                                                       .nsrc_min = 1,
+                                                       .nsrc_max = 1,
+                                                       .ndst = 1,
+                                                       .flags = FY_OP_ELEMENTWISE |
+                                                                (can_fault ? FY_OP_CAN_FAULT : 0),
+                                                       .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
                               .nkernels = 1,
                               .kernels = kernels };
     if (!ops[can_fault]) ts_ok(fy_op_register(&def, &ops[can_fault]));

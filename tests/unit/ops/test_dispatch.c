@@ -46,14 +46,14 @@ static fy_op_t the_op(void)
     fy_op_def_t def = {
         .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .shape = two_like_the_first
     };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "test.sum_and_negative",
-                               .summary = "dst0 = sum of the sources, dst1 = -dst0",
-                               .nsrc_min = 1,
-                               .nsrc_max = FY_OP_VARIADIC,
-                               .ndst = 2,
-                               .flags = FY_OP_ELEMENTWISE,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = "test.sum_and_negative",
+                                .summary = "dst0 = sum of the sources, dst1 = -dst0",
+                                .nsrc_min = 1,
+                                .nsrc_max = FY_OP_VARIADIC,
+                                .ndst = 2,
+                                .flags = FY_OP_ELEMENTWISE,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
     return op;
 }

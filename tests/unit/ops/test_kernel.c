@@ -16,13 +16,13 @@ static fy_status_t call(fy_tensor_t *dst, fy_tensor_t *src)
     static fy_op_t op = FY_OP_NONE;
     const fy_op_kernel_t kernel = { "host", fails, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = "test.fails",
-                               .nsrc_min = 1,
-                               .nsrc_max = 1,
-                               .ndst = 1,
-                               .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = "test.fails",
+                                .nsrc_min = 1,
+                                .nsrc_max = 1,
+                                .ndst = 1,
+                                .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
     return fy_op_call(op, 1, &src, NULL, 1, &dst);
 }

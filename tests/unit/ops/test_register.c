@@ -35,20 +35,23 @@ static fy_status_t scale(const fy_launch_t *launch, void *stream)
 
 static const fy_op_kernel_t host_kernel[] = { { "host", scale, NULL } };
 
+static fy_op_info_t given; /* of the definition that scale_def made last */
+
 static fy_op_def_t scale_def(const char *name)
 {
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = host_kernel };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
-                               .name = name,
-                               .summary = "factor * x",
-                               .nsrc_min = 1,
-                               .nsrc_max = 2,
-                               .ndst = 1,
-                               .flags = FY_OP_ELEMENTWISE,
-                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
-                               .attrs_nbytes = sizeof(scale_attrs_t),
-                               .nfields = 3,
-                               .fields = scale_fields };
+    def.info = &given;
+    given = (fy_op_info_t){ .struct_size = sizeof given,
+                            .name = name,
+                            .summary = "factor * x",
+                            .nsrc_min = 1,
+                            .nsrc_max = 2,
+                            .ndst = 1,
+                            .flags = FY_OP_ELEMENTWISE,
+                            .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
+                            .attrs_nbytes = sizeof(scale_attrs_t),
+                            .nfields = 3,
+                            .fields = scale_fields };
     return def;
 }
 
@@ -83,7 +86,7 @@ static void runs_on_every_device_and_takes_fallbacks(ts_ctx_t *ctx)
     ts_ok(fy_op_register(&def, &op));
     assert_int_equal(op, before);
     assert_int_equal(fy_op_count(), before + 1);
-    assert_ptr_equal(fy_op_find(def.info.name), fy_op_get(op));
+    assert_ptr_equal(fy_op_find(given.name), fy_op_get(op));
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &x));
     ts_ok(fy_op_call(op, 1, &x, NULL, 1, dst));
@@ -174,21 +177,21 @@ static void everything_is_copied(ts_ctx_t *ctx)
     fy_attr_field_t field = { field_name, FY_ATTR_F64, 0, 2.5 };
     fy_op_kernel_t kernel = { backend, scale, takes_all };
     fy_op_def_t def = scale_def(name);
-    def.info.summary = summary;
-    def.info.fields = &field;
-    def.info.nfields = 1;
+    given.summary = summary;
+    given.fields = &field;
+    given.nfields = 1;
     def.kernels = &kernel;
     fy_op_t op;
     ts_ok(fy_op_register(&def, &op));
-    const fy_op_info_t *info = fy_op_get(op);
+    const fy_op_info_t *got = fy_op_get(op);
     char want[32];
     snprintf(want, sizeof want, "%s", name);
     memset(name, '#', sizeof name - 1), summary[0] = field_name[0] = backend[0] = '#';
     memset(&field, 0xFF, sizeof field), memset(&kernel, 0xFF, sizeof kernel);
-    assert_string_equal(info->name, want);
-    assert_string_equal(info->summary, "s1");
-    assert_string_equal(info->fields[0].name, "factor");
-    assert_true(info->fields[0].fallback == 2.5);
+    assert_string_equal(got->name, want);
+    assert_string_equal(got->summary, "s1");
+    assert_string_equal(got->fields[0].name, "factor");
+    assert_true(got->fields[0].fallback == 2.5);
     assert_true(*(const double *)fy__op_row(op)->default_attrs == 2.5);
     assert_string_equal(fy__op_row(op)->kernels[0].backend, "host");
     assert_true(fy__op_row(op)->kernels[0].kernel == scale &&
@@ -214,31 +217,31 @@ static void refuses_malformed_definitions(ts_ctx_t *ctx)
     char long_name[80];
     memset(long_name, 'a', sizeof long_name), long_name[79] = 0;
     fy_attr_field_t fields[3];
-#define FIELDS(change) memcpy(fields, scale_fields, sizeof fields), change, def.info.fields = fields
-    REFUSED(def.struct_size = 8, "struct_size 8");
-    REFUSED(def.info.struct_size = 0, "info.struct_size 0");
-    REFUSED(def.info.name = NULL, "op name ''");
-    REFUSED(def.info.name = "", "op name ''");
-    REFUSED(def.info.name = "Big", "op name 'Big'");
-    REFUSED(def.info.name = "0a", "begin with a letter");
-    REFUSED(def.info.name = ".a", "op name '.a'");
-    REFUSED(def.info.name = long_name, "1 to 63");
-    REFUSED(def.info.name = "matmul", "the name is taken");
-    REFUSED(def.info.nsrc_min = 3, "nsrc_min 3 is above nsrc_max 2");
-    REFUSED(def.info.nsrc_min = 0, "needs a source");
-    REFUSED(def.info.ndst = 0, "ndst is 0");
-    REFUSED(def.info.ndst = 9, "ndst is 9");
-    REFUSED(def.info.ndst = 2, "no shape rule");
-    REFUSED(def.info.flags = 64, "flags 0x40");
-    REFUSED(def.info.flags = 0, "no shape rule");
-    REFUSED(def.info.inout = 1, "without FY_OP_IN_PLACE");
-    REFUSED(def.info.inout = 2, "past ndst 1");
-    REFUSED(def.info.dtypes = 0, "dtypes 0x0");
-    REFUSED(def.info.dtypes = 1u << FY_DTYPE_COUNT, "dtypes 0x100");
-    REFUSED(def.info.attrs_nbytes = 257, "257 bytes, the most is 256");
-    REFUSED(def.info.attrs_nbytes = 0, "all or none");
-    REFUSED(def.info.nfields = 0, "all or none");
-    REFUSED(def.info.fields = NULL, "all or none");
+#define FIELDS(change) memcpy(fields, scale_fields, sizeof fields), change, given.fields = fields
+    REFUSED(def.struct_size = 8, "def->struct_size is 8");
+    REFUSED(given.struct_size = 0, "def->info->struct_size is 0");
+    REFUSED(given.name = NULL, "op name ''");
+    REFUSED(given.name = "", "op name ''");
+    REFUSED(given.name = "Big", "op name 'Big'");
+    REFUSED(given.name = "0a", "begin with a letter");
+    REFUSED(given.name = ".a", "op name '.a'");
+    REFUSED(given.name = long_name, "1 to 63");
+    REFUSED(given.name = "matmul", "the name is taken");
+    REFUSED(given.nsrc_min = 3, "nsrc_min 3 is above nsrc_max 2");
+    REFUSED(given.nsrc_min = 0, "needs a source");
+    REFUSED(given.ndst = 0, "ndst is 0");
+    REFUSED(given.ndst = 9, "ndst is 9");
+    REFUSED(given.ndst = 2, "no shape rule");
+    REFUSED(given.flags = 64, "flags 0x40");
+    REFUSED(given.flags = 0, "no shape rule");
+    REFUSED(given.inout = 1, "without FY_OP_IN_PLACE");
+    REFUSED(given.inout = 2, "past ndst 1");
+    REFUSED(given.dtypes = 0, "dtypes 0x0");
+    REFUSED(given.dtypes = 1u << FY_DTYPE_COUNT, "dtypes 0x100");
+    REFUSED(given.attrs_nbytes = 257, "257 bytes, the most is 256");
+    REFUSED(given.attrs_nbytes = 0, "all or none");
+    REFUSED(given.nfields = 0, "all or none");
+    REFUSED(given.fields = NULL, "all or none");
     REFUSED(FIELDS(fields[1].name = "ax is"), "'ax is'");
     REFUSED(FIELDS(fields[1].name = NULL), "field 1");
     REFUSED(FIELDS(fields[1].type = (fy_attr_type_t)8), "type 8");

@@ -20,11 +20,13 @@ static fy_status_t add_op(const char *name)
 {
     const fy_op_kernel_t host = { "host", kernel, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &host };
-    def.info = (fy_op_info_t){
-        .struct_size = sizeof def.info, .name = name, .nsrc_min = 1, .nsrc_max = 1, .ndst = 1
-    };
-    def.info.flags = FY_OP_ELEMENTWISE;
-    def.info.dtypes = FY_DTYPE_BIT(FY_DTYPE_F32);
+    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
+                                .name = name,
+                                .nsrc_min = 1,
+                                .nsrc_max = 1,
+                                .ndst = 1,
+                                .flags = FY_OP_ELEMENTWISE,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     fy_op_t op;
     return fy_op_register(&def, &op);
 }

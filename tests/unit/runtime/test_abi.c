@@ -242,6 +242,37 @@ static fy_status_t tape_query(void *given)
     ts_ok(fy_tape_create(&tape));
     return fy_tape_query(tape, given);
 }
+static fy_status_t no_kernel(const fy_launch_t *launch, void *stream)
+{
+    return (void)launch, (void)stream, FY_STATUS_OK;
+}
+/* Registers an op with the fields of the first versions of both structs. */
+static fy_status_t op_register_with(fy_op_def_t *def, fy_op_info_t *info)
+{
+    static int count;
+    char name[32];
+    const fy_op_kernel_t kernel = { "host", no_kernel, NULL };
+    fy_op_t op;
+    snprintf(name, sizeof name, "test.abi%d", count++);
+    info->name = name;
+    info->nsrc_min = info->nsrc_max = info->ndst = 1;
+    info->flags = FY_OP_ELEMENTWISE;
+    info->dtypes = FY_DTYPE_BIT(FY_DTYPE_F32);
+    def->info = info;
+    def->nkernels = 1;
+    def->kernels = &kernel;
+    return fy_op_register(def, &op);
+}
+static fy_status_t op_register(void *given)
+{
+    fy_op_info_t info = FY_OP_INFO_INIT;
+    return op_register_with(given, &info);
+}
+static fy_status_t op_register_info(void *given)
+{
+    fy_op_def_t def = FY_OP_DEF_INIT;
+    return op_register_with(&def, given);
+}
 
 static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(stream_options, stream_create),
@@ -254,6 +285,8 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(prefetch_options, prefetch_create),
     TS_ABI_OPTIONS(backward_options, tape_backward),
     TS_ABI_OPTIONS(gradcheck_options, gradcheck),
+    TS_ABI_OPTIONS(op_def, op_register),
+    TS_ABI_OPTIONS(op_info, op_register_info),
     TS_ABI_FACTS(device_info, device_query),
     TS_ABI_FACTS(device_clock, device_clock_query),
     TS_ABI_FACTS(plugin_info, plugin_query),

@@ -1,0 +1,165 @@
+/* Backward through a registered op while other things fail: host memory at each allocation, the
+ * device's memory and launches at each call. After each failure nothing leaks and the tape works.
+ * Not here: wrong gradients (tests/unit/ops/test_register_gradient.c). */
+#include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
+
+enum { NSRC = 12 }; /* more than the rule's caller keeps on the stack */
+
+static fy_status_t sum_all(const fy_launch_t *launch, void *stream)
+{
+    (void)stream;
+    for (uint64_t i = 0; i < launch->nelem; i++) {
+        float sum = 0;
+        for (int s = 0; s < launch->nsrc; s++) sum += ((const float *)launch->src[s].data)[i];
+        ((float *)launch->dst[0].data)[i] = sum;
+    }
+    return FY_STATUS_OK;
+}
+
+/* Makes tensors that only its scope frees, and returns a wide one and a view. */
+static fy_status_t back(const fy_op_backward_t *call, fy_tensor_t **src_grad)
+{
+    fy_tensor_t *twice;
+    FY_TRY(fy_mul(call->dst_grad[0], call->src[0], &twice)); /* half of it */
+    FY_TRY(fy_affine(twice, 2, 0, &twice));
+    for (size_t i = 0; i < call->nsrc; i++)
+        FY_TRY(fy_reshape(twice, call->wanted[i]->rank, call->wanted[i]->dims, &src_grad[i]));
+    return fy_affine(twice, 1, 0, &src_grad[1]);
+}
+
+static fy_status_t register_sum(fy_op_t *out_op)
+{
+    const fy_op_kernel_t kernel = { "host", sum_all, NULL };
+    const fy_op_def_t def = { .struct_size = sizeof def,
+                              .info = &(fy_op_info_t){ .struct_size = sizeof(fy_op_info_t),
+                                                       .name = "test.sum_all",
+                                                       .nsrc_min = 1,
+                                                       .nsrc_max = FY_OP_VARIADIC,
+                                                       .ndst = 1,
+                                                       .flags = FY_OP_ELEMENTWISE,
+                                                       .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
+                              .nkernels = 1,
+                              .kernels = &kernel,
+                              .backward = back,
+                              .saved_srcs = 1 };
+    return fy_op_register(&def, out_op);
+}
+
+static fy_op_t sum_op(void)
+{
+    const fy_op_info_t *info = fy_op_find("test.sum_all");
+    fy_op_t op = info ? info->op : FY_OP_NONE;
+    if (!info) ts_ok(register_sum(&op));
+    return op;
+}
+
+static fy_status_t program(fy_device_t *device)
+{
+    fy_tensor_t *x, *src[NSRC], *y = NULL, *loss, *grad;
+    fy_tape_t *tape;
+    fy_download_t *download;
+    double value;
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 0.5, &x));
+    FY_TRY(fy_tape_create(&tape));
+    FY_TRY(fy_tape_watch(tape, x, NULL));
+    FY_TRY(fy_tape_begin(tape));
+    for (int i = 0; i < NSRC; i++) src[i] = x;
+    FY_TRY(fy_op_call(sum_op(), NSRC, src, NULL, 1, &y));
+    FY_TRY(fy_mean(y, FY_ALL_AXES, 0, &loss));
+    FY_TRY(fy_tape_backward(tape, loss, NULL));
+    FY_TRY(fy_tape_grad(tape, x, &grad));
+    FY_TRY(fy_sum(grad, FY_ALL_AXES, 0, &grad));
+    FY_TRY(fy_tensor_download(grad, NULL, &download));
+    FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &value));
+    assert_true(value > NSRC - 1e-3 && value < NSRC + 1e-3);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run(fy_device_t *device)
+{
+    const fy_scope_t scope = fy_scope_begin("program");
+    const fy_status_t status = program(device);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+/* The n-th call of `kind` fails, for each n until no call fails. */
+static void sweep(const char *kind, fy_status_t want)
+{
+    int done = 0;
+    for (int n = 1; !done; n++) {
+        char spec[96];
+        fy_device_t *device;
+        assert_in_range(n, 1, 200);
+        snprintf(spec, sizeof spec, "sim:7?faults=%s@%d", kind, n);
+        fy_status_t status = fy_device_open(spec, &device);
+        if (status == FY_STATUS_OK) {
+            status = run(device);
+            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK;
+            if (status != FY_STATUS_OK) ts_ok(run(device));
+            assert_int_equal(ts_live(device), 0);
+            fy_device_close(device);
+        }
+        if (status != FY_STATUS_OK && status != want)
+            fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
+    }
+}
+
+static void every_call_of_the_device_fails_once(void **state)
+{
+    (void)state;
+    (void)sum_op();
+    sweep("alloc", FY_STATUS_OUT_OF_MEMORY);
+    sweep("launch", FY_STATUS_INTERNAL);
+    sweep("event", FY_STATUS_OUT_OF_MEMORY);
+}
+
+static void host_memory_fails_at_each_place(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fy_device_t *device;
+        ts_ok(fy_device_open(i ? "sim:7" : "host", &device));
+        ts_ok(run(device));
+        const uint64_t live = ts_live(device);
+        int done = 0;
+        for (int n = 0; !done; n++) {
+            assert_in_range(n, 0, 4000);
+            ts_fail_allocation(n);
+            const fy_status_t status = run(device);
+            done = !ts_allocation_failed();
+            ts_fail_allocation(-1);
+            if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
+                fail_msg("%s, allocation %d: %s: %s", fy_device_name(device), n,
+                         fy_status_name(status), fy_error_get()->text);
+            (void)!fy_device_wait(device, FY_FOREVER);
+            assert_int_equal(ts_live(device), live);
+        }
+        ts_ok(run(device));
+        fy_device_close(device);
+    }
+}
+
+/* Registering itself: the name stays free. */
+static void registering_fails_without_memory(void **state)
+{
+    (void)state;
+    fy_op_t op;
+    assert_null(fy_op_find("test.sum_all"));
+    ts_fail_allocation(0);
+    ts_fails(register_sum(&op), OUT_OF_MEMORY);
+    ts_fail_allocation(-1);
+    assert_int_equal(op, FY_OP_NONE);
+    assert_null(fy_op_find("test.sum_all"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(registering_fails_without_memory),
+        cmocka_unit_test(every_call_of_the_device_fails_once),
+        cmocka_unit_test(host_memory_fails_at_each_place),
+    };
+    return cmocka_run_group_tests_name("faults_gradient", tests, NULL, NULL);
+}
