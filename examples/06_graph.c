@@ -95,7 +95,7 @@ static fy_status_t train(fy_device_t *device)
     printf("%d steps called:   w = %.6f %.6f %.6f  %6" PRIu64 " requests\n", STEPS, weights[0][0],
            weights[0][1], weights[0][2], requests[1] - requests[0]);
     printf("%d steps replayed: w = %.6f %.6f %.6f  %6" PRIu64 " requests; the graph has %" PRIu64
-           " calls and %" PRIu64 " bytes of its own\n",
+           " calls and a pool of %" PRIu64 " bytes\n",
            STEPS, weights[1][0], weights[1][1], weights[1][2], requests[2] - requests[1],
            info.requests, info.pool_nbytes);
     if (info.path == FY_GRAPH_DEVICE) /* cuda */

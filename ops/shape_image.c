@@ -32,7 +32,7 @@ static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation
     if (activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU) return FY_STATUS_OK;
     return FY_FAIL(INVALID_ARGUMENT,
                    "%s: activation %" PRId32
-                   "; here it is 0 (none) or 1 (relu): call the others as ops of their own",
+                   "; here it is 0 (none) or 1 (relu): call the others as separate ops",
                    info->name, activation);
 }
 

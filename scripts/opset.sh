@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes what is derived from opset/ops.def and opset/attrs.def and cannot be derived by the preprocessor: include/ferry/op_list.h
-# and the table of docs/ops.md. --check: says which of them is not current. --next: the number of a new op.
+# Writes, from opset/ops.def and opset/attrs.def, the two files that the preprocessor cannot derive:
+# include/ferry/op_list.h and the table of docs/ops.md. --check: lists those that are not current. --next: the number of a new op.
 # Usage: scripts/opset.sh [--check|--next]
 set -euo pipefail
 export LC_ALL=C

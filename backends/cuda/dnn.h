@@ -1,8 +1,7 @@
 /* The plugin's use of cuDNN: found by dlopen at the first convolution, one handle a device, and a
  * small table of plans (descriptors and the algorithm that its heuristic chose) keyed by shape,
  * dtype and fused steps. Not here: the choice of convolutions for it (conv.c).
- * Where cudnn.h is missing at build time these functions exist and report that there is no
- * cuDNN. */
+ * Built without cudnn.h, these functions report that there is no cuDNN. */
 #ifndef FERRY_BACKENDS_CUDA_DNN_H_
 #define FERRY_BACKENDS_CUDA_DNN_H_
 
@@ -39,7 +38,7 @@ int fy__cuda_dnn_is_asked_for(void);
 /* Its value when the device was opened. */
 int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev);
 /* Returns whether cuDNN is enabled and found. Searches for the library once for each opening of the
- * device; logs once a process that it is missing. */
+ * device; logs a missing library once a process. */
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev);
 
 /* Bytes of scratch, at most `limit`, with which this runs fastest. For a new shape it enters the

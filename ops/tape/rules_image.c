@@ -1,5 +1,5 @@
-/* Gradient rules of ops on images: convolution and pooling. Each is an op of its own, so that
- * backends can be fast at it. */
+/* Gradient rules of ops on images: convolution and pooling. Each is one op, so that a backend
+ * can have a fast kernel for it. */
 #include <string.h>
 
 #include "ops/tape/tape.h"

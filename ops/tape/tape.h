@@ -1,8 +1,8 @@
 /* The internals of a tape. `calls` has the calls in order; `values` (of this record) and `leaves`
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
  * slot, so there is no search and no lock.
- * tape.c: handles, watching, beginning · record.c: what is kept of a call · backward.c: going back
- * · rules_*.c: one rule per op; rules_registered.c: the rules of users. */
+ * tape.c: handles, watching, beginning · record.c: the record of a call · backward.c: the backward
+ * pass · rules_*.c: one rule per op; rules_registered.c: the rules of users. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 

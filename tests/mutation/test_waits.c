@@ -130,7 +130,7 @@ static void every_wait_is_needed(void **state)
             print_message("%-18s %-16s %-16s %s\n", name, mu_programs[verdict.program].name,
                           order_of(&verdict), verdict.how);
         else
-            print_error("%-18s no program detects that it is dropped: %s\n", name,
+            print_error("%-18s dropped, and every program passed: %s\n", name,
                         fy__wait_site_text(site));
         nalive += !verdict.is_killed;
     }

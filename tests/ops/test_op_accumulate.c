@@ -1,7 +1,6 @@
 /* launch.accumulate: every op with FY_OP_CAN_ACCUMULATE adds into a given float destination when
- * the dispatcher is told to, in every layout;
- * gradients will rest on it. Ops without the flag, and integer destinations, are refused. Goes
- * through fy__dispatch, the one door. */
+ * the dispatcher is told to, in every layout. Ops without the flag, and integer destinations, are
+ * refused. Calls fy__dispatch, as every call does. */
 #include <math.h>
 
 #include "ops/dispatch.h"

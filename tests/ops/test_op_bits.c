@@ -54,8 +54,8 @@ int main(void)
     for (size_t i = 0; i < ts_device_count(); i++) {
         if (strncmp(ts_device_spec(i), "host", 4) != 0 &&
             strncmp(ts_device_spec(i), "sim", 3) != 0) {
-            print_message("skipped: %s has kernels of its own, whose bits may differ; "
-                          "test_op_matrix holds it to the oracle\n",
+            print_message("skipped: the bits of %s's own kernels may differ; "
+                          "test_op_matrix compares it with the oracle\n",
                           ts_device_spec(i));
             return 77;
         }

@@ -1,6 +1,6 @@
-// conv2d and its gradients where each channel is a group of its own (groups = channels of x =
-// channels of y) and operands are dense. There is
-// no product to tile: a result is a sum over one window, so threads are laid along channels, four
+// conv2d and its gradients where each channel is one group (groups = channels of x = channels of
+// y) and operands are dense. There is no product to tile: a result is a sum over one window, so
+// threads are laid along channels, four
 // of them each where they come in fours
 // (16 bytes of f32; f64: two), and each window is read straight from memory. Sums go over (kh, kw),
 // or over pixels in a fixed order; no atomics.

@@ -4,8 +4,8 @@
 // unfolded, nothing is written but results.
 // The sum runs over (kh, kw, channel), or over pixels for the weights' gradient, always in the same
 // order: same launch, same bits.
-// Next: conv_tiles.cuh for what is multiplied; conv_tensor.cu for f16 and bf16; conv.cu takes any
-// strides.
+// Next: conv_tiles.cuh for the factors of the product; conv_tensor.cu for f16 and bf16; conv.cu for
+// any strides.
 #include "backends/cuda/kernels/conv_tiles.cuh"
 
 enum { DEPTH = 16, PITCH = SIDE + 4 };

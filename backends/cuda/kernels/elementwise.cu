@@ -9,7 +9,7 @@
 #define EACH \
     for (int i = 0; i < W; i++) r[i]
 
-// The formula of a row, for each type that it is computed in: f_NAME.
+// The formula of a row, for each type of computation: f_NAME.
 #define DEFINE1(name, sfx, T) \
     __device__ inline T f_##name(T x) { return fy__##name##_##sfx(x); }
 #define DEFINE2(name, sfx, T) \

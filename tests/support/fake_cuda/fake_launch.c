@@ -135,8 +135,8 @@ fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc
     return run_op(op, dst, nsrc, own, attrs, 0);
 }
 
-/* ---- reductions without a launch of their own kind: partial results in f64, a mean over more than
- * src, squared errors ---- */
+/* ---- reductions that are no op's launch: partial results in f64, a mean over more than src,
+ * squared errors ---- */
 
 static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
 {

@@ -1,5 +1,5 @@
 /* The verdict: reason, figures and text for each way to run out of memory. Every number in the text
- * is checked, and every hint is followed to see that it is true. */
+ * is checked, and every hint is followed and must help. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2 };
