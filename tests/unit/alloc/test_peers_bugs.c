@@ -287,21 +287,25 @@ static void take_down(fy__pool_t *pool, fy__block_t **blocks)
  * and whether one of exactly `nbytes` does. */
 static void try_all(uint64_t seed, uint64_t nbytes, bool *out_any, bool *out_this)
 {
+    fy__block_t *blocks[BLOCKS], *block;
+    uint64_t asked;
+    uint32_t live = 0;
+    fy__pool_t *pool = build(seed, blocks, &asked);
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i]) live |= 1u << i;
+    take_down(pool, blocks);
     *out_any = *out_this = false;
     for (uint32_t choice = 0; choice < 1u << BLOCKS; choice++) {
-        fy__block_t *blocks[BLOCKS], *block;
-        uint64_t freed = 0, asked;
-        fy__pool_t *pool = build(seed, blocks, &asked);
-        bool is_choice = true;
+        uint64_t freed = 0;
+        if (choice & ~live) continue;
+        pool = build(seed, blocks, &asked);
         for (int i = 0; i < BLOCKS; i++) {
             if (!(choice >> i & 1)) continue;
-            is_choice = is_choice && blocks[i];
-            if (!blocks[i]) continue;
             freed += blocks[i]->nbytes;
             give_done(blocks[i]);
             blocks[i] = NULL;
         }
-        if (is_choice && (!*out_any || freed == nbytes) &&
+        if ((!*out_any || freed == nbytes) &&
             fy__pool_alloc(pool, asked, S1, &block) == FY_STATUS_OK) {
             *out_any = true;
             *out_this = *out_this || freed == nbytes;
