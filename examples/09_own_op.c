@@ -92,7 +92,7 @@ static fy_status_t slope_of(fy_op_t swish, fy_tensor_t *x, double *out_sum)
     FY_TRY(fy_tape_create(&tape));
     FY_TRY(fy_tape_watch(tape, x, NULL));
     FY_TRY(fy_tape_begin(tape));
-    FY_TRY(fy_op_call(swish, 1, &x, NULL, 1, &y));
+    FY_TRY(fy_op_call(swish, 1, &x, NULL, 0, 1, &y));
     FY_TRY(fy_sum(y, FY_ALL_AXES, 0, &loss));
     FY_TRY(fy_tape_backward(tape, loss, NULL));
     FY_TRY(fy_tape_grad(tape, x, &grad));
@@ -108,13 +108,13 @@ static fy_status_t demonstrate(fy_device_t *device)
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &x));
 
     printf("1. swish of twelve times 2\n");
-    FY_TRY(fy_op_call(swish, 1, &x, NULL, 1, &y));
+    FY_TRY(fy_op_call(swish, 1, &x, NULL, 0, 1, &y));
     FY_TRY(sum_of(y, &sum));
     printf("its sum is %.4f\n\n", sum);
 
     printf("2. swish of a transposed view\n");
     FY_TRY(fy_transpose(x, NULL, &turned));
-    FY_TRY(expect(fy_op_call(swish, 1, &turned, NULL, 1, &none), FY_STATUS_UNSUPPORTED));
+    FY_TRY(expect(fy_op_call(swish, 1, &turned, NULL, 0, 1, &none), FY_STATUS_UNSUPPORTED));
 
     printf("3. the gradient of its sum\n");
     FY_TRY(slope_of(swish, x, &sum));
@@ -123,7 +123,7 @@ static fy_status_t demonstrate(fy_device_t *device)
     printf("4. swish of what is no number\n");
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(4, 3), (double)NAN, &bad));
     /* OK: the failure is reported by the wait */
-    FY_TRY(fy_op_call(swish, 1, &bad, NULL, 1, &failed));
+    FY_TRY(fy_op_call(swish, 1, &bad, NULL, 0, 1, &failed));
     FY_TRY(expect(sum_of(failed, &sum), FY_STATUS_KERNEL_FAILED));
 
     FY_TRY(sum_of(y, &sum));

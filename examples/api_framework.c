@@ -88,7 +88,7 @@ static fy_status_t apply(call_t *call, const char *word)
     FY_TRY(fill_attrs(info, call, attrs));
     fy_tensor_t *dst[1] = { NULL }; /* NULL: to be made */
     FY_TRY(fy_op_call(info->op, nsrc, &call->stack[call->depth - nsrc],
-                      info->attrs_nbytes ? attrs : NULL, info->ndst, dst));
+                      info->attrs_nbytes ? attrs : NULL, info->attrs_nbytes, info->ndst, dst));
     call->depth -= nsrc;
     call->stack[call->depth++] = dst[0];
     call->nsettings = 0;

@@ -8,6 +8,7 @@
 
 #include "ops/operand.h"
 #include "ops/optable.h"
+#include "runtime/base/abi.h"
 #include "runtime/base/fail.h"
 #include "runtime/tensor/tensor.h"
 
@@ -61,14 +62,50 @@ static fy_status_t normalise_axis(const fy__op_row_t *row, const fy_tensor_t *sr
                        row->info.name, axis, src0->rank);
     }
     axis += src0->rank;
-    memcpy(buf, *attrs, row->info.attrs_nbytes);
+    if (*attrs != buf) memcpy(buf, *attrs, row->info.attrs_nbytes);
     memcpy(buf + offset, &axis, sizeof axis);
     *attrs = buf;
     return FY_STATUS_OK;
 }
 
+/* Attributes of a caller whose header has another version of the struct, by the rules of
+ * runtime/base/abi.c: those of a newer one are used as they are, those of an older one are copied
+ * to `buf` and completed. */
+static FY_COLD fy_status_t read_other(const fy__op_row_t *row, const void **attrs, size_t nbytes,
+                                      unsigned char *buf)
+{
+    const fy_op_info_t *info = &row->info;
+    const size_t own = info->attrs_nbytes;
+    const unsigned char *bytes = *attrs;
+    if (nbytes == 0 || nbytes > FY__ABI_MOST)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: attrs_nbytes is %zu; give sizeof your attribute struct, which has %zu "
+                       "bytes here",
+                       info->name, nbytes, own);
+    for (size_t i = own; i < nbytes; i++)
+        if (bytes[i])
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: attrs_nbytes is %zu and byte %zu is not 0; this library, Ferry %s, "
+                           "knows the first %zu bytes\n  The program was built for a newer Ferry: "
+                           "leave its new fields at 0, or install that version",
+                           info->name, nbytes, i, FERRY_VERSION, own);
+    if (nbytes > own) return FY_STATUS_OK;
+    for (uint32_t i = 0; i < info->nfields; i++) {
+        const fy_attr_field_t *field = &info->fields[i];
+        if (field->offset < nbytes && nbytes < field->offset + fy__attr_nbytes(field->type))
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: attrs_nbytes is %zu, which ends inside '%s'; give sizeof your "
+                           "attribute struct, which has %zu bytes here",
+                           info->name, nbytes, field->name, own);
+    }
+    memcpy(buf, row->default_attrs, own);
+    memcpy(buf, bytes, nbytes);
+    *attrs = buf;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs,
-                       size_t ndst, fy_tensor_t **dst)
+                       size_t attrs_nbytes, size_t ndst, fy_tensor_t **dst)
 {
     const fy__op_row_t *row = fy__op_row(op);
     if (!row) {
@@ -81,8 +118,14 @@ fy_status_t fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const v
     FY_TRY(check_arity(info, nsrc, src, ndst, dst));
     if (attrs && info->attrs_nbytes == 0)
         return FY_FAIL(INVALID_ARGUMENT, "%s: takes no attributes: pass NULL", info->name);
-    if (!attrs) attrs = row->default_attrs;
+    if (!attrs && attrs_nbytes)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: attrs is NULL, attrs_nbytes is %zu: pass NULL and 0",
+                       info->name, attrs_nbytes);
     _Alignas(max_align_t) unsigned char buf[FY_OP_ATTRS_MAX_NBYTES];
+    if (!attrs)
+        attrs = row->default_attrs;
+    else if (FY_UNLIKELY(attrs_nbytes != info->attrs_nbytes))
+        FY_TRY(read_other(row, &attrs, attrs_nbytes, buf));
     if (row->axis_field) FY_TRY(normalise_axis(row, nsrc ? src[0] : NULL, &attrs, buf));
     return fy__dispatch(row, nsrc, (const fy_tensor_t *const *)src, attrs, 0, ndst, dst);
 }

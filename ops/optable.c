@@ -240,3 +240,18 @@ const char *fy_attr_type_name(fy_attr_type_t type)
                                          "dtype", "axes", "axis", "enum" };
     return (unsigned)type < sizeof names / sizeof *names ? names[type] : "?";
 }
+
+size_t fy__attr_nbytes(fy_attr_type_t type)
+{
+    switch (type) {
+    case FY_ATTR_F64:
+    case FY_ATTR_I64: return 8;
+    case FY_ATTR_I32:
+    case FY_ATTR_BOOL32:
+    case FY_ATTR_DTYPE32:
+    case FY_ATTR_AXES32:
+    case FY_ATTR_AXIS32:
+    case FY_ATTR_ENUM32: return 4;
+    }
+    return 0;
+}

@@ -12,6 +12,9 @@
 const fy__op_row_t *fy__op_registered(uint32_t index);
 uint32_t fy__op_registered_count(void);
 
+/* Bytes of an attribute; 0 for an undefined type. */
+size_t fy__attr_nbytes(fy_attr_type_t type);
+
 /* Makes `op` findable by `name`; the row is already visible. Callers hold the registration lock. */
 void fy__op_index_add(const char *name, fy_op_t op);
 

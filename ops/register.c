@@ -111,21 +111,6 @@ static bool is_name(const char *name)
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == length;
 }
 
-static size_t field_nbytes(fy_attr_type_t type)
-{
-    switch (type) {
-    case FY_ATTR_F64:
-    case FY_ATTR_I64: return 8;
-    case FY_ATTR_I32:
-    case FY_ATTR_BOOL32:
-    case FY_ATTR_DTYPE32:
-    case FY_ATTR_AXES32:
-    case FY_ATTR_AXIS32:
-    case FY_ATTR_ENUM32: return 4;
-    }
-    return 0;
-}
-
 static bool fallback_fits(const fy_attr_field_t *field)
 {
     double value = field->fallback;
@@ -146,7 +131,7 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
                        "op %s: field %" PRIu32 " is named '%.63s': use 1 to %d of a-z 0-9 _",
                        info->name, index, field->name ? field->name : "", NAME_MAX_NBYTES);
     }
-    size_t nbytes = field_nbytes(field->type);
+    size_t nbytes = fy__attr_nbytes(field->type);
     if (nbytes == 0) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' has type %d, which is no fy_attr_type",
                        info->name, field->name, (int)field->type);
@@ -170,7 +155,7 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
     }
     for (uint32_t i = 0; i < index; i++) {
         const fy_attr_field_t *other = &info->fields[i];
-        size_t other_nbytes = field_nbytes(other->type);
+        size_t other_nbytes = fy__attr_nbytes(other->type);
         bool overlaps = field->offset < other->offset + other_nbytes &&
                         other->offset < field->offset + nbytes;
         if (overlaps || !strcmp(field->name, other->name)) {

@@ -64,7 +64,7 @@ fy_status_t fy_grads_clip_value(size_t count, fy_tensor_t *const *grads, double 
         return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_value: max is %g; it must be 0 or more", max);
     for (size_t i = 0; i < count; i++) {
         fy_tensor_t *in_place = grads[i];
-        FY_TRY(fy_op_call(FY_OP_CLAMP, 1, &in_place, &attrs, 1, &in_place));
+        FY_TRY(fy_op_call(FY_OP_CLAMP, 1, &in_place, &attrs, sizeof attrs, 1, &in_place));
     }
     return FY_STATUS_OK;
 }

@@ -23,14 +23,15 @@ fy_status_t fyt_init_check(const fy_init_t *init, const char *what)
 static fy_status_t draw_uniform(fy_tensor_t *dst, fy_tensor_t *rng, double bound)
 {
     const fy_rand_attrs_t attrs = { -bound, bound };
-    return bound > 0 ? fy_op_call(FY_OP_RAND, 0, NULL, &attrs, 2, (fy_tensor_t *[]){ dst, rng })
+    return bound > 0 ? fy_op_call(FY_OP_RAND, 0, NULL, &attrs, sizeof attrs, 2,
+                                  (fy_tensor_t *[]){ dst, rng })
                      : fy_fill(dst, 0);
 }
 
 static fy_status_t draw_normal(fy_tensor_t *dst, fy_tensor_t *rng, double std)
 {
     const fy_randn_attrs_t attrs = { 0, std };
-    return fy_op_call(FY_OP_RANDN, 0, NULL, &attrs, 2, (fy_tensor_t *[]){ dst, rng });
+    return fy_op_call(FY_OP_RANDN, 0, NULL, &attrs, sizeof attrs, 2, (fy_tensor_t *[]){ dst, rng });
 }
 
 fy_status_t fyt_init_fill(fy_tensor_t *dst, fy_tensor_t *rng, const fy_layer_param_t *param)

@@ -233,7 +233,7 @@ static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *co
 {
     (void)pass, (void)params;
     *out_y = NULL;
-    return fy_op_call(*(const fy_op_t *)user, 1, &x, NULL, 1, out_y);
+    return fy_op_call(*(const fy_op_t *)user, 1, &x, NULL, 0, 1, out_y);
 }
 
 fy_status_t fy_layer_op(const char *op_name, fy_layer_t **out_layer)

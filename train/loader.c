@@ -101,14 +101,15 @@ fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, f
     const fy_affine_attrs_t affine = { normal->scale, normal->shift };
     FY_TRY(fy_tensor_query(src, &info));
     if (info.dtype != FY_DTYPE_F32) {
-        FY_TRY(fy_op_call(FY_OP_CAST, 1, &src, &to_f32, 1, dst));
+        FY_TRY(fy_op_call(FY_OP_CAST, 1, &src, &to_f32, sizeof to_f32, 1, dst));
         src = *dst; /* and from here on in place */
     }
     if (normal->scales) {
-        FY_TRY(fy_op_call(FY_OP_MUL, 2, (fy_tensor_t *[]){ src, normal->scales }, NULL, 1, dst));
-        return fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ *dst, normal->shifts }, NULL, 1, dst);
+        FY_TRY(fy_op_call(FY_OP_MUL, 2, (fy_tensor_t *[]){ src, normal->scales }, NULL, 0, 1, dst));
+        return fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ *dst, normal->shifts }, NULL, 0, 1, dst);
     }
-    if (!normal->is_identity) return fy_op_call(FY_OP_AFFINE, 1, &src, &affine, 1, dst);
+    if (!normal->is_identity)
+        return fy_op_call(FY_OP_AFFINE, 1, &src, &affine, sizeof affine, 1, dst);
     return FY_STATUS_OK;
 }
 

@@ -15,7 +15,8 @@ extern "C" {
 typedef uint32_t fy_op_t;
 #define FY_OP_NONE UINT32_MAX
 
-/* ---- attributes: one plain struct for each op that has attributes ---- */
+/* ---- attributes: one plain struct for each op that has attributes; a later version may append
+ * fields, see fy_op_call ---- */
 
 typedef struct fy_fill_attrs {
     double value;
@@ -209,16 +210,16 @@ FY_API fy_op_t fy_op_count(void);
 
 /* ---- the generic call ---- */
 
-/* Runs `op` on the device of its tensors. src: nsrc tensors. attrs: the op's attribute struct; NULL
- * means every field's fallback, or no attributes. dst[i] NULL: made, in the current scope. dst[i]
- * given: written in place; shape and dtype must match. It may overlap a source only exactly
- * (elementwise ops), never partly.
+/* Runs `op` on the device of its tensors. attrs: the op's attribute struct and sizeof it. Fields
+ * after its last byte have their fallback; bytes that this library does not know must be 0. NULL
+ * and 0: every fallback, or no attributes.
+ * dst[i] NULL: made, in the current scope. dst[i] given: written in place; shape and dtype must
+ * match; it may overlap a source only exactly (elementwise ops), never partly.
  * Completion: asynchronous; later requests wait on the device. A call that fails changes nothing.
- * Fails: INVALID_ARGUMENT (arity, attributes), DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH,
- * BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD, UNSUPPORTED (no kernel on this device, or none for these
- * operands), DEVICE_LOST. */
+ * Fails: INVALID_ARGUMENT (arity, attributes), UNSUPPORTED (no kernel for this device or these
+ * operands), BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD, DEVICE_LOST, ..._MISMATCH. */
 FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs,
-                         size_t ndst, fy_tensor_t **dst);
+                         size_t attrs_nbytes, size_t ndst, fy_tensor_t **dst);
 
 /* ---- the argument of a kernel ---- */
 

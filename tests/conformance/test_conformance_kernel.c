@@ -82,7 +82,7 @@ static fy_op_t picky_op(void)
 
 static fy_status_t call(fy_tensor_t *dst, fy_tensor_t *src, picky_attrs_t attrs)
 {
-    return fy_op_call(picky_op(), 1, &src, &attrs, 1, &dst);
+    return fy_op_call(picky_op(), 1, &src, &attrs, sizeof attrs, 1, &dst);
 }
 
 static void fails_in(fy_tensor_t *dst, fy_tensor_t *src, double number)

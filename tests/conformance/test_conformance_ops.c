@@ -12,7 +12,7 @@ static fy_tensor_t *call(const char *name, size_t nsrc, fy_tensor_t *const *src,
     fy_tensor_t *dst = NULL;
     const fy_op_info_t *info = fy_op_find(name);
     assert_non_null(info);
-    ts_ok(fy_op_call(info->op, nsrc, src, attrs, 1, &dst));
+    ts_ok(fy_op_call(info->op, nsrc, src, attrs, attrs ? info->attrs_nbytes : 0, 1, &dst));
     return dst;
 }
 

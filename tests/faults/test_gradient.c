@@ -65,7 +65,7 @@ static fy_status_t program(fy_device_t *device)
     FY_TRY(fy_tape_watch(tape, x, NULL));
     FY_TRY(fy_tape_begin(tape));
     for (int i = 0; i < NSRC; i++) src[i] = x;
-    FY_TRY(fy_op_call(sum_op(), NSRC, src, NULL, 1, &y));
+    FY_TRY(fy_op_call(sum_op(), NSRC, src, NULL, 0, 1, &y));
     FY_TRY(fy_mean(y, FY_ALL_AXES, 0, &loss));
     FY_TRY(fy_tape_backward(tape, loss, NULL));
     FY_TRY(fy_tape_grad(tape, x, &grad));

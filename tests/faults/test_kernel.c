@@ -45,11 +45,11 @@ static fy_status_t program(fy_device_t *device)
     /* more than a small segment: the pool allocates segments */
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 2, &x));
     FY_TRY(fy_full(device, FY_DTYPE_F64, FY_DIMS(5), 2, &wide));
-    fy_status_t status = fy_op_call(failing_op(), 1, &wide, NULL, 1, &none);
+    fy_status_t status = fy_op_call(failing_op(), 1, &wide, NULL, 0, 1, &none);
     assert_null(none);
     if (status != FY_STATUS_UNSUPPORTED) return status;
     for (int i = 0; i < 12; i++) many[i] = x;
-    FY_TRY(fy_op_call(failing_op(), 12, many, NULL, 1, &bad));
+    FY_TRY(fy_op_call(failing_op(), 12, many, NULL, 0, 1, &bad));
     FY_TRY(fy_sum(bad, 0, NULL, 0, &sum));
     FY_TRY(fy_tensor_download(sum, NULL, &download));
     status = fy_download_wait_f64(download, FY_FOREVER, &value);

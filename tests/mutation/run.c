@@ -193,7 +193,7 @@ bool mu_linger(mu_run_t *run, fy_tensor_t *dst, fy_tensor_t *src)
         run->stopped = "register";
         return false;
     }
-    if (mu_ok(run, "linger", fy_op_call(op, 1, &src, NULL, 1, &dst))) return true;
+    if (mu_ok(run, "linger", fy_op_call(op, 1, &src, NULL, 0, 1, &dst))) return true;
     run->stopped = "linger";
     return false;
 }

@@ -51,7 +51,7 @@ static void a_tie_is_the_second_operand(ts_ctx_t *ctx)
                     fy_tensor_t *dst[1] = { NULL };
                     if (layout == TURNED) ts_ok(fy_transpose(a, NULL, &a));
                     if (layout == INTO_FIRST) dst[0] = a;
-                    ts_ok(fy_op_call((fy_op_t)op, 2, (fy_tensor_t *[]){ a, b }, NULL, 1, dst));
+                    ts_ok(fy_op_call((fy_op_t)op, 2, (fy_tensor_t *[]){ a, b }, NULL, 0, 1, dst));
                     read(dst[0], got, (size_t)rows * 3);
                     for (int64_t k = 0; k < rows * 3; k++)
                         if (got[k] != 0 || !signbit(got[k]) != !signbit(second))
@@ -84,7 +84,7 @@ static void expect_edges(ts_ctx_t *ctx, fy_op_t op, bool backward, size_t nedges
             ts_ok(fy_cast(at, k_floats[d], &at));
             sources[0] = backward ? all_of(ctx, k_floats[d], 1, (int64_t)n, 6) : at;
             sources[1] = at;
-            ts_ok(fy_op_call(op, backward ? 2 : 1, sources, NULL, 1, dst));
+            ts_ok(fy_op_call(op, backward ? 2 : 1, sources, NULL, 0, 1, dst));
             read(dst[0], got, n);
             for (size_t i = 0; i < n; i++) {
                 const float want = edges[i % nedges].y;

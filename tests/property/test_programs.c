@@ -193,10 +193,12 @@ static void step_op(world_t *w)
     snprintf(w->last, sizeof w->last, "%s of %zu %s%s", info->name, nsrc,
              dtype < FY_DTYPE_COUNT ? fy_dtype_name(dtype) : "", given ? " into a given dst" : "");
     const void *attr = info->attrs_nbytes ? attrs : NULL;
-    fy_status_t first = fy_op_call(info->op, nsrc, src[0], attr, 1, &dst[0]);
+    fy_status_t first = fy_op_call(info->op, nsrc, src[0], attr, info->attrs_nbytes, 1, &dst[0]);
     char text[512];
     snprintf(text, sizeof text, "%s", fy_error_get()->text);
-    if (agree(w, first, fy_op_call(info->op, nsrc, src[1], attr, 1, &dst[1]), text) && !given)
+    if (agree(w, first, fy_op_call(info->op, nsrc, src[1], attr, info->attrs_nbytes, 1, &dst[1]),
+              text) &&
+        !given)
         add_pair(w, dst[0], dst[1]);
 }
 

@@ -91,8 +91,9 @@ static bool call(run_t *run, fy_tensor_t **dst)
         if (dst[i]) versions[i] = ts_version(dst[i]);
     }
     fy_ledger_totals_t before = ts_ledger(NULL);
-    fy_status_t status =
-        fy_op_call(run->row->op, run->inputs->plan.nsrc, src, run->row->attrs, run->ndst, dst);
+    fy_status_t status = fy_op_call(run->row->op, run->inputs->plan.nsrc, src, run->row->attrs,
+                                    run->row->attrs ? fy_op_get(run->row->op)->attrs_nbytes : 0,
+                                    run->ndst, dst);
     if (status != FY_STATUS_OK) {
         print_error("%s: %s: %s\n", run->what, fy_status_name(status), fy_error_get()->text);
         return false;

@@ -84,8 +84,10 @@ bool ts_refusal_expect(ts_refusal_t *refusal, fy_status_t want, ts_text_check_fn
                        const void *user)
 {
     memcpy(refusal->dst_before, refusal->dst, sizeof refusal->dst);
+    const fy_op_info_t *info = fy_op_get(refusal->op);
     fy_status_t status = fy_op_call(refusal->op, refusal->nsrc, refusal->src, refusal->attrs,
-                                    refusal->ndst, refusal->dst);
+                                    info && refusal->attrs ? info->attrs_nbytes : 0, refusal->ndst,
+                                    refusal->dst);
     const char *wrong = judge_call(refusal, status, want, extra, user);
     if (wrong) {
         print_error("%s: %s\n  want %s, got %s: %s\n", refusal->what, wrong, fy_status_name(want),

@@ -26,7 +26,7 @@ typedef struct problem {
 /* dst = a b, written where dst views. */
 static fy_status_t multiply_into(fy_tensor_t *dst, fy_tensor_t *a, fy_tensor_t *b)
 {
-    return fy_op_call(FY_OP_MATMUL, 2, (fy_tensor_t *[]){ a, b }, NULL, 1, &dst);
+    return fy_op_call(FY_OP_MATMUL, 2, (fy_tensor_t *[]){ a, b }, NULL, 0, 1, &dst);
 }
 
 static fy_status_t ask_elements(problem_t *p)

@@ -88,7 +88,7 @@ static fy_graph_t *record_own(int can_fault, fy_tensor_t **out_dst)
     fy_graph_t *graph;
     fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *dst = NULL;
     ts_ok(fy_graph_begin(device));
-    ts_ok(fy_op_call(own_op(can_fault), 1, &x, NULL, 1, &dst));
+    ts_ok(fy_op_call(own_op(can_fault), 1, &x, NULL, 0, 1, &dst));
     ts_ok(fy_add(dst, x, out_dst));
     ts_ok(fy_graph_end(&graph));
     return graph;

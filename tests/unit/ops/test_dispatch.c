@@ -67,7 +67,7 @@ static void a_call_inside_a_call(ts_ctx_t *ctx)
     for (int i = 0; i < 10; i++) src[i] = ts_iota(ctx->device, FY_DIMS(3), (float)i);
     for (int round = 0; round < 2; round++) {
         dst[0] = dst[1] = NULL;
-        ts_ok(fy_op_call(the_op(), 10, src, NULL, 2, dst));
+        ts_ok(fy_op_call(the_op(), 10, src, NULL, 0, 2, dst));
         ts_expect_f32(dst[0], (float[]){ 45, 55, 65 }, 3);
         ts_expect_f32(dst[1], (float[]){ -45, -55, -65 }, 3);
     }
@@ -78,14 +78,14 @@ static void dense_means_every_result(ts_ctx_t *ctx)
     fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *table, *column, *flat,
                 *dst[2] = { NULL, NULL };
     if (!ctx->is_host) skip();
-    ts_ok(fy_op_call(the_op(), 1, &src, NULL, 2, dst));
+    ts_ok(fy_op_call(the_op(), 1, &src, NULL, 0, 2, dst));
     assert_int_equal(seen_flags & FY_LAUNCH_DENSE, FY_LAUNCH_DENSE);
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), 0, &table));
     ts_ok(fy_slice(table, 1, 1, 2, &column));
     ts_ok(fy_squeeze(column, 1, &flat));
     dst[0] = NULL;
     dst[1] = flat;
-    ts_ok(fy_op_call(the_op(), 1, &src, NULL, 2, dst));
+    ts_ok(fy_op_call(the_op(), 1, &src, NULL, 0, 2, dst));
     assert_int_equal(seen_flags & FY_LAUNCH_DENSE, 0);
     ts_expect_f32(table, (float[]){ 0, 0, 0, -1, 0, -2 }, 6);
 }
@@ -94,7 +94,7 @@ static void one_window_for_two_results(ts_ctx_t *ctx)
 {
     fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0),
                 *one = ts_iota(ctx->device, FY_DIMS(3), 7), *dst[2] = { one, one };
-    ts_fails(fy_op_call(the_op(), 1, &src, NULL, 2, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(the_op(), 1, &src, NULL, 0, 2, dst), INVALID_ARGUMENT);
     ts_expect_f32(one, (float[]){ 7, 8, 9 }, 3);
 }
 
@@ -108,7 +108,7 @@ static void an_empty_window_overlaps_nothing(ts_ctx_t *ctx)
     ts_ok(fy_reshape(none, 2, (const int64_t[]){ 0, 4 }, &nothing));
     ts_ok(fy_broadcast(x, 2, (const int64_t[]){ 0, 4 }, &src[0]));
     dst[0] = nothing;
-    ts_ok(fy_op_call(FY_OP_NEG, 1, src, NULL, 1, dst));
+    ts_ok(fy_op_call(FY_OP_NEG, 1, src, NULL, 0, 1, dst));
     ts_expect_f32(x, (float[]){ 0, 1, 2, 3 }, 4);
 }
 

@@ -42,7 +42,7 @@ static void given_results_and_accumulate(ts_ctx_t *ctx)
         ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 4), &sum[i]));
         if (i) ts_ok(fy_graph_begin(ctx->device));
         for (int step = 0; step < (i ? 1 : 3); step++) {
-            ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ into[i], x }, NULL, 1, &into[i]));
+            ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ into[i], x }, NULL, 0, 1, &into[i]));
             const fy_tensor_t *src[] = { into[i], x };
             /* added */
             ts_ok(fy__dispatch(fy__op_row(FY_OP_MATMUL), 2, src, &attrs, 1, 1, &sum[i]));

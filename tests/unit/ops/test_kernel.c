@@ -24,7 +24,7 @@ static fy_status_t call(fy_tensor_t *dst, fy_tensor_t *src)
                                 .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
                                 .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
-    return fy_op_call(op, 1, &src, NULL, 1, &dst);
+    return fy_op_call(op, 1, &src, NULL, 0, 1, &dst);
 }
 
 static void expect_poisoned(const fy_tensor_t *tensor)

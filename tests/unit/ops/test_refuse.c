@@ -102,7 +102,7 @@ static void others_name_their_operands(void **state)
     ts_text_has("linear: w (src1) is NULL");
     ts_fails(fy_add(whole, none, &sum), INVALID_ARGUMENT);
     ts_text_has("add: src1 is NULL");
-    ts_fails(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ whole, none }, NULL, 1, &sum),
+    ts_fails(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ whole, none }, NULL, 0, 1, &sum),
              INVALID_ARGUMENT);
     ts_text_has("gather: indices (src1) is NULL");
     ts_fails(fy_adam_step(whole, whole, whole, none, whole, whole, NULL), INVALID_ARGUMENT);

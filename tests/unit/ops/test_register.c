@@ -89,17 +89,17 @@ static void runs_on_every_device_and_takes_fallbacks(ts_ctx_t *ctx)
     assert_ptr_equal(fy_op_find(given.name), fy_op_get(op));
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &x));
-    ts_ok(fy_op_call(op, 1, &x, NULL, 1, dst));
+    ts_ok(fy_op_call(op, 1, &x, NULL, 0, 1, dst));
     assert_true(first_element(dst[0]) == 3 * 2 + 0.5);
     assert_int_equal(seen.axis, 1); /* the fallback -1, normalized */
     const scale_attrs_t attrs = { 10, -2, 1 };
     dst[0] = NULL;
-    ts_ok(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, &attrs, 1, dst));
+    ts_ok(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, &attrs, sizeof attrs, 1, dst));
     assert_true(first_element(dst[0]) == 10 * 4 + 0.5);
     assert_int_equal(seen.axis, 0);
     assert_int_equal(attrs.axis, -2); /* the caller's struct does not change */
     dst[0] = x;
-    ts_ok(fy_op_call(op, 1, &x, &attrs, 1, dst)); /* dst is exactly a source */
+    ts_ok(fy_op_call(op, 1, &x, &attrs, sizeof attrs, 1, dst)); /* dst is exactly a source */
     assert_true(first_element(x) == 20.5);
 }
 
@@ -112,10 +112,10 @@ static void default_rule_refuses_what_does_not_fit(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), &x));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(5, 3), &y));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F64, FY_DIMS(4, 3), &z));
-    ts_fails(fy_op_call(op, 2, (fy_tensor_t *[]){ x, y }, NULL, 1, dst), SHAPE_MISMATCH);
+    ts_fails(fy_op_call(op, 2, (fy_tensor_t *[]){ x, y }, NULL, 0, 1, dst), SHAPE_MISMATCH);
     ts_text_has("do not broadcast");
-    ts_fails(fy_op_call(op, 1, &z, NULL, 1, dst), DTYPE_MISMATCH);
-    ts_fails(fy_op_call(op, 3, (fy_tensor_t *[]){ x, x, x }, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(op, 1, &z, NULL, 0, 1, dst), DTYPE_MISMATCH);
+    ts_fails(fy_op_call(op, 3, (fy_tensor_t *[]){ x, x, x }, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("takes 1 to 2 sources, got 3");
     assert_null(dst[0]);
 }
@@ -141,16 +141,16 @@ static void shape_rules_are_not_trusted(ts_ctx_t *ctx)
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
     lie = (fy_desc_t){ .rank = 9 };
-    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(op, 1, &x, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("rank 9");
     lie = (fy_desc_t){ .rank = 1, .dims = { -2 } };
-    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(op, 1, &x, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("length -2");
     lie = (fy_desc_t){ .dtype = 77 };
-    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(op, 1, &x, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("dtype 77");
     lie = (fy_desc_t){ .rank = 1, .dims = { 2 } };
-    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), SHAPE_MISMATCH);
+    ts_fails(fy_op_call(op, 1, &x, NULL, 0, 1, dst), SHAPE_MISMATCH);
     assert_null(dst[0]);
 }
 
@@ -163,7 +163,7 @@ static void needs_a_kernel_for_the_device(ts_ctx_t *ctx)
     ts_ok(fy_op_register(&def, &op));
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
-    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), UNSUPPORTED);
+    ts_fails(fy_op_call(op, 1, &x, NULL, 0, 1, dst), UNSUPPORTED);
     assert_null(dst[0]);
 }
 
@@ -292,11 +292,11 @@ static void a_tape_meets_it(ts_ctx_t *ctx)
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, w, NULL));
     ts_ok(fy_tape_begin(tape));
-    ts_fails(fy_op_call(op, 1, &w, NULL, 1, dst), UNSUPPORTED);
+    ts_fails(fy_op_call(op, 1, &w, NULL, 0, 1, dst), UNSUPPORTED);
     ts_text_has("no gradient rule");
     ts_ok(fy_mul(w, x, &y));
     dst[0] = y;
-    ts_ok(fy_op_call(op, 1, &x, NULL, 1, dst)); /* y is a constant from here on */
+    ts_ok(fy_op_call(op, 1, &x, NULL, 0, 1, dst)); /* y is a constant from here on */
     ts_ok(fy_add(y, w, &sum));
     ts_ok(fy_sum(sum, FY_ALL_AXES, 0, &sum));
     ts_ok(fy_tape_backward(tape, sum, NULL));

@@ -182,37 +182,38 @@ static void generic_calls_check_arity_and_attributes(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 3), &x));
     fy_tensor_t *two[2] = { x, x }, *hole[2] = { x, NULL };
     fy_ledger_totals_t before = ts_ledger(NULL);
-    ts_fails(fy_op_call(FY_OP_NONE, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_NONE, 1, &x, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("does not exist");
-    ts_fails(fy_op_call(FY_OP_ADD, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_ADD, 1, &x, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("add: takes 2 sources, got 1");
-    ts_fails(fy_op_call(FY_OP_CONCAT, 0, NULL, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_CONCAT, 0, NULL, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("takes 1 to 65534 sources, got 0");
-    ts_fails(fy_op_call(FY_OP_ADD, 2, two, NULL, 2, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_ADD, 2, two, NULL, 0, 2, dst), INVALID_ARGUMENT);
     ts_text_has("gives 1 results");
-    ts_fails(fy_op_call(FY_OP_ADD, 2, NULL, NULL, 1, dst), INVALID_ARGUMENT);
-    ts_fails(fy_op_call(FY_OP_ADD, 2, hole, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_ADD, 2, NULL, NULL, 0, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_ADD, 2, hole, NULL, 0, 1, dst), INVALID_ARGUMENT);
     ts_text_has("src1 is NULL");
-    ts_fails(fy_op_call(FY_OP_ADD, 2, two, NULL, 1, NULL), INVALID_ARGUMENT);
-    ts_fails(fy_op_call(FY_OP_ADD, 2, two, &last, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_ADD, 2, two, NULL, 0, 1, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_ADD, 2, two, &last, sizeof last, 1, dst), INVALID_ARGUMENT);
     ts_text_has("takes no attributes");
-    ts_fails(fy_op_call(FY_OP_FILL, 0, NULL, &three, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_FILL, 0, NULL, &three, sizeof three, 1, dst), INVALID_ARGUMENT);
     ts_text_has("fill: dst0 is NULL");
-    ts_fails(fy_op_call(FY_OP_SOFTMAX, 1, &x, &far_off, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_SOFTMAX, 1, &x, &far_off, sizeof far_off, 1, dst), INVALID_ARGUMENT);
     ts_text_has("axis -3");
-    ts_fails(fy_op_call(FY_OP_CAST, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_CAST, 1, &x, NULL, 0, 1, dst), INVALID_ARGUMENT);
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "refused generic calls");
     assert_null(dst[0]);
 
-    ts_ok(fy_op_call(FY_OP_SOFTMAX, 1, &x, &last, 1, dst));
+    ts_ok(fy_op_call(FY_OP_SOFTMAX, 1, &x, &last, sizeof last, 1, dst));
     check_info(dst[0], "2x3 f32");
-    ts_ok(fy_op_call(FY_OP_FILL, 0, NULL, &three, 1, dst));
+    ts_ok(fy_op_call(FY_OP_FILL, 0, NULL, &three, sizeof three, 1, dst));
     assert_true(element(dst[0], 5) == 3);
-    ts_ok(fy_op_call(FY_OP_ADD, 2, two, NULL, 1, dst)); /* into a given dst */
+    ts_ok(fy_op_call(FY_OP_ADD, 2, two, NULL, 0, 1, dst)); /* into a given dst */
     assert_true(element(dst[0], 5) == 0);
     dst[0] = NULL;
-    ts_ok(fy_op_call(FY_OP_MATMUL, 2, two, &(const fy_matmul_attrs_t){ 1, 0 }, 1, dst));
+    ts_ok(fy_op_call(FY_OP_MATMUL, 2, two, &(const fy_matmul_attrs_t){ 1, 0 },
+                     sizeof(fy_matmul_attrs_t), 1, dst));
     check_info(dst[0], "3x3 f32");
 }
 

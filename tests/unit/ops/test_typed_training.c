@@ -188,7 +188,7 @@ static void clamp_keeps_to_its_bounds(ts_ctx_t *ctx)
     ts_expect_f32(y, want, N);
     const fy_clamp_attrs_t attrs = { -1, 1 };
     fy_tensor_t *same[1] = { x };
-    ts_ok(fy_op_call(FY_OP_CLAMP, 1, &x, &attrs, 1, same)); /* in place */
+    ts_ok(fy_op_call(FY_OP_CLAMP, 1, &x, &attrs, sizeof attrs, 1, same)); /* in place */
     ts_expect_f32(x, want, N);
 }
 

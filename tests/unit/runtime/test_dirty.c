@@ -89,7 +89,7 @@ static void a_result_of_a_faulty_replay_is_not_cached(ts_ctx_t *ctx)
     fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), &rows));
     ts_ok(fy_graph_begin(ctx->device));
-    ts_ok(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ table, indices }, NULL, 1, &rows));
+    ts_ok(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ table, indices }, NULL, 0, 1, &rows));
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_graph_replay(graph, NULL));
     assert_false(is_dirty(rows));
@@ -116,8 +116,8 @@ static void results_of_a_failed_replay_are_not_cached(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &first));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &second));
     ts_ok(fy_graph_begin(ctx->device));
-    ts_ok(fy_op_call(FY_OP_NEG, 1, &x, NULL, 1, &first));
-    ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ x, first }, NULL, 1, &second));
+    ts_ok(fy_op_call(FY_OP_NEG, 1, &x, NULL, 0, 1, &first));
+    ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ x, first }, NULL, 0, 1, &second));
     ts_ok(fy_graph_end(&graph));
     real = ctx->device->backend;
     backend = *real;
