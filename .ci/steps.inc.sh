@@ -29,6 +29,10 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
     return 0
 }
 
+# Long tests of one thread: ThreadSanitizer runs them in .ci/nightly only. Labels, then names.
+tsan_long_labels='^(ops|golden)$'
+tsan_long_names='^unit_(alloc_pool_random|backends_(dispatch|elementwise|matmul|move|reduce|slow_path))'
+
 with_preset() { # with_preset PRESET [CTEST OPTION...]
     scripts/build.sh "$1" && scripts/test.sh "$@"
 }
