@@ -370,60 +370,48 @@ static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *
 static void destroy_tape(fy__handle_t *handle) { fy_tape_destroy((fy_tape_t *)handle); }
 static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_prefetch_t *)handle); }
 
-/* Takes locks in the library's lock order, so that the child finds every structure consistent. */
+/* A fork takes every lock of the library, so that the child finds each structure consistent. The
+ * rows are in lock order: before the fork they are walked forward, after it backward. In the child,
+ * which has no other thread, `child` also removes what the other threads had; NULL: `unlock`. */
+typedef struct fork_row {
+    void (*lock)(void);
+    void (*unlock)(void);
+    void (*child)(void);
+} fork_row_t;
+
+static const fork_row_t fork_rows[] = {
+    { fy__event_fork_lock, fy__event_fork_unlock, fy__event_fork_child },
+    { fy__registry_fork_lock, fy__registry_fork_unlock, fy__registry_fork_child },
+    { fy__thread_fork_lock, fy__thread_fork_unlock, fy__thread_fork_child },
+    { fy__tensor_slot_fork_lock, fy__tensor_slot_fork_unlock, NULL },
+    { fy__private_fork_lock, fy__private_fork_unlock, NULL },
+    { fy__registry_fork_lock_pools, fy__registry_fork_unlock_pools, NULL },
+    { fy__host_segments_fork_lock, fy__host_segments_fork_unlock, fy__host_segments_fork_child },
+    { fy__queue_fork_lock, fy__queue_fork_unlock, fy__queue_fork_child },
+    { fy__stream_fork_lock, fy__stream_fork_unlock, fy__stream_fork_child },
+    { fy__callback_fork_lock, fy__callback_fork_unlock, fy__callback_fork_child },
+    { fy__pressure_fork_lock, fy__pressure_fork_unlock, fy__pressure_fork_child },
+    { fy__guard_fork_lock, fy__guard_fork_unlock, NULL },
+    { fy__backend_sim_fork_lock, fy__backend_sim_fork_unlock, NULL },
+    /* after sim's: kernels that fail late write records while its queues are locked */
+    { fy__poison_fork_lock, fy__poison_fork_unlock, NULL },
+};
+enum { FORK_ROWS = sizeof fork_rows / sizeof *fork_rows };
+
 static void before_fork(void)
 {
-    fy__event_fork_lock();
-    fy__registry_fork_lock();
-    fy__thread_fork_lock();
-    fy__tensor_slot_fork_lock();
-    fy__private_fork_lock();
-    fy__registry_fork_lock_pools();
-    fy__host_segments_fork_lock();
-    fy__queue_fork_lock();
-    fy__stream_fork_lock();
-    fy__callback_fork_lock();
-    fy__pressure_fork_lock();
-    fy__guard_fork_lock();
-    fy__backend_sim_fork_lock();
-    /* after sim's: kernels that fail late write records while its queues are locked */
-    fy__poison_fork_lock();
+    for (int i = 0; i < FORK_ROWS; i++) fork_rows[i].lock();
 }
 
 static void after_fork_in_parent(void)
 {
-    fy__backend_sim_fork_unlock();
-    fy__callback_fork_unlock();
-    fy__guard_fork_unlock();
-    fy__pressure_fork_unlock();
-    fy__poison_fork_unlock();
-    fy__stream_fork_unlock();
-    fy__queue_fork_unlock();
-    fy__host_segments_fork_unlock();
-    fy__registry_fork_unlock_pools();
-    fy__private_fork_unlock();
-    fy__tensor_slot_fork_unlock();
-    fy__thread_fork_unlock();
-    fy__registry_fork_unlock();
-    fy__event_fork_unlock();
+    for (int i = FORK_ROWS; i-- > 0;) fork_rows[i].unlock();
 }
 
 static void after_fork_in_child(void)
 {
-    fy__backend_sim_fork_unlock();
-    fy__callback_fork_child();
-    fy__guard_fork_unlock();
-    fy__poison_fork_unlock();
-    fy__stream_fork_child();
-    fy__queue_fork_child();
-    fy__host_segments_fork_child();
-    fy__registry_fork_unlock_pools();
-    fy__private_fork_unlock();
-    fy__tensor_slot_fork_unlock();
-    fy__thread_fork_child();
-    fy__registry_fork_child();
-    fy__pressure_fork_child(); /* reads the devices */
-    fy__event_fork_child();
+    for (int i = FORK_ROWS; i-- > 0;)
+        (fork_rows[i].child ? fork_rows[i].child : fork_rows[i].unlock)();
 }
 
 void fy__wire_process(void)

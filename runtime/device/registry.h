@@ -17,7 +17,7 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options,
                                    fy_device_t **out_device);
 
 /* Fork: only the host stays open in the child. The pools of all devices are locked as well, after
- * the list of threads; see wire.c. */
+ * the list of threads: fork_rows in wire.c. */
 void fy__registry_fork_lock(void);
 void fy__registry_fork_lock_pools(void);
 void fy__registry_fork_unlock_pools(void);
