@@ -1,7 +1,9 @@
 /* The names of the wait sites. */
 #include "runtime/thread/wait_site.h"
 
+#ifdef FERRY_WAIT_SITES
 fy__wait_site_t fy__wait_dropped;
+#endif
 
 static const char *const names[] = { "NONE",
 #define X(name, text) #name,

@@ -1,7 +1,8 @@
 /* Wait sites: every place that makes a request, or the host, wait for another request has a name
  * and a number here. A test may drop one (fy__wait_dropped) and must then detect wrong bytes: a
  * site that can be dropped undetected is dead code or an untested rule (tests/mutation/). Only
- * tests set it, and only on simulated devices.
+ * tests set it, and only on simulated devices. In release builds no wait can be dropped
+ * (CMake's FERRY_WAIT_SITES).
  * Not here: how a wait works (hazard.h, stream.h). */
 #ifndef FERRY_RUNTIME_WAIT_SITE_H_
 #define FERRY_RUNTIME_WAIT_SITE_H_
@@ -78,14 +79,23 @@ typedef enum fy__wait_site {
         FY__WAIT_SITE_COUNT
 } fy__wait_site_t;
 
+/* "RING_SLOT", and the text of the list. */
+const char *fy__wait_site_name(fy__wait_site_t site);
+const char *fy__wait_site_text(fy__wait_site_t site);
+
+#ifdef FERRY_WAIT_SITES
 /* The site that a test has dropped; else FY__WAIT_NONE. */
 extern fy__wait_site_t fy__wait_dropped;
 static inline bool fy__wait_drops(fy__wait_site_t site)
 {
     return __builtin_expect(fy__wait_dropped == site, 0) && site != FY__WAIT_NONE;
 }
-/* "RING_SLOT", and the text of the list. */
-const char *fy__wait_site_name(fy__wait_site_t site);
-const char *fy__wait_site_text(fy__wait_site_t site);
+#else
+static inline bool fy__wait_drops(fy__wait_site_t site)
+{
+    (void)site;
+    return false;
+}
+#endif
 
 #endif
