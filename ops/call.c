@@ -12,8 +12,17 @@
 #include "runtime/base/fail.h"
 #include "runtime/tensor/tensor.h"
 
-static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_t *const *src,
-                               size_t ndst, fy_tensor_t **dst)
+fy_status_t fy__op_find_row(fy_op_t op, const fy__op_row_t **out_row)
+{
+    *out_row = fy__op_row(op);
+    if (*out_row) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "op %" PRIu32 " does not exist: they are numbered 0 .. %" PRIu32
+                   "; fy_op_find looks one up by name",
+                   op, fy_op_count() - 1);
+}
+
+fy_status_t fy__op_check_counts(const fy_op_info_t *info, size_t nsrc, size_t ndst)
 {
     bool variadic = info->nsrc_max == FY_OP_VARIADIC;
     if (nsrc < info->nsrc_min || (!variadic && nsrc > info->nsrc_max) || nsrc >= FY_OP_VARIADIC) {
@@ -30,6 +39,12 @@ static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_
     if (ndst != info->ndst)
         return FY_FAIL(INVALID_ARGUMENT, "%s: gives %u results, there is room for %zu (ndst)",
                        info->name, info->ndst, ndst);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_operands(const fy_op_info_t *info, size_t nsrc, fy_tensor_t *const *src,
+                                  size_t ndst, fy_tensor_t **dst)
+{
     if (nsrc > 0 && !src)
         return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL, nsrc is %zu", info->name, nsrc);
     if (!dst) return FY_FAIL(INVALID_ARGUMENT, "%s: dst is NULL, ndst is %zu", info->name, ndst);
@@ -49,19 +64,19 @@ static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_
 
 /* Turns a negative axis into one counted from the front, in a copy of the attributes in `buf`.
  * *attrs is left alone if there is nothing to do. */
-static fy_status_t normalise_axis(const fy__op_row_t *row, const fy_tensor_t *src0,
-                                  const void **attrs, unsigned char *buf)
+static fy_status_t normalise_axis(const fy__op_row_t *row, int rank, const void **attrs,
+                                  unsigned char *buf)
 {
     const size_t offset = row->axis_field - 1;
     int32_t axis;
     memcpy(&axis, (const unsigned char *)*attrs + offset, sizeof axis);
-    if (axis >= 0 || !src0) return FY_STATUS_OK;
-    if (axis < -src0->rank) {
+    if (axis >= 0 || rank < 0) return FY_STATUS_OK;
+    if (axis < -rank) {
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: axis %" PRId32 " does not exist in src0, whose rank is %d",
-                       row->info.name, axis, src0->rank);
+                       row->info.name, axis, rank);
     }
-    axis += src0->rank;
+    axis += rank;
     if (*attrs != buf) memcpy(buf, *attrs, row->info.attrs_nbytes);
     memcpy(buf + offset, &axis, sizeof axis);
     *attrs = buf;
@@ -104,28 +119,30 @@ static FY_COLD fy_status_t read_other(const fy__op_row_t *row, const void **attr
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__op_take_attrs(const fy__op_row_t *row, int rank, size_t nbytes, const void **attrs,
+                              unsigned char *buf)
+{
+    const fy_op_info_t *info = &row->info;
+    if (*attrs && info->attrs_nbytes == 0)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: takes no attributes: pass NULL", info->name);
+    if (!*attrs && nbytes)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: attrs is NULL, attrs_nbytes is %zu: pass NULL and 0",
+                       info->name, nbytes);
+    if (!*attrs)
+        *attrs = row->default_attrs;
+    else if (FY_UNLIKELY(nbytes != info->attrs_nbytes))
+        FY_TRY(read_other(row, attrs, nbytes, buf));
+    return row->axis_field ? normalise_axis(row, rank, attrs, buf) : FY_STATUS_OK;
+}
+
 fy_status_t fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs,
                        size_t attrs_nbytes, size_t ndst, fy_tensor_t **dst)
 {
-    const fy__op_row_t *row = fy__op_row(op);
-    if (!row) {
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "op %" PRIu32 " does not exist: they are numbered 0 .. %" PRIu32
-                       "; fy_op_find looks one up by name",
-                       op, fy_op_count() - 1);
-    }
-    const fy_op_info_t *info = &row->info;
-    FY_TRY(check_arity(info, nsrc, src, ndst, dst));
-    if (attrs && info->attrs_nbytes == 0)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: takes no attributes: pass NULL", info->name);
-    if (!attrs && attrs_nbytes)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: attrs is NULL, attrs_nbytes is %zu: pass NULL and 0",
-                       info->name, attrs_nbytes);
+    const fy__op_row_t *row;
+    FY_TRY(fy__op_find_row(op, &row));
+    FY_TRY(fy__op_check_counts(&row->info, nsrc, ndst));
+    FY_TRY(check_operands(&row->info, nsrc, src, ndst, dst));
     _Alignas(max_align_t) unsigned char buf[FY_OP_ATTRS_MAX_NBYTES];
-    if (!attrs)
-        attrs = row->default_attrs;
-    else if (FY_UNLIKELY(attrs_nbytes != info->attrs_nbytes))
-        FY_TRY(read_other(row, &attrs, attrs_nbytes, buf));
-    if (row->axis_field) FY_TRY(normalise_axis(row, nsrc ? src[0] : NULL, &attrs, buf));
+    FY_TRY(fy__op_take_attrs(row, nsrc ? src[0]->rank : -1, attrs_nbytes, &attrs, buf));
     return fy__dispatch(row, nsrc, (const fy_tensor_t *const *)src, attrs, 0, ndst, dst);
 }

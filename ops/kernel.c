@@ -109,13 +109,20 @@ static const fy_op_kernel_t *find_kernel(const fy__op_row_t *row, const char *ba
     return strcmp(backend, "sim") == 0 ? find_kernel(row, "host") : NULL; /* sim runs the host's */
 }
 
+fy_status_t fy__kernel_find(const fy__op_row_t *row, const fy_device_t *device,
+                            const fy_op_kernel_t **out_kernel)
+{
+    *out_kernel = find_kernel(row, device->backend->name);
+    if (*out_kernel) return FY_STATUS_OK;
+    return FY_FAIL(UNSUPPORTED, "%s: it was registered without a kernel for %s (device %s)",
+                   row->info.name, device->backend->name, device->spec);
+}
+
 fy_status_t fy__kernel_choose(const fy__op_row_t *row, const fy_device_t *device,
                               fy_launch_t *launch)
 {
-    const fy_op_kernel_t *found = find_kernel(row, device->backend->name);
-    if (!found)
-        return FY_FAIL(UNSUPPORTED, "%s: it was registered without a kernel for %s (device %s)",
-                       row->info.name, device->backend->name, device->spec);
+    const fy_op_kernel_t *found;
+    FY_TRY(fy__kernel_find(row, device, &found));
     if (found->supports) {
         launch->kernel = found->kernel;
         launch->user = row->user;

@@ -18,6 +18,10 @@
 fy_status_t fy__kernel_choose(const fy__op_row_t *row, const fy_device_t *device,
                               fy_launch_t *launch);
 
+/* The registered op's kernel for `device`. Fails: UNSUPPORTED (there is none). */
+fy_status_t fy__kernel_find(const fy__op_row_t *row, const fy_device_t *device,
+                            const fy_op_kernel_t **out_kernel);
+
 /* Does a request of this op need a flag that outlives the launch? A bad value raises it, or a
  * kernel that fails after the launch returned. */
 static inline bool fy__kernel_needs_flag(const fy__op_row_t *row, const fy_device_t *device)

@@ -15,6 +15,18 @@ uint32_t fy__op_registered_count(void);
 /* Bytes of an attribute; 0 for an undefined type. */
 size_t fy__attr_nbytes(fy_attr_type_t type);
 
+/* ---- call.c: what a call and a question about it check alike ---- */
+
+/* INVALID_ARGUMENT if there is no such op. */
+fy_status_t fy__op_find_row(fy_op_t op, const fy__op_row_t **out_row);
+/* INVALID_ARGUMENT if the op takes another number of sources, or gives another of results. */
+fy_status_t fy__op_check_counts(const fy_op_info_t *info, size_t nsrc, size_t ndst);
+/* Makes *attrs the op's struct at this library's size, with an axis that is not negative: the
+ * caller's, the op's defaults, or a copy in `buf`, of FY_OP_ATTRS_MAX_NBYTES. `rank` is that of
+ * source 0; -1: there is none. */
+fy_status_t fy__op_take_attrs(const fy__op_row_t *row, int rank, size_t nbytes, const void **attrs,
+                              unsigned char *buf);
+
 /* Makes `op` findable by `name`; the row is already visible. Callers hold the registration lock. */
 void fy__op_index_add(const char *name, fy_op_t op);
 

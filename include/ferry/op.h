@@ -285,6 +285,25 @@ typedef struct fy_launch {
     void *user;
 } fy_launch_t;
 
+/* ---- questions about a call, without the call ---- */
+
+/* Fills dtype, rank, dims and strides (of which fy_op_infer uses none); data is NULL. Fails:
+ * INVALID_ARGUMENT. */
+FY_API_STATUS fy_tensor_describe(const fy_tensor_t *tensor, fy_desc_t *out_desc);
+/* The results that fy_op_call would make of sources with these dtypes and dims: dtype, rank, dims
+ * and dense strides of dst[0 .. ndst-1]; data is NULL. Reads no other field of `src`; needs no
+ * device and runs nothing. attrs as in fy_op_call. For an op that is given its results
+ * (FY_OP_IN_PLACE), dst has theirs at the call and they are checked.
+ * Fails: as fy_op_call, without the reasons that concern devices; dst is then unchanged. */
+FY_API_STATUS fy_op_infer(fy_op_t op, size_t nsrc, const fy_desc_t *src, const void *attrs,
+                          size_t attrs_nbytes, size_t ndst, fy_desc_t *dst);
+/* Whether `device` can run `op` on `count` sources of these dtypes; of an op without sources:
+ * results. A `supports` hook is not called, and shapes can still be refused.
+ * Fails: DTYPE_MISMATCH (on no device), UNSUPPORTED (this device has no kernel), INVALID_ARGUMENT
+ * (no such op, another number of operands), OUT_OF_MEMORY, DEVICE_LOST. */
+FY_API_STATUS fy_op_supported(const fy_device_t *device, fy_op_t op, const fy_dtype_t *dtypes,
+                              size_t count);
+
 /* ---- registration ---- */
 
 /* Fills dtype, rank and dims of each launch->dst from the sources and attrs; strides and data are
