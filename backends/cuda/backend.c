@@ -41,6 +41,7 @@ static const fy_backend_t backend = {
     .graph_destroy = fy__cuda_graph_destroy,
     .ranges = fy__cuda_ranges,
     .regions = fy__cuda_regions,
+    .stream_native = fy__cuda_stream_native,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,

@@ -147,6 +147,7 @@ fy_status_t fy__cuda_fill(void *dev, void *stream, void *address, int value, uin
 fy_status_t fy__cuda_stream_create(void *handle, fy_stream_role_t role, int priority, void *native,
                                    void **out_stream);
 void fy__cuda_stream_destroy(void *handle, void *stream_handle);
+void *fy__cuda_stream_native(void *handle, void *stream_handle);
 fy_status_t fy__cuda_event_create(void *handle, void **out_event);
 void fy__cuda_event_destroy(void *handle, void *event_handle);
 fy_status_t fy__cuda_event_record(void *handle, void *event_handle, void *stream_handle);

@@ -69,6 +69,12 @@ done:
     return status;
 }
 
+void *fy__cuda_stream_native(void *handle, void *stream_handle)
+{
+    (void)handle;
+    return ((const fy__cuda_stream_t *)stream_handle)->handle;
+}
+
 void fy__cuda_stream_destroy(void *handle, void *stream_handle)
 {
     fy__cuda_device_t *dev = handle;

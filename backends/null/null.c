@@ -185,7 +185,7 @@ static fy_status_t launch_op(void *dev, void *stream, const fy_launch_t *launch)
 }
 
 /* Slots left out here: register_host (nothing to lock), supports (everything), workspace (none),
- * graph_* (not recorded), clock, describe. */
+ * graph_* (not recorded), clock, describe, stream_native. */
 static const fy_backend_t backend = {
     .struct_size = sizeof(fy_backend_t),
     .abi = FY_BACKEND_ABI,

@@ -244,6 +244,10 @@ typedef struct fy_backend {
     /* The function that receives the names of blocks inside alloc's memory; NULL: no profiler
      * listens. Called once, before the first alloc. */
     fy_region_fn (*regions)(void *dev);
+
+    /* ---- native queues ---- (optional; NULL: programs cannot use the device's queues) */
+    /* The native queue of a stream, as stream_create takes it in `native`. */
+    void *(*stream_native)(void *dev, void *stream);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the

@@ -45,6 +45,15 @@ FY_API_STATUS fy_stream_set_current(fy_stream_t *stream);
  * native queue. */
 FY_API_STATUS fy_stream_record(fy_stream_t *stream, fy_ticket_t *out_ticket);
 
+/* The native queue of `stream`, a CUstream on cuda: for work of yours between requests of Ferry
+ * (fy_tensor_begin_native_access orders them). NULL is the stream that receives this thread's ops
+ * on `device`. *out_native is NULL, and the status OK, on a device without native queues (the host,
+ * a simulated device).
+ * Ownership: borrowed until the stream, or the device, is closed. Cost: from this call on, each
+ * wait for the stream records an event, because work of yours may have followed the last one.
+ * Fails: INVALID_ARGUMENT (NULL, or a stream of another device), DEVICE_LOST. */
+FY_API_STATUS fy_stream_native(fy_device_t *device, fy_stream_t *stream, void **out_native);
+
 /* Orders work that is submitted to `stream` after this call behind the ticket's request. The host
  * does not wait, unless the two devices have different backends: such devices share no events.
  * Ferry orders its own requests by the tensors they touch; use this for work of yours on native

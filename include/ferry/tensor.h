@@ -33,6 +33,10 @@ typedef struct fy_tensor_info {
     int is_pinned;
     /* valid until the next fy_tensor_set_name or destroy; "" if none */
     const char *name;
+    /* Two live tensors have the same number exactly if they share a storage, as views do. */
+    uint64_t storage;
+    uint64_t offset_nbytes;  /* of the first element from the first byte of the storage */
+    uint64_t storage_nbytes; /* of the whole storage */
 } fy_tensor_info_t;
 #define FY_TENSOR_INFO_INIT FY_ZEROED_(tensor_info)
 

@@ -429,6 +429,9 @@ fy_status_t fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_inf
     info.is_contiguous = tensor->contiguous;
     info.is_pinned = tensor->storage->pinned;
     info.name = fy__tensor_name(tensor);
+    info.storage = (uint64_t)(uintptr_t)tensor->storage;
+    info.offset_nbytes = (uint64_t)((uintptr_t)tensor->data - (uintptr_t)tensor->storage->data);
+    info.storage_nbytes = tensor->storage->nbytes;
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }
@@ -469,6 +472,25 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
         fy__storage_wrote(storage);
     }
     *out_data = tensor->data;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_stream_native(fy_device_t *device, fy_stream_t *stream, void **out_native)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!out_native) return FY_FAIL(INVALID_ARGUMENT, "stream_native: out_native is NULL");
+    *out_native = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "stream_native: device is NULL");
+    if (stream) FY_TRY(fy__stream_check(stream, "stream_native"));
+    if (stream && stream->device != device)
+        return FY_FAIL(INVALID_ARGUMENT, "stream_native: stream '%s' is of %s, the device is %s",
+                       stream->name, stream->device->spec, device->spec);
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    if (device->synchronous || !device->backend->stream_native) return FY_STATUS_OK;
+    if (!stream) stream = fy__stream_current(device, thread->streams);
+    atomic_store(&stream->foreign, true); /* others may submit from now on */
+    *out_native = device->backend->stream_native(device->dev, stream->native);
     return FY_STATUS_OK;
 }
 

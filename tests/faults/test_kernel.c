@@ -164,12 +164,35 @@ static void a_kernel_may_report_a_lost_device(void **state)
     }
 }
 
+/* Questions about a call with more sources than they keep on the stack. */
+static void questions_fail_without_memory(void **state)
+{
+    (void)state;
+    enum { NSRC = 40 };
+    fy_desc_t src[NSRC], dst;
+    fy_dtype_t dtypes[NSRC];
+    for (int i = 0; i < NSRC; i++) {
+        src[i] = (fy_desc_t){ .dtype = FY_DTYPE_F32, .rank = 1, .dims = { i } };
+        dtypes[i] = FY_DTYPE_F32;
+    }
+    for (int fails = 1; fails >= 0; fails--) {
+        ts_fail_allocation(fails ? 0 : -1);
+        const fy_status_t inferred = fy_op_infer(FY_OP_CONCAT, NSRC, src, NULL, 0, 1, &dst);
+        ts_fail_allocation(fails ? 0 : -1);
+        const fy_status_t supported = fy_op_supported(fy_device_host(), FY_OP_CONCAT, dtypes, NSRC);
+        ts_fail_allocation(-1);
+        assert_int_equal(inferred, fails ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_OK);
+        assert_int_equal(supported, inferred);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_of_the_device_fails_once),
         cmocka_unit_test(host_memory_fails_at_each_place),
         cmocka_unit_test(a_kernel_may_report_a_lost_device),
+        cmocka_unit_test(questions_fail_without_memory),
     };
     return cmocka_run_group_tests_name("kernel", tests, NULL, NULL) != 0;
 }

@@ -386,6 +386,7 @@ static void registered_ops_get_the_native_stream(void **state)
     assert_int_equal(cuda->supports(dev, &launch), 1);
     assert_ok(cuda->launch(dev, stream, &launch));
     assert_ptr_equal(seen, *(void **)stream);
+    assert_ptr_equal(cuda->stream_native(dev, stream), seen);
     launch.kernel = NULL;
     assert_int_equal(cuda->supports(dev, &launch), 0);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
