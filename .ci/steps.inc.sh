@@ -30,7 +30,9 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
 }
 
 # Long tests of one thread: ThreadSanitizer runs them in .ci/nightly only. Labels, then names.
+# shellcheck disable=SC2034
 tsan_long_labels='^(ops|golden)$'
+# shellcheck disable=SC2034
 tsan_long_names='^unit_(alloc_pool_random|backends_(dispatch|elementwise|matmul|move|reduce|slow_path))'
 
 with_preset() { # with_preset PRESET [CTEST OPTION...]
