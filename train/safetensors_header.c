@@ -1,8 +1,8 @@
 /* A safetensors header: its grammar, and that shapes, offsets and the file's length agree. The
  * grammar is {"__metadata__": {text: text}, name: {"dtype": text, "shape": [whole...],
  * "data_offsets": [whole, whole]}, ...} with each key once; everything else is refused, so the text
- * bounds depth and memory. Not here: pieces of JSON (json_text.c), the file (safetensors.c),
- * writing (safetensors_write.c). */
+ * bounds depth and memory. Not here: pieces of JSON (runtime/base/json.c), the file
+ * (safetensors.c), writing (safetensors_write.c). */
 #include "train/safetensors.h"
 
 #include <stdarg.h>
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/json.h"
 #include "train/fail.h"
-#include "train/json_text.h"
 
 /* In the format's own order (the reference writer sorts by it, last first). */
 static const struct {
@@ -49,7 +49,7 @@ const char *fyt_dtype_text(fy_dtype_t dtype)
 
 typedef struct reader {
     const char *path;
-    fyt_json_t json;
+    fy__json_t json;
     fyt_header_t *header;
     size_t tensor_room, pair_room;
     int has_metadata;
@@ -113,7 +113,7 @@ static fy_status_t grow(const reader_t *r, void **array, size_t count, size_t *r
 static fy_status_t read_dtype(reader_t *r, fy_safetensors_info_t *info)
 {
     char *text;
-    TAKE(fyt_json_text(&r->json, &text));
+    TAKE(fy__json_string(&r->json, &text));
     for (int i = 0; i < NDTYPES; i++) {
         if (strcmp(dtypes[i].text, text) != 0) continue;
         info->dtype = dtypes[i].dtype;
@@ -128,21 +128,21 @@ static fy_status_t read_dtype(reader_t *r, fy_safetensors_info_t *info)
 static fy_status_t read_shape(reader_t *r, fy_safetensors_info_t *info)
 {
     int more = 1;
-    TAKE(fyt_json_take(&r->json, '['));
-    if (fyt_json_peek(&r->json) == ']') {
+    TAKE(fy__json_take(&r->json, '['));
+    if (fy__json_peek(&r->json) == ']') {
         r->json.at++;
         more = 0;
     }
     while (more) {
         uint64_t dim;
-        TAKE(fyt_json_whole(&r->json, &dim));
+        TAKE(fy__json_whole(&r->json, &dim));
         if (dim > INT64_MAX)
             return corrupt(r, "a dim of tensor '%s' is past 2^63 - 1", show(info->name).text);
         if (info->rank == FY_MAX_RANK)
             return FYT_FAIL(UNSUPPORTED, "%s: tensor '%s' has more than %d axes, Ferry's most",
                             r->path, show(info->name).text, FY_MAX_RANK);
         info->dims[info->rank++] = (int64_t)dim;
-        TAKE(fyt_json_more(&r->json, ']', &more));
+        TAKE(fy__json_more(&r->json, ']', &more));
     }
     return FY_STATUS_OK;
 }
@@ -152,14 +152,14 @@ static fy_status_t read_offsets(reader_t *r, fy_safetensors_info_t *info)
 {
     uint64_t end;
     int more;
-    TAKE(fyt_json_take(&r->json, '['));
-    TAKE(fyt_json_whole(&r->json, &info->offset));
-    TAKE(fyt_json_more(&r->json, ']', &more));
+    TAKE(fy__json_take(&r->json, '['));
+    TAKE(fy__json_whole(&r->json, &info->offset));
+    TAKE(fy__json_more(&r->json, ']', &more));
     if (!more)
         return corrupt(r, "data_offsets of tensor '%s' has one number, not two",
                        show(info->name).text);
-    TAKE(fyt_json_whole(&r->json, &end));
-    TAKE(fyt_json_more(&r->json, ']', &more));
+    TAKE(fy__json_whole(&r->json, &end));
+    TAKE(fy__json_more(&r->json, ']', &more));
     if (more)
         return corrupt(r, "data_offsets of tensor '%s' has more than two numbers",
                        show(info->name).text);
@@ -218,20 +218,20 @@ static fy_status_t read_tensor(reader_t *r, char *name)
     *info = (fy_safetensors_info_t){ .struct_size = sizeof *info, .name = name };
 
     int seen = 0, more = 1;
-    TAKE(fyt_json_take(&r->json, '{'));
+    TAKE(fy__json_take(&r->json, '{'));
     while (more) {
         char *key;
         int k = 0;
-        TAKE(fyt_json_text(&r->json, &key));
+        TAKE(fy__json_string(&r->json, &key));
         while (k < NKEYS && strcmp(keys[k].key, key) != 0) k++;
         if (k == NKEYS)
             return corrupt(r, "tensor '%s' has an unknown key, '%s'", show(name).text,
                            show(key).text);
         if (seen & 1 << k) return corrupt(r, "tensor '%s' has '%s' twice", show(name).text, key);
         seen |= 1 << k;
-        TAKE(fyt_json_take(&r->json, ':'));
+        TAKE(fy__json_take(&r->json, ':'));
         FY_TRY(keys[k].read(r, info));
-        TAKE(fyt_json_more(&r->json, '}', &more));
+        TAKE(fy__json_more(&r->json, '}', &more));
     }
     for (int k = 0; k < NKEYS; k++)
         if (!(seen & 1 << k))
@@ -247,8 +247,8 @@ static fy_status_t read_metadata(reader_t *r)
     int more = 1;
     if (r->has_metadata) return corrupt(r, "'__metadata__' appears twice");
     r->has_metadata = 1;
-    TAKE(fyt_json_take(&r->json, '{'));
-    if (fyt_json_peek(&r->json) == '}') {
+    TAKE(fy__json_take(&r->json, '{'));
+    if (fy__json_peek(&r->json) == '}') {
         r->json.at++;
         more = 0;
     }
@@ -256,11 +256,11 @@ static fy_status_t read_metadata(reader_t *r)
         char *key, *value;
         FY_TRY(
             grow(r, (void **)&header->pairs, header->npairs, &r->pair_room, sizeof *header->pairs));
-        TAKE(fyt_json_text(&r->json, &key));
-        TAKE(fyt_json_take(&r->json, ':'));
-        TAKE(fyt_json_text(&r->json, &value));
+        TAKE(fy__json_string(&r->json, &key));
+        TAKE(fy__json_take(&r->json, ':'));
+        TAKE(fy__json_string(&r->json, &value));
         header->pairs[header->npairs++] = (fy_safetensors_pair_t){ key, value };
-        TAKE(fyt_json_more(&r->json, '}', &more));
+        TAKE(fy__json_more(&r->json, '}', &more));
     }
     return FY_STATUS_OK;
 }
@@ -270,18 +270,18 @@ static fy_status_t read_header(reader_t *r)
     int more = 1;
     if (*r->json.at != '{') return corrupt(r, "a header begins with '{'");
     r->json.at++;
-    if (fyt_json_peek(&r->json) == '}') {
+    if (fy__json_peek(&r->json) == '}') {
         r->json.at++;
         more = 0;
     }
     while (more) {
         char *name;
-        TAKE(fyt_json_text(&r->json, &name));
-        TAKE(fyt_json_take(&r->json, ':'));
+        TAKE(fy__json_string(&r->json, &name));
+        TAKE(fy__json_take(&r->json, ':'));
         FY_TRY(strcmp(name, "__metadata__") == 0 ? read_metadata(r) : read_tensor(r, name));
-        TAKE(fyt_json_more(&r->json, '}', &more));
+        TAKE(fy__json_more(&r->json, '}', &more));
     }
-    (void)fyt_json_peek(&r->json);
+    (void)fy__json_peek(&r->json);
     return r->json.at == r->json.end ? FY_STATUS_OK
                                      : corrupt(r, "something behind the header's end");
 }
@@ -361,7 +361,7 @@ fy_status_t fyt_header_read(const char *path, char *text, size_t nbytes, uint64_
     reader_t r = { .path = path,
                    .json = { text, text, text + nbytes, NULL },
                    .header = out_header };
-    fy_status_t status = fyt_utf8_is_valid(text, nbytes)
+    fy_status_t status = fy__utf8_is_valid(text, nbytes)
                              ? read_header(&r)
                              : corrupt(&r, "the header is not valid UTF-8");
     if (status == FY_STATUS_OK) status = check_cover(&r, data_nbytes);

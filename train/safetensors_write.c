@@ -11,8 +11,8 @@
 #include <ferry/device.h>
 #include <ferry/ops.h>
 
+#include "runtime/base/json.h"
 #include "train/fail.h"
-#include "train/json_text.h"
 #include "train/replace.h"
 
 /* An entry, ready to be written. */
@@ -148,8 +148,8 @@ static fy_status_t check_pairs(size_t npairs, fy_safetensors_pair_t *pairs)
 {
     for (size_t i = 0; i < npairs; i++) {
         const char *key = pairs[i].key, *value = pairs[i].value;
-        if (!key || !value || !fyt_utf8_is_valid(key, strlen(key)) ||
-            !fyt_utf8_is_valid(value, strlen(value)))
+        if (!key || !value || !fy__utf8_is_valid(key, strlen(key)) ||
+            !fy__utf8_is_valid(value, strlen(value)))
             return FYT_FAIL(INVALID_ARGUMENT,
                             "safetensors_write: key or value of pair %zu is NULL or not UTF-8", i);
     }
@@ -173,7 +173,7 @@ static fy_status_t take_entry(size_t index, const fy_safetensors_entry_t *entry,
                         "safetensors_write: the name of entry %zu is '__metadata__', which is "
                         "taken: give it another",
                         index);
-    if (!fyt_utf8_is_valid(name, strlen(name)))
+    if (!fy__utf8_is_valid(name, strlen(name)))
         return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: the name of entry %zu is not UTF-8",
                         index);
     item->name = name;

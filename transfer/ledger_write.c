@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/base/json_text.h"
+#include "runtime/base/json.h"
 
 typedef struct writing {
     FILE *file;
@@ -74,7 +74,7 @@ static void json_row(void *user, const char *path, const fy_ledger_totals_t *tot
 {
     writing_t *writing = user;
     char text[3200];
-    const int length = (int)fy__json_text(path, text, sizeof text);
+    const int length = (int)fy__json_quote(path, text, sizeof text);
     fprintf(writing->file, "%s\n  {\"scope\": %.*s, \"requests\": %" PRIu64,
             writing->rows++ ? "," : "", length, text, totals->requests);
     for (int i = 0; i < 3; i++) json_traffic(writing->file, directions[i], traffic_of(totals, i));

@@ -3,12 +3,12 @@
 #include <inttypes.h>
 
 #include "alloc/report/snapshot.h"
-#include "runtime/base/json_text.h"
+#include "runtime/base/json.h"
 
 static void put_text(FILE *file, const char *text)
 {
     char quoted[6 * FY__SNAPSHOT_PATH + 2];
-    fwrite(quoted, 1, fy__json_text(text, quoted, sizeof quoted), file);
+    fwrite(quoted, 1, fy__json_quote(text, quoted, sizeof quoted), file);
 }
 
 static void put_limit(FILE *file, uint64_t limit)

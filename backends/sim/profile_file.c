@@ -14,6 +14,7 @@
 
 #include "backends/sim/sim.h"
 #include "runtime/base/input.h"
+#include "runtime/base/json.h"
 
 /* ---- the figures ---- */
 
@@ -95,8 +96,8 @@ int fy__sim_profile_is_path(const char *value) { return strpbrk(value, "/.") != 
 /* ---- reading ---- */
 
 typedef struct reader {
-    const char *name, *path, *at;
-    size_t line;
+    const char *name, *path;
+    fy__json_t json;
     fy__sim_figures_t *out;
     uint32_t seen; /* figures, by bit */
     int has_version, has_name, has_base, has_figures;
@@ -114,130 +115,84 @@ FY_PRINTF(3, 4) static fy_status_t bad(const reader_t *r, int line, const char *
     return fy__sim_host->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, line,
                               "%s: profile=%s, line %zu: %s\n  ferry calibrate writes such files; "
                               "docs/simulator.md says what is in one",
-                              r->name, r->path, r->line, what);
+                              r->name, r->path, r->json.newlines + 1, what);
 }
 
-static void skip_space(reader_t *r)
-{
-    for (; *r->at != '\0' && strchr(" \t\r\n", *r->at); r->at++) r->line += *r->at == '\n';
-}
+/* A piece of JSON that `where` must have. */
+#define TAKE(reader, expr, where)                                                   \
+    do {                                                                            \
+        if (!(expr)) return BAD((reader), "%s: %s", (where), (reader)->json.wrong); \
+    } while (0)
 
-/* The next sign that is no space must be this one. */
-static fy_status_t expect(reader_t *r, char sign, const char *where)
+static int is(const char *text, const char *word) { return strcmp(text, word) == 0; }
+
+static fy_status_t take_key(reader_t *r, const char *where, char **out_key)
 {
-    skip_space(r);
-    if (*r->at != sign)
-        return BAD(r, "here must stand '%c' (%s): this is no profile, or no JSON", sign, where);
-    r->at++;
+    *out_key = NULL;
+    TAKE(r, fy__json_string(&r->json, out_key), where);
+    TAKE(r, fy__json_take(&r->json, ':'), where);
     return FY_STATUS_OK;
 }
 
-/* A text, as it stands; *out_length bytes at *out_text. */
-static fy_status_t text(reader_t *r, const char **out_text, size_t *out_length)
+/* A text that only people read. */
+static fy_status_t skip_text(reader_t *r, const char *what)
 {
-    FY_TRY(expect(r, '"', "the begin of a text"));
-    const char *begin = r->at;
-    for (; *r->at != '"'; r->at++) {
-        if (*r->at == '\0' || (unsigned char)*r->at < ' ')
-            return BAD(r, "a text has no end on its line");
-        if (*r->at == '\\' && *++r->at == '\0') return BAD(r, "a text has no end on its line");
-    }
-    *out_text = begin;
-    *out_length = (size_t)(r->at++ - begin);
-    return FY_STATUS_OK;
-}
-
-static int is(const char *at, size_t length, const char *word)
-{
-    return strlen(word) == length && memcmp(at, word, length) == 0;
-}
-
-/* After a member: ',' goes on, '}' ends. */
-static fy_status_t more(reader_t *r, int *out_more)
-{
-    skip_space(r);
-    *out_more = *r->at == ',';
-    if (*r->at != ',' && *r->at != '}') return BAD(r, "here must stand ',' or '}'");
-    r->at++;
-    return FY_STATUS_OK;
-}
-
-static fy_status_t whole(reader_t *r, const char *what, uint64_t *out_number)
-{
-    uint64_t number = 0;
-    skip_space(r);
-    if (*r->at == '-') return BAD(r, "%s is negative", what);
-    const char *begin = r->at;
-    for (; *r->at >= '0' && *r->at <= '9'; r->at++) {
-        const uint64_t digit = (uint64_t)(*r->at - '0');
-        if (number > (UINT64_MAX - digit) / 10) return BAD(r, "%s is larger than 2^64", what);
-        number = number * 10 + digit;
-    }
-    const int goes_on = *r->at == '.' || *r->at == 'e' || *r->at == 'E';
-    if (r->at == begin || goes_on || (*begin == '0' && r->at - begin > 1))
-        return BAD(r, "%s is no plain whole number", what);
-    *out_number = number;
+    char *text;
+    TAKE(r, fy__json_string(&r->json, &text), what);
     return FY_STATUS_OK;
 }
 
 /* A number that only people read. */
 static fy_status_t skip_number(reader_t *r, const char *what)
 {
-    skip_space(r);
-    const size_t length = strspn(r->at, "0123456789.eE+-");
-    if (length == 0 || *r->at < '0' || *r->at > '9')
-        return BAD(r, "%s is no number from 0 on", what);
-    r->at += length;
-    return FY_STATUS_OK;
+    const char *text;
+    TAKE(r, fy__json_number(&r->json, &text), what);
+    return *text == '-' ? BAD(r, "%s is negative", what) : FY_STATUS_OK;
 }
 
 /* ---- the grammar ---- */
 
 static fy_status_t figure_member(reader_t *r, size_t i, int *value_seen, int *unit_seen)
 {
-    const char *key = "", *word = "";
-    size_t length = 0, word_length = 0;
-    FY_TRY(text(r, &key, &length));
-    FY_TRY(expect(r, ':', "behind a key"));
-    if (is(key, length, "value") && !*value_seen) {
+    const char *figure = figures[i].key;
+    char *key, *unit;
+    FY_TRY(take_key(r, figure, &key));
+    if (is(key, "value") && !*value_seen) {
         uint64_t value = 0;
-        FY_TRY(whole(r, figures[i].key, &value));
+        TAKE(r, fy__json_whole(&r->json, &value), figure);
         if (value < figures[i].least || value > figures[i].most)
-            return BAD(r, "%s is %" PRIu64 "; it may be from %" PRIu64 " to %" PRIu64 " %s",
-                       figures[i].key, value, figures[i].least, figures[i].most, figures[i].unit);
+            return BAD(r, "%s is %" PRIu64 "; it may be from %" PRIu64 " to %" PRIu64 " %s", figure,
+                       value, figures[i].least, figures[i].most, figures[i].unit);
         *place(r->out, i) = value;
         *value_seen = 1;
         return FY_STATUS_OK;
     }
-    if (is(key, length, "unit") && !*unit_seen) {
-        FY_TRY(text(r, &word, &word_length));
-        if (!is(word, word_length, figures[i].unit))
-            return BAD(r, "the unit of %s is %s, not '%.*s'", figures[i].key, figures[i].unit,
-                       word_length < 40 ? (int)word_length : 40, word);
+    if (is(key, "unit") && !*unit_seen) {
+        TAKE(r, fy__json_string(&r->json, &unit), figure);
+        if (!is(unit, figures[i].unit))
+            return BAD(r, "the unit of %s is %s, not '%.40s'", figure, figures[i].unit, unit);
         *unit_seen = 1;
         return FY_STATUS_OK;
     }
-    if (is(key, length, "how")) return text(r, &word, &word_length);
-    if (is(key, length, "spread")) return skip_number(r, "spread");
-    return BAD(r, "%s has '%.*s' twice, or it is unknown; there are value, unit, spread and how",
-               figures[i].key, length < 40 ? (int)length : 40, key);
+    if (is(key, "how")) return skip_text(r, "how");
+    if (is(key, "spread")) return skip_number(r, "spread");
+    return BAD(r, "%s has '%.40s' twice, or it is unknown; there are value, unit, spread and how",
+               figure, key);
 }
 
 static fy_status_t one_figure(reader_t *r)
 {
-    const char *key = "";
-    size_t length = 0, i = 0;
+    char *key;
+    size_t i = 0;
     int goes_on = 1, value_seen = 0, unit_seen = 0;
-    FY_TRY(text(r, &key, &length));
-    while (i < NFIGURES && !is(key, length, figures[i].key)) i++;
-    if (i == NFIGURES)
-        return BAD(r, "'%.*s' is no figure of a profile", length < 60 ? (int)length : 60, key);
+    FY_TRY(take_key(r, "figures", &key));
+    while (i < NFIGURES && !is(key, figures[i].key)) i++;
+    if (i == NFIGURES) return BAD(r, "'%.60s' is no figure of a profile", key);
     if (r->seen & 1u << i) return BAD(r, "%s appears twice", figures[i].key);
-    FY_TRY(expect(r, ':', "behind a key"));
-    FY_TRY(expect(r, '{', "the begin of a figure"));
+    TAKE(r, fy__json_take(&r->json, '{'), figures[i].key);
     while (goes_on) {
         FY_TRY(figure_member(r, i, &value_seen, &unit_seen));
-        FY_TRY(more(r, &goes_on));
+        TAKE(r, fy__json_more(&r->json, '}', &goes_on), figures[i].key);
     }
     if (!value_seen || !unit_seen)
         return BAD(r, "%s has no %s", figures[i].key, value_seen ? "unit" : "value");
@@ -248,28 +203,23 @@ static fy_status_t one_figure(reader_t *r)
 static fy_status_t all_figures(reader_t *r)
 {
     int goes_on = 1;
-    FY_TRY(expect(r, '{', "the begin of the figures"));
+    TAKE(r, fy__json_take(&r->json, '{'), "figures");
     while (goes_on) {
         FY_TRY(one_figure(r));
-        FY_TRY(more(r, &goes_on));
+        TAKE(r, fy__json_more(&r->json, '}', &goes_on), "figures");
     }
     r->has_figures = 1;
     return FY_STATUS_OK;
 }
 
-/* The profile that gives what this file does not: it stands before the figures. */
+/* The built-in profile that has the figures that this file lacks; it precedes the figures. */
 static fy_status_t read_base(reader_t *r)
 {
-    const char *word = "";
-    size_t length = 0;
-    char name[FY__SIM_PROFILE_NAME];
-    FY_TRY(text(r, &word, &length));
-    snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : 0, word);
+    char *name;
+    TAKE(r, fy__json_string(&r->json, &name), "base");
     const fy__sim_profile_t *base = fy__sim_profile_find(name);
-    if (!base)
-        return BAD(r, "base is '%.*s', which is no built-in profile",
-                   length < 60 ? (int)length : 60, word);
-    if (r->has_figures) return BAD(r, "base must stand before the figures");
+    if (!base) return BAD(r, "base is '%.60s', which is no built-in profile", name);
+    if (r->has_figures) return BAD(r, "base must precede the figures");
     char own[FY__SIM_PROFILE_NAME];
     memcpy(own, r->out->name, sizeof own);
     fy__sim_figures_builtin(base, r->out);
@@ -278,15 +228,22 @@ static fy_status_t read_base(reader_t *r)
     return FY_STATUS_OK;
 }
 
+/* The name appears in errors and reports: one line, without quotes. */
+static int is_plain(const char *name)
+{
+    for (; *name; name++)
+        if ((unsigned char)*name < ' ' || *name == '"' || *name == '\\') return 0;
+    return 1;
+}
+
 static fy_status_t read_name(reader_t *r)
 {
-    const char *word = "";
-    size_t length = 0;
-    FY_TRY(text(r, &word, &length));
-    if (length == 0 || length >= sizeof r->out->name || memchr(word, '\\', length))
+    char *name;
+    TAKE(r, fy__json_string(&r->json, &name), "name");
+    const size_t length = strlen(name);
+    if (length == 0 || length >= sizeof r->out->name || !is_plain(name))
         return BAD(r, "name must have 1 to %zu plain characters", sizeof r->out->name - 1);
-    memcpy(r->out->name, word, length);
-    r->out->name[length] = '\0';
+    memcpy(r->out->name, name, length + 1);
     r->has_name = 1;
     return FY_STATUS_OK;
 }
@@ -295,37 +252,34 @@ static fy_status_t member(reader_t *r)
 {
     static const char *const notes[] = { "date",  "model",   "driver", "host",
                                          "clock", "version", "how" };
-    const char *key = "", *word = "";
-    size_t length = 0, word_length = 0;
-    FY_TRY(text(r, &key, &length));
-    FY_TRY(expect(r, ':', "behind a key"));
-    if (is(key, length, "ferry_profile") && !r->has_version) {
+    char *key;
+    FY_TRY(take_key(r, "a key of the profile", &key));
+    if (is(key, "ferry_profile") && !r->has_version) {
         uint64_t version = 0;
-        FY_TRY(whole(r, "ferry_profile", &version));
+        TAKE(r, fy__json_whole(&r->json, &version), "ferry_profile");
         if (version != 1)
             return BAD(r, "this is version %" PRIu64 " of the form; this Ferry reads 1", version);
         r->has_version = 1;
         return FY_STATUS_OK;
     }
     if (!r->has_version) return BAD(r, "the first member must be \"ferry_profile\": 1");
-    if (is(key, length, "name") && !r->has_name) return read_name(r);
-    if (is(key, length, "base") && !r->has_base) return read_base(r);
-    if (is(key, length, "figures") && !r->has_figures) return all_figures(r);
+    if (is(key, "name") && !r->has_name) return read_name(r);
+    if (is(key, "base") && !r->has_base) return read_base(r);
+    if (is(key, "figures") && !r->has_figures) return all_figures(r);
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
-        if (is(key, length, notes[i])) return text(r, &word, &word_length);
-    return BAD(r, "'%.*s' is unknown, or appears twice", length < 60 ? (int)length : 60, key);
+        if (is(key, notes[i])) return skip_text(r, notes[i]);
+    return BAD(r, "'%.60s' is unknown, or appears twice", key);
 }
 
 static fy_status_t document(reader_t *r)
 {
     int goes_on = 1;
-    FY_TRY(expect(r, '{', "the begin of the profile"));
+    TAKE(r, fy__json_take(&r->json, '{'), "this is no profile, or no JSON");
     while (goes_on) {
         FY_TRY(member(r));
-        FY_TRY(more(r, &goes_on));
+        TAKE(r, fy__json_more(&r->json, '}', &goes_on), "after a member");
     }
-    skip_space(r);
-    if (*r->at != '\0') return BAD(r, "there is text after the profile's end");
+    if (fy__json_peek(&r->json)) return BAD(r, "there is text after the profile's end");
     if (!r->has_name) return BAD(r, "there is no name");
     if (!r->has_figures) return BAD(r, "there are no figures");
     for (size_t i = 0; i < NFIGURES && !r->has_base; i++)
@@ -347,8 +301,10 @@ fy_status_t fy__sim_profile_read(const char *name, const char *path, fy__sim_fig
                             "%s: profile: %s%s", name, input.problem,
                             error == EFBIG ? ": that is no profile" : "");
     fy__sim_figures_t read = { .name = "" };
-    reader_t reader = { .name = name, .path = path, .at = bytes, .line = 1, .out = &read };
-    /* A zero byte inside ends the text early, which no rule allows. */
+    reader_t reader = { .name = name,
+                        .path = path,
+                        .json = { .begin = bytes, .at = bytes, .end = bytes + nbytes },
+                        .out = &read };
     const fy_status_t status =
         memchr(bytes, '\0', nbytes) ? BAD(&reader, "the file has a zero byte") : document(&reader);
     free(bytes);

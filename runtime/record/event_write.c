@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/base/json_text.h"
+#include "runtime/base/json.h"
 #include "runtime/thread/guard.h"
 
 typedef fy__event_writer_t writer_t;
@@ -48,7 +48,7 @@ static void put_number(writer_t *w, uint64_t value)
 /* At most a quarter of the longest line. */
 static void put_string(writer_t *w, const char *text)
 {
-    w->used += fy__json_text(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4);
+    w->used += fy__json_quote(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4);
 }
 
 /* `key` with its quotes, comma and colon: ",\"stream\":". */

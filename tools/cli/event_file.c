@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/json_tree.h"
+#include "runtime/base/json.h"
 #include "tools/cli/tool.h"
 
 static char *skip_space(char *s)
@@ -18,9 +18,13 @@ static char *skip_space(char *s)
 
 /* Decodes the text that begins at the quote `s`, in place; *out_end is behind it. NULL: it is
  * none. */
-static const char *read_text(char *s, char **out_end)
+static const char *read_text(char *s, char *line_end, char **out_end)
 {
-    return json_text_decode(s, out_end) ? NULL : s + 1;
+    fy__json_t json = { .begin = s, .at = s, .end = line_end };
+    char *text;
+    if (!fy__json_string(&json, &text)) return NULL;
+    *out_end = json.at;
+    return text;
 }
 
 /* A list of numbers and lists; NULL: it is none. */
@@ -40,11 +44,11 @@ static char *skip_list(char *s)
 }
 
 /* NULL: no value. */
-static char *read_value(char *s, event_field_t *field)
+static char *read_value(char *s, char *line_end, event_field_t *field)
 {
     static const char *const words[] = { "null", "false", "true" };
     char *end;
-    if (*s == '"') return (field->text = read_text(s, &end)) ? end : NULL;
+    if (*s == '"') return (field->text = read_text(s, line_end, &end)) ? end : NULL;
     if (*s == '[') {
         if (!(end = skip_list(s))) return NULL;
         field->text = s;
@@ -63,21 +67,21 @@ static char *read_value(char *s, event_field_t *field)
 
 const char *event_parse(char *line, event_t *out_event)
 {
-    char *s = skip_space(line), *end;
+    char *s = skip_space(line), *end, *line_end = s + strlen(s);
     out_event->count = 0;
     if (*s++ != '{') return "is no JSON object";
-    for (end = s + strlen(s); end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');)
-        end--;
+    for (end = line_end; end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');) end--;
     if (end[-1] != '}') return "is cut off";
     while (*(s = skip_space(s)) != '}') {
         event_field_t *field = &out_event->field[out_event->count];
         if (out_event->count == EVENT_FIELDS) return "has too many keys";
         *field = (event_field_t){ NULL, NULL, 0, 0 };
-        if (*s != '"' || !(field->key = read_text(s, &end)))
+        if (*s != '"' || !(field->key = read_text(s, line_end, &end)))
             return "has no key where there must be one";
         s = skip_space(end);
         if (*s != ':') return "has a key without a value";
-        if (!(s = read_value(skip_space(s + 1), field))) return "has a value that no event has";
+        if (!(s = read_value(skip_space(s + 1), line_end, field)))
+            return "has a value that no event has";
         out_event->count++;
         s = skip_space(s);
         const char next = *s;

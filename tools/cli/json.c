@@ -4,40 +4,14 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Length of the UTF-8 sequence at `s`, 0 if it is none (RFC 3629: no surrogates, nothing overlong,
- * nothing past U+10FFFF). */
-static int utf8_length(const unsigned char *s)
-{
-    int n = s[0] < 0x80                   ? 1
-            : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-            : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-            : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                          : 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if (s[0] == 0xE0 && s[1] < 0xA0) return 0;
-    if (s[0] == 0xED && s[1] >= 0xA0) return 0;
-    if (s[0] == 0xF0 && s[1] < 0x90) return 0;
-    if (s[0] == 0xF4 && s[1] >= 0x90) return 0;
-    return n;
-}
+#include "runtime/base/json.h"
 
 static void write_string(json_t *json, const char *text)
 {
     fputc('"', json->file);
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        int n = utf8_length(s);
-        if (n == 0) {
-            fputs("\\ufffd", json->file);
-            s++;
-        } else if (*s == '"' || *s == '\\') {
-            fprintf(json->file, "\\%c", *s++);
-        } else if (*s < ' ') {
-            fprintf(json->file, "\\u%04x", *s++);
-        } else {
-            fwrite(s, 1, (size_t)n, json->file);
-            s += n;
-        }
+    while (*text) {
+        char piece[FY__JSON_QUOTED];
+        fwrite(piece, 1, fy__json_quote_next(&text, piece), json->file);
     }
     fputc('"', json->file);
 }

@@ -1,6 +1,7 @@
 /* Reads a JSON document (RFC 8259) into a tree. For input files: for any bytes it returns, and
  * reports the error and its position.
- * Not here: writing (json.h), event files, whose lines are flat (event_file.h). See json_tree.c. */
+ * Not here: pieces of JSON (runtime/base/json.h), writing (json.h), event files, whose lines are
+ * flat (event_file.h). See json_tree.c. */
 #ifndef FERRY_TOOLS_JSON_TREE_H_
 #define FERRY_TOOLS_JSON_TREE_H_
 
@@ -37,10 +38,6 @@ typedef struct json_tree {
  * The tree is freed in either case by json_tree_free. */
 const char *json_tree_parse(char *text, json_tree_t *out_tree, size_t *out_line);
 void json_tree_free(json_tree_t *tree);
-
-/* Decodes the text that begins at the quote `s`, in place: from s + 1 on, zero-terminated; *out_end
- * is after its closing quote. Returns NULL on success, else the error as a text. */
-const char *json_text_decode(char *s, char **out_end);
 
 /* The member of that name; NULL if `object` is none or NULL, or has no such member. */
 const json_value_t *json_member(const json_value_t *object, const char *key);

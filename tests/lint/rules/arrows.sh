@@ -39,12 +39,12 @@ check() {
             if (folder == "opset") { bad("opset/ includes <ferry/...> and itself only"); next }
             # Header only, and the only way to read an environment variable: environment.sh.
             if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools)$/)) next
-            # The only writer of complete files and the only reader of input files need nothing of
-            # Ferry, the reader of structs only fy_error_set: they are compiled into
+            # The only writer of complete files and the only readers of input files and JSON need
+            # nothing of Ferry, the reader of structs only fy_error_set: they are compiled into
             # libferry_train and the command too.
-            if (path ~ /^runtime\/base\/(replace|input)\.h$/ && folder ~ /^(train|tools)$/) next
+            if (path ~ /^runtime\/base\/(replace|input|json)\.h$/ && folder ~ /^(train|tools)$/) next
             if (path == "runtime/base/abi.h" && folder == "train") next
-            if (path == "runtime/base/input.h" && file ~ /^backends\/sim\//) next
+            if (path ~ /^runtime\/base\/(input|json)\.h$/ && file ~ /^backends\/sim\//) next
             # A snapshot is plain data that the command reads and draws with the same code:
             # CMakeLists.txt.
             if (path == "alloc/report/snapshot.h" && file == "tools/cli/snapshot_file.h") next
