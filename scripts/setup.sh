@@ -21,7 +21,8 @@ header:jemalloc/jemalloc.h libjemalloc-dev
 header:zlib.h         zlib1g-dev
 command:gnuplot       gnuplot-nox"
 tests="
-header:cmocka.h       libcmocka-dev"
+header:cmocka.h       libcmocka-dev
+command:python3       python3"
 ci="
 command:clang         clang
 archive:libclang_rt.fuzzer libclang-rt-dev
@@ -31,7 +32,6 @@ command:doxygen       doxygen
 command:gcovr         gcovr
 command:valgrind      valgrind
 command:abidiff       abigail-tools
-command:python3       python3
 module:ensurepip      python3-venv
 command:shellcheck    shellcheck
 command:git           git

@@ -1,6 +1,7 @@
-/* Every rule by which the reader of safetensors refuses a file has a file, named after the rule, in
- * data/rejects/ (data/make_rejects.py). Each is refused with the right code and text, and no file
- * stays open. A file without a row, or a row without its file, fails. */
+/* Every rule by which the reader of safetensors refuses a file has a file, named after the rule,
+ * which data/make_rejects.py writes to the build's folder REJECTS (tests.cmake). Each
+ * is refused with the right code and text, and no file stays open. A file without a row, or a row
+ * without its file, fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +19,6 @@
 #include <ferry/train/safetensors.h>
 
 #include "tests/support/harness.h"
-
-#define REJECTS "tests/unit/train/data/rejects"
 
 static const struct {
     const char *rule;
@@ -111,7 +110,7 @@ static void test_every_rule(void **state)
     (void)state;
     const int before = ts_open_files();
     for (int i = 0; i < NRULES; i++) {
-        char path[256];
+        char path[1024];
         snprintf(path, sizeof path, REJECTS "/%s.safetensors", rules[i].rule);
         assert_refused(path, rules[i].status, rules[i].says);
     }
@@ -185,6 +184,10 @@ static void test_every_prefix_is_refused(void **state)
 
 int main(void)
 {
+    if (access(REJECTS, F_OK) != 0) {
+        puts("skipped: the build had no python3 to write " REJECTS);
+        return 77;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_rule),
         cmocka_unit_test(test_every_file_has_a_rule),

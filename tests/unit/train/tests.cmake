@@ -38,3 +38,30 @@ endforeach()
 if(TARGET test_unit_train_checkpoint_kill)
     target_link_options(test_unit_train_checkpoint_kill PRIVATE -Wl,--wrap=write)
 endif()
+# Files that readers must refuse, one for each rule: make_rejects.py, make_dataset_rejects.py. Their
+# path is relative to the sources, where tests run, so that error texts hold it.
+find_program(FERRY_PYTHON3 python3)
+file(RELATIVE_PATH rejects ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/data/rejects)
+if(FERRY_PYTHON3)
+    set(make_rejects ${CMAKE_CURRENT_SOURCE_DIR}/unit/train/data/make_rejects.py)
+    set(make_dataset_rejects ${CMAKE_CURRENT_SOURCE_DIR}/unit/train/data/make_dataset_rejects.py)
+    add_custom_command(
+        OUTPUT ${CMAKE_BINARY_DIR}/data/rejects.stamp
+        COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/data/rejects
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/data/rejects
+        COMMAND ${FERRY_PYTHON3} ${make_rejects} ${CMAKE_BINARY_DIR}/data/rejects
+        COMMAND ${FERRY_PYTHON3} ${make_dataset_rejects} ${CMAKE_BINARY_DIR}/data/rejects
+        COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/data/rejects.stamp
+        DEPENDS ${make_rejects} ${make_dataset_rejects}
+        COMMENT "Writing files that readers must refuse"
+        VERBATIM)
+    add_custom_target(ferry_test_rejects DEPENDS ${CMAKE_BINARY_DIR}/data/rejects.stamp)
+endif()
+foreach(name safetensors dataset)
+    if(TARGET test_unit_train_${name}_rejects)
+        target_compile_definitions(test_unit_train_${name}_rejects PRIVATE REJECTS="${rejects}")
+        if(FERRY_PYTHON3)
+            add_dependencies(test_unit_train_${name}_rejects ferry_test_rejects)
+        endif()
+    endif()
+endforeach()

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Writes rejects/*.images, *.labels, *.cifar10 and *.table: one small file for each rule that a reader of data sets or of tables must refuse by,
-named after the rule; and good.images, good.labels, good.cifar10, good.table, which are taken. Then the corpora that fuzzing begins with.
-The files are committed; this says how they came about. Usage, in this folder: ./make_dataset_rejects.py
+named after the rule; and good.images, good.labels, good.cifar10, good.table, which are taken. The build runs it (tests/unit/train/tests.cmake).
+With a second folder, tests/fuzz, it writes the corpora that fuzzing begins with, which are committed.
+Usage: make_dataset_rejects.py FOLDER [FUZZ_FOLDER]
 """
 
 import gzip
 import os
 import struct
+import sys
 
 
 def idx(dims, data, kind=8):
@@ -127,9 +129,8 @@ files.update(
         "utf-16.table": "1 2\n".encode("utf-16"),
     }
 )
-os.makedirs("rejects", exist_ok=True)
 for name, data in files.items():
-    with open("rejects/" + name, "wb") as out:
+    with open(sys.argv[1] + "/" + name, "wb") as out:
         out.write(data)
 
 # fuzz_idx takes the length of the images (two bytes), then images, then labels; fuzz_table a byte
@@ -155,8 +156,8 @@ corpora = {
         "mark": b"\x01\xef\xbb\xbf1;2\n",
     },
 }
-for reader, inputs in corpora.items():
-    folder = "../../../fuzz/corpus_" + reader
+for reader, inputs in corpora.items() if len(sys.argv) > 2 else []:
+    folder = sys.argv[2] + "/corpus_" + reader
     os.makedirs(folder, exist_ok=True)
     for name, data in inputs.items():
         with open(folder + "/" + name, "wb") as out:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes rejects/*.safetensors: one small file for each rule that a reader of safetensors must refuse by, named after the rule.
-The files are committed; this says how they came about. Usage, in this folder: ./make_rejects.py"""
+The build runs it (tests/unit/train/tests.cmake). Usage: make_rejects.py FOLDER"""
 
 import struct
+import sys
 
 
 def tensor(begin, end, shape="[2]", dtype='"F32"'):
@@ -94,5 +95,5 @@ for name, header in not_utf8.items():
 for name, (header, nbytes) in headers.items():
     raw[name] = struct.pack("<Q", len(header)) + header.encode() + bytes(nbytes)
 for name, data in raw.items():
-    with open("rejects/%s.safetensors" % name, "wb") as file:
+    with open("%s/%s.safetensors" % (sys.argv[1], name), "wb") as file:
         file.write(data)
