@@ -64,14 +64,12 @@ static fy_status_t check(const fy__tape_step_t *step, uint32_t i, const fy_desc_
     return FY_STATUS_OK;
 }
 
-/* Calls the rule in a scope, then adds what it returned. Backward has no frame of its own: that of
- * the caller's innermost scope comes back while the rule runs. */
+/* Calls the rule in a scope, then adds what it returned. */
 static fy_status_t call_rule(fy__tape_step_t *step, const fy__tape_user_rule_t *rule,
                              const fy_op_backward_t *call, const arrays_t *arrays)
 {
     fy__thread_t *thread = step->thread;
     fy__frame_t *frame = thread->frame;
-    thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
     const fy_scope_t scope = fy_scope_begin(rule->info->name);
     thread->error.status = FY_STATUS_OK;
     fy_status_t status = rule->backward(call, arrays->grad);

@@ -574,7 +574,7 @@ fy_status_t fy_stream_set_current(fy_stream_t *stream)
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__stream_check(stream, "stream_set_current"));
     const uint32_t index = stream->device->index;
-    fy__frame_t *frame = thread->frame;
+    fy__frame_t *frame = fy__thread_scope(thread);
     if (frame && !(frame->streams_saved >> index & 1)) {
         frame->streams_saved |= 1ull << index;
         frame->outer_streams[index] = thread->streams[index];

@@ -182,7 +182,7 @@ static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__nod
 
 FY_COLD void fy__budget_scope(fy__thread_t *thread, const char *name)
 {
-    const fy__node_t *node = thread->frame->node;
+    const fy__node_t *node = fy__thread_scope(thread)->node;
     /* '/' became '.'; surplus names share a node */
     if (strcmp(node->name, FY__NODE_OTHERS) != 0) name = node->name;
     fy__guard_t *process = fy__guard_process_retain();

@@ -15,7 +15,7 @@
 _Atomic(fy_range_fn) fy__ranges;
 fy__handle_destroy_fn fy__handle_destroyers[FY__HANDLE_KINDS];
 
-fy_scope_t fy_scope_begin(const char *name)
+static fy_scope_t begin(const char *name, bool owns)
 {
     fy_scope_t scope = { 0, 0 };
     fy__thread_t *thread = fy__thread();
@@ -23,7 +23,7 @@ fy_scope_t fy_scope_begin(const char *name)
     if (thread->depth == FY__MAX_SCOPES) {
         thread->excess++;
         scope.depth = FY__MAX_SCOPES + thread->excess;
-        scope.serial = thread->frame->serial;
+        scope.serial = fy__thread_scope(thread)->serial;
         return scope;
     }
     fy__frame_t *frame = &thread->frames[thread->depth++];
@@ -36,10 +36,11 @@ fy_scope_t fy_scope_begin(const char *name)
     frame->outer_tape = thread->tape;
     frame->outer_guards = thread->guards;
     frame->streams_saved = 0;
+    frame->owns = owns;
     const fy_range_fn ranges = atomic_load_explicit(&fy__ranges, memory_order_acquire);
     frame->in_range = ranges != NULL;
     if (FY_UNLIKELY(ranges != NULL)) ranges(name ? name : "scope");
-    thread->frame = frame;
+    thread->frame = owns ? frame : NULL;
     thread->node = frame->node;
     if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL))
         fy__budget_scope(thread, name ? name : "scope");
@@ -50,11 +51,14 @@ fy_scope_t fy_scope_begin(const char *name)
     return scope;
 }
 
+fy_scope_t fy_scope_begin(const char *name) { return begin(name, true); }
+fy_scope_t fy_scope_begin_unowned(const char *name) { return begin(name, false); }
+
 /* Ends the innermost frame. Handles are destroyed in the order in which they were made, except
  * small tensors in reused slots. */
 static void end_frame(fy__thread_t *thread)
 {
-    fy__frame_t *frame = thread->frame;
+    fy__frame_t *frame = fy__thread_scope(thread);
     while (frame->handles.next != &frame->handles) {
         fy__handle_t *handle = frame->handles.next;
         fy__handle_release(handle);
@@ -78,7 +82,8 @@ static void end_frame(fy__thread_t *thread)
     thread->category = frame->outer_category;
     thread->tape = frame->outer_tape;
     thread->depth--;
-    thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
+    fy__frame_t *outer = fy__thread_scope(thread);
+    thread->frame = outer && outer->owns ? outer : NULL;
 }
 
 /* Whether the handle is in a frame from `depth` on. Searches the ring's sentinel in both
@@ -102,13 +107,14 @@ void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
     if (!thread || !scope.depth) return;
     if (scope.depth > FY__MAX_SCOPES) { /* shares the innermost frame: nothing to destroy */
         const uint32_t excess = scope.depth - FY__MAX_SCOPES;
-        if (excess <= thread->excess && thread->frame && thread->frame->serial == scope.serial)
+        if (excess <= thread->excess && fy__thread_scope(thread)->serial == scope.serial)
             thread->excess = excess - 1;
         return;
     }
     if (scope.depth > thread->depth || thread->frames[scope.depth - 1].serial != scope.serial)
         return; /* already ended, or of another thread */
     fy__frame_t *outer = scope.depth > 1 ? &thread->frames[scope.depth - 2] : NULL;
+    if (outer && !outer->owns) outer = NULL; /* results become the caller's */
     for (size_t i = 0; results && i < count; i++) {
         if (!results[i] || !is_inside(thread, scope.depth, fy__tensor_handle(results[i]))) continue;
         fy__handle_release(fy__tensor_handle(results[i]));
@@ -126,6 +132,20 @@ void fy__scope_end_all(fy__thread_t *thread)
 
 /* ---- categories ---- */
 
+/* Whether the innermost scope can have `what`: a scope is open, and it has a frame. */
+static fy_status_t check_innermost(const fy__thread_t *thread, const char *call, const char *what)
+{
+    if (!thread->depth)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: no scope is open on this thread; call fy_scope_begin first", call);
+    if (!thread->excess) return FY_STATUS_OK;
+    return FY_FAIL(
+        INVALID_ARGUMENT,
+        "%s: %u scopes are open, the innermost is counted under the %dth and cannot have "
+        "a %s\n  End scopes that are over, or set the %s in an outer scope",
+        call, FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES, what, what);
+}
+
 fy_status_t fy_scope_memory(fy_category_t category)
 {
     fy__thread_t *thread = fy__thread();
@@ -133,15 +153,7 @@ fy_status_t fy_scope_memory(fy_category_t category)
     if ((unsigned)category >= FY_CATEGORY_COUNT)
         return FY_FAIL(INVALID_ARGUMENT, "scope_memory: %d is no category; see fy_category_t",
                        (int)category);
-    if (!thread->frame)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "scope_memory: no scope is open on this thread; call fy_scope_begin first");
-    if (thread->excess)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "scope_memory: %u scopes are open, the innermost is counted under the %dth "
-                       "and cannot have a category\n  End "
-                       "scopes that are over, or set the category in an outer scope",
-                       FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
+    FY_TRY(check_innermost(thread, "scope_memory", "category"));
     thread->category = category;
     return FY_STATUS_OK;
 }
@@ -189,7 +201,7 @@ static void tighten(fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 static fy__guard_t *find_like(fy__thread_t *thread, fy_guard_action_t action,
                               const uint64_t asked[FY__QUOTAS])
 {
-    for (fy__guard_t *guard = thread->guards; guard != thread->frame->outer_guards;
+    for (fy__guard_t *guard = thread->guards; guard != fy__thread_scope(thread)->outer_guards;
          guard = guard->outer)
         if (!guard->keeper && guard->action == action &&
             (asked[FY__QUOTA_MEMORY] == FY_UNLIMITED || guard->counts_memory))
@@ -204,15 +216,7 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
     fy_guard_options_t own;
     FY_TRY(FY__READ_GIVEN(guard_options, "scope_guard", options, &own));
     options = &own;
-    if (!thread->frame)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "scope_guard: no scope is open on this thread; call fy_scope_begin first");
-    if (thread->excess)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "scope_guard: %u scopes are open, the innermost is counted under the %dth "
-                       "and cannot have a guard\n  End "
-                       "scopes that are over, or set the guard in an outer scope",
-                       FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
+    FY_TRY(check_innermost(thread, "scope_guard", "guard"));
     if (options->action != FY_GUARD_REFUSE && options->action != FY_GUARD_LOG)
         return FY_FAIL(INVALID_ARGUMENT,
                        "scope_guard: action %d is neither FY_GUARD_REFUSE nor FY_GUARD_LOG",
@@ -226,7 +230,8 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
         tighten(guard, asked);
         return FY_STATUS_OK;
     }
-    guard = fy__guard_create(options->action, asked, thread->frame->node, thread->guards);
+    guard =
+        fy__guard_create(options->action, asked, fy__thread_scope(thread)->node, thread->guards);
     if (!guard)
         return FY_FAIL(OUT_OF_MEMORY, "scope_guard: no host memory for %zu bytes", sizeof *guard);
     thread->guards = guard;

@@ -60,6 +60,7 @@ typedef struct fy__frame {
     /* the thread's chain before this scope; the guards added in front of it keep it alive */
     struct fy__guard *outer_guards;
     bool in_range;          /* a profiler received its begin */
+    bool owns;              /* handles made in it; else the caller does */
     uint64_t streams_saved; /* bit i: outer_streams[i] is restored at the end */
     fy_stream_t *outer_streams[64];
 } fy__frame_t;

@@ -29,7 +29,8 @@ struct fy__pressure;
 
 typedef struct fy__thread {
     /* scope.c */
-    fy__frame_t *frame;     /* innermost open scope; NULL outside any */
+    /* owns new handles: the innermost open scope; NULL outside any, and if that owns nothing */
+    fy__frame_t *frame;
     fy__node_t *node;       /* receives the current figures */
     fy_category_t category; /* of tensors made now */
     uint32_t depth, excess; /* open frames; scopes begun beyond FY__MAX_SCOPES */
@@ -97,6 +98,12 @@ static inline fy__thread_t *fy__thread(void)
 {
     fy__thread_t *thread = fy__tls;
     return __builtin_expect(thread != NULL, 1) ? thread : fy__thread_attach();
+}
+
+/* The innermost open scope; NULL outside any. */
+static inline fy__frame_t *fy__thread_scope(fy__thread_t *thread)
+{
+    return thread->depth ? &thread->frames[thread->depth - 1] : NULL;
 }
 
 /* Calls `fn` for every state, in use or not, under the list's lock; other threads keep writing
