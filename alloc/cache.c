@@ -289,7 +289,7 @@ void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t n
     put_back(block->pool, node, &reuse);
 }
 
-void fy__pool_tell(fy__pool_t *pool)
+void fy__pool_write_event(fy__pool_t *pool)
 {
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);

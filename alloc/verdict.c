@@ -170,7 +170,7 @@ static void append_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__re
 {
     append(verdict, length, "\n  tried: search");
     if (verdict->tried & FY_OOM_TRIED_GROW) append(verdict, length, ", grow");
-    if (verdict->tried & FY_OOM_TRIED_PRESSURE) append(verdict, length, ", pressure functions");
+    if (verdict->tried & FY_OOM_TRIED_PRESSURE) append(verdict, length, ", reclaim callbacks");
     if (verdict->tried & FY_OOM_TRIED_RELEASE)
         append(verdict, length, ", release %llu idle bytes", (ull)refusal->released);
     if (verdict->tried & FY_OOM_TRIED_SYNC)

@@ -27,9 +27,7 @@
     X(train_result, TRAIN_RESULT, graph_path)     \
     X(layer_def, LAYER_DEF, destroy)
 
-#define X(name, NAME, last) extern const fy__abi_t fy__abi_##name;
-FYT_ABI_OPTIONS(X)
-FYT_ABI_FACTS(X)
-#undef X
+FYT_ABI_OPTIONS(FY__ABI_DECLARATION)
+FYT_ABI_FACTS(FY__ABI_DECLARATION)
 
 #endif

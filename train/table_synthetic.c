@@ -1,6 +1,12 @@
 /* The synthetic airfoil table: it has the real one's columns, ranges and units, for machines
  * without the data set.
- * The formula is in include/ferry/train/table.h. Not here: reading files (table_text.c). */
+ * Columns: frequency f [Hz], a third-octave band from 200 to 20000 · angle of attack a [degrees], 0
+ * to 22.2 · chord c [m], six from 0.0254 to 0.3048 · speed u [m/s], one of 31.7, 39.6, 55.5, 71.3 ·
+ * boundary layer t [m] · sound pressure level [dB].
+ *   t = 0.055 c (1 + a / 8) (71.3 / u)^0.2 e, with e uniform in [0.7, 1.3)
+ *   level = 131 + 15 log10(u / 71.3) - 5 log10(f / 1000)^2 - 3.5 log10(f / 1000) - 0.35 a - 15 c -
+ *   40 t + n, n near-normal, std 3
+ * Not here: reading files (table_text.c). */
 #include "table.h"
 
 #include <math.h>

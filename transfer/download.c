@@ -37,7 +37,7 @@ static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy_
         const fy__job_order_t order = {
             .copy = copy, .dst = dst, .src = src, .priority = priority
         };
-        return fy__queue_stand(thread, device->downloads, &order, &download->point);
+        return fy__queue_enqueue(thread, device->downloads, &order, &download->point);
     }
     fy_status_t status = fy__hazard_before_read(&src->hazard, stream, FY__WAIT_DOWNLOAD_READ);
     if (status == FY_STATUS_OK)

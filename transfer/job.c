@@ -139,7 +139,7 @@ static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_poi
 }
 
 /* Leaves the job's faults on the bytes for requests after it. */
-void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t record)
+void fy__job_publish_result(fy__queue_t *queue, const fy__job_t *job, uint32_t record)
 {
     if (!record && job->replaces) fy__storage_late_clear(queue->device, job->dst);
     if (job->copy.kind == FY_COPY_DOWNLOAD)
@@ -199,7 +199,7 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
                                        fy_error_get()->text);
             fy__fault_keep(queue->device, FY__POINT(stream->index, seq), record);
         }
-        fy__job_leave_word(queue, job, record);
+        fy__job_publish_result(queue, job, record);
     } else if (ordered)
         point = fy__stream_submitted(queue->native);
 
@@ -237,7 +237,7 @@ static fy__point_t first_unsubmitted(fy__point_t point)
     fy__unlock(&queue->lock);
     for (uint32_t i = 0; i < count; i++) {
         fy__job_view_t view;
-        if (fy__point_look(dependencies[i], &view) &&
+        if (fy__point_job_view(dependencies[i], &view) &&
             (view.state == FY__JOB_STANDING || view.state == FY__JOB_EMPTY))
             return dependencies[i];
     }

@@ -94,7 +94,7 @@ void fy__job_unlink(fy__queue_t *queue, fy__job_t *job);
 fy__job_held_t fy__job_take_held(fy__job_t *job);
 /* Leaves the job's result on its bytes, for requests ordered after it: poison by `record`, or with
  * 0 none. */
-void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t record);
+void fy__job_publish_result(fy__queue_t *queue, const fy__job_t *job, uint32_t record);
 /* Waits until the oldest entry in flight is done, or another thread has sent its admitted bytes.
  * Releases the lock meanwhile. */
 fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns);

@@ -233,8 +233,8 @@ static void anchor_dependencies(const fy__queue_t *queue, const fy__point_t *poi
     }
 }
 
-fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__job_order_t *order,
-                            fy__point_t *out_point)
+fy_status_t fy__queue_enqueue(fy__thread_t *thread, fy__queue_t *queue,
+                              const fy__job_order_t *order, fy__point_t *out_point)
 {
     fy__job_conversion_t *conversion = NULL;
     if (order->final) {

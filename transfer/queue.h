@@ -48,7 +48,7 @@ typedef struct fy__job_order {
 
 /* Makes it a job; the hazards of dst and src name it when this returns. May wait until the queue
  * has room: a throttle. Fails: OUT_OF_MEMORY, DEVICE_LOST. */
-fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__job_order_t *order,
-                            fy__point_t *out_point);
+fy_status_t fy__queue_enqueue(fy__thread_t *thread, fy__queue_t *queue,
+                              const fy__job_order_t *order, fy__point_t *out_point);
 
 #endif

@@ -90,7 +90,7 @@ static bool cancel(fy_stream_t *stream, uint64_t seq)
         FY_STATUS_CANCELLED, "the %s of %llu bytes was cancelled before it started",
         is_upload ? "upload" : "download", (unsigned long long)job->copy.nbytes);
     fy__job_unlink(queue, job);
-    fy__job_leave_word(queue, job, job->record);
+    fy__job_publish_result(queue, job, job->record);
     job->phase = FY__PHASE_EMPTY;
     job->cancelled = true;
     const fy__job_held_t held = fy__job_take_held(job);

@@ -82,7 +82,7 @@ static fy_status_t make_job(fy__thread_t *thread, upload_t *upload, const fy_cop
         .priority = upload->options->priority,
         .replaces = replaces(upload->dst),
     };
-    FY_TRY(fy__queue_stand(thread, upload->device->uploads, &order, &point));
+    FY_TRY(fy__queue_enqueue(thread, upload->device->uploads, &order, &point));
     fy__upload_borrow(upload->src->storage);
     upload->is_job = true;
     return FY_STATUS_OK;

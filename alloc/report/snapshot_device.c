@@ -48,7 +48,7 @@ static void copy_graph(void *user, fy__pool_t *pool)
 static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
 {
     taking->npools = taking->nsegments = taking->nblocks = 0;
-    fy__private_hold();
+    fy__private_walk_begin();
     fy__private_each(device, lock_one, NULL);
     fy__pool_hold(device->pool);
     fy__pool_hold(device->pinned);
@@ -65,7 +65,7 @@ static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
     fy__pool_let_go(device->pinned);
     fy__pool_let_go(device->pool);
     fy__private_each(device, unlock_one, NULL);
-    fy__private_let_go();
+    fy__private_walk_end();
     return fits;
 }
 

@@ -98,7 +98,7 @@ FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t
  * thread records on `device`), DEVICE_LOST. */
 FY_API_STATUS fy_memory_reserve(fy_device_t *device, uint64_t nbytes);
 
-/* A reclaim callback (pressure function), called on the thread that requests memory of `device`.
+/* A reclaim callback, called on the thread that requests memory of `device`.
  * The cache could not serve the request, and growth failed or is forbidden. Ferry has not yet
  * released idle segments or waited. The callback may destroy tensors of `device`, drop your caches,
  * and call anything that makes no tensor on `device`. Memory requests inside it call no reclaim

@@ -291,13 +291,11 @@ FY_API_STATUS fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_t
 
 /* A cross-correlation; x is 0 outside the image: y[n, oh, ow, o] = bias[o] + sum over kh, kw, c of
  * w[o, kh, kw, c] * x[n, oh * stride_h - padding_h + kh * dilation_h, (w alike), c].
- * x [N, H, W, C], w [O, KH, KW, C / groups], bias [O] or NULL -> [N, OH, OW, O], OH = floor((H + 2
- * padding_h - dilation_h (KH - 1) - 1) / stride_h) + 1. attrs->activation: RELU or NONE. attrs
- * NULL: FY_CONV2D_ATTRS_INIT. f16, bf16 accumulate in f32 or better. Scratch on the host: the
- * weights.
+ * x [N, H, W, C], w [O, KH, KW, C / groups], bias [O] or NULL -> [N, OH, OW, O]; OH: docs/ops.md,
+ * "Images". f16 and bf16 accumulate in f32 or better.
+ * attrs NULL: FY_CONV2D_ATTRS_INIT; attrs->activation: RELU or NONE.
  * Fails: SHAPE_MISMATCH, INVALID_ARGUMENT (a stride, dilation or groups below 1, another
- * activation). Source: oneDNN (host, dense f32), a plain loop (host, rest), an implicit matrix
- * product (cuda). */
+ * activation). */
 FY_API_STATUS fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
                         const fy_conv2d_attrs_t *attrs, fy_tensor_t **out_dst);
 /* The gradient of a conv2d with respect to its input: dy [N, OH, OW, O], w as there -> dx [N,

@@ -133,13 +133,11 @@ FY_API_STATUS fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src,
                                   const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
 /* In place: each of the `count` tensors becomes the sum of all, by the devices' own library (cuda:
  * NCCL). One tensor a device, dense, of one shape and float dtype. *out_done 0: no library can do
- * it, and nothing has changed; fy_allreduce_sum (<ferry/train/parallel.h>) calls this and then sums
- * by copies.
- * The bits are the same on every device. Light, but the first call of a set of devices makes
- * communicators. Peer traffic: 2 (count - 1) / count of a tensor's bytes out of each device.
+ * it, and nothing has changed (fy_allreduce_sum of <ferry/train/parallel.h> then sums by copies).
+ * The bits are the same on every device. Cost: 2 (count - 1) / count of a tensor's bytes as peer
+ * traffic out of each device; light, but a set's first call makes communicators.
  * Fails: DEVICE_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT (not dense),
- * REFUSED_BY_GUARD; or as the library, and then the tensors are poisoned until they are
- * overwritten. */
+ * REFUSED_BY_GUARD; or as the library, and then the tensors are poisoned until overwritten. */
 FY_API_STATUS fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors,
                                    const fy_transfer_options_t *options, int *out_done);
 

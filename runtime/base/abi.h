@@ -29,6 +29,20 @@ typedef struct fy__abi {
     ((offsetof(type, last) + sizeof(((type *)0)->last) + _Alignof(type) - 1) / _Alignof(type) * \
      _Alignof(type))
 
+/* For a list of structs X(name, NAME, last), as in abi_structs.h: the declaration of each row, its
+ * definition, and the struct's fy_..._init function. */
+#define FY__ABI_DECLARATION(name, NAME, last) extern const fy__abi_t fy__abi_##name;
+#define FY__ABI_ROW(name, NAME, last)                                                            \
+    static const fy_##name##_t name##_defaults = FY_##NAME##_INIT;                               \
+    const fy__abi_t fy__abi_##name = { "fy_" #name "_t", "FY_" #NAME "_INIT",                    \
+                                       FY__ABI_SIZE(fy_##name##_t, last), sizeof(fy_##name##_t), \
+                                       &name##_defaults };
+#define FY__ABI_INIT_FUNCTION(name, NAME, last)                                  \
+    void fy_##name##_init(fy_##name##_t *options, size_t nbytes)                 \
+    {                                                                            \
+        fy__abi_init(&name##_defaults, sizeof name##_defaults, options, nbytes); \
+    }
+
 /* The two with a caller's struct whose size is not `own`; they are not for the hot path. */
 fy_status_t fy__abi_read_other(const fy__abi_t *abi, const char *call, const char *what,
                                const void *given, void *out);

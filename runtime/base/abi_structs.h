@@ -30,9 +30,7 @@
     X(tape_info, TAPE_INFO, is_recording)               \
     X(gradcheck_result, GRADCHECK_RESULT, numeric)
 
-#define X(name, NAME, last) extern const fy__abi_t fy__abi_##name;
-FY__ABI_OPTIONS(X)
-FY__ABI_FACTS(X)
-#undef X
+FY__ABI_OPTIONS(FY__ABI_DECLARATION)
+FY__ABI_FACTS(FY__ABI_DECLARATION)
 
 #endif

@@ -142,7 +142,7 @@ void fy__pool_fix(fy__block_t *block);
 /* Never blocks: a block whose hazard is not done becomes pending. Thread-safe. */
 void fy__pool_free(fy__block_t *block);
 /* Writes its figures to the event file, as of one moment. NULL is ignored. */
-void fy__pool_tell(fy__pool_t *pool);
+void fy__pool_write_event(fy__pool_t *pool);
 /* Exact figures, O(1); largest_free walks. */
 void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats);
 /* Without the lock, one figure after another; pending and largest_free are 0. */

@@ -55,7 +55,7 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_off_pressure: device is NULL");
     /* Two callbacks that each wait for the other's end would wait without limit. */
     if (thread->pressing)
-        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Call "
+        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a reclaim callback\n  Call "
                              "it after that function has returned");
     pthread_mutex_lock(&lock);
     struct fy__pressure **link = &device->pressures;
@@ -68,8 +68,8 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     pthread_mutex_unlock(&lock);
     if (!entry)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "memory_off_pressure: %s has no pressure function with id %llu",
-                       device->spec, (unsigned long long)id);
+                       "memory_off_pressure: %s has no reclaim callback with id %llu", device->spec,
+                       (unsigned long long)id);
     free(entry);
     return FY_STATUS_OK;
 }

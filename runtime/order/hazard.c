@@ -99,7 +99,7 @@ void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)
 static fy__point_t native_read(fy__point_t held)
 {
     fy__job_view_t view;
-    while (fy__point_look(held, &view)) {
+    while (fy__point_job_view(held, &view)) {
         if (!view.cancelled)
             return view.state == FY__JOB_STARTED ? view.native
                    : view.state == FY__JOB_OVER  ? 0

@@ -345,7 +345,7 @@ bool fy__point_cancel(fy__point_t point)
 uint32_t fy__point_fault(fy_device_t *device, fy__point_t point)
 {
     fy__job_view_t view;
-    if (fy__point_look(point, &view)) {
+    if (fy__point_job_view(point, &view)) {
         if (view.record) return view.record;
         if (view.native) point = view.native;
     }

@@ -149,7 +149,7 @@ static inline bool fy__stream_is_ahead(const fy_stream_t *stream, fy__point_t po
 }
 
 /* If `point` is a job's: fills *out_view and returns true. */
-static inline bool fy__point_look(fy__point_t point, fy__job_view_t *out_view)
+static inline bool fy__point_job_view(fy__point_t point, fy__job_view_t *out_view)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const fy__timeline_t *timeline =

@@ -60,7 +60,7 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
     if (!point) return FY_POLL_DONE;
     fy__device_pump(fy__stream_at(FY__POINT_STREAM(point))->device);
     fy__callback_nudge();
-    if (fy__point_look(point, &view)) {
+    if (fy__point_job_view(point, &view)) {
         if (view.record) return FY_POLL_FAILED;
         if (view.state == FY__JOB_STARTED) point = view.native;
     }
@@ -88,7 +88,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
         fy_device_t *device = stream->device, *held = fy__device_hold(device);
         fy__job_view_t view;
         /* a cancelled transfer fails at once, without a wait for its place in the order */
-        if (fy__point_look(point, &view) && view.cancelled)
+        if (fy__point_job_view(point, &view) && view.cancelled)
             status = fy__poison_fail(view.record, "ticket_wait");
         else
             status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);

@@ -41,7 +41,7 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
     fy__storage_t *segment = memory->ready;
     if (!segment || segment->nbytes != nbytes) {
         if (!segment) memory->wanted[memory->wanted[0] != 0] = nbytes;
-        return FY_STATUS_OUT_OF_MEMORY; /* for now */
+        return FY_STATUS_OUT_OF_MEMORY; /* the caller allocates memory->wanted and tries again */
     }
     memory->ready = NULL;
     segment->next = memory->segments;
@@ -160,8 +160,8 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
     return status;
 }
 
-void fy__private_hold(void) { pthread_mutex_lock(&list_lock); }
-void fy__private_let_go(void) { pthread_mutex_unlock(&list_lock); }
+void fy__private_walk_begin(void) { pthread_mutex_lock(&list_lock); }
+void fy__private_walk_end(void) { pthread_mutex_unlock(&list_lock); }
 
 void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool),
                       void *user)

@@ -46,11 +46,11 @@ bool fy__private_take_over(fy__private_t *memory, const fy__hazard_t *hazard);
  * calls it. */
 fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_t **out_block);
 
-/* For walks over all of them: none is freed between hold and let_go. Pools' locks are taken
+/* For walks over all of them: none is freed between begin and end. Pools' locks are taken
  * inside. */
-void fy__private_hold(void);
-void fy__private_let_go(void);
-/* Between hold and let_go: the pools of `device`'s graphs, one after the other. */
+void fy__private_walk_begin(void);
+void fy__private_walk_end(void);
+/* Between begin and end: the pools of `device`'s graphs, one after the other. */
 void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool),
                       void *user);
 

@@ -302,7 +302,7 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
 static fy__point_t reader_at(fy__point_t point)
 {
     fy__job_view_t view;
-    while (fy__point_look(point, &view) && view.cancelled) point = view.before;
+    while (fy__point_job_view(point, &view) && view.cancelled) point = view.before;
     return point;
 }
 

@@ -74,7 +74,7 @@ static void callbacks_free_the_missing_bytes(ts_ctx_t *ctx)
     assert_int_equal(first.calls, 1);
     assert_int_equal(second.calls, 2);
     ts_fails(fy_memory_off_pressure(device, first.id), INVALID_ARGUMENT);
-    ts_text_has("no pressure function with id");
+    ts_text_has("no reclaim callback with id");
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
     fy_scope_end(scope, 0, NULL);

@@ -69,12 +69,8 @@ FY_API_STATUS fy_table_to_tensor(const fy_table_t *table, uint64_t row_begin, ui
 
 /* Generated data in the form of the airfoil self-noise measurements, for trying programs only. The
  * same seed gives the same bits on every machine, except the last bit of exp2, log2 and sqrt.
- * Columns: f [Hz], a third-octave band from 200 to 20000 · angle of attack a [degrees], 0 to 22.2 ·
- * chord c [m], six from 0.0254 to 0.3048 · speed u [m/s], one of 31.7, 39.6, 55.5, 71.3 · boundary
- * layer t [m] · sound pressure level [dB].
- *   t = 0.055 c (1 + a / 8) (71.3 / u)^0.2 e, with e uniform in [0.7, 1.3)
- *   level = 131 + 15 log10(u / 71.3) - 5 log10(f / 1000)^2 - 3.5 log10(f / 1000) - 0.35 a - 15 c -
- *   40 t + n, n near-normal, std 3
+ * Columns: frequency [Hz], angle of attack [degrees], chord [m], speed [m/s], boundary layer [m],
+ * sound pressure level [dB]. Ranges and formulas: train/table_synthetic.c.
  * Fails: INVALID_ARGUMENT (no rows), OUT_OF_MEMORY. */
 FY_API_STATUS fy_table_synthetic(uint64_t rows, uint64_t seed, fy_table_t **out_table);
 

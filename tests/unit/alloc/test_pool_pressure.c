@@ -214,7 +214,7 @@ static void the_verdict_reports_the_callbacks(void **state)
     assert_non_null(strstr(fy_error_get()->text, "tried: search, grow\n"));
     fake.reclaim[0] = give_first;
     assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
-    assert_non_null(strstr(fy_error_get()->text, "tried: search, grow, pressure functions"));
+    assert_non_null(strstr(fy_error_get()->text, "tried: search, grow, reclaim callbacks"));
     give_done(kept[1]);
     fake_end(pool);
 }

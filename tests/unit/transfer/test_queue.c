@@ -10,14 +10,14 @@
 static fy__job_view_t view_of(fy_ticket_t ticket)
 {
     fy__job_view_t view = { .state = FY__JOB_OVER };
-    (void)fy__point_look(FY__POINT(ticket.stream, ticket.seq), &view);
+    (void)fy__point_job_view(FY__POINT(ticket.stream, ticket.seq), &view);
     return view;
 }
 
 static bool is_job(fy_ticket_t ticket)
 {
     fy__job_view_t view;
-    return fy__point_look(FY__POINT(ticket.stream, ticket.seq), &view);
+    return fy__point_job_view(FY__POINT(ticket.stream, ticket.seq), &view);
 }
 static bool stands(fy_ticket_t ticket) { return view_of(ticket).state == FY__JOB_STANDING; }
 
