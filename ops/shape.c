@@ -164,6 +164,13 @@ fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch)
     return elementwise_shape(info, launch, 2);
 }
 
+fy_status_t fy__shape_test(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(fy__shape_unary(info, launch));
+    launch->dst[0].dtype = FY_DTYPE_BOOL;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__shape_compare(const fy_op_info_t *info, fy_launch_t *launch)
 {
     FY_TRY(fy__shape_binary(info, launch));

@@ -17,6 +17,7 @@
 fy_status_t fy__shape_elementwise(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_unary(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_test(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_compare(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_where(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch);

@@ -1,21 +1,22 @@
-/* argmax along one axis: the first of equals; the first NaN if there is one. Result i64, whose axis
- * is gone or has length 1. */
+/* argmax and argmin along one axis: the first of equals; the first NaN if there is one. The result
+ * is i64; its axis is gone or has length 1. */
 #include "opset/formulas/index.h"
 #include "backends/kernels/rows.h"
 
-#define FIND(sfx, T)                                                \
-    static int64_t find_##sfx(int64_t n, const void *row, T *best)  \
-    {                                                               \
-        const T *x = (const T *)row;                                \
-        int64_t at = -1;                                            \
-        for (int64_t i = 0; i < n; i++) {                           \
-            if (x[i] > *best || (x[i] != x[i] && *best == *best)) { \
-                *best = x[i];                                       \
-                at = i;                                             \
-            }                                                       \
-        }                                                           \
-        return at;                                                  \
+#define FIND_BY(name, sign, sfx, T)                                     \
+    static int64_t name##_##sfx(int64_t n, const void *row, T *best)    \
+    {                                                                   \
+        const T *x = (const T *)row;                                    \
+        int64_t at = -1;                                                \
+        for (int64_t i = 0; i < n; i++) {                               \
+            if (x[i] sign * best || (x[i] != x[i] && *best == *best)) { \
+                *best = x[i];                                           \
+                at = i;                                                 \
+            }                                                           \
+        }                                                               \
+        return at;                                                      \
     }
+#define FIND(sfx, T) FIND_BY(largest, >, sfx, T) FIND_BY(smallest, <, sfx, T)
 FIND(f32, float)
 FIND(f64, double)
 FIND(i32, int32_t)
@@ -30,27 +31,28 @@ typedef union best {
     uint8_t u8;
 } best_t;
 
-static int64_t find(int32_t dtype, int64_t n, const void *row, best_t *best)
+#define RUN(sfx) (is_min ? smallest_##sfx(n, row, &best->sfx) : largest_##sfx(n, row, &best->sfx))
+static int64_t find(int is_min, int32_t dtype, int64_t n, const void *row, best_t *best)
 {
     switch (dtype) {
-    case FY_DTYPE_F32: return find_f32(n, row, &best->f32);
-    case FY_DTYPE_F64: return find_f64(n, row, &best->f64);
-    case FY_DTYPE_I32: return find_i32(n, row, &best->i32);
-    case FY_DTYPE_I64: return find_i64(n, row, &best->i64);
-    default: return find_u8(n, row, &best->u8);
+    case FY_DTYPE_F32: return RUN(f32);
+    case FY_DTYPE_F64: return RUN(f64);
+    case FY_DTYPE_I32: return RUN(i32);
+    case FY_DTYPE_I64: return RUN(i64);
+    default: return RUN(u8);
     }
 }
 
 /* A row of any stride, block by block. */
-static int64_t argmax_row(const fy__loops_t *loops, int32_t dtype, const char *row, int64_t n,
-                          int64_t stride)
+static int64_t search_along(const fy__loops_t *loops, int is_min, int32_t dtype, const char *row,
+                            int64_t n, int64_t stride)
 {
     const int32_t compute = fy__compute_dtype(dtype);
     int64_t at = 0;
     best_t best = { .i64 = 0 };
     fy__stage_in(loops, 1, &best, compute, row, 1, dtype);
     if (stride == 1 && dtype == compute) {
-        const int64_t found = find(compute, n, row, &best);
+        const int64_t found = find(is_min, compute, n, row, &best);
         return found < 0 ? 0 : found;
     }
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
@@ -58,7 +60,7 @@ static int64_t argmax_row(const fy__loops_t *loops, int32_t dtype, const char *r
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
         fy__stage_in(loops, m, block, compute,
                      row + done * stride * ((int64_t)1 << fy__log2_size(dtype)), stride, dtype);
-        const int64_t found = find(compute, m, block, &best);
+        const int64_t found = find(is_min, compute, m, block, &best);
         if (found >= 0) at = done + found;
     }
     return at;
@@ -67,7 +69,7 @@ static int64_t argmax_row(const fy__loops_t *loops, int32_t dtype, const char *r
 typedef struct search {
     const fy__loops_t *loops;
     const fy_desc_t *src, *dst;
-    int axis, rank;
+    int is_min, axis, rank;
     int64_t dims[FY_MAX_RANK], from[FY_MAX_RANK], to[FY_MAX_RANK]; /* the other axes */
 } search_t;
 
@@ -79,8 +81,8 @@ static void search_row(const void *context, int64_t i)
     const char *row = (const char *)src->data + offset * ((int64_t)1 << fy__log2_size(src->dtype));
     int64_t *at = (int64_t *)search->dst->data +
                   fy__offset_of(i, search->rank, search->dims, search->to);
-    *at = argmax_row(search->loops, src->dtype, row, src->dims[search->axis],
-                     src->strides[search->axis]);
+    *at = search_along(search->loops, search->is_min, src->dtype, row, src->dims[search->axis],
+                       src->strides[search->axis]);
 }
 
 fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops,
@@ -90,6 +92,7 @@ fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops,
     search_t search = { .loops = loops,
                         .src = src,
                         .dst = dst,
+                        .is_min = launch->op == FY_OP_ARGMIN,
                         .axis = ((const fy_axis_attrs_t *)launch->attrs)->axis };
     int64_t noutputs = 1;
     (void)host;

@@ -26,6 +26,8 @@
 #define BINARY(number, ENUM, name, set, maths, ...) \
     [FY_OP_##ENUM] = { fy__run_binary, FY__SET_##set, FY__BINARY_##ENUM, FY__MATHS_##maths },
 #define SLOPE(number, ENUM, name, at, maths, ...) BINARY(number, ENUM, name, FLOAT, maths, )
+#define TEST(number, ENUM, name, set, ...) \
+    [FY_OP_##ENUM] = { fy__run_test, FY__SET_##set, FY__TEST_##ENUM, FY__MATHS_cheap },
 #define COMPARE(number, ENUM, ...) \
     [FY_OP_##ENUM] = { fy__run_compare, FY__SET_ANY, FY__COMPARE_##ENUM, FY__MATHS_cheap },
 const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT] = {

@@ -125,6 +125,22 @@ fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__run_test(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
+{
+    const fy__loop1_fn *row = loops->test[fy__kernel_rows[launch->op].index];
+    const fy__loop1_fn loop = row[launch->src->dtype];
+    (void)host;
+    if (loop && is_plain(launch, SERIAL_CHEAP)) {
+        loop((int64_t)launch->nelem, launch->dst->data, launch->src->data);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block1 };
+    map.loop.one = row[fy__compute_dtype(launch->src->dtype)];
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {

@@ -50,6 +50,11 @@ enum fy__compare {
 #include "opset/ops.def"
     FY__COMPARE_COUNT
 };
+enum fy__test {
+#define TEST(number, ENUM, ...) FY__TEST_##ENUM,
+#include "opset/ops.def"
+    FY__TEST_COUNT
+};
 enum fy__step {
     FY__STEP_SGD,
     FY__STEP_SGD_MOMENTUM,
@@ -105,9 +110,10 @@ typedef struct fy__loops {
     fy__loop2_fn binary[FY__BINARY_COUNT][FY_DTYPE_COUNT];
     /* by the sources' dtype; dst is bool */
     fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT];
-    fy__loop_scaled_fn affine[2]; /* f32, f64: p * a + q */
-    fy__loop_scaled_fn axpy[2];   /* dst += p * a */
-    fy__loop_scaled_fn clamp[2];  /* to p .. q */
+    fy__loop1_fn test[FY__TEST_COUNT][FY_DTYPE_COUNT]; /* likewise */
+    fy__loop_scaled_fn affine[2];                      /* f32, f64: p * a + q */
+    fy__loop_scaled_fn axpy[2];                        /* dst += p * a */
+    fy__loop_scaled_fn clamp[2];                       /* to p .. q */
     /* dst to norm p, a being its norm */
     fy__loop_scaled_fn clip[2];
     fy__step_fn step[FY__STEP_COUNT][2];               /* fy__step */

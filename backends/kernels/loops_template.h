@@ -177,6 +177,28 @@ LOOPS_FLOAT(f64, double)
 LOOPS_TRAINING(f32, float)
 LOOPS_TRAINING(f64, double)
 
+#define LOOP_TEST1(op, sfx, T, expression)                          \
+    static void op##_##sfx(int64_t n, void *dst, const void *first) \
+    {                                                               \
+        uint8_t *d = (uint8_t *)dst;                                \
+        const T *x = (const T *)first;                              \
+        SIMD for (int64_t i = 0; i < n; i++)                        \
+        {                                                           \
+            const T a = x[i];                                       \
+            d[i] = (uint8_t)(expression);                           \
+        }                                                           \
+    }
+#define TESTS_FLOAT(name, expression)        \
+    LOOP_TEST1(name, f32, float, expression) \
+    LOOP_TEST1(name, f64, double, expression)
+#define TESTS_ANY(name, expression)            \
+    TESTS_FLOAT(name, expression)              \
+    LOOP_TEST1(name, i32, int32_t, expression) \
+    LOOP_TEST1(name, i64, int64_t, expression) \
+    LOOP_TEST1(name, u8, uint8_t, expression)
+#define TEST(number, ENUM, name, dtypes, expression, ...) TESTS_##dtypes(name, expression)
+#include "opset/ops.def"
+
 #define LOOP_TEST2(op, sfx, T, expression)                                              \
     static void op##_##sfx(int64_t n, void *dst, const void *first, const void *second) \
     {                                                                                   \
@@ -477,8 +499,14 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
         cast_##from##_f32, cast_##from##_f64, cast_##from##_f16, cast_##from##_bf16,   \
             cast_##from##_i32, cast_##from##_i64, cast_##from##_u8, cast_##from##_bool \
     }
-#define TABLE_FLOAT  FLOATS
-#define TABLE_NUMBER ALL
+#define INTEGERS(name)                                                                      \
+    {                                                                                       \
+        [FY_DTYPE_I32] = name##_i32, [FY_DTYPE_I64] = name##_i64, [FY_DTYPE_U8] = name##_u8 \
+    }
+#define TABLE_FLOAT   FLOATS
+#define TABLE_INTEGER INTEGERS
+#define TABLE_NUMBER  ALL
+#define TABLE_ANY     ALL_AND_BOOL
 
 const fy__loops_t FY__LOOPS_TABLE = {
     .name = FY__LOOPS_NAME,
@@ -493,6 +521,10 @@ const fy__loops_t FY__LOOPS_TABLE = {
     },
     .compare = {
 #define COMPARE(number, ENUM, name, ...) [FY__COMPARE_##ENUM] = ALL_AND_BOOL(name),
+#include "opset/ops.def"
+    },
+    .test = {
+#define TEST(number, ENUM, name, dtypes, ...) [FY__TEST_##ENUM] = TABLE_##dtypes(name),
 #include "opset/ops.def"
     },
     .affine = { affine_f32, affine_f64 },

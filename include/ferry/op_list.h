@@ -101,7 +101,15 @@
     X(CEIL, ceil) \
     X(ROUND, round) \
     X(GELU_TANH, gelu_tanh) \
-    X(GELU_TANH_BACKWARD, gelu_tanh_backward)
+    X(GELU_TANH_BACKWARD, gelu_tanh_backward) \
+    X(LOGICAL_AND, logical_and) \
+    X(LOGICAL_OR, logical_or) \
+    X(LOGICAL_XOR, logical_xor) \
+    X(LOGICAL_NOT, logical_not) \
+    X(ISNAN, isnan) \
+    X(FLOOR_DIVIDE, floor_divide) \
+    X(REMAINDER, remainder) \
+    X(ARGMIN, argmin)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -201,7 +209,15 @@ enum {
     FY_OP_ROUND = 93,
     FY_OP_GELU_TANH = 94,
     FY_OP_GELU_TANH_BACKWARD = 95,
-    FY_OP_BUILTIN_COUNT = 96
+    FY_OP_LOGICAL_AND = 96,
+    FY_OP_LOGICAL_OR = 97,
+    FY_OP_LOGICAL_XOR = 98,
+    FY_OP_LOGICAL_NOT = 99,
+    FY_OP_ISNAN = 100,
+    FY_OP_FLOOR_DIVIDE = 101,
+    FY_OP_REMAINDER = 102,
+    FY_OP_ARGMIN = 103,
+    FY_OP_BUILTIN_COUNT = 104
 };
 
 #define FY_CONV2D_ATTRS_INIT \

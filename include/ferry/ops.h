@@ -162,6 +162,17 @@ FY_API_STATUS fy_lt(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **ou
 FY_API_STATUS fy_le(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 FY_API_STATUS fy_gt(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 FY_API_STATUS fy_ge(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+/* Any dtype in, bool out: an element is true unless it is 0; NaN is true. */
+FY_API_STATUS fy_logical_and(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_logical_or(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_logical_xor(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_logical_not(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* Float in, bool out. */
+FY_API_STATUS fy_isnan(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* Division of integers (i32, i64, u8), rounded toward minus infinity. The remainder is a - b times
+ * that quotient and has the sign of b. Both are 0 where b is 0; the least number / -1 is itself. */
+FY_API_STATUS fy_floor_divide(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_remainder(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 /* cond ? a : b; cond is bool, a and b of one dtype, any; all three broadcast. */
 FY_API_STATUS fy_where(const fy_tensor_t *cond, const fy_tensor_t *a, const fy_tensor_t *b,
                        fy_tensor_t **out_dst);
@@ -181,6 +192,8 @@ FY_API_STATUS fy_min(const fy_tensor_t *src, int naxes, const int *axes, int kee
 /* Index (i64) of the largest element along `axis`; of equal elements the first; if there is a NaN,
  * its index. number. */
 FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
+/* The same of the smallest element. */
+FY_API_STATUS fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
 
 /* sqrt(sum of squares), the 2-norm; float; sums in f64, and the squares must be in f64's range;
  * empty: 0. */

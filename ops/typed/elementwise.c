@@ -17,6 +17,7 @@ static inline fy_status_t binary(fy_op_t op, const fy_tensor_t *a, const fy_tens
     {                                                                    \
         return fy__op_new(FY_OP_##ENUM, 1, &src, NULL, out_dst);         \
     }
+#define TEST(number, ENUM, name, ...) UNARY(number, ENUM, name, )
 #define BINARY(number, ENUM, name, ...)                                                      \
     fy_status_t fy_##name(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst) \
     {                                                                                        \

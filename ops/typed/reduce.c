@@ -79,11 +79,23 @@ fy_status_t fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepd
     return reduce(FY_OP_MIN, "min", src, naxes, axes, keepdims, out_dst);
 }
 
+static fy_status_t search(fy_op_t op, const char *call, const fy_tensor_t *src, int axis,
+                          int keepdims, fy_tensor_t **out_dst)
+{
+    if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", call);
+    *out_dst = NULL;
+    if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", call);
+    fy_axis_attrs_t attrs = { 0, keepdims != 0 };
+    FY_TRY(fy__typed_axis(call, src, axis, &attrs.axis));
+    return fy__op_new(op, 1, &src, &attrs, out_dst);
+}
+
 fy_status_t fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
 {
-    FY__REQUIRE_OUT("argmax", out_dst);
-    FY__REQUIRE("argmax", src);
-    fy_axis_attrs_t attrs = { 0, keepdims != 0 };
-    FY_TRY(fy__typed_axis("argmax", src, axis, &attrs.axis));
-    return fy__op_new(FY_OP_ARGMAX, 1, &src, &attrs, out_dst);
+    return search(FY_OP_ARGMAX, "argmax", src, axis, keepdims, out_dst);
+}
+
+fy_status_t fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
+{
+    return search(FY_OP_ARGMIN, "argmin", src, axis, keepdims, out_dst);
 }

@@ -75,4 +75,27 @@ FY_INT_FORMULAS(i64, int64_t, uint64_t)
 FY_INT_FORMULAS(u8, uint8_t, uint32_t)
 #undef FY_INT_FORMULAS
 
+/* Division rounds down, as in Python. A quotient and a remainder by 0 are 0; the least number / -1
+ * wraps around. Neither is computed by the machine, which would trap. */
+#define FY_SIGNED_DIVISION(sfx, T, U)                                        \
+    FY_FORMULA T fy__floor_divide_##sfx(T a, T b)                            \
+    {                                                                        \
+        if (b == 0) return 0;                                                \
+        if (b == -1) return (T)((U)0 - (U)a);                                \
+        return (T)(a / b - ((a % b != 0) & ((a < 0) != (b < 0))));           \
+    }                                                                        \
+    FY_FORMULA T fy__remainder_##sfx(T a, T b)                               \
+    {                                                                        \
+        if (b == 0 || b == -1) return 0;                                     \
+        return (T)(a % b + (((a % b != 0) & ((a < 0) != (b < 0))) ? b : 0)); \
+    }
+FY_SIGNED_DIVISION(i32, int32_t, uint32_t)
+FY_SIGNED_DIVISION(i64, int64_t, uint64_t)
+#undef FY_SIGNED_DIVISION
+FY_FORMULA uint8_t fy__floor_divide_u8(uint8_t a, uint8_t b)
+{
+    return (uint8_t)(b == 0 ? 0 : a / b);
+}
+FY_FORMULA uint8_t fy__remainder_u8(uint8_t a, uint8_t b) { return (uint8_t)(b == 0 ? 0 : a % b); }
+
 #endif

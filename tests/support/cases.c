@@ -5,16 +5,17 @@
 
 #include <math.h>
 
+#include "opset/dtypes.h"
 #include "tests/support/harness.h"
 
 enum {
-    ANY = (1 << FY_DTYPE_COUNT) - 1,
-    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
-            FY_DTYPE_BIT(FY_DTYPE_BF16),
-    NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
-    REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
-    INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
-    INDEX = FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)
+    ANY = FY__SET_ANY,
+    FLOAT = FY__SET_FLOAT,
+    NUMBER = FY__SET_NUMBER,
+    INTEGER = FY__SET_INTEGER,
+    REAL = FY__SET_REAL,
+    INT64 = FY__SET_I64,
+    INDEX = FY__SET_INDEX
 };
 
 static const ts_op_row_t k_ops[] = {

@@ -128,6 +128,13 @@ static int64_t int_value(fy_op_t op, fy_dtype_t dtype, int64_t x, int64_t y)
     case FY_OP_ADD: return ts_wrap(dtype, a + b);
     case FY_OP_SUB: return ts_wrap(dtype, a - b);
     case FY_OP_MUL: return ts_wrap(dtype, a * b);
+    case FY_OP_FLOOR_DIVIDE:
+    case FY_OP_REMAINDER: {
+        if (y == 0) return 0;
+        if (y == -1) return op == FY_OP_REMAINDER ? 0 : ts_wrap(dtype, 0 - a);
+        const int64_t rest = x % y, below = rest != 0 && (rest < 0) != (y < 0);
+        return op == FY_OP_REMAINDER ? rest + below * y : x / y - below;
+    }
     case FY_OP_RELU: return x > 0 ? x : 0;
     case FY_OP_MAXIMUM: return x > y ? x : y;
     case FY_OP_MINIMUM: return x < y ? x : y;
@@ -137,6 +144,7 @@ static int64_t int_value(fy_op_t op, fy_dtype_t dtype, int64_t x, int64_t y)
 
 static bool compared(fy_op_t op, const ts_array_t *a, uint64_t i, const ts_array_t *b, uint64_t j)
 {
+    const bool p = a->f ? a->f[i] != 0 : a->i[i] != 0, q = b->f ? b->f[j] != 0 : b->i[j] != 0;
     int order; /* -1, 0, 1; 2: a NaN is in it */
     if (a->f) {
         double x = a->f[i], y = b->f[j];
@@ -145,6 +153,11 @@ static bool compared(fy_op_t op, const ts_array_t *a, uint64_t i, const ts_array
         order = a->i[i] < b->i[j] ? -1 : a->i[i] > b->i[j];
     }
     switch (op) {
+    case FY_OP_LOGICAL_AND: return p && q;
+    case FY_OP_LOGICAL_OR: return p || q;
+    case FY_OP_LOGICAL_XOR: return p != q;
+    case FY_OP_LOGICAL_NOT: return !p;
+    case FY_OP_ISNAN: return a->f && isnan(a->f[i]);
     case FY_OP_EQ: return order == 0;
     case FY_OP_NE: return order != 0;
     case FY_OP_LT: return order == -1;
@@ -212,8 +225,13 @@ static bool has_formula(fy_op_t op)
 
 static bool is_comparison(fy_op_t op)
 {
-    return op == FY_OP_EQ || op == FY_OP_NE || op == FY_OP_LT || op == FY_OP_LE || op == FY_OP_GT ||
-           op == FY_OP_GE;
+    switch (op) {
+#define COMPARE(number, ENUM, ...) case FY_OP_##ENUM:
+#define TEST(number, ENUM, ...)    case FY_OP_##ENUM:
+#include "opset/ops.def"
+        return true;
+    default: return false;
+    }
 }
 
 bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
@@ -258,7 +276,7 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
         } else if (op == FY_OP_CAST) {
             cast_element(&src[0], at[0], value, k);
         } else if (is_comparison(op)) {
-            value->i[k] = compared(op, &src[0], at[0], &src[1], at[1]);
+            value->i[k] = compared(op, &src[0], at[0], &src[nsrc - 1], at[nsrc - 1]);
         } else if (value->f) {
             double y = before && op == FY_OP_AXPY ? before->f[k] : nsrc > 1 ? src[1].f[at[1]] : 0;
             value->f[k] = real_value(op, src[0].f[at[0]], y, attrs, &out->scale[k]);

@@ -10,9 +10,11 @@
 
 /* ---- reductions ---- */
 
+static bool is_search(fy_op_t op) { return op == FY_OP_ARGMAX || op == FY_OP_ARGMIN; }
+
 static bool is_reduced(fy_op_t op, const void *attrs, int rank, int axis)
 {
-    if (op == FY_OP_ARGMAX) {
+    if (is_search(op)) {
         int wanted = ((const fy_axis_attrs_t *)attrs)->axis;
         return axis == (wanted < 0 ? wanted + rank : wanted);
     }
@@ -22,8 +24,8 @@ static bool is_reduced(fy_op_t op, const void *attrs, int rank, int axis)
 
 static bool keeps_dims(fy_op_t op, const void *attrs)
 {
-    return op == FY_OP_ARGMAX ? ((const fy_axis_attrs_t *)attrs)->keepdims
-                              : ((const fy_reduce_attrs_t *)attrs)->keepdims;
+    return is_search(op) ? ((const fy_axis_attrs_t *)attrs)->keepdims
+                         : ((const fy_reduce_attrs_t *)attrs)->keepdims;
 }
 
 typedef struct sum_state {
@@ -38,7 +40,7 @@ static void take(fy_op_t op, sum_state_t *state, const ts_array_t *src, uint64_t
     int64_t i = src->i ? src->i[k] : 0;
     bool larger = src->f ? x > state->best : i > state->best_int;
     bool smaller = src->f ? x < state->best : i < state->best_int;
-    bool better = op == FY_OP_MIN ? smaller : larger;
+    bool better = op == FY_OP_MIN || op == FY_OP_ARGMIN ? smaller : larger;
     if (src->f && isnan(state->best) && state->n) better = false;
     if (src->f && isnan(x) && !isnan(state->best)) better = true;
     if (state->n == 0 || better) {
@@ -64,8 +66,7 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
             dims[rank++] = 1;
     }
     bool sums = op == FY_OP_SUM || op == FY_OP_MEAN;
-    fy_dtype_t dtype = op == FY_OP_ARGMAX || (op == FY_OP_SUM && src->i) ? FY_DTYPE_I64
-                                                                         : src->dtype;
+    fy_dtype_t dtype = is_search(op) || (op == FY_OP_SUM && src->i) ? FY_DTYPE_I64 : src->dtype;
     ts_expected_make(out, dtype, rank, dims);
     sum_state_t *states = calloc(out->value.nelem + 1, sizeof *states);
     assert_non_null(states);
@@ -82,7 +83,7 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
     }
     for (uint64_t k = 0; k < out->value.nelem; k++) {
         const sum_state_t *s = &states[k];
-        if (op == FY_OP_ARGMAX)
+        if (is_search(op))
             out->value.i[k] = s->best_at;
         else if (out->value.i)
             out->value.i[k] = sums ? s->int_sum : s->best_int;
@@ -234,7 +235,8 @@ bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
-    case FY_OP_ARGMAX: reduce(op, &src[0], attrs, out); return true;
+    case FY_OP_ARGMAX:
+    case FY_OP_ARGMIN: reduce(op, &src[0], attrs, out); return true;
     case FY_OP_MATMUL: matmul(&src[0], &src[1], attrs, out); return true;
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: softmax(op, &src[0], attrs, out); return true;

@@ -1,8 +1,7 @@
-// argmax: the first of the largest; a NaN is larger than everything. Elements are compared in their
-// dtype (f16 and bf16 as f32), never
-// through f64. A group of threads has one row, or one piece of it (args.count elements): then it
-// leaves the index in the workspace, and
-// fy_argmax_join chooses among the pieces' (pack_rows.c).
+// argmax and argmin: the first of the largest or smallest; a NaN comes before every number.
+// Elements are compared in their dtype (f16 and bf16 as f32), never through f64. A group of threads
+// has one row, or one piece of it (args.count elements): then it leaves the index in the workspace,
+// and fy_argmax_join chooses among the pieces' (pack_rows.c).
 #include "backends/cuda/kernels/rows.cuh"
 
 template <typename T> struct best {
@@ -10,12 +9,12 @@ template <typename T> struct best {
     int64_t index; // -1: none yet
 };
 
-template <typename T> __device__ inline best<T> better(best<T> a, best<T> b)
+template <typename T> __device__ inline best<T> better(bool is_min, best<T> a, best<T> b)
 {
     if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
     bool nan_a = a.value != a.value, nan_b = b.value != b.value;
     if (nan_a != nan_b) return nan_a ? a : b;
-    if (!nan_a && a.value != b.value) return a.value > b.value ? a : b;
+    if (!nan_a && a.value != b.value) return (a.value > b.value) != is_min ? a : b;
     return a.index < b.index ? a : b;
 }
 
@@ -23,13 +22,14 @@ template <typename T> __device__ inline best<T> better(best<T> a, best<T> b)
 template <typename T>
 __device__ inline best<T> group_best(const fy_args &args, best<T> found, best<T> *scratch)
 {
+    const bool is_min = args.op == FY_OP_ARGMIN;
     return group_combine(
         args, found, scratch,
         [](best<T> x, int step) {
             return best<T>{ __shfl_xor_sync(0xffffffffu, x.value, step),
                             (int64_t)__shfl_xor_sync(0xffffffffu, (long long)x.index, step) };
         },
-        [](best<T> a, best<T> b) { return better(a, b); });
+        [is_min](best<T> a, best<T> b) { return better(is_min, a, b); });
 }
 
 template <typename R, typename T> __device__ inline void argmax(const fy_args &args)
@@ -37,6 +37,7 @@ template <typename R, typename T> __device__ inline void argmax(const fy_args &a
     __shared__ best<T> scratch[FY__CUDA_BLOCK / 32];
     const fy_operand &s = args.src[0];
     const int axis = s.rank - 1; // the host moved it there
+    const bool is_min = args.op == FY_OP_ARGMIN;
     const bool pieces = args.count != FY__CUDA_NO_COUNT;
     const int64_t length = s.dims[axis];
     const uint64_t npieces = pieces ? ((uint64_t)length + args.count - 1) / args.count : 1,
@@ -52,7 +53,8 @@ template <typename R, typename T> __device__ inline void argmax(const fy_args &a
                           args.lanes * R::n, p.end, [&](int64_t k, T(&x)[R::n]) {
                               for (int i = 0; i < R::n; i++)
                                   if (found.index < 0 ||
-                                      (!(x[i] <= found.value) && found.value == found.value))
+                                      (!(is_min ? x[i] >= found.value : x[i] <= found.value) &&
+                                       found.value == found.value))
                                       found = best<T>{ x[i], k + i };
                           });
         found = group_best(args, found, scratch);
@@ -78,7 +80,7 @@ template <typename R, typename T> __device__ inline void argmax_join(const fy_ar
                 *element<int64_t>(winners, i * (int64_t)args.nelem + (int64_t)row);
             const T value = widened<R::dtype, T>(
                 *element<typename stored<R::dtype>::type>(s, base + index * s.strides[axis]));
-            found = better(found, best<T>{ value, index });
+            found = better(args.op == FY_OP_ARGMIN, found, best<T>{ value, index });
         }
         found = group_best(args, found, scratch);
         if (lane_of(args) == 0)

@@ -41,6 +41,16 @@ __device__ inline double f_clip(double x, double p, double q) { return fy__clip_
         break;
 #define CASE_HOLDS(ENUM, expression) \
     case FY_OP_##ENUM: return expression;
+template <typename T> __device__ inline bool holds(uint32_t op, T a)
+{
+    switch (op) {
+#define TESTS_FLOAT                                    CASE_HOLDS
+#define TESTS_ANY                                      CASE_HOLDS
+#define TEST(number, ENUM, name, set, expression, ...) TESTS_##set(ENUM, expression)
+#include "opset/ops.def"
+    default: return false;
+    }
+}
 template <typename T> __device__ inline bool holds(uint32_t op, T a, T b)
 {
     switch (op) {
@@ -49,6 +59,10 @@ template <typename T> __device__ inline bool holds(uint32_t op, T a, T b)
     default: return false;
     }
 }
+#define CASE_TEST(ENUM)                      \
+    case FY_OP_##ENUM:                       \
+        EACH = holds<T>(FY_OP_##ENUM, a[i]); \
+        break;
 #define CASE_COMPARE(ENUM) \
     case FY_OP_##ENUM: EACH = holds<T>(FY_OP_##ENUM, a[i], b[i]); break;
 
@@ -66,10 +80,14 @@ __device__ inline void apply(const fy_args &args, const T *a, const T *b, const 
         EACH = f_clamp(a[i], (T)args.attrs.clamp.low, (T)args.attrs.clamp.high);
         break;
     case FY_OP_CLIP_BY_NORM: EACH = f_clip(y[i], a[i], (T)args.attrs.clip.max_norm); break;
-#define UNARY(number, ENUM, name, ...)   CASE1(ENUM, name)
-#define BINARY(number, ENUM, name, ...)  CASE2(ENUM, name)
-#define SLOPE(number, ENUM, name, ...)   CASE2(ENUM, name)
-#define COMPARE(number, ENUM, name, ...) CASE_COMPARE(ENUM)
+#define UNARY(number, ENUM, name, ...) CASE1(ENUM, name)
+#define CASE2F_FLOAT                   CASE2
+#define CASE2F_NUMBER                  CASE2
+#define CASE2F_INTEGER(ENUM, name)
+#define BINARY(number, ENUM, name, set, ...) CASE2F_##set(ENUM, name)
+#define TEST(number, ENUM, name, ...)        CASE_TEST(ENUM)
+#define SLOPE(number, ENUM, name, ...)       CASE2(ENUM, name)
+#define COMPARE(number, ENUM, name, ...)     CASE_COMPARE(ENUM)
 #include "opset/ops.def"
     default: EACH = a[i]; break; // copy that accumulates
     }
@@ -83,12 +101,14 @@ __device__ inline void apply(const fy_args &args, const int64_t *a, const int64_
     typedef int64_t T;
 #define CASE1_FLOAT(ENUM, name)
 #define CASE2_FLOAT(ENUM, name)
-#define CASE1_NUMBER CASE1
-#define CASE2_NUMBER CASE2
+#define CASE1_NUMBER  CASE1
+#define CASE2_NUMBER  CASE2
+#define CASE2_INTEGER CASE2
     switch (args.op) {
 #define UNARY(number, ENUM, name, set, ...)  CASE1_##set(ENUM, name)
 #define BINARY(number, ENUM, name, set, ...) CASE2_##set(ENUM, name)
 #define SLOPE(...)
+#define TEST(number, ENUM, name, ...)    CASE_TEST(ENUM)
 #define COMPARE(number, ENUM, name, ...) CASE_COMPARE(ENUM)
 #include "opset/ops.def"
     default: EACH = a[i]; break;

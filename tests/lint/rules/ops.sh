@@ -2,10 +2,10 @@
 # An op of opset/ops.def is complete: its formula or kernels, gradient, typed call, case and line of
 # the changelog are there, and what scripts/opset.sh writes is current.
 
-# rows: lines "ENUM name kind gradient kernel" of the ops; kind: UNARY, BINARY, SLOPE, COMPARE, OP.
+# rows: lines "ENUM name kind gradient kernel" of the ops; kind: UNARY, BINARY, SLOPE, COMPARE, TEST, OP.
 rows() {
     awk '
-        /^(UNARY|BINARY|SLOPE|COMPARE|OP)\(/ { text = "" }
+        /^(UNARY|BINARY|SLOPE|COMPARE|TEST|OP)\(/ { text = "" }
         { text = text $0 }
         /"\)$/ && text ~ /^[A-Z]+\([0-9]/ {
             kind = text; sub(/\(.*/, "", kind)

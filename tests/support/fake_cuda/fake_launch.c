@@ -259,7 +259,8 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MIN:
     case FY_OP_NORM:
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
-    case FY_OP_ARGMAX: return starts_with(kernel, "fy_argmax");
+    case FY_OP_ARGMAX:
+    case FY_OP_ARGMIN: return starts_with(kernel, "fy_argmax");
     case FY_OP_MATMUL:
     case FY_OP_LINEAR:
         return starts_with(kernel, "fy_matmul") ||
