@@ -131,6 +131,7 @@ typedef union fy__cuda_attrs {
     fy_randn_attrs_t randn;
     fy_affine_attrs_t affine;
     fy_axpy_attrs_t axpy;
+    double scaled[2]; /* p, q of SCALED rows; q is 0 without a second attribute */
     fy_reduce_attrs_t reduce; /* keepdims is always 1 here: dst has src's rank, with dims of 1 */
     fy_axis_attrs_t axis;     /* also for argmax */
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */

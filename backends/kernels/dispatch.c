@@ -28,6 +28,8 @@
 #define SLOPE(number, ENUM, name, at, maths, ...) BINARY(number, ENUM, name, FLOAT, maths, )
 #define TEST(number, ENUM, name, set, ...) \
     [FY_OP_##ENUM] = { fy__run_test, FY__SET_##set, FY__TEST_##ENUM, FY__MATHS_cheap },
+#define SCALED(number, ENUM, name, attrs, maths, ...) \
+    [FY_OP_##ENUM] = { fy__run_scaled, FY__SET_FLOAT, FY__SCALED_##ENUM, FY__MATHS_##maths },
 #define COMPARE(number, ENUM, ...) \
     [FY_OP_##ENUM] = { fy__run_compare, FY__SET_ANY, FY__COMPARE_##ENUM, FY__MATHS_cheap },
 const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT] = {

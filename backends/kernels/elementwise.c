@@ -141,6 +141,25 @@ fy_status_t fy__run_test(const fy_host_api_t *host, const fy__loops_t *loops,
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__run_scaled(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
+{
+    const fy__kernel_row_t *row = &fy__kernel_rows[launch->op];
+    const double *attrs = (const double *)launch->attrs;
+    const double q = launch->attrs_nbytes > sizeof *attrs ? attrs[1] : 0;
+    const int32_t dtype = launch->dst->dtype;
+    (void)host;
+    if (dtype <= FY_DTYPE_F64 && is_plain(launch, serial_of[row->maths])) {
+        loops->scaled[row->index][dtype]((int64_t)launch->nelem, launch->dst->data,
+                                         launch->src->data, attrs[0], q);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs[0], .q = q };
+    map.loop.scaled = loops->scaled[row->index][fy__compute_dtype(dtype)];
+    fy__map_run(&map, launch, serial_of[row->maths]);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {

@@ -28,7 +28,7 @@ typedef uint64_t (*fy__workspace_fn)(const fy_launch_t *launch, uint64_t limit);
 typedef struct fy__kernel_row {
     fy__family_fn run;
     uint32_t dtypes; /* of the first source, or of dst[0] if there is none */
-    uint8_t index;   /* unary, binary, compare, test: fy__unary, ... */
+    uint8_t index;   /* unary, scaled, binary, ...: fy__unary, ... */
     uint8_t maths;   /* those: fy__maths */
 } fy__kernel_row_t;
 extern const fy__kernel_row_t fy__kernel_rows[FY_OP_BUILTIN_COUNT]; /* dispatch.c */
@@ -42,6 +42,9 @@ fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
 /* elementwise.c */
 fy_status_t fy__run_test(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_scaled(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
 /* elementwise.c */
 fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
                             const fy_launch_t *launch);

@@ -45,6 +45,11 @@ enum fy__binary {
 #include "opset/ops.def"
     FY__BINARY_COUNT
 };
+enum fy__scaled {
+#define SCALED(number, ENUM, ...) FY__SCALED_##ENUM,
+#include "opset/ops.def"
+    FY__SCALED_COUNT
+};
 enum fy__compare {
 #define COMPARE(number, ENUM, ...) FY__COMPARE_##ENUM,
 #include "opset/ops.def"
@@ -110,7 +115,8 @@ typedef struct fy__loops {
     fy__loop2_fn binary[FY__BINARY_COUNT][FY_DTYPE_COUNT];
     /* by the sources' dtype; dst is bool */
     fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT];
-    fy__loop1_fn test[FY__TEST_COUNT][FY_DTYPE_COUNT]; /* likewise */
+    fy__loop1_fn test[FY__TEST_COUNT][FY_DTYPE_COUNT]; /* dst is bool */
+    fy__loop_scaled_fn scaled[FY__SCALED_COUNT][2];    /* f32, f64: the formula with p and q */
     fy__loop_scaled_fn affine[2];                      /* f32, f64: p * a + q */
     fy__loop_scaled_fn axpy[2];                        /* dst += p * a */
     fy__loop_scaled_fn clamp[2];                       /* to p .. q */

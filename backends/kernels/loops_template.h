@@ -83,11 +83,35 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
         op##_block_##sfx(tail, tail, tail2);                                                \
         memcpy(d, tail, (size_t)n * sizeof(T));                                             \
     }
+#define LOOP_SCALED(op, sfx, T)                                                       \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, double p, double q)   \
+    {                                                                                 \
+        T *d = (T *)dst;                                                              \
+        const T *x = (const T *)a, p_ = (T)p, q_ = (T)q;                              \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__##op##_##sfx(x[i], p_, q_);   \
+    }
+#define LOOP_SCALED_LIBM(op, sfx, T)                                                        \
+    static __attribute__((noinline)) void op##_block_##sfx(T *d, const T *x, T p, T q)      \
+    {                                                                                       \
+        SIMD for (int i = 0; i < PAD; i++) d[i] = fy__##op##_##sfx(x[i], p, q);             \
+    }                                                                                       \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, double p, double q)         \
+    {                                                                                       \
+        T *d = (T *)dst, tail[PAD] = { 0 };                                                 \
+        const T *x = (const T *)a, p_ = (T)p, q_ = (T)q;                                    \
+        for (; n >= PAD; n -= PAD, d += PAD, x += PAD) op##_block_##sfx(d, x, p_, q_);      \
+        if (n == 0) return;                                                                 \
+        memcpy(tail, x, (size_t)n * sizeof(T));                                             \
+        op##_block_##sfx(tail, tail, p_, q_);                                               \
+        memcpy(d, tail, (size_t)n * sizeof(T));                                             \
+    }
 /* The loop of an op, by what its formula takes; its types, by the dtypes of the op. */
 #define LOOP1_cheap             LOOP1
 #define LOOP1_exp               LOOP1_LIBM
 #define LOOP1_tanh              LOOP1_LIBM
 #define LOOP1_erf               LOOP1_LIBM
+#define LOOP_SCALED_cheap       LOOP_SCALED
+#define LOOP_SCALED_exp         LOOP_SCALED_LIBM
 #define LOOP2_cheap             LOOP2
 #define LOOP2_tanh              LOOP2_LIBM
 #define LOOP2_pow               LOOP2_LIBM
@@ -100,6 +124,7 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
 #define UNARY(number, ENUM, name, dtypes, maths, ...)  TYPES_##dtypes(LOOP1_##maths, name)
 #define BINARY(number, ENUM, name, dtypes, maths, ...) TYPES_##dtypes(LOOP2_##maths, name)
 #define SLOPE(number, ENUM, name, at, maths, ...)      TYPES_FLOAT(LOOP2_##maths, name)
+#define SCALED(number, ENUM, name, attrs, maths, ...)  TYPES_FLOAT(LOOP_SCALED_##maths, name)
 #include "opset/ops.def"
 
 #define LOOPS_FLOAT(sfx, T)                                                               \
@@ -525,6 +550,10 @@ const fy__loops_t FY__LOOPS_TABLE = {
     },
     .test = {
 #define TEST(number, ENUM, name, dtypes, ...) [FY__TEST_##ENUM] = TABLE_##dtypes(name),
+#include "opset/ops.def"
+    },
+    .scaled = {
+#define SCALED(number, ENUM, name, ...) [FY__SCALED_##ENUM] = { name##_f32, name##_f64 },
 #include "opset/ops.def"
     },
     .affine = { affine_f32, affine_f64 },

@@ -34,6 +34,15 @@ typedef struct fy_randn_attrs {
 typedef struct fy_affine_attrs {
     double scale, shift;
 } fy_affine_attrs_t; /* scale * x + shift */
+typedef struct fy_softplus_attrs {
+    double beta, threshold; /* beta is above 0 */
+} fy_softplus_attrs_t;
+typedef struct fy_leaky_relu_attrs {
+    double slope;
+} fy_leaky_relu_attrs_t;
+typedef struct fy_elu_attrs {
+    double alpha;
+} fy_elu_attrs_t;
 typedef struct fy_cast_attrs {
     int32_t dtype;
 } fy_cast_attrs_t; /* an fy_dtype_t */

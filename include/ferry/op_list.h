@@ -109,7 +109,10 @@
     X(ISNAN, isnan) \
     X(FLOOR_DIVIDE, floor_divide) \
     X(REMAINDER, remainder) \
-    X(ARGMIN, argmin)
+    X(ARGMIN, argmin) \
+    X(SOFTPLUS, softplus) \
+    X(LEAKY_RELU, leaky_relu) \
+    X(ELU, elu)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -217,7 +220,10 @@ enum {
     FY_OP_FLOOR_DIVIDE = 101,
     FY_OP_REMAINDER = 102,
     FY_OP_ARGMIN = 103,
-    FY_OP_BUILTIN_COUNT = 104
+    FY_OP_SOFTPLUS = 104,
+    FY_OP_LEAKY_RELU = 105,
+    FY_OP_ELU = 106,
+    FY_OP_BUILTIN_COUNT = 107
 };
 
 #define FY_CONV2D_ATTRS_INIT \

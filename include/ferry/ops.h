@@ -111,6 +111,14 @@ FY_API_STATUS fy_gelu(const fy_tensor_t *src, fy_tensor_t **out_dst);
 /* x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, PyTorch's approximate="tanh" */
 FY_API_STATUS fy_gelu_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* log(1 + exp(beta x)) / beta, and x where beta x > threshold. Fails: INVALID_ARGUMENT (beta is not
+ * above 0). PyTorch's defaults are beta 1, threshold 20. */
+FY_API_STATUS fy_softplus(const fy_tensor_t *src, double beta, double threshold,
+                          fy_tensor_t **out_dst);
+/* x where x > 0, else slope x (PyTorch's default: 0.01), or alpha (exp(x) - 1) (default: 1). Their
+ * slopes at 0 are those below 0. */
+FY_API_STATUS fy_leaky_relu(const fy_tensor_t *src, double slope, fy_tensor_t **out_dst);
+FY_API_STATUS fy_elu(const fy_tensor_t *src, double alpha, fy_tensor_t **out_dst);
 /* Gradients of these activations: dy times the slope at x. At a kink the slope is 0 for relu, relu6
  * and hardsigmoid; for hardswish it is 0 at -3 and 1 at 3. The slope of hardsigmoid at NaN is 0.
  * All edge values: docs/ops.md. */

@@ -176,6 +176,47 @@ fy_status_t fy__back_gelu_tanh(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_GELU_TANH_BACKWARD, s->g, fy__tape_src(s, 0));
 }
 
+/* g sigmoid(beta x); g where beta x > threshold */
+fy_status_t fy__back_softplus(fy__tape_step_t *s)
+{
+    const fy_softplus_attrs_t *attrs = s->attrs;
+    fy_tensor_t *u, *threshold, *above, *slope, *below;
+    FY_TRY(temp_affine(s, fy__tape_src(s, 0), attrs->beta, 0, &u));
+    FY_TRY(fy__tape_scalar(s, attrs->threshold, &threshold));
+    FY_TRY(temp2(s, FY_OP_GT, u, threshold, &above));
+    FY_TRY(fy__tape_op(s, FY_OP_SIGMOID, 1, (const fy_tensor_t *[]){ u }, NULL, &slope));
+    FY_TRY(temp2(s, FY_OP_MUL, s->g, slope, &below));
+    return give_where(s, 0, above, s->g, below);
+}
+
+/* g where x > 0, else `below` */
+static fy_status_t give_above_0(fy__tape_step_t *s, const fy_tensor_t *below)
+{
+    fy_tensor_t *zero, *above;
+    FY_TRY(fy__tape_scalar(s, 0, &zero));
+    FY_TRY(temp2(s, FY_OP_GT, fy__tape_src(s, 0), zero, &above));
+    return give_where(s, 0, above, s->g, below);
+}
+
+/* g where x > 0, else slope g */
+fy_status_t fy__back_leaky_relu(fy__tape_step_t *s)
+{
+    fy_tensor_t *below;
+    FY_TRY(temp_affine(s, s->g, ((const fy_leaky_relu_attrs_t *)s->attrs)->slope, 0, &below));
+    return give_above_0(s, below);
+}
+
+/* g where x > 0, else g alpha exp(x) */
+fy_status_t fy__back_elu(fy__tape_step_t *s)
+{
+    const fy_tensor_t *x = fy__tape_src(s, 0);
+    fy_tensor_t *power, *slope, *below;
+    FY_TRY(fy__tape_op(s, FY_OP_EXP, 1, &x, NULL, &power));
+    FY_TRY(temp_affine(s, power, ((const fy_elu_attrs_t *)s->attrs)->alpha, 0, &slope));
+    FY_TRY(temp2(s, FY_OP_MUL, s->g, slope, &below));
+    return give_above_0(s, below);
+}
+
 /* g 2 / sqrt(pi) exp(-x^2) */
 fy_status_t fy__back_erf(fy__tape_step_t *s)
 {

@@ -33,6 +33,25 @@ fy_status_t fy_affine(const fy_tensor_t *src, double scale, double shift, fy_ten
     return fy__op_new(FY_OP_AFFINE, 1, &src, &attrs, out_dst);
 }
 
+fy_status_t fy_softplus(const fy_tensor_t *src, double beta, double threshold,
+                        fy_tensor_t **out_dst)
+{
+    const fy_softplus_attrs_t attrs = { beta, threshold };
+    return fy__op_new(FY_OP_SOFTPLUS, 1, &src, &attrs, out_dst);
+}
+
+fy_status_t fy_leaky_relu(const fy_tensor_t *src, double slope, fy_tensor_t **out_dst)
+{
+    const fy_leaky_relu_attrs_t attrs = { slope };
+    return fy__op_new(FY_OP_LEAKY_RELU, 1, &src, &attrs, out_dst);
+}
+
+fy_status_t fy_elu(const fy_tensor_t *src, double alpha, fy_tensor_t **out_dst)
+{
+    const fy_elu_attrs_t attrs = { alpha };
+    return fy__op_new(FY_OP_ELU, 1, &src, &attrs, out_dst);
+}
+
 fy_status_t fy_cast(const fy_tensor_t *src, fy_dtype_t dtype, fy_tensor_t **out_dst)
 {
     const fy_cast_attrs_t attrs = { (int32_t)dtype };

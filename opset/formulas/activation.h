@@ -31,6 +31,21 @@
         const T du = (T)0.79788456080286535588 * ((T)1 + (T)0.134145 * x * x);                 \
         return dy * ((T)0.5 * ((T)1 + t) + (T)0.5 * x * (((T)1 - t) * ((T)1 + t)) * du);       \
     }                                                                                          \
+    FY_FORMULA T fy__softplus_##sfx(T x, T beta, T threshold)                                  \
+    {                                                                                          \
+        const T u = beta * x;                                                                  \
+        return u > threshold ? x : log1p##m(exp##m(u)) / beta;                                 \
+    }                                                                                          \
+    FY_FORMULA T fy__leaky_relu_##sfx(T x, T slope, T unused)                                  \
+    {                                                                                          \
+        (void)unused;                                                                          \
+        return x > (T)0 ? x : slope * x;                                                       \
+    }                                                                                          \
+    FY_FORMULA T fy__elu_##sfx(T x, T alpha, T unused)                                         \
+    {                                                                                          \
+        (void)unused;                                                                          \
+        return x > (T)0 ? x : alpha * expm1##m(x);                                             \
+    }                                                                                          \
     FY_FORMULA T fy__erf_##sfx(T x) { return erf##m(x); }                                      \
     FY_FORMULA T fy__tanh_backward_##sfx(T dy, T y) { return dy * (((T)1 - y) * ((T)1 + y)); } \
     FY_FORMULA T fy__sigmoid_backward_##sfx(T dy, T y) { return dy * (y * ((T)1 - y)); }       \

@@ -102,6 +102,18 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
     case FY_OP_TANH: value = tanh(x); break;
     case FY_OP_SIGMOID: value = sigmoid(x); break;
     case FY_OP_POW: value = pow(x, y); break;
+    case FY_OP_SOFTPLUS: { /* an error of beta x is one of the result */
+        const fy_softplus_attrs_t *a = attrs;
+        const double u = a->beta * x;
+        value = u > a->threshold ? x : log1p(exp(u)) / a->beta;
+        *scale = fabs(value) * (1 + (u < 0 ? -u : 0)) + fabs(x) * (u > 0) + 0x1p-102;
+        if (!isfinite(value) || !isfinite(*scale)) *scale = 0;
+        return value;
+    }
+    case FY_OP_LEAKY_RELU:
+        value = x > 0 ? x : ((const fy_leaky_relu_attrs_t *)attrs)->slope * x;
+        break;
+    case FY_OP_ELU: value = x > 0 ? x : ((const fy_elu_attrs_t *)attrs)->alpha * expm1(x); break;
     case FY_OP_AFFINE: {
         const fy_affine_attrs_t *a = attrs;
         *scale = fabs(a->scale * x) + fabs(a->shift);
@@ -216,6 +228,7 @@ static bool has_formula(fy_op_t op)
 #define UNARY(number, ENUM, ...)  case FY_OP_##ENUM:
 #define BINARY(number, ENUM, ...) case FY_OP_##ENUM:
 #define SLOPE(...)
+#define SCALED(number, ENUM, ...) case FY_OP_##ENUM:
 #include "opset/ops.def"
     case FY_OP_AFFINE:
     case FY_OP_AXPY: return true;

@@ -14,12 +14,15 @@
     __device__ inline T f_##name(T x) { return fy__##name##_##sfx(x); }
 #define DEFINE2(name, sfx, T) \
     __device__ inline T f_##name(T x, T y) { return fy__##name##_##sfx(x, y); }
+#define DEFINE_SCALED(name, sfx, T) \
+    __device__ inline T f_##name(T x, T p, T q) { return fy__##name##_##sfx(x, p, q); }
 #define TYPES_FLOAT(DEFINE, name)            DEFINE(name, f32, float) DEFINE(name, f64, double)
 #define TYPES_INTEGER(DEFINE, name)          DEFINE(name, i64, int64_t)
 #define TYPES_NUMBER(DEFINE, name)           TYPES_FLOAT(DEFINE, name) TYPES_INTEGER(DEFINE, name)
 #define UNARY(number, ENUM, name, set, ...)  TYPES_##set(DEFINE1, name)
 #define BINARY(number, ENUM, name, set, ...) TYPES_##set(DEFINE2, name)
 #define SLOPE(number, ENUM, name, ...)       TYPES_FLOAT(DEFINE2, name)
+#define SCALED(number, ENUM, name, ...)      TYPES_FLOAT(DEFINE_SCALED, name)
 #include "opset/ops.def"
 
 __device__ inline float f_affine(float x, float p, float q) { return fy__affine_f32(x, p, q); }
@@ -38,6 +41,10 @@ __device__ inline double f_clip(double x, double p, double q) { return fy__clip_
 #define CASE2(ENUM, name)            \
     case FY_OP_##ENUM:               \
         EACH = f_##name(a[i], b[i]); \
+        break;
+#define CASE_SCALED(ENUM, name)                                                  \
+    case FY_OP_##ENUM:                                                           \
+        EACH = f_##name(a[i], (T)args.attrs.scaled[0], (T)args.attrs.scaled[1]); \
         break;
 #define CASE_HOLDS(ENUM, expression) \
     case FY_OP_##ENUM: return expression;
@@ -87,6 +94,7 @@ __device__ inline void apply(const fy_args &args, const T *a, const T *b, const 
 #define BINARY(number, ENUM, name, set, ...) CASE2F_##set(ENUM, name)
 #define TEST(number, ENUM, name, ...)        CASE_TEST(ENUM)
 #define SLOPE(number, ENUM, name, ...)       CASE2(ENUM, name)
+#define SCALED(number, ENUM, name, ...)      CASE_SCALED(ENUM, name)
 #define COMPARE(number, ENUM, name, ...)     CASE_COMPARE(ENUM)
 #include "opset/ops.def"
     default: EACH = a[i]; break; // copy that accumulates
@@ -108,6 +116,7 @@ __device__ inline void apply(const fy_args &args, const int64_t *a, const int64_
 #define UNARY(number, ENUM, name, set, ...)  CASE1_##set(ENUM, name)
 #define BINARY(number, ENUM, name, set, ...) CASE2_##set(ENUM, name)
 #define SLOPE(...)
+#define SCALED(...)
 #define TEST(number, ENUM, name, ...)    CASE_TEST(ENUM)
 #define COMPARE(number, ENUM, name, ...) CASE_COMPARE(ENUM)
 #include "opset/ops.def"

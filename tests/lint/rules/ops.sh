@@ -2,10 +2,11 @@
 # An op of opset/ops.def is complete: its formula or kernels, gradient, typed call, case and line of
 # the changelog are there, and what scripts/opset.sh writes is current.
 
-# rows: lines "ENUM name kind gradient kernel" of the ops; kind: UNARY, BINARY, SLOPE, COMPARE, TEST, OP.
+# rows: lines "ENUM name kind gradient kernel" of the ops; kind: UNARY, SCALED, BINARY, SLOPE,
+# COMPARE, TEST, OP.
 rows() {
     awk '
-        /^(UNARY|BINARY|SLOPE|COMPARE|TEST|OP)\(/ { text = "" }
+        /^(UNARY|SCALED|BINARY|SLOPE|COMPARE|TEST|OP)\(/ { text = "" }
         { text = text $0 }
         /"\)$/ && text ~ /^[A-Z]+\([0-9]/ {
             kind = text; sub(/\(.*/, "", kind)
@@ -32,7 +33,7 @@ check() {
                 if ! grep -qsE "$pattern" "$@" /dev/null; then echo "opset/ops.def:1: op $name has no $what"; fi
             }
             case $kind in
-            UNARY | BINARY | SLOPE) has "formula fy__$name in opset/formulas/" "fy__${name}_##sfx\(" "${formulas[@]}" ;;
+            UNARY | SCALED | BINARY | SLOPE) has "formula fy__$name in opset/formulas/" "fy__${name}_##sfx\(" "${formulas[@]}" ;;
             OP) has "host kernel fy__run_$kernel in backends/kernels/" "fy__run_$kernel\(" "${kernels[@]}" ;;
             esac
             if [ "$rule" != - ]; then has "gradient fy__back_$rule in ops/tape/" "fy__back_$rule\(" "${gradients[@]}"; fi

@@ -374,6 +374,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
                            .dst = dst,
                            .src = src,
                            .attrs = &args->attrs,
+                           .attrs_nbytes = sizeof args->attrs,
                            .nelem = args->nelem,
                            .fault = fault };
     int64_t state[2];
