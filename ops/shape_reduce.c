@@ -66,6 +66,13 @@ fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__shape_any(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(reduce(info, launch, false));
+    launch->dst[0].dtype = FY_DTYPE_BOOL;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__shape_mean(const fy_op_info_t *info, fy_launch_t *launch)
 {
     return reduce(info, launch, false);

@@ -29,7 +29,7 @@
     X(random, fy_random_advance) /* then moves the counter */                                   \
     X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */                  \
     X(random, fy_dropout)        /* and dropout2d, and their gradients */                       \
-    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                    \
+    X(reduce, fy_reduce_float)   /* sum, prod, max, all, ..., mse_loss; in f64 */               \
     X(reduce, fy_reduce_int)                                                                    \
     X(columns, fy_reduce_columns_float) /* sum, mean of whole columns */                        \
     X(columns, fy_reduce_columns_int)                                                           \
@@ -131,7 +131,7 @@ typedef union fy__cuda_attrs {
     fy_randn_attrs_t randn;
     fy_affine_attrs_t affine;
     fy_axpy_attrs_t axpy;
-    double scaled[2]; /* p, q of SCALED rows; q is 0 without a second attribute */
+    double scaled[2];         /* p, q of SCALED rows; q is 0 without a second attribute */
     fy_reduce_attrs_t reduce; /* keepdims is always 1 here: dst has src's rank, with dims of 1 */
     fy_axis_attrs_t axis;     /* also for argmax */
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */

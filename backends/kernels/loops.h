@@ -130,6 +130,9 @@ typedef struct fy__loops {
     fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];
     fy__sum_row_fn square_row[2]; /* sums of squares */
     fy__sum_columns_fn square_columns[2];
+    /* *sum *= each; f64 or i64, as sums. And the number of elements that are not 0, always i. */
+    fy__sum_row_fn product_row[FY_DTYPE_COUNT], count_row[FY_DTYPE_COUNT];
+    fy__sum_columns_fn product_columns[FY_DTYPE_COUNT], count_columns[FY_DTYPE_COUNT];
     fy__loop1_fn max_row[FY_DTYPE_COUNT], min_row[FY_DTYPE_COUNT]; /* *dst = max(*dst, a[0], ...) */
     fy__sum_squares_fn sum_squares[2];
     double (*exp_row_f32)(int64_t n, float *dst, const float *a,

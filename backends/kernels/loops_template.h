@@ -83,27 +83,27 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
         op##_block_##sfx(tail, tail, tail2);                                                \
         memcpy(d, tail, (size_t)n * sizeof(T));                                             \
     }
-#define LOOP_SCALED(op, sfx, T)                                                       \
-    static void op##_##sfx(int64_t n, void *dst, const void *a, double p, double q)   \
-    {                                                                                 \
-        T *d = (T *)dst;                                                              \
-        const T *x = (const T *)a, p_ = (T)p, q_ = (T)q;                              \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__##op##_##sfx(x[i], p_, q_);   \
+#define LOOP_SCALED(op, sfx, T)                                                     \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, double p, double q) \
+    {                                                                               \
+        T *d = (T *)dst;                                                            \
+        const T *x = (const T *)a, p_ = (T)p, q_ = (T)q;                            \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__##op##_##sfx(x[i], p_, q_); \
     }
-#define LOOP_SCALED_LIBM(op, sfx, T)                                                        \
-    static __attribute__((noinline)) void op##_block_##sfx(T *d, const T *x, T p, T q)      \
-    {                                                                                       \
-        SIMD for (int i = 0; i < PAD; i++) d[i] = fy__##op##_##sfx(x[i], p, q);             \
-    }                                                                                       \
-    static void op##_##sfx(int64_t n, void *dst, const void *a, double p, double q)         \
-    {                                                                                       \
-        T *d = (T *)dst, tail[PAD] = { 0 };                                                 \
-        const T *x = (const T *)a, p_ = (T)p, q_ = (T)q;                                    \
-        for (; n >= PAD; n -= PAD, d += PAD, x += PAD) op##_block_##sfx(d, x, p_, q_);      \
-        if (n == 0) return;                                                                 \
-        memcpy(tail, x, (size_t)n * sizeof(T));                                             \
-        op##_block_##sfx(tail, tail, p_, q_);                                               \
-        memcpy(d, tail, (size_t)n * sizeof(T));                                             \
+#define LOOP_SCALED_LIBM(op, sfx, T)                                                   \
+    static __attribute__((noinline)) void op##_block_##sfx(T *d, const T *x, T p, T q) \
+    {                                                                                  \
+        SIMD for (int i = 0; i < PAD; i++) d[i] = fy__##op##_##sfx(x[i], p, q);        \
+    }                                                                                  \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, double p, double q)    \
+    {                                                                                  \
+        T *d = (T *)dst, tail[PAD] = { 0 };                                            \
+        const T *x = (const T *)a, p_ = (T)p, q_ = (T)q;                               \
+        for (; n >= PAD; n -= PAD, d += PAD, x += PAD) op##_block_##sfx(d, x, p_, q_); \
+        if (n == 0) return;                                                            \
+        memcpy(tail, x, (size_t)n * sizeof(T));                                        \
+        op##_block_##sfx(tail, tail, p_, q_);                                          \
+        memcpy(d, tail, (size_t)n * sizeof(T));                                        \
     }
 /* The loop of an op, by what its formula takes; its types, by the dtypes of the op. */
 #define LOOP1_cheap             LOOP1
@@ -335,6 +335,39 @@ SUM(f64, double, f, double, double)
 SUM(i32, int32_t, i, int64_t, uint64_t)
 SUM(i64, int64_t, i, int64_t, uint64_t)
 SUM(u8, uint8_t, i, int64_t, uint64_t)
+
+/* Products, as sums; and how many elements are not 0. */
+#define PRODUCT(sfx, T, member, S, U)                                                              \
+    static void product_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                        \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        U total = (U)sum->member;                                                                  \
+        for (int64_t i = 0; i < n; i++) total *= (U)(S)x[i];                                       \
+        sum->member = (S)total;                                                                    \
+    }                                                                                              \
+    static void product_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                   \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].member = (S)((U)sums[i].member * (U)(S)x[i]); \
+    }                                                                                              \
+    static void count_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                          \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        int64_t total = 0;                                                                         \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                   \
+            total += x[i] != 0;                                                                    \
+        sum->i += total;                                                                           \
+    }                                                                                              \
+    static void count_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                     \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].i += x[i] != 0;                               \
+    }
+PRODUCT(f32, float, f, double, double)
+PRODUCT(f64, double, f, double, double)
+PRODUCT(i32, int32_t, i, int64_t, uint64_t)
+PRODUCT(i64, int64_t, i, int64_t, uint64_t)
+PRODUCT(u8, uint8_t, i, int64_t, uint64_t)
 
 #define EXTREME(name, op, sfx, T)                                                                  \
     static void name##_row_##sfx(int64_t n, void *dst, const void *a)                              \
@@ -576,6 +609,10 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .move = { move_8, move_16, move_32, move_64 },
     .sum_row = ALL_AND_BOOL(sum_row),
     .sum_columns = ALL_AND_BOOL(sum_columns),
+    .product_row = ALL_AND_BOOL(product_row),
+    .product_columns = ALL_AND_BOOL(product_columns),
+    .count_row = ALL_AND_BOOL(count_row),
+    .count_columns = ALL_AND_BOOL(count_columns),
     .square_row = { square_row_f32, square_row_f64 },
     .square_columns = { square_columns_f32, square_columns_f64 },
     .max_row = ALL(max_row),

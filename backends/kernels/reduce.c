@@ -1,9 +1,10 @@
-/* sum, mean, norm, max, min over any set of axes. Fused axes are split into kept ones and reduced
- * ones; if the innermost axis is reduced, rows are folded into one number (fold_rows), else columns
- * are folded side by side (fold_columns), so that memory is read in order either way.
- * Floats are summed in f64, integers in i64. When few outputs fold much, the reduced range is cut
- * in a fixed number of pieces and their results are combined in order: bits do not depend on the
- * thread count. */
+/* sum, mean, norm, prod, any, all, max, min over any set of axes. Fused axes are split into kept
+ * ones and reduced ones. If the innermost axis is reduced, rows are folded into one number
+ * (fold_rows), else columns are folded side by side (fold_columns), so that memory is read in order
+ * either way.
+ * Floats are summed and multiplied in f64, integers in i64; any and all count elements in i64. When
+ * few outputs fold much, the reduced range is cut in a fixed number of pieces and their results are
+ * combined in order: bits do not depend on the thread count. */
 #include <math.h>
 #include <string.h>
 
@@ -24,10 +25,11 @@ typedef struct reduce {
     const fy_launch_t *launch;
     axes_t kept, reduced;
     int32_t dtype, compute;
-    int shift;  /* log2 of a source element's bytes */
-    int is_sum; /* sum, mean, norm */
-    int is_norm;
-    fy__sum_row_fn sum_row; /* of values, or of their squares */
+    int shift;    /* log2 of a source element's bytes */
+    int is_sum;   /* all but max, min */
+    int is_float; /* what is summed */
+    int is_norm, is_product, is_count;
+    fy__sum_row_fn sum_row; /* of values, their squares, ones; or products */
     fy__sum_columns_fn sum_columns;
     int64_t count; /* elements folded into each output */
 } reduce_t;
@@ -78,11 +80,18 @@ static void split_axes(reduce_t *reduce)
 
 /* ---- folding contiguous runs ---- */
 
+static fy__sum_t one_of(const reduce_t *reduce)
+{
+    return reduce->is_float ? (fy__sum_t){ .f = 1 } : (fy__sum_t){ .i = 1 };
+}
+
 static void fold_start(const reduce_t *reduce, fold_t *fold, const char *first)
 {
     memset(fold, 0, sizeof *fold);
     if (!reduce->is_sum)
         fy__stage_in(reduce->loops, 1, fold, reduce->compute, first, 1, reduce->dtype);
+    else if (reduce->is_product)
+        fold->sum = one_of(reduce);
 }
 
 static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t stride,
@@ -128,7 +137,11 @@ static void fold_range(const reduce_t *reduce, const char *base, int64_t begin, 
 
 static void fold_join(const reduce_t *reduce, fold_t *into, const fold_t *from)
 {
-    if (reduce->is_sum && fy__is_float(reduce->dtype))
+    if (reduce->is_product && reduce->is_float)
+        into->sum.f *= from->sum.f;
+    else if (reduce->is_product)
+        into->sum.i = (int64_t)((uint64_t)into->sum.i * (uint64_t)from->sum.i);
+    else if (reduce->is_sum && reduce->is_float)
         into->sum.f += from->sum.f;
     else if (reduce->is_sum)
         into->sum.i = (int64_t)((uint64_t)into->sum.i + (uint64_t)from->sum.i);
@@ -147,8 +160,12 @@ static void write_result(const reduce_t *reduce, int64_t output, const fold_t *f
                    ((int64_t)1 << fy__log2_size(dst->dtype));
     const int accumulate = (reduce->launch->accumulate & 1u) != 0 && reduce->is_sum;
     /* i64 sums and extremes keep their type, up to half precision */
-    if (!reduce->is_sum || !fy__is_float(dst->dtype)) {
-        fy__stage_out(reduce->loops, 1, at, 1, dst->dtype, fold,
+    if (!reduce->is_sum || !reduce->is_float) {
+        fold_t result = *fold;
+        if (reduce->is_count)
+            result.sum.i = reduce->launch->op == FY_OP_ALL ? result.sum.i == reduce->count
+                                                           : result.sum.i != 0;
+        fy__stage_out(reduce->loops, 1, at, 1, dst->dtype, &result,
                       reduce->is_sum ? FY_DTYPE_I64 : reduce->compute);
         return;
     }
@@ -242,6 +259,8 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
     fy__sum_t sums[COLUMNS];
     _Alignas(64) char extremes[COLUMNS * 8], block[COLUMNS * 8];
     memset(sums, 0, sizeof sums);
+    if (reduce->is_product)
+        for (int64_t j = 0; j < n; j++) sums[j] = one_of(reduce);
     for (int64_t i = 0; i < reduce->count; i++) {
         const int64_t offset =
             fy__offset_of(i, reduce->reduced.rank, reduce->reduced.dims, reduce->reduced.src);
@@ -257,8 +276,7 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
         else
             best(n, extremes, extremes, line);
     }
-    if (reduce->is_sum && fy__is_float(reduce->launch->dst->dtype) &&
-        reduce->kept.dst[reduce->kept.rank - 1] == 1) {
+    if (reduce->is_sum && reduce->is_float && reduce->kept.dst[reduce->kept.rank - 1] == 1) {
         double values[COLUMNS];
         for (int64_t j = 0; j < n; j++) values[j] = sums[j].f;
         write_sums(reduce, first, n, values);
@@ -285,6 +303,25 @@ static void fold_strip(const void *context, int64_t strip)
     fold_columns(reduce, strip / across * inner + begin, n);
 }
 
+static void choose_loops(reduce_t *reduce)
+{
+    const fy__loops_t *loops = reduce->loops;
+    const int32_t compute = reduce->compute;
+    if (reduce->is_norm) {
+        reduce->sum_row = loops->square_row[compute];
+        reduce->sum_columns = loops->square_columns[compute];
+    } else if (reduce->is_product) {
+        reduce->sum_row = loops->product_row[compute];
+        reduce->sum_columns = loops->product_columns[compute];
+    } else if (reduce->is_count) {
+        reduce->sum_row = loops->count_row[compute];
+        reduce->sum_columns = loops->count_columns[compute];
+    } else {
+        reduce->sum_row = loops->sum_row[compute];
+        reduce->sum_columns = loops->sum_columns[compute];
+    }
+}
+
 static fy_status_t run(const fy__loops_t *loops, const fy_launch_t *launch, int is_sum)
 {
     reduce_t reduce = {
@@ -293,12 +330,10 @@ static fy_status_t run(const fy__loops_t *loops, const fy_launch_t *launch, int 
     reduce.compute = fy__compute_dtype(reduce.dtype);
     reduce.shift = fy__log2_size(reduce.dtype);
     reduce.is_norm = launch->op == FY_OP_NORM;
-    if (is_sum) {
-        reduce.sum_row = reduce.is_norm ? loops->square_row[reduce.compute]
-                                        : loops->sum_row[reduce.compute];
-        reduce.sum_columns = reduce.is_norm ? loops->square_columns[reduce.compute]
-                                            : loops->sum_columns[reduce.compute];
-    }
+    reduce.is_product = launch->op == FY_OP_PROD;
+    reduce.is_count = launch->op == FY_OP_ANY || launch->op == FY_OP_ALL;
+    reduce.is_float = fy__is_float(reduce.dtype) && !reduce.is_count;
+    if (is_sum) choose_loops(&reduce);
     split_axes(&reduce);
     const axes_t *kept = &reduce.kept, *reduced = &reduce.reduced;
     if (kept->nelem == 0 || (reduce.count == 0 && !is_sum)) return FY_STATUS_OK;

@@ -112,7 +112,10 @@
     X(ARGMIN, argmin) \
     X(SOFTPLUS, softplus) \
     X(LEAKY_RELU, leaky_relu) \
-    X(ELU, elu)
+    X(ELU, elu) \
+    X(PROD, prod) \
+    X(ANY, any) \
+    X(ALL, all)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -223,7 +226,10 @@ enum {
     FY_OP_SOFTPLUS = 104,
     FY_OP_LEAKY_RELU = 105,
     FY_OP_ELU = 106,
-    FY_OP_BUILTIN_COUNT = 107
+    FY_OP_PROD = 107,
+    FY_OP_ANY = 108,
+    FY_OP_ALL = 109,
+    FY_OP_BUILTIN_COUNT = 110
 };
 
 #define FY_CONV2D_ATTRS_INIT \

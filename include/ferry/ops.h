@@ -197,6 +197,16 @@ FY_API_STATUS fy_max(const fy_tensor_t *src, int naxes, const int *axes, int kee
                      fy_tensor_t **out_dst); /* number; empty: SHAPE_MISMATCH */
 FY_API_STATUS fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                      fy_tensor_t **out_dst); /* number; empty: SHAPE_MISMATCH */
+/* The product; integers and bool give i64 and wrap around; empty: 1. Floats are multiplied in f64.
+ * The gradient is right where elements are 0. */
+FY_API_STATUS fy_prod(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                      fy_tensor_t **out_dst);
+/* bool, of any dtype: whether an element, and whether every element, is not 0; NaN is not 0. Empty:
+ * false, true. */
+FY_API_STATUS fy_any(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                     fy_tensor_t **out_dst);
+FY_API_STATUS fy_all(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                     fy_tensor_t **out_dst);
 /* Index (i64) of the largest element along `axis`; of equal elements the first; if there is a NaN,
  * its index. number. */
 FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);

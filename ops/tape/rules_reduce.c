@@ -52,6 +52,31 @@ fy_status_t fy__back_mean(fy__tape_step_t *s)
     return fy__tape_give_tensor(s, 0, all);
 }
 
+/* g times the product of the other elements: without a zero g y / x; with one zero only that
+ * element has a gradient, with more no element. `share`: g times the product of those not 0. */
+fy_status_t fy__back_prod(fy__tape_step_t *s)
+{
+    const fy_reduce_attrs_t keep = { ((const fy_reduce_attrs_t *)s->attrs)->axes, 1 };
+    const fy_cast_attrs_t cast = { s->g->dtype };
+    const fy_tensor_t *x = fy__tape_src(s, 0);
+    fy_tensor_t *g, *zero, *one, *is_zero, *others, *product, *ones, *count, *share, *quotient,
+        *fits;
+    FY_TRY(with_axes(s, s->g, &g));
+    FY_TRY(fy__tape_scalar(s, 0, &zero));
+    FY_TRY(fy__tape_scalar(s, 1, &one));
+    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ x, zero }, NULL, &is_zero));
+    FY_TRY(
+        fy__tape_op(s, FY_OP_WHERE, 3, (const fy_tensor_t *[]){ is_zero, one, x }, NULL, &others));
+    FY_TRY(fy__tape_op(s, FY_OP_PROD, 1, (const fy_tensor_t *[]){ others }, &keep, &product));
+    FY_TRY(fy__tape_op(s, FY_OP_CAST, 1, (const fy_tensor_t *[]){ is_zero }, &cast, &ones));
+    FY_TRY(fy__tape_op(s, FY_OP_SUM, 1, (const fy_tensor_t *[]){ ones }, &keep, &count));
+    FY_TRY(fy__tape_op(s, FY_OP_MUL, 2, (const fy_tensor_t *[]){ g, product }, NULL, &share));
+    FY_TRY(fy__tape_op(s, FY_OP_DIV, 2, (const fy_tensor_t *[]){ share, others }, NULL, &quotient));
+    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ ones, count }, NULL, &fits));
+    return fy__tape_give(s, 0, FY_OP_WHERE, 3, (const fy_tensor_t *[]){ fits, quotient, zero },
+                         NULL);
+}
+
 /* g x / y, and 0 where y is 0: there all x are */
 fy_status_t fy__back_norm(fy__tape_step_t *s)
 {

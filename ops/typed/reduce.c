@@ -55,6 +55,24 @@ fy_status_t fy_sum(const fy_tensor_t *src, int naxes, const int *axes, int keepd
     return reduce(FY_OP_SUM, "sum", src, naxes, axes, keepdims, out_dst);
 }
 
+fy_status_t fy_prod(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                    fy_tensor_t **out_dst)
+{
+    return reduce(FY_OP_PROD, "prod", src, naxes, axes, keepdims, out_dst);
+}
+
+fy_status_t fy_any(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                   fy_tensor_t **out_dst)
+{
+    return reduce(FY_OP_ANY, "any", src, naxes, axes, keepdims, out_dst);
+}
+
+fy_status_t fy_all(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                   fy_tensor_t **out_dst)
+{
+    return reduce(FY_OP_ALL, "all", src, naxes, axes, keepdims, out_dst);
+}
+
 fy_status_t fy_mean(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                     fy_tensor_t **out_dst)
 {

@@ -200,7 +200,35 @@ static void a_wrong_gradient_is_noticed(ts_ctx_t *ctx)
     assert_true(result.checked == 4 && result.worst > 1);
 }
 
-static const ts_test_t tests[] = { TS_TEST(every_rule_agrees_with_differences),
+/* ---- prod where elements are 0: of a row with one zero, only that element has a gradient ---- */
+
+static fy_status_t product_of_rows(void *user, size_t count, fy_tensor_t *const *inputs,
+                                   fy_tensor_t **out_result)
+{
+    const int axis = *(const int *)user;
+    (void)count;
+    return fy_prod(inputs[0], 1, &axis, 0, out_result);
+}
+
+static void prod_has_a_gradient_at_zeros(ts_ctx_t *ctx)
+{
+    static const float values[4][4] = {
+        { 2, -3, 0.5f, 4 }, { 2, 0, -1.5f, 3 }, { 0, 5, 0, -2 }, { 0, 0, 0, 0 }
+    };
+    for (int axis = 0; axis < 2; axis++) {
+        fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
+        fy_scope_t scope = fy_scope_begin("zeros");
+        fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4, 4), values[0]);
+        ts_ok(fy_cast(x, FY_DTYPE_F64, &x));
+        if (axis == 0) ts_ok(fy_transpose(x, NULL, &x));
+        ts_ok(fy_gradcheck(product_of_rows, &axis, 1, &x, NULL, &result));
+        assert_int_equal(result.checked, 16);
+        fy_scope_end(scope, 0, NULL);
+    }
+}
+
+static const ts_test_t tests[] = { TS_TEST(prod_has_a_gradient_at_zeros),
+                                   TS_TEST(every_rule_agrees_with_differences),
                                    TS_TEST(a_wrong_gradient_is_noticed) };
 
 int main(void) { return TS_RUN("op_gradients", tests, NULL); }

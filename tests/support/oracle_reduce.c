@@ -29,8 +29,8 @@ static bool keeps_dims(fy_op_t op, const void *attrs)
 }
 
 typedef struct sum_state {
-    long double sum, magnitude;
-    int64_t int_sum, best_int, best_at, n;
+    long double sum, magnitude, product;
+    int64_t int_sum, int_product, best_int, best_at, n, not_zero;
     double best;
 } sum_state_t;
 
@@ -48,6 +48,9 @@ static void take(fy_op_t op, sum_state_t *state, const ts_array_t *src, uint64_t
         state->best_int = i;
         state->best_at = at;
     }
+    state->product = (state->n ? state->product : 1) * x;
+    state->int_product = (int64_t)((uint64_t)(state->n ? state->int_product : 1) * (uint64_t)i);
+    state->not_zero += src->f ? x != 0 : i != 0;
     state->sum += x;
     state->magnitude += fabs(x);
     state->int_sum = (int64_t)((uint64_t)state->int_sum + (uint64_t)i);
@@ -65,8 +68,11 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         else if (keeps_dims(op, attrs))
             dims[rank++] = 1;
     }
-    bool sums = op == FY_OP_SUM || op == FY_OP_MEAN;
-    fy_dtype_t dtype = is_search(op) || (op == FY_OP_SUM && src->i) ? FY_DTYPE_I64 : src->dtype;
+    bool sums = op == FY_OP_SUM || op == FY_OP_MEAN, asks = op == FY_OP_ANY || op == FY_OP_ALL;
+    fy_dtype_t dtype = asks ? FY_DTYPE_BOOL
+                       : is_search(op) || ((op == FY_OP_SUM || op == FY_OP_PROD) && src->i)
+                           ? FY_DTYPE_I64
+                           : src->dtype;
     ts_expected_make(out, dtype, rank, dims);
     sum_state_t *states = calloc(out->value.nelem + 1, sizeof *states);
     assert_non_null(states);
@@ -85,6 +91,12 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         const sum_state_t *s = &states[k];
         if (is_search(op))
             out->value.i[k] = s->best_at;
+        else if (asks)
+            out->value.i[k] = op == FY_OP_ANY ? s->not_zero > 0 : s->not_zero == s->n;
+        else if (op == FY_OP_PROD && out->value.i)
+            out->value.i[k] = s->n ? s->int_product : 1;
+        else if (op == FY_OP_PROD)
+            out->value.f[k] = s->n ? (double)s->product : 1;
         else if (out->value.i)
             out->value.i[k] = sums ? s->int_sum : s->best_int;
         else if (op == FY_OP_SUM)
@@ -96,6 +108,8 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         double n = (double)s->n;
         if (sums)
             out->scale[k] = (double)s->magnitude * (n + 1) / (op == FY_OP_MEAN && s->n ? n : 1);
+        if (op == FY_OP_PROD && out->value.f)
+            out->scale[k] = fabs(out->value.f[k]) * n + ts_tiny(src->dtype);
         if (!isfinite(out->scale[k])) out->scale[k] = 0;
     }
     free(states);
@@ -235,6 +249,9 @@ bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
+    case FY_OP_PROD:
+    case FY_OP_ANY:
+    case FY_OP_ALL:
     case FY_OP_ARGMAX:
     case FY_OP_ARGMIN: reduce(op, &src[0], attrs, out); return true;
     case FY_OP_MATMUL: matmul(&src[0], &src[1], attrs, out); return true;

@@ -1,5 +1,5 @@
-// Reductions: sum, mean, norm, max, min, and the squared error's. The host has moved the kept axes
-// to the front and the reduced ones to
+// Reductions: sum, mean, norm, prod, any, all, max, min, and the squared error's. The host has
+// moved the kept axes to the front and the reduced ones to
 // the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order
 // that depends only on the launch, so
 // the bits are the same every time. Long reductions come as two launches, partial results in the
@@ -33,9 +33,31 @@ __device__ inline int64_t larger(int64_t a, int64_t b) { return fy__maximum_i64(
 __device__ inline double smaller(double a, double b) { return fy__minimum_f64(a, b); }
 __device__ inline int64_t smaller(int64_t a, int64_t b) { return fy__minimum_i64(a, b); }
 
+__device__ inline double product(double a, double b) { return a * b; }
+__device__ inline int64_t product(int64_t a, int64_t b) { return fy__mul_i64(a, b); }
+
 template <typename T> __device__ inline T combine(uint32_t op, T a, T b)
 {
-    return op == FY_OP_MAX ? larger(a, b) : op == FY_OP_MIN ? smaller(a, b) : (T)(a + b);
+    switch (op) {
+    case FY_OP_MAX:
+    case FY_OP_ANY: return larger(a, b); // of 0 and 1
+    case FY_OP_MIN:
+    case FY_OP_ALL: return smaller(a, b);
+    case FY_OP_PROD: return product(a, b);
+    default: return (T)(a + b);
+    }
+}
+
+// What an op of no elements gives.
+template <typename T> __device__ inline T start_of(uint32_t op)
+{
+    switch (op) {
+    case FY_OP_MAX: return lowest(T());
+    case FY_OP_MIN: return highest(T());
+    case FY_OP_ALL:
+    case FY_OP_PROD: return (T)1;
+    default: return (T)0;
+    }
 }
 
 template <int W, typename T> __device__ inline void reduce(const fy_args &args, T *scratch)
@@ -49,7 +71,7 @@ template <int W, typename T> __device__ inline void reduce(const fy_args &args, 
     for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
         int64_t base_s = 0, base_t = 0;
         locate2(s, t, 0, kept, group, args.flags, base_s, base_t);
-        T sum = op == FY_OP_MAX ? lowest(T()) : op == FY_OP_MIN ? highest(T()) : (T)0;
+        T sum = start_of<T>(op);
         for (uint64_t k = lane_of(args); k < n / W;
              k += args.lanes) { // W divides the last axis, and so n
             int64_t at[2] = { base_s, base_t };
@@ -68,6 +90,7 @@ template <int W, typename T> __device__ inline void reduce(const fy_args &args, 
             for (int i = 0; i < W; i++) {
                 if (squares) x[i] -= y[i];
                 if (squares || op == FY_OP_NORM) x[i] *= x[i];
+                if (op == FY_OP_ANY || op == FY_OP_ALL) x[i] = (T)(x[i] != (T)0);
                 sum = combine(op, sum, x[i]);
             }
         }

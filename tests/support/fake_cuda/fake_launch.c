@@ -157,10 +157,11 @@ static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc
         fy_desc_t twice[2] = { wide[0], wide[0] };
         (void)run_op(FY_OP_MUL, &wide[0], 2, twice, NULL, 0);
     }
-    fy_status_t status = run_op(FY_OP_SUM, &sum, 1, wide, &args->attrs.reduce, 0);
+    fy_status_t status = run_op(args->op == FY_OP_PROD ? FY_OP_PROD : FY_OP_SUM, &sum, 1, wide,
+                                &args->attrs.reduce, 0);
     if (args->op == FY_OP_NORM && status == FY_STATUS_OK)
         status = run_op(FY_OP_SQRT, &sum, 1, &sum, NULL, 0);
-    if (args->op != FY_OP_SUM && args->op != FY_OP_NORM)
+    if (args->op == FY_OP_MEAN || args->op == FY_OP_MSE_LOSS)
         scale.scale = 1.0 / (double)(args->count != FY__CUDA_NO_COUNT ? args->count : n);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_AFFINE, &sum, 1, &sum, &scale, 0);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_CAST, &result, 1, &sum, &to_dst, 0);
@@ -182,7 +183,7 @@ static int is_plain_reduction(const fy__cuda_args_t *args)
 {
     const int32_t src = args->src[0].dtype, dst = args->dst[0].dtype;
     if (args->count != FY__CUDA_NO_COUNT || args->op == FY_OP_MSE_LOSS) return 0;
-    return !is_float(src) || src == dst;
+    return !is_float(src) || src == dst || args->op == FY_OP_ANY || args->op == FY_OP_ALL;
 }
 
 /* dst = activation(sums + bias), rounded once; added to dst if the launch accumulates. */
@@ -257,6 +258,9 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
+    case FY_OP_PROD:
+    case FY_OP_ANY:
+    case FY_OP_ALL:
     case FY_OP_NORM:
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
     case FY_OP_ARGMAX:
