@@ -35,6 +35,7 @@ fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *la
 /* ---- shape_reduce.c ---- */
 fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_any(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_cumsum(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_mean(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_extremum(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_argmax(const fy_op_info_t *info, fy_launch_t *launch);

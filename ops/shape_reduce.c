@@ -4,6 +4,7 @@
 #include "ops/shape.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #include "ops/format.h"
 #include "runtime/base/fail.h"
@@ -53,9 +54,9 @@ static fy_status_t reduce(const fy_op_info_t *info, fy_launch_t *launch, bool ne
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch)
+/* Sums and products of integers and bool are i64. */
+static void widen_integers(fy_launch_t *launch)
 {
-    FY_TRY(reduce(info, launch, false));
     switch (launch->src[0].dtype) {
     case FY_DTYPE_I32:
     case FY_DTYPE_I64:
@@ -63,6 +64,12 @@ fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch)
     case FY_DTYPE_BOOL: launch->dst[0].dtype = FY_DTYPE_I64; break;
     default: break;
     }
+}
+
+fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(reduce(info, launch, false));
+    widen_integers(launch);
     return FY_STATUS_OK;
 }
 
@@ -118,6 +125,15 @@ fy_status_t fy__shape_along_axis(const fy_op_info_t *info, fy_launch_t *launch)
     like_source(launch);
     return FY_STATUS_OK;
 }
+
+fy_status_t fy__shape_cumsum(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(fy__shape_along_axis(info, launch));
+    widen_integers(launch);
+    return FY_STATUS_OK;
+}
+_Static_assert(offsetof(fy_cumsum_attrs_t, axis) == offsetof(fy_axis_attrs_t, axis),
+               "fy__shape_along_axis reads the axis of both");
 
 fy_status_t fy__shape_mse_loss(const fy_op_info_t *info, fy_launch_t *launch)
 {

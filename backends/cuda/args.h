@@ -33,8 +33,10 @@
     X(reduce, fy_reduce_int)                                                                    \
     X(columns, fy_reduce_columns_float) /* sum, mean of whole columns */                        \
     X(columns, fy_reduce_columns_int)                                                           \
-    X(argmax, fy_argmax)       /* of rows, or of pieces of rows */                              \
-    X(argmax, fy_argmax_join)  /* then of the pieces' winners */                                \
+    X(argmax, fy_argmax)      /* of rows, or of pieces of rows */                               \
+    X(argmax, fy_argmax_join) /* then of the pieces' winners */                                 \
+    X(cumsum, fy_cumsum_float)                                                                  \
+    X(cumsum, fy_cumsum_int)                                                                    \
     X(softmax, fy_softmax_f32) /* and log_softmax */                                            \
     X(softmax, fy_softmax_f64)                                                                  \
     X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                                 \
@@ -84,7 +86,7 @@
 
 /* clang-format off */
 #define FY__CUDA_MODULE_LIST(X) \
-    X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(softmax) X(softmax_long) \
+    X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(cumsum) X(softmax) X(softmax_long) \
     X(matmul) X(conv) X(conv_gemm) X(conv_tensor) X(conv_depthwise) X(pool) X(loss) X(step)
 /* clang-format on */
 
@@ -134,6 +136,7 @@ typedef union fy__cuda_attrs {
     double scaled[2];         /* p, q of SCALED rows; q is 0 without a second attribute */
     fy_reduce_attrs_t reduce; /* keepdims is always 1 here: dst has src's rank, with dims of 1 */
     fy_axis_attrs_t axis;     /* also for argmax */
+    fy_cumsum_attrs_t cumsum;
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
     fy_pool2d_attrs_t pool2d; /* of the gradients too; stride is never 0 here */

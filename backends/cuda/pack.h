@@ -91,6 +91,7 @@ int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *
 /* softmax, log_softmax, their gradients: at most two. */
 int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
                           uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes);
+void fy__cuda_pack_cumsum(const fy_launch_t *launch, fy__cuda_request_t *out);
 int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
                          uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes);
 /* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses and up to three

@@ -1,4 +1,5 @@
-/* Packing of softmax, log_softmax, their gradients and argmax: one row is joined along one axis.
+/* Packing of softmax, log_softmax, their gradients, argmax and cumsum (never in pieces): one row is
+ * joined along one axis.
  * Many rows are one launch, a group of threads a row. Few long rows are cut into pieces and become
  * two launches: the first makes one partial result a piece, in the workspace;
  * the second joins a row's partial results, in the same order in every group, and makes the
@@ -126,6 +127,22 @@ int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void 
         last->args.count = (uint64_t)pieces.length;
     }
     return pieces.count > 0 ? 2 : 1;
+}
+
+/* ---- cumsum ---- */
+
+void fy__cuda_pack_cumsum(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_cumsum_attrs_t *attrs = launch->attrs;
+    const int axis = attrs->axis;
+    fy__cuda_canonical_t c;
+    fy__cuda_canonicalise(launch, 1u << axis, &launch->dst[0], 1, &c);
+    begin_rows(launch, &c, FY__CUDA_KERNEL_fy_cumsum_float, c.nkept, (int64_t)c.nkept,
+               fy__cuda_canonical_lanes(&c), axis, out);
+    if (fy__cuda_class_of(launch->src[0].dtype) == FY__CUDA_INT)
+        out->kernel = FY__CUDA_KERNEL_fy_cumsum_int;
+    add_rows(&out->args.dst[0], &launch->dst[0], &c, launch->nsrc, axis);
+    out->args.attrs.cumsum = (fy_cumsum_attrs_t){ .axis = c.nkeep, .reverse = attrs->reverse };
 }
 
 /* ---- argmax ---- */

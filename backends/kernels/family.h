@@ -45,6 +45,9 @@ fy_status_t fy__run_test(const fy_host_api_t *host, const fy__loops_t *loops,
 /* elementwise.c */
 fy_status_t fy__run_scaled(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch);
+/* cumsum.c */
+fy_status_t fy__run_cumsum(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
 /* elementwise.c */
 fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
                             const fy_launch_t *launch);

@@ -57,6 +57,10 @@ typedef struct fy_axis_attrs {
     int32_t axis;
     int32_t keepdims;
 } fy_axis_attrs_t; /* one axis; negative counts from the end */
+typedef struct fy_cumsum_attrs {
+    int32_t axis;    /* negative counts from the end */
+    int32_t reverse; /* 1: sums from each element to the last one */
+} fy_cumsum_attrs_t;
 typedef struct fy_matmul_attrs {
     int32_t transpose_a, transpose_b;
 } fy_matmul_attrs_t; /* of the last two axes; nothing is copied */

@@ -115,7 +115,8 @@
     X(ELU, elu) \
     X(PROD, prod) \
     X(ANY, any) \
-    X(ALL, all)
+    X(ALL, all) \
+    X(CUMSUM, cumsum)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -229,7 +230,8 @@ enum {
     FY_OP_PROD = 107,
     FY_OP_ANY = 108,
     FY_OP_ALL = 109,
-    FY_OP_BUILTIN_COUNT = 110
+    FY_OP_CUMSUM = 110,
+    FY_OP_BUILTIN_COUNT = 111
 };
 
 #define FY_CONV2D_ATTRS_INIT \

@@ -213,6 +213,10 @@ FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tenso
 /* The same of the smallest element. */
 FY_API_STATUS fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
 
+/* Running sums along `axis`: element i of the result is the sum of elements 0 .. i; `reverse`: of
+ * elements i .. n - 1. Integers and bool give i64. Floats are summed in f64. */
+FY_API_STATUS fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor_t **out_dst);
+
 /* sqrt(sum of squares), the 2-norm; float; sums in f64, and the squares must be in f64's range;
  * empty: 0. */
 FY_API_STATUS fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,

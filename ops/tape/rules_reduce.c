@@ -108,6 +108,13 @@ fy_status_t fy__back_extremum(fy__tape_step_t *s)
     return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ ones, share }, NULL);
 }
 
+/* the sums of g in the other direction */
+fy_status_t fy__back_cumsum(fy__tape_step_t *s)
+{
+    const fy_cumsum_attrs_t *attrs = s->attrs, back = { attrs->axis, !attrs->reverse };
+    return fy__tape_give(s, 0, FY_OP_CUMSUM, 1, (const fy_tensor_t *[]){ s->g }, &back);
+}
+
 /* y (g - sum(g y)); g - exp(y) sum(g); each by one op */
 fy_status_t fy__back_softmax(fy__tape_step_t *s)
 {

@@ -113,6 +113,15 @@ fy_status_t fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_
     return search(FY_OP_ARGMAX, "argmax", src, axis, keepdims, out_dst);
 }
 
+fy_status_t fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("cumsum", out_dst);
+    FY__REQUIRE("cumsum", src);
+    fy_cumsum_attrs_t attrs = { 0, reverse != 0 };
+    FY_TRY(fy__typed_axis("cumsum", src, axis, &attrs.axis));
+    return fy__op_new(FY_OP_CUMSUM, 1, &src, &attrs, out_dst);
+}
+
 fy_status_t fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
 {
     return search(FY_OP_ARGMIN, "argmin", src, axis, keepdims, out_dst);

@@ -115,6 +115,36 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
     free(states);
 }
 
+/* ---- cumsum ---- */
+
+static void cumsum(const ts_array_t *src, const fy_cumsum_attrs_t *attrs, ts_expected_t *out)
+{
+    const int axis = attrs->axis < 0 ? attrs->axis + src->rank : attrs->axis;
+    const int64_t n = src->dims[axis];
+    uint64_t step = 1;
+    for (int i = axis + 1; i < src->rank; i++) step *= (uint64_t)src->dims[i];
+    ts_expected_make(out, src->i ? FY_DTYPE_I64 : src->dtype, src->rank, src->dims);
+    for (uint64_t k = 0; k < src->nelem; k++) {
+        const int64_t at = (int64_t)(k / step) % n, first = attrs->reverse ? at : 0,
+                      last = attrs->reverse ? n - 1 : at;
+        long double sum = 0, magnitude = 0;
+        uint64_t whole = 0;
+        for (int64_t i = first; i <= last; i++) {
+            const uint64_t from = k + (uint64_t)(i - at) * step;
+            sum += ts_array_get(src, from);
+            magnitude += fabs(ts_array_get(src, from));
+            if (src->i) whole += (uint64_t)src->i[from];
+        }
+        if (src->i) {
+            out->value.i[k] = (int64_t)whole;
+            continue;
+        }
+        out->value.f[k] = (double)sum;
+        out->scale[k] = (double)magnitude * (double)(last - first + 2);
+        if (!isfinite(out->scale[k])) out->scale[k] = 0;
+    }
+}
+
 /* ---- matmul ---- */
 
 static double matrix_at(const ts_array_t *m, uint64_t base, bool transposed, int64_t row,
@@ -254,6 +284,7 @@ bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void
     case FY_OP_ALL:
     case FY_OP_ARGMAX:
     case FY_OP_ARGMIN: reduce(op, &src[0], attrs, out); return true;
+    case FY_OP_CUMSUM: cumsum(&src[0], attrs, out); return true;
     case FY_OP_MATMUL: matmul(&src[0], &src[1], attrs, out); return true;
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: softmax(op, &src[0], attrs, out); return true;

@@ -265,6 +265,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
     case FY_OP_ARGMAX:
     case FY_OP_ARGMIN: return starts_with(kernel, "fy_argmax");
+    case FY_OP_CUMSUM: return starts_with(kernel, "fy_cumsum");
     case FY_OP_MATMUL:
     case FY_OP_LINEAR:
         return starts_with(kernel, "fy_matmul") ||
@@ -347,7 +348,8 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
             args->src[0].strides[args->dst[0].rank - 2] != 1)
             return 0;
     if (starts_with(kernel, "fy_conv2d") && !fake_conv_fits(kernel, args)) return 0;
-    if (starts_with(kernel, "fy_argmax") || starts_with(kernel, "fy_softmax"))
+    if (starts_with(kernel, "fy_argmax") || starts_with(kernel, "fy_softmax") ||
+        starts_with(kernel, "fy_cumsum"))
         if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
     if (starts_with(kernel, "fy_elementwise_flat_half"))
         return args->src[0].dtype == FY_DTYPE_F16 || args->src[0].dtype == FY_DTYPE_BF16;
