@@ -94,7 +94,7 @@ static struct {
     int is_pushed, is_registered;
 } probe;
 
-static uint64_t arguments[1104 / 8];
+static uint64_t arguments[2120 / 8];
 static void *parameters[] = { arguments };
 
 /* ---- the driver ---- */
@@ -160,7 +160,7 @@ static int capture_graph(void)
 
 static int open_device(int index)
 {
-    static const char *const names[SIZES] = { "probe_8", "probe_128", "probe_1104" };
+    static const char *const names[SIZES] = { "probe_8", "probe_128", "probe_2120" };
     TRY(cuDeviceGet, (&probe.device, index));
     TRY(cuDevicePrimaryCtxRetain, (&probe.context, probe.device));
     TRY(cuCtxPushCurrent, (probe.context));
@@ -285,7 +285,7 @@ typedef struct figure {
 static figure_t figures[] = {
     { "launch_8_bytes", launch, 0, CALLS, 0, { 0 } },
     { "launch_128_bytes", launch, 1, CALLS, 0, { 0 } },
-    { "launch_1104_bytes", launch, 2, CALLS, 0, { 0 } },
+    { "launch_2120_bytes", launch, 2, CALLS, 0, { 0 } },
     { "get_context", get_context, 0, CALLS, 0, { 0 } },
     { "push_and_pop_context", push_and_pop, 0, CALLS, 0, { 0 } },
     { "get_context_and_launch_128_bytes", get_and_launch, 1, CALLS, 0, { 0 } },

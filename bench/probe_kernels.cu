@@ -7,4 +7,4 @@ template <int nbytes> struct arguments {
 
 extern "C" __global__ void probe_8(arguments<8>) {}
 extern "C" __global__ void probe_128(arguments<128>) {}
-extern "C" __global__ void probe_1104(arguments<1104>) {}
+extern "C" __global__ void probe_2120(arguments<2120>) {}

@@ -42,9 +42,10 @@ fy_status_t fy__op_check_counts(const fy_op_info_t *info, size_t nsrc, size_t nd
     return FY_STATUS_OK;
 }
 
-static fy_status_t check_operands(const fy_op_info_t *info, size_t nsrc, fy_tensor_t *const *src,
+static fy_status_t check_operands(const fy__op_row_t *row, size_t nsrc, fy_tensor_t *const *src,
                                   size_t ndst, fy_tensor_t **dst)
 {
+    const fy_op_info_t *info = &row->info;
     if (nsrc > 0 && !src)
         return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL, nsrc is %zu", info->name, nsrc);
     if (!dst) return FY_FAIL(INVALID_ARGUMENT, "%s: dst is NULL, ndst is %zu", info->name, ndst);
@@ -53,11 +54,11 @@ static fy_status_t check_operands(const fy_op_info_t *info, size_t nsrc, fy_tens
             return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", info->name,
                            FY__SRC_TEXT(info->name, i));
     }
-    for (size_t i = 0; (info->flags & FY_OP_IN_PLACE) && i < ndst; i++) {
-        if (!dst[i])
+    for (size_t i = 0; row->given && i < ndst; i++) {
+        if (!dst[i] && (row->given >> i & 1))
             return FY_FAIL(INVALID_ARGUMENT,
-                           "%s: %s is NULL: it writes in place, so every dst must be given",
-                           info->name, FY__DST_TEXT(info->name, i));
+                           "%s: %s is NULL: the op writes into it, so it must be given", info->name,
+                           FY__DST_TEXT(info->name, i));
     }
     return FY_STATUS_OK;
 }
@@ -141,7 +142,7 @@ fy_status_t fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const v
     const fy__op_row_t *row;
     FY_TRY(fy__op_find_row(op, &row));
     FY_TRY(fy__op_check_counts(&row->info, nsrc, ndst));
-    FY_TRY(check_operands(&row->info, nsrc, src, ndst, dst));
+    FY_TRY(check_operands(row, nsrc, src, ndst, dst));
     _Alignas(max_align_t) unsigned char buf[FY_OP_ATTRS_MAX_NBYTES];
     FY_TRY(fy__op_take_attrs(row, nsrc ? src[0]->rank : -1, attrs_nbytes, &attrs, buf));
     return fy__dispatch(row, nsrc, (const fy_tensor_t *const *)src, attrs, 0, ndst, dst);

@@ -407,8 +407,8 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
     launch->kernel = NULL;
     launch->user = NULL;
 
-    if (FY_UNLIKELY(given) && (info->flags & FY_OP_IN_PLACE))
-        for (size_t i = 0; i < ndst; i++) fy__tensor_desc(dst[i], &descs[i]);
+    for (uint64_t must = given & row->given; FY_UNLIKELY(must); must &= must - 1)
+        fy__tensor_desc(dst[__builtin_ctzll(must)], &descs[__builtin_ctzll(must)]);
     fy_status_t status = row->shape(info, launch);
     if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__refuse_named(status, nsrc, src);
     if (!(FY_LIKELY(ndst == 1 && !given && device->is_host && !recording) &&

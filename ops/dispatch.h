@@ -26,6 +26,7 @@ typedef struct fy__op_row {
     const void *default_attrs;            /* NULL: the op has no attributes */
     uint32_t axis_field; /* 1 + the offset of the attribute of type AXIS32; 0: there is none */
     fy__index_limit_t index_limit;
+    uint32_t given; /* bit i: the caller must give result i; the others are made if they are not */
     /* built-in, makes its results, cannot fault: on the host little else needs doing */
     bool plain;
     size_t nkernels; /* registered ops only */

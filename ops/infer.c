@@ -62,8 +62,8 @@ static fy_status_t infer(const fy__op_row_t *row, size_t nsrc, const fy_desc_t *
                            .attrs_nbytes = info->attrs_nbytes };
     memset(results, 0, sizeof results);
     for (size_t i = 0; i < nsrc; i++) FY_TRY(complete(info->name, &src[i], &sources[i]));
-    for (size_t i = 0; info->flags & FY_OP_IN_PLACE && i < ndst; i++)
-        FY_TRY(complete(info->name, &dst[i], &results[i]));
+    for (size_t i = 0; row->given && i < ndst; i++)
+        if (row->given >> i & 1) FY_TRY(complete(info->name, &dst[i], &results[i]));
     FY_TRY(row->shape(info, &launch));
     for (size_t i = 0; i < ndst; i++) {
         FY_TRY(complete(info->name, &results[i], &made));

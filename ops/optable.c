@@ -65,7 +65,7 @@ static const char none_fallback;
 
 /* ---- operands ---- */
 
-enum { SRCS = 3, DSTS = 4 };
+enum { SRCS = 8, DSTS = 8 };
 
 #define IN(i, text, set)    .src[i] = { #text, FY__SET_##set, 0 },
 #define MAYBE(i, text, set) .src[i] = { #text, FY__SET_##set, FY_OPERAND_OPTIONAL },
@@ -81,22 +81,31 @@ static const struct {
 #include "opset/ops.def"
 };
 
-/* How many there are: sources that must be given, all sources (255: any number), results; and which
- * results are read as well: 8 bits each. */
+/* How many there are: sources that must be given, all sources (255: any number), results: 8 bits
+ * each. Which results are read as well: bits. */
 #define IN(i, text, set)    +0x0101
 #define MAYBE(i, text, set) +0x0100
 #define MANY(i, text, set)  +0xff01
 #define OUT(i, text, set)   +0x10000
-#define INOUT(i, text, set) +0x10000 + (0x1000000 << (i))
+#define INOUT(i, text, set) +0x10000
 #define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
             faults, operands, text)                                                         \
     enum { ENUM##_operands = 0 OPEN operands };
 #include "opset/ops.def"
+#define IN(i, text, set)
+#define MAYBE(i, text, set)
+#define MANY(i, text, set)
+#define OUT(i, text, set)
+#define INOUT(i, text, set) +(1 << (i))
+#define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
+            faults, operands, text)                                                         \
+    enum { ENUM##_inout = 0 OPEN operands };
+#include "opset/ops.def"
 #define NSRC_MIN(ENUM) (ENUM##_operands & 255)
 #define NSRC_MAX(ENUM) \
     ((ENUM##_operands >> 8 & 255) == 255 ? FY_OP_VARIADIC : ENUM##_operands >> 8 & 255)
-#define NDST(ENUM)     (ENUM##_operands >> 16 & 255)
-#define INOUT_OF(ENUM) (ENUM##_operands >> 24 & 255)
+#define NDST(ENUM)            (ENUM##_operands >> 16 & 255)
+#define GIVEN_OF(ENUM, flags) (((flags)&GIVEN) ? (1 << NDST(ENUM)) - 1 : ENUM##_inout)
 
 /* ---- gradient rules ---- */
 
@@ -154,7 +163,7 @@ enum { EW = FY_OP_ELEMENTWISE, GIVEN = FY_OP_IN_PLACE, ACC = FY_OP_CAN_ACCUMULAT
                                  .ndst = NDST(ENUM),                                            \
                                  .nfields = set##_nfields,                                      \
                                  .flags = (op_flags) | FIRST faults,                            \
-                                 .inout = INOUT_OF(ENUM),                                       \
+                                 .inout = ENUM##_inout,                                         \
                                  .dtypes = FY__SET_##op_dtypes,                                 \
                                  .attrs_nbytes = set##_nbytes,                                  \
                                  .fields = set##_fields,                                        \
@@ -166,6 +175,7 @@ enum { EW = FY_OP_ELEMENTWISE, GIVEN = FY_OP_IN_PLACE, ACC = FY_OP_CAN_ACCUMULAT
                        .default_attrs = set##_nbytes ? (const void *)&set##_fallback : NULL,    \
                        .axis_field = set##_axis,                                                \
                        .index_limit = { OPEN faults },                                          \
+                       .given = GIVEN_OF(ENUM, op_flags),                                       \
                        .plain = !(((op_flags)&GIVEN) | FIRST faults) },
 const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT] = {
 #include "opset/ops.def"

@@ -216,12 +216,6 @@ static fy_status_t check_info(const fy_op_info_t *info)
         return FY_FAIL(INVALID_ARGUMENT, "op %s: inout 0x%" PRIx32 " names a result past ndst %u",
                        info->name, info->inout, info->ndst);
     }
-    if (info->inout && !(info->flags & FY_OP_IN_PLACE)) {
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "op %s: inout 0x%" PRIx32
-                       " without FY_OP_IN_PLACE: a result that is read must be given",
-                       info->name, info->inout);
-    }
     if (info->dtypes == 0 || (info->dtypes & ~(uint32_t)DTYPES_ALL)) {
         return FY_FAIL(INVALID_ARGUMENT,
                        "op %s: dtypes 0x%" PRIx32 " must be a non-empty part of 0x%x", info->name,
@@ -410,6 +404,7 @@ static registered_t *copy_def(const fy_op_def_t *def)
     op->row.nkernels = def->nkernels;
     op->row.kernels = kernels;
     op->row.user = def->user;
+    op->row.given = info->flags & FY_OP_IN_PLACE ? (1u << info->ndst) - 1 : info->inout;
     op->shape = def->shape;
     op->row.default_attrs = info->attrs_nbytes ? attrs : NULL;
     op->gradient = (fy__tape_user_rule_t){ .rule = { .run = fy__back_registered,

@@ -1,6 +1,7 @@
-/* Shape rules: what each op's results look like, and why a call is refused. A rule reads the
+/* Shape rules: the shapes of each op's results, and the refusals of a call. A rule reads the
  * sources' descriptors and the attributes (never NULL if the op has any), and fills dtype, rank and
- * dims of each dst. Of IN_PLACE ops the dsts come filled and are checked.
+ * dims of each dst. A dst that must be given comes filled. Rules of IN_PLACE ops check it; other
+ * rules overwrite it with the shape that it must have, and the dispatcher compares.
  * Elementwise rules also rewrite the sources to dst[0]'s rank and dims (fy__broadcast_sources). The
  * rules never set a stride or an address of dst.
  * Which op has which rule: opset/ops.def. Not here: devices, aliasing, memory (dispatch.c). */

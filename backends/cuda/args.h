@@ -99,8 +99,8 @@ enum fy__cuda_kernel {
     FY__CUDA_KERNEL_FLAT = FY__CUDA_KERNEL_fy_elementwise_flat_f32
 };
 
-#define FY__CUDA_MAX_SRC 3
-#define FY__CUDA_MAX_DST 4
+#define FY__CUDA_MAX_SRC 8
+#define FY__CUDA_MAX_DST 6
 #define FY__CUDA_BLOCK   256 /* threads a block, in every kernel but matmul and conv2d */
 #define FY__CUDA_TILE \
     16 /* those two: a block is TILE x TILE threads; fy_conv2d_f32 and _f64 make as many results */
@@ -181,9 +181,13 @@ typedef struct fy__cuda_args {
 } fy__cuda_args_t;
 
 /* The same of a launch whose operands have one axis, side by side (stride 1) or one element for all
- * (stride 0): 128 bytes instead of 1,104, which the driver copies at every launch. Operand places:
+ * (stride 0): 128 bytes instead of 2,120, which the driver copies at every launch. Operand places:
  * dst[0], src[0 .. 2], dst[1 .. 3]. flat.h turns one struct into the other. */
-enum { FY__CUDA_FLAT_OPERANDS = FY__CUDA_MAX_SRC + FY__CUDA_MAX_DST };
+enum {
+    FY__CUDA_FLAT_SRC = 3,
+    FY__CUDA_FLAT_DST = 4,
+    FY__CUDA_FLAT_OPERANDS = FY__CUDA_FLAT_SRC + FY__CUDA_FLAT_DST
+};
 typedef struct fy__cuda_flat {
     uint32_t struct_size;
     uint16_t op;

@@ -24,6 +24,19 @@ static const fy__cuda_family_t families[FY_OP_BUILTIN_COUNT] = {
 #include "opset/ops.def"
 };
 
+/* A kernel's arguments have room for the operands of every row. */
+#define IN(i, name, set)    +0x100
+#define MAYBE(i, name, set) +0x100
+#define MANY(i, name, set)  /* launched one by one */
+#define OUT(i, name, set)   +1
+#define INOUT(i, name, set) +1
+#define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, cuda, faults, \
+            operands, ...)                                                                \
+    _Static_assert((0 OPEN operands) >> 8 <= FY__CUDA_MAX_SRC &&                          \
+                       ((0 OPEN operands) & 255) <= FY__CUDA_MAX_DST,                     \
+                   #name ": more operands than fy__cuda_args_t has room for");
+#include "opset/ops.def"
+
 const fy__cuda_family_t *fy__cuda_family_of(uint32_t op)
 {
     static const fy__cuda_family_t packed = { .dtypes = FY__SET_ANY, .pack = fy__cuda_pack_packed },

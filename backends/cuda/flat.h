@@ -21,6 +21,7 @@ FY_FORMULA int fy__cuda_operand_is_flat(const fy__cuda_operand_t *operand, uint6
 
 FY_FORMULA int fy__cuda_is_flat(const fy__cuda_args_t *args)
 {
+    if (args->nsrc > FY__CUDA_FLAT_SRC || args->ndst > FY__CUDA_FLAT_DST) return 0;
     if (args->op > UINT16_MAX || args->fault != 0 || args->count != FY__CUDA_NO_COUNT ||
         args->lanes != 1)
         return 0;
@@ -58,7 +59,7 @@ FY_FORMULA void fy__cuda_flat_of(const fy__cuda_args_t *args, fy__cuda_flat_t *o
     fy__cuda_flat_set(out, 0, &args->dst[0]);
     for (uint32_t i = 0; i < args->nsrc; i++) fy__cuda_flat_set(out, 1 + (int)i, &args->src[i]);
     for (uint32_t i = 1; i < args->ndst; i++)
-        fy__cuda_flat_set(out, FY__CUDA_MAX_SRC + (int)i, &args->dst[i]);
+        fy__cuda_flat_set(out, FY__CUDA_FLAT_SRC + (int)i, &args->dst[i]);
 }
 
 /* Sets the fields that a launch of one axis reads, and does not change the rest of *operand. */
@@ -89,9 +90,9 @@ FY_FORMULA void fy__cuda_flat_expand(const fy__cuda_flat_t *flat, fy__cuda_args_
     args->count = FY__CUDA_NO_COUNT;
     args->attrs = flat->attrs;
     fy__cuda_flat_get(flat, 0, &args->dst[0]);
-    for (int i = 0; i < FY__CUDA_MAX_SRC; i++) fy__cuda_flat_get(flat, 1 + i, &args->src[i]);
-    for (int i = 1; i < FY__CUDA_MAX_DST; i++)
-        fy__cuda_flat_get(flat, FY__CUDA_MAX_SRC + i, &args->dst[i]);
+    for (int i = 0; i < FY__CUDA_FLAT_SRC; i++) fy__cuda_flat_get(flat, 1 + i, &args->src[i]);
+    for (int i = 1; i < FY__CUDA_FLAT_DST; i++)
+        fy__cuda_flat_get(flat, FY__CUDA_FLAT_SRC + i, &args->dst[i]);
 }
 
 #endif

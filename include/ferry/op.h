@@ -190,7 +190,7 @@ FY_API const char *fy_attr_type_name(fy_attr_type_t type);
 
 enum fy_op_flags {
     FY_OP_ELEMENTWISE = 1,   /* sources broadcast to dst[0] as NumPy does */
-    FY_OP_IN_PLACE = 2,      /* dst is always given: the call writes into it */
+    FY_OP_IN_PLACE = 2,      /* every dst must be given: the call writes into it */
     FY_OP_CAN_FAULT = 4,     /* a value in the data can make the request fail (BAD_VALUE) */
     FY_OP_CAN_ACCUMULATE = 8 /* kernels support launch.accumulate for float dst */
 };
@@ -204,7 +204,7 @@ typedef struct fy_op_info {
     uint16_t ndst;
     uint16_t nfields;
     uint32_t flags;      /* fy_op_flags */
-    uint32_t inout;      /* bit i: dst[i] is read as well as written */
+    uint32_t inout;      /* bit i: dst[i] is read as well as written, so it must be given */
     uint32_t dtypes;     /* FY_DTYPE_BITs that the op's main operand may have */
     size_t attrs_nbytes; /* 0: takes no attributes (pass NULL) */
     const fy_attr_field_t *fields;
@@ -305,8 +305,8 @@ typedef struct fy_launch {
 FY_API_STATUS fy_tensor_describe(const fy_tensor_t *tensor, fy_desc_t *out_desc);
 /* The results that fy_op_call would make of sources with these dtypes and dims: dtype, rank, dims
  * and dense strides of dst[0 .. ndst-1]; data is NULL. Reads no other field of `src`; needs no
- * device and runs nothing. attrs as in fy_op_call. For an op that is given its results
- * (FY_OP_IN_PLACE), dst has theirs at the call and they are checked.
+ * device and runs nothing. attrs as in fy_op_call. Of results that the caller must give
+ * (FY_OP_IN_PLACE, inout), dst has the descriptors at the call, and they are checked.
  * Fails: as fy_op_call, without the reasons that concern devices; dst is then unchanged. */
 FY_API_STATUS fy_op_infer(fy_op_t op, size_t nsrc, const fy_desc_t *src, const void *attrs,
                           size_t attrs_nbytes, size_t ndst, fy_desc_t *dst);

@@ -190,7 +190,7 @@ phase_figures() {
     fi
     program bench/cuda_probe
     json_step probe 60 "${program[@]}" "$(device_index)" $rounds &&
-        tell probe "launch of 128 bytes $(figure "$logs/probe.json" launch_128_bytes ns) ns, 1104 bytes $(figure "$logs/probe.json" launch_1104_bytes ns) ns, graph of 32 $(figure "$logs/probe.json" graph_32_launch ns) ns"
+        tell probe "launch of 128 bytes $(figure "$logs/probe.json" launch_128_bytes ns) ns, 2120 bytes $(figure "$logs/probe.json" launch_2120_bytes ns) ns, graph of 32 $(figure "$logs/probe.json" graph_32_launch ns) ns"
     ferry_words bench dispatch "${short[@]}" --device "$device" --json
     json_step bench-dispatch 40 "${words[@]}"
     program bench/ten_kernels

@@ -49,7 +49,7 @@ const char *ts_not_run_reason(fy_op_t op, fy_dtype_t dtype, ts_column_t column, 
 
 /* ---- a row, parsed ---- */
 
-enum { TS_MAX_OPERANDS = 4 };
+enum { TS_MAX_OPERANDS = 8 };
 typedef struct ts_shape {
     int rank;
     int64_t dims[FY_MAX_RANK];

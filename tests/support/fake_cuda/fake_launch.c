@@ -449,8 +449,10 @@ static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, 
         on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
     on_host.fault = (uint64_t)(uintptr_t)fault;
     flat.data[0] = on_host.dst[0].data;
-    for (unsigned i = 0; i < args->nsrc; i++) flat.data[1 + i] = on_host.src[i].data;
-    for (unsigned i = 1; i < args->ndst; i++) flat.data[FY__CUDA_MAX_SRC + i] = on_host.dst[i].data;
+    for (unsigned i = 0; i < args->nsrc && i < FY__CUDA_FLAT_SRC; i++)
+        flat.data[1 + i] = on_host.src[i].data;
+    for (unsigned i = 1; i < args->ndst && i < FY__CUDA_FLAT_DST; i++)
+        flat.data[FY__CUDA_FLAT_SRC + i] = on_host.dst[i].data;
     const int outcome = simt_run(work->kernel, &on_host,
                                  is_flat_kernel(work->kernel) ? &flat : NULL, work->grid,
                                  work->block_x, work->block_y);

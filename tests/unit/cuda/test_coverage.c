@@ -8,10 +8,10 @@
 /* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to
  * `supports`. */
 static void make_launch(const fy_op_info_t *info, int32_t dtype, fy_launch_t *launch,
-                        fy_desc_t dst[4], fy_desc_t src[4])
+                        fy_desc_t dst[8], fy_desc_t src[8])
 {
     static const unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES];
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 8; i++)
         src[i] = dst[i] = describe(dtype, 2, (const int64_t[]){ 4, 4 }, NULL);
     if (info->op == FY_OP_WHERE) src[0].dtype = FY_DTYPE_BOOL;
     *launch = (fy_launch_t){ .struct_size = sizeof *launch,
@@ -44,7 +44,7 @@ static void combinations_of_the_table_are_supported(void **state)
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
-            fy_desc_t dst[4], src[4];
+            fy_desc_t dst[8], src[8];
             fy_launch_t launch;
             make_launch(info, dtype, &launch, dst, src);
             const int promised = (info->dtypes & FY_DTYPE_BIT(dtype)) != 0,
@@ -71,7 +71,7 @@ static void combinations_of_the_table_are_supported(void **state)
 static void refusals_give_a_documented_reason(void **state)
 {
     (void)state;
-    fy_desc_t dst[4], src[4];
+    fy_desc_t dst[8], src[8];
     fy_launch_t launch;
     make_launch(fy_op_get(FY_OP_EXP), FY_DTYPE_I32, &launch, dst, src);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,

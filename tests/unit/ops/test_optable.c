@@ -41,10 +41,10 @@ static void test_rows_are_consistent(void **state)
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         assert_true(info->nsrc_min <= info->nsrc_max);
-        assert_in_range(info->ndst, 1, 4);
+        assert_in_range(info->ndst, 1, 8);
         assert_int_equal(info->inout >> info->ndst, 0);
         assert_true(info->dtypes != 0 && info->dtypes < FY_DTYPE_BIT(FY_DTYPE_COUNT));
-        assert_true(!info->inout || (info->flags & FY_OP_IN_PLACE));
+        assert_int_equal(info->inout & ~fy__op_row(op)->given, 0);
         if (info->flags & FY_OP_ELEMENTWISE) assert_true(info->nsrc_min >= 1 && info->ndst == 1);
         if (info->nsrc_min == 0) assert_true(info->flags & FY_OP_IN_PLACE);
         const int nsrc = info->nsrc_max == FY_OP_VARIADIC ? 1 : info->nsrc_max;

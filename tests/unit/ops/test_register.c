@@ -234,7 +234,6 @@ static void refuses_malformed_definitions(ts_ctx_t *ctx)
     REFUSED(given.ndst = 2, "no shape rule");
     REFUSED(given.flags = 64, "flags 0x40");
     REFUSED(given.flags = 0, "no shape rule");
-    REFUSED(given.inout = 1, "without FY_OP_IN_PLACE");
     REFUSED(given.inout = 2, "past ndst 1");
     REFUSED(given.dtypes = 0, "dtypes 0x0");
     REFUSED(given.dtypes = 1u << FY_DTYPE_COUNT, "dtypes 0x100");
@@ -304,6 +303,79 @@ static void a_tape_meets_it(ts_ctx_t *ctx)
     assert_true(first_element(grad) == 1);
 }
 
+/* ---- in-out is per result: of five results two are the caller's, the others are made ---- */
+
+enum { SOURCES = 5, RESULTS = 5, WIDTH = 3 };
+
+/* As a batch normalisation has them: x and four of [C]; y, two running values, two saved ones. */
+static fy_status_t running_shape(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    (void)info;
+    for (int i = 0; i < launch->ndst; i++) {
+        launch->dst[i].dtype = FY_DTYPE_F32;
+        launch->dst[i].rank = i ? 1 : 2;
+        launch->dst[i].dims[0] = launch->src[0].dims[i ? 1 : 0];
+        launch->dst[i].dims[1] = launch->src[0].dims[1];
+    }
+    return FY_STATUS_OK;
+}
+
+/* dst0 = src0, dst1 += 1, dst2 += 2, dst3 = src3, dst4 = src4. */
+static fy_status_t running(const fy_launch_t *launch, void *stream)
+{
+    (void)stream;
+    memcpy(launch->dst[0].data, launch->src[0].data, launch->nelem * sizeof(float));
+    for (int c = 0; c < WIDTH; c++) {
+        ((float *)launch->dst[1].data)[c] += 1;
+        ((float *)launch->dst[2].data)[c] += 2;
+        ((float *)launch->dst[3].data)[c] = ((const float *)launch->src[3].data)[c];
+        ((float *)launch->dst[4].data)[c] = ((const float *)launch->src[4].data)[c];
+    }
+    return FY_STATUS_OK;
+}
+
+static void some_results_are_given_and_others_made(ts_ctx_t *ctx)
+{
+    static const fy_op_kernel_t kernel[] = { { "host", running, NULL } };
+    const fy_op_info_t info = { .struct_size = sizeof info,
+                                .name = fresh_name(),
+                                .summary = "running values",
+                                .nsrc_min = SOURCES,
+                                .nsrc_max = SOURCES,
+                                .ndst = RESULTS,
+                                .inout = 6,
+                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    const fy_op_def_t def = { .struct_size = sizeof def,
+                              .info = &info,
+                              .shape = running_shape,
+                              .nkernels = 1,
+                              .kernels = kernel };
+    fy_op_t op;
+    fy_tensor_t *src[SOURCES], *dst[RESULTS] = { NULL }, *wrong;
+    ts_ok(fy_op_register(&def, &op));
+    src[0] = ts_iota(ctx->device, FY_DIMS(2, WIDTH), 5);
+    for (int i = 1; i < SOURCES; i++) src[i] = ts_iota(ctx->device, FY_DIMS(WIDTH), (float)i);
+    ts_fails(fy_op_call(op, SOURCES, src, NULL, RESULTS, dst), INVALID_ARGUMENT);
+    ts_text_has("dst1 is NULL: the op writes into it, so it must be given");
+    dst[1] = ts_iota(ctx->device, FY_DIMS(WIDTH), 10);
+    dst[2] = wrong = ts_iota(ctx->device, FY_DIMS(WIDTH + 1), 20);
+    ts_fails(fy_op_call(op, SOURCES, src, NULL, RESULTS, dst), SHAPE_MISMATCH);
+    assert_null(dst[0]);
+    fy_tensor_destroy(wrong);
+    dst[2] = ts_iota(ctx->device, FY_DIMS(WIDTH), 20);
+    fy_tensor_t *const running_sum = dst[1];
+    for (int call = 0; call < 2; call++) {
+        dst[0] = dst[3] = dst[4] = NULL;
+        ts_ok(fy_op_call(op, SOURCES, src, NULL, RESULTS, dst));
+        assert_ptr_equal(dst[1], running_sum);
+    }
+    ts_expect_f32(dst[0], (const float[]){ 5, 6, 7, 8, 9, 10 }, 6);
+    ts_expect_f32(dst[1], (const float[]){ 12, 13, 14 }, WIDTH);
+    ts_expect_f32(dst[2], (const float[]){ 24, 25, 26 }, WIDTH);
+    ts_expect_f32(dst[3], (const float[]){ 3, 4, 5 }, WIDTH);
+    ts_expect_f32(dst[4], (const float[]){ 4, 5, 6 }, WIDTH);
+}
+
 int main(void)
 {
     const ts_test_t tests[] = {
@@ -313,6 +385,7 @@ int main(void)
         TS_TEST(shape_rules_are_not_trusted),
         TS_TEST(needs_a_kernel_for_the_device),
         TS_TEST(everything_is_copied),
+        TS_TEST(some_results_are_given_and_others_made),
         TS_TEST(refuses_malformed_definitions),
         TS_TEST(refuses_a_name_twice),
     };

@@ -135,7 +135,7 @@ steps = {step["step"]: step for step in summary["steps"]}
 assert summary["fake_driver"] is True and summary["card"].startswith("Fake GPU"), summary["card"]
 assert summary["staged"]["tests"] == 23 and summary["versions"]["staged_c_library"] is False
 assert summary["steps"][0]["step"] == "racecheck-softmax" and summary["steps"][0]["verdict"] == "failed"
-assert any(row["what"] == "launch_1104_bytes" and row["ns"] > 0 for row in steps["probe"]["figures"]["rows"])
+assert any(row["what"] == "launch_2120_bytes" and row["ns"] > 0 for row in steps["probe"]["figures"]["rows"])
 assert len(steps["kernels-without-cudnn"]["figures"]["rows"]) == 10
 assert steps["op-matrix"]["figures"] is None and steps["op-matrix"]["limit_s"] == 240
 END
