@@ -1,9 +1,13 @@
-/* Typed calls that make tensors on a device: empty, zeros, full, arange, the random state and its
- * draws. Nothing crosses.
- * Not here: fy_tensor_create (runtime/), what the ops compute (backends/). Next: inplace.c. */
+/* Typed calls that make tensors on a device (empty, zeros, full, arange, the random state, its
+ * draws, dropout) or write into one that is given (fill, copy, axpy). Nothing crosses.
+ * Not here: fy_tensor_create (runtime/), what the ops compute (backends/), uploads into a tensor
+ * (transfer/), optimizer steps (step.c). */
 #include "ops/typed/typed.h"
 
 #include <inttypes.h>
+
+#include "ops/shape.h"
+#include "runtime/tensor/tensor.h"
 
 fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype,
                            int rank, const int64_t *dims, fy_tensor_t *rng, fy_tensor_t **out_dst)
@@ -114,4 +118,102 @@ fy_status_t fy_randperm(fy_tensor_t *rng, int64_t count, fy_tensor_t **out_dst)
         return FY_FAIL(INVALID_ARGUMENT, "randperm: count %" PRId64 ", legal are 0 .. 2^32 - 1",
                        count);
     return draw(FY_OP_RANDPERM, NULL, rng, FY_DTYPE_I64, 1, &count, out_dst);
+}
+
+/* ---- into a given tensor ---- */
+
+fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
+                                 fy_fill_attrs_t *out_attrs)
+{
+    *out_attrs = (fy_fill_attrs_t){ value, 0 };
+    bool is_integer = dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8 ||
+                      dtype == FY_DTYPE_BOOL;
+    if (!is_integer) return FY_STATUS_OK;
+    if (!fy__integer_holds((int32_t)dtype, value)) {
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: %s cannot hold %.17g: it is not integral, or out of range", call,
+                       fy_dtype_name(dtype), value);
+    }
+    out_attrs->int_value = (int64_t)value;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_fill(fy_tensor_t *dst, double value)
+{
+    FY__REQUIRE("fill", dst);
+    fy_fill_attrs_t attrs;
+    FY_TRY(fy__typed_fill_attrs("fill", (fy_dtype_t)dst->dtype, value, &attrs));
+    return fy__op_into(FY_OP_FILL, 0, NULL, &attrs, dst);
+}
+
+fy_status_t fy_copy(fy_tensor_t *dst, const fy_tensor_t *src)
+{
+    FY__REQUIRE("copy", dst);
+    return fy__op_into(FY_OP_COPY, 1, &src, NULL, dst);
+}
+
+fy_status_t fy_axpy(fy_tensor_t *y, double alpha, const fy_tensor_t *x)
+{
+    FY__REQUIRE("axpy", y);
+    const fy_axpy_attrs_t attrs = { alpha };
+    return fy__op_into(FY_OP_AXPY, 1, &x, &attrs, y);
+}
+
+/* ---- dropout: the result, and the state before the draw, which a tape keeps if it must ---- */
+
+static fy_status_t drop(fy_op_t op, fy_tensor_t *rng, const fy_tensor_t *src, double p,
+                        fy_tensor_t **out_dst)
+{
+    const fy_dropout_attrs_t attrs = { p };
+    fy_tensor_t *dst[3] = { NULL, rng, NULL };
+    fy_status_t status = fy__tensor_is_gone(src) ? fy__refuse_gone(fy__op_row(op)->info.name, "src")
+                                                 : FY_STATUS_OK;
+    if (status != FY_STATUS_OK) return status;
+    FY_TRY(fy_tensor_create(src->storage->device, (fy_dtype_t)src->dtype, src->rank, src->dims,
+                            &dst[0]));
+    status = fy_tensor_create(src->storage->device, FY_DTYPE_I64, FY_DIMS(2), &dst[2]);
+    if (status == FY_STATUS_OK) status = fy__dispatch(fy__op_row(op), 1, &src, &attrs, 0, 3, dst);
+    fy_tensor_destroy(dst[2]);
+    if (status != FY_STATUS_OK) {
+        fy_tensor_destroy(dst[0]);
+        return status;
+    }
+    *out_dst = dst[0];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_dropout(fy_tensor_t *rng, const fy_tensor_t *src, double p, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("dropout", out_dst);
+    FY__REQUIRE("dropout", rng);
+    FY__REQUIRE("dropout", src);
+    return drop(FY_OP_DROPOUT, rng, src, p, out_dst);
+}
+
+fy_status_t fy_dropout2d(fy_tensor_t *rng, const fy_tensor_t *src, double p, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("dropout2d", out_dst);
+    FY__REQUIRE("dropout2d", rng);
+    FY__REQUIRE("dropout2d", src);
+    return drop(FY_OP_DROPOUT2D, rng, src, p, out_dst);
+}
+
+static fy_status_t backward(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *state, double p,
+                            fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[2] = { dy, state };
+    const fy_dropout_attrs_t attrs = { p };
+    return fy__op_new(op, 2, src, &attrs, out_dx);
+}
+
+fy_status_t fy_dropout_backward(const fy_tensor_t *dy, const fy_tensor_t *state, double p,
+                                fy_tensor_t **out_dx)
+{
+    return backward(FY_OP_DROPOUT_BACKWARD, dy, state, p, out_dx);
+}
+
+fy_status_t fy_dropout2d_backward(const fy_tensor_t *dy, const fy_tensor_t *state, double p,
+                                  fy_tensor_t **out_dx)
+{
+    return backward(FY_OP_DROPOUT2D_BACKWARD, dy, state, p, out_dx);
 }

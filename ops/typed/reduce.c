@@ -1,6 +1,7 @@
-/* Typed reductions: they turn a list of axes into the mask that the op takes, and count negative
- * axes from the end.
- * Not here: whether an axis exists in the end (shape_reduce.c). Next: linalg.c. */
+/* Typed reductions, softmax, losses and their gradients. They turn a list of axes into the mask
+ * that the op takes, and count negative axes from the end.
+ * Not here: whether an axis exists in the end (shape_reduce.c), the formulas of losses
+ * (backends/kernels/class_loss.c). Next: product.c. */
 #include "ops/typed/typed.h"
 
 #include "runtime/tensor/tensor.h"
@@ -125,4 +126,98 @@ fy_status_t fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor_t
 fy_status_t fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst)
 {
     return search(FY_OP_ARGMIN, "argmin", src, axis, keepdims, out_dst);
+}
+
+/* ---- softmax and losses ---- */
+
+fy_status_t fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("softmax", out_dst);
+    FY__REQUIRE("softmax", src);
+    fy_axis_attrs_t attrs = { 0, 0 };
+    FY_TRY(fy__typed_axis("softmax", src, axis, &attrs.axis));
+    return fy__op_new(FY_OP_SOFTMAX, 1, &src, &attrs, out_dst);
+}
+
+fy_status_t fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("log_softmax", out_dst);
+    FY__REQUIRE("log_softmax", src);
+    fy_axis_attrs_t attrs = { 0, 0 };
+    FY_TRY(fy__typed_axis("log_softmax", src, axis, &attrs.axis));
+    return fy__op_new(FY_OP_LOG_SOFTMAX, 1, &src, &attrs, out_dst);
+}
+
+fy_status_t fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_loss)
+{
+    const fy_tensor_t *src[2] = { pred, target };
+    return fy__op_new(FY_OP_MSE_LOSS, 2, src, NULL, out_loss);
+}
+
+static fy_status_t loss(fy_op_t op, const fy_tensor_t *scores, const fy_tensor_t *targets,
+                        fy_reduction_t reduction, fy_tensor_t **out_loss)
+{
+    const fy_tensor_t *src[2] = { scores, targets };
+    const fy_loss_attrs_t attrs = { (int32_t)reduction };
+    return fy__op_new(op, 2, src, &attrs, out_loss);
+}
+
+fy_status_t fy_nll_loss(const fy_tensor_t *log_probs, const fy_tensor_t *targets,
+                        fy_reduction_t reduction, fy_tensor_t **out_loss)
+{
+    return loss(FY_OP_NLL_LOSS, log_probs, targets, reduction, out_loss);
+}
+
+fy_status_t fy_cross_entropy(const fy_tensor_t *logits, const fy_tensor_t *targets,
+                             fy_reduction_t reduction, fy_tensor_t **out_loss)
+{
+    return loss(FY_OP_CROSS_ENTROPY, logits, targets, reduction, out_loss);
+}
+
+fy_status_t fy_nll_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *targets, int classes,
+                                 fy_reduction_t reduction, fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[2] = { dy, targets };
+    const fy_nll_loss_backward_attrs_t attrs = { (int32_t)reduction, classes };
+    return fy__op_new(FY_OP_NLL_LOSS_BACKWARD, 2, src, &attrs, out_dx);
+}
+
+fy_status_t fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t *logits,
+                                      const fy_tensor_t *targets, fy_reduction_t reduction,
+                                      fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[3] = { dy, logits, targets };
+    const fy_loss_attrs_t attrs = { (int32_t)reduction };
+    return fy__op_new(FY_OP_CROSS_ENTROPY_BACKWARD, 3, src, &attrs, out_dx);
+}
+
+static fy_status_t along(fy_op_t op, const char *call, const fy_tensor_t *dy, const fy_tensor_t *y,
+                         int axis, fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[2] = { dy, y };
+    fy_axis_attrs_t attrs = { 0, 0 };
+    if (!out_dx) return fy__op_no_out(op);
+    *out_dx = NULL;
+    if (!dy) return FY_FAIL(INVALID_ARGUMENT, "%s: dy is NULL", call);
+    FY_TRY(fy__typed_axis(call, dy, axis, &attrs.axis));
+    return fy__op_new(op, 2, src, &attrs, out_dx);
+}
+
+fy_status_t fy_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
+                                fy_tensor_t **out_dx)
+{
+    return along(FY_OP_SOFTMAX_BACKWARD, "softmax_backward", dy, y, axis, out_dx);
+}
+
+fy_status_t fy_log_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
+                                    fy_tensor_t **out_dx)
+{
+    return along(FY_OP_LOG_SOFTMAX_BACKWARD, "log_softmax_backward", dy, y, axis, out_dx);
+}
+
+fy_status_t fy_mse_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *pred,
+                                 const fy_tensor_t *target, fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[3] = { dy, pred, target };
+    return fy__op_new(FY_OP_MSE_LOSS_BACKWARD, 3, src, NULL, out_dx);
 }

@@ -1,38 +1,11 @@
-/* Typed calls of what layers and training loops fuse: linear, norm, clamp, clipping, and the steps
- * of optimizers.
- * Not here: whether shapes and numbers fit (shape_linalg.c, shape_step.c), schedules and parameter
- * blocks (train/). */
+/* Typed calls that a training loop applies to gradients and parameters, in place: clipping and the
+ * steps of optimizers.
+ * Not here: whether shapes and numbers fit (shape_step.c), schedules and parameter blocks
+ * (train/). */
 #include "ops/typed/typed.h"
 
 #include "ops/operand.h"
 #include "runtime/tensor/tensor.h"
-
-fy_status_t fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
-                      fy_activation_t activation, fy_tensor_t **out_dst)
-{
-    const fy_tensor_t *src[3] = { x, w, bias };
-    const fy_linear_attrs_t attrs = { (int32_t)activation };
-    return fy__op_new(FY_OP_LINEAR, bias ? 3 : 2, src, &attrs, out_dst);
-}
-
-fy_status_t fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x,
-                                      fy_tensor_t **out_dw, fy_tensor_t **out_db)
-{
-    const fy_tensor_t *src[2] = { dy, x };
-    fy_tensor_t *dst[2] = { NULL, NULL };
-    FY__REQUIRE_OUT("linear_backward_params", out_dw);
-    FY__REQUIRE_OUT("linear_backward_params", out_db);
-    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_LINEAR_BACKWARD_PARAMS], 2, src, NULL, 0, 2, dst));
-    *out_dw = dst[0];
-    *out_db = dst[1];
-    return FY_STATUS_OK;
-}
-
-fy_status_t fy_clamp(const fy_tensor_t *src, double low, double high, fy_tensor_t **out_dst)
-{
-    const fy_clamp_attrs_t attrs = { low, high };
-    return fy__op_new(FY_OP_CLAMP, 1, &src, &attrs, out_dst);
-}
 
 fy_status_t fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double max_norm)
 {

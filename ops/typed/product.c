@@ -1,6 +1,37 @@
-/* Typed calls of what slides a window over images: conv2d, pooling, and their gradients.
- * Not here: whether shapes fit (shape_image.c), the loops (backends/kernels/conv*.c). */
+/* Typed calls of products (matmul, linear), of convolution and pooling, and of their gradients.
+ * Not here: whether shapes fit (shape_linalg.c, shape_image.c), GEMM (the host uses oneDNN, cuda
+ * uses cuBLASLt), the loops (backends/kernels/conv*.c). */
 #include "ops/typed/typed.h"
+
+fy_status_t fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst)
+{
+    const fy_tensor_t *src[2] = { a, b };
+    const fy_matmul_attrs_t attrs = { 0, 0 };
+    return fy__op_new(FY_OP_MATMUL, 2, src, &attrs, out_dst);
+}
+
+fy_status_t fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
+                      fy_activation_t activation, fy_tensor_t **out_dst)
+{
+    const fy_tensor_t *src[3] = { x, w, bias };
+    const fy_linear_attrs_t attrs = { (int32_t)activation };
+    return fy__op_new(FY_OP_LINEAR, bias ? 3 : 2, src, &attrs, out_dst);
+}
+
+fy_status_t fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                      fy_tensor_t **out_dw, fy_tensor_t **out_db)
+{
+    const fy_tensor_t *src[2] = { dy, x };
+    fy_tensor_t *dst[2] = { NULL, NULL };
+    FY__REQUIRE_OUT("linear_backward_params", out_dw);
+    FY__REQUIRE_OUT("linear_backward_params", out_db);
+    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_LINEAR_BACKWARD_PARAMS], 2, src, NULL, 0, 2, dst));
+    *out_dw = dst[0];
+    *out_db = dst[1];
+    return FY_STATUS_OK;
+}
+
+/* ---- images ---- */
 
 static const fy_conv2d_attrs_t k_plain = FY_CONV2D_ATTRS_INIT;
 static const fy_pool2d_attrs_t k_no_window; /* the shape rule says what is missing */
