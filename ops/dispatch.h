@@ -19,8 +19,9 @@ typedef struct fy__index_limit {
 /* One row of the op table. Built-in rows come from opset/ops.def, others from fy_op_register; both
  * are immutable once visible. */
 typedef struct fy__op_row {
-    fy_op_info_t info;
-    fy_shape_rule_fn shape;               /* never NULL here */
+    fy_op_info_t info; /* first: a rule finds its row */
+    /* never NULL here: `rule`, or fy__attrs_then_rule */
+    fy_shape_rule_fn shape, rule;
     fy_cost_rule_fn cost;                 /* never NULL here */
     const struct fy__tape_rule *gradient; /* NULL: none is known, so it cannot be recorded */
     const void *default_attrs;            /* NULL: the op has no attributes */

@@ -58,8 +58,19 @@
 #define ATTRS(set, type, ...)                  enum { set##_axis = 0 __VA_ARGS__ };
 #include "opset/attrs.def"
 
+/* Has a field a range? */
+#define ALL                                    +0
+#define FROM(least)                            +1
+#define FROM_TO(least, most)                   +1
+#define ABOVE(bound)                           +1
+#define BELOW(least, bound)                    +1
+#define ONE_OF(list)                           +1
+#define FIELD(type, field, kind, value, range) range
+#define ATTRS(set, type, ...)                  enum { set##_ranges = 0 __VA_ARGS__ };
+#include "opset/attrs.def"
+
 /* The set of ops that take none. */
-enum { none_nfields = 0, none_nbytes = 0, none_axis = 0 };
+enum { none_nfields = 0, none_nbytes = 0, none_axis = 0, none_ranges = 0 };
 #define none_fields NULL
 static const char none_fallback;
 
@@ -169,7 +180,8 @@ enum { EW = FY_OP_ELEMENTWISE, GIVEN = FY_OP_IN_PLACE, ACC = FY_OP_CAN_ACCUMULAT
                                  .fields = set##_fields,                                        \
                                  .src = k_operands[FY_OP_##ENUM].src,                           \
                                  .dst = k_operands[FY_OP_##ENUM].dst },                         \
-                       .shape = fy__shape_##shape_rule,                                         \
+                       .shape = set##_ranges ? fy__attrs_then_rule : fy__shape_##shape_rule,    \
+                       .rule = fy__shape_##shape_rule,                                          \
                        .cost = fy__cost_##cost_rule,                                            \
                        .gradient = &k_gradients[FY_OP_##ENUM],                                  \
                        .default_attrs = set##_nbytes ? (const void *)&set##_fallback : NULL,    \

@@ -14,6 +14,12 @@ uint32_t fy__op_registered_count(void);
 
 /* Bytes of an attribute; 0 for an undefined type. */
 size_t fy__attr_nbytes(fy_attr_type_t type);
+/* Has the field a range? ALL in opset/attrs.def has none. */
+bool fy__attr_has_range(const fy_attr_field_t *field);
+/* Refuses the first field that is out of its range. */
+fy_status_t fy__attrs_check(const fy_op_info_t *info, const void *attrs);
+/* The shape rule of a row whose attributes have ranges: checks them, then calls row->rule. */
+fy_status_t fy__attrs_then_rule(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* ---- call.c: what a call and a question about it check alike ---- */
 

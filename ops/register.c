@@ -399,7 +399,9 @@ static registered_t *copy_def(const fy_op_def_t *def)
         kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend),
                                        def->kernels[i].kernel, def->kernels[i].supports };
     }
-    op->row.shape = def->shape ? run_shape_rule : fy__shape_elementwise;
+    op->row.shape = op->row.rule = def->shape ? run_shape_rule : fy__shape_elementwise;
+    for (uint32_t i = 0; i < info->nfields; i++)
+        if (fy__attr_has_range(&fields[i])) op->row.shape = fy__attrs_then_rule;
     op->row.cost = def->cost ? def->cost : fy__cost_elementwise;
     op->row.nkernels = def->nkernels;
     op->row.kernels = kernels;

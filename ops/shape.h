@@ -72,7 +72,6 @@ fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* ---- shape_step.c ---- */
 fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_clip(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch); /* of optimizers */
 
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are

@@ -2,7 +2,7 @@
  * Activations are NHWC, weights OHWI.
  * The gradients get the source's size (attrs height, width), because with a stride several sizes
  * give the same result.
- * Not here: the loops (backends/kernels/conv*.c, pool.c). Next: typed/image.c. */
+ * Not here: the loops (backends/kernels/conv*.c, pool.c). Next: typed/product.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -25,31 +25,6 @@ static int64_t window_count(int64_t size, int64_t kernel, int32_t stride, int32_
     if (__builtin_mul_overflow(kernel - 1, (int64_t)dilation, &span)) return -1;
     if (__builtin_sub_overflow(size + 2 * (int64_t)padding - 1, span, &span) || span < 0) return -1;
     return span / stride + 1;
-}
-
-static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation)
-{
-    if (activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT,
-                   "%s: activation %" PRId32
-                   "; here it is 0 (none) or 1 (relu): call the others as separate ops",
-                   info->name, activation);
-}
-
-static fy_status_t check_attrs(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs)
-{
-    if (attrs->stride_h < 1 || attrs->stride_w < 1 || attrs->dilation_h < 1 ||
-        attrs->dilation_w < 1 || attrs->groups < 1)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: stride %" PRId32 " x %" PRId32 ", dilation %" PRId32 " x %" PRId32
-                       ", groups %" PRId32
-                       ": each must be 1 or more; start from FY_CONV2D_ATTRS_INIT",
-                       info->name, attrs->stride_h, attrs->stride_w, attrs->dilation_h,
-                       attrs->dilation_w, attrs->groups);
-    if (attrs->padding_h < 0 || attrs->padding_w < 0)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: padding %" PRId32 " x %" PRId32 " is negative",
-                       info->name, attrs->padding_h, attrs->padding_w);
-    return check_activation(info, attrs->activation);
 }
 
 /* The sources: one dtype that the op takes, rank 4 each. */
@@ -129,7 +104,6 @@ fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_conv2d_attrs_t *attrs = launch->attrs;
     conv_t conv;
     FY_TRY(check_operands(info, launch));
-    FY_TRY(check_attrs(info, attrs));
     read_dims(conv.x, &launch->src[0]);
     read_dims(conv.w, &launch->src[1]);
     FY_TRY(check_conv(info, attrs, &conv, false));
@@ -151,12 +125,7 @@ static fy_status_t check_backward(const fy_op_info_t *info, const fy_launch_t *l
     *out = (fy_conv2d_attrs_t){ attrs->stride_h,  attrs->stride_w,   attrs->padding_h,
                                 attrs->padding_w, attrs->dilation_h, attrs->dilation_w,
                                 attrs->groups,    FY_ACTIVATION_NONE };
-    if (attrs->height < 1 || attrs->width < 1)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: height %" PRId32 " and width %" PRId32
-                       " of what the gradient is of must be 1 or more",
-                       info->name, attrs->height, attrs->width);
-    return check_attrs(info, out);
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy__shape_conv2d_backward_input(const fy_op_info_t *info, fy_launch_t *launch)
@@ -212,17 +181,10 @@ fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch
 static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *attrs,
                              const int64_t *x, int64_t *y)
 {
-    if (attrs->kernel_h < 1 || attrs->kernel_w < 1 || attrs->stride_h < 0 || attrs->stride_w < 0)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: kernel %" PRId32 " x %" PRId32 " must be 1 or more, stride %" PRId32
-                       " x %" PRId32 " 0 (the kernel's) or more",
-                       info->name, attrs->kernel_h, attrs->kernel_w, attrs->stride_h,
-                       attrs->stride_w);
-    if (attrs->padding_h < 0 || attrs->padding_w < 0 || attrs->padding_h >= attrs->kernel_h ||
-        attrs->padding_w >= attrs->kernel_w)
+    if (attrs->padding_h >= attrs->kernel_h || attrs->padding_w >= attrs->kernel_w)
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: padding %" PRId32 " x %" PRId32
-                       " must be 0 or more and less than the kernel, %" PRId32 " x %" PRId32,
+                       " must be less than the kernel, %" PRId32 " x %" PRId32,
                        info->name, attrs->padding_h, attrs->padding_w, attrs->kernel_h,
                        attrs->kernel_w);
     const int32_t stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
@@ -257,7 +219,6 @@ static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)
     int64_t y[4];
     FY_TRY(check_image(info, launch, 0));
     FY_TRY(pool_dims(info, launch->attrs, launch->src[0].dims, y));
-    FY_TRY(check_activation(info, ((const fy_pool2d_attrs_t *)launch->attrs)->activation));
     set_result(launch, y);
     return FY_STATUS_OK;
 }
@@ -292,7 +253,6 @@ fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
 {
     FY_TRY(check_image(info, launch, 0));
     FY_TRY(check_image(info, launch, 1));
-    FY_TRY(check_activation(info, ((const fy_pool2d_attrs_t *)launch->attrs)->activation));
     return pool_backward(info, launch, launch->attrs, launch->src[1].dims);
 }
 
@@ -300,7 +260,6 @@ fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
 static fy_status_t check_relu_source(const fy_op_info_t *info, const fy_launch_t *launch,
                                      int32_t activation, const int64_t *x)
 {
-    FY_TRY(check_activation(info, activation));
     if ((launch->nsrc == 2) != (activation == FY_ACTIVATION_RELU))
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: %u sources with activation %" PRId32
@@ -322,10 +281,6 @@ fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
                                       all->stride_w,     all->padding_h, all->padding_w,
                                       FY_ACTIVATION_NONE };
     FY_TRY(check_image(info, launch, 0));
-    if (all->height < 1 || all->width < 1)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: height %" PRId32 " and width %" PRId32 " of x must be 1 or more",
-                       info->name, all->height, all->width);
     const int64_t x[4] = { launch->src[0].dims[0], all->height, all->width,
                            launch->src[0].dims[3] };
     FY_TRY(check_relu_source(info, launch, all->activation, x));

@@ -1,6 +1,6 @@
 /* Shape rules of matmul, linear, and of the ops that move elements about: gather and concat.
  * matmul's sources keep their shapes: kernels broadcast the leading axes, aligned at the end. Next:
- * typed/linalg.c. */
+ * typed/product.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -57,22 +57,12 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
 
 /* ---- linear: weights [O, I], as everywhere in the field ---- */
 
-static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation)
-{
-    if (activation >= FY_ACTIVATION_NONE && activation <= FY_ACTIVATION_GELU) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT,
-                   "%s: activation %" PRId32 " is none of fy_activation_t, which ends at %d",
-                   info->name, activation, (int)FY_ACTIVATION_GELU);
-}
-
 fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch)
 {
-    const fy_linear_attrs_t *attrs = launch->attrs;
     const fy_desc_t *x = &launch->src[0], *w = &launch->src[1], *bias = &launch->src[2];
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, x, info->dtypes));
     for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
-    FY_TRY(check_activation(info, attrs->activation));
     if (x->rank < 1 || w->rank != 2)
         return FY_FAIL(SHAPE_MISMATCH,
                        "%s: x (src0) is %s, w (src1) is %s: it takes x [..., I] and w [O, I]",

@@ -1,7 +1,7 @@
 /* Shape rules of the losses of classifiers and of their gradients, one class a row; of one_hot; and
  * of the gradients of softmax and mse_loss.
  * Not here: whether a class exists, which only the data says (a kernel raises the fault flag).
- * Next: typed/loss.c. */
+ * Next: typed/reduce.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -29,22 +29,12 @@ static fy_status_t check_classes(const fy_op_info_t *info, const fy_launch_t *la
     return FY_STATUS_OK;
 }
 
-static fy_status_t check_reduction(const fy_op_info_t *info, int32_t reduction)
-{
-    if (reduction >= FY_REDUCTION_MEAN && reduction <= FY_REDUCTION_NONE) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT,
-                   "%s: reduction %" PRId32
-                   " does not exist: FY_REDUCTION_MEAN, _SUM and _NONE do (0 .. 2)",
-                   info->name, reduction);
-}
-
 /* dy (src0) is what the loss of `rows` rows would be. */
 static fy_status_t check_gradient(const fy_op_info_t *info, const fy_launch_t *launch,
                                   int32_t reduction, int64_t rows)
 {
     const fy_desc_t *dy = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, dy, info->dtypes));
-    FY_TRY(check_reduction(info, reduction));
     const bool per_row = reduction == FY_REDUCTION_NONE;
     if (per_row ? dy->rank == 1 && dy->dims[0] == rows : dy->rank == 0) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH,
@@ -58,7 +48,6 @@ fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_loss_attrs_t *attrs = launch->attrs;
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(check_classes(info, launch, 0, 1));
-    FY_TRY(check_reduction(info, attrs->reduction));
     dst->dtype = launch->src[0].dtype;
     dst->rank = attrs->reduction == FY_REDUCTION_NONE;
     dst->dims[0] = launch->src[0].dims[0];
@@ -75,7 +64,7 @@ fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *l
     if (targets->rank != 1)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the targets (src1) are %s, they must have rank 1",
                        info->name, FY__DESC_TEXT(targets));
-    if (attrs->classes < 1 && (attrs->classes < 0 || targets->dims[0] != 0)) {
+    if (attrs->classes == 0 && targets->dims[0] != 0) {
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: classes is %" PRId32 "; pass how many columns log_probs had",
                        info->name, attrs->classes);
@@ -110,11 +99,8 @@ fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch)
     fy_desc_t *dst = &launch->dst[0];
     bool is_empty = false;
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, indices, info->dtypes));
-    if (attrs->dtype < 0 || attrs->dtype >= FY_DTYPE_COUNT)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dtype %" PRId32 " does not exist", info->name,
-                       attrs->dtype);
     for (int i = 0; i < indices->rank; i++) is_empty |= indices->dims[i] == 0;
-    if (attrs->classes < 0 || (attrs->classes == 0 && !is_empty))
+    if (attrs->classes == 0 && !is_empty)
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: classes is %" PRId64 ", it must be above every index of %s", info->name,
                        attrs->classes, FY__DESC_TEXT(indices));

@@ -1,6 +1,5 @@
-/* Shape rules of what a training loop does to gradients and parameters: clamp, clip, and the steps
- * of optimizers. They check that the attributes are possible numbers: a step with a wrong one would
- * change every parameter without an error.
+/* Shape rules of what a training loop does to gradients and parameters: clamp and the steps of
+ * optimizers. They check conditions between attributes; ranges are checked before (attrs.c).
  * Not here: the formulas (opset/formulas/step.h). */
 #include "ops/shape.h"
 
@@ -20,32 +19,10 @@ fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
     return fy__shape_unary(info, launch);
 }
 
-fy_status_t fy__shape_clip(const fy_op_info_t *info, fy_launch_t *launch)
-{
-    const fy_clip_attrs_t *attrs = launch->attrs;
-    if (!(attrs->max_norm > 0))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: max_norm %g is not above 0", info->name,
-                       attrs->max_norm);
-    return fy__shape_into(info, launch);
-}
-
 /* ---- steps ---- */
-
-static fy_status_t check_range(const fy_op_info_t *info, const char *field, double value,
-                               double below)
-{
-    if (value >= 0 && value < below) return FY_STATUS_OK;
-    if (isinf(below))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g must be 0 or more, and finite", info->name,
-                       field, value);
-    return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g must be 0 or more and below %g", info->name, field,
-                   value, below);
-}
 
 static fy_status_t check_sgd(const fy_op_info_t *info, const fy_sgd_attrs_t *attrs)
 {
-    FY_TRY(check_range(info, "momentum", attrs->momentum, INFINITY));
-    FY_TRY(check_range(info, "weight_decay", attrs->weight_decay, INFINITY));
     if (!isfinite(attrs->dampening))
         return FY_FAIL(INVALID_ARGUMENT, "%s: dampening %g is not finite", info->name,
                        attrs->dampening);
@@ -59,30 +36,6 @@ static fy_status_t check_sgd(const fy_op_info_t *info, const fy_sgd_attrs_t *att
             "%s: nesterov needs a momentum above 0 (it is %g) and dampening 0 (it is %g)",
             info->name, attrs->momentum, attrs->dampening);
     return FY_STATUS_OK;
-}
-
-static fy_status_t check_adam(const fy_op_info_t *info, const fy_adam_attrs_t *attrs)
-{
-    FY_TRY(check_range(info, "beta1", attrs->beta1, 1));
-    FY_TRY(check_range(info, "beta2", attrs->beta2, 1));
-    FY_TRY(check_range(info, "eps", attrs->eps, INFINITY));
-    return check_range(info, "weight_decay", attrs->weight_decay, INFINITY);
-}
-
-static fy_status_t check_adadelta(const fy_op_info_t *info, const fy_adadelta_attrs_t *attrs)
-{
-    FY_TRY(check_range(info, "rho", attrs->rho, 1));
-    FY_TRY(check_range(info, "eps", attrs->eps, INFINITY));
-    return check_range(info, "weight_decay", attrs->weight_decay, INFINITY);
-}
-
-static fy_status_t check_attrs(const fy_op_info_t *info, const void *attrs)
-{
-    switch (info->op) {
-    case FY_OP_ADAM_STEP: return check_adam(info, attrs);
-    case FY_OP_ADADELTA_STEP: return check_adadelta(info, attrs);
-    default: return check_sgd(info, attrs);
-    }
 }
 
 /* The state of a step has the parameter's dtype and shape; a step number comes last. */
@@ -124,5 +77,7 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the learning rate (src1) is %s, it must be a scalar",
                        info->name, FY__DESC_TEXT(lr));
     FY_TRY(check_state(info, launch));
-    return check_attrs(info, launch->attrs);
+    return info->op == FY_OP_SGD_STEP || info->op == FY_OP_SGD_MOMENTUM_STEP
+               ? check_sgd(info, launch->attrs)
+               : FY_STATUS_OK;
 }

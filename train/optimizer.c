@@ -65,7 +65,8 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
                                               .beta1 = adam.beta1,
                                               .beta2 = adam.beta2,
                                               .rho = adadelta.rho,
-                                              .eps = is_adam ? adam.eps : adadelta.eps };
+                                              .eps = kind == FY_OPTIMIZER_ADADELTA ? adadelta.eps
+                                                                                   : adam.eps };
     fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 

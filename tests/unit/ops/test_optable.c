@@ -1,5 +1,7 @@
 /* The op table: its rows agree with FY_OP_LIST and with themselves, and introspection finds what is
  * there and nothing else. */
+#include <math.h>
+
 #include "rules.h"
 
 static const char *const listed_names[] = {
@@ -158,6 +160,84 @@ static void test_descriptors_are_formatted_within_their_buffer(void **state)
     assert_string_equal(FY__DTYPES_TEXT(0), "");
 }
 
+/* ---- the ranges of opset/attrs.def are enforced, for every op ---- */
+
+static void write_field(unsigned char *attrs, const fy_attr_field_t *field, double value)
+{
+    const int64_t i64 = (int64_t)value;
+    const int32_t i32 = (int32_t)value;
+    if (field->type == FY_ATTR_F64)
+        memcpy(attrs + field->offset, &value, sizeof value);
+    else if (field->type == FY_ATTR_I64)
+        memcpy(attrs + field->offset, &i64, sizeof i64);
+    else
+        memcpy(attrs + field->offset, &i32, sizeof i32);
+}
+
+static double legal_value(const fy_attr_field_t *field)
+{
+    if (!(field->excludes & 1)) return field->low;
+    return isinf(field->high) ? field->low + 1 : (field->low + field->high) / 2;
+}
+
+static void expect_status(const fy_op_info_t *info, const unsigned char *attrs,
+                          const fy_attr_field_t *field, double value, fy_status_t want)
+{
+    if (fy__attrs_check(info, attrs) != want)
+        fail_msg("%s: %s %g: want %s", info->name, field->name, value, fy_status_name(want));
+    if (want != FY_STATUS_OK && !strstr(fy_error_get()->text, field->name))
+        fail_msg("'%s' does not name %s", fy_error_get()->text, field->name);
+}
+
+static void test_every_range_is_enforced(void **state)
+{
+    int nranges = 0;
+    (void)state;
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        const fy_op_info_t *info = fy_op_get(op);
+        _Alignas(8) unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES] = { 0 };
+        if (!info->attrs_nbytes) continue;
+        memcpy(attrs, fy__op_row(op)->default_attrs, info->attrs_nbytes);
+        for (uint32_t i = 0; i < info->nfields; i++)
+            if (fy__attr_has_range(&info->fields[i]))
+                write_field(attrs, &info->fields[i], legal_value(&info->fields[i]));
+        for (uint32_t i = 0; i < info->nfields; i++) {
+            const fy_attr_field_t *field = &info->fields[i];
+            const double legal = legal_value(field);
+            if (!fy__attr_has_range(field)) continue;
+            nranges++;
+            assert_ptr_equal(fy__op_row(op)->shape, fy__attrs_then_rule);
+            const struct {
+                double value;
+                fy_status_t want;
+            } tries[] = { { legal, FY_STATUS_OK },
+                          { field->low - 1, FY_STATUS_INVALID_ARGUMENT },
+                          { field->low,
+                            field->excludes & 1 ? FY_STATUS_INVALID_ARGUMENT : FY_STATUS_OK },
+                          { isinf(field->high) ? legal : field->high,
+                            !isinf(field->high) && field->excludes & 2 ? FY_STATUS_INVALID_ARGUMENT
+                                                                       : FY_STATUS_OK },
+                          { isinf(field->high) ? field->low - 2 : field->high + 1,
+                            FY_STATUS_INVALID_ARGUMENT } };
+            for (size_t k = 0; k < sizeof tries / sizeof *tries; k++) {
+                write_field(attrs, field, tries[k].value);
+                expect_status(info, attrs, field, tries[k].value, tries[k].want);
+            }
+            if (field->type == FY_ATTR_F64) {
+                write_field(attrs, field, NAN);
+                expect_status(info, attrs, field, NAN, FY_STATUS_INVALID_ARGUMENT);
+                write_field(attrs, field, INFINITY);
+                expect_status(info, attrs, field, INFINITY,
+                              isinf(field->high) && !(field->excludes & 2)
+                                  ? FY_STATUS_OK
+                                  : FY_STATUS_INVALID_ARGUMENT);
+            }
+            write_field(attrs, field, legal);
+        }
+    }
+    assert_true(nranges > 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_unknown_names_are_not_found),
         cmocka_unit_test(test_rows_are_consistent),
         cmocka_unit_test(test_fields_lie_inside_their_struct_and_hold_their_fallback),
+        cmocka_unit_test(test_every_range_is_enforced),
         cmocka_unit_test(test_flags_match_the_headers),
         cmocka_unit_test(test_descriptors_are_formatted_within_their_buffer),
     };

@@ -336,6 +336,39 @@ static void invalid_arguments_are_refused(ts_ctx_t *ctx)
     fy_optimizer_destroy(NULL);
 }
 
+/* ---- the defaults are those of opset/attrs.def; the header repeats them ---- */
+
+static double fallback_of(fy_op_t op, const char *name)
+{
+    const fy_op_info_t *info = fy_op_get(op);
+    for (uint32_t i = 0; i < info->nfields; i++)
+        if (!strcmp(info->fields[i].name, name)) return info->fields[i].fallback;
+    fail_msg("%s has no attribute %s", info->name, name);
+    return NAN;
+}
+
+static void defaults_are_those_of_the_ops(ts_ctx_t *ctx)
+{
+    const fy_optimizer_options_t init = FY_OPTIMIZER_OPTIONS_INIT;
+    (void)ctx;
+    for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++) {
+        const int is_adadelta = kind == FY_OPTIMIZER_ADADELTA;
+        fy_optimizer_options_t o;
+        fy_optimizer_defaults((fy_optimizer_kind_t)kind, &o, sizeof o);
+        assert_true(o.beta1 == fallback_of(FY_OP_ADAM_STEP, "beta1") && init.beta1 == o.beta1);
+        assert_true(o.beta2 == fallback_of(FY_OP_ADAM_STEP, "beta2") && init.beta2 == o.beta2);
+        assert_true(o.rho == fallback_of(FY_OP_ADADELTA_STEP, "rho") && init.rho == o.rho);
+        assert_true(o.eps ==
+                    fallback_of(is_adadelta ? FY_OP_ADADELTA_STEP : FY_OP_ADAM_STEP, "eps"));
+        assert_true(o.momentum == fallback_of(FY_OP_SGD_MOMENTUM_STEP, "momentum"));
+        assert_true(o.dampening == fallback_of(FY_OP_SGD_MOMENTUM_STEP, "dampening"));
+        assert_int_equal(o.nesterov, (int)fallback_of(FY_OP_SGD_MOMENTUM_STEP, "nesterov"));
+        if (kind == FY_OPTIMIZER_SGD)
+            assert_true(init.lr == o.lr && init.eps == o.eps && init.kind == o.kind &&
+                        init.weight_decay == o.weight_decay && init.momentum == o.momentum);
+    }
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(three_steps_match_the_formula),
     TS_TEST(one_block_equals_many_pairs),
@@ -344,6 +377,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(accumulated_small_batches_equal_one_large_batch),
     TS_TEST(gradients_are_clipped),
     TS_TEST(state_has_names),
+    TS_TEST(defaults_are_those_of_the_ops),
     TS_TEST(invalid_arguments_are_refused),
 };
 
