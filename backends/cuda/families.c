@@ -11,12 +11,7 @@ enum { USES_LT = 1, WHEN_EMPTY = 2 };
 #define RUN(f, flags) .run = fy__cuda_run_##f, .when_empty = ((flags)&WHEN_EMPTY) != 0
 #define SCRATCH(f, flags) \
     RUN(f, flags), .workspace = fy__cuda_##f##_workspace, .uses_lt = ((flags)&USES_LT) != 0
-/* Not 0: the first source has other dtypes, and the main operand is the second. */
-#define IN(i, name, set)    +((i) == 0 ? FY__SET_##set : 0)
-#define MAYBE(i, name, set) +0
-#define MANY(i, name, set)  IN(i, name, set)
-#define OUT(i, name, set)   +0
-#define INOUT(i, name, set) +0
+#include "opset/first_source.def" /* not 0: the main operand is the second source */
 #define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, cuda, faults, \
             operands, ...)                                                                \
     [FY_OP_##ENUM] = { .dtypes = FY__SET_##set, .main = (0 OPEN operands) != 0, OPEN cuda },

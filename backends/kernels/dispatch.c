@@ -12,12 +12,7 @@
 
 #define KERNEL(family)         .run = fy__run_##family
 #define SCRATCH_KERNEL(family) KERNEL(family)
-/* The dtypes of the first source if they are not the op's; else 0. */
-#define IN(i, name, set)    +((i) == 0 ? FY__SET_##set : 0)
-#define MAYBE(i, name, set) +0
-#define MANY(i, name, set)  IN(i, name, set)
-#define OUT(i, name, set)   +0
-#define INOUT(i, name, set) +0
+#include "opset/first_source.def"
 #define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, cuda, faults, \
             operands, ...)                                                                \
     [FY_OP_##ENUM] = { OPEN host, .dtypes = (0 OPEN operands) ? (0 OPEN operands) : FY__SET_##set },

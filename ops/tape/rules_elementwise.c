@@ -135,46 +135,22 @@ fy_status_t fy__back_tan(fy__tape_step_t *s)
     return give2(s, 0, FY_OP_MUL, s->g, slope);
 }
 
-/* g (1 - y^2); g y (1 - y); each by one op */
-fy_status_t fy__back_tanh(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_TANH_BACKWARD, s->g, fy__tape_dst(s, 0));
-}
-fy_status_t fy__back_sigmoid(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_SIGMOID_BACKWARD, s->g, fy__tape_dst(s, 0));
-}
-
-/* g times the slope at x, by one op. relu's slope is the same at y, so x is not saved. */
-fy_status_t fy__back_relu(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_RELU_BACKWARD, s->g, fy__tape_dst(s, 0));
-}
-fy_status_t fy__back_relu6(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_RELU6_BACKWARD, s->g, fy__tape_src(s, 0));
-}
-fy_status_t fy__back_hardsigmoid(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_HARDSIGMOID_BACKWARD, s->g, fy__tape_src(s, 0));
-}
-fy_status_t fy__back_hardswish(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_HARDSWISH_BACKWARD, s->g, fy__tape_src(s, 0));
-}
-fy_status_t fy__back_silu(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_SILU_BACKWARD, s->g, fy__tape_src(s, 0));
-}
-fy_status_t fy__back_gelu(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_GELU_BACKWARD, s->g, fy__tape_src(s, 0));
-}
-
-fy_status_t fy__back_gelu_tanh(fy__tape_step_t *s)
-{
-    return give2(s, 0, FY_OP_GELU_TANH_BACKWARD, s->g, fy__tape_src(s, 0));
-}
+/* g times the slope at the result or at the source, by one op */
+#define SLOPE_RULE(name, ENUM, saved)                                              \
+    fy_status_t fy__back_##name(fy__tape_step_t *s)                                \
+    {                                                                              \
+        return give2(s, 0, FY_OP_##ENUM##_BACKWARD, s->g, fy__tape_##saved(s, 0)); \
+    }
+SLOPE_RULE(tanh, TANH, dst)
+SLOPE_RULE(sigmoid, SIGMOID, dst)
+SLOPE_RULE(relu, RELU, dst) /* the slope at y is the one at x, so x is not saved */
+SLOPE_RULE(relu6, RELU6, src)
+SLOPE_RULE(hardsigmoid, HARDSIGMOID, src)
+SLOPE_RULE(hardswish, HARDSWISH, src)
+SLOPE_RULE(silu, SILU, src)
+SLOPE_RULE(gelu, GELU, src)
+SLOPE_RULE(gelu_tanh, GELU_TANH, src)
+#undef SLOPE_RULE
 
 /* g sigmoid(beta x); g where beta x > threshold */
 fy_status_t fy__back_softplus(fy__tape_step_t *s)

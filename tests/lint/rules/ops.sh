@@ -36,7 +36,7 @@ check() {
             UNARY | SCALED | BINARY | SLOPE) has "formula fy__$name in opset/formulas/" "fy__${name}_##sfx\(" "${formulas[@]}" ;;
             OP) has "host kernel fy__run_$kernel in backends/kernels/" "fy__run_$kernel\(" "${kernels[@]}" ;;
             esac
-            if [ "$rule" != - ]; then has "gradient fy__back_$rule in ops/tape/" "fy__back_$rule\(" "${gradients[@]}"; fi
+            if [ "$rule" != - ]; then has "gradient fy__back_$rule in ops/tape/" "fy__back_$rule\(|SLOPE_RULE\($rule," "${gradients[@]}"; fi
             has "typed call in include/ferry/ops.h" "fy_$name\(" include/ferry/ops.h
             has "case in tests/ops/" "^ *[A-Z_]*\(${upper}[,)]" "${cases[@]}"
             has "oracle in tests/support/" "FY_OP_$upper\b|[(,] *${upper}[,)]" "${oracles[@]}" "${cases[@]}"

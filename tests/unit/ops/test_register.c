@@ -355,18 +355,18 @@ static void some_results_are_given_and_others_made(ts_ctx_t *ctx)
     ts_ok(fy_op_register(&def, &op));
     src[0] = ts_iota(ctx->device, FY_DIMS(2, WIDTH), 5);
     for (int i = 1; i < SOURCES; i++) src[i] = ts_iota(ctx->device, FY_DIMS(WIDTH), (float)i);
-    ts_fails(fy_op_call(op, SOURCES, src, NULL, RESULTS, dst), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(op, SOURCES, src, NULL, 0, RESULTS, dst), INVALID_ARGUMENT);
     ts_text_has("dst1 is NULL: the op writes into it, so it must be given");
     dst[1] = ts_iota(ctx->device, FY_DIMS(WIDTH), 10);
     dst[2] = wrong = ts_iota(ctx->device, FY_DIMS(WIDTH + 1), 20);
-    ts_fails(fy_op_call(op, SOURCES, src, NULL, RESULTS, dst), SHAPE_MISMATCH);
+    ts_fails(fy_op_call(op, SOURCES, src, NULL, 0, RESULTS, dst), SHAPE_MISMATCH);
     assert_null(dst[0]);
     fy_tensor_destroy(wrong);
     dst[2] = ts_iota(ctx->device, FY_DIMS(WIDTH), 20);
     fy_tensor_t *const running_sum = dst[1];
     for (int call = 0; call < 2; call++) {
         dst[0] = dst[3] = dst[4] = NULL;
-        ts_ok(fy_op_call(op, SOURCES, src, NULL, RESULTS, dst));
+        ts_ok(fy_op_call(op, SOURCES, src, NULL, 0, RESULTS, dst));
         assert_ptr_equal(dst[1], running_sum);
     }
     ts_expect_f32(dst[0], (const float[]){ 5, 6, 7, 8, 9, 10 }, 6);
