@@ -12,10 +12,10 @@
 
 #include "backends/builtin.h"
 #include "backends/kernels/threads.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
 #include "runtime/device/device.h"
-#include "runtime/device/environment.h"
 #include "runtime/device/machine.h"
 #include "runtime/device/pin.h"
 #include "runtime/device/pressure.h"

@@ -1,7 +1,7 @@
 /* Reading a profile. The input is untrusted, so there is one grammar: an object of known members,
  * "figures" an object of known figures, each an object with a whole number "value" and its "unit".
  * No tree is built and no function recurses. For any bytes, the text names the error and its line.
- * tools/calibrate/cal_file.c writes such files. */
+ * tools/calibrate/cal.c writes such files. */
 #include "backends/sim/profile_file.h"
 
 #include <errno.h>

@@ -6,7 +6,6 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
-#include "runtime/base/path.h"
 #include "runtime/device/memory.h"
 
 FY_COLD void fy__memory_refused(const fy_device_t *device, fy_status_t status)

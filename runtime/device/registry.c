@@ -9,7 +9,6 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
-#include "runtime/device/environment.h"
 #include "runtime/device/plugin.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"

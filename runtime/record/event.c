@@ -16,7 +16,6 @@
 
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
-#include "runtime/base/path.h"
 #include "runtime/device/registry.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_write.h"

@@ -11,7 +11,6 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
-#include "runtime/device/environment.h"
 
 enum { ITEMS = 32, REASON = 256 };
 

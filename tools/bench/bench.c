@@ -1,5 +1,6 @@
-/* The measuring loop of `ferry bench`. Not here: the measured functions (bench_dispatch.c,
- * bench_gemm.c, bench_copy.c). */
+/* `ferry bench`: the suites and their measuring loop. Times are wall clock, medians of interleaved
+ * rounds; the worst round is shown beside. Not here: the measured functions (bench_dispatch.c,
+ * bench_gemm.c, bench_copy.c, bench_alloc.c, bench_train.c). */
 #include "tools/bench/bench.h"
 
 #include <math.h>
@@ -148,4 +149,17 @@ fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t 
     fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    static const command_t suites[] = {
+        { "dispatch", "what a light request costs, beside the bare work", bench_dispatch },
+        { "gemm", "matrix products through the dispatcher, beside bare oneDNN", bench_gemm },
+        { "copy", "uploads and downloads by size, beside memcpy", bench_copy },
+        { "alloc", "a block and its return, beside malloc, jemalloc and mimalloc", bench_alloc },
+        { "train", "training steps, called and replayed as graphs", bench_train },
+    };
+    return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites,
+                       argc, argv);
 }

@@ -58,4 +58,9 @@ typedef struct bench_bars {
 } bench_bars_t;
 fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t *bars);
 
+/* `ferry bench train --layers`, in bench_layers.c: whether a model with layers to time begins with
+ * `prefix`; then the session's table of them. */
+int bench_layers_has(const char *prefix);
+fy_status_t bench_layers_run(session_t *session, const char *prefix, const bench_effort_t *effort);
+
 #endif

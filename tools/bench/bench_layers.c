@@ -9,7 +9,7 @@
 
 #include <ferry/train/model.h>
 
-#include "tools/bench/bench_train.h"
+#include "tools/bench/bench.h"
 
 enum { MOST_ROWS = 64, CHANNELS = 3, NAME_SIZE = 64 };
 

@@ -1,13 +1,112 @@
 /* `ferry bench train`: training steps, called and replayed as graphs.
- * Not here: what a step does (bench_train_*.c), its layers one by one (bench_layers.c), the loop
- * (bench.c), other libraries (bench/peers_*.cpp). */
+ * Not here: what a step does (tools/train/small_train.c, image_train.c), its layers one by one
+ * (bench_layers.c), the loop (bench.c), other libraries (bench/peers_*.cpp). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench/bench_train.h"
+#include "tools/bench/bench.h"
 #include "tools/bench/roofline.h"
+#include "tools/train/image_train.h"
+#include "tools/train/small_train.h"
+
+typedef struct train_case {
+    const char *name, *mode; /* mode: "eager" or "graph" */
+    /* Makes the context, in the current scope; a NULL context is a failure. It goes by free(). */
+    fy_status_t (*make)(fy_device_t *device, void **out_context);
+    bench_fn run; /* so many steps */
+    /* calls of one step that have a gradient, for the time of one; 0: left out */
+    int64_t ops;
+    int64_t images; /* of one step; 0: left out */
+    /* of one step, for its share of what the cores can do; NULL: left out */
+    double (*flops)(const void *context);
+    void (*end)(void *context); /* frees resources that no scope owns; NULL: none */
+} train_case_t;
+
+/* ---- steps with little work ---- */
+
+static fy_status_t make_chain(fy_device_t *device, int is_graph, void **out_context)
+{
+    return small_chain_make(device, is_graph, *out_context = tool_alloc(sizeof(small_chain_t)));
+}
+static fy_status_t make_mlp(fy_device_t *device, small_optimizer_t optimizer, int is_graph,
+                            void **out_context)
+{
+    small_mlp_t *mlp = *out_context = tool_alloc(sizeof *mlp);
+    FY_TRY(small_mlp_make(device, optimizer, is_graph, mlp));
+    return small_mlp_calm(mlp);
+}
+
+static fy_status_t chain_eager(fy_device_t *device, void **out_context)
+{
+    return make_chain(device, 0, out_context);
+}
+static fy_status_t chain_graph(fy_device_t *device, void **out_context)
+{
+    return make_chain(device, 1, out_context);
+}
+static fy_status_t sgd_eager(fy_device_t *device, void **out_context)
+{
+    return make_mlp(device, SMALL_SGD, 0, out_context);
+}
+static fy_status_t sgd_graph(fy_device_t *device, void **out_context)
+{
+    return make_mlp(device, SMALL_SGD, 1, out_context);
+}
+static fy_status_t adam_eager(fy_device_t *device, void **out_context)
+{
+    return make_mlp(device, SMALL_ADAM, 0, out_context);
+}
+static fy_status_t adam_graph(fy_device_t *device, void **out_context)
+{
+    return make_mlp(device, SMALL_ADAM, 1, out_context);
+}
+
+/* The last loss is in no scope. */
+static void end_chain(void *context) { fy_tensor_destroy(((small_chain_t *)context)->loss); }
+static void end_mlp(void *context) { fy_tensor_destroy(((small_mlp_t *)context)->loss); }
+
+static const train_case_t small_cases[] = {
+    { "chain of 100", "eager", chain_eager, small_chain_run, SMALL_CHAIN_OPS, 0, NULL, end_chain },
+    { "chain of 100", "graph", chain_graph, small_chain_run, SMALL_CHAIN_OPS, 0, NULL, end_chain },
+    { "mlp 64-64-10 sgd", "eager", sgd_eager, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 sgd", "graph", sgd_graph, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 adam", "eager", adam_eager, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 adam", "graph", adam_graph, small_mlp_run, 0, 1, NULL, end_mlp },
+};
+
+/* ---- steps with work ---- */
+
+static fy_status_t make_image(fy_device_t *device, int which, void **out_context)
+{
+    return image_train_make(device, &image_cases[which],
+                            *out_context = tool_alloc(sizeof(image_train_t)));
+}
+
+static fy_status_t mnist(fy_device_t *device, void **out_context)
+{
+    return make_image(device, 0, out_context);
+}
+static fy_status_t lenet(fy_device_t *device, void **out_context)
+{
+    return make_image(device, 1, out_context);
+}
+static double flops(const void *context) { return ((const image_train_t *)context)->flops; }
+static void end_image(void *context) { image_train_end(context); }
+
+static const train_case_t image_steps[] = {
+    { "mnist", "eager", mnist, image_train_run, 0, 64, flops, end_image },
+    { "lenet", "eager", lenet, image_train_run, 0, 256, flops, end_image },
+};
+
+enum {
+    SMALL_CASES = sizeof small_cases / sizeof *small_cases,
+    IMAGE_STEPS = sizeof image_steps / sizeof *image_steps,
+    MOST_CASES = SMALL_CASES + IMAGE_STEPS
+};
+
+/* ---- the suite ---- */
 
 static fy_status_t report(session_t *session, const train_case_t *rows, const bench_case_t *cases,
                           size_t count)
@@ -23,9 +122,9 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         { "roofline_share", "of roofline", 2 },
         { "model_ns_per_step", NULL, 0 },
     };
-    char labels[TRAIN_MOST_CASES][64];
-    const char *names[TRAIN_MOST_CASES];
-    double ns[TRAIN_MOST_CASES];
+    char labels[MOST_CASES][64];
+    const char *names[MOST_CASES];
+    double ns[MOST_CASES];
     const int runs_on_cpu = strncmp(fy_device_name(session->device), "cuda", 4) != 0;
     /* flops a ns */
     const double roofline = runs_on_cpu ? roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)) : 1;
@@ -98,9 +197,9 @@ int bench_train(int argc, char **argv)
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 
     session_t session;
-    train_case_t rows[TRAIN_MOST_CASES];
-    size_t count = choose(prefix, train_small, TRAIN_SMALL_COUNT, rows);
-    count += choose(prefix, train_image, TRAIN_IMAGE_COUNT, rows + count);
+    train_case_t rows[MOST_CASES];
+    size_t count = choose(prefix, small_cases, SMALL_CASES, rows);
+    count += choose(prefix, image_steps, IMAGE_STEPS, rows + count);
     if (layers ? !bench_layers_has(prefix) : !count) {
         fprintf(stderr, "ferry: no %s is called '%s...'; without --case all are timed\n",
                 layers ? "model with layers" : "step", prefix);

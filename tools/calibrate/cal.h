@@ -1,7 +1,7 @@
 /* `ferry calibrate`: its measurements and figures. A figure is the median of rounds in which all
  * probes alternate; its spread is the worst round over the best, less 1. Everything uses the public
  * API and the device's clock: the wall's, or the model's.
- * cal_device.c and cal_host.c measure, cal_file.c writes, cmd_calibrate.c is the command. */
+ * cal_device.c and cal_host.c measure, cal.c writes, cmd_calibrate.c is the command. */
 #ifndef FERRY_TOOLS_CAL_H_
 #define FERRY_TOOLS_CAL_H_
 

@@ -1,15 +1,47 @@
 /* `ferry ledger FILE`: what a recorded run moved, from its event file: by scope path, by the way
  * transfers went, by call site, by pool.
- * Not here: adding up (event_totals.h), lines of single events (cmd_ledger_events.c). */
-#include "tools/cli/cmd_ledger.h"
-
+ * Not here: adding up (event_totals.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
 enum { TEXT, JSON, CSV, SITES_SHOWN = 20 };
+
+/* ---- --events: one event in one line: when, thread, scope, kind, then the other keys ---- */
+
+/* Keys that are printed before the others. */
+static bool is_in_front(const char *key)
+{
+    static const char *const front[] = { "ev", "t_ns", "thread", "scope", "op", "direction" };
+    for (size_t i = 0; i < sizeof front / sizeof *front; i++)
+        if (strcmp(key, front[i]) == 0) return true;
+    return false;
+}
+
+static void print_event(FILE *file, const event_t *event)
+{
+    const char *kind = event_text(event, "ev"), *op = event_text(event, "op"),
+               *direction = event_text(event, "direction");
+    const char *scope = event_text(event, "scope");
+    const uint64_t t_ns = event_whole(event, "t_ns");
+    fprintf(file, "%8" PRIu64 ".%03" PRIu64 " us  thread %-3" PRIu64 " %-24s  ", t_ns / 1000,
+            t_ns % 1000, event_whole(event, "thread"), *scope ? scope : "-");
+    fprintf(file, "%s%s%s%s%s", kind, *op ? " " : "", op, *direction ? " " : "", direction);
+    for (size_t i = 0; i < event->count; i++) {
+        const event_field_t *field = &event->field[i];
+        if (is_in_front(field->key)) continue;
+        if (field->text)
+            fprintf(file, "  %s=%s", field->key, field->text);
+        else if (field->number < 0)
+            fprintf(file, "  %s=%.0f", field->key, field->number);
+        else
+            fprintf(file, "  %s=%" PRIu64, field->key, field->whole);
+    }
+    fputc('\n', file);
+}
 
 /* ---- tables ---- */
 
@@ -201,7 +233,7 @@ static void take(void *user, const event_t *event)
     reading_t *reading = user;
     const bool inside = event_is_inside(event_text(event, "scope"), reading->under);
     reading->met |= inside;
-    if (inside && reading->prints_events) event_print(stdout, event);
+    if (inside && reading->prints_events) print_event(stdout, event);
     if (inside || event_has(event, "pool")) event_totals_add(&reading->totals, event);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every writer of complete files except profiles (test_cal_file.c), one row each, to every kind of
+# Every writer of complete files except profiles (test_cal.c), one row each, to every kind of
 # target: a new file, a file, a link, a dangling link, a link to a link, a pipe, a device, a loop of
 # links, a missing folder. Usage: test_writers.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh

@@ -1,11 +1,21 @@
-/* The check of all variables whose values can be malformed. The code that uses a variable parses
- * the value again, and logs a value that it ignores. */
-#include "runtime/device/environment.h"
-
-#include <string.h>
-
+/* File names from the environment, and the check of all variables whose values can be malformed.
+ * The code that uses a variable parses the value again, and logs a value that it ignores. */
 #include "runtime/base/environment.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "runtime/base/fail.h"
+
+bool fy__path_expand(const char *path, char *out, size_t size)
+{
+    const char *mark = strstr(path, "%p");
+    const int n =
+        mark ? snprintf(out, size, "%.*s%ld%s", (int)(mark - path), path, (long)getpid(), mark + 2)
+             : snprintf(out, size, "%s", path);
+    return n >= 0 && (size_t)n < size;
+}
 
 bool fy__env_is_lenient(void)
 {
