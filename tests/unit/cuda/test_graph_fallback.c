@@ -1,6 +1,7 @@
 /* Graphs on cuda that cannot be one request: a graph that cannot be captured is replayed call by
  * call, with the same bytes, and this is logged once. Every driver call of a capture and of a
- * launch fails once. Not here: graphs that can be captured (test_graph.c). */
+ * launch fails once. And work of the program on the queue of Ferry's stream (fy_stream_native). Not
+ * here: graphs that can be captured (test_graph.c). */
 #include <pthread.h>
 
 #include <cuda.h>
@@ -93,6 +94,30 @@ static fy_graph_t *record_own(int can_fault, fy_tensor_t **out_dst)
     ts_ok(fy_graph_end(&graph));
     return graph;
 }
+
+/* ---- the program's own work on Ferry's stream ---- */
+
+/* Bytes that the program writes on the compute stream, between two requests of Ferry. */
+static void work_on_the_native_queue(void **state)
+{
+    (void)state;
+    const float base = 3.003921509f; /* 0x40404040 */
+    void *address, *native = NULL, *again = NULL;
+    fy_stream_t *stream;
+    fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *sum;
+    ts_ok(fy_stream_native(device, NULL, &native));
+    assert_non_null(native);
+    ts_ok(fy_tensor_begin_native_access(x, FY_ACCESS_WRITE, NULL, &address));
+    assert_int_equal(driver_fill((CUdeviceptr)(uintptr_t)address, 0x40, 16, native), CUDA_SUCCESS);
+    ts_ok(fy_add(x, x, &sum));
+    ts_expect_f32(sum, (float[]){ 2 * base, 2 * base, 2 * base, 2 * base }, 4);
+    ts_ok(fy_stream_create(device, NULL, &stream));
+    ts_ok(fy_stream_native(device, stream, &again));
+    assert_true(again && again != native);
+    fy_stream_destroy(stream);
+}
+
+/* ---- graphs ---- */
 
 /* A capture affects only this thread, so other threads continue: the mode is not GLOBAL. */
 static void others_allocate_while_it_is_captured(void **state)
@@ -270,10 +295,15 @@ int main(void)
     find_calls();
     fy_log_set(note_log, NULL);
     const struct CMUnitTest tests[] = {
-        TEST(others_allocate_while_it_is_captured), TEST(uncapturable_graphs_are_replayed_by_calls),
-        TEST(registered_ops_that_can_fault),        TEST(evicted_plans_are_made_again),
-        TEST(each_call_of_a_capture_fails),         TEST(a_launch_that_fails_changes_nothing),
-        TEST(missing_flags_poison_the_results),     TEST(a_fatal_code_loses_the_device),
+        TEST(others_allocate_while_it_is_captured),
+        TEST(uncapturable_graphs_are_replayed_by_calls),
+        TEST(registered_ops_that_can_fault),
+        TEST(evicted_plans_are_made_again),
+        TEST(each_call_of_a_capture_fails),
+        TEST(a_launch_that_fails_changes_nothing),
+        TEST(missing_flags_poison_the_results),
+        TEST(a_fatal_code_loses_the_device),
+        TEST(work_on_the_native_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
