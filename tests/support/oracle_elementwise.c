@@ -156,12 +156,16 @@ static int64_t int_value(fy_op_t op, fy_dtype_t dtype, int64_t x, int64_t y)
 
 static bool compared(fy_op_t op, const ts_array_t *a, uint64_t i, const ts_array_t *b, uint64_t j)
 {
-    const bool p = a->f ? a->f[i] != 0 : a->i[i] != 0, q = b->f ? b->f[j] != 0 : b->i[j] != 0;
+    bool p, q; /* is it not 0? */
     int order; /* -1, 0, 1; 2: a NaN is in it */
     if (a->f) {
         double x = a->f[i], y = b->f[j];
+        p = x != 0;
+        q = y != 0;
         order = isnan(x) || isnan(y) ? 2 : x < y ? -1 : x > y;
     } else {
+        p = a->i[i] != 0;
+        q = b->i[j] != 0;
         order = a->i[i] < b->i[j] ? -1 : a->i[i] > b->i[j];
     }
     switch (op) {
