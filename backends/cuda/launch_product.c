@@ -41,8 +41,9 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
         if (status != FY_STATUS_UNSUPPORTED) return status;
         tell_slow(dev, "it has no algorithm for this shape and alignment");
     } else if (!matmul.takes_lt) {
-        tell_slow(dev,
-                  "an operand has no axis of unit stride; fy_contiguous makes a copy that has");
+        tell_slow(
+            dev,
+            "an operand has no axis of unit stride; fy_copy into a new tensor makes one that has");
     }
     fy__cuda_pack_matmul(launch, &request);
     return fy__cuda_submit(dev, stream, &request);

@@ -84,7 +84,7 @@ static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
     if (!is_for_dnnl(conv) || !fy__slow_path_is_new(host, &conv->shape)) return;
     const char *reason = "oneDNN has only its reference loop for this shape on this processor";
     if (!is_all_dense(conv))
-        reason = "an operand is strided; fy_contiguous makes a dense copy";
+        reason = "an operand is strided; fy_copy into a new tensor makes a dense one";
     else if (fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))
         reason = "oneDNN needs more scratch than the device may take (option workspace=)";
     fy__slow_path_log(host, &conv->shape, reason);

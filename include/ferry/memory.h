@@ -71,9 +71,9 @@ FY_API_STATUS fy_memory_query_alloc_stats(const fy_device_t *device,
                                           fy_memory_alloc_stats_t *out_stats);
 
 /* Writes every segment and block of `device`, and of the page-locked memory that serves it, to the
- * file `path`. FY_SNAPSHOT_JSON: size, state (live, pending, free), category, scope path and
- * figures (the schema: docs/internals/snapshot.md). FY_SNAPSHOT_SVG: a map as a picture. All of one
- * moment.
+ * file `path`. FY_SNAPSHOT_JSON: size, state (live, pending, free, thread_cached), category, scope
+ * path and figures (the schema: docs/internals/snapshot.md). FY_SNAPSHOT_SVG: a map as a picture.
+ * All of one moment.
  * Fails: IO (the system's reason; no incomplete file is left), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 typedef enum fy_snapshot_format { FY_SNAPSHOT_JSON, FY_SNAPSHOT_SVG } fy_snapshot_format_t;
 FY_API_STATUS fy_memory_snapshot(const fy_device_t *device, const char *path,

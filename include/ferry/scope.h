@@ -63,8 +63,8 @@ FY_API fy_scope_t fy_scope_begin_unowned(const char *name);
  * Ending a scope twice does nothing. */
 FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);
 /* Limits the innermost scope. If a scope has several guards, the tightest limit holds.
- * Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or a limit is looser than that of an
- * enclosing guard), OUT_OF_MEMORY. */
+ * Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or a limit other than FY_UNLIMITED
+ * is above that of an enclosing guard), OUT_OF_MEMORY. */
 FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 
 /* Sets the category of tensors that are made in the innermost scope and in the scopes inside it,

@@ -21,7 +21,7 @@ static fy__tag_t tag_of(const fy__thread_t *thread)
     return (fy__tag_t){ thread->category, thread->node };
 }
 
-/* Everything but data, nbytes, block and the class. */
+/* Sets every field but data, nbytes and user. */
 static void init(fy__storage_t *storage, fy_device_t *device)
 {
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);

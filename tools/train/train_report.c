@@ -26,7 +26,7 @@ void train_print_start(const train_run_t *run)
     fflush(out);
 }
 
-/* Uploads, downloads and syncs of one scope, if it had any. */
+/* Prints uploads and downloads of one scope, if it had any. */
 static void print_heavy(FILE *out, const char *what, const char *path)
 {
     const fy_ledger_totals_t t = ledger_read(path);
