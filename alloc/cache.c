@@ -165,7 +165,7 @@ static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t list,
 {
     fy__span_t *best = fy__offsets_best(&pool->offsets, list, request->nbytes);
     if (!request->most_whole) return best;
-    fy__span_t *whole = fy__offsets_best_whole(&pool->offsets, list, request->nbytes);
+    fy__span_t *whole = fy__offsets_best_dedicated(&pool->offsets, list, request->nbytes);
     return whole && whole->size.nbytes <= request->most_whole &&
                    (!best || whole->size.nbytes < best->size.nbytes)
                ? whole

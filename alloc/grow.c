@@ -38,7 +38,7 @@ enum { EXCHANGES = 8 };
 
 /* Sizes to request from the source, the preferred one first; returns their number. Never more than
  * `room`. */
-static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room,
+static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_dedicated, uint64_t room,
                         uint64_t *sizes)
 {
     const uint64_t left = pool->options.device_nbytes > pool->reserved
@@ -49,7 +49,7 @@ static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, 
     if (pool->source.resize) { /* the segment can grow in place later */
         if (!fy__round_up_u64(nbytes, pool->source.step_nbytes, &step) || step > most)
             step = nbytes;
-    } else if (is_apart) {
+    } else if (is_dedicated) {
         if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;
         if (step > most || step - nbytes > nbytes / 8) step = nbytes;
     } else {
@@ -128,7 +128,7 @@ static void save(fy__pool_t *pool, uint64_t nbytes)
     (void)fy__pool_release(pool, want < most ? most - want : 0);
 }
 
-static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart);
+static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_dedicated);
 
 /* When the shape of the work changes (a larger batch, a longer sequence), segments for the old
  * blocks serve no request. This releases them before the new ones are added. source_lock held, lock
@@ -161,21 +161,21 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *s
     } else if (request->nbytes > step_of(pool) / 2)
         exchange(pool, request->nbytes);
     pthread_mutex_lock(&pool->lock);
-    const bool is_apart = request->nbytes > step_of(pool) / 2 && !pool->source.resize;
+    const bool is_dedicated = request->nbytes > step_of(pool) / 2 && !pool->source.resize;
     const uint64_t room = fy__pool_room(pool);
     fy__range_t *range =
-        request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
+        request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_dedicated) : NULL;
     pthread_mutex_unlock(&pool->lock);
     if (request->nbytes > room) return FY__GROWTH_PAST_LIMIT;
     if (!range) {
         request->no_nodes = true;
         return FY__GROWTH_NO_NODES;
     }
-    const int count = growth_sizes(pool, request->nbytes, is_apart, room, sizes);
+    const int count = growth_sizes(pool, request->nbytes, is_dedicated, room, sizes);
     return add_segment(pool, range, sizes, count, request, stage, out_node, out_status);
 }
 
-static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
+static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_dedicated)
 {
     uint64_t released = 0;
     if (pool->options.keeps_segments) return 0;
@@ -185,7 +185,7 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
         /* only this thread adds or removes ranges: it holds source_lock */
         fy__range_t *next = range->next;
         if (!range->first->next && range->first->list == FY__LIST_FREE &&
-            (range->is_apart || !only_apart)) {
+            (range->is_dedicated || !only_dedicated)) {
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
             if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, range, false);

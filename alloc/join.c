@@ -16,7 +16,7 @@ fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
         fy__span_t *span = fy__offsets_best(&pool->offsets, list, request->nbytes);
         if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
         if (!request->most_whole) continue;
-        span = fy__offsets_best_whole(&pool->offsets, list, request->nbytes);
+        span = fy__offsets_best_dedicated(&pool->offsets, list, request->nbytes);
         if (span && span->size.nbytes <= request->most_whole &&
             (!best || span->size.nbytes < best->size.nbytes))
             best = span;

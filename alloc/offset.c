@@ -60,7 +60,7 @@ static inline void absorb_next(fy__offsets_t *offsets, fy__span_t *left, fy__spa
     fy__slab_put(&offsets->spans, right);
 }
 
-fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_apart)
+fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_dedicated)
 {
     fy__range_t *range = fy__slab_get(&offsets->range_nodes);
     if (!range) return NULL;
@@ -69,7 +69,7 @@ fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_apart)
         fy__slab_put(&offsets->range_nodes, range);
         return NULL;
     }
-    *range = (fy__range_t){ .first = span, .is_apart = is_apart };
+    *range = (fy__range_t){ .first = span, .is_dedicated = is_dedicated };
     return range;
 }
 
@@ -162,7 +162,7 @@ fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t list, uint64
     return (fy__span_t *)fy__size_index_best(&offsets->lists[list][0], nbytes);
 }
 
-fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes)
+fy__span_t *fy__offsets_best_dedicated(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes)
 {
     return (fy__span_t *)fy__size_index_best(&offsets->lists[list][1], nbytes);
 }

@@ -4,7 +4,7 @@
  * A span is taken, or is on a list. Lists are kinds of free: only adjacent spans of one list join,
  * and best fit searches one list. The pool has a list for each stream, for bytes that a device may
  * still use.
- * A range may be `apart` (dedicated): while it is one free span, only best_whole finds it, so that
+ * A range may be dedicated: while it is one free span, only best_dedicated finds it, so that
  * small blocks are not cut from it. Not thread-safe. Not here: hazards, limits, policy (pool.h). */
 #ifndef FERRY_ALLOC_OFFSET_H_
 #define FERRY_ALLOC_OFFSET_H_
@@ -32,13 +32,13 @@ struct fy__range {
     fy__span_t *first; /* a join keeps the left span, so this never changes */
     fy__span_t *last;
     fy__range_t *prev, *next;
-    bool is_apart;
+    bool is_dedicated;
 };
 
 /* Whether the span fills a dedicated range. */
 static inline bool fy__span_is_whole_apart(const fy__span_t *span)
 {
-    return !span->prev && !span->next && span->range->is_apart;
+    return !span->prev && !span->next && span->range->is_dedicated;
 }
 
 typedef struct fy__offsets {
@@ -63,7 +63,7 @@ bool fy__offsets_open_list(fy__offsets_t *offsets, uint32_t list);
 
 /* A range is added in two steps, so that no segment is requested without a node for it. NULL: no
  * memory. */
-fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_apart);
+fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_dedicated);
 void fy__offsets_drop_range(fy__offsets_t *offsets, fy__range_t *prepared);
 /* The range becomes one span on list 0. */
 fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared, uint64_t offset,
@@ -83,7 +83,8 @@ void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint6
 /* Best fit on an open list: among spans that are not whole dedicated ranges, and among those that
  * are. NULL: none fits. */
 fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes);
-fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t list, uint64_t nbytes);
+fy__span_t *fy__offsets_best_dedicated(const fy__offsets_t *offsets, uint32_t list,
+                                       uint64_t nbytes);
 /* Takes the left nbytes (a multiple of the granule, at most its size) of a span off its list; the
  * rest stays there as *out_rest, or NULL. false: no memory for a node, and nothing has changed. */
 bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,

@@ -289,8 +289,8 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
 }
 
-/* This thread records: the call is kept, and nothing runs. What the kernel would refuse is refused
- * now, if the backend can say so. */
+/* This thread records a graph: stores the call, runs nothing. What the kernel would refuse is
+ * refused now, if the backend can say so. */
 static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
 {
     const fy__op_row_t *row = call->row;
@@ -386,7 +386,7 @@ run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_
     uint64_t watching = fy__watching();
     fy__recording_t *recording = NULL;
     if (FY_UNLIKELY(watching)) {
-        watching &= FY__WATCH_TAPE - 1; /* a tape of this thread's has had its look already */
+        watching &= FY__WATCH_TAPE - 1; /* ignore tapes: begin_taped has handled this thread's */
         recording = fy__recording_of(thread, device);
     }
     call.watching = watching;
@@ -474,7 +474,7 @@ static FY_COLD fy_status_t run_far(fy__thread_t *thread, const fy__op_row_t *row
     return status;
 }
 
-/* A graph that an op failed in is none. */
+/* A failed op makes the graph's recording fail. */
 static FY_COLD fy_status_t note_failure(fy__thread_t *thread, fy_status_t status)
 {
     return thread->recording ? fy__recording_failed(thread->recording, status) : status;
@@ -492,7 +492,7 @@ static __attribute__((noinline)) fy_status_t begin_taped(fy__thread_t *thread,
     *out_is_recorded = false;
     for (size_t i = 0; i < nsrc; i++) is_whole &= src[i] && !fy__tensor_is_gone(src[i]);
     for (size_t i = 0; i < ndst; i++) is_whole &= !dst[i] || !fy__tensor_is_gone(dst[i]);
-    if (FY_LIKELY(is_whole)) /* or it is refused anyway, by others */
+    if (FY_LIKELY(is_whole)) /* else the dispatcher refuses it */
         FY_TRY(fy__tape_before(thread, thread->tape, row, nsrc, src, attrs, ndst, dst,
                                out_is_recorded));
     thread->tape = NULL;

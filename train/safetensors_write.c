@@ -19,7 +19,7 @@
 typedef struct item {
     const char *name;
     fy_tensor_info_t info;
-    fy_tensor_t *dense; /* a dense copy if the entry has strides, else NULL */
+    fy_tensor_t *dense; /* a dense copy if the entry is not contiguous, else NULL */
     const void *data;
 } item_t;
 

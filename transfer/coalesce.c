@@ -98,7 +98,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     for (size_t i = first; i < next; i++)
         if (is_packed(many, i)) {
             fy__hazard_written(&many->dst[i]->storage->hazard, point);
-            fy__upload_left(many->dst[i], &taint);
+            fy__upload_set_faults(many->dst[i], &taint);
         }
     fy__taint_join(device, &many->taint, &taint);
     many->last = point;

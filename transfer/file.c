@@ -159,7 +159,7 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
     *out_changed = sent && !raw && status != FY_STATUS_OK;
     if (status == FY_STATUS_OK && raw)
         status = fy__convert(device, stream, &final, &target, dst->nelem);
-    if (status == FY_STATUS_OK && stream) fy__upload_left(dst, &taint);
+    if (status == FY_STATUS_OK && stream) fy__upload_set_faults(dst, &taint);
 done:
     if (raw) fy__storage_release(thread, raw);
     return status;

@@ -109,7 +109,7 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
     FY_CHECK(copy_to(fetch, &target, &request));
     if (landing) FY_CHECK(fy__convert(to, to->upload, &final, &target, dst->nelem));
     const uint32_t record = find_fault(fetch, request);
-    fy__upload_left(dst, &(fy__taint_t){ .poison = record });
+    fy__upload_set_faults(dst, &(fy__taint_t){ .poison = record });
     if (landing && record) fy__fault_keep(to, atomic_load(&final.storage->hazard.writer), record);
 done:
     fy__fetch_end(thread, fetch);

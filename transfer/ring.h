@@ -28,7 +28,8 @@ bool fy__ring_try_take(fy_device_t *device, fy__slot_t *out_slot);
 /* `point`: the last DMA that uses the slot; 0 for none. */
 void fy__ring_give(fy_device_t *device, const fy__slot_t *slot, fy__point_t point);
 /* Submits the first nbytes of a slot to `dst` on the upload engine. The slot stays the caller's.
- * Adds the copy's fault to *taint: the final owner of the bytes must get it (fy__upload_left). */
+ * Adds the copy's fault to *taint: the final owner of the bytes must get it
+ * (fy__upload_set_faults). */
 fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes,
                           fy__point_t *out_point, fy__taint_t *taint);
 /* The part of a transfer of `nbytes` for one slot of `slot_nbytes`. */

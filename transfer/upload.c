@@ -171,7 +171,7 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     if (status == FY_STATUS_OK && !upload.direct && !upload.is_job)
         status = fy__convert(device, upload.stream, &upload.final, &upload.target, src->nelem);
     if (status == FY_STATUS_OK && upload.stream && !upload.is_job) {
-        fy__upload_left(dst, &upload.taint);
+        fy__upload_set_faults(dst, &upload.taint);
         if (taint) fy__taint_join(device, taint, &upload.taint);
     }
 done:
@@ -181,7 +181,7 @@ done:
     return status;
 }
 
-void fy__upload_left(fy_tensor_t *dst, const fy__taint_t *taint)
+void fy__upload_set_faults(fy_tensor_t *dst, const fy__taint_t *taint)
 {
     fy_device_t *device = dst->storage->device;
     if (replaces(dst)) fy__storage_late_clear(device, dst->storage);

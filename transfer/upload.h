@@ -22,11 +22,11 @@ fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, cons
 fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst,
                            const fy_tensor_t *src, const fy_transfer_options_t *options,
                            uint64_t *blocked_ns, bool *out_changed, fy__taint_t *taint);
-/* The upload that was just recorded in their hazard reads these host bytes in place from now on. */
+/* Marks these host bytes as borrowed by the last upload in the storage's hazard. */
 void fy__upload_borrow(fy__storage_t *storage);
 /* After everything was submitted into dst: clears the faults of earlier transfers if all bytes are
  * new. Adds the faults of the copies to dst and to the ticket of its last write. */
-void fy__upload_left(fy_tensor_t *dst, const fy__taint_t *taint);
+void fy__upload_set_faults(fy_tensor_t *dst, const fy__taint_t *taint);
 /* It failed half way with the error in the record: poisons dst. */
 void fy__upload_poison(fy_tensor_t *dst, fy_status_t status);
 /* dst's bytes are submitted: a new version; if all bytes are new, clears the old faults. */

@@ -33,12 +33,13 @@ fy_status_t fy__upload_batch_send(fy__upload_batch_t *batch)
     if (!count) return FY_STATUS_OK;
     const fy_status_t status =
         fy__copy_submit_many(batch->device, stream, count, batch->copies, &point);
-    for (size_t i = 0; i < count; i++) { /* even if it failed: some of them may be running */
+    /* after a failure, too: some copies may run; the caller poisons dst */
+    for (size_t i = 0; i < count; i++) {
         fy__queue_sent(batch->device->uploads, batch->copies[i].nbytes, point);
         fy__hazard_read(&batch->src[i]->storage->hazard, stream, point);
         fy__upload_borrow(batch->src[i]->storage);
         fy__hazard_written(&batch->dst[i]->storage->hazard, point);
-        if (status == FY_STATUS_OK) fy__upload_left(batch->dst[i], &(fy__taint_t){ 0, 0, 0 });
+        if (status == FY_STATUS_OK) fy__upload_set_faults(batch->dst[i], &(fy__taint_t){ 0, 0, 0 });
     }
     return status;
 }

@@ -114,7 +114,7 @@ static void put_title(FILE *file, segment_t *segment, const mark_t *mark)
                 fy__draw_named(file,
                                i == 1   ? "\npending "
                                : i == 2 ? "\nfree "
-                                        : "\nat hand ",
+                                        : "\nthread_cached ",
                                mark->nbytes[i]);
         for (int i = 0; i <= FY_CATEGORY_COUNT; i++)
             if (mark->by_category[i]) {

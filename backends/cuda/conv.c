@@ -9,15 +9,15 @@
 #include "backends/cuda/families.h"
 #include "backends/cuda/tune.h"
 
-/* A slow path is said, once a device. */
+/* Logs the slow path, once a device. */
 static void tell_slow(fy__cuda_device_t *dev)
 {
     if (atomic_exchange(&dev->told_slow_conv, 1)) return;
     fy__cuda.host->log(
         FY_LOG_WARNING,
         "cuda:%d: the plain kernel runs a convolution, slowly: an operand is not row-major without "
-        "gaps (fy_contiguous makes a "
-        "copy that is), has 2^30 elements or more, or is bf16 on a card older than 8.0 (said once)",
+        "gaps (fy_copy into a new tensor makes one that is), has 2^30 elements or more, or is "
+        "bf16 on a card older than 8.0 (said once)",
         dev->index);
 }
 

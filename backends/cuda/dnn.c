@@ -337,7 +337,7 @@ static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
     }
     plan->used = ++dnn->tick;
     *out_plan = plan;
-    /* no text: another kernel runs it, launch after launch */
+    /* sets no error text: a Ferry kernel runs instead, at every launch */
     return plan->refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
 }
 

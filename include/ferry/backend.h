@@ -93,11 +93,13 @@ typedef struct fy_copy {
     void *peer;
 } fy_copy_t;
 
-/* Two launches that are not ops. Many small tensors cross in one copy, packed in one run of bytes
- * with a table after them. SCATTER: a kernel on the device spreads them; src[0] is the run, as u8.
- * GATHER: a kernel has collected them; dst[0] is the run. The table is in the run as well (GATHER:
- * in src[0]), on the device; attrs is an fy_packed_t. If copies_can_fault, the kernel must ignore a
- * table that did not arrive. */
+/* Two launches that are not ops: small tensors cross packed in one buffer. attrs is an fy_packed_t,
+ * which locates a table of fy_packed_entry_t.
+ * SCATTER (uploads) copies each entry from the buffer src[0] to its address; the table is in
+ * src[0].
+ * GATHER (downloads) copies each entry from its address into the buffer dst[0]; the table is in
+ * src[0]. All of it is on the device, as u8.
+ * If copies_can_fault, the kernel must ignore a table that did not arrive. */
 #define FY_LAUNCH_SCATTER 0xFFFFFFF0u
 #define FY_LAUNCH_GATHER  0xFFFFFFF1u
 typedef struct fy_packed {

@@ -32,13 +32,13 @@ typedef struct fy_graph_info {
 } fy_graph_info_t;
 #define FY_GRAPH_INFO_INIT FY_ZEROED_(graph_info)
 
-/* Starts a recording: from now on this thread's requests on `device` are recorded and not run.
- * Tensors made inside are poisoned until the first replay: to read them fails with
- * INVALID_ARGUMENT. Their memory is the graph's pool, which lasts as long as the graph or one of
- * these tensors.
+/* From now on this thread's requests on `device` are recorded and not run. The end of the innermost
+ * scope discards a recording that was not ended.
+ * Tensors made inside use the graph's memory, which lasts as long as the graph or one of them. To
+ * read them before the first replay fails with INVALID_ARGUMENT.
  * Uploads inside must be FY_HOST_BORROW into existing tensors. Each replay reads the source again;
- * wait for the replay's ticket. Calls that block, other transfers and a second graph fail with
- * UNSUPPORTED inside. The end of the innermost scope drops the recording.
+ * wait for the replay's ticket. Calls that block, other transfers and replays of other graphs fail
+ * with UNSUPPORTED inside.
  * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 FY_API_STATUS fy_graph_begin(fy_device_t *device);
 /* Ends the recording; the graph belongs to the innermost scope. Fails: INVALID_ARGUMENT (none is

@@ -98,14 +98,13 @@ FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t
  * thread records on `device`), DEVICE_LOST. */
 FY_API_STATUS fy_memory_reserve(fy_device_t *device, uint64_t nbytes);
 
-/* A reclaim callback, called on the thread that requests memory of `device`.
- * The cache could not serve the request, and growth failed or is forbidden. Ferry has not yet
- * released idle segments or waited. The callback may destroy tensors of `device`, drop your caches,
- * and call anything that makes no tensor on `device`. Memory requests inside it call no reclaim
- * callback.
- * It runs in a scope "pressure", under the thread's guards and outside its recording; on several
- * threads at once if several run out. It is called once for a request, so free at least `nbytes`.
- * Return 0 if nothing was freed. */
+/* A reclaim callback (pressure function). Ferry calls it when no cached block serves a request for
+ * memory of `device` and the pool cannot grow, before it releases idle segments or waits.
+ * It runs on the requesting thread, in a scope "pressure", under that thread's guards. Its calls
+ * are not recorded into a graph. Several threads may run it at once.
+ * It may destroy tensors of `device` and drop your caches. It must make no tensor on `device`; a
+ * memory request inside it calls no reclaim callback.
+ * It is called once for each request, so free at least `nbytes`. Return 0 if nothing was freed. */
 typedef int (*fy_pressure_fn)(void *user, fy_device_t *device, uint64_t nbytes);
 /* Registers `fn` after those registered before; no lock is held during its calls. *out_id
  * identifies it for fy_memory_off_pressure. Unregister it before `user` becomes invalid; closing

@@ -347,13 +347,13 @@ typedef struct fy_op_backward {
     const fy_desc_t *const *wanted;
     void *user; /* fy_op_def_t.user */
 } fy_op_backward_t;
-/* The gradient rule: sets src_grad[i] = d loss / d src[i] for each i with wanted[i], by calls of
- * ops and views. An entry that stays NULL is 0; it may be a view, or dst_grad[j] itself.
- * Device and dtype are the source's. So is the shape; if it is wider (the source broadcasts to it),
- * Ferry sums.
- * Ownership: fy_tape_backward calls the rule in a scope with the op's name; that scope owns the
- * tensors that the rule makes. The rule must not use the tape (BUSY).
- * It fails by returning fy_error_set(...); fy_tape_backward then fails with it. */
+/* The gradient rule of a registered op. For each i with wanted[i], sets src_grad[i] to
+ * d loss / d src[i] by calls of ops and views. NULL means 0; a view, or dst_grad[j] itself, is
+ * legal. src_grad[i] has source i's device, dtype and shape. It may also have a shape to which the
+ * source broadcasts: Ferry then sums it.
+ * It runs in a scope with the op's name, which owns the tensors made in it. Calls of the tape's own
+ * functions fail with BUSY.
+ * A rule fails by returning fy_error_set(...); fy_tape_backward then returns that status. */
 typedef fy_status_t (*fy_backward_fn)(const fy_op_backward_t *call, fy_tensor_t **src_grad);
 
 typedef struct fy_op_def {

@@ -58,14 +58,14 @@ typedef struct fy_plan {
 } fy_plan_t;
 #define FY_PLAN_INIT FY_ZEROED_(plan)
 
-/* Runs `step` with `batch` on a device like `spec`: "sim?profile=h200&limit=80GiB", any simulated
- * device. (The index in the spec is ignored; numerics=off is implied.) Peaks equal those of a real
- * run to the byte if it makes the same requests in the same order. The step is refused only
- * page-locked memory above pinned=, and more than about 60 TiB at once.
- * Calls `step` once, or twice if it may not fit. Its requests count in the ledger under the scope
- * "plan" and in guards; the model clock of simulated devices advances. options may be NULL.
- * Fails: INVALID_ARGUMENT, UNAVAILABLE (no free index), or as `step`; a step that does not fit is
- * OK with fits = 0. */
+/* Runs `step` with `batch` on a simulated device with the profile and limits of `spec`
+ * ("sim?profile=h200&limit=80GiB"; its index is ignored, numerics=off is implied). The peaks equal,
+ * to the byte, those of a real run with the same requests in the same order. The limit refuses
+ * nothing; page-locked memory above pinned= and more than about 60 TiB at once are refused.
+ * `step` runs a second time if the first run exceeded the limit. It counts in guards, and in the
+ * ledger under "plan"; simulated clocks advance. options may be NULL.
+ * A step that does not fit is OK with fits = 0. Fails: INVALID_ARGUMENT, UNAVAILABLE (no free
+ * index), or as `step`. */
 FY_API_STATUS fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch,
                            const fy_plan_options_t *options, fy_plan_t *out_plan);
 /* Largest batch in [1, max_batch] that fits, and its plan. Assumes that all smaller batches fit
@@ -131,16 +131,16 @@ FY_API_STATUS fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *o
 FY_API void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block);
 
 /* A point in one of your queues: request `seq`, from 1 to 2^48 - 1, of queue `stream`, from 1 to
- * 65535. A block that a queue still uses when it is freed is pending, as on a device. Until the
- * queue has passed the point, the pool reuses the bytes first for that queue. */
+ * 65535. A block that a queue still uses when it is freed is pending, as on a device. Until
+ *        fy_pool_reached reports the point, the pool prefers that queue for the bytes. */
 typedef struct fy_pool_point {
     uint32_t stream;
     uint64_t seq;
 } fy_pool_point_t;
 enum { FY_POOL_POINTS_MOST = 5 };
-/* As fy_pool_alloc, for bytes that queue `stream` uses first; stream 0 is the host, as in
- * fy_pool_alloc. Before the pool grows it can return bytes that are pending on another queue: your
- * queue must then wait for that queue. */
+/* As fy_pool_alloc, for bytes that your queue `stream` uses first; 0 is the host, as in
+ * fy_pool_alloc. For a queue, the block may contain bytes that fy_pool_free_after freed and whose
+ * points are not reported yet: make `stream` wait for those points before it uses the block. */
 FY_API_STATUS fy_pool_alloc_on(fy_pool_t *pool, uint64_t nbytes, uint32_t stream,
                                fy_pool_block_t *out_block);
 /* As fy_pool_free, for bytes that up to FY_POOL_POINTS_MOST requests, each of another queue, may

@@ -5,24 +5,27 @@
  *
  * Four rules hold for the whole library. The other headers do not repeat them.
  *   1. One owner. A handle belongs to the scope that was open when it was made. If no scope was
- *      open, or after keep, it belongs to you. destroy is legal once, early or late; a scope
- *      destroys the handles that are left in it. Bytes are shared and counted: views and copies in
- *      flight keep them alive after the handle is destroyed.
- *   2. A failed call changes nothing and sets *out_x to NULL (or 0). A request that fails later, on
+ *      open, or after keep, it belongs to you. You may destroy a handle once, before its scope
+ *      ends; the scope destroys the rest. Bytes are shared and counted: views and running copies
+ *      keep them alive after the handle is destroyed.
+ *   2. A failed call changes nothing, unless its comment says so, and sets *out_x to NULL (or 0). A
+ *      request that fails later, on
  *      the device, fails its ticket and poisons its results; other requests are not affected.
  *   3. Any thread may call any function. One thread at a time uses a handle, except that several
  *      threads may read one tensor (views of the same bytes count as that tensor). While a handle
  *      is in a scope, only that scope's thread may destroy it: keep it before another thread gets
  *      it.
- *   4. The comment of a call that may block the host begins with "Blocks". Each such call counts as
- *      one sync, even if it did not have to wait.
+ *   4. A comment that begins with "Blocks" marks a call that waits for a device. It counts as one
+ *      sync, even if it did not have to wait. Other waits (ring space, a full queue, a file) are
+ *      named at their call and are no sync.
  *
- * A struct that begins with struct_size may grow. Start from its _INIT macro, or from its _init
- * function, which takes sizeof your struct. A program that was built with an older header works
- * with a newer library. A newer program works with an older library if the fields that the library
- * does not know are 0; fields that it does not fill become 0. Any other struct_size is
- * INVALID_ARGUMENT. A newer library may return enumerators (a dtype, a path, a category, a status)
- * that your header does not have. */
+ * A struct that begins with struct_size may get new fields. Start from its _INIT macro, or call its
+ * _init function with sizeof your struct. An impossible struct_size is INVALID_ARGUMENT.
+ *   - Old program, newer library: always works.
+ *   - New program, older library: works if the fields that the library does not know are 0. Facts
+ *     that it does not know become 0.
+ * A newer library may return enumerators (a dtype, a path, a category, a status) that your header
+ * does not have. */
 #ifndef FERRY_STATUS_H_
 #define FERRY_STATUS_H_
 
@@ -52,12 +55,12 @@ extern "C" {
     X(DTYPE_MISMATCH, "the caller mixed dtypes, or the op does not support this one")            \
     X(SHAPE_MISMATCH, "the shapes do not fit together")                                          \
     X(REFUSED_BY_GUARD, "a guard of an enclosing scope forbids it")                              \
-    X(BUSY, "a transfer or a tape still needs the bytes: wait for the named ticket")             \
+    X(BUSY, "something still uses it; the text says what to wait for or to end")                 \
     X(OUT_OF_MEMORY,                                                                             \
       "device memory: free, shrink, or raise the limit; fy_error_get()->oom explains")           \
     X(PINNED_LIMIT,                                                                              \
       "page-locked host memory: free, trim, or raise the limit; fy_error_get()->oom explains")   \
-    X(UNSUPPORTED, "this device or build cannot do it")                                          \
+    X(UNSUPPORTED, "this device or build cannot do it, or not while this thread records")        \
     X(UNAVAILABLE, "no such device or plugin, or it did not load; the text has the reason")      \
     X(TIMEOUT, "not done in time; the request continues")                                        \
     X(CANCELLED, "cancelled before it started")                                                  \

@@ -19,24 +19,24 @@ FY_API void fy_tape_destroy(fy_tape_t *tape);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_tape_keep(fy_tape_t *tape);
 
-/* Requests d loss / d tensor: in every record of the tape if called before fy_tape_begin
- * (parameters), in the current record if called during one. Views made of `tensor` before the begin
- * are other tensors.
- * `grad` is the destination, dense and like `tensor`, for instance a view of a flat block; NULL
- * makes a new tensor. A backward assigns first and then adds, so zero nothing. One tape watches a
- * tensor: the last one that called. Both tensors' bytes live at least as long as the watch.
+/* Requests d loss / d tensor. If the tape does not record now, this holds for all its later records
+ * (parameters); if it records, for the current record only.
+ * `grad` receives the gradient: dense, with tensor's device, dtype and shape, such as a view of one
+ * large block. NULL: backward makes a tensor. Do not zero it: a backward assigns, then adds.
+ * Only the last tape that watches a tensor counts. Both tensors' bytes live as long as the watch.
+ * A view counts as part of `tensor` only if it is made later, while the tape records.
  * Fails: INVALID_ARGUMENT, DTYPE_MISMATCH (not float), SHAPE_MISMATCH, DEVICE_MISMATCH,
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *grad);
 
-/* Records this thread's calls that depend on a watched tensor, until fy_tape_backward or the end of
- * the innermost scope. The record lasts until backward, the next begin or destroy, and keeps the
- * operands alive that its rules need. tape NULL: records and saves nothing until the end of the
- * innermost scope (validation, metrics).
- * While one tape records, another begin interrupts it until the end of the scope of that begin.
- * Refused inside: a call without a gradient rule that depends on a watched tensor (UNSUPPORTED),
- * and writing to a watched tensor (BUSY). Integers and comparisons have no gradient: results that
- * depend only on them are constant. */
+/* Drops the tape's record and starts a new one: this thread's calls that depend on a watched tensor
+ * are recorded until fy_tape_backward or the end of the innermost scope. The tensors that the
+ * gradient rules need are kept until backward, the next begin, or destroy.
+ * tape NULL: nothing is recorded until the innermost scope ends (validation, metrics).
+ * If another tape records, it pauses until the innermost scope ends.
+ * While recording, a call without a gradient rule that depends on a watched tensor is UNSUPPORTED,
+ * and a write to a watched tensor is BUSY. Results that depend on it only through integers or
+ * comparisons are constants. */
 FY_API_STATUS fy_tape_begin(fy_tape_t *tape);
 
 typedef struct fy_backward_options {

@@ -81,13 +81,13 @@ FY_API void fy_tensor_set_name(fy_tensor_t *tensor, const char *name);
  * Fails: DEVICE_MISMATCH (not on the host: download it), BUSY (WRITE while an upload still borrows
  * it: names the ticket), BAD_VALUE or DEVICE_LOST (the request that made it failed). */
 FY_API_STATUS fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data);
-/* Address of a tensor's first element on its own device, for your kernels. Submit them to
- * `stream`'s native queue after this call: they run after Ferry's earlier requests for these bytes,
- * and later requests of Ferry wait for them.
- * `stream` is a stream of the tensor's device; NULL is the stream that receives this thread's ops
- * there. (The host has no streams: the address is valid at once.) If you wrap memory that is still
- * being written, call this with WRITE to name the stream that writes it.
- * Moves nothing, waits for nothing. Fails: INVALID_ARGUMENT (stream of another device). */
+/* The address of the tensor's first element on its device, for kernels of yours. After this call,
+ * submit them to the native queue of `stream`: they run after Ferry's earlier requests for these
+ * bytes, and Ferry's later requests wait for them.
+ * `stream` is a stream of the tensor's device; NULL: this thread's current stream there. The host
+ * has no streams, so its address is valid at once.
+ * If you wrap memory that a queue of yours still writes, pass WRITE and that queue's stream.
+ * Waits for nothing, moves nothing. Fails: INVALID_ARGUMENT (stream of another device). */
 FY_API_STATUS fy_tensor_begin_native_access(fy_tensor_t *tensor, fy_access_t access,
                                             fy_stream_t *stream, void **out_address);
 

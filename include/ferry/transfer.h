@@ -80,8 +80,9 @@ FY_API_STATUS fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
  * REFUSED_BY_GUARD. */
 FY_API_STATUS fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device);
 
-/* Requests the bytes of `src` as of this point of its stream. Returns at once. The host tensor is
- * made by the wait, so it cannot be read early. Of a host tensor it is a counted host copy.
+/* Requests the bytes of `src` as they are after all requests made before this call. Returns at
+ * once. The host tensor is made by the wait, so it cannot be read early. Of a host tensor it is a
+ * counted host copy.
  * Fails: OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
 FY_API_STATUS fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options,
                                  fy_download_t **out_download);

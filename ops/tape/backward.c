@@ -342,7 +342,7 @@ static fy_status_t check_saved(const fy__tape_call_t *call, const fy__tape_opera
     return FY_STATUS_OK;
 }
 
-static fy_status_t go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
+static fy_status_t run_rule(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
 {
     const fy__tape_call_t *call = &tape->calls[index];
     const fy__tape_operand_t *operands = tape->operands + call->first;
@@ -366,7 +366,7 @@ static fy_status_t go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t index
 }
 
 /* What the call had is not needed any more. */
-static void drop(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
+static void free_call(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
 {
     const fy__tape_call_t *call = &tape->calls[index];
     fy__tape_operand_t *operands = tape->operands + call->first;
@@ -414,8 +414,8 @@ static fy_status_t check_seed(const fy_tensor_t *loss, const fy_tensor_t *seed)
 }
 
 /* d loss / d loss. */
-static fy_status_t sow(fy__thread_t *thread, fy_tape_t *tape, uint32_t value,
-                       const fy_tensor_t *loss, const fy_tensor_t *seed)
+static fy_status_t set_seed_gradient(fy__thread_t *thread, fy_tape_t *tape, uint32_t value,
+                                     const fy_tensor_t *loss, const fy_tensor_t *seed)
 {
     const fy__tape_operand_t operand = { .value = value };
     fy__tape_step_t step = { .thread = thread, .tape = tape, .src = &operand };
@@ -446,7 +446,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     const uint32_t value = fy__tape_find(tape, loss);
     if (!value || (tape->is_spent && !fy__tape_slot(tape, value)->is_leaf))
         return FY_FAIL(INVALID_ARGUMENT,
-                       "tape_backward: nothing that this tape recorded leads to loss %s\n  "
+                       "tape_backward: loss %s depends on no recorded call\n  "
                        "fy_tape_watch parameters, fy_tape_begin, then compute it "
                        "from them; a record serves one backward",
                        fy__tensor_format(loss, text, sizeof text));
@@ -459,10 +459,10 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     thread->frame = NULL;
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
     begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
-    fy_status_t status = sow(thread, tape, value, loss, options->seed);
+    fy_status_t status = set_seed_gradient(thread, tape, value, loss, options->seed);
     for (uint32_t i = tape->ncalls; i-- > 0;) {
-        if (status == FY_STATUS_OK) status = go_back(thread, tape, i);
-        drop(thread, tape, i);
+        if (status == FY_STATUS_OK) status = run_rule(thread, tape, i);
+        free_call(thread, tape, i);
     }
     fy__tape_forget_calls(thread, tape);
     tape->is_spent = true;

@@ -1,6 +1,5 @@
-/* Tapes: making, watching, beginning, asking. A tape's number on a tensor is worth something only
- * while the record it names is there, so nothing on any tensor has to be cleared when a record
- * goes. Next: record.c. */
+/* Tapes: making, watching, beginning, asking. A tensor stores (record number, slot). A new record
+ * has a new number, so old values become invalid without being cleared. Next: record.c. */
 #include "ops/tape/tape.h"
 
 #include <stdatomic.h>

@@ -17,7 +17,7 @@
 /* In an operand's `value`: among the leaves, not this record's values. */
 #define FY__TAPE_LEAF (1u << 31)
 
-/* Something with a gradient. */
+/* A watched tensor (leaf), or a float result of a recorded call. */
 typedef struct fy__tape_slot {
     fy_device_t *device;
     uint8_t dtype, rank;

@@ -22,13 +22,14 @@ static fy_status_t make_ready(fy__private_t *memory, fy__thread_t *thread, uint6
     /* The category of op results, for any first user of the segment. */
     const fy_category_t said = thread->category;
     thread->category = FY_CATEGORY_ACTIVATIONS;
-    fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
+    fy_status_t status =
+        fy__storage_create_from_pool(thread, memory->device, nbytes, stream, &segment);
     /* A segment may still be in use by others: replays wait for them. If they are too many, take a
      * segment without uses. */
     if (status == FY_STATUS_OK && !fy__wait_drops(FY__WAIT_GRAPH_INHERITED) &&
         !fy__hazard_join(&memory->hazard, &segment->hazard)) {
         fy__storage_release(thread, segment);
-        status = fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment);
+        status = fy__storage_create_from_pool(thread, memory->device, nbytes, NULL, &segment);
     }
     thread->category = said;
     if (status == FY_STATUS_OK) memory->ready = segment;

@@ -72,9 +72,9 @@ static void *empty_address(void)
     return nothing;
 }
 
-FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device,
-                                             uint64_t nbytes, fy_stream_t *stream,
-                                             fy__storage_t **out_storage)
+FY_COLD fy_status_t fy__storage_create_from_pool(fy__thread_t *thread, fy_device_t *device,
+                                                 uint64_t nbytes, fy_stream_t *stream,
+                                                 fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__guard_t *guards = NULL;
@@ -147,7 +147,7 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
         return FY_STATUS_OK;
     /* In debug mode blocks are filled and guarded, so none is cached. */
     if (!device->is_host || nbytes > FY__CACHE_LARGEST || !nbytes || device->debug)
-        return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
+        return fy__storage_create_from_pool(thread, device, nbytes, stream, out_storage);
     fy__storage_t *storage = fy__cache_pop(thread, nbytes);
     if (storage) {
         /* The first handle may still be in the ring of a scope; this storage may leave the
@@ -258,8 +258,8 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     if (peer) fy__device_unuse(peer);
 }
 
-/* Caches a dirty storage whose three fields are 0 again, or a large one; false if it cannot be
- * cached. */
+/* Caches the storage if borrow, taint and has_late are 0 again, or a large one; false if it cannot
+ * be cached. */
 static bool keep(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint8_t class = atomic_load_explicit(&storage->cache_class, memory_order_relaxed) &

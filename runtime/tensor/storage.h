@@ -21,8 +21,8 @@ fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device
                                        fy_stream_t *stream, fy_category_t category,
                                        fy__storage_t **out_storage);
 /* The same as fy__storage_create, from the device's pool even while this thread records. */
-fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
-                                     fy_stream_t *stream, fy__storage_t **out_storage);
+fy_status_t fy__storage_create_from_pool(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                                         fy_stream_t *stream, fy__storage_t **out_storage);
 /* The same from a graph's memory; nbytes > 0. */
 fy_status_t fy__storage_create_private(fy__thread_t *thread, struct fy__private *memory,
                                        uint64_t nbytes, fy__storage_t **out_storage);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { MAX_SIZES = 32, MAX_REPEATS = 64 };
-/* Many pieces together are at most this: more says nothing new. */
+/* The modes loop and coalesced skip sizes with more bytes in all. */
 static const int64_t most_together = (int64_t)64 << 20;
 static const int64_t largest = (int64_t)1 << 32;
 
@@ -305,7 +305,7 @@ static fy_status_t sweep(session_t *session, request_t *request)
     return status;
 }
 
-/* "4,64KiB,64MiB" */
+/* Parses a list such as "4,64KiB,64MiB". false: it is wrong; stderr has the reason. */
 static bool read_sizes(const char *list, request_t *request)
 {
     for (request->count = 0; *list;) {
@@ -323,7 +323,8 @@ static bool read_sizes(const char *list, request_t *request)
         list += n;
         list += *list == ',';
     }
-    return true;
+    if (!request->count) fprintf(stderr, "ferry: --sizes: the list is empty\n");
+    return request->count > 0;
 }
 
 int exp_link(int argc, char **argv)
@@ -361,9 +362,8 @@ int exp_link(int argc, char **argv)
     if (overlap ? sizes != all_sizes || request.repeats != REPEATS || request.pieces != PIECES
                 : steps != STEPS || products != 0) {
         fprintf(stderr, "ferry: %s\n",
-                overlap ? "--sizes, --repeats and --pieces are of the table of transfers, which "
-                          "--overlap is instead of"
-                        : "--steps and --compute are of the loop: add --overlap");
+                overlap ? "--sizes, --repeats and --pieces do not apply to --overlap"
+                        : "--steps and --compute need --overlap");
         return STATUS_USAGE;
     }
 

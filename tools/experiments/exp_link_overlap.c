@@ -128,7 +128,7 @@ static void begin(pipeline_t *p)
     for (int slot = 0; slot < SLOTS; slot++) p->sent[slot] = (fy_ticket_t){ 0, 0 };
 }
 
-/* The loop as it should be. */
+/* The loop without waits for the device. */
 static fy_status_t run_pipelined(pipeline_t *p, int64_t steps, double *out_ns)
 {
     fy_tensor_t *result;
@@ -159,7 +159,7 @@ static fy_status_t engines(const session_t *session, phases_t *out)
     return FY_STATUS_OK;
 }
 
-/* The loop as a program has it that takes no chances. */
+/* The loop with a wait after every request. */
 static fy_status_t run_serial(pipeline_t *p, int64_t steps, double *out_ns_per_step,
                               phases_t *out_phases)
 {
@@ -208,7 +208,7 @@ static fy_status_t choose_products(pipeline_t *p)
     FY_TRY(run_serial(p, TRIALS, &ns, &two));
     const double each = two.compute - one.compute, rest = one.compute - each,
                  wanted = round((one.upload - rest) / each);
-    /* also if `each` came out as nothing, in noise */
+    /* also if noise made `each` 0 or negative */
     p->products = wanted >= 1 && wanted <= MOST ? (int64_t)wanted : 1;
     return FY_STATUS_OK;
 }

@@ -43,7 +43,7 @@ static const fy__meta_t meta = { NULL, fy__meta_malloc_alloc, fy__meta_malloc_fr
 
 static bool is_whole(const oracle_range_t *range)
 {
-    return range->count == 1 && range->range->is_apart;
+    return range->count == 1 && range->range->is_dedicated;
 }
 
 /* Finds the best size on a list by a full search; 0 if none. */
@@ -91,7 +91,7 @@ static void erase(oracle_range_t *range, int i)
 
 static void check_take(fy__offsets_t *offsets, int list, uint64_t nbytes, bool whole)
 {
-    fy__span_t *span = whole ? fy__offsets_best_whole(offsets, (uint32_t)list, nbytes)
+    fy__span_t *span = whole ? fy__offsets_best_dedicated(offsets, (uint32_t)list, nbytes)
                              : fy__offsets_best(offsets, (uint32_t)list, nbytes);
     const uint64_t best = oracle_best(list, nbytes, whole);
     if (!span) {
