@@ -98,7 +98,7 @@ FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t
  * thread records on `device`), DEVICE_LOST. */
 FY_API_STATUS fy_memory_reserve(fy_device_t *device, uint64_t nbytes);
 
-/* A reclaim callback (pressure function). Ferry calls it when no cached block serves a request for
+/* A reclaim callback. Ferry calls it when no cached block serves a request for
  * memory of `device` and the pool cannot grow, before it releases idle segments or waits.
  * It runs on the requesting thread, in a scope "pressure", under that thread's guards. Its calls
  * are not recorded into a graph. Several threads may run it at once.
