@@ -25,10 +25,10 @@ void *fyt_settings(const void *settings, size_t nbytes)
     return NULL;
 }
 
-static void free_params(size_t count, const fy_layer_param_t *params)
+static void free_params(size_t count, fy_layer_param_t *params)
 {
     for (size_t i = 0; params && i < count; i++) free((char *)params[i].name);
-    free((fy_layer_param_t *)params);
+    free(params);
 }
 
 void fyt_layer_free(fy_layer_t *layer)
@@ -40,8 +40,8 @@ void fyt_layer_free(fy_layer_t *layer)
     }
     free(layer->children);
     free(layer->names);
-    free_params(layer->def.nparams, layer->def.params);
-    free_params(layer->def.nbuffers, layer->def.buffers);
+    free_params(layer->def.nparams, (fy_layer_param_t *)layer->def.params);
+    free_params(layer->def.nbuffers, (fy_layer_param_t *)layer->def.buffers);
     free((char *)layer->def.type);
     if (layer->def.destroy) layer->def.destroy(layer->user);
     free(layer);
@@ -63,9 +63,9 @@ static fy_status_t check_param(const fy_layer_def_t *def, size_t index)
     const fy_layer_param_t *param = param_at(def, index);
     char what[96];
     if (!param->name || !*param->name || strchr(param->name, '.'))
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "layer_create: parameter %zu of '%s' needs a name without '.'", index,
-                        def->type);
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: %s %zu of '%s' needs a name without '.'",
+                        index < def->nparams ? "parameter" : "buffer",
+                        index < def->nparams ? index : index - def->nparams, def->type);
     if (param->rank < 0 || param->rank > FY_MAX_RANK)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_create: parameter '%s' of '%s' has rank %d; 0 to %d can be",
@@ -98,16 +98,17 @@ static fy_status_t check_def(const fy_layer_def_t *def)
 /* NULL: no memory. */
 static fy_layer_param_t *copy_params(size_t count, const fy_layer_param_t *params)
 {
-    fy_layer_param_t *copies = calloc(count + 1, sizeof *copies);
+    int is_whole = 1;
+    fy_layer_param_t *copies = calloc(count ? count : 1, sizeof *copies);
     if (!copies) return NULL;
     for (size_t i = 0; i < count; i++) {
         copies[i] = params[i];
         copies[i].name = strdup(params[i].name);
-        if (copies[i].name) continue;
-        free_params(i, copies);
-        return NULL;
+        is_whole &= copies[i].name != NULL;
     }
-    return copies;
+    if (is_whole) return copies;
+    free_params(count, copies);
+    return NULL;
 }
 
 /* Copies texts, params and buffers; after a failure fyt_layer_free frees the copies. */

@@ -201,9 +201,28 @@ static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x,
                     info->rank == model->rank ? ": one sample is a batch of 1 (fy_unsqueeze)" : "");
 }
 
+/* Has a leaf's result the shape that its shape function computed? */
+static fy_status_t check_result(const fy_model_t *model, const fyt_leaf_t *leaf,
+                                const fy_tensor_t *y, int64_t batch)
+{
+    char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
+    int64_t dims[FY_MAX_RANK] = { batch };
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_tensor_query(y, &info));
+    if (leaf->rank) memcpy(dims + 1, leaf->dims, (size_t)leaf->rank * sizeof *dims);
+    if (info.rank == leaf->rank + 1 &&
+        memcmp(info.dims, dims, (size_t)info.rank * sizeof *dims) == 0)
+        return FY_STATUS_OK;
+    return FYT_FAIL(
+        SHAPE_MISMATCH, "model '%s', layer '%s' (%s): its shape function gives %s, its forward %s",
+        model->name, leaf->name, leaf->layer->def.type, fyt_shape_text(want, leaf->rank + 1, dims),
+        fyt_shape_text(got, info.rank, info.dims));
+}
+
 /* Each result but the last is destroyed as soon as the next one is made: the tape holds the ones
  * that it needs. */
-static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
+                              fy_tensor_t **out_y)
 {
     const fy_pass_t pass = { sizeof pass, model->is_training, model->rng };
     fy_tensor_t *now = x;
@@ -216,6 +235,7 @@ static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor
             return FYT_FAIL(INVALID_ARGUMENT,
                             "model '%s', layer '%s' (%s): its forward gave no result", model->name,
                             leaf->name, leaf->layer->def.type);
+        FY_TRY(check_result(model, leaf, next, batch));
         if (next != now && now != x) fy_tensor_destroy(now);
         now = next;
     }
@@ -227,11 +247,12 @@ fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **ou
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     fy_tensor_t *y = NULL;
+    if (out_y) *out_y = NULL;
     if (!model || !x || !out_y)
         return FYT_FAIL(INVALID_ARGUMENT, "model_forward: model, x or out_y is NULL");
     FY_TRY(check_input(model, x, &info));
     fy_scope_t scope = fy_scope_begin("forward");
-    fy_status_t status = run_leaves(model, x, &y);
+    fy_status_t status = run_leaves(model, x, info.dims[0], &y);
     /* No layer changed x: returns a separate result all the same. */
     if (status == FY_STATUS_OK && y == x) status = fy_slice(x, 0, 0, info.dims[0], &y);
     fy_scope_end(scope, status == FY_STATUS_OK, &y);

@@ -205,11 +205,12 @@ fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
                        (ull)fy__tensor_nbytes(src));
     if (contract == FY_HOST_BORROW && !device->synchronous && src->nelem) {
         if (!src->storage->pinned || src->storage->peer != device)
-            return FY_FAIL(INVALID_ARGUMENT,
-                           "%s: FY_HOST_BORROW needs memory that is pinned for %s; src %s is not\n "
-                           " Make it with fy_tensor_create_pinned, or use "
-                           "FY_HOST_COPY",
-                           what, device->spec, fy__tensor_format(src, text, sizeof text));
+            return FY_FAIL(
+                INVALID_ARGUMENT,
+                "%s: FY_HOST_BORROW needs memory that is pinned for %s; src %s is not\n "
+                " Make it with fy_tensor_create_pinned, lock its memory with fy_tensor_pin, "
+                "or use FY_HOST_COPY",
+                what, device->spec, fy__tensor_format(src, text, sizeof text));
         if (!src->contiguous)
             return FY_FAIL(INVALID_ARGUMENT,
                            "%s: FY_HOST_BORROW needs a contiguous source; %s is a strided view\n  "

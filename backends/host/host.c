@@ -191,7 +191,8 @@ static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
     char text[96];
     (void)dev;
     if (threads.forced)
-        (void)snprintf(text, sizeof text, "%d, set by threads= or FERRY_THREADS", threads.forced);
+        (void)snprintf(text, sizeof text,
+                       "%d, set by threads=, FERRY_THREADS or fy_host_set_threads", threads.forced);
     else
         (void)snprintf(text, sizeof text, threads.most > 1 ? "auto: 1 or %d, by cost" : "auto: %d",
                        threads.most);

@@ -77,7 +77,7 @@ FY_API_STATUS fy_device_enumerate(fy_device_fn fn, void *user);
 
 /* Sets the number of threads for kernels of the host and of simulated devices, for the whole
  * process: 0 chooses by cost for each launch, N > 0 takes N. The same as opening "host?threads=N".
- * Fails: INVALID_ARGUMENT (negative, or more than the machine allows). */
+ * Fails: INVALID_ARGUMENT (negative, or above 1024). */
 FY_API_STATUS fy_host_set_threads(int threads);
 
 /* A plugin and the result of loading it. */

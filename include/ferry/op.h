@@ -80,8 +80,8 @@ typedef enum fy_activation {
 typedef struct fy_conv2d_attrs {
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
     int32_t activation; /* an fy_activation_t, of the result: NONE or RELU */
-    /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) /
- * stride) + 1 rows */
+    /* padding: zeros on both sides; the result has
+     * floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1 rows */
 } fy_conv2d_attrs_t;
 typedef struct fy_conv2d_backward_attrs {
     /* of the conv2d that is differentiated */
@@ -151,7 +151,7 @@ typedef enum fy_attr_type {
     FY_ATTR_I32,
     FY_ATTR_BOOL32,
     FY_ATTR_DTYPE32,
-    FY_ATTR_AXES32,
+    FY_ATTR_AXES32, /* a bit mask: bit i is axis i; 0: all axes */
     FY_ATTR_AXIS32, /* one axis of src[0]; fy_op_call takes a negative one, counted from the end */
     FY_ATTR_ENUM32  /* one of `choices` */
 } fy_attr_type_t;

@@ -132,7 +132,7 @@ FY_API void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block);
 
 /* A point in one of your queues: request `seq`, from 1 to 2^48 - 1, of queue `stream`, from 1 to
  * 65535. A block that a queue still uses when it is freed is pending, as on a device. Until
- *        fy_pool_reached reports the point, the pool prefers that queue for the bytes. */
+ * fy_pool_reached reports the point, the pool prefers that queue for the bytes. */
 typedef struct fy_pool_point {
     uint32_t stream;
     uint64_t seq;

@@ -9,8 +9,8 @@
  *      ends; the scope destroys the rest. Bytes are shared and counted: views and running copies
  *      keep them alive after the handle is destroyed.
  *   2. A failed call changes nothing, unless its comment says so, and sets *out_x to NULL (or 0). A
- *      request that fails later, on
- *      the device, fails its ticket and poisons its results; other requests are not affected.
+ *      request that fails later, on the device, fails its ticket and poisons its results; other
+ *      requests are not affected.
  *   3. Any thread may call any function. One thread at a time uses a handle, except that several
  *      threads may read one tensor (views of the same bytes count as that tensor). While a handle
  *      is in a scope, only that scope's thread may destroy it: keep it before another thread gets

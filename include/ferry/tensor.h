@@ -51,8 +51,9 @@ FY_API_STATUS fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, 
  * Fails: as fy_tensor_create, PINNED_LIMIT. */
 FY_API_STATUS fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int rank,
                                       const int64_t *dims, fy_tensor_t **out_tensor);
-/* Makes a tensor of `data`, dense and row-major, in memory of `device`. Copies nothing, pins
- * nothing, counts nothing.
+/* Makes a tensor of `data`, dense and row-major, an address of `device`'s memory (not checked here:
+ * wrap host memory on fy_device_host() and upload it). Copies nothing, pins nothing, counts
+ * nothing.
  * `deleter` (may be NULL) runs after the last use, copies in flight included; it does not run if
  * the call fails.
  * Fails: INVALID_ARGUMENT (NULL with nbytes > 0, data not aligned to its dtype). */

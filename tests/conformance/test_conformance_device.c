@@ -230,14 +230,15 @@ static void threads_are_set_by_a_call(ts_ctx_t *ctx)
     char text[64] = "";
     ts_ok(fy_host_set_threads(1));
     ts_ok(fy_device_describe(fy_device_host(), keep_threads, text));
-    assert_string_equal(text, "1, set by threads= or FERRY_THREADS");
+    assert_string_equal(text, "1, set by threads=, FERRY_THREADS or fy_host_set_threads");
     ts_fails(fy_host_set_threads(-1), INVALID_ARGUMENT);
     ts_fails(fy_host_set_threads(1 << 30), INVALID_ARGUMENT);
     ts_ok(fy_device_describe(fy_device_host(), keep_threads, text));
-    assert_string_equal(text, "1, set by threads= or FERRY_THREADS"); /* unchanged */
+    assert_string_equal(text,
+                        "1, set by threads=, FERRY_THREADS or fy_host_set_threads"); /* unchanged */
     ts_ok(fy_host_set_threads(0));
     ts_ok(fy_device_describe(fy_device_host(), keep_threads, text));
-    assert_string_not_equal(text, "1, set by threads= or FERRY_THREADS");
+    assert_string_not_equal(text, "1, set by threads=, FERRY_THREADS or fy_host_set_threads");
 }
 
 static void status_and_dtype_names(ts_ctx_t *ctx)

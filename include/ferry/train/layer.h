@@ -111,18 +111,22 @@ typedef struct fy_layer_def {
     const char *type; /* "linear": what a description prints; copied */
     size_t nparams;
     const fy_layer_param_t *params; /* copied */
-    /* Computes the output's shape from the input's, a batch of any length in dims[0] included, and
-     * the multiply-accumulates. */
+    /* Both fail by returning fy_error_set(...).
+     * Computes the output's shape and the multiply-accumulates from the input's shape. dims[0] is
+     * the batch (fy_model_create passes 1): copy it to out_dims[0]. */
     fy_status_t (*shape)(void *user, int rank, const int64_t *dims, int *out_rank,
                          int64_t *out_dims, uint64_t *out_macs);
-    /* Makes *out_y by calls that have gradients; `params` are the nparams parameters, then the
-     * nbuffers buffers, as in the def. It may return x itself. */
+    /* Makes *out_y, of the shape that `shape` computes, by calls that have gradients. It may return
+     * x itself. The scope of fy_model_forward owns all tensors that it makes. `params` are the
+     * nparams parameters, then the nbuffers buffers. */
     fy_status_t (*forward)(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
                            fy_tensor_t *x, fy_tensor_t **out_y);
     void (*destroy)(void *user); /* may be NULL */
-    /* Buffers: tensors that belong to the model and are not trained, as running statistics. They
-     * have no gradient; `forward` writes them in place. Saved and replicated with the parameters.
-     * Copied; names differ from those of the parameters. */
+    /* Buffers: tensors that belong to the model and are not trained, as running statistics. Saved,
+     * loaded and replicated with the parameters. `forward` writes them in place in an inner scope,
+     * after fy_tape_begin(NULL): else the tape records the write, and gradients pass through the
+     * buffer. Write a buffer before the result reads it, or read a copy. Copied; names differ from
+     * those of the parameters. */
     size_t nbuffers;
     const fy_layer_param_t *buffers;
 } fy_layer_def_t;

@@ -103,7 +103,7 @@ says out '"name": "cuda"'
 says out '"idle_threads": "sleep"' # the command sets OMP_WAIT_POLICY=passive
 if grep -q 'idle kernel threads spin' "$work/out"; then fail "a warning of spinning threads that sleep"; fi
 expect 0 info --device host?threads=3 --json
-says out '"threads": "3, set by threads= or FERRY_THREADS"'
+says out '"threads": "3, set by threads=, FERRY_THREADS or fy_host_set_threads"'
 FERRY_THREADS=5 expect 0 info --device host
 matches out '^  threads +5, set by'
 FERRY_THREADS=5 expect 0 info --device 'host?threads=auto'

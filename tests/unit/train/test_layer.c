@@ -156,10 +156,37 @@ static void test_a_layer_of_the_user(ts_ctx_t *ctx)
     fy_model_destroy(model);
 }
 
+static fy_status_t first_row(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                             fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)user, (void)pass, (void)params;
+    return fy_slice(x, 0, 0, 1, out_y);
+}
+
+/* The result of a forward must have the shape that the shape function gave. */
+static void test_a_forward_of_another_shape_is_refused(ts_ctx_t *ctx)
+{
+    fy_layer_def_t def = gain_def;
+    fy_layer_t *layer;
+    fy_model_t *model;
+    fy_tensor_t *y, *x = ts_f32(ctx->device, FY_DIMS(2, 2), (float[]){ 1, 2, 3, 4 });
+    def.forward = first_row;
+    ts_ok(fy_layer_create(&def, NULL, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model));
+    ts_fails(fy_model_forward(model, x, &y), SHAPE_MISMATCH);
+    ts_text_has("(gain)");
+    assert_null(y);
+    fy_tensor_destroy(x);
+    x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, 2 });
+    ts_ok(fy_model_forward(model, x, &y));
+    fy_model_destroy(model);
+}
+
 int main(void)
 {
     static const ts_test_t tests[] = { TS_TEST(test_makers_refuse),
                                        TS_TEST(test_makers_take_ownership),
-                                       TS_TEST(test_a_layer_of_the_user) };
+                                       TS_TEST(test_a_layer_of_the_user),
+                                       TS_TEST(test_a_forward_of_another_shape_is_refused) };
     return TS_RUN("train_layer", tests, NULL);
 }
