@@ -1,6 +1,6 @@
 /* fy_op_call: the generic door. Checks arity and attributes, turns negative axes round, and hands
  * over to the dispatcher.
- * Not here: devices, shapes, memory (dispatch.c, shape.c). Typed calls do not come through here. */
+ * Not here: devices, shapes, memory (dispatch.c, shape.c). Typed calls do not use it. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static fy_status_t check_operands(const fy__op_row_t *row, size_t nsrc, fy_tenso
 }
 
 /* Turns a negative axis into one counted from the front, in a copy of the attributes in `buf`.
- * *attrs is left alone if there is nothing to do. */
+ * *attrs is unchanged if the axis is not negative. */
 static fy_status_t normalise_axis(const fy__op_row_t *row, int rank, const void **attrs,
                                   unsigned char *buf)
 {

@@ -21,7 +21,7 @@
 
 enum { NEAR = 8 }; /* operands that need no scratch from the heap */
 
-/* One call on its way. */
+/* One call being dispatched. */
 typedef struct fy__call {
     const fy__op_row_t *row;
     fy__thread_t *thread;
@@ -445,8 +445,8 @@ done:
     return give_up(&call, status);
 }
 
-/* Operands beyond NEAR: their descriptors lie in the thread's scratch, which is taken out
- * meanwhile: a rule, a kernel or the log function may call Ferry. */
+/* Operands beyond NEAR: their descriptors are in the thread's scratch. The call detaches it,
+ * because a rule, a kernel or the log function may call Ferry. */
 static FY_COLD fy_status_t run_far(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
                                    const fy_tensor_t *const *src, const void *attrs,
                                    uint32_t accumulate, size_t ndst, fy_tensor_t **dst)

@@ -14,7 +14,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/tensor/tensor.h"
 
-enum { NEAR = 8, DSTS_MAX = 8 }; /* sources that need no block from the heap; results of an op */
+enum { NEAR = 8 }; /* sources that need no block from the heap */
 
 /* ---- descriptors ---- */
 
@@ -51,7 +51,7 @@ static fy_status_t infer(const fy__op_row_t *row, size_t nsrc, const fy_desc_t *
                          const void *attrs, size_t ndst, fy_desc_t *dst, fy_desc_t *sources)
 {
     const fy_op_info_t *info = &row->info;
-    fy_desc_t results[DSTS_MAX], made;
+    fy_desc_t results[FY__OP_DSTS_MAX], made;
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = info->op,
                            .nsrc = (uint16_t)nsrc,
@@ -139,7 +139,7 @@ static fy_status_t ask(const fy_device_t *device, const fy__op_row_t *row, size_
 {
     const fy_op_info_t *info = &row->info;
     const fy_backend_t *backend = device->backend;
-    fy_desc_t results[DSTS_MAX];
+    fy_desc_t results[FY__OP_DSTS_MAX];
     const size_t nsrc = info->nsrc_max ? count : 0;
     const fy_launch_t launch = { .struct_size = sizeof launch,
                                  .op = info->op,

@@ -1,5 +1,5 @@
-/* Builds the op table from opset/ops.def and answers who asks for a row: by number or by name,
- * built in or registered, lock-free.
+/* Builds the op table from opset/ops.def and finds a row by number or by name: by number or by
+ * name, built in or registered, lock-free.
  * Not here: registering (register.c), calling (call.c, dispatch.c). Next: opset/ops.def, then
  * shape.h. */
 #include "ops/optable.h"

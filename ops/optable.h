@@ -7,6 +7,7 @@
 #include "ops/dispatch.h"
 
 #define FY__OPS_REGISTERED 1024 /* most ops that fy_op_register takes */
+enum { FY__OP_DSTS_MAX = 8 };   /* results of an op */
 
 /* The registered op number `index` (0, 1, ...), NULL past the last one. Lock-free. */
 const fy__op_row_t *fy__op_registered(uint32_t index);

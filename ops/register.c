@@ -1,6 +1,6 @@
 /* fy_op_register: checks a definition, copies it into one immutable block, and publishes it. Rows
  * are only ever added, so readers take no lock; writers take one. A registered shape rule is
- * wrapped: what it says is checked before Ferry believes it.
+ * wrapped: its results are checked before they are used.
  * Not here: built-in rows (optable.c). Next: docs/ops.md, "Your own op". */
 #include <inttypes.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 
-enum { NAME_MAX_NBYTES = 63, DSTS_MAX = 8, DTYPES_ALL = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1 };
+enum { NAME_MAX_NBYTES = 63, DTYPES_ALL = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1 };
 
 /* One allocation: this, then fields, kernels, operands, names of choices, fallbacks and strings.
  * `row` first: rules get &row.info and find the rest. */
@@ -199,9 +199,9 @@ static fy_status_t check_info(const fy_op_info_t *info)
         return FY_FAIL(INVALID_ARGUMENT, "op %s: nsrc_min %u is above nsrc_max %u", info->name,
                        info->nsrc_min, info->nsrc_max);
     }
-    if (info->ndst < 1 || info->ndst > DSTS_MAX) {
+    if (info->ndst < 1 || info->ndst > FY__OP_DSTS_MAX) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: ndst is %u, legal are 1 .. %d", info->name,
-                       info->ndst, DSTS_MAX);
+                       info->ndst, FY__OP_DSTS_MAX);
     }
     uint32_t known = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE | FY_OP_CAN_FAULT | FY_OP_CAN_ACCUMULATE;
     if (info->flags & ~known) {

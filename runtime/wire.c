@@ -372,7 +372,8 @@ static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_pre
 
 /* A fork takes every lock of the library, so that the child finds each structure consistent. The
  * rows are in lock order: before the fork they are walked forward, after it backward. In the child,
- * which has no other thread, `child` also removes what the other threads had; NULL: `unlock`. */
+ * which has no other thread, `child` also removes the state of the other threads; NULL:
+ * `unlock`. */
 typedef struct fork_row {
     void (*lock)(void);
     void (*unlock)(void);

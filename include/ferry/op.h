@@ -312,8 +312,9 @@ FY_API_STATUS fy_op_infer(fy_op_t op, size_t nsrc, const fy_desc_t *src, const v
                           size_t attrs_nbytes, size_t ndst, fy_desc_t *dst);
 /* Whether `device` can run `op` on `count` sources of these dtypes; of an op without sources:
  * results. A `supports` hook is not called, and shapes can still be refused.
- * Fails: DTYPE_MISMATCH (on no device), UNSUPPORTED (this device has no kernel), INVALID_ARGUMENT
- * (no such op, another number of operands), OUT_OF_MEMORY, DEVICE_LOST. */
+ * Fails: DTYPE_MISMATCH (no device runs the op for these dtypes), UNSUPPORTED (this device has no
+ * kernel), INVALID_ARGUMENT (no such op, another number of operands), OUT_OF_MEMORY,
+ * DEVICE_LOST. */
 FY_API_STATUS fy_op_supported(const fy_device_t *device, fy_op_t op, const fy_dtype_t *dtypes,
                               size_t count);
 
@@ -375,7 +376,7 @@ FY_API void fy_op_def_init(fy_op_def_t *def, size_t nbytes);
 
 /* Adds an op to the table, for fy_op_call, tapes and introspection, until the process ends.
  * Fails: INVALID_ARGUMENT (name taken or malformed, fields outside the attribute struct, no kernel,
- * a gradient rule for a result that is read as well), OUT_OF_MEMORY. */
+ * a gradient rule for an op with an inout result), OUT_OF_MEMORY. */
 FY_API_STATUS fy_op_register(const fy_op_def_t *def, fy_op_t *out_op);
 
 #ifdef __cplusplus

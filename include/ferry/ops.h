@@ -119,8 +119,9 @@ FY_API_STATUS fy_softplus(const fy_tensor_t *src, double beta, double threshold,
  * slopes at 0 are those below 0. */
 FY_API_STATUS fy_leaky_relu(const fy_tensor_t *src, double slope, fy_tensor_t **out_dst);
 FY_API_STATUS fy_elu(const fy_tensor_t *src, double alpha, fy_tensor_t **out_dst);
-/* Gradients of these activations: dy times the slope at x. At a kink the slope is 0 for relu, relu6
- * and hardsigmoid; for hardswish it is 0 at -3 and 1 at 3. The slope of hardsigmoid at NaN is 0.
+/* Gradients of relu, relu6, hardsigmoid, hardswish, silu, gelu and gelu_tanh: dy times the slope at
+ * x. At a kink the slope is 0 for relu, relu6 and hardsigmoid; for hardswish it is 0 at -3 and 1 at
+ * 3. The slope of hardsigmoid at NaN is 0.
  * All edge values: docs/ops.md. */
 FY_API_STATUS fy_relu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_relu6_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
@@ -178,7 +179,8 @@ FY_API_STATUS fy_logical_not(const fy_tensor_t *src, fy_tensor_t **out_dst);
 /* Float in, bool out. */
 FY_API_STATUS fy_isnan(const fy_tensor_t *src, fy_tensor_t **out_dst);
 /* Division of integers (i32, i64, u8), rounded toward minus infinity. The remainder is a - b times
- * that quotient and has the sign of b. Both are 0 where b is 0; the least number / -1 is itself. */
+ * that quotient and has the sign of b. Both are 0 where b is 0; the smallest i32 or i64 divided by
+ * -1 is itself, with remainder 0. */
 FY_API_STATUS fy_floor_divide(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 FY_API_STATUS fy_remainder(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 /* cond ? a : b; cond is bool, a and b of one dtype, any; all three broadcast. */
@@ -198,7 +200,7 @@ FY_API_STATUS fy_max(const fy_tensor_t *src, int naxes, const int *axes, int kee
 FY_API_STATUS fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                      fy_tensor_t **out_dst); /* number; empty: SHAPE_MISMATCH */
 /* The product; integers and bool give i64 and wrap around; empty: 1. Floats are multiplied in f64.
- * The gradient is right where elements are 0. */
+ * The gradient is exact where elements are 0, too. */
 FY_API_STATUS fy_prod(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                       fy_tensor_t **out_dst);
 /* bool, of any dtype: whether an element, and whether every element, is not 0; NaN is not 0. Empty:
@@ -210,7 +212,7 @@ FY_API_STATUS fy_all(const fy_tensor_t *src, int naxes, const int *axes, int kee
 /* Index (i64) of the largest element along `axis`; of equal elements the first; if there is a NaN,
  * its index. number. */
 FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
-/* The same of the smallest element. */
+/* As fy_argmax, for the smallest element. */
 FY_API_STATUS fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
 
 /* Running sums along `axis`: element i of the result is the sum of elements 0 .. i; `reverse`: of

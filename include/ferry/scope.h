@@ -55,7 +55,8 @@ FY_API fy_scope_t fy_scope_begin(const char *name);
 /* As fy_scope_begin, but the scope owns nothing: a handle that is made directly in it, or that an
  * inner scope passes out, is the caller's to destroy, as if no scope were open. Inner scopes from
  * fy_scope_begin own as usual. For bindings, whose objects own handles: begin one around their
- * code. Past 64 open scopes the 64th decides. */
+ * code. If more than 64 scopes are open, handles belong to the 64th one, or to the caller if that
+ * one owns nothing. */
 FY_API fy_scope_t fy_scope_begin_unowned(const char *name);
 /* Ends `scope` and all scopes, guards and fy_stream_set_current calls that began inside it and are
  * still open. So an early `return` is safe.

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 #include "ops/format.h"
+#include "ops/optable.h"
 #include "ops/tape/tape.h"
 #include "runtime/thread/scope.h"
 
-enum { NEAR = 8, DSTS_MAX = 8 }; /* sources that need no block from the heap; results of an op */
+enum { NEAR = 8 }; /* sources that need no block from the heap */
 
 /* Arrays for `nsrc` sources, in one block. */
 typedef struct arrays {
@@ -94,7 +95,7 @@ fy_status_t fy__back_registered(fy__tape_step_t *step)
     const fy__tape_user_rule_t *rule = (const fy__tape_user_rule_t *)(const void *)step->call->rule;
     const size_t nsrc = step->call->nsrc, ndst = step->call->ndst;
     _Alignas(fy_desc_t) unsigned char near[NEAR * EACH];
-    fy_tensor_t *dst[DSTS_MAX], *dst_grad[DSTS_MAX];
+    fy_tensor_t *dst[FY__OP_DSTS_MAX], *dst_grad[FY__OP_DSTS_MAX];
     void *block = nsrc <= NEAR ? near : malloc(nsrc * EACH);
     if (!block)
         return FY_FAIL(OUT_OF_MEMORY, "gradient of %s: no host memory for %zu sources",

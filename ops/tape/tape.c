@@ -218,8 +218,8 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
     const bool is_new = !value || !fy__tape_slot(tape, value)->is_leaf;
     if (value && is_new)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "tape_watch: %s was computed from what is watched; watch it before, or ask "
-                       "for its sources",
+                       "tape_watch: %s is a result of a watched tensor; watch it before "
+                       "fy_tape_begin, or watch its sources instead",
                        fy__tensor_format(tensor, text, sizeof text));
     fy_tensor_t *place = NULL, *held = NULL;
     if (grad && !(place = fy__tape_hold(thread, grad))) return FY_STATUS_OUT_OF_MEMORY;

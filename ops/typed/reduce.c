@@ -50,54 +50,20 @@ static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, 
     return fy__op_new(op, 1, &src, &attrs, out_dst);
 }
 
-fy_status_t fy_sum(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                   fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_SUM, "sum", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_prod(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                    fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_PROD, "prod", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_any(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                   fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_ANY, "any", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_all(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                   fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_ALL, "all", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_mean(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                    fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_MEAN, "mean", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                    fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_NORM, "norm", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_max(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                   fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_MAX, "max", src, naxes, axes, keepdims, out_dst);
-}
-
-fy_status_t fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                   fy_tensor_t **out_dst)
-{
-    return reduce(FY_OP_MIN, "min", src, naxes, axes, keepdims, out_dst);
-}
-
+#define REDUCTION(ENUM, name)                                                               \
+    fy_status_t fy_##name(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, \
+                          fy_tensor_t **out_dst)                                            \
+    {                                                                                       \
+        return reduce(FY_OP_##ENUM, #name, src, naxes, axes, keepdims, out_dst);            \
+    }
+REDUCTION(SUM, sum)
+REDUCTION(PROD, prod)
+REDUCTION(ANY, any)
+REDUCTION(ALL, all)
+REDUCTION(MEAN, mean)
+REDUCTION(NORM, norm)
+REDUCTION(MAX, max)
+REDUCTION(MIN, min)
 static fy_status_t search(fy_op_t op, const char *call, const fy_tensor_t *src, int axis,
                           int keepdims, fy_tensor_t **out_dst)
 {

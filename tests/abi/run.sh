@@ -36,6 +36,9 @@ done
 cut_behind transfer.h transfer_options '*site'
 cut_behind train/safetensors.h safetensors_info 'nbytes, offset'
 cut_behind backend.h backend '(*launch)'
+cut_behind tensor.h tensor_info 'const char *name'
+cut_behind train/layer.h layer_def '(*destroy)'
+cut_behind train/model.h model_info 'is_training'
 grow transfer.h transfer_options
 grow scope.h guard_options
 grow plan.h pool_options

@@ -1,7 +1,7 @@
 /* Every op whose result has a gradient, in every layout, against central differences: walks the op
  * table and the cases of cases.def, so that an op without a rule, or a rule without a case, fails.
  * Cases with more than a few dozen elements, with special values or with ties are left out.
- * Not here: recording, watching, refusals (tests/unit/ops/test_tape.c). */
+ * Not here: recording, watching, refusals (tests/conformance/test_conformance_tape.c). */
 #include "tests/support/cases.h"
 #include "tests/support/harness.h"
 

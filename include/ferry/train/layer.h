@@ -122,11 +122,11 @@ typedef struct fy_layer_def {
     fy_status_t (*forward)(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
                            fy_tensor_t *x, fy_tensor_t **out_y);
     void (*destroy)(void *user); /* may be NULL */
-    /* Buffers: tensors that belong to the model and are not trained, as running statistics. Saved,
-     * loaded and replicated with the parameters. `forward` writes them in place in an inner scope,
-     * after fy_tape_begin(NULL): else the tape records the write, and gradients pass through the
-     * buffer. Write a buffer before the result reads it, or read a copy. Copied; names differ from
-     * those of the parameters. */
+    /* Buffers: tensors that belong to the model and are not trained, such as running statistics.
+     * Saved, loaded and replicated with the parameters. `forward` writes them in place in an inner
+     * scope, after fy_tape_begin(NULL): else the tape records the write, and gradients pass through
+     * the buffer. Write a buffer before the result reads it, or read a copy. Copied; names must
+     * differ from those of the parameters. */
     size_t nbuffers;
     const fy_layer_param_t *buffers;
 } fy_layer_def_t;
