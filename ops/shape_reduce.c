@@ -38,8 +38,8 @@ static fy_status_t reduce(const fy_op_info_t *info, fy_launch_t *launch, bool ne
     uint32_t all = (1u << src->rank) - 1;
     if (attrs->axes & ~all) {
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: axes is a bit mask (bit i: axis i); 0x%" PRIx32
-                       " has bits beyond the %" PRId32 " axes of %s",
+                       "%s: axes 0x%" PRIx32 " has bits beyond the %" PRId32
+                       " axes of %s (bit i is axis i)",
                        info->name, attrs->axes, src->rank, FY__DESC_TEXT(src));
     }
     bool of_nothing;
