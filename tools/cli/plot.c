@@ -158,11 +158,12 @@ fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numb
     if (!pipe)
         return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot start gnuplot: %s",
                             strerror(error));
-    if (exit_status != 0)
+    /* -1: gnuplot exited with 0 before it had read everything */
+    if (exit_status != 0 && exit_status != -1)
         return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__,
                             "gnuplot could not draw %s (exit status %d)", path,
                             WIFEXITED(exit_status) ? WEXITSTATUS(exit_status) : -1);
-    if (!is_whole(path))
+    if (exit_status == -1 || !is_whole(path))
         return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__,
                             "gnuplot did not write all of %.400s: is the disk full?", path);
     *out_drawn = true;
