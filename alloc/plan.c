@@ -157,10 +157,14 @@ fy_status_t fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t m
     if (max_batch < 1)
         return FY_FAIL(INVALID_ARGUMENT, "plan_fit: max_batch is %lld; the least is 1",
                        (long long)max_batch);
-    FY_TRY(try_bounded(spec, step, user, 1, &fits, &verdict));
+    /* A batch norm in training takes no batch of 1. */
+    int64_t best = 1, next = 1;
+    fy_status_t status = try_bounded(spec, step, user, best, &fits, &verdict);
+    if (status == FY_STATUS_SHAPE_MISMATCH && max_batch > 1)
+        status = try_bounded(spec, step, user, best = 2, &fits, &verdict);
+    FY_TRY(status);
     if (!fits) return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
     /* Doubles first, so no trial is more than twice as large as the result. */
-    int64_t best = 1, next = 1;
     while (fits && best < max_batch) {
         next = best > max_batch / 2 ? max_batch : 2 * best;
         FY_TRY(try_bounded(spec, step, user, next, &fits, &verdict));

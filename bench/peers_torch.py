@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Training of mnist (batch 64) and lenet (batch 256) on the host: Ferry beside the best mode of PyTorch, in interleaved rounds.
+"""Training of mnist (batch 64), lenet (256), resnet18 (28 x 28, 64), mobilenet_v3_large (224 x 224, 16) and a gpt (4 layers, 256 wide, 16
+pieces of 128 bytes) on the host: Ferry beside the best mode of PyTorch, in interleaved rounds.
 
-A step of both: gather a batch of resident made-up images, forward, loss, backward, update (mnist Adadelta, lenet SGD), in f32.
+A step of both: gather a batch of resident made-up samples, forward, loss, backward, update (mnist Adadelta, the others SGD), in f32.
 Ferry runs `ferry bench train --case NAME --device host --rounds 1` once a round, in a process of its own; PyTorch's modes run in this one:
   eager                  NCHW tensors
   channels_last          images and weights in channels_last
@@ -15,6 +16,7 @@ Not here: equal losses (peers_images.cpp compares them), a card (gpu_torch.py). 
 import argparse
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -23,7 +25,13 @@ import time
 WANTED = (
     "2.15"  # the figures in docs/results are of this version; another one answers another question
 )
-CASES = {"mnist": (64, 2.2, 2.8), "lenet": (256, 1.3, 2.0)}  # batch, limit, goal
+CASES = {  # batch, samples, limit, goal
+    "mnist": (64, 1024, 2.2, 2.8),
+    "lenet": (256, 1024, 1.5, 2.0),
+    "resnet18": (64, 256, 1.05, 1.2),
+    "mobilenet_v3_large": (16, 64, 1.4, 1.6),
+    "gpt": (16, 256, 1.2, 1.5),
+}
 MODES = ("eager", "channels_last", "compile", "compile,channels_last")
 
 
@@ -32,7 +40,7 @@ def arguments():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("ferry", help="the ferry program, of a release build")
-    parser.add_argument("--case", choices=sorted(CASES), help="only this network (default: both)")
+    parser.add_argument("--case", choices=sorted(CASES), help="only this network (default: all)")
     parser.add_argument(
         "--modes",
         default=";".join(MODES),
@@ -43,6 +51,9 @@ def arguments():
     )
     parser.add_argument(
         "--steps", type=int, default=10, help="steps of PyTorch in a round (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--round-ms", type=int, default=300, help="time of Ferry in a round (default: %(default)s)"
     )
     parser.add_argument(
         "--threads", type=int, default=2, help="threads of both sides (default: %(default)s)"
@@ -58,8 +69,8 @@ def arguments():
     for mode in args.modes:
         if mode not in MODES:
             parser.error(f"there is no mode '{mode}'; there are: {'; '.join(MODES)}")
-    if min(args.rounds, args.steps, args.threads) < 1:
-        parser.error("--rounds, --steps and --threads must be at least 1")
+    if min(args.rounds, args.steps, args.round_ms, args.threads) < 1:
+        parser.error("--rounds, --steps, --round-ms and --threads must be at least 1")
     return args
 
 
@@ -79,6 +90,8 @@ if torch.__version__.split("+")[0].rsplit(".", 1)[0] != WANTED and not ARGS.any_
         f"peers_torch: this is PyTorch {torch.__version__}, the comparison is with {WANTED}: install that, or pass --any-torch"
     )
 torch.set_num_threads(ARGS.threads)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/unit/train"))
+from models_reference import Gpt, MobileNetV3Large, ResNet18  # noqa: E402
 
 
 class Net(nn.Module):
@@ -112,23 +125,45 @@ class Net(nn.Module):
         return self.fc2(f.relu(self.fc1(x.flatten(1))))
 
 
+def network(case):
+    if case == "resnet18":
+        return ResNet18()
+    if case == "mobilenet_v3_large":
+        return MobileNetV3Large()
+    if case == "gpt":
+        return Gpt(layers=4, heads=4, width=256, context=128, vocab=256)
+    return Net(case)
+
+
 class Training:
-    def __init__(self, case, mode, samples=1024):
+    def __init__(self, case, mode):
         torch.manual_seed(1)
-        self.batch, self.samples, self.at = CASES[case][0], samples, 0
+        (self.batch, samples), self.at = CASES[case][:2], 0
+        self.samples = samples
         form = torch.channels_last if "channels_last" in mode else torch.contiguous_format
-        self.form, self.images = form, torch.rand(samples, 1, 28, 28).to(memory_format=form)
-        self.labels, self.order = torch.randint(0, 10, (samples,)), torch.arange(samples)
-        net = Net(case).to(memory_format=form)
+        self.order = torch.arange(samples)
+        if case == "gpt":  # tokens have no memory format
+            self.form = torch.contiguous_format
+            self.images = torch.randint(0, 256, (samples, 128))
+            self.labels = torch.randint(0, 256, (samples, 128))
+        else:
+            size = (3, 224, 224) if case == "mobilenet_v3_large" else (1, 28, 28)
+            self.form, self.images = form, torch.rand(samples, *size).to(memory_format=form)
+            self.labels = torch.randint(0, 10, (samples,))
+        net = network(case)
+        if case != "gpt":
+            net = net.to(memory_format=form)
         if case == "mnist":
             self.optimizer = torch.optim.Adadelta(
                 net.parameters(), lr=1.0, foreach="compile" in mode
             )
         else:
-            self.optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
+            self.optimizer = torch.optim.SGD(
+                net.parameters(), lr=0.2 if case == "lenet" else 0.01, foreach="compile" in mode
+            )
 
         def loss(x, target):
-            return nn.functional.cross_entropy(net(x), target)
+            return nn.functional.cross_entropy(net(x).flatten(0, -2), target.flatten())
 
         self.loss, self.update = loss, self.optimizer.step
         if "compile" in mode:
@@ -162,7 +197,7 @@ def ferry_ns(case):
         "--rounds",
         "1",
         "--round-ms",
-        "300",
+        str(ARGS.round_ms),
         "--json",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -174,15 +209,17 @@ def ferry_ns(case):
 
 
 def compare(case):
-    modes = {mode: Training(case, mode) for mode in ARGS.modes}
+    # a network of tokens has no images whose format could change
+    wanted = [mode for mode in ARGS.modes if case != "gpt" or "channels_last" not in mode]
+    modes = {mode: Training(case, mode) for mode in wanted}
     ferry, torches = [], {mode: [] for mode in modes}
     for training in modes.values():
-        training.ns_per_step(5)  # compiles, warms up
+        training.ns_per_step(min(5, ARGS.steps + 1))  # compiles, warms up
     for _ in range(ARGS.rounds):
         ferry.append(ferry_ns(case))
         for mode, training in modes.items():
             torches[mode].append(training.ns_per_step(ARGS.steps))
-    batch, limit, goal = CASES[case]
+    batch, _, limit, goal = CASES[case]
     rows = []
     for mode, times in torches.items():
         ratios = [theirs / ours for theirs, ours in zip(times, ferry)]
@@ -228,11 +265,11 @@ def main():
         print()
         return
     print(
-        "case   batch  mode                   torch images/s  ferry images/s  ratio  (worst, best round)"
+        "case                batch  mode                   torch samples/s  ferry samples/s  ratio  (worst, best round)"
     )
     for row in rows:
         print(
-            f"{row['case']:<6} {row['batch']:>5}  {row['mode']:<22} {row['images_per_s']:>14.0f}  {row['ferry_images_per_s']:>14.0f}  "
+            f"{row['case']:<19} {row['batch']:>5}  {row['mode']:<22} {row['images_per_s']:>15.1f}  {row['ferry_images_per_s']:>15.1f}  "
             f"{row['ratio']:>5.2f}  ({row['worst_ratio']:.2f}, {row['best_ratio']:.2f})"
             + (
                 f"  best mode; at least {row['limit']}, goal {row['goal']}"

@@ -48,7 +48,7 @@ static FY_COLD fy_status_t refuse(const fy_op_info_t *info, const fy_attr_field_
                  field->excludes & 2 ? ", without the last" : "");
     }
     return FY_FAIL(INVALID_ARGUMENT, "%s: %s is %g, legal are %s%s", info->name, field->name, value,
-                   text, value == field->fallback ? "; it has no default, so set it" : "");
+                   text, value == field->fallback ? "; it has no default" : "");
 }
 
 fy_status_t fy__attrs_check(const fy_op_info_t *info, const void *attrs)

@@ -121,6 +121,17 @@ void fy__cost_pool2d_backward(fy_launch_t *launch)
     set(launch, mul(count(&launch->src[0]), window_nelem(launch)));
 }
 
+void fy__cost_resample2d(fy_launch_t *launch)
+{
+    const uint64_t src = count(&launch->src[0]), dst = launch->nelem;
+    if (launch->op == FY_OP_RESIZE2D)
+        set(launch, mul(dst, 8));
+    else if (launch->op == FY_OP_RESIZE2D_BACKWARD)
+        set(launch, mul(src, 8));
+    else
+        set(launch, mul(src > dst ? src : dst, 2));
+}
+
 void fy__cost_softmax(fy_launch_t *launch)
 {
     set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL));
@@ -132,8 +143,9 @@ void fy__cost_nll_loss(fy_launch_t *launch)
 {
     const uint64_t rows = count(&launch->src[1]);
     uint64_t nbytes = mul(rows, fy__dtype_sizes[launch->src[0].dtype]);
-    for (int i = 0; i < 2; i++)
-        nbytes = add(nbytes, unique_nbytes(i ? &launch->src[1] : &launch->dst[0]));
+    for (unsigned i = 1; i < launch->nsrc; i++)
+        nbytes = add(nbytes, unique_nbytes(&launch->src[i]));
+    nbytes = add(nbytes, unique_nbytes(&launch->dst[0]));
     launch->flops = rows;
     launch->nbytes = nbytes;
 }
@@ -150,6 +162,16 @@ void fy__cost_gather(fy_launch_t *launch)
     launch->nbytes = add(mul(rows, 2), unique_nbytes(&launch->src[1]));
 }
 
+void fy__cost_index_add(fy_launch_t *launch)
+{
+    const uint64_t nelem = count(&launch->src[0]),
+                   rows = mul(nelem, fy__dtype_sizes[launch->dst[0].dtype]);
+    const bool assigns = launch->op != FY_OP_INDEX_ADD && !launch->accumulate;
+    launch->flops = mul(nelem, 2);
+    launch->nbytes = add(mul(rows, 3), unique_nbytes(&launch->src[1]));
+    if (assigns) launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[0]));
+}
+
 void fy__cost_linear(fy_launch_t *launch)
 {
     const fy_linear_attrs_t *attrs = launch->attrs;
@@ -163,6 +185,28 @@ void fy__cost_linear_backward_params(fy_launch_t *launch)
 {
     const fy_desc_t *dy = &launch->src[0], *x = &launch->src[1];
     set(launch, mul(count(dy), add(mul(2, (uint64_t)x->dims[1]), 1)));
+}
+
+void fy__cost_norm(fy_launch_t *launch)
+{
+    set(launch, mul(launch->nelem, 8));
+    for (int i = 3; i < launch->ndst; i++) /* running statistics */
+        launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[i]));
+}
+
+/* Of each pair of a row and a key that attends by position: two products of D forward, five back,
+ * and a softmax. A mask's values are not known here. */
+void fy__cost_attention(fy_launch_t *launch)
+{
+    const bool back = launch->op == FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD;
+    const fy_attention_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *q = &launch->src[back], *k = q + 1;
+    const uint64_t rows = (uint64_t)q->dims[1], keys = (uint64_t)k->dims[1],
+                   own = rows < keys ? rows : keys, width = (uint64_t)q->dims[3];
+    uint64_t pairs = mul(rows, keys);
+    if (attrs->is_causal) pairs = add(mul(own, own + 1) / 2, mul(rows - own, keys));
+    pairs = mul(pairs, mul((uint64_t)q->dims[0], (uint64_t)q->dims[2]));
+    set_general(launch, mul(pairs, add(mul(back ? 10 : 4, width), 4 + FY__FLOPS_TRANSCENDENTAL)));
 }
 
 /* Additions, multiplications, divisions and roots of one element. */

@@ -26,7 +26,9 @@ void fy__cost_softmax(fy_launch_t *launch);       /* max, subtract, exp, add, di
 void fy__cost_mse_loss(fy_launch_t *launch);      /* subtract, square, add */
 void fy__cost_nll_loss(fy_launch_t *launch);      /* 1 flop a row, of which one element is read */
 void fy__cost_cross_entropy(fy_launch_t *launch); /* as softmax, of the logits */
-void fy__cost_gather(fy_launch_t *launch);        /* the rows it reads, not the whole table */
+/* two flops an element of src0; its rows of dst are read and written */
+void fy__cost_index_add(fy_launch_t *launch);
+void fy__cost_gather(fy_launch_t *launch); /* the rows it reads, not the whole table */
 void fy__cost_conv2d(
     /* 2 flops for each weight behind each element of y, padding not taken off; its gradients
      * alike */
@@ -34,9 +36,13 @@ void fy__cost_conv2d(
 /* a flop for each place of the window of each element of y */
 void fy__cost_pool2d(fy_launch_t *launch);
 void fy__cost_pool2d_backward(fy_launch_t *launch); /* the same */
+void fy__cost_resample2d(fy_launch_t *launch); /* four pixels for each of resize2d, one of a bin */
 /* 2 * M * N * K, and one flop an element for each of bias and activation */
+void fy__cost_attention(fy_launch_t *launch);
 void fy__cost_linear(fy_launch_t *launch);
 void fy__cost_linear_backward_params(fy_launch_t *launch); /* 2 * N * O * I, and the sum of dy */
+/* normalisation: 8 flops an element; statistics that are updated are read and written */
+void fy__cost_norm(fy_launch_t *launch);
 /* 4 to 14 flops an element; what is updated is read and written */
 void fy__cost_step(fy_launch_t *launch);
 

@@ -136,6 +136,7 @@ static const struct {
 #define DST(i, sources)  .dst_for[i] = (sources),
 #define SRC_IF(function) .src_if = fy__##function,
 #define DST_IF(function) .dst_if = fy__##function,
+#define CONSTANTS(mask)  .constant_dsts = (mask),
 #define EXTENTS          .keeps_extents = true,
 #define OLD_VALUE        .takes_old = true,
 #define KEEPS_NOTHING

@@ -48,7 +48,18 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_linear_backward_params(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_gather_backward(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_index_add(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_take_along_axis(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_take_along_axis_backward(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_topk(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_flip(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_image_size(const fy_op_info_t *info, fy_launch_t *launch);
+
+/* ---- shape_attention.c ---- */
+fy_status_t fy__shape_attention(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_attention_backward(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* ---- shape_image.c ---- */
 fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch);
@@ -69,6 +80,14 @@ fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch
 fy_status_t fy__shape_softmax_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_mse_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch);
+
+/* ---- shape_norm.c ---- */
+fy_status_t fy__shape_batch_norm(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_batch_norm_backward(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_batch_norm_inference(const fy_op_info_t *info, fy_launch_t *launch);
+/* and rms_norm */
+fy_status_t fy__shape_layer_norm(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_layer_norm_backward(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* ---- shape_step.c ---- */
 fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);

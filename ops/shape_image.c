@@ -1,5 +1,5 @@
-/* Shape rules of what slides a window over images: conv2d, pooling, and their gradients.
- * Activations are NHWC, weights OHWI.
+/* Shape rules of what slides a window over images: conv2d, pooling, and their gradients; and of
+ * images of another size. Activations are NHWC, weights OHWI.
  * The gradients get the source's size (attrs height, width), because with a stride several sizes
  * give the same result.
  * Not here: the loops (backends/kernels/conv*.c, pool.c). Next: typed/product.c. */
@@ -285,4 +285,21 @@ fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
                            launch->src[0].dims[3] };
     FY_TRY(check_relu_source(info, launch, all->activation, x));
     return pool_backward(info, launch, &attrs, x);
+}
+
+/* ---- images of another size ---- */
+
+/* Both sizes fit i32, so that products of two fit i64. */
+fy_status_t fy__shape_image_size(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_image_size_attrs_t *attrs = launch->attrs;
+    FY_TRY(check_image(info, launch, 0));
+    const int64_t *src = launch->src[0].dims;
+    if (src[1] < 1 || src[2] < 1 || src[1] > INT32_MAX || src[2] > INT32_MAX)
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: src0 is %s; its height and width must be 1 .. 2147483647", info->name,
+                       FY__DESC_TEXT(&launch->src[0]));
+    const int64_t dims[4] = { src[0], attrs->height, attrs->width, src[3] };
+    set_result(launch, dims);
+    return FY_STATUS_OK;
 }

@@ -134,6 +134,54 @@ fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
+/* The rows of x [indices' dims, ...]: refuses leading axes that are not those of the indices. */
+static fy_status_t check_rows(const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    const fy_desc_t *x = &launch->src[0], *indices = &launch->src[1];
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, x, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, indices,
+                           FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    int fits = x->rank >= indices->rank;
+    for (int i = 0; fits && i < indices->rank; i++) fits = x->dims[i] == indices->dims[i];
+    if (fits) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: src0 is %s, the indices (src1) are %s: src0 begins with the axes of the "
+                   "indices",
+                   info->name, FY__DESC_TEXT(x), FY__DESC_TEXT(indices));
+}
+
+fy_status_t fy__shape_gather_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *dy = &launch->src[0], *indices = &launch->src[1];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(check_rows(info, launch));
+    dst->dtype = dy->dtype;
+    dst->rank = dy->rank - indices->rank + 1;
+    if (dst->rank > FY_MAX_RANK)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dy (src0) %s would give rank %d, the most is %d",
+                       info->name, FY__DESC_TEXT(dy), dst->rank, FY_MAX_RANK);
+    dst->dims[0] = ((const fy_gather_backward_attrs_t *)launch->attrs)->rows;
+    for (int i = 1; i < dst->rank; i++) dst->dims[i] = dy->dims[indices->rank + i - 1];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_index_add(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *x = &launch->src[0], *indices = &launch->src[1], *dst = &launch->dst[0];
+    FY_TRY(check_rows(info, launch));
+    if (dst->dtype != x->dtype)
+        return FY_FAIL(DTYPE_MISMATCH, "%s: x (src0) is %s, y (dst0) %s: one dtype", info->name,
+                       FY__DESC_TEXT(x), FY__DESC_TEXT(dst));
+    int fits = dst->rank == x->rank - indices->rank + 1;
+    for (int i = 1; fits && i < dst->rank; i++)
+        fits = dst->dims[i] == x->dims[indices->rank + i - 1];
+    if (fits) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: x (src0) %s by indices (src1) %s has not the rows of y "
+                   "(dst0) %s",
+                   info->name, FY__DESC_TEXT(x), FY__DESC_TEXT(indices), FY__DESC_TEXT(dst));
+}
+
 fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;

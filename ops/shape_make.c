@@ -3,6 +3,7 @@
  * Not here: creating the tensor (typed/create.c). */
 #include "ops/shape.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -88,6 +89,11 @@ static fy_status_t check_rng(const fy_op_info_t *info, const fy_launch_t *launch
     return FY_STATUS_OK;
 }
 
+static double largest(int32_t dtype)
+{
+    return dtype == FY_DTYPE_F64 ? DBL_MAX : dtype == FY_DTYPE_F16 ? 65504 : (double)FLT_MAX;
+}
+
 fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch)
 {
     FY_TRY(fy__check_dtype(info, FY__DST, 0, &launch->dst[0], info->dtypes));
@@ -97,9 +103,17 @@ fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch)
         return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g and %s %g must be finite", info->name,
                        info->fields[0].name, range[0], info->fields[1].name, range[1]);
     }
-    if (info->op == FY_OP_RAND && range[0] > range[1]) {
+    if (info->op != FY_OP_RAND) return FY_STATUS_OK;
+    if (range[0] > range[1]) {
         return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is above high %g", info->name, range[0],
                        range[1]);
+    }
+    const double most = largest(launch->dst[0].dtype);
+    if (range[0] < -most || range[1] > most || range[1] / 2 - range[0] / 2 > most / 2) {
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: low %g and high %g: they and their difference must be within %g, the "
+                       "largest %s",
+                       info->name, range[0], range[1], most, fy_dtype_name(launch->dst[0].dtype));
     }
     return FY_STATUS_OK;
 }

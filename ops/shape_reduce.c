@@ -29,19 +29,23 @@ static void reduced_shape(const fy_desc_t *src, uint32_t axes, bool keepdims, fy
     *out_of_nothing = reduces_nothing && !is_empty;
 }
 
+static fy_status_t check_axes(const fy_op_info_t *info, const fy_desc_t *src, uint32_t axes)
+{
+    if ((axes & ~((1u << src->rank) - 1)) == 0) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: axes 0x%" PRIx32 " has bits beyond the %" PRId32
+                   " axes of %s (bit i is axis i)",
+                   info->name, axes, src->rank, FY__DESC_TEXT(src));
+}
+
 /* dst's shape by fy_reduce_attrs; `needs_one`: a result of no elements is refused. */
 static fy_status_t reduce(const fy_op_info_t *info, fy_launch_t *launch, bool needs_one)
 {
     const fy_reduce_attrs_t *attrs = launch->attrs;
     const fy_desc_t *src = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
-    uint32_t all = (1u << src->rank) - 1;
-    if (attrs->axes & ~all) {
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: axes 0x%" PRIx32 " has bits beyond the %" PRId32
-                       " axes of %s (bit i is axis i)",
-                       info->name, attrs->axes, src->rank, FY__DESC_TEXT(src));
-    }
+    FY_TRY(check_axes(info, src, attrs->axes));
+    const uint32_t all = (1u << src->rank) - 1;
     bool of_nothing;
     launch->dst[0].dtype = src->dtype;
     reduced_shape(src, attrs->axes ? attrs->axes : all, attrs->keepdims, &launch->dst[0],
@@ -122,6 +126,15 @@ fy_status_t fy__shape_along_axis(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *src = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     FY_TRY(fy__check_axis(info, src, attrs->axis));
+    like_source(launch);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_flip(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_flip_attrs_t *attrs = launch->attrs;
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
+    FY_TRY(check_axes(info, &launch->src[0], attrs->axes));
     like_source(launch);
     return FY_STATUS_OK;
 }

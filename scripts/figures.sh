@@ -41,7 +41,24 @@ table() {
 }
 # block: standard input as a block of code.
 block() { echo '```' && cat && echo '```'; }
-export -f table block
+# memory_of MODEL...: a table of planned peaks at batches of 1, 7 and 64.
+memory_of() {
+    local model mode batch
+    echo '| model | training 1 | 7 | 64 | inference 1 | 7 | 64 |'
+    echo '|---|---:|---:|---:|---:|---:|---:|'
+    for model in "$@"; do
+        echo -n "| \`$model\` |"
+        for mode in '' --inference; do
+            for batch in 1 7 64; do
+                # shellcheck disable=SC2086 # no word is one
+                ferry plan "$model" --batch $batch $mode --json >plan.json || [ $? -eq 4 ] || return 1
+                awk -F '[:,]' '/"peak_bytes"/ { printf " %.1f MB |", $2 / 1e6 }' plan.json
+            done
+        done
+        echo
+    done
+}
+export -f table block memory_of
 export PATH=$build/bin:$build/bin/examples:$PATH
 
 # generate COMMAND: what it prints. A command that fails or prints nothing is an error.

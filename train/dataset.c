@@ -17,6 +17,21 @@ fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
     return FY__READ(dataset_options, "dataset", options, out_checked);
 }
 
+/* Labels of a sample with classes. */
+static size_t label_count(const fy_dataset_info_t *info)
+{
+    return info->labels ? (size_t)info->labels : 1;
+}
+
+fy_dtype_t fyt_dataset_labels(const fy_dataset_info_t *info, int64_t count, int *out_rank,
+                              int64_t out_dims[2])
+{
+    *out_rank = info->classes && !info->labels ? 1 : 2;
+    out_dims[0] = count;
+    out_dims[1] = info->classes ? info->labels : info->targets;
+    return info->classes ? FY_DTYPE_I32 : FY_DTYPE_F32;
+}
+
 fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
                               size_t *out_sample_nbytes, size_t *out_label_nbytes)
 {
@@ -24,13 +39,16 @@ fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
     if (info->rank < 0 || info->rank >= FY_MAX_RANK)
         return FYT_FAIL(INVALID_ARGUMENT, "%s: rank is %d; of one sample it may be 0 to %d", what,
                         info->rank, FY_MAX_RANK - 1);
-    if (info->dtype != FY_DTYPE_U8 && info->dtype != FY_DTYPE_F32)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: samples of %s; they may be u8 or f32", what,
+    if (info->dtype != FY_DTYPE_U8 && info->dtype != FY_DTYPE_F32 && info->dtype != FY_DTYPE_I32)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: samples of %s; they may be u8, f32 or i32", what,
                         fy_dtype_name(info->dtype));
     if (info->classes < 0 || info->targets < 0 || !info->classes == !info->targets)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "%s: %d classes and %d targets; one of them is 0 and the other is not",
                         what, info->classes, info->targets);
+    if (info->labels < 0 || (info->labels && !info->classes) || info->labels > INT32_MAX)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: %lld labels a sample and %d classes", what,
+                        (long long)info->labels, info->classes);
     for (int i = 0; i < info->rank; i++)
         if (info->dims[i] < 1 || __builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) ||
             nbytes > PTRDIFF_MAX)
@@ -38,7 +56,8 @@ fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
                             "%s: dims[%d] is %lld, which makes no sample that fits into memory",
                             what, i, (long long)info->dims[i]);
     *out_sample_nbytes = nbytes;
-    *out_label_nbytes = info->classes ? sizeof(int32_t) : (size_t)info->targets * sizeof(float);
+    *out_label_nbytes = info->classes ? label_count(info) * sizeof(int32_t)
+                                      : (size_t)info->targets * sizeof(float);
     if (__builtin_mul_overflow(nbytes, info->samples, &all) ||
         __builtin_mul_overflow(*out_label_nbytes, info->samples, &labels) || all > PTRDIFF_MAX ||
         labels > PTRDIFF_MAX)
@@ -79,13 +98,14 @@ fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, c
     if (info->samples && (!data || !labels))
         return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: %s is NULL, but there are %llu samples",
                         data ? "labels" : "data", (unsigned long long)info->samples);
-    for (uint64_t i = 0; info->classes && i < info->samples; i++) {
+    const size_t nlabels = label_count(info);
+    for (uint64_t i = 0; info->classes && i < info->samples * nlabels; i++) {
         int32_t label = ((const int32_t *)labels)[i];
         if (label < 0 || label >= info->classes)
             return FYT_FAIL(
                 BAD_VALUE,
                 "dataset_create: label %d of sample %llu; with %d classes it may be 0 to %d", label,
-                (unsigned long long)i, info->classes, info->classes - 1);
+                (unsigned long long)(i / nlabels), info->classes, info->classes - 1);
     }
     const uint64_t nbytes = info->samples * sample_nbytes,
                    labels_nbytes = info->samples * label_nbytes;

@@ -29,6 +29,9 @@ fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *lab
  * the caller in the text). */
 fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
                               size_t *out_sample_nbytes, size_t *out_label_nbytes);
+/* The dtype and the shape of the labels of `count` samples. */
+fy_dtype_t fyt_dataset_labels(const fy_dataset_info_t *info, int64_t count, int *out_rank,
+                              int64_t out_dims[2]);
 /* NULL becomes the defaults. Fails: INVALID_ARGUMENT. */
 fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
                                       fy_dataset_options_t *out_checked);
@@ -55,6 +58,8 @@ static inline const unsigned char *fyt_dataset_label(const fy_dataset_t *dataset
 /* The readers of the public calls, on bytes that may be in memory: the entry points for fuzzing. */
 fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels,
                                   const fy_dataset_options_t *options, fy_dataset_t **out_dataset);
+fy_status_t fyt_dataset_parse_text(fyt_source_t *source, int64_t context, uint64_t max_samples,
+                                   fy_dataset_t **out_dataset);
 typedef struct fyt_cifar10 {
     uint64_t samples, room; /* kept, and room for */
     uint64_t max_samples;

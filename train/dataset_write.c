@@ -101,7 +101,8 @@ fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images
                         : images_path ? "labels_path"
                                       : "images_path");
     const fy_dataset_info_t *info = &dataset->info;
-    int fits = info->samples && info->samples <= UINT32_MAX && (info->rank == 2 || info->rank == 3);
+    int fits = info->samples && info->samples <= UINT32_MAX && info->labels <= 1 &&
+               (info->rank == 2 || info->rank == 3);
     for (int i = 0; i < info->rank; i++) fits = fits && info->dims[i] <= UINT32_MAX;
     if (info->dtype != FY_DTYPE_U8 || info->classes < 1 || info->classes > 256 || !fits)
         return FYT_FAIL(INVALID_ARGUMENT,

@@ -1,6 +1,6 @@
-/* Layers: making one from its definition, sequentials, destroying.
- * Not here: the layers of the library (layer_dense.c, layer_plain.c), initial values (init.c),
- * running them (model.c). */
+/* Layers: making one from its definition, destroying it.
+ * Not here: the layers of the library (layer_containers.c, layer_dense.c, layer_plain.c), initial
+ * values (init.c), running them (model.c). */
 #include "layer.h"
 #include "train/abi.h"
 
@@ -43,6 +43,7 @@ void fyt_layer_free(fy_layer_t *layer)
     free_params(layer->def.nparams, (fy_layer_param_t *)layer->def.params);
     free_params(layer->def.nbuffers, (fy_layer_param_t *)layer->def.buffers);
     free((char *)layer->def.type);
+    free(layer->tied);
     if (layer->def.destroy) layer->def.destroy(layer->user);
     free(layer);
 }
@@ -141,85 +142,6 @@ fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **
     }
     layer->def.destroy = def->destroy;
     layer->user = user;
-    *out_layer = layer;
-    return FY_STATUS_OK;
-}
-
-static fy_status_t check_children(size_t count, const fy_layer_child_t *children)
-{
-    for (size_t i = 0; i < count; i++) {
-        const fy_layer_child_t *child = &children[i];
-        if (!child->layer) {
-            char said[256]; /* the text of this failure replaces that of the maker */
-            snprintf(said, sizeof said, "%s", fy_error_get()->text);
-            return FYT_FAIL(INVALID_ARGUMENT,
-                            "layer_sequential: layer %zu ('%s') is NULL; the last failure was: %s",
-                            i, child->name ? child->name : "", said);
-        }
-        if (child->layer->is_owned)
-            return FYT_FAIL(INVALID_ARGUMENT,
-                            "layer_sequential: layer %zu ('%s') has an owner already", i,
-                            child->name ? child->name : "");
-        if (!child->name || !*child->name || strchr(child->name, '.'))
-            return FYT_FAIL(INVALID_ARGUMENT,
-                            "layer_sequential: layer %zu needs a name without '.'", i);
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(children[j].name, child->name) == 0)
-                return FYT_FAIL(INVALID_ARGUMENT,
-                                "layer_sequential: layers %zu and %zu are both called '%s'", j, i,
-                                child->name);
-            if (children[j].layer == child->layer)
-                return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: '%s' and '%s' are one layer",
-                                children[j].name, child->name);
-        }
-    }
-    return FY_STATUS_OK;
-}
-
-/* Destroys layers without an owner, each once. */
-static void give_up_children(size_t count, const fy_layer_child_t *children)
-{
-    for (size_t i = 0; children && i < count; i++) {
-        size_t first = 0;
-        while (children[first].layer != children[i].layer) first++;
-        if (first == i) fy_layer_destroy(children[i].layer);
-    }
-}
-
-fy_status_t fy_layer_sequential(size_t count, const fy_layer_child_t *children,
-                                fy_layer_t **out_layer)
-{
-    if (out_layer) *out_layer = NULL;
-    fy_layer_t *layer = NULL;
-    fy_status_t status =
-        out_layer && (children || !count)
-            ? check_children(count, children)
-            : FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: children or out_layer is NULL");
-    if (status == FY_STATUS_OK) {
-        layer = calloc(1, sizeof *layer);
-        if (layer) {
-            layer->def.type = strdup("sequential");
-            layer->names = calloc(count ? count : 1, sizeof *layer->names);
-            layer->children = calloc(count ? count : 1, sizeof(fy_layer_t *));
-        }
-        int is_whole = layer && layer->def.type && layer->names && layer->children;
-        for (size_t i = 0; is_whole && i < count; i++) {
-            is_whole = (layer->names[i] = strdup(children[i].name)) != NULL;
-            layer->nchildren = i + 1;
-        }
-        if (!is_whole)
-            status =
-                FYT_FAIL(OUT_OF_MEMORY, "layer_sequential: no host memory for %zu layers", count);
-    }
-    if (status != FY_STATUS_OK) {
-        fyt_layer_free(layer);
-        give_up_children(count, children);
-        return status;
-    }
-    for (size_t i = 0; i < count; i++) {
-        layer->children[i] = children[i].layer;
-        children[i].layer->is_owned = 1;
-    }
     *out_layer = layer;
     return FY_STATUS_OK;
 }

@@ -6,14 +6,29 @@
 
 #include "fail.h"
 
+typedef enum fyt_layer_kind {
+    FYT_LAYER_LEAF,
+    FYT_LAYER_SEQUENTIAL,
+    FYT_LAYER_BRANCHES
+} fyt_layer_kind_t;
+
+enum { FYT_MAX_BRANCHES = 16 };
+
 struct fy_layer {
-    /* its texts and params are the layer's own copies; a sequential has a type only */
+    fyt_layer_kind_t kind;
+    /* its texts and params are the layer's own copies; a container has a type only */
     fy_layer_def_t def;
     void *user;
-    size_t nchildren; /* a sequential's; a leaf has none and a forward instead */
-    char **names;
+    size_t nchildren; /* of a container; a leaf has none and a forward instead */
+    char **names;     /* "": adds nothing to the names of the child's parameters */
     fy_layer_t **children;
-    int is_owned; /* a sequential or a model has it */
+    fy_join_t join;             /* of branches */
+    fy_activation_t activation; /* of branches, after the join */
+    /* the full name of a parameter of the same model, [tied_dims], that forward gets after the
+     * buffers; NULL: none */
+    char *tied;
+    int64_t tied_dims[2];
+    int is_owned; /* a container or a model has it */
 };
 
 enum { FYT_SHAPE_TEXT = 160 };
@@ -27,6 +42,20 @@ void fyt_layer_free(fy_layer_t *layer);
 fy_status_t fyt_init_fill(fy_tensor_t *dst, fy_tensor_t *rng, const fy_layer_param_t *param);
 /* INVALID_ARGUMENT unless `init` is a kind with a value that it can have; `what` names it. */
 fy_status_t fyt_init_check(const fy_init_t *init, const char *what);
+/* INVALID_ARGUMENT unless it is one of fy_activation_t; `call` begins the text. */
+fy_status_t fyt_activation_check(const char *call, fy_activation_t activation);
+/* NONE: *out_y is x. */
+fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y);
+/* The mean of each channel: [n, H, W, C] -> [n, 1, 1, C]. */
+fy_status_t fyt_layer_spatial_mean(fy_layer_t **out_layer);
+/* Whether it is a batch norm layer without an activation. */
+int fyt_is_plain_batch_norm(const fy_layer_t *layer);
+/* The forward of such a layer with another activation, and maybe with a residual (NULL: none) that
+ * is added before it. params: those of the layer, then its buffers. */
+fy_status_t fyt_batch_norm_forward(const fy_layer_t *layer, const fy_pass_t *pass,
+                                   fy_tensor_t *const *params, fy_tensor_t *x,
+                                   fy_tensor_t *residual, fy_activation_t activation,
+                                   fy_tensor_t **out_y);
 /* A def's struct of settings, copied to the heap; NULL: no memory (the error is set). */
 void *fyt_settings(const void *settings, size_t nbytes);
 

@@ -5,14 +5,15 @@
 #include "train/abi.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static fy_status_t check_activation(const char *call, fy_activation_t activation)
+fy_status_t fyt_activation_check(const char *call, fy_activation_t activation)
 {
     if (activation >= FY_ACTIVATION_NONE && activation <= FY_ACTIVATION_GELU) return FY_STATUS_OK;
     return FYT_FAIL(INVALID_ARGUMENT, "%s: there is no activation %d", call, (int)activation);
 }
 
-static fy_status_t apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y)
+fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     switch (activation) {
     case FY_ACTIVATION_RELU: return fy_relu(x, out_y);
@@ -73,7 +74,7 @@ fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_linear: %lld inputs and %lld outputs; at least 1 of each",
                         (long long)in, (long long)out);
-    FY_TRY(check_activation("layer_linear", options->activation));
+    FY_TRY(fyt_activation_check("layer_linear", options->activation));
     const linear_t linear = { in, out, !options->no_bias, options->activation };
     const fy_layer_param_t params[2] = { { "weight", 2, { out, in }, in, out, options->weight },
                                          { "bias", 1, { out }, in, out, options->bias } };
@@ -81,6 +82,37 @@ fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *
                            linear_forward, free };
     void *user = fyt_settings(&linear, sizeof linear);
     return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
+}
+
+/* ---- linear with the weight of another layer ---- */
+
+fy_status_t fy_layer_tied_linear(int64_t in, int64_t out, const char *weight_name,
+                                 fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    if (in < 1 || out < 1 || !weight_name || !*weight_name)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_tied_linear: %lld inputs, %lld outputs, weight '%s'; at least 1 of "
+                        "each, and the full name of a parameter",
+                        (long long)in, (long long)out, weight_name ? weight_name : "(NULL)");
+    const linear_t linear = { in, out, 0, FY_ACTIVATION_NONE };
+    const fy_layer_def_t def = { sizeof def,   "tied_linear",  0,   NULL,
+                                 linear_shape, linear_forward, free };
+    void *user = fyt_settings(&linear, sizeof linear);
+    char *tied = user ? strdup(weight_name) : NULL;
+    if (!tied) {
+        free(user);
+        return FYT_FAIL(OUT_OF_MEMORY, "layer_tied_linear: no host memory for a layer");
+    }
+    const fy_status_t status = fy_layer_create(&def, user, out_layer);
+    if (status != FY_STATUS_OK || !out_layer) {
+        free(tied);
+        return status;
+    }
+    (*out_layer)->tied = tied;
+    (*out_layer)->tied_dims[0] = out;
+    (*out_layer)->tied_dims[1] = in;
+    return FY_STATUS_OK;
 }
 
 /* ---- conv2d ---- */
@@ -138,7 +170,7 @@ static fy_status_t conv2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t
     (void)pass;
     if (is_relu) attrs.activation = FY_ACTIVATION_RELU;
     FY_TRY(fy_conv2d(x, params[0], conv->has_bias ? params[1] : NULL, &attrs, &y));
-    return apply(is_relu ? FY_ACTIVATION_NONE : conv->activation, y, out_y);
+    return fyt_activation_apply(is_relu ? FY_ACTIVATION_NONE : conv->activation, y, out_y);
 }
 
 static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
@@ -161,7 +193,7 @@ static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kerne
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_conv2d: %d groups do not divide %lld inputs and %lld outputs",
                         a->groups, (long long)in, (long long)out);
-    return check_activation("layer_conv2d", options->activation);
+    return fyt_activation_check("layer_conv2d", options->activation);
 }
 
 fy_status_t fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,

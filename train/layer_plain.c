@@ -1,4 +1,4 @@
-/* Layers without parameters: dropout, pooling, flatten, log_softmax, ops by name.
+/* Layers without parameters: dropout, pooling, flatten, log_softmax, identity, ops by name.
  * Not here: linear and conv2d (layer_dense.c). */
 #include "layer.h"
 
@@ -158,28 +158,72 @@ fy_status_t fy_layer_avg_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out
     return make("avg_pool2d", attrs, sizeof *attrs, pool_shape, avg_pool_forward, out_layer);
 }
 
-static fy_status_t global_shape(void *user, int rank, const int64_t *dims, int *out_rank,
-                                int64_t *out_dims, uint64_t *out_macs)
+/* The mean over height and width; `user` is an int: whether both stay, with length 1. */
+static fy_status_t spatial_mean_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                      int64_t *out_dims, uint64_t *out_macs)
 {
-    (void)user;
+    const int keepdims = *(const int *)user;
     FY_TRY(expect_image(rank, dims));
-    *out_rank = 2;
+    *out_rank = keepdims ? 4 : 2;
     out_dims[0] = dims[0];
-    out_dims[1] = dims[3];
+    if (keepdims) out_dims[1] = out_dims[2] = 1;
+    out_dims[*out_rank - 1] = dims[3];
     *out_macs = 0;
     return FY_STATUS_OK;
 }
 
-static fy_status_t global_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
-                                  fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t spatial_mean_forward(void *user, const fy_pass_t *pass,
+                                        fy_tensor_t *const *params, fy_tensor_t *x,
+                                        fy_tensor_t **out_y)
 {
-    (void)user, (void)pass, (void)params;
-    return fy_mean(x, FY_AXES(1, 2), 0, out_y);
+    (void)pass, (void)params;
+    return fy_mean(x, FY_AXES(1, 2), *(const int *)user, out_y);
+}
+
+fy_status_t fyt_layer_spatial_mean(fy_layer_t **out_layer)
+{
+    const int keepdims = 1;
+    return make("global_avg_pool2d", &keepdims, sizeof keepdims, spatial_mean_shape,
+                spatial_mean_forward, out_layer);
 }
 
 fy_status_t fy_layer_global_avg_pool2d(fy_layer_t **out_layer)
 {
-    return make("global_avg_pool2d", NULL, 0, global_shape, global_forward, out_layer);
+    const int keepdims = 0;
+    return make("global_avg_pool2d", &keepdims, sizeof keepdims, spatial_mean_shape,
+                spatial_mean_forward, out_layer);
+}
+
+/* `user` is an fy_image_size_attrs_t. */
+static fy_status_t adaptive_pool_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                       int64_t *out_dims, uint64_t *out_macs)
+{
+    const fy_image_size_attrs_t *size = user;
+    FY_TRY(image_shape(user, rank, dims, out_rank, out_dims, out_macs));
+    out_dims[1] = size->height;
+    out_dims[2] = size->width;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t adaptive_pool_forward(void *user, const fy_pass_t *pass,
+                                         fy_tensor_t *const *params, fy_tensor_t *x,
+                                         fy_tensor_t **out_y)
+{
+    const fy_image_size_attrs_t *size = user;
+    (void)pass, (void)params;
+    return fy_adaptive_avg_pool2d(x, size->height, size->width, out_y);
+}
+
+fy_status_t fy_layer_adaptive_avg_pool2d(int height, int width, fy_layer_t **out_layer)
+{
+    const fy_image_size_attrs_t size = { height, width };
+    if (out_layer) *out_layer = NULL;
+    if (height < 1 || width < 1)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_adaptive_avg_pool2d: height %d, width %d; both must be 1 or more",
+                        height, width);
+    return make("adaptive_avg_pool2d", &size, sizeof size, adaptive_pool_shape,
+                adaptive_pool_forward, out_layer);
 }
 
 /* ---- the others ---- */
@@ -226,6 +270,19 @@ static fy_status_t log_softmax_forward(void *user, const fy_pass_t *pass,
 fy_status_t fy_layer_log_softmax(fy_layer_t **out_layer)
 {
     return make("log_softmax", NULL, 0, same_shape, log_softmax_forward, out_layer);
+}
+
+static fy_status_t identity_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                    fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)user, (void)pass, (void)params;
+    *out_y = x;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_layer_identity(fy_layer_t **out_layer)
+{
+    return make("identity", NULL, 0, same_shape, identity_forward, out_layer);
 }
 
 static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,

@@ -13,6 +13,11 @@
 static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dataset_info_t *info)
 {
     const int64_t last = info->rank ? info->dims[info->rank - 1] : 1;
+    if (info->dtype == FY_DTYPE_I32 && (options->scale != 1 || options->channels))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "loader_create: scale %g, %d channels: tokens (i32) are not normalised: 1 "
+                        "and 0",
+                        options->scale, options->channels);
     if (!isfinite(options->scale))
         return FYT_FAIL(INVALID_ARGUMENT, "loader_create: scale is %g", options->scale);
     if (options->channels < 0 || options->channels > FY_LOADER_CHANNELS ||
@@ -22,10 +27,14 @@ static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dat
                         "many (%d at most)",
                         options->channels, (long long)last, FY_LOADER_CHANNELS);
     for (int c = 0; c < options->channels; c++)
-        if (!isfinite(options->mean[c]) || !isfinite(options->std[c]) || options->std[c] == 0)
-            return FYT_FAIL(INVALID_ARGUMENT,
-                            "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0",
-                            c, options->mean[c], c, options->std[c]);
+        if (!isfinite(options->mean[c]) || !isfinite(options->std[c]) ||
+            !isfinite((float)(options->scale / options->std[c])) ||
+            !isfinite((float)(options->mean[c] / options->std[c])))
+            return FYT_FAIL(
+                INVALID_ARGUMENT,
+                "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0 or "
+                "so small that a quotient is above f32",
+                c, options->mean[c], c, options->std[c]);
     return FY_STATUS_OK;
 }
 
@@ -113,6 +122,18 @@ fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, f
     return FY_STATUS_OK;
 }
 
+size_t fyt_loader_sample(const fy_loader_t *loader, int *out_rank, int64_t *out_dims)
+{
+    const fy_dataset_info_t *info = &loader->dataset->info;
+    size_t nbytes = fy_dtype_size(info->dtype);
+    *out_rank = info->rank;
+    for (int i = 0; i < info->rank; i++) {
+        out_dims[i] = loader->augment.is_on && i < 2 ? loader->augment.out[i] : info->dims[i];
+        nbytes *= (size_t)out_dims[i];
+    }
+    return nbytes;
+}
+
 fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step)
 {
     const int64_t samples = (int64_t)loader->dataset->info.samples,
@@ -124,16 +145,19 @@ fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
                              const fy_loader_options_t *options, fy_loader_t **out_loader)
 {
     fy_loader_options_t own;
+    fyt_augment_t augment;
     if (!out_loader) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: out_loader is NULL");
     *out_loader = NULL;
     FY_TRY(FY__READ(loader_options, "loader_create", options, &own));
     options = &own;
     FY_TRY(check(device, dataset, options));
+    FY_TRY(fyt_augment_make(options, &dataset->info, &augment));
     fy_loader_t *loader = calloc(1, sizeof *loader);
     if (!loader)
         return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes",
                         sizeof *loader);
     const int64_t samples = (int64_t)dataset->info.samples;
+    loader->augment = augment;
     loader->device = device;
     loader->dataset = fyt_dataset_hold(dataset);
     loader->options = *options;
@@ -215,17 +239,18 @@ fy_status_t fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_inf
         return FYT_FAIL(INVALID_ARGUMENT, "loader_query: %s is NULL",
                         loader ? "out_info" : "loader");
     FY_TRY(FY__CHECK_OUT(loader_info, "loader_query", out_info));
-    const fy_loader_info_t info = { .struct_size = sizeof info,
-                                    .samples = loader->dataset->info.samples,
-                                    .batch = loader->options.batch,
-                                    .steps = loader->steps,
-                                    .epoch = loader->epoch,
-                                    .step = loader->step,
-                                    .is_resident = loader->resident != NULL,
-                                    .workers = loader->options.workers,
-                                    .seed = loader->options.seed,
-                                    .classes = loader->dataset->info.classes,
-                                    .targets = loader->dataset->info.targets };
+    fy_loader_info_t info = { .struct_size = sizeof info,
+                              .samples = loader->dataset->info.samples,
+                              .batch = loader->options.batch,
+                              .steps = loader->steps,
+                              .epoch = loader->epoch,
+                              .step = loader->step,
+                              .is_resident = loader->resident != NULL,
+                              .workers = loader->options.workers,
+                              .seed = loader->options.seed,
+                              .classes = loader->dataset->info.classes,
+                              .targets = loader->dataset->info.targets };
+    fyt_loader_sample(loader, &info.rank, info.dims);
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }

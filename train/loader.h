@@ -5,6 +5,7 @@
 
 #include <ferry/train/loader.h>
 
+#include "augment.h"
 #include "dataset.h"
 
 #define FYT_LOADER_MAX_WORKERS 16
@@ -28,6 +29,7 @@ struct fy_loader {
     int64_t steps;
     int64_t epoch, step; /* of the next batch; step == steps: at the end of the epoch */
     fyt_normal_t normal;
+    fyt_augment_t augment;
     fyt_resident_t *resident; /* one of these two */
     fyt_stream_t *stream;
 };
@@ -35,6 +37,10 @@ struct fy_loader {
 /* Returns `src` (u8 or f32, any strides) as normalised f32. *dst given: writes into it; else makes
  * it, in the current scope. */
 fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, fy_tensor_t **dst);
+
+/* The shape of a sample in a batch, which the options may change; returns its bytes before
+ * normalisation. */
+size_t fyt_loader_sample(const fy_loader_t *loader, int *out_rank, int64_t *out_dims);
 
 /* Samples begin .. begin + count - 1 of the epoch. */
 typedef struct fyt_span {

@@ -14,7 +14,8 @@
 #include "order.h"
 
 struct fyt_resident {
-    /* f32 [samples, dims...]; i32 [samples] or f32 [samples, targets]; in no scope */
+    /* f32 or i32 [samples, dims...]; i32 [samples] or [samples, labels], or f32 [samples, targets];
+     * in no scope */
     fy_tensor_t *x, *y;
     fy_tensor_t *order;  /* i64 [samples], in no scope */
     int64_t order_epoch; /* -1: none yet */
@@ -69,17 +70,19 @@ static fy_status_t make_x(const fy_loader_t *loader, fy_tensor_t **out_x)
     for (int i = 0; i < dataset->info.rank; i++) dims[i + 1] = dataset->info.dims[i];
     FY_TRY(upload_all(loader, dataset->data, dataset->sample_nbytes, dataset->info.dtype,
                       dataset->info.rank + 1, dims, &raw));
-    if (dataset->info.dtype == FY_DTYPE_F32) *out_x = raw; /* normalised in place */
+    if (dataset->info.dtype != FY_DTYPE_U8) *out_x = raw; /* normalised in place, or tokens */
+    if (dataset->info.dtype == FY_DTYPE_I32) return FY_STATUS_OK;
     return fyt_loader_normalise(&loader->normal, raw, out_x);
 }
 
 static fy_status_t make_y(const fy_loader_t *loader, fy_tensor_t **out_y)
 {
     const fy_dataset_t *dataset = loader->dataset;
-    const int64_t dims[2] = { (int64_t)dataset->info.samples, dataset->info.targets };
-    const fy_dtype_t dtype = dataset->info.classes ? FY_DTYPE_I32 : FY_DTYPE_F32;
-    return upload_all(loader, dataset->labels, dataset->label_nbytes, dtype,
-                      dataset->info.classes ? 1 : 2, dims, out_y);
+    int64_t dims[2];
+    int rank;
+    const fy_dtype_t dtype =
+        fyt_dataset_labels(&dataset->info, (int64_t)dataset->info.samples, &rank, dims);
+    return upload_all(loader, dataset->labels, dataset->label_nbytes, dtype, rank, dims, out_y);
 }
 
 fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_resident)

@@ -47,6 +47,9 @@ struct fyt_stream {
 
 typedef struct job {
     const fy_dataset_t *dataset;
+    const fyt_augment_t *augment;
+    int64_t epoch;
+    size_t sample_nbytes; /* of a sample in the batch */
     const int64_t *order;
     fyt_span_t span;
     unsigned char *x, *y;
@@ -61,8 +64,11 @@ static void fill_piece(void *user, int piece, int pieces)
     for (int64_t i = begin; i < end; i++) {
         const uint64_t index =
             (uint64_t)(job->order ? job->order[job->span.begin + i] : job->span.begin + i);
-        memcpy(job->x + (size_t)i * dataset->sample_nbytes, fyt_dataset_sample(dataset, index),
-               dataset->sample_nbytes);
+        unsigned char *x = job->x + (size_t)i * job->sample_nbytes;
+        if (job->augment->is_on)
+            fyt_augment_run(job->augment, job->epoch, index, fyt_dataset_sample(dataset, index), x);
+        else
+            memcpy(x, fyt_dataset_sample(dataset, index), dataset->sample_nbytes);
         memcpy(job->y + (size_t)i * dataset->label_nbytes, fyt_dataset_label(dataset, index),
                dataset->label_nbytes);
     }
@@ -112,7 +118,16 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     }
     FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, &x));
     FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, &y));
-    job_t job = { loader->dataset, stream->order, fyt_loader_span(loader, step), x, y };
+    int64_t dims[FY_MAX_RANK];
+    int rank;
+    job_t job = { loader->dataset,
+                  &loader->augment,
+                  epoch,
+                  fyt_loader_sample(loader, &rank, dims),
+                  stream->order,
+                  fyt_loader_span(loader, step),
+                  x,
+                  y };
     fyt_workers_run(stream->workers, fill_piece, &job);
     batch->rows = job.span.count;
     return FY_STATUS_OK;
@@ -123,11 +138,11 @@ static fy_status_t start(fyt_stream_t *stream)
     const fy_loader_t *loader = stream->loader;
     const fy_dataset_info_t *info = &loader->dataset->info;
     fy_prefetch_options_t options = FY_PREFETCH_OPTIONS_INIT;
-    fy_batch_spec_t specs[2] = { { info->dtype, info->rank + 1, { loader->options.batch } },
-                                 { info->classes ? FY_DTYPE_I32 : FY_DTYPE_F32,
-                                   info->classes ? 1 : 2,
-                                   { loader->options.batch, info->targets } } };
-    for (int i = 0; i < info->rank; i++) specs[0].dims[i + 1] = info->dims[i];
+    fy_batch_spec_t specs[2] = { { .dtype = info->dtype, .dims = { loader->options.batch } },
+                                 { 0 } };
+    specs[1].dtype = fyt_dataset_labels(info, loader->options.batch, &specs[1].rank, specs[1].dims);
+    fyt_loader_sample(loader, &specs[0].rank, specs[0].dims + 1);
+    specs[0].rank++;
     options.depth = loader->options.depth;
     options.threads = loader->options.workers > 0;
     if (loader->options.shuffle) {
@@ -244,7 +259,7 @@ fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_
     FY_TRY(check_process(stream, "loader_next"));
     want(stream);
     FY_TRY(next_batch(stream, tensors, out_is_taken));
-    if (loader->dataset->info.dtype == FY_DTYPE_F32 && loader->normal.is_identity)
+    if (loader->dataset->info.dtype != FY_DTYPE_U8 && loader->normal.is_identity)
         FY_TRY(own_view(tensors[0], out_x));
     else
         FY_TRY(fyt_loader_normalise(&loader->normal, tensors[0], out_x));

@@ -1,7 +1,6 @@
-/* Models: blocks of parameters, gradients and buffers on a device, forward through the layers,
- * gradients by the tape.
- * Not here: the list of layers (model_layout.c), asking about parameters and printing
- * (model_describe.c), the known models (models.c).
+/* Models: blocks of parameters, gradients and buffers on a device, gradients by the tape.
+ * Not here: the list of layers (model_layout.c), running it (model_run.c), asking about parameters
+ * and printing (model_describe.c), the known models (models.c).
  * Next: include/ferry/train/model.h says what each call promises. */
 #include "model.h"
 #include "train/abi.h"
@@ -33,6 +32,8 @@ void fy_model_destroy(fy_model_t *model)
     free(model->buffers);
     free(model->grad);
     free(model->args);
+    free(model->inputs);
+    free(model->results);
     fyt_layer_free(model->layer);
     free(model->name);
     free(model->note);
@@ -91,6 +92,8 @@ static void list_args(fy_model_t *model)
         fy_tensor_t **arg = model->args + model->leaves[i].first_arg;
         for (size_t p = 0; p < def->nparams; p++) *arg++ = model->params[param++].value;
         for (size_t b = 0; b < def->nbuffers; b++) *arg++ = model->buffers[buffer++].value;
+        if (model->leaves[i].layer->tied)
+            *arg = fyt_model_param_named(model, model->leaves[i].layer->tied)->value;
     }
 }
 
@@ -136,10 +139,17 @@ static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, in
     if (rank < 0 || rank >= FY_MAX_RANK)
         return FYT_FAIL(INVALID_ARGUMENT, "model_create: a sample of rank %d; 0 to %d can be", rank,
                         FY_MAX_RANK - 1);
-    for (int i = 0; i < rank; i++)
+    int64_t nelem = 1;
+    for (int i = 0; i < rank; i++) {
         if (dims[i] < 1)
             return FYT_FAIL(INVALID_ARGUMENT, "model_create: dims[%d] of a sample is %lld", i,
                             (long long)dims[i]);
+        if (__builtin_mul_overflow(nelem, dims[i], &nelem))
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "model_create: a sample has more than 2^63 - 1 elements, with dims[%d] "
+                            "= %lld: smaller dims",
+                            i, (long long)dims[i]);
+    }
     return FY_STATUS_OK;
 }
 
@@ -201,48 +211,6 @@ static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x,
                     info->rank == model->rank ? ": one sample is a batch of 1 (fy_unsqueeze)" : "");
 }
 
-/* Has a leaf's result the shape that its shape function computed? */
-static fy_status_t check_result(const fy_model_t *model, const fyt_leaf_t *leaf,
-                                const fy_tensor_t *y, int64_t batch)
-{
-    char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
-    int64_t dims[FY_MAX_RANK] = { batch };
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    FY_TRY(fy_tensor_query(y, &info));
-    if (leaf->rank) memcpy(dims + 1, leaf->dims, (size_t)leaf->rank * sizeof *dims);
-    if (info.rank == leaf->rank + 1 &&
-        memcmp(info.dims, dims, (size_t)info.rank * sizeof *dims) == 0)
-        return FY_STATUS_OK;
-    return FYT_FAIL(
-        SHAPE_MISMATCH, "model '%s', layer '%s' (%s): its shape function gives %s, its forward %s",
-        model->name, leaf->name, leaf->layer->def.type, fyt_shape_text(want, leaf->rank + 1, dims),
-        fyt_shape_text(got, info.rank, info.dims));
-}
-
-/* Each result but the last is destroyed as soon as the next one is made: the tape holds the ones
- * that it needs. */
-static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
-                              fy_tensor_t **out_y)
-{
-    const fy_pass_t pass = { sizeof pass, model->is_training, model->rng };
-    fy_tensor_t *now = x;
-    for (size_t i = 0; i < model->nleaves; i++) {
-        const fyt_leaf_t *leaf = &model->leaves[i];
-        fy_tensor_t *next = NULL;
-        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &pass, model->args + leaf->first_arg,
-                                        now, &next));
-        if (!next)
-            return FYT_FAIL(INVALID_ARGUMENT,
-                            "model '%s', layer '%s' (%s): its forward gave no result", model->name,
-                            leaf->name, leaf->layer->def.type);
-        FY_TRY(check_result(model, leaf, next, batch));
-        if (next != now && now != x) fy_tensor_destroy(now);
-        now = next;
-    }
-    *out_y = now;
-    return FY_STATUS_OK;
-}
-
 fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -252,7 +220,7 @@ fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **ou
         return FYT_FAIL(INVALID_ARGUMENT, "model_forward: model, x or out_y is NULL");
     FY_TRY(check_input(model, x, &info));
     fy_scope_t scope = fy_scope_begin("forward");
-    fy_status_t status = run_leaves(model, x, info.dims[0], &y);
+    fy_status_t status = fyt_model_run(model, x, info.dims[0], &y);
     /* No layer changed x: returns a separate result all the same. */
     if (status == FY_STATUS_OK && y == x) status = fy_slice(x, 0, 0, info.dims[0], &y);
     fy_scope_end(scope, status == FY_STATUS_OK, &y);

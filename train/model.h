@@ -6,16 +6,37 @@
 
 #include "layer.h"
 
-/* A layer that computes, in the order in which they run; sequentials are not listed. */
+/* The input of a model, where the number of a leaf stands for its result. */
+#define FYT_MODEL_INPUT ((size_t)-1)
+#define FYT_NO_LEAF     ((size_t)-1)
+
+/* A layer that computes, or the join of branches, in the order in which they run; sequentials are
+ * not listed. */
 typedef struct fyt_leaf {
-    const fy_layer_t *layer;
-    char *name;         /* "conv1", "block.conv2"; "" if the model is one layer */
-    size_t first_param; /* of the model's params */
-    size_t first_arg;   /* of the model's args: its parameters, then its buffers */
-    int rank;           /* of its output for one sample, without the batch */
+    const fy_layer_t *layer; /* of a join: the branches */
+    char *name;              /* "conv1", "block.conv2"; "" if the model is one layer */
+    size_t first_param;      /* of the model's params */
+    size_t first_arg;        /* of the model's args: its parameters, buffers, tied parameter */
+    size_t first_input;      /* of the model's inputs */
+    size_t ninputs;          /* 1 but for a join */
+    size_t reads;            /* the number of inputs, of all leaves, that are its result; and 1 for
+                              * the model's result */
+    /* A join that adds the result of a batch norm: that leaf, which the join computes with the sum;
+     * else FYT_NO_LEAF. */
+    size_t norm;
+    int is_fused; /* a batch norm that a join computes */
+    int rank;     /* of its output for one sample, without the batch */
     int64_t dims[FY_MAX_RANK];
     uint64_t macs; /* of one sample */
 } fyt_leaf_t;
+
+/* A leaf's result during a forward. */
+typedef struct fyt_result {
+    fy_tensor_t *tensor;
+    size_t root;  /* the leaf whose result has the same handle: another one, if a layer returned its
+                   * input */
+    size_t reads; /* of a root: those to come */
+} fyt_result_t;
 
 /* A parameter or a buffer. */
 typedef struct fyt_model_param {
@@ -32,8 +53,11 @@ struct fy_model {
     fy_layer_t *layer;
     int rank; /* of one sample */
     int64_t dims[FY_MAX_RANK];
-    size_t nleaves, nparams, nbuffers;
+    size_t nleaves, nparams, nbuffers, nargs, ninputs;
     fyt_leaf_t *leaves;
+    size_t *inputs;        /* of the leaves: numbers of leaves or FYT_MODEL_INPUT */
+    size_t output;         /* the leaf whose result is the model's, or FYT_MODEL_INPUT */
+    fyt_result_t *results; /* one a leaf */
     fyt_model_param_t *params, *buffers;
     fy_tensor_t **grad; /* views of the gradients, one a parameter */
     fy_tensor_t **args; /* what the leaves' forward functions get, in the order of the leaves */
@@ -46,6 +70,12 @@ struct fy_model {
 };
 
 enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */
+
+/* The parameter of that full name; NULL: none. */
+fyt_model_param_t *fyt_model_param_named(const fy_model_t *model, const char *name);
+/* As fy_model_forward's, from the input to the result. */
+fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
+                          fy_tensor_t **out_y);
 
 /* Leaves and params of model->layer for its sample shape: names, shapes, offsets. After a failure
  * fy_model_destroy frees them. */

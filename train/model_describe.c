@@ -72,13 +72,20 @@ static void list_near(const fy_model_t *model, const char *name, char *text, siz
         }
 }
 
+fyt_model_param_t *fyt_model_param_named(const fy_model_t *model, const char *name)
+{
+    for (size_t i = 0; i < model->nparams; i++)
+        if (strcmp(model->params[i].name, name) == 0) return &model->params[i];
+    return NULL;
+}
+
 fy_status_t fy_model_find_param(const fy_model_t *model, const char *name, fy_param_t *out_param)
 {
     char near[320];
     if (!model || !name)
         return FYT_FAIL(INVALID_ARGUMENT, "model_find_param: model or name is NULL");
-    for (size_t i = 0; i < model->nparams; i++)
-        if (strcmp(model->params[i].name, name) == 0) return fy_model_param(model, i, out_param);
+    const fyt_model_param_t *param = fyt_model_param_named(model, name);
+    if (param) return fy_model_param(model, (size_t)(param - model->params), out_param);
     for (size_t i = 0; i < model->nbuffers; i++)
         if (strcmp(model->buffers[i].name, name) == 0) return fy_model_buffer(model, i, out_param);
     list_near(model, name, near, sizeof near);
@@ -106,7 +113,8 @@ fy_status_t fy_model_query(const fy_model_t *model, fy_model_info_t *out_info)
 {
     if (!model) return FYT_FAIL(INVALID_ARGUMENT, "model_query: model is NULL");
     FY_TRY(FY__CHECK_OUT(model_info, "model_query", out_info));
-    const fyt_leaf_t *last = model->nleaves ? &model->leaves[model->nleaves - 1] : NULL;
+    const fyt_leaf_t *last = model->output == FYT_MODEL_INPUT ? NULL
+                                                              : &model->leaves[model->output];
     fy_model_info_t info = { .struct_size = sizeof info,
                              .name = model->name,
                              .device = model->device,
@@ -145,10 +153,20 @@ __attribute__((format(printf, 2, 3))) static void put(writer_t *out, const char 
     if (n > 0) out->length += (size_t)n;
 }
 
-static void put_row(writer_t *out, const char *name, const char *type, const char *shape,
+enum { NAME_WIDTH = 16 }; /* or that of the longest name */
+
+static int name_width(const fy_model_t *model)
+{
+    size_t width = NAME_WIDTH;
+    for (size_t i = 0; i < model->nleaves; i++)
+        if (strlen(model->leaves[i].name) > width) width = strlen(model->leaves[i].name);
+    return (int)width;
+}
+
+static void put_row(writer_t *out, int width, const char *name, const char *type, const char *shape,
                     uint64_t params, uint64_t macs, uint64_t nbytes)
 {
-    put(out, "%-16s  %-16s  %-20s  %12llu  %14llu  %14llu\n", name, type, shape,
+    put(out, "%-*s  %-16s  %-20s  %12llu  %14llu  %14llu\n", width, name, type, shape,
         (unsigned long long)params, (unsigned long long)macs, (unsigned long long)nbytes);
 }
 
@@ -159,21 +177,22 @@ size_t fy_model_describe(const fy_model_t *model, char *text, size_t size)
     if (out.size) text[0] = 0;
     if (!model) return 0;
     const size_t element = fy_dtype_size(model->dtype);
-    put(&out, "%-16s  %-16s  %-20s  %12s  %14s  %14s\n", "layer", "type", "output", "parameters",
-        "MACs/sample", "bytes");
+    const int width = name_width(model);
+    put(&out, "%-*s  %-16s  %-20s  %12s  %14s  %14s\n", width, "layer", "type", "output",
+        "parameters", "MACs/sample", "bytes");
     for (size_t i = 0; i < model->nleaves; i++) {
         const fyt_leaf_t *leaf = &model->leaves[i];
         int64_t dims[FY_MAX_RANK] = { 0 };
         uint64_t nelem;
         memcpy(dims + 1, leaf->dims, (size_t)leaf->rank * sizeof *dims);
         nelem = count_elements(leaf->layer->def.nparams, model->params + leaf->first_param);
-        put_row(&out, leaf->name, leaf->layer->def.type,
+        put_row(&out, width, leaf->name, leaf->layer->def.type,
                 fyt_shape_text(shape, leaf->rank + 1, dims), nelem, leaf->macs, nelem * element);
     }
     const uint64_t buffers = count_elements(model->nbuffers, model->buffers);
-    if (model->nbuffers) put_row(&out, "", "buffers", "", buffers, 0, buffers * element);
+    if (model->nbuffers) put_row(&out, width, "", "buffers", "", buffers, 0, buffers * element);
     const uint64_t params = count_elements(model->nparams, model->params);
-    put_row(&out, "all", model->name, fy_dtype_name(model->dtype), params, count_macs(model),
+    put_row(&out, width, "all", model->name, fy_dtype_name(model->dtype), params, count_macs(model),
             params * element);
     return out.length;
 }

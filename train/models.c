@@ -1,157 +1,169 @@
-/* The known models: small networks that are common in comparisons.
- * Not here: their usual training (the command's table, tools/train/train_recipes.c). */
+/* The known models by name, and their options: "resnet18:channels=3,classes=100".
+ * Not here: their layers (models_*.c), their usual training (the command's table,
+ * tools/train/train_recipes.c). */
+#include "models.h"
 #include "model.h"
 #include "train/abi.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* ---- short ways to write layers down; NULL when a maker fails, which fy_layer_sequential refuses
- * ---- */
+enum { MAX_OPTIONS = 5 };
 
-typedef struct style {
-    fy_activation_t activation;
-    fy_init_t weight, bias;
-} style_t;
-
-static const style_t plain = { FY_ACTIVATION_NONE, { FY_INIT_DEFAULT, 0 }, { FY_INIT_DEFAULT, 0 } };
-static const style_t relu = { FY_ACTIVATION_RELU, { FY_INIT_DEFAULT, 0 }, { FY_INIT_DEFAULT, 0 } };
-static const style_t small_plain = { FY_ACTIVATION_NONE,
-                                     { FY_INIT_NORMAL, 0.01 },
-                                     { FY_INIT_CONSTANT, 0 } };
-static const style_t small_relu = { FY_ACTIVATION_RELU,
-                                    { FY_INIT_NORMAL, 0.01 },
-                                    { FY_INIT_CONSTANT, 0 } };
-
-static fy_layer_t *linear(int64_t in, int64_t out, style_t style)
-{
-    fy_layer_t *layer;
-    const fy_linear_options_t options = { sizeof options, 0, style.activation, style.weight,
-                                          style.bias };
-    return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *conv(int64_t in, int64_t out, int kernel, style_t style)
-{
-    fy_layer_t *layer;
-    fy_conv2d_options_t options = FY_CONV2D_OPTIONS_INIT;
-    options.activation = style.activation;
-    options.weight = style.weight;
-    options.bias = style.bias;
-    return fy_layer_conv2d(in, out, kernel, kernel, &options, &layer) == FY_STATUS_OK ? layer
-                                                                                      : NULL;
-}
-
-/* relu, then windows of 2 x 2, in one pass. The largest element is the same in either order. */
-static fy_layer_t *relu_pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_layer_t **))
-{
-    fy_layer_t *layer;
-    const fy_pool2d_attrs_t halves = { 2, 2, 0, 0, 0, 0, FY_ACTIVATION_RELU };
-    return make(&halves, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *dropout(fy_status_t (*make)(double, fy_layer_t **), double p)
-{
-    fy_layer_t *layer;
-    return make(p, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *simple(fy_status_t (*make)(fy_layer_t **))
-{
-    fy_layer_t *layer;
-    return make(&layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-#define SEQUENTIAL(children, out_layer) \
-    fy_layer_sequential(sizeof(children) / sizeof *(children), children, out_layer)
-
-/* ---- the models ---- */
-
-static fy_status_t make_linear(fy_layer_t **out_layer)
-{
-    const fy_layer_child_t children[] = { { "fc", linear(5, 1, small_plain) } };
-    return SEQUENTIAL(children, out_layer);
-}
-
-static fy_status_t make_mlp(fy_layer_t **out_layer)
-{
-    const fy_layer_child_t children[] = {
-        { "flatten", simple(fy_layer_flatten) },
-        { "fc1", linear(784, 128, relu) },
-        { "fc2", linear(128, 10, plain) },
-    };
-    return SEQUENTIAL(children, out_layer);
-}
-
-static fy_status_t make_lenet(fy_layer_t **out_layer)
-{
-    const fy_layer_child_t children[] = {
-        { "conv1", conv(1, 20, 3, small_plain) },  { "pool1", relu_pool(fy_layer_avg_pool2d) },
-        { "conv2", conv(20, 50, 5, small_plain) }, { "pool2", relu_pool(fy_layer_avg_pool2d) },
-        { "flatten", simple(fy_layer_flatten) },   { "fc1", linear(800, 128, small_relu) },
-        { "fc2", linear(128, 10, small_plain) },
-    };
-    return SEQUENTIAL(children, out_layer);
-}
-
-static fy_status_t make_mnist2018(fy_layer_t **out_layer)
-{
-    const fy_layer_child_t children[] = {
-        { "conv1", conv(1, 10, 5, plain) },
-        { "pool1", relu_pool(fy_layer_max_pool2d) },
-        { "conv2", conv(10, 20, 5, plain) },
-        { "drop2", dropout(fy_layer_dropout2d, 0.5) },
-        { "pool2", relu_pool(fy_layer_max_pool2d) },
-        { "flatten", simple(fy_layer_flatten) },
-        { "fc1", linear(320, 50, relu) },
-        { "drop3", dropout(fy_layer_dropout, 0.5) },
-        { "fc2", linear(50, 10, plain) },
-        { "log_softmax", simple(fy_layer_log_softmax) },
-    };
-    return SEQUENTIAL(children, out_layer);
-}
-
-static fy_status_t make_mnist(fy_layer_t **out_layer)
-{
-    const fy_layer_child_t children[] = {
-        { "conv1", conv(1, 32, 3, relu) },           { "conv2", conv(32, 64, 3, plain) },
-        { "pool", relu_pool(fy_layer_max_pool2d) },  { "drop1", dropout(fy_layer_dropout, 0.25) },
-        { "flatten", simple(fy_layer_flatten) },     { "fc1", linear(9216, 128, relu) },
-        { "drop2", dropout(fy_layer_dropout, 0.5) }, { "fc2", linear(128, 10, plain) },
-    };
-    return SEQUENTIAL(children, out_layer);
-}
-
-static const struct known {
+typedef struct option {
     const char *name;
-    fy_status_t (*make)(fy_layer_t **);
+    int64_t fallback, low, high;
+} option_t;
+
+typedef struct known {
+    const char *name;
+    fy_status_t (*make)(const int64_t *options, fy_layer_t **);
+    /* the shape of a sample: a number, or -1 - i: the value of option i */
     int rank;
     int64_t dims[3];
-} known[] = {
-    { "linear", make_linear, 1, { 5 } },       { "mlp", make_mlp, 3, { 28, 28, 1 } },
-    { "lenet", make_lenet, 3, { 28, 28, 1 } }, { "mnist2018", make_mnist2018, 3, { 28, 28, 1 } },
-    { "mnist", make_mnist, 3, { 28, 28, 1 } },
+    option_t options[MAX_OPTIONS];
+} known_t;
+
+#define OPTION(i) (-1 - (i))
+
+static const known_t known[] = {
+    { "linear", fyt_make_linear, 1, { 5 }, { { 0 } } },
+    { "mlp", fyt_make_mlp, 3, { 28, 28, 1 }, { { 0 } } },
+    { "lenet", fyt_make_lenet, 3, { 28, 28, 1 }, { { 0 } } },
+    { "mnist2018", fyt_make_mnist2018, 3, { 28, 28, 1 }, { { 0 } } },
+    { "mnist", fyt_make_mnist, 3, { 28, 28, 1 }, { { 0 } } },
+    { "resnet18",
+      fyt_make_resnet18,
+      3,
+      { OPTION(2), OPTION(2), OPTION(0) },
+      { { "channels", 1, 1, 1024 }, { "classes", 10, 1, 1 << 20 }, { "size", 28, 1, 4096 } } },
+    { "mobilenet_v3_large",
+      fyt_make_mobilenet_v3_large,
+      3,
+      { OPTION(2), OPTION(2), OPTION(0) },
+      { { "channels", 3, 1, 1024 },
+        { "classes", 1000, 1, 1 << 20 },
+        { "size", 224, 1, 4096 },
+        { "dropout", 20, 0, 100 } } },
+    { "gpt",
+      fyt_make_gpt,
+      1,
+      { OPTION(3) },
+      { { "layers", 12, 1, 128 },
+        { "heads", 12, 1, 1024 },
+        { "width", 768, 1, 1 << 16 },
+        { "context", 1024, 1, 1 << 20 },
+        { "vocab", 50257, 1, 1 << 24 } } },
 };
-enum { KNOWN = sizeof known / sizeof *known };
+enum { KNOWN = FYT_COUNT(known) };
 
 const char *fy_model_name_at(size_t index) { return index < KNOWN ? known[index].name : NULL; }
+
+/* "layers, heads, width": the names of a model's options, or of all models. */
+static const char *list(const known_t *model, char *text, size_t size)
+{
+    size_t used = 0;
+    const int count = model ? MAX_OPTIONS : KNOWN;
+    text[0] = 0;
+    for (int i = 0; i < count && used < size; i++) {
+        const char *name = model ? model->options[i].name : known[i].name;
+        if (!name) break;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", name);
+    }
+    return used ? text : "none";
+}
+
+static fy_status_t find(const char *name, const known_t **out_model)
+{
+    char names[192];
+    const size_t length = strcspn(name, ":");
+    for (size_t i = 0; i < KNOWN; i++) {
+        *out_model = &known[i];
+        if (strlen(known[i].name) == length && memcmp(known[i].name, name, length) == 0)
+            return FY_STATUS_OK;
+    }
+    return FYT_FAIL(INVALID_ARGUMENT, "model_open: there is no model '%.*s'; there are %s",
+                    (int)(length < 64 ? length : 64), name, list(NULL, names, sizeof names));
+}
+
+/* "name=value", which ends at `end`. */
+static fy_status_t parse_option(const known_t *model, const char *text, const char *end,
+                                int64_t *values)
+{
+    char names[192];
+    const int length = (int)(end - text < 64 ? end - text : 64);
+    const char *equals = memchr(text, '=', (size_t)(end - text));
+    const size_t name_length = equals ? (size_t)(equals - text) : 0;
+    int i = 0;
+    while (i < MAX_OPTIONS && model->options[i].name &&
+           (strlen(model->options[i].name) != name_length ||
+            memcmp(model->options[i].name, text, name_length) != 0))
+        i++;
+    if (!equals || i == MAX_OPTIONS || !model->options[i].name)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_open: '%s' has no option '%.*s'; options are written name=value, "
+                        "with a comma between two; it has %s",
+                        model->name, length, text, list(model, names, sizeof names));
+    char *stop = NULL;
+    errno = 0;
+    const long long value = strtoll(equals + 1, &stop, 10);
+    const option_t *option = &model->options[i];
+    if (stop != end || stop == equals + 1 || errno || value < option->low || value > option->high)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_open: '%s': '%.*s': %s is %lld to %lld",
+                        model->name, length, text, option->name, (long long)option->low,
+                        (long long)option->high);
+    values[i] = value;
+    return FY_STATUS_OK;
+}
+
+/* `text`: what follows the model's name; "" or ":...". */
+static fy_status_t parse_options(const known_t *model, const char *text, int64_t *values)
+{
+    for (int i = 0; i < MAX_OPTIONS; i++) values[i] = model->options[i].fallback;
+    while (*text) {
+        text++; /* behind ':' or ',' */
+        const char *end = text + strcspn(text, ",");
+        FY_TRY(parse_option(model, text, end, values));
+        text = end;
+    }
+    return FY_STATUS_OK;
+}
+
+static void sample_shape(const known_t *model, const int64_t *values, int64_t *dims)
+{
+    for (int i = 0; i < model->rank; i++)
+        dims[i] = model->dims[i] < 0 ? values[-1 - model->dims[i]] : model->dims[i];
+}
+
+fy_status_t fy_model_sample_shape(const char *name, int *out_rank, int64_t *out_dims)
+{
+    const known_t *model;
+    int64_t values[MAX_OPTIONS];
+    if (!name || !out_rank || !out_dims)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_sample_shape: name, out_rank or out_dims is NULL");
+    FY_TRY(find(name, &model));
+    FY_TRY(parse_options(model, name + strlen(model->name), values));
+    *out_rank = model->rank;
+    sample_shape(model, values, out_dims);
+    return FY_STATUS_OK;
+}
 
 fy_status_t fy_model_open(fy_device_t *device, const char *name, const fy_model_options_t *options,
                           fy_model_t **out_model)
 {
     fy_model_options_t own;
     fy_layer_t *layer;
-    size_t i = 0;
+    const known_t *model;
+    int64_t values[MAX_OPTIONS], dims[3];
     if (out_model) *out_model = NULL;
     if (!name) return FYT_FAIL(INVALID_ARGUMENT, "model_open: name is NULL");
-    while (i < KNOWN && strcmp(known[i].name, name) != 0) i++;
-    if (i == KNOWN)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "model_open: there is no model '%s'; there are linear, mlp, lenet, mnist2018, mnist",
-            name);
+    FY_TRY(find(name, &model));
+    FY_TRY(parse_options(model, name + strlen(model->name), values));
     FY_TRY(FY__READ(model_options, "model_open", options, &own));
-    if (!own.name) own.name = name;
-    FY_TRY(known[i].make(&layer));
-    return fy_model_create(device, layer, known[i].rank, known[i].dims, &own, out_model);
+    if (!own.name) own.name = model->name;
+    FY_TRY(model->make(values, &layer));
+    sample_shape(model, values, dims);
+    return fy_model_create(device, layer, model->rank, dims, &own, out_model);
 }

@@ -6,7 +6,7 @@
 /* Both sums are f64, whatever the model is: they are exact counts, and sums of many terms. */
 typedef struct sums {
     fy_tensor_t *both, *loss, *right; /* [2] and its two elements, rank 0 */
-    double samples;
+    double samples, labels;
     int has_classes;
 } sums_t;
 
@@ -64,6 +64,7 @@ static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t
     FY_TRY(fy_cast(loss, FY_DTYPE_F64, &loss));
     FY_TRY(fy_axpy(sums->loss, (double)info.dims[0], loss));
     sums->samples += (double)info.dims[0];
+    sums->labels += (double)target.nelem;
     sums->has_classes = target.dtype == FY_DTYPE_I32;
     return sums->has_classes ? add_right(sums, result, y) : FY_STATUS_OK;
 }
@@ -100,7 +101,7 @@ static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &values));
     if (out_loss) *out_loss = ((const double *)values)[0] / sums.samples;
     if (out_accuracy)
-        *out_accuracy = sums.has_classes ? ((const double *)values)[1] / sums.samples : (double)NAN;
+        *out_accuracy = sums.has_classes ? ((const double *)values)[1] / sums.labels : (double)NAN;
     return FY_STATUS_OK;
 }
 

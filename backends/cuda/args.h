@@ -24,6 +24,8 @@
     X(transpose,                                                                                \
       fy_transpose) /* copy between layouts whose neighbours lie along different axes */        \
     X(move, fy_gather)                                                                          \
+    X(index_add, fy_index_add_f32) /* and gather_backward: a block has every count-th row */    \
+    X(index_add, fy_index_add_f64)                                                              \
     X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */          \
     X(random, fy_random)         /* rand, randn, randperm: draws at the counter */              \
     X(random, fy_random_advance) /* then moves the counter */                                   \
@@ -62,8 +64,36 @@
     X(conv_depthwise, fy_conv2d_depthwise_f64)                                                  \
     X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                  \
     X(pool, fy_pool2d_f64)                                                                      \
+    X(norm, fy_batch_norm_f32) /* and its gradients: one launch */                              \
+    X(norm, fy_batch_norm_f64)                                                                  \
+    X(norm, fy_batch_norm_parts_f32) /* three: sums of pieces of rows, */                       \
+    X(norm, fy_batch_norm_parts_f64)                                                            \
+    X(norm, fy_batch_norm_join)      /* their join, */                                          \
+    X(norm, fy_batch_norm_apply_f32) /* and the result; also by running statistics */           \
+    X(norm, fy_batch_norm_apply_f64)                                                            \
+    X(row_norm, fy_row_norm_f32) /* layer_norm, rms_norm, dx */                                 \
+    X(row_norm, fy_row_norm_f64)                                                                \
+    X(row_norm, fy_row_norm_parts_f32) /* gradients of weight and bias, or of pieces */         \
+    X(row_norm, fy_row_norm_parts_f64)                                                          \
+    X(row_norm, fy_row_norm_join) /* of pieces */                                               \
+    X(along, fy_take_along_axis)                                                                \
+    X(along, fy_take_along_axis_backward_f32)                                                   \
+    X(along, fy_take_along_axis_backward_f64)                                                   \
+    X(along, fy_topk_f32)                                                                       \
+    X(along, fy_topk_f64)                                                                       \
+    X(along, fy_topk_int)                                                                       \
+    X(resample, fy_resample2d_f32) /* resize2d, adaptive_avg_pool2d, and their gradients */     \
+    X(resample, fy_resample2d_f64)                                                              \
+    X(attention, fy_attention_f32)                                                              \
+    X(attention, fy_attention_f64)                                                              \
+    X(attention, fy_attention_rows_f32) /* its gradient: dq, then dk and dv */                  \
+    X(attention, fy_attention_rows_f64)                                                         \
+    X(attention, fy_attention_keys_f32)                                                         \
+    X(attention, fy_attention_keys_f64)                                                         \
     X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                    \
     X(loss, fy_class_loss_f64)                                                                  \
+    X(loss, fy_class_loss_mean_f32)                                                             \
+    X(loss, fy_class_loss_mean_f64)                                                             \
     X(loss, fy_class_loss_backward_f32)                                                         \
     X(loss, fy_class_loss_backward_f64)                                                         \
     X(step, fy_step_f32) /* of optimizers: reads the step number */                             \
@@ -86,8 +116,9 @@
 
 /* clang-format off */
 #define FY__CUDA_MODULE_LIST(X) \
-    X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(cumsum) X(softmax) X(softmax_long) \
-    X(matmul) X(conv) X(conv_gemm) X(conv_tensor) X(conv_depthwise) X(pool) X(loss) X(step)
+    X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(cumsum) \
+    X(index_add) X(softmax) X(softmax_long) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) \
+    X(conv_depthwise) X(pool) X(resample) X(along) X(norm) X(row_norm) X(attention) X(loss) X(step)
 /* clang-format on */
 
 enum fy__cuda_kernel {
@@ -148,7 +179,12 @@ typedef union fy__cuda_attrs {
     fy_adadelta_attrs_t adadelta;
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
     fy_dropout_attrs_t dropout;
-    fy_loss_attrs_t loss; /* of the gradients too; MEAN and SUM are one block's work */
+    fy_batch_norm_attrs_t batch_norm;
+    fy_norm_attrs_t norm;
+    fy_batch_norm_inference_attrs_t batch_norm_inference;
+    fy_attention_attrs_t attention;                     /* of the gradient, too */
+    fy_class_loss_attrs_t class_loss;                   /* of cross_entropy's gradient, too */
+    fy_class_loss_backward_attrs_t class_loss_backward; /* of nll_loss_backward */
 } fy__cuda_attrs_t;
 
 typedef struct fy__cuda_args {
@@ -156,7 +192,7 @@ typedef struct fy__cuda_args {
     uint32_t op;
     uint32_t nsrc, ndst;
     uint32_t flags;      /* fy__cuda_flags */
-    uint32_t accumulate; /* 1: add to dst[0] */
+    uint32_t accumulate; /* 1: add to dst[0]; normalisation: bit i: to dst[i] */
     uint64_t nelem;      /* of dst[0] */
     /* ops that index: where 1 is written if an index is out of range; else 0 */
     uint64_t fault;
@@ -169,7 +205,8 @@ typedef struct fy__cuda_args {
     uint32_t wide;
     /* Reductions: the number of elements of one result, if it is larger than that of src (src are
      * partial results); else NO_COUNT.
-     * Rows in pieces (pack_rows.c): elements of a piece. */
+     * Rows in pieces (pack_rows.c): elements of a piece. Normalisation: rows of a piece. Losses of
+     * classes: rows. Attention: rows, or keys, of all heads. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the
      * gradient over images N i / n .. N (i + 1) / n, in f32 (f64: f64), and not accumulated. */

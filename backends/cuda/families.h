@@ -62,6 +62,10 @@ fy_status_t fy__cuda_run_conv2d(fy__cuda_device_t *dev, CUstream stream, const f
 uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
                                    uint64_t limit);
 
+/* ---- pack_attention.c: the gradient of attention is two launches ---- */
+fy_status_t fy__cuda_run_attention_backward(fy__cuda_device_t *dev, CUstream stream,
+                                            const fy_launch_t *launch);
+
 /* ---- launch_product.c: by cuBLASLt, or by the kernel ---- */
 fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 uint64_t fy__cuda_matmul_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,

@@ -292,6 +292,49 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
     out->square = 0;
 }
 
+/* A block has every INDEX_ADD_CLASSES-th row of dst: it reads all indices, and adds the rows of the
+ * source that are its own, in order. */
+enum { INDEX_ADD_CLASSES = 256 };
+
+void fy__cuda_pack_index_add(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const int64_t rows = launch->dst[0].dims[0];
+    const fy_axpy_attrs_t one = { 1 };
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 2,
+                       launch->op == FY_OP_INDEX_ADD ? launch->attrs : &one, sizeof one);
+    out->args.fault = (uint64_t)(uintptr_t)launch->fault;
+    out->args.accumulate = launch->op == FY_OP_INDEX_ADD || (launch->accumulate & 1);
+    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
+    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
+    fy__cuda_operand_set(&out->args.src[1], &launch->src[1]);
+    fy__cuda_args_size(&out->args, launch->nelem);
+    out->args.lanes = FY__CUDA_BLOCK;
+    out->args.count = (uint64_t)(rows < 1                   ? 1
+                                 : rows < INDEX_ADD_CLASSES ? rows
+                                                            : INDEX_ADD_CLASSES);
+    out->kernel = fy__cuda_class_of(launch->dst[0].dtype) == FY__CUDA_F64
+                      ? FY__CUDA_KERNEL_fy_index_add_f64
+                      : FY__CUDA_KERNEL_fy_index_add_f32;
+    out->threads = out->args.count * FY__CUDA_BLOCK;
+    out->square = 0;
+}
+
+/* dst = src as a plain copy: for the kernel, and for code that rebuilds a launch from its
+ * arguments. */
+static void pack_copy(const fy_desc_t *dst, const fy_desc_t *src, uint64_t nelem,
+                      fy__cuda_request_t *out)
+{
+    const int64_t *strides[2] = { dst->strides, src->strides };
+    fy__index_t index;
+    fy__index_make(&index, src->rank, src->dims, 2, strides);
+    fy__cuda_args_init(&out->args, FY_OP_COPY, nelem, 1, NULL, 0);
+    set_fused(&out->args.dst[0], dst, &index, 0);
+    set_fused(&out->args.src[0], src, &index, 1);
+    fy__cuda_args_size(&out->args, nelem);
+    out->square = 0;
+    fy__cuda_choose_copy(out);
+}
+
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
                          fy__cuda_request_t *out)
 {
@@ -303,18 +346,19 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
     fy_desc_t part = *dst;
     part.data = (char *)dst->data +
                 begin * dst->strides[attrs->axis] * (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
-    const int64_t *strides[2] = { dst->strides, src->strides };
-    fy__index_t index;
-    fy__index_make(&index, src->rank, src->dims, 2, strides);
-    /* A slice of the result is a plain copy: for the kernel, and for code that rebuilds a launch
-     * from its arguments. */
-    fy__cuda_args_init(&out->args, FY_OP_COPY, nelem, 1, NULL, 0);
-    set_fused(&out->args.dst[0], &part, &index, 0);
-    set_fused(&out->args.src[0], src, &index, 1);
-    fy__cuda_args_size(&out->args, nelem);
-    out->square = 0;
-    fy__cuda_choose_copy(out);
+    pack_copy(&part, src, nelem, out);
     return 1;
+}
+
+void fy__cuda_pack_flip(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_flip_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *src = &launch->src[0];
+    fy_desc_t reversed = *src;
+    reversed.data = (char *)src->data + fy__reverse_axes(attrs->axes, src->rank, src->dims,
+                                                         src->strides, reversed.strides) *
+                                            (int64_t)fy__cuda_dtype_nbytes(src->dtype);
+    pack_copy(&launch->dst[0], &reversed, launch->nelem, out);
 }
 
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out)

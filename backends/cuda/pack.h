@@ -65,17 +65,27 @@ void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_index_add(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* FY_LAUNCH_SCATTER, _GATHER */
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out);
+/* The operands with their own axes and strides, and dst[0] alone; the first `attrs_nbytes` bytes of
+ * the attributes. Sets no kernel. */
+void fy__cuda_pack_unfused(const fy_launch_t *launch, size_t attrs_nbytes, fy__cuda_request_t *out);
+/* and its gradient */
+void fy__cuda_pack_take_along_axis(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_topk(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_flip(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* Source `i` of a concat, which begins at `begin` along the axis. Returns 0 if it has no
  * elements. */
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
                          fy__cuda_request_t *out);
 void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_attention(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* max, avg, and their gradients */
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out);
-void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
+/* resize2d, adaptive_avg_pool2d, and their gradients */
+void fy__cuda_pack_resample2d(const fy_launch_t *launch, fy__cuda_request_t *out);
 
 /* ---- families of one launch, or of several that go through `workspace` ---- */
 enum { FY__CUDA_MOST_REQUESTS = 4 };
@@ -94,10 +104,21 @@ int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void 
 void fy__cuda_pack_cumsum(const fy_launch_t *launch, fy__cuda_request_t *out);
 int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
                          uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes);
+/* batch_norm, its gradients, batch_norm_inference: one launch or three. */
+int fy__cuda_pack_batch_norm(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
+                             uint64_t limit, fy__cuda_request_t *out,
+                             uint64_t *out_workspace_nbytes);
+/* layer_norm, rms_norm: one launch; their gradients: two or three. */
+int fy__cuda_pack_row_norm(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
+                           uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes);
 /* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses and up to three
  * that add them up. */
 int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
                              uint64_t limit, fy__cuda_request_t *out,
                              uint64_t *out_workspace_nbytes);
+/* Their gradients: one launch; of a mean of many rows one more, before it, which counts them. */
+int fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, unsigned nprocessors,
+                                      void *workspace, uint64_t limit, fy__cuda_request_t *out,
+                                      uint64_t *out_workspace_nbytes);
 
 #endif

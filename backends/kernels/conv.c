@@ -95,6 +95,8 @@ uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
     fy__conv_t conv;
     uint64_t nbytes;
     make_conv(&conv, launch);
+    if (may_use_dnnl(&conv) && fy__conv_depthwise_fits(fy__loops_get(), &conv))
+        return fy__conv_depthwise_nbytes(fy__loops_get(), &conv, limit);
     if (may_use_dnnl(&conv) && fy__conv_few_fits(fy__loops_get(), &conv))
         return fy__conv_few_nbytes(&conv, limit);
     return may_use_dnnl(&conv) && fy__conv_dnnl_plan(&conv, limit, &nbytes) ? nbytes : 0;
@@ -108,6 +110,11 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
     if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK;
     make_conv(&conv, launch);
     if (may_use_dnnl(&conv)) {
+        if (fy__conv_depthwise_fits(loops, &conv) &&
+            fy__conv_depthwise_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
+            fy__product_by("depthwise loops");
+            return FY_STATUS_OK;
+        }
         if (fy__conv_few_fits(loops, &conv) &&
             fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
             fy__product_by("loops for few channels");

@@ -36,6 +36,19 @@ uint64_t fy__conv_few_nbytes(const fy__conv_t *conv, uint64_t limit);
 int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
                      uint64_t scratch_nbytes);
 
+/* conv_depthwise.c. Dense f32, the gradient of kernels of 5 x 5, one for each channel: as above. */
+int fy__conv_depthwise_fits(const fy__loops_t *loops, const fy__conv_t *conv);
+uint64_t fy__conv_depthwise_nbytes(const fy__loops_t *loops, const fy__conv_t *conv,
+                                   uint64_t limit);
+int fy__conv_depthwise_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
+                           uint64_t scratch_nbytes);
+
+/* One rounding of a sum, added to the old value if requested. */
+static inline void fy__conv_put(float *to, double value, int accumulate)
+{
+    *to = (float)(accumulate ? (double)*to + value : value);
+}
+
 /* oneDNN has a primitive that is no reference loop and needs *out_nbytes <= limit of scratch: 1,
  * else 0. f32, all operands dense. */
 int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nbytes);

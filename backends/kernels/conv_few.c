@@ -103,11 +103,6 @@ static void weight_images(const void *context, int64_t thread)
     }
 }
 
-static void put(float *to, double value, int accumulate)
-{
-    *to = (float)(accumulate ? (double)*to + value : value);
-}
-
 static void finish_weight(const job_t *job)
 {
     const fy__conv_t *conv = job->conv;
@@ -118,8 +113,9 @@ static void finish_weight(const job_t *job)
         for (int64_t k = 0; k < nelem; k++) job->totals[k] += job->totals[thread * nelem + k];
     for (int64_t o = 0; o < conv->shape.o; o++) {
         for (int64_t t = 0; t < ntaps; t++)
-            put(w + o * ntaps + t, job->totals[t * padded + o], conv->shape.accumulate != 0);
-        if (bias) put(bias + o, job->totals[ntaps * padded + o], conv->accumulate_bias);
+            fy__conv_put(w + o * ntaps + t, job->totals[t * padded + o],
+                         conv->shape.accumulate != 0);
+        if (bias) fy__conv_put(bias + o, job->totals[ntaps * padded + o], conv->accumulate_bias);
     }
 }
 

@@ -21,6 +21,8 @@ uint64_t fy__conv_prim_nbytes(const fy__conv_prim_t *prim);
 fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *prim, void *x,
                               void *w, void *y, void *bias, void *scratch);
 
+/* 1: the run takes no bias, whose gradient the caller computes. */
+int fy__conv_prim_leaves_bias(const fy__conv_prim_t *prim);
 /* oneDNN's name of the implementation, such as "jit:avx512_core"; lives as long as the
  * primitive. */
 const char *fy__conv_prim_impl_name(const fy__conv_prim_t *prim);

@@ -204,6 +204,24 @@ static void relu(const fy__loops_t *loops, float *y, int64_t n)
     fy__for_each(npieces, fy__threads_for(npieces, 2), relu_piece, &all);
 }
 
+/* The gradient of bias: dy summed over images and pixels. */
+static fy_status_t sum_slopes(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy__conv_t *conv)
+{
+    const fy_reduce_attrs_t attrs = { .axes = 7u };
+    fy_desc_t dst = *conv->bias, src = *conv->y;
+    const fy_launch_t launch = { .struct_size = sizeof launch,
+                                 .op = FY_OP_SUM,
+                                 .nsrc = 1,
+                                 .ndst = 1,
+                                 .accumulate = conv->accumulate_bias ? 1u : 0u,
+                                 .dst = &dst,
+                                 .src = &src,
+                                 .attrs = &attrs,
+                                 .nelem = (uint64_t)conv->shape.o };
+    return fy__run_sum(host, loops, &launch);
+}
+
 static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv,
                        const plan_t *plan, char *scratch)
 {
@@ -211,6 +229,11 @@ static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, cons
     const fy__conv_prim_t *prim = fy__conv_entry_prim(plan->entry);
     float *x = (float *)conv->x->data, *y = (float *)conv->y->data,
           *bias = conv->bias ? (float *)conv->bias->data : NULL;
+    if (bias && fy__conv_prim_leaves_bias(prim)) {
+        FY_TRY(
+            fy__conv_prim_run(host, prim, x, conv->w->data, y, NULL, scratch + plan->sum_nbytes));
+        return sum_slopes(host, loops, conv);
+    }
     if (plan->sum_nbytes == 0) {
         FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, bias, scratch));
         if (conv->relu) relu(loops, y, s->n * s->oh * s->ow * s->o);

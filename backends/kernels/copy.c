@@ -1,4 +1,4 @@
-/* Ops that move elements without looking at them: copy (broadcast, any strides) and concat.
+/* Ops that move elements without looking at them: copy (broadcast, any strides), concat, flip.
  * Transposes go in tiles, so that both sides are read and written by whole cache lines. */
 #include "backends/kernels/rows.h"
 
@@ -124,5 +124,21 @@ fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops,
         part.data = (char *)part.data + src->dims[axis] * part.strides[axis] *
                                             ((int64_t)1 << fy__log2_size(part.dtype));
     }
+    return FY_STATUS_OK;
+}
+
+/* A copy from the last element on along the axes, with negative strides. */
+fy_status_t fy__run_flip(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
+{
+    const uint32_t axes = ((const fy_flip_attrs_t *)launch->attrs)->axes;
+    const fy_desc_t *src = launch->src;
+    fy_desc_t reversed = *src;
+    (void)host;
+    if (launch->nelem == 0) return FY_STATUS_OK;
+    reversed.data = (char *)src->data +
+                    fy__reverse_axes(axes, src->rank, src->dims, src->strides, reversed.strides) *
+                        ((int64_t)1 << fy__log2_size(src->dtype));
+    move_all(loops, launch->dst, &reversed);
     return FY_STATUS_OK;
 }

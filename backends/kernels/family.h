@@ -69,6 +69,18 @@ fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops,
 /* copy.c */
 fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch);
+/* copy.c */
+fy_status_t fy__run_flip(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* along.c; and its gradient */
+fy_status_t fy__run_take_along_axis(const fy_host_api_t *host, const fy__loops_t *loops,
+                                    const fy_launch_t *launch);
+/* along.c */
+fy_status_t fy__run_topk(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* resample.c: resize2d, adaptive_avg_pool2d, and gradients */
+fy_status_t fy__run_resample2d(const fy_host_api_t *host, const fy__loops_t *loops,
+                               const fy_launch_t *launch);
 /* gather.c */
 fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch);
@@ -107,9 +119,18 @@ fy_status_t fy__run_softmax_backward(const fy_host_api_t *host, const fy__loops_
 /* loss.c */
 fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops,
                                       const fy_launch_t *launch);
+/* index_add.c; and the gradient of gather */
+fy_status_t fy__run_index_add(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy_launch_t *launch);
 /* gather.c */
 fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops,
                             const fy_launch_t *launch);
+/* attention.c */
+fy_status_t fy__run_attention(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy_launch_t *launch);
+/* attention.c */
+fy_status_t fy__run_attention_backward(const fy_host_api_t *host, const fy__loops_t *loops,
+                                       const fy_launch_t *launch);
 /* matmul.c */
 fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch);
@@ -134,6 +155,14 @@ fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__
 /* step.c: optimizers */
 fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch);
+/* batch_norm.c; by running statistics, and gradients */
+fy_status_t fy__run_batch_norm(const fy_host_api_t *host, const fy__loops_t *loops,
+                               const fy_launch_t *launch);
+uint64_t fy__batch_norm_workspace(const fy_launch_t *launch, uint64_t limit);
+/* row_norm.c: layer_norm, rms_norm, gradients */
+fy_status_t fy__run_row_norm(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy_launch_t *launch);
+uint64_t fy__row_norm_workspace(const fy_launch_t *launch, uint64_t limit);
 /* packed.c: the two launches that are no ops */
 fy_status_t fy__run_packed(const fy_launch_t *launch);
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);

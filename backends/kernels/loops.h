@@ -82,6 +82,16 @@ typedef struct fy__pool_row {
     int relu, accumulate;
 } fy__pool_row_t;
 typedef void (*fy__pool_row_fn)(const fy__pool_row_t *row);
+/* Rows of normalisation, in the compute type; strides in elements, columns side by side. center and
+ * those after it have one value a column. */
+typedef struct fy__norm_rows {
+    int64_t rows, columns;
+    const void *x, *add, *dy, *y; /* add, y: NULL if there is none */
+    void *out;                    /* y, or dx */
+    int64_t x_stride, add_stride, dy_stride, y_stride, out_stride;
+    const void *center, *scale, *shift, *slope;
+    int relu, adds; /* adds: out += */
+} fy__norm_rows_t;
 /* C = A B, or += with `adds`. Strides in elements; columns of C are contiguous, and so are those of
  * B, or else those of A and rows of B. */
 typedef struct fy__small_gemm {
@@ -108,6 +118,31 @@ typedef struct fy__few {
     int64_t row, step;
     int relu;
 } fy__few_t;
+
+/* The gradient of depthwise kernels of 5 x 5. `nchannels` of an image are in blocks of depth_lanes.
+ * A panel is [block][row][column][lane]. Steps are in elements. */
+enum { FY__DEPTH_SIZE = 5, FY__DEPTH_TAPS = 25 };
+
+/* One row of a panel: `left` zeros, `count` pixels of x, zeros up to `width`. */
+typedef struct fy__depth_pack {
+    const float *x;
+    float *out;
+    int64_t nchannels, left, count, width;
+    int64_t step, block; /* from a pixel of x to the next one, from a block to the next one */
+} fy__depth_pack_t;
+
+/* sums += the gradients of kernels and bias by some rows of dy. */
+typedef struct fy__depth_weight {
+    const float *x; /* the first window's first place in the panel */
+    const float *dy;
+    float *sums; /* [block][FY__DEPTH_TAPS + 1][lane]: the last one is the bias' */
+    int64_t nchannels, nrows, count;
+    int64_t stride;       /* columns: 1 or 2 */
+    int64_t step, dy_row; /* from a pixel of dy, from a row of dy, to the next one */
+    /* of the panel: from a row to the next one, from a row of windows to the next one */
+    int64_t row, row_step, block;
+    int has_bias;
+} fy__depth_weight_t;
 
 typedef struct fy__loops {
     const char *name;
@@ -157,8 +192,29 @@ typedef struct fy__loops {
     void (*gemm_block_f64)(int64_t k, const double *a, const double *b, double *block);
     /* loops_conv.h; NULL where vectors are short */
     void (*few_forward)(const fy__few_t *few), (*few_weight)(const fy__few_t *few);
+    /* loops_depthwise.h; NULL where vectors are short */
+    int64_t depth_lanes;
+    void (*depth_pack)(const fy__depth_pack_t *pack);
+    void (*depth_weight)(const fy__depth_weight_t *weight);
     /* loops_image.h */
     fy__pool_row_fn max_pool_f32, avg_pool_f32, max_pool_backward_f32, avg_pool_backward_f32;
+    /* loops_norm.h; f32, f64 */
+    void (*norm_moments[2])(int64_t rows, int64_t columns, const void *x, int64_t stride,
+                            void *mean, void *rest, void *squares);
+    void (*norm_join[2])(int64_t columns, double before, double rows, const void *mean,
+                         const void *rest, const void *squares, double *out_mean, double *out_m2);
+    void (*norm_apply[2])(const fy__norm_rows_t *rows);
+    void (*norm_sums[2])(const fy__norm_rows_t *rows, double *sums, double *products);
+    void (*norm_dx[2])(const fy__norm_rows_t *rows);
+    void (*norm_row_sums[2])(int64_t n, const void *a, double center, double *sums);
+    void (*norm_row_apply[2])(int64_t n, void *dst, const void *a, const void *weight,
+                              const void *bias, double mean, double rstd);
+    void (*norm_row_products[2])(int64_t n, const void *grad, const void *weight, const void *a,
+                                 double mean, double *sums);
+    void (*norm_row_dx[2])(int64_t n, void *dst, const void *grad, const void *weight,
+                           const void *a, double mean, const double *by, int adds);
+    void (*norm_row_params[2])(int64_t n, const void *grad, const void *a, double mean, double rstd,
+                               void *out_sums, void *out_products);
     /* m, n, k > 0 */
     void (*gemm_small_f32)(const fy__small_gemm_t *gemm);
 } fy__loops_t;

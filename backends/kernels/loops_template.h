@@ -416,8 +416,13 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
 /* ---- images ---- */
 
 #include "backends/kernels/loops_conv.h"
+#include "backends/kernels/loops_depthwise.h"
 #include "backends/kernels/loops_gemm.h"
 #include "backends/kernels/loops_image.h"
+
+/* ---- normalisation ---- */
+
+#include "backends/kernels/loops_norm.h"
 
 /* ---- the table ---- */
 
@@ -509,9 +514,19 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .normal_f32 = normal_f32,
     .normal_f64 = normal_f64,
     .gemm_block_f64 = gemm_block_f64,
-    FEW_LOOPS.max_pool_f32 = max_pool_f32,
+    FEW_LOOPS DEPTH_LOOPS.max_pool_f32 = max_pool_f32,
     .avg_pool_f32 = avg_pool_f32,
     .max_pool_backward_f32 = max_pool_backward_f32,
     .avg_pool_backward_f32 = avg_pool_backward_f32,
+    .norm_moments = { norm_moments_f32, norm_moments_f64 },
+    .norm_join = { norm_join_f32, norm_join_f64 },
+    .norm_apply = { norm_apply_f32, norm_apply_f64 },
+    .norm_sums = { norm_sums_f32, norm_sums_f64 },
+    .norm_dx = { norm_dx_f32, norm_dx_f64 },
+    .norm_row_sums = { norm_row_sums_f32, norm_row_sums_f64 },
+    .norm_row_apply = { norm_row_apply_f32, norm_row_apply_f64 },
+    .norm_row_products = { norm_row_products_f32, norm_row_products_f64 },
+    .norm_row_dx = { norm_row_dx_f32, norm_row_dx_f64 },
+    .norm_row_params = { norm_row_params_f32, norm_row_params_f64 },
     .gemm_small_f32 = gemm_small_f32,
 };

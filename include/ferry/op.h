@@ -49,6 +49,9 @@ typedef struct fy_cast_attrs {
 typedef struct fy_axpy_attrs {
     double alpha;
 } fy_axpy_attrs_t;
+typedef struct fy_gather_backward_attrs {
+    int64_t rows;
+} fy_gather_backward_attrs_t; /* of the table */
 typedef struct fy_reduce_attrs {
     uint32_t axes;
     int32_t keepdims;
@@ -101,15 +104,43 @@ typedef struct fy_pool2d_backward_attrs {
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation;
     int32_t height, width; /* of its x */
 } fy_pool2d_backward_attrs_t;
+typedef struct fy_image_size_attrs {
+    int32_t height, width; /* of the result */
+} fy_image_size_attrs_t;
+typedef struct fy_take_along_axis_backward_attrs {
+    int64_t length; /* of the last axis of the result */
+} fy_take_along_axis_backward_attrs_t;
+typedef struct fy_topk_attrs {
+    int64_t k;
+} fy_topk_attrs_t;
+typedef struct fy_flip_attrs {
+    uint32_t axes; /* bit i: axis i; no bit: all axes */
+} fy_flip_attrs_t;
+
+typedef struct fy_attention_attrs {
+    double scale;      /* of the scores; 0: 1 / sqrt(D) */
+    int32_t is_causal; /* row t attends to keys 0 .. t only */
+} fy_attention_attrs_t;
 
 /* How a loss combines the losses of its rows. */
 typedef enum fy_reduction { FY_REDUCTION_MEAN, FY_REDUCTION_SUM, FY_REDUCTION_NONE } fy_reduction_t;
 typedef struct fy_loss_attrs {
     int32_t reduction; /* a fy_reduction_t */
 } fy_loss_attrs_t;
+/* Of nll_loss, cross_entropy and cross_entropy_backward. It begins as fy_loss_attrs_t, which these
+ * ops take, too. */
+typedef struct fy_class_loss_attrs {
+    int32_t reduction;      /* a fy_reduction_t */
+    int32_t ignore_index;   /* rows with this target do not count; -100 by default */
+    double label_smoothing; /* 0 .. 1; nll_loss: 0 */
+} fy_class_loss_attrs_t;
 typedef struct fy_nll_loss_backward_attrs {
     int32_t reduction, classes; /* of the nll_loss that is differentiated, and of its log_probs */
 } fy_nll_loss_backward_attrs_t;
+/* The same with ignore_index. */
+typedef struct fy_class_loss_backward_attrs {
+    int32_t reduction, classes, ignore_index;
+} fy_class_loss_backward_attrs_t;
 
 typedef struct fy_linear_attrs {
     int32_t activation;
@@ -137,6 +168,19 @@ typedef struct fy_adadelta_attrs {
 typedef struct fy_dropout_attrs {
     double p; /* the dropped share, 0 .. 1; rounded to steps of 2^-24 */
 } fy_dropout_attrs_t;
+
+typedef struct fy_batch_norm_attrs {
+    double momentum;    /* the share of this batch in the running statistics, 0 .. 1 */
+    double eps;         /* added to the variance */
+    int32_t activation; /* an fy_activation_t, of the result: NONE or RELU */
+} fy_batch_norm_attrs_t;
+typedef struct fy_batch_norm_inference_attrs {
+    double eps;
+    int32_t activation; /* as above */
+} fy_batch_norm_inference_attrs_t;
+typedef struct fy_norm_attrs {
+    double eps; /* added to the variance, or to the mean of squares */
+} fy_norm_attrs_t;
 
 typedef struct fy_one_hot_attrs {
     int64_t classes;

@@ -116,7 +116,26 @@
     X(PROD, prod) \
     X(ANY, any) \
     X(ALL, all) \
-    X(CUMSUM, cumsum)
+    X(CUMSUM, cumsum) \
+    X(GATHER_BACKWARD, gather_backward) \
+    X(INDEX_ADD, index_add) \
+    X(BATCH_NORM, batch_norm) \
+    X(BATCH_NORM_BACKWARD, batch_norm_backward) \
+    X(BATCH_NORM_INFERENCE, batch_norm_inference) \
+    X(RESIZE2D, resize2d) \
+    X(RESIZE2D_BACKWARD, resize2d_backward) \
+    X(ADAPTIVE_AVG_POOL2D, adaptive_avg_pool2d) \
+    X(ADAPTIVE_AVG_POOL2D_BACKWARD, adaptive_avg_pool2d_backward) \
+    X(FLIP, flip) \
+    X(LAYER_NORM, layer_norm) \
+    X(LAYER_NORM_BACKWARD, layer_norm_backward) \
+    X(RMS_NORM, rms_norm) \
+    X(RMS_NORM_BACKWARD, rms_norm_backward) \
+    X(SCALED_DOT_PRODUCT_ATTENTION, scaled_dot_product_attention) \
+    X(SCALED_DOT_PRODUCT_ATTENTION_BACKWARD, scaled_dot_product_attention_backward) \
+    X(TAKE_ALONG_AXIS, take_along_axis) \
+    X(TAKE_ALONG_AXIS_BACKWARD, take_along_axis_backward) \
+    X(TOPK, topk)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -231,15 +250,40 @@ enum {
     FY_OP_ANY = 108,
     FY_OP_ALL = 109,
     FY_OP_CUMSUM = 110,
-    FY_OP_BUILTIN_COUNT = 111
+    FY_OP_GATHER_BACKWARD = 111,
+    FY_OP_INDEX_ADD = 112,
+    FY_OP_BATCH_NORM = 113,
+    FY_OP_BATCH_NORM_BACKWARD = 114,
+    FY_OP_BATCH_NORM_INFERENCE = 115,
+    FY_OP_RESIZE2D = 116,
+    FY_OP_RESIZE2D_BACKWARD = 117,
+    FY_OP_ADAPTIVE_AVG_POOL2D = 118,
+    FY_OP_ADAPTIVE_AVG_POOL2D_BACKWARD = 119,
+    FY_OP_FLIP = 120,
+    FY_OP_LAYER_NORM = 121,
+    FY_OP_LAYER_NORM_BACKWARD = 122,
+    FY_OP_RMS_NORM = 123,
+    FY_OP_RMS_NORM_BACKWARD = 124,
+    FY_OP_SCALED_DOT_PRODUCT_ATTENTION = 125,
+    FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD = 126,
+    FY_OP_TAKE_ALONG_AXIS = 127,
+    FY_OP_TAKE_ALONG_AXIS_BACKWARD = 128,
+    FY_OP_TOPK = 129,
+    FY_OP_BUILTIN_COUNT = 130
 };
 
 #define FY_CONV2D_ATTRS_INIT \
     { 1, 1, 0, 0, 1, 1, 1, 0 }
+#define FY_CLASS_LOSS_ATTRS_INIT \
+    { 0, -100, 0 }
 #define FY_ADAM_ATTRS_INIT \
     { 0.9, 0.999, 1e-8, 0, 0 }
 #define FY_ADADELTA_ATTRS_INIT \
     { 0.9, 1e-6, 0 }
+#define FY_BATCH_NORM_ATTRS_INIT \
+    { 0.1, 1e-5, 0 }
+#define FY_BATCH_NORM_INFERENCE_ATTRS_INIT \
+    { 1e-5, 0 }
 /* clang-format on */
 
 #endif

@@ -76,6 +76,12 @@ FY_API_STATUS fy_copy(fy_tensor_t *dst, const fy_tensor_t *src);
 /* y += alpha * x, x broadcast to y's shape; float. */
 FY_API_STATUS fy_axpy(fy_tensor_t *y, double alpha, const fy_tensor_t *x);
 
+/* y[indices[i...], :] += alpha * x[i..., :]. y [R, ...], indices i32 or i64 of any shape, x
+ * [indices' dims, ...] with rows as y's; f32, f64. Equal indices are added in their order, by any
+ * number of threads. An index outside 0 .. R-1 adds nothing and fails with BAD_VALUE. */
+FY_API_STATUS fy_index_add(fy_tensor_t *y, const fy_tensor_t *indices, double alpha,
+                           const fy_tensor_t *x);
+
 /* ---- elementwise, one source ---- */
 
 FY_API_STATUS fy_neg(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
@@ -224,6 +230,15 @@ FY_API_STATUS fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor
 FY_API_STATUS fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                       fy_tensor_t **out_dst);
 
+/* The variance, and its square root: the sum of (x - mean)^2 over n - correction; correction 0 or
+ * 1; float. A large mean costs no accuracy: the mean of the differences is subtracted once more. If
+ * n is at most correction: NaN. The gradient of fy_std is 0 where all elements are equal. Made of
+ * existing ops: seven requests, and two temporaries of src's size (f16, bf16: three, in f32). */
+FY_API_STATUS fy_var(const fy_tensor_t *src, int naxes, const int *axes, int correction,
+                     int keepdims, fy_tensor_t **out_dst);
+FY_API_STATUS fy_std(const fy_tensor_t *src, int naxes, const int *axes, int correction,
+                     int keepdims, fy_tensor_t **out_dst);
+
 /* ---- linear algebra and losses; float ---- */
 
 /* (..., M, K) x (..., K, N) -> (..., M, N); the leading axes broadcast. Transposed views are read
@@ -263,11 +278,33 @@ FY_API_STATUS fy_log_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *
 FY_API_STATUS fy_mse_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *pred,
                                    const fy_tensor_t *target, fy_tensor_t **out_dx);
 
-/* Losses of classifiers: row i of log_probs or logits [N, C] (float) against its class targets[i],
- * i32 or i64 [N]. `reduction` of the N losses: FY_REDUCTION_MEAN or _SUM gives rank 0, _NONE gives
- * [N]; the mean of no losses is NaN. A class outside 0 .. C-1 is clamped, and the request fails
- * with BAD_VALUE: a wait for its result reports it. Names and values are PyTorch's. Losses
- * accumulate in f64. */
+/* Attention of each head: softmax(scale q k^T) v, with q [B, T, H, D], k and v [B, S, H, D]
+ * (float, any strides). Heads lie before their elements: of a projection [B, T, 3, H, D], q, k
+ * and v are views. mask (NULL: none): bool of rank 2 to 4, broadcast to [B, H, T, S]; true: the
+ * row may attend to the key. A row that may attend to no key gives 0; a score of -infinity
+ * counts as masked. is_causal counts rows and keys from 0, as in PyTorch, also if T is not S.
+ * There is no dropout. Scores exist in blocks only, never as T x S; the gradient computes them
+ * again. D <= 4096. attrs: NULL is no causal mask, scale 1 / sqrt(D). out_lse (may be NULL): the
+ * log-sum-exp of each row's scores [B, H, T], f32 (f64 of f64); it has no gradient. */
+FY_API_STATUS fy_scaled_dot_product_attention(const fy_tensor_t *q, const fy_tensor_t *k,
+                                              const fy_tensor_t *v, const fy_tensor_t *mask,
+                                              const fy_attention_attrs_t *attrs,
+                                              fy_tensor_t **out_y, fy_tensor_t **out_lse);
+/* Its gradients, all three or none. y and lse are the results of the call. */
+FY_API_STATUS fy_scaled_dot_product_attention_backward(const fy_tensor_t *dy, const fy_tensor_t *q,
+                                                       const fy_tensor_t *k, const fy_tensor_t *v,
+                                                       const fy_tensor_t *y, const fy_tensor_t *lse,
+                                                       const fy_tensor_t *mask,
+                                                       const fy_attention_attrs_t *attrs,
+                                                       fy_tensor_t **out_dq, fy_tensor_t **out_dk,
+                                                       fy_tensor_t **out_dv);
+
+/* Losses of classifiers: each row of log_probs or logits [N, ..., C] (float) against its class in
+ * targets, i32 or i64 [N, ...]. `reduction` of the losses: FY_REDUCTION_MEAN or _SUM gives rank 0,
+ * _NONE gives [N, ...]; the mean of no losses is NaN. The loss of a row with target -100 is 0, and
+ * a mean does not count it. Another class outside 0 .. C-1 is clamped, and the request fails with
+ * BAD_VALUE: a wait for its result reports it. Names and values are PyTorch's, but for the classes,
+ * which are the last axis. Losses accumulate in f64. */
 
 /* -log_probs[i, targets[i]]. */
 FY_API_STATUS fy_nll_loss(const fy_tensor_t *log_probs, const fy_tensor_t *targets,
@@ -276,14 +313,47 @@ FY_API_STATUS fy_nll_loss(const fy_tensor_t *log_probs, const fy_tensor_t *targe
  * log(sum(exp(x - max))) + max - x[targets[i]]. */
 FY_API_STATUS fy_cross_entropy(const fy_tensor_t *logits, const fy_tensor_t *targets,
                                fy_reduction_t reduction, fy_tensor_t **out_loss);
-/* Gradients of the two losses [N, C], one launch each. dy: of the loss, rank 0 ([N] with _NONE).
- * nll_loss: -dy (_MEAN: / N) at the target and 0 elsewhere; log_probs had `classes` columns.
- * cross_entropy: dy (_MEAN: / N) * (softmax(logits) - 1 at the target). */
+/* The same with attributes (NULL: FY_CLASS_LOSS_ATTRS_INIT) and class weights [C] of the scores'
+ * dtype (NULL: all are 1). A row's loss is multiplied by its target's weight, and a mean divides by
+ * the sum of those. label_smoothing e: (1 - e) of the loss, and e / C of the sum over all classes
+ * of weight * -log_softmax(logits). A tape has no gradient for the weights. */
+FY_API_STATUS fy_nll_loss_with(const fy_tensor_t *log_probs, const fy_tensor_t *targets,
+                               const fy_tensor_t *weight, const fy_class_loss_attrs_t *attrs,
+                               fy_tensor_t **out_loss);
+FY_API_STATUS fy_cross_entropy_with(const fy_tensor_t *logits, const fy_tensor_t *targets,
+                                    const fy_tensor_t *weight, const fy_class_loss_attrs_t *attrs,
+                                    fy_tensor_t **out_loss);
+/* Gradients of the two losses [N, ..., C]. dy: of the loss, rank 0 ([N, ...] with _NONE). nll_loss:
+ * -dy (_MEAN: / rows that count) at the target and 0 elsewhere; log_probs had `classes` columns.
+ * cross_entropy: dy (_MEAN: / rows that count) * (softmax(logits) - 1 at the target).
+ * fy_op_call takes attributes and weights. */
 FY_API_STATUS fy_nll_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *targets, int classes,
                                    fy_reduction_t reduction, fy_tensor_t **out_dx);
 FY_API_STATUS fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t *logits,
                                         const fy_tensor_t *targets, fy_reduction_t reduction,
                                         fy_tensor_t **out_dx);
+
+/* Losses of a float tensor against a target of the same shape and dtype: a broadcast would hide
+ * mistakes here. reduction as above, over all elements; names and values are PyTorch's. Each call
+ * is made of existing ops, which have gradients for both: about ten requests, and temporaries of
+ * src's size. f16 and bf16 compute in f32 and round once. */
+
+/* max(x, 0) - x target + log(1 + exp(-|x|)), which overflows for no finite logit and keeps small
+ * losses of large logits. target: 0 .. 1, which is not checked. */
+FY_API_STATUS fy_bce_with_logits(const fy_tensor_t *logits, const fy_tensor_t *target,
+                                 fy_reduction_t reduction, fy_tensor_t **out_loss);
+/* d = |pred - target|; the gradient is 0 where d is 0. */
+FY_API_STATUS fy_l1_loss(const fy_tensor_t *pred, const fy_tensor_t *target,
+                         fy_reduction_t reduction, fy_tensor_t **out_loss);
+/* d^2 / (2 beta) where d < beta, else d - beta / 2. beta 0 is l1_loss. Fails: INVALID_ARGUMENT
+ * (beta negative, infinite, or above 0 but not normal in f32). */
+FY_API_STATUS fy_smooth_l1_loss(const fy_tensor_t *pred, const fy_tensor_t *target, double beta,
+                                fy_reduction_t reduction, fy_tensor_t **out_loss);
+/* target (log(target) - log_probs), 0 where target is 0. log_target: the target is given as its
+ * logarithm: exp(target) (target - log_probs). Where target is 0, its gradient is -log_probs.
+ * _MEAN divides by all elements; for PyTorch's batchmean, divide _SUM by the rows. */
+FY_API_STATUS fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target, int log_target,
+                        fy_reduction_t reduction, fy_tensor_t **out_loss);
 
 /* ---- training: in place, on the device; no downloads ----
  * A step updates the parameter and its state in one request: dense or not, of one shape and dtype,
@@ -379,6 +449,76 @@ FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x
                                      const fy_pool2d_attrs_t *attrs, int height, int width,
                                      fy_tensor_t **out_dx);
 
+/* ---- normalisation ---- */
+
+/* x [..., C] with statistics of each channel over all other axes: y = activation((x - mean) * rstd
+ * * weight + bias + residual), rstd = 1 / sqrt(variance + eps), variance = the mean of (x -
+ * mean)^2. weight, bias, running_mean, running_var [C]; residual: x's shape, or NULL. Then
+ * running_mean and running_var move to momentum times the mean, and times the variance with
+ * divisor n - 1, plus 1 - momentum times their old values. attrs NULL: defaults. out_mean and
+ * out_rstd [C] may be NULL; a tape takes them and the running statistics as constants.
+ * Fails: SHAPE_MISMATCH (also with less than two values a channel), INVALID_ARGUMENT. */
+FY_API_STATUS fy_batch_norm(const fy_tensor_t *x, const fy_tensor_t *weight,
+                            const fy_tensor_t *bias, const fy_tensor_t *residual,
+                            fy_tensor_t *running_mean, fy_tensor_t *running_var,
+                            const fy_batch_norm_attrs_t *attrs, fy_tensor_t **out_y,
+                            fy_tensor_t **out_mean, fy_tensor_t **out_rstd);
+/* Its gradients, from the mean and rstd that it returned. y: its result if its activation was relu,
+ * then dy counts where y > 0; else NULL. The residual's gradient is dy, or fy_relu_backward. */
+FY_API_STATUS fy_batch_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                     const fy_tensor_t *weight, const fy_tensor_t *mean,
+                                     const fy_tensor_t *rstd, const fy_tensor_t *y,
+                                     fy_tensor_t **out_dx, fy_tensor_t **out_dweight,
+                                     fy_tensor_t **out_dbias);
+/* The same normalisation by running_mean and running_var, which do not change. */
+FY_API_STATUS fy_batch_norm_inference(const fy_tensor_t *x, const fy_tensor_t *weight,
+                                      const fy_tensor_t *bias, const fy_tensor_t *running_mean,
+                                      const fy_tensor_t *running_var, const fy_tensor_t *residual,
+                                      const fy_batch_norm_inference_attrs_t *attrs,
+                                      fy_tensor_t **out_y);
+
+/* Each row of x [..., C]: y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(variance + eps),
+ * variance = the mean of (x - mean)^2. weight, bias [C]; bias, or both, may be NULL. out_mean and
+ * out_rstd [...] may be NULL; a tape takes them as constants. Fails: SHAPE_MISMATCH (also without
+ * columns), INVALID_ARGUMENT. */
+FY_API_STATUS fy_layer_norm(const fy_tensor_t *x, const fy_tensor_t *weight,
+                            const fy_tensor_t *bias, double eps, fy_tensor_t **out_y,
+                            fy_tensor_t **out_mean, fy_tensor_t **out_rstd);
+/* Its gradients, from the mean and rstd that it returned. weight may be NULL. */
+FY_API_STATUS fy_layer_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                     const fy_tensor_t *mean, const fy_tensor_t *rstd,
+                                     const fy_tensor_t *weight, fy_tensor_t **out_dx,
+                                     fy_tensor_t **out_dweight, fy_tensor_t **out_dbias);
+/* x [N, ..., C], channels last: y = (x - mean) / sqrt(variance + eps) * weight + bias, with the
+ * statistics of each sample and each of `groups` groups of C / groups channels (Group
+ * Normalization, ECCV 2018). weight, bias [C]; either may be NULL. Made of copies, fy_layer_norm,
+ * fy_mul and fy_add, which have gradients: up to nine requests, and temporaries of x's size. f16
+ * and bf16 compute in f32 and round once. Fails: SHAPE_MISMATCH (also if a group has no element),
+ * INVALID_ARGUMENT. */
+FY_API_STATUS fy_group_norm(fy_tensor_t *x, int64_t groups, const fy_tensor_t *weight,
+                            const fy_tensor_t *bias, double eps, fy_tensor_t **out_y);
+/* Each row of x [..., C]: y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + eps). weight [C] and
+ * out_rstd may be NULL. */
+FY_API_STATUS fy_rms_norm(const fy_tensor_t *x, const fy_tensor_t *weight, double eps,
+                          fy_tensor_t **out_y, fy_tensor_t **out_rstd);
+FY_API_STATUS fy_rms_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                   const fy_tensor_t *rstd, const fy_tensor_t *weight,
+                                   fy_tensor_t **out_dx, fy_tensor_t **out_dweight);
+/* x [N, H, W, C] -> [N, height, width, C], bilinear, without antialiasing: pixel i of the result is
+ * at (i + 1/2) H / height - 1/2 of x, at least 0; past the last pixel, the last one counts
+ * (align_corners=False of PyTorch). */
+FY_API_STATUS fy_resize2d(const fy_tensor_t *x, int height, int width, fy_tensor_t **out_dst);
+/* dy [N, OH, OW, C] -> dx [N, height, width, C]. */
+FY_API_STATUS fy_resize2d_backward(const fy_tensor_t *dy, int height, int width,
+                                   fy_tensor_t **out_dx);
+/* x [N, H, W, C] -> [N, height, width, C]: the mean of rows floor(i H / height) ..
+ * ceil((i + 1) H / height) - 1 and of the columns alike (PyTorch's bins, which may overlap). */
+FY_API_STATUS fy_adaptive_avg_pool2d(const fy_tensor_t *x, int height, int width,
+                                     fy_tensor_t **out_dst);
+/* dy [N, OH, OW, C] -> dx [N, height, width, C]. */
+FY_API_STATUS fy_adaptive_avg_pool2d_backward(const fy_tensor_t *dy, int height, int width,
+                                              fy_tensor_t **out_dx);
+
 /* ---- moving elements on one device ---- */
 
 /* dst[i..., :] = table[indices[i...], :]. table [R, ...] of any dtype, indices i32 or i64 of any
@@ -386,6 +526,25 @@ FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x
  * BAD_VALUE: a wait for its result reports it. */
 FY_API_STATUS fy_gather(const fy_tensor_t *table, const fy_tensor_t *indices,
                         fy_tensor_t **out_dst);
+/* The gradient of gather with respect to a table of `rows` rows: dy [indices' dims, ...] -> [rows,
+ * ...], each row of dy added to the row at its index, in order; f32, f64. Faults as index_add. */
+FY_API_STATUS fy_gather_backward(const fy_tensor_t *dy, const fy_tensor_t *indices, int64_t rows,
+                                 fy_tensor_t **out_dx);
+/* dst[..., i, ...] = src[..., indices[..., i, ...], ...] along `axis` (torch.gather). indices i32
+ * or i64 have src's rank and dims; along `axis` any length. An index out of range is clamped and
+ * fails the request with BAD_VALUE. If axis is not the last, the result is a transposed view.
+ * Fails: INVALID_ARGUMENT, SHAPE_MISMATCH. */
+FY_API_STATUS fy_take_along_axis(fy_tensor_t *src, fy_tensor_t *indices, int axis,
+                                 fy_tensor_t **out_dst);
+/* Its gradient along the last axis: dy, indices [..., k] -> [..., length], each dy added to the
+ * element at its index, in order. An index out of range adds nothing and fails the request. */
+FY_API_STATUS fy_take_along_axis_backward(const fy_tensor_t *dy, const fy_tensor_t *indices,
+                                          int64_t length, fy_tensor_t **out_dx);
+/* x [..., n], number -> values [..., k] of x's dtype and indices i64 [..., k]: the k largest of
+ * each row, the largest first; of equals the one with the smaller index first. NaN is the largest.
+ * Fails: INVALID_ARGUMENT (k below 1 or above n), SHAPE_MISMATCH (a scalar). */
+FY_API_STATUS fy_topk(const fy_tensor_t *x, int64_t k, fy_tensor_t **out_values,
+                      fy_tensor_t **out_indices);
 /* indices i32 or i64 of any shape -> [indices' dims, classes] of any dtype: 1 where the last index
  * is the index, 0 elsewhere. An index outside 0 .. classes-1 is clamped and fails the request with
  * BAD_VALUE. Fails: INVALID_ARGUMENT (classes, dtype), SHAPE_MISMATCH. */
@@ -394,6 +553,19 @@ FY_API_STATUS fy_one_hot(const fy_tensor_t *indices, int64_t classes, fy_dtype_t
 /* Joins the `count` >= 1 tensors in `src` along `axis`; all other dims and the dtypes must be
  * equal. */
 FY_API_STATUS fy_concat(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst);
+/* The same along a new axis before `axis` (0 .. rank, or negative from the end); equal shapes. */
+FY_API_STATUS fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst);
+/* Views of `count` >= 1 parts of `src` along `axis`, of lengths `sizes`, whose sum is the axis's
+ * length; NULL: of equal lengths. Writes `count` handles to `out_views`. Fails: SHAPE_MISMATCH. */
+FY_API_STATUS fy_split(fy_tensor_t *src, int axis, size_t count, const int64_t *sizes,
+                       fy_tensor_t **out_views);
+/* src with the order of its elements reversed along `axes`; naxes 0: along all. */
+FY_API_STATUS fy_flip(const fy_tensor_t *src, int naxes, const int *axes, fy_tensor_t **out_dst);
+/* src with begin[i] elements before it and end[i] behind it along axis i, each `value`. Both have
+ * an entry >= 0 for each axis; one is not 0. Cost: a copy for each axis that grows.
+ * Fails: INVALID_ARGUMENT (a negative entry, no entry above 0, a value that dtype cannot hold). */
+FY_API_STATUS fy_pad(const fy_tensor_t *src, const int64_t *begin, const int64_t *end, double value,
+                     fy_tensor_t **out_dst);
 
 #ifdef __cplusplus
 }

@@ -70,9 +70,9 @@ FY_API_STATUS fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_
                            const fy_plan_options_t *options, fy_plan_t *out_plan);
 /* Largest batch in [1, max_batch] that fits, and its plan. Assumes that all smaller batches fit
  * too. The trials compute nothing, use at most twice the resulting batch, and do not run out of
- * memory.
- * out_plan may be NULL. Fails: as fy_plan_step; OUT_OF_MEMORY with the verdict if 1 does not fit
- * (*out_batch is 0). */
+ * memory. The first trial is 1, or 2 if the step refuses 1 with SHAPE_MISMATCH (batch norm).
+ * out_plan may be NULL. Fails: as fy_plan_step; OUT_OF_MEMORY with the verdict if the first does
+ * not fit (*out_batch is 0). */
 FY_API_STATUS fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t max_batch,
                           int64_t *out_batch, fy_plan_t *out_plan);
 

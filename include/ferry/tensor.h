@@ -104,6 +104,9 @@ FY_API_STATUS fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_
  * Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_slice(fy_tensor_t *src, int axis, int64_t begin, int64_t end,
                        fy_tensor_t **out_view);
+/* The same of every `step`-th (>= 1): begin, begin + step, ... */
+FY_API_STATUS fy_slice_step(fy_tensor_t *src, int axis, int64_t begin, int64_t end, int64_t step,
+                            fy_tensor_t **out_view);
 /* src repeated to `dims` as NumPy broadcasts, with stride 0. The view is read-only. Fails:
  * SHAPE_MISMATCH. */
 FY_API_STATUS fy_broadcast(fy_tensor_t *src, int rank, const int64_t *dims, fy_tensor_t **out_view);

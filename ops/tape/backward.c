@@ -48,15 +48,23 @@ fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor)
     return tensor;
 }
 
+fy_status_t fy__tape_op_all(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
+                            const fy_tensor_t *const *src, const void *attrs, size_t ndst,
+                            fy_tensor_t **out_temps)
+{
+    if (step->ntemps + ndst > sizeof step->temps / sizeof *step->temps)
+        return FY_FAIL(INTERNAL, "gradient of %s: more than %u intermediate tensors",
+                       step->call->name, step->ntemps);
+    for (size_t i = 0; i < ndst; i++) out_temps[i] = NULL;
+    FY_TRY(fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, ndst, out_temps));
+    for (size_t i = 0; i < ndst; i++) fy__tape_temp(step, out_temps[i]);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
                         const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_temp)
 {
-    if (step->ntemps == sizeof step->temps / sizeof *step->temps)
-        return FY_FAIL(INTERNAL, "gradient of %s: more than %u intermediate tensors",
-                       step->call->name, step->ntemps);
-    FY_TRY(fy__op_new(op, nsrc, src, attrs, out_temp));
-    fy__tape_temp(step, *out_temp);
-    return FY_STATUS_OK;
+    return fy__tape_op_all(step, op, nsrc, src, attrs, 1, out_temp);
 }
 
 fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **out_temp)
@@ -188,35 +196,48 @@ static fy_status_t received(fy__tape_step_t *step, fy__tape_slot_t *slot, fy_ten
     return status;
 }
 
-fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
-                           const fy_tensor_t *const *src, const void *attrs)
+/* Two results for one slot: the second goes to a tensor of its own and is added. */
+fy_status_t fy__tape_give_many(fy__tape_step_t *step, uint32_t count, const uint32_t *sources,
+                               fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                               const void *attrs)
 {
-    fy__tape_slot_t *slots[2] = { source(step, i), source(step, j) };
-    fy_tensor_t *dst[2];
-    bool is_new[2];
+    fy__tape_slot_t *slots[4];
+    fy_tensor_t *dst[4] = { NULL };
+    bool is_new[4], is_leaf = false;
     uint32_t accumulate = 0;
     fy__thread_t *thread = step->thread;
     const fy_category_t category = thread->category;
-    if (!slots[0] || !slots[1])
-        return FY_FAIL(INTERNAL, "gradient of %s: sources %u and %u do not both have one",
-                       step->call->name, i, j);
-    for (uint32_t k = 0; k < 2; k++) {
-        accumulate |= (uint32_t)target_of(slots[k], &dst[k]) << k;
+    for (uint32_t k = 0; k < count; k++) {
+        bool is_second = false;
+        slots[k] = sources[k] < step->call->nsrc ? source(step, sources[k]) : NULL;
+        for (uint32_t i = 0; i < k; i++) is_second |= slots[k] && slots[i] == slots[k];
+        if (slots[k] && !is_second) accumulate |= (uint32_t)target_of(slots[k], &dst[k]) << k;
+        is_leaf |= slots[k] && slots[k]->is_leaf;
         is_new[k] = !dst[k];
     }
-    if (slots[0]->is_leaf) thread->category = FY_CATEGORY_GRADIENTS;
-    fy_status_t status = fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, accumulate, 2, dst);
+    if (is_leaf) thread->category = FY_CATEGORY_GRADIENTS;
+    fy_status_t status = fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, accumulate, count, dst);
     thread->category = category;
     FY_TRY(status);
-    for (uint32_t k = 0; k < 2; k++)
+    for (uint32_t k = 0; k < count; k++)
         if (is_new[k]) fy__handle_release(&dst[k]->handle);
-    for (uint32_t k = 0; k < 2; k++) {
-        if (status == FY_STATUS_OK)
+    for (uint32_t k = 0; k < count; k++) {
+        const bool is_second = slots[k] && is_new[k] && slots[k]->is_present &&
+                               !slots[k]->is_shared;
+        if (status != FY_STATUS_OK || !slots[k] || is_second) {
+            if (is_second && status == FY_STATUS_OK) status = add(step, slots[k], dst[k]);
+            if (is_new[k]) fy__tensor_free(thread, dst[k]);
+        } else {
             status = received(step, slots[k], dst[k]);
-        else if (is_new[k])
-            fy__tensor_free(thread, dst[k]);
+        }
     }
     return status;
+}
+
+fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
+                           const fy_tensor_t *const *src, const void *attrs)
+{
+    return fy__tape_give_many(step, 2, (const uint32_t[]){ i, j }, op, nsrc, src, attrs);
 }
 
 static inline bool has_shape(const fy__tape_slot_t *slot, int rank, const int64_t *dims)
@@ -303,14 +324,15 @@ static fy_status_t own(fy__tape_step_t *step, fy__tape_slot_t *slot)
 }
 
 fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin,
-                                int64_t end, const fy_tensor_t *tensor)
+                                int64_t stride, const fy_tensor_t *tensor)
 {
+    const int64_t n = tensor->dims[axis], end = n > 0 ? begin + (n - 1) * stride + 1 : begin;
     fy__tape_slot_t *slot = source(step, i);
     fy_tensor_t *part;
     if (!slot) return FY_STATUS_OK;
     const bool was_present = slot->is_present;
     FY_TRY(own(step, slot));
-    FY_TRY(fy_slice(slot->grad, axis, begin, end, &part));
+    FY_TRY(fy_slice_step(slot->grad, axis, begin, end, stride, &part));
     fy__handle_release(&part->handle);
     const fy_status_t status = was_present ? fy_axpy(part, 1, tensor) : fy_copy(part, tensor);
     fy__tensor_free(step->thread, part);

@@ -93,9 +93,10 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
         operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);
     }
-    const bool saves_results = !rule->dst_if || rule->dst_if(attrs);
-    for (size_t i = 0; i < ndst && i < sizeof rule->dst_for && saves_results; i++) {
+    const bool saves_result = !rule->dst_if || rule->dst_if(attrs);
+    for (size_t i = 0; i < ndst && i < sizeof rule->dst_for; i++) {
         const bool is_saved = rule->dst_for[i] & valued || rule->saved_dsts >> i & 1;
+        if (i == 0 && !saves_result) continue;
         if (is_saved && !(result[i].saved = fy__tape_blank(thread))) return FY_STATUS_OUT_OF_MEMORY;
     }
     return FY_STATUS_OK;
@@ -168,7 +169,8 @@ void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
             fy__tape_point(results[j].saved, dst[j]);
             results[j].version = version;
         }
-        if (!call->rule || !fy__tape_is_float(dst[j]->dtype)) {
+        if (!call->rule || !fy__tape_is_float(dst[j]->dtype) ||
+            (call->rule->constant_dsts >> (j < 31 ? j : 31) & 1)) {
             dst[j]->valued = false;
             continue;
         }

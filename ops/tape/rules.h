@@ -23,7 +23,7 @@ typedef struct fy__tape_rule {
     fy_status_t (*run)(fy__tape_step_t *step);
     /* Source i, and result i, is saved if one of these sources (bits) has a gradient. */
     uint8_t src_for[FY__TAPE_SAVED], dst_for[FY__TAPE_SAVED];
-    /* and only if the attributes are such; NULL: always */
+    /* and only if the attributes are such, sources, and result 0; NULL: always */
     bool (*src_if)(const void *attrs), (*dst_if)(const void *attrs);
     bool is_refused; /* what it computes has a gradient, but there is no rule */
     /* needs every source's length along the op's axis, and saves none */
@@ -34,6 +34,7 @@ typedef struct fy__tape_rule {
     bool any_result;
     /* Bit i: source i, or result i, is saved by every recorded call; bit 31: and all after it. */
     uint32_t saved_srcs, saved_dsts;
+    uint32_t constant_dsts; /* bit i: result i has no gradient */
 } fy__tape_rule_t;
 
 /* The rule of a registered op. `rule` is first: a recorded call has its address. */
@@ -70,6 +71,10 @@ void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank,
 /* An op's result that lasts until the rule ends. At most sixteen. */
 fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
                         const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_temp);
+/* The same for an op of several results. */
+fy_status_t fy__tape_op_all(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
+                            const fy_tensor_t *const *src, const void *attrs, size_t ndst,
+                            fy_tensor_t **out_temps);
 /* Makes `tensor`, which the rule got from a view call, one of those. */
 fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor);
 /* A scalar of g's dtype and device. */
@@ -91,11 +96,17 @@ fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, c
  * both have one, and i is not j's tensor. */
 fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
                            const fy_tensor_t *const *src, const void *attrs);
+/* For ops with `count` results, at most four: result k is added to the gradient of source
+ * sources[k], if the call has that source and it has one. */
+fy_status_t fy__tape_give_many(fy__tape_step_t *step, uint32_t count, const uint32_t *sources,
+                               fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                               const void *attrs);
 /* The same for a tensor that is there; its bytes may be shared. */
 fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor);
-/* Adds `tensor` to elements begin .. end of `axis` of source i's gradient; the others' is 0. */
+/* Adds `tensor` to elements begin, begin + stride, ... of `axis` of source i's gradient; the
+ * others' is 0. */
 fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin,
-                                int64_t end, const fy_tensor_t *tensor);
+                                int64_t stride, const fy_tensor_t *tensor);
 
 /* ---- the rules, by the names that opset/ops.def uses ---- */
 
@@ -113,6 +124,8 @@ fy_status_t fy__back_registered(fy__tape_step_t *step);
 bool fy__conv2d_keeps_result(const void *attrs);
 bool fy__linear_keeps_result(const void *attrs);
 bool fy__avg_pool2d_keeps_source(const void *attrs);
+bool fy__batch_norm_keeps_result(const void *attrs);
+bool fy__batch_norm_inference_keeps_result(const void *attrs);
 
 /* By fy__view_kind_t. */
 extern const fy__tape_rule_t fy__tape_view_rules[];

@@ -1,5 +1,5 @@
-/* Gradient rules of ops on images: convolution and pooling. Each is one op, so that a backend
- * can have a fast kernel for it. */
+/* Gradient rules of ops on images: convolution, pooling, resizing. Each is one op, so that a
+ * backend can have a fast kernel for it. */
 #include <string.h>
 
 #include "ops/tape/tape.h"
@@ -76,4 +76,22 @@ fy_status_t fy__back_avg_pool2d(fy__tape_step_t *s)
     const fy_tensor_t *src[2] = { s->g, fy__tape_src(s, 0) };
     return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, fy__avg_pool2d_keeps_source(pool) ? 2 : 1,
                          src, &attrs);
+}
+
+/* x's share of g: what the op read of x for each result */
+static fy_status_t resample_back(fy__tape_step_t *s, fy_op_t op)
+{
+    fy_image_size_attrs_t attrs = { 0 };
+    size_of(s, 0, &attrs.height, &attrs.width);
+    return fy__tape_give(s, 0, op, 1, (const fy_tensor_t *[]){ s->g }, &attrs);
+}
+
+fy_status_t fy__back_resize2d(fy__tape_step_t *s)
+{
+    return resample_back(s, FY_OP_RESIZE2D_BACKWARD);
+}
+
+fy_status_t fy__back_adaptive_avg_pool2d(fy__tape_step_t *s)
+{
+    return resample_back(s, FY_OP_ADAPTIVE_AVG_POOL2D_BACKWARD);
 }

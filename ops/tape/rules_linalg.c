@@ -128,3 +128,24 @@ bool fy__linear_keeps_result(const void *attrs)
     return activation != FY_ACTIVATION_NONE && activation != FY_ACTIVATION_GELU;
 }
 /* gelu's gradient computes the product again, from x and bias. */
+
+/* One op makes all three gradients, from the log-sum-exp that the call saved. */
+fy_status_t fy__back_attention(fy__tape_step_t *s)
+{
+    const fy_tensor_t *src[7] = { s->g };
+    const bool has_mask = s->call->nsrc > 3;
+    fy_tensor_t *grads[3];
+    if (fy__tape_result_grad(s, 1))
+        return FY_FAIL(UNSUPPORTED,
+                       "%s: its log-sum-exp (dst1) has a gradient, for which there is no rule; "
+                       "compute the loss from y only",
+                       s->call->name);
+    for (uint32_t i = 0; i < 3; i++) src[1 + i] = fy__tape_src(s, i);
+    src[4] = fy__tape_dst(s, 0);
+    src[5] = fy__tape_dst(s, 1);
+    if (has_mask) src[6] = fy__tape_src(s, 3);
+    FY_TRY(fy__tape_op_all(s, FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD, 6 + has_mask, src,
+                           s->attrs, 3, grads));
+    for (uint32_t i = 0; i < 3; i++) FY_TRY(fy__tape_give_tensor(s, i, grads[i]));
+    return FY_STATUS_OK;
+}

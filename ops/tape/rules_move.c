@@ -1,34 +1,38 @@
-/* Gradient rules of what moves elements about: gather, concat, and views.
- * A gather's gradient is a product with the matrix of who took which row: as many operations as a
- * dense product, but any order of equal indices gives the same bits. Not here: reductions, which
- * broadcasting's gradient is. */
+/* Gradient rules of what moves elements about: gather, index_add, concat, and views.
+ * Not here: reductions, which broadcasting's gradient is. */
 #include <string.h>
 
 #include "ops/tape/tape.h"
 
-/* table [R, ...] += onehot(indices)^T g */
+/* The rows of g, added to those that they come from. Half precision is added in f32. */
 fy_status_t fy__back_gather(fy__tape_step_t *s)
 {
-    const fy_tensor_t *indices = fy__tape_src(s, 1);
-    const int64_t *dims, n = (int64_t)indices->nelem;
+    const int64_t *dims;
     int rank;
     fy__tape_shape(s, 0, &rank, &dims);
-    int64_t width = 1;
-    for (int i = 1; i < rank; i++) width *= dims[i];
-    const int64_t column[2] = { n, 1 }, table[2] = { n, width };
-    fy_tensor_t *rows, *which, *is_it, *onehot, *flat, *product, *shaped;
-    const fy_cast_attrs_t cast = { s->g->dtype };
-    FY_TRY(fy_arange(s->g->storage->device, (fy_dtype_t)indices->dtype, 0, 1, dims[0], &rows));
-    fy__tape_temp(s, rows);
-    FY_TRY(fy__tape_reshape(s, indices, 2, column, &which));
-    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ which, rows }, NULL, &is_it));
-    FY_TRY(fy__tape_op(s, FY_OP_CAST, 1, (const fy_tensor_t *[]){ is_it }, &cast, &onehot));
-    FY_TRY(fy__tape_reshape(s, s->g, 2, table, &flat));
-    const fy_matmul_attrs_t transposed = { 1, 0 };
-    FY_TRY(fy__tape_op(s, FY_OP_MATMUL, 2, (const fy_tensor_t *[]){ onehot, flat }, &transposed,
-                       &product));
-    FY_TRY(fy__tape_reshape(s, product, rank, dims, &shaped));
-    return fy__tape_give_tensor(s, 0, shaped);
+    const fy_gather_backward_attrs_t attrs = { dims[0] };
+    const fy_cast_attrs_t to_f32 = { FY_DTYPE_F32 }, back = { s->g->dtype };
+    const fy_tensor_t *src[2] = { s->g, fy__tape_src(s, 1) };
+    fy_tensor_t *wide, *sums;
+    if (s->g->dtype == FY_DTYPE_F32 || s->g->dtype == FY_DTYPE_F64)
+        return fy__tape_give(s, 0, FY_OP_GATHER_BACKWARD, 2, src, &attrs);
+    FY_TRY(fy__tape_op(s, FY_OP_CAST, 1, src, &to_f32, &wide));
+    src[0] = wide;
+    FY_TRY(fy__tape_op(s, FY_OP_GATHER_BACKWARD, 2, src, &attrs, &sums));
+    return fy__tape_give(s, 0, FY_OP_CAST, 1, (const fy_tensor_t *[]){ sums }, &back);
+}
+
+/* x: alpha times the rows of g at the indices; the old value: g */
+fy_status_t fy__back_index_add(fy__tape_step_t *s)
+{
+    const fy_affine_attrs_t scale = { ((const fy_axpy_attrs_t *)s->attrs)->alpha, 0 };
+    if (fy__tape_wants(s, 0)) {
+        fy_tensor_t *rows;
+        FY_TRY(fy__tape_op(s, FY_OP_GATHER, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) },
+                           NULL, &rows));
+        FY_TRY(fy__tape_give(s, 0, FY_OP_AFFINE, 1, (const fy_tensor_t *[]){ rows }, &scale));
+    }
+    return fy__tape_give_tensor(s, 2, s->g);
 }
 
 /* To each source its part of g. */
@@ -49,6 +53,30 @@ fy_status_t fy__back_concat(fy__tape_step_t *s)
         begin = end;
     }
     return FY_STATUS_OK;
+}
+
+/* g at the indices that were taken */
+static fy_status_t put_along(fy__tape_step_t *s, const fy_tensor_t *indices)
+{
+    const int64_t *dims;
+    int rank;
+    fy__tape_shape(s, 0, &rank, &dims);
+    const fy_take_along_axis_backward_attrs_t attrs = { dims[rank - 1] };
+    return fy__tape_give(s, 0, FY_OP_TAKE_ALONG_AXIS_BACKWARD, 2,
+                         (const fy_tensor_t *[]){ s->g, indices }, &attrs);
+}
+
+fy_status_t fy__back_take_along_axis(fy__tape_step_t *s)
+{
+    return put_along(s, fy__tape_src(s, 1));
+}
+
+fy_status_t fy__back_topk(fy__tape_step_t *s) { return put_along(s, fy__tape_dst(s, 1)); }
+
+/* g with the same axes reversed again */
+fy_status_t fy__back_flip(fy__tape_step_t *s)
+{
+    return fy__tape_give(s, 0, FY_OP_FLIP, 1, (const fy_tensor_t *[]){ s->g }, s->attrs);
 }
 
 /* ---- views ---- */
@@ -79,8 +107,7 @@ static fy_status_t transpose_back(fy__tape_step_t *s)
 static fy_status_t slice_back(fy__tape_step_t *s)
 {
     const fy__view_attrs_t *attrs = s->attrs;
-    return fy__tape_give_slice(s, 0, attrs->axis, attrs->begin,
-                               attrs->begin + s->g->dims[attrs->axis], s->g);
+    return fy__tape_give_slice(s, 0, attrs->axis, attrs->begin, attrs->step, s->g);
 }
 
 /* g, summed over what was repeated */

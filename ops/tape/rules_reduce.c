@@ -127,23 +127,41 @@ fy_status_t fy__back_log_softmax(fy__tape_step_t *s)
                          (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
 
+/* Appends the class weights of a loss, its source 2, to the sources of its gradient. */
+static fy_status_t take_weight(fy__tape_step_t *s, const fy_tensor_t **src, size_t *nsrc)
+{
+    if (s->call->nsrc < 3) return FY_STATUS_OK;
+    if (fy__tape_wants(s, 2))
+        return FY_FAIL(UNSUPPORTED,
+                       "%s: the class weights (src2) have a gradient, for which there is no rule; "
+                       "make them outside of the tape, or do not watch them",
+                       s->call->name);
+    src[(*nsrc)++] = fy__tape_src(s, 2);
+    return FY_STATUS_OK;
+}
+
 /* -g at the targets, by one op, which needs the number of classes */
 fy_status_t fy__back_nll_loss(fy__tape_step_t *s)
 {
     const int64_t *dims;
     int rank;
     fy__tape_shape(s, 0, &rank, &dims);
-    const fy_nll_loss_backward_attrs_t attrs = { ((const fy_loss_attrs_t *)s->attrs)->reduction,
-                                                 (int32_t)dims[1] };
-    return fy__tape_give(s, 0, FY_OP_NLL_LOSS_BACKWARD, 2,
-                         (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs);
+    const fy_class_loss_attrs_t *loss = s->attrs;
+    const fy_class_loss_backward_attrs_t attrs = { loss->reduction, (int32_t)dims[rank - 1],
+                                                   loss->ignore_index };
+    const fy_tensor_t *src[3] = { s->g, fy__tape_src(s, 1) };
+    size_t nsrc = 2;
+    FY_TRY(take_weight(s, src, &nsrc));
+    return fy__tape_give(s, 0, FY_OP_NLL_LOSS_BACKWARD, nsrc, src, &attrs);
 }
 
 /* g (softmax(x) - 1 at the targets) */
 fy_status_t fy__back_cross_entropy(fy__tape_step_t *s)
 {
-    const fy_tensor_t *src[3] = { s->g, fy__tape_src(s, 0), fy__tape_src(s, 1) };
-    return fy__tape_give(s, 0, FY_OP_CROSS_ENTROPY_BACKWARD, 3, src, s->attrs);
+    const fy_tensor_t *src[4] = { s->g, fy__tape_src(s, 0), fy__tape_src(s, 1) };
+    size_t nsrc = 3;
+    FY_TRY(take_weight(s, src, &nsrc));
+    return fy__tape_give(s, 0, FY_OP_CROSS_ENTROPY_BACKWARD, nsrc, src, s->attrs);
 }
 
 /* g 2 (p - t) / n, and its negative: the same with both exchanged */

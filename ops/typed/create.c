@@ -152,6 +152,15 @@ fy_status_t fy_copy(fy_tensor_t *dst, const fy_tensor_t *src)
     return fy__op_into(FY_OP_COPY, 1, &src, NULL, dst);
 }
 
+fy_status_t fy_index_add(fy_tensor_t *y, const fy_tensor_t *indices, double alpha,
+                         const fy_tensor_t *x)
+{
+    FY__REQUIRE("index_add", y);
+    const fy_axpy_attrs_t attrs = { alpha };
+    const fy_tensor_t *src[2] = { x, indices };
+    return fy__op_into(FY_OP_INDEX_ADD, 2, src, &attrs, y);
+}
+
 fy_status_t fy_axpy(fy_tensor_t *y, double alpha, const fy_tensor_t *x)
 {
     FY__REQUIRE("axpy", y);

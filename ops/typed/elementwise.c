@@ -79,6 +79,15 @@ fy_status_t fy_gather(const fy_tensor_t *table, const fy_tensor_t *indices, fy_t
     return fy__op_new(FY_OP_GATHER, 2, src, NULL, out_dst);
 }
 
+fy_status_t fy_gather_backward(const fy_tensor_t *dy, const fy_tensor_t *indices, int64_t rows,
+                               fy_tensor_t **out_dx)
+{
+    const fy_gather_backward_attrs_t attrs = { rows };
+    const fy_tensor_t *src[2] = { dy, indices };
+    if (rows < 0) return FY_FAIL(INVALID_ARGUMENT, "gather_backward: %lld rows", (long long)rows);
+    return fy__op_new(FY_OP_GATHER_BACKWARD, 2, src, &attrs, out_dx);
+}
+
 fy_status_t fy_one_hot(const fy_tensor_t *indices, int64_t classes, fy_dtype_t dtype,
                        fy_tensor_t **out_dst)
 {

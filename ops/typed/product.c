@@ -128,3 +128,58 @@ fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                              attrs->activation, height,           width };
     return fy__op_new(FY_OP_AVG_POOL2D_BACKWARD, x ? 2 : 1, src, &all, out_dx);
 }
+
+/* ---- images of another size ---- */
+
+#define RESAMPLING(ENUM, name, argument)                                      \
+    fy_status_t fy_##name(const fy_tensor_t *argument, int height, int width, \
+                          fy_tensor_t **out_dst)                              \
+    {                                                                         \
+        const fy_image_size_attrs_t attrs = { height, width };                \
+        return fy__op_new(FY_OP_##ENUM, 1, &(argument), &attrs, out_dst);     \
+    }
+RESAMPLING(RESIZE2D, resize2d, x)
+RESAMPLING(RESIZE2D_BACKWARD, resize2d_backward, dy)
+RESAMPLING(ADAPTIVE_AVG_POOL2D, adaptive_avg_pool2d, x)
+RESAMPLING(ADAPTIVE_AVG_POOL2D_BACKWARD, adaptive_avg_pool2d_backward, dy)
+
+/* ---- attention ---- */
+
+static const fy_attention_attrs_t k_attention = { 0, 0 };
+
+fy_status_t fy_scaled_dot_product_attention(const fy_tensor_t *q, const fy_tensor_t *k,
+                                            const fy_tensor_t *v, const fy_tensor_t *mask,
+                                            const fy_attention_attrs_t *attrs, fy_tensor_t **out_y,
+                                            fy_tensor_t **out_lse)
+{
+    const fy_tensor_t *src[4] = { q, k, v, mask };
+    fy_tensor_t *dst[2] = { NULL, NULL };
+    if (out_lse) *out_lse = NULL;
+    FY__REQUIRE_OUT("scaled_dot_product_attention", out_y);
+    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_SCALED_DOT_PRODUCT_ATTENTION], mask ? 4 : 3, src,
+                        attrs ? attrs : &k_attention, 0, 2, dst));
+    *out_y = dst[0];
+    fy__typed_give(out_lse, dst[1]);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_scaled_dot_product_attention_backward(const fy_tensor_t *dy, const fy_tensor_t *q,
+                                                     const fy_tensor_t *k, const fy_tensor_t *v,
+                                                     const fy_tensor_t *y, const fy_tensor_t *lse,
+                                                     const fy_tensor_t *mask,
+                                                     const fy_attention_attrs_t *attrs,
+                                                     fy_tensor_t **out_dq, fy_tensor_t **out_dk,
+                                                     fy_tensor_t **out_dv)
+{
+    const fy_tensor_t *src[7] = { dy, q, k, v, y, lse, mask };
+    fy_tensor_t *dst[3] = { NULL, NULL, NULL };
+    FY__REQUIRE_OUT("scaled_dot_product_attention_backward", out_dq);
+    FY__REQUIRE_OUT("scaled_dot_product_attention_backward", out_dk);
+    FY__REQUIRE_OUT("scaled_dot_product_attention_backward", out_dv);
+    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_SCALED_DOT_PRODUCT_ATTENTION_BACKWARD], mask ? 7 : 6,
+                        src, attrs ? attrs : &k_attention, 0, 3, dst));
+    *out_dq = dst[0];
+    *out_dk = dst[1];
+    *out_dv = dst[2];
+    return FY_STATUS_OK;
+}

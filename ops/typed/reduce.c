@@ -17,8 +17,8 @@ fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, i
     return FY_STATUS_OK;
 }
 
-static fy_status_t axes_mask(const char *call, const fy_tensor_t *src, int naxes, const int *axes,
-                             uint32_t *out_mask)
+fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, const int *axes,
+                           uint32_t *out_mask)
 {
     *out_mask = 0;
     if (naxes < 0 || naxes > FY_MAX_RANK)
@@ -46,7 +46,7 @@ static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, 
     *out_dst = NULL;
     if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", call);
     fy_reduce_attrs_t attrs = { 0, keepdims != 0 };
-    FY_TRY(axes_mask(call, src, naxes, axes, &attrs.axes));
+    FY_TRY(fy__typed_axes(call, src, naxes, axes, &attrs.axes));
     return fy__op_new(op, 1, &src, &attrs, out_dst);
 }
 
@@ -120,12 +120,32 @@ fy_status_t fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_t
     return fy__op_new(FY_OP_MSE_LOSS, 2, src, NULL, out_loss);
 }
 
+static const fy_class_loss_attrs_t k_class_loss = FY_CLASS_LOSS_ATTRS_INIT;
+
 static fy_status_t loss(fy_op_t op, const fy_tensor_t *scores, const fy_tensor_t *targets,
                         fy_reduction_t reduction, fy_tensor_t **out_loss)
 {
     const fy_tensor_t *src[2] = { scores, targets };
-    const fy_loss_attrs_t attrs = { (int32_t)reduction };
+    fy_class_loss_attrs_t attrs = k_class_loss;
+    attrs.reduction = (int32_t)reduction;
     return fy__op_new(op, 2, src, &attrs, out_loss);
+}
+
+fy_status_t fy_nll_loss_with(const fy_tensor_t *log_probs, const fy_tensor_t *targets,
+                             const fy_tensor_t *weight, const fy_class_loss_attrs_t *attrs,
+                             fy_tensor_t **out_loss)
+{
+    const fy_tensor_t *src[3] = { log_probs, targets, weight };
+    return fy__op_new(FY_OP_NLL_LOSS, weight ? 3 : 2, src, attrs ? attrs : &k_class_loss, out_loss);
+}
+
+fy_status_t fy_cross_entropy_with(const fy_tensor_t *logits, const fy_tensor_t *targets,
+                                  const fy_tensor_t *weight, const fy_class_loss_attrs_t *attrs,
+                                  fy_tensor_t **out_loss)
+{
+    const fy_tensor_t *src[3] = { logits, targets, weight };
+    return fy__op_new(FY_OP_CROSS_ENTROPY, weight ? 3 : 2, src, attrs ? attrs : &k_class_loss,
+                      out_loss);
 }
 
 fy_status_t fy_nll_loss(const fy_tensor_t *log_probs, const fy_tensor_t *targets,
@@ -144,7 +164,8 @@ fy_status_t fy_nll_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *targe
                                  fy_reduction_t reduction, fy_tensor_t **out_dx)
 {
     const fy_tensor_t *src[2] = { dy, targets };
-    const fy_nll_loss_backward_attrs_t attrs = { (int32_t)reduction, classes };
+    const fy_class_loss_backward_attrs_t attrs = { (int32_t)reduction, classes,
+                                                   k_class_loss.ignore_index };
     return fy__op_new(FY_OP_NLL_LOSS_BACKWARD, 2, src, &attrs, out_dx);
 }
 
@@ -153,7 +174,8 @@ fy_status_t fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t *
                                       fy_tensor_t **out_dx)
 {
     const fy_tensor_t *src[3] = { dy, logits, targets };
-    const fy_loss_attrs_t attrs = { (int32_t)reduction };
+    fy_class_loss_attrs_t attrs = k_class_loss;
+    attrs.reduction = (int32_t)reduction;
     return fy__op_new(FY_OP_CROSS_ENTROPY_BACKWARD, 3, src, &attrs, out_dx);
 }
 

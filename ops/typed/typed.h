@@ -25,6 +25,10 @@
 /* The axis of `src` that `axis` (negative counts from the end) means. src is not NULL. */
 fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, int32_t *out_axis);
 
+/* The mask of `naxes` axes; 0 axes: all, mask 0. src is not NULL. */
+fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, const int *axes,
+                           uint32_t *out_mask);
+
 /* Creates a tensor and runs an IN_PLACE op into it, with `rng` (may be NULL) as its second result.
  * On failure there is no tensor. */
 fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype,
@@ -32,5 +36,14 @@ fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, f
 /* The attributes of a fill with `value`, checked against `dtype`. */
 fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
                                  fy_fill_attrs_t *out_attrs);
+
+/* *out = result; if the caller does not want it (NULL), its handle is destroyed. */
+static inline void fy__typed_give(fy_tensor_t **out, fy_tensor_t *result)
+{
+    if (out)
+        *out = result;
+    else
+        fy_tensor_destroy(result);
+}
 
 #endif

@@ -21,6 +21,20 @@ FY_FORMULA int64_t fy__offset_of(int64_t linear, int rank, const int64_t *dims,
     return rank > 0 ? offset + linear * strides[0] : 0;
 }
 
+/* The same elements with the order along `axes` (bit i: axis i; no bit: all) reversed: writes their
+ * strides, returns the offset of the first. dims > 0. */
+FY_FORMULA int64_t fy__reverse_axes(uint32_t axes, int rank, const int64_t *dims,
+                                    const int64_t *strides, int64_t *out_strides)
+{
+    int64_t offset = 0;
+    for (int axis = 0; axis < rank; axis++) {
+        const int reversed = axes == 0 || (axes >> axis & 1) != 0;
+        if (reversed) offset += (dims[axis] - 1) * strides[axis];
+        out_strides[axis] = reversed ? -strides[axis] : strides[axis];
+    }
+    return offset;
+}
+
 /* Operands that are walked together, axes fused. rank >= 1 always (a scalar is one axis of length
  * 1). */
 typedef struct fy__index {

@@ -56,8 +56,8 @@ uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause)
         return fy__poison_record(FY_STATUS_BAD_VALUE,
                                  "%s: the data has a value that the op cannot process", cause.op);
     return fy__poison_record(FY_STATUS_BAD_VALUE,
-                             "%s: an index was not in 0 .. %lld and was clamped; check the indices",
-                             cause.op, (long long)cause.limit - 1);
+                             "%s: an index was not in 0 .. %lld; check the indices", cause.op,
+                             (long long)cause.limit - 1);
 }
 
 fy_status_t fy__poison_fail(uint32_t record, const char *what)

@@ -28,7 +28,7 @@ typedef enum fy__view_kind {
 typedef struct fy__view_attrs {
     int32_t axes[FY_MAX_RANK]; /* TRANSPOSE: axis i of the view is axes[i] of the source */
     int32_t axis;              /* SLICE */
-    int64_t begin;             /* SLICE */
+    int64_t begin, step;       /* SLICE */
 } fy__view_attrs_t;
 
 /* While thread->tape is set: records that `view` was made from `src`. RESHAPE includes squeeze and

@@ -93,7 +93,7 @@ fy_status_t fy_reshape(fy_tensor_t *src, int rank, const int64_t *dims, fy_tenso
 fy_status_t fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_view)
 {
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
-    fy__view_attrs_t how = { { 0 }, 0, 0 };
+    fy__view_attrs_t how = { { 0 }, 0, 0, 0 };
     unsigned seen = 0;
     FY_TRY(begin("transpose", src, out_view));
     const int rank = src->rank;
@@ -111,25 +111,44 @@ fy_status_t fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_vi
     return make(src, rank, dims, strides, 0, FY__VIEW_TRANSPOSE, &how, out_view);
 }
 
-fy_status_t fy_slice(fy_tensor_t *src, int axis, int64_t begin_index, int64_t end_index,
-                     fy_tensor_t **out_view)
+static fy_status_t slice(const char *what, fy_tensor_t *src, int axis, int64_t begin_index,
+                         int64_t end_index, int64_t step, fy_tensor_t **out_view)
 {
-    int64_t dims[FY_MAX_RANK];
-    FY_TRY(begin("slice", src, out_view));
-    FY_TRY(check_axis("slice", &axis, src->rank));
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
+    FY_TRY(begin(what, src, out_view));
+    FY_TRY(check_axis(what, &axis, src->rank));
+    if (step < 1)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: step %lld; it must be 1 or more", what,
+                       (long long)step);
     const int64_t length = src->dims[axis];
     const int64_t first = begin_index < 0 ? begin_index + length : begin_index,
                   last = end_index < 0 ? end_index + length : end_index;
     if (first < 0 || last > length || first > last)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "slice: [%lld, %lld) of axis %d, which has length %lld; 0 <= begin <= end "
+                       "%s: [%lld, %lld) of axis %d, which has length %lld; 0 <= begin <= end "
                        "<= length must hold",
-                       (long long)begin_index, (long long)end_index, axis, (long long)length);
-    for (int i = 0; i < src->rank; i++) dims[i] = src->dims[i];
-    dims[axis] = last - first;
-    const fy__view_attrs_t how = { { 0 }, axis, first };
-    return make(src, src->rank, dims, src->strides, first * src->strides[axis], FY__VIEW_SLICE,
-                &how, out_view);
+                       what, (long long)begin_index, (long long)end_index, axis, (long long)length);
+    for (int i = 0; i < src->rank; i++) {
+        dims[i] = src->dims[i];
+        strides[i] = src->strides[i];
+    }
+    dims[axis] = last > first ? (last - first - 1) / step + 1 : 0;
+    if (dims[axis] > 1) strides[axis] *= step; /* else step may be too large for a product */
+    const fy__view_attrs_t how = { { 0 }, axis, first, step };
+    return make(src, src->rank, dims, strides, first * src->strides[axis], FY__VIEW_SLICE, &how,
+                out_view);
+}
+
+fy_status_t fy_slice(fy_tensor_t *src, int axis, int64_t begin_index, int64_t end_index,
+                     fy_tensor_t **out_view)
+{
+    return slice("slice", src, axis, begin_index, end_index, 1, out_view);
+}
+
+fy_status_t fy_slice_step(fy_tensor_t *src, int axis, int64_t begin_index, int64_t end_index,
+                          int64_t step, fy_tensor_t **out_view)
+{
+    return slice("slice_step", src, axis, begin_index, end_index, step, out_view);
 }
 
 fy_status_t fy_broadcast(fy_tensor_t *src, int rank, const int64_t *dims, fy_tensor_t **out_view)

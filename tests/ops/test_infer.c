@@ -5,12 +5,12 @@
 #include "tests/support/cases.h"
 #include "tests/support/harness.h"
 
-/* The dtype of operand i of a call with main dtype `dtype`. */
+/* The dtype of operand i of a call with main dtype `dtype`: `dtype` if the operand may have it. */
 static fy_dtype_t dtype_of(const fy_op_operand_t *operands, size_t i, bool is_variadic,
                            fy_dtype_t dtype)
 {
     const uint32_t set = operands[is_variadic ? 0 : i].dtypes;
-    return set ? (fy_dtype_t)__builtin_ctz(set) : dtype;
+    return set && !(set & FY_DTYPE_BIT(dtype)) ? (fy_dtype_t)__builtin_ctz(set) : dtype;
 }
 
 static void expect_same(const char *what, const fy_tensor_t *tensor, const fy_desc_t *desc)

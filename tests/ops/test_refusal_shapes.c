@@ -206,7 +206,8 @@ static void arity_and_attributes(ts_ctx_t *ctx)
                 break;
             case 1:
                 applies = info->nsrc_max != FY_OP_VARIADIC && info->nsrc_max > 0;
-                if (applies) refusal.src[refusal.nsrc++] = refusal.src[0];
+                while (applies && refusal.nsrc <= info->nsrc_max)
+                    refusal.src[refusal.nsrc++] = refusal.src[0];
                 break;
             case 2: refusal.ndst = info->ndst + 1u; break;
             case 3:

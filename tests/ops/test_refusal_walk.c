@@ -134,7 +134,7 @@ static void walk_op(const fy_op_info_t *info, const pair_t *pair, fy_device_t *h
         ts_shape_t src[TS_MAX_OPERANDS] = { 0 }, dst[TS_MAX_OPERANDS] = { 0 };
         const void *attrs;
         size_t nsrc = operands_of(info, dtype, src, dst, &attrs);
-        bool in_place = info->flags & FY_OP_IN_PLACE;
+        bool in_place = info->flags & FY_OP_IN_PLACE || info->inout;
         if (in_place && !given) continue;
         for (size_t i = 0; i < info->ndst && !given; i++) dst[i].rank = -1;
         size_t noperands = nsrc + (given ? info->ndst : 0);

@@ -10,7 +10,7 @@
 #include "tests/support/harness.h"
 #include "tests/support/value.h"
 
-enum { MAX_PAIRS = 24, NSTEPS = 150, MAX_DEPTH = 4 };
+enum { MAX_PAIRS = 24, NSTEPS = 150, MAX_DEPTH = 4, MAX_SRC = 8, MAX_ATTRS = 128 };
 
 /* The same tensor on both devices. */
 typedef struct pair {
@@ -172,9 +172,10 @@ static void step_op(world_t *w)
     const fy_op_info_t *info = fy_op_get((fy_op_t)below(w, FY_OP_BUILTIN_COUNT));
     if (info->op == FY_OP_GATHER || info->ndst > 1) return;
     if (info->nsrc_min == 2 && below(w, 3) == 0) info = fy_op_get(FY_OP_MATMUL);
-    _Alignas(16) unsigned char attrs[64] = { 0 };
+    _Alignas(16) unsigned char attrs[MAX_ATTRS] = { 0 };
+    assert_true(info->nsrc_min <= MAX_SRC && info->attrs_nbytes <= MAX_ATTRS);
     random_attrs(w, info, attrs);
-    fy_tensor_t *src[2][3], *dst[2] = { NULL, NULL };
+    fy_tensor_t *src[2][MAX_SRC], *dst[2] = { NULL, NULL };
     size_t nsrc = info->nsrc_max == FY_OP_VARIADIC ? 1 + (size_t)below(w, 3) : info->nsrc_min;
     fy_dtype_t dtype = FY_DTYPE_COUNT;
     for (size_t s = 0; s < nsrc; s++) {

@@ -171,7 +171,10 @@ static bool oracle(ts_inputs_t *inputs, const ts_case_t *row, const ts_array_t *
     const ts_array_t *rng = inputs->plan.ngiven > 1 ? &inputs->given[1] : &inputs->src[1];
     ts_expected_t all[TS_MAX_OPERANDS] = { 0 };
     if (ts_oracle_training(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given,
-                           all)) {
+                           all) ||
+        ts_oracle_attention(row->op, inputs->plan.nsrc, inputs->src, row->attrs, all) ||
+        ts_oracle_norm(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given, all) ||
+        ts_oracle_along(row->op, inputs->src, row->attrs, all)) {
         inputs->expected = all[0];
         inputs->nmore = fy_op_get(row->op)->ndst - 1u;
         memcpy(inputs->more, all + 1, sizeof inputs->more);

@@ -44,6 +44,7 @@ bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs
 {
     return ts_oracle_elementwise(op, nsrc, src, attrs, before, out) ||
            ts_oracle_reduce(op, nsrc, src, attrs, out) ||
+           ts_oracle_index(op, src, attrs, before, out) ||
            ts_oracle_loss(op, nsrc, src, attrs, out) || ts_oracle_image(op, nsrc, src, attrs, out);
 }
 

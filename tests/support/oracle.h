@@ -36,10 +36,21 @@ bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *
 bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                      ts_expected_t *out);
 
+bool ts_oracle_index(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_array_t *before,
+                     ts_expected_t *out);
+
 /* Ops of training loops: all results; `given` has the updated tensors. False: the op is not one of
  * those. */
 bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                         const ts_array_t *given, ts_expected_t *out);
+
+/* Ops along the last axis: all results. False: the op is not one of them. */
+bool ts_oracle_along(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out);
+/* Normalisation: all results; `given` as above. False: the op is not one of those. */
+bool ts_oracle_norm(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                    const ts_array_t *given, ts_expected_t *out);
+bool ts_oracle_attention(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                         ts_expected_t *out);
 
 /* Results of ops that draw, from the state {seed, counter} in `rng`: dst[0] of rand, randn, dropout
  * and similar ops (src: the input of dropout; draws: a dst with the same dims). False: not one of

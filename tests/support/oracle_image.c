@@ -149,6 +149,43 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
     sums_finish(&sums, out); /* a maximum has no terms: it is exact */
 }
 
+/* The weight of pixel i of `in` in pixel o of `out`, of axes of these lengths. */
+static double resample_weight(bool pools, int64_t i, int64_t in, int64_t o, int64_t out)
+{
+    if (pools) {
+        const int64_t first = o * in / out, end = ((o + 1) * in + out - 1) / out;
+        return i >= first && i < end ? 1.0 / (double)(end - first) : 0;
+    }
+    const long double at = fmaxl((o + 0.5L) * in / out - 0.5L, 0), rest = at - floorl(at);
+    const int64_t first = (int64_t)at, second = first + 1 < in ? first + 1 : first;
+    return (double)((i == first ? 1 - rest : 0) + (i == second ? rest : 0));
+}
+
+/* One loop over pairs of a pixel of x and a pixel of y. */
+static void resample2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    const fy_image_size_attrs_t *size = attrs;
+    const bool pools = op == FY_OP_ADAPTIVE_AVG_POOL2D || op == FY_OP_ADAPTIVE_AVG_POOL2D_BACKWARD,
+               forward = op == FY_OP_RESIZE2D || op == FY_OP_ADAPTIVE_AVG_POOL2D;
+    const int64_t dims[4] = { src->dims[0], size->height, size->width, src->dims[3] };
+    const int64_t *x = forward ? src->dims : dims, *y = forward ? dims : src->dims;
+    ts_expected_make(out, src->dtype, 4, dims);
+    term_sums_t sums;
+    sums_make(&sums, out->value.nelem);
+    for (int64_t pair = 0; pair < x[1] * x[2] * y[1] * y[2]; pair++) {
+        const int64_t h = pair / (y[1] * y[2]) / x[2], w = pair / (y[1] * y[2]) % x[2],
+                      oh = pair / y[2] % y[1], ow = pair % y[2];
+        const double weight = resample_weight(pools, h, x[1], oh, y[1]) *
+                              resample_weight(pools, w, x[2], ow, y[2]);
+        for (int64_t k = 0; k < dims[0] * dims[3] && weight != 0; k++) {
+            const int64_t n = k / dims[3], c = k % dims[3];
+            const uint64_t at_x = at4(x, n, h, w, c), at_y = at4(y, n, oh, ow, c);
+            sums_add(&sums, forward ? at_y : at_x, src->f[forward ? at_x : at_y], weight);
+        }
+    }
+    sums_finish(&sums, out);
+}
+
 bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                      ts_expected_t *out)
 {
@@ -163,6 +200,10 @@ bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void 
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: pool2d(op, src, attrs, out); return true;
+    case FY_OP_RESIZE2D:
+    case FY_OP_RESIZE2D_BACKWARD:
+    case FY_OP_ADAPTIVE_AVG_POOL2D:
+    case FY_OP_ADAPTIVE_AVG_POOL2D_BACKWARD: resample2d(op, src, attrs, out); return true;
     default: return false;
     }
 }

@@ -1,5 +1,5 @@
-/* Oracle of reductions, matmul, softmax, losses, gather and concat: one loop over the destination,
- * one over the terms of each element.
+/* Oracle of reductions, matmul, softmax, losses, gather, flip and concat: one loop over the
+ * destination, one over the terms of each element.
  * Sums run in long double, so the oracle's error is far below every bound. scale = the sum of the
  * added magnitudes, times the number of additions: the classical bound for any order of summation
  * (Higham 2002, section 4.2). */
@@ -271,6 +271,23 @@ static void concat(size_t nsrc, const ts_array_t *src, const void *attrs, ts_exp
     }
 }
 
+static void flip(const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    const uint32_t axes = ((const fy_flip_attrs_t *)attrs)->axes;
+    int64_t coords[FY_MAX_RANK];
+    ts_expected_make(out, src->dtype, src->rank, src->dims);
+    for (uint64_t k = 0; k < src->nelem; k++) {
+        uint64_t from = 0;
+        ts_unravel(k, src->rank, src->dims, coords);
+        for (int a = 0; a < src->rank; a++) {
+            const int64_t i = coords[a], last = src->dims[a] - 1;
+            from = from * (uint64_t)src->dims[a] +
+                   (uint64_t)(axes == 0 || (axes >> a & 1) ? last - i : i);
+        }
+        move_element(&out->value, k, src, from);
+    }
+}
+
 bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                       ts_expected_t *out)
 {
@@ -290,6 +307,7 @@ bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void
     case FY_OP_LOG_SOFTMAX: softmax(op, &src[0], attrs, out); return true;
     case FY_OP_MSE_LOSS: mse_loss(&src[0], &src[1], out); return true;
     case FY_OP_GATHER: gather(&src[0], &src[1], out); return true;
+    case FY_OP_FLIP: flip(&src[0], attrs, out); return true;
     case FY_OP_CONCAT: concat(nsrc, src, attrs, out); return true;
     default: return false;
     }

@@ -230,10 +230,11 @@ fy_dtype_t ts_domain_dtype(ts_domain_t domain, fy_dtype_t main_dtype)
     }
 }
 
-static double draw_float(ts_domain_t domain, fy_dtype_t dtype, ts_random_t *random)
+static double draw_float(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts_random_t *random)
 {
     double unit = ts_random_unit(random);
     switch (domain) {
+    case TS_BELOW: return (double)(int64_t)(unit * (double)limit);
     case TS_POS: return 0.1 + 3.9 * unit;
     case TS_UNIT: return 2 * unit - 1;
     case TS_BIG: return 2000 * unit - 1000;
@@ -297,7 +298,7 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
             if (array->f) array->f[k] = array->f[k - inner];
             if (array->i) array->i[k] = array->i[k - inner];
         } else if (array->f) {
-            array->f[k] = ts_round(array->dtype, draw_float(domain, array->dtype, random));
+            array->f[k] = ts_round(array->dtype, draw_float(domain, limit, array->dtype, random));
         } else {
             array->i[k] = draw_int(domain, limit, array->dtype, random);
         }

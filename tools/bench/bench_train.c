@@ -92,12 +92,27 @@ static fy_status_t lenet(fy_device_t *device, void **out_context)
 {
     return make_image(device, 1, out_context);
 }
+static fy_status_t resnet18(fy_device_t *device, void **out_context)
+{
+    return make_image(device, 2, out_context);
+}
+static fy_status_t mobilenet(fy_device_t *device, void **out_context)
+{
+    return make_image(device, 3, out_context);
+}
+static fy_status_t gpt(fy_device_t *device, void **out_context)
+{
+    return make_image(device, 4, out_context);
+}
 static double flops(const void *context) { return ((const image_train_t *)context)->flops; }
 static void end_image(void *context) { image_train_end(context); }
 
 static const train_case_t image_steps[] = {
     { "mnist", "eager", mnist, image_train_run, 0, 64, flops, end_image },
     { "lenet", "eager", lenet, image_train_run, 0, 256, flops, end_image },
+    { "resnet18", "eager", resnet18, image_train_run, 0, 64, flops, end_image },
+    { "mobilenet_v3_large", "eager", mobilenet, image_train_run, 0, 16, flops, end_image },
+    { "gpt", "eager", gpt, image_train_run, 0, 16, flops, end_image },
 };
 
 enum {

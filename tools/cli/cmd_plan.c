@@ -17,7 +17,9 @@ typedef struct request {
 static const plan_model_t *find_model(const char *name)
 {
     const plan_model_t *model;
-    for (size_t i = 0; (model = plan_model_at(i)) && (!name || strcmp(model->name, name) != 0);)
+    const size_t length = name ? strcspn(name, ":") : 0;
+    for (size_t i = 0; (model = plan_model_at(i)) && (!name || strlen(model->name) != length ||
+                                                      memcmp(model->name, name, length) != 0);)
         i++;
     if (model) return model;
     if (name)
@@ -34,10 +36,11 @@ static void report_json(json_t *json, const request_t *request, const fy_plan_t 
                         int64_t max_batch)
 {
     json_int(json, "batch", plan->batch);
-    if (request->model->params < 0)
+    const int64_t params = request->user.params < 0 ? request->model->params : request->user.params;
+    if (params < 0)
         json_text(json, "params", NULL);
     else
-        json_int(json, "params", request->model->params);
+        json_int(json, "params", params);
     json_text(json, "clock", "model");
     json_uint(json, "peak_bytes", plan->peak_live);
     json_begin_object(json, "by_category");
@@ -121,11 +124,13 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
 int cmd_plan(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
-    request_t request = { .batch = 64, .most = 1 << 24 };
+    request_t request = { .user = { .params = -1 }, .batch = 64, .most = 1 << 24 };
     const option_t options[] = {
         { "batch", OPTION_INT, "N", &request.batch,
           "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
         { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
+        { "inference", OPTION_FLAG, NULL, &request.user.inference,
+          "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1,
           1 << 30 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
@@ -134,10 +139,11 @@ int cmd_plan(int argc, char **argv)
     };
     const usage_t usage = {
         "ferry plan MODEL",
-        "Memory map and model time of a training step on a simulated device, and the largest batch "
+        "Memory map and model time of a step of training or inference on a simulated device, and "
+        "the largest batch "
         "that fits. MODEL: linear, "
-        "mlp, lenet, mnist2018, mnist; or the step of an experiment: roundtrip, vectorize, "
-        "minibatch.",
+        "mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt (the last three with "
+        "options: gpt:layers=2); or the step of an experiment: roundtrip, vectorize, minibatch.",
         options, sizeof options / sizeof *options,
         "ferry plan mnist --fit\n"
         "ferry plan lenet --batch 256 --device 'sim:0?profile=h200' --plot lenet.svg\n"
@@ -148,7 +154,12 @@ int cmd_plan(int argc, char **argv)
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     request.model = find_model(name);
     if (!request.model) return STATUS_USAGE;
-    request.user.model = request.model->name;
+    request.user.model = name;
+    if (request.user.inference && request.model->step != model_plan_step) {
+        fprintf(stderr, "ferry: plan: --inference is of models; %s has no forward pass\n",
+                request.model->name);
+        return STATUS_USAGE;
+    }
     if (strncmp(common.device, "sim", 3) != 0) {
         fprintf(stderr,
                 "ferry: plan: --device %s is no simulated device; describe the one you mean, such "

@@ -10,7 +10,10 @@
 
 static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
-    { "train", "trains a network: linear, mlp, lenet, mnist2018, mnist", cmd_train },
+    { "train",
+      "trains a network: linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt",
+      cmd_train },
+    { "generate", "continues a text with a trained gpt", cmd_generate },
     { "experiment",
       "what moving data costs, and training with little of it: roundtrip, vectorize, minibatch, "
       "link, parallel, speedups",

@@ -7,14 +7,16 @@
 
 /* What `user` of a step points to. */
 typedef struct plan_request {
-    const char *model; /* of model_plan_step: one that train_recipe_find knows */
+    const char *model; /* of model_plan_step: one that train_recipe_find knows; may have options */
     int optimizer;     /* index into TRAIN_OPTIMIZERS */
+    int64_t params;    /* model_plan_step sets it to the number of parameters */
+    bool inference;    /* of model_plan_step: the forward pass only, in evaluation */
 } plan_request_t;
 
 typedef struct plan_model {
     const char *name, *batch_is;
     fy_step_fn step;
-    int64_t params; /* -1: it has none */
+    int64_t params; /* -1: it has none, or the step sets those of the request */
 } plan_model_t;
 
 /* NULL past the last. */

@@ -139,6 +139,19 @@ int session_end(session_t *session, fy_status_t status)
 
 fy_status_t session_wait(session_t *session) { return fy_device_wait(session->device, FY_FOREVER); }
 
+fy_status_t session_open_sibling(const session_t *session, size_t i, fy_device_t **out_device)
+{
+    char spec[256];
+    const char *first = session->common->device, *zero = strstr(first, ":0");
+    if (!zero)
+        return TOOL_FAIL(INVALID_ARGUMENT,
+                         "--device %s: several devices are taken from :0 on, such as sim:0", first);
+    if (snprintf(spec, sizeof spec, "%.*s:%zu%s", (int)(zero - first), first, i, zero + 2) >=
+        (int)sizeof spec)
+        return TOOL_FAIL(INVALID_ARGUMENT, "--device: the spec is too long");
+    return fy_device_open(spec, out_device);
+}
+
 double session_model_ns(const session_t *session)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;

@@ -28,6 +28,7 @@ typedef struct command {
 
 int cmd_info(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
 int cmd_experiment(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_ledger(int argc, char **argv);
@@ -40,6 +41,7 @@ int exp_roundtrip(int argc, char **argv);
 int exp_vectorize(int argc, char **argv);
 int exp_minibatch(int argc, char **argv);
 int exp_link(int argc, char **argv);
+int exp_batchsize(int argc, char **argv);
 int exp_parallel(int argc, char **argv);
 int exp_speedups(int argc, char **argv);
 int bench_dispatch(int argc, char **argv);
@@ -88,6 +90,10 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 int session_end(session_t *session, fy_status_t status);
 /* Waits for everything on the session's device. Blocks. */
 fy_status_t session_wait(session_t *session);
+/* Opens device number i of the same kind and with the same options: of "sim:0?profile=a100" it
+ * is "sim:1?profile=a100". Close it with fy_device_close. Fails: INVALID_ARGUMENT (the session's
+ * device is not number 0). */
+fy_status_t session_open_sibling(const session_t *session, size_t i, fy_device_t **out_device);
 /* Where the host's model clock stands; NaN on a real device. */
 double session_model_ns(const session_t *session);
 /* "model" on a simulated device, else "wall": the clock that comparisons go by. */

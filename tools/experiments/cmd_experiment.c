@@ -16,6 +16,9 @@ int cmd_experiment(int argc, char **argv)
           "transfers by size and mode; with --overlap, a loop that keeps both ways and the device "
           "busy",
           exp_link },
+        { "batchsize",
+          "do batch sizes need to be powers of two? MobileNetV3-Large, time of an image",
+          exp_batchsize },
         { "parallel",
           "lenet on 1, 2, 4 devices: shards, gradients summed by peer transfers, the same "
           "parameters",

@@ -1,8 +1,8 @@
-/* Experiment E8: LeNet trained by one thread on 1, 2, 4, ... devices. Each has a copy of the model
- * and gets a shard of each batch; losses are summed over the shard, gradients over the devices
- * (fy_allreduce_sum), and the update divides by the whole batch: so the parameters are those of one
- * device, up to the order of sums. Not here: the transfers (train/parallel.c). How to read it:
- * docs/experiments.md. */
+/* Experiments E8 and E9: LeNet or ResNet-18 trained by one thread on 1, 2, 4, ... devices. Each
+ * has a copy of the model and gets a shard of each batch; losses are summed over the shard,
+ * gradients over the devices (fy_allreduce_sum), and the update divides by the whole batch: so
+ * the parameters are those of one device, up to the order of sums. Not here: the transfers
+ * (train/parallel.c). How to read it: docs/experiments.md. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,21 @@
 
 enum { MOST_DEVICES = 8, MOST_RUNS = 4, PIXELS = 28 * 28, MADE_UP = 10000 };
 
+/* The published settings. `grows`: batch and learning rate are those of one device, n devices
+ * have n times both. `is_equal`: n devices come to the parameters of one; batch norm takes its
+ * statistics from the shard of a device, so a model that has it does not. */
+typedef struct net {
+    const char *name;
+    int64_t batch;
+    double lr;
+    bool grows, is_equal;
+} net_t;
+
+static const net_t nets[] = { { "lenet", 256, 0.2, false, true },
+                              { "resnet18", 256, 0.1, true, false } };
+
 typedef struct request {
+    const net_t *net;
     const char *data;
     int64_t devices, batch, steps, seed;
     const char *lr_text;
@@ -33,6 +47,8 @@ typedef struct training {
 /* The printed explanation. */
 typedef struct outcome {
     size_t count;
+    int64_t batch;
+    double lr;
     double first_loss, last_loss; /* mean of a batch */
     /* ||p - p1|| / ||p1||, p1 the parameters that one device has come to, all of them */
     double difference;
@@ -89,32 +105,17 @@ static void end_training(training_t *t)
     for (size_t i = 1; i < t->count; i++) fy_device_close(t->devices[i]);
 }
 
-/* Device number i of the same kind and with the same options: "sim:0?profile=a100" ->
- * "sim:1?profile=a100". */
-static fy_status_t open_sibling(const session_t *session, size_t i, fy_device_t **out_device)
-{
-    char spec[256];
-    const char *first = session->common->device, *zero = strstr(first, ":0");
-    if (!zero)
-        return TOOL_FAIL(INVALID_ARGUMENT,
-                         "--device %s: several devices are taken from :0 on, such as sim:0", first);
-    if (snprintf(spec, sizeof spec, "%.*s:%zu%s", (int)(zero - first), first, i, zero + 2) >=
-        (int)sizeof spec)
-        return TOOL_FAIL(INVALID_ARGUMENT, "--device: the spec is too long");
-    return fy_device_open(spec, out_device);
-}
-
 static fy_status_t begin_training(session_t *session, const request_t *request, size_t count,
                                   training_t *t)
 {
     *t = (training_t){ .count = count, .devices = { session->device } };
-    for (size_t i = 1; i < count; i++) FY_TRY(open_sibling(session, i, &t->devices[i]));
+    for (size_t i = 1; i < count; i++) FY_TRY(session_open_sibling(session, i, &t->devices[i]));
     for (size_t i = 0; i < count; i++) {
         fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
         fy_model_info_t info = FY_MODEL_INFO_INIT;
         /* another one each: that replicas are equal is the transfer's doing */
         options.seed = request->seed + (int64_t)i;
-        FY_TRY(fy_model_open(t->devices[i], "lenet", &options, &t->models[i]));
+        FY_TRY(fy_model_open(t->devices[i], request->net->name, &options, &t->models[i]));
         FY_TRY(fy_model_query(t->models[i], &info));
         t->values[i] = info.values;
         t->grads[i] = info.grads;
@@ -278,6 +279,14 @@ static fy_status_t measure(session_t *session, const request_t *request, const f
     snprintf(path, sizeof path, "parallel/%s/step", name);
     *out = (outcome_t){ .count = count, .replicas_are_equal = 1 };
     const fy_scope_t scope = fy_scope_begin(name);
+    request_t scaled = *request;
+    if (request->net->grows) {
+        scaled.batch *= (int64_t)count;
+        scaled.lr *= (double)count;
+    }
+    request = &scaled;
+    out->batch = scaled.batch;
+    out->lr = scaled.lr;
     fy_status_t status = begin_training(session, request, count, &training);
     const fy_ledger_totals_t before = ledger_read(path);
     if (status == FY_STATUS_OK) status = train(session, &training, request, digits, out);
@@ -300,10 +309,9 @@ static fy_status_t measure(session_t *session, const request_t *request, const f
 static void print_text(const session_t *session, const request_t *request, const char *origin,
                        const sheet_t *sheet, const outcome_t *outcomes, size_t count)
 {
-    fprintf(session->out,
-            "parallel: lenet, %lld steps of %lld digits (%s), lr %g, from %s on (%s)\n\n",
-            (long long)request->steps, (long long)request->batch, origin, request->lr,
-            fy_device_name(session->device), session->info.model);
+    fprintf(session->out, "parallel: %s, %lld steps (%s), from %s on (%s)\n\n", request->net->name,
+            (long long)request->steps, origin, fy_device_name(session->device),
+            session->info.model);
     sheet_print(sheet, session->out);
     if (outcomes[count - 1].refusal[0])
         fprintf(session->out, "\nreading a weight of the last replica on the host:\n%s\n",
@@ -315,6 +323,8 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
 {
     static const column_t columns[] = {
         { "devices", "devices", 0 },
+        { "batch", "batch", 0 },
+        { "lr", "lr", 3 },
         { "first_loss", "first loss", 5 },
         { "last_loss", "last loss", 5 },
         { "difference", "difference from one", 3 },
@@ -330,9 +340,12 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const outcome_t *o = &outcomes[i];
-        const bool ok = !session->info.numerics || (o->replicas_are_equal && o->difference <= 1e-5);
+        const bool is_equal = !request->net->is_equal || o->difference <= 1e-5;
+        const bool ok = !session->info.numerics || (o->replicas_are_equal && is_equal);
         all_ok &= ok;
         sheet_int(sheet, (int64_t)o->count);
+        sheet_int(sheet, o->batch);
+        sheet_real(sheet, o->lr);
         sheet_real(sheet, o->first_loss);
         sheet_real(sheet, o->last_loss);
         sheet_real(sheet, session->info.numerics ? o->difference : NAN);
@@ -346,7 +359,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
     }
     if (session->out) print_text(session, request, origin, sheet, outcomes, count);
     if (session->json.file) {
-        json_text(&session->json, "model", "lenet");
+        json_text(&session->json, "model", request->net->name);
         json_text(&session->json, "data", origin);
         json_int(&session->json, "batch", request->batch);
         json_int(&session->json, "steps", request->steps);
@@ -365,7 +378,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
 
 static fy_status_t run(session_t *session, const request_t *request)
 {
-    enum { MOST_PARAMS = 64 };
+    enum { MOST_PARAMS = 128 };
     fy_tensor_t *first[MOST_PARAMS] = { NULL };
     outcome_t outcomes[MOST_RUNS];
     const char *origin;
@@ -383,31 +396,43 @@ static fy_status_t run(session_t *session, const request_t *request)
 int exp_parallel(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
-    request_t request = { NULL, 4, 256, 20, 1, "0.2", 0.2 };
+    request_t request = { .devices = 4, .steps = 20, .seed = 1 };
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &request.data, "folder with MNIST's files", 0, 0 },
         { "devices", OPTION_INT, "N", &request.devices,
           "up to how many devices: 1, 2, 4, ... of them", 1, MOST_DEVICES },
-        { "batch", OPTION_INT, "N", &request.batch, "samples a step, over all devices",
+        { "batch", OPTION_INT, "N", &request.batch,
+          "samples a step: lenet over all devices, default 256; resnet18 for each device, default "
+          "256",
           MOST_DEVICES, 65536 },
         { "steps", OPTION_INT, "N", &request.steps, "steps of each training", 1, 1000000 },
-        { "lr", OPTION_TEXT, "X", &request.lr_text, "learning rate", 0, 0 },
+        { "lr", OPTION_TEXT, "X", &request.lr_text,
+          "learning rate; default: lenet 0.2, resnet18 0.1 times the number of devices", 0, 0 },
         { "seed", OPTION_INT, "N", &request.seed, "of the initial values", 0, INT32_MAX },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = {
-        "ferry experiment parallel lenet",
-        "Trains LeNet by one thread on 1, 2, 4, ... devices: shards of each batch, gradients "
-        "summed by peer transfers.\n"
+        "ferry experiment parallel MODEL",
+        "Trains MODEL, lenet (the default) or resnet18, by one thread on 1, 2, 4, ... devices: "
+        "shards of "
+        "each batch, gradients summed by peer transfers.\n"
+        "ResNet-18 has batch norm, whose statistics are those of a device's shard: its parameters "
+        "depend on the number of devices.\n"
         "Data: --data, else $FERRY_DATA, else ../shared/data, else made-up digits.",
         options, sizeof options / sizeof *options,
         "ferry experiment parallel --devices 2 --steps 2\n"
+        "ferry experiment parallel resnet18 --steps 2 --device 'sim:0?profile=h200&numerics=off'\n"
     };
     const bool is_named = argc > 1 && argv[1][0] != '-';
-    if (is_named && strcmp(argv[1], "lenet") != 0) {
-        fprintf(stderr, "ferry experiment parallel: there is no model '%s' here; there is lenet\n",
-                argv[1]);
+    request.net = &nets[0];
+    for (size_t i = 0; is_named && i < sizeof nets / sizeof *nets; i++)
+        if (strcmp(argv[1], nets[i].name) == 0) request.net = &nets[i];
+    if (is_named && strcmp(argv[1], request.net->name) != 0) {
+        fprintf(
+            stderr,
+            "ferry experiment parallel: there is no model '%s' here; there are lenet, resnet18\n",
+            argv[1]);
         return STATUS_USAGE;
     }
     const parse_result_t parsed =
@@ -418,9 +443,11 @@ int exp_parallel(int argc, char **argv)
                 usage.command);
         return STATUS_USAGE;
     }
-    char *end;
-    request.lr = strtod(request.lr_text, &end);
-    if (end == request.lr_text || *end || !isfinite(request.lr) || request.lr < 0) {
+    char *end = NULL;
+    if (!request.batch) request.batch = request.net->batch;
+    request.lr = request.lr_text ? strtod(request.lr_text, &end) : request.net->lr;
+    if (request.lr_text &&
+        (end == request.lr_text || *end || !isfinite(request.lr) || request.lr < 0)) {
         fprintf(stderr, "%s: --lr takes a number, 0 or more, not '%s'\n", usage.command,
                 request.lr_text);
         return STATUS_USAGE;

@@ -66,6 +66,11 @@ static fy_status_t train(train_run_t *run)
     return train_write_losses(run);
 }
 
+static bool changes_images(const train_request_t *request)
+{
+    return request->resize || request->pad || request->crop || request->flip;
+}
+
 /* Checks combinations of options; explains a refusal. */
 static bool check(train_request_t *request)
 {
@@ -74,6 +79,8 @@ static bool check(train_request_t *request)
     train_optimizer(request->recipe, request->optimizer, &optimizer);
     if (request->resume && !request->checkpoint)
         problem = "--resume needs --checkpoint, the folder to go on from";
+    if (!request->recipe->is_image && changes_images(request))
+        problem = "--resize, --pad, --crop and --flip change images; this model takes none";
     if (request->workers > 0 && !request->stream)
         problem = "--workers fill batches that are uploaded one by one: add --stream-data";
     if (request->graph && request->accumulate > 1)
@@ -111,10 +118,10 @@ static void fill_defaults(train_request_t *request)
 static void print_recipes(void)
 {
     const train_recipe_t *recipe;
-    printf("\ndefaults by model:\n  %-10s %-8s %6s %7s  %-10s %6s %9s  %s\n", "model", "data",
+    printf("\ndefaults by model:\n  %-18s %-8s %6s %7s  %-10s %6s %9s  %s\n", "model", "data",
            "batch", "epochs", "optimizer", "lr", "momentum", "schedule");
     for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
-        printf("  %-10s %-8s %6lld %7lld  %-10s %6g %9g  %s\n", recipe->model, recipe->dataset,
+        printf("  %-18s %-8s %6lld %7lld  %-10s %6g %9g  %s\n", recipe->model, recipe->dataset,
                (long long)recipe->batch, (long long)recipe->epochs,
                fy_optimizer_name(recipe->optimizer), recipe->lr, recipe->momentum,
                fy_schedule_name(recipe->schedule));
@@ -126,7 +133,9 @@ int cmd_train(int argc, char **argv)
     train_request_t r = nothing_said;
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &r.data,
-          "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up", 0, 0 },
+          "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up. gpt: a "
+          "file of text, else made up",
+          0, 0 },
         { "epochs", OPTION_INT, "N", &r.epochs, "how often it goes through the data", 1, 1 << 20 },
         { "max-steps", OPTION_INT, "N", &r.max_steps,
           "end after so many updates; 0: when the epochs are done", 0, INT64_MAX },
@@ -152,6 +161,13 @@ int cmd_train(int argc, char **argv)
           "upload each batch, instead of the whole set once", 0, 0 },
         { "workers", OPTION_INT, "N", &r.workers, "threads that fill those batches; default 2", 0,
           16 },
+        { "resize", OPTION_INT, "N", &r.resize,
+          "images become N x N pixels; this, --pad, --crop and --flip imply --stream-data", 0,
+          1 << 16 },
+        { "pad", OPTION_INT, "N", &r.pad, "zeros around each image", 0, 1 << 16 },
+        { "crop", OPTION_INT, "N", &r.crop,
+          "N x N pixels of each image, at a random place; in evaluation the centre", 0, 1 << 16 },
+        { "flip", OPTION_FLAG, NULL, &r.flip, "half of the training images are mirrored", 0, 0 },
         { "graph", OPTION_FLAG, NULL, &r.graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
@@ -171,7 +187,8 @@ int cmd_train(int argc, char **argv)
     const usage_t usage = {
         "ferry train MODEL",
         "Trains a network and prints what crossed between host and device. MODEL: linear, mlp, "
-        "lenet, mnist2018, mnist.\n"
+        "lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt. The last three have options: "
+        "gpt:layers=4,width=256.\n"
         "The defaults are those with which that model is usually trained; they are listed below.\n"
         "Ctrl-C ends the training after the current step, with a summary and exit status 130; "
         "SIGTERM does the same with 143.",
@@ -188,11 +205,14 @@ int cmd_train(int argc, char **argv)
         options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     r.recipe = find_recipe(name);
+    r.stream = r.stream || changes_images(&r);
     if (!r.recipe || !check(&r)) return STATUS_USAGE;
     fill_defaults(&r);
+    r.spec = train_recipe_spec(r.recipe, name);
 
     train_run_t run = { .request = r };
-    fy_status_t status = session_begin(&run.session, &common, "ferry train", "model", name);
+    fy_status_t status =
+        session_begin(&run.session, &common, "ferry train", "model", r.recipe->model);
     if (status == FY_STATUS_OK) status = train(&run);
     const bool is_stopped = status == FY_STATUS_OK && run.result.is_stopped;
     if (status == FY_STATUS_OK && run.session.out && common.traffic)

@@ -1,52 +1,60 @@
-/* The image training steps. Everything is resident, so a step makes light requests only. */
+/* The training steps. Everything is resident, so a step makes light requests only. */
 #include "tools/train/image_train.h"
-
-#include <string.h>
 
 #include "tools/train/small_train.h"
 
-const image_case_t image_cases[IMAGE_CASES] = { { "mnist", 64, 1, 1.0 }, { "lenet", 256, 0, 0.2 } };
+const image_case_t image_cases[IMAGE_CASES] = {
+    { "mnist", "mnist", 64, IMAGE_SAMPLES, IMAGE_CLASSES, 1, 1.0, 26 * 26 * 9 * 32 },
+    { "lenet", "lenet", 256, IMAGE_SAMPLES, IMAGE_CLASSES, 0, 0.2, 26 * 26 * 9 * 20 },
+    { "resnet18", "resnet18", 64, 256, IMAGE_CLASSES, 0, 0.01, 28 * 28 * 9 * 64 },
+    { "mobilenet_v3_large", "mobilenet_v3_large:classes=10", 16, 64, IMAGE_CLASSES, 0, 0.01,
+      112 * 112 * 27 * 16 },
+    { "gpt", "gpt:layers=4,heads=4,width=256,context=128,vocab=256", 16, 256, 256, 0, 0.01, 0 },
+};
 
 float image_pixel(int64_t i) { return small_value(7, i); }
 int64_t image_target(int64_t i) { return (i * 7 + i / 10) % IMAGE_CLASSES; }
 
 /* ---- what a step reads ---- */
 
-static fy_status_t make_images(fy_device_t *device, fy_tensor_t **out_images)
+/* Values fn(i) % below of `dtype`, F32 pixels or whole numbers, uploaded. */
+static fy_status_t make(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                        int64_t (*fn)(int64_t), int64_t below, fy_tensor_t **out_tensor)
 {
-    static const int64_t dims[4] = { IMAGE_SAMPLES, IMAGE_SIZE, IMAGE_SIZE, 1 };
     fy_tensor_t *host;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     void *data;
-    FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, 4, dims, &host));
+    FY_TRY(fy_tensor_create(fy_device_host(), dtype, rank, dims, &host));
+    FY_TRY(fy_tensor_query(host, &info));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
-    for (int64_t i = 0; i < IMAGE_SAMPLES * IMAGE_SIZE * IMAGE_SIZE; i++)
-        ((float *)data)[i] = image_pixel(i);
-    FY_TRY(fy_tensor_upload(host, device, NULL, out_images));
+    for (int64_t i = 0; i < (int64_t)info.nelem; i++) {
+        if (dtype == FY_DTYPE_F32)
+            ((float *)data)[i] = image_pixel(i);
+        else if (dtype == FY_DTYPE_I32)
+            ((int32_t *)data)[i] = (int32_t)(fn(i) % below);
+        else
+            ((int64_t *)data)[i] = fn(i) % below;
+    }
+    FY_TRY(fy_tensor_upload(host, device, NULL, out_tensor));
     fy_tensor_destroy(host);
     return FY_STATUS_OK;
 }
 
-/* fn(i), or i if NULL. */
-static fy_status_t make_numbers(fy_device_t *device, int64_t (*fn)(int64_t),
-                                fy_tensor_t **out_numbers)
-{
-    static const int64_t dims[1] = { IMAGE_SAMPLES };
-    fy_tensor_t *host;
-    void *data;
-    FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, 1, dims, &host));
-    FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
-    for (int64_t i = 0; i < IMAGE_SAMPLES; i++) ((int64_t *)data)[i] = fn ? fn(i) : i;
-    FY_TRY(fy_tensor_upload(host, device, NULL, out_numbers));
-    fy_tensor_destroy(host);
-    return FY_STATUS_OK;
-}
+static int64_t number(int64_t i) { return i; }
+static int64_t token(int64_t i) { return i * 31 + i / 7; }
 
-/* The first layer's input needs no gradient: 9 products an output of conv1, whose 26 x 26 pixels
- * have `channels`. */
-static double flops_of(const fy_model_info_t *info, int batch, int channels)
+static fy_status_t make_samples(fy_device_t *device, const image_case_t *what,
+                                image_train_t *out_train)
 {
-    const double first = 26.0 * 26.0 * 9.0 * channels;
-    return 2.0 * batch * (3.0 * (double)info->macs - first);
+    int64_t dims[FY_MAX_RANK + 1] = { what->samples };
+    const int is_text = what->first_macs == 0;
+    int rank;
+    FY_TRY(fy_model_sample_shape(what->model, &rank, dims + 1));
+    FY_TRY(make(device, is_text ? FY_DTYPE_I32 : FY_DTYPE_F32, rank + 1, dims, token, what->classes,
+                &out_train->images));
+    FY_TRY(make(device, FY_DTYPE_I64, is_text ? rank + 1 : 1, dims, is_text ? token : image_target,
+                what->classes, &out_train->targets));
+    return make(device, FY_DTYPE_I64, 1, dims, number, what->samples, &out_train->order);
 }
 
 fy_status_t image_train_make(fy_device_t *device, const image_case_t *what,
@@ -55,10 +63,8 @@ fy_status_t image_train_make(fy_device_t *device, const image_case_t *what,
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     *out_train = (image_train_t){ .what = what };
-    options.name = what->model;
-    FY_TRY(make_images(device, &out_train->images));
-    FY_TRY(make_numbers(device, image_target, &out_train->targets));
-    FY_TRY(make_numbers(device, NULL, &out_train->order));
+    options.name = what->name;
+    FY_TRY(make_samples(device, what, out_train));
     FY_TRY(fy_tape_create(&out_train->tape));
     FY_TRY(fy_model_open(device, what->model, &options, &out_train->model));
     FY_TRY(fy_model_query(out_train->model, &info));
@@ -69,7 +75,7 @@ fy_status_t image_train_make(fy_device_t *device, const image_case_t *what,
         FY_TRY(fy_zeros(device, FY_DTYPE_F32, values.rank, values.dims, &out_train->square_avg));
         FY_TRY(fy_zeros(device, FY_DTYPE_F32, values.rank, values.dims, &out_train->acc_delta));
     }
-    out_train->flops = flops_of(&info, what->batch, strcmp(what->model, "mnist") == 0 ? 32 : 20);
+    out_train->flops = 2.0 * what->batch * (3.0 * (double)info.macs - (double)what->first_macs);
     return fy_model_watch(out_train->model, out_train->tape);
 }
 
@@ -92,7 +98,7 @@ static fy_status_t update(image_train_t *train)
 
 static fy_status_t step(image_train_t *train)
 {
-    const int64_t batch = train->what->batch, begin = train->steps * batch % IMAGE_SAMPLES;
+    const int64_t batch = train->what->batch, begin = train->steps * batch % train->what->samples;
     fy_tensor_t *chosen, *x, *target, *logits, *loss;
     FY_TRY(fy_slice(train->order, 0, begin, begin + batch, &chosen));
     FY_TRY(fy_gather(train->images, chosen, &x));

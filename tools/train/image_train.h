@@ -1,6 +1,6 @@
-/* Training steps of the known image models over made-up images that are resident: gather a batch,
- * forward, loss, backward, update. Written on the public API, for `ferry bench train` and for
- * bench/peers_images.cpp, which does the same in libtorch.
+/* Training steps of known models over made-up samples that are resident: gather a batch, forward,
+ * loss, backward, update. Written on the public API, for `ferry bench train`, for
+ * bench/peers_images.cpp, which does mnist and lenet in libtorch, and for bench/peers_torch.py.
  * Not here: the measuring (tools/bench/bench.c), the table of rows (tools/bench/bench_train.c),
  * steps without work (small_train.h). */
 #ifndef FERRY_TOOLS_IMAGE_TRAIN_H_
@@ -15,21 +15,25 @@ extern "C" {
 
 enum { IMAGE_SAMPLES = 1024, IMAGE_SIZE = 28, IMAGE_CLASSES = 10 };
 
-/* Each has its usual optimizer: mnist Adadelta, lenet SGD. */
+/* mnist has Adadelta, the others SGD. */
 typedef struct image_case {
-    const char *model; /* as fy_model_open has it */
-    int batch;
+    const char *name, *model; /* model: as fy_model_open has it */
+    int batch, samples;
+    int classes; /* of the made-up labels */
     int is_adadelta;
     double lr;
+    /* Multiply-accumulates of the first convolution for a sample: its input needs no gradient. 0:
+     * the model's samples are tokens, and each has a label */
+    int64_t first_macs;
 } image_case_t;
-enum { IMAGE_CASES = 2 };
+enum { IMAGE_CASES = 5 };
 extern const image_case_t image_cases[IMAGE_CASES];
 
 typedef struct image_train {
     const image_case_t *what;
     fy_model_t *model;
     fy_tape_t *tape;
-    /* [IMAGE_SAMPLES, 28, 28, 1], i64 [IMAGE_SAMPLES] twice */
+    /* [samples, dims...], i64 [samples], or [samples, context] of tokens; i64 [samples] */
     fy_tensor_t *images, *targets, *order;
     /* a scalar; Adadelta's state, as the model's parameters */
     fy_tensor_t *lr, *square_avg, *acc_delta;
@@ -40,7 +44,7 @@ typedef struct image_train {
     double flops;
 } image_train_t;
 
-/* Pixel i of all of them, in [-1, 1), and the class of sample i. */
+/* Pixel i of all of them, in [-1, 1), and the class of sample i, of IMAGE_CLASSES. */
 float image_pixel(int64_t i);
 int64_t image_target(int64_t i);
 

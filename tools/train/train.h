@@ -9,14 +9,16 @@
 
 typedef struct train_request {
     const train_recipe_t *recipe;
+    const char *spec; /* the model with its options */
     const char *data, *checkpoint, *save;
     /* -1: not given */
     int64_t epochs, max_steps, batch, accumulate, seed, workers, log_every, limit_samples,
         checkpoint_every, keep;
     /* NaN: not given */
     double lr, momentum, weight_decay, clip_norm, clip_value;
-    int optimizer, schedule; /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
-    bool stream, resume, graph;
+    int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
+    int64_t resize, pad, crop; /* pixels; 0: not */
+    bool stream, resume, graph, flip;
 } train_request_t;
 
 #define TRAIN_SCHEDULES "default|constant|step|cosine|cyclic|one-cycle|range"

@@ -6,18 +6,22 @@
 /* Mean and spread of MNIST's pixels, as its examples have them. */
 #define MNIST_MEAN 0.1307
 #define MNIST_STD  0.3081
-#define MNIST_DIMS \
-    3, { 28, 28, 1 }
+
+/* The same of CIFAR-10, all channels together. */
+#define CIFAR10_MEAN 0.4734
+#define CIFAR10_STD  0.2516
 
 /* clang-format off */
 static const train_recipe_t recipes[] = {
-    /* model, data, loss, batch, epochs, optimizer, lr, momentum, schedule, gamma, image, mean, std,
-     * sample */
-    { "linear", "airfoil", FY_LOSS_MSE, 10, 2, FY_OPTIMIZER_SGD, 0.025, 0, FY_SCHEDULE_CONSTANT, 1, false, 0, 0, 1, { 5 } },
-    { "mlp", "mnist", FY_LOSS_CROSS_ENTROPY, 64, 10, FY_OPTIMIZER_SGD, 0.1, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0, MNIST_DIMS },
-    { "lenet", "mnist", FY_LOSS_CROSS_ENTROPY, 256, 10, FY_OPTIMIZER_SGD, 0.2, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0, MNIST_DIMS },
-    { "mnist2018", "mnist", FY_LOSS_NLL, 64, 10, FY_OPTIMIZER_SGD, 0.01, 0.5, FY_SCHEDULE_CONSTANT, 1, true, MNIST_MEAN, MNIST_STD, MNIST_DIMS },
-    { "mnist", "mnist", FY_LOSS_CROSS_ENTROPY, 64, 14, FY_OPTIMIZER_ADADELTA, 1, 0, FY_SCHEDULE_STEP, 0.7, true, MNIST_MEAN, MNIST_STD, MNIST_DIMS },
+    /* model, with options, data, loss, batch, epochs, optimizer, lr, momentum, schedule, gamma, image, mean, std */
+    { "linear", "linear", "airfoil", FY_LOSS_MSE, 10, 2, FY_OPTIMIZER_SGD, 0.025, 0, FY_SCHEDULE_CONSTANT, 1, false, 0, 0 },
+    { "mlp", "mlp", "mnist", FY_LOSS_CROSS_ENTROPY, 64, 10, FY_OPTIMIZER_SGD, 0.1, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0 },
+    { "lenet", "lenet", "mnist", FY_LOSS_CROSS_ENTROPY, 256, 10, FY_OPTIMIZER_SGD, 0.2, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0 },
+    { "mnist2018", "mnist2018", "mnist", FY_LOSS_NLL, 64, 10, FY_OPTIMIZER_SGD, 0.01, 0.5, FY_SCHEDULE_CONSTANT, 1, true, MNIST_MEAN, MNIST_STD },
+    { "mnist", "mnist", "mnist", FY_LOSS_CROSS_ENTROPY, 64, 14, FY_OPTIMIZER_ADADELTA, 1, 0, FY_SCHEDULE_STEP, 0.7, true, MNIST_MEAN, MNIST_STD },
+    { "resnet18", "resnet18:channels=3,size=32", "cifar10", FY_LOSS_CROSS_ENTROPY, 64, 30, FY_OPTIMIZER_SGD, 0.05, 0.9, FY_SCHEDULE_ONE_CYCLE, 1, true, CIFAR10_MEAN, CIFAR10_STD },
+    { "mobilenet_v3_large", "mobilenet_v3_large:classes=10,size=32", "cifar10", FY_LOSS_CROSS_ENTROPY, 64, 30, FY_OPTIMIZER_ADAM, 5e-4, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0 },
+    { "gpt", "gpt:layers=4,heads=4,width=256,context=128,vocab=256", "text", FY_LOSS_CROSS_ENTROPY, 16, 5, FY_OPTIMIZER_ADAMW, 1e-3, 0, FY_SCHEDULE_COSINE, 1, false, 0, 0 },
 };
 /* clang-format on */
 
@@ -29,9 +33,16 @@ const train_recipe_t *train_recipe_at(size_t index)
 const train_recipe_t *train_recipe_find(const char *model)
 {
     const train_recipe_t *recipe;
-    for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
-        if (model && strcmp(recipe->model, model) == 0) return recipe;
+    const size_t length = model ? strcspn(model, ":") : 0;
+    for (size_t i = 0; model && (recipe = train_recipe_at(i)); i++)
+        if (strlen(recipe->model) == length && memcmp(recipe->model, model, length) == 0)
+            return recipe;
     return NULL;
+}
+
+const char *train_recipe_spec(const train_recipe_t *recipe, const char *model)
+{
+    return model && strchr(model, ':') ? model : recipe->spec;
 }
 
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options)

@@ -10,7 +10,9 @@
 #include <ferry/train/train.h>
 
 typedef struct train_recipe {
-    const char *model, *dataset; /* fy_model_open's, fy_dataset_open's */
+    const char *model;   /* fy_model_open's, without options */
+    const char *spec;    /* with the options of this recipe */
+    const char *dataset; /* fy_dataset_open's; "text": a file of any text */
     fy_loss_kind_t loss;
     int64_t batch, epochs;
     fy_optimizer_kind_t optimizer;
@@ -19,13 +21,13 @@ typedef struct train_recipe {
     double gamma;     /* of STEP, an epoch */
     bool is_image;    /* pixels: times 1/255 */
     double mean, std; /* then (x - mean) / std; std 0: not */
-    int rank;         /* of one sample */
-    int64_t dims[3];
 } train_recipe_t;
 
-/* NULL past the last, or if there is none of that name. */
+/* NULL past the last, or if there is none of that name. `model` may have options. */
 const train_recipe_t *train_recipe_at(size_t index);
 const train_recipe_t *train_recipe_find(const char *model);
+/* `model` if it has options, else the recipe's. */
+const char *train_recipe_spec(const train_recipe_t *recipe, const char *model);
 
 /* "sgd|momentum|adam|...": what --optimizer takes; the first is the recipe's own. */
 #define TRAIN_OPTIMIZERS "default|sgd|momentum|adam|adamw|adadelta"

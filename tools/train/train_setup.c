@@ -21,6 +21,36 @@ static fy_status_t open_both(train_run_t *run, const char *directory)
     return status;
 }
 
+enum { TEXT_NBYTES = 1 << 20, TEXT_SEED = 1, TEXT_TEST_SHARE = 10 };
+
+/* A file of any text, else generated sentences; one sample of ten, the last ones, are for
+ * testing. */
+static fy_status_t open_text(train_run_t *run)
+{
+    const char *path = run->request.data;
+    int64_t dims[FY_MAX_RANK];
+    int rank;
+    fy_dataset_t *all;
+    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    FY_TRY(fy_model_sample_shape(run->request.spec, &rank, dims));
+    snprintf(run->origin, sizeof run->origin, "%s", path ? path : "generated sentences");
+    if (path)
+        FY_TRY(fy_dataset_read_text(path, dims[0], NULL, &all));
+    else
+        FY_TRY(fy_dataset_synthetic_text(TEXT_NBYTES, dims[0], TEXT_SEED, &all));
+    fy_status_t status = fy_dataset_query(all, &info);
+    if (status == FY_STATUS_OK && info.samples < 2)
+        status = TOOL_FAIL(CORRUPT_DATA,
+                           "%s: one sample of %lld bytes; training and testing need one each",
+                           run->origin, (long long)dims[0]);
+    if (status == FY_STATUS_OK)
+        status = fy_dataset_split(
+            all, info.samples - (info.samples + TEXT_TEST_SHARE - 1) / TEXT_TEST_SHARE, -1,
+            &run->train_set, &run->test_set);
+    fy_dataset_destroy(all);
+    return status;
+}
+
 /* --data, else $FERRY_DATA, else ../shared/data, else synthetic; requested files that are missing
  * are an error. */
 static fy_status_t open_data(train_run_t *run)
@@ -53,6 +83,23 @@ static fy_status_t cut(fy_dataset_t **set, uint64_t most)
     return FY_STATUS_OK;
 }
 
+/* A model of images of another size says so here, with the option to change. */
+static fy_status_t check_sample(const train_run_t *run)
+{
+    int64_t wanted[FY_MAX_RANK];
+    int rank;
+    const fy_loader_info_t *made = &run->loader;
+    FY_TRY(fy_model_sample_shape(run->request.spec, &rank, wanted));
+    if (!run->request.recipe->is_image || rank != 3 || made->rank != 3) return FY_STATUS_OK;
+    if (memcmp(wanted, made->dims, 3 * sizeof *wanted) == 0) return FY_STATUS_OK;
+    return fy_error_set(
+        FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__,
+        "%s takes images %lldx%lldx%lld, the batches have %lldx%lldx%lld: change --resize "
+        "and --crop, or the model's options (size=N, channels=N)",
+        run->request.spec, (long long)wanted[0], (long long)wanted[1], (long long)wanted[2],
+        (long long)made->dims[0], (long long)made->dims[1], (long long)made->dims[2]);
+}
+
 static fy_status_t make_loaders(train_run_t *run)
 {
     const train_request_t *request = &run->request;
@@ -69,21 +116,29 @@ static fy_status_t make_loaders(train_run_t *run)
         options.mean[0] = recipe->mean;
         options.std[0] = recipe->std;
     }
+    options.resize = request->resize;
+    options.pad = request->pad;
+    options.crop = request->crop;
+    options.flip = request->flip;
+    options.augment = 1;
     fy_scope_t scope = fy_scope_begin("data");
     fy_status_t status =
         fy_loader_create(run->session.device, run->train_set, &options, &run->train);
     options.shuffle = 0;
     options.drop_last = 0;
+    options.augment = 0;
     if (status == FY_STATUS_OK)
         status = fy_loader_create(run->session.device, run->test_set, &options, &run->test);
     fy_scope_end(scope, 0, NULL);
     run->loader = (fy_loader_info_t)FY_LOADER_INFO_INIT;
-    return status == FY_STATUS_OK ? fy_loader_query(run->train, &run->loader) : status;
+    FY_TRY(status);
+    FY_TRY(fy_loader_query(run->train, &run->loader));
+    return check_sample(run);
 }
 
 static fy_status_t make_data(train_run_t *run)
 {
-    FY_TRY(open_data(run));
+    FY_TRY(strcmp(run->request.recipe->dataset, "text") == 0 ? open_text(run) : open_data(run));
     if (run->request.limit_samples > 0) {
         FY_TRY(cut(&run->train_set, (uint64_t)run->request.limit_samples));
         FY_TRY(cut(&run->test_set, (uint64_t)run->request.limit_samples));
@@ -180,7 +235,7 @@ fy_status_t train_setup(train_run_t *run)
     make_options(run);
     if (run->request.save) FY_TRY(tool_check_replaceable(run->request.save));
     FY_TRY(make_data(run));
-    FY_TRY(fy_model_open(run->session.device, run->request.recipe->model, &options, &run->model));
+    FY_TRY(fy_model_open(run->session.device, run->request.spec, &options, &run->model));
     FY_TRY(fy_model_query(run->model, &run->info));
     FY_TRY(make_optimizer(run));
     FY_TRY(make_schedule(run));

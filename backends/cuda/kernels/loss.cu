@@ -1,16 +1,42 @@
 // Losses of classifiers and their gradients: a group of threads has one row. Losses that are to be
 // one number are the work of one block,
 // which adds them up in a fixed order; of many rows the host asks for each row's loss instead, and
-// for a reduction (pack_loss.c).
+// for a reduction, or for fy_class_loss_mean (pack_loss.c).
 #include "backends/cuda/kernels/kept_rows.cuh"
 
+// Where row `row` begins: the rows are the elements of the first `leads` axes, mostly of one.
+__device__ inline int64_t row_at(const fy_operand &o, int leads, uint64_t row)
+{
+    int64_t left = (int64_t)row, at = 0;
+    for (int axis = leads - 1; axis > 0; axis--) {
+        at += left % o.dims[axis] * o.strides[axis];
+        left /= o.dims[axis];
+    }
+    return at + left * o.strides[0];
+}
+
+__device__ inline int64_t ignored_of(const fy_args &args)
+{
+    return args.op == FY_OP_NLL_LOSS_BACKWARD ? args.attrs.class_loss_backward.ignore_index
+                                              : args.attrs.class_loss.ignore_index;
+}
+
+// The row's class; -1: the row does not count.
 __device__ inline int64_t target_of(const fy_args &args, const fy_operand &targets, uint64_t row,
                                     int64_t classes)
 {
-    const int64_t asked = load<int64_t>(targets, (int64_t)row * targets.strides[0]);
+    const int64_t asked = load<int64_t>(targets, row_at(targets, targets.rank, row));
+    if (asked == ignored_of(args)) return -1;
     if (asked >= 0 && asked < classes) return asked;
     if (args.fault) *(volatile uint32_t *)(uintptr_t)args.fault = 1;
     return asked < 0 ? 0 : classes - 1;
+}
+
+// Weights are the source behind the targets, `t`.
+template <typename T> __device__ inline T weight_at(const fy_args &args, uint32_t t, int64_t target)
+{
+    if (args.nsrc <= t + 1) return 1;
+    return load<T>(args.src[t + 1], target * args.src[t + 1].strides[0]);
 }
 
 // The row's largest logit and the sum of exponentials relative to it, for the group.
@@ -37,18 +63,19 @@ __device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64
         most = group_most();
         each_kept(row, add);
     } else {
-        walk_row<R, 4, T>(args, s, base, s.strides[1], first, stride, classes, compare);
+        walk_row<R, 4, T>(args, s, base, s.strides[s.rank - 1], first, stride, classes, compare);
         most = group_most();
-        walk_row<R, 4, T>(args, s, base, s.strides[1], first, stride, classes, add);
+        walk_row<R, 4, T>(args, s, base, s.strides[s.rank - 1], first, stride, classes, add);
     }
     *top = most;
     return group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
 }
 
-// The block's sum, for its first thread.
+// The block's sum, for all its threads.
 __device__ inline double block_sum(double x, double *scratch)
 {
     for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
+    __syncthreads(); // the scratch of the previous sum has been read
     if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = x;
     __syncthreads();
     x = scratch[0];
@@ -56,32 +83,84 @@ __device__ inline double block_sum(double x, double *scratch)
     return x;
 }
 
+// The sum of the weights of the rows that count, in a block; the targets are source `t`.
+template <typename T>
+__device__ inline double divisor_of(const fy_args &args, uint32_t t, uint64_t rows, int64_t classes,
+                                    double *scratch)
+{
+    double sum = 0;
+    for (uint64_t row = threadIdx.x; row < rows; row += blockDim.x) {
+        const int64_t target = target_of(args, args.src[t], row, classes);
+        if (target >= 0) sum += (double)weight_at<T>(args, t, target);
+    }
+    return block_sum(sum, scratch);
+}
+
+// For the group: the sum of the class weights.
+template <typename T>
+__device__ inline T sum_of_weights(const fy_args &args, uint32_t t, int64_t classes, T *scratch)
+{
+    if (args.nsrc <= t + 1) return (T)classes;
+    T sum = 0;
+    for (int64_t k = lane_of(args); k < classes; k += args.lanes) sum += weight_at<T>(args, t, k);
+    return group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
+}
+
+// For the group: the sum of weight (x - top), whose negative is what smoothing adds.
+template <typename T>
+__device__ inline T weighted_sum(const fy_args &args, int64_t base, int64_t classes, T top,
+                                 T *scratch)
+{
+    const fy_operand &s = args.src[0];
+    const int64_t step = s.strides[s.rank - 1];
+    T sum = 0;
+    for (int64_t k = lane_of(args); k < classes; k += args.lanes)
+        sum += weight_at<T>(args, 1, k) * (load<T>(s, base + k * step) - top);
+    return group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
+}
+
 template <typename R, typename T>
 __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
 {
     const fy_operand &s = args.src[0], &targets = args.src[1], &d = args.dst[0];
-    const int64_t classes = s.dims[1];
-    const uint64_t rows = (uint64_t)s.dims[0];
-    const int reduction = args.attrs.loss.reduction;
-    double total = 0;
+    const int leads = targets.rank;
+    const int64_t classes = s.dims[leads], step = s.strides[leads];
+    const uint64_t rows = args.count;
+    const int reduction = args.attrs.class_loss.reduction;
+    const double smoothing = args.attrs.class_loss.label_smoothing;
+    double total = 0, divisor = 0;
     for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
-        const int64_t base = (int64_t)row * s.strides[0],
-                      target = target_of(args, targets, row, classes);
-        double loss = -(double)load<T>(s, base + target * s.strides[1]);
-        if (args.op == FY_OP_CROSS_ENTROPY) {
-            T top;
-            const T sum = exponentials<R, T>(args, s, base, classes, scratch, &top);
-            loss += fy__log_f64((double)sum) + (double)top;
+        const int64_t base = row_at(s, leads, row), target = target_of(args, targets, row, classes);
+        double loss = 0;
+        if (target >= 0) { // the same for the whole group
+            const double weight = (double)weight_at<T>(args, 1, target);
+            loss = -(double)load<T>(s, base + target * step);
+            if (args.op == FY_OP_CROSS_ENTROPY) {
+                T top;
+                const T sum = exponentials<R, T>(args, s, base, classes, scratch, &top);
+                const double log_sum = fy__log_f64((double)sum);
+                loss += log_sum + (double)top;
+                loss *= weight;
+                if (smoothing != 0) {
+                    const double all = (double)sum_of_weights<T>(args, 1, classes, scratch) *
+                                           log_sum -
+                                       (double)weighted_sum<T>(args, base, classes, top, scratch);
+                    loss = (1 - smoothing) * loss + smoothing / (double)classes * all;
+                }
+            } else {
+                loss *= weight;
+            }
+            divisor += weight;
         }
         if (lane_of(args) != 0) continue;
         if (reduction == FY_REDUCTION_NONE)
-            store(d, (int64_t)row * d.strides[0], loss);
+            store(d, row_at(d, leads, row), loss);
         else
             total += loss;
     }
     if (reduction == FY_REDUCTION_NONE) return;
     total = block_sum(total, sums);
-    if (reduction == FY_REDUCTION_MEAN) total /= (double)rows;
+    if (reduction == FY_REDUCTION_MEAN) total /= block_sum(lane_of(args) == 0 ? divisor : 0, sums);
     if (first_thread() == 0) store(d, 0, total);
 }
 
@@ -104,51 +183,93 @@ FY_KERNEL fy_class_loss_f64(FY_ARGS args)
     class_loss_rows(args, scratch, sums);
 }
 
+// One block: the mean of the rows' losses, which dst[1] has in f64; without a dst[1] the number by
+// which a mean divides. Source 0 has the targets; a class matters only if there are weights.
+template <typename T> __device__ inline void class_loss_mean(const fy_args &args, double *sums)
+{
+    const int64_t classes = args.nsrc > 1 ? args.src[1].dims[0] : INT64_MAX;
+    const double divisor = divisor_of<T>(args, 0, args.count, classes, sums);
+    double total = 0;
+    if (args.ndst > 1) {
+        for (uint64_t row = threadIdx.x; row < args.count; row += blockDim.x)
+            total += load<double>(args.dst[1], (int64_t)row);
+        total = block_sum(total, sums) / divisor;
+    }
+    if (first_thread() == 0) store(args.dst[0], 0, args.ndst > 1 ? total : divisor);
+}
+
+FY_KERNEL fy_class_loss_mean_f32(FY_ARGS args)
+{
+    __shared__ double sums[FY__CUDA_BLOCK / 32];
+    class_loss_mean<float>(args, sums);
+}
+FY_KERNEL fy_class_loss_mean_f64(FY_ARGS args)
+{
+    __shared__ double sums[FY__CUDA_BLOCK / 32];
+    class_loss_mean<double>(args, sums);
+}
+
+// A mean's divisor is in dst[1] if that was computed before; else each block computes it.
 template <typename R, typename T>
-__device__ inline void class_loss_backward(const fy_args &args, T *scratch)
+__device__ inline void class_loss_backward(const fy_args &args, T *scratch, double *sums)
 {
     constexpr int W = R::n;
     const bool fused = args.op == FY_OP_CROSS_ENTROPY_BACKWARD;
-    const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[fused ? 2 : 1],
-                     &d = args.dst[0];
-    const int64_t classes = d.dims[1];
-    const uint64_t rows = (uint64_t)d.dims[0];
-    const int reduction = args.attrs.loss.reduction;
+    const uint32_t t = fused ? 2 : 1;
+    const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[t], &d = args.dst[0];
+    const int leads = targets.rank;
+    const int64_t classes = d.dims[leads], from = fused ? s.strides[leads] : 0;
+    const uint64_t rows = args.count;
+    const int reduction = args.attrs.class_loss.reduction; // the first field of both structs
+    const double smoothing = fused ? args.attrs.class_loss.label_smoothing : 0;
+    const T each = (T)(smoothing / (double)classes);
+    double divisor = 1;
+    if (reduction == FY_REDUCTION_MEAN)
+        divisor = args.ndst > 1 ? load<double>(args.dst[1], 0)
+                                : divisor_of<T>(args, t, rows, classes, sums);
     for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
         const int64_t target = target_of(args, targets, row, classes);
-        const int64_t base = fused ? (int64_t)row * s.strides[0] : 0,
-                      to = (int64_t)row * d.strides[0];
-        T g = load<T>(dy, reduction == FY_REDUCTION_NONE ? (int64_t)row * dy.strides[0] : 0),
-          top = 0, scale = 0;
-        if (reduction == FY_REDUCTION_MEAN) g = (T)((double)g / (double)rows);
-        if (fused) scale = g / exponentials<R, T>(args, s, base, classes, scratch, &top);
+        const bool counts = target >= 0;
+        const int64_t base = fused ? row_at(s, leads, row) : 0, to = row_at(d, leads, row);
+        T g = 0, at = 0, all = 0, top = 0, scale = 0;
+        if (counts) {
+            g = load<T>(dy, reduction == FY_REDUCTION_NONE ? row_at(dy, leads, row) : 0);
+            if (reduction == FY_REDUCTION_MEAN) g = (T)((double)g / divisor);
+            at = all = g * (T)(1 - smoothing) * weight_at<T>(args, t, target);
+            if (smoothing != 0) all += g * each * sum_of_weights<T>(args, t, classes, scratch);
+            if (fused) scale = all / exponentials<R, T>(args, s, base, classes, scratch, &top);
+        }
         for (int64_t k = lane_of(args) * W; k < classes; k += args.lanes * W) {
             T x[W];
-            if (fused) load_row<W>(args, s, base + k * s.strides[1], x);
+            if (fused && counts) load_row<W>(args, s, base + k * from, x);
             for (int i = 0; i < W; i++) {
-                const T share = fused ? exponential(x[i] - top) * scale : (T)0;
-                x[i] = k + i == target ? share - g : share;
+                T share = fused && counts ? exponential(x[i] - top) * scale : (T)0;
+                if (smoothing != 0 && k + i < classes)
+                    share -= g * each * weight_at<T>(args, t, k + i);
+                x[i] = k + i == target ? share - at : share;
             }
-            put_row<W>(args, to + k * d.strides[1], x);
+            put_row<W>(args, to + k * d.strides[leads], x);
         }
     }
 }
 
 template <typename T>
-__device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch)
+__device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch, double *sums)
 {
-    by_reads(T(), args, [&](auto r) { class_loss_backward<decltype(r)>(args, scratch); });
+    by_reads(T(), args, [&](auto r) { class_loss_backward<decltype(r)>(args, scratch, sums); });
 }
 
 FY_KERNEL fy_class_loss_backward_f32(FY_ARGS args)
 {
     __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    class_loss_backward_rows(args, scratch);
+    __shared__ double sums[FY__CUDA_BLOCK / 32];
+    class_loss_backward_rows(args, scratch, sums);
 }
 FY_KERNEL fy_class_loss_backward_f64(FY_ARGS args)
 {
     __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    class_loss_backward_rows(args, scratch);
+    __shared__ double sums[FY__CUDA_BLOCK / 32];
+    class_loss_backward_rows(args, scratch, sums);
 }
 
 // dy 2 (pred - target) / n
@@ -188,5 +309,7 @@ FY_KERNEL_EXISTS(fy_mse_loss_backward_f32)
 FY_KERNEL_EXISTS(fy_mse_loss_backward_f64)
 FY_KERNEL_EXISTS(fy_class_loss_f32)
 FY_KERNEL_EXISTS(fy_class_loss_f64)
+FY_KERNEL_EXISTS(fy_class_loss_mean_f32)
+FY_KERNEL_EXISTS(fy_class_loss_mean_f64)
 FY_KERNEL_EXISTS(fy_class_loss_backward_f32)
 FY_KERNEL_EXISTS(fy_class_loss_backward_f64)

@@ -17,11 +17,11 @@ typedef struct fy_dataset_info {
     uint64_t samples;
     int rank;                  /* of one sample */
     int64_t dims[FY_MAX_RANK]; /* [28, 28, 1] (H, W, C), [5] */
-    fy_dtype_t dtype;          /* U8 (pixels, 0 .. 255) or F32 */
-    /* labels are I32, one for each sample, 0 .. classes - 1; 0: the labels are targets, F32
-     * [targets] */
+    fy_dtype_t dtype;          /* U8 (pixels, 0 .. 255), F32, or I32 (tokens) */
+    /* labels are I32, 0 .. classes - 1; 0: the labels are targets, F32 [targets] */
     int classes;
-    int targets; /* of a regression; 0 if there are classes */
+    int targets;    /* of a regression; 0 if there are classes */
+    int64_t labels; /* of a sample with classes: I32 [labels]; 0: one, of rank 0 */
 } fy_dataset_info_t;
 #define FY_DATASET_INFO_INIT FY_ZEROED_(dataset_info)
 
@@ -48,13 +48,19 @@ FY_API_STATUS fy_dataset_read_idx(const char *images_path, const char *labels_pa
 FY_API_STATUS fy_dataset_read_cifar10(size_t count, const char *const *paths,
                                       const fy_dataset_options_t *options,
                                       fy_dataset_t **out_dataset);
+/* Text as bytes, gzip or not. Sample i is I32 [context], bytes i * context to (i + 1) * context - 1
+ * of the file; its labels, I32 [context], are the byte after each. 256 classes. The last bytes, too
+ * few for a sample and its labels, are left out.
+ * Fails: INVALID_ARGUMENT, IO, CORRUPT_DATA (fewer than context + 1 bytes), OUT_OF_MEMORY. */
+FY_API_STATUS fy_dataset_read_text(const char *path, int64_t context,
+                                   const fy_dataset_options_t *options, fy_dataset_t **out_dataset);
 /* Makes a data set from a table. The last `targets` columns are the labels, the others the
  * features. Copied, rounded to F32.
  * Fails: INVALID_ARGUMENT (fewer than targets + 1 columns), OUT_OF_MEMORY. */
 FY_API_STATUS fy_dataset_from_table(const fy_table_t *table, int targets,
                                     fy_dataset_t **out_dataset);
 /* A copy of your samples and labels: info has their number and form; data is [samples, dims...] of
- * info->dtype, labels is int32_t [samples] or float [samples, targets].
+ * info->dtype, labels is int32_t [samples] or [samples, labels], or float [samples, targets].
  * Fails: INVALID_ARGUMENT, BAD_VALUE (a label outside 0 .. classes - 1), OUT_OF_MEMORY. */
 FY_API_STATUS fy_dataset_create(const fy_dataset_info_t *info, const void *data, const void *labels,
                                 fy_dataset_t **out_dataset);
@@ -68,6 +74,9 @@ FY_API_STATUS fy_dataset_synthetic_digits(uint64_t samples, uint64_t seed,
 /* The same as colour images [32, 32, 3]: the digit in one colour on a background of another. */
 FY_API_STATUS fy_dataset_synthetic_images(uint64_t samples, uint64_t seed,
                                           fy_dataset_t **out_dataset);
+/* `nbytes` of English sentences from a small grammar, as fy_dataset_read_text's samples. */
+FY_API_STATUS fy_dataset_synthetic_text(uint64_t nbytes, int64_t context, uint64_t seed,
+                                        fy_dataset_t **out_dataset);
 
 /* The training or test part of a known set in `directory` or directory/NAME: name "mnist" (the four
  * IDX files under their usual names, with or without .gz), "cifar10" (data_batch_*.bin,

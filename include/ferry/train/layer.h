@@ -1,6 +1,6 @@
 /* Layers: the parts of a network. A layer is a description; a model made from it has the bytes
  * (model.h).
- * A maker returns a layer that you own until you pass it to a sequential or a model, which then
+ * A maker returns a layer that you own until you pass it to a container or a model, which then
  * owns it. Activations are NHWC. Names follow PyTorch's. Formulas: the ops of the same name
  * (ferry/ops.h). */
 #ifndef FERRY_TRAIN_LAYER_H_
@@ -56,21 +56,109 @@ typedef struct fy_conv2d_options {
                  .groups = 1)
 FY_API void fy_conv2d_options_init(fy_conv2d_options_t *options, size_t nbytes);
 
+typedef struct fy_attention_options {
+    size_t struct_size;
+    int is_causal; /* 1: a place reads itself and the places before it */
+    int no_bias;
+    fy_init_t weight, bias; /* of c_attn; bias of both. DEFAULT */
+    fy_init_t proj_weight;  /* of c_proj. DEFAULT */
+} fy_attention_options_t;
+#define FY_ATTENTION_OPTIONS_INIT FY_ZEROED_(attention_options)
+FY_API void fy_attention_options_init(fy_attention_options_t *options, size_t nbytes);
+
+typedef struct fy_transformer_options {
+    size_t struct_size;
+    int is_causal;
+    int is_exact_gelu;      /* 1: the gelu with erf; 0: the one with tanh */
+    int64_t hidden;         /* width of the perceptron; 0: 4 width */
+    fy_init_t weight, bias; /* weight: of c_attn and c_fc; bias: of all. DEFAULT */
+    fy_init_t proj_weight;  /* of both c_proj. DEFAULT */
+} fy_transformer_options_t;
+#define FY_TRANSFORMER_OPTIONS_INIT FY_ZEROED_(transformer_options)
+FY_API void fy_transformer_options_init(fy_transformer_options_t *options, size_t nbytes);
+
+typedef struct fy_embedding_options {
+    size_t struct_size;
+    fy_init_t weight; /* NORMAL, 1 */
+} fy_embedding_options_t;
+#define FY_EMBEDDING_OPTIONS_INIT FY_DEFAULTS_(embedding_options, .weight = { FY_INIT_NORMAL, 1 })
+FY_API void fy_embedding_options_init(fy_embedding_options_t *options, size_t nbytes);
+
+typedef struct fy_batch_norm_options {
+    size_t struct_size;
+    double momentum, eps;       /* as in fy_batch_norm_attrs_t */
+    fy_activation_t activation; /* relu is fused */
+} fy_batch_norm_options_t;
+#define FY_BATCH_NORM_OPTIONS_INIT FY_DEFAULTS_(batch_norm_options, .momentum = 0.1, .eps = 1e-5)
+FY_API void fy_batch_norm_options_init(fy_batch_norm_options_t *options, size_t nbytes);
+
+typedef struct fy_layer_norm_options {
+    size_t struct_size;
+    double eps;
+    int no_bias;  /* rms_norm has none */
+    int is_plain; /* no weight and no bias */
+} fy_layer_norm_options_t;
+#define FY_LAYER_NORM_OPTIONS_INIT FY_DEFAULTS_(layer_norm_options, .eps = 1e-5)
+FY_API void fy_layer_norm_options_init(fy_layer_norm_options_t *options, size_t nbytes);
+
 /* Parameters "weight" [out, in], "bias" [out]: [n, ..., in] -> [n, ..., out]. options may be NULL.
  * Makers fail: INVALID_ARGUMENT, OUT_OF_MEMORY. fy_model_create checks whether layers fit
  * together. */
 FY_API_STATUS fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options,
                               fy_layer_t **out_layer);
+/* A linear layer without parameters and bias: its weight [out, in] is the parameter `weight_name`
+ * of the same model, "wte.weight". Both uses add to one gradient. fy_model_create fails with
+ * INVALID_ARGUMENT if that parameter does not exist, with SHAPE_MISMATCH if its shape differs. */
+FY_API_STATUS fy_layer_tied_linear(int64_t in, int64_t out, const char *weight_name,
+                                   fy_layer_t **out_layer);
+/* Attention of `heads` heads of width / heads (Vaswani et al. 2017): [n, T, width] -> the same.
+ * Parameters as nanoGPT's: "c_attn.weight" [3 width, width] (queries, keys, values), "c_attn.bias",
+ * "c_proj.weight" [width, width], "c_proj.bias". The scores are never stored
+ * (fy_scaled_dot_product_attention). options may be NULL. */
+FY_API_STATUS fy_layer_attention(int64_t width, int64_t heads,
+                                 const fy_attention_options_t *options, fy_layer_t **out_layer);
+/* A block of a transformer whose norms come first (Radford et al. 2019): y = x +
+ * attention(norm(x)), then y + perceptron(norm(y)), [n, T, width] -> the same. The perceptron is a
+ * linear layer to `hidden`, gelu, and a linear layer back. Children "ln_1", "attn"
+ * (fy_layer_attention), "ln_2", "mlp" with "c_fc" and "c_proj". options may be NULL. */
+FY_API_STATUS fy_layer_transformer_block(int64_t width, int64_t heads,
+                                         const fy_transformer_options_t *options,
+                                         fy_layer_t **out_layer);
+/* Parameter "weight" [count, width]: indices i32 or i64 [n, ...] -> their rows [n, ..., width]. An
+ * index outside 0 .. count-1: as fy_gather. The gradient adds rows in order: the same bits by any
+ * number of threads. options may be NULL. */
+FY_API_STATUS fy_layer_embedding(int64_t count, int64_t width,
+                                 const fy_embedding_options_t *options, fy_layer_t **out_layer);
+/* Learned positions: x [n, T, width] + weight[0:T], T at most count. Parameter as above. */
+FY_API_STATUS fy_layer_position_embedding(int64_t count, int64_t width,
+                                          const fy_embedding_options_t *options,
+                                          fy_layer_t **out_layer);
 /* Parameters "weight" [out, kernel_h, kernel_w, in / groups], "bias" [out]: [n, H, W, in] -> [n,
  * OH, OW, out]. */
 FY_API_STATUS fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
                               const fy_conv2d_options_t *options, fy_layer_t **out_layer);
+/* Parameters "weight" (1), "bias" (0) [channels], buffers "running_mean" (0), "running_var" (1):
+ * [n, ..., channels] -> the same. In training fy_batch_norm, in evaluation fy_batch_norm_inference.
+ * options may be NULL. */
+FY_API_STATUS fy_layer_batch_norm(int64_t channels, const fy_batch_norm_options_t *options,
+                                  fy_layer_t **out_layer);
+/* Parameters "weight" (1), "bias" (0) [width]: [n, ..., width] -> the same, by fy_layer_norm and
+ * fy_rms_norm, which has only a weight. options may be NULL: eps 1e-5. */
+FY_API_STATUS fy_layer_layer_norm(int64_t width, const fy_layer_norm_options_t *options,
+                                  fy_layer_t **out_layer);
+FY_API_STATUS fy_layer_rms_norm(int64_t width, const fy_layer_norm_options_t *options,
+                                fy_layer_t **out_layer);
+/* The same parameters [channels]: [n, ..., channels] -> the same, by fy_group_norm. */
+FY_API_STATUS fy_layer_group_norm(int64_t groups, int64_t channels,
+                                  const fy_layer_norm_options_t *options, fy_layer_t **out_layer);
 /* In training only; in evaluation the result is the input itself. Draws from the model's random
  * state on the device. */
 FY_API_STATUS fy_layer_dropout(double p, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_dropout2d(double p, fy_layer_t **out_layer); /* whole channels */
 FY_API_STATUS fy_layer_max_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_avg_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
+/* [n, H, W, C] -> [n, height, width, C] */
+FY_API_STATUS fy_layer_adaptive_avg_pool2d(int height, int width, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_global_avg_pool2d(fy_layer_t **out_layer); /* [n, H, W, C] -> [n, C] */
 /* [n, ...] -> [n, product]; a view */
 FY_API_STATUS fy_layer_flatten(fy_layer_t **out_layer);
@@ -79,8 +167,14 @@ FY_API_STATUS fy_layer_log_softmax(fy_layer_t **out_layer); /* along the last ax
  * "gelu", ... */
 FY_API_STATUS fy_layer_op(const char *op_name, fy_layer_t **out_layer);
 
+/* Returns its input. */
+FY_API_STATUS fy_layer_identity(fy_layer_t **out_layer);
+
+/* ---- containers ---- */
+
 typedef struct fy_layer_child {
-    /* copied; its parameters are named "name.weight"; without '.', unique in its sequential */
+    /* Copied. Its parameters are named "name.weight"; "": "weight". Without '.'; names other than
+     * "" are unique in their container */
     const char *name;
     fy_layer_t *layer;
 } fy_layer_child_t;
@@ -88,6 +182,27 @@ typedef struct fy_layer_child {
  * makers can be nested. A NULL child (a maker that failed) is INVALID_ARGUMENT. */
 FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
                                   fy_layer_t **out_layer);
+
+typedef enum fy_join {
+    FY_JOIN_ADD,   /* from the first branch on; shapes broadcast */
+    FY_JOIN_MUL,   /* the same */
+    FY_JOIN_CONCAT /* along the last axis */
+} fy_join_t;
+/* 1 to 16 layers that take the same input, each with its own result. The output is `activation` of
+ * the joined results. Ownership as fy_layer_sequential. If a branch of two that are added ends in a
+ * batch norm without activation, and `activation` is NONE or RELU, one op computes norm, sum and
+ * relu. */
+FY_API_STATUS fy_layer_branches(fy_join_t join, size_t count, const fy_layer_child_t *branches,
+                                fy_activation_t activation, fy_layer_t **out_layer);
+/* activation(body(x) + shortcut(x)): branches named "" and "downsample". shortcut NULL: x. A NULL
+ * body (a maker that failed) is INVALID_ARGUMENT. */
+FY_API_STATUS fy_layer_residual(fy_layer_t *body, fy_layer_t *shortcut, fy_activation_t activation,
+                                fy_layer_t **out_layer);
+/* Squeeze-and-excitation (Hu et al. 2018): x [n, H, W, channels] times
+ * scale_op(fc2(relu(fc1(mean of x over H and W)))), scale_op "sigmoid" or "hardsigmoid". fc1 and
+ * fc2 are convolutions of 1 x 1 with `squeezed` channels between them. */
+FY_API_STATUS fy_layer_squeeze_excite(int64_t channels, int64_t squeezed, const char *scale_op,
+                                      fy_init_t weight, fy_init_t bias, fy_layer_t **out_layer);
 
 /* ---- custom layers ---- */
 
@@ -135,7 +250,7 @@ typedef struct fy_layer_def {
  * made with this function. */
 FY_API_STATUS fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer);
 
-/* Not for layers inside a sequential or a model. NULL is ignored. */
+/* Not for layers inside a container or a model. NULL is ignored. */
 FY_API void fy_layer_destroy(fy_layer_t *layer);
 
 #ifdef __cplusplus

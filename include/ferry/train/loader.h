@@ -30,10 +30,22 @@ typedef struct fy_loader_options {
     /* threads that fill batches, 0 .. 16; 0: fy_loader_next fills them. Ignored for resident
      * sets */
     int workers;
-    int depth;    /* batches ahead of the one in use, 1 .. 64 */
-    double scale; /* x = (sample * scale - mean[c]) / std[c], c the last axis; 1/255 for pixels */
+    int depth; /* batches ahead of the one in use, 1 .. 64 */
+    /* x = (sample * scale - mean[c]) / std[c], c the last axis; 1/255 for pixels. Tokens (I32): 1,
+     * and no channels */
+    double scale;
     int channels; /* of mean and std: 0 (none), 1 (for all), or the length of the last axis */
     double mean[FY_LOADER_CHANNELS], std[FY_LOADER_CHANNELS];
+    /* Images [H, W, C] of a set that is not resident, changed by the threads that fill batches,
+     * before `scale`, in this order; in pixels, 0: not. U8 stays U8, rounded to nearest */
+    int64_t resize; /* to resize x resize: bilinear, as fy_resize2d */
+    int64_t pad;    /* zeros at each of the four sides */
+    int64_t crop;   /* crop x crop */
+    int flip;       /* 1: half of the images are mirrored left to right */
+    /* 1: the crop is at a random place, and `flip` counts, as drawn by Philox4x32-10 from `seed`,
+     * the epoch and the sample's index: the same for any number of workers. 0, as for evaluation:
+     * the centre, never mirrored */
+    int augment;
 } fy_loader_options_t;
 #define FY_LOADER_OPTIONS_INIT                                                                    \
     FY_DEFAULTS_(loader_options, .batch = 64, .shuffle = 1, .seed = 1, .resident = 1, .depth = 2, \
@@ -46,7 +58,8 @@ FY_API void fy_loader_options_init(fy_loader_options_t *options, size_t nbytes);
  * during the call the uploaded bytes as well. Streamed: depth + 1 batches, page-locked and on the
  * device. A batch is two uploads, in the scope open here with its guards (workers 0: in the scope
  * open in fy_loader_next), from the first fy_loader_next on.
- * Fails: INVALID_ARGUMENT (batch < 1, more than 16 workers, std 0, 2^32 samples, ...),
+ * Fails: INVALID_ARGUMENT (batch < 1, more than 16 workers, std 0, 2^32 samples, a crop
+ * larger than the image, ...),
  * OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
 FY_API_STATUS fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
                                const fy_loader_options_t *options, fy_loader_t **out_loader);
@@ -62,9 +75,9 @@ FY_API_STATUS fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step);
  * resident set.
  * Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_loader_limit(fy_loader_t *loader, int64_t batches);
-/* The next batch of this epoch on the device: x F32 [n, dims...] normalised, y I32 [n] or F32 [n,
- * targets]; n = batch except for the last one. Both belong to the scope, or to you; streamed, their
- * bytes are valid until the next call.
+/* The next batch of this epoch on the device: x F32 [n, dims...] normalised, or I32 tokens; y I32
+ * [n] or [n, labels], or F32 [n, targets]; n = batch except for the last one. Both belong to the
+ * scope, or to you; streamed, their bytes are valid until the next call.
  * At the end of the epoch both are NULL, once, and the next epoch follows. A worker's failure is
  * returned for its batch; the next call continues after it. Resident: two light requests; the first
  * batch of an epoch also draws the order.
@@ -82,6 +95,8 @@ typedef struct fy_loader_info {
     /* of the data set: labels are 0 .. classes - 1; classes 0: a sample has `targets` values
      * instead of a label */
     int classes, targets;
+    int rank; /* of one sample of x, as batches have it: after resize, pad and crop */
+    int64_t dims[FY_MAX_RANK];
 } fy_loader_info_t;
 #define FY_LOADER_INFO_INIT FY_ZEROED_(loader_info)
 FY_API_STATUS fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_info);

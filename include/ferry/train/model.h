@@ -30,11 +30,15 @@ FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
                               const fy_model_options_t *options, fy_model_t **out_model);
-/* A known model: "linear" (5 -> 1), "mlp" (784-128-10), "lenet", "mnist2018", "mnist".
- * fy_model_describe prints its layers. Fails: INVALID_ARGUMENT (unknown name: lists the known), as
- * fy_model_create. */
+/* A known model: "linear" (5 -> 1), "mlp" (784-128-10), "lenet", "mnist2018", "mnist", "resnet18",
+ * "mobilenet_v3_large", "gpt". The last three have options: "resnet18:channels=3,classes=100"
+ * (docs/models.md). fy_model_describe prints the layers.
+ * Fails: INVALID_ARGUMENT (unknown name or option: lists the known), as fy_model_create. */
 FY_API_STATUS fy_model_open(fy_device_t *device, const char *name,
                             const fy_model_options_t *options, fy_model_t **out_model);
+/* The shape of one sample of a known model: [28, 28, 1], or the [context] tokens of "gpt". out_dims
+ * has room for FY_MAX_RANK. Fails: INVALID_ARGUMENT. */
+FY_API_STATUS fy_model_sample_shape(const char *name, int *out_rank, int64_t *out_dims);
 /* The i-th known name; NULL past the last. Static. */
 FY_API const char *fy_model_name_at(size_t index);
 /* NULL is ignored. Memory that a tape or a request still uses is freed after that use. */

@@ -1,8 +1,8 @@
-/* A plan predicts the run: for sixteen programs, the planned peaks equal those that an independent
- * script (tests/golden/peak.awk) computes from the event file of a real run with numerics. For
- * several limits, the batch that fy_plan_fit returns runs on the device with that limit, and one
- * more is refused, with the verdict of the plan. Runs in the repository's root. Not here: special
- * cases of the calls (unit/alloc/test_plan.c). */
+/* A plan predicts the run: for twenty-two programs, the planned peaks equal those that an
+ * independent script (tests/golden/peak.awk) computes from the event file of a real run with
+ * numerics. For several limits, the batch that fy_plan_fit returns runs on the device with that
+ * limit, and one more is refused, with the verdict of the plan. Runs in the repository's root. Not
+ * here: special cases of the calls (unit/alloc/test_plan.c). */
 #include "tests/support/harness.h"
 
 #include "tools/cli/plan_models.h"
@@ -185,6 +185,15 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
 static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 },
                       mnist2018 = { "mnist2018", 3 }, linear = { "linear", 0 },
                       mnist = { "mnist", 0 };
+/* Small images and few tokens: the models are the same, and the arithmetic is real. */
+static plan_request_t resnet = { "resnet18:size=16", 0 },
+                      resnet_infers = { "resnet18:size=16", 0, .inference = true },
+                      mobilenet = { "mobilenet_v3_large:size=33,classes=10", 0 },
+                      mobilenet_infers = { "mobilenet_v3_large:size=33,classes=10", 0,
+                                           .inference = true },
+                      gpt = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0 },
+                      gpt_infers = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0,
+                                     .inference = true };
 static const struct {
     const char *name;
     fy_step_fn step;
@@ -198,6 +207,12 @@ static const struct {
     { "mnist2018 with Adam", model_plan_step, &mnist2018, { 2, 33, 128 } },
     { "linear", model_plan_step, &linear, { 1, 10, 5000 } },
     { "mnist with Adadelta", model_plan_step, &mnist, { 1, 5, 32 }, 3 },
+    { "resnet18", model_plan_step, &resnet, { 1, 7, 64 }, 5 },
+    { "resnet18, inference", model_plan_step, &resnet_infers, { 1, 7, 64 }, 5 },
+    { "mobilenet_v3_large", model_plan_step, &mobilenet, { 1, 7, 64 }, 5 },
+    { "mobilenet_v3_large, inference", model_plan_step, &mobilenet_infers, { 1, 7, 64 }, 5 },
+    { "gpt", model_plan_step, &gpt, { 1, 7, 64 }, 1 },
+    { "gpt, inference", model_plan_step, &gpt_infers, { 1, 7, 64 }, 1 },
     { "roundtrip", roundtrip_plan_step, NULL, { 1, 200, 411 } },
     { "vectorize", vectorize_plan_step, NULL, { 4, 64, 300 } },
     { "minibatch", minibatch_plan_step, NULL, { 1, 10, 1501 } },
@@ -325,8 +340,9 @@ static fy_status_t run_within(int index, int64_t batch, const char *spec,
 
 static void the_batch_that_fits(void **state)
 {
-    static const char *const limits[] = { "limit=3MiB", "limit=7340033", "capacity=24MiB",
-                                          "limit=40MiB&segment=4MiB", "capacity=90000001" };
+    static const char *const limits[] = { "limit=3MiB",        "limit=7340033",
+                                          "capacity=24MiB",    "limit=40MiB&segment=4MiB",
+                                          "capacity=90000001", "limit=400MiB" };
     (void)state;
     for (int p = 0; p < PROGRAMS; p++)
         for (size_t i = (size_t)programs[p].too_small; i < sizeof limits / sizeof *limits; i++) {

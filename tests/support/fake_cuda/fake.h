@@ -115,6 +115,11 @@ fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* Runs one op with the portable kernels. */
 fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src,
                         const void *attrs);
+/* The mean of the rows' losses, which dst[1] has; without a dst[1] the number by which it divides:
+ * the sum of the weights of the targets that count. */
+fy_status_t fake_mean_of_losses(const fy__cuda_args_t *args, fy_desc_t *dst, const fy_desc_t *src);
+/* fake_wide.c: kept axes first, reduced ones last; dst has 1 there. */
+int fake_axes_fit(const fy__cuda_args_t *args);
 int64_t fake_cudnn_live(void);
 /* Returns whether a cuDNN handle is bound to it. */
 int fake_cudnn_holds(CUstream stream);

@@ -83,3 +83,18 @@ int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args)
             return 0;
     return 1;
 }
+
+int fake_axes_fit(const fy__cuda_args_t *args)
+{
+    const fy__cuda_operand_t *src = &args->src[0], *dst = &args->dst[0];
+    int reduced = 0;
+    if (dst->rank != src->rank || args->attrs.reduce.keepdims != 1) return 0;
+    for (int axis = 0; axis < src->rank; axis++) {
+        int is_reduced = (int)(args->attrs.reduce.axes >> axis & 1);
+        if (reduced && !is_reduced) return 0;
+        reduced |= is_reduced;
+        if (dst->dims[axis] != (is_reduced ? 1 : src->dims[axis])) return 0;
+    }
+    return reduced &&
+           (args->nsrc == 1 || memcmp(args->src[1].dims, src->dims, sizeof src->dims) == 0);
+}

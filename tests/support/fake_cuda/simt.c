@@ -42,15 +42,21 @@ static void call_entry(void)
 /* first entry of a thread; from then on it switches by jumps, which make no system call */
 static ucontext_t fresh[MOST];
 static jmp_buf scheduler, threads[MOST];
-static int states[MOST], begun[MOST], now, misaligned;
+static int states[MOST], begun[MOST], now, misaligned, plain, waited;
 static char *stacks;
-static char slots[MOST][32] __attribute__((aligned(16)));
+static char slots[2][MOST][32] __attribute__((aligned(16)));
+static int sets[MOST]; /* which of them a thread uses */
 
 unsigned simt_lane(void) { return (unsigned)now % WARP; }
-void *simt_slot(unsigned lane) { return slots[now / WARP * WARP + (int)lane]; }
+void *simt_slot(unsigned lane) { return slots[sets[now]][now / WARP * WARP + (int)lane]; }
+void simt_next_slots(void) { sets[now] ^= 1; }
 
 static void arrive(int state)
 {
+    if (plain) {
+        waited = 1;
+        _longjmp(scheduler, 1);
+    }
     states[now] = state;
     if (_setjmp(threads[now]) == 0) _longjmp(scheduler, 1);
 }
@@ -112,6 +118,7 @@ static int run_block(int n)
         }
         states[i] = RUNS;
         begun[i] = 0;
+        sets[i] = 0;
     }
     for (;;) {
         int done = 0, freed = 0;
@@ -130,14 +137,18 @@ static int run_block(int n)
     }
 }
 
-/* Threads that never wait for each other. */
-static void run_plainly(int n)
+/* Threads that never wait for each other. Returns 0 if one does. */
+static int run_plainly(int n)
 {
-    if (_setjmp(scheduler) != 0) return; /* a thread has ended early */
-    for (int i = 0; i < n; i++) {
-        place(i);
-        call_entry();
-    }
+    plain = 1;
+    waited = 0;
+    if (_setjmp(scheduler) == 0) /* else a thread has ended early */
+        for (int i = 0; i < n; i++) {
+            place(i);
+            call_entry();
+        }
+    plain = 0;
+    return !waited;
 }
 
 /* Sets `entry` or `flat_entry`. 0: there is no such kernel. */
@@ -168,6 +179,19 @@ static int find_entry(const char *kernel, int is_flat)
     return is_flat ? flat_entry != NULL : entry != NULL;
 }
 
+/* 1: the block adds together, even if one thread has a row; or its first thread works for all; or
+ * it shares a tile. */
+static int joins(const char *kernel)
+{
+    static const char *const names[] = { "fy_transpose",      "fy_class_loss_",
+                                         "fy_step_f", /* fy_step_flat_, too */
+                                         "fy_batch_norm_f",   "fy_batch_norm_parts_",
+                                         "fy_row_norm_parts_" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(kernel, names[i], strlen(names[i])) == 0) return 1;
+    return 0;
+}
+
 int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
              unsigned grid, unsigned block_x, unsigned block_y)
 {
@@ -181,16 +205,10 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_fla
     misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
-    /* The block adds together, even if few threads share a row; or its first thread works for all;
-     * or it shares a tile. */
-    const int joins = strcmp(kernel, "fy_transpose") == 0 ||
-                      strncmp(kernel, "fy_class_loss_f", 15) == 0 ||
-                      strncmp(kernel, "fy_step_f", 9) == 0; /* fy_step_flat_ too */
-    const int has_barriers = args->lanes > 1 || block_y > 1 || joins;
+    const int has_barriers = args->lanes > 1 || block_y > 1 || joins(kernel);
     for (unsigned block = 0; block < grid; block++) {
         simt_block = (simt_dim_t){ block, 0, 0 };
-        if (!has_barriers) run_plainly(n);
-        const int arrived = !has_barriers || run_block(n);
+        const int arrived = has_barriers ? run_block(n) : run_plainly(n);
         if (misaligned) return -1;
         if (!arrived) return 0;
     }

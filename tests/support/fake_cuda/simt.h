@@ -21,8 +21,10 @@ extern simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
 /* All threads of the block (or of the warp) arrive before one continues. */
 void simt_sync_block(void);
 void simt_sync_warp(void);
-/* The slot of warp lane `lane` for one exchanged value, 32 bytes. */
+/* The slot of warp lane `lane` for one exchanged value, 32 bytes. Each exchange of a thread uses
+ * the other one of two sets, so that no lane writes what another has yet to read. */
 void *simt_slot(unsigned lane);
+void simt_next_slots(void);
 unsigned simt_lane(void);
 /* An access was unaligned for its size: a fault on a card. Ends the thread. */
 void simt_misaligned(void);
@@ -54,7 +56,7 @@ template <typename T> inline T __shfl_xor_sync(unsigned, T value, int step)
     memcpy(simt_slot(simt_lane()), &value, sizeof value);
     simt_sync_warp();
     memcpy(&result, simt_slot(simt_lane() ^ (unsigned)step), sizeof result);
-    simt_sync_warp();
+    simt_next_slots();
     return result;
 }
 

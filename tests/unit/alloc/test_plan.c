@@ -183,6 +183,28 @@ static void fit_handles_extreme_limits(void **state)
     ts_text_has("maybe");
 }
 
+static fy_status_t step_of_two_or_more(fy_device_t *device, int64_t batch, void *user)
+{
+    if (batch < 2)
+        return fy_error_set(FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__, "1 is refused");
+    return step(device, batch, user);
+}
+
+/* As batch norm in training. */
+static void fit_begins_at_two_if_one_is_refused(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = PAIRS };
+    int64_t batch;
+    ts_ok(fy_plan_fit("sim?limit=1GiB", step_of_two_or_more, &program, 7, &batch, NULL));
+    assert_int_equal(batch, 7);
+    ts_fails(fy_plan_fit("sim?limit=1GiB", step_of_two_or_more, &program, 1, &batch, NULL),
+             SHAPE_MISMATCH);
+    ts_fails(fy_plan_fit("sim?limit=20480", step_of_two_or_more, &program, 7, &batch, NULL),
+             OUT_OF_MEMORY);
+    assert_int_equal(batch, 0);
+}
+
 static void pinned_memory_has_its_limit(void **state)
 {
     (void)state;
@@ -381,6 +403,7 @@ int main(void)
         cmocka_unit_test(a_step_that_does_not_fit),
         cmocka_unit_test(the_largest_batch),
         cmocka_unit_test(fit_handles_extreme_limits),
+        cmocka_unit_test(fit_begins_at_two_if_one_is_refused),
         cmocka_unit_test(pinned_memory_has_its_limit),
         cmocka_unit_test(a_step_that_fails),
         cmocka_unit_test(the_timeline),

@@ -204,7 +204,7 @@ static void losses_of_many_scores_are_split(void **state)
     (void)state;
     static const struct {
         int64_t rows, classes;
-        int cross_entropy, nll; /* launches */
+        int cross_entropy, nll; /* launches of a sum; a mean takes two at most */
     } sizes[] = {
         { 1, 7, 1, 1 },
         { 409, 10, 1, 1 },
@@ -223,7 +223,7 @@ static void losses_of_many_scores_are_split(void **state)
         for (size_t d = 0; d < LENGTH(floats); d++) {
             for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_SUM;
                  reduction++) {
-                const fy_loss_attrs_t attrs = { reduction };
+                const fy_class_loss_attrs_t attrs = { reduction, -100, 0 };
                 op_case_t c = { .ndst = 1,
                                 .nsrc = 2,
                                 .attrs = &attrs,
@@ -237,9 +237,11 @@ static void losses_of_many_scores_are_split(void **state)
                                     (const int64_t[]){ sizes[i].rows, sizes[i].classes }, NULL);
                 c.src[1] = describe(FY_DTYPE_I32, 1, &sizes[i].rows, NULL);
                 c.op = FY_OP_CROSS_ENTROPY;
-                assert_int_equal(launches(&c), sizes[i].cross_entropy);
+                const int most = reduction == FY_REDUCTION_MEAN ? 2 : 4;
+                assert_int_equal(launches(&c),
+                                 sizes[i].cross_entropy < most ? sizes[i].cross_entropy : most);
                 c.op = FY_OP_NLL_LOSS;
-                assert_int_equal(launches(&c), sizes[i].nll);
+                assert_int_equal(launches(&c), sizes[i].nll < most ? sizes[i].nll : most);
                 c.workspace_limit = 0;
                 assert_int_equal(launches(&c), 1);
             }

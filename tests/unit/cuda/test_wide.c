@@ -214,7 +214,7 @@ static void losses_of_rows(void **state)
             const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, classes }, NULL);
             for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_NONE;
                  reduction++) {
-                const fy_loss_attrs_t attrs = { reduction };
+                const fy_class_loss_attrs_t attrs = { reduction, -100, 0 };
                 op_case_t c = { .op = FY_OP_CROSS_ENTROPY,
                                 .ndst = 1,
                                 .nsrc = 2,

@@ -111,7 +111,7 @@ static void every_size_for_every_op(ts_ctx_t *ctx)
             memcpy(attrs, fy__op_row(op)->default_attrs, nbytes < own ? nbytes : own);
             for (int i = 0; i < 8; i++) {
                 ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &src[i]));
-                dst[i] = info->flags & FY_OP_IN_PLACE ? src[i] : NULL;
+                dst[i] = fy__op_row(op)->given >> i & 1 ? src[i] : NULL;
             }
             const fy_status_t status =
                 fy_op_call(op, info->nsrc_min, src, attrs, nbytes, info->ndst, dst);

@@ -173,12 +173,40 @@ static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
     ts_expect_f32(dx, (const float[]){ 0, 5, 7, 0, 0, 0, 0, 0 }, 8);
 }
 
+/* Values of torch.nn.functional.interpolate and adaptive_avg_pool2d. */
+static void resizing_and_adaptive_pooling(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2, 2, 1), (const float[]){ 1, 2, 3, 4 }), *y,
+                *rng, *dx;
+    ts_ok(fy_resize2d(x, 4, 4, &y));
+    ts_expect_f32(y,
+                  (const float[]){ 1, 1.25f, 1.75f, 2, 1.5f, 1.75f, 2.25f, 2.5f, 2.5f, 2.75f, 3.25f,
+                                   3.5f, 3, 3.25f, 3.75f, 4 },
+                  16);
+    x = ts_f32(ctx->device, FY_DIMS(1, 1, 5, 1), (const float[]){ 2, 4, 6, 8, 14 });
+    ts_ok(fy_adaptive_avg_pool2d(x, 1, 3, &y));
+    ts_expect_f32(y, (const float[]){ 3, 6, 11 }, 3);
+    ts_fails(fy_resize2d(x, 0, 4, &y), INVALID_ARGUMENT);
+    ts_fails(fy_resize2d(NULL, 4, 4, &y), INVALID_ARGUMENT);
+    assert_null(y);
+    ts_ok(fy_rng_create(ctx->device, 7, &rng));
+    x = noise(ctx, rng, FY_DIMS(2, 7, 5, 3));
+    ts_ok(fy_resize2d(x, 4, 9, &y));
+    fy_tensor_t *dy = noise_like(ctx, rng, y);
+    ts_ok(fy_resize2d_backward(dy, 7, 5, &dx));
+    expect_near(inner(dx, x), inner(dy, y));
+    ts_ok(fy_adaptive_avg_pool2d(x, 4, 9, &y));
+    ts_ok(fy_adaptive_avg_pool2d_backward(dy, 7, 5, &dx));
+    expect_near(inner(dx, x), inner(dy, y));
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(conv2d_and_its_gradients),
     TS_TEST(relu_and_both_parameters_at_once),
     TS_TEST(without_attributes_stride_is_1),
     TS_TEST(pooling_and_its_gradients),
     TS_TEST(the_first_of_equals_gets_the_gradient),
+    TS_TEST(resizing_and_adaptive_pooling),
 };
 
 int main(void) { return TS_RUN("typed calls over images", k_tests, NULL); }

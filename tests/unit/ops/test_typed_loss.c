@@ -71,6 +71,95 @@ static void large_logits_are_safe(ts_ctx_t *ctx)
     assert_true(value_of(y) == 0);
 }
 
+/* Rows [2, 2] of classes: one is ignored. The weights are 1, 2 and 4. Values of PyTorch 2.x. */
+static void options_have_known_values(ts_ctx_t *ctx)
+{
+    static const float x[12] = { 1, 2, 3, 3, 2, 1, 0, 0, 0, -1, 0.5f, 2 }, w[3] = { 1, 2, 4 };
+    static const int32_t t[4] = { 0, 1, -100, 2 };
+    const double each[4] = { 2.40760596, 1.40760596, 0, 0.24131130 };
+    const double weighted = (2.40760596 + 2 * 1.40760596 + 4 * 0.24131130) / 7;
+    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 2, 3), x),
+                *targets = classes_of(ctx, 4, t), *weight = ts_f32(ctx->device, FY_DIMS(3), w),
+                *log_probs, *y;
+    fy_class_loss_attrs_t attrs = FY_CLASS_LOSS_ATTRS_INIT;
+    ts_ok(fy_reshape(targets, 2, (const int64_t[]){ 2, 2 }, &targets));
+    ts_ok(fy_log_softmax(logits, -1, &log_probs));
+    ts_ok(fy_cross_entropy(logits, targets, FY_REDUCTION_NONE, &y));
+    assert_int_equal(ts_info(y).rank, 2);
+    expect_near(y, each, 4);
+    ts_ok(fy_cross_entropy(logits, targets, FY_REDUCTION_MEAN, &y));
+    assert_true(fabs(value_of(y) - (each[0] + each[1] + each[3]) / 3) < 1e-6);
+    ts_ok(fy_nll_loss_with(log_probs, targets, weight, NULL, &y));
+    assert_true(fabs(value_of(y) - weighted) < 1e-6);
+    ts_ok(fy_cross_entropy_with(logits, targets, weight, &attrs, &y));
+    assert_true(fabs(value_of(y) - weighted) < 1e-6);
+    /* -log_softmax: 2.4076 1.4076 0.4076 in some order; 3.2413 1.7413 0.2413 in the last row */
+    attrs.label_smoothing = 0.3;
+    ts_ok(fy_cross_entropy_with(logits, targets, NULL, &attrs, &y));
+    const double plain = (each[0] + each[1] + each[3]) / 3,
+                 smooth = (4.22281788 * 2 + 5.22393389) / 9;
+    assert_true(fabs(value_of(y) - (0.7 * plain + 0.3 * smooth)) < 1e-6);
+}
+
+/* A program of an older header: its attributes end behind the reduction, and -100 is ignored. */
+static void older_attributes_are_completed(ts_ctx_t *ctx)
+{
+    static const float x[6] = { 1, 2, 3, 3, 2, 1 };
+    static const int32_t t[2] = { -100, 0 };
+    const double want[2] = { 0, 0.40760596 };
+    const fy_loss_attrs_t older = { FY_REDUCTION_NONE };
+    fy_tensor_t *src[2] = { ts_f32(ctx->device, FY_DIMS(2, 3), x), classes_of(ctx, 2, t) },
+                *y = NULL;
+    ts_ok(fy_op_call(FY_OP_CROSS_ENTROPY, 2, src, &older, sizeof older, 1, &y));
+    expect_near(y, want, 2);
+    fy_tensor_t *one, *g = NULL;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 1, &one));
+    const fy_nll_loss_backward_attrs_t older_back = { FY_REDUCTION_MEAN, 3 };
+    ts_ok(fy_op_call(FY_OP_NLL_LOSS_BACKWARD, 2, (fy_tensor_t *[]){ one, src[1] }, &older_back,
+                     sizeof older_back, 1, &g));
+    ts_expect_f32(g, (const float[]){ 0, 0, 0, -1, 0, 0 }, 6);
+}
+
+/* Ignored rows have no gradient, and only the others divide a mean; central differences agree. */
+static fy_tensor_t *k_targets, *k_weight;
+static fy_status_t with_options(void *user, size_t count, fy_tensor_t *const *inputs,
+                                fy_tensor_t **out_loss)
+{
+    fy_class_loss_attrs_t attrs = FY_CLASS_LOSS_ATTRS_INIT;
+    const int which = *(const int *)user;
+    (void)count;
+    attrs.ignore_index = 1;
+    if (which & 1) return fy_nll_loss_with(inputs[0], k_targets, k_weight, &attrs, out_loss);
+    attrs.label_smoothing = which & 2 ? 0.2 : 0;
+    return fy_cross_entropy_with(inputs[0], k_targets, k_weight, &attrs, out_loss);
+}
+
+static void options_have_gradients(ts_ctx_t *ctx)
+{
+    static const float w[3] = { 1, 2, 4 };
+    static const int32_t t[6] = { 0, 1, 2, 2, 1, 0 };
+    fy_tensor_t *rng, *x, *y, *weight = ts_f32(ctx->device, FY_DIMS(3), w);
+    ts_ok(fy_rng_create(ctx->device, 3, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(2, 3, 3), -2, 2, &x));
+    ts_ok(fy_cast(weight, FY_DTYPE_F64, &k_weight));
+    ts_ok(fy_reshape(classes_of(ctx, 6, t), 2, (const int64_t[]){ 2, 3 }, &k_targets));
+    for (int which = 0; which < 3; which++) {
+        fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
+        ts_ok(fy_gradcheck(with_options, &which, 1, &x, NULL, &result));
+        assert_int_equal(result.checked, 18);
+    }
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, k_weight, NULL));
+    fy_scope_t scope = fy_scope_begin("step");
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_cross_entropy_with(x, k_targets, k_weight, NULL, &y));
+    ts_fails(fy_tape_backward(tape, y, NULL), UNSUPPORTED);
+    ts_text_has("class weights");
+    fy_scope_end(scope, 0, NULL);
+    fy_tape_destroy(tape);
+}
+
 /* Both ways to compute the loss have the same gradient: (softmax - 1 at the target) / N. */
 static void gradients_agree(ts_ctx_t *ctx)
 {
@@ -127,7 +216,11 @@ static void a_class_out_of_range_is_reported(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = { TS_TEST(losses_have_known_values),
-                                     TS_TEST(large_logits_are_safe), TS_TEST(gradients_agree),
+                                     TS_TEST(large_logits_are_safe),
+                                     TS_TEST(gradients_agree),
+                                     TS_TEST(options_have_known_values),
+                                     TS_TEST(older_attributes_are_completed),
+                                     TS_TEST(options_have_gradients),
                                      TS_TEST(a_class_out_of_range_is_reported) };
 
 int main(void) { return TS_RUN("typed losses", k_tests, NULL); }

@@ -22,7 +22,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment speedups" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment batchsize" "experiment speedups" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -229,8 +229,21 @@ expect 0 experiment link --overlap --steps 4 --compute 1 --device 'sim:0?numeric
 says out '"pipelined_ns_per_step"'
 expect 0 experiment parallel lenet --devices 2 --batch 16 --steps 2 --device sim:0
 says out "lives on sim:1"
+expect 0 experiment parallel resnet18 --devices 2 --batch 16 --steps 1 --device 'sim:0?numerics=off'
+says out "lives on sim:1"
+expect 0 experiment batchsize --device 'sim:0?profile=a100&numerics=off' --json
+steps=$(sed -n 's/.*"steps_per_epoch": \([0-9]*\).*/\1/p' "$work/out" | tr '\n' ' ')
+[ "$steps" = "450 354 351 348 288 88 87 87 " ] || fail "steps of an epoch: $steps"
+grep -q '"verdict": "sim:' "$work/out" || fail "no verdict on one image more"
+expect 0 experiment batchsize --sizes 255,256,257 --devices 4 --json
+steps=$(sed -n 's/.*"steps_per_epoch": \([0-9]*\).*/\1/p' "$work/out" | tr '\n' ' ')
+[ "$steps" = "44 43 43 " ] || fail "steps of an epoch on 4 devices: $steps"
+expect 0 experiment batchsize --sizes 3,4,5 --model resnet18:size=8 --samples 50 --steps 1 --device host
+for sizes in 0 3,x '' 70000 '1,2,'; do expect 2 experiment batchsize --sizes "$sizes"; done
+expect 2 experiment batchsize --model linear
+says err "no model for images"
 expect 2 experiment parallel resnet1
-says err "there is lenet"
+says err "there are lenet, resnet18"
 expect 2 experiment parallel --lr -1
 expect 1 experiment parallel --device host --batch 16 --steps 1
 says err "several devices are taken from :0 on"

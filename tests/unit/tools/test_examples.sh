@@ -8,8 +8,9 @@
 export OMP_WAIT_POLICY=passive
 PATH=$(dirname "$ferry"):$PATH
 cd "$work" || exit 1
-commands=(info train plan ledger memory replay calibrate compare)
-for name in link minibatch parallel roundtrip speedups vectorize; do commands+=("experiment $name"); done
+yes 'It was the best of times,' | head -c 1000 >book.txt
+commands=(info train generate plan ledger memory replay calibrate compare)
+for name in batchsize link minibatch parallel roundtrip speedups vectorize; do commands+=("experiment $name"); done
 for name in alloc copy dispatch gemm train; do commands+=("bench $name"); done
 for command in "${commands[@]}"; do
     # shellcheck disable=SC2086 # two words
@@ -17,7 +18,7 @@ for command in "${commands[@]}"; do
     sed -n '/^examples:$/,$ s/^  //p' "$work/help" >"$work/examples"
     [ -s "$work/examples" ] || fail "ferry $command --help has no example"
     while read -r line; do
-        if ! timeout 120 bash -c "$line" >"$work/out" 2>"$work/err" </dev/null; then
+        if ! timeout 240 bash -c "$line" >"$work/out" 2>"$work/err" </dev/null; then
             fail "'$line' does not run: $(head -c 300 "$work/err")"
         fi
     done <"$work/examples"

@@ -31,6 +31,20 @@ for model in linear mlp lenet mnist2018 mnist roundtrip vectorize minibatch; do
     [ "$(figure step_model_ns)" -gt 0 ] || fail "$model: a step takes no time"
     [ "$(figure max_batch)" = null ] || fail "$model: max_batch without --fit"
 done
+for model in resnet18:11175818 mobilenet_v3_large:5483032; do
+    expect 0 plan "${model%:*}:size=64" --batch 2 --json
+    [ "$(figure params)" = "${model#*:}" ] || fail "$model: $(figure params) parameters"
+done
+expect 0 plan mlp --batch 32 --inference --json
+[ "$(figure optimizer_state)" -le 256 ] || fail "inference has $(figure optimizer_state) bytes of optimizer state"
+expect 0 plan mlp --batch 32 --json
+training=$(figure step_model_ns)
+expect 0 plan mlp --batch 32 --inference --json
+[ "$(figure step_model_ns)" -lt "$training" ] || fail "inference takes as long as a training step"
+expect 2 plan roundtrip --inference
+says err "--inference is of models"
+expect 1 plan resnet18:width=3
+says err "has no option 'width=3'"
 expect 0 plan mlp --json
 [ "$(figure params)" = 101770 ] || fail "mlp has $(figure params) parameters"
 [ "$(figure weights)" = $((407296 + 256)) ] || fail "mlp's weights are $(figure weights) bytes"
@@ -55,6 +69,8 @@ expect 4 plan mlp --batch $((most + 1)) --json --device 'sim:0?limit=64MiB'
 [ "$(figure fits)" = false ] || fail "one more fits"
 says out '"verdict": "sim:'
 says err "it does not fit"
+expect 0 plan mobilenet_v3_large:size=32,classes=10 --fit --max-batch 9 --json # refuses a batch of 1
+[ "$(figure max_batch)" = 9 ] || fail "mobilenet_v3_large --max-batch 9 gave $(figure max_batch)"
 expect 0 plan mlp --batch 1 --fit --max-batch 77 --json
 [ "$(figure max_batch)" = 77 ] || fail "--max-batch 77 gave $(figure max_batch)"
 expect 4 plan mlp --batch 1 --fit --json --device 'sim:0?limit=100KiB'

@@ -18,7 +18,7 @@ expect 0 train --help
 says out "usage: ferry train MODEL"
 says out "--stream-data"
 expect 2 train
-says err "which model? There are linear, mlp, lenet, mnist2018, mnist"
+says err "which model? There are linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt"
 expect 2 train resnet
 says err "no model 'resnet'"
 for bad in "--lr -1" "--lr fast" "--batch 0" "--epochs 0" "--optimizer lion" "--schedule never" "--momentum 2" "--workers 17" "--lrr 1"; do
@@ -31,6 +31,12 @@ says err "--checkpoint"
 expect 2 train mlp --workers 2
 says err "--stream-data"
 expect 2 train mlp --graph --accumulate 2
+expect 2 train linear --flip
+says err "change images; this model takes none"
+expect 1 train mnist2018 --limit-samples 8 --crop 24 --device host
+says err "takes images 28x28x1, the batches have 24x24x1"
+expect 1 train mnist2018 --limit-samples 8 --crop 29 --device host
+says err "crop is 29; images have a height of 28"
 expect 2 train mnist --momentum 0.5
 says err "adadelta has none"
 expect 2 train mlp --device sim:none
@@ -86,9 +92,28 @@ done
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 1 --seed 2
 [ "$(checksum)" != "$want" ] || fail "another seed, the same weights"
+want=
+for how in "--workers 0" "--workers 3" "--device host"; do
+    # shellcheck disable=SC2086
+    expect 0 train mnist2018 $small --epochs 2 --pad 2 --crop 28 --flip $how
+    [ -n "$want" ] || want=$(checksum)
+    [ "$(checksum)" = "$want" ] || fail "mnist2018 on changed images, $how, ends with $(checksum), not $want"
+done
 # shellcheck disable=SC2086
 expect 1 train mlp $small --epochs 1 --log-every 1 --budget download=0
 says err "REFUSED_BY_GUARD"
+
+# ---- networks with batch norm, branches and attention: one result on the host, in every order of sim, replayed ----
+for model in resnet18:channels=3,size=32 mobilenet_v3_large:classes=10,size=32 gpt:layers=1,heads=2,width=32,context=16,vocab=256; do
+    want=
+    for how in "--device host" "--device sim:0" "--device sim:0?order=lazy" "--device sim:0?order=random&seed=1" "--device sim:0 --graph"; do
+        # shellcheck disable=SC2086
+        expect 0 train $model --limit-samples 24 --batch 8 --epochs 1 --schedule constant $how
+        [ -n "$want" ] || want=$(checksum)
+        [ "$(checksum)" = "$want" ] || fail "$model $how ends with $(checksum), not $want"
+        case $how in *sim*) says out "device allocations in steady steps 0" ;; esac
+    done
+done
 
 # ---- a step as one graph: the bits of the calls, over the fake CUDA driver too ----
 expect 0 train mnist2018 --device sim:0 --limit-samples 64 --batch 16 --epochs 1 --graph --json

@@ -48,6 +48,41 @@ static fy_status_t layer_conv2d(void *given)
     fy_layer_destroy(layer);
     return status;
 }
+static fy_status_t layer_batch_norm(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_batch_norm(2, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
+static fy_status_t layer_layer_norm(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_layer_norm(2, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
+static fy_status_t layer_attention(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_attention(4, 2, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
+static fy_status_t layer_transformer(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_transformer_block(4, 2, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
+static fy_status_t layer_embedding(void *given)
+{
+    fy_layer_t *layer;
+    const fy_status_t status = fy_layer_embedding(2, 3, given, &layer);
+    fy_layer_destroy(layer);
+    return status;
+}
 static fy_status_t layer_create(void *given)
 {
     fy_layer_t *layer;
@@ -149,6 +184,11 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(loader_options, loader_create),
     TS_ABI_OPTIONS(linear_options, layer_linear),
     TS_ABI_OPTIONS(conv2d_options, layer_conv2d),
+    TS_ABI_OPTIONS(attention_options, layer_attention),
+    TS_ABI_OPTIONS(transformer_options, layer_transformer),
+    TS_ABI_OPTIONS(embedding_options, layer_embedding),
+    TS_ABI_OPTIONS(batch_norm_options, layer_batch_norm),
+    TS_ABI_OPTIONS(layer_norm_options, layer_layer_norm),
     TS_ABI_OPTIONS(layer_def, layer_create),
     TS_ABI_OPTIONS(model_options, model_open),
     TS_ABI_OPTIONS(model_options, model_create),

@@ -1,6 +1,7 @@
 /* The CUDA driver calls of a steady training step, called and replayed: launches and products; no
- * allocation, no wait, no creation of an event, a stream or a plan. Over the fake driver. Not here:
- * requests of a step (test_launches.c). */
+ * allocation, no wait, no creation of an event, a stream or a plan. The launches of a step of the
+ * larger models are bounded. Over the fake driver. Not here: requests of a step
+ * (test_launches.c). */
 #include <ferry/train/model.h>
 #include <ferry/train/optimizer.h>
 
@@ -17,17 +18,31 @@ typedef struct session {
     fy_tensor_t *x, *y, *total;
 } session_t;
 
-static void open_session(session_t *s)
+/* Images and classes; of gpt, tokens and the tokens that follow. */
+static void make_batch(session_t *s, const char *model, fy_tensor_t *rng)
+{
+    int64_t dims[FY_MAX_RANK + 1] = { BATCH };
+    int rank;
+    ts_ok(fy_model_sample_shape(model, &rank, dims + 1));
+    if (rank > 1) {
+        ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, &s->x));
+        ts_ok(fy_arange(s->device, FY_DTYPE_I64, 0, 1, BATCH, &s->y));
+        return;
+    }
+    ts_ok(fy_zeros(s->device, FY_DTYPE_I32, rank + 1, dims, &s->x));
+    ts_ok(fy_zeros(s->device, FY_DTYPE_I32, rank + 1, dims, &s->y));
+}
+
+static void open_session(session_t *s, const char *model)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_optimizer_options_t options;
     fy_tensor_t *rng;
     ts_ok(fy_device_open("cuda:0", &s->device));
     ts_ok(fy_rng_create(s->device, 4, &rng));
-    ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(BATCH, 28, 28, 1), -1, 1, &s->x));
-    ts_ok(fy_arange(s->device, FY_DTYPE_I64, 0, 1, BATCH, &s->y));
+    make_batch(s, model, rng);
     ts_ok(fy_zeros(s->device, FY_DTYPE_F32, 0, NULL, &s->total));
-    ts_ok(fy_model_open(s->device, "mlp", NULL, &s->model));
+    ts_ok(fy_model_open(s->device, model, NULL, &s->model));
     ts_ok(fy_model_query(s->model, &info));
     fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options, sizeof options);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &s->optimizer));
@@ -65,8 +80,8 @@ static void called(session_t *s)
 /* ---- the trace of driver calls ---- */
 
 typedef struct asked {
-    char sequence[8192];  /* the calls that are not counted below */
-    int records, queries; /* of events */
+    char sequence[1 << 17]; /* the calls that are not counted below */
+    int records, queries;   /* of events */
 } asked_t;
 
 /* Removes `name` from the trace and returns the number of its calls. */
@@ -147,7 +162,7 @@ static void a_called_step_only_launches(void **state)
     (void)state;
     session_t s;
     fy_scope_t scope = fy_scope_begin("session");
-    open_session(&s);
+    open_session(&s, "mlp");
     run_steps(&s, called, steady, steady);
     close_session(&s, scope);
 }
@@ -166,7 +181,7 @@ static void a_replayed_step_only_launches(void **state)
     (void)state;
     session_t s;
     fy_scope_t scope = fy_scope_begin("session");
-    open_session(&s);
+    open_session(&s, "mlp");
     called(&s); /* creates the optimizer's state */
     ts_ok(fy_graph_begin(s.device));
     ts_ok(step(&s));
@@ -175,10 +190,42 @@ static void a_replayed_step_only_launches(void **state)
     close_session(&s, scope);
 }
 
+/* ---- larger models ---- */
+
+/* The launches of a called step: at most `most`, and nothing but launches. */
+static void count_launches(const char *model, int most)
+{
+    static asked_t asked;
+    session_t s;
+    fy_scope_t scope = fy_scope_begin("session");
+    open_session(&s, model);
+    for (int i = 0; i < WARM_UP; i++) called(&s);
+    driver.fake_cuda_trace(1);
+    called(&s);
+    end_trace(&asked);
+    const int products = take_out(asked.sequence, "cublasLtMatmul "),
+              launches = products + take_out(asked.sequence, KERNEL);
+    take_out(asked.sequence, "cublasLtMatmulDescSetAttribute ");
+    print_message("           %s: %d launches, %d of them products\n", model, launches, products);
+    assert_sequence(asked.sequence, "", "beside launches, a steady step asks the driver for");
+    assert_in_range(launches, products + 1, most);
+    close_session(&s, scope);
+}
+
+static void steps_of_larger_models_have_few_launches(void **state)
+{
+    (void)state;
+    count_launches("resnet18:size=8", 230);
+    count_launches("mobilenet_v3_large:classes=10,size=32", 700);
+    count_launches("gpt:layers=2,heads=2,width=32,context=16,vocab=64", 130);
+}
+
 int main(void)
 {
     fake_driver_or_skip();
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_called_step_only_launches),
-                                        cmocka_unit_test(a_replayed_step_only_launches) };
+                                        cmocka_unit_test(a_replayed_step_only_launches),
+                                        cmocka_unit_test(
+                                            steps_of_larger_models_have_few_launches) };
     return cmocka_run_group_tests_name("driver calls of a step", tests, NULL, NULL) != 0;
 }

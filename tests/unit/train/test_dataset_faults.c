@@ -50,6 +50,11 @@ static fy_status_t read_cifar10(fy_dataset_t **out_dataset)
     return fy_dataset_read_cifar10(1, (const char *const[]){ batch }, NULL, out_dataset);
 }
 
+static fy_status_t read_text(fy_dataset_t **out_dataset)
+{
+    return fy_dataset_read_text(images, 100, NULL, out_dataset);
+}
+
 /* Returns the number of calls whose failure a reader survives. */
 static int fail_each(fy_status_t (*read_set)(fy_dataset_t **out_dataset), fy_status_t expected)
 {
@@ -101,6 +106,8 @@ static void each_call_fails(void **state)
         assert_true(fail_each(read_idx, FY_STATUS_IO) >= 4);
         assert_true(fail_each(read_cifar10, FY_STATUS_OUT_OF_MEMORY) >= 4);
         assert_true(fail_each(read_cifar10, FY_STATUS_IO) >= 2);
+        assert_true(fail_each(read_text, FY_STATUS_OUT_OF_MEMORY) >= 8);
+        assert_true(fail_each(read_text, FY_STATUS_IO) >= 2);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The device requests of a training step of a known model: only the number of requests, counted by
+/* The device requests of a training step of known models: only the number of requests, counted by
  * the ledger.
  * Not here: the values of the step (test_model.c, the ops' tests), its time (ferry bench train). */
 #include <ferry/train/model.h>
@@ -17,8 +17,11 @@ static void make(ts_ctx_t *ctx, const char *name, trained_t *out)
 {
     fy_tensor_t *rng;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
+    int64_t dims[FY_MAX_RANK + 1] = { SAMPLES };
+    int rank;
+    ts_ok(fy_model_sample_shape(name, &rank, dims + 1));
     ts_ok(fy_rng_create(ctx->device, 4, &rng));
-    ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(SAMPLES, 28, 28, 1), -1, 1, &out->images));
+    ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, &out->images));
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, SAMPLES, &out->targets));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 0.1, &out->lr));
     ts_ok(fy_model_open(ctx->device, name, NULL, &out->model));
@@ -50,29 +53,39 @@ static void step(trained_t *trained, fy_tensor_t *chosen)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Both dropouts are on: one launch each in the forward pass, and one each in the backward pass. */
-static void a_step_of_mnist_has_at_most_30_launches(ts_ctx_t *ctx)
+static void count_launches(ts_ctx_t *ctx, const char *name, uint64_t least, uint64_t most)
 {
     trained_t trained;
     fy_tensor_t *chosen;
-    make(ctx, "mnist", &trained);
+    fy_scope_t scope = fy_scope_begin(name);
+    make(ctx, name, &trained);
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, &chosen));
     for (int i = 0; i < WARM_UP; i++) step(&trained, chosen);
     const fy_ledger_totals_t before = ts_ledger(NULL);
     for (int i = 0; i < STEPS; i++) step(&trained, chosen);
     const fy_ledger_totals_t after = ts_ledger(NULL);
     const uint64_t launches = (after.requests - before.requests) / STEPS;
-    print_message("           %llu launches a step\n", (unsigned long long)launches);
+    print_message("           %s: %llu launches a step\n", name, (unsigned long long)launches);
     assert_int_equal((after.requests - before.requests) % STEPS, 0);
-    assert_true(launches >= 15 && launches <= 30);
+    assert_in_range(launches, least, most);
     assert_int_equal(after.device_allocs, before.device_allocs);
     assert_int_equal(after.syncs, before.syncs);
     assert_int_equal(after.upload.nbytes, before.upload.nbytes);
     assert_int_equal(after.download.nbytes, before.download.nbytes);
     fy_tensor_destroy(trained.loss);
     fy_model_destroy(trained.model);
+    fy_scope_end(scope, 0, NULL);
 }
 
-static const ts_test_t tests[] = { TS_TEST(a_step_of_mnist_has_at_most_30_launches) };
+/* Both dropouts of mnist are on: one launch each in the forward pass, and one each in the backward
+ * pass. */
+static void a_step_of_a_model_has_few_launches(ts_ctx_t *ctx)
+{
+    count_launches(ctx, "mnist", 15, 30);
+    count_launches(ctx, "resnet18:size=8", 80, 120);
+    count_launches(ctx, "mobilenet_v3_large:classes=10,size=32", 250, 430);
+}
+
+static const ts_test_t tests[] = { TS_TEST(a_step_of_a_model_has_few_launches) };
 
 int main(void) { return TS_RUN("launches of a training step", tests, NULL); }

@@ -36,6 +36,7 @@ static void test_makers_refuse(ts_ctx_t *ctx)
     ts_fails(fy_layer_avg_pool2d(&padded, &layer), INVALID_ARGUMENT);
     const fy_pool2d_attrs_t tanh = { 2, 2, 0, 0, 0, 0, FY_ACTIVATION_TANH };
     ts_fails(fy_layer_max_pool2d(&tanh, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_adaptive_avg_pool2d(0, 2, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("matmul", &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("affine", &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("no_such", &layer), INVALID_ARGUMENT);

@@ -46,6 +46,12 @@ static void test_known_models(ts_ctx_t *ctx)
         { "lenet", 129068, 26 * 26 * 20 * 9 + 9 * 9 * 50 * 500 + 800 * 128 + 1280, 8, 10 },
         { "mnist2018", 21840, 24 * 24 * 10 * 25 + 8 * 8 * 20 * 250 + 16000 + 500, 8, 10 },
         { "mnist", 1199882, 26 * 26 * 32 * 9 + 24 * 24 * 64 * 288 + 9216 * 128 + 1280, 8, 10 },
+        { "resnet18", 11175818, 455800832, 76, 10 },
+        { "mobilenet_v3_large", 5483032, 216589760, 174, 1000 },
+        { "gpt", 124439808,
+          UINT64_C(12) * (UINT64_C(1024) * 12 * 768 * 768 + UINT64_C(2) * 1024 * 1024 * 768) +
+              UINT64_C(1024) * 768 * 50257,
+          148, 1024 },
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         assert_string_equal(fy_model_name_at(i), want[i].name);
@@ -61,14 +67,52 @@ static void test_known_models(ts_ctx_t *ctx)
         assert_int_equal(info.nparams, want[i].nparams);
         assert_int_equal(info.nbytes, want[i].params * 4);
         assert_int_equal(info.macs, want[i].macs);
-        assert_int_equal(info.out_rank, 1);
+        assert_int_equal(info.out_rank, strcmp(want[i].name, "gpt") == 0 ? 2 : 1);
         assert_int_equal(info.out_dims[0], want[i].out);
         fy_model_destroy(model);
     }
-    assert_null(fy_model_name_at(5));
+    assert_null(fy_model_name_at(sizeof want / sizeof *want));
     fy_model_t *none;
     ts_fails(fy_model_open(ctx->device, "lenet5", NULL, &none), INVALID_ARGUMENT);
-    ts_text_has("linear, mlp, lenet, mnist2018, mnist");
+    ts_text_has("linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt");
+}
+
+/* "name:option=value,...": shapes and sizes follow; what does not fit is refused. */
+static void test_model_options(ts_ctx_t *ctx)
+{
+    static const struct {
+        const char *spec, *text;
+    } bad[] = {
+        { "mlp:classes=3",
+          "'mlp' has no option 'classes=3'; options are written name=value, with a "
+          "comma between two; it has none" },
+        { "resnet18:", "has no option ''" },
+        { "resnet18:classes", "it has channels, classes, size" },
+        { "resnet18:classes=", "'classes=': classes is 1 to 1048576" },
+        { "resnet18:classes=0", "classes is 1 to 1048576" },
+        { "resnet18:classes=7x", "classes is 1 to 1048576" },
+        { "resnet18:size=32,", "has no option ''" },
+        { "resnet18:width=32", "has no option 'width=32'" },
+    };
+    int64_t dims[FY_MAX_RANK];
+    int rank;
+    fy_model_t *model;
+    ts_ok(fy_model_sample_shape("resnet18:channels=3,size=16", &rank, dims));
+    assert_int_equal(rank, 3);
+    assert_int_equal(dims[0], 16);
+    assert_int_equal(dims[1], 16);
+    assert_int_equal(dims[2], 3);
+    ts_ok(fy_model_open(ctx->device, "mobilenet_v3_large:classes=10,size=32", NULL, &model));
+    assert_int_equal(query(model).params, 4214842);
+    assert_int_equal(query(model).out_dims[0], 10);
+    assert_int_equal(query(model).nbuffers, 2 * 46);
+    fy_model_destroy(model);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ts_fails(fy_model_open(ctx->device, bad[i].spec, NULL, &model), INVALID_ARGUMENT);
+        ts_text_has(bad[i].text);
+        ts_fails(fy_model_sample_shape(bad[i].spec, &rank, dims), INVALID_ARGUMENT);
+    }
+    ts_fails(fy_model_sample_shape(NULL, &rank, dims), INVALID_ARGUMENT);
 }
 
 /* Each parameter starts at a multiple of 16 elements; gaps are 0; the gradients have the same
@@ -338,12 +382,16 @@ static void test_describe(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = {
-        TS_TEST(test_known_models), TS_TEST(test_parameters_lie_in_aligned_blocks),
-        TS_TEST(test_first_values), TS_TEST(test_init_kinds),
-        TS_TEST(test_seeds),        TS_TEST(test_train_and_evaluation),
-        TS_TEST(test_dropout2d),    TS_TEST(test_backward),
-        TS_TEST(test_refusals),     TS_TEST(test_describe)
-    };
+    static const ts_test_t tests[] = { TS_TEST(test_known_models),
+                                       TS_TEST(test_model_options),
+                                       TS_TEST(test_parameters_lie_in_aligned_blocks),
+                                       TS_TEST(test_first_values),
+                                       TS_TEST(test_init_kinds),
+                                       TS_TEST(test_seeds),
+                                       TS_TEST(test_train_and_evaluation),
+                                       TS_TEST(test_dropout2d),
+                                       TS_TEST(test_backward),
+                                       TS_TEST(test_refusals),
+                                       TS_TEST(test_describe) };
     return TS_RUN("train_model", tests, NULL);
 }

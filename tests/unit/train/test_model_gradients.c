@@ -131,7 +131,9 @@ static void check_model(ts_ctx_t *ctx, const char *name)
 static void test_first_step_gradients(ts_ctx_t *ctx)
 {
     const char *name;
-    for (size_t i = 0; (name = fy_model_name_at(i)); i++) check_model(ctx, name);
+    /* the larger ones: test_models_reference.c */
+    for (size_t i = 0; (name = fy_model_name_at(i)) && strcmp(name, "resnet18") != 0; i++)
+        check_model(ctx, name);
 }
 
 int main(void)

@@ -7,10 +7,12 @@ if(TARGET test_unit_train_dataset_faults)
     target_link_options(test_unit_train_dataset_faults PRIVATE
         -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=read)
 endif()
-if(TARGET test_unit_train_buffers)
-    target_link_options(test_unit_train_buffers PRIVATE
-        -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
-endif()
+foreach(name buffers containers)
+    if(TARGET test_unit_train_${name})
+        target_link_options(test_unit_train_${name} PRIVATE
+            -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
+    endif()
+endforeach()
 # A loader promises the same on every device: also over the driver made of host memory, and where
 # bytes change as late as they may.
 if(TARGET test_unit_train_loader)
@@ -65,3 +67,12 @@ foreach(name safetensors dataset)
         endif()
     endif()
 endforeach()
+# Every element beside PyTorch, where it is installed: FERRY_TORCH_PYTHON is a Python that has it.
+if(FERRY_PYTHON3 AND TARGET test_unit_train_models_reference)
+    add_test(NAME unit_train_models_pytorch
+        COMMAND sh -c "exec \"\${FERRY_TORCH_PYTHON:-$0}\" \"$@\"" ${FERRY_PYTHON3}
+            ${CMAKE_CURRENT_SOURCE_DIR}/unit/train/models_reference.py
+            $<TARGET_FILE:test_unit_train_models_reference>
+        WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(unit_train_models_pytorch PROPERTIES SKIP_RETURN_CODE 77 LABELS unit)
+endif()

@@ -1,0 +1,184 @@
+// Attention and its gradient: a warp has one row of queries, or for dk and dv one key, and goes
+// through the others in order, with the running maximum and sum of the softmax. Lanes share the
+// elements of a head; scores are joined by shuffles. No scores are stored, and nothing is added by
+// atomics, so the bits are the same every time. A head wider than 256 takes several passes.
+#include "backends/cuda/kernels/rows.cuh"
+
+enum { KEPT_COLUMNS = 8, PASS = 32 * KEPT_COLUMNS }; // of a lane, of a warp
+
+struct head {
+    int64_t batch, row, number;
+};
+
+// Item `at` of [B, H, length].
+__device__ inline head head_of(uint64_t at, int64_t heads, int64_t length)
+{
+    const int64_t pair = (int64_t)at / length;
+    return { pair / heads, (int64_t)at % length, pair % heads };
+}
+
+// Where element 0 of row `row` of [B, ., H, D] is.
+__device__ inline int64_t row_at(const fy_operand &o, const head &h, int64_t row)
+{
+    return h.batch * o.strides[0] + row * o.strides[1] + h.number * o.strides[2];
+}
+
+__device__ inline int64_t sum_at(const fy_operand &o, const head &h, int64_t row)
+{
+    return h.batch * o.strides[0] + h.number * o.strides[1] + row * o.strides[2];
+}
+
+// May the row attend to the key? The mask is source `mask`.
+__device__ inline bool may(const fy_args &args, uint32_t mask, const head &h, int64_t row,
+                           int64_t key)
+{
+    if (args.attrs.attention.is_causal && key > row) return false;
+    if (args.nsrc <= mask) return true;
+    const fy_operand &o = args.src[mask];
+    const int64_t index[4] = { h.batch, h.number, row, key };
+    int64_t at = 0;
+    for (int axis = 0; axis < o.rank; axis++)
+        if (o.dims[axis] > 1) at += index[4 - o.rank + axis] * o.strides[axis];
+    return load<int64_t>(o, at) != 0;
+}
+
+// For the group: the product of two rows of a head.
+template <typename T>
+__device__ inline T dot(const fy_args &args, const fy_operand &a, int64_t at_a, const fy_operand &b,
+                        int64_t at_b, T *scratch)
+{
+    T sum = 0;
+    for (int64_t d = lane_of(args); d < a.dims[3]; d += args.lanes)
+        sum += load<T>(a, at_a + d * a.strides[3]) * load<T>(b, at_b + d * b.strides[3]);
+    return group_reduce(args, sum, scratch, [](T x, T y) { return x + y; });
+}
+
+// sums += factor * (a row's elements of this lane, from `first` on)
+template <typename T>
+__device__ inline void add_row(const fy_args &args, const fy_operand &o, int64_t at, int64_t first,
+                               T factor, T (&sums)[KEPT_COLUMNS])
+{
+    for (int i = 0; i < KEPT_COLUMNS; i++) {
+        const int64_t d = first + lane_of(args) + i * 32;
+        if (d < o.dims[3]) sums[i] += factor * load<T>(o, at + d * o.strides[3]);
+    }
+}
+
+template <typename T>
+__device__ inline void put_row(const fy_args &args, const fy_operand &o, int64_t at, int64_t first,
+                               T factor, const T (&sums)[KEPT_COLUMNS])
+{
+    for (int i = 0; i < KEPT_COLUMNS; i++) {
+        const int64_t d = first + lane_of(args) + i * 32;
+        if (d < o.dims[3]) store(o, at + d * o.strides[3], sums[i] * factor);
+    }
+}
+
+template <typename T> __device__ inline T scale_of(const fy_args &args, int64_t width)
+{
+    const double scale = args.attrs.attention.scale;
+    return (T)(scale != 0 ? scale : 1 / sqrt((double)width));
+}
+
+template <typename T> __device__ inline void attention(const fy_args &args, T *scratch)
+{
+    const fy_operand &q = args.src[0], &k = args.src[1], &v = args.src[2], &y = args.dst[0];
+    const int64_t rows = q.dims[1], keys = k.dims[1], heads = q.dims[2], width = q.dims[3];
+    const T scale = scale_of<T>(args, width);
+    for (uint64_t item = first_group(args); item < args.count; item += all_groups(args)) {
+        const head h = head_of(item, heads, rows);
+        const int64_t at = row_at(q, h, h.row);
+        for (int64_t first = 0; first < width; first += PASS) {
+            T sums[KEPT_COLUMNS] = {}, top = -(T)INFINITY, total = 0;
+            for (int64_t key = 0; key < keys; key++) {
+                if (!may(args, 3, h, h.row, key)) continue;
+                const T score = dot<T>(args, q, at, k, row_at(k, h, key), scratch) * scale,
+                        most = larger(top, score);
+                if (most == -(T)INFINITY) continue;
+                const T less = top == most           ? (T)1
+                               : top == -(T)INFINITY ? (T)0
+                                                     : exponential(top - most),
+                        part = exponential(score - most);
+                total = total * less + part;
+                for (int i = 0; i < KEPT_COLUMNS; i++) sums[i] *= less;
+                add_row(args, v, row_at(v, h, key), first, part, sums);
+                top = most;
+            }
+            put_row(args, y, row_at(y, h, h.row), first, total == 0 ? (T)0 : 1 / total, sums);
+            if (first == 0 && lane_of(args) == 0)
+                store(args.dst[1], sum_at(args.dst[1], h, h.row),
+                      total == 0 ? -(double)INFINITY : (double)top + fy__log_f64((double)total));
+        }
+    }
+}
+
+// The probability of the row's key, and the gradient of its score.
+template <typename T>
+__device__ inline void slope(const fy_args &args, const head &h, int64_t row, int64_t key, T scale,
+                             T *scratch, T *out_p, T *out_ds)
+{
+    const fy_operand &dy = args.src[0], &q = args.src[1], &k = args.src[2], &v = args.src[3],
+                     &y = args.src[4], &lse = args.src[5];
+    const int64_t at_dy = row_at(dy, h, row);
+    const T sum = load<T>(lse, sum_at(lse, h, row)),
+            score = dot<T>(args, q, row_at(q, h, row), k, row_at(k, h, key), scratch) * scale,
+            dp = dot<T>(args, dy, at_dy, v, row_at(v, h, key), scratch),
+            delta = dot<T>(args, dy, at_dy, y, row_at(y, h, row), scratch);
+    *out_p = sum == -(T)INFINITY ? (T)0 : exponential(score - sum);
+    *out_ds = *out_p * (dp - delta);
+}
+
+template <typename T> __device__ inline void attention_rows(const fy_args &args, T *scratch)
+{
+    const fy_operand &q = args.src[1], &k = args.src[2], &dq = args.dst[0];
+    const T scale = scale_of<T>(args, q.dims[3]);
+    for (uint64_t item = first_group(args); item < args.count; item += all_groups(args)) {
+        const head h = head_of(item, q.dims[2], q.dims[1]);
+        for (int64_t first = 0; first < q.dims[3]; first += PASS) {
+            T sums[KEPT_COLUMNS] = {};
+            for (int64_t key = 0; key < k.dims[1]; key++) {
+                T p, ds;
+                if (!may(args, 6, h, h.row, key)) continue;
+                slope<T>(args, h, h.row, key, scale, scratch, &p, &ds);
+                add_row(args, k, row_at(k, h, key), first, ds, sums);
+            }
+            put_row(args, dq, row_at(dq, h, h.row), first, scale, sums);
+        }
+    }
+}
+
+template <typename T> __device__ inline void attention_keys(const fy_args &args, T *scratch)
+{
+    const fy_operand &dy = args.src[0], &q = args.src[1], &k = args.src[2], &dk = args.dst[1],
+                     &dv = args.dst[2];
+    const T scale = scale_of<T>(args, q.dims[3]);
+    for (uint64_t item = first_group(args); item < args.count; item += all_groups(args)) {
+        const head h = head_of(item, k.dims[2], k.dims[1]);
+        for (int64_t first = 0; first < k.dims[3]; first += PASS) {
+            T keys[KEPT_COLUMNS] = {}, values[KEPT_COLUMNS] = {};
+            for (int64_t row = 0; row < q.dims[1]; row++) {
+                T p, ds;
+                if (!may(args, 6, h, row, h.row)) continue;
+                slope<T>(args, h, row, h.row, scale, scratch, &p, &ds);
+                add_row(args, q, row_at(q, h, row), first, ds, keys);
+                add_row(args, dy, row_at(dy, h, row), first, p, values);
+            }
+            put_row(args, dk, row_at(dk, h, h.row), first, scale, keys);
+            put_row(args, dv, row_at(dv, h, h.row), first, (T)1, values);
+        }
+    }
+}
+
+#define ATTENTION(name, T, body)                   \
+    FY_KERNEL name(FY_ARGS args)                   \
+    {                                              \
+        __shared__ T scratch[FY__CUDA_BLOCK / 32]; \
+        body(args, scratch);                       \
+    }                                              \
+    FY_KERNEL_EXISTS(name)
+ATTENTION(fy_attention_f32, float, attention)
+ATTENTION(fy_attention_f64, double, attention)
+ATTENTION(fy_attention_rows_f32, float, attention_rows)
+ATTENTION(fy_attention_rows_f64, double, attention_rows)
+ATTENTION(fy_attention_keys_f32, float, attention_keys)
+ATTENTION(fy_attention_keys_f64, double, attention_keys)

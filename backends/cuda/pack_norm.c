@@ -1,0 +1,164 @@
+/* Packing of batch_norm, batch_norm_inference, layer_norm, rms_norm and gradients. batch_norm of
+ * few rows, or without workspace, is one launch; else sums of pieces of rows, their join, and the
+ * result are three. layer_norm is one, its gradients two or three.
+ * Next: kernels/norm.cu, kernels/row_norm.cu. */
+#include "backends/cuda/pack.h"
+
+#include "opset/formulas/index.h"
+
+/* TILE: channels of a block. ROWS: the least number a thread adds up in a piece.
+ * LONG_ROW: above it a block has a row, else a warp. */
+enum { TILE = 32, ROWS = 8, BLOCKS_A_PROCESSOR = 4, MOST_PIECES = 256, LONG_ROW = 1024 };
+
+static int is_backward(uint32_t op)
+{
+    return op == FY_OP_BATCH_NORM_BACKWARD || op == FY_OP_LAYER_NORM_BACKWARD ||
+           op == FY_OP_RMS_NORM_BACKWARD;
+}
+
+typedef struct plan {
+    int64_t rows, channels, share, pieces, tiles; /* share: rows of a piece */
+} plan_t;
+
+static plan_t plan_of(const fy_launch_t *launch, unsigned nprocessors, uint64_t limit)
+{
+    const fy_desc_t *x = &launch->src[is_backward(launch->op)];
+    plan_t plan = { .rows = 1, .channels = x->dims[x->rank - 1], .pieces = 1 };
+    int64_t tile = TILE;
+    for (int axis = 0; axis + 1 < x->rank; axis++) plan.rows *= x->dims[axis];
+    if (plan.channels == 0 || plan.rows == 0) return plan;
+    while (tile > 1 && tile / 2 >= plan.channels) tile /= 2;
+    plan.tiles = (plan.channels + tile - 1) / tile;
+    const int64_t by_size = (int64_t)nprocessors * BLOCKS_A_PROCESSOR / plan.tiles,
+                  by_rows = plan.rows / (FY__CUDA_BLOCK / tile * ROWS),
+                  by_room = (int64_t)(limit / ((uint64_t)plan.channels * 2 * sizeof(double)));
+    plan.pieces = MOST_PIECES;
+    if (by_size < plan.pieces) plan.pieces = by_size;
+    if (by_rows < plan.pieces) plan.pieces = by_rows;
+    if (by_room < plan.pieces) plan.pieces = by_room;
+    if (plan.pieces < 1) plan.pieces = 1;
+    plan.share = (plan.rows + plan.pieces - 1) / plan.pieces;
+    plan.pieces = (plan.rows + plan.share - 1) / plan.share;
+    return plan;
+}
+
+/* x's shape, or one value a row, with as few axes before the last, or in all, as possible. */
+static void set(fy__cuda_operand_t *operand, const fy_desc_t *desc, int has_channels)
+{
+    const int64_t *strides = desc->strides;
+    const int last = desc->rank - has_channels;
+    fy__index_t index;
+    operand->data = (uint64_t)(uintptr_t)desc->data;
+    operand->dtype = desc->dtype;
+    fy__index_make(&index, last, desc->dims, 1, &strides);
+    for (int axis = 0; axis < index.rank && (last > 0 || !has_channels); axis++)
+        fy__cuda_operand_add(operand, index.dims[axis], index.strides[0][axis]);
+    if (has_channels) fy__cuda_operand_add(operand, desc->dims[last], desc->strides[last]);
+}
+
+/* Whether an operand of these ops has x's last axis: all but one value a row. */
+static int has_channels(const fy_launch_t *launch, int is_dst, unsigned i)
+{
+    switch (launch->op) {
+    case FY_OP_LAYER_NORM:
+    case FY_OP_RMS_NORM: return !is_dst || i == 0;
+    case FY_OP_LAYER_NORM_BACKWARD: return is_dst || (i != 2 && i != 3);
+    case FY_OP_RMS_NORM_BACKWARD: return is_dst || i != 2;
+    default: return 1;
+    }
+}
+
+/* workspace NULL: the kernel uses none. */
+static void pack(const fy_launch_t *launch, const plan_t *plan, void *workspace, int kernel,
+                 uint64_t threads, fy__cuda_request_t *out)
+{
+    size_t attrs_nbytes = 0;
+    switch (launch->op) {
+    case FY_OP_BATCH_NORM: attrs_nbytes = sizeof(fy_batch_norm_attrs_t); break;
+    case FY_OP_BATCH_NORM_INFERENCE: attrs_nbytes = sizeof(fy_batch_norm_inference_attrs_t); break;
+    case FY_OP_LAYER_NORM:
+    case FY_OP_RMS_NORM: attrs_nbytes = sizeof(fy_norm_attrs_t); break;
+    default: break;
+    }
+    fy__cuda_args_t *args = &out->args;
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc + (workspace != NULL),
+                       launch->attrs, attrs_nbytes);
+    args->ndst = launch->ndst;
+    args->accumulate = launch->accumulate;
+    for (unsigned i = 0; i < launch->ndst; i++)
+        set(&args->dst[i], &launch->dst[i], has_channels(launch, 1, i));
+    for (unsigned i = 0; i < launch->nsrc; i++)
+        set(&args->src[i], &launch->src[i], has_channels(launch, 0, i));
+    if (workspace != NULL) {
+        const fy_desc_t parts = { .data = workspace,
+                                  .dtype = FY_DTYPE_F64,
+                                  .rank = 3,
+                                  .dims = { plan->pieces, 2, plan->channels },
+                                  .strides = { 2 * plan->channels, plan->channels, 1 } };
+        fy__cuda_operand_set(&args->src[launch->nsrc], &parts);
+        args->count = (uint64_t)plan->share;
+    }
+    fy__cuda_args_size(args, launch->nelem);
+    out->kernel = kernel;
+    out->threads = threads;
+    out->square = 0;
+}
+
+int fy__cuda_pack_batch_norm(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
+                             uint64_t limit, fy__cuda_request_t *out,
+                             uint64_t *out_workspace_nbytes)
+{
+    const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
+    const int apply = is_f64 ? FY__CUDA_KERNEL_fy_batch_norm_apply_f64
+                             : FY__CUDA_KERNEL_fy_batch_norm_apply_f32;
+    const plan_t plan = plan_of(launch, nprocessors, limit);
+    *out_workspace_nbytes = 0;
+    if (launch->op == FY_OP_BATCH_NORM_INFERENCE) {
+        if (out != NULL) pack(launch, &plan, NULL, apply, launch->nelem, out);
+        return 1;
+    }
+    const int whole = plan.pieces == 1;
+    if (!whole)
+        *out_workspace_nbytes = (uint64_t)plan.pieces * 2 * (uint64_t)plan.channels *
+                                sizeof(double);
+    if (out == NULL) return 0;
+    if (whole) {
+        pack(launch, &plan, NULL,
+             is_f64 ? FY__CUDA_KERNEL_fy_batch_norm_f64 : FY__CUDA_KERNEL_fy_batch_norm_f32,
+             (uint64_t)plan.tiles * FY__CUDA_BLOCK, out);
+        return 1;
+    }
+    pack(launch, &plan, workspace,
+         is_f64 ? FY__CUDA_KERNEL_fy_batch_norm_parts_f64 : FY__CUDA_KERNEL_fy_batch_norm_parts_f32,
+         (uint64_t)(plan.tiles * plan.pieces) * FY__CUDA_BLOCK, &out[0]);
+    pack(launch, &plan, workspace, FY__CUDA_KERNEL_fy_batch_norm_join, (uint64_t)plan.channels,
+         &out[1]);
+    pack(launch, &plan, workspace, apply, launch->nelem, &out[2]);
+    return 3;
+}
+
+int fy__cuda_pack_row_norm(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
+                           uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes)
+{
+    const int is_f64 = launch->src[0].dtype == FY_DTYPE_F64;
+    const plan_t plan = plan_of(launch, nprocessors, limit);
+    const int whole = plan.pieces == 1;
+    const uint32_t lanes = plan.channels > LONG_ROW ? FY__CUDA_BLOCK : 32;
+    *out_workspace_nbytes = 0;
+    if (is_backward(launch->op) && !whole)
+        *out_workspace_nbytes = (uint64_t)plan.pieces * 2 * (uint64_t)plan.channels *
+                                sizeof(double);
+    if (out == NULL) return 0;
+    pack(launch, &plan, NULL,
+         is_f64 ? FY__CUDA_KERNEL_fy_row_norm_f64 : FY__CUDA_KERNEL_fy_row_norm_f32,
+         (uint64_t)plan.rows * lanes, &out[0]);
+    out[0].args.lanes = lanes;
+    if (!is_backward(launch->op)) return 1;
+    pack(launch, &plan, whole ? NULL : workspace,
+         is_f64 ? FY__CUDA_KERNEL_fy_row_norm_parts_f64 : FY__CUDA_KERNEL_fy_row_norm_parts_f32,
+         (uint64_t)(plan.tiles * plan.pieces) * FY__CUDA_BLOCK, &out[1]);
+    if (whole) return 2;
+    pack(launch, &plan, workspace, FY__CUDA_KERNEL_fy_row_norm_join, (uint64_t)plan.channels,
+         &out[2]);
+    return 3;
+}

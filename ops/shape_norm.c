@@ -1,0 +1,168 @@
+/* Shape rules of normalisation: x [..., C] and operands of one value a channel.
+ * Not here: the arithmetic (backends/kernels/batch_norm.c). Next: typed/norm.c. */
+#include "ops/shape.h"
+
+#include <inttypes.h>
+
+#include "ops/format.h"
+#include "ops/operand.h"
+#include "runtime/base/fail.h"
+
+static void vector(fy_desc_t *dst, const fy_desc_t *x)
+{
+    dst->dtype = x->dtype;
+    dst->rank = 1;
+    dst->dims[0] = x->dims[x->rank - 1];
+}
+
+static void like(fy_desc_t *dst, const fy_desc_t *x)
+{
+    dst->dtype = x->dtype;
+    dst->rank = x->rank;
+    for (int i = 0; i < x->rank; i++) dst->dims[i] = x->dims[i];
+}
+
+/* All sources have x's dtype. Those in bit mask `vectors` are [C], the others have x's shape. */
+static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *launch, int at,
+                                  uint32_t vectors)
+{
+    const fy_desc_t *x = &launch->src[at];
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
+    for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+    if (x->rank < 2)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s; it needs rank 2 or more: [..., C]",
+                       info->name, FY__SRC_TEXT(info->name, at), FY__DESC_TEXT(x));
+    for (int i = 0; i < launch->nsrc; i++) {
+        const fy_desc_t *desc = &launch->src[i];
+        const bool is_vector = vectors >> i & 1;
+        if (is_vector ? desc->rank == 1 && desc->dims[0] == x->dims[x->rank - 1]
+                      : fy__same_dims(desc, x))
+            continue;
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, x (src%d) is %s: it must have %s", info->name,
+                       FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(desc), at, FY__DESC_TEXT(x),
+                       is_vector ? "one value for each of x's last axis" : "x's shape");
+    }
+    return FY_STATUS_OK;
+}
+
+/* Statistics of one value say nothing, and the divisor of the running variance would be 0. */
+static fy_status_t check_count(const fy_op_info_t *info, const fy_desc_t *x, int at)
+{
+    int64_t count = 1;
+    for (int i = 0; i + 1 < x->rank; i++) count *= x->dims[i];
+    if (count >= 2 || x->dims[x->rank - 1] == 0) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: x (src%d) %s has %" PRId64 " value%s a channel, training needs at least 2"
+                   "\n  Pass a larger batch, or call fy_batch_norm_inference",
+                   info->name, at, FY__DESC_TEXT(x), count, count == 1 ? "" : "s");
+}
+
+fy_status_t fy__shape_batch_norm(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *x = &launch->src[0];
+    FY_TRY(check_operands(info, launch, 0, 6));
+    FY_TRY(check_count(info, x, 0));
+    for (int i = 3; i < 5; i++) {
+        const fy_desc_t *running = &launch->dst[i];
+        if (running->dtype != x->dtype)
+            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, x (src0) is %s: they must have one dtype",
+                           info->name, FY__DST_TEXT(info->name, i), FY__DESC_TEXT(running),
+                           FY__DESC_TEXT(x));
+        if (running->rank != 1 || running->dims[0] != x->dims[x->rank - 1])
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: %s is %s, x (src0) is %s: it must have one value for each of x's "
+                           "last axis",
+                           info->name, FY__DST_TEXT(info->name, i), FY__DESC_TEXT(running),
+                           FY__DESC_TEXT(x));
+    }
+    like(&launch->dst[0], x);
+    for (int i = 1; i < 3; i++) vector(&launch->dst[i], x);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_batch_norm_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *x = &launch->src[1];
+    FY_TRY(check_operands(info, launch, 1, 28));
+    FY_TRY(check_count(info, x, 1));
+    like(&launch->dst[0], x);
+    for (int i = 1; i < launch->ndst; i++) vector(&launch->dst[i], x);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_batch_norm_inference(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(check_operands(info, launch, 0, 30));
+    like(&launch->dst[0], &launch->src[0]);
+    return FY_STATUS_OK;
+}
+
+/* ---- rows ---- */
+
+/* One value a row of x: x's dims but the last. */
+static void rows_of(fy_desc_t *dst, const fy_desc_t *x)
+{
+    dst->dtype = x->dtype;
+    dst->rank = x->rank - 1;
+    for (int i = 0; i < dst->rank; i++) dst->dims[i] = x->dims[i];
+}
+
+/* Weight and bias: sources `first` and after. */
+static fy_status_t check_rows(const fy_op_info_t *info, const fy_launch_t *launch, int at,
+                              int first)
+{
+    const fy_desc_t *x = &launch->src[at];
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
+    for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+    if (x->rank == 0)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is a scalar, it needs a row: [..., C]", info->name,
+                       FY__SRC_TEXT(info->name, at));
+    for (int i = first; i < launch->nsrc; i++) {
+        const fy_desc_t *desc = &launch->src[i];
+        if (desc->rank != 1 || desc->dims[0] != x->dims[x->rank - 1])
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: %s is %s, x (src%d) is %s: it must have one value for each of x's "
+                           "last axis",
+                           info->name, FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(desc), at,
+                           FY__DESC_TEXT(x));
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_layer_norm(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *x = &launch->src[0];
+    int64_t count = 1;
+    FY_TRY(check_rows(info, launch, 0, 1));
+    for (int i = 0; i + 1 < x->rank; i++) count *= x->dims[i];
+    if (x->dims[x->rank - 1] == 0 && count > 0)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src0) %s has rows without a value", info->name,
+                       FY__DESC_TEXT(x));
+    like(&launch->dst[0], x);
+    for (int i = 1; i < launch->ndst; i++) rows_of(&launch->dst[i], x);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_layer_norm_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *x = &launch->src[1];
+    const int weight = launch->op == FY_OP_RMS_NORM_BACKWARD ? 3 : 4;
+    fy_desc_t row;
+    int64_t count = 1;
+    FY_TRY(check_rows(info, launch, 1, weight));
+    rows_of(&row, x);
+    for (int i = 0; i < weight; i++) {
+        const fy_desc_t *desc = &launch->src[i], *want = i < 2 ? x : &row;
+        if (fy__same_dims(desc, want)) continue;
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, x (src1) is %s: it must have %s", info->name,
+                       FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(desc), FY__DESC_TEXT(x),
+                       i < 2 ? "x's shape" : "x's dims without the last");
+    }
+    for (int i = 0; i < row.rank; i++) count *= row.dims[i];
+    if (count == 0 && x->dims[x->rank - 1] != 0)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src1) %s has no rows: there is nothing to add up",
+                       info->name, FY__DESC_TEXT(x));
+    like(&launch->dst[0], x);
+    for (int i = 1; i < launch->ndst; i++) vector(&launch->dst[i], x);
+    return FY_STATUS_OK;
+}

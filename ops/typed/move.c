@@ -1,0 +1,216 @@
+/* Typed calls that join, cut, reverse or enlarge tensors, or take elements along
+ * an axis: ops, and calls made of others.
+ * Views that a call makes for itself are destroyed before it returns.
+ * Not here: gather, one_hot, concat (elementwise.c), slices (runtime/tensor/view.c). */
+#include <stdlib.h>
+
+#include "ops/typed/typed.h"
+
+#include "runtime/tensor/tensor.h"
+
+fy_status_t fy_flip(const fy_tensor_t *src, int naxes, const int *axes, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("flip", out_dst);
+    FY__REQUIRE("flip", src);
+    fy_flip_attrs_t attrs = { 0 };
+    FY_TRY(fy__typed_axes("flip", src, naxes, axes, &attrs.axes));
+    return fy__op_new(FY_OP_FLIP, 1, &src, &attrs, out_dst);
+}
+
+/* src with `axis` and the last axis exchanged. */
+static fy_status_t exchange(fy_tensor_t *src, int axis, fy_tensor_t **out_view)
+{
+    int axes[FY_MAX_RANK];
+    for (int i = 0; i < src->rank; i++) axes[i] = i;
+    axes[axis] = src->rank - 1;
+    axes[src->rank - 1] = axis;
+    return fy_transpose(src, axes, out_view);
+}
+
+fy_status_t fy_take_along_axis(fy_tensor_t *src, fy_tensor_t *indices, int axis,
+                               fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("take_along_axis", out_dst);
+    FY__REQUIRE("take_along_axis", src);
+    FY__REQUIRE("take_along_axis", indices);
+    int32_t along;
+    FY_TRY(fy__typed_axis("take_along_axis", src, axis, &along));
+    if (along >= src->rank)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "take_along_axis: axis %d does not exist in a tensor of rank %d", axis,
+                       (int)src->rank);
+    if (along == src->rank - 1 || indices->rank != src->rank)
+        return fy__op_new(FY_OP_TAKE_ALONG_AXIS, 2, (const fy_tensor_t *[]){ src, indices }, NULL,
+                          out_dst);
+    fy_tensor_t *views[2] = { NULL, NULL }, *taken = NULL;
+    fy_status_t status = exchange(src, along, &views[0]);
+    if (status == FY_STATUS_OK) status = exchange(indices, along, &views[1]);
+    if (status == FY_STATUS_OK)
+        status =
+            fy__op_new(FY_OP_TAKE_ALONG_AXIS, 2, (const fy_tensor_t *const *)views, NULL, &taken);
+    if (status == FY_STATUS_OK) status = exchange(taken, along, out_dst);
+    fy_tensor_destroy(views[0]);
+    fy_tensor_destroy(views[1]);
+    fy_tensor_destroy(taken);
+    return status;
+}
+
+fy_status_t fy_take_along_axis_backward(const fy_tensor_t *dy, const fy_tensor_t *indices,
+                                        int64_t length, fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[2] = { dy, indices };
+    const fy_take_along_axis_backward_attrs_t attrs = { length };
+    return fy__op_new(FY_OP_TAKE_ALONG_AXIS_BACKWARD, 2, src, &attrs, out_dx);
+}
+
+fy_status_t fy_topk(const fy_tensor_t *x, int64_t k, fy_tensor_t **out_values,
+                    fy_tensor_t **out_indices)
+{
+    const fy_topk_attrs_t attrs = { k };
+    fy_tensor_t *dst[2] = { NULL, NULL };
+    if (!out_values || !out_indices) return fy__op_no_out(FY_OP_TOPK);
+    *out_values = *out_indices = NULL;
+    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_TOPK], 1, &x, &attrs, 0, 2, dst));
+    *out_values = dst[0];
+    *out_indices = dst[1];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("stack", out_dst);
+    if (count < 1 || count >= FY_OP_VARIADIC)
+        return FY_FAIL(INVALID_ARGUMENT, "stack: count is %zu, legal are 1 .. %u", count,
+                       FY_OP_VARIADIC - 1);
+    FY__REQUIRE("stack", src);
+    fy_tensor_t **views = calloc(count, sizeof *views);
+    if (!views) return FY_FAIL(OUT_OF_MEMORY, "stack: no memory for %zu views on the host", count);
+    fy_status_t status = FY_STATUS_OK;
+    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++)
+        status = fy_unsqueeze(src[i], axis, &views[i]);
+    if (status == FY_STATUS_OK)
+        status = fy_concat(count, views, axis < 0 ? axis + views[0]->rank : axis, out_dst);
+    for (size_t i = 0; i < count; i++) fy_tensor_destroy(views[i]);
+    free(views);
+    return status;
+}
+
+/* The length of each part, or of part i by `sizes`; their sum is checked. */
+static fy_status_t check_sizes(int64_t length, size_t count, const int64_t *sizes)
+{
+    int64_t left = length;
+    if (!sizes && length % (int64_t)count != 0)
+        return FY_FAIL(
+            SHAPE_MISMATCH,
+            "split: an axis of length %lld is not %zu parts of equal lengths; pass sizes",
+            (long long)length, count);
+    for (size_t i = 0; i < count && sizes; i++) {
+        if (sizes[i] < 0 || sizes[i] > left)
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "split: sizes[%zu] is %lld, of an axis of length %lld %lld are left", i,
+                           (long long)sizes[i], (long long)length, (long long)left);
+        left -= sizes[i];
+    }
+    if (sizes && left != 0)
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "split: the sum of the %zu sizes is %lld, the axis has length %lld", count,
+                       (long long)(length - left), (long long)length);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_split(fy_tensor_t *src, int axis, size_t count, const int64_t *sizes,
+                     fy_tensor_t **out_views)
+{
+    FY__REQUIRE("split", out_views);
+    if (count < 1 || count > INT32_MAX)
+        return FY_FAIL(INVALID_ARGUMENT, "split: count is %zu, legal are 1 .. %d", count,
+                       INT32_MAX);
+    for (size_t i = 0; i < count; i++) out_views[i] = NULL;
+    FY__REQUIRE("split", src);
+    int32_t along;
+    FY_TRY(fy__typed_axis("split", src, axis, &along));
+    if (along >= src->rank)
+        return FY_FAIL(INVALID_ARGUMENT, "split: axis %d does not exist in a tensor of rank %d",
+                       axis, src->rank);
+    FY_TRY(check_sizes(src->dims[along], count, sizes));
+    fy_status_t status = FY_STATUS_OK;
+    int64_t begin = 0;
+    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
+        const int64_t end = begin + (sizes ? sizes[i] : src->dims[along] / (int64_t)count);
+        status = fy_slice(src, along, begin, end, &out_views[i]);
+        begin = end;
+    }
+    for (size_t i = 0; i < count && status != FY_STATUS_OK; i++) {
+        fy_tensor_destroy(out_views[i]);
+        out_views[i] = NULL;
+    }
+    return status;
+}
+
+/* `count` elements along `axis` in src's shape, each the scalar `fill`; NULL if count is 0. */
+static fy_status_t edge(const fy_tensor_t *src, fy_tensor_t *fill, int axis, int64_t count,
+                        fy_tensor_t **out_view)
+{
+    int64_t dims[FY_MAX_RANK];
+    *out_view = NULL;
+    if (count == 0) return FY_STATUS_OK;
+    for (int i = 0; i < src->rank; i++) dims[i] = src->dims[i];
+    dims[axis] = count;
+    return fy_broadcast(fill, src->rank, dims, out_view);
+}
+
+/* src between two edges along one axis. */
+static fy_status_t pad_axis(const fy_tensor_t *src, fy_tensor_t *fill, int axis, int64_t before,
+                            int64_t behind, fy_tensor_t **out_dst)
+{
+    fy_tensor_t *edges[2] = { NULL, NULL };
+    fy_status_t status = edge(src, fill, axis, before, &edges[0]);
+    if (status == FY_STATUS_OK) status = edge(src, fill, axis, behind, &edges[1]);
+    if (status == FY_STATUS_OK) {
+        const fy_tensor_t *parts[3];
+        const fy_axis_attrs_t attrs = { axis, 0 };
+        size_t n = 0;
+        if (edges[0]) parts[n++] = edges[0];
+        parts[n++] = src;
+        if (edges[1]) parts[n++] = edges[1];
+        status = fy__op_new(FY_OP_CONCAT, n, parts, &attrs, out_dst);
+    }
+    fy_tensor_destroy(edges[0]);
+    fy_tensor_destroy(edges[1]);
+    return status;
+}
+
+fy_status_t fy_pad(const fy_tensor_t *src, const int64_t *begin, const int64_t *end, double value,
+                   fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("pad", out_dst);
+    FY__REQUIRE("pad", src);
+    FY__REQUIRE("pad", begin);
+    FY__REQUIRE("pad", end);
+    if (fy__tensor_is_gone(src)) return fy__refuse_gone("pad", "src");
+    int last = -1;
+    for (int axis = 0; axis < src->rank; axis++) {
+        if (begin[axis] < 0 || end[axis] < 0)
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "pad: %lld before and %lld behind axis %d; both must be 0 or more",
+                           (long long)begin[axis], (long long)end[axis], axis);
+        if (begin[axis] > 0 || end[axis] > 0) last = axis;
+    }
+    if (last < 0)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "pad: no axis of the %d grows; one entry of begin or end must be above 0",
+                       (int)src->rank);
+    fy_tensor_t *fill, *padded = NULL;
+    FY_TRY(fy_full(src->storage->device, (fy_dtype_t)src->dtype, 0, NULL, value, &fill));
+    fy_status_t status = FY_STATUS_OK;
+    for (int axis = 0; axis <= last && status == FY_STATUS_OK; axis++) {
+        fy_tensor_t *next = NULL;
+        if (begin[axis] == 0 && end[axis] == 0) continue;
+        status = pad_axis(padded ? padded : src, fill, axis, begin[axis], end[axis], &next);
+        fy_tensor_destroy(padded);
+        padded = next;
+    }
+    fy_tensor_destroy(fill);
+    if (status == FY_STATUS_OK) *out_dst = padded;
+    return status;
+}

@@ -1,0 +1,545 @@
+/* The typed calls that are made of several ops: values of PyTorch, gradients, f16, refusals; and
+ * that no temporary is left.
+ * What the ops compute is tested in tests/ops/. */
+#include <math.h>
+
+#include "tests/support/harness.h"
+
+enum { N = 6 };
+
+static fy_tensor_t *f64_of(ts_ctx_t *ctx, int rank, const int64_t *dims, const double *values)
+{
+    fy_tensor_t *host, *x;
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F64, rank, dims, (void *)(uintptr_t)values,
+                         NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
+    return x;
+}
+
+static void expect_f64(const fy_tensor_t *tensor, const double *want, size_t n)
+{
+    double got[32];
+    assert_true(n <= 32);
+    assert_int_equal(ts_info(tensor).nelem, n);
+    ts_read(tensor, got, n * sizeof *got);
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs(got[i] - want[i]) <= 1e-15 + 2e-8 * fabs(want[i])))
+            fail_msg("element %zu is %.12g, want %.12g", i, got[i], want[i]);
+}
+
+/* ---- losses ---- */
+
+typedef enum loss { BCE, L1, SMOOTH_L1, L1_OF_BETA_0, KL, KL_LOG, LOSSES } loss_t;
+
+static fy_status_t loss_of(loss_t which, const fy_tensor_t *x, const fy_tensor_t *y,
+                           fy_reduction_t reduction, fy_tensor_t **out_loss)
+{
+    switch (which) {
+    case BCE: return fy_bce_with_logits(x, y, reduction, out_loss);
+    case L1: return fy_l1_loss(x, y, reduction, out_loss);
+    case SMOOTH_L1: return fy_smooth_l1_loss(x, y, 0.75, reduction, out_loss);
+    case L1_OF_BETA_0: return fy_smooth_l1_loss(x, y, 0, reduction, out_loss);
+    case KL: return fy_kl_div(x, y, 0, reduction, out_loss);
+    default: return fy_kl_div(x, y, 1, reduction, out_loss);
+    }
+}
+
+#define L1_ROWS                                                                          \
+    { 0, 1, -2, 3, 0.5, 0.25 }, { 0, 0.5, 1, 0.5, 1, 0 }, { 0, 0.5, 3, 2.5, 0.5, 0.25 }, \
+        { 0, 1, -1, 1, -1, 1 },                                                          \
+    {                                                                                    \
+        0, -1, 1, -1, 1, -1                                                              \
+    }
+
+/* Sources, losses of the elements, gradients of their sum: PyTorch 2.15 in f64. But PyTorch has no
+ * gradient of a target 0 of kl_div; here it is the limit of the rest, -x. */
+static const struct {
+    double x[N], y[N], loss[N], dx[N], dy[N];
+} k_losses[LOSSES] = {
+    [BCE] = { { 0, 1, -2, 20, -30, 0.5 },
+              { 0, 1, 0.25, 1, 0, 0.5 },
+              { 0.693147181, 0.313261688, 0.626928011, 2.06115362e-09, 9.3576229688e-14,
+                0.724076984 },
+              { 0.5, -0.268941421, -0.130797078, -2.06115362e-09, 9.3576229688e-14, 0.122459331 },
+              { 0, -1, 2, -20, 30, -0.5 } },
+    [L1] = { L1_ROWS },
+    [L1_OF_BETA_0] = { L1_ROWS },
+    [SMOOTH_L1] = { { 0, 1, -2, 3, 0.5, 0.25 },
+                    { 0, 0.5, 1, 0.5, 1, 0 },
+                    { 0, 0.1666666667, 2.625, 2.125, 0.1666666667, 0.0416666667 },
+                    { 0, 0.666666667, -1, 1, -0.666666667, 0.333333333 },
+                    { 0, -0.666666667, 1, -1, 0.666666667, -0.333333333 } },
+    [KL] = { { -0.69314718056, -1.38629436112, -2.07944154168, -0.69314718056, -0.28768207245,
+               -2.30258509299 },
+             { 0.25, 0, 0.5, 1, 0.5, 0.2 },
+             { -0.173286795, 0, 0.693147181, 0.693147181, -0.202732554, 0.138629436 },
+             { -0.25, 0, -0.5, -1, -0.5, -0.2 },
+             { 0.306852819, 1.386294361, 2.38629436, 1.69314718, 0.594534892, 1.69314718 } },
+    [KL_LOG] = { { -0.69314718056, -1.38629436112, -2.07944154168, -0.69314718056, -0.28768207245,
+                   -2.30258509299 },
+                 { -1, -2, 0, -0.5, -3, -0.25 },
+                 { -0.112884844, -0.0830560265, 2.07944154, 0.117149687, -0.135038358, 1.59855488 },
+                 { -0.367879441, -0.135335283, -1, -0.60653066, -0.0497870684, -0.778800783 },
+                 { 0.254994597, 0.0522792568, 3.07944154, 0.723680347, -0.0852512897, 2.37735566 } }
+};
+
+static void losses_have_the_values_of_pytorch(ts_ctx_t *ctx)
+{
+    for (int k = 0; k < LOSSES; k++) {
+        fy_scope_t scope = fy_scope_begin("loss");
+        fy_tensor_t *x = f64_of(ctx, FY_DIMS(2, 3), k_losses[k].x),
+                    *y = f64_of(ctx, FY_DIMS(2, 3), k_losses[k].y), *loss, *grad;
+        double sum = 0;
+        for (int i = 0; i < N; i++) sum += k_losses[k].loss[i];
+        ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_NONE, &loss));
+        assert_int_equal(ts_info(loss).rank, 2);
+        expect_f64(loss, k_losses[k].loss, N);
+        ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_MEAN, &loss));
+        assert_int_equal(ts_info(loss).rank, 0);
+        expect_f64(loss, (const double[]){ sum / N }, 1);
+        fy_tape_t *tape;
+        ts_ok(fy_tape_create(&tape));
+        ts_ok(fy_tape_watch(tape, x, NULL));
+        ts_ok(fy_tape_watch(tape, y, NULL));
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_SUM, &loss));
+        expect_f64(loss, &sum, 1);
+        ts_ok(fy_tape_backward(tape, loss, NULL));
+        ts_ok(fy_tape_grad(tape, x, &grad));
+        expect_f64(grad, k_losses[k].dx, N);
+        ts_ok(fy_tape_grad(tape, y, &grad));
+        expect_f64(grad, k_losses[k].dy, N);
+        fy_tape_destroy(tape);
+        fy_scope_end(scope, 0, NULL);
+    }
+}
+
+static fy_status_t checked_loss(void *user, size_t count, fy_tensor_t *const *inputs,
+                                fy_tensor_t **out_loss)
+{
+    const int which = *(const int *)user;
+    (void)count;
+    return loss_of((loss_t)(which / 3), inputs[0], inputs[1], (fy_reduction_t)(which % 3),
+                   out_loss);
+}
+
+/* Both sources, away from corners; targets are positive. */
+static void losses_have_gradients(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rng, *inputs[2];
+    ts_ok(fy_rng_create(ctx->device, 5, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(3, 4), -3, -0.1, &inputs[0]));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(3, 4), 0.1, 0.9, &inputs[1]));
+    for (int which = 0; which < 3 * LOSSES; which++) {
+        fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
+        ts_ok(fy_gradcheck(checked_loss, &which, 2, inputs, NULL, &result));
+        assert_int_equal(result.checked, 24);
+    }
+}
+
+/* exp(-10) is kept beside 10, and no exponential of a large logit overflows. */
+static void logits_lose_no_digits(ts_ctx_t *ctx)
+{
+    static const float x[4] = { 10, -10, 1e30F, -1e4F }, y[4] = { 1, 0, 1, 1 };
+    static const float want[4] = { 4.53988992e-5F, 4.53988992e-5F, 0, 1e4F };
+    fy_tensor_t *loss;
+    float got[4];
+    ts_ok(fy_bce_with_logits(ts_f32(ctx->device, FY_DIMS(4), x), ts_f32(ctx->device, FY_DIMS(4), y),
+                             FY_REDUCTION_NONE, &loss));
+    ts_read(loss, got, sizeof got);
+    for (int i = 0; i < 4; i++) assert_true(fabsf(got[i] - want[i]) <= 1e-6F * want[i]);
+}
+
+/* 300^2 is no f16, and the sum of 40 losses of 2,000 is none; their mean is. */
+static void halves_compute_in_f32(ts_ctx_t *ctx)
+{
+    fy_tensor_t *a, *b, *loss, *wide;
+    float got;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F16, FY_DIMS(40), 2300, &a));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F16, FY_DIMS(40), 300, &b));
+    for (int k = 0; k < 2; k++) {
+        ts_ok(k ? fy_smooth_l1_loss(a, b, 1000, FY_REDUCTION_MEAN, &loss)
+                : fy_l1_loss(a, b, FY_REDUCTION_MEAN, &loss));
+        assert_int_equal(ts_info(loss).dtype, FY_DTYPE_F16);
+        ts_ok(fy_cast(loss, FY_DTYPE_F32, &wide));
+        ts_read(wide, &got, sizeof got);
+        assert_true(got == (k ? 1500.0F : 2000.0F));
+    }
+}
+
+static void temporaries_are_freed(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x, *y, *loss;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_BF16, FY_DIMS(5), -1, &x));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_BF16, FY_DIMS(5), 0.5, &y));
+    for (int k = 0; k < LOSSES; k++) {
+        const uint64_t before = ts_live(ctx->device);
+        ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_NONE, &loss));
+        assert_int_equal(ts_info(loss).nelem, 5);
+        fy_tensor_destroy(loss);
+        assert_int_equal(ts_live(ctx->device), before);
+    }
+}
+
+/* Of no elements: the mean is NaN, the sum 0. */
+static void losses_refuse_what_does_not_fit(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1),
+                *row = ts_iota(ctx->device, FY_DIMS(3), 1), *half, *whole, *none, *y;
+    float sum, mean;
+    ts_ok(fy_cast(x, FY_DTYPE_F16, &half));
+    ts_ok(fy_cast(x, FY_DTYPE_I32, &whole));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0, 3), &none));
+    for (int k = 0; k < LOSSES; k++) {
+        const fy_ledger_totals_t before = ts_ledger(NULL);
+        ts_fails(loss_of((loss_t)k, x, row, FY_REDUCTION_MEAN, &y), SHAPE_MISMATCH);
+        ts_text_has("[2x3 f32]");
+        ts_fails(loss_of((loss_t)k, x, half, FY_REDUCTION_MEAN, &y), DTYPE_MISMATCH);
+        ts_text_has("f16");
+        ts_fails(loss_of((loss_t)k, whole, whole, FY_REDUCTION_SUM, &y), DTYPE_MISMATCH);
+        ts_fails(loss_of((loss_t)k, x, x, (fy_reduction_t)3, &y), INVALID_ARGUMENT);
+        ts_text_has("reduction 3");
+        ts_fails(loss_of((loss_t)k, x, NULL, FY_REDUCTION_SUM, &y), INVALID_ARGUMENT);
+        ts_text_has("src1 is NULL");
+        ts_fails(loss_of((loss_t)k, x, x, FY_REDUCTION_SUM, NULL), INVALID_ARGUMENT);
+        assert_null(y);
+        assert_int_equal(ts_ledger(NULL).requests, before.requests);
+        ts_ok(loss_of((loss_t)k, none, none, FY_REDUCTION_SUM, &y));
+        ts_read(y, &sum, sizeof sum);
+        ts_ok(loss_of((loss_t)k, none, none, FY_REDUCTION_MEAN, &y));
+        ts_read(y, &mean, sizeof mean);
+        assert_true(sum == 0 && isnan(mean));
+    }
+    static const double betas[4] = { -1, INFINITY, NAN, 1e-60 };
+    for (int i = 0; i < 4; i++) {
+        ts_fails(fy_smooth_l1_loss(x, x, betas[i], FY_REDUCTION_SUM, &y), INVALID_ARGUMENT);
+        ts_text_has("beta");
+    }
+}
+
+/* ---- variance ---- */
+
+/* PyTorch 2.15: over all, over axis 0, over axis 1. */
+static void variances_have_the_values_of_pytorch(ts_ctx_t *ctx)
+{
+    static const double x[12] = { 1, 2, 4, 8, 3, 3, 3, 3, -1, 0, 1, 6.5 };
+    static const double var[2][3][4] = { { { 5.97743055556 },
+                                           { 2.66666666667, 1.55555555556, 1.55555555556,
+                                             4.38888888889 },
+                                           { 7.1875, 0, 8.421875 } },
+                                         { { 6.52083333333 },
+                                           { 4, 2.33333333333, 2.33333333333, 6.58333333333 },
+                                           { 9.58333333333, 0, 11.2291666667 } } };
+    static const size_t counts[3] = { 1, 4, 3 };
+    fy_tensor_t *src = f64_of(ctx, FY_DIMS(3, 4), x), *y;
+    for (int c = 0; c < 2; c++)
+        for (int k = 0; k < 3; k++) {
+            double root[4];
+            const int axis = k - 1;
+            for (size_t i = 0; i < counts[k]; i++) root[i] = sqrt(var[c][k][i]);
+            ts_ok(fy_var(src, k > 0, &axis, c, 0, &y));
+            assert_int_equal(ts_info(y).rank, k > 0);
+            expect_f64(y, var[c][k], counts[k]);
+            ts_ok(fy_std(src, k > 0, &axis, c, 1, &y));
+            assert_int_equal(ts_info(y).rank, 2);
+            expect_f64(y, root, counts[k]);
+        }
+}
+
+/* The mean of 1e7, 1e7 + 1, 1e7 + 1 is no f32; its rounding must not show. Of 0.1 in f32 the
+ * variance is 0, and not below. */
+static void a_large_mean_costs_no_accuracy(ts_ctx_t *ctx)
+{
+    static const float x[3] = { 1e7F, 1e7F + 1, 1e7F + 1 };
+    fy_tensor_t *src = ts_f32(ctx->device, FY_DIMS(3), x), *y;
+    float got;
+    ts_ok(fy_var(src, 0, NULL, 0, 0, &y));
+    ts_read(y, &got, sizeof got);
+    assert_true(fabsf(got - 2.0F / 9) < 1e-6F);
+    ts_ok(fy_std(src, 0, NULL, 1, 0, &y));
+    ts_read(y, &got, sizeof got);
+    assert_true(fabsf(got - sqrtf(1.0F / 3)) < 1e-6F);
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1001), 0.1, &src));
+    ts_ok(fy_var(src, 0, NULL, 0, 0, &y));
+    ts_read(y, &got, sizeof got);
+    assert_true(got >= 0 && got < 1e-20F);
+}
+
+typedef struct spread {
+    int naxes, axis, correction, is_std;
+} spread_t;
+
+static fy_status_t checked_spread(void *user, size_t count, fy_tensor_t *const *inputs,
+                                  fy_tensor_t **out_y)
+{
+    const spread_t *with = user;
+    (void)count;
+    return (with->is_std ? fy_std : fy_var)(inputs[0], with->naxes, &with->axis, with->correction,
+                                            0, out_y);
+}
+
+static void variances_have_gradients(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rng, *x, *y, *sum, *grad;
+    fy_tape_t *tape;
+    ts_ok(fy_rng_create(ctx->device, 5, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(3, 5), -3, 3, &x));
+    for (int k = 0; k < 12; k++) {
+        spread_t with = { k / 4 > 0, k / 4 - 2, k & 1, k >> 1 & 1 };
+        fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
+        ts_ok(fy_gradcheck(checked_spread, &with, 1, &x, NULL, &result));
+        assert_int_equal(result.checked, 15);
+    }
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4), 2, &x));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_std(x, 0, NULL, 1, 0, &y));
+    ts_ok(fy_sum(y, 0, NULL, 0, &sum));
+    ts_ok(fy_tape_backward(tape, sum, NULL));
+    ts_ok(fy_tape_grad(tape, x, &grad));
+    ts_expect_f32(grad, (const float[]){ 0, 0, 0, 0 }, 4);
+    fy_tape_destroy(tape);
+}
+
+static void variances_of_few_and_of_halves(ts_ctx_t *ctx)
+{
+    fy_tensor_t *one, *none, *half, *wide, *y;
+    float got;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1), 3, &one));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0), &none));
+    for (int k = 0; k < 4; k++) {
+        ts_ok((k & 1 ? fy_std : fy_var)(k < 2 ? one : none, 0, NULL, 1, 0, &y));
+        ts_read(y, &got, sizeof got);
+        assert_true(isnan(got));
+        ts_ok((k & 1 ? fy_std : fy_var)(k < 2 ? one : none, 0, NULL, 0, 0, &y));
+        ts_read(y, &got, sizeof got);
+        assert_true(k < 2 ? got == 0 : isnan(got));
+    }
+    ts_ok(fy_cast(ts_f32(ctx->device, FY_DIMS(2), (const float[]){ -400, 400 }), FY_DTYPE_F16,
+                  &half));
+    const uint64_t before = ts_live(ctx->device);
+    ts_ok(fy_std(half, 0, NULL, 0, 0, &y)); /* 400^2 is no f16 */
+    assert_int_equal(ts_info(y).dtype, FY_DTYPE_F16);
+    ts_ok(fy_cast(y, FY_DTYPE_F32, &wide));
+    ts_read(wide, &got, sizeof got);
+    assert_true(got == 400);
+    fy_tensor_destroy(wide);
+    fy_tensor_destroy(y);
+    assert_int_equal(ts_live(ctx->device), before);
+}
+
+static void variances_refuse(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *whole, *y;
+    ts_ok(fy_cast(x, FY_DTYPE_I32, &whole));
+    for (int k = 0; k < 2; k++) {
+        fy_status_t (*call)(const fy_tensor_t *, int, const int *, int, int, fy_tensor_t **) =
+            k ? fy_std : fy_var;
+        ts_fails(call(whole, 0, NULL, 0, 0, &y), DTYPE_MISMATCH);
+        ts_text_has(k ? "std: src0 is [2x3 i32]" : "var: src0 is [2x3 i32]");
+        ts_fails(call(x, 0, NULL, 2, 0, &y), INVALID_ARGUMENT);
+        ts_text_has("correction 2");
+        ts_fails(call(x, 1, (const int[]){ 2 }, 0, 0, &y), INVALID_ARGUMENT);
+        ts_fails(call(x, 2, (const int[]){ 1, -1 }, 0, 0, &y), INVALID_ARGUMENT);
+        ts_text_has("named twice");
+        ts_fails(call(NULL, 0, NULL, 0, 0, &y), INVALID_ARGUMENT);
+        ts_fails(call(x, 0, NULL, 0, 0, NULL), INVALID_ARGUMENT);
+        assert_null(y);
+    }
+}
+
+/* ---- group_norm ---- */
+
+enum { SAMPLES = 2, PIXELS = 3, CHANNELS = 4, ELEMENTS = SAMPLES * PIXELS * CHANNELS };
+
+static double pixel(int i) { return i * 7 % 11 - 4 + 0.25 * i; }
+
+/* PyTorch 2.15 in f64, x [2, 3, 4] permuted for it: the result with two groups. */
+static void group_norm_has_the_values_of_pytorch(ts_ctx_t *ctx)
+{
+    static const double w[CHANNELS] = { 1, 2, -1, 0.5 }, b[CHANNELS] = { 0, 1, 2, 3 };
+    static const double want[ELEMENTS] = {
+        -1.515682473, 2.256907416,  3.070939018,   3.64391903,   0.5545179777, -0.1090359555,
+        0.7934990809, 2.993221905,  -0.6284537081, 4.031364945,  2.094893331,  2.34252478,
+        0.1307568394, -1.353623109, 0.6850495601,  3.047446665,  -1.263982781, 3.527965562,
+        1.98644381,   2.39674954,   1.176811555,   0.7384863212, 3.28783806,   3.535469509
+    };
+    double x[ELEMENTS];
+    for (int i = 0; i < ELEMENTS; i++) x[i] = pixel(i);
+    fy_tensor_t *src = f64_of(ctx, FY_DIMS(SAMPLES, PIXELS, CHANNELS), x), *y,
+                *weight = f64_of(ctx, FY_DIMS(CHANNELS), w),
+                *bias = f64_of(ctx, FY_DIMS(CHANNELS), b);
+    ts_ok(fy_group_norm(src, 2, weight, bias, 1e-3, &y));
+    assert_int_equal(ts_info(y).rank, 3);
+    assert_true(ts_info(y).is_contiguous);
+    expect_f64(y, want, ELEMENTS);
+}
+
+/* Computed here, for each number of groups, of a dense and of a transposed source. */
+static void groups_are_normalized(ts_ctx_t *ctx)
+{
+    for (int groups = 1; groups <= CHANNELS; groups *= 2) {
+        const int width = CHANNELS / groups, n = PIXELS * width;
+        double x[ELEMENTS], want[ELEMENTS];
+        for (int i = 0; i < ELEMENTS; i++) x[i] = pixel(i);
+        for (int s = 0; s < SAMPLES; s++)
+            for (int g = 0; g < groups; g++) {
+                double mean = 0, square = 0;
+                for (int k = 0; k < n; k++)
+                    mean += x[(s * PIXELS + k / width) * CHANNELS + g * width + k % width] / n;
+                for (int k = 0; k < n; k++) {
+                    const int i = (s * PIXELS + k / width) * CHANNELS + g * width + k % width;
+                    want[i] = x[i] - mean;
+                    square += want[i] * want[i] / n;
+                }
+                for (int k = 0; k < n; k++)
+                    want[(s * PIXELS + k / width) * CHANNELS + g * width + k % width] /=
+                        sqrt(square + 0.5);
+            }
+        fy_tensor_t *src = f64_of(ctx, FY_DIMS(SAMPLES, PIXELS, CHANNELS), x), *turned, *copy, *y;
+        ts_ok(fy_group_norm(src, groups, NULL, NULL, 0.5, &y));
+        expect_f64(y, want, ELEMENTS);
+        /* the same elements, stored channel by channel */
+        ts_ok(fy_transpose(src, NULL, &turned));
+        ts_ok(fy_empty(ctx->device, FY_DTYPE_F64, FY_DIMS(CHANNELS, PIXELS, SAMPLES), &copy));
+        ts_ok(fy_copy(copy, turned));
+        ts_ok(fy_transpose(copy, NULL, &turned));
+        ts_ok(fy_group_norm(turned, groups, NULL, NULL, 0.5, &y));
+        expect_f64(y, want, ELEMENTS);
+    }
+}
+
+static fy_status_t checked_groups(void *user, size_t count, fy_tensor_t *const *inputs,
+                                  fy_tensor_t **out_y)
+{
+    return fy_group_norm(inputs[0], *(const int *)user, count > 1 ? inputs[1] : NULL,
+                         count > 2 ? inputs[2] : NULL, 1e-2, out_y);
+}
+
+static void group_norm_has_gradients(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rng, *inputs[3];
+    ts_ok(fy_rng_create(ctx->device, 5, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(2, 2, 3, 4), -3, 3, &inputs[0]));
+    for (int i = 1; i < 3; i++)
+        ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(CHANNELS), -2, 2, &inputs[i]));
+    for (int groups = 1; groups <= CHANNELS; groups *= 2)
+        for (size_t count = 1; count <= 3; count++) {
+            fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
+            ts_ok(fy_gradcheck(checked_groups, &groups, count, inputs, NULL, &result));
+            assert_int_equal(result.checked, 48 + (count - 1) * CHANNELS);
+        }
+}
+
+/* The results in f16 are those in f32, rounded once; and no temporary is left. */
+static void groups_of_halves(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3, 4), 1), *w, *half, *half_w, *y, *z, *same;
+    uint8_t equal[ELEMENTS];
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(CHANNELS), 0.375, &w));
+    ts_ok(fy_cast(x, FY_DTYPE_F16, &half));
+    ts_ok(fy_cast(w, FY_DTYPE_F16, &half_w));
+    const uint64_t before = ts_live(ctx->device);
+    ts_ok(fy_group_norm(half, 2, half_w, half_w, 1e-5, &y));
+    assert_int_equal(ts_info(y).dtype, FY_DTYPE_F16);
+    fy_tensor_destroy(y);
+    assert_int_equal(ts_live(ctx->device), before);
+    ts_ok(fy_group_norm(half, 2, half_w, half_w, 1e-5, &y));
+    ts_ok(fy_group_norm(x, 2, w, w, 1e-5, &z));
+    ts_ok(fy_cast(z, FY_DTYPE_F16, &z));
+    ts_ok(fy_eq(y, z, &same));
+    ts_read(same, equal, sizeof equal);
+    for (int i = 0; i < ELEMENTS; i++) assert_true(equal[i]);
+}
+
+static void group_norm_refuses(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3, 4), 1),
+                *three = ts_iota(ctx->device, FY_DIMS(3), 1), *row, *whole, *half, *y;
+    ts_ok(fy_cast(x, FY_DTYPE_I32, &whole));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F16, FY_DIMS(4), 1, &half));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &row));
+    const uint64_t before = ts_ledger(NULL).requests;
+    ts_fails(fy_group_norm(x, 3, NULL, NULL, 1e-5, &y), SHAPE_MISMATCH);
+    ts_text_has("3 groups");
+    ts_fails(fy_group_norm(row, 2, NULL, NULL, 1e-5, &y), SHAPE_MISMATCH);
+    ts_fails(fy_group_norm(x, 0, NULL, NULL, 1e-5, &y), INVALID_ARGUMENT);
+    ts_fails(fy_group_norm(x, 2, NULL, NULL, -1, &y), INVALID_ARGUMENT);
+    ts_text_has("eps -1");
+    ts_fails(fy_group_norm(whole, 2, NULL, NULL, 1e-5, &y), DTYPE_MISMATCH);
+    ts_fails(fy_group_norm(x, 2, half, NULL, 1e-5, &y), DTYPE_MISMATCH);
+    ts_text_has("weight is [4 f16]");
+    ts_fails(fy_group_norm(x, 2, row, three, 1e-5, &y), SHAPE_MISMATCH);
+    ts_text_has("bias is [3 f32]; it must be [4]");
+    ts_fails(fy_group_norm(NULL, 2, row, row, 1e-5, &y), INVALID_ARGUMENT);
+    ts_fails(fy_group_norm(x, 2, NULL, NULL, 1e-5, NULL), INVALID_ARGUMENT);
+    assert_null(y);
+    assert_int_equal(ts_ledger(NULL).requests, before);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0, 3, 4), &x));
+    ts_ok(fy_group_norm(x, 2, row, row, 1e-5, &y));
+    assert_int_equal(ts_info(y).nelem, 0);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 0, 4), &x));
+    ts_fails(fy_group_norm(x, 2, row, row, 1e-5, &y), SHAPE_MISMATCH);
+}
+
+/* ---- failures ---- */
+
+static fy_status_t composed(int which, fy_tensor_t *x, fy_tensor_t *y, fy_tensor_t **out)
+{
+    if (which < LOSSES) return loss_of((loss_t)which, x, y, FY_REDUCTION_NONE, out);
+    if (which == LOSSES) return fy_var(x, 1, (const int[]){ 0 }, 1, 0, out);
+    return fy_group_norm(x, 2, NULL, NULL, 1e-5, out);
+}
+
+/* On a device with room for ever more temporaries, each step fails once. A failure leaves none and
+ * no result. */
+static void a_step_without_memory_leaves_nothing(ts_ctx_t *ctx)
+{
+    const int64_t mib = 1 << 20;
+    if (ctx->is_host) return;
+    fy_device_t *device = ts_open_with(ctx, "limit=24MiB");
+    for (int which = 0; which < LOSSES + 2; which++) {
+        int failures = 0;
+        fy_status_t status = FY_STATUS_OUT_OF_MEMORY;
+        for (int64_t room = 0; status != FY_STATUS_OK && room < 20; room++) {
+            fy_scope_t scope = fy_scope_begin("room");
+            fy_tensor_t *x, *y, *filler, *out;
+            ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(8, mib / 128, 4), 0.5, &x));
+            ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(8, mib / 128, 4), 0.5, &y));
+            ts_ok(fy_full(device, FY_DTYPE_U8, FY_DIMS((22 - room) * mib), 0, &filler));
+            const uint64_t before = ts_live(device);
+            status = composed(which, x, y, &out);
+            if (status != FY_STATUS_OK) {
+                assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+                assert_null(out);
+                assert_int_equal(ts_live(device), before);
+                failures++;
+            }
+            fy_scope_end(scope, 0, NULL);
+        }
+        assert_int_equal(status, FY_STATUS_OK);
+        assert_true(failures >= 2);
+    }
+    ts_reopen(ctx, device);
+}
+
+static const ts_test_t k_tests[] = { TS_TEST(losses_have_the_values_of_pytorch),
+                                     TS_TEST(losses_have_gradients),
+                                     TS_TEST(logits_lose_no_digits),
+                                     TS_TEST(halves_compute_in_f32),
+                                     TS_TEST(temporaries_are_freed),
+                                     TS_TEST(losses_refuse_what_does_not_fit),
+                                     TS_TEST(variances_have_the_values_of_pytorch),
+                                     TS_TEST(a_large_mean_costs_no_accuracy),
+                                     TS_TEST(variances_have_gradients),
+                                     TS_TEST(variances_of_few_and_of_halves),
+                                     TS_TEST(variances_refuse),
+                                     TS_TEST(group_norm_has_the_values_of_pytorch),
+                                     TS_TEST(groups_are_normalized),
+                                     TS_TEST(group_norm_has_gradients),
+                                     TS_TEST(groups_of_halves),
+                                     TS_TEST(group_norm_refuses),
+                                     TS_TEST(a_step_without_memory_leaves_nothing) };
+
+int main(void) { return TS_RUN("typed calls made of ops", k_tests, NULL); }

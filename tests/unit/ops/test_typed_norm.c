@@ -1,0 +1,164 @@
+/* Normalisation through the typed calls and the tape: a large mean with a tiny spread, equal bits
+ * with any number of threads, running statistics without gradients, texts of refusals. Every dtype
+ * and layout, element by element, is tested in tests/ops/. */
+#include <math.h>
+
+#include "tests/support/harness.h"
+
+enum { ROWS = 4099, CHANNELS = 3 };
+
+/* libgomp is not instrumented: a team would be reported access by access, if only to be suppressed
+ * (tests/tsan.supp), which takes many minutes. */
+#ifdef __SANITIZE_THREAD__
+enum { MANY_THREADS = 1 };
+#else
+enum { MANY_THREADS = 5 };
+#endif
+
+static fy_tensor_t *constant(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t n, double value)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_full(ctx->device, dtype, 1, &n, value, &tensor));
+    return tensor;
+}
+
+/* 1000 + small steps: a sum of squares less the square of the mean would have no correct digit. */
+static void a_large_mean_costs_no_digits(ts_ctx_t *ctx)
+{
+    static float x[ROWS][CHANNELS], y[ROWS][CHANNELS];
+    float moved[CHANNELS];
+    fy_tensor_t *result, *mean, *rstd;
+    const fy_batch_norm_attrs_t attrs = { 0.25, 0, FY_ACTIVATION_NONE };
+    for (int i = 0; i < ROWS; i++)
+        for (int c = 0; c < CHANNELS; c++) x[i][c] = 1000 + (float)((i * 7 + c * 13) % 31) / 4096;
+    fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, CHANNELS, 1),
+                *bias = constant(ctx, FY_DTYPE_F32, CHANNELS, 0),
+                *running_mean = constant(ctx, FY_DTYPE_F32, CHANNELS, 0),
+                *running_var = constant(ctx, FY_DTYPE_F32, CHANNELS, 1);
+    ts_ok(fy_batch_norm(ts_f32(ctx->device, FY_DIMS(ROWS, CHANNELS), x[0]), weight, bias, NULL,
+                        running_mean, running_var, &attrs, &result, &mean, &rstd));
+    ts_read(result, y, sizeof y);
+    ts_read(running_var, moved, sizeof moved);
+    for (int c = 0; c < CHANNELS; c++) {
+        double sum = 0, m2 = 0;
+        for (int i = 0; i < ROWS; i++) sum += x[i][c];
+        for (int i = 0; i < ROWS; i++) m2 += pow(x[i][c] - sum / ROWS, 2);
+        for (int i = 0; i < ROWS; i++)
+            assert_true(fabs(y[i][c] - (x[i][c] - sum / ROWS) / sqrt(m2 / ROWS)) < 1e-5);
+        assert_true(fabs(moved[c] - (0.75 + 0.25 * m2 / (ROWS - 1))) < 1e-6);
+    }
+}
+
+static void threads_change_no_bit(ts_ctx_t *ctx)
+{
+    static float got[2][4][ROWS * 37];
+    fy_tensor_t *rng, *x, *dy, *out[6];
+    ts_ok(fy_rng_create(ctx->device, 11, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, 37), 3, 2, &x));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, 37), 0, 1, &dy));
+    for (int k = 0; k < 2; k++) {
+        fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, 37, 2),
+                    *mean = constant(ctx, FY_DTYPE_F32, 37, 0),
+                    *var = constant(ctx, FY_DTYPE_F32, 37, 1);
+        memset(got[k], 0, sizeof got[k]);
+        ts_ok(fy_host_set_threads(k ? MANY_THREADS : 1));
+        ts_ok(fy_batch_norm(x, weight, weight, NULL, mean, var, NULL, &out[0], &out[4], &out[5]));
+        ts_ok(fy_batch_norm_backward(dy, x, weight, out[4], out[5], out[0], &out[1], &out[2],
+                                     &out[3]));
+        for (int i = 0; i < 4; i++) ts_read(out[i], got[k][i], ts_info(out[i]).nbytes);
+    }
+    ts_ok(fy_host_set_threads(0));
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+}
+
+/* Rows of 1000 + small steps, longer than a segment; and the gradients with any number of
+ * threads. */
+static void rows_keep_digits_and_bits(ts_ctx_t *ctx)
+{
+    enum { LONG = 2500, SHORT = 70 };
+    static float x[2][LONG], y[2][LONG], got[2][3][ROWS * SHORT];
+    fy_tensor_t *result, *mean, *rstd, *rng, *a, *dy, *out[3];
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < LONG; j++) x[i][j] = 1000 + (float)((i * 7 + j * 13) % 31) / 4096;
+    ts_ok(fy_layer_norm(ts_f32(ctx->device, FY_DIMS(2, LONG), x[0]), NULL, NULL, 0, &result, NULL,
+                        NULL));
+    ts_read(result, y, sizeof y);
+    for (int i = 0; i < 2; i++) {
+        double sum = 0, m2 = 0;
+        for (int j = 0; j < LONG; j++) sum += x[i][j];
+        for (int j = 0; j < LONG; j++) m2 += pow(x[i][j] - sum / LONG, 2);
+        for (int j = 0; j < LONG; j++)
+            assert_true(fabs(y[i][j] - (x[i][j] - sum / LONG) / sqrt(m2 / LONG)) < 1e-5);
+    }
+    ts_ok(fy_rng_create(ctx->device, 11, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, SHORT), 3, 2, &a));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, SHORT), 0, 1, &dy));
+    fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, SHORT, 2);
+    for (int k = 0; k < 2; k++) {
+        memset(got[k], 0, sizeof got[k]);
+        ts_ok(fy_host_set_threads(k ? MANY_THREADS : 1));
+        ts_ok(fy_layer_norm(a, weight, weight, 1e-5, &result, &mean, &rstd));
+        ts_ok(fy_layer_norm_backward(dy, a, mean, rstd, weight, &out[0], &out[1], &out[2]));
+        for (int i = 0; i < 3; i++) ts_read(out[i], got[k][i], ts_info(out[i]).nbytes);
+    }
+    ts_ok(fy_host_set_threads(0));
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    ts_fails(fy_rms_norm_backward(dy, a, mean, mean, &out[0], &out[1]), SHAPE_MISMATCH);
+    ts_text_has("weight (src3) is [4099 f32]");
+}
+
+/* Both statistics are views of one tensor, as a model's buffers are: evaluation reads them after
+ * the training pass wrote them, under the same tape. */
+static void running_statistics_are_constants(ts_ctx_t *ctx)
+{
+    static const float values[4][2] = { { 1, 2 }, { 3, -1 }, { 0, 5 }, { -2, 4 } };
+    float trained[2], dx[8];
+    fy_tensor_t *both, *mean, *var, *y, *z, *sum, *grad;
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4, 2), values[0]),
+                *weight = constant(ctx, FY_DTYPE_F32, 2, 1.5);
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4), 1, &both));
+    ts_ok(fy_slice(both, 0, 0, 2, &mean));
+    ts_ok(fy_slice(both, 0, 2, 4, &var));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, weight, NULL));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    /* one tensor is weight and bias: its gradient is the sum of both */
+    ts_ok(fy_batch_norm(x, weight, weight, NULL, mean, var, NULL, &y, NULL, NULL));
+    ts_ok(fy_batch_norm_inference(y, weight, weight, mean, var, NULL, NULL, &z));
+    ts_ok(fy_sum(z, 0, NULL, 0, &sum));
+    ts_ok(fy_tape_backward(tape, sum, NULL));
+    ts_ok(fy_tape_grad(tape, weight, &grad));
+    ts_read(mean, trained, sizeof trained);
+    assert_true(fabsf(trained[0] - (0.9F + 0.1F * 0.5F)) < 1e-6F);
+    ts_ok(fy_tape_grad(tape, x, &grad));
+    ts_read(grad, dx, sizeof dx); /* the sum of a normalised channel does not depend on x */
+    for (int i = 0; i < 8; i++) assert_true(fabsf(dx[i]) < 1e-5F);
+    fy_tape_destroy(tape);
+}
+
+static void refusals_have_numbers(ts_ctx_t *ctx)
+{
+    static const float values[4] = { 1, 2, 3, 4 };
+    fy_tensor_t *y, *four = constant(ctx, FY_DTYPE_F32, 4, 1),
+                    *mean = constant(ctx, FY_DTYPE_F32, 4, 0),
+                    *three = constant(ctx, FY_DTYPE_F32, 3, 1);
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 4), values);
+    ts_fails(fy_batch_norm(x, four, four, NULL, mean, four, NULL, &y, NULL, NULL), SHAPE_MISMATCH);
+    ts_text_has("[1x4 f32] has 1 value a channel, training needs at least 2");
+    x = ts_f32(ctx->device, FY_DIMS(4, 1), values);
+    ts_fails(fy_batch_norm(x, three, four, NULL, mean, four, NULL, &y, NULL, NULL), SHAPE_MISMATCH);
+    ts_text_has("weight (src1) is [3 f32]");
+    ts_fails(fy_batch_norm(x, four, four, NULL, NULL, four, NULL, &y, NULL, NULL),
+             INVALID_ARGUMENT);
+    ts_text_has("running_mean is NULL");
+}
+
+static const ts_test_t tests[] = { TS_TEST(a_large_mean_costs_no_digits),
+                                   TS_TEST(threads_change_no_bit),
+                                   TS_TEST(rows_keep_digits_and_bits),
+                                   TS_TEST(running_statistics_are_constants),
+                                   TS_TEST(refusals_have_numbers) };
+
+int main(void) { return TS_RUN("typed norm", tests, NULL); }

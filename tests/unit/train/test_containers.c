@@ -1,0 +1,444 @@
+/* Containers: branches, residual blocks, squeeze-and-excitation, transformer blocks, tied weights:
+ * values, gradients, names, handles that two branches share, refusals; and each allocation of them
+ * fails once. */
+#include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
+
+#include <ferry/train/train.h>
+
+/* [n, in] -> [n, out], weights `weight`, no bias. */
+static fy_layer_t *linear(int64_t in, int64_t out, double weight)
+{
+    fy_layer_t *layer;
+    fy_linear_options_t options = FY_LINEAR_OPTIONS_INIT;
+    options.no_bias = 1;
+    options.weight = (fy_init_t){ FY_INIT_CONSTANT, weight };
+    return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *identity(void)
+{
+    fy_layer_t *layer;
+    return fy_layer_identity(&layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *dropout(double p)
+{
+    fy_layer_t *layer;
+    return fy_layer_dropout(p, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *op(const char *name)
+{
+    fy_layer_t *layer;
+    return fy_layer_op(name, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *sequence2(fy_layer_t *first, fy_layer_t *second)
+{
+    fy_layer_t *layer;
+    const fy_layer_child_t children[] = { { "a", first }, { "b", second } };
+    return fy_layer_sequential(2, children, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_model_t *model_of(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims)
+{
+    fy_model_t *model;
+    ts_ok(fy_model_create(device, layer, rank, dims, NULL, &model));
+    return model;
+}
+
+static void expect_forward(fy_model_t *model, fy_tensor_t *x, const float *want, int64_t count)
+{
+    fy_tensor_t *y;
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_expect_f32(y, want, count);
+}
+
+static void test_joins(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -3 });
+    const struct {
+        fy_join_t join;
+        fy_activation_t activation;
+        const char *type;
+        int64_t count;
+        float want[6];
+    } cases[] = {
+        /* x; 2 (1 - 3) = -4 in both columns; relu(x) */
+        { FY_JOIN_ADD, FY_ACTIVATION_NONE, "add", 2, { -2, -7 } },
+        { FY_JOIN_ADD, FY_ACTIVATION_RELU, "add", 2, { 0, 0 } },
+        { FY_JOIN_MUL, FY_ACTIVATION_NONE, "mul", 2, { -4, 0 } },
+        { FY_JOIN_CONCAT, FY_ACTIVATION_RELU, "concat", 6, { 1, 0, 0, 0, 1, 0 } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const fy_layer_child_t branches[] = { { "", identity() },
+                                              { "fc", linear(2, 2, 2) },
+                                              { "act", op("relu") } };
+        fy_layer_t *layer;
+        char table[2048];
+        ts_ok(fy_layer_branches(cases[i].join, 3, branches, cases[i].activation, &layer));
+        fy_model_t *model = model_of(ctx->device, layer, FY_DIMS(2));
+        expect_forward(model, x, cases[i].want, cases[i].count);
+        fy_model_describe(model, table, sizeof table);
+        assert_non_null(strstr(table, cases[i].type));
+        fy_model_destroy(model);
+    }
+}
+
+/* Shapes broadcast in sums and products, in either direction. */
+static void test_joins_broadcast(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, 3 });
+    for (int flip = 0; flip < 2; flip++) {
+        fy_layer_t *layer;
+        const fy_layer_child_t wide = { "wide", linear(2, 2, 1) }, one = { "one", linear(2, 1, 2) };
+        const fy_layer_child_t branches[] = { flip ? one : wide, flip ? wide : one };
+        ts_ok(fy_layer_branches(FY_JOIN_MUL, 2, branches, FY_ACTIVATION_NONE, &layer));
+        fy_model_t *model = model_of(ctx->device, layer, FY_DIMS(2));
+        expect_forward(model, x, (float[]){ 32, 32 }, 2);
+        fy_model_destroy(model);
+    }
+}
+
+/* Layers that return their input: two branches hold one handle, also that of the model's input. */
+static void test_shared_handles(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -3 });
+    fy_layer_t *both, *inner, *outer;
+    const fy_layer_child_t same[] = { { "", identity() }, { "drop", dropout(0.5) } };
+    ts_ok(fy_layer_branches(FY_JOIN_ADD, 2, same, FY_ACTIVATION_NONE, &both));
+    fy_model_t *model = model_of(ctx->device, both, FY_DIMS(2));
+    fy_model_set_training(model, 0);
+    expect_forward(model, x, (float[]){ 2, -6 }, 2);
+    ts_expect_f32(x, (float[]){ 1, -3 }, 2);
+    fy_model_destroy(model);
+
+    /* relu's result is read by four branches, two of which return it; then again by one */
+    const fy_layer_child_t four[] = { { "", identity() },
+                                      { "", sequence2(identity(), dropout(0.5)) },
+                                      { "", op("neg") },
+                                      { "fc", sequence2(dropout(0.5), linear(2, 2, 1)) } };
+    ts_ok(fy_layer_branches(FY_JOIN_ADD, 4, four, FY_ACTIVATION_NONE, &inner));
+    ts_ok(fy_layer_residual(inner, NULL, FY_ACTIVATION_NONE, &outer));
+    model = model_of(ctx->device, sequence2(op("relu"), outer), FY_DIMS(2));
+    fy_model_set_training(model, 0);
+    expect_forward(model, x, (float[]){ 1 + 1 - 1 + 1 + 1, 1 }, 2);
+    fy_model_destroy(model);
+
+    /* identities only: a separate handle of x */
+    fy_tensor_t *y;
+    model = model_of(ctx->device, sequence2(identity(), identity()), FY_DIMS(2));
+    ts_ok(fy_model_forward(model, x, &y));
+    assert_ptr_not_equal(x, y);
+    ts_expect_f32(y, (float[]){ 1, -3 }, 2);
+    fy_model_destroy(model);
+}
+
+/* d/dx sum(relu(w x + x)) and the names of the parameters, with a shortcut that has one. */
+static void test_residual(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer;
+    fy_param_t param = FY_PARAM_INIT;
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -3 }), *y, *loss;
+    ts_ok(fy_layer_residual(sequence2(linear(2, 2, 1), op("neg")), linear(2, 2, 3),
+                            FY_ACTIVATION_RELU, &layer));
+    fy_model_t *model = model_of(ctx->device, sequence2(layer, identity()), FY_DIMS(2));
+    ts_ok(fy_model_param(model, 0, &param));
+    assert_string_equal(param.name, "a.a.weight");
+    ts_ok(fy_model_param(model, 1, &param));
+    assert_string_equal(param.name, "a.downsample.weight");
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    /* 2 in front of x: -(1 - 3) + 3 (1 - 3) = -4, relu 0; so use -x */
+    ts_ok(fy_neg(x, &x));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_expect_f32(y, (float[]){ 4, 4 }, 2);
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    ts_expect_f32(param.grad, (float[]){ -1, 3, -1, 3 }, 4);
+    ts_ok(fy_model_param(model, 0, &param));
+    ts_expect_f32(param.grad, (float[]){ 1, -3, 1, -3 }, 4);
+    fy_model_destroy(model);
+}
+
+/* x * hardsigmoid(fc2(relu(fc1(mean)))), with weights that make each factor known. */
+static void test_squeeze_excite(ts_ctx_t *ctx)
+{
+    const fy_init_t one = { FY_INIT_CONSTANT, 1 }, none = { FY_INIT_CONSTANT, 0 };
+    fy_layer_t *layer;
+    fy_param_t param = FY_PARAM_INIT;
+    fy_tensor_t *y;
+    ts_ok(fy_layer_squeeze_excite(2, 1, "hardsigmoid", one, none, &layer));
+    fy_model_t *model = model_of(ctx->device, layer, FY_DIMS(1, 2, 2));
+    ts_ok(fy_model_param(model, 0, &param));
+    assert_string_equal(param.name, "fc1.weight");
+    assert_int_equal(ts_info(param.value).rank, 4);
+    ts_ok(fy_model_param(model, 3, &param));
+    assert_string_equal(param.name, "fc2.bias");
+    /* means 1 and 0: fc1 1, fc2 1 and 1: (1 + 3) / 6 */
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 1, 2, 2), (float[]){ 3, 6, -1, -6 });
+    ts_ok(fy_model_forward(model, x, &y));
+    const float f = 4.0f / 6;
+    ts_expect_f32(y, (float[]){ 3 * f, 6 * f, -1 * f, -6 * f }, 4);
+    fy_model_destroy(model);
+    ts_fails(fy_layer_squeeze_excite(2, 1, "no_such", one, none, &layer), INVALID_ARGUMENT);
+    ts_text_has("no_such");
+    ts_fails(fy_layer_squeeze_excite(2, 0, "sigmoid", one, none, &layer), INVALID_ARGUMENT);
+    ts_text_has("fc1");
+}
+
+static fy_status_t try_tied(fy_device_t *device, const char *name, fy_model_t **out_model)
+{
+    fy_layer_t *tied, *all;
+    fy_layer_t *last = fy_layer_tied_linear(2, 2, name, &tied) == FY_STATUS_OK ? tied : NULL;
+    const fy_layer_child_t children[] = { { "wte", linear(2, 2, 2) }, { "head", last } };
+    FY_TRY(fy_layer_sequential(2, children, &all));
+    return fy_model_create(device, all, FY_DIMS(2), NULL, out_model);
+}
+
+/* y = W W x, with W all 2: both uses add to one gradient. */
+static void test_tied_weights(ts_ctx_t *ctx)
+{
+    fy_model_t *model;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_param_t param = FY_PARAM_INIT;
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, 2 }), *y, *loss;
+    ts_ok(try_tied(ctx->device, "wte.weight", &model));
+    ts_ok(fy_model_query(model, &info));
+    assert_int_equal(info.params, 4);
+    assert_int_equal(info.macs, 8);
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_expect_f32(y, (float[]){ 24, 24 }, 2);
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    ts_ok(fy_model_param(model, 0, &param));
+    /* as head: 6 each; as wte: 4 x */
+    ts_expect_f32(param.grad, (float[]){ 10, 14, 10, 14 }, 4);
+    fy_model_destroy(model);
+
+    ts_fails(try_tied(ctx->device, "wte.wait", &model), INVALID_ARGUMENT);
+    ts_text_has("layer 'head' (tied_linear): the model has no parameter 'wte.wait'");
+    fy_layer_t *tied;
+    ts_fails(fy_layer_tied_linear(2, 2, NULL, &tied), INVALID_ARGUMENT);
+    ts_fails(fy_layer_tied_linear(0, 2, "w", &tied), INVALID_ARGUMENT);
+    ts_ok(fy_layer_tied_linear(2, 3, "fc.weight", &tied));
+    fy_layer_t *all;
+    const fy_layer_child_t children[] = { { "fc", linear(2, 2, 2) }, { "head", tied } };
+    ts_ok(fy_layer_sequential(2, children, &all));
+    ts_fails(fy_model_create(ctx->device, all, FY_DIMS(2), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("[3, 2]");
+}
+
+/* Tokens and positions: values and both gradients; memory of the gradient is that of the table, not
+ * tokens times rows. */
+static void test_embedding(ts_ctx_t *ctx)
+{
+    enum { ROWS = 20000, TOKENS = 500 };
+    const fy_embedding_options_t two = { sizeof two, { FY_INIT_CONSTANT, 2 } },
+                                 three = { sizeof three, { FY_INIT_CONSTANT, 3 } };
+    fy_layer_t *tokens, *positions, *all;
+    fy_param_t weight = FY_PARAM_INIT;
+    fy_tape_t *tape;
+    fy_tensor_t *x, *y, *loss;
+    ts_ok(fy_layer_embedding(ROWS, 4, &two, &tokens));
+    ts_ok(fy_layer_position_embedding(TOKENS, 4, &three, &positions));
+    const fy_layer_child_t children[] = { { "wte", tokens }, { "wpe", positions } };
+    ts_ok(fy_layer_sequential(2, children, &all));
+    fy_model_t *model = model_of(ctx->device, all, FY_DIMS(TOKENS));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_I32, FY_DIMS(2, TOKENS), &x));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_model_forward(model, x, &y));
+    assert_int_equal(ts_info(y).rank, 3);
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+    ts_expect_f32(loss, (float[]){ 5 * 2 * TOKENS * 4 }, 1);
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    assert_in_range(stats.peak_live, 1, 4 * ROWS * 4 * sizeof(float));
+    ts_ok(fy_model_find_param(model, "wte.weight", &weight));
+    fy_tensor_t *head;
+    ts_ok(fy_slice(weight.grad, 0, 0, 2, &head));
+    ts_expect_f32(head, (float[]){ 1000, 1000, 1000, 1000, 0, 0, 0, 0 }, 8);
+    ts_ok(fy_model_find_param(model, "wpe.weight", &weight));
+    ts_ok(fy_slice(weight.grad, 0, TOKENS - 1, TOKENS, &head));
+    ts_expect_f32(head, (float[]){ 2, 2, 2, 2 }, 4);
+    fy_model_destroy(model);
+    ts_fails(fy_layer_embedding(0, 4, NULL, &tokens), INVALID_ARGUMENT);
+    ts_fails(fy_layer_position_embedding(2, 0, NULL, &tokens), INVALID_ARGUMENT);
+    ts_ok(fy_layer_position_embedding(2, 4, NULL, &positions));
+    ts_fails(fy_model_create(ctx->device, positions, FY_DIMS(3, 4), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("[n, 1 to 2, 4]");
+}
+
+/* Parameter `name` of the model. */
+static fy_tensor_t *value_of(const fy_model_t *model, const char *name)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    ts_ok(fy_model_find_param(model, name, &param));
+    return param.value;
+}
+
+/* The block by single ops, with the exact gelu. */
+static fy_tensor_t *block_by_ops(const fy_model_t *m, fy_tensor_t *x)
+{
+    enum { N = 2, T = 3, WIDTH = 4, HEADS = 2 };
+    const fy_attention_attrs_t causal = { 0, 1 };
+    fy_tensor_t *norm, *parts, *part[3], *y, *z;
+    ts_ok(fy_layer_norm(x, value_of(m, "ln_1.weight"), value_of(m, "ln_1.bias"), 1e-5, &norm, NULL,
+                        NULL));
+    ts_ok(fy_linear(norm, value_of(m, "attn.c_attn.weight"), value_of(m, "attn.c_attn.bias"),
+                    FY_ACTIVATION_NONE, &parts));
+    ts_ok(fy_reshape(parts, FY_DIMS(N, T, 3, HEADS, WIDTH / HEADS), &parts));
+    for (int i = 0; i < 3; i++) {
+        ts_ok(fy_slice(parts, 2, i, i + 1, &part[i]));
+        ts_ok(fy_squeeze(part[i], 2, &part[i]));
+    }
+    ts_ok(fy_scaled_dot_product_attention(part[0], part[1], part[2], NULL, &causal, &y, NULL));
+    ts_ok(fy_reshape(y, FY_DIMS(N, T, WIDTH), &y));
+    ts_ok(fy_linear(y, value_of(m, "attn.c_proj.weight"), value_of(m, "attn.c_proj.bias"),
+                    FY_ACTIVATION_NONE, &y));
+    ts_ok(fy_add(x, y, &y));
+    ts_ok(fy_layer_norm(y, value_of(m, "ln_2.weight"), value_of(m, "ln_2.bias"), 1e-5, &norm, NULL,
+                        NULL));
+    ts_ok(fy_linear(norm, value_of(m, "mlp.c_fc.weight"), value_of(m, "mlp.c_fc.bias"),
+                    FY_ACTIVATION_NONE, &z));
+    ts_ok(fy_gelu(z, &z));
+    ts_ok(fy_linear(z, value_of(m, "mlp.c_proj.weight"), value_of(m, "mlp.c_proj.bias"),
+                    FY_ACTIVATION_NONE, &z));
+    ts_ok(fy_add(y, z, &y));
+    return y;
+}
+
+static void test_transformer_block(ts_ctx_t *ctx)
+{
+    float got[24], want[24];
+    fy_tensor_t *rng, *x, *y;
+    fy_layer_t *layer;
+    fy_model_t *model;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_transformer_options_t options = FY_TRANSFORMER_OPTIONS_INIT;
+    options.is_causal = 1;
+    options.is_exact_gelu = 1;
+    options.hidden = 6;
+    ts_ok(fy_layer_transformer_block(4, 2, &options, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(3, 4), NULL, &model));
+    ts_ok(fy_model_query(model, &info));
+    assert_int_equal(info.params, 2 * 8 + (12 * 4 + 12) + (4 * 4 + 4) + (6 * 4 + 6) + (4 * 6 + 4));
+    ts_ok(fy_rng_create(ctx->device, 3, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(2, 3, 4), 0, 1, &x));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_read(y, got, sizeof got);
+    ts_read(block_by_ops(model, x), want, sizeof want);
+    assert_memory_equal(got, want, sizeof got);
+    fy_model_destroy(model);
+    ts_fails(fy_layer_transformer_block(4, 3, NULL, &layer), INVALID_ARGUMENT);
+    ts_text_has("3 heads do not divide width 4");
+    assert_null(layer);
+    options.hidden = -1;
+    ts_fails(fy_layer_transformer_block(4, 2, &options, &layer), INVALID_ARGUMENT);
+    ts_text_has("hidden is -1");
+}
+
+static void test_refusals(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer;
+    fy_model_t *model;
+    const fy_layer_child_t one[] = { { "a", identity() } };
+    ts_fails(fy_layer_branches((fy_join_t)9, 1, one, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_text_has("no join 9");
+    assert_null(layer);
+    const fy_layer_child_t two[] = { { "a", identity() }, { "a.b", identity() } };
+    ts_fails(fy_layer_branches(FY_JOIN_ADD, 2, two, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_text_has("without '.'");
+    fy_layer_child_t many[17];
+    for (int i = 0; i < 17; i++) many[i] = (fy_layer_child_t){ "", identity() };
+    ts_fails(fy_layer_branches(FY_JOIN_ADD, 17, many, FY_ACTIVATION_NONE, &layer),
+             INVALID_ARGUMENT);
+    ts_text_has("17 branches");
+    ts_fails(fy_layer_branches(FY_JOIN_ADD, 0, many, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_residual(NULL, NULL, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_residual(identity(), NULL, (fy_activation_t)99, &layer), INVALID_ARGUMENT);
+    ts_text_has("99");
+
+    const fy_layer_child_t apart[] = { { "a", linear(2, 2, 1) }, { "b", linear(2, 3, 1) } };
+    ts_ok(fy_layer_branches(FY_JOIN_ADD, 2, apart, FY_ACTIVATION_NONE, &layer));
+    const fy_layer_child_t named[] = { { "block", layer } };
+    ts_ok(fy_layer_sequential(1, named, &layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("layer 'block' (add): branch 1 gives [n, 3] and the ones before it [n, 2]");
+
+    const fy_layer_child_t twice[] = { { "", linear(2, 2, 1) }, { "", linear(2, 2, 1) } };
+    ts_ok(fy_layer_branches(FY_JOIN_ADD, 2, twice, FY_ACTIVATION_NONE, &layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model), INVALID_ARGUMENT);
+    ts_text_has("are called 'weight'");
+}
+
+static fy_status_t try_transformer(fy_device_t *device)
+{
+    fy_layer_t *layer;
+    fy_model_t *model;
+    FY_TRY(fy_layer_transformer_block(2, 1, NULL, &layer));
+    FY_TRY(fy_model_create(device, layer, FY_DIMS(1, 2), NULL, &model));
+    fy_model_destroy(model);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t try_all(fy_device_t *device)
+{
+    const fy_init_t one = { FY_INIT_CONSTANT, 1 };
+    fy_layer_t *gate, *block = NULL, *tied, *all;
+    fy_model_t *model = NULL;
+    FY_TRY(try_transformer(device));
+    if (fy_layer_squeeze_excite(2, 1, "sigmoid", one, one, &gate) == FY_STATUS_OK)
+        (void)!fy_layer_residual(gate, NULL, FY_ACTIVATION_RELU, &block);
+    fy_layer_t *head = fy_layer_tied_linear(2, 2, "fc.weight", &tied) == FY_STATUS_OK ? tied : NULL;
+    const fy_layer_child_t children[] = { { "block", block },
+                                          { "fc", linear(2, 2, 1) },
+                                          { "head", head } };
+    fy_status_t status = fy_layer_sequential(3, children, &all);
+    if (status == FY_STATUS_OK)
+        status = fy_model_create(device, all, FY_DIMS(1, 1, 2), NULL, &model);
+    fy_model_destroy(model);
+    return status;
+}
+
+/* Each allocation of the layers and of the model fails once; nothing leaks. */
+static void test_failing_allocations(ts_ctx_t *ctx)
+{
+    int failures = 0;
+    ts_ok(try_all(ctx->device));
+    const uint64_t live = ts_live(ctx->device);
+    for (int n = 0, done = 0; !done; n++) {
+        assert_in_range(n, 0, 4000);
+        ts_fail_allocation(n);
+        const fy_status_t status = try_all(ctx->device);
+        done = !ts_allocation_failed();
+        ts_fail_allocation(-1);
+        failures += status != FY_STATUS_OK;
+        (void)!fy_device_wait(ctx->device, FY_FOREVER);
+        assert_int_equal(ts_live(ctx->device), live);
+    }
+    assert_true(failures > 40);
+    ts_ok(try_all(ctx->device));
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = {
+        TS_TEST(test_joins),          TS_TEST(test_joins_broadcast),
+        TS_TEST(test_shared_handles), TS_TEST(test_residual),
+        TS_TEST(test_squeeze_excite), TS_TEST(test_tied_weights),
+        TS_TEST(test_embedding),      TS_TEST(test_transformer_block),
+        TS_TEST(test_refusals),       TS_TEST(test_failing_allocations),
+    };
+    return TS_RUN("train_containers", tests, NULL);
+}

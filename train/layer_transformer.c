@@ -1,0 +1,91 @@
+/* A block of a transformer, made of other layers: two residuals, each with its norm first.
+ * Next: layer_attention.c, layer_containers.c. */
+#include "layer.h"
+#include "train/abi.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* The makers give NULL if they fail; a container of NULL fails and keeps their text. */
+
+static fy_layer_t *norm(int64_t width)
+{
+    fy_layer_t *layer;
+    return fy_layer_layer_norm(width, NULL, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_options_t *own)
+{
+    fy_layer_t *layer;
+    fy_attention_options_t options = FY_ATTENTION_OPTIONS_INIT;
+    options.is_causal = own->is_causal;
+    options.weight = own->weight;
+    options.bias = own->bias;
+    options.proj_weight = own->proj_weight;
+    return fy_layer_attention(width, heads, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *linear(int64_t in, int64_t out, fy_init_t weight, fy_init_t bias)
+{
+    fy_layer_t *layer;
+    fy_linear_options_t options = FY_LINEAR_OPTIONS_INIT;
+    options.weight = weight;
+    options.bias = bias;
+    return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *gelu(int is_exact)
+{
+    fy_layer_t *layer;
+    return fy_layer_op(is_exact ? "gelu" : "gelu_tanh", &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *sequence(size_t count, const fy_layer_child_t *children)
+{
+    fy_layer_t *layer;
+    return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *perceptron(int64_t width, const fy_transformer_options_t *own)
+{
+    const fy_layer_child_t children[] = {
+        { "c_fc", linear(width, own->hidden, own->weight, own->bias) },
+        { "gelu", gelu(own->is_exact_gelu) },
+        { "c_proj", linear(own->hidden, width, own->proj_weight, own->bias) },
+    };
+    return sequence(COUNT(children), children);
+}
+
+/* x + part(norm(x)) */
+static fy_layer_t *residual(const char *norm_name, const char *name, int64_t width,
+                            fy_layer_t *part)
+{
+    fy_layer_t *layer;
+    const fy_layer_child_t body[] = { { norm_name, norm(width) }, { name, part } };
+    return fy_layer_residual(sequence(COUNT(body), body), NULL, FY_ACTIVATION_NONE, &layer) ==
+                   FY_STATUS_OK
+               ? layer
+               : NULL;
+}
+
+fy_status_t fy_layer_transformer_block(int64_t width, int64_t heads,
+                                       const fy_transformer_options_t *options,
+                                       fy_layer_t **out_layer)
+{
+    fy_transformer_options_t own;
+    if (out_layer) *out_layer = NULL;
+    FY_TRY(FY__READ(transformer_options, "layer_transformer_block", options, &own));
+    if (width < 1 || heads < 1 || width % heads || width > INT64_MAX / 4)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_transformer_block: %lld heads do not divide width %lld",
+                        (long long)heads, (long long)width);
+    if (own.hidden < 0)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_transformer_block: hidden is %lld; 0 (4 times the width) or more",
+                        (long long)own.hidden);
+    if (!own.hidden) own.hidden = 4 * width;
+    const fy_layer_child_t children[] = {
+        { "", residual("ln_1", "attn", width, attention(width, heads, &own)) },
+        { "", residual("ln_2", "mlp", width, perceptron(width, &own)) },
+    };
+    return fy_layer_sequential(COUNT(children), children, out_layer);
+}

@@ -1,0 +1,133 @@
+/* The forward of a model: its leaves in order, each with the results of earlier ones. A result is
+ * destroyed as soon as no later leaf reads it; the tape holds the ones that it needs.
+ * Not here: the list of leaves (model_layout.c). */
+#include "model.h"
+
+#include <ferry/ops.h>
+
+#include <string.h>
+
+/* Has a leaf's result the shape that its shape function computed? */
+static fy_status_t check_result(const fy_model_t *model, const fyt_leaf_t *leaf,
+                                const fy_tensor_t *y, int64_t batch)
+{
+    char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
+    int64_t dims[FY_MAX_RANK] = { batch };
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_tensor_query(y, &info));
+    if (leaf->rank) memcpy(dims + 1, leaf->dims, (size_t)leaf->rank * sizeof *dims);
+    if (info.rank == leaf->rank + 1 &&
+        memcmp(info.dims, dims, (size_t)info.rank * sizeof *dims) == 0)
+        return FY_STATUS_OK;
+    return FYT_FAIL(
+        SHAPE_MISMATCH, "model '%s', layer '%s' (%s): its shape function gives %s, its forward %s",
+        model->name, leaf->name, leaf->layer->def.type, fyt_shape_text(want, leaf->rank + 1, dims),
+        fyt_shape_text(got, info.rank, info.dims));
+}
+
+typedef struct run {
+    const fy_model_t *model;
+    fy_pass_t pass;
+    fy_tensor_t *x;
+    int64_t batch;
+} run_t;
+
+static fy_tensor_t *input_of(const run_t *run, const fyt_leaf_t *leaf, size_t index)
+{
+    const size_t from = run->model->inputs[leaf->first_input + index];
+    return from == FYT_MODEL_INPUT ? run->x : run->model->results[from].tensor;
+}
+
+static fy_status_t join_all(const run_t *run, const fyt_leaf_t *leaf, fy_tensor_t **out_y)
+{
+    fy_tensor_t *inputs[FYT_MAX_BRANCHES] = { NULL }, *sum;
+    for (size_t i = 0; i < leaf->ninputs; i++) inputs[i] = input_of(run, leaf, i);
+    if (leaf->layer->join == FY_JOIN_CONCAT) return fy_concat(leaf->ninputs, inputs, -1, out_y);
+    sum = inputs[0];
+    for (size_t i = 1; i < leaf->ninputs; i++) {
+        fy_tensor_t *next;
+        FY_TRY(leaf->layer->join == FY_JOIN_ADD ? fy_add(sum, inputs[i], &next)
+                                                : fy_mul(sum, inputs[i], &next));
+        if (i > 1) fy_tensor_destroy(sum);
+        sum = next;
+    }
+    *out_y = sum;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_join(const run_t *run, const fyt_leaf_t *leaf, fy_tensor_t **out_y)
+{
+    const fy_model_t *model = run->model;
+    fy_tensor_t *joined = NULL;
+    if (leaf->norm != FYT_NO_LEAF) {
+        const fyt_leaf_t *norm = &model->leaves[leaf->norm];
+        const size_t other = model->inputs[leaf->first_input] == leaf->norm;
+        return fyt_batch_norm_forward(norm->layer, &run->pass, model->args + norm->first_arg,
+                                      input_of(run, norm, 0), input_of(run, leaf, other),
+                                      leaf->layer->activation, out_y);
+    }
+    FY_TRY(join_all(run, leaf, &joined));
+    FY_TRY(fyt_activation_apply(leaf->layer->activation, joined, out_y));
+    if (*out_y != joined && leaf->ninputs > 1) fy_tensor_destroy(joined);
+    return FY_STATUS_OK;
+}
+
+/* One read less of each input of a leaf that has run. */
+static void release_inputs(const run_t *run, const fyt_leaf_t *leaf)
+{
+    const fy_model_t *model = run->model;
+    for (size_t i = 0; i < leaf->ninputs; i++) {
+        const size_t from = model->inputs[leaf->first_input + i];
+        if (from == FYT_MODEL_INPUT || model->leaves[from].is_fused) continue;
+        const size_t root = model->results[from].root;
+        if (root != FYT_MODEL_INPUT && --model->results[root].reads == 0)
+            fy_tensor_destroy(model->results[root].tensor);
+    }
+}
+
+/* The leaf whose result `tensor` already is; `index` itself: it is a new one. A layer may return
+ * its input. */
+static size_t root_of(const run_t *run, const fyt_leaf_t *leaf, size_t index,
+                      const fy_tensor_t *tensor)
+{
+    if (tensor == run->x) return FYT_MODEL_INPUT;
+    for (size_t i = 0; i < leaf->ninputs; i++) {
+        const size_t from = run->model->inputs[leaf->first_input + i];
+        if (from != FYT_MODEL_INPUT && !run->model->leaves[from].is_fused &&
+            run->model->results[from].tensor == tensor)
+            return run->model->results[from].root;
+    }
+    return index;
+}
+
+static fy_status_t run_leaf(const run_t *run, size_t index)
+{
+    const fy_model_t *model = run->model;
+    const fyt_leaf_t *leaf = &model->leaves[index];
+    fyt_result_t *result = &model->results[index];
+    fy_tensor_t *y = NULL;
+    if (leaf->layer->kind == FYT_LAYER_BRANCHES)
+        FY_TRY(run_join(run, leaf, &y));
+    else
+        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &run->pass,
+                                        model->args + leaf->first_arg, input_of(run, leaf, 0), &y));
+    if (!y)
+        return FYT_FAIL(INVALID_ARGUMENT, "model '%s', layer '%s' (%s): its forward gave no result",
+                        model->name, leaf->name, leaf->layer->def.type);
+    FY_TRY(check_result(model, leaf, y, run->batch));
+    *result = (fyt_result_t){ y, root_of(run, leaf, index, y), 0 };
+    if (result->root != FYT_MODEL_INPUT) model->results[result->root].reads += leaf->reads;
+    release_inputs(run, leaf);
+    if (leaf->norm != FYT_NO_LEAF) release_inputs(run, &model->leaves[leaf->norm]);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
+                          fy_tensor_t **out_y)
+{
+    const run_t run = { model, { sizeof run.pass, model->is_training, model->rng }, x, batch };
+    for (size_t i = 0; i < model->nleaves; i++)
+        if (!model->leaves[i].is_fused) FY_TRY(run_leaf(&run, i));
+    *out_y = model->output == FYT_MODEL_INPUT ? x : model->results[model->output].tensor;
+    return FY_STATUS_OK;
+}
