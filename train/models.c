@@ -5,7 +5,6 @@
 #include "model.h"
 #include "train/abi.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +87,17 @@ static fy_status_t find(const char *name, const known_t **out_model)
                     (int)(length < 64 ? length : 64), name, list(NULL, names, sizeof names));
 }
 
+/* Digits only: no sign, no space. 0: anything else, or a number past INT64_MAX. */
+static int parse_digits(const char *text, const char *end, int64_t *out_value)
+{
+    *out_value = 0;
+    for (const char *at = text; at < end; at++)
+        if (*at < '0' || *at > '9' || __builtin_mul_overflow(*out_value, 10, out_value) ||
+            __builtin_add_overflow(*out_value, *at - '0', out_value))
+            return 0;
+    return text < end;
+}
+
 /* "name=value", which ends at `end`. */
 static fy_status_t parse_option(const known_t *model, const char *text, const char *end,
                                 int64_t *values)
@@ -106,12 +116,12 @@ static fy_status_t parse_option(const known_t *model, const char *text, const ch
                         "model_open: '%s' has no option '%.*s'; options are written name=value, "
                         "with a comma between two; it has %s",
                         model->name, length, text, list(model, names, sizeof names));
-    char *stop = NULL;
-    errno = 0;
-    const long long value = strtoll(equals + 1, &stop, 10);
     const option_t *option = &model->options[i];
-    if (stop != end || stop == equals + 1 || errno || value < option->low || value > option->high)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_open: '%s': '%.*s': %s is %lld to %lld",
+    int64_t value;
+    if (!parse_digits(equals + 1, end, &value) || value < option->low || value > option->high)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_open: '%s': '%.*s': %s is a number from %lld to %lld, in digits "
+                        "only",
                         model->name, length, text, option->name, (long long)option->low,
                         (long long)option->high);
     values[i] = value;
