@@ -17,6 +17,19 @@ const char *fyt_shape_text(char text[FYT_SHAPE_TEXT], int rank, const int64_t *d
     return text;
 }
 
+const char *fyt_owner_text(char text[FYT_OWNER_TEXT], const fy_layer_t *layer)
+{
+    const fy_layer_t *owner = layer->owner;
+    size_t i = 0;
+    while (owner && i < owner->nchildren && owner->children[i] != layer) i++;
+    if (owner)
+        snprintf(text, FYT_OWNER_TEXT, "layer %zu ('%.40s') of a %.40s", i, owner->names[i],
+                 owner->def.type);
+    else
+        snprintf(text, FYT_OWNER_TEXT, "the layer of a model");
+    return text;
+}
+
 void *fyt_settings(const void *settings, size_t nbytes)
 {
     void *copy = malloc(nbytes);

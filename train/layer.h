@@ -28,13 +28,17 @@ struct fy_layer {
      * buffers; NULL: none */
     char *tied;
     int64_t tied_dims[2];
-    int is_owned; /* a container or a model has it */
+    int is_owned;            /* a container or a model has it */
+    const fy_layer_t *owner; /* the container; NULL: a model, or none */
+    fy_layer_t *next_freed;  /* while a container that failed frees its children */
 };
 
-enum { FYT_SHAPE_TEXT = 160 };
+enum { FYT_SHAPE_TEXT = 160, FYT_PLACE_TEXT = 80, FYT_OWNER_TEXT = 128 };
 
 /* "[n, 28, 28, 1]": the first of `dims` is the batch. */
 const char *fyt_shape_text(char text[FYT_SHAPE_TEXT], int rank, const int64_t *dims);
+/* "layer 1 ('fc') of a sequential", or "the layer of a model"; of a layer with an owner. */
+const char *fyt_owner_text(char text[FYT_OWNER_TEXT], const fy_layer_t *layer);
 /* As fy_layer_destroy, for layers with an owner. */
 void fyt_layer_free(fy_layer_t *layer);
 /* Draws a parameter's first values into `dst`, a dense view; advances `rng`. One light request, or
@@ -44,6 +48,8 @@ fy_status_t fyt_init_fill(fy_tensor_t *dst, fy_tensor_t *rng, const fy_layer_par
 fy_status_t fyt_init_check(const fy_init_t *init, const char *what);
 /* INVALID_ARGUMENT unless it is one of fy_activation_t; `call` begins the text. */
 fy_status_t fyt_activation_check(const char *call, fy_activation_t activation);
+/* INVALID_ARGUMENT unless `heads` divide `width`; `call` begins the text. */
+fy_status_t fyt_heads_check(const char *call, int64_t width, int64_t heads);
 /* NONE: *out_y is x. */
 fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y);
 /* The mean of each channel: [n, H, W, C] -> [n, 1, 1, C]. */

@@ -74,15 +74,28 @@ static fy_layer_t *make_projection(int64_t in, int64_t out, int no_bias, fy_init
     return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
+fy_status_t fyt_heads_check(const char *call, int64_t width, int64_t heads)
+{
+    const int64_t most = INT64_MAX / 4; /* of which a block computes the fourfold */
+    if (width < 1 || heads < 1)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: width %lld, heads %lld; both must be 1 or more",
+                        call, (long long)width, (long long)heads);
+    if (width > most)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: width %lld; it is at most %lld", call,
+                        (long long)width, (long long)most);
+    if (width % heads)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: %lld heads do not divide width %lld", call,
+                        (long long)heads, (long long)width);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_layer_attention(int64_t width, int64_t heads, const fy_attention_options_t *options,
                                fy_layer_t **out_layer)
 {
     fy_attention_options_t own;
     if (out_layer) *out_layer = NULL;
     FY_TRY(FY__READ(attention_options, "layer_attention", options, &own));
-    if (width < 1 || heads < 1 || width % heads || width > INT64_MAX / 3)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_attention: %lld heads do not divide width %lld",
-                        (long long)heads, (long long)width);
+    FY_TRY(fyt_heads_check("layer_attention", width, heads));
     if (width / heads > FY__ATTENTION_WIDTH)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_attention: a head of %lld; %d at most: more heads than %lld",

@@ -293,6 +293,18 @@ static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *co
     return fy_op_call(*(const fy_op_t *)user, 1, &x, NULL, 0, 1, out_y);
 }
 
+/* The dtype of a test's result ("bool"); NULL: the result has the dtype of the source. */
+static const char *other_result(const fy_op_info_t *info)
+{
+    const uint32_t floats = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) |
+                            FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16);
+    const uint32_t dtypes = info->dst ? info->dst->dtypes : 0;
+    int dtype = 0;
+    if (!dtypes || (dtypes & floats & info->dtypes)) return NULL;
+    while (!(dtypes & FY_DTYPE_BIT(dtype))) dtype++;
+    return fy_dtype_name((fy_dtype_t)dtype);
+}
+
 fy_status_t fy_layer_op(const char *op_name, fy_layer_t **out_layer)
 {
     if (out_layer) *out_layer = NULL;
@@ -306,5 +318,11 @@ fy_status_t fy_layer_op(const char *op_name, fy_layer_t **out_layer)
             INVALID_ARGUMENT,
             "layer_op: '%s' is not one source, one result of its shape and no attributes",
             info->name);
+    const char *dtype = other_result(info);
+    if (dtype)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_op: the result of '%s' is %s and has no gradient; a layer gives the "
+                        "dtype that it gets: call fy_op_call on the result of the model",
+                        info->name, dtype);
     return make(info->name, &info->op, sizeof info->op, same_shape, op_forward, out_layer);
 }

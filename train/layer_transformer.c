@@ -74,10 +74,7 @@ fy_status_t fy_layer_transformer_block(int64_t width, int64_t heads,
     fy_transformer_options_t own;
     if (out_layer) *out_layer = NULL;
     FY_TRY(FY__READ(transformer_options, "layer_transformer_block", options, &own));
-    if (width < 1 || heads < 1 || width % heads || width > INT64_MAX / 4)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "layer_transformer_block: %lld heads do not divide width %lld",
-                        (long long)heads, (long long)width);
+    FY_TRY(fyt_heads_check("layer_transformer_block", width, heads));
     if (own.hidden < 0)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_transformer_block: hidden is %lld; 0 (4 times the width) or more",

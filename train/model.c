@@ -131,8 +131,9 @@ static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, in
         return FYT_FAIL(INVALID_ARGUMENT, "model_create: device, dims or out_model is NULL");
     if (!layer) return FYT_FAIL(INVALID_ARGUMENT, "model_create: layer is NULL: its maker failed");
     if (layer->is_owned)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_create: the layer (%s) has an owner already",
-                        layer->def.type);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_create: the layer (%s) is already %s: make one layer for each place",
+                        layer->def.type, fyt_owner_text((char[FYT_OWNER_TEXT]){ 0 }, layer));
     if (options->dtype != FY_DTYPE_F32 && options->dtype != FY_DTYPE_F64)
         return FYT_FAIL(INVALID_ARGUMENT, "model_create: parameters are f32 or f64, not %s",
                         fy_dtype_name(options->dtype));

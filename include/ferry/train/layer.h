@@ -163,8 +163,9 @@ FY_API_STATUS fy_layer_global_avg_pool2d(fy_layer_t **out_layer); /* [n, H, W, C
 /* [n, ...] -> [n, product]; a view */
 FY_API_STATUS fy_layer_flatten(fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_log_softmax(fy_layer_t **out_layer); /* along the last axis */
-/* An op with one source, one result of its shape and no attributes, by name: "relu", "tanh",
- * "gelu", ... */
+/* An op with one source, one result of its shape and dtype and no attributes, by name: "relu",
+ * "tanh", "gelu", ... Tests such as "isnan", which give bool, are INVALID_ARGUMENT. The gradient of
+ * "floor", "ceil" and "round" is 0. A registered op without `backward` cannot train. */
 FY_API_STATUS fy_layer_op(const char *op_name, fy_layer_t **out_layer);
 
 /* Returns its input. */
@@ -179,7 +180,9 @@ typedef struct fy_layer_child {
     fy_layer_t *layer;
 } fy_layer_child_t;
 /* Layers applied in order. Takes ownership of the children, even when it fails, so that calls of
- * makers can be nested. A NULL child (a maker that failed) is INVALID_ARGUMENT. */
+ * makers can be nested. Fails: INVALID_ARGUMENT: a child is NULL (the text ends with this thread's
+ * last failure, which is that of its maker, if one was called), or is given twice (names both
+ * places). */
 FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
                                   fy_layer_t **out_layer);
 
@@ -194,13 +197,15 @@ typedef enum fy_join {
  * relu. */
 FY_API_STATUS fy_layer_branches(fy_join_t join, size_t count, const fy_layer_child_t *branches,
                                 fy_activation_t activation, fy_layer_t **out_layer);
-/* activation(body(x) + shortcut(x)): branches named "" and "downsample". shortcut NULL: x. A NULL
- * body (a maker that failed) is INVALID_ARGUMENT. */
+/* activation(body(x) + shortcut(x)): branches named "" and "downsample". shortcut NULL: x, also if
+ * its maker failed: check that first. Ownership and failures as fy_layer_sequential: a NULL body is
+ * INVALID_ARGUMENT. */
 FY_API_STATUS fy_layer_residual(fy_layer_t *body, fy_layer_t *shortcut, fy_activation_t activation,
                                 fy_layer_t **out_layer);
 /* Squeeze-and-excitation (Hu et al. 2018): x [n, H, W, channels] times
- * scale_op(fc2(relu(fc1(mean of x over H and W)))), scale_op "sigmoid" or "hardsigmoid". fc1 and
- * fc2 are convolutions of 1 x 1 with `squeezed` channels between them. */
+ * scale_op(fc2(relu(fc1(mean of x over H and W)))), scale_op "sigmoid" or "hardsigmoid": the
+ * results, from 0 to 1, are shares. Any other op is INVALID_ARGUMENT. fc1 and fc2 are convolutions
+ * of 1 x 1 with `squeezed` channels between them. */
 FY_API_STATUS fy_layer_squeeze_excite(int64_t channels, int64_t squeezed, const char *scale_op,
                                       fy_init_t weight, fy_init_t bias, fy_layer_t **out_layer);
 

@@ -6,6 +6,9 @@
 
 #include <ferry/train/train.h>
 
+#include <pthread.h>
+#include <stdio.h>
+
 /* [n, in] -> [n, out], weights `weight`, no bias. */
 static fy_layer_t *linear(int64_t in, int64_t out, double weight)
 {
@@ -185,9 +188,14 @@ static void test_squeeze_excite(ts_ctx_t *ctx)
     ts_expect_f32(y, (float[]){ 3 * f, 6 * f, -1 * f, -6 * f }, 4);
     fy_model_destroy(model);
     ts_fails(fy_layer_squeeze_excite(2, 1, "no_such", one, none, &layer), INVALID_ARGUMENT);
-    ts_text_has("no_such");
+    ts_text_has("layer_squeeze_excite: scale_op 'no_such'; it is \"sigmoid\" or \"hardsigmoid\"");
+    ts_fails(fy_layer_squeeze_excite(2, 1, "isnan", one, none, &layer), INVALID_ARGUMENT);
+    ts_text_has("scale_op 'isnan'");
+    ts_fails(fy_layer_squeeze_excite(2, 1, "log", one, none, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_squeeze_excite(2, 1, NULL, one, none, &layer), INVALID_ARGUMENT);
+    assert_null(layer);
     ts_fails(fy_layer_squeeze_excite(2, 0, "sigmoid", one, none, &layer), INVALID_ARGUMENT);
-    ts_text_has("fc1");
+    ts_text_has("layer_squeeze_excite: layer 1 ('fc1') is NULL");
 }
 
 static fy_status_t try_tied(fy_device_t *device, const char *name, fy_model_t **out_model)
@@ -341,11 +349,34 @@ static void test_transformer_block(ts_ctx_t *ctx)
     assert_memory_equal(got, want, sizeof got);
     fy_model_destroy(model);
     ts_fails(fy_layer_transformer_block(4, 3, NULL, &layer), INVALID_ARGUMENT);
-    ts_text_has("3 heads do not divide width 4");
+    ts_text_has("layer_transformer_block: 3 heads do not divide width 4");
     assert_null(layer);
+    ts_fails(fy_layer_transformer_block(INT64_MAX, 1, NULL, &layer), INVALID_ARGUMENT);
+    ts_text_has("width 9223372036854775807; it is at most 2305843009213693951");
+    ts_fails(fy_layer_attention(4, 0, NULL, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_attention: width 4, heads 0; both must be 1 or more");
     options.hidden = -1;
     ts_fails(fy_layer_transformer_block(4, 2, &options, &layer), INVALID_ARGUMENT);
     ts_text_has("hidden is -1");
+}
+
+static void *refuse_first(void *arg)
+{
+    fy_layer_t *layer;
+    if (fy_layer_residual(NULL, NULL, FY_ACTIVATION_NONE, &layer) == FY_STATUS_INVALID_ARGUMENT)
+        snprintf(arg, sizeof fy_error_get()->text, "%s", fy_error_get()->text);
+    return NULL;
+}
+
+/* On a thread without a failure before. */
+static void test_null_without_a_failure(ts_ctx_t *ctx)
+{
+    char text[sizeof fy_error_get()->text] = "";
+    pthread_t thread;
+    (void)ctx;
+    assert_int_equal(pthread_create(&thread, NULL, refuse_first, text), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_string_equal(text, "layer_residual: body is NULL; no call has failed on this thread");
 }
 
 static void test_refusals(ts_ctx_t *ctx)
@@ -365,9 +396,16 @@ static void test_refusals(ts_ctx_t *ctx)
              INVALID_ARGUMENT);
     ts_text_has("17 branches");
     ts_fails(fy_layer_branches(FY_JOIN_ADD, 0, many, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
-    ts_fails(fy_layer_residual(NULL, NULL, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_residual(identity(), NULL, (fy_activation_t)99, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_residual: ");
     ts_text_has("99");
+    /* a failure of a call before it is named as such */
+    ts_fails(fy_layer_residual(NULL, identity(), FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_residual: body is NULL; the last failure on this thread, maybe of its "
+                "maker: layer_residual: ");
+    assert_null(layer);
+    ts_fails(fy_layer_residual(op("no_such"), NULL, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_text_has("maybe of its maker: layer_op: there is no op 'no_such'");
 
     const fy_layer_child_t apart[] = { { "a", linear(2, 2, 1) }, { "b", linear(2, 3, 1) } };
     ts_ok(fy_layer_branches(FY_JOIN_ADD, 2, apart, FY_ACTIVATION_NONE, &layer));
@@ -434,11 +472,17 @@ static void test_failing_allocations(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(test_joins),          TS_TEST(test_joins_broadcast),
-        TS_TEST(test_shared_handles), TS_TEST(test_residual),
-        TS_TEST(test_squeeze_excite), TS_TEST(test_tied_weights),
-        TS_TEST(test_embedding),      TS_TEST(test_transformer_block),
-        TS_TEST(test_refusals),       TS_TEST(test_failing_allocations),
+        TS_TEST(test_joins),
+        TS_TEST(test_joins_broadcast),
+        TS_TEST(test_shared_handles),
+        TS_TEST(test_residual),
+        TS_TEST(test_squeeze_excite),
+        TS_TEST(test_tied_weights),
+        TS_TEST(test_embedding),
+        TS_TEST(test_transformer_block),
+        TS_TEST(test_refusals),
+        TS_TEST(test_null_without_a_failure),
+        TS_TEST(test_failing_allocations),
     };
     return TS_RUN("train_containers", tests, NULL);
 }

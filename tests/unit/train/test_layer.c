@@ -41,6 +41,13 @@ static void test_makers_refuse(ts_ctx_t *ctx)
     ts_fails(fy_layer_op("affine", &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("no_such", &layer), INVALID_ARGUMENT);
     ts_text_has("no_such");
+    static const char *const tests[] = { "isnan", "logical_not" };
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        ts_fails(fy_layer_op(tests[i], &layer), INVALID_ARGUMENT);
+        ts_text_has("' is bool and has no gradient");
+        ts_text_has(tests[i]);
+        assert_null(layer);
+    }
     ts_fails(fy_layer_flatten(NULL), INVALID_ARGUMENT);
 }
 
@@ -112,6 +119,7 @@ static void test_makers_take_ownership(ts_ctx_t *ctx)
     first = gain();
     const fy_layer_child_t same[] = { { "a", first }, { "b", first } };
     ts_fails(fy_layer_sequential(2, same, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_sequential: layer 0 ('a') and layer 1 ('b') are the same object");
     assert_int_equal(destroyed, 7);
 
     first = gain();
@@ -122,7 +130,7 @@ static void test_makers_take_ownership(ts_ctx_t *ctx)
     fy_layer_t *outer;
     const fy_layer_child_t again[] = { { "x", first }, { "y", gain() } };
     ts_fails(fy_layer_sequential(2, again, &outer), INVALID_ARGUMENT);
-    ts_text_has("owner");
+    ts_text_has("layer 0 ('x') is already layer 0 ('a') of a sequential");
     assert_int_equal(destroyed, 8);
 
     ts_fails(fy_model_create(NULL, layer, FY_DIMS(4), NULL, &model), INVALID_ARGUMENT);
@@ -130,6 +138,41 @@ static void test_makers_take_ownership(ts_ctx_t *ctx)
     ts_ok(fy_model_create(ctx->device, gain(), FY_DIMS(4), NULL, &model));
     fy_model_destroy(model);
     assert_int_equal(destroyed, 10);
+}
+
+/* One object in two places of a tree: both places are named, and each layer is freed once. */
+static void test_one_layer_twice(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer, *first, *inner;
+    fy_model_t *model;
+    destroyed = 0;
+    first = gain();
+    const fy_layer_child_t branches[] = { { "", first }, { "", gain() }, { "", first } };
+    ts_fails(fy_layer_branches(FY_JOIN_ADD, 3, branches, FY_ACTIVATION_NONE, &layer),
+             INVALID_ARGUMENT);
+    ts_text_has("layer_branches: layer 0 ('') and layer 2 ('') are the same object");
+    assert_int_equal(destroyed, 2);
+    first = gain();
+    ts_fails(fy_layer_residual(first, first, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_residual: body and shortcut are the same object");
+    assert_int_equal(destroyed, 3);
+    first = gain();
+    const fy_layer_child_t one[] = { { "one", first } };
+    ts_ok(fy_layer_sequential(1, one, &inner));
+    ts_fails(fy_layer_residual(inner, first, FY_ACTIVATION_NONE, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_residual: shortcut is already layer 0 ('one') of a sequential");
+    assert_int_equal(destroyed, 4);
+
+    first = gain();
+    ts_ok(fy_model_create(ctx->device, first, FY_DIMS(4), NULL, &model));
+    const fy_layer_child_t taken[] = { { "a", first } };
+    ts_fails(fy_layer_sequential(1, taken, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer 0 ('a') is already the layer of a model");
+    fy_model_t *second;
+    ts_fails(fy_model_create(ctx->device, first, FY_DIMS(4), NULL, &second), INVALID_ARGUMENT);
+    ts_text_has("the layer (gain) is already the layer of a model");
+    fy_model_destroy(model);
+    assert_int_equal(destroyed, 5);
 }
 
 static void test_a_layer_of_the_user(ts_ctx_t *ctx)
@@ -187,6 +230,7 @@ int main(void)
 {
     static const ts_test_t tests[] = { TS_TEST(test_makers_refuse),
                                        TS_TEST(test_makers_take_ownership),
+                                       TS_TEST(test_one_layer_twice),
                                        TS_TEST(test_a_layer_of_the_user),
                                        TS_TEST(test_a_forward_of_another_shape_is_refused) };
     return TS_RUN("train_layer", tests, NULL);
