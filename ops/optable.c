@@ -137,6 +137,7 @@ static const struct {
 #define SRC_IF(function) .src_if = fy__##function,
 #define DST_IF(function) .dst_if = fy__##function,
 #define CONSTANTS(mask)  .constant_dsts = (mask),
+#define ANY_RESULT       .any_result = true,
 #define EXTENTS          .keeps_extents = true,
 #define OLD_VALUE        .takes_old = true,
 #define KEEPS_NOTHING

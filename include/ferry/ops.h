@@ -285,7 +285,7 @@ FY_API_STATUS fy_mse_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *pre
  * counts as masked. is_causal counts rows and keys from 0, as in PyTorch, also if T is not S.
  * There is no dropout. Scores exist in blocks only, never as T x S; the gradient computes them
  * again. D <= 4096. attrs: NULL is no causal mask, scale 1 / sqrt(D). out_lse (may be NULL): the
- * log-sum-exp of each row's scores [B, H, T], f32 (f64 of f64); it has no gradient. */
+ * log-sum-exp of each row's scores [B, H, T], f32 (f64 of f64); a tape refuses a loss of it. */
 FY_API_STATUS fy_scaled_dot_product_attention(const fy_tensor_t *q, const fy_tensor_t *k,
                                               const fy_tensor_t *v, const fy_tensor_t *mask,
                                               const fy_attention_attrs_t *attrs,

@@ -196,7 +196,7 @@ static fy_status_t received(fy__tape_step_t *step, fy__tape_slot_t *slot, fy_ten
     return status;
 }
 
-/* Two results for one slot: the second goes to a tensor of its own and is added. */
+/* If two results are for one slot, the second goes to a new tensor, which is added to the slot. */
 fy_status_t fy__tape_give_many(fy__tape_step_t *step, uint32_t count, const uint32_t *sources,
                                fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
                                const void *attrs)

@@ -23,7 +23,7 @@ typedef struct fy__tape_rule {
     fy_status_t (*run)(fy__tape_step_t *step);
     /* Source i, and result i, is saved if one of these sources (bits) has a gradient. */
     uint8_t src_for[FY__TAPE_SAVED], dst_for[FY__TAPE_SAVED];
-    /* and only if the attributes are such, sources, and result 0; NULL: always */
+    /* Saves sources, and result 0, only if this function of the attributes is true; NULL: always */
     bool (*src_if)(const void *attrs), (*dst_if)(const void *attrs);
     bool is_refused; /* what it computes has a gradient, but there is no rule */
     /* needs every source's length along the op's axis, and saves none */
@@ -92,16 +92,15 @@ fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t 
 fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims,
                                   fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
                                   const void *attrs);
-/* For ops with two results: the first is added to source i's gradient, the second to source j's;
- * both have one, and i is not j's tensor. */
-fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
-                           const fy_tensor_t *const *src, const void *attrs);
-/* For ops with `count` results, at most four: result k is added to the gradient of source
- * sources[k], if the call has that source and it has one. */
+/* For an op of `count` results, at most four: result k is added to the gradient of source
+ * sources[k], if the call has that source and it has one. Two of them may be one tensor. */
 fy_status_t fy__tape_give_many(fy__tape_step_t *step, uint32_t count, const uint32_t *sources,
                                fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
                                const void *attrs);
-/* The same for a tensor that is there; its bytes may be shared. */
+/* The same for an op of two results, and sources i and j. */
+fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
+                           const fy_tensor_t *const *src, const void *attrs);
+/* Adds `tensor`, whose bytes may be shared, to source i's gradient. Does nothing if it has none. */
 fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor);
 /* Adds `tensor` to elements begin, begin + stride, ... of `axis` of source i's gradient; the
  * others' is 0. */
