@@ -55,6 +55,20 @@ void json_text(json_t *json, const char *key, const char *text)
         fputs("null", json->file);
 }
 
+void json_bytes(json_t *json, const char *key, const char *bytes, size_t nbytes, bool is_utf8)
+{
+    write_key(json, key);
+    fputc('"', json->file);
+    for (size_t i = 0; i < nbytes; i++) {
+        const unsigned char c = (unsigned char)bytes[i];
+        if (c < ' ' || (c >= 0x80 && !is_utf8))
+            fprintf(json->file, "\\u%04x", c);
+        else
+            fprintf(json->file, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+    }
+    fputc('"', json->file);
+}
+
 void json_int(json_t *json, const char *key, int64_t value)
 {
     write_key(json, key);

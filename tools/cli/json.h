@@ -5,6 +5,7 @@
 #define FERRY_TOOLS_JSON_H_
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -23,6 +24,9 @@ void json_begin_array(json_t *json, const char *key);
 void json_end(json_t *json);
 /* NULL is null. Bytes that are not UTF-8 become U+FFFD. */
 void json_text(json_t *json, const char *key, const char *text);
+/* `nbytes` bytes, zeros too. is_utf8: they are UTF-8. Else each byte is a character: those above
+ * 127 are \u0080 to \u00ff (Latin-1). */
+void json_bytes(json_t *json, const char *key, const char *bytes, size_t nbytes, bool is_utf8);
 void json_int(json_t *json, const char *key, int64_t value);
 void json_uint(json_t *json, const char *key, uint64_t value);
 /* Nine significant digits; NaN and infinities become null. */

@@ -2,6 +2,7 @@
  * A byte takes one upload (the last bytes, as tokens), one forward pass over the whole context and
  * one download (the scores of the next byte). Nothing is cached between bytes.
  * Not here: training it (cmd_train.c). */
+#include "runtime/base/json.h"
 #include "tools/cli/tool.h"
 #include "tools/train/train_recipes.h"
 
@@ -141,19 +142,19 @@ static fy_status_t open_model(run_t *run)
     return fy_model_load(run->model, run->request.weights);
 }
 
+/* Prompt and text in one encoding, from which a reader gets the bytes back. */
 static void report_json(const run_t *run)
 {
     json_t *json = (json_t *)&run->session.json;
-    char *text = tool_alloc((size_t)run->length + 1);
-    for (int64_t i = 0; i < run->length; i++)
-        text[i] = (char)(run->text[i] >= ' ' && run->text[i] < 127 ? run->text[i]
-                         : run->text[i] == '\n'                    ? '\n'
-                                                                   : '?');
-    text[run->length] = 0;
-    json_int(json, "prompt_bytes", run->length - run->request.nbytes);
-    json_int(json, "generated_bytes", run->request.nbytes);
-    json_text(json, "text", text); /* other bytes than printable ASCII are '?' */
-    free(text);
+    const size_t generated = (size_t)run->request.nbytes, prompt = (size_t)run->length - generated;
+    const char *bytes = (const char *)run->text;
+    const bool is_utf8 = fy__utf8_is_valid(bytes, prompt) &&
+                         fy__utf8_is_valid(bytes + prompt, generated);
+    json_uint(json, "prompt_bytes", prompt);
+    json_uint(json, "generated_bytes", generated);
+    json_bytes(json, "prompt", bytes, prompt, is_utf8);
+    json_bytes(json, "text", bytes + prompt, generated, is_utf8);
+    json_text(json, "encoding", is_utf8 ? "utf-8" : "latin-1");
 }
 
 static fy_status_t generate(run_t *run)

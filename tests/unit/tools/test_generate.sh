@@ -23,7 +23,40 @@ expect 0 generate $model --weights "$work/gpt.safetensors" --bytes 40 --temperat
 ! cmp -s "$work/out" "$work/first" || fail "two seeds give one text"
 expect 0 generate $model --weights "$work/gpt.safetensors" --bytes 40 --temperature 5 --top 1 --prompt abc --device sim:0 --json
 says out '"generated_bytes": 40'
-says out '"text": "abcdefgh'
+says out '"prompt": "abc"'
+says out '"text": "defgh'
+says out '"encoding": "utf-8"'
+
+# ---- --json: bytes that are not ASCII ----
+# bytes_of KEY: the bytes of that text of the last document, by its encoding
+bytes_of() {
+    python3 -c 'import json, sys
+d = json.load(open(sys.argv[1], encoding="utf-8"))
+sys.stdout.buffer.write(d[sys.argv[2]].encode(d["encoding"]))' "$work/out" "$1"
+}
+# expect_text PROMPT WANT ENCODING: a model of a text of UTF-8 and of one of other bytes
+expect_text() {
+    expect 0 generate $model --weights "$work/other.safetensors" --prompt "$1" --bytes ${#2} --temperature 0 --device host --json
+    says out "\"encoding\": \"$3\""
+    [ "$(bytes_of prompt)" = "$1" ] || fail "prompt of $3: $(cat "$work/out")"
+    [ "$(bytes_of text)" = "$2" ] || fail "text of $3: $(cat "$work/out")"
+}
+if command -v python3 >/dev/null; then
+    LC_ALL=C
+    for encoding in utf-8 latin-1; do
+        letter=$([ $encoding = utf-8 ] && printf '\xc3\xa9' || printf '\xe9\xff')
+        yes "ab${letter}cd" | head -c 20000 >"$work/text"
+        expect 0 train $model --data "$work/text" --max-steps 60 --lr 0.01 --log-every 0 --save "$work/other.safetensors" --device sim:0
+        expect_text "cd
+ab" "${letter}cd
+ab${letter}" $encoding
+        expect_text "ab${letter}cd" "
+ab${letter}cd" $encoding
+        expect_text "ab" "${letter:0:1}" latin-1 # of UTF-8: half a character
+    done
+else
+    echo "no python3: the bytes of --json are not compared"
+fi
 
 # ---- refusals ----
 expect 2 generate

@@ -74,6 +74,22 @@ static void write_escapes(json_t *json)
     json_end(json);
 }
 
+static void write_bytes(json_t *json)
+{
+    json_begin_array(json, NULL);
+    json_bytes(json, NULL, "a\0\"\\\n\xC3\xA9", 7, true);
+    json_bytes(json, NULL, "a\0\x7F\xC3\xA9\xFF\x80", 7, false);
+    json_bytes(json, NULL, "", 0, true);
+    json_end(json);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    assert_written(write_bytes, "[\"a\\u0000\\\"\\\\\\u000a\xC3\xA9\","
+                                "\"a\\u0000\x7F\\u00c3\\u00a9\\u00ff\\u0080\",\"\"]");
+}
+
 static void test_nested(void **state)
 {
     (void)state;
@@ -102,6 +118,7 @@ int main(void)
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_escapes),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
