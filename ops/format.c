@@ -1,9 +1,11 @@
-/* Writes shapes and dtypes for error texts. Bounded by the caller's buffer, no heap. Next: who
- * fails with them, shape.c. */
+/* Writes shapes, dtypes and numbers for error texts. Bounded by the caller's buffer, no heap. Next:
+ * who fails with them, shape.c. */
 #include "ops/format.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Where the next character goes: at most nbytes - 1, so that the terminator always fits. */
 static size_t advance(size_t at, int written, size_t nbytes)
@@ -40,5 +42,17 @@ const char *fy__dtypes_format(uint32_t dtypes, char *buf, size_t nbytes)
                               fy_dtype_name((fy_dtype_t)dtype)),
                      nbytes);
     }
+    return buf;
+}
+
+const char *fy__number_format(double value, char *buf, size_t nbytes)
+{
+    int digits = 6;
+    if (value == trunc(value) && fabs(value) < 0x1p64) {
+        snprintf(buf, nbytes, "%.0f", value);
+        return buf;
+    }
+    do snprintf(buf, nbytes, "%.*g", digits, value);
+    while (digits++ < 17 && strtod(buf, NULL) != value);
     return buf;
 }

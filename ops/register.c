@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ops/cost.h"
+#include "ops/format.h"
 #include "ops/optable.h"
 #include "ops/shape.h"
 #include "ops/tape/rules.h"
@@ -150,8 +151,8 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
                            " choices; only an ENUM32 has them, and each needs a name",
                            info->name, field->name, field->nchoices);
     if (!fallback_fits(field)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' cannot hold its fallback %g",
-                       info->name, field->name, field->fallback);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' cannot hold its fallback %s",
+                       info->name, field->name, FY__NUMBER_TEXT(field->fallback));
     }
     for (uint32_t i = 0; i < index; i++) {
         const fy_attr_field_t *other = &info->fields[i];

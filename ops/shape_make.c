@@ -64,9 +64,9 @@ fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch)
     double low, high, last = attrs->start + (double)(dst->dims[0] - 1) * attrs->step;
     integer_range(dst->dtype, &low, &high);
     if (!(fmin(attrs->start, last) >= low && fmax(attrs->start, last) <= high) || isnan(last)) {
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: %g .. %g does not fit dst %s, which holds %.17g .. %.17g", info->name,
-                       attrs->start, last, FY__DESC_TEXT(dst), low, high);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s .. %s does not fit dst %s, which holds %s .. %s",
+                       info->name, FY__NUMBER_TEXT(attrs->start), FY__NUMBER_TEXT(last),
+                       FY__DESC_TEXT(dst), FY__NUMBER_TEXT(low), FY__NUMBER_TEXT(high));
     }
     return FY_STATUS_OK;
 }
@@ -105,8 +105,8 @@ fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch)
     }
     if (info->op != FY_OP_RAND) return FY_STATUS_OK;
     if (range[0] > range[1]) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is above high %g", info->name, range[0],
-                       range[1]);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: low %s is above high %s", info->name,
+                       FY__NUMBER_TEXT(range[0]), FY__NUMBER_TEXT(range[1]));
     }
     const double most = largest(launch->dst[0].dtype);
     if (range[0] < -most || range[1] > most || range[1] / 2 - range[0] / 2 > most / 2) {

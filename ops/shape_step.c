@@ -14,8 +14,8 @@ fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_clamp_attrs_t *attrs = launch->attrs;
     if (!(attrs->low <= attrs->high))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is not at or below high %g", info->name,
-                       attrs->low, attrs->high);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: low %s is not at or below high %s", info->name,
+                       FY__NUMBER_TEXT(attrs->low), FY__NUMBER_TEXT(attrs->high));
     return fy__shape_unary(info, launch);
 }
 

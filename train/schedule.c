@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "train/fail.h"
 #include "train/abi.h"
@@ -110,8 +111,11 @@ fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
     schedule = &own;
     const rule_t broken = find_broken(schedule);
     if (broken.holds) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "schedule %s: %s is %g; it must be %s",
-                    fy_schedule_name(schedule->kind), broken.field, broken.value, broken.wanted);
+    const bool is_whole = broken.value == trunc(broken.value) && fabs(broken.value) < 0x1p64;
+    char value[32]; /* counts of steps are whole */
+    snprintf(value, sizeof value, is_whole ? "%.0f" : "%g", broken.value);
+    return FYT_FAIL(INVALID_ARGUMENT, "schedule %s: %s is %s; it must be %s",
+                    fy_schedule_name(schedule->kind), broken.field, value, broken.wanted);
 }
 
 /* Copies the caller's schedule; false if it is invalid. */

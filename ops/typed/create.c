@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include "ops/format.h"
 #include "ops/shape.h"
 #include "runtime/tensor/tensor.h"
 
@@ -131,8 +132,8 @@ fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double valu
     if (!is_integer) return FY_STATUS_OK;
     if (!fy__integer_holds((int32_t)dtype, value)) {
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: %s cannot hold %.17g: it is not integral, or out of range", call,
-                       fy_dtype_name(dtype), value);
+                       "%s: %s cannot hold %s: it is not integral, or out of range", call,
+                       fy_dtype_name(dtype), FY__NUMBER_TEXT(value));
     }
     out_attrs->int_value = (int64_t)value;
     return FY_STATUS_OK;

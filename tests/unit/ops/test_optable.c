@@ -1,5 +1,6 @@
 /* The op table: its rows agree with FY_OP_LIST and with themselves, and introspection finds what is
  * there and nothing else. */
+#include <float.h>
 #include <math.h>
 
 #include "rules.h"
@@ -138,6 +139,22 @@ static void test_flags_match_the_headers(void **state)
     assert_int_equal(fy_op_get(FY_OP_CONCAT)->nsrc_max, FY_OP_VARIADIC);
 }
 
+static void test_numbers_are_formatted(void **state)
+{
+    (void)state;
+    assert_string_equal(FY__NUMBER_TEXT(0), "0");
+    assert_string_equal(FY__NUMBER_TEXT(-3e9), "-3000000000");
+    assert_string_equal(FY__NUMBER_TEXT(0x1p63), "9223372036854775808");
+    assert_string_equal(FY__NUMBER_TEXT(1e30), "1e+30");
+    assert_string_equal(FY__NUMBER_TEXT(0.1), "0.1");
+    assert_string_equal(FY__NUMBER_TEXT(0.1 + 0.2), "0.30000000000000004");
+    assert_string_equal(FY__NUMBER_TEXT(1.0000001), "1.0000001");
+    assert_string_equal(FY__NUMBER_TEXT(-INFINITY), "-inf");
+    assert_true(strstr(FY__NUMBER_TEXT(NAN), "nan") != NULL);
+    assert_true(strlen(FY__NUMBER_TEXT(-DBL_TRUE_MIN)) < FY__NUMBER_TEXT_NBYTES - 1);
+    assert_string_equal(FY__NUMBER_TEXT(-DBL_MAX), "-1.7976931348623157e+308");
+}
+
 static void test_descriptors_are_formatted_within_their_buffer(void **state)
 {
     (void)state;
@@ -248,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_every_range_is_enforced),
         cmocka_unit_test(test_flags_match_the_headers),
         cmocka_unit_test(test_descriptors_are_formatted_within_their_buffer),
+        cmocka_unit_test(test_numbers_are_formatted),
     };
     return cmocka_run_group_tests_name("optable", tests, NULL, NULL);
 }

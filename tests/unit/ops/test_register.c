@@ -167,6 +167,23 @@ static void needs_a_kernel_for_the_device(ts_ctx_t *ctx)
     assert_null(dst[0]);
 }
 
+/* Integers of 64 bits, in the value and in the range. */
+static void integers_are_whole_in_texts(ts_ctx_t *ctx)
+{
+    fy_attr_field_t field = { "rows", FY_ATTR_I64, 0, 0, -5000000000, 5000000000, 0, 0, NULL };
+    fy_op_def_t def = scale_def(fresh_name());
+    given.fields = &field;
+    given.nfields = 1;
+    given.attrs_nbytes = sizeof(int64_t);
+    fy_op_t op;
+    ts_ok(fy_op_register(&def, &op));
+    const int64_t rows = INT64_MAX;
+    fy_tensor_t *x, *dst[1] = { NULL };
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
+    ts_fails(fy_op_call(op, 1, &x, &rows, sizeof rows, 1, dst), INVALID_ARGUMENT);
+    ts_text_has("rows is 9223372036854775807, legal are -5000000000 .. 5000000000");
+}
+
 static fy_status_t takes_all(const fy_launch_t *launch) { return (void)launch, FY_STATUS_OK; }
 
 static void everything_is_copied(ts_ctx_t *ctx)
@@ -384,6 +401,7 @@ int main(void)
         TS_TEST(default_rule_refuses_what_does_not_fit),
         TS_TEST(shape_rules_are_not_trusted),
         TS_TEST(needs_a_kernel_for_the_device),
+        TS_TEST(integers_are_whole_in_texts),
         TS_TEST(everything_is_copied),
         TS_TEST(some_results_are_given_and_others_made),
         TS_TEST(refuses_malformed_definitions),

@@ -107,6 +107,7 @@ static void invalid_schedules_are_refused(void **state)
     REFUSES(CONSTANT, s.lr = NAN, "lr");
     REFUSES(CONSTANT, s.kind = FY_SCHEDULE_COUNT, "kind");
     REFUSES(CONSTANT, s.warmup_steps = -1, "warmup_steps");
+    REFUSES(CONSTANT, s.warmup_steps = -5000000, "warmup_steps is -5000000; it must be 0 or more");
     REFUSES(CONSTANT, (s.warmup_steps = 3, s.warmup_factor = -1), "warmup_factor");
     REFUSES(STEP, s.step_size = 0, "step_size");
     REFUSES(STEP, s.gamma = 0, "gamma");
