@@ -2,15 +2,18 @@
  * most 64 rows and 64 keys, so that a block and what it is made of fit the caches. A task is a
  * block of rows, or of keys, of one head; it goes through the other blocks in order. So the bits
  * depend on the shape alone, not on the thread count. Half precision is computed in f32.
- * The gradient runs over blocks of keys, then over blocks of rows. Both compute the probabilities
- * from the saved log-sum-exp. Not here: the loops themselves (loops.h). */
+ * The gradient computes the probabilities from the saved log-sum-exp: once, if there are enough
+ * short heads, else for blocks of keys and then again for blocks of rows. Not here: the loops
+ * themselves (loops.h). */
 #include <math.h>
 #include <string.h>
 
 #include "opset/formulas/attention.h"
 #include "backends/kernels/rows.h"
 
-enum { ROOM = FY__ATTENTION_WIDTH, MOST_BLOCK = 64 }; /* elements of a block; rows or keys in it */
+/* Elements of a block; rows or keys in it; elements of a head's gradient of q; rows that are
+ * fetched before they are read. */
+enum { ROOM = FY__ATTENTION_WIDTH, MOST_BLOCK = 64, HEAD_ROOM = 4 * ROOM, AHEAD = 4 };
 
 typedef struct attention {
     const fy__loops_t *loops;
@@ -123,6 +126,13 @@ fy_status_t fy__run_attention(const fy_host_api_t *host, const fy__loops_t *loop
     return FY_STATUS_OK;
 }
 
+/* Whole heads as tasks: enough for the threads, short, and with blocks of keys that no row cuts. */
+static int fits_heads(const attention_t *a, int64_t pairs, int threads)
+{
+    return pairs >= 2 * (int64_t)threads && a->rows * a->width <= HEAD_ROOM &&
+           (!a->is_causal || a->rows >= a->keys || a->rows % a->block == 0);
+}
+
 fy_status_t fy__run_attention_backward(const fy_host_api_t *host, const fy__loops_t *loops,
                                        const fy_launch_t *launch)
 {
@@ -136,6 +146,10 @@ fy_status_t fy__run_attention_backward(const fy_host_api_t *host, const fy__loop
     a.dq = &launch->dst[0];
     a.dk = &launch->dst[1];
     a.dv = &launch->dst[2];
+    if (fits_heads(&a, pairs, threads)) {
+        fy__for_each(pairs, threads, is_f64 ? backward_head_f64 : backward_head_f32, &a);
+        return FY_STATUS_OK;
+    }
     fy__for_each(pairs * a.key_blocks, threads, is_f64 ? backward_keys_f64 : backward_keys_f32, &a);
     fy__for_each(pairs * a.row_blocks, threads, is_f64 ? backward_rows_f64 : backward_rows_f32, &a);
     return FY_STATUS_OK;

@@ -24,18 +24,28 @@ static void N(product)(const fy__loops_t *loops, int64_t m, int64_t n, int64_t k
 }
 
 /* n rows of a tensor [B, ., H, D], from row `first` on, times `factor`: element d of row r goes to
- * out[r * row + d * column]. */
+ * out[r * row + d * column]. Heads lie between the rows, so that no processor guesses the next one:
+ * it is asked for some rows ahead. */
 static void N(load)(const task_t *t, const fy_desc_t *x, int64_t first, int64_t n, T factor, T *out,
                     int64_t row, int64_t column)
 {
     _Alignas(64) T staged[FY__BLOCK];
+    const int is_plain = x->dtype == COMPUTE && x->strides[3] == 1;
     for (int64_t r = 0; r < n; r++) {
         for (int64_t d = 0; d < t->a->width; d += FY__BLOCK) {
             const int64_t left = t->a->width - d, m = left < FY__BLOCK ? left : FY__BLOCK;
-            fy__stage_in(t->a->loops, m, staged, COMPUTE, at(t, x, first + r, d), x->strides[3],
-                         x->dtype);
+            const T *from = (const T *)(const void *)at(t, x, first + r, d);
+            if (is_plain && r + AHEAD < n) {
+                const T *next = (const T *)(const void *)at(t, x, first + r + AHEAD, d);
+                for (int64_t i = 0; i < m; i += 64 / (int64_t)sizeof *next)
+                    __builtin_prefetch(next + i);
+            }
+            if (!is_plain) {
+                fy__stage_in(t->a->loops, m, staged, COMPUTE, from, x->strides[3], x->dtype);
+                from = staged;
+            }
             T *to = out + r * row + d * column;
-            for (int64_t i = 0; i < m; i++) to[i * column] = staged[i] * factor;
+            for (int64_t i = 0; i < m; i++) to[i * column] = from[i] * factor;
         }
     }
 }
@@ -176,26 +186,37 @@ static void N(slopes)(const task_t *t, const block_t *rows, const block_t *keys,
     }
 }
 
-/* dk = ds^T q and dv = p^T dy of one block of keys, over all rows in order. */
+/* dk = ds^T q and dv = p^T dy of one block of keys, over all rows in order. With dq also that: one
+ * head's, to which ds k of this block of keys is added. */
+static void N(backward_block)(const task_t *t, const block_t *keys, T *dq)
+{
+    const attention_t *a = t->a;
+    const int64_t d = a->width, first = a->is_causal ? keys->first / a->block : 0;
+    _Alignas(64) T kt[ROOM], vt[ROOM], k[ROOM], p[ROOM], ds[ROOM], dk[ROOM] = { 0 },
+                                                                   dv[ROOM] = { 0 };
+    N(row_block_t) row;
+    N(load)(t, a->k, keys->first, keys->n, 1, kt, 1, a->block);
+    N(load)(t, a->v, keys->first, keys->n, 1, vt, 1, a->block);
+    if (dq) N(load)(t, a->k, keys->first, keys->n, (T)a->scale, k, d, 1);
+    for (int64_t i = first; i < a->row_blocks; i++) {
+        const block_t rows = block_of(a, i, a->rows);
+        N(load_row_block)(t, &rows, &row);
+        N(slopes)(t, &rows, keys, &row, kt, vt, p, ds);
+        N(product)(a->loops, keys->n, d, rows.n, ds, 1, MOST_BLOCK, row.q, d, dk, d, 1);
+        N(product)(a->loops, keys->n, d, rows.n, p, 1, MOST_BLOCK, row.dy, d, dv, d, 1);
+        if (dq) N(product)
+        (a->loops, rows.n, d, keys->n, ds, MOST_BLOCK, 1, k, d, dq + rows.first * d, d, 1);
+    }
+    N(put)(t, a->dk, keys->first, keys->n, a->ones, dk);
+    N(put)(t, a->dv, keys->first, keys->n, a->ones, dv);
+}
+
 static void N(backward_keys)(const void *context, int64_t index)
 {
     const attention_t *a = (const attention_t *)context;
     const task_t t = task_of(a, &index, a->key_blocks);
     const block_t keys = block_of(a, index, a->keys);
-    const int64_t d = a->width, first = a->is_causal ? keys.first / a->block : 0;
-    _Alignas(64) T kt[ROOM], vt[ROOM], p[ROOM], ds[ROOM], dk[ROOM] = { 0 }, dv[ROOM] = { 0 };
-    N(row_block_t) row;
-    N(load)(&t, a->k, keys.first, keys.n, 1, kt, 1, a->block);
-    N(load)(&t, a->v, keys.first, keys.n, 1, vt, 1, a->block);
-    for (int64_t i = first; i < a->row_blocks; i++) {
-        const block_t rows = block_of(a, i, a->rows);
-        N(load_row_block)(&t, &rows, &row);
-        N(slopes)(&t, &rows, &keys, &row, kt, vt, p, ds);
-        N(product)(a->loops, keys.n, d, rows.n, ds, 1, MOST_BLOCK, row.q, d, dk, d, 1);
-        N(product)(a->loops, keys.n, d, rows.n, p, 1, MOST_BLOCK, row.dy, d, dv, d, 1);
-    }
-    N(put)(&t, a->dk, keys.first, keys.n, a->ones, dk);
-    N(put)(&t, a->dv, keys.first, keys.n, a->ones, dv);
+    N(backward_block)(&t, &keys, NULL);
 }
 
 /* dq = scale ds k of one block of rows, over all keys in order. */
@@ -219,4 +240,22 @@ static void N(backward_rows)(const void *context, int64_t index)
         N(product)(a->loops, rows.n, d, keys.n, ds, MOST_BLOCK, 1, k, d, dq, d, 1);
     }
     N(put)(&t, a->dq, rows.first, rows.n, a->ones, dq);
+}
+
+/* All three of one head whose dq fits the stack: the same sums in the same order as the two above,
+ * with five products of blocks instead of seven. */
+static void N(backward_head)(const void *context, int64_t index)
+{
+    const attention_t *a = (const attention_t *)context;
+    const task_t t = task_of(a, &index, 1);
+    _Alignas(64) T dq[HEAD_ROOM];
+    memset(dq, 0, (size_t)(a->rows * a->width) * sizeof *dq);
+    for (int64_t j = 0; j < a->key_blocks; j++) {
+        const block_t keys = block_of(a, j, a->keys);
+        N(backward_block)(&t, &keys, dq);
+    }
+    for (int64_t i = 0; i < a->row_blocks; i++) {
+        const block_t rows = block_of(a, i, a->rows);
+        N(put)(&t, a->dq, rows.first, rows.n, a->ones, dq + rows.first * a->width);
+    }
 }
