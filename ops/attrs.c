@@ -67,7 +67,8 @@ static FY_COLD fy_status_t refuse(const fy_op_info_t *info, const fy_attr_field_
     else
         snprintf(given, sizeof given, "%" PRId64, read_integer(attrs, field));
     return FY_FAIL(INVALID_ARGUMENT, "%s: %s is %s, legal are %s%s", info->name, field->name, given,
-                   range, value == field->fallback ? "; set it: it has no default" : "");
+                   range,
+                   value == field->fallback ? "; there is no default: pass one of these" : "");
 }
 
 fy_status_t fy__attrs_check(const fy_op_info_t *info, const void *attrs)

@@ -14,6 +14,7 @@
 /* What a call has made until now. After a failure every step returns NULL and does nothing. */
 enum { CHAIN_STEPS = 24 }; /* more than any call here has */
 typedef struct chain {
+    const char *call; /* the public function, which begins the texts of failures */
     fy_status_t status;
     int count;
     fy_tensor_t *made[CHAIN_STEPS];
@@ -72,8 +73,9 @@ static fy_status_t finish(chain_t *chain, fy_tensor_t *y, uint8_t dtype, fy_tens
     if (is_half(dtype)) y = step1(chain, FY_OP_CAST, y, &attrs);
     for (int i = 0; i < chain->count; i++)
         if (chain->status != FY_STATUS_OK || chain->made[i] != y) fy_tensor_destroy(chain->made[i]);
-    if (chain->status == FY_STATUS_OK) *out_dst = y;
-    return chain->status;
+    if (chain->status != FY_STATUS_OK) return fy__fail_in(chain->call, chain->status);
+    *out_dst = y;
+    return FY_STATUS_OK;
 }
 
 /* ---- losses ---- */
@@ -123,7 +125,7 @@ fy_status_t fy_bce_with_logits(const fy_tensor_t *logits, const fy_tensor_t *tar
                                fy_reduction_t reduction, fy_tensor_t **out_loss)
 {
     static const fy_softplus_attrs_t log1p_exp = { 1, 0 };
-    chain_t chain = { FY_STATUS_OK, 0, { NULL } };
+    chain_t chain = { "bce_with_logits", FY_STATUS_OK, 0, { NULL } };
     FY__REQUIRE_OUT("bce_with_logits", out_loss);
     FY_TRY(check_pair("bce_with_logits", logits, target, reduction));
     const fy_tensor_t *x = widen(&chain, logits), *y = widen(&chain, target);
@@ -145,7 +147,7 @@ static fy_tensor_t *distance(chain_t *chain, const fy_tensor_t *pred, const fy_t
 fy_status_t fy_l1_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_reduction_t reduction,
                        fy_tensor_t **out_loss)
 {
-    chain_t chain = { FY_STATUS_OK, 0, { NULL } };
+    chain_t chain = { "l1_loss", FY_STATUS_OK, 0, { NULL } };
     FY__REQUIRE_OUT("l1_loss", out_loss);
     FY_TRY(check_pair("l1_loss", pred, target, reduction));
     return reduced(&chain, distance(&chain, pred, target), reduction, pred->dtype, out_loss);
@@ -157,7 +159,7 @@ fy_status_t fy_smooth_l1_loss(const fy_tensor_t *pred, const fy_tensor_t *target
                               fy_reduction_t reduction, fy_tensor_t **out_loss)
 {
     const fy_clamp_attrs_t below = { -INFINITY, beta };
-    chain_t chain = { FY_STATUS_OK, 0, { NULL } };
+    chain_t chain = { "smooth_l1_loss", FY_STATUS_OK, 0, { NULL } };
     FY__REQUIRE_OUT("smooth_l1_loss", out_loss);
     FY_TRY(check_pair("smooth_l1_loss", pred, target, reduction));
     if (!(beta == 0 || (beta >= FLT_MIN && beta <= FLT_MAX)))
@@ -195,7 +197,7 @@ static const fy_tensor_t *safe_log(chain_t *chain, const fy_tensor_t *t)
 fy_status_t fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target, int log_target,
                       fy_reduction_t reduction, fy_tensor_t **out_loss)
 {
-    chain_t chain = { FY_STATUS_OK, 0, { NULL } };
+    chain_t chain = { "kl_div", FY_STATUS_OK, 0, { NULL } };
     FY__REQUIRE_OUT("kl_div", out_loss);
     FY_TRY(check_pair("kl_div", log_probs, target, reduction));
     const fy_tensor_t *x = widen(&chain, log_probs), *t = widen(&chain, target), *p = t, *log_p = t;
@@ -227,7 +229,7 @@ static fy_status_t deviation(const char *call, const fy_tensor_t *src, int naxes
 {
     fy_reduce_attrs_t keep = { 0, 1 };
     fy_desc_t desc;
-    chain_t chain = { FY_STATUS_OK, 0, { NULL } };
+    chain_t chain = { call, FY_STATUS_OK, 0, { NULL } };
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", call);
     *out_dst = NULL;
     if (!src || fy__tensor_is_gone(src)) return fy__refuse_null(call, 1, &src);
@@ -346,15 +348,22 @@ static fy_status_t check_groups(const fy_tensor_t *x, int64_t groups, double eps
     if (!is_float(desc.dtype))
         return FY_FAIL(DTYPE_MISMATCH, "group_norm: x is %s; it must be float: fy_cast converts",
                        FY__DESC_TEXT(&desc));
-    if (groups < 1 || !(eps >= 0 && eps < INFINITY))
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "group_norm: %" PRId64 " groups (1 or more), eps %g (0 or more)", groups,
-                       eps);
-    if (desc.rank < 2 || desc.dims[desc.rank - 1] % groups != 0)
+    if (groups < 1)
+        return FY_FAIL(INVALID_ARGUMENT, "group_norm: groups is %" PRId64 "; it must be 1 or more",
+                       groups);
+    if (!(eps >= 0 && eps < INFINITY))
+        return FY_FAIL(INVALID_ARGUMENT, "group_norm: eps is %s; it must be finite, 0 or more",
+                       FY__NUMBER_TEXT(eps));
+    if (desc.rank < 2)
         return FY_FAIL(SHAPE_MISMATCH,
-                       "group_norm: x is %s; it must be [N, ..., C], with a C that %" PRId64
-                       " groups divide",
-                       FY__DESC_TEXT(&desc), groups);
+                       "group_norm: x is %s, of rank %d; it must be [N, ..., C], of rank 2 or more",
+                       FY__DESC_TEXT(&desc), (int)desc.rank);
+    const int64_t channels = desc.dims[desc.rank - 1];
+    if (channels % groups != 0)
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "group_norm: x is %s; %" PRId64
+                       " groups do not divide its last axis, %" PRId64 " channels",
+                       FY__DESC_TEXT(&desc), groups, channels);
     return FY_STATUS_OK;
 }
 
@@ -362,7 +371,7 @@ static fy_status_t check_groups(const fy_tensor_t *x, int64_t groups, double eps
 fy_status_t fy_group_norm(fy_tensor_t *x, int64_t groups, const fy_tensor_t *weight,
                           const fy_tensor_t *bias, double eps, fy_tensor_t **out_y)
 {
-    chain_t chain = { FY_STATUS_OK, 0, { NULL } };
+    chain_t chain = { "group_norm", FY_STATUS_OK, 0, { NULL } };
     FY__REQUIRE_OUT("group_norm", out_y);
     FY_TRY(check_present(x, weight, bias));
     FY_TRY(check_groups(x, groups, eps));

@@ -10,15 +10,19 @@
 #include "ops/shape.h"
 #include "runtime/tensor/tensor.h"
 
-fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype,
-                           int rank, const int64_t *dims, fy_tensor_t *rng, fy_tensor_t **out_dst)
+/* Creates a tensor and runs an IN_PLACE op into it, with `rng` (may be NULL) as its second result.
+ * On failure there is no tensor. */
+static fy_status_t make(const char *call, fy_op_t op, const void *attrs, fy_device_t *device,
+                        fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t *rng,
+                        fy_tensor_t **out_dst)
 {
     fy_tensor_t *dst[2] = { NULL, rng };
-    FY_TRY(fy_tensor_create(device, dtype, rank, dims, &dst[0]));
-    fy_status_t status = fy__dispatch(fy__op_row(op), 0, NULL, attrs, 0, rng ? 2 : 1, dst);
-    if (status != FY_STATUS_OK) {
+    fy_status_t status = fy_tensor_create(device, dtype, rank, dims, &dst[0]);
+    if (status == FY_STATUS_OK)
+        status = fy__dispatch(fy__op_row(op), 0, NULL, attrs, 0, rng ? 2 : 1, dst);
+    if (FY_UNLIKELY(status != FY_STATUS_OK)) {
         fy_tensor_destroy(dst[0]);
-        return status;
+        return fy__fail_in(call, status);
     }
     *out_dst = dst[0];
     return FY_STATUS_OK;
@@ -27,7 +31,8 @@ fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, f
 fy_status_t fy_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
                      fy_tensor_t **out_dst)
 {
-    return fy_tensor_create(device, dtype, rank, dims, out_dst);
+    const fy_status_t status = fy_tensor_create(device, dtype, rank, dims, out_dst);
+    return FY_LIKELY(status == FY_STATUS_OK) ? status : fy__fail_in("empty", status);
 }
 
 fy_status_t fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
@@ -35,7 +40,7 @@ fy_status_t fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int6
 {
     FY__REQUIRE_OUT("zeros", out_dst);
     const fy_fill_attrs_t attrs = { 0, 0 };
-    return fy__typed_make(FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
+    return make("zeros", FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
 }
 
 fy_status_t fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
@@ -44,7 +49,7 @@ fy_status_t fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64
     FY__REQUIRE_OUT("full", out_dst);
     fy_fill_attrs_t attrs;
     FY_TRY(fy__typed_fill_attrs("full", dtype, value, &attrs));
-    return fy__typed_make(FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
+    return make("full", FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
 }
 
 fy_status_t fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, double step,
@@ -53,7 +58,7 @@ fy_status_t fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, doubl
     FY__REQUIRE_OUT("arange", out_dst);
     if (count < 0) return FY_FAIL(INVALID_ARGUMENT, "arange: count %" PRId64 " is negative", count);
     const fy_arange_attrs_t attrs = { start, step };
-    return fy__typed_make(FY_OP_ARANGE, &attrs, device, dtype, 1, &count, NULL, out_dst);
+    return make("arange", FY_OP_ARANGE, &attrs, device, dtype, 1, &count, NULL, out_dst);
 }
 
 /* ---- random ---- */
@@ -74,11 +79,11 @@ fy_status_t fy_rng_create(fy_device_t *device, int64_t seed, fy_tensor_t **out_r
 {
     FY__REQUIRE_OUT("rng_create", out_rng);
     fy_tensor_t *rng;
-    FY_TRY(fy_tensor_create(device, FY_DTYPE_I64, FY_DIMS(2), &rng));
-    fy_status_t status = seed_state(rng, seed);
+    fy_status_t status = fy_tensor_create(device, FY_DTYPE_I64, FY_DIMS(2), &rng);
+    if (status == FY_STATUS_OK) status = seed_state(rng, seed);
     if (status != FY_STATUS_OK) {
         fy_tensor_destroy(rng);
-        return status;
+        return fy__fail_in("rng_create", status);
     }
     *out_rng = rng;
     return FY_STATUS_OK;
@@ -88,9 +93,9 @@ fy_status_t fy_rng_create(fy_device_t *device, int64_t seed, fy_tensor_t **out_r
 static fy_status_t draw(fy_op_t op, const void *attrs, fy_tensor_t *rng, fy_dtype_t dtype, int rank,
                         const int64_t *dims, fy_tensor_t **out_dst)
 {
-    fy_tensor_info_t state = FY_TENSOR_INFO_INIT;
-    FY_TRY(fy_tensor_query(rng, &state));
-    return fy__typed_make(op, attrs, state.device, dtype, rank, dims, rng, out_dst);
+    const char *call = fy__op_row(op)->info.name;
+    if (fy__tensor_is_gone(rng)) return fy__refuse_gone(call, "rng");
+    return make(call, op, attrs, rng->storage->device, dtype, rank, dims, rng, out_dst);
 }
 
 fy_status_t fy_rand(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double low,

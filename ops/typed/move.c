@@ -3,9 +3,11 @@
  * Views that a call makes for itself are destroyed before it returns.
  * Not here: gather, one_hot, concat (elementwise.c), slices (runtime/tensor/view.c). */
 #include <stdlib.h>
+#include <string.h>
 
+#include "ops/format.h"
+#include "ops/refuse.h"
 #include "ops/typed/typed.h"
-
 #include "runtime/tensor/tensor.h"
 
 fy_status_t fy_flip(const fy_tensor_t *src, int naxes, const int *axes, fy_tensor_t **out_dst)
@@ -27,6 +29,28 @@ static fy_status_t exchange(fy_tensor_t *src, int axis, fy_tensor_t **out_view)
     return fy_transpose(src, axes, out_view);
 }
 
+/* Equal ranks. The op would name the views with their axes exchanged. */
+static fy_status_t check_others(const fy_tensor_t *src, const fy_tensor_t *indices, int axis)
+{
+    fy_desc_t desc[2];
+    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(indices))
+        return fy__refuse_null("take_along_axis", 2, (const fy_tensor_t *[]){ src, indices });
+    FY_TRY(fy_tensor_describe(src, &desc[0]));
+    FY_TRY(fy_tensor_describe(indices, &desc[1]));
+    if (desc[1].dtype != FY_DTYPE_I32 && desc[1].dtype != FY_DTYPE_I64)
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "take_along_axis: indices (src1) are %s, they must be i32 or i64: fy_cast "
+                       "converts",
+                       FY__DESC_TEXT(&desc[1]));
+    for (int i = 0; i < src->rank; i++)
+        if (i != axis && desc[0].dims[i] != desc[1].dims[i])
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "take_along_axis: src0 is %s, indices are %s: all dims but that of axis "
+                           "%d must be equal",
+                           FY__DESC_TEXT(&desc[0]), FY__DESC_TEXT(&desc[1]), axis);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_take_along_axis(fy_tensor_t *src, fy_tensor_t *indices, int axis,
                                fy_tensor_t **out_dst)
 {
@@ -42,6 +66,7 @@ fy_status_t fy_take_along_axis(fy_tensor_t *src, fy_tensor_t *indices, int axis,
     if (along == src->rank - 1 || indices->rank != src->rank)
         return fy__op_new(FY_OP_TAKE_ALONG_AXIS, 2, (const fy_tensor_t *[]){ src, indices }, NULL,
                           out_dst);
+    FY_TRY(check_others(src, indices, along));
     fy_tensor_t *views[2] = { NULL, NULL }, *taken = NULL;
     fy_status_t status = exchange(src, along, &views[0]);
     if (status == FY_STATUS_OK) status = exchange(indices, along, &views[1]);
@@ -52,7 +77,7 @@ fy_status_t fy_take_along_axis(fy_tensor_t *src, fy_tensor_t *indices, int axis,
     fy_tensor_destroy(views[0]);
     fy_tensor_destroy(views[1]);
     fy_tensor_destroy(taken);
-    return status;
+    return fy__fail_in("take_along_axis", status);
 }
 
 fy_status_t fy_take_along_axis_backward(const fy_tensor_t *dy, const fy_tensor_t *indices,
@@ -76,6 +101,37 @@ fy_status_t fy_topk(const fy_tensor_t *x, int64_t k, fy_tensor_t **out_values,
     return FY_STATUS_OK;
 }
 
+/* The concatenation would name views with one more axis. */
+static fy_status_t check_stack(size_t count, const fy_tensor_t *const *src, int axis)
+{
+    fy_desc_t desc[2];
+    for (size_t i = 0; i < count; i++)
+        if (!src[i] || fy__tensor_is_gone(src[i])) return fy__refuse_null("stack", count, src);
+    const int rank = src[0]->rank;
+    FY_TRY(fy_tensor_describe(src[0], &desc[0]));
+    for (size_t i = 1; i < count; i++) {
+        if (src[i]->storage->device != src[0]->storage->device)
+            return fy__refuse_mixed("stack", count, src, 0, NULL);
+        FY_TRY(fy_tensor_describe(src[i], &desc[1]));
+        if (desc[1].dtype != desc[0].dtype)
+            return FY_FAIL(DTYPE_MISMATCH,
+                           "stack: src0 is %s, src%zu is %s: Ferry promotes nothing; fy_cast one "
+                           "of them",
+                           FY__DESC_TEXT(&desc[0]), i, FY__DESC_TEXT(&desc[1]));
+        if (desc[1].rank != rank ||
+            memcmp(desc[0].dims, desc[1].dims, (size_t)rank * sizeof *desc[0].dims) != 0)
+            return FY_FAIL(SHAPE_MISMATCH, "stack: src0 is %s, src%zu is %s: shapes must be equal",
+                           FY__DESC_TEXT(&desc[0]), i, FY__DESC_TEXT(&desc[1]));
+    }
+    if (rank == FY_MAX_RANK)
+        return FY_FAIL(INVALID_ARGUMENT, "stack: src0 is %s; a tensor has at most %d axes",
+                       FY__DESC_TEXT(&desc[0]), FY_MAX_RANK);
+    if (axis < -rank - 1 || axis > rank)
+        return FY_FAIL(INVALID_ARGUMENT, "stack: axis %d; it must be in [%d, %d)", axis, -rank - 1,
+                       rank + 1);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("stack", out_dst);
@@ -83,6 +139,7 @@ fy_status_t fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_
         return FY_FAIL(INVALID_ARGUMENT, "stack: count is %zu, legal are 1 .. %u", count,
                        FY_OP_VARIADIC - 1);
     FY__REQUIRE("stack", src);
+    FY_TRY(check_stack(count, (const fy_tensor_t *const *)src, axis));
     fy_tensor_t **views = calloc(count, sizeof *views);
     if (!views) return FY_FAIL(OUT_OF_MEMORY, "stack: no memory for %zu views on the host", count);
     fy_status_t status = FY_STATUS_OK;
@@ -92,7 +149,7 @@ fy_status_t fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_
         status = fy_concat(count, views, axis < 0 ? axis + views[0]->rank : axis, out_dst);
     for (size_t i = 0; i < count; i++) fy_tensor_destroy(views[i]);
     free(views);
-    return status;
+    return fy__fail_in("stack", status);
 }
 
 /* The length of each part, or of part i by `sizes`; their sum is checked. */
@@ -144,7 +201,7 @@ fy_status_t fy_split(fy_tensor_t *src, int axis, size_t count, const int64_t *si
         fy_tensor_destroy(out_views[i]);
         out_views[i] = NULL;
     }
-    return status;
+    return fy__fail_in("split", status);
 }
 
 /* `count` elements along `axis` in src's shape, each the scalar `fill`; NULL if count is 0. */
@@ -200,9 +257,11 @@ fy_status_t fy_pad(const fy_tensor_t *src, const int64_t *begin, const int64_t *
         return FY_FAIL(INVALID_ARGUMENT,
                        "pad: no axis of the %d grows; one entry of begin or end must be above 0",
                        (int)src->rank);
+    fy_fill_attrs_t fits;
+    FY_TRY(fy__typed_fill_attrs("pad", (fy_dtype_t)src->dtype, value, &fits));
     fy_tensor_t *fill, *padded = NULL;
-    FY_TRY(fy_full(src->storage->device, (fy_dtype_t)src->dtype, 0, NULL, value, &fill));
-    fy_status_t status = FY_STATUS_OK;
+    fy_status_t status =
+        fy_full(src->storage->device, (fy_dtype_t)src->dtype, 0, NULL, value, &fill);
     for (int axis = 0; axis <= last && status == FY_STATUS_OK; axis++) {
         fy_tensor_t *next = NULL;
         if (begin[axis] == 0 && end[axis] == 0) continue;
@@ -211,6 +270,7 @@ fy_status_t fy_pad(const fy_tensor_t *src, const int64_t *begin, const int64_t *
         padded = next;
     }
     fy_tensor_destroy(fill);
-    if (status == FY_STATUS_OK) *out_dst = padded;
-    return status;
+    if (status != FY_STATUS_OK) return fy__fail_in("pad", status);
+    *out_dst = padded;
+    return FY_STATUS_OK;
 }

@@ -29,9 +29,9 @@ fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, 
     for (int i = 0; i < naxes; i++) {
         int32_t axis;
         FY_TRY(fy__typed_axis(call, src, axes[i], &axis));
-        if (axis >= FY_MAX_RANK)
-            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d: no tensor has more than %d axes", call,
-                           axes[i], FY_MAX_RANK);
+        if (axis >= src->rank)
+            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d does not exist in a tensor of rank %d",
+                           call, axes[i], src->rank);
         if (*out_mask & (1u << axis))
             return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d is named twice", call, axes[i]);
         *out_mask |= 1u << axis;

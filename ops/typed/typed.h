@@ -29,10 +29,6 @@ fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, i
 fy_status_t fy__typed_axes(const char *call, const fy_tensor_t *src, int naxes, const int *axes,
                            uint32_t *out_mask);
 
-/* Creates a tensor and runs an IN_PLACE op into it, with `rng` (may be NULL) as its second result.
- * On failure there is no tensor. */
-fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype,
-                           int rank, const int64_t *dims, fy_tensor_t *rng, fy_tensor_t **out_dst);
 /* The attributes of a fill with `value`, checked against `dtype`. */
 fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
                                  fy_fill_attrs_t *out_attrs);

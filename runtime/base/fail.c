@@ -73,6 +73,19 @@ fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdi
     return verdict->status;
 }
 
+FY_COLD fy_status_t fy__fail_in(const char *call, fy_status_t status)
+{
+    fy__thread_t *thread = fy__thread();
+    const size_t length = strlen(call);
+    if (status == FY_STATUS_OK || !thread || thread->error.oom) return status;
+    if (strncmp(thread->error.text, call, length) == 0 && thread->error.text[length] == ':')
+        return status;
+    char text[sizeof thread->error.text];
+    snprintf(text, sizeof text, "%s: %s", call, thread->error.text);
+    memcpy(thread->error.text, text, sizeof text);
+    return status;
+}
+
 void fy__error_save(fy__error_copy_t *copy)
 {
     const fy__thread_t *thread = fy__thread();

@@ -29,6 +29,10 @@
 /* Copies `verdict` and its text to this thread's record; returns verdict->status. */
 fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdict_t *verdict);
 
+/* A step of the public function `call` returned `status`: begins the text of its failure with
+ * "call: ". A refusal of memory names no step and keeps its text. Returns `status`. */
+fy_status_t fy__fail_in(const char *call, fy_status_t status);
+
 /* A copy of the record during cleanup, or during another call that may fail: the first error
  * wins. */
 typedef struct fy__error_copy {

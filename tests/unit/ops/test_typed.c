@@ -43,6 +43,9 @@ static void null_arguments_are_named(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 3), &x));
     ts_ok(fy_rng_create(ctx->device, 1, &rng));
     NULL_OUT(fy_zeros(ctx->device, FY_DTYPE_F32, 0, NULL, NULL), "zeros: out_dst is NULL");
+    NULL_OUT(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(-1), &out), "zeros: tensor_create: dims");
+    NULL_OUT(fy_empty(NULL, FY_DTYPE_F32, 0, NULL, &out), "empty: tensor_create: device is NULL");
+    NULL_OUT(fy_rng_create(NULL, 1, &out), "rng_create: tensor_create: device is NULL");
     NULL_OUT(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 1, NULL), "full: out_dst");
     NULL_OUT(fy_arange(ctx->device, FY_DTYPE_F32, 0, 1, 3, NULL), "arange: out_dst");
     NULL_OUT(fy_rng_create(ctx->device, 1, NULL), "rng_create: out_rng");

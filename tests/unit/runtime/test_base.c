@@ -55,6 +55,24 @@ static void the_record_is_written_once(void **state)
     assert_null(fy_error_get()->oom);
 }
 
+static void a_failure_names_the_function_that_was_called(void **state)
+{
+    (void)state;
+    assert_int_equal(fy__fail_in("outer", FY_STATUS_OK), FY_STATUS_OK);
+    ts_fails(inner(1), SHAPE_MISMATCH);
+    assert_int_equal(fy__fail_in("pad", FY_STATUS_SHAPE_MISMATCH), FY_STATUS_SHAPE_MISMATCH);
+    ts_text_has("pad: inner: ");
+    assert_non_null(strstr(fy_error_get()->file, "test_base.c"));
+    (void)!fy__fail_in("pad", FY_STATUS_SHAPE_MISMATCH);
+    assert_null(strstr(fy_error_get()->text, "pad: pad:"));
+    const fy_oom_verdict_t verdict = { .struct_size = sizeof verdict,
+                                       .status = FY_STATUS_OUT_OF_MEMORY,
+                                       .text = "too much" };
+    const fy_status_t status = fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
+    assert_int_equal(fy__fail_in("pad", status), FY_STATUS_OUT_OF_MEMORY);
+    assert_string_equal(fy_error_get()->text, "too much");
+}
+
 static void specs(void **state)
 {
     (void)state;
@@ -142,7 +160,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(checked_arithmetic),
                                         cmocka_unit_test(the_record_is_written_once),
-                                        cmocka_unit_test(specs), cmocka_unit_test(byte_sizes),
+                                        cmocka_unit_test(
+                                            a_failure_names_the_function_that_was_called),
+                                        cmocka_unit_test(specs),
+                                        cmocka_unit_test(byte_sizes),
                                         cmocka_unit_test(one_element) };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL) != 0;
 }
