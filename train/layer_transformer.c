@@ -45,7 +45,7 @@ static fy_layer_t *sequence(size_t count, const fy_layer_child_t *children)
     return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
-static fy_layer_t *perceptron(int64_t width, const fy_transformer_options_t *own)
+static fy_layer_t *mlp(int64_t width, const fy_transformer_options_t *own)
 {
     const fy_layer_child_t children[] = {
         { "c_fc", linear(width, own->hidden, own->weight, own->bias) },
@@ -82,7 +82,7 @@ fy_status_t fy_layer_transformer_block(int64_t width, int64_t heads,
     if (!own.hidden) own.hidden = 4 * width;
     const fy_layer_child_t children[] = {
         { "", residual("ln_1", "attn", width, attention(width, heads, &own)) },
-        { "", residual("ln_2", "mlp", width, perceptron(width, &own)) },
+        { "", residual("ln_2", "mlp", width, mlp(width, &own)) },
     };
     return fy_layer_sequential(COUNT(children), children, out_layer);
 }

@@ -453,24 +453,25 @@ FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x
 
 /* x [..., C] with statistics of each channel over all other axes: y = activation((x - mean) * rstd
  * * weight + bias + residual), rstd = 1 / sqrt(variance + eps), variance = the mean of (x -
- * mean)^2. weight, bias, running_mean, running_var [C]; residual: x's shape, or NULL. Then
- * running_mean and running_var move to momentum times the mean, and times the variance with
- * divisor n - 1, plus 1 - momentum times their old values. attrs NULL: defaults. out_mean and
- * out_rstd [C] may be NULL; a tape takes them and the running statistics as constants.
+ * mean)^2. weight, bias, running_mean, running_var [C]; residual: x's shape, or NULL. Updates
+ * running_mean = (1 - momentum) running_mean + momentum mean; running_var alike, with the variance
+ * of divisor n - 1. attrs NULL: defaults. out_mean and out_rstd [C] may be NULL; a tape takes them
+ * and the running statistics as constants.
  * Fails: SHAPE_MISMATCH (also with less than two values a channel), INVALID_ARGUMENT. */
 FY_API_STATUS fy_batch_norm(const fy_tensor_t *x, const fy_tensor_t *weight,
                             const fy_tensor_t *bias, const fy_tensor_t *residual,
                             fy_tensor_t *running_mean, fy_tensor_t *running_var,
                             const fy_batch_norm_attrs_t *attrs, fy_tensor_t **out_y,
                             fy_tensor_t **out_mean, fy_tensor_t **out_rstd);
-/* Its gradients, from the mean and rstd that it returned. y: its result if its activation was relu,
- * then dy counts where y > 0; else NULL. The residual's gradient is dy, or fy_relu_backward. */
+/* Its gradients, from the mean and rstd that it returned. y: its result if its activation was relu
+ * (dy is taken as 0 where y is 0), else NULL. The residual's gradient is dy, or fy_relu_backward. */
 FY_API_STATUS fy_batch_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                      const fy_tensor_t *weight, const fy_tensor_t *mean,
                                      const fy_tensor_t *rstd, const fy_tensor_t *y,
                                      fy_tensor_t **out_dx, fy_tensor_t **out_dweight,
                                      fy_tensor_t **out_dbias);
-/* The same normalisation by running_mean and running_var, which do not change. */
+/* The same with running_mean and running_var in place of the batch's mean and variance; both are
+ * only read. */
 FY_API_STATUS fy_batch_norm_inference(const fy_tensor_t *x, const fy_tensor_t *weight,
                                       const fy_tensor_t *bias, const fy_tensor_t *running_mean,
                                       const fy_tensor_t *running_var, const fy_tensor_t *residual,
@@ -505,8 +506,8 @@ FY_API_STATUS fy_rms_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                    const fy_tensor_t *rstd, const fy_tensor_t *weight,
                                    fy_tensor_t **out_dx, fy_tensor_t **out_dweight);
 /* x [N, H, W, C] -> [N, height, width, C], bilinear, without antialiasing: pixel i of the result is
- * at (i + 1/2) H / height - 1/2 of x, at least 0; past the last pixel, the last one counts
- * (align_corners=False of PyTorch). */
+ * at (i + 1/2) H / height - 1/2 of x, at least 0 and at most H - 1 (align_corners=False of
+ * PyTorch). */
 FY_API_STATUS fy_resize2d(const fy_tensor_t *x, int height, int width, fy_tensor_t **out_dst);
 /* dy [N, OH, OW, C] -> dx [N, height, width, C]. */
 FY_API_STATUS fy_resize2d_backward(const fy_tensor_t *dy, int height, int width,
@@ -531,7 +532,7 @@ FY_API_STATUS fy_gather(const fy_tensor_t *table, const fy_tensor_t *indices,
 FY_API_STATUS fy_gather_backward(const fy_tensor_t *dy, const fy_tensor_t *indices, int64_t rows,
                                  fy_tensor_t **out_dx);
 /* dst[..., i, ...] = src[..., indices[..., i, ...], ...] along `axis` (torch.gather). indices i32
- * or i64 have src's rank and dims; along `axis` any length. An index out of range is clamped and
+ * or i64 have src's dims, but along `axis` any length. An index out of range is clamped and
  * fails the request with BAD_VALUE. If axis is not the last, the result is a transposed view.
  * Fails: INVALID_ARGUMENT, SHAPE_MISMATCH. */
 FY_API_STATUS fy_take_along_axis(fy_tensor_t *src, fy_tensor_t *indices, int axis,
@@ -562,7 +563,7 @@ FY_API_STATUS fy_split(fy_tensor_t *src, int axis, size_t count, const int64_t *
 /* src with the order of its elements reversed along `axes`; naxes 0: along all. */
 FY_API_STATUS fy_flip(const fy_tensor_t *src, int naxes, const int *axes, fy_tensor_t **out_dst);
 /* src with begin[i] elements before it and end[i] behind it along axis i, each `value`. Both have
- * an entry >= 0 for each axis; one is not 0. Cost: a copy for each axis that grows.
+ * an entry >= 0 for each axis; at least one is above 0. Cost: a copy for each axis that grows.
  * Fails: INVALID_ARGUMENT (a negative entry, no entry above 0, a value that dtype cannot hold). */
 FY_API_STATUS fy_pad(const fy_tensor_t *src, const int64_t *begin, const int64_t *end, double value,
                      fy_tensor_t **out_dst);

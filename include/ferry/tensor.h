@@ -104,7 +104,7 @@ FY_API_STATUS fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_
  * Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_slice(fy_tensor_t *src, int axis, int64_t begin, int64_t end,
                        fy_tensor_t **out_view);
-/* The same of every `step`-th (>= 1): begin, begin + step, ... */
+/* The same of the elements begin, begin + step, ... before `end`; step is at least 1. */
 FY_API_STATUS fy_slice_step(fy_tensor_t *src, int axis, int64_t begin, int64_t end, int64_t step,
                             fy_tensor_t **out_view);
 /* src repeated to `dims` as NumPy broadcasts, with stride 0. The view is read-only. Fails:

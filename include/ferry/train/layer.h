@@ -58,9 +58,9 @@ FY_API void fy_conv2d_options_init(fy_conv2d_options_t *options, size_t nbytes);
 
 typedef struct fy_attention_options {
     size_t struct_size;
-    int is_causal; /* 1: a place reads itself and the places before it */
+    int is_causal; /* 1: a position attends to itself and to earlier ones only */
     int no_bias;
-    fy_init_t weight, bias; /* of c_attn; bias of both. DEFAULT */
+    fy_init_t weight, bias; /* weight: of c_attn; bias: of both projections. DEFAULT */
     fy_init_t proj_weight;  /* of c_proj. DEFAULT */
 } fy_attention_options_t;
 #define FY_ATTENTION_OPTIONS_INIT FY_ZEROED_(attention_options)
@@ -69,8 +69,8 @@ FY_API void fy_attention_options_init(fy_attention_options_t *options, size_t nb
 typedef struct fy_transformer_options {
     size_t struct_size;
     int is_causal;
-    int is_exact_gelu;      /* 1: the gelu with erf; 0: the one with tanh */
-    int64_t hidden;         /* width of the perceptron; 0: 4 width */
+    int is_exact_gelu;      /* 1: fy_gelu; 0: fy_gelu_tanh */
+    int64_t hidden;         /* width between the layers of the MLP; 0: 4 width */
     fy_init_t weight, bias; /* weight: of c_attn and c_fc; bias: of all. DEFAULT */
     fy_init_t proj_weight;  /* of both c_proj. DEFAULT */
 } fy_transformer_options_t;
@@ -118,8 +118,8 @@ FY_API_STATUS fy_layer_tied_linear(int64_t in, int64_t out, const char *weight_n
 FY_API_STATUS fy_layer_attention(int64_t width, int64_t heads,
                                  const fy_attention_options_t *options, fy_layer_t **out_layer);
 /* A block of a transformer whose norms come first (Radford et al. 2019): y = x +
- * attention(norm(x)), then y + perceptron(norm(y)), [n, T, width] -> the same. The perceptron is a
- * linear layer to `hidden`, gelu, and a linear layer back. Children "ln_1", "attn"
+ * attention(norm(x)), then y + mlp(norm(y)), [n, T, width] -> the same. The MLP is a linear layer
+ * to `hidden`, gelu, and a linear layer back. Children "ln_1", "attn"
  * (fy_layer_attention), "ln_2", "mlp" with "c_fc" and "c_proj". options may be NULL. */
 FY_API_STATUS fy_layer_transformer_block(int64_t width, int64_t heads,
                                          const fy_transformer_options_t *options,
@@ -187,7 +187,7 @@ FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children
                                   fy_layer_t **out_layer);
 
 typedef enum fy_join {
-    FY_JOIN_ADD,   /* from the first branch on; shapes broadcast */
+    FY_JOIN_ADD,   /* in the order of the branches; dims of 1 broadcast */
     FY_JOIN_MUL,   /* the same */
     FY_JOIN_CONCAT /* along the last axis */
 } fy_join_t;
@@ -251,8 +251,8 @@ typedef struct fy_layer_def {
     const fy_layer_param_t *buffers;
 } fy_layer_def_t;
 #define FY_LAYER_DEF_INIT FY_ZEROED_(layer_def)
-/* Takes ownership of `user`, even when it fails (`user` is then destroyed). All layers above are
- * made with this function. */
+/* Takes ownership of `user`, even when it fails (`user` is then destroyed). All layers above
+ * but containers are made with this function. */
 FY_API_STATUS fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer);
 
 /* Not for layers inside a container or a model. NULL is ignored. */

@@ -37,14 +37,14 @@ typedef struct fy_loader_options {
     int channels; /* of mean and std: 0 (none), 1 (for all), or the length of the last axis */
     double mean[FY_LOADER_CHANNELS], std[FY_LOADER_CHANNELS];
     /* Images [H, W, C] of a set that is not resident, changed by the threads that fill batches,
-     * before `scale`, in this order; in pixels, 0: not. U8 stays U8, rounded to nearest */
+     * before `scale`, in this order; in pixels, 0: off. U8 stays U8, rounded to nearest */
     int64_t resize; /* to resize x resize: bilinear, as fy_resize2d */
     int64_t pad;    /* zeros at each of the four sides */
     int64_t crop;   /* crop x crop */
     int flip;       /* 1: half of the images are mirrored left to right */
-    /* 1: the crop is at a random place, and `flip` counts, as drawn by Philox4x32-10 from `seed`,
-     * the epoch and the sample's index: the same for any number of workers. 0, as for evaluation:
-     * the centre, never mirrored */
+    /* 1: the place of the crop and the mirroring are drawn by Philox4x32-10 from `seed`, the epoch
+     * and the sample's index: the same for any number of workers. 0, as for evaluation: the centre,
+     * not mirrored */
     int augment;
 } fy_loader_options_t;
 #define FY_LOADER_OPTIONS_INIT                                                                    \

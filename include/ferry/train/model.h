@@ -44,7 +44,8 @@ FY_API const char *fy_model_name_at(size_t index);
 /* NULL is ignored. Memory that a tape or a request still uses is freed after that use. */
 FY_API void fy_model_destroy(fy_model_t *model);
 
-/* 1: training (dropout is on); 0: evaluation. A new model is in training. */
+/* 1: training: dropout draws, batch norm uses and updates statistics of the batch. 0: evaluation. A
+ * new model is in training. */
 FY_API void fy_model_set_training(fy_model_t *model, int is_training);
 /* y = model(x), x [n, dims...]. Records on the thread's tape, if one is recording. Fails:
  * SHAPE_MISMATCH, DEVICE_MISMATCH, as ops do. */
