@@ -36,9 +36,11 @@ void fy__cost_conv2d(
 /* a flop for each place of the window of each element of y */
 void fy__cost_pool2d(fy_launch_t *launch);
 void fy__cost_pool2d_backward(fy_launch_t *launch); /* the same */
-void fy__cost_resample2d(fy_launch_t *launch); /* four pixels for each of resize2d, one of a bin */
-/* 2 * M * N * K, and one flop an element for each of bias and activation */
+/* resize2d: four pixels for each pixel of the result, or of dy; pooling: each pixel once */
+void fy__cost_resample2d(fy_launch_t *launch);
+/* two products forward, five back, and a softmax; a causal mask halves them */
 void fy__cost_attention(fy_launch_t *launch);
+/* 2 * M * N * K, and one flop an element for each of bias and activation */
 void fy__cost_linear(fy_launch_t *launch);
 void fy__cost_linear_backward_params(fy_launch_t *launch); /* 2 * N * O * I, and the sum of dy */
 /* normalisation: 8 flops an element; statistics that are updated are read and written */

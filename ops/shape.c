@@ -23,6 +23,20 @@ static inline bool same_dims(const fy_desc_t *a, const fy_desc_t *b)
 
 bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b) { return same_dims(a, b); }
 
+bool fy__has_no_element(const fy_desc_t *desc)
+{
+    for (int i = 0; i < desc->rank; i++)
+        if (desc->dims[i] == 0) return true;
+    return false;
+}
+
+void fy__shape_like(fy_desc_t *dst, const fy_desc_t *src)
+{
+    dst->dtype = src->dtype;
+    dst->rank = src->rank;
+    for (int i = 0; i < src->rank; i++) dst->dims[i] = src->dims[i];
+}
+
 static FY_COLD fy_status_t fail_dtype(const fy_op_info_t *info, fy__side_t side, int index,
                                       const fy_desc_t *desc, uint32_t dtypes)
 {

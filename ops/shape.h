@@ -101,6 +101,10 @@ void fy__broadcast_sources(fy_launch_t *launch);
 /* ---- what the rules share ---- */
 
 bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b);
+/* Whether it has no element. */
+bool fy__has_no_element(const fy_desc_t *desc);
+/* Gives dst the dtype, rank and dims of src. */
+void fy__shape_like(fy_desc_t *dst, const fy_desc_t *src);
 typedef enum fy__side { FY__SRC, FY__DST } fy__side_t;
 
 /* Refuses an operand (FY__SRC, 0) whose dtype is not in `dtypes`. */

@@ -1,5 +1,5 @@
-/* Shape rules of the ops along the last axis that indices are of: take_along_axis, its gradient,
- * topk. Not here: gather of whole rows (shape_linalg.c). Next: backends/kernels/along.c. */
+/* Shape rules of ops with indices along the last axis: take_along_axis, its gradient, topk.
+ * Not here: gather of whole rows (shape_linalg.c). Next: backends/kernels/along.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -11,9 +11,8 @@
 /* src with its last axis of length `n`. */
 static void set_result(fy_desc_t *dst, const fy_desc_t *src, int32_t dtype, int64_t n)
 {
+    fy__shape_like(dst, src);
     dst->dtype = dtype;
-    dst->rank = src->rank;
-    for (int axis = 0; axis < src->rank; axis++) dst->dims[axis] = src->dims[axis];
     dst->dims[src->rank - 1] = n;
 }
 
@@ -37,20 +36,16 @@ static fy_status_t check_indices(const fy_op_info_t *info, const fy_launch_t *la
         fits = indices->dims[axis] == src->dims[axis];
     if (fits) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH,
-                   "%s: src0 is %s, indices are %s: all dims but the last must be "
-                   "equal",
+                   "%s: src0 is %s, indices are %s: all dims but the last must be equal",
                    info->name, FY__DESC_TEXT(src), FY__DESC_TEXT(indices));
 }
 
-/* An axis without elements has none that an index could name. */
+/* Refuses an axis of length 0, unless there is no index. */
 static fy_status_t check_length(const fy_op_info_t *info, const fy_desc_t *indices, int64_t length)
 {
-    bool is_empty = false;
-    for (int axis = 0; axis < indices->rank; axis++) is_empty |= indices->dims[axis] == 0;
-    if (length > 0 || is_empty) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH,
-                   "%s: an axis of length 0 has no element that indices %s could name", info->name,
-                   FY__DESC_TEXT(indices));
+    if (length > 0 || fy__has_no_element(indices)) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: the indices are %s, but the last axis has length 0",
+                   info->name, FY__DESC_TEXT(indices));
 }
 
 fy_status_t fy__shape_take_along_axis(const fy_op_info_t *info, fy_launch_t *launch)
@@ -82,8 +77,8 @@ fy_status_t fy__shape_topk(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(check_rank(info, src));
     if (attrs->k > src->dims[src->rank - 1])
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: k is %" PRId64 ", the last axis of %s has fewer elements", info->name,
-                       attrs->k, FY__DESC_TEXT(src));
+                       "%s: k is %" PRId64 ", it is at most the length of the last axis of src0 %s",
+                       info->name, attrs->k, FY__DESC_TEXT(src));
     set_result(&launch->dst[0], src, src->dtype, attrs->k);
     set_result(&launch->dst[1], src, FY_DTYPE_I64, attrs->k);
     return FY_STATUS_OK;

@@ -45,13 +45,6 @@ static fy_status_t check_mask(const fy_op_info_t *info, const fy_launch_t *launc
                    info->name, m, FY__DESC_TEXT(mask), FY__DESC_TEXT(a), FY__DESC_TEXT(k));
 }
 
-static void like(const fy_desc_t *src, fy_desc_t *dst)
-{
-    dst->dtype = src->dtype;
-    dst->rank = src->rank;
-    for (int i = 0; i < src->rank; i++) dst->dims[i] = src->dims[i];
-}
-
 /* The log-sum-exp of the scores of `q`: [B, H, T], f64 with f64, else f32. */
 static void sums_of(const fy_desc_t *q, fy_desc_t *out)
 {
@@ -66,7 +59,7 @@ fy_status_t fy__shape_attention(const fy_op_info_t *info, fy_launch_t *launch)
 {
     FY_TRY(check_heads(info, launch, 0));
     FY_TRY(check_mask(info, launch, 0, 3));
-    like(&launch->src[0], &launch->dst[0]);
+    fy__shape_like(&launch->dst[0], &launch->src[0]);
     sums_of(&launch->src[0], &launch->dst[1]);
     return FY_STATUS_OK;
 }
@@ -90,6 +83,6 @@ fy_status_t fy__shape_attention_backward(const fy_op_info_t *info, fy_launch_t *
     if (!fy__same_dims(lse, &sums))
         return FY_FAIL(SHAPE_MISMATCH, "%s: the log-sum-exp (src5) is %s, of q %s it is %s",
                        info->name, FY__DESC_TEXT(lse), FY__DESC_TEXT(q), FY__DESC_TEXT(&sums));
-    for (int i = 0; i < 3; i++) like(&launch->src[1 + i], &launch->dst[i]);
+    for (int i = 0; i < 3; i++) fy__shape_like(&launch->dst[i], &launch->src[1 + i]);
     return FY_STATUS_OK;
 }

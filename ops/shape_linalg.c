@@ -134,7 +134,7 @@ fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
-/* The rows of x [indices' dims, ...]: refuses leading axes that are not those of the indices. */
+/* x (src0) must be [indices' dims, ...]. */
 static fy_status_t check_rows(const fy_op_info_t *info, const fy_launch_t *launch)
 {
     const fy_desc_t *x = &launch->src[0], *indices = &launch->src[1];
@@ -145,8 +145,8 @@ static fy_status_t check_rows(const fy_op_info_t *info, const fy_launch_t *launc
     for (int i = 0; fits && i < indices->rank; i++) fits = x->dims[i] == indices->dims[i];
     if (fits) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH,
-                   "%s: src0 is %s, the indices (src1) are %s: src0 begins with the axes of the "
-                   "indices",
+                   "%s: src0 is %s, the indices (src1) are %s: src0 must begin with the dims of "
+                   "the indices",
                    info->name, FY__DESC_TEXT(x), FY__DESC_TEXT(indices));
 }
 
@@ -170,15 +170,16 @@ fy_status_t fy__shape_index_add(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *x = &launch->src[0], *indices = &launch->src[1], *dst = &launch->dst[0];
     FY_TRY(check_rows(info, launch));
     if (dst->dtype != x->dtype)
-        return FY_FAIL(DTYPE_MISMATCH, "%s: x (src0) is %s, y (dst0) %s: one dtype", info->name,
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "%s: x (src0) is %s, y (dst0) is %s: they must have one dtype", info->name,
                        FY__DESC_TEXT(x), FY__DESC_TEXT(dst));
     int fits = dst->rank == x->rank - indices->rank + 1;
     for (int i = 1; fits && i < dst->rank; i++)
         fits = dst->dims[i] == x->dims[indices->rank + i - 1];
     if (fits) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH,
-                   "%s: x (src0) %s by indices (src1) %s has not the rows of y "
-                   "(dst0) %s",
+                   "%s: x (src0) is %s, the indices (src1) are %s, y (dst0) is %s: x must have the "
+                   "dims of the indices, then those of y without the first",
                    info->name, FY__DESC_TEXT(x), FY__DESC_TEXT(indices), FY__DESC_TEXT(dst));
 }
 

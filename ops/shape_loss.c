@@ -1,6 +1,5 @@
-/* Shape rules of the losses of classifiers and of their gradients, one class a row
- * (the last axis); of one_hot; and
- * of the gradients of softmax and mse_loss.
+/* Shape rules of the losses of classifiers and of their gradients, one class a row (the last axis);
+ * of one_hot; and of the gradients of softmax and mse_loss.
  * Not here: whether a class exists, which only the data says (a kernel raises the fault flag).
  * Next: typed/reduce.c. */
 #include "ops/shape.h"
@@ -10,13 +9,6 @@
 #include "ops/format.h"
 #include "ops/operand.h"
 #include "runtime/base/fail.h"
-
-static bool is_empty(const fy_desc_t *desc)
-{
-    for (int i = 0; i < desc->rank; i++)
-        if (desc->dims[i] == 0) return true;
-    return false;
-}
 
 /* log_probs or logits (src `x`) and targets (src `t`) of one another. */
 static fy_status_t check_classes(const fy_op_info_t *info, const fy_launch_t *launch, int x, int t)
@@ -32,7 +24,7 @@ static fy_status_t check_classes(const fy_op_info_t *info, const fy_launch_t *la
                        "%s: src%d is %s, the targets (src%d) are %s: it takes [N, ..., C] and "
                        "[N, ...]; fy_transpose puts the classes last",
                        info->name, x, FY__DESC_TEXT(scores), t, FY__DESC_TEXT(targets));
-    if (scores->dims[scores->rank - 1] == 0 && !is_empty(targets))
+    if (scores->dims[scores->rank - 1] == 0 && !fy__has_no_element(targets))
         return FY_FAIL(SHAPE_MISMATCH, "%s: src%d %s has no class that a target could name",
                        info->name, x, FY__DESC_TEXT(scores));
     return FY_STATUS_OK;
@@ -103,7 +95,7 @@ fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *l
     FY_TRY(fy__check_dtype(info, FY__SRC, 1, targets,
                            FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     FY_TRY(rows_of_classes(info, launch, targets, attrs->classes));
-    if (attrs->classes == 0 && !is_empty(targets)) {
+    if (attrs->classes == 0 && !fy__has_no_element(targets)) {
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: classes is %" PRId32 "; pass how many columns log_probs had",
                        info->name, attrs->classes);
@@ -130,7 +122,7 @@ fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *indices = &launch->src[0];
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, indices, info->dtypes));
-    if (attrs->classes == 0 && !is_empty(indices))
+    if (attrs->classes == 0 && !fy__has_no_element(indices))
         return FY_FAIL(INVALID_ARGUMENT,
                        "%s: classes is %" PRId64 ", it must be above every index of %s", info->name,
                        attrs->classes, FY__DESC_TEXT(indices));

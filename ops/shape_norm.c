@@ -15,11 +15,19 @@ static void vector(fy_desc_t *dst, const fy_desc_t *x)
     dst->dims[0] = x->dims[x->rank - 1];
 }
 
-static void like(fy_desc_t *dst, const fy_desc_t *x)
+/* `desc` (operand `index` of that side) has one value for each element of the last axis of x (src
+ * `at`). */
+static fy_status_t check_vector(const fy_op_info_t *info, fy__side_t side, int index,
+                                const fy_desc_t *desc, const fy_desc_t *x, int at)
 {
-    dst->dtype = x->dtype;
-    dst->rank = x->rank;
-    for (int i = 0; i < x->rank; i++) dst->dims[i] = x->dims[i];
+    char text[FY__OPERAND_TEXT_NBYTES];
+    const int64_t length = x->dims[x->rank - 1];
+    if (desc->rank == 1 && desc->dims[0] == length) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: %s is %s, x (src%d) is %s: it must be [%" PRId64 "], the length of x's "
+                   "last axis",
+                   info->name, fy__operand_format(info->name, side == FY__DST, (size_t)index, text),
+                   FY__DESC_TEXT(desc), at, FY__DESC_TEXT(x), length);
 }
 
 /* All sources have x's dtype. Those in bit mask `vectors` are [C], the others have x's shape. */
@@ -34,18 +42,17 @@ static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *l
                        info->name, FY__SRC_TEXT(info->name, at), FY__DESC_TEXT(x));
     for (int i = 0; i < launch->nsrc; i++) {
         const fy_desc_t *desc = &launch->src[i];
-        const bool is_vector = vectors >> i & 1;
-        if (is_vector ? desc->rank == 1 && desc->dims[0] == x->dims[x->rank - 1]
-                      : fy__same_dims(desc, x))
-            continue;
-        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, x (src%d) is %s: it must have %s", info->name,
-                       FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(desc), at, FY__DESC_TEXT(x),
-                       is_vector ? "one value for each of x's last axis" : "x's shape");
+        if (vectors >> i & 1)
+            FY_TRY(check_vector(info, FY__SRC, i, desc, x, at));
+        else if (!fy__same_dims(desc, x))
+            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, x (src%d) is %s: it must have x's shape",
+                           info->name, FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(desc), at,
+                           FY__DESC_TEXT(x));
     }
     return FY_STATUS_OK;
 }
 
-/* Statistics of one value say nothing, and the divisor of the running variance would be 0. */
+/* The variance of one value is 0, and the divisor of the running variance would be 0. */
 static fy_status_t check_count(const fy_op_info_t *info, const fy_desc_t *x, int at)
 {
     int64_t count = 1;
@@ -68,14 +75,9 @@ fy_status_t fy__shape_batch_norm(const fy_op_info_t *info, fy_launch_t *launch)
             return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, x (src0) is %s: they must have one dtype",
                            info->name, FY__DST_TEXT(info->name, i), FY__DESC_TEXT(running),
                            FY__DESC_TEXT(x));
-        if (running->rank != 1 || running->dims[0] != x->dims[x->rank - 1])
-            return FY_FAIL(SHAPE_MISMATCH,
-                           "%s: %s is %s, x (src0) is %s: it must have one value for each of x's "
-                           "last axis",
-                           info->name, FY__DST_TEXT(info->name, i), FY__DESC_TEXT(running),
-                           FY__DESC_TEXT(x));
+        FY_TRY(check_vector(info, FY__DST, i, running, x, 0));
     }
-    like(&launch->dst[0], x);
+    fy__shape_like(&launch->dst[0], x);
     for (int i = 1; i < 3; i++) vector(&launch->dst[i], x);
     return FY_STATUS_OK;
 }
@@ -85,7 +87,7 @@ fy_status_t fy__shape_batch_norm_backward(const fy_op_info_t *info, fy_launch_t 
     const fy_desc_t *x = &launch->src[1];
     FY_TRY(check_operands(info, launch, 1, 28));
     FY_TRY(check_count(info, x, 1));
-    like(&launch->dst[0], x);
+    fy__shape_like(&launch->dst[0], x);
     for (int i = 1; i < launch->ndst; i++) vector(&launch->dst[i], x);
     return FY_STATUS_OK;
 }
@@ -93,7 +95,7 @@ fy_status_t fy__shape_batch_norm_backward(const fy_op_info_t *info, fy_launch_t 
 fy_status_t fy__shape_batch_norm_inference(const fy_op_info_t *info, fy_launch_t *launch)
 {
     FY_TRY(check_operands(info, launch, 0, 30));
-    like(&launch->dst[0], &launch->src[0]);
+    fy__shape_like(&launch->dst[0], &launch->src[0]);
     return FY_STATUS_OK;
 }
 
@@ -117,15 +119,8 @@ static fy_status_t check_rows(const fy_op_info_t *info, const fy_launch_t *launc
     if (x->rank == 0)
         return FY_FAIL(SHAPE_MISMATCH, "%s: %s is a scalar, it needs a row: [..., C]", info->name,
                        FY__SRC_TEXT(info->name, at));
-    for (int i = first; i < launch->nsrc; i++) {
-        const fy_desc_t *desc = &launch->src[i];
-        if (desc->rank != 1 || desc->dims[0] != x->dims[x->rank - 1])
-            return FY_FAIL(SHAPE_MISMATCH,
-                           "%s: %s is %s, x (src%d) is %s: it must have one value for each of x's "
-                           "last axis",
-                           info->name, FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(desc), at,
-                           FY__DESC_TEXT(x));
-    }
+    for (int i = first; i < launch->nsrc; i++)
+        FY_TRY(check_vector(info, FY__SRC, i, &launch->src[i], x, at));
     return FY_STATUS_OK;
 }
 
@@ -136,9 +131,10 @@ fy_status_t fy__shape_layer_norm(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(check_rows(info, launch, 0, 1));
     for (int i = 0; i + 1 < x->rank; i++) count *= x->dims[i];
     if (x->dims[x->rank - 1] == 0 && count > 0)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src0) %s has rows without a value", info->name,
-                       FY__DESC_TEXT(x));
-    like(&launch->dst[0], x);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: x (src0) is %s; its last axis must have at least one element",
+                       info->name, FY__DESC_TEXT(x));
+    fy__shape_like(&launch->dst[0], x);
     for (int i = 1; i < launch->ndst; i++) rows_of(&launch->dst[i], x);
     return FY_STATUS_OK;
 }
@@ -160,9 +156,10 @@ fy_status_t fy__shape_layer_norm_backward(const fy_op_info_t *info, fy_launch_t 
     }
     for (int i = 0; i < row.rank; i++) count *= row.dims[i];
     if (count == 0 && x->dims[x->rank - 1] != 0)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src1) %s has no rows: there is nothing to add up",
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: x (src1) is %s; the gradients of weight and bias need at least one row",
                        info->name, FY__DESC_TEXT(x));
-    like(&launch->dst[0], x);
+    fy__shape_like(&launch->dst[0], x);
     for (int i = 1; i < launch->ndst; i++) vector(&launch->dst[i], x);
     return FY_STATUS_OK;
 }

@@ -111,22 +111,13 @@ fy_status_t fy__shape_argmax(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
-static void like_source(fy_launch_t *launch)
-{
-    const fy_desc_t *src = &launch->src[0];
-    fy_desc_t *dst = &launch->dst[0];
-    dst->dtype = src->dtype;
-    dst->rank = src->rank;
-    for (int i = 0; i < src->rank; i++) dst->dims[i] = src->dims[i];
-}
-
 fy_status_t fy__shape_along_axis(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;
     const fy_desc_t *src = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     FY_TRY(fy__check_axis(info, src, attrs->axis));
-    like_source(launch);
+    fy__shape_like(&launch->dst[0], &launch->src[0]);
     return FY_STATUS_OK;
 }
 
@@ -135,7 +126,7 @@ fy_status_t fy__shape_flip(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_flip_attrs_t *attrs = launch->attrs;
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
     FY_TRY(check_axes(info, &launch->src[0], attrs->axes));
-    like_source(launch);
+    fy__shape_like(&launch->dst[0], &launch->src[0]);
     return FY_STATUS_OK;
 }
 

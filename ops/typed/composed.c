@@ -8,6 +8,7 @@
 
 #include "ops/format.h"
 #include "ops/refuse.h"
+#include "ops/shape.h"
 #include "ops/typed/typed.h"
 #include "runtime/tensor/tensor.h"
 
@@ -95,9 +96,7 @@ static fy_status_t check_pair(const char *call, const fy_tensor_t *a, const fy_t
                        "%s: src0 is %s, src1 is %s; both must have one float dtype: fy_cast "
                        "converts",
                        call, FY__DESC_TEXT(&desc[0]), FY__DESC_TEXT(&desc[1]));
-    bool equal = desc[0].rank == desc[1].rank;
-    for (int i = 0; equal && i < desc[0].rank; i++) equal = desc[0].dims[i] == desc[1].dims[i];
-    if (!equal)
+    if (!fy__same_dims(&desc[0], &desc[1]))
         return FY_FAIL(SHAPE_MISMATCH,
                        "%s: src0 is %s, src1 is %s; the shapes must be equal: fy_broadcast or "
                        "fy_reshape changes one",

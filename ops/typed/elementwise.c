@@ -84,7 +84,6 @@ fy_status_t fy_gather_backward(const fy_tensor_t *dy, const fy_tensor_t *indices
 {
     const fy_gather_backward_attrs_t attrs = { rows };
     const fy_tensor_t *src[2] = { dy, indices };
-    if (rows < 0) return FY_FAIL(INVALID_ARGUMENT, "gather_backward: %lld rows", (long long)rows);
     return fy__op_new(FY_OP_GATHER_BACKWARD, 2, src, &attrs, out_dx);
 }
 

@@ -1,5 +1,5 @@
-/* Typed calls that join, cut, reverse or enlarge tensors, or take elements along
- * an axis: ops, and calls made of others.
+/* Typed calls that join, split, reverse or pad tensors, or take elements along an axis: ops, and
+ * calls made of others.
  * Views that a call makes for itself are destroyed before it returns.
  * Not here: gather, one_hot, concat (elementwise.c), slices (runtime/tensor/view.c). */
 #include <stdlib.h>
@@ -152,7 +152,7 @@ fy_status_t fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_
     return fy__fail_in("stack", status);
 }
 
-/* The length of each part, or of part i by `sizes`; their sum is checked. */
+/* Whether an axis of that length can be split so. sizes NULL: into equal parts. */
 static fy_status_t check_sizes(int64_t length, size_t count, const int64_t *sizes)
 {
     int64_t left = length;
@@ -163,9 +163,12 @@ static fy_status_t check_sizes(int64_t length, size_t count, const int64_t *size
             (long long)length, count);
     for (size_t i = 0; i < count && sizes; i++) {
         if (sizes[i] < 0 || sizes[i] > left)
-            return FY_FAIL(SHAPE_MISMATCH,
-                           "split: sizes[%zu] is %lld, of an axis of length %lld %lld are left", i,
-                           (long long)sizes[i], (long long)length, (long long)left);
+            return FY_FAIL(
+                SHAPE_MISMATCH,
+                "split: sizes[%zu] is %lld, legal are 0 .. %lld: the sizes before it have "
+                "%lld of the axis's length %lld",
+                i, (long long)sizes[i], (long long)left, (long long)(length - left),
+                (long long)length);
         left -= sizes[i];
     }
     if (sizes && left != 0)

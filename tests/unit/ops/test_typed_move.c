@@ -171,6 +171,37 @@ static fy_tensor_t *indices_of(fy_device_t *device, int rank, const int64_t *dim
     return indices;
 }
 
+static void rows_are_added_at_their_indices(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 2), 1), *y, *dx, *half, *real;
+    fy_tensor_t *indices = indices_of(ctx->device, FY_DIMS(3), (const float[]){ 2, 0, 2 }),
+                *few = indices_of(ctx->device, FY_DIMS(2), (const float[]){ 2, 0 });
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), &y));
+    ts_ok(fy_index_add(y, indices, 2, x));
+    ts_expect_f32(y, (const float[]){ 6, 8, 0, 0, 12, 16 }, 6);
+    ts_ok(fy_gather_backward(x, indices, 3, &dx));
+    ts_expect_f32(dx, (const float[]){ 3, 4, 0, 0, 6, 8 }, 6);
+    ts_ok(fy_cast(x, FY_DTYPE_F16, &half));
+    ts_ok(fy_cast(indices, FY_DTYPE_F32, &real));
+    const uint64_t before = ts_ledger(NULL).requests;
+    ts_fails(fy_index_add(y, few, 1, x), SHAPE_MISMATCH);
+    ts_text_has("src0 is [3x2 f32], the indices (src1) are [2 i64]");
+    ts_fails(fy_index_add(x, indices, 1, indices), DTYPE_MISMATCH);
+    ts_fails(fy_index_add(y, indices, 1, half), DTYPE_MISMATCH);
+    ts_fails(fy_index_add(y, real, 1, x), DTYPE_MISMATCH);
+    ts_fails(fy_index_add(indices, indices, 1, x), DTYPE_MISMATCH);
+    ts_text_has("y (dst0) is [3 i64]");
+    ts_fails(fy_index_add(NULL, indices, 1, x), INVALID_ARGUMENT);
+    ts_fails(fy_gather_backward(x, indices, -1, &dx), INVALID_ARGUMENT);
+    ts_text_has("rows is -1");
+    assert_null(dx);
+    ts_fails(fy_gather_backward(x, few, 3, &dx), SHAPE_MISMATCH);
+    assert_int_equal(ts_ledger(NULL).requests, before);
+    ts_fails(fy_index_add(dx = ts_iota(ctx->device, FY_DIMS(3, 3), 1), indices, 1, x),
+             SHAPE_MISMATCH);
+    ts_text_has("y (dst0) is [3x3 f32]");
+}
+
 static void take_along_axis_adds_equal_indices_up(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *y;
@@ -232,6 +263,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(flip_is_its_own_gradient),
     TS_TEST(pad_surrounds_with_a_value),
     TS_TEST(a_slice_with_a_step_is_a_view),
+    TS_TEST(rows_are_added_at_their_indices),
     TS_TEST(take_along_axis_adds_equal_indices_up),
     TS_TEST(topk_sorts_and_keeps_the_first_of_equals),
 };
