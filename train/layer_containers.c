@@ -32,8 +32,10 @@ static fy_status_t check_name(const call_t *call, const fy_layer_child_t *childr
 {
     const char *name = children[index].name;
     if (!name || strchr(name, '.'))
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: layer %zu needs a name without '.', or \"\"",
-                        call->name, index);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: the name of layer %zu is %.40s; it must be without '.'; \"\" adds "
+                        "nothing to names",
+                        call->name, index, name ? name : "NULL");
     for (size_t j = 0; *name && j < index; j++)
         if (strcmp(children[j].name, name) == 0)
             return FYT_FAIL(INVALID_ARGUMENT, "%s: layers %zu and %zu are both called '%s'",
@@ -153,9 +155,11 @@ static fy_status_t check_branches(const call_t *call, fy_join_t join, size_t cou
                                   fy_activation_t activation)
 {
     if (join < FY_JOIN_ADD || join > FY_JOIN_CONCAT)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: there is no join %d", call->name, (int)join);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: there is no join %d; legal are %d (FY_JOIN_ADD) to %d (_CONCAT)",
+                        call->name, (int)join, FY_JOIN_ADD, FY_JOIN_CONCAT);
     if (count < 1 || count > FYT_MAX_BRANCHES)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: %zu branches; 1 to %d can be", call->name, count,
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: %zu branches; legal are 1 to %d", call->name, count,
                         FYT_MAX_BRANCHES);
     return fyt_activation_check(call->name, activation);
 }

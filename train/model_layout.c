@@ -100,6 +100,20 @@ static fy_status_t append(fy_model_t *model, const fy_layer_t *layer, const char
     return FY_STATUS_OK;
 }
 
+/* Refuses a result whose elements int64_t cannot count: layers multiply the dims of their input. */
+static fy_status_t check_size(const fy_model_t *model, const fyt_leaf_t *leaf)
+{
+    int64_t nelem = 1;
+    for (int i = 0; i < leaf->rank; i++)
+        if (leaf->dims[i] < 0 || __builtin_mul_overflow(nelem, leaf->dims[i], &nelem))
+            return explain(model, leaf,
+                           FYT_FAIL(INVALID_ARGUMENT,
+                                    "its result has dims[%d] = %lld; dims must be 0 or more, and a "
+                                    "sample has at most 2^63 - 1 elements",
+                                    i + 1, (long long)leaf->dims[i]));
+    return FY_STATUS_OK;
+}
+
 static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const char *name,
                             size_t *now)
 {
@@ -116,6 +130,7 @@ static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const ch
     if (status != FY_STATUS_OK) return explain(model, leaf, status);
     leaf->rank = rank - 1;
     memcpy(leaf->dims, out_dims + 1, (size_t)leaf->rank * sizeof *dims);
+    FY_TRY(check_size(model, leaf));
     const fy_layer_def_t *def = &layer->def;
     model->nargs += def->nparams + def->nbuffers + (layer->tied != NULL);
     FY_TRY(add_params(model, leaf, def->nparams, def->params, model->params, &model->nparams,
@@ -138,7 +153,7 @@ static fy_status_t join_shape(const fy_model_t *model, fyt_leaf_t *leaf, size_t 
         int64_t *mine = &leaf->dims[i];
         const int64_t other = dims[i + 1];
         if (leaf->layer->join == FY_JOIN_CONCAT && i == leaf->rank - 1)
-            *mine += other;
+            fits = !__builtin_add_overflow(*mine, other, mine);
         else if (leaf->layer->join != FY_JOIN_CONCAT && *mine == 1)
             *mine = other;
         else
@@ -147,8 +162,10 @@ static fy_status_t join_shape(const fy_model_t *model, fyt_leaf_t *leaf, size_t 
     fits &= leaf->rank > 0 || leaf->layer->join != FY_JOIN_CONCAT;
     if (fits) return FY_STATUS_OK;
     return explain(model, leaf,
-                   FYT_FAIL(SHAPE_MISMATCH, "branch %zu gives %s and the ones before it %s", index,
-                            fyt_shape_text(next, rank, dims),
+                   FYT_FAIL(SHAPE_MISMATCH,
+                            "branch %zu gives %s and the ones before it %s; a sum or product takes "
+                            "equal dims or 1, concat equal dims but the last",
+                            index, fyt_shape_text(next, rank, dims),
                             fyt_shape_text(first, leaf->rank + 1, old)));
 }
 
@@ -206,6 +223,7 @@ static fy_status_t add_branches(fy_model_t *model, const fy_layer_t *layer, cons
     leaf->rank = rank - 1;
     memcpy(leaf->dims, dims + 1, (size_t)leaf->rank * sizeof *dims);
     for (size_t i = 1; i < layer->nchildren; i++) FY_TRY(join_shape(model, leaf, i));
+    FY_TRY(check_size(model, leaf));
     fuse_norm(model, leaf);
     return FY_STATUS_OK;
 }

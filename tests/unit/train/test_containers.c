@@ -414,6 +414,16 @@ static void test_refusals(ts_ctx_t *ctx)
     ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model), SHAPE_MISMATCH);
     ts_text_has("layer 'block' (add): branch 1 gives [n, 3] and the ones before it [n, 2]");
 
+    /* more elements than int64_t counts */
+    const fy_layer_child_t same[] = { { "a", identity() }, { "b", identity() } };
+    ts_ok(fy_layer_branches(FY_JOIN_CONCAT, 2, same, FY_ACTIVATION_NONE, &layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(INT64_MAX), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("concat equal dims but the last");
+    ts_ok(fy_layer_embedding(2, (int64_t)1 << 30, NULL, &layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS((int64_t)1 << 40), NULL, &model),
+             INVALID_ARGUMENT);
+    ts_text_has("dims[2] = 1073741824");
+
     const fy_layer_child_t twice[] = { { "", linear(2, 2, 1) }, { "", linear(2, 2, 1) } };
     ts_ok(fy_layer_branches(FY_JOIN_ADD, 2, twice, FY_ACTIVATION_NONE, &layer));
     ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model), INVALID_ARGUMENT);
