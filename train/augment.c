@@ -27,8 +27,8 @@ static fy_status_t check(const fy_loader_options_t *options, const fy_dataset_in
                         fy_dtype_name(info->dtype), info->rank);
     if (options->resident)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "loader_create: a resident set is uploaded as it is: resize, pad, crop and "
-                        "flip need resident 0");
+                        "loader_create: resize, pad, crop and flip need resident 0: a resident "
+                        "set is uploaded unchanged");
     return FY_STATUS_OK;
 }
 

@@ -76,7 +76,7 @@ fy_status_t fyt_dataset_parse_text(fyt_source_t *source, int64_t context, uint64
 static fy_status_t check_context(const char *what, int64_t context)
 {
     if (context >= 1 && context <= 1 << 24) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "%s: samples of %lld bytes; 1 to %d can be", what,
+    return FYT_FAIL(INVALID_ARGUMENT, "%s: context is %lld bytes; legal are 1 to %d", what,
                     (long long)context, 1 << 24);
 }
 
@@ -137,9 +137,11 @@ fy_status_t fy_dataset_synthetic_text(uint64_t nbytes, int64_t context, uint64_t
     *out_dataset = NULL;
     FY_TRY(check_context("dataset_synthetic_text", context));
     if (nbytes < (uint64_t)context + 1 || nbytes > PTRDIFF_MAX)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "dataset_synthetic_text: %llu bytes; at least %lld, one more than a sample",
-                        (unsigned long long)nbytes, (long long)context + 1);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "dataset_synthetic_text: %llu bytes; legal are %lld, one more than a sample, to "
+            "%llu",
+            (unsigned long long)nbytes, (long long)context + 1, (unsigned long long)PTRDIFF_MAX);
     unsigned char *text = malloc(nbytes);
     if (!text)
         return FYT_FAIL(OUT_OF_MEMORY, "dataset_synthetic_text: no host memory for %llu bytes",

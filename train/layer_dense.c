@@ -10,7 +10,10 @@
 fy_status_t fyt_activation_check(const char *call, fy_activation_t activation)
 {
     if (activation >= FY_ACTIVATION_NONE && activation <= FY_ACTIVATION_GELU) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "%s: there is no activation %d", call, (int)activation);
+    return FYT_FAIL(
+        INVALID_ARGUMENT,
+        "%s: there is no activation %d; legal are %d (FY_ACTIVATION_NONE) to %d (_GELU)", call,
+        (int)activation, FY_ACTIVATION_NONE, FY_ACTIVATION_GELU);
 }
 
 fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y)

@@ -14,10 +14,11 @@ static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dat
 {
     const int64_t last = info->rank ? info->dims[info->rank - 1] : 1;
     if (info->dtype == FY_DTYPE_I32 && (options->scale != 1 || options->channels))
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "loader_create: scale %g, %d channels: tokens (i32) are not normalised: 1 "
-                        "and 0",
-                        options->scale, options->channels);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "loader_create: scale %g, %d channels; tokens (i32) are not normalised: set scale "
+            "1 and channels 0",
+            options->scale, options->channels);
     if (!isfinite(options->scale))
         return FYT_FAIL(INVALID_ARGUMENT, "loader_create: scale is %g", options->scale);
     if (options->channels < 0 || options->channels > FY_LOADER_CHANNELS ||
@@ -32,8 +33,8 @@ static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dat
             !isfinite((float)(options->mean[c] / options->std[c])))
             return FYT_FAIL(
                 INVALID_ARGUMENT,
-                "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0 or "
-                "so small that a quotient is above f32",
+                "loader_create: mean[%d] is %g, std[%d] is %g: both must be finite, and scale "
+                "/ std and mean / std must be finite in f32",
                 c, options->mean[c], c, options->std[c]);
     return FY_STATUS_OK;
 }

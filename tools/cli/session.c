@@ -148,7 +148,9 @@ fy_status_t session_open_sibling(const session_t *session, size_t i, fy_device_t
                          "--device %s: several devices are taken from :0 on, such as sim:0", first);
     if (snprintf(spec, sizeof spec, "%.*s:%zu%s", (int)(zero - first), first, i, zero + 2) >=
         (int)sizeof spec)
-        return TOOL_FAIL(INVALID_ARGUMENT, "--device: the spec is too long");
+        return TOOL_FAIL(INVALID_ARGUMENT,
+                         "--device %s: with another number it is longer than %zu bytes", first,
+                         sizeof spec - 1);
     return fy_device_open(spec, out_device);
 }
 

@@ -39,8 +39,8 @@ static double draw(uint64_t *state)
 
 /* ---- one byte ---- */
 
-/* The last bytes as tokens [1, context]; the places after them are 0, and a causal model does not
- * read them. *out_last: the place of the last byte. */
+/* The last bytes as tokens [1, context]; the positions after them are 0, and a causal model does
+ * not read them. *out_last: the position of the last byte. */
 static fy_status_t upload_text(const run_t *run, fy_tensor_t **out_x, int64_t *out_last)
 {
     const int64_t count = run->length < run->context ? run->length : run->context;
@@ -134,9 +134,11 @@ static fy_status_t open_model(run_t *run)
     FY_TRY(fy_model_open(run->session.device, run->request.spec, NULL, &run->model));
     FY_TRY(fy_model_query(run->model, &info));
     if (rank != 1 || info.out_rank != 2 || info.out_dims[1] != BYTES)
-        return TOOL_FAIL(INVALID_ARGUMENT,
-                         "%s is no model of bytes: it gives %lld scores a place, not %d",
-                         run->request.spec, (long long)info.out_dims[info.out_rank - 1], BYTES);
+        return TOOL_FAIL(
+            INVALID_ARGUMENT,
+            "%s is no model of bytes: it gives %lld scores a position, not %d; train one with "
+            "vocab=256",
+            run->request.spec, (long long)info.out_dims[info.out_rank - 1], BYTES);
     run->context = dims[0];
     fy_model_set_training(run->model, 0);
     return fy_model_load(run->model, run->request.weights);

@@ -83,7 +83,8 @@ static fy_status_t cut(fy_dataset_t **set, uint64_t most)
     return FY_STATUS_OK;
 }
 
-/* A model of images of another size says so here, with the option to change. */
+/* Refuses batches of images of another size than the model takes, and names the options to change.
+ * Without it, a layer of the model refuses the shape. */
 static fy_status_t check_sample(const train_run_t *run)
 {
     int64_t wanted[FY_MAX_RANK];
