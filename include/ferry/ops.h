@@ -464,7 +464,7 @@ FY_API_STATUS fy_batch_norm(const fy_tensor_t *x, const fy_tensor_t *weight,
                             const fy_batch_norm_attrs_t *attrs, fy_tensor_t **out_y,
                             fy_tensor_t **out_mean, fy_tensor_t **out_rstd);
 /* Its gradients, from the mean and rstd that it returned. y: its result if its activation was relu
- * (dy is taken as 0 where y is 0), else NULL. The residual's gradient is dy, or fy_relu_backward. */
+ * (dy is taken as 0 where y is 0), else NULL. The residual's gradient is dy or fy_relu_backward. */
 FY_API_STATUS fy_batch_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                      const fy_tensor_t *weight, const fy_tensor_t *mean,
                                      const fy_tensor_t *rstd, const fy_tensor_t *y,
