@@ -449,7 +449,11 @@ FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x
                                      const fy_pool2d_attrs_t *attrs, int height, int width,
                                      fy_tensor_t **out_dx);
 
-/* ---- normalisation ---- */
+/* ---- normalisation ----
+ * Range: |x - mean|, of rms_norm |x|, up to 5e17 in f32 and bf16, 1e150 in f64, any value in f16.
+ * The host adds the squares in that dtype (f16, bf16: in f32), CUDA in f64. Where their sum is
+ * infinite, rstd and the normalized values are 0, and no call fails. Where eps is 0 and all squares
+ * are 0, rstd is infinite. */
 
 /* x [..., C] with statistics of each channel over all other axes: y = activation((x - mean) * rstd
  * * weight + bias + residual), rstd = 1 / sqrt(variance + eps), variance = the mean of (x -

@@ -23,9 +23,10 @@ typedef struct fy_model_options {
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)
 FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
 
-/* Allocates parameters and their gradients on `device`, and draws the initial values there: light
- * requests only. `rank, dims` is the shape of one sample, [28, 28, 1]. Takes ownership of `layer`,
- * even when it fails. options may be NULL.
+/* Allocates on `device` the parameters, as many bytes of gradients (also for a model that only
+ * evaluates: no option leaves them out), the buffers, and a random state of 16 bytes. Draws the
+ * initial values there: light requests only. `rank, dims` is the shape of one sample, [28, 28, 1].
+ * Takes ownership of `layer`, even when it fails. options may be NULL.
  * Fails: SHAPE_MISMATCH (names the layer, the expected and the given shape), INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,

@@ -107,6 +107,34 @@ static void rows_keep_digits_and_bits(ts_ctx_t *ctx)
     ts_text_has("weight (src3) is [4099 f32]");
 }
 
+/* The largest values that <ferry/ops.h> states: rows longer than a segment, channels of many
+ * rows. */
+static void the_stated_range_is_normalized(ts_ctx_t *ctx)
+{
+    enum { LONG = 2500 };
+    static float values[LONG], got[LONG];
+    for (int j = 0; j < LONG; j++) values[j] = j & 1 ? 5e17f : -5e17f;
+    for (int k = 0; k < 2; k++) {
+        const fy_dtype_t dtype = k ? FY_DTYPE_F64 : FY_DTYPE_F32;
+        fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(LONG), values), *row, *column, *y[3], *result;
+        ts_ok(fy_cast(x, dtype, &x));
+        if (k) ts_ok(fy_affine(x, 2e132, 0, &x));
+        ts_ok(fy_reshape(x, FY_DIMS(1, LONG), &row));
+        ts_ok(fy_reshape(x, FY_DIMS(LONG, 1), &column));
+        ts_ok(fy_layer_norm(row, NULL, NULL, 1e-5, &y[0], NULL, NULL));
+        ts_ok(fy_rms_norm(row, NULL, 1e-5, &y[1], NULL));
+        ts_ok(fy_batch_norm(column, constant(ctx, dtype, 1, 1), constant(ctx, dtype, 1, 0), NULL,
+                            constant(ctx, dtype, 1, 0), constant(ctx, dtype, 1, 1), NULL, &y[2],
+                            NULL, NULL));
+        for (int i = 0; i < 3; i++) {
+            ts_ok(fy_cast(y[i], FY_DTYPE_F32, &result));
+            ts_read(result, got, sizeof got);
+            for (int j = 0; j < LONG; j++)
+                assert_true(fabsf(got[j] - (j & 1 ? 1.0f : -1.0f)) < 1e-5f);
+        }
+    }
+}
+
 /* Both statistics are views of one tensor, as a model's buffers are: evaluation reads them after
  * the training pass wrote them, under the same tape. */
 static void running_statistics_are_constants(ts_ctx_t *ctx)
@@ -155,10 +183,10 @@ static void refusals_have_numbers(ts_ctx_t *ctx)
     ts_text_has("running_mean is NULL");
 }
 
-static const ts_test_t tests[] = { TS_TEST(a_large_mean_costs_no_digits),
-                                   TS_TEST(threads_change_no_bit),
-                                   TS_TEST(rows_keep_digits_and_bits),
-                                   TS_TEST(running_statistics_are_constants),
-                                   TS_TEST(refusals_have_numbers) };
+static const ts_test_t tests[] = {
+    TS_TEST(a_large_mean_costs_no_digits),     TS_TEST(threads_change_no_bit),
+    TS_TEST(rows_keep_digits_and_bits),        TS_TEST(the_stated_range_is_normalized),
+    TS_TEST(running_statistics_are_constants), TS_TEST(refusals_have_numbers)
+};
 
 int main(void) { return TS_RUN("typed norm", tests, NULL); }
