@@ -121,6 +121,22 @@ static void test_model_options(ts_ctx_t *ctx)
     ts_fails(fy_model_sample_shape(NULL, &rank, dims), INVALID_ARGUMENT);
 }
 
+/* Gradients have as many bytes as parameters, also in a model that only evaluates; the buffers and
+ * the random state are weights. */
+static void test_allocated_bytes(ts_ctx_t *ctx)
+{
+    enum { W = FY_CATEGORY_WEIGHTS, G = FY_CATEGORY_GRADIENTS };
+    fy_memory_stats_t old = FY_MEMORY_STATS_INIT, now = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query(ctx->device, NULL, &old));
+    fy_model_t *model = open_model(ctx, "mlp", 1);
+    fy_model_set_training(model, 0);
+    ts_ok(fy_memory_query(ctx->device, NULL, &now));
+    const uint64_t nbytes = ts_info(query(model).grads).nbytes;
+    assert_in_range(now.by_category[G] - old.by_category[G], nbytes, nbytes + 4096);
+    assert_in_range(now.by_category[W] - old.by_category[W], nbytes, nbytes + 4096);
+    fy_model_destroy(model);
+}
+
 /* Each parameter starts at a multiple of 16 elements; gaps are 0; the gradients have the same
  * layout. */
 static void test_parameters_lie_in_aligned_blocks(ts_ctx_t *ctx)
@@ -388,16 +404,13 @@ static void test_describe(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_known_models),
-                                       TS_TEST(test_model_options),
-                                       TS_TEST(test_parameters_lie_in_aligned_blocks),
-                                       TS_TEST(test_first_values),
-                                       TS_TEST(test_init_kinds),
-                                       TS_TEST(test_seeds),
-                                       TS_TEST(test_train_and_evaluation),
-                                       TS_TEST(test_dropout2d),
-                                       TS_TEST(test_backward),
-                                       TS_TEST(test_refusals),
-                                       TS_TEST(test_describe) };
+    static const ts_test_t tests[] = {
+        TS_TEST(test_known_models),    TS_TEST(test_model_options),
+        TS_TEST(test_allocated_bytes), TS_TEST(test_parameters_lie_in_aligned_blocks),
+        TS_TEST(test_first_values),    TS_TEST(test_init_kinds),
+        TS_TEST(test_seeds),           TS_TEST(test_train_and_evaluation),
+        TS_TEST(test_dropout2d),       TS_TEST(test_backward),
+        TS_TEST(test_refusals),        TS_TEST(test_describe)
+    };
     return TS_RUN("train_model", tests, NULL);
 }
