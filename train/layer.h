@@ -50,6 +50,21 @@ fy_status_t fyt_init_check(const fy_init_t *init, const char *what);
 fy_status_t fyt_activation_check(const char *call, fy_activation_t activation);
 /* INVALID_ARGUMENT unless `heads` divide `width`; `call` begins the text. */
 fy_status_t fyt_heads_check(const char *call, int64_t width, int64_t heads);
+/* fy_layer_attention with other names of its projections. `own`: options that were read. */
+fy_status_t fyt_attention(int64_t width, int64_t heads, const fy_attention_options_t *own,
+                          const char *in_name, const char *out_name, fy_layer_t **out_layer);
+/* The names of a transformer block's children, in order, and the eps of its norms. */
+typedef struct fyt_block_style {
+    const char *norm_1, *attention, *attention_in, *attention_out;
+    const char *norm_2, *mlp, *mlp_in, *mlp_out;
+    double eps;
+} fyt_block_style_t;
+/* fy_layer_transformer_block in another style. `own`: options that were read. */
+fy_status_t fyt_transformer_block(int64_t width, int64_t heads, fy_transformer_options_t own,
+                                  const fyt_block_style_t *style, fy_layer_t **out_layer);
+/* fy_layer_position_embedding with one parameter `name` [1, count, width]. */
+fy_status_t fyt_position_embedding(const char *name, int64_t count, int64_t width, fy_init_t init,
+                                   fy_layer_t **out_layer);
 /* NONE: *out_y is x. */
 fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y);
 /* The mean of each channel: [n, H, W, C] -> [n, 1, 1, C]. */

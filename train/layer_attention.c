@@ -95,16 +95,22 @@ fy_status_t fy_layer_attention(int64_t width, int64_t heads, const fy_attention_
     fy_attention_options_t own;
     if (out_layer) *out_layer = NULL;
     FY_TRY(FY__READ(attention_options, "layer_attention", options, &own));
+    return fyt_attention(width, heads, &own, "c_attn", "c_proj", out_layer);
+}
+
+fy_status_t fyt_attention(int64_t width, int64_t heads, const fy_attention_options_t *own,
+                          const char *in_name, const char *out_name, fy_layer_t **out_layer)
+{
     FY_TRY(fyt_heads_check("layer_attention", width, heads));
     if (width / heads > FY__ATTENTION_WIDTH)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "layer_attention: a head of %lld; %d at most: more heads than %lld",
                         (long long)(width / heads), FY__ATTENTION_WIDTH, (long long)heads);
-    const heads_t settings = { width, heads, own.is_causal };
+    const heads_t settings = { width, heads, own->is_causal };
     const fy_layer_child_t children[] = {
-        { "c_attn", make_projection(width, 3 * width, own.no_bias, own.weight, own.bias) },
+        { in_name, make_projection(width, 3 * width, own->no_bias, own->weight, own->bias) },
         { "", make_core(&settings) },
-        { "c_proj", make_projection(width, width, own.no_bias, own.proj_weight, own.bias) },
+        { out_name, make_projection(width, width, own->no_bias, own->proj_weight, own->bias) },
     };
     return fy_layer_sequential(sizeof children / sizeof *children, children, out_layer);
 }

@@ -1,4 +1,5 @@
-/* Layers without parameters: dropout, pooling, flatten, log_softmax, identity, ops by name.
+/* Layers without parameters: dropout, pooling, flatten, select, log_softmax, identity, ops by
+ * name.
  * Not here: linear and conv2d (layer_dense.c). */
 #include "layer.h"
 
@@ -257,6 +258,48 @@ static fy_status_t flatten_forward(void *user, const fy_pass_t *pass, fy_tensor_
 fy_status_t fy_layer_flatten(fy_layer_t **out_layer)
 {
     return make("flatten", NULL, 0, flatten_shape, flatten_forward, out_layer);
+}
+
+typedef struct place {
+    int axis;
+    int64_t index;
+} place_t;
+
+static fy_status_t select_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                int64_t *out_dims, uint64_t *out_macs)
+{
+    const place_t *place = user;
+    char text[FYT_SHAPE_TEXT];
+    if (place->axis >= rank || place->index >= dims[place->axis])
+        return FYT_FAIL(SHAPE_MISMATCH, "it takes number %lld of axis %d, and would get %s",
+                        (long long)place->index, place->axis, fyt_shape_text(text, rank, dims));
+    *out_rank = 0;
+    for (int i = 0; i < rank; i++)
+        if (i != place->axis) out_dims[(*out_rank)++] = dims[i];
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t select_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                  fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    const place_t *place = user;
+    fy_tensor_t *slice;
+    (void)pass, (void)params;
+    FY_TRY(fy_slice(x, place->axis, place->index, place->index + 1, &slice));
+    return fy_squeeze(slice, place->axis, out_y);
+}
+
+fy_status_t fy_layer_select(int axis, int64_t index, fy_layer_t **out_layer)
+{
+    const place_t place = { axis, index };
+    if (out_layer) *out_layer = NULL;
+    if (axis < 1 || axis >= FY_MAX_RANK || index < 0)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_select: axis %d (1 to %d: axis 0 is the batch), index %lld (0 or "
+                        "more)",
+                        axis, FY_MAX_RANK - 1, (long long)index);
+    return make("select", &place, sizeof place, select_shape, select_forward, out_layer);
 }
 
 static fy_status_t log_softmax_forward(void *user, const fy_pass_t *pass,

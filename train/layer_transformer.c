@@ -7,13 +7,16 @@
 
 /* The makers give NULL if they fail; a container of NULL fails and keeps their text. */
 
-static fy_layer_t *norm(int64_t width)
+static fy_layer_t *norm(int64_t width, double eps)
 {
     fy_layer_t *layer;
-    return fy_layer_layer_norm(width, NULL, &layer) == FY_STATUS_OK ? layer : NULL;
+    fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
+    options.eps = eps;
+    return fy_layer_layer_norm(width, &options, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
-static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_options_t *own)
+static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_options_t *own,
+                             const fyt_block_style_t *style)
 {
     fy_layer_t *layer;
     fy_attention_options_t options = FY_ATTENTION_OPTIONS_INIT;
@@ -21,7 +24,10 @@ static fy_layer_t *attention(int64_t width, int64_t heads, const fy_transformer_
     options.weight = own->weight;
     options.bias = own->bias;
     options.proj_weight = own->proj_weight;
-    return fy_layer_attention(width, heads, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fyt_attention(width, heads, &options, style->attention_in, style->attention_out,
+                         &layer) == FY_STATUS_OK
+               ? layer
+               : NULL;
 }
 
 static fy_layer_t *linear(int64_t in, int64_t out, fy_init_t weight, fy_init_t bias)
@@ -45,22 +51,23 @@ static fy_layer_t *sequence(size_t count, const fy_layer_child_t *children)
     return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
-static fy_layer_t *mlp(int64_t width, const fy_transformer_options_t *own)
+static fy_layer_t *mlp(int64_t width, const fy_transformer_options_t *own,
+                       const fyt_block_style_t *style)
 {
     const fy_layer_child_t children[] = {
-        { "c_fc", linear(width, own->hidden, own->weight, own->bias) },
+        { style->mlp_in, linear(width, own->hidden, own->weight, own->bias) },
         { "gelu", gelu(own->is_exact_gelu) },
-        { "c_proj", linear(own->hidden, width, own->proj_weight, own->bias) },
+        { style->mlp_out, linear(own->hidden, width, own->proj_weight, own->bias) },
     };
     return sequence(COUNT(children), children);
 }
 
 /* x + part(norm(x)) */
-static fy_layer_t *residual(const char *norm_name, const char *name, int64_t width,
+static fy_layer_t *residual(const char *norm_name, const char *name, int64_t width, double eps,
                             fy_layer_t *part)
 {
     fy_layer_t *layer;
-    const fy_layer_child_t body[] = { { norm_name, norm(width) }, { name, part } };
+    const fy_layer_child_t body[] = { { norm_name, norm(width, eps) }, { name, part } };
     return fy_layer_residual(sequence(COUNT(body), body), NULL, FY_ACTIVATION_NONE, &layer) ==
                    FY_STATUS_OK
                ? layer
@@ -71,9 +78,17 @@ fy_status_t fy_layer_transformer_block(int64_t width, int64_t heads,
                                        const fy_transformer_options_t *options,
                                        fy_layer_t **out_layer)
 {
+    static const fyt_block_style_t style = { "ln_1", "attn", "c_attn", "c_proj", "ln_2",
+                                             "mlp",  "c_fc", "c_proj", 1e-5 };
     fy_transformer_options_t own;
     if (out_layer) *out_layer = NULL;
     FY_TRY(FY__READ(transformer_options, "layer_transformer_block", options, &own));
+    return fyt_transformer_block(width, heads, own, &style, out_layer);
+}
+
+fy_status_t fyt_transformer_block(int64_t width, int64_t heads, fy_transformer_options_t own,
+                                  const fyt_block_style_t *style, fy_layer_t **out_layer)
+{
     FY_TRY(fyt_heads_check("layer_transformer_block", width, heads));
     if (own.hidden < 0)
         return FYT_FAIL(INVALID_ARGUMENT,
@@ -81,8 +96,9 @@ fy_status_t fy_layer_transformer_block(int64_t width, int64_t heads,
                         (long long)own.hidden);
     if (!own.hidden) own.hidden = 4 * width;
     const fy_layer_child_t children[] = {
-        { "", residual("ln_1", "attn", width, attention(width, heads, &own)) },
-        { "", residual("ln_2", "mlp", width, mlp(width, &own)) },
+        { "", residual(style->norm_1, style->attention, width, style->eps,
+                       attention(width, heads, &own, style)) },
+        { "", residual(style->norm_2, style->mlp, width, style->eps, mlp(width, &own, style)) },
     };
     return fy_layer_sequential(COUNT(children), children, out_layer);
 }

@@ -42,6 +42,7 @@ fy_status_t fyt_make_mnist2018(const int64_t *options, fy_layer_t **out_layer);
 fy_status_t fyt_make_mnist(const int64_t *options, fy_layer_t **out_layer);
 fy_status_t fyt_make_resnet18(const int64_t *options, fy_layer_t **out_layer);
 fy_status_t fyt_make_mobilenet_v3_large(const int64_t *options, fy_layer_t **out_layer);
+fy_status_t fyt_make_vit_tiny(const int64_t *options, fy_layer_t **out_layer);
 fy_status_t fyt_make_gpt(const int64_t *options, fy_layer_t **out_layer);
 
 #endif

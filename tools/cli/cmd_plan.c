@@ -142,8 +142,9 @@ int cmd_plan(int argc, char **argv)
         "Memory map and model time of a step of training or inference on a simulated device, and "
         "the largest batch "
         "that fits. MODEL: linear, "
-        "mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt (the last three with "
-        "options: gpt:layers=2); or the step of an experiment: roundtrip, vectorize, minibatch.",
+        "mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, vit_tiny, gpt (the last four "
+        "with options: gpt:layers=2); or the step of an experiment: roundtrip, vectorize, "
+        "minibatch.",
         options, sizeof options / sizeof *options,
         "ferry plan mnist --fit\n"
         "ferry plan lenet --batch 256 --device 'sim:0?profile=h200' --plot lenet.svg\n"

@@ -11,7 +11,8 @@
 static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
     { "train",
-      "trains a network: linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt",
+      "trains a network: linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, "
+      "vit_tiny, gpt",
       cmd_train },
     { "generate", "continues a text with a trained gpt", cmd_generate },
     { "experiment",

@@ -15,6 +15,7 @@ static const plan_model_t models[] = {
     { "mnist", "images", model_plan_step, -1 },
     { "resnet18", "images", model_plan_step, -1 },
     { "mobilenet_v3_large", "images", model_plan_step, -1 },
+    { "vit_tiny", "images", model_plan_step, -1 },
     { "gpt", "pieces of text", model_plan_step, -1 },
     { "roundtrip", "rows and columns", roundtrip_plan_step, -1 },
     { "vectorize", "rows and columns", vectorize_plan_step, -1 },

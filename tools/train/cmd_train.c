@@ -187,8 +187,8 @@ int cmd_train(int argc, char **argv)
     const usage_t usage = {
         "ferry train MODEL",
         "Trains a network and prints what crossed between host and device. MODEL: linear, mlp, "
-        "lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt. The last three have options: "
-        "gpt:layers=4,width=256.\n"
+        "lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, vit_tiny, gpt. The last four have "
+        "options: gpt:layers=4,width=256.\n"
         "The defaults are those with which that model is usually trained; they are listed below.\n"
         "Ctrl-C ends the training after the current step, with a summary and exit status 130; "
         "SIGTERM does the same with 143.",

@@ -21,6 +21,7 @@ static const train_recipe_t recipes[] = {
     { "mnist", "mnist", "mnist", FY_LOSS_CROSS_ENTROPY, 64, 14, FY_OPTIMIZER_ADADELTA, 1, 0, FY_SCHEDULE_STEP, 0.7, true, MNIST_MEAN, MNIST_STD },
     { "resnet18", "resnet18:channels=3,size=32", "cifar10", FY_LOSS_CROSS_ENTROPY, 64, 30, FY_OPTIMIZER_SGD, 0.05, 0.9, FY_SCHEDULE_ONE_CYCLE, 1, true, CIFAR10_MEAN, CIFAR10_STD },
     { "mobilenet_v3_large", "mobilenet_v3_large:classes=10,size=32", "cifar10", FY_LOSS_CROSS_ENTROPY, 64, 30, FY_OPTIMIZER_ADAM, 5e-4, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0 },
+    { "vit_tiny", "vit_tiny:classes=10,size=32,patch=4", "cifar10", FY_LOSS_CROSS_ENTROPY, 64, 30, FY_OPTIMIZER_ADAMW, 5e-4, 0, FY_SCHEDULE_COSINE, 1, true, CIFAR10_MEAN, CIFAR10_STD },
     { "gpt", "gpt:layers=4,heads=4,width=256,context=128,vocab=256", "text", FY_LOSS_CROSS_ENTROPY, 16, 5, FY_OPTIMIZER_ADAMW, 1e-3, 0, FY_SCHEDULE_COSINE, 1, false, 0, 0 },
 };
 /* clang-format on */

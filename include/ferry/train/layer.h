@@ -133,6 +133,11 @@ FY_API_STATUS fy_layer_embedding(int64_t count, int64_t width,
 FY_API_STATUS fy_layer_position_embedding(int64_t count, int64_t width,
                                           const fy_embedding_options_t *options,
                                           fy_layer_t **out_layer);
+/* A learned token in front (Devlin et al. 2019, Dosovitskiy et al. 2021): parameter "cls_token"
+ * [1, 1, width], [n, ..., width] -> [n, T + 1, width], where T is the product of the axes between:
+ * patches [n, H, W, width] become rows. fy_layer_select takes it off. options may be NULL. */
+FY_API_STATUS fy_layer_class_token(int64_t width, const fy_embedding_options_t *options,
+                                   fy_layer_t **out_layer);
 /* Parameters "weight" [out, kernel_h, kernel_w, in / groups], "bias" [out]: [n, H, W, in] -> [n,
  * OH, OW, out]. */
 FY_API_STATUS fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
@@ -162,6 +167,8 @@ FY_API_STATUS fy_layer_adaptive_avg_pool2d(int height, int width, fy_layer_t **o
 FY_API_STATUS fy_layer_global_avg_pool2d(fy_layer_t **out_layer); /* [n, H, W, C] -> [n, C] */
 /* [n, ...] -> [n, product]; a view */
 FY_API_STATUS fy_layer_flatten(fy_layer_t **out_layer);
+/* Number `index` of `axis`, 1 or more: [n, T, width] -> [n, width] if axis is 1; a view */
+FY_API_STATUS fy_layer_select(int axis, int64_t index, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_log_softmax(fy_layer_t **out_layer); /* along the last axis */
 /* An op with one source, one result of its shape and dtype and no attributes, by name: "relu",
  * "tanh", "gelu", ... Tests such as "isnan", which give bool, are INVALID_ARGUMENT. The gradient of

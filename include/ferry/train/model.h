@@ -32,8 +32,8 @@ FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
 FY_API_STATUS fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
                               const fy_model_options_t *options, fy_model_t **out_model);
 /* A known model: "linear" (5 -> 1), "mlp" (784-128-10), "lenet", "mnist2018", "mnist", "resnet18",
- * "mobilenet_v3_large", "gpt". The last three have options: "resnet18:channels=3,classes=100"
- * (docs/models.md). fy_model_describe prints the layers.
+ * "mobilenet_v3_large", "vit_tiny", "gpt". The last four have options:
+ * "resnet18:channels=3,classes=100" (docs/models.md). fy_model_describe prints the layers.
  * Fails: INVALID_ARGUMENT (unknown name or option: lists the known), as fy_model_create. */
 FY_API_STATUS fy_model_open(fy_device_t *device, const char *name,
                             const fy_model_options_t *options, fy_model_t **out_model);

@@ -31,8 +31,10 @@ for model in linear mlp lenet mnist2018 mnist roundtrip vectorize minibatch; do
     [ "$(figure step_model_ns)" -gt 0 ] || fail "$model: a step takes no time"
     [ "$(figure max_batch)" = null ] || fail "$model: max_batch without --fit"
 done
-for model in resnet18:11175818 mobilenet_v3_large:5483032; do
-    expect 0 plan "${model%:*}:size=64" --batch 2 --json
+for model in resnet18:11175818 mobilenet_v3_large:5483032 vit_tiny:5717416; do
+    size=64
+    case $model in vit*) size=224 ;; esac # each position has parameters
+    expect 0 plan "${model%:*}:size=$size" --batch 2 --json
     [ "$(figure params)" = "${model#*:}" ] || fail "$model: $(figure params) parameters"
 done
 expect 0 plan mlp --batch 32 --inference --json

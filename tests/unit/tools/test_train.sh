@@ -18,7 +18,7 @@ expect 0 train --help
 says out "usage: ferry train MODEL"
 says out "--stream-data"
 expect 2 train
-says err "which model? There are linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt"
+says err "which model? There are linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, vit_tiny, gpt"
 expect 2 train resnet
 says err "no model 'resnet'"
 for bad in "--lr -1" "--lr fast" "--batch 0" "--epochs 0" "--optimizer lion" "--schedule never" "--momentum 2" "--workers 17" "--lrr 1"; do
@@ -104,7 +104,7 @@ expect 1 train mlp $small --epochs 1 --log-every 1 --budget download=0
 says err "REFUSED_BY_GUARD"
 
 # ---- networks with batch norm, branches and attention: one result on the host, in every order of sim, replayed ----
-for model in resnet18:channels=3,size=32 mobilenet_v3_large:classes=10,size=32 gpt:layers=1,heads=2,width=32,context=16,vocab=256; do
+for model in resnet18:channels=3,size=32 mobilenet_v3_large:classes=10,size=32 vit_tiny:classes=10,size=32,patch=8,layers=2 gpt:layers=1,heads=2,width=32,context=16,vocab=256; do
     want=
     for how in "--device host" "--device sim:0" "--device sim:0?order=lazy" "--device sim:0?order=random&seed=1" "--device sim:0 --graph"; do
         # shellcheck disable=SC2086

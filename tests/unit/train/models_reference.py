@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares ResNet-18, MobileNetV3-Large and a GPT of Ferry with PyTorch's: the same weights, inputs and targets, one step in training.
+"""Compares ResNet-18, MobileNetV3-Large, a vision transformer and a GPT of Ferry with PyTorch's: the same weights, inputs and targets, one step in training.
 PROGRAM (test_unit_train_models_reference) writes weights, logits, loss and gradients of each model; the weights become the state dict of
 a PyTorch module with the same names. Logits agree to 1e-4, gradients and running statistics to 1e-3 of their norm.
 Exit status: 0 they agree, 1 they do not, 77 PyTorch, NumPy or safetensors is not installed.
@@ -118,6 +118,48 @@ class MobileNetV3Large(nn.Module):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
+class VitBlock(nn.Module):
+    """As timm's: the parameters have its names."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.attn = nn.ModuleDict(
+            {"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)}
+        )
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = nn.ModuleDict(
+            {"fc1": nn.Linear(width, 4 * width), "fc2": nn.Linear(4 * width, width)}
+        )
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        qkv = self.attn["qkv"](self.norm1(x)).reshape(batch, length, 3, self.heads, -1)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        y = functional.scaled_dot_product_attention(q, k, v)
+        x = x + self.attn["proj"](y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.mlp["fc2"](functional.gelu(self.mlp["fc1"](self.norm2(x))))
+
+
+class Vit(nn.Module):
+    def __init__(self, classes=10, size=32, patch=8, layers=2, width=192, heads=3):
+        super().__init__()
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos_embed = nn.Parameter(torch.zeros(1, (size // patch) ** 2 + 1, width))
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, width, patch, patch)})
+        self.blocks = nn.ModuleList([VitBlock(width, heads) for _ in range(layers)])
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patch_embed["proj"](x).flatten(2).transpose(1, 2)
+        x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), 1) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)[:, 0])
+
+
 class GptBlock(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -164,6 +206,7 @@ class Gpt(nn.Module):
 MODELS = {
     "resnet18:size=16": ResNet18,
     "mobilenet_v3_large:classes=10,size=64,dropout=0": MobileNetV3Large,
+    "vit_tiny:classes=10,size=32,patch=8,layers=2": Vit,
     "gpt:layers=2,heads=2,width=32,context=16,vocab=50": Gpt,
 }
 

@@ -287,6 +287,51 @@ static void test_embedding(ts_ctx_t *ctx)
     ts_text_has("[n, 1 to 2, 4]");
 }
 
+/* Patches become rows behind the class token, which the model then selects: values and gradient. */
+static void test_class_token(ts_ctx_t *ctx)
+{
+    const fy_embedding_options_t seven = { sizeof seven, { FY_INIT_CONSTANT, 7 } };
+    fy_layer_t *token, *select, *all;
+    fy_param_t param = FY_PARAM_INIT;
+    fy_model_t *model;
+    fy_tape_t *tape;
+    fy_tensor_t *x, *y, *loss;
+    ts_ok(fy_layer_class_token(2, &seven, &token));
+    model = model_of(ctx->device, token, FY_DIMS(2, 1, 2));
+    ts_ok(fy_model_find_param(model, "cls_token", &param));
+    assert_int_equal(ts_info(param.value).rank, 3);
+    x = ts_f32(ctx->device, 4, (int64_t[]){ 2, 2, 1, 2 }, (float[]){ 0, 1, 2, 3, 4, 5, 6, 7 });
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_expect_f32(y, (float[]){ 7, 7, 0, 1, 2, 3, 7, 7, 4, 5, 6, 7 }, 12);
+    ts_ok(fy_mul(y, y, &loss));
+    ts_ok(fy_sum(loss, FY_ALL_AXES, 0, &loss));
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    ts_expect_f32(param.grad, (float[]){ 28, 28 }, 2); /* 2 * 7 of each sample */
+    fy_model_destroy(model);
+
+    ts_ok(fy_layer_class_token(2, &seven, &token));
+    ts_ok(fy_layer_select(1, 2, &select));
+    const fy_layer_child_t children[] = { { "", token }, { "", select } };
+    ts_ok(fy_layer_sequential(2, children, &all));
+    model = model_of(ctx->device, all, FY_DIMS(2, 1, 2));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_expect_f32(y, (float[]){ 2, 3, 6, 7 }, 4);
+    fy_model_destroy(model);
+
+    ts_fails(fy_layer_class_token(0, NULL, &token), INVALID_ARGUMENT);
+    ts_fails(fy_layer_select(0, 1, &select), INVALID_ARGUMENT);
+    ts_fails(fy_layer_select(1, -1, &select), INVALID_ARGUMENT);
+    ts_ok(fy_layer_class_token(3, NULL, &token));
+    ts_fails(fy_model_create(ctx->device, token, FY_DIMS(3, 4), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("[n, ..., T, 3]");
+    ts_ok(fy_layer_select(1, 3, &select));
+    ts_fails(fy_model_create(ctx->device, select, FY_DIMS(3, 4), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("number 3 of axis 1");
+}
+
 /* Parameter `name` of the model. */
 static fy_tensor_t *value_of(const fy_model_t *model, const char *name)
 {
@@ -489,6 +534,7 @@ int main(void)
         TS_TEST(test_squeeze_excite),
         TS_TEST(test_tied_weights),
         TS_TEST(test_embedding),
+        TS_TEST(test_class_token),
         TS_TEST(test_transformer_block),
         TS_TEST(test_refusals),
         TS_TEST(test_null_without_a_failure),

@@ -48,6 +48,11 @@ static void test_known_models(ts_ctx_t *ctx)
         { "mnist", 1199882, 26 * 26 * 32 * 9 + 24 * 24 * 64 * 288 + 9216 * 128 + 1280, 8, 10 },
         { "resnet18", 11175818, 455800832, 76, 10 },
         { "mobilenet_v3_large", 5483032, 216589760, 174, 1000 },
+        { "vit_tiny", 5717416,
+          UINT64_C(196) * 768 * 192 +
+              UINT64_C(12) * (UINT64_C(197) * 12 * 192 * 192 + UINT64_C(2) * 197 * 197 * 192) +
+              192 * 1000,
+          152, 1000 },
         { "gpt", 124439808,
           UINT64_C(12) * (UINT64_C(1024) * 12 * 768 * 768 + UINT64_C(2) * 1024 * 1024 * 768) +
               UINT64_C(1024) * 768 * 50257,
@@ -74,7 +79,8 @@ static void test_known_models(ts_ctx_t *ctx)
     assert_null(fy_model_name_at(sizeof want / sizeof *want));
     fy_model_t *none;
     ts_fails(fy_model_open(ctx->device, "lenet5", NULL, &none), INVALID_ARGUMENT);
-    ts_text_has("linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, gpt");
+    ts_text_has(
+        "linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, vit_tiny, gpt");
 }
 
 /* "name:option=value,...": shapes and sizes follow; what does not fit is refused. */
@@ -119,6 +125,8 @@ static void test_model_options(ts_ctx_t *ctx)
         ts_fails(fy_model_sample_shape(bad[i].spec, &rank, dims), INVALID_ARGUMENT);
     }
     ts_fails(fy_model_sample_shape(NULL, &rank, dims), INVALID_ARGUMENT);
+    ts_fails(fy_model_open(ctx->device, "vit_tiny:size=30", NULL, &model), INVALID_ARGUMENT);
+    ts_text_has("patch=16 does not divide size=30");
 }
 
 /* Gradients have as many bytes as parameters, also in a model that only evaluates; the buffers and

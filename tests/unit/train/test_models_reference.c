@@ -1,9 +1,9 @@
-/* ResNet-18, MobileNetV3-Large and a GPT beside PyTorch: with the same weights and inputs,
- * logits agree to 1e-4, loss and gradients to 1e-3 (relative to the norm of each gradient). The
- * values of PyTorch are in data/models_reference.txt; models_reference.py wrote them from the
- * weights that this program writes with `--write MODEL FILE`: first values are drawn from a
- * seed, so they are the same on every machine. Where PyTorch is installed, that script also
- * compares every element (test unit_train_models_pytorch). */
+/* ResNet-18, MobileNetV3-Large, a vision transformer and a GPT beside PyTorch: with the same
+ * weights and inputs, logits agree to 1e-4, loss and gradients to 1e-3 (relative to the norm of
+ * each gradient). The values of PyTorch are in data/models_reference.txt; models_reference.py
+ * wrote them from the weights that this program writes with `--write MODEL FILE`: first values are
+ * drawn from a seed, so they are the same on every machine. Where PyTorch is installed, that
+ * script also compares every element (test unit_train_models_pytorch). */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -15,6 +15,7 @@ enum { BATCH = 4, SEED = 3, MAX_TENSORS = 1024, MAX_LOGITS = 1 << 14 };
 
 static const char *const models[] = { "resnet18:size=16",
                                       "mobilenet_v3_large:classes=10,size=64,dropout=0",
+                                      "vit_tiny:classes=10,size=32,patch=8,layers=2",
                                       "gpt:layers=2,heads=2,width=32,context=16,vocab=50" };
 
 /* As Park and Miller (1988), in [0, 1). */
