@@ -1,6 +1,6 @@
 /* Layers: making one from its definition, destroying it.
  * Not here: the layers of the library (layer_containers.c, layer_dense.c, layer_plain.c), initial
- * values (init.c), running them (model.c). */
+ * values (init.c), running them (model_run.c). */
 #include "layer.h"
 #include "train/abi.h"
 

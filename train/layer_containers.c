@@ -1,6 +1,6 @@
-/* Layers made of layers: sequentials, branches, and what is made of them (residual blocks,
+/* Layers made of layers: sequentials, branches, and layers made of those (residual blocks,
  * squeeze-and-excitation).
- * Not here: running them (model.c runs the leaves that model_layout.c lists). */
+ * Not here: running them (model_run.c runs the leaves that model_layout.c lists). */
 #include "layer.h"
 
 #include <stdio.h>

@@ -29,7 +29,7 @@ void fy__cuda_pack_attention(const fy_launch_t *launch, fy__cuda_request_t *out)
          &launch->src[0], out);
 }
 
-/* Without rows, or without keys, one of the two has nothing to do. */
+/* Two kernels: one for dq, if there are rows, and one for dk and dv, if there are keys. */
 fy_status_t fy__cuda_run_attention_backward(fy__cuda_device_t *dev, CUstream stream,
                                             const fy_launch_t *launch)
 {

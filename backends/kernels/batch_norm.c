@@ -44,20 +44,10 @@ typedef struct piece {
     double *sums[2];
 } piece_t;
 
-static int is_dense(const fy_desc_t *desc)
-{
-    int64_t stride = 1;
-    for (int axis = desc->rank - 1; axis >= 0; axis--) {
-        if (desc->dims[axis] != 1 && desc->strides[axis] != stride) return 0;
-        stride *= desc->dims[axis];
-    }
-    return 1;
-}
-
 static side_t side_of(norm_t *norm, const fy_desc_t *desc)
 {
     side_t side = { .desc = desc, .data = desc->data, .shift = fy__log2_size(desc->dtype) };
-    side.is_dense = is_dense(desc);
+    side.is_dense = fy__desc_is_dense(desc);
     side.is_direct = side.is_dense && desc->dtype == norm->compute;
     norm->all_direct &= side.is_direct;
     return side;

@@ -9,17 +9,6 @@
 
 enum { SMALL_MACS = 8192 }; /* below this, starting a primitive costs more than the loop */
 
-/* Row-major without gaps; the stride of an axis of length 1 says nothing. */
-static int is_dense(const fy_desc_t *desc)
-{
-    int64_t stride = 1;
-    for (int axis = desc->rank - 1; axis >= 0; axis--) {
-        if (desc->dims[axis] != 1 && desc->strides[axis] != stride) return 0;
-        stride *= desc->dims[axis];
-    }
-    return 1;
-}
-
 static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
 {
     /* those of a gradient begin alike */
@@ -71,8 +60,8 @@ static int is_for_dnnl(const fy__conv_t *conv)
 
 static int is_all_dense(const fy__conv_t *conv)
 {
-    return is_dense(conv->x) && is_dense(conv->w) && is_dense(conv->y) &&
-           (!conv->bias || is_dense(conv->bias));
+    return fy__desc_is_dense(conv->x) && fy__desc_is_dense(conv->w) && fy__desc_is_dense(conv->y) &&
+           (!conv->bias || fy__desc_is_dense(conv->bias));
 }
 
 static int may_use_dnnl(const fy__conv_t *conv) { return is_for_dnnl(conv) && is_all_dense(conv); }

@@ -1,4 +1,4 @@
-/* What the kernel files share: the functions that run one family of ops each, and three helpers.
+/* What the kernel files share: the functions that run one family of ops each, and helpers.
  * Every family function gets a launch whose op it knows and whose main dtype the table in
  * dispatch.c allows; it writes nothing before it can no longer fail. Scratch is launch->workspace
  * or the stack, never malloc. */
@@ -200,6 +200,17 @@ static inline int64_t fy__desc_nelem(const fy_desc_t *desc)
     int64_t n = 1;
     for (int i = 0; i < desc->rank; i++) n *= desc->dims[i];
     return n;
+}
+
+/* Row-major without gaps; the stride of an axis of length 1 does not count. */
+static inline int fy__desc_is_dense(const fy_desc_t *desc)
+{
+    int64_t stride = 1;
+    for (int axis = desc->rank - 1; axis >= 0; axis--) {
+        if (desc->dims[axis] != 1 && desc->strides[axis] != stride) return 0;
+        stride *= desc->dims[axis];
+    }
+    return 1;
 }
 
 /* fn(context, i) for 0 <= i < n, spread evenly over `threads` (fy__threads_for); on the caller

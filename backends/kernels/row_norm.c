@@ -28,19 +28,9 @@ typedef struct norm {
     double *sums;        /* [npieces][4][span]: dbias, dweight; the same of a block */
 } norm_t;
 
-static int is_dense(const fy_desc_t *desc)
-{
-    int64_t stride = 1;
-    for (int axis = desc->rank - 1; axis >= 0; axis--) {
-        if (desc->dims[axis] != 1 && desc->strides[axis] != stride) return 0;
-        stride *= desc->dims[axis];
-    }
-    return 1;
-}
-
 static side_t side_of(const norm_t *norm, const fy_desc_t *desc)
 {
-    const int dense = is_dense(desc);
+    const int dense = fy__desc_is_dense(desc);
     return (side_t){ desc, dense, dense && desc->dtype == norm->compute };
 }
 
