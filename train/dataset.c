@@ -47,8 +47,11 @@ fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
                         "%s: %d classes and %d targets; one of them is 0 and the other is not",
                         what, info->classes, info->targets);
     if (info->labels < 0 || (info->labels && !info->classes) || info->labels > INT32_MAX)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: %lld labels a sample and %d classes", what,
-                        (long long)info->labels, info->classes);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "%s: %lld labels a sample and %d classes; labels are 0 to %d, and 0 without "
+            "classes",
+            what, (long long)info->labels, info->classes, INT32_MAX);
     for (int i = 0; i < info->rank; i++)
         if (info->dims[i] < 1 || __builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) ||
             nbytes > PTRDIFF_MAX)

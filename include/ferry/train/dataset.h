@@ -51,7 +51,8 @@ FY_API_STATUS fy_dataset_read_cifar10(size_t count, const char *const *paths,
 /* Text as bytes, gzip or not. Sample i is I32 [context], bytes i * context to (i + 1) * context - 1
  * of the file; its labels, I32 [context], are the byte after each. 256 classes. The last bytes, too
  * few for a sample and its labels, are left out.
- * Fails: INVALID_ARGUMENT, IO, CORRUPT_DATA (fewer than context + 1 bytes), OUT_OF_MEMORY. */
+ * Fails: INVALID_ARGUMENT (context outside 1 .. 2^24), IO, CORRUPT_DATA (fewer than context + 1
+ * bytes), OUT_OF_MEMORY. */
 FY_API_STATUS fy_dataset_read_text(const char *path, int64_t context,
                                    const fy_dataset_options_t *options, fy_dataset_t **out_dataset);
 /* Makes a data set from a table. The last `targets` columns are the labels, the others the
@@ -74,7 +75,8 @@ FY_API_STATUS fy_dataset_synthetic_digits(uint64_t samples, uint64_t seed,
 /* The same as colour images [32, 32, 3]: the digit in one colour on a background of another. */
 FY_API_STATUS fy_dataset_synthetic_images(uint64_t samples, uint64_t seed,
                                           fy_dataset_t **out_dataset);
-/* `nbytes` of English sentences from a small grammar, as fy_dataset_read_text's samples. */
+/* `nbytes` of English sentences from a small grammar, as fy_dataset_read_text's samples.
+ * Fails: INVALID_ARGUMENT (also nbytes < context + 1), OUT_OF_MEMORY. */
 FY_API_STATUS fy_dataset_synthetic_text(uint64_t nbytes, int64_t context, uint64_t seed,
                                         fy_dataset_t **out_dataset);
 
