@@ -15,7 +15,7 @@
     X(batch_norm_options, BATCH_NORM_OPTIONS, activation)    \
     X(attention_options, ATTENTION_OPTIONS, proj_weight)     \
     X(transformer_options, TRANSFORMER_OPTIONS, proj_weight) \
-    X(layer_norm_options, LAYER_NORM_OPTIONS, is_plain)      \
+    X(layer_norm_options, LAYER_NORM_OPTIONS, no_affine)     \
     X(embedding_options, EMBEDDING_OPTIONS, weight)          \
     X(model_options, MODEL_OPTIONS, seed)                    \
     X(optimizer_options, OPTIMIZER_OPTIONS, eps)             \

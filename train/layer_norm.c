@@ -146,7 +146,7 @@ static fy_status_t make_row_norm(const char *call, const char *type, int64_t wid
     if (width < 1 || !(own.eps >= 0 && own.eps < INFINITY))
         return FYT_FAIL(INVALID_ARGUMENT, "%s: width %lld (at least 1), eps %g (0 or more)", call,
                         (long long)width, own.eps);
-    const int nparams = own.is_plain ? 0 : own.no_bias ? 1 : most;
+    const int nparams = own.no_affine ? 0 : own.no_bias ? 1 : most;
     const row_norm_t norm = { width, own.eps, nparams, groups };
     const fy_layer_param_t params[2] = {
         { "weight", 1, { width }, width, width, { FY_INIT_CONSTANT, 1 } },

@@ -95,8 +95,8 @@ FY_API void fy_batch_norm_options_init(fy_batch_norm_options_t *options, size_t 
 typedef struct fy_layer_norm_options {
     size_t struct_size;
     double eps;
-    int no_bias;  /* rms_norm has none */
-    int is_plain; /* no weight and no bias */
+    int no_bias;   /* rms_norm has none */
+    int no_affine; /* no weight, no bias */
 } fy_layer_norm_options_t;
 #define FY_LAYER_NORM_OPTIONS_INIT FY_DEFAULTS_(layer_norm_options, .eps = 1e-5)
 FY_API void fy_layer_norm_options_init(fy_layer_norm_options_t *options, size_t nbytes);

@@ -86,7 +86,7 @@ static void test_rows(ts_ctx_t *ctx)
         float y[2][C];
         const int is_rms = k > 2;
         options.no_bias = k == 1;
-        options.is_plain = k == 2 || k == 4;
+        options.no_affine = k == 2 || k == 4;
         ts_ok((is_rms ? fy_layer_rms_norm : fy_layer_layer_norm)(C, &options, &layer));
         ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
         fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -118,7 +118,7 @@ static void test_groups(ts_ctx_t *ctx)
         fy_tensor_t *out;
         float y[2][C];
         options.no_bias = k == 1;
-        options.is_plain = k == 2;
+        options.no_affine = k == 2;
         ts_ok(fy_layer_group_norm(2, C, &options, &layer));
         ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
         fy_model_info_t info = FY_MODEL_INFO_INIT;
