@@ -60,7 +60,7 @@ static void begin(const fy_launch_t *launch, int kernel, unsigned t, fy__cuda_re
     if (launch->op == FY_OP_CROSS_ENTROPY) fy__cuda_set_rows(args, 0, 0, 1);
     if (launch->op == FY_OP_CROSS_ENTROPY_BACKWARD) fy__cuda_set_rows(args, 1, 1, 2);
 
-    /* The operands that have rows: the targets, dst, source 0 (scores or dy) and, behind dy, the logits. */
+    /* Operands with rows: the targets, dst, source 0 (scores or dy) and, behind dy, the logits. */
     const fy_desc_t *const walked[4] = { targets, is_backward || by_row ? launch->dst : targets,
                                          !is_backward || by_row ? launch->src : targets,
                                          t == 2 ? &launch->src[1] : targets };
