@@ -77,6 +77,13 @@ fyt_model_param_t *fyt_model_param_named(const fy_model_t *model, const char *na
 fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
                           fy_tensor_t **out_y);
 
+/* The number of the leaf whose result is input `index` of `leaf`, or FYT_MODEL_INPUT. A join that
+ * computes a batch norm reads that norm's input in place of its result. */
+size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, size_t index);
+/* The result of one leaf from its inputs, of these shapes. */
+fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_t *const *inputs,
+                               int64_t batch, fy_tensor_t **out_y);
+
 /* Leaves and params of model->layer for its sample shape: names, shapes, offsets. After a failure
  * fy_model_destroy frees them. */
 fy_status_t fyt_model_lay_out(fy_model_t *model);

@@ -30,10 +30,12 @@ typedef struct run {
     fy_pass_t pass;
     fy_tensor_t *x;
     int64_t batch;
+    fy_tensor_t *const *inputs; /* of a leaf that runs alone; NULL: the whole model runs */
 } run_t;
 
 static fy_tensor_t *input_of(const run_t *run, const fyt_leaf_t *leaf, size_t index)
 {
+    if (run->inputs) return run->inputs[index];
     const size_t from = run->model->inputs[leaf->first_input + index];
     return from == FYT_MODEL_INPUT ? run->x : run->model->results[from].tensor;
 }
@@ -63,8 +65,8 @@ static fy_status_t run_join(const run_t *run, const fyt_leaf_t *leaf, fy_tensor_
         const fyt_leaf_t *norm = &model->leaves[leaf->norm];
         const size_t other = model->inputs[leaf->first_input] == leaf->norm;
         return fyt_batch_norm_forward(norm->layer, &run->pass, model->args + norm->first_arg,
-                                      input_of(run, norm, 0), input_of(run, leaf, other),
-                                      leaf->layer->activation, out_y);
+                                      run->inputs ? run->inputs[!other] : input_of(run, norm, 0),
+                                      input_of(run, leaf, other), leaf->layer->activation, out_y);
     }
     FY_TRY(join_all(run, leaf, &joined));
     FY_TRY(fyt_activation_apply(leaf->layer->activation, joined, out_y));
@@ -100,11 +102,10 @@ static size_t root_of(const run_t *run, const fyt_leaf_t *leaf, size_t index,
     return index;
 }
 
-static fy_status_t run_leaf(const run_t *run, size_t index)
+/* The leaf's own result. */
+static fy_status_t compute(const run_t *run, const fyt_leaf_t *leaf, fy_tensor_t **out_y)
 {
     const fy_model_t *model = run->model;
-    const fyt_leaf_t *leaf = &model->leaves[index];
-    fyt_result_t *result = &model->results[index];
     fy_tensor_t *y = NULL;
     if (leaf->layer->kind == FYT_LAYER_BRANCHES)
         FY_TRY(run_join(run, leaf, &y));
@@ -114,7 +115,17 @@ static fy_status_t run_leaf(const run_t *run, size_t index)
     if (!y)
         return FYT_FAIL(INVALID_ARGUMENT, "model '%s', layer '%s' (%s): its forward gave no result",
                         model->name, leaf->name, leaf->layer->def.type);
-    FY_TRY(check_result(model, leaf, y, run->batch));
+    *out_y = y;
+    return check_result(model, leaf, y, run->batch);
+}
+
+static fy_status_t run_leaf(const run_t *run, size_t index)
+{
+    const fy_model_t *model = run->model;
+    const fyt_leaf_t *leaf = &model->leaves[index];
+    fyt_result_t *result = &model->results[index];
+    fy_tensor_t *y;
+    FY_TRY(compute(run, leaf, &y));
     *result = (fyt_result_t){ y, root_of(run, leaf, index, y), 0 };
     if (result->root != FYT_MODEL_INPUT) model->results[result->root].reads += leaf->reads;
     release_inputs(run, leaf);
@@ -125,9 +136,28 @@ static fy_status_t run_leaf(const run_t *run, size_t index)
 fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
                           fy_tensor_t **out_y)
 {
-    const run_t run = { model, { sizeof run.pass, model->is_training, model->rng }, x, batch };
+    const run_t run = {
+        model, { sizeof run.pass, model->is_training, model->rng }, x, batch, NULL
+    };
     for (size_t i = 0; i < model->nleaves; i++)
         if (!model->leaves[i].is_fused) FY_TRY(run_leaf(&run, i));
     *out_y = model->output == FYT_MODEL_INPUT ? x : model->results[model->output].tensor;
     return FY_STATUS_OK;
+}
+
+size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, size_t index)
+{
+    const size_t from = model->inputs[leaf->first_input + index];
+    return leaf->norm != FYT_NO_LEAF && from == leaf->norm
+               ? model->inputs[model->leaves[from].first_input]
+               : from;
+}
+
+fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_t *const *inputs,
+                               int64_t batch, fy_tensor_t **out_y)
+{
+    const run_t run = {
+        model, { sizeof run.pass, model->is_training, model->rng }, inputs[0], batch, inputs
+    };
+    return compute(&run, &model->leaves[index], out_y);
 }

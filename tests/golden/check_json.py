@@ -383,11 +383,16 @@ def check_bench_layers():
                     "model": str,
                     "layer": str,
                     "direction": str,
+                    "count": int,
                     "ns": number,
                     "worst_ns": number,
-                    "gflops": number,
+                    "share": number,
+                    "gflops": maybe,
+                    "gb_per_s": maybe,
+                    "roofline_share": maybe,
                     "batch": int,
-                    "implementation": str,
+                    "type": str,
+                    "implementation": (str, type(None)),
                     "model_ns": maybe,
                 }
             ],
@@ -405,12 +410,21 @@ def check_bench_layers():
         for way in ways
         if (layer, way) != ("conv1", "backward input")
     }
+    products = [row for row in doc["rows"] if row["type"] in ("conv2d", "linear")]
+    found = {key for key in found if key[1] in ("conv1", "conv2", "fc1", "fc2")}
     slow = [
         row["layer"]
-        for row in doc["rows"]
+        for row in products
         if row["implementation"] == "plain loops" or row["implementation"].startswith("ref")
     ]
-    if found != wanted or slow or any(row["gflops"] <= 0 for row in doc["rows"]):
+    others = [row for row in doc["rows"] if row not in products]
+    if (
+        found != wanted
+        or slow
+        or any(row["gflops"] <= 0 for row in products)
+        or not others
+        or any(row["gb_per_s"] <= 0 for row in others)
+    ):
         fail(f"bench train --layers: {doc['rows']}")
 
 

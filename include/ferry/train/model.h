@@ -92,6 +92,33 @@ typedef struct fy_model_info {
 } fy_model_info_t;
 #define FY_MODEL_INFO_INIT FY_ZEROED_(model_info)
 FY_API_STATUS fy_model_query(const fy_model_t *model, fy_model_info_t *out_info);
+/* ---- layers one by one, to measure or inspect them ---- */
+
+/* Layers that compute, and the joins of branches, in the order in which they run. */
+FY_API size_t fy_model_layer_count(const fy_model_t *model);
+typedef struct fy_model_layer_info {
+    size_t struct_size;
+    const char *name, *type;     /* "layer1.0.conv1", "conv2d"; valid as long as the model */
+    size_t first_param, nparams; /* its parameters: numbers for fy_model_param */
+    size_t tied_param;           /* that of another layer which it uses; SIZE_MAX: none */
+    /* of a sum that also computes the batch norm before it: that layer; SIZE_MAX: none */
+    size_t norm;
+    int is_fused; /* 1: such a batch norm, which has no forward of its own */
+    /* The layers whose results it reads; SIZE_MAX: the model's input. A sum with a batch norm reads
+     * that norm's input */
+    size_t ninputs, inputs[16];
+    uint64_t macs; /* of one sample's forward */
+    int out_rank;  /* of one sample's result */
+    int64_t out_dims[FY_MAX_RANK];
+} fy_model_layer_info_t;
+#define FY_MODEL_LAYER_INFO_INIT FY_ZEROED_(model_layer_info)
+/* Fails: INVALID_ARGUMENT (out of range). */
+FY_API_STATUS fy_model_layer(const fy_model_t *model, size_t index,
+                             fy_model_layer_info_t *out_info);
+/* The forward of one layer alone: `inputs` are its ninputs tensors [n, ...]. Otherwise as
+ * fy_model_forward. Fails: INVALID_ARGUMENT (out of range, or is_fused), SHAPE_MISMATCH. */
+FY_API_STATUS fy_model_layer_forward(fy_model_t *model, size_t index, fy_tensor_t *const *inputs,
+                                     fy_tensor_t **out_y);
 /* A table, one line a layer: name, type, output shape, parameters, MACs, bytes; one for all
  * buffers, if there are any; and the sums of the parameters.
  * Writes at most `size` bytes with a final 0, and returns the length of the whole text, as

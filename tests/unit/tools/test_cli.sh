@@ -340,7 +340,13 @@ says out 'GFLOP/s'
 for layer in 'conv1  *forward' 'conv1  *backward params' 'conv2  *forward' 'conv2  *backward input' 'fc1  *backward input'; do
     grep -qE "^ *lenet +$layer .* 256 " "$work/out" || fail "bench train --layers has no row '$layer'"
 done
+says out 'avg_pool2d'
 if grep -qE 'conv1 +backward input|plain loops' "$work/out"; then fail "bench train --layers: a row too many, or plain loops"; fi
+expect 0 bench train --layers --case gpt --device host --rounds 1 --round-ms 1 # layers in residuals, equal ones counted
+for layer in 'transformer\.wte  *forward  *1 ' 'transformer\.h\.0\.attn\.c_attn  *backward params  *4 ' 'transformer\.h\.0\.attn  *backward  *4 ' 'transformer\.h\.0  *forward  *8 ' 'lm_head  *backward input  *1 '; do
+    grep -qE "^ *gpt +$layer" "$work/out" || fail "bench train --layers has no row '$layer'"
+done
+if grep -q 'transformer\.h\.1\|nan' "$work/out"; then fail "bench train --layers: an equal layer twice, or no figure"; fi
 expect 0 bench alloc --device sim:0 --quick --rounds 1 --round-ms 1 --max-live 1MiB --json
 for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": "ferry-pinned"' '"pattern": "random"' '"nbytes": 67108864' '"threads": 4' '"live_blocks": 10,'; do
     says out "$field"

@@ -162,6 +162,7 @@ static fy_status_t loader_query(void *given)
     return status;
 }
 static fy_status_t model_query(void *given) { return fy_model_query(model, given); }
+static fy_status_t model_layer(void *given) { return fy_model_layer(model, 0, given); }
 static fy_status_t model_param(void *given) { return fy_model_param(model, 0, given); }
 static fy_status_t model_find_param(void *given)
 {
@@ -204,6 +205,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_FACTS(dataset_info, dataset_query),
     TS_ABI_FACTS(loader_info, loader_query),
     TS_ABI_FACTS(model_info, model_query),
+    TS_ABI_FACTS(model_layer_info, model_layer),
     TS_ABI_FACTS(param, model_param),
     TS_ABI_FACTS(param, model_find_param),
     TS_ABI_FACTS(safetensors_info, safetensors_at),

@@ -332,6 +332,55 @@ static void test_class_token(ts_ctx_t *ctx)
     ts_text_has("number 3 of axis 1");
 }
 
+/* Layers run one by one give the result of the whole model; a sum that computes a batch norm has
+ * that norm's input. */
+static void test_layers_one_by_one(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x, *y, *results[64] = { NULL }, *inputs[16];
+    fy_model_t *model;
+    fy_model_layer_info_t info = FY_MODEL_LAYER_INFO_INIT;
+    size_t fused = 0, last = 0;
+    ts_ok(fy_model_open(ctx->device, "resnet18:size=8", NULL, &model));
+    fy_model_set_training(model, 0);
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 8, 8, 1), 0.5, &x));
+    ts_ok(fy_model_forward(model, x, &y));
+    const size_t count = fy_model_layer_count(model);
+    assert_in_range(count, 40, 64);
+    for (size_t i = 0; i < count; i++) {
+        ts_ok(fy_model_layer(model, i, &info));
+        fused += info.is_fused != 0;
+        if (info.is_fused) {
+            assert_string_equal(info.type, "batch_norm");
+            ts_fails(fy_model_layer_forward(model, i, &x, &results[i]), INVALID_ARGUMENT);
+            continue;
+        }
+        assert_int_equal(info.norm != SIZE_MAX, strcmp(info.type, "add") == 0);
+        for (size_t j = 0; j < info.ninputs; j++)
+            inputs[j] = info.inputs[j] == SIZE_MAX ? x : results[info.inputs[j]];
+        ts_ok(fy_model_layer_forward(model, i, inputs, &results[i]));
+        assert_int_equal(ts_info(results[i]).rank, info.out_rank + 1);
+        last = i;
+    }
+    assert_int_equal(fused, 8);
+    assert_string_equal(info.name, "fc");
+    float want[20], got[20];
+    ts_read(y, want, sizeof want);
+    ts_read(results[last], got, sizeof got);
+    assert_memory_equal(got, want, sizeof want);
+    ts_fails(fy_model_layer(model, count, &info), INVALID_ARGUMENT);
+    ts_fails(fy_model_layer_forward(model, count, &x, &y), INVALID_ARGUMENT);
+    ts_fails(fy_model_layer_forward(model, last, &x, &y), SHAPE_MISMATCH);
+    ts_text_has("layer 'fc' (linear): input 0 is [n, 512]");
+    fy_model_destroy(model);
+    assert_int_equal(fy_model_layer_count(NULL), 0);
+    ts_ok(
+        fy_model_open(ctx->device, "gpt:layers=1,heads=1,width=4,context=2,vocab=8", NULL, &model));
+    ts_ok(fy_model_layer(model, fy_model_layer_count(model) - 1, &info));
+    assert_string_equal(info.type, "tied_linear");
+    assert_int_equal(info.tied_param, 0);
+    fy_model_destroy(model);
+}
+
 /* Parameter `name` of the model. */
 static fy_tensor_t *value_of(const fy_model_t *model, const char *name)
 {
@@ -535,6 +584,7 @@ int main(void)
         TS_TEST(test_tied_weights),
         TS_TEST(test_embedding),
         TS_TEST(test_class_token),
+        TS_TEST(test_layers_one_by_one),
         TS_TEST(test_transformer_block),
         TS_TEST(test_refusals),
         TS_TEST(test_null_without_a_failure),
