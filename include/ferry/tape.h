@@ -73,6 +73,40 @@ typedef struct fy_tape_info {
 #define FY_TAPE_INFO_INIT FY_ZEROED_(tape_info)
 FY_API_STATUS fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info);
 
+/* ---- less memory for a second forward ---- */
+
+/* Computes *out_result, a new tensor, from the `count` tensors in `inputs`, by ops and views. It
+ * must do the same each time, and write to nothing but tensors that it makes and options->states.
+ */
+typedef fy_status_t (*fy_recompute_fn)(void *user, size_t count, fy_tensor_t *const *inputs,
+                                       fy_tensor_t **out_result);
+
+typedef struct fy_recompute_options {
+    size_t struct_size;
+    /* what fn updates: random generators, running statistics; the list is copied */
+    size_t nstates;
+    fy_tensor_t *const *states;
+    /* called once, when fn will not be called again; NULL: nothing */
+    void (*destroy)(void *user);
+} fy_recompute_options_t;
+#define FY_RECOMPUTE_OPTIONS_INIT FY_ZEROED_(recompute_options)
+FY_API void fy_recompute_options_init(fy_recompute_options_t *options, size_t nbytes);
+
+/* Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016):
+ * calls fn, and keeps its inputs and result, but nothing of what its gradients need. The backward
+ * calls fn again, with `states` as they were before the first call, records that, and goes back
+ * through it; then `states` are again as after the first call. So gradients have the same bits.
+ * Calls can be nested. Without a tape that records, or if fn uses no watched tensor, only fn runs.
+ * Each call copies every state, the backward twice more: light requests. fn does not watch, begin
+ * or go back. inputs, states, and what else fn reads keep their bytes until the backward.
+ * Takes over `user`, even when it fails. options may be NULL.
+ * Fails: INVALID_ARGUMENT, UNSUPPORTED (a generator or a statistic that fn updates is not among
+ * the states), OUT_OF_MEMORY, as fn; the backward: BUSY (an input was written since),
+ * INVALID_ARGUMENT (the second result has another dtype or shape), as fn. */
+FY_API_STATUS fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
+                                fy_tensor_t *const *inputs, const fy_recompute_options_t *options,
+                                fy_tensor_t **out_result);
+
 /* ---- checking gradients ---- */
 
 /* Computes *out_result from the `count` tensors in `inputs`, by calls with gradients. It must do

@@ -391,6 +391,7 @@ static fy_status_t run_rule(fy__thread_t *thread, fy_tape_t *tape, uint32_t inde
 static void free_call(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
 {
     const fy__tape_call_t *call = &tape->calls[index];
+    fy__tape_again_free(thread, tape, call);
     fy__tape_operand_t *operands = tape->operands + call->first;
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
         if (operands[i].saved) fy__tape_free(thread, operands[i].saved);
@@ -401,6 +402,20 @@ static void free_call(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
         slot->grad = NULL;
         slot->is_present = false;
     }
+}
+
+fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t first,
+                             fy__frame_t *frame, fy_status_t status)
+{
+    for (uint32_t i = tape->ncalls; i-- > first;) {
+        const bool is_again = tape->calls[i].rule == &fy__tape_again_rule;
+        if (status == FY_STATUS_OK)
+            status = is_again ? fy__tape_run_again(thread, tape, i, frame)
+                              : run_rule(thread, tape, i);
+        free_call(thread, tape, i);
+    }
+    fy__tape_forget_calls(thread, tape, first);
+    return status;
 }
 
 /* Watched tensors have no gradient yet, unless this backward adds to what they have. */
@@ -482,11 +497,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
     begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
     fy_status_t status = set_seed_gradient(thread, tape, value, loss, options->seed);
-    for (uint32_t i = tape->ncalls; i-- > 0;) {
-        if (status == FY_STATUS_OK) status = run_rule(thread, tape, i);
-        free_call(thread, tape, i);
-    }
-    fy__tape_forget_calls(thread, tape);
+    status = fy__tape_go_back(thread, tape, 0, frame, status);
     tape->is_spent = true;
     tape->is_running = false;
     thread->tape = interrupted;

@@ -129,6 +129,8 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     FY_TRY(take_sources(tape, row, nsrc, src, dst, operands, &valued));
     bool writes_valued = false;
     for (size_t j = 0; j < ndst; j++) {
+        if (FY_UNLIKELY(tape->again != NULL) && dst[j] && row->info.inout >> (j < 31 ? j : 31) & 1)
+            FY_TRY(fy__tape_check_state(thread, tape, row->info.name, dst[j]));
         const uint32_t value = dst[j] ? fy__tape_find(tape, dst[j]) : 0;
         if (value && fy__tape_slot(tape, value)->is_leaf)
             return refuse_write(row->info.name, dst[j]);
@@ -196,6 +198,25 @@ void fy__tape_given_up(fy__thread_t *thread, fy_tape_t *tape)
         if (operands[i].saved) fy__tape_free(thread, operands[i].saved);
 }
 
+fy_status_t fy__tape_make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nvalues,
+                               size_t attrs_nbytes)
+{
+    return make_room(tape, noperands, nvalues, attrs_nbytes);
+}
+
+fy__tape_call_t *fy__tape_next_call(fy_tape_t *tape, const fy__tape_rule_t *rule, const char *name,
+                                    const void *attrs, size_t attrs_nbytes)
+{
+    fy__tape_call_t *call = &tape->calls[tape->ncalls];
+    *call = (fy__tape_call_t){ .rule = rule,
+                               .name = name,
+                               .first = tape->noperands,
+                               .attrs = (tape->nattrs + ATTRS_STEP - 1) / ATTRS_STEP * ATTRS_STEP };
+    memcpy(tape->attrs + call->attrs, attrs, attrs_nbytes);
+    tape->nattrs = call->attrs + (uint32_t)attrs_nbytes;
+    return call;
+}
+
 /* ---- for views and transfers ---- */
 
 static const char *const view_names[FY__VIEW_KINDS] = { "reshape", "transpose", "slice",
@@ -209,15 +230,9 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
     if (!value) return FY_STATUS_OK;
     FY_TRY(check_unwritten(tape, view_names[kind], src, value));
     FY_TRY(make_room(tape, 2, 1, sizeof *attrs));
-    fy__tape_call_t *call = &tape->calls[tape->ncalls];
-    *call = (fy__tape_call_t){ .rule = &fy__tape_view_rules[kind],
-                               .name = view_names[kind],
-                               .first = tape->noperands,
-                               .nsrc = 1,
-                               .ndst = 1,
-                               .attrs = (tape->nattrs + ATTRS_STEP - 1) / ATTRS_STEP * ATTRS_STEP };
-    memcpy(tape->attrs + call->attrs, attrs, sizeof *attrs);
-    tape->nattrs = call->attrs + (uint32_t)sizeof *attrs;
+    fy__tape_call_t *call = fy__tape_next_call(tape, &fy__tape_view_rules[kind], view_names[kind],
+                                               attrs, sizeof *attrs);
+    call->nsrc = call->ndst = 1;
     tape->operands[tape->noperands] = (fy__tape_operand_t){ .value = value };
     tape->operands[tape->noperands + 1] = (fy__tape_operand_t){ 0 };
     fy__tape_kept(tape, &view);

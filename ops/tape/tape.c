@@ -82,16 +82,21 @@ static void free_slot(fy__thread_t *thread, fy__tape_slot_t *slot)
     if (slot->tensor) fy__tensor_free(thread, slot->tensor);
 }
 
-void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape)
+void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first)
 {
-    for (uint32_t i = 0; i < tape->noperands; i++)
+    if (first >= tape->ncalls) return;
+    for (uint32_t i = first; i < tape->ncalls; i++)
+        fy__tape_again_free(thread, tape, &tape->calls[i]);
+    for (uint32_t i = tape->calls[first].first; i < tape->noperands; i++)
         if (tape->operands[i].saved) fy__tensor_free(thread, tape->operands[i].saved);
-    tape->ncalls = tape->noperands = tape->nattrs = 0;
+    tape->noperands = tape->calls[first].first;
+    tape->nattrs = tape->calls[first].attrs;
+    tape->ncalls = first;
 }
 
 static void forget_record(fy__thread_t *thread, fy_tape_t *tape)
 {
-    fy__tape_forget_calls(thread, tape);
+    fy__tape_forget_calls(thread, tape, 0);
     for (uint32_t i = 0; i < tape->nvalues; i++) free_slot(thread, &tape->values[i]);
     tape->nvalues = 0;
 }
@@ -293,6 +298,8 @@ fy_status_t fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info)
                             .watched = tape->nleaves,
                             .is_recording = thread && thread->tape == tape };
     for (uint32_t i = 0; i < tape->noperands; i++) info.saved += tape->operands[i].saved != NULL;
+    for (uint32_t i = 0; i < tape->ncalls; i++)
+        info.saved += fy__tape_again_saved(tape, &tape->calls[i]);
     for (uint32_t i = 0; i < tape->nvalues; i++) info.watched += tape->values[i].is_leaf;
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;

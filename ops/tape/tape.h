@@ -2,7 +2,8 @@
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
  * slot, so there is no search and no lock.
  * tape.c: handles, watching, beginning · record.c: the record of a call · backward.c: the backward
- * pass · rules_*.c: one rule per op; rules_registered.c: the rules of users. */
+ * pass · recompute.c: calls that run again in it · rules_*.c: one rule per op; rules_registered.c:
+ * the rules of users. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 
@@ -50,11 +51,15 @@ typedef struct fy__tape_call {
     uint32_t attrs; /* where in tape->attrs */
 } fy__tape_call_t;
 
+/* A recorded fy_tape_recompute; its address is the call's attributes. */
+typedef struct fy__tape_again fy__tape_again_t;
+
 struct fy_tape {
     fy__handle_t handle;
     uint32_t record, leaf_record; /* numbers: fy__tape_value */
     bool is_spent;                /* backward has gone through the record */
     bool is_running;              /* in a backward, which may call a registered op's rule */
+    const fy__tape_again_t *again; /* the innermost one whose function runs; NULL: none */
     fy__tape_slot_t *leaves, *values;
     fy__tape_operand_t *operands;
     fy__tape_call_t *calls;
@@ -110,12 +115,41 @@ static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *
     slot->version = FY__TAPE_UNUSED;
     slot->grad = slot->place = slot->tensor = NULL;
 }
-/* Forgets the calls and what they saved. */
-void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape);
+/* Forgets the calls from `first` on, and what they saved. */
+void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first);
 /* No scope of this thread goes on recording it. */
 void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape);
 
+/* ---- backward.c ---- */
+
+/* Goes back through the calls from the last one to `first`, unless `status` is a failure, and
+ * frees each. `frame`: where functions that run again make tensors. */
+fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t first,
+                             fy__frame_t *frame, fy_status_t status);
+
+/* ---- recompute.c ---- */
+
+/* The rule of its calls, which only says what they are: fy__tape_run_again goes back through
+ * them. */
+extern const fy__tape_rule_t fy__tape_again_rule;
+fy_status_t fy__tape_run_again(fy__thread_t *thread, fy_tape_t *tape, uint32_t index,
+                               fy__frame_t *frame);
+/* How many tensors the call keeps, and freeing them, if it is one of those. */
+uint64_t fy__tape_again_saved(const fy_tape_t *tape, const fy__tape_call_t *call);
+void fy__tape_again_free(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_call_t *call);
+/* UNSUPPORTED if a function that will run again updates `dst`, which is neither one of its states
+ * nor made by it. */
+fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *tape,
+                                 const char *what, const fy_tensor_t *dst);
+
 /* ---- record.c ---- */
+
+/* Room for one more call. */
+fy_status_t fy__tape_make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nvalues,
+                               size_t attrs_nbytes);
+/* The next call, whose attributes are copied; not counted yet. */
+fy__tape_call_t *fy__tape_next_call(fy_tape_t *tape, const fy__tape_rule_t *rule, const char *name,
+                                    const void *attrs, size_t attrs_nbytes);
 
 struct fy__op_row;
 /* Before a call: checks that it may be recorded, makes room, and saves what it is going to write

@@ -14,6 +14,7 @@
     X(pool_options, POOL_OPTIONS, keeps_segments)     \
     X(prefetch_options, PREFETCH_OPTIONS, threads)    \
     X(backward_options, BACKWARD_OPTIONS, accumulate) \
+    X(recompute_options, RECOMPUTE_OPTIONS, destroy)  \
     X(gradcheck_options, GRADCHECK_OPTIONS, seed)     \
     X(op_info, OP_INFO, dst)                          \
     X(op_def, OP_DEF, user)

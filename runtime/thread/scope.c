@@ -86,12 +86,12 @@ static void end_frame(fy__thread_t *thread)
     thread->frame = outer && outer->owns ? outer : NULL;
 }
 
-/* Whether the handle is in a frame from `depth` on. Searches the ring's sentinel in both
- * directions: most handles in question were made last. */
-static bool is_inside(const fy__thread_t *thread, uint32_t depth, const fy__handle_t *handle)
+/* Searches the ring's sentinel in both directions: most handles in question were made last. */
+bool fy__scope_has(const fy__thread_t *thread, uint32_t depth, const fy__handle_t *handle)
 {
     const fy__handle_t *after = handle, *before = handle;
     if (!handle->next) return false;
+    if (depth > FY__MAX_SCOPES) depth = FY__MAX_SCOPES; /* deeper ones share this frame */
     while (after->kind != FY__HANDLE_KINDS && before->kind != FY__HANDLE_KINDS) {
         after = after->next;
         before = before->prev;
@@ -116,7 +116,7 @@ void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
     fy__frame_t *outer = scope.depth > 1 ? &thread->frames[scope.depth - 2] : NULL;
     if (outer && !outer->owns) outer = NULL; /* results become the caller's */
     for (size_t i = 0; results && i < count; i++) {
-        if (!results[i] || !is_inside(thread, scope.depth, fy__tensor_handle(results[i]))) continue;
+        if (!results[i] || !fy__scope_has(thread, scope.depth, fy__tensor_handle(results[i]))) continue;
         fy__handle_release(fy__tensor_handle(results[i]));
         fy__handle_adopt(outer, fy__tensor_handle(results[i]));
     }

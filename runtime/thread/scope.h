@@ -116,5 +116,7 @@ extern fy__handle_destroy_fn fy__handle_destroyers[FY__HANDLE_KINDS];
 
 /* Ends every scope of an ending thread. */
 void fy__scope_end_all(struct fy__thread *thread);
+/* Whether a frame of the thread, from `depth` on (1: the outermost), owns the handle. */
+bool fy__scope_has(const struct fy__thread *thread, uint32_t depth, const fy__handle_t *handle);
 
 #endif

@@ -1,5 +1,6 @@
-/* Backward through a registered op while other things fail: host memory at each allocation, the
- * device's memory and launches at each call. After each failure nothing leaks and the tape works.
+/* Backward through a registered op, directly and in a function that runs again, while other things
+ * fail: host memory at each allocation, the device's memory and launches at each call. After each
+ * failure nothing leaks and the tape works.
  * Not here: wrong gradients (tests/unit/ops/test_register_gradient.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
@@ -54,18 +55,32 @@ static fy_op_t sum_op(void)
     return op;
 }
 
-static fy_status_t program(fy_device_t *device)
+/* user: a random generator. */
+static fy_status_t drop_and_sum(void *user, size_t count, fy_tensor_t *const *inputs,
+                                fy_tensor_t **out_y)
 {
-    fy_tensor_t *x, *src[NSRC], *y = NULL, *loss, *grad;
+    fy_tensor_t *src[NSRC], *x;
+    (void)count;
+    FY_TRY(fy_dropout(user, inputs[0], 0, &x));
+    for (int i = 0; i < NSRC; i++) src[i] = x;
+    *out_y = NULL;
+    return fy_op_call(sum_op(), NSRC, src, NULL, 0, 1, out_y);
+}
+
+static fy_status_t program(fy_device_t *device, int again)
+{
+    fy_tensor_t *x, *y, *loss, *grad, *rng;
     fy_tape_t *tape;
     fy_download_t *download;
     double value;
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 0.5, &x));
+    FY_TRY(fy_rng_create(device, 1, &rng));
     FY_TRY(fy_tape_create(&tape));
     FY_TRY(fy_tape_watch(tape, x, NULL));
     FY_TRY(fy_tape_begin(tape));
-    for (int i = 0; i < NSRC; i++) src[i] = x;
-    FY_TRY(fy_op_call(sum_op(), NSRC, src, NULL, 0, 1, &y));
+    const fy_recompute_options_t options = { sizeof options, 1, &rng, NULL };
+    FY_TRY(again ? fy_tape_recompute(drop_and_sum, rng, 1, &x, &options, &y)
+                 : drop_and_sum(rng, 1, &x, &y));
     FY_TRY(fy_mean(y, FY_ALL_AXES, 0, &loss));
     FY_TRY(fy_tape_backward(tape, loss, NULL));
     FY_TRY(fy_tape_grad(tape, x, &grad));
@@ -79,7 +94,8 @@ static fy_status_t program(fy_device_t *device)
 static fy_status_t run(fy_device_t *device)
 {
     const fy_scope_t scope = fy_scope_begin("program");
-    const fy_status_t status = program(device);
+    fy_status_t status = program(device, 0);
+    if (status == FY_STATUS_OK) status = program(device, 1);
     fy_scope_end(scope, 0, NULL);
     return status;
 }
@@ -91,7 +107,7 @@ static void sweep(const char *kind, fy_status_t want)
     for (int n = 1; !done; n++) {
         char spec[96];
         fy_device_t *device;
-        assert_in_range(n, 1, 200);
+        assert_in_range(n, 1, 400);
         snprintf(spec, sizeof spec, "sim:7?faults=%s@%d", kind, n);
         fy_status_t status = fy_device_open(spec, &device);
         if (status == FY_STATUS_OK) {
@@ -125,7 +141,7 @@ static void host_memory_fails_at_each_place(void **state)
         const uint64_t live = ts_live(device);
         int done = 0;
         for (int n = 0; !done; n++) {
-            assert_in_range(n, 0, 4000);
+            assert_in_range(n, 0, 8000);
             ts_fail_allocation(n);
             const fy_status_t status = run(device);
             done = !ts_allocation_failed();

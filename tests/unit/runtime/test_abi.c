@@ -192,6 +192,11 @@ static fy_status_t squares(void *user, size_t count, fy_tensor_t *const *inputs,
     (void)user, (void)count;
     return fy_mul(inputs[0], inputs[0], out_result);
 }
+static fy_status_t tape_recompute(void *given)
+{
+    fy_tensor_t *x = ones(sim, FY_DTYPE_F32), *y;
+    return fy_tape_recompute(squares, NULL, 1, &x, given, &y);
+}
 static fy_status_t gradcheck(void *given)
 {
     fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
@@ -284,6 +289,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(pool_options, pool_create),
     TS_ABI_OPTIONS(prefetch_options, prefetch_create),
     TS_ABI_OPTIONS(backward_options, tape_backward),
+    TS_ABI_OPTIONS(recompute_options, tape_recompute),
     TS_ABI_OPTIONS(gradcheck_options, gradcheck),
     TS_ABI_OPTIONS(op_def, op_register),
     TS_ABI_OPTIONS(op_info, op_register_info),

@@ -1,0 +1,379 @@
+/* Activation checkpointing: a function whose record is dropped, and made again in the backward. It
+ * is one call on the tape, with the function's inputs as sources and its result. On the way back
+ * the function is recorded behind that call, its new result takes over the gradient, and the new
+ * calls are gone back through. Not here: the way back itself (backward.c). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/tape/tape.h"
+#include "runtime/base/abi_structs.h"
+#include "runtime/thread/scope.h"
+
+struct fy__tape_again {
+    fy_recompute_fn fn;
+    void *user;
+    void (*destroy)(void *user);
+    size_t ninputs, nstates;
+    uint32_t depth; /* of the scope in which fn runs */
+    /* all ours, in no scope: handles on inputs and states, and copies of the states before fn */
+    fy_tensor_t **inputs, **states, **before;
+    uint64_t *versions; /* of the inputs' bytes */
+};
+
+const fy__tape_rule_t fy__tape_again_rule = { .run = NULL };
+
+static void free_tensors(fy__thread_t *thread, size_t count, fy_tensor_t **tensors)
+{
+    for (size_t i = 0; tensors && i < count; i++)
+        if (tensors[i]) fy__tensor_free(thread, tensors[i]);
+}
+
+static void free_again(fy__thread_t *thread, fy__tape_again_t *again)
+{
+    free_tensors(thread, again->ninputs, again->inputs);
+    free_tensors(thread, again->nstates, again->states);
+    free_tensors(thread, again->nstates, again->before);
+    if (again->destroy) again->destroy(again->user);
+    free(again->inputs);
+    free(again->versions);
+    free(again);
+}
+
+static fy__tape_again_t **again_of(const fy_tape_t *tape, const fy__tape_call_t *call)
+{
+    return (fy__tape_again_t **)(void *)(tape->attrs + call->attrs);
+}
+
+void fy__tape_again_free(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_call_t *call)
+{
+    if (call->rule != &fy__tape_again_rule) return;
+    fy__tape_again_t **again = again_of(tape, call);
+    if (*again) free_again(thread, *again);
+    *again = NULL;
+}
+
+uint64_t fy__tape_again_saved(const fy_tape_t *tape, const fy__tape_call_t *call)
+{
+    const fy__tape_again_t *again =
+        call->rule == &fy__tape_again_rule ? *again_of(tape, call) : NULL;
+    return again ? again->ninputs + again->nstates : 0;
+}
+
+fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *tape,
+                                 const char *what, const fy_tensor_t *dst)
+{
+    char text[112];
+    const fy__tape_again_t *again = tape->again;
+    for (size_t i = 0; i < again->nstates; i++)
+        if (again->states[i]->storage == dst->storage) return FY_STATUS_OK;
+    if (fy__scope_has(thread, again->depth, &dst->handle)) return FY_STATUS_OK;
+    return FY_FAIL(UNSUPPORTED,
+                   "%s: it updates %s inside fy_tape_recompute, whose function runs twice\n  "
+                   "Name the tensor in options.states",
+                   what, fy__tensor_format(dst, text, sizeof text));
+}
+
+/* A new dense copy in no scope. */
+static fy_status_t copy_of(fy__thread_t *thread, const fy_tensor_t *tensor, fy_tensor_t **out_copy)
+{
+    fy_tensor_t *copy;
+    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims,
+                    &copy));
+    fy__handle_release(&copy->handle);
+    const fy_status_t status = fy_copy(copy, tensor);
+    if (status != FY_STATUS_OK)
+        fy__tensor_free(thread, copy);
+    else
+        *out_copy = copy;
+    return status;
+}
+
+static fy_status_t copy_states(fy__thread_t *thread, const fy__tape_again_t *again,
+                               fy_tensor_t **out_copies)
+{
+    for (size_t i = 0; i < again->nstates; i++)
+        FY_TRY(copy_of(thread, again->states[i], &out_copies[i]));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t set_states(const fy__tape_again_t *again, fy_tensor_t *const *values)
+{
+    fy_status_t status = FY_STATUS_OK;
+    for (size_t i = 0; i < again->nstates; i++) {
+        const fy_status_t set = fy_copy(again->states[i], values[i]);
+        if (status == FY_STATUS_OK) status = set;
+    }
+    return status;
+}
+
+static uint64_t version_of(const fy_tensor_t *tensor)
+{
+    return atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+}
+
+/* A handle that stands for the same value on the tape. */
+static fy_tensor_t *hold_valued(fy__thread_t *thread, const fy_tensor_t *tensor)
+{
+    fy_tensor_t *held = fy__tape_hold(thread, tensor);
+    if (!held) return NULL;
+    held->valued = tensor->valued;
+    held->value = tensor->value;
+    return held;
+}
+
+static fy_status_t fill_again(fy__thread_t *thread, fy__tape_again_t *again,
+                              fy_tensor_t *const *inputs, fy_tensor_t *const *states)
+{
+    for (size_t i = 0; i < again->ninputs; i++) {
+        if (!(again->inputs[i] = hold_valued(thread, inputs[i]))) return FY_STATUS_OUT_OF_MEMORY;
+        again->versions[i] = version_of(inputs[i]);
+    }
+    for (size_t i = 0; i < again->nstates; i++)
+        if (!(again->states[i] = fy__tape_hold(thread, states[i]))) return FY_STATUS_OUT_OF_MEMORY;
+    return copy_states(thread, again, again->before);
+}
+
+/* Takes over user, but not after a failure. */
+static fy_status_t make_again(fy__thread_t *thread, fy_recompute_fn fn, void *user, size_t count,
+                              fy_tensor_t *const *inputs, const fy_recompute_options_t *options,
+                              fy__tape_again_t **out_again)
+{
+    const size_t room = count + 2 * options->nstates;
+    fy__tape_again_t *again = calloc(1, sizeof *again);
+    fy_tensor_t **tensors = calloc(room ? room : 1, sizeof *tensors);
+    uint64_t *versions = calloc(count ? count : 1, sizeof *versions);
+    if (!again || !tensors || !versions) {
+        free(again);
+        free(tensors);
+        free(versions);
+        return FY_FAIL(OUT_OF_MEMORY, "tape_recompute: no host memory for %zu inputs and states",
+                       count + options->nstates);
+    }
+    *again = (fy__tape_again_t){ .fn = fn,
+                                 .user = user,
+                                 .ninputs = count,
+                                 .nstates = options->nstates,
+                                 .inputs = tensors,
+                                 .states = tensors + count,
+                                 .before = tensors + count + options->nstates,
+                                 .versions = versions };
+    const fy_status_t status = fill_again(thread, again, inputs, options->states);
+    if (status != FY_STATUS_OK) {
+        free_again(thread, again);
+        return status;
+    }
+    again->destroy = options->destroy;
+    *out_again = again;
+    return FY_STATUS_OK;
+}
+
+/* ---- calling the function ---- */
+
+/* A result that is not the function's own gets a handle of its own: a view. */
+static fy_status_t own_result(const fy__thread_t *thread, uint32_t depth, fy_tensor_t **result)
+{
+    fy_tensor_t *y = *result;
+    if (!y)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_recompute: the function gave no result");
+    if (fy__tensor_is_gone(y)) return fy__refuse_gone("tape_recompute", "the function's result");
+    return fy__scope_has(thread, depth, &y->handle) ? FY_STATUS_OK
+                                                    : fy_reshape(y, y->rank, y->dims, result);
+}
+
+/* In a scope of its own. With `tape` recording, what it records stays on the tape; *out_value is
+ * that of the result. `keeps`: the result goes to the scope around; else it is destroyed. */
+static fy_status_t call(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
+                        const char *name, fy_tensor_t *const *inputs, bool keeps,
+                        fy_tensor_t **out_result, uint32_t *out_value)
+{
+    fy_tensor_t *result = NULL;
+    const fy_scope_t scope = fy_scope_begin(name);
+    const fy__tape_again_t *outer = tape ? tape->again : NULL;
+    again->depth = scope.depth;
+    if (tape) tape->again = again;
+    fy_status_t status = again->fn(again->user, again->ninputs, inputs, &result);
+    if (tape) tape->again = outer;
+    if (status == FY_STATUS_OK && thread->tape != tape)
+        status = FY_FAIL(INVALID_ARGUMENT, "tape_recompute: the function began or ended a record");
+    if (status == FY_STATUS_OK) status = own_result(thread, again->depth, &result);
+    if (status == FY_STATUS_OK && tape) *out_value = fy__tape_find(tape, result);
+    if (status == FY_STATUS_OK) *out_result = result;
+    fy_scope_end(scope, status == FY_STATUS_OK && keeps, &result);
+    return status;
+}
+
+static fy_status_t run_unrecorded(fy__thread_t *thread, fy_recompute_fn fn, void *user,
+                                  size_t count, fy_tensor_t *const *inputs,
+                                  fy_tensor_t **out_result)
+{
+    fy__tape_again_t once = { .fn = fn, .user = user, .ninputs = count };
+    return call(thread, NULL, &once, "recompute", inputs, true, out_result, NULL);
+}
+
+/* Puts the one call in the place of those that the function recorded. */
+static fy_status_t record(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
+                          uint32_t first, uint32_t value)
+{
+    const uint32_t nsrc = (uint32_t)again->ninputs;
+    fy__tape_forget_calls(thread, tape, first);
+    FY_TRY(fy__tape_make_room(tape, nsrc + 1, 0, sizeof again));
+    fy__tape_call_t *made = fy__tape_next_call(tape, &fy__tape_again_rule, "tape_recompute",
+                                               &again, sizeof again);
+    made->nsrc = (uint16_t)nsrc;
+    made->ndst = 1;
+    fy__tape_operand_t *operands = tape->operands + tape->noperands;
+    for (uint32_t i = 0; i < nsrc; i++)
+        operands[i] = (fy__tape_operand_t){ .value = fy__tape_find(tape, again->inputs[i]) };
+    operands[nsrc] = (fy__tape_operand_t){ .value = value };
+    tape->noperands += nsrc + 1;
+    tape->ncalls++;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_recorded(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
+                                fy_tensor_t *const *inputs, bool *out_is_kept,
+                                fy_tensor_t **out_result)
+{
+    const uint32_t first = tape->ncalls, values = tape->nvalues;
+    uint32_t value = 0;
+    fy_status_t status = call(thread, tape, again, "recompute", inputs, true, out_result, &value);
+    /* a value from before is a constant view's: nothing in fn has a gradient */
+    const bool depends = value && !(value & FY__TAPE_LEAF) && value > values;
+    if (status == FY_STATUS_OK && depends)
+        status = record(thread, tape, again, first, value);
+    else
+        fy__tape_forget_calls(thread, tape, first);
+    *out_is_kept = status == FY_STATUS_OK && depends;
+    if (status == FY_STATUS_OK) return FY_STATUS_OK;
+    if (*out_result) fy_tensor_destroy(*out_result);
+    *out_result = NULL;
+    return status;
+}
+
+static fy_status_t check_given(size_t count, fy_tensor_t *const *inputs,
+                               const fy_recompute_options_t *options)
+{
+    enum { MOST = 65534 };
+    if (count > MOST || options->nstates > MOST)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_recompute: %zu inputs and %zu states; %d at most",
+                       count, options->nstates, MOST);
+    if ((count && !inputs) || (options->nstates && !options->states))
+        return FY_FAIL(INVALID_ARGUMENT, "tape_recompute: %s is NULL",
+                       count && !inputs ? "inputs" : "options->states");
+    for (size_t i = 0; i < count + options->nstates; i++) {
+        const fy_tensor_t *tensor = i < count ? inputs[i] : options->states[i - count];
+        const char *list = i < count ? "inputs" : "options->states";
+        if (!tensor)
+            return FY_FAIL(INVALID_ARGUMENT, "tape_recompute: %s[%zu] is NULL", list,
+                           i < count ? i : i - count);
+        if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tape_recompute", list);
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
+                              fy_tensor_t *const *inputs, const fy_recompute_options_t *options,
+                              fy_tensor_t **out_result)
+{
+    fy_recompute_options_t own = FY_RECOMPUTE_OPTIONS_INIT;
+    fy__tape_again_t *again = NULL;
+    fy_tensor_t *result = NULL;
+    bool is_kept = false;
+    fy__thread_t *thread = fy__thread();
+    if (out_result) *out_result = NULL;
+    fy_status_t status = thread ? FY__READ(recompute_options, "tape_recompute", options, &own)
+                                : FY_STATUS_OUT_OF_MEMORY;
+    if (status == FY_STATUS_OK && (!fn || !out_result))
+        status = FY_FAIL(INVALID_ARGUMENT, "tape_recompute: %s is NULL", fn ? "out_result" : "fn");
+    if (status == FY_STATUS_OK) status = check_given(count, inputs, &own);
+    if (status == FY_STATUS_OK && !thread->tape)
+        status = run_unrecorded(thread, fn, user, count, inputs, &result);
+    else if (status == FY_STATUS_OK)
+        status = make_again(thread, fn, user, count, inputs, &own, &again);
+    if (again) status = run_recorded(thread, thread->tape, again, inputs, &is_kept, &result);
+    if (status == FY_STATUS_OK) *out_result = result;
+    if (again && !is_kept)
+        free_again(thread, again);
+    else if (!again && own.destroy)
+        own.destroy(user);
+    return status;
+}
+
+/* ---- going back ---- */
+
+static fy_status_t check_inputs(const fy__tape_again_t *again)
+{
+    char text[112];
+    for (size_t i = 0; i < again->ninputs; i++)
+        if (version_of(again->inputs[i]) != again->versions[i])
+            return FY_FAIL(BUSY,
+                           "tape_backward: tape_recompute runs its function again on %s, whose "
+                           "bytes were written after it was recorded (version %llu, now %llu)\n"
+                           "  Write after backward, or compute a new tensor",
+                           fy__tensor_format(again->inputs[i], text, sizeof text),
+                           (unsigned long long)again->versions[i],
+                           (unsigned long long)version_of(again->inputs[i]));
+    return FY_STATUS_OK;
+}
+
+/* Calls the function as it was called first: with the states of that time, recording. */
+static fy_status_t record_again(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
+                                fy__frame_t *frame, uint32_t *out_value)
+{
+    fy_tensor_t *result;
+    fy_tensor_t **now = calloc(again->nstates ? again->nstates : 1, sizeof *now);
+    if (!now)
+        return FY_FAIL(OUT_OF_MEMORY, "tape_backward: no host memory for %zu states",
+                       again->nstates);
+    fy_status_t status = copy_states(thread, again, now);
+    if (status == FY_STATUS_OK) {
+        status = set_states(again, again->before);
+        if (status == FY_STATUS_OK) {
+            thread->frame = frame;
+            thread->tape = tape;
+            status = call(thread, tape, again, "recompute", again->inputs, false, &result,
+                          out_value);
+            thread->tape = NULL;
+            thread->frame = NULL;
+        }
+        const fy_status_t restored = set_states(again, now);
+        if (status == FY_STATUS_OK) status = restored;
+    }
+    free_tensors(thread, again->nstates, now);
+    free(now);
+    return status;
+}
+
+/* The new result has the gradient that the old one had. */
+static fy_status_t move_gradient(fy_tape_t *tape, uint32_t old, uint32_t value, uint32_t values)
+{
+    fy__tape_slot_t *from = fy__tape_slot(tape, old), *to = NULL;
+    if (value && !(value & FY__TAPE_LEAF) && value > values) to = fy__tape_slot(tape, value);
+    if (!to || to->dtype != from->dtype || to->rank != from->rank ||
+        memcmp(to->dims, from->dims, (size_t)from->rank * sizeof *from->dims) != 0)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tape_backward: the function of tape_recompute gave another result than the "
+                       "first time (%s): it must do the same each time",
+                       to ? "another dtype or shape" : "one without a gradient");
+    to->grad = from->grad;
+    to->is_present = true;
+    to->is_shared = from->is_shared;
+    from->grad = NULL;
+    from->is_present = false;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tape_run_again(fy__thread_t *thread, fy_tape_t *tape, uint32_t index,
+                               fy__frame_t *frame)
+{
+    const fy__tape_call_t *call = &tape->calls[index];
+    const uint32_t old = tape->operands[call->first + call->nsrc].value, values = tape->nvalues;
+    fy__tape_again_t *again = *again_of(tape, call);
+    uint32_t value = 0;
+    if (!fy__tape_slot(tape, old)->is_present) return FY_STATUS_OK; /* no gradient reaches it */
+    FY_TRY(check_inputs(again));
+    fy__tape_forget_calls(thread, tape, index + 1);
+    fy_status_t status = record_again(thread, tape, again, frame, &value);
+    if (status == FY_STATUS_OK) status = move_gradient(tape, old, value, values);
+    return fy__tape_go_back(thread, tape, index + 1, frame, status);
+}

@@ -1,0 +1,295 @@
+/* fy_tape_recompute: the same gradients, generators and statistics, bit for bit, with less memory;
+ * nesting; what is refused, and that nothing is left over after it. */
+#include "tests/support/harness.h"
+
+enum { N = 24, DEPTH = 6 };
+
+/* A network of blocks: dropout of relu of a batch norm of a product. */
+typedef struct net {
+    fy_tensor_t *x, *w, *weight, *bias, *mean, *var, *rng, *loss;
+    int first, end;   /* the blocks that a call computes */
+    int calls, freed; /* of the function; of destroy */
+    int pieces, nested;
+} net_t;
+
+static fy_status_t blocks(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
+{
+    net_t *net = user;
+    fy_tensor_t *y = inputs[0];
+    assert_int_equal(count, 1);
+    net->calls++;
+    for (int i = net->first; i < net->end; i++) {
+        FY_TRY(fy_matmul(y, net->w, &y));
+        FY_TRY(fy_batch_norm(y, net->weight, net->bias, NULL, net->mean, net->var, NULL, &y, NULL,
+                             NULL));
+        FY_TRY(fy_relu(y, &y));
+        FY_TRY(fy_dropout(net->rng, y, 0.25, &y));
+    }
+    *out_y = y;
+    return FY_STATUS_OK;
+}
+
+static void count_free(void *user) { ((net_t *)user)->freed++; }
+
+static fy_status_t recompute(net_t *net, fy_recompute_fn fn, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    fy_recompute_options_t options = FY_RECOMPUTE_OPTIONS_INIT;
+    fy_tensor_t *states[] = { net->mean, net->var, net->rng };
+    options.nstates = 3, options.states = states, options.destroy = count_free;
+    return fy_tape_recompute(fn, net, 1, (fy_tensor_t *[]){ x }, &options, out_y);
+}
+
+/* A call of fy_tape_recompute inside another. */
+static fy_status_t inside(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
+{
+    (void)count;
+    FY_TRY(recompute(user, blocks, inputs[0], out_y));
+    return fy_affine(*out_y, 1, 0.5, out_y);
+}
+
+static fy_status_t make_net(fy_device_t *device, net_t *net)
+{
+    fy_tensor_t *draws;
+    FY_TRY(fy_rng_create(device, 3, &draws));
+    FY_TRY(fy_rng_create(device, 4, &net->rng));
+    FY_TRY(fy_randn(draws, FY_DTYPE_F32, FY_DIMS(64, N), 0, 1, &net->x));
+    FY_TRY(fy_randn(draws, FY_DTYPE_F32, FY_DIMS(N, N), 0, 0.3, &net->w));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 1, &net->weight));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 0.1, &net->bias));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 0, &net->mean));
+    return fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 1, &net->var);
+}
+
+/* The loss of all blocks: pieces 0 without recomputation, else in so many calls of it. `plus` is
+ * added once more, so that the last call's result has two readers. */
+static fy_status_t forward(net_t *nets, net_t *net, int pieces, int nested, fy_tensor_t **out_loss)
+{
+    fy_tensor_t *y = net->x;
+    net->end = DEPTH;
+    if (!pieces) {
+        FY_TRY(blocks(net, 1, &y, &y));
+        if (nested) FY_TRY(fy_affine(y, 1, 0.5, &y));
+    }
+    for (int i = 0; i < pieces; i++) {
+        nets[i] = *net;
+        nets[i].first = i * DEPTH / pieces, nets[i].end = (i + 1) * DEPTH / pieces;
+        FY_TRY(recompute(&nets[i], nested ? inside : blocks, y, &y));
+    }
+    FY_TRY(fy_mul(y, y, &y));
+    return fy_mean(y, FY_ALL_AXES, 0, out_loss);
+}
+
+typedef struct result {
+    float loss, dw[N * N], dx[64 * N], mean[N], var[N];
+    int64_t rng[4];
+    uint64_t live; /* bytes before the backward */
+    uint64_t saved;
+} result_t;
+
+static void train(ts_ctx_t *ctx, int pieces, int nested, result_t *out)
+{
+    net_t net = { 0 }, nets[DEPTH] = { { 0 } };
+    fy_tape_t *tape;
+    fy_tensor_t *loss, *grad;
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    memset(out, 0, sizeof *out);
+    const fy_scope_t scope = fy_scope_begin("train");
+    ts_ok(make_net(ctx->device, &net));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, net.w, NULL));
+    ts_ok(fy_tape_watch(tape, net.x, NULL));
+    for (int step = 0; step < 2; step++) {
+        const fy_scope_t inner = fy_scope_begin("step");
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(forward(nets, &net, pieces, nested, &loss));
+        ts_ok(fy_tape_query(tape, &info));
+        out->live = ts_live(ctx->device);
+        out->saved = info.saved;
+        ts_ok(fy_tape_backward(tape, loss, NULL));
+        ts_read(loss, &out->loss, sizeof out->loss);
+        ts_ok(fy_tape_grad(tape, net.w, &grad));
+        ts_read(grad, out->dw, sizeof out->dw);
+        ts_ok(fy_tape_grad(tape, net.x, &grad));
+        ts_read(grad, out->dx, sizeof out->dx);
+        fy_scope_end(inner, 0, NULL);
+        for (int i = 0; i < pieces; i++) {
+            assert_int_equal(nets[i].calls, nested ? 3 : 2);
+            assert_int_equal(nets[i].freed, nested ? 3 : 1);
+        }
+    }
+    ts_read(net.mean, out->mean, sizeof out->mean);
+    ts_read(net.var, out->var, sizeof out->var);
+    assert_true(ts_info(net.rng).nbytes <= sizeof out->rng);
+    ts_read(net.rng, out->rng, ts_info(net.rng).nbytes);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void gradients_and_states_have_the_same_bits(ts_ctx_t *ctx)
+{
+    static result_t plain, again;
+    for (int nested = 0; nested < 2; nested++) {
+        train(ctx, 0, 0, &plain);
+        for (int pieces = 1; pieces <= DEPTH; pieces++) {
+            if (nested && pieces > 1) continue; /* the constant is added once */
+            if (nested) train(ctx, 0, 1, &plain);
+            train(ctx, pieces, nested, &again);
+            assert_memory_equal(&plain, &again, offsetof(result_t, live));
+            assert_true(again.live < plain.live);
+            assert_true(again.saved < plain.saved);
+        }
+    }
+}
+
+static void without_a_record_it_only_calls(ts_ctx_t *ctx)
+{
+    net_t net = { .end = 1 };
+    fy_tape_t *tape;
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    fy_tensor_t *y;
+    ts_ok(make_net(ctx->device, &net));
+    ts_ok(recompute(&net, blocks, net.x, &y));
+    assert_int_equal(net.calls, 1);
+    assert_int_equal(net.freed, 1);
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_begin(tape)); /* nothing is watched */
+    ts_ok(recompute(&net, blocks, net.x, &y));
+    ts_ok(fy_tape_query(tape, &info));
+    assert_int_equal(info.calls, 0);
+    assert_int_equal(net.calls, 2);
+    assert_int_equal(net.freed, 2);
+    ts_ok(fy_tape_watch(tape, net.w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(recompute(&net, blocks, net.x, &y));
+    ts_ok(fy_tape_begin(tape)); /* drops it */
+    assert_int_equal(net.freed, 3);
+    ts_ok(recompute(&net, blocks, net.x, &y));
+    fy_tape_destroy(tape);
+    assert_int_equal(net.freed, 4);
+}
+
+static fy_status_t same(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
+{
+    (void)user;
+    *out_y = count ? inputs[0] : NULL;
+    return FY_STATUS_OK;
+}
+
+/* A result that the function did not make is a view of it. */
+static void an_input_may_be_the_result(ts_ctx_t *ctx)
+{
+    const float ones[3] = { 1, 1, 1 };
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *y, *loss, *grad;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_tape_recompute(same, NULL, 1, &x, NULL, &y));
+    assert_ptr_not_equal(x, y);
+    assert_int_equal(ts_info(x).storage, ts_info(y).storage);
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+    ts_ok(fy_tape_backward(tape, loss, NULL));
+    ts_ok(fy_tape_grad(tape, x, &grad));
+    ts_expect_f32(grad, ones, 3);
+}
+
+/* As long as another time, the second time. */
+static fy_status_t fickle(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
+{
+    net_t *net = user;
+    (void)count;
+    FY_TRY(fy_mul(inputs[0], inputs[0], out_y));
+    return net->calls++ ? fy_slice(*out_y, 0, 0, 1, out_y) : FY_STATUS_OK;
+}
+static fy_status_t constant(void *user, size_t count, fy_tensor_t *const *inputs,
+                            fy_tensor_t **out_y)
+{
+    net_t *net = user;
+    fy_tensor_t *x = net->calls++ ? net->w : inputs[0]; /* w is not watched */
+    (void)count;
+    return fy_mul(x, x, out_y);
+}
+static fy_status_t failing(void *user, size_t count, fy_tensor_t *const *inputs,
+                           fy_tensor_t **out_y)
+{
+    net_t *net = user;
+    (void)count;
+    FY_TRY(fy_mul(inputs[0], inputs[0], out_y));
+    return net->calls++ == net->first ? fy_matmul(inputs[0], net->rng, out_y)
+                                      : fy_reshape(*out_y, FY_DIMS(64 * N), out_y);
+}
+
+static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
+{
+    net_t net = { .end = 1 };
+    fy_tape_t *tape;
+    fy_tensor_t *y, *loss, *x;
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    fy_recompute_options_t options = FY_RECOMPUTE_OPTIONS_INIT;
+    ts_ok(make_net(ctx->device, &net));
+    x = net.x;
+    options.destroy = count_free;
+    ts_fails(fy_tape_recompute(NULL, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
+    ts_text_has("fn is NULL");
+    ts_fails(fy_tape_recompute(same, &net, 1, NULL, &options, &y), INVALID_ARGUMENT);
+    ts_text_has("inputs is NULL");
+    ts_fails(fy_tape_recompute(same, &net, 1, (fy_tensor_t *[]){ NULL }, &options, &y),
+             INVALID_ARGUMENT);
+    ts_text_has("inputs[0] is NULL");
+    ts_fails(fy_tape_recompute(same, &net, 0, NULL, &options, &y), INVALID_ARGUMENT);
+    ts_text_has("gave no result");
+    assert_null(y);
+    assert_int_equal(net.freed, 4);
+
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_fails(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), UNSUPPORTED);
+    ts_text_has("Name the tensor in options.states");
+    ts_ok(fy_tape_query(tape, &info));
+    assert_int_equal(info.calls, 0);
+    assert_int_equal(net.freed, 5);
+    options.nstates = 1, options.states = (fy_tensor_t *[]){ NULL };
+    ts_fails(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
+    ts_text_has("options->states[0] is NULL");
+    options.nstates = 0;
+
+    static const fy_recompute_fn changing[] = { fickle, constant };
+    for (int i = 0; i < 2; i++) {
+        net.calls = net.freed = 0;
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_tape_recompute(changing[i], &net, 1, &x, &options, &y));
+        ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+        ts_fails(fy_tape_backward(tape, loss, NULL), INVALID_ARGUMENT);
+        ts_text_has(i ? "one without a gradient" : "another dtype or shape");
+        assert_int_equal(net.freed, 1);
+    }
+    for (net.first = 0; net.first < 2; net.first++) { /* the first time; in the backward */
+        net.calls = net.freed = 0;
+        ts_ok(fy_tape_begin(tape));
+        const fy_status_t status = fy_tape_recompute(failing, &net, 1, &x, &options, &y);
+        assert_int_equal(status == FY_STATUS_OK, net.first);
+        if (net.first) {
+            ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+            ts_fails(fy_tape_backward(tape, loss, NULL), DTYPE_MISMATCH);
+        }
+        assert_int_equal(net.freed, 1);
+    }
+    fy_tensor_t *other;
+    ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(64, N), &other));
+    ts_ok(fy_copy(other, x));
+    ts_ok(fy_tape_begin(tape));
+    net.calls = 5, net.first = 0;
+    ts_ok(fy_mul(x, other, &loss));
+    ts_ok(fy_tape_recompute(failing, &net, 1, &loss, &options, &y));
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &y));
+    ts_ok(fy_fill(loss, 2));
+    ts_fails(fy_tape_backward(tape, y, NULL), BUSY);
+    ts_text_has("runs its function again on [64x24 f32]");
+}
+
+static const ts_test_t tests[] = { TS_TEST(gradients_and_states_have_the_same_bits),
+                                   TS_TEST(without_a_record_it_only_calls),
+                                   TS_TEST(an_input_may_be_the_result),
+                                   TS_TEST(refusals_say_what_and_leave_nothing) };
+
+int main(void) { return TS_RUN("recompute", tests, NULL); }
