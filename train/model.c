@@ -33,6 +33,7 @@ void fy_model_destroy(fy_model_t *model)
     free(model->grad);
     free(model->args);
     free(model->inputs);
+    free(model->ends);
     free(model->results);
     fyt_layer_free(model->layer);
     free(model->name);
@@ -179,6 +180,7 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
     fy_scope_t scope = fy_scope_begin("model");
     status = model->name ? fyt_model_lay_out(model)
                          : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a name");
+    if (status == FY_STATUS_OK) status = fyt_model_cut(model, options->recompute);
     if (status == FY_STATUS_OK) status = make_tensors(model, options->seed);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK) {

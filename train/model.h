@@ -56,6 +56,7 @@ struct fy_model {
     size_t nleaves, nparams, nbuffers, nargs, ninputs;
     fyt_leaf_t *leaves;
     size_t *inputs;        /* of the leaves: numbers of leaves or FYT_MODEL_INPUT */
+    size_t nends, *ends;   /* the last leaves of the segments that run again in the backward */
     size_t output;         /* the leaf whose result is the model's, or FYT_MODEL_INPUT */
     fyt_result_t *results; /* one a leaf */
     fyt_model_param_t *params, *buffers;
@@ -87,5 +88,7 @@ fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_
 /* Leaves and params of model->layer for its sample shape: names, shapes, offsets. After a failure
  * fy_model_destroy frees them. */
 fy_status_t fyt_model_lay_out(fy_model_t *model);
+/* Then where the segments of fy_model_options_t.recompute end. */
+fy_status_t fyt_model_cut(fy_model_t *model, int recompute);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <ferry/ops.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Has a leaf's result the shape that its shape function computed? */
@@ -25,10 +26,12 @@ static fy_status_t check_result(const fy_model_t *model, const fyt_leaf_t *leaf,
         fyt_shape_text(got, info.rank, info.dims));
 }
 
+/* The leaves from `first` to `end`, which read one result of earlier ones: that of `origin`. */
 typedef struct run {
     const fy_model_t *model;
     fy_pass_t pass;
-    fy_tensor_t *x;
+    size_t first, end, origin; /* origin: a leaf or FYT_MODEL_INPUT */
+    fy_tensor_t *x;            /* the result of `origin` */
     int64_t batch;
     fy_tensor_t *const *inputs; /* of a leaf that runs alone; NULL: the whole model runs */
 } run_t;
@@ -37,7 +40,7 @@ static fy_tensor_t *input_of(const run_t *run, const fyt_leaf_t *leaf, size_t in
 {
     if (run->inputs) return run->inputs[index];
     const size_t from = run->model->inputs[leaf->first_input + index];
-    return from == FYT_MODEL_INPUT ? run->x : run->model->results[from].tensor;
+    return from == run->origin ? run->x : run->model->results[from].tensor;
 }
 
 static fy_status_t join_all(const run_t *run, const fyt_leaf_t *leaf, fy_tensor_t **out_y)
@@ -80,9 +83,9 @@ static void release_inputs(const run_t *run, const fyt_leaf_t *leaf)
     const fy_model_t *model = run->model;
     for (size_t i = 0; i < leaf->ninputs; i++) {
         const size_t from = model->inputs[leaf->first_input + i];
-        if (from == FYT_MODEL_INPUT || model->leaves[from].is_fused) continue;
+        if (from == run->origin || model->leaves[from].is_fused) continue;
         const size_t root = model->results[from].root;
-        if (root != FYT_MODEL_INPUT && --model->results[root].reads == 0)
+        if (root != run->origin && --model->results[root].reads == 0)
             fy_tensor_destroy(model->results[root].tensor);
     }
 }
@@ -92,10 +95,10 @@ static void release_inputs(const run_t *run, const fyt_leaf_t *leaf)
 static size_t root_of(const run_t *run, const fyt_leaf_t *leaf, size_t index,
                       const fy_tensor_t *tensor)
 {
-    if (tensor == run->x) return FYT_MODEL_INPUT;
+    if (tensor == run->x) return run->origin;
     for (size_t i = 0; i < leaf->ninputs; i++) {
         const size_t from = run->model->inputs[leaf->first_input + i];
-        if (from != FYT_MODEL_INPUT && !run->model->leaves[from].is_fused &&
+        if (from != run->origin && !run->model->leaves[from].is_fused &&
             run->model->results[from].tensor == tensor)
             return run->model->results[from].root;
     }
@@ -127,22 +130,67 @@ static fy_status_t run_leaf(const run_t *run, size_t index)
     fy_tensor_t *y;
     FY_TRY(compute(run, leaf, &y));
     *result = (fyt_result_t){ y, root_of(run, leaf, index, y), 0 };
-    if (result->root != FYT_MODEL_INPUT) model->results[result->root].reads += leaf->reads;
+    if (result->root != run->origin) model->results[result->root].reads += leaf->reads;
     release_inputs(run, leaf);
     if (leaf->norm != FYT_NO_LEAF) release_inputs(run, &model->leaves[leaf->norm]);
     return FY_STATUS_OK;
 }
 
+static fy_status_t run_range(const run_t *run, fy_tensor_t **out_y)
+{
+    const fy_model_t *model = run->model;
+    const size_t last = run->end == model->nleaves ? model->output : run->end - 1;
+    for (size_t i = run->first; i < run->end; i++)
+        if (!model->leaves[i].is_fused) FY_TRY(run_leaf(run, i));
+    *out_y = last == run->origin ? run->x : model->results[last].tensor;
+    return FY_STATUS_OK;
+}
+
+/* ---- segments that run again in the backward ---- */
+
+static fy_status_t run_again(void *user, size_t count, fy_tensor_t *const *inputs,
+                             fy_tensor_t **out_y)
+{
+    run_t run = *(const run_t *)user;
+    (void)count;
+    run.x = inputs[0];
+    return run_range(&run, out_y);
+}
+
+static fy_status_t run_segment(const run_t *run, fy_tensor_t **out_y)
+{
+    fy_recompute_options_t options = FY_RECOMPUTE_OPTIONS_INIT;
+    fy_tensor_t *states[] = { run->model->rng, run->model->buffer_values }, *x = run->x;
+    run_t *kept = malloc(sizeof *kept);
+    if (!kept)
+        return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for a segment",
+                        run->model->name);
+    *kept = *run;
+    options.states = states;
+    options.nstates = !run->model->is_training ? 0 : run->model->nbuffers ? 2 : 1;
+    options.destroy = free;
+    return fy_tape_recompute(run_again, kept, 1, &x, &options, out_y);
+}
+
 fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
                           fy_tensor_t **out_y)
 {
-    const run_t run = {
-        model, { sizeof run.pass, model->is_training, model->rng }, x, batch, NULL
-    };
-    for (size_t i = 0; i < model->nleaves; i++)
-        if (!model->leaves[i].is_fused) FY_TRY(run_leaf(&run, i));
-    *out_y = model->output == FYT_MODEL_INPUT ? x : model->results[model->output].tensor;
-    return FY_STATUS_OK;
+    run_t run = { .model = model,
+                  .pass = { sizeof run.pass, model->is_training, model->rng },
+                  .origin = FYT_MODEL_INPUT,
+                  .x = x,
+                  .batch = batch };
+    for (size_t i = 0; i < model->nends; i++) {
+        fy_tensor_t *y;
+        run.end = model->ends[i] + 1;
+        FY_TRY(run_segment(&run, &y));
+        if (run.x != x) fy_tensor_destroy(run.x);
+        run.first = run.end, run.origin = model->ends[i], run.x = y;
+    }
+    run.end = model->nleaves;
+    const fy_status_t status = run_range(&run, out_y);
+    if (status == FY_STATUS_OK && run.x != x && run.x != *out_y) fy_tensor_destroy(run.x);
+    return status;
 }
 
 size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, size_t index)
@@ -156,8 +204,9 @@ size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, siz
 fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_t *const *inputs,
                                int64_t batch, fy_tensor_t **out_y)
 {
-    const run_t run = {
-        model, { sizeof run.pass, model->is_training, model->rng }, inputs[0], batch, inputs
-    };
+    const run_t run = { .model = model,
+                        .pass = { sizeof run.pass, model->is_training, model->rng },
+                        .batch = batch,
+                        .inputs = inputs };
     return compute(&run, &model->leaves[index], out_y);
 }

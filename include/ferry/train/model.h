@@ -19,7 +19,12 @@ typedef struct fy_model_options {
     const char *name; /* "mnist"; copied; NULL: "model" */
     fy_dtype_t dtype; /* of parameters: F32 or F64 */
     int64_t seed;     /* of the initial values and, with another stream, of dropout */
+    /* Activation checkpointing (fy_tape_recompute): the layers in so many segments, of about equal
+     * results, all but the last of which are computed again in the backward. 0, 1: none;
+     * FY_RECOMPUTE_SQRT: the square root of the most that the model can have */
+    int recompute;
 } fy_model_options_t;
+#define FY_RECOMPUTE_SQRT (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)
 FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
 
@@ -27,7 +32,8 @@ FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
  * evaluates: no option leaves them out), the buffers, and a random state of 16 bytes. Draws the
  * initial values there: light requests only. `rank, dims` is the shape of one sample, [28, 28, 1].
  * Takes ownership of `layer`, even when it fails. options may be NULL.
- * Fails: SHAPE_MISMATCH (names the layer, the expected and the given shape), INVALID_ARGUMENT,
+ * Fails: SHAPE_MISMATCH (names the layer, the expected and the given shape), INVALID_ARGUMENT (also
+ * more segments than there are: a segment ends where the layers after it read one result only),
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
                               const fy_model_options_t *options, fy_model_t **out_model);

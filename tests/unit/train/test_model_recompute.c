@@ -1,0 +1,132 @@
+/* fy_model_options_t.recompute: the same weights, buffers and generator after training steps, bit
+ * for bit, with fewer bytes kept for the backward, and no device allocation in a steady step.
+ * Not here: fy_tape_recompute itself (tests/unit/ops/test_recompute.c). */
+#include <ferry/train/model.h>
+
+#include "tests/support/harness.h"
+
+enum { BATCH = 4, STEPS = 4, STEADY = 2 };
+
+typedef struct state {
+    uint64_t nbytes, kept; /* of the bytes below; before the last backward */
+    unsigned char *bytes;  /* values, gradients, buffers, generator; last the logits */
+} state_t;
+
+static void append(state_t *state, const fy_tensor_t *tensor)
+{
+    if (!tensor) return;
+    const uint64_t nbytes = ts_info(tensor).nbytes;
+    state->bytes = realloc(state->bytes, state->nbytes + nbytes);
+    assert_non_null(state->bytes);
+    ts_read(tensor, state->bytes + state->nbytes, nbytes);
+    state->nbytes += nbytes;
+}
+
+/* Inputs of the model: tokens, if it has them, else noise. */
+static void make_batch(ts_ctx_t *ctx, const char *name, fy_tensor_t **out_x, fy_tensor_t **out_y)
+{
+    int64_t dims[FY_MAX_RANK] = { BATCH };
+    int rank, tokens = strncmp(name, "gpt", 3) == 0;
+    fy_tensor_t *rng;
+    ts_ok(fy_model_sample_shape(name, &rank, dims + 1));
+    ts_ok(fy_rng_create(ctx->device, 4, &rng));
+    if (tokens) {
+        fy_tensor_t *draws;
+        ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, 0, 10, &draws));
+        ts_ok(fy_cast(draws, FY_DTYPE_I64, out_x));
+        *out_y = *out_x;
+        return;
+    }
+    ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, out_x));
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, out_y));
+}
+
+static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
+{
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_tape_t *tape;
+    fy_tensor_t *x, *y, *logits, *loss;
+    uint64_t allocs = 0;
+    const fy_scope_t scope = fy_scope_begin("train");
+    *out = (state_t){ 0 };
+    options.recompute = recompute;
+    make_batch(ctx, name, &x, &y);
+    ts_ok(fy_model_open(ctx->device, name, &options, &model));
+    ts_ok(fy_model_query(model, &info));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    for (int i = 0; i < STEPS; i++) {
+        const fy_scope_t step = fy_scope_begin("step");
+        if (i == STEADY) allocs = ts_ledger(NULL).device_allocs;
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_model_forward(model, x, &logits));
+        ts_ok(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
+        out->kept = ts_live(ctx->device);
+        ts_ok(fy_model_backward(model, tape, loss, NULL));
+        ts_ok(fy_axpy(info.values, -0.05, info.grads));
+        fy_scope_end(step, 0, NULL);
+    }
+    assert_int_equal(ts_ledger(NULL).device_allocs, allocs);
+    fy_model_set_training(model, 0);
+    ts_ok(fy_model_forward(model, x, &logits)); /* segments without a record */
+    append(out, info.values);
+    append(out, info.grads);
+    append(out, info.buffers);
+    append(out, info.rng);
+    append(out, logits);
+    fy_model_destroy(model);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void steps_have_the_same_bits_with_less_memory(ts_ctx_t *ctx)
+{
+    static const struct {
+        const char *name;
+        int recompute;
+    } cases[] = { { "mnist", 2 },
+                  { "resnet18:size=8", FY_RECOMPUTE_SQRT },
+                  { "resnet18:size=8", 7 },
+                  { "mobilenet_v3_large:classes=10,size=32", FY_RECOMPUTE_SQRT },
+                  { "gpt:layers=3,heads=2,width=16,context=8,vocab=32", 4 } };
+    state_t plain = { 0 }, again;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!i || strcmp(cases[i].name, cases[i - 1].name) != 0) {
+            free(plain.bytes);
+            train(ctx, cases[i].name, 0, &plain);
+        }
+        train(ctx, cases[i].name, cases[i].recompute, &again);
+        print_message("           %s, recompute %d: %llu of %llu bytes before the backward\n",
+                      cases[i].name, cases[i].recompute, (unsigned long long)again.kept,
+                      (unsigned long long)plain.kept);
+        assert_int_equal(again.nbytes, plain.nbytes);
+        assert_memory_equal(again.bytes, plain.bytes, plain.nbytes);
+        assert_true(again.kept < plain.kept);
+        free(again.bytes);
+    }
+    free(plain.bytes);
+}
+
+static void more_segments_than_places_are_refused(ts_ctx_t *ctx)
+{
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.recompute = 1000;
+    ts_fails(fy_model_open(ctx->device, "resnet18:size=8", &options, &model), INVALID_ARGUMENT);
+    ts_text_has("recompute asks for 1000 segments; it has ");
+    options.recompute = -2;
+    ts_fails(fy_model_open(ctx->device, "mnist", &options, &model), INVALID_ARGUMENT);
+    ts_text_has("recompute is -2");
+    options.recompute = 1; /* none */
+    ts_ok(fy_model_open(ctx->device, "linear", &options, &model));
+    fy_model_destroy(model);
+    options.recompute = FY_RECOMPUTE_SQRT;
+    ts_ok(fy_model_open(ctx->device, "linear", &options, &model));
+    fy_model_destroy(model);
+}
+
+static const ts_test_t tests[] = { TS_TEST(steps_have_the_same_bits_with_less_memory),
+                                   TS_TEST(more_segments_than_places_are_refused) };
+
+int main(void) { return TS_RUN("recomputation in models", tests, NULL); }
