@@ -54,8 +54,8 @@ void fy__tape_again_free(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_c
 
 uint64_t fy__tape_again_saved(const fy_tape_t *tape, const fy__tape_call_t *call)
 {
-    const fy__tape_again_t *again =
-        call->rule == &fy__tape_again_rule ? *again_of(tape, call) : NULL;
+    const fy__tape_again_t *again = call->rule == &fy__tape_again_rule ? *again_of(tape, call)
+                                                                       : NULL;
     return again ? again->ninputs + again->nstates : 0;
 }
 
@@ -173,8 +173,7 @@ static fy_status_t make_again(fy__thread_t *thread, fy_recompute_fn fn, void *us
 static fy_status_t own_result(const fy__thread_t *thread, uint32_t depth, fy_tensor_t **result)
 {
     fy_tensor_t *y = *result;
-    if (!y)
-        return FY_FAIL(INVALID_ARGUMENT, "tape_recompute: the function gave no result");
+    if (!y) return FY_FAIL(INVALID_ARGUMENT, "tape_recompute: the function gave no result");
     if (fy__tensor_is_gone(y)) return fy__refuse_gone("tape_recompute", "the function's result");
     return fy__scope_has(thread, depth, &y->handle) ? FY_STATUS_OK
                                                     : fy_reshape(y, y->rank, y->dims, result);
@@ -217,8 +216,8 @@ static fy_status_t record(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_
     const uint32_t nsrc = (uint32_t)again->ninputs;
     fy__tape_forget_calls(thread, tape, first);
     FY_TRY(fy__tape_make_room(tape, nsrc + 1, 0, sizeof again));
-    fy__tape_call_t *made = fy__tape_next_call(tape, &fy__tape_again_rule, "tape_recompute",
-                                               &again, sizeof again);
+    fy__tape_call_t *made =
+        fy__tape_next_call(tape, &fy__tape_again_rule, "tape_recompute", &again, sizeof again);
     made->nsrc = (uint16_t)nsrc;
     made->ndst = 1;
     fy__tape_operand_t *operands = tape->operands + tape->noperands;
@@ -275,11 +274,11 @@ fy_status_t fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
                               fy_tensor_t *const *inputs, const fy_recompute_options_t *options,
                               fy_tensor_t **out_result)
 {
+    fy__thread_t *thread = fy__thread();
     fy_recompute_options_t own = FY_RECOMPUTE_OPTIONS_INIT;
     fy__tape_again_t *again = NULL;
     fy_tensor_t *result = NULL;
     bool is_kept = false;
-    fy__thread_t *thread = fy__thread();
     if (out_result) *out_result = NULL;
     fy_status_t status = thread ? FY__READ(recompute_options, "tape_recompute", options, &own)
                                 : FY_STATUS_OUT_OF_MEMORY;
@@ -331,8 +330,8 @@ static fy_status_t record_again(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
         if (status == FY_STATUS_OK) {
             thread->frame = frame;
             thread->tape = tape;
-            status = call(thread, tape, again, "recompute", again->inputs, false, &result,
-                          out_value);
+            status =
+                call(thread, tape, again, "recompute", again->inputs, false, &result, out_value);
             thread->tape = NULL;
             thread->frame = NULL;
         }

@@ -56,9 +56,9 @@ typedef struct fy__tape_again fy__tape_again_t;
 
 struct fy_tape {
     fy__handle_t handle;
-    uint32_t record, leaf_record; /* numbers: fy__tape_value */
-    bool is_spent;                /* backward has gone through the record */
-    bool is_running;              /* in a backward, which may call a registered op's rule */
+    uint32_t record, leaf_record;  /* numbers: fy__tape_value */
+    bool is_spent;                 /* backward has gone through the record */
+    bool is_running;               /* in a backward, which may call a registered op's rule */
     const fy__tape_again_t *again; /* the innermost one whose function runs; NULL: none */
     fy__tape_slot_t *leaves, *values;
     fy__tape_operand_t *operands;

@@ -116,7 +116,8 @@ void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
     fy__frame_t *outer = scope.depth > 1 ? &thread->frames[scope.depth - 2] : NULL;
     if (outer && !outer->owns) outer = NULL; /* results become the caller's */
     for (size_t i = 0; results && i < count; i++) {
-        if (!results[i] || !fy__scope_has(thread, scope.depth, fy__tensor_handle(results[i]))) continue;
+        if (!results[i] || !fy__scope_has(thread, scope.depth, fy__tensor_handle(results[i])))
+            continue;
         fy__handle_release(fy__tensor_handle(results[i]));
         fy__handle_adopt(outer, fy__tensor_handle(results[i]));
     }

@@ -124,6 +124,7 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
 int cmd_plan(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
+    const char *recompute = NULL;
     request_t request = { .user = { .params = -1 }, .batch = 64, .most = 1 << 24 };
     const option_t options[] = {
         { "batch", OPTION_INT, "N", &request.batch,
@@ -131,6 +132,8 @@ int cmd_plan(int argc, char **argv)
         { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
         { "inference", OPTION_FLAG, NULL, &request.user.inference,
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
+        { "recompute", OPTION_TEXT, "N|sqrt", &recompute, "of models: " TRAIN_RECOMPUTE_HELP, 0,
+          0 },
         { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1,
           1 << 30 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
@@ -159,6 +162,11 @@ int cmd_plan(int argc, char **argv)
     if (request.user.inference && request.model->step != model_plan_step) {
         fprintf(stderr, "ferry: plan: --inference is of models; %s has no forward pass\n",
                 request.model->name);
+        return STATUS_USAGE;
+    }
+    if (!train_read_recompute("plan", recompute, &request.user.recompute)) return STATUS_USAGE;
+    if (recompute && (request.model->step != model_plan_step || request.user.inference)) {
+        fprintf(stderr, "ferry: plan: --recompute is of the training steps of models\n");
         return STATUS_USAGE;
     }
     if (strncmp(common.device, "sim", 3) != 0) {

@@ -130,6 +130,7 @@ static void print_recipes(void)
 int cmd_train(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
+    const char *recompute = NULL;
     train_request_t r = nothing_said;
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &r.data,
@@ -170,6 +171,7 @@ int cmd_train(int argc, char **argv)
         { "flip", OPTION_FLAG, NULL, &r.flip, "half of the training images are mirrored", 0, 0 },
         { "graph", OPTION_FLAG, NULL, &r.graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
+        { "recompute", OPTION_TEXT, "N|sqrt", &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },
         { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
@@ -207,6 +209,7 @@ int cmd_train(int argc, char **argv)
     r.recipe = find_recipe(name);
     r.stream = r.stream || changes_images(&r);
     if (!r.recipe || !check(&r)) return STATUS_USAGE;
+    if (!train_read_recompute("train", recompute, &r.recompute)) return STATUS_USAGE;
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 

@@ -18,6 +18,7 @@ typedef struct train_request {
     double lr, momentum, weight_decay, clip_norm, clip_value;
     int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
     int64_t resize, pad, crop; /* pixels; 0: not */
+    int recompute;             /* as fy_model_options_t's */
     bool stream, resume, graph, flip;
 } train_request_t;
 

@@ -1,6 +1,8 @@
 /* The table of recipes. What it is for: train_recipes.h. */
 #include "tools/train/train_recipes.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Mean and spread of MNIST's pixels, as its examples have them. */
@@ -57,4 +59,23 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
     /* The recipe's rate is of its kind of optimizer; another kind starts from its own usual one. */
     if (out_options->kind == recipe->optimizer) out_options->lr = recipe->lr;
     if (!choice) out_options->momentum = recipe->momentum;
+}
+
+bool train_read_recompute(const char *command, const char *text, int *out_recompute)
+{
+    enum { MOST = 9999 };
+    const size_t digits = text ? strspn(text, "0123456789") : 0;
+    *out_recompute = 0;
+    if (!text) return true;
+    if (strcmp(text, "sqrt") == 0) {
+        *out_recompute = FY_RECOMPUTE_SQRT;
+        return true;
+    }
+    if (digits > 0 && digits <= 4 && !text[digits]) {
+        *out_recompute = atoi(text);
+        return true;
+    }
+    fprintf(stderr, "ferry: %s: --recompute %s is neither sqrt nor a number from 0 to %d\n",
+            command, text, MOST);
+    return false;
 }

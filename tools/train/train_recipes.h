@@ -35,4 +35,11 @@ const char *train_recipe_spec(const train_recipe_t *recipe, const char *model);
  * (momentum: SGD with 0.9). */
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options);
 
+/* --recompute of `ferry train` and `ferry plan`. */
+#define TRAIN_RECOMPUTE_HELP                                                                      \
+    "activation checkpointing: the layers in N segments, all but the last computed again in the " \
+    "backward; sqrt: the square root of the most"
+/* Its value as that of fy_model_options_t.recompute; NULL: 0. Explains a refusal. */
+bool train_read_recompute(const char *command, const char *text, int *out_recompute);
+
 #endif

@@ -230,6 +230,7 @@ fy_status_t train_setup(train_run_t *run)
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.seed = run->request.seed;
+    options.recompute = run->request.recompute;
     run->loss_step = -1;
     run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
     run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;

@@ -24,7 +24,7 @@ typedef struct fy_model_options {
      * FY_RECOMPUTE_SQRT: the square root of the most that the model can have */
     int recompute;
 } fy_model_options_t;
-#define FY_RECOMPUTE_SQRT (-1)
+#define FY_RECOMPUTE_SQRT     (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)
 FY_API void fy_model_options_init(fy_model_options_t *options, size_t nbytes);
 

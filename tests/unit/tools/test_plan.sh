@@ -45,6 +45,16 @@ expect 0 plan mlp --batch 32 --inference --json
 [ "$(figure step_model_ns)" -lt "$training" ] || fail "inference takes as long as a training step"
 expect 2 plan roundtrip --inference
 says err "--inference is of models"
+expect 0 plan resnet18:size=8 --batch 8 --json
+plain=$(figure activations)
+expect 0 plan resnet18:size=8 --batch 8 --recompute sqrt --json
+[ "$(figure activations)" -lt "$plain" ] || fail "recomputation keeps $(figure activations) bytes of activations, $plain without"
+expect 2 plan roundtrip --recompute 2
+says err "--recompute is of the training steps of models"
+expect 2 plan mlp --recompute many
+says err "--recompute many is neither sqrt nor a number from 0 to 9999"
+expect 1 plan mlp --recompute 50
+says err "recompute asks for 50 segments; it has"
 expect 1 plan resnet18:width=3
 says err "has no option 'width=3'"
 expect 0 plan mlp --json
