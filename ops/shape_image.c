@@ -176,6 +176,18 @@ fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch
 
 /* ---- pooling ---- */
 
+/* How many windows a pooling has along an axis; -1: none fits. With ceil_mode the last one may
+ * reach beyond the padding, but begins in the image or in the padding before it, as in PyTorch. */
+static int64_t pool_count(int64_t size, int32_t kernel, int32_t stride, int32_t padding,
+                          int32_t ceil_mode)
+{
+    int64_t room;
+    if (!ceil_mode) return window_count(size, kernel, stride, padding, 1);
+    if (__builtin_add_overflow(size, (int64_t)stride - 1, &room)) return -1;
+    const int64_t count = window_count(room, kernel, stride, padding, 1);
+    return count > 0 && (count - 1) * stride >= size + padding ? count - 1 : count;
+}
+
 /* dims of y for an x of `x`. A window never lies in the padding alone, as the padding is less than
  * the kernel. */
 static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *attrs,
@@ -194,8 +206,8 @@ static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *
                        "%s: an image of %" PRId64 " x %" PRId64 " has no pixel to pool", info->name,
                        x[1], x[2]);
     y[0] = x[0];
-    y[1] = window_count(x[1], attrs->kernel_h, stride_h, attrs->padding_h, 1);
-    y[2] = window_count(x[2], attrs->kernel_w, stride_w, attrs->padding_w, 1);
+    y[1] = pool_count(x[1], attrs->kernel_h, stride_h, attrs->padding_h, attrs->ceil_mode);
+    y[2] = pool_count(x[2], attrs->kernel_w, stride_w, attrs->padding_w, attrs->ceil_mode);
     y[3] = x[3];
     if (y[1] < 0 || y[2] < 0)
         return FY_FAIL(SHAPE_MISMATCH,
@@ -223,8 +235,19 @@ static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
+/* A maximum has no divisor. */
+static fy_status_t check_max(const fy_op_info_t *info, const fy_pool2d_attrs_t *attrs)
+{
+    if (!attrs->count_excludes_padding) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: count_excludes_padding is %" PRId32
+                   "; padding is never the largest element, the flag is of averages",
+                   info->name, attrs->count_excludes_padding);
+}
+
 fy_status_t fy__shape_max_pool2d(const fy_op_info_t *info, fy_launch_t *launch)
 {
+    FY_TRY(check_max(info, launch->attrs));
     return pool_forward(info, launch);
 }
 fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch)
@@ -251,6 +274,7 @@ static fy_status_t pool_backward(const fy_op_info_t *info, fy_launch_t *launch,
 
 fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch)
 {
+    FY_TRY(check_max(info, launch->attrs));
     FY_TRY(check_image(info, launch, 0));
     FY_TRY(check_image(info, launch, 1));
     return pool_backward(info, launch, launch->attrs, launch->src[1].dims);
@@ -277,9 +301,8 @@ static fy_status_t check_relu_source(const fy_op_info_t *info, const fy_launch_t
 fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_pool2d_backward_attrs_t *all = launch->attrs;
-    const fy_pool2d_attrs_t attrs = { all->kernel_h,     all->kernel_w,  all->stride_h,
-                                      all->stride_w,     all->padding_h, all->padding_w,
-                                      FY_ACTIVATION_NONE };
+    fy_pool2d_attrs_t attrs;
+    memcpy(&attrs, all, sizeof attrs); /* they begin alike */
     FY_TRY(check_image(info, launch, 0));
     const int64_t x[4] = { launch->src[0].dims[0], all->height, all->width,
                            launch->src[0].dims[3] };

@@ -102,11 +102,14 @@ static fy_status_t pool_shape(void *user, int rank, const int64_t *dims, int *ou
     FY_TRY(expect_image(rank, dims));
     FY_TRY(same_shape(user, rank, dims, out_rank, out_dims, out_macs));
     for (int i = 0; i < 2; i++) {
-        const int64_t room = dims[1 + i] + 2 * padding[i] - kernel[i];
+        const int64_t room = dims[1 + i] + 2 * padding[i] - kernel[i] +
+                             (a->ceil_mode ? stride[i] - 1 : 0);
         if (room < 0)
             return FYT_FAIL(SHAPE_MISMATCH, "its window of %d x %d does not fit into %s",
                             a->kernel_h, a->kernel_w, fyt_shape_text(text, rank, dims));
         out_dims[1 + i] = room / stride[i] + 1;
+        /* rounded up: no window begins behind the image */
+        if (room / stride[i] * stride[i] >= dims[1 + i] + padding[i]) out_dims[1 + i]--;
     }
     return FY_STATUS_OK;
 }
@@ -142,6 +145,10 @@ static fy_status_t check_pool(const char *call, const fy_pool2d_attrs_t *a)
             INVALID_ARGUMENT,
             "%s: activation %d; here it is 0 (none) or 1 (relu): fy_layer_op has the others", call,
             a->activation);
+    if ((a->ceil_mode | a->count_excludes_padding) & ~1)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: ceil_mode %d, count_excludes_padding %d; both must be 0 or 1", call,
+                        a->ceil_mode, a->count_excludes_padding);
     return FY_STATUS_OK;
 }
 
@@ -149,6 +156,10 @@ fy_status_t fy_layer_max_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out
 {
     if (out_layer) *out_layer = NULL;
     FY_TRY(check_pool("layer_max_pool2d", attrs));
+    if (attrs->count_excludes_padding)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_max_pool2d: count_excludes_padding is 1; padding is never the "
+                        "largest element, the flag is of averages");
     return make("max_pool2d", attrs, sizeof *attrs, pool_shape, max_pool_forward, out_layer);
 }
 

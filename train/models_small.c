@@ -65,7 +65,9 @@ static fy_layer_t *conv(int64_t in, int64_t out, int kernel, fyt_style_t style)
 static fy_layer_t *relu_pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_layer_t **))
 {
     fy_layer_t *layer;
-    const fy_pool2d_attrs_t halves = { 2, 2, 0, 0, 0, 0, FY_ACTIVATION_RELU };
+    const fy_pool2d_attrs_t halves = { .kernel_h = 2,
+                                       .kernel_w = 2,
+                                       .activation = FY_ACTIVATION_RELU };
     return make(&halves, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 

@@ -27,6 +27,23 @@ static range_t window(int64_t at, int64_t stride, int64_t padding, int64_t kerne
     return (range_t){ first < 0 ? 0 : first, least(first + kernel, size) };
 }
 
+/* How many places of a window along one axis divide its sum: padding counts unless it is excluded,
+ * places beyond the padding never do. */
+static int64_t counted(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t size,
+                       int excludes_padding)
+{
+    const int64_t first = at * stride - padding, edge = excludes_padding ? 0 : padding;
+    return least(first + kernel, size + edge) - (first < -edge ? -edge : first);
+}
+
+static double divisor(const fy__pool_t *pool, int64_t oh, int64_t ow)
+{
+    return (double)(counted(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h,
+                            pool->excludes_padding) *
+                    counted(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w,
+                            pool->excludes_padding));
+}
+
 /* The windows that contain a pixel. */
 static range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel,
                           int64_t count)
@@ -87,8 +104,8 @@ static void forward_row(const void *context, int64_t task)
                         for (int64_t i = 0; i < nc; i++)
                             sums[i] += pool->relu ? fy__relu_f64(x[i]) : x[i];
                     }
-                for (int64_t i = 0; i < nc; i++)
-                    sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
+                const double count = divisor(pool, oh, ow);
+                for (int64_t i = 0; i < nc; i++) sums[i] /= count;
             }
             fy__image_put(pool->loops, pool->y, n, oh, ow, c, nc, sums, 0);
         }
@@ -102,7 +119,8 @@ static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow
     int64_t place[CHANNELS];
     fy__image_stage(pool->loops, pool->y, n, oh, ow, c, nc, dy);
     if (!pool->is_max) {
-        for (int64_t i = 0; i < nc; i++) sums[i] += dy[i];
+        const double count = divisor(pool, oh, ow);
+        for (int64_t i = 0; i < nc; i++) sums[i] += dy[i] / count;
         return;
     }
     find_largest(pool, n, oh, ow, c, nc, best, place);
@@ -127,12 +145,9 @@ static void backward_row(const void *context, int64_t task)
             for (int64_t oh = rows.first; oh < rows.end; oh++)
                 for (int64_t ow = columns.first; ow < columns.end; ow++)
                     add_window(pool, n, oh, ow, c, nc, h * pool->w + w, sums);
-            if (!pool->is_max) {
-                for (int64_t i = 0; i < nc; i++)
-                    sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
-                if (pool->relu) fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
-                for (int64_t i = 0; i < nc && pool->relu; i++)
-                    sums[i] = fy__relu_backward_f64(sums[i], x[i]);
+            if (!pool->is_max && pool->relu) {
+                fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
+                for (int64_t i = 0; i < nc; i++) sums[i] = fy__relu_backward_f64(sums[i], x[i]);
             }
             fy__image_put(pool->loops, pool->launch->dst, n, h, w, c, nc, sums, pool->accumulate);
         }
@@ -171,6 +186,7 @@ fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
                                         launch->op == FY_OP_MAX_POOL2D_BACKWARD,
                               .is_forward = forward,
                               .relu = attrs->activation == FY_ACTIVATION_RELU,
+                              .excludes_padding = attrs->count_excludes_padding,
                               .accumulate = (launch->accumulate & 1u) != 0 };
     if (fy__pool_dense(&pool)) return FY_STATUS_OK;
     const int64_t nrows = pool.images * (forward ? pool.oh : pool.h);

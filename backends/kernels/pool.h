@@ -12,7 +12,7 @@ typedef struct fy__pool {
     const fy_desc_t *x, *y;
     int64_t images, h, w, oh, ow, channels;
     int64_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
-    int is_max, is_forward, relu, accumulate;
+    int is_max, is_forward, relu, excludes_padding, accumulate;
 } fy__pool_t;
 
 /* pool_dense.c. 0: not dense f32, or windows that reach over the border or (gradients) into each

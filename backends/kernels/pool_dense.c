@@ -1,6 +1,7 @@
-/* Pooling of dense f32 images without padding, channels in vectors: what networks do. Each task is
- * a row of windows; gradients only of windows that do not overlap, so that no two of them write one
- * pixel. Sums of an average are f32 here: few terms, one order.
+/* Pooling of dense f32 images, channels in vectors, where padding is 0 and all windows lie inside
+ * the image: what networks do. Each task is a row of windows; gradients only of windows that do not
+ * overlap, so that no two of them write one pixel. Sums of an average are f32 here: few terms, one
+ * order.
  * Not here: the vectors (loops_image.h), everything else (pool.c). */
 #include <string.h>
 
@@ -73,7 +74,10 @@ int fy__pool_dense(const fy__pool_t *pool)
     const fy__loops_t *loops = pool->loops;
     const fy_desc_t *dst = pool->launch->dst;
     const int overlaps = pool->stride_h < pool->kernel_h || pool->stride_w < pool->kernel_w;
-    if (pool->padding_h || pool->padding_w || (!pool->is_forward && overlaps) ||
+    const int64_t height = (pool->oh - 1) * pool->stride_h + pool->kernel_h,
+                  width = (pool->ow - 1) * pool->stride_w + pool->kernel_w;
+    const int reaches_out = height > pool->h || width > pool->w; /* ceil_mode */
+    if (pool->padding_h || pool->padding_w || reaches_out || (!pool->is_forward && overlaps) ||
         pool->kernel_h * pool->kernel_w > INT32_MAX)
         return 0;
     if ((pool->x && !is_dense_f32(pool->x)) || !is_dense_f32(pool->y) || !is_dense_f32(dst))

@@ -97,11 +97,16 @@ typedef struct fy_pool2d_attrs {
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
     int32_t activation; /* an fy_activation_t, applied to x before pooling: NONE or RELU */
     /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1
-     * rows */
+     * rows. ceil_mode 1: rounded up, so that a last window may reach beyond the padding; but each
+     * window begins before row H, and before column W. */
+    int32_t ceil_mode;
+    /* Averages only. 0: padding counts as zeros; 1: a sum is divided by its pixels of x alone. */
+    int32_t count_excludes_padding;
 } fy_pool2d_attrs_t;
 typedef struct fy_pool2d_backward_attrs {
     /* of the forward pooling op */
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation;
+    int32_t ceil_mode, count_excludes_padding;
     int32_t height, width; /* of its x */
 } fy_pool2d_backward_attrs_t;
 typedef struct fy_image_size_attrs {

@@ -426,25 +426,26 @@ FY_API_STATUS fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t
                                         fy_tensor_t **out_dw, fy_tensor_t **out_db);
 
 /* The largest element of each window, for each channel: x [N, H, W, C] -> [N, OH, OW, C], OH =
- * floor((H + 2 padding_h - kernel_h) / stride_h) + 1; pixels that do not fill a window are left
- * out. Padding is never the largest element; it must be less than the kernel (PyTorch: at most
- * half). stride 0 means the kernel's size. attrs->activation RELU pools relu(x): one pass over x
- * instead of three, and the tape saves only x. For the mean over all pixels ("global average
- * pooling") call fy_mean over axes 1 and 2.
- * Fails: INVALID_ARGUMENT (no kernel, another activation), SHAPE_MISMATCH. */
+ * floor((H + 2 padding_h - kernel_h) / stride_h) + 1; attrs->ceil_mode 1: ceil for floor, less one
+ * if the last window would begin behind row H - 1. Padding is never the largest element; it must be
+ * less than the kernel (PyTorch: at most half). stride 0 means the kernel's size. attrs->activation
+ * RELU pools relu(x): one pass over x instead of three, and the tape saves only x. For the mean
+ * over all pixels ("global average pooling") call fy_mean over axes 1 and 2.
+ * Fails: INVALID_ARGUMENT (no kernel, a flag of averages, another activation), SHAPE_MISMATCH. */
 FY_API_STATUS fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs,
                             fy_tensor_t **out_dst);
 /* Adds each element of dy at the largest element of its window in x; of equal elements, or of NaNs,
  * at the first (row by row). -> x's shape. */
 FY_API_STATUS fy_max_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                      const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dx);
-/* The sum of each window / (kernel_h * kernel_w): padding counts as zeros. Shapes as in
- * fy_max_pool2d. */
+/* The mean of each window. Padding counts as zeros; what a window of ceil_mode has beyond the
+ * padding does not count. attrs->count_excludes_padding 1 (PyTorch: count_include_pad=False):
+ * padding does not count either. Shapes as in fy_max_pool2d. */
 FY_API_STATUS fy_avg_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs,
                             fy_tensor_t **out_dst);
-/* dy [N, OH, OW, C] -> dx [N, height, width, C]: adds each element of dy / (kernel_h * kernel_w) to
- * its whole window. With attrs->activation RELU, x is required, and dx is 0 where x is 0 or less;
- * else x must be NULL (INVALID_ARGUMENT). */
+/* dy [N, OH, OW, C] -> dx [N, height, width, C]: adds each element of dy, divided as in
+ * fy_avg_pool2d, to its whole window. With attrs->activation RELU, x is required, and dx is 0 where
+ * x is 0 or less; else x must be NULL (INVALID_ARGUMENT). */
 FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                      const fy_pool2d_attrs_t *attrs, int height, int width,
                                      fy_tensor_t **out_dx);

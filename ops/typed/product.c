@@ -1,6 +1,8 @@
 /* Typed calls of products (matmul, linear), of convolution and pooling, and of their gradients.
  * Not here: whether shapes fit (shape_linalg.c, shape_image.c), GEMM (the host uses oneDNN, cuda
  * uses cuBLASLt), the loops (backends/kernels/conv*.c). */
+#include <string.h>
+
 #include "ops/typed/typed.h"
 
 fy_status_t fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst)
@@ -123,9 +125,8 @@ fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
 {
     const fy_tensor_t *src[2] = { dy, x };
     if (!attrs) attrs = &k_no_window;
-    const fy_pool2d_backward_attrs_t all = { attrs->kernel_h,   attrs->kernel_w,  attrs->stride_h,
-                                             attrs->stride_w,   attrs->padding_h, attrs->padding_w,
-                                             attrs->activation, height,           width };
+    fy_pool2d_backward_attrs_t all = { .height = height, .width = width };
+    memcpy(&all, attrs, sizeof *attrs); /* they begin alike: ops/tape/rules_image.c */
     return fy__op_new(FY_OP_AVG_POOL2D_BACKWARD, x ? 2 : 1, src, &all, out_dx);
 }
 

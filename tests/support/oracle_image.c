@@ -97,6 +97,30 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
         out->value.f[k] = relu(out->value.f[k]);
 }
 
+/* How many windows lie along an axis. Window i begins at i stride - padding. Floored, each one ends
+ * before the end of the padding. With ceil_mode there are so many that they reach that end, less
+ * those that would begin behind the image. */
+static int64_t pool_count(int64_t size, int64_t kernel, int64_t stride, int64_t padding, bool ceils)
+{
+    int64_t count = 0;
+    for (int64_t first = -padding;; first += stride, count++) {
+        if (!ceils && first + kernel > size + padding) return count;
+        if (ceils && (first >= size || first - stride + kernel >= size + padding)) return count;
+    }
+}
+
+/* One over the number of places of the window from (h, w) on that an average counts. */
+static double pool_share(const fy_pool2d_attrs_t *a, const int64_t *x, int64_t h, int64_t w)
+{
+    const int64_t ph = a->count_excludes_padding ? 0 : a->padding_h,
+                  pw = a->count_excludes_padding ? 0 : a->padding_w;
+    int64_t count = 0;
+    for (int64_t i = h; i < h + a->kernel_h; i++)
+        for (int64_t j = w; j < w + a->kernel_w; j++)
+            count += i >= -ph && i < x[1] + ph && j >= -pw && j < x[2] + pw;
+    return 1.0 / (double)count;
+}
+
 /* One loop over windows, one for each element of y, and their positions. */
 static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
 {
@@ -108,13 +132,12 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
     const int64_t sh = a->stride_h ? a->stride_h : a->kernel_h,
                   sw = a->stride_w ? a->stride_w : a->kernel_w;
     const bool of_relu = a->activation == FY_ACTIVATION_RELU;
-    const double share = 1.0 / ((double)a->kernel_h * a->kernel_w);
     int64_t x[4], y[4];
     memcpy(x, src[op == FY_OP_MAX_POOL2D_BACKWARD].dims, sizeof x);
     if (op == FY_OP_AVG_POOL2D_BACKWARD) x[1] = back->height, x[2] = back->width;
     memcpy(y, x, sizeof y);
-    y[1] = (x[1] + 2 * a->padding_h - a->kernel_h) / sh + 1;
-    y[2] = (x[2] + 2 * a->padding_w - a->kernel_w) / sw + 1;
+    y[1] = pool_count(x[1], a->kernel_h, sh, a->padding_h, a->ceil_mode);
+    y[2] = pool_count(x[2], a->kernel_w, sw, a->padding_w, a->ceil_mode);
     ts_expected_make(out, src[0].dtype, 4, forward ? y : x);
     term_sums_t sums;
     sums_make(&sums, out->value.nelem);
@@ -124,6 +147,7 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         ts_unravel(k, 4, y, at);
         bool found = false;
         uint64_t best = 0;
+        const double share = pool_share(a, x, at[1] * sh - a->padding_h, at[2] * sw - a->padding_w);
         for (int64_t place = 0; place < (int64_t)a->kernel_h * a->kernel_w; place++) {
             const int64_t h = at[1] * sh - a->padding_h + place / a->kernel_w,
                           w = at[2] * sw - a->padding_w + place % a->kernel_w;

@@ -21,6 +21,25 @@ __device__ inline range_t window(int64_t at, int64_t stride, int64_t padding, in
     return { first < 0 ? 0 : first, end < size ? end : size };
 }
 
+// How many places of a window along one axis divide its sum: padding counts unless it is excluded,
+// places beyond the padding never do.
+__device__ inline int64_t counted(int64_t at, int64_t stride, int64_t padding, int64_t kernel,
+                                  int64_t size, int excludes_padding)
+{
+    const int64_t edge = excludes_padding ? 0 : padding, first = at * stride - padding,
+                  end = first + kernel;
+    return (end < size + edge ? end : size + edge) - (first < -edge ? -edge : first);
+}
+
+// One over the divisor of window (i, j) of an image of h x w.
+template <typename T>
+__device__ inline T share_of(const fy_pool2d_attrs_t &a, int64_t i, int64_t j, int64_t h, int64_t w)
+{
+    const int excludes = a.count_excludes_padding;
+    return (T)1 / (T)(counted(i, a.stride_h, a.padding_h, a.kernel_h, h, excludes) *
+                      counted(j, a.stride_w, a.padding_w, a.kernel_w, w, excludes));
+}
+
 // The windows that have a pixel.
 __device__ inline range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel,
                                      int64_t count)
@@ -74,7 +93,7 @@ __device__ inline void forward(const fy_args &args, const at_t &at, T *sum)
             if (of_relu) sum[i] = relu(sum[i]);
         return;
     }
-    const T share = (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
+    const T share = share_of<T>(a, at.i, at.j, s.dims[1], s.dims[2]);
     for (int64_t h = rows.first; h < rows.end; h++) {
         for (int64_t w = columns.first; w < columns.end; w++) {
             T value[W];
@@ -92,8 +111,8 @@ __device__ inline void backward(const fy_args &args, const at_t &at, T *sum)
     const fy_pool2d_attrs_t &a = args.attrs.pool2d;
     const fy_operand &d = args.dst[0], &s = args.src[0], &x = args.src[1];
     const bool is_max = args.op == FY_OP_MAX_POOL2D_BACKWARD,
-               of_relu = a.activation == FY_ACTIVATION_RELU;
-    const T share = (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
+               of_relu = a.activation == FY_ACTIVATION_RELU,
+               varies = a.ceil_mode || a.count_excludes_padding;
     const range_t rows = windows_of(at.i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
     const range_t columns = windows_of(at.j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
     T best[W];
@@ -103,6 +122,8 @@ __device__ inline void backward(const fy_args &args, const at_t &at, T *sum)
             uint32_t place[W];
             load_group<W>(s, at4(s, at.n, oh, ow, at.c), dy);
             if (!is_max) {
+                const T share = varies ? share_of<T>(a, oh, ow, d.dims[1], d.dims[2])
+                                       : (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
                 for (int i = 0; i < W; i++) sum[i] += dy[i] * share;
                 continue;
             }

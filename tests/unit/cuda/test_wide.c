@@ -129,8 +129,8 @@ static void repeated_elements_are_not_read_as_vectors(void **state)
 {
     (void)state;
     const int32_t picks[] = { 0, 4, 2, 2 };
-    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, 0 };
-    const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, 0, 5, 6 };
+    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, 0, 0, 0 };
+    const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, 0, 0, 0, 5, 6 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         op_case_t c = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, picks } };
         c.src[0] = describe(floats[d], 2, (const int64_t[]){ 5, 48 }, (const int64_t[]){ 1, 0 });
@@ -249,8 +249,10 @@ static void channels_are_pooled(void **state)
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t channels = 3; channels <= 16; channels += 13) {
             for (int32_t activation = 0; activation < 2; activation++) {
-                const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, activation };
-                const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, activation, 5, 6 };
+                const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, activation, 0, 0 };
+                const fy_pool2d_backward_attrs_t back = {
+                    3, 2, 2, 1, 1, 0, activation, 0, 0, 5, 6
+                };
                 const fy_desc_t x =
                     describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, channels }, NULL);
                 const fy_desc_t y =

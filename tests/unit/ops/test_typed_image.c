@@ -134,8 +134,8 @@ static void without_attributes_stride_is_1(ts_ctx_t *ctx)
 
 static void pooling_and_its_gradients(ts_ctx_t *ctx)
 {
-    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_NONE },
-                            of_relu = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_RELU };
+    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_NONE, 0, 0 },
+                            of_relu = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_RELU, 0, 0 };
     fy_tensor_t *rng, *y, *dx, *rest;
     ts_ok(fy_rng_create(ctx->device, 6, &rng));
     fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 5, 3));
@@ -173,6 +173,104 @@ static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
     ts_expect_f32(dx, (const float[]){ 0, 5, 7, 0, 0, 0, 0, 0 }, 8);
 }
 
+/* Sizes that torch.nn.functional.max_pool2d gives; 0: it refuses. */
+static void sizes_of_poolings(ts_ctx_t *ctx)
+{
+    static const struct {
+        int32_t size, kernel, stride, padding, floored, ceiled;
+    } rows[] = { { 6, 3, 2, 0, 2, 3 },     { 7, 3, 2, 0, 3, 3 },    { 6, 2, 2, 0, 3, 3 },
+                 { 5, 2, 2, 1, 3, 3 },     { 4, 2, 3, 1, 2, 2 },    { 5, 3, 4, 1, 2, 2 },
+                 { 7, 2, 3, 0, 2, 3 },     { 6, 2, 3, 1, 3, 3 },    { 3, 2, 5, 0, 1, 1 },
+                 { 2, 3, 2, 0, 0, 1 },     { 1, 3, 3, 0, 0, 1 },    { 1, 3, 2, 0, 0, 0 },
+                 { 112, 3, 2, 0, 55, 56 }, { 112, 3, 2, 1, 56, 57 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        fy_pool2d_attrs_t attrs = { .kernel_h = rows[i].kernel,
+                                    .kernel_w = 1,
+                                    .stride_h = rows[i].stride,
+                                    .padding_h = rows[i].padding };
+        fy_tensor_t *x, *y;
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(1, rows[i].size, 1, 1), &x));
+        for (attrs.ceil_mode = 0; attrs.ceil_mode < 2; attrs.ceil_mode++) {
+            const int64_t want = attrs.ceil_mode ? rows[i].ceiled : rows[i].floored;
+            if (!want) {
+                ts_fails(fy_max_pool2d(x, &attrs, &y), SHAPE_MISMATCH);
+                continue;
+            }
+            ts_ok(fy_max_pool2d(x, &attrs, &y));
+            assert_int_equal(ts_info(y).dims[1], want);
+        }
+    }
+}
+
+static void expect_values(const fy_tensor_t *tensor, const float *want, size_t n)
+{
+    float got[30];
+    assert_true(n <= sizeof got / sizeof *got);
+    assert_int_equal(ts_info(tensor).nelem, n);
+    ts_read(tensor, got, n * sizeof *got);
+    for (size_t i = 0; i < n; i++) expect_within((double)want[i], (double)got[i], 1e-6);
+}
+
+/* Of an image of 6 x 5, kernel 3 x 3, stride 2, padding 1, as torch.nn.functional.avg_pool2d and
+ * max_pool2d compute them; dy is 36 times 1, 2, ... */
+typedef struct pooled {
+    int32_t ceil_mode, count_excludes_padding;
+    int64_t rows;
+    float mean[12], dx[30];
+} pooled_t;
+
+static void pooling_as_pytorch(ts_ctx_t *ctx)
+{
+    static const pooled_t cases[] = {
+        { 1,
+          0,
+          4,
+          { 32, 36, 16, 32, 52, 52, -4, 20, 16, 0, 24, -12 },
+          { 4,  12, 8,  20,  12, 20, 48, 28, 64, 36, 16, 36,  20, 44,  24,
+            44, 96, 52, 112, 60, 28, 60, 32, 68, 36, 88, 186, 98, 206, 108 } },
+        { 1,
+          1,
+          4,
+          { 72, 54, 36, 48, 52, 78, -6, 20, 24, 0, 48, -36 },
+          { 9,  21,  12, 39,  27, 33, 65, 32, 95, 63, 24,  44,  20,  56,  36,
+            66, 118, 52, 142, 90, 42, 74, 32, 86, 54, 222, 386, 164, 434, 270 } },
+        { 0, 1, 3, { 72, 54, 36, 48, 52, 78, -6, 20, 24 }, { 9,   21, 12,  39, 27, 33, 65, 32,
+                                                             95,  63, 24,  44, 20, 56, 36, 66,
+                                                             118, 52, 142, 90, 42, 74, 32, 86,
+                                                             54,  42, 74,  32, 86, 54 } },
+    };
+    static const float max[] = { 180, 216, 144, 180, 216, 216, 180, 180, 216, 72, 180, 36 },
+                       max_dx[] = { 0, 0,   72, 0, 0, 180, 0, 0, 108, 0,   0,   0, 0,   396, 0,
+                                    0, 540, 0,  0, 0, 0,   0, 0, 0,   324, 360, 0, 396, 432, 0 };
+    float image[30], seeds[12];
+    fy_tensor_t *y, *dx;
+    for (int i = 0; i < 30; i++) image[i] = (float)(36 * ((i + 1) * 7 % 11 - 4));
+    for (int i = 0; i < 12; i++) seeds[i] = (float)(36 * (i + 1));
+    const fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 6, 5, 1), image), *dy;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const pooled_t *want = &cases[i];
+        fy_pool2d_attrs_t attrs = { .kernel_h = 3,
+                                    .kernel_w = 3,
+                                    .stride_h = 2,
+                                    .stride_w = 2,
+                                    .padding_h = 1,
+                                    .padding_w = 1,
+                                    .ceil_mode = want->ceil_mode,
+                                    .count_excludes_padding = want->count_excludes_padding };
+        dy = ts_f32(ctx->device, FY_DIMS(1, want->rows, 3, 1), seeds);
+        ts_ok(fy_avg_pool2d(x, &attrs, &y));
+        expect_values(y, want->mean, (size_t)want->rows * 3);
+        ts_ok(fy_avg_pool2d_backward(dy, NULL, &attrs, 6, 5, &dx));
+        expect_values(dx, want->dx, 30);
+        attrs.count_excludes_padding = 0;
+        ts_ok(fy_max_pool2d(x, &attrs, &y));
+        expect_values(y, max, (size_t)want->rows * 3);
+        if (!want->ceil_mode) continue;
+        ts_ok(fy_max_pool2d_backward(dy, x, &attrs, &dx));
+        expect_values(dx, max_dx, 30);
+    }
+}
+
 /* Values of torch.nn.functional.interpolate and adaptive_avg_pool2d. */
 static void resizing_and_adaptive_pooling(ts_ctx_t *ctx)
 {
@@ -206,6 +304,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(without_attributes_stride_is_1),
     TS_TEST(pooling_and_its_gradients),
     TS_TEST(the_first_of_equals_gets_the_gradient),
+    TS_TEST(sizes_of_poolings),
+    TS_TEST(pooling_as_pytorch),
     TS_TEST(resizing_and_adaptive_pooling),
 };
 

@@ -32,10 +32,19 @@ static void test_makers_refuse(ts_ctx_t *ctx)
     ts_fails(fy_layer_dropout(1.5, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_dropout2d(-0.1, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_max_pool2d(NULL, &layer), INVALID_ARGUMENT);
-    const fy_pool2d_attrs_t padded = { 2, 2, 0, 0, 2, 0, 0 };
+    const fy_pool2d_attrs_t padded = { .kernel_h = 2, .kernel_w = 2, .padding_h = 2 };
     ts_fails(fy_layer_avg_pool2d(&padded, &layer), INVALID_ARGUMENT);
-    const fy_pool2d_attrs_t tanh = { 2, 2, 0, 0, 0, 0, FY_ACTIVATION_TANH };
-    ts_fails(fy_layer_max_pool2d(&tanh, &layer), INVALID_ARGUMENT);
+    fy_pool2d_attrs_t pool = { .kernel_h = 2, .kernel_w = 2, .activation = FY_ACTIVATION_TANH };
+    ts_fails(fy_layer_max_pool2d(&pool, &layer), INVALID_ARGUMENT);
+    pool = (fy_pool2d_attrs_t){ .kernel_h = 2, .kernel_w = 2, .ceil_mode = 2 };
+    ts_fails(fy_layer_max_pool2d(&pool, &layer), INVALID_ARGUMENT);
+    ts_text_has("ceil_mode 2");
+    pool = (fy_pool2d_attrs_t){ .kernel_h = 2, .kernel_w = 2, .count_excludes_padding = -1 };
+    ts_fails(fy_layer_avg_pool2d(&pool, &layer), INVALID_ARGUMENT);
+    pool.count_excludes_padding = 1;
+    ts_fails(fy_layer_max_pool2d(&pool, &layer), INVALID_ARGUMENT);
+    ts_text_has("the flag is of averages");
+    assert_null(layer);
     ts_fails(fy_layer_adaptive_avg_pool2d(0, 2, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("matmul", &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("affine", &layer), INVALID_ARGUMENT);
@@ -49,6 +58,42 @@ static void test_makers_refuse(ts_ctx_t *ctx)
         assert_null(layer);
     }
     ts_fails(fy_layer_flatten(NULL), INVALID_ARGUMENT);
+}
+
+/* A layer's shape is that of its result: a forward of another shape would be refused. */
+static void test_sizes_of_pooling_layers(ts_ctx_t *ctx)
+{
+    static const int32_t rows[][6] = { /* height, kernel, stride, padding, floored, ceiled */
+                                       { 6, 3, 2, 0, 2, 3 }, { 7, 3, 2, 0, 3, 3 },
+                                       { 4, 2, 3, 1, 2, 2 }, { 2, 3, 2, 0, 0, 1 },
+                                       { 1, 3, 2, 0, 0, 0 }, { 6, 3, 0, 1, 2, 3 }
+    };
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        const int32_t *row = rows[i / 2];
+        const fy_pool2d_attrs_t attrs = { .kernel_h = row[1],
+                                          .kernel_w = 1,
+                                          .stride_h = row[2],
+                                          .padding_h = row[3],
+                                          .ceil_mode = i % 2 };
+        fy_layer_t *layer;
+        fy_model_t *model;
+        fy_tensor_t *x, *y;
+        fy_model_info_t info = FY_MODEL_INFO_INIT;
+        const int64_t want = row[4 + i % 2];
+        ts_ok(fy_layer_max_pool2d(&attrs, &layer));
+        if (!want) {
+            ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(row[0], 2, 3), NULL, &model),
+                     SHAPE_MISMATCH);
+            continue;
+        }
+        ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(row[0], 2, 3), NULL, &model));
+        ts_ok(fy_model_query(model, &info));
+        assert_int_equal(info.out_dims[0], want);
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(1, row[0], 2, 3), &x));
+        ts_ok(fy_model_forward(model, x, &y));
+        assert_int_equal(ts_info(y).dims[1], want);
+        fy_model_destroy(model);
+    }
 }
 
 static int destroyed;
@@ -228,10 +273,10 @@ static void test_a_forward_of_another_shape_is_refused(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_makers_refuse),
-                                       TS_TEST(test_makers_take_ownership),
-                                       TS_TEST(test_one_layer_twice),
-                                       TS_TEST(test_a_layer_of_the_user),
-                                       TS_TEST(test_a_forward_of_another_shape_is_refused) };
+    static const ts_test_t tests[] = {
+        TS_TEST(test_makers_refuse),         TS_TEST(test_sizes_of_pooling_layers),
+        TS_TEST(test_makers_take_ownership), TS_TEST(test_one_layer_twice),
+        TS_TEST(test_a_layer_of_the_user),   TS_TEST(test_a_forward_of_another_shape_is_refused)
+    };
     return TS_RUN("train_layer", tests, NULL);
 }
