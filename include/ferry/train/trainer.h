@@ -71,8 +71,8 @@ typedef struct fy_train_result {
     uint64_t wall_ns; /* of the training steps */
     double samples_per_s;
     uint64_t
-        /* calls to the backend's allocator after the first epoch's second step, without those for
-         * downloaded losses, evaluation and checkpoints */
+        /* calls to the backend's allocator after the eighth batch, without those for downloaded
+         * losses, evaluation and checkpoints; a pool may grow until then. 0: there were no more */
         device_allocs_steady;
     int is_stopped; /* by `stop` */
     /* With `graph`: op calls of the recorded step, the number of its replays, and the path of the

@@ -140,7 +140,7 @@ static void test_overfits(ts_ctx_t *ctx)
 
 static uint64_t minus(uint64_t after, uint64_t before) { return after - before; }
 
-/* A step that is not the first transfers nothing, waits for nothing and allocates nothing. */
+/* A step transfers nothing and waits for nothing; from the ninth on it allocates nothing. */
 static void test_steady_steps(ts_ctx_t *ctx)
 {
     setup_t s = begin("mnist", FY_LOSS_CROSS_ENTROPY, 20, 4);
