@@ -215,6 +215,7 @@ static uint64_t step_flops(fy_op_t op)
     switch (op) {
     case FY_OP_SGD_STEP: return 4;
     case FY_OP_SGD_MOMENTUM_STEP: return 7;
+    case FY_OP_RMSPROP_STEP: return 11;
     default: return 14;
     }
 }

@@ -38,6 +38,14 @@ static fy_status_t check_sgd(const fy_op_info_t *info, const fy_sgd_attrs_t *att
     return FY_STATUS_OK;
 }
 
+static fy_status_t check_rmsprop(const fy_op_info_t *info, const fy_rmsprop_attrs_t *attrs)
+{
+    if (info->op != FY_OP_RMSPROP_STEP || attrs->momentum == 0) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: momentum %g needs a tensor to be kept in: rmsprop_momentum_step",
+                   info->name, attrs->momentum);
+}
+
 /* The state of a step has the parameter's dtype and shape; a step number comes last. */
 static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *launch)
 {
@@ -77,7 +85,11 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the learning rate (src1) is %s, it must be a scalar",
                        info->name, FY__DESC_TEXT(lr));
     FY_TRY(check_state(info, launch));
-    return info->op == FY_OP_SGD_STEP || info->op == FY_OP_SGD_MOMENTUM_STEP
-               ? check_sgd(info, launch->attrs)
-               : FY_STATUS_OK;
+    switch (info->op) {
+    case FY_OP_SGD_STEP:
+    case FY_OP_SGD_MOMENTUM_STEP: return check_sgd(info, launch->attrs);
+    case FY_OP_RMSPROP_STEP:
+    case FY_OP_RMSPROP_MOMENTUM_STEP: return check_rmsprop(info, launch->attrs);
+    default: return FY_STATUS_OK;
+    }
 }

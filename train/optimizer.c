@@ -1,7 +1,6 @@
 /* Optimizers: state for each parameter, learning rate and step number on the device, one request a
  * pair and step.
- * Not here: the formulas (ops sgd_step, adam_step, adadelta_step), schedules (schedule.c), clipping
- * (clip.c). */
+ * Not here: the formulas (opset/formulas/step.h), schedules (schedule.c), clipping (clip.c). */
 #include <ferry/train/optimizer.h>
 
 #include <math.h>
@@ -32,12 +31,13 @@ struct fy_optimizer {
     pair_t pairs[];
 };
 
-/* The state tensors of each kind. */
+/* The state tensors of each kind. "momentum" exists only if the optimizer is made with one. */
 static const char *const k_states[FY_OPTIMIZER_COUNT][STATES] = {
     [FY_OPTIMIZER_SGD] = { "momentum", NULL, "step" },
     [FY_OPTIMIZER_ADAM] = { "exp_avg", "exp_avg_sq", "step" },
     [FY_OPTIMIZER_ADAMW] = { "exp_avg", "exp_avg_sq", "step" },
     [FY_OPTIMIZER_ADADELTA] = { "square_avg", "acc_delta", NULL },
+    [FY_OPTIMIZER_RMSPROP] = { "square_avg", "momentum", NULL },
 };
 
 const char *fy_optimizer_name(fy_optimizer_kind_t kind)
@@ -55,18 +55,20 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
 {
     static const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
     static const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
+    static const fy_rmsprop_attrs_t rmsprop = FY_RMSPROP_ATTRS_INIT;
     const bool is_adam = kind == FY_OPTIMIZER_ADAM || kind == FY_OPTIMIZER_ADAMW;
-    const fy_optimizer_options_t defaults = { .struct_size = sizeof defaults,
-                                              .kind = kind,
-                                              .lr = is_adam                         ? 0.001
-                                                    : kind == FY_OPTIMIZER_ADADELTA ? 1
-                                                                                    : 0.01,
-                                              .weight_decay = kind == FY_OPTIMIZER_ADAMW ? 0.01 : 0,
-                                              .beta1 = adam.beta1,
-                                              .beta2 = adam.beta2,
-                                              .rho = adadelta.rho,
-                                              .eps = kind == FY_OPTIMIZER_ADADELTA ? adadelta.eps
-                                                                                   : adam.eps };
+    const fy_optimizer_options_t defaults = {
+        .struct_size = sizeof defaults,
+        .kind = kind,
+        .lr = is_adam                         ? 0.001
+              : kind == FY_OPTIMIZER_ADADELTA ? 1
+                                              : 0.01,
+        .weight_decay = kind == FY_OPTIMIZER_ADAMW ? 0.01 : 0,
+        .beta1 = adam.beta1,
+        .beta2 = adam.beta2,
+        .rho = kind == FY_OPTIMIZER_RMSPROP ? rmsprop.alpha : adadelta.rho,
+        .eps = kind == FY_OPTIMIZER_ADADELTA ? adadelta.eps : adam.eps
+    };
     fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 
@@ -90,10 +92,15 @@ static fy_status_t check_share(const char *kind, const char *field, double value
     return check_field(kind, field, value, value >= 0 && value < 1, "0 or more and below 1");
 }
 
+static fy_status_t check_momentum(const char *kind, double momentum)
+{
+    return check_field(kind, "momentum", momentum, momentum >= 0 && isfinite(momentum),
+                       "finite, 0 or more");
+}
+
 static fy_status_t check_sgd(const char *kind, const fy_optimizer_options_t *o)
 {
-    FY_TRY(check_field(kind, "momentum", o->momentum, o->momentum >= 0 && isfinite(o->momentum),
-                       "finite, 0 or more"));
+    FY_TRY(check_momentum(kind, o->momentum));
     FY_TRY(check_field(kind, "dampening", o->dampening, isfinite(o->dampening), "finite"));
     const bool fits = !o->nesterov || (o->momentum > 0 && o->dampening == 0);
     return check_field(kind, "nesterov", o->nesterov, fits,
@@ -111,7 +118,9 @@ static fy_status_t check_options(const fy_optimizer_options_t *o)
                        o->weight_decay >= 0 && isfinite(o->weight_decay), "finite, 0 or more"));
     if (o->kind == FY_OPTIMIZER_SGD) return check_sgd(kind, o);
     FY_TRY(check_field(kind, "eps", o->eps, o->eps >= 0 && isfinite(o->eps), "finite, 0 or more"));
-    if (o->kind == FY_OPTIMIZER_ADADELTA) return check_share(kind, "rho", o->rho);
+    if (o->kind == FY_OPTIMIZER_RMSPROP) FY_TRY(check_momentum(kind, o->momentum));
+    if (o->kind == FY_OPTIMIZER_ADADELTA || o->kind == FY_OPTIMIZER_RMSPROP)
+        return check_share(kind, "rho", o->rho);
     FY_TRY(check_share(kind, "beta1", o->beta1));
     return check_share(kind, "beta2", o->beta2);
 }
@@ -157,9 +166,12 @@ static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
     return FY_STATUS_OK;
 }
 
-static bool keeps_state(const fy_optimizer_options_t *options)
+static const char *state_name(const fy_optimizer_options_t *options, int i)
 {
-    return options->kind != FY_OPTIMIZER_SGD || options->momentum != 0;
+    const bool has_momentum = options->momentum != 0;
+    if (options->kind == FY_OPTIMIZER_SGD && !has_momentum) return NULL;
+    if (options->kind == FY_OPTIMIZER_RMSPROP && i == 1 && !has_momentum) return NULL;
+    return k_states[options->kind][i];
 }
 
 /* In a scope of the caller whose category is optimizer state. */
@@ -170,8 +182,8 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
     FY_TRY(fy_tensor_query(value, &info));
     FY_TRY(hold(value, &pair->value));
     FY_TRY(hold(grad, &pair->grad));
-    for (int i = 0; keeps_state(&optimizer->options) && i < STATES; i++) {
-        const char *name = k_states[optimizer->options.kind][i];
+    for (int i = 0; i < STATES; i++) {
+        const char *name = state_name(&optimizer->options, i);
         if (!name) continue;
         const bool counts = i == STATES - 1;
         FY_TRY(fy_zeros(info.device, counts ? FY_DTYPE_I64 : info.dtype, counts ? 0 : info.rank,
@@ -255,12 +267,16 @@ static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t 
     const fy_adam_attrs_t adam = { o->beta1, o->beta2, o->eps, o->weight_decay,
                                    o->kind == FY_OPTIMIZER_ADAMW };
     const fy_adadelta_attrs_t adadelta = { o->rho, o->eps, o->weight_decay };
+    const fy_rmsprop_attrs_t rmsprop = { o->rho, o->eps, o->weight_decay, o->momentum };
     switch (o->kind) {
     case FY_OPTIMIZER_SGD:
         if (!state[0]) return fy_sgd_step(pair->value, pair->grad, lr, &sgd);
         return fy_sgd_momentum_step(pair->value, pair->grad, state[0], state[2], lr, &sgd);
     case FY_OPTIMIZER_ADADELTA:
         return fy_adadelta_step(pair->value, pair->grad, state[0], state[1], lr, &adadelta);
+    case FY_OPTIMIZER_RMSPROP:
+        if (!state[1]) return fy_rmsprop_step(pair->value, pair->grad, state[0], lr, &rmsprop);
+        return fy_rmsprop_momentum_step(pair->value, pair->grad, state[0], state[1], lr, &rmsprop);
     default: return fy_adam_step(pair->value, pair->grad, state[0], state[1], state[2], lr, &adam);
     }
 }
@@ -289,11 +305,12 @@ fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum
     fy_optimizer_options_t changed = optimizer->options;
     switch (changed.kind) {
     case FY_OPTIMIZER_SGD:
-        if (!optimizer->pairs[0].state[0] && momentum != 0)
+    case FY_OPTIMIZER_RMSPROP:
+        if (!optimizer->pairs[0].state[changed.kind == FY_OPTIMIZER_RMSPROP] && momentum != 0)
             return FYT_FAIL(INVALID_ARGUMENT,
-                            "optimizer sgd: it was made with momentum 0 and has no state for %g; "
+                            "optimizer %s: it was made with momentum 0 and has no state for %g; "
                             "make it with one above 0",
-                            momentum);
+                            fy_optimizer_name(changed.kind), momentum);
         changed.momentum = momentum;
         break;
     case FY_OPTIMIZER_ADAM:

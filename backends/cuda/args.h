@@ -177,6 +177,7 @@ typedef union fy__cuda_attrs {
     fy_sgd_attrs_t sgd;
     fy_adam_attrs_t adam;
     fy_adadelta_attrs_t adadelta;
+    fy_rmsprop_attrs_t rmsprop;
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
     fy_dropout_attrs_t dropout;
     fy_batch_norm_attrs_t batch_norm;

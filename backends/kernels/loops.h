@@ -65,6 +65,8 @@ enum fy__step {
     FY__STEP_SGD_MOMENTUM,
     FY__STEP_ADAM,
     FY__STEP_ADADELTA,
+    FY__STEP_RMSPROP,
+    FY__STEP_RMSPROP_MOMENTUM,
     FY__STEP_COUNT
 };
 

@@ -168,22 +168,26 @@ LOOPS_FLOAT(f64, double)
         (void)s2;                                                                               \
         SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__sgd_##sfx(&r, p[i], g[i]);              \
     }                                                                                           \
-    static void sgd_momentum_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1,  \
-                                   void *s2, const void *grad)                                  \
-    {                                                                                           \
-        T *p = (T *)param, *a = (T *)s1;                                                        \
-        const T *g = (const T *)grad;                                                           \
-        const fy__rates_t r = *rates;                                                           \
-        (void)s2;                                                                               \
-        SIMD for (int64_t i = 0; i < n; i++)                                                    \
-        {                                                                                       \
-            T state = a[i];                                                                     \
-            p[i] = fy__sgd_momentum_##sfx(&r, p[i], &state, g[i]);                              \
-            a[i] = state;                                                                       \
-        }                                                                                       \
-    }                                                                                           \
+    STEP1(sgd_momentum, sfx, T)                                                                 \
+    STEP1(rmsprop, sfx, T)                                                                      \
     STEP2(adam, sfx, T)                                                                         \
-    STEP2(adadelta, sfx, T)
+    STEP2(adadelta, sfx, T)                                                                     \
+    STEP2(rmsprop_momentum, sfx, T)
+#define STEP1(name, sfx, T)                                                                        \
+    static void name##_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
+                             const void *grad)                                                     \
+    {                                                                                              \
+        T *p = (T *)param, *a = (T *)s1;                                                           \
+        const T *g = (const T *)grad;                                                              \
+        const fy__rates_t r = *rates;                                                              \
+        (void)s2;                                                                                  \
+        SIMD for (int64_t i = 0; i < n; i++)                                                       \
+        {                                                                                          \
+            T state = a[i];                                                                        \
+            p[i] = fy__##name##_##sfx(&r, p[i], &state, g[i]);                                     \
+            a[i] = state;                                                                          \
+        }                                                                                          \
+    }
 #define STEP2(name, sfx, T)                                                                        \
     static void name##_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
                              const void *grad)                                                     \
@@ -484,7 +488,9 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .step = { { sgd_f32, sgd_f64 },
               { sgd_momentum_f32, sgd_momentum_f64 },
               { adam_f32, adam_f64 },
-              { adadelta_f32, adadelta_f64 } },
+              { adadelta_f32, adadelta_f64 },
+              { rmsprop_f32, rmsprop_f64 },
+              { rmsprop_momentum_f32, rmsprop_momentum_f64 } },
     .cast = { [FY_DTYPE_F32] = CAST_ROW(f32),
               [FY_DTYPE_F64] = CAST_ROW(f64),
               [FY_DTYPE_F16] = CAST_ROW(f16),

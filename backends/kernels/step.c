@@ -1,5 +1,5 @@
-/* Steps of optimizers: sgd_step, sgd_momentum_step, adam_step, adadelta_step, in place. Learning
- * rate and step number are read where they lie; the number advances once all elements are done.
+/* Steps of optimizers, in place. Learning rate and step number are read on the device; the number
+ * advances when all elements are done.
  * Formulas: opset/formulas/step.h. */
 #include "opset/formulas/index.h"
 #include "backends/kernels/family.h"
@@ -71,6 +71,10 @@ static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
         const fy_adadelta_attrs_t *a = (const fy_adadelta_attrs_t *)launch->attrs;
         return fy__adadelta_rates(lr, a->rho, a->eps, a->weight_decay);
     }
+    if (launch->op == FY_OP_RMSPROP_STEP || launch->op == FY_OP_RMSPROP_MOMENTUM_STEP) {
+        const fy_rmsprop_attrs_t *a = (const fy_rmsprop_attrs_t *)launch->attrs;
+        return fy__rmsprop_rates(lr, a->alpha, a->eps, a->weight_decay, a->momentum);
+    }
     const fy_sgd_attrs_t *a = (const fy_sgd_attrs_t *)launch->attrs;
     return fy__sgd_rates(lr, a->momentum, a->dampening, a->weight_decay, a->nesterov, number);
 }
@@ -81,6 +85,8 @@ static enum fy__step step_of(fy_op_t op)
     case FY_OP_SGD_MOMENTUM_STEP: return FY__STEP_SGD_MOMENTUM;
     case FY_OP_ADAM_STEP: return FY__STEP_ADAM;
     case FY_OP_ADADELTA_STEP: return FY__STEP_ADADELTA;
+    case FY_OP_RMSPROP_STEP: return FY__STEP_RMSPROP;
+    case FY_OP_RMSPROP_MOMENTUM_STEP: return FY__STEP_RMSPROP_MOMENTUM;
     default: return FY__STEP_SGD;
     }
 }

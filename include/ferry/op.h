@@ -170,6 +170,10 @@ typedef struct fy_adam_attrs {
 typedef struct fy_adadelta_attrs {
     double rho, eps, weight_decay;
 } fy_adadelta_attrs_t;
+typedef struct fy_rmsprop_attrs {
+    double alpha, eps, weight_decay;
+    double momentum; /* rmsprop_step: 0 */
+} fy_rmsprop_attrs_t;
 typedef struct fy_dropout_attrs {
     double p; /* the dropped share, 0 .. 1; rounded to steps of 2^-24 */
 } fy_dropout_attrs_t;

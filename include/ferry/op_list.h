@@ -135,7 +135,9 @@
     X(SCALED_DOT_PRODUCT_ATTENTION_BACKWARD, scaled_dot_product_attention_backward) \
     X(TAKE_ALONG_AXIS, take_along_axis) \
     X(TAKE_ALONG_AXIS_BACKWARD, take_along_axis_backward) \
-    X(TOPK, topk)
+    X(TOPK, topk) \
+    X(RMSPROP_STEP, rmsprop_step) \
+    X(RMSPROP_MOMENTUM_STEP, rmsprop_momentum_step)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -269,7 +271,9 @@ enum {
     FY_OP_TAKE_ALONG_AXIS = 127,
     FY_OP_TAKE_ALONG_AXIS_BACKWARD = 128,
     FY_OP_TOPK = 129,
-    FY_OP_BUILTIN_COUNT = 130
+    FY_OP_RMSPROP_STEP = 130,
+    FY_OP_RMSPROP_MOMENTUM_STEP = 131,
+    FY_OP_BUILTIN_COUNT = 132
 };
 
 #define FY_CONV2D_ATTRS_INIT \
@@ -280,6 +284,8 @@ enum {
     { 0.9, 0.999, 1e-8, 0, 0 }
 #define FY_ADADELTA_ATTRS_INIT \
     { 0.9, 1e-6, 0 }
+#define FY_RMSPROP_ATTRS_INIT \
+    { 0.99, 1e-8, 0, 0 }
 #define FY_BATCH_NORM_ATTRS_INIT \
     { 0.1, 1e-5, 0 }
 #define FY_BATCH_NORM_INFERENCE_ATTRS_INIT \

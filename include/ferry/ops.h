@@ -393,6 +393,15 @@ FY_API_STATUS fy_adam_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tenso
 FY_API_STATUS fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
                                fy_tensor_t *acc_delta, const fy_tensor_t *lr,
                                const fy_adadelta_attrs_t *attrs);
+/* s = alpha s + (1 - alpha) g^2, param -= lr g / (sqrt(s) + eps); s is square_avg (Tieleman and
+ * Hinton 2012; as PyTorch, not centered). attrs NULL: FY_RMSPROP_ATTRS_INIT (0.99, 1e-8, no decay,
+ * no momentum). Fails: INVALID_ARGUMENT (momentum is not 0). */
+FY_API_STATUS fy_rmsprop_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
+                              const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
+/* s as above, b = momentum b + g / (sqrt(s) + eps), param -= lr b; b is `momentum`, 0 at first. */
+FY_API_STATUS fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad,
+                                       fy_tensor_t *square_avg, fy_tensor_t *momentum,
+                                       const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
 
 /* ---- images: activations NHWC, weights OHWI; float ---- */
 

@@ -63,3 +63,20 @@ fy_status_t fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_ten
     fy_tensor_t *dst[3] = { param, square_avg, acc_delta };
     return step(FY_OP_ADADELTA_STEP, grad, lr, attrs ? attrs : &usual, 3, dst);
 }
+
+static const fy_rmsprop_attrs_t k_plain_rmsprop = FY_RMSPROP_ATTRS_INIT;
+
+fy_status_t fy_rmsprop_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
+                            const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs)
+{
+    fy_tensor_t *dst[2] = { param, square_avg };
+    return step(FY_OP_RMSPROP_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 2, dst);
+}
+
+fy_status_t fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad,
+                                     fy_tensor_t *square_avg, fy_tensor_t *momentum,
+                                     const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs)
+{
+    fy_tensor_t *dst[3] = { param, square_avg, momentum };
+    return step(FY_OP_RMSPROP_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 3, dst);
+}

@@ -1,8 +1,9 @@
 /* One element of an optimizer's step, in f32 and f64. What is the same for all elements is worked
  * out in f64 first and rounded once.
  * g: the gradient; the parameter comes back, the state is updated in place. Formulas and their
- * names as PyTorch 1.13 documents them (torch.optim: SGD, Adam, AdamW, Adadelta), after Sutskever
- * et al. 2013, Kingma and Ba 2015, Loshchilov and Hutter 2019, Zeiler 2012. */
+ * names as PyTorch 1.13 documents them (torch.optim: SGD, Adam, AdamW, Adadelta, RMSprop), after
+ * Sutskever et al. 2013, Kingma and Ba 2015, Loshchilov and Hutter 2019, Zeiler 2012, Tieleman and
+ * Hinton 2012. */
 #ifndef FERRY_OPSET_FORMULAS_STEP_H_
 #define FERRY_OPSET_FORMULAS_STEP_H_
 
@@ -50,33 +51,54 @@ FY_FORMULA fy__rates_t fy__adadelta_rates(double lr, double rho, double eps, dou
     return r;
 }
 
+FY_FORMULA fy__rates_t fy__rmsprop_rates(double lr, double alpha, double eps, double decay,
+                                         double momentum)
+{
+    const fy__rates_t r = { lr, decay, alpha, 1 - alpha, momentum, 0, eps, 0, 0, 0 };
+    return r;
+}
+
 /* MA(a, b, c): a * b + c, rounded twice everywhere. */
-#define FY_STEPS(sfx, T, m, MA)                                                              \
-    FY_FORMULA T fy__sgd_##sfx(const fy__rates_t *r, T p, T g)                               \
-    {                                                                                        \
-        return MA(-(T)r->lr, MA((T)r->decay, p, g), p);                                      \
-    }                                                                                        \
-    FY_FORMULA T fy__sgd_momentum_##sfx(const fy__rates_t *r, T p, T *momentum, T g)         \
-    {                                                                                        \
-        const T d = MA((T)r->decay, p, g), b = MA((T)r->keep1, *momentum, (T)r->add1 * d);   \
-        *momentum = b;                                                                       \
-        return MA(-(T)r->lr, r->nesterov ? MA((T)r->keep1, b, d) : b, p);                    \
-    }                                                                                        \
-    FY_FORMULA T fy__adam_##sfx(const fy__rates_t *r, T p, T *mean, T *square, T g)          \
-    {                                                                                        \
-        const T d = MA((T)r->decay, p, g), a = MA((T)r->keep1, *mean, (T)r->add1 * d);       \
-        const T s = MA((T)r->keep2, *square, (T)r->add2 * d * d);                            \
-        *mean = a;                                                                           \
-        *square = s;                                                                         \
-        return MA((T)r->shrink, p, -(T)r->lr * (a / MA(sqrt##m(s), (T)r->root, (T)r->eps))); \
-    }                                                                                        \
-    FY_FORMULA T fy__adadelta_##sfx(const fy__rates_t *r, T p, T *square, T *change, T g)    \
-    {                                                                                        \
-        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d); \
-        const T u = sqrt##m(*change + (T)r->eps) / sqrt##m(s + (T)r->eps) * d;               \
-        *square = s;                                                                         \
-        *change = MA((T)r->keep1, *change, (T)r->add1 * u * u);                              \
-        return MA(-(T)r->lr, u, p);                                                          \
+#define FY_STEPS(sfx, T, m, MA)                                                                   \
+    FY_FORMULA T fy__sgd_##sfx(const fy__rates_t *r, T p, T g)                                    \
+    {                                                                                             \
+        return MA(-(T)r->lr, MA((T)r->decay, p, g), p);                                           \
+    }                                                                                             \
+    FY_FORMULA T fy__sgd_momentum_##sfx(const fy__rates_t *r, T p, T *momentum, T g)              \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, g), b = MA((T)r->keep1, *momentum, (T)r->add1 * d);        \
+        *momentum = b;                                                                            \
+        return MA(-(T)r->lr, r->nesterov ? MA((T)r->keep1, b, d) : b, p);                         \
+    }                                                                                             \
+    FY_FORMULA T fy__adam_##sfx(const fy__rates_t *r, T p, T *mean, T *square, T g)               \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, g), a = MA((T)r->keep1, *mean, (T)r->add1 * d);            \
+        const T s = MA((T)r->keep2, *square, (T)r->add2 * d * d);                                 \
+        *mean = a;                                                                                \
+        *square = s;                                                                              \
+        return MA((T)r->shrink, p, -(T)r->lr * (a / MA(sqrt##m(s), (T)r->root, (T)r->eps)));      \
+    }                                                                                             \
+    FY_FORMULA T fy__adadelta_##sfx(const fy__rates_t *r, T p, T *square, T *change, T g)         \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d);      \
+        const T u = sqrt##m(*change + (T)r->eps) / sqrt##m(s + (T)r->eps) * d;                    \
+        *square = s;                                                                              \
+        *change = MA((T)r->keep1, *change, (T)r->add1 * u * u);                                   \
+        return MA(-(T)r->lr, u, p);                                                               \
+    }                                                                                             \
+    FY_FORMULA T fy__rmsprop_##sfx(const fy__rates_t *r, T p, T *square, T g)                     \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d);      \
+        *square = s;                                                                              \
+        return MA(-(T)r->lr, d / (sqrt##m(s) + (T)r->eps), p);                                    \
+    }                                                                                             \
+    FY_FORMULA T fy__rmsprop_momentum_##sfx(const fy__rates_t *r, T p, T *square, T *change, T g) \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d);      \
+        const T b = MA((T)r->keep2, *change, d / (sqrt##m(s) + (T)r->eps));                       \
+        *square = s;                                                                              \
+        *change = b;                                                                              \
+        return MA(-(T)r->lr, b, p);                                                               \
     }
 
 FY_STEPS(f32, float, f, FY_MUL_ADD_F32)

@@ -116,7 +116,7 @@ static void mixed_dtypes(ts_ctx_t *ctx)
         }
         for (size_t k = 0; k < n && nmain >= 2; k++) {
             /* f32 or f64, whatever the parameter is */
-            const bool is_rate = k == 1 && op >= FY_OP_SGD_STEP && op <= FY_OP_ADADELTA_STEP;
+            const bool is_rate = k == 1 && k < info->nsrc && !strcmp(info->src[k].name, "lr");
             if (!is_main[k] || is_rate) continue;
             fy_dtype_t other = first_dtype(info->dtypes & ~FY_DTYPE_BIT(main_dtype));
             dtypes[k] = other;

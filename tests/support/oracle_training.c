@@ -169,6 +169,25 @@ static void adadelta(element_t *e, double g, double lr, const fy_adadelta_attrs_
     e->p -= lr * u;
 }
 
+static void rmsprop(element_t *e, double g, double lr, const fy_rmsprop_attrs_t *attrs,
+                    bool has_momentum)
+{
+    const double d = g + attrs->weight_decay * e->p,
+                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
+    const double s = attrs->alpha * e->a + (1 - attrs->alpha) * d * d, below = sqrt(s) + attrs->eps;
+    double u = d / below, u_scale = d_scale / below * 4;
+    e->a_scale = attrs->alpha * e->a + (1 - attrs->alpha) * d_scale * d_scale;
+    e->a = s;
+    if (has_momentum) {
+        u_scale += fabs(attrs->momentum * e->b);
+        u += attrs->momentum * e->b;
+        e->b = u;
+        e->b_scale = u_scale;
+    }
+    e->p_scale = fabs(e->p) + lr * u_scale;
+    e->p -= lr * u;
+}
+
 static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_array_t *given,
                  size_t ndst, ts_expected_t *out)
 {
@@ -187,6 +206,8 @@ static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_
             adam(&e, g, lr, attrs, number);
         else if (op == FY_OP_ADADELTA_STEP)
             adadelta(&e, g, lr, attrs);
+        else if (op == FY_OP_RMSPROP_STEP || op == FY_OP_RMSPROP_MOMENTUM_STEP)
+            rmsprop(&e, g, lr, attrs, op == FY_OP_RMSPROP_MOMENTUM_STEP);
         else
             sgd(&e, g, lr, attrs, op == FY_OP_SGD_MOMENTUM_STEP, number);
         const double values[3] = { e.p, e.a, e.b }, scales[3] = { e.p_scale, e.a_scale, e.b_scale };
@@ -209,6 +230,8 @@ bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     case FY_OP_SGD_STEP:
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:
+    case FY_OP_RMSPROP_STEP:
+    case FY_OP_RMSPROP_MOMENTUM_STEP:
     case FY_OP_ADADELTA_STEP: step(op, src, attrs, given, fy_op_get(op)->ndst, out); return true;
     default: return false;
     }

@@ -156,10 +156,11 @@ static fy_status_t make_optimizer(train_run_t *run)
     train_optimizer(request->recipe, request->optimizer, &options);
     if (!isnan(request->lr)) options.lr = request->lr;
     if (!isnan(request->weight_decay)) options.weight_decay = request->weight_decay;
-    if (!isnan(request->momentum) && options.kind == FY_OPTIMIZER_SGD)
-        options.momentum = request->momentum;
-    if (!isnan(request->momentum) && options.kind != FY_OPTIMIZER_SGD)
-        options.beta1 = request->momentum;
+    if (!isnan(request->momentum)) {
+        const bool is_adam = options.kind == FY_OPTIMIZER_ADAM ||
+                             options.kind == FY_OPTIMIZER_ADAMW;
+        *(is_adam ? &options.beta1 : &options.momentum) = request->momentum;
+    }
     return fy_optimizer_create(&options, 1, &run->info.values, &run->info.grads, &run->optimizer);
 }
 
@@ -199,7 +200,9 @@ static fy_status_t make_schedule(train_run_t *run)
         schedule->min_lr = optimizer.lr / 10;
     }
     if (kind == FY_SCHEDULE_RANGE) schedule->min_lr = optimizer.lr * 1e-4;
-    if (request->graph || (optimizer.kind == FY_OPTIMIZER_SGD && optimizer.momentum == 0) ||
+    const bool has_field = optimizer.kind == FY_OPTIMIZER_SGD ||
+                           optimizer.kind == FY_OPTIMIZER_RMSPROP;
+    if (request->graph || (has_field && optimizer.momentum == 0) ||
         optimizer.kind == FY_OPTIMIZER_ADADELTA)
         /* there is none that could mirror the rate */
         schedule->base_momentum = schedule->max_momentum = 0;

@@ -27,6 +27,10 @@ __device__ inline fy__rates_t rates_of(const fy_args &args)
     if (args.op == FY_OP_ADADELTA_STEP)
         return fy__adadelta_rates(lr, args.attrs.adadelta.rho, args.attrs.adadelta.eps,
                                   args.attrs.adadelta.weight_decay);
+    if (args.op == FY_OP_RMSPROP_STEP || args.op == FY_OP_RMSPROP_MOMENTUM_STEP) {
+        const fy_rmsprop_attrs_t &a = args.attrs.rmsprop;
+        return fy__rmsprop_rates(lr, a.alpha, a.eps, a.weight_decay, a.momentum);
+    }
     const fy_sgd_attrs_t &a = args.attrs.sgd;
     return fy__sgd_rates(lr, a.momentum, a.dampening, a.weight_decay, a.nesterov, number);
 }
@@ -39,6 +43,9 @@ __device__ inline fy__rates_t rates_of(const fy_args &args)
         case FY_OP_SGD_STEP: return fy__sgd_##sfx(rates, p, g);                                 \
         case FY_OP_SGD_MOMENTUM_STEP: return fy__sgd_momentum_##sfx(rates, p, state1, g);       \
         case FY_OP_ADAM_STEP: return fy__adam_##sfx(rates, p, state1, state2, g);               \
+        case FY_OP_RMSPROP_STEP: return fy__rmsprop_##sfx(rates, p, state1, g);                 \
+        case FY_OP_RMSPROP_MOMENTUM_STEP:                                                       \
+            return fy__rmsprop_momentum_##sfx(rates, p, state1, state2, g);                     \
         default: return fy__adadelta_##sfx(rates, p, state1, state2, g);                        \
         }                                                                                       \
     }
@@ -100,6 +107,7 @@ template <typename T> __device__ inline void step(const fy_args &args, fy__rates
     __syncthreads();
     switch (args.op) {
     case FY_OP_SGD_STEP: step_all<T, 0>(args, rates); break;
+    case FY_OP_RMSPROP_STEP:
     case FY_OP_SGD_MOMENTUM_STEP: step_all<T, 1>(args, rates); break;
     default: step_all<T, 2>(args, rates); break;
     }

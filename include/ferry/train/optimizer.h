@@ -1,6 +1,6 @@
 /* Optimizers: one request updates all parameters, on the device. Learning rate and step number are
  * device tensors, so a recorded step can be replayed. Formulas: the ops sgd_step, adam_step,
- * adadelta_step (ferry/ops.h). */
+ * adadelta_step, rmsprop_step (ferry/ops.h). */
 #ifndef FERRY_TRAIN_OPTIMIZER_H_
 #define FERRY_TRAIN_OPTIMIZER_H_
 
@@ -13,7 +13,8 @@ extern "C" {
 /* owned by the caller, never by a scope; used by one thread at a time */
 typedef struct fy_optimizer fy_optimizer_t;
 
-#define FY_OPTIMIZER_LIST(X) X(SGD, "sgd") X(ADAM, "adam") X(ADAMW, "adamw") X(ADADELTA, "adadelta")
+#define FY_OPTIMIZER_LIST(X) \
+    X(SGD, "sgd") X(ADAM, "adam") X(ADAMW, "adamw") X(ADADELTA, "adadelta") X(RMSPROP, "rmsprop")
 typedef enum fy_optimizer_kind {
 #define X(name, text) FY_OPTIMIZER_##name,
     FY_OPTIMIZER_LIST(X)
@@ -28,11 +29,12 @@ typedef struct fy_optimizer_options {
     /* added to the gradient; AdamW: subtracted from the parameter, times lr (Loshchilov and Hutter
      * 2019) */
     double lr, weight_decay;
-    double momentum, dampening; /* SGD; with momentum 0 it has no state */
+    /* SGD, and momentum: RMSprop. With momentum 0 no tensor is kept for it, and SGD has no state */
+    double momentum, dampening;
     int nesterov;
     double beta1, beta2; /* Adam, AdamW (Kingma and Ba 2015) */
-    double rho;          /* Adadelta (Zeiler 2012) */
-    /* Adam: added after the bias-corrected square root; Adadelta: inside the root */
+    double rho;          /* Adadelta (Zeiler 2012); RMSprop's alpha (Tieleman and Hinton 2012) */
+    /* Adam: added after the bias-corrected square root; RMSprop: after the root; Adadelta: inside */
     double eps;
 } fy_optimizer_options_t;
 /* SGD's defaults; fy_optimizer_defaults has those of all kinds. */
@@ -44,7 +46,8 @@ FY_API void fy_optimizer_options_init(fy_optimizer_options_t *options, size_t nb
 /* "adam"; "?" for an undefined kind. Static. */
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
 /* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay
- * 0.01); Adadelta lr 1, rho 0.9, 1e-6. `nbytes` is sizeof *out_options. */
+ * 0.01); Adadelta lr 1, rho 0.9, 1e-6; RMSprop lr 0.01, rho 0.99, 1e-8 (there is no `centered`).
+ * `nbytes` is sizeof *out_options. */
 FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
                                   size_t nbytes);
 
@@ -63,7 +66,7 @@ FY_API_STATUS fy_optimizer_step(fy_optimizer_t *optimizer);
 /* Applies from the next step on; one light request if the value differs. Do not call it inside a
  * recorded step. Fails: INVALID_ARGUMENT (not finite, negative). */
 FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);
-/* SGD's momentum, or Adam's beta1, for schedules. A recorded step keeps the value at the
+/* SGD's and RMSprop's momentum, or Adam's beta1, for schedules. A recorded step keeps the value at the
  * recording. */
 FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum);
 /* The options with the values of later set_lr and set_momentum calls. Fails: INVALID_ARGUMENT. */

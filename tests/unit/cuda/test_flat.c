@@ -189,6 +189,8 @@ static void optimizer_steps(void **state)
     const fy_sgd_attrs_t sgd = { .momentum = 0.9, .weight_decay = 0.01 };
     const fy_adam_attrs_t adam = { .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01 };
     const fy_adadelta_attrs_t adadelta = { .rho = 0.9, .eps = 1e-6, .weight_decay = 0.01 };
+    const fy_rmsprop_attrs_t rmsprop = { .alpha = 0.9, .eps = 1e-8, .weight_decay = 0.01 },
+                             momentum = { .alpha = 0.9, .eps = 1e-8, .momentum = 0.9 };
     const struct {
         fy_op_t op;
         unsigned nstates, counts;
@@ -197,7 +199,9 @@ static void optimizer_steps(void **state)
     } ops[] = { { FY_OP_SGD_STEP, 0, 0, &sgd, sizeof sgd },
                 { FY_OP_SGD_MOMENTUM_STEP, 1, 1, &sgd, sizeof sgd },
                 { FY_OP_ADAM_STEP, 2, 1, &adam, sizeof adam },
-                { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta } };
+                { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta },
+                { FY_OP_RMSPROP_STEP, 1, 0, &rmsprop, sizeof rmsprop },
+                { FY_OP_RMSPROP_MOMENTUM_STEP, 2, 0, &momentum, sizeof momentum } };
     static const double lr = 0.1;
     static const int64_t number = 3;
     double squares[1003];

@@ -309,6 +309,7 @@ static void optimizers_step(void **state)
     const fy_sgd_attrs_t sgd = { 0.9, 0, 1e-2, 1 };
     const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
     const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
+    const fy_rmsprop_attrs_t rmsprop = FY_RMSPROP_ATTRS_INIT, momentum = { 0.9, 1e-8, 1e-2, 0.9 };
     const int64_t number = 3;
     const struct {
         fy_op_t op;
@@ -319,7 +320,9 @@ static void optimizers_step(void **state)
     } steps[] = { { FY_OP_SGD_STEP, 0, 0, &sgd, sizeof sgd },
                   { FY_OP_SGD_MOMENTUM_STEP, 1, 1, &sgd, sizeof sgd },
                   { FY_OP_ADAM_STEP, 2, 1, &adam, sizeof adam },
-                  { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta } };
+                  { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta },
+                  { FY_OP_RMSPROP_STEP, 1, 0, &rmsprop, sizeof rmsprop },
+                  { FY_OP_RMSPROP_MOMENTUM_STEP, 2, 0, &momentum, sizeof momentum } };
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_F64; dtype++) {
         for (size_t i = 0; i < LENGTH(steps); i++) {
             op_case_t c = { .op = steps[i].op,

@@ -156,6 +156,38 @@ static void adadelta_is_computed_by_hand(ts_ctx_t *ctx)
     }
 }
 
+static void rmsprop_is_computed_by_hand(ts_ctx_t *ctx)
+{
+    const fy_rmsprop_attrs_t rows[] = { FY_RMSPROP_ATTRS_INIT,
+                                        { 0.8, 1e-3, 0.1, 0 },
+                                        { 0.9, 1e-8, 0.01, 0.9 } };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const fy_rmsprop_attrs_t *o = &rows[r];
+        const double lr = 0.01;
+        double p[N], s[N] = { 0 }, b[N] = { 0 };
+        model_t model = make(ctx, r % 2 ? FY_DTYPE_F32 : FY_DTYPE_F64, lr);
+        for (int i = 0; i < N; i++) p[i] = k_start[i];
+        for (int t = 0; t < STEPS; t++) {
+            next_gradient(ctx, &model, t);
+            if (o->momentum > 0)
+                ONE_REQUEST(fy_rmsprop_momentum_step(model.param, model.grad, model.a, model.b,
+                                                     model.lr, o));
+            else
+                ONE_REQUEST(
+                    fy_rmsprop_step(model.param, model.grad, model.a, model.lr, r ? o : NULL));
+            for (int i = 0; i < N; i++) {
+                const double g = k_grads[t][i] + o->weight_decay * p[i];
+                s[i] = o->alpha * s[i] + (1 - o->alpha) * g * g;
+                b[i] = o->momentum * b[i] + g / (sqrt(s[i]) + o->eps);
+                p[i] -= lr * b[i];
+            }
+        }
+        expect(model.param, p, "rmsprop");
+        expect(model.a, s, "rmsprop's squares");
+        if (o->momentum > 0) expect(model.b, b, "rmsprop's momentum");
+    }
+}
+
 /* After clipping the norm is the limit, or its previous value; two requests, and the norm stays on
  * the device. */
 static void gradients_are_clipped_by_norm(ts_ctx_t *ctx)
@@ -297,11 +329,11 @@ static void invalid_arguments_are_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(sgd_is_computed_by_hand),          TS_TEST(adam_is_computed_by_hand),
-    TS_TEST(adadelta_is_computed_by_hand),     TS_TEST(gradients_are_clipped_by_norm),
-    TS_TEST(clamp_keeps_to_its_bounds),        TS_TEST(linear_equals_the_ops_it_replaces),
-    TS_TEST(linear_goes_back_in_few_requests), TS_TEST(linear_of_repeated_rows),
-    TS_TEST(invalid_arguments_are_refused),
+    TS_TEST(sgd_is_computed_by_hand),           TS_TEST(adam_is_computed_by_hand),
+    TS_TEST(adadelta_is_computed_by_hand),      TS_TEST(rmsprop_is_computed_by_hand),
+    TS_TEST(gradients_are_clipped_by_norm),     TS_TEST(clamp_keeps_to_its_bounds),
+    TS_TEST(linear_equals_the_ops_it_replaces), TS_TEST(linear_goes_back_in_few_requests),
+    TS_TEST(linear_of_repeated_rows),           TS_TEST(invalid_arguments_are_refused),
 };
 
 int main(void) { return TS_RUN("typed training ops", k_tests, NULL); }

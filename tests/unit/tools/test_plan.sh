@@ -70,6 +70,8 @@ for optimizer in adam adamw adadelta; do
     expect 0 plan mlp --optimizer $optimizer --json
     [ "$(figure optimizer_state)" -ge $((2 * 407296)) ] || fail "$optimizer has $(figure optimizer_state) bytes of state"
 done
+expect 0 plan mlp --optimizer rmsprop --json
+[ "$(figure optimizer_state)" -ge $((state + 407296)) ] || fail "rmsprop has $(figure optimizer_state) bytes of state"
 expect 0 plan mnist
 says out "it fits"
 

@@ -150,7 +150,7 @@ fi
 
 # ---- schedules and optimizers ----
 for how in "--optimizer adam --schedule one-cycle" "--optimizer momentum --schedule cyclic" "--optimizer adamw --schedule cosine --clip-norm 1" \
-    "--optimizer adadelta --schedule step" "--schedule range --accumulate 2" "--optimizer momentum --schedule one-cycle --graph"; do
+    "--optimizer adadelta --schedule step" "--optimizer rmsprop --schedule cyclic" "--optimizer rmsprop --momentum 0.9 --schedule one-cycle" "--schedule range --accumulate 2" "--optimizer momentum --schedule one-cycle --graph"; do
     # shellcheck disable=SC2086
     expect 0 train mlp $small --epochs 1 $how
 done

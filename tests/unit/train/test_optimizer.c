@@ -32,6 +32,11 @@ static double by_hand(const fy_optimizer_options_t *o, double p, double g, doubl
         s[1] = o->rho * s[1] + (1 - o->rho) * u * u;
         return p - o->lr * u;
     }
+    if (o->kind == FY_OPTIMIZER_RMSPROP) {
+        s[0] = o->rho * s[0] + (1 - o->rho) * g * g;
+        s[1] = o->momentum * s[1] + g / (sqrt(s[0]) + o->eps);
+        return p - o->lr * s[1];
+    }
     s[0] = o->beta1 * s[0] + (1 - o->beta1) * g;
     s[1] = o->beta2 * s[1] + (1 - o->beta2) * g * g;
     return p - o->lr * s[0] / (1 - pow(o->beta1, t + 1)) /
@@ -269,7 +274,8 @@ static void state_has_names(ts_ctx_t *ctx)
     static const char *const want[FY_OPTIMIZER_COUNT][4] = { { "momentum", "step" },
                                                              { "exp_avg", "exp_avg_sq", "step" },
                                                              { "exp_avg", "exp_avg_sq", "step" },
-                                                             { "square_avg", "acc_delta" } };
+                                                             { "square_avg", "acc_delta" },
+                                                             { "square_avg", "momentum" } };
     for (int row = 0; row < 2 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
         fy_tensor_t *values[2], *grads[2], *tensor;
@@ -285,15 +291,17 @@ static void state_has_names(ts_ctx_t *ctx)
                                   &optimizer));
         fy_optimizer_state(optimizer, 0, &name, &tensor);
         if (row == FY_OPTIMIZER_SGD) assert_null(name); /* no momentum, no state */
+        const size_t all = row == FY_OPTIMIZER_SGD ? 0 : want[o.kind][2] ? 3 : 2;
+        const size_t each = row == FY_OPTIMIZER_RMSPROP ? 1 : all; /* no momentum */
         for (; name; fy_optimizer_state(optimizer, ++n, &name, &tensor)) {
             char expected[40];
-            const size_t each = want[o.kind][2] ? 3 : 2;
             snprintf(expected, sizeof expected, row >= FY_OPTIMIZER_COUNT ? "%s.%zu" : "%s",
                      want[o.kind][n % each], n / each);
             assert_string_equal(name, expected);
             assert_int_equal(ts_info(tensor).nelem, strncmp(name, "step", 4) == 0 ? 1 : N);
         }
         assert_null(tensor);
+        assert_int_equal(n, each * (row >= FY_OPTIMIZER_COUNT ? 2 : 1));
         fy_optimizer_destroy(optimizer);
         assert_int_equal(ts_live(ctx->device), live);
     }
@@ -325,6 +333,8 @@ static void invalid_arguments_are_refused(ts_ctx_t *ctx)
     REFUSES(ADAM, o.eps = -1, "eps");
     REFUSES(ADADELTA, o.rho = 1, "rho");
     REFUSES(ADADELTA, o.weight_decay = INFINITY, "weight_decay");
+    REFUSES(RMSPROP, o.rho = 1, "rho");
+    REFUSES(RMSPROP, o.momentum = -1, "momentum");
     o = (fy_optimizer_options_t)FY_OPTIMIZER_OPTIONS_INIT;
     ts_fails(fy_optimizer_create(&o, 0, &value, &grad, &optimizer), INVALID_ARGUMENT);
     ts_fails(fy_optimizer_create(&o, 1, &value, &other, &optimizer), SHAPE_MISMATCH);
@@ -332,6 +342,11 @@ static void invalid_arguments_are_refused(ts_ctx_t *ctx)
     ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
     ts_fails(fy_optimizer_set_momentum(optimizer, 0.9), INVALID_ARGUMENT);
     ts_text_has("no state");
+    fy_optimizer_destroy(optimizer);
+    fy_optimizer_defaults(FY_OPTIMIZER_RMSPROP, &o, sizeof o);
+    ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
+    ts_fails(fy_optimizer_set_momentum(optimizer, 0.9), INVALID_ARGUMENT);
+    ts_text_has("rmsprop: it was made with momentum 0");
     fy_optimizer_destroy(optimizer);
     fy_optimizer_destroy(NULL);
 }
@@ -357,7 +372,11 @@ static void defaults_are_those_of_the_ops(ts_ctx_t *ctx)
         fy_optimizer_defaults((fy_optimizer_kind_t)kind, &o, sizeof o);
         assert_true(o.beta1 == fallback_of(FY_OP_ADAM_STEP, "beta1") && init.beta1 == o.beta1);
         assert_true(o.beta2 == fallback_of(FY_OP_ADAM_STEP, "beta2") && init.beta2 == o.beta2);
-        assert_true(o.rho == fallback_of(FY_OP_ADADELTA_STEP, "rho") && init.rho == o.rho);
+        if (kind == FY_OPTIMIZER_RMSPROP)
+            assert_true(o.rho == fallback_of(FY_OP_RMSPROP_STEP, "alpha") &&
+                        o.eps == fallback_of(FY_OP_RMSPROP_STEP, "eps"));
+        else
+            assert_true(o.rho == fallback_of(FY_OP_ADADELTA_STEP, "rho") && init.rho == o.rho);
         assert_true(o.eps ==
                     fallback_of(is_adadelta ? FY_OP_ADADELTA_STEP : FY_OP_ADAM_STEP, "eps"));
         assert_true(o.momentum == fallback_of(FY_OP_SGD_MOMENTUM_STEP, "momentum"));
