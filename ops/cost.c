@@ -216,6 +216,8 @@ static uint64_t step_flops(fy_op_t op)
     case FY_OP_SGD_STEP: return 4;
     case FY_OP_SGD_MOMENTUM_STEP: return 7;
     case FY_OP_RMSPROP_STEP: return 11;
+    case FY_OP_LARS_STEP: return 11;
+    case FY_OP_LAMB_STEP: return 31;
     default: return 14;
     }
 }

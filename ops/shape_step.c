@@ -46,12 +46,41 @@ static fy_status_t check_rmsprop(const fy_op_info_t *info, const fy_rmsprop_attr
                    info->name, attrs->momentum);
 }
 
+static fy_status_t check_parts(const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    if (launch->nsrc < 3) return FY_STATUS_OK;
+    const fy_desc_t *parts = &launch->src[2];
+    FY_TRY(fy__check_dtype(info, FY__SRC, 2, parts, FY_DTYPE_BIT(FY_DTYPE_F64)));
+    if (parts->rank == 2 && parts->dims[0] > 0 && parts->dims[1] == 3) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: parts (src2) is %s; it has a row of 3 numbers for each part: first "
+                   "element, factor of lr, factor of weight_decay",
+                   info->name, FY__DESC_TEXT(parts));
+}
+
+/* A row for each part: the ratio, then two sums for each run. */
+static fy_status_t check_trust(const fy_op_info_t *info, const fy_launch_t *launch, int index)
+{
+    const fy_desc_t *trust = &launch->dst[index];
+    const int64_t nparts = launch->nsrc > 2 ? launch->src[2].dims[0] : 1;
+    FY_TRY(fy__check_dtype(info, FY__DST, index, trust, FY_DTYPE_BIT(FY_DTYPE_F64)));
+    if (trust->rank == 2 && trust->dims[0] == nparts && trust->dims[1] >= 3 &&
+        trust->dims[1] % 2 == 1)
+        return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: trust (dst%d) is %s; it must be [%" PRId64
+                   ", 1 + 2 runs], a row for each part",
+                   info->name, index, FY__DESC_TEXT(trust), nparts);
+}
+
 /* The state of a step has the parameter's dtype and shape; a step number comes last. */
 static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *launch)
 {
-    const bool counts = info->op == FY_OP_ADAM_STEP || info->op == FY_OP_SGD_MOMENTUM_STEP;
+    const bool has_trust = info->op == FY_OP_LARS_STEP || info->op == FY_OP_LAMB_STEP;
+    const bool counts = info->op == FY_OP_ADAM_STEP || info->op == FY_OP_SGD_MOMENTUM_STEP ||
+                        info->op == FY_OP_LAMB_STEP;
     const fy_desc_t *param = &launch->dst[0];
-    const int nalike = launch->ndst - counts;
+    const int nalike = launch->ndst - counts - has_trust, number = launch->ndst - 1;
     for (int i = 1; i < nalike; i++) {
         const fy_desc_t *state = &launch->dst[i];
         if (state->dtype != param->dtype)
@@ -61,12 +90,13 @@ static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *laun
             return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name,
                            FY__DST_TEXT(info->name, i), FY__DESC_TEXT(state), FY__DESC_TEXT(param));
     }
+    if (has_trust) FY_TRY(check_trust(info, launch, nalike));
     if (!counts) return FY_STATUS_OK;
     FY_TRY(
-        fy__check_dtype(info, FY__DST, nalike, &launch->dst[nalike], FY_DTYPE_BIT(FY_DTYPE_I64)));
-    if (launch->dst[nalike].rank == 0) return FY_STATUS_OK;
+        fy__check_dtype(info, FY__DST, number, &launch->dst[number], FY_DTYPE_BIT(FY_DTYPE_I64)));
+    if (launch->dst[number].rank == 0) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH, "%s: the step number (dst%d) is %s, it must be a scalar",
-                   info->name, nalike, FY__DESC_TEXT(&launch->dst[nalike]));
+                   info->name, number, FY__DESC_TEXT(&launch->dst[number]));
 }
 
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
@@ -84,6 +114,7 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
     if (lr->rank != 0)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the learning rate (src1) is %s, it must be a scalar",
                        info->name, FY__DESC_TEXT(lr));
+    FY_TRY(check_parts(info, launch));
     FY_TRY(check_state(info, launch));
     switch (info->op) {
     case FY_OP_SGD_STEP:

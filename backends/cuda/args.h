@@ -98,6 +98,9 @@
     X(loss, fy_class_loss_backward_f64)                                                         \
     X(step, fy_step_f32) /* of optimizers: reads the step number */                             \
     X(step, fy_step_f64)                                                                        \
+    X(step, fy_step_sums_f32) /* LARS, LAMB, before: squares of runs of parts, */               \
+    X(step, fy_step_sums_f64)                                                                   \
+    X(step, fy_step_trust)   /* and trust ratios of parts */                                    \
     X(step, fy_step_advance) /* then moves it */
 
 /* These take fy__cuda_flat_t: the same work over dense operands of one axis, aligned or not. */
@@ -178,6 +181,8 @@ typedef union fy__cuda_attrs {
     fy_adam_attrs_t adam;
     fy_adadelta_attrs_t adadelta;
     fy_rmsprop_attrs_t rmsprop;
+    fy_lars_attrs_t lars;
+    fy_lamb_attrs_t lamb;
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
     fy_dropout_attrs_t dropout;
     fy_batch_norm_attrs_t batch_norm;

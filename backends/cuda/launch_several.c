@@ -65,7 +65,7 @@ fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const f
 
 fy_status_t fy__cuda_run_step(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
-    fy__cuda_request_t requests[2];
+    fy__cuda_request_t requests[FY__CUDA_STEP_REQUESTS];
     const int n = fy__cuda_pack_step(launch, requests);
     for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
     return FY_STATUS_OK;

@@ -196,37 +196,60 @@ void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2])
     out[1].threads = 1;
 }
 
-int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
+/* A block for each run of each part, then a thread for each part; both have the operands of the
+ * step. */
+static int pack_trust(const fy__cuda_request_t *step, const fy__cuda_operand_t *trust, int is_f64,
+                      fy__cuda_request_t out[2])
 {
-    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP,
-              nalike = launch->ndst - counts;
+    const uint64_t nparts = (uint64_t)trust->dims[0], nruns = (uint64_t)(trust->dims[1] - 1) / 2;
+    out[0] = out[1] = *step;
+    out[0].kernel = is_f64 ? FY__CUDA_KERNEL_fy_step_sums_f64 : FY__CUDA_KERNEL_fy_step_sums_f32;
+    out[0].threads = nparts * nruns * FY__CUDA_BLOCK;
+    out[0].args.lanes = FY__CUDA_BLOCK;
+    out[1].kernel = FY__CUDA_KERNEL_fy_step_trust;
+    out[1].threads = nparts;
+    return 2;
+}
+
+int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUDA_STEP_REQUESTS])
+{
+    const int has_trust = launch->op == FY_OP_LARS_STEP || launch->op == FY_OP_LAMB_STEP,
+              counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP ||
+                       launch->op == FY_OP_LAMB_STEP,
+              nalike = launch->ndst - counts - has_trust;
     const fy_desc_t *param = &launch->dst[0];
     const int64_t *strides[1 + FY__CUDA_MAX_DST] = { launch->src[0].strides };
     fy__index_t index;
-    fy__cuda_args_t *args = &out->args;
+    fy__cuda_request_t step;
+    fy__cuda_args_t *args = &step.args;
     for (int i = 0; i < nalike; i++) strides[i + 1] = launch->dst[i].strides;
     fy__index_make(&index, param->rank, param->dims, nalike + 1, strides);
-    fy__cuda_args_init(args, launch->op, launch->nelem, 2, launch->attrs, launch->attrs_nbytes);
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                       launch->attrs_nbytes);
     args->ndst = launch->ndst;
     set_fused(&args->src[0], &launch->src[0], &index, 0);
-    fy__cuda_operand_set(&args->src[1], &launch->src[1]);
+    for (int i = 1; i < launch->nsrc; i++) fy__cuda_operand_set(&args->src[i], &launch->src[i]);
     for (int i = 0; i < nalike; i++) set_fused(&args->dst[i], &launch->dst[i], &index, i + 1);
-    if (counts) fy__cuda_operand_set(&args->dst[nalike], &launch->dst[nalike]);
+    for (int i = nalike; i < launch->ndst; i++)
+        fy__cuda_operand_set(&args->dst[i], &launch->dst[i]);
     fy__cuda_args_size(args, launch->nelem);
     (void)fy__cuda_set_wide(args, (unsigned)nalike, 0, 1, per_access(param->dtype));
+    /* parts and trust have two axes: such a step is not flat */
     const int wide_type = param->dtype == FY_DTYPE_F64, flat = fy__cuda_is_flat(args);
     if (flat)
-        out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64
+        step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64
                                 : FY__CUDA_KERNEL_fy_step_flat_f32;
     else
-        out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
-    out->threads = threads_of(args);
-    out->square = 0;
-    if (!counts) return 1;
-    out[1] = out[0];
-    out[1].kernel = flat ? FY__CUDA_KERNEL_fy_step_flat_advance : FY__CUDA_KERNEL_fy_step_advance;
-    out[1].threads = 1;
-    return 2;
+        step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
+    step.threads = threads_of(args);
+    step.square = 0;
+    int n = has_trust ? pack_trust(&step, &args->dst[nalike], wide_type, out) : 0;
+    out[n++] = step;
+    if (!counts) return n;
+    out[n] = step;
+    out[n].kernel = flat ? FY__CUDA_KERNEL_fy_step_flat_advance : FY__CUDA_KERNEL_fy_step_advance;
+    out[n].threads = 1;
+    return n + 1;
 }
 
 static int drops_channels(uint32_t op)

@@ -57,8 +57,10 @@ void fy__cuda_choose_copy(fy__cuda_request_t *out);
 /* arithmetic, copy, where, cast */
 void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
-/* A step of an optimizer: one launch, or two if it has a number to move. Returns how many. */
-int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2]);
+/* A step of an optimizer: one launch, one more if it has a number to move, two before if it has
+ * trust ratios. Returns how many. */
+enum { FY__CUDA_STEP_REQUESTS = 4 };
+int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUDA_STEP_REQUESTS]);
 void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 /* dropout, dropout2d: the first launch keeps the state and moves the counter, the second is the
  * gradient's, of src. */

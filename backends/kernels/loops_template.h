@@ -144,35 +144,68 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
 LOOPS_FLOAT(f32, float)
 LOOPS_FLOAT(f64, double)
 
-#define LOOPS_TRAINING(sfx, T)                                                                  \
-    static void clamp_##sfx(int64_t n, void *dst, const void *a, double p, double q)            \
-    {                                                                                           \
-        T *d = (T *)dst;                                                                        \
-        const T *x = (const T *)a, low = (T)p, high = (T)q;                                     \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clamp_##sfx(x[i], low, high);           \
-    }                                                                                           \
-    static void clip_##sfx(int64_t n, void *dst, const void *a, double p, double unused)        \
-    {                                                                                           \
-        T *d = (T *)dst;                                                                        \
-        const T *norm = (const T *)a, most = (T)p;                                              \
-        (void)unused;                                                                           \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clip_##sfx(d[i], norm[i], most);        \
-    }                                                                                           \
-    static void sgd_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
-                          const void *grad)                                                     \
-    {                                                                                           \
-        T *p = (T *)param;                                                                      \
-        const T *g = (const T *)grad;                                                           \
-        const fy__rates_t r = *rates;                                                           \
-        (void)s1;                                                                               \
-        (void)s2;                                                                               \
-        SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__sgd_##sfx(&r, p[i], g[i]);              \
-    }                                                                                           \
-    STEP1(sgd_momentum, sfx, T)                                                                 \
-    STEP1(rmsprop, sfx, T)                                                                      \
-    STEP2(adam, sfx, T)                                                                         \
-    STEP2(adadelta, sfx, T)                                                                     \
-    STEP2(rmsprop_momentum, sfx, T)
+#define LOOPS_TRAINING(sfx, T)                                                                   \
+    static void clamp_##sfx(int64_t n, void *dst, const void *a, double p, double q)             \
+    {                                                                                            \
+        T *d = (T *)dst;                                                                         \
+        const T *x = (const T *)a, low = (T)p, high = (T)q;                                      \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clamp_##sfx(x[i], low, high);            \
+    }                                                                                            \
+    static void clip_##sfx(int64_t n, void *dst, const void *a, double p, double unused)         \
+    {                                                                                            \
+        T *d = (T *)dst;                                                                         \
+        const T *norm = (const T *)a, most = (T)p;                                               \
+        (void)unused;                                                                            \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clip_##sfx(d[i], norm[i], most);         \
+    }                                                                                            \
+    static void sgd_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2,  \
+                          const void *grad)                                                      \
+    {                                                                                            \
+        T *p = (T *)param;                                                                       \
+        const T *g = (const T *)grad;                                                            \
+        const fy__rates_t r = *rates;                                                            \
+        (void)s1;                                                                                \
+        (void)s2;                                                                                \
+        SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__sgd_##sfx(&r, p[i], g[i]);               \
+    }                                                                                            \
+    STEP1(sgd_momentum, sfx, T)                                                                  \
+    STEP1(rmsprop, sfx, T)                                                                       \
+    STEP2(adam, sfx, T)                                                                          \
+    STEP2(adadelta, sfx, T)                                                                      \
+    STEP2(rmsprop_momentum, sfx, T)                                                              \
+    STEP1(lars, sfx, T)                                                                          \
+    static void lamb_state_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1,     \
+                                 void *s2, const void *grad)                                     \
+    {                                                                                            \
+        T *a = (T *)s1, *b = (T *)s2;                                                            \
+        const T *g = (const T *)grad;                                                            \
+        const fy__rates_t r = *rates;                                                            \
+        (void)param;                                                                             \
+        SIMD for (int64_t i = 0; i < n; i++)                                                     \
+        {                                                                                        \
+            T mean = a[i], square = b[i];                                                        \
+            fy__lamb_state_##sfx(&r, &mean, &square, g[i]);                                      \
+            a[i] = mean;                                                                         \
+            b[i] = square;                                                                       \
+        }                                                                                        \
+    }                                                                                            \
+    static void lamb_update_##sfx(int64_t n, const fy__rates_t *rates, void *out, void *s1,      \
+                                  void *s2, const void *param)                                   \
+    {                                                                                            \
+        T *u = (T *)out;                                                                         \
+        const T *a = (const T *)s1, *b = (const T *)s2, *p = (const T *)param;                   \
+        const fy__rates_t r = *rates;                                                            \
+        SIMD for (int64_t i = 0; i < n; i++) u[i] = fy__lamb_update_##sfx(&r, p[i], a[i], b[i]); \
+    }                                                                                            \
+    static void lamb_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
+                           const void *grad)                                                     \
+    {                                                                                            \
+        T *p = (T *)param;                                                                       \
+        const T *a = (const T *)s1, *b = (const T *)s2;                                          \
+        const fy__rates_t r = *rates;                                                            \
+        (void)grad;                                                                              \
+        SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__lamb_##sfx(&r, p[i], a[i], b[i]);        \
+    }
 #define STEP1(name, sfx, T)                                                                        \
     static void name##_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
                              const void *grad)                                                     \
@@ -490,7 +523,11 @@ const fy__loops_t FY__LOOPS_TABLE = {
               { adam_f32, adam_f64 },
               { adadelta_f32, adadelta_f64 },
               { rmsprop_f32, rmsprop_f64 },
-              { rmsprop_momentum_f32, rmsprop_momentum_f64 } },
+              { rmsprop_momentum_f32, rmsprop_momentum_f64 },
+              { lars_f32, lars_f64 },
+              { lamb_state_f32, lamb_state_f64 },
+              { lamb_update_f32, lamb_update_f64 },
+              { lamb_f32, lamb_f64 } },
     .cast = { [FY_DTYPE_F32] = CAST_ROW(f32),
               [FY_DTYPE_F64] = CAST_ROW(f64),
               [FY_DTYPE_F16] = CAST_ROW(f16),

@@ -1,20 +1,10 @@
 /* Steps of optimizers, in place. Learning rate and step number are read on the device; the number
  * advances when all elements are done.
- * Formulas: opset/formulas/step.h. */
-#include "opset/formulas/index.h"
-#include "backends/kernels/family.h"
+ * Formulas: opset/formulas/step.h. Next: step_trust.c (LARS, LAMB). */
+#include "backends/kernels/step.h"
 
 /* f32 elements that one thread does in 20 us */
 enum { SERIAL_SGD = 98304, SERIAL = 32768, LINE = 16 };
-
-typedef struct step {
-    fy__step_fn run;
-    fy__rates_t rates;
-    /* states that there are not: the parameter, which no formula touches there */
-    const fy_desc_t *param, *grad, *state[2];
-    int64_t nelem, piece; /* elements; of a thread */
-    int shift;
-} step_t;
 
 static double float_at(const fy_desc_t *scalar)
 {
@@ -34,29 +24,42 @@ static int is_dense(const fy_desc_t *desc)
     return 1;
 }
 
-static void run_piece(const void *context, int64_t i)
+/* [begin, end) of a dense step with one set of rates */
+static void run_range(const fy__host_step_t *step, const fy__rates_t *rates, int64_t begin,
+                      int64_t end)
 {
-    const step_t *step = (const step_t *)context;
-    const int64_t begin = i * step->piece,
-                  end = begin + step->piece < step->nelem ? begin + step->piece : step->nelem;
     const int64_t at = begin * ((int64_t)1 << step->shift);
-    if (begin >= end) return;
-    step->run(end - begin, &step->rates, (char *)step->param->data + at,
-              (char *)step->state[0]->data + at, (char *)step->state[1]->data + at,
-              (const char *)step->grad->data + at);
+    step->run(end - begin, rates, (char *)step->param->data + at, (char *)step->state[0]->data + at,
+              (char *)step->state[1]->data + at, (const char *)step->grad->data + at);
 }
 
-static char *element(const step_t *step, const fy_desc_t *desc, int64_t i)
+/* Part by part; a part whose first element does not ascend has one element at least, so that the
+ * loop ends. */
+static void run_piece(const void *context, int64_t i)
 {
-    return (char *)desc->data +
-           fy__offset_of(i, desc->rank, desc->dims, desc->strides) * ((int64_t)1 << step->shift);
+    const fy__host_step_t *step = (const fy__host_step_t *)context;
+    const fy__parts_t *parts = &step->parts;
+    int64_t begin = i * step->piece;
+    const int64_t end = begin + step->piece < parts->nelem ? begin + step->piece : parts->nelem;
+    while (begin < end) {
+        const int64_t part = fy__part_of(parts, begin);
+        int64_t next = fy__part_begin(parts, part + 1);
+        if (next <= begin) next = begin + 1;
+        if (next > end) next = end;
+        const fy__rates_t rates = fy__host_step_rates(step, part);
+        run_range(step, &rates, begin, next);
+        begin = next;
+    }
 }
 
 static void run_element(const void *context, int64_t i)
 {
-    const step_t *step = (const step_t *)context;
-    step->run(1, &step->rates, element(step, step->param, i), element(step, step->state[0], i),
-              element(step, step->state[1], i), element(step, step->grad, i));
+    const fy__host_step_t *step = (const fy__host_step_t *)context;
+    const fy__rates_t rates = fy__host_step_rates(step, fy__part_of(&step->parts, i));
+    step->run(1, &rates, fy__host_step_element(step, step->param, i),
+              fy__host_step_element(step, step->state[0], i),
+              fy__host_step_element(step, step->state[1], i),
+              fy__host_step_element(step, step->grad, i));
 }
 
 static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
@@ -75,6 +78,14 @@ static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
         const fy_rmsprop_attrs_t *a = (const fy_rmsprop_attrs_t *)launch->attrs;
         return fy__rmsprop_rates(lr, a->alpha, a->eps, a->weight_decay, a->momentum);
     }
+    if (launch->op == FY_OP_LARS_STEP) {
+        const fy_lars_attrs_t *a = (const fy_lars_attrs_t *)launch->attrs;
+        return fy__lars_rates(lr, a->momentum, a->weight_decay);
+    }
+    if (launch->op == FY_OP_LAMB_STEP) {
+        const fy_lamb_attrs_t *a = (const fy_lamb_attrs_t *)launch->attrs;
+        return fy__lamb_rates(lr, a->beta1, a->beta2, a->eps, a->weight_decay, number);
+    }
     const fy_sgd_attrs_t *a = (const fy_sgd_attrs_t *)launch->attrs;
     return fy__sgd_rates(lr, a->momentum, a->dampening, a->weight_decay, a->nesterov, number);
 }
@@ -87,36 +98,53 @@ static enum fy__step step_of(fy_op_t op)
     case FY_OP_ADADELTA_STEP: return FY__STEP_ADADELTA;
     case FY_OP_RMSPROP_STEP: return FY__STEP_RMSPROP;
     case FY_OP_RMSPROP_MOMENTUM_STEP: return FY__STEP_RMSPROP_MOMENTUM;
+    case FY_OP_LARS_STEP: return FY__STEP_LARS;
+    case FY_OP_LAMB_STEP: return FY__STEP_LAMB;
     default: return FY__STEP_SGD;
     }
+}
+
+static fy__parts_t parts_of(const fy_launch_t *launch)
+{
+    fy__parts_t parts = { .nparts = 1, .nelem = (int64_t)launch->nelem };
+    if (launch->nsrc < 3) return parts;
+    parts.data = (const double *)launch->src[2].data;
+    parts.nparts = launch->src[2].dims[0];
+    parts.row = launch->src[2].strides[0];
+    parts.column = launch->src[2].strides[1];
+    return parts;
 }
 
 fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch)
 {
-    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP,
-              nalike = launch->ndst - counts;
-    int64_t *number = counts ? (int64_t *)launch->dst[nalike].data : NULL;
-    step_t step = { .run = loops->step[step_of(launch->op)][launch->dst->dtype],
-                    .rates = rates_of(launch, number ? *number : 0),
-                    .param = launch->dst,
-                    .grad = launch->src,
-                    .nelem = (int64_t)launch->nelem,
-                    .shift = fy__log2_size(launch->dst->dtype) };
-    int dense = is_dense(step.grad) && is_dense(step.param);
+    const int has_trust = launch->op == FY_OP_LARS_STEP || launch->op == FY_OP_LAMB_STEP,
+              counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP ||
+                       launch->op == FY_OP_LAMB_STEP,
+              nalike = launch->ndst - counts - has_trust;
+    int64_t *number = counts ? (int64_t *)launch->dst[launch->ndst - 1].data : NULL;
+    fy__host_step_t step = { .run = loops->step[step_of(launch->op)][launch->dst->dtype],
+                             .rates = rates_of(launch, number ? *number : 0),
+                             .parts = parts_of(launch),
+                             .param = launch->dst,
+                             .grad = launch->src,
+                             .trust = has_trust ? &launch->dst[nalike] : NULL,
+                             .shift = fy__log2_size(launch->dst->dtype) };
     (void)host;
+    step.is_dense = is_dense(step.grad) && is_dense(step.param);
     for (int i = 0; i < 2; i++) {
         step.state[i] = i + 1 < nalike ? &launch->dst[i + 1] : launch->dst;
-        dense = dense && is_dense(step.state[i]);
+        step.is_dense = step.is_dense && is_dense(step.state[i]);
     }
     const int threads = fy__threads_for(
-        step.nelem,
+        step.parts.nelem,
         fy__serial_of(launch->dst->dtype, launch->op == FY_OP_SGD_STEP ? SERIAL_SGD : SERIAL));
-    step.piece = ((step.nelem + threads - 1) / threads + LINE - 1) / LINE * LINE;
-    if (dense)
+    if (has_trust) fy__host_step_trust(&step, loops, launch, threads);
+    step.piece = ((step.parts.nelem + threads - 1) / threads + LINE - 1) / LINE * LINE;
+    if (step.is_dense)
         fy__for_each(threads, threads, run_piece, &step);
     else
-        fy__for_each(step.nelem, threads, run_element, &step);
+        fy__for_each(step.parts.nelem, threads, run_element, &step);
     if (number) ++*number;
     return FY_STATUS_OK;
 }

@@ -174,6 +174,12 @@ typedef struct fy_rmsprop_attrs {
     double alpha, eps, weight_decay;
     double momentum; /* rmsprop_step: 0 */
 } fy_rmsprop_attrs_t;
+typedef struct fy_lars_attrs {
+    double momentum, trust_coefficient, eps, weight_decay;
+} fy_lars_attrs_t;
+typedef struct fy_lamb_attrs {
+    double beta1, beta2, eps, weight_decay;
+} fy_lamb_attrs_t;
 typedef struct fy_dropout_attrs {
     double p; /* the dropped share, 0 .. 1; rounded to steps of 2^-24 */
 } fy_dropout_attrs_t;

@@ -137,7 +137,9 @@
     X(TAKE_ALONG_AXIS_BACKWARD, take_along_axis_backward) \
     X(TOPK, topk) \
     X(RMSPROP_STEP, rmsprop_step) \
-    X(RMSPROP_MOMENTUM_STEP, rmsprop_momentum_step)
+    X(RMSPROP_MOMENTUM_STEP, rmsprop_momentum_step) \
+    X(LARS_STEP, lars_step) \
+    X(LAMB_STEP, lamb_step)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -273,7 +275,9 @@ enum {
     FY_OP_TOPK = 129,
     FY_OP_RMSPROP_STEP = 130,
     FY_OP_RMSPROP_MOMENTUM_STEP = 131,
-    FY_OP_BUILTIN_COUNT = 132
+    FY_OP_LARS_STEP = 132,
+    FY_OP_LAMB_STEP = 133,
+    FY_OP_BUILTIN_COUNT = 134
 };
 
 #define FY_CONV2D_ATTRS_INIT \
@@ -286,6 +290,10 @@ enum {
     { 0.9, 1e-6, 0 }
 #define FY_RMSPROP_ATTRS_INIT \
     { 0.99, 1e-8, 0, 0 }
+#define FY_LARS_ATTRS_INIT \
+    { 0.9, 0.001, 1e-8, 0 }
+#define FY_LAMB_ATTRS_INIT \
+    { 0.9, 0.999, 1e-6, 0 }
 #define FY_BATCH_NORM_ATTRS_INIT \
     { 0.1, 1e-5, 0 }
 #define FY_BATCH_NORM_INFERENCE_ATTRS_INIT \

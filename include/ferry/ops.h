@@ -403,6 +403,33 @@ FY_API_STATUS fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *gr
                                        fy_tensor_t *square_avg, fy_tensor_t *momentum,
                                        const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
 
+/* Parts: a third source of every step, f64 [P, 3], which fy_op_call and the two calls below take.
+ * Row i is (first element, factor of lr, factor of weight_decay) of part i; elements are counted in
+ * row-major order; first elements ascend from 0, and a part ends where the next one begins. Without
+ * it the parameter is one part, with factors of 1.
+ *
+ * LARS and LAMB scale the update of each part by its trust ratio. trust, f64 [P, 1 + 2 R], gets the
+ * ratio in column 0. The other columns are sums of squares: a part is summed in R runs, in the same
+ * order on every device and on any number of threads. A part whose factor of weight_decay is 0
+ * (biases, usually) has ratio 1, and so has one with a norm of 0.
+ * Cost: one request; the parameter is read twice (LARS: the gradient too, LAMB: its two states). */
+
+/* ratio = trust_coefficient |param| / (|grad| + weight_decay |param| + eps), b = momentum b + lr
+ * ratio (grad + weight_decay param), param -= b; b is `momentum`, 0 at first (You, Gitman and
+ * Ginsburg 2017, algorithm 1, where eps is 0). parts may be NULL. attrs NULL: FY_LARS_ATTRS_INIT
+ * (0.9, 0.001, 1e-8, no decay). */
+FY_API_STATUS fy_lars_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
+                           fy_tensor_t *trust, const fy_tensor_t *parts, const fy_tensor_t *lr,
+                           const fy_lars_attrs_t *attrs);
+/* m, v and t as in fy_adam_step, with g = grad; u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) +
+ * eps) + weight_decay param, ratio = |param| / |u|, param -= lr ratio u (You et al. 2020, algorithm
+ * 2, with the identity as phi). parts may be NULL. attrs NULL: FY_LAMB_ATTRS_INIT (0.9, 0.999,
+ * 1e-6, no decay). */
+FY_API_STATUS fy_lamb_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg,
+                           fy_tensor_t *exp_avg_sq, fy_tensor_t *trust, fy_tensor_t *step_number,
+                           const fy_tensor_t *parts, const fy_tensor_t *lr,
+                           const fy_lamb_attrs_t *attrs);
+
 /* ---- images: activations NHWC, weights OHWI; float ---- */
 
 /* A cross-correlation; x is 0 outside the image: y[n, oh, ow, o] = bias[o] + sum over kh, kw, c of

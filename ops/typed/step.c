@@ -17,17 +17,24 @@ fy_status_t fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double ma
 /* ---- steps ---- */
 
 /* dst has the parameter and the state that is updated with it; none is NULL. */
-static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr,
-                        const void *attrs, size_t ndst, fy_tensor_t **dst)
+static fy_status_t step_parts(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr,
+                              const fy_tensor_t *parts, const void *attrs, size_t ndst,
+                              fy_tensor_t **dst)
 {
-    const fy_tensor_t *src[2] = { grad, lr };
+    const fy_tensor_t *src[3] = { grad, lr, parts };
     const char *name = fy__op_rows[op].info.name;
     for (size_t i = 0; i < ndst; i++) {
         if (!dst[i])
             return FY_FAIL(INVALID_ARGUMENT, "%s: %s, which is updated in place, is NULL", name,
                            FY__DST_TEXT(name, i));
     }
-    return fy__dispatch(&fy__op_rows[op], 2, src, attrs, 0, ndst, dst);
+    return fy__dispatch(&fy__op_rows[op], parts ? 3 : 2, src, attrs, 0, ndst, dst);
+}
+
+static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr,
+                        const void *attrs, size_t ndst, fy_tensor_t **dst)
+{
+    return step_parts(op, grad, lr, NULL, attrs, ndst, dst);
 }
 
 static const fy_sgd_attrs_t k_plain_sgd;
@@ -79,4 +86,23 @@ fy_status_t fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad
 {
     fy_tensor_t *dst[3] = { param, square_avg, momentum };
     return step(FY_OP_RMSPROP_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 3, dst);
+}
+
+fy_status_t fy_lars_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
+                         fy_tensor_t *trust, const fy_tensor_t *parts, const fy_tensor_t *lr,
+                         const fy_lars_attrs_t *attrs)
+{
+    static const fy_lars_attrs_t usual = FY_LARS_ATTRS_INIT;
+    fy_tensor_t *dst[3] = { param, momentum, trust };
+    return step_parts(FY_OP_LARS_STEP, grad, lr, parts, attrs ? attrs : &usual, 3, dst);
+}
+
+fy_status_t fy_lamb_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg,
+                         fy_tensor_t *exp_avg_sq, fy_tensor_t *trust, fy_tensor_t *step_number,
+                         const fy_tensor_t *parts, const fy_tensor_t *lr,
+                         const fy_lamb_attrs_t *attrs)
+{
+    static const fy_lamb_attrs_t usual = FY_LAMB_ATTRS_INIT;
+    fy_tensor_t *dst[5] = { param, exp_avg, exp_avg_sq, trust, step_number };
+    return step_parts(FY_OP_LAMB_STEP, grad, lr, parts, attrs ? attrs : &usual, 5, dst);
 }

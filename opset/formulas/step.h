@@ -3,7 +3,7 @@
  * g: the gradient; the parameter comes back, the state is updated in place. Formulas and their
  * names as PyTorch 1.13 documents them (torch.optim: SGD, Adam, AdamW, Adadelta, RMSprop), after
  * Sutskever et al. 2013, Kingma and Ba 2015, Loshchilov and Hutter 2019, Zeiler 2012, Tieleman and
- * Hinton 2012. */
+ * Hinton 2012. LARS: You, Gitman and Ginsburg 2017; LAMB: You et al. 2020. */
 #ifndef FERRY_OPSET_FORMULAS_STEP_H_
 #define FERRY_OPSET_FORMULAS_STEP_H_
 
@@ -15,15 +15,90 @@
 typedef struct fy__rates {
     double lr, decay, keep1, add1, keep2, add2, eps, root, shrink;
     int nesterov;
+    double correct; /* LAMB: of the mean */
 } fy__rates_t;
+
+/* ---- parts: rows (first element, factor of lr, factor of weight decay) ---- */
+
+/* data NULL: one part. Strides in elements. First elements that do not ascend give some part, and
+ * no element outside the parameter. */
+typedef struct fy__parts {
+    const double *data;
+    int64_t nparts, row, column, nelem;
+} fy__parts_t;
+
+FY_FORMULA int64_t fy__part_begin(const fy__parts_t *parts, int64_t part)
+{
+    if (part <= 0) return 0;
+    if (part >= parts->nparts) return parts->nelem;
+    const double first = parts->data[part * parts->row];
+    if (!(first > 0)) return 0;
+    return first < (double)parts->nelem ? (int64_t)first : parts->nelem;
+}
+
+/* The last part that begins at element i or before it. */
+FY_FORMULA int64_t fy__part_of(const fy__parts_t *parts, int64_t i)
+{
+    int64_t low = 0, high = parts->nparts;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (fy__part_begin(parts, middle) <= i)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* column 1: the factor of lr, 2: of weight decay */
+FY_FORMULA double fy__part_factor(const fy__parts_t *parts, int64_t part, int column)
+{
+    return parts->data ? parts->data[part * parts->row + column * parts->column] : 1;
+}
+
+/* Run `run` of `nruns` of a part: [*out_first, *out_end), all but the last ones of one length. */
+FY_FORMULA void fy__part_run(const fy__parts_t *parts, int64_t part, int64_t nruns, int64_t run,
+                             int64_t *out_first, int64_t *out_end)
+{
+    const int64_t begin = fy__part_begin(parts, part), next = fy__part_begin(parts, part + 1),
+                  end = next > begin ? next : begin;
+    const int64_t each = ((end - begin + nruns - 1) / nruns + 15) / 16 * 16;
+    *out_first = run * each < end - begin ? begin + run * each : end;
+    *out_end = end - *out_first < each ? end : *out_first + each;
+}
+
+/* AdamW's shrink is 1 - lr decay, Adam's 1. */
+FY_FORMULA fy__rates_t fy__rates_of_part(const fy__rates_t *rates, double lr, double decay)
+{
+    fy__rates_t r = *rates;
+    r.lr *= lr;
+    r.decay *= decay;
+    r.shrink = 1 - (1 - r.shrink) * lr * decay;
+    return r;
+}
+
+/* From the squared norms of the parameter and of the update. */
+FY_FORMULA double fy__lars_trust(double coefficient, double eps, double decay, double param,
+                                 double grad)
+{
+    if (!(param > 0) || !(grad > 0)) return 1;
+    return coefficient * sqrt(param) / (sqrt(grad) + decay * sqrt(param) + eps);
+}
+
+FY_FORMULA double fy__lamb_trust(double param, double update)
+{
+    return param > 0 && update > 0 ? sqrt(param) / sqrt(update) : 1;
+}
+
+/* ---- rates ---- */
 
 /* `step`: how many there were before. In the first one the momentum is the gradient itself,
  * undampened. */
 FY_FORMULA fy__rates_t fy__sgd_rates(double lr, double momentum, double dampening, double decay,
                                      int nesterov, int64_t step)
 {
-    const fy__rates_t r = { lr, decay, momentum, step > 0 ? 1 - dampening : 1, 0, 0, 0,
-                            0,  0,     nesterov };
+    const fy__rates_t r = { lr, decay,    momentum, step > 0 ? 1 - dampening : 1, 0, 0, 0, 0,
+                            0,  nesterov, 0 };
     return r;
 }
 
@@ -41,20 +116,45 @@ FY_FORMULA fy__rates_t fy__adam_rates(double lr, double beta1, double beta2, dou
                             eps,
                             1 / sqrt(1 - pow(beta2, t)),
                             decoupled ? 1 - lr * decay : 1,
+                            0,
                             0 };
     return r;
 }
 
 FY_FORMULA fy__rates_t fy__adadelta_rates(double lr, double rho, double eps, double decay)
 {
-    const fy__rates_t r = { lr, decay, rho, 1 - rho, 0, 0, eps, 0, 0, 0 };
+    const fy__rates_t r = { lr, decay, rho, 1 - rho, 0, 0, eps, 0, 0, 0, 0 };
     return r;
 }
 
 FY_FORMULA fy__rates_t fy__rmsprop_rates(double lr, double alpha, double eps, double decay,
                                          double momentum)
 {
-    const fy__rates_t r = { lr, decay, alpha, 1 - alpha, momentum, 0, eps, 0, 0, 0 };
+    const fy__rates_t r = { lr, decay, alpha, 1 - alpha, momentum, 0, eps, 0, 0, 0, 0 };
+    return r;
+}
+
+FY_FORMULA fy__rates_t fy__lars_rates(double lr, double momentum, double decay)
+{
+    const fy__rates_t r = { lr, decay, momentum, 0, 0, 0, 0, 0, 0, 0, 0 };
+    return r;
+}
+
+FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, double eps,
+                                      double decay, int64_t step)
+{
+    const double t = (double)step + 1;
+    const fy__rates_t r = { lr,
+                            decay,
+                            beta1,
+                            1 - beta1,
+                            beta2,
+                            1 - beta2,
+                            eps,
+                            1 / sqrt(1 - pow(beta2, t)),
+                            1,
+                            0,
+                            1 / (1 - pow(beta1, t)) };
     return r;
 }
 
@@ -99,6 +199,27 @@ FY_FORMULA fy__rates_t fy__rmsprop_rates(double lr, double alpha, double eps, do
         *square = s;                                                                              \
         *change = b;                                                                              \
         return MA(-(T)r->lr, b, p);                                                               \
+    }                                                                                             \
+    FY_FORMULA T fy__lars_##sfx(const fy__rates_t *r, T p, T *momentum, T g)                      \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, g), b = MA((T)r->keep1, *momentum, (T)r->lr * d);          \
+        *momentum = b;                                                                            \
+        return p - b;                                                                             \
+    }                                                                                             \
+    /* the states, before any parameter changes */                                                \
+    FY_FORMULA void fy__lamb_state_##sfx(const fy__rates_t *r, T *mean, T *square, T g)           \
+    {                                                                                             \
+        *mean = MA((T)r->keep1, *mean, (T)r->add1 * g);                                           \
+        *square = MA((T)r->keep2, *square, (T)r->add2 * g * g);                                   \
+    }                                                                                             \
+    FY_FORMULA T fy__lamb_update_##sfx(const fy__rates_t *r, T p, T mean, T square)               \
+    {                                                                                             \
+        const T u = (T)r->correct * mean / MA(sqrt##m(square), (T)r->root, (T)r->eps);            \
+        return MA((T)r->decay, p, u);                                                             \
+    }                                                                                             \
+    FY_FORMULA T fy__lamb_##sfx(const fy__rates_t *r, T p, T mean, T square)                      \
+    {                                                                                             \
+        return MA(-(T)r->lr, fy__lamb_update_##sfx(r, p, mean, square), p);                       \
     }
 
 FY_STEPS(f32, float, f, FY_MUL_ADD_F32)

@@ -111,12 +111,12 @@ static void mixed_dtypes(ts_ctx_t *ctx)
                                                : plan.given[k - plan.nsrc].domain;
             dtypes[k] = ts_domain_dtype(domain, main_dtype);
             is_main[k] = domain != TS_COND && domain != TS_INDEX && domain != TS_INDEX32 &&
-                         domain != TS_RNG;
+                         domain != TS_RNG && domain != TS_PARTS;
             nmain += is_main[k];
         }
         for (size_t k = 0; k < n && nmain >= 2; k++) {
             /* f32 or f64, whatever the parameter is */
-            const bool is_rate = k == 1 && k < info->nsrc && !strcmp(info->src[k].name, "lr");
+            const bool is_rate = k == 1 && info->src[1].name && !strcmp(info->src[1].name, "lr");
             if (!is_main[k] || is_rate) continue;
             fy_dtype_t other = first_dtype(info->dtypes & ~FY_DTYPE_BIT(main_dtype));
             dtypes[k] = other;

@@ -188,28 +188,171 @@ static void rmsprop(element_t *e, double g, double lr, const fy_rmsprop_attrs_t 
     e->p -= lr * u;
 }
 
-static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_array_t *given,
-                 size_t ndst, ts_expected_t *out)
+static void lars(element_t *e, double g, double lr, const fy_lars_attrs_t *attrs)
 {
-    const bool counts = op == FY_OP_ADAM_STEP || op == FY_OP_SGD_MOMENTUM_STEP;
-    const size_t nalike = ndst - counts;
-    const int64_t number = counts ? given[nalike].i[0] : 0;
+    const double d = g + attrs->weight_decay * e->p,
+                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
+    e->a_scale = fabs(attrs->momentum * e->a) + lr * d_scale * 4;
+    e->a = attrs->momentum * e->a + lr * d;
+    e->p_scale = fabs(e->p) + e->a_scale;
+    e->p -= e->a;
+}
+
+/* The states; returns the update. */
+static double lamb(element_t *e, double g, const fy_lamb_attrs_t *attrs, int64_t step,
+                   double *out_scale)
+{
+    const double t = (double)step + 1;
+    e->a_scale = fabs(attrs->beta1 * e->a) + (1 - attrs->beta1) * fabs(g);
+    e->a = attrs->beta1 * e->a + (1 - attrs->beta1) * g;
+    e->b_scale = e->b = attrs->beta2 * e->b + (1 - attrs->beta2) * g * g;
+    const double below = sqrt(e->b / (1 - pow(attrs->beta2, t))) + attrs->eps,
+                 correct = 1 / (1 - pow(attrs->beta1, t));
+    *out_scale = 4 * (correct * e->a_scale / below + fabs(attrs->weight_decay * e->p));
+    return correct * e->a / below + attrs->weight_decay * e->p;
+}
+
+/* ---- parts ---- */
+
+typedef struct parts {
+    const ts_array_t *rows; /* NULL: one part */
+    uint64_t nelem;
+} parts_t;
+
+static uint64_t part_begin(const parts_t *parts, uint64_t part)
+{
+    const uint64_t n = parts->rows ? (uint64_t)parts->rows->dims[0] : 1;
+    if (part == 0) return 0;
+    if (part >= n || parts->rows->f[3 * part] > (double)parts->nelem) return parts->nelem;
+    return (uint64_t)parts->rows->f[3 * part];
+}
+
+static uint64_t part_of(const parts_t *parts, uint64_t k)
+{
+    uint64_t part = 0;
+    while (parts->rows && part + 1 < (uint64_t)parts->rows->dims[0] &&
+           parts->rows->f[3 * (part + 1)] <= (double)k)
+        part++;
+    return part;
+}
+
+static double factor(const parts_t *parts, uint64_t part, int column)
+{
+    return parts->rows ? parts->rows->f[3 * part + (uint64_t)column] : 1;
+}
+
+/* Sums of the runs of a part, and its ratio. */
+static void trust_of(fy_op_t op, const parts_t *parts, uint64_t part, const ts_array_t *src,
+                     const void *attrs, const ts_array_t *given, int64_t number, ts_expected_t *out)
+{
+    const int64_t columns = out->value.dims[1];
+    const uint64_t begin = part_begin(parts, part), next = part_begin(parts, part + 1),
+                   end = next > begin ? next : begin, runs = (uint64_t)(columns - 1) / 2,
+                   each = ((end - begin + runs - 1) / runs + 15) / 16 * 16;
+    const double rounding = ts_unit(given[0].dtype) / ts_unit(FY_DTYPE_F64);
+    double *row = &out->value.f[part * (uint64_t)columns],
+           *scale = &out->scale[part * (uint64_t)columns], param = 0, update = 0;
+    fy_lamb_attrs_t lamb_attrs = { 0 };
+    fy_lars_attrs_t lars_attrs = { 0 };
+    if (op == FY_OP_LAMB_STEP)
+        lamb_attrs = *(const fy_lamb_attrs_t *)attrs;
+    else
+        lars_attrs = *(const fy_lars_attrs_t *)attrs;
+    lamb_attrs.weight_decay *= factor(parts, part, 2);
+    lars_attrs.weight_decay *= factor(parts, part, 2);
+    for (uint64_t k = begin; k < end; k++) {
+        const uint64_t run = (k - begin) / each;
+        element_t e = { .p = given[0].f[k], .a = given[1].f[k] };
+        double u = src[0].f[k], u_scale = fabs(u);
+        if (op == FY_OP_LAMB_STEP) {
+            e.b = given[2].f[k];
+            u = lamb(&e, u, &lamb_attrs, number, &u_scale);
+        }
+        row[1 + 2 * run] += e.p * e.p;
+        row[2 + 2 * run] += u * u;
+        scale[1 + 2 * run] += e.p * e.p * rounding * 4;
+        scale[2 + 2 * run] += (u * u + fabs(u) * u_scale) * rounding * 4;
+        param += e.p * e.p;
+        update += u * u;
+    }
+    row[0] = 1;
+    if (factor(parts, part, 2) != 0 && param > 0 && update > 0)
+        row[0] = op == FY_OP_LAMB_STEP
+                     ? sqrt(param / update)
+                     : lars_attrs.trust_coefficient * sqrt(param) /
+                           (sqrt(update) + lars_attrs.weight_decay * sqrt(param) + lars_attrs.eps);
+    scale[0] = row[0] * rounding * 16;
+}
+
+typedef union attrs {
+    fy_sgd_attrs_t sgd;
+    fy_adam_attrs_t adam;
+    fy_adadelta_attrs_t adadelta;
+    fy_rmsprop_attrs_t rmsprop;
+    fy_lars_attrs_t lars;
+    fy_lamb_attrs_t lamb;
+} attrs_t;
+
+/* One element by a part's rates: lr with its factor and ratio. */
+static void step_element(fy_op_t op, element_t *e, double g, double lr, double decay,
+                         const void *attrs, int64_t number)
+{
+    attrs_t own;
+    double scale;
+    memcpy(&own, attrs, fy_op_get(op)->attrs_nbytes);
+    switch (op) {
+    case FY_OP_ADAM_STEP:
+        own.adam.weight_decay *= decay;
+        adam(e, g, lr, &own.adam, number);
+        break;
+    case FY_OP_ADADELTA_STEP:
+        own.adadelta.weight_decay *= decay;
+        adadelta(e, g, lr, &own.adadelta);
+        break;
+    case FY_OP_RMSPROP_STEP:
+    case FY_OP_RMSPROP_MOMENTUM_STEP:
+        own.rmsprop.weight_decay *= decay;
+        rmsprop(e, g, lr, &own.rmsprop, op == FY_OP_RMSPROP_MOMENTUM_STEP);
+        break;
+    case FY_OP_LARS_STEP:
+        own.lars.weight_decay *= decay;
+        lars(e, g, lr, &own.lars);
+        break;
+    case FY_OP_LAMB_STEP:
+        own.lamb.weight_decay *= decay;
+        const double u = lamb(e, g, &own.lamb, number, &scale);
+        e->p_scale = fabs(e->p) + lr * (fabs(u) * 8 + scale);
+        e->p -= lr * u;
+        break;
+    default:
+        own.sgd.weight_decay *= decay;
+        sgd(e, g, lr, &own.sgd, op == FY_OP_SGD_MOMENTUM_STEP, number);
+    }
+}
+
+static void step(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                 const ts_array_t *given, size_t ndst, ts_expected_t *out)
+{
+    const bool has_trust = op == FY_OP_LARS_STEP || op == FY_OP_LAMB_STEP,
+               counts = op == FY_OP_ADAM_STEP || op == FY_OP_SGD_MOMENTUM_STEP ||
+                        op == FY_OP_LAMB_STEP;
+    const size_t nalike = ndst - counts - has_trust;
+    const int64_t number = counts ? given[ndst - 1].i[0] : 0;
+    const parts_t parts = { nsrc > 2 ? &src[2] : NULL, given[0].nelem };
     for (size_t i = 0; i < ndst; i++)
         ts_expected_make(&out[i], given[i].dtype, given[i].rank, given[i].dims);
-    if (counts) out[nalike].value.i[0] = number + 1;
+    if (counts) out[ndst - 1].value.i[0] = number + 1;
+    for (uint64_t part = 0; has_trust && part < (uint64_t)given[nalike].dims[0]; part++)
+        trust_of(op, &parts, part, src, attrs, given, number, &out[nalike]);
     for (uint64_t k = 0; k < given[0].nelem; k++) {
         element_t e = { .p = given[0].f[k],
                         .a = nalike > 1 ? given[1].f[k] : 0,
                         .b = nalike > 2 ? given[2].f[k] : 0 };
-        const double g = src[0].f[k], lr = src[1].f[0];
-        if (op == FY_OP_ADAM_STEP)
-            adam(&e, g, lr, attrs, number);
-        else if (op == FY_OP_ADADELTA_STEP)
-            adadelta(&e, g, lr, attrs);
-        else if (op == FY_OP_RMSPROP_STEP || op == FY_OP_RMSPROP_MOMENTUM_STEP)
-            rmsprop(&e, g, lr, attrs, op == FY_OP_RMSPROP_MOMENTUM_STEP);
-        else
-            sgd(&e, g, lr, attrs, op == FY_OP_SGD_MOMENTUM_STEP, number);
+        const uint64_t part = part_of(&parts, k);
+        const double ratio = has_trust ? out[nalike].value.f[part * (uint64_t)given[nalike].dims[1]]
+                                       : 1;
+        step_element(op, &e, src[0].f[k], src[1].f[0] * factor(&parts, part, 1) * ratio,
+                     factor(&parts, part, 2), attrs, number);
         const double values[3] = { e.p, e.a, e.b }, scales[3] = { e.p_scale, e.a_scale, e.b_scale };
         for (size_t i = 0; i < nalike && i < 3; i++) {
             out[i].value.f[k] = values[i];
@@ -232,7 +375,11 @@ bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     case FY_OP_ADAM_STEP:
     case FY_OP_RMSPROP_STEP:
     case FY_OP_RMSPROP_MOMENTUM_STEP:
-    case FY_OP_ADADELTA_STEP: step(op, src, attrs, given, fy_op_get(op)->ndst, out); return true;
+    case FY_OP_LARS_STEP:
+    case FY_OP_LAMB_STEP:
+    case FY_OP_ADADELTA_STEP:
+        step(op, nsrc, src, attrs, given, fy_op_get(op)->ndst, out);
+        return true;
     default: return false;
     }
 }

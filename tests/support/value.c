@@ -226,6 +226,7 @@ fy_dtype_t ts_domain_dtype(ts_domain_t domain, fy_dtype_t main_dtype)
     case TS_INDEX:
     case TS_RNG: return FY_DTYPE_I64;
     case TS_INDEX32: return FY_DTYPE_I32;
+    case TS_PARTS: return FY_DTYPE_F64;
     default: return main_dtype;
     }
 }
@@ -287,6 +288,15 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
         if (array->nelem != 2) return; /* only rows that are refused */
         array->i[0] = 20240607;
         array->i[1] = repeat_axis < 0 ? 0 : array->i[0];
+        return;
+    }
+    if (domain == TS_PARTS) {
+        for (uint64_t k = 0; array->f && k < array->nelem; k++) {
+            const uint64_t row = repeat_axis < 0 ? k / 3 : 0, column = k % 3;
+            array->f[k] = repeat_axis == 1 || column == 0 ? (double)row * (double)limit
+                          : column == 1                   ? 0.5 + 0.5 * (double)(row % 3)
+                                                          : 0.5 * (double)(row % 3);
+        }
         return;
     }
     uint64_t inner = 1;

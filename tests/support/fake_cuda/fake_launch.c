@@ -276,6 +276,8 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:
     case FY_OP_RMSPROP_STEP:
+    case FY_OP_LARS_STEP:
+    case FY_OP_LAMB_STEP:
     case FY_OP_RMSPROP_MOMENTUM_STEP:
     case FY_OP_ADADELTA_STEP: return starts_with(kernel, "fy_step");
     case FY_OP_SOFTMAX:
