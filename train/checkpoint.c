@@ -25,7 +25,8 @@
 /* Schedules change Adam's beta1 as its momentum. */
 static double momentum_of(const fy_optimizer_options_t *options)
 {
-    return options->kind == FY_OPTIMIZER_ADAM || options->kind == FY_OPTIMIZER_ADAMW
+    return options->kind == FY_OPTIMIZER_ADAM || options->kind == FY_OPTIMIZER_ADAMW ||
+                   options->kind == FY_OPTIMIZER_LAMB
                ? options->beta1
                : options->momentum;
 }

@@ -12,13 +12,17 @@
 #include <ferry/scope.h>
 #include <ferry/tensor.h>
 
-#include "train/fail.h"
 #include "train/abi.h"
+#include "train/fail.h"
+#include "train/model.h"
+#include "train/optimizer_parts.h"
 
 enum { STATES = 3, NAME_NBYTES = 40 };
 
 typedef struct pair {
     fy_tensor_t *value, *grad; /* separate handles */
+    fy_tensor_t *parts;        /* NULL: every factor is 1, and there is one trust ratio */
+    fy_tensor_t *trust;        /* LARS, LAMB */
     /* two like the value, then the step number; NULL where the kind has none */
     fy_tensor_t *state[STATES];
     char name[STATES][NAME_NBYTES];
@@ -38,6 +42,8 @@ static const char *const k_states[FY_OPTIMIZER_COUNT][STATES] = {
     [FY_OPTIMIZER_ADAMW] = { "exp_avg", "exp_avg_sq", "step" },
     [FY_OPTIMIZER_ADADELTA] = { "square_avg", "acc_delta", NULL },
     [FY_OPTIMIZER_RMSPROP] = { "square_avg", "momentum", NULL },
+    [FY_OPTIMIZER_LARS] = { "momentum", NULL, NULL },
+    [FY_OPTIMIZER_LAMB] = { "exp_avg", "exp_avg_sq", "step" },
 };
 
 const char *fy_optimizer_name(fy_optimizer_kind_t kind)
@@ -56,19 +62,43 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
     static const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
     static const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
     static const fy_rmsprop_attrs_t rmsprop = FY_RMSPROP_ATTRS_INIT;
-    const bool is_adam = kind == FY_OPTIMIZER_ADAM || kind == FY_OPTIMIZER_ADAMW;
-    const fy_optimizer_options_t defaults = {
-        .struct_size = sizeof defaults,
-        .kind = kind,
-        .lr = is_adam                         ? 0.001
-              : kind == FY_OPTIMIZER_ADADELTA ? 1
-                                              : 0.01,
-        .weight_decay = kind == FY_OPTIMIZER_ADAMW ? 0.01 : 0,
-        .beta1 = adam.beta1,
-        .beta2 = adam.beta2,
-        .rho = kind == FY_OPTIMIZER_RMSPROP ? rmsprop.alpha : adadelta.rho,
-        .eps = kind == FY_OPTIMIZER_ADADELTA ? adadelta.eps : adam.eps
-    };
+    static const fy_lars_attrs_t lars = FY_LARS_ATTRS_INIT;
+    static const fy_lamb_attrs_t lamb = FY_LAMB_ATTRS_INIT;
+    fy_optimizer_options_t defaults = { .struct_size = sizeof defaults,
+                                        .kind = kind,
+                                        .lr = 0.01,
+                                        .beta1 = adam.beta1,
+                                        .beta2 = adam.beta2,
+                                        .rho = adadelta.rho,
+                                        .eps = adam.eps };
+    switch (kind) {
+    case FY_OPTIMIZER_ADAM: defaults.lr = 0.001; break;
+    case FY_OPTIMIZER_ADAMW:
+        defaults.lr = 0.001;
+        defaults.weight_decay = 0.01;
+        break;
+    case FY_OPTIMIZER_ADADELTA:
+        defaults.lr = 1;
+        defaults.eps = adadelta.eps;
+        break;
+    case FY_OPTIMIZER_RMSPROP:
+        defaults.rho = rmsprop.alpha;
+        defaults.eps = rmsprop.eps;
+        break;
+    case FY_OPTIMIZER_LARS:
+        defaults.lr = 1;
+        defaults.momentum = lars.momentum;
+        defaults.eps = lars.eps;
+        break;
+    case FY_OPTIMIZER_LAMB:
+        defaults.lr = 0.001;
+        defaults.weight_decay = 0.01;
+        defaults.beta1 = lamb.beta1;
+        defaults.beta2 = lamb.beta2;
+        defaults.eps = lamb.eps;
+        break;
+    default: break;
+    }
     fy__abi_init(&defaults, sizeof defaults, out_options, nbytes);
 }
 
@@ -116,8 +146,15 @@ static fy_status_t check_options(const fy_optimizer_options_t *o)
     FY_TRY(check_lr(kind, o->lr));
     FY_TRY(check_field(kind, "weight_decay", o->weight_decay,
                        o->weight_decay >= 0 && isfinite(o->weight_decay), "finite, 0 or more"));
+    FY_TRY(fyt_parts_check(o));
     if (o->kind == FY_OPTIMIZER_SGD) return check_sgd(kind, o);
     FY_TRY(check_field(kind, "eps", o->eps, o->eps >= 0 && isfinite(o->eps), "finite, 0 or more"));
+    if (o->kind == FY_OPTIMIZER_LARS) {
+        FY_TRY(check_field(kind, "trust_coefficient", o->trust_coefficient,
+                           o->trust_coefficient >= 0 && isfinite(o->trust_coefficient),
+                           "finite, 0 or more"));
+        return check_momentum(kind, o->momentum);
+    }
     if (o->kind == FY_OPTIMIZER_RMSPROP) FY_TRY(check_momentum(kind, o->momentum));
     if (o->kind == FY_OPTIMIZER_ADADELTA || o->kind == FY_OPTIMIZER_RMSPROP)
         return check_share(kind, "rho", o->rho);
@@ -176,12 +213,13 @@ static const char *state_name(const fy_optimizer_options_t *options, int i)
 
 /* In a scope of the caller whose category is optimizer state. */
 static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_tensor_t *value,
-                             fy_tensor_t *grad, pair_t *pair)
+                             fy_tensor_t *grad, const fy_model_t *model, pair_t *pair)
 {
     fy_tensor_info_t info = { .struct_size = sizeof info };
     FY_TRY(fy_tensor_query(value, &info));
     FY_TRY(hold(value, &pair->value));
     FY_TRY(hold(grad, &pair->grad));
+    FY_TRY(fyt_parts_make(&optimizer->options, value, model, &pair->parts, &pair->trust));
     for (int i = 0; i < STATES; i++) {
         const char *name = state_name(&optimizer->options, i);
         if (!name) continue;
@@ -199,20 +237,21 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
 }
 
 static fy_status_t make_all(fy_optimizer_t *optimizer, fy_tensor_t *const *values,
-                            fy_tensor_t *const *grads, fy_device_t *device)
+                            fy_tensor_t *const *grads, const fy_model_t *model, fy_device_t *device)
 {
     FY_TRY(fy_scope_memory(FY_CATEGORY_OPTIMIZER_STATE));
     FY_TRY(fy_full(device, FY_DTYPE_F64, 0, NULL, optimizer->options.lr, &optimizer->lr));
     fy_tensor_keep(optimizer->lr);
     fy_tensor_set_name(optimizer->lr, "lr");
     for (size_t i = 0; i < optimizer->count; i++)
-        FY_TRY(make_pair(optimizer, i, values[i], grads[i], &optimizer->pairs[i]));
+        FY_TRY(make_pair(optimizer, i, values[i], grads[i], model, &optimizer->pairs[i]));
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
-                                fy_tensor_t *const *values, fy_tensor_t *const *grads,
-                                fy_optimizer_t **out_optimizer)
+/* model NULL: each value is one part. */
+static fy_status_t create(const fy_optimizer_options_t *options, size_t count,
+                          fy_tensor_t *const *values, fy_tensor_t *const *grads,
+                          const fy_model_t *model, fy_optimizer_t **out_optimizer)
 {
     if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
     *out_optimizer = NULL;
@@ -235,13 +274,30 @@ fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t co
     optimizer->options = *options;
     optimizer->count = count;
     fy_scope_t scope = fy_scope_begin("optimizer");
-    const fy_status_t status = make_all(optimizer, values, grads, first.device);
+    const fy_status_t status = make_all(optimizer, values, grads, model, first.device);
     fy_scope_end(scope, 0, NULL);
+    optimizer->options.ngroups = 0; /* the caller's memory */
+    optimizer->options.groups = NULL;
     if (status == FY_STATUS_OK)
         *out_optimizer = optimizer;
     else
         fy_optimizer_destroy(optimizer);
     return status;
+}
+
+fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
+                                fy_tensor_t *const *values, fy_tensor_t *const *grads,
+                                fy_optimizer_t **out_optimizer)
+{
+    return create(options, count, values, grads, NULL, out_optimizer);
+}
+
+fy_status_t fy_optimizer_create_model(const fy_optimizer_options_t *options,
+                                      const fy_model_t *model, fy_optimizer_t **out_optimizer)
+{
+    if (out_optimizer) *out_optimizer = NULL;
+    if (!model) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_create_model: model is NULL");
+    return create(options, 1, &model->values, &model->grads, model, out_optimizer);
 }
 
 void fy_optimizer_destroy(fy_optimizer_t *optimizer)
@@ -251,6 +307,8 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
         pair_t *pair = &optimizer->pairs[i];
         fy_tensor_destroy(pair->value);
         fy_tensor_destroy(pair->grad);
+        fy_tensor_destroy(pair->parts);
+        fy_tensor_destroy(pair->trust);
         for (int k = 0; k < STATES; k++) fy_tensor_destroy(pair->state[k]);
     }
     fy_tensor_destroy(optimizer->lr);
@@ -259,26 +317,58 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
 
 /* ---- using it ---- */
 
-static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t *lr,
-                             const pair_t *pair)
+typedef union attrs {
+    fy_sgd_attrs_t sgd;
+    fy_adam_attrs_t adam;
+    fy_adadelta_attrs_t adadelta;
+    fy_rmsprop_attrs_t rmsprop;
+    fy_lars_attrs_t lars;
+    fy_lamb_attrs_t lamb;
+} attrs_t;
+
+/* The op of a step, and its attributes. */
+static fy_op_t op_of(const fy_optimizer_options_t *o, const pair_t *pair, attrs_t *out)
 {
-    fy_tensor_t *const *state = pair->state;
-    const fy_sgd_attrs_t sgd = { o->momentum, o->dampening, o->weight_decay, o->nesterov != 0 };
-    const fy_adam_attrs_t adam = { o->beta1, o->beta2, o->eps, o->weight_decay,
-                                   o->kind == FY_OPTIMIZER_ADAMW };
-    const fy_adadelta_attrs_t adadelta = { o->rho, o->eps, o->weight_decay };
-    const fy_rmsprop_attrs_t rmsprop = { o->rho, o->eps, o->weight_decay, o->momentum };
     switch (o->kind) {
     case FY_OPTIMIZER_SGD:
-        if (!state[0]) return fy_sgd_step(pair->value, pair->grad, lr, &sgd);
-        return fy_sgd_momentum_step(pair->value, pair->grad, state[0], state[2], lr, &sgd);
+        out->sgd = (fy_sgd_attrs_t){ o->momentum, o->dampening, o->weight_decay, o->nesterov != 0 };
+        return pair->state[0] ? FY_OP_SGD_MOMENTUM_STEP : FY_OP_SGD_STEP;
     case FY_OPTIMIZER_ADADELTA:
-        return fy_adadelta_step(pair->value, pair->grad, state[0], state[1], lr, &adadelta);
+        out->adadelta = (fy_adadelta_attrs_t){ o->rho, o->eps, o->weight_decay };
+        return FY_OP_ADADELTA_STEP;
     case FY_OPTIMIZER_RMSPROP:
-        if (!state[1]) return fy_rmsprop_step(pair->value, pair->grad, state[0], lr, &rmsprop);
-        return fy_rmsprop_momentum_step(pair->value, pair->grad, state[0], state[1], lr, &rmsprop);
-    default: return fy_adam_step(pair->value, pair->grad, state[0], state[1], state[2], lr, &adam);
+        out->rmsprop = (fy_rmsprop_attrs_t){ o->rho, o->eps, o->weight_decay, o->momentum };
+        return pair->state[1] ? FY_OP_RMSPROP_MOMENTUM_STEP : FY_OP_RMSPROP_STEP;
+    case FY_OPTIMIZER_LARS:
+        out->lars = (fy_lars_attrs_t)FY_LARS_ATTRS_INIT;
+        if (o->trust_coefficient > 0) out->lars.trust_coefficient = o->trust_coefficient;
+        out->lars.momentum = o->momentum;
+        out->lars.eps = o->eps;
+        out->lars.weight_decay = o->weight_decay;
+        return FY_OP_LARS_STEP;
+    case FY_OPTIMIZER_LAMB:
+        out->lamb = (fy_lamb_attrs_t){ o->beta1, o->beta2, o->eps, o->weight_decay };
+        return FY_OP_LAMB_STEP;
+    default:
+        out->adam = (fy_adam_attrs_t){ o->beta1, o->beta2, o->eps, o->weight_decay,
+                                       o->kind == FY_OPTIMIZER_ADAMW };
+        return FY_OP_ADAM_STEP;
     }
+}
+
+/* Results: the value, its states, the trust ratios, the step number. */
+static fy_status_t step_pair(const fy_optimizer_options_t *o, fy_tensor_t *lr, const pair_t *pair)
+{
+    fy_tensor_t *src[3] = { pair->grad, lr, pair->parts };
+    fy_tensor_t *const given[] = { pair->value, pair->state[0], pair->state[1], pair->trust,
+                                   pair->state[2] };
+    fy_tensor_t *dst[sizeof given / sizeof *given];
+    size_t ndst = 0;
+    attrs_t attrs;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i]) dst[ndst++] = given[i];
+    const fy_op_t op = op_of(o, pair, &attrs);
+    return fy_op_call(op, pair->parts ? 3 : 2, src, &attrs, fy_op_get(op)->attrs_nbytes, ndst, dst);
 }
 
 fy_status_t fy_optimizer_step(fy_optimizer_t *optimizer)
@@ -313,7 +403,9 @@ fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum
                             fy_optimizer_name(changed.kind), momentum);
         changed.momentum = momentum;
         break;
+    case FY_OPTIMIZER_LARS: changed.momentum = momentum; break;
     case FY_OPTIMIZER_ADAM:
+    case FY_OPTIMIZER_LAMB:
     case FY_OPTIMIZER_ADAMW: changed.beta1 = momentum; break;
     default:
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: it has no momentum",

@@ -60,8 +60,7 @@ FY_API_STATUS fy_dropout(fy_tensor_t *rng, const fy_tensor_t *src, double p, fy_
 /* The same for whole channels: src [N, H, W, C], one draw for each (n, c). */
 FY_API_STATUS fy_dropout2d(fy_tensor_t *rng, const fy_tensor_t *src, double p,
                            fy_tensor_t **out_dst);
-/* Their gradients: dy dropped and scaled as src was. state: i64 [2], the random state before the
- * draw; it is only read. */
+/* Their gradients: dy dropped and scaled as src was. state: i64 [2], before the draw; only read. */
 FY_API_STATUS fy_dropout_backward(const fy_tensor_t *dy, const fy_tensor_t *state, double p,
                                   fy_tensor_t **out_dx);
 FY_API_STATUS fy_dropout2d_backward(const fy_tensor_t *dy, const fy_tensor_t *state, double p,
@@ -169,8 +168,7 @@ FY_API_STATUS fy_maximum(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t
 FY_API_STATUS fy_minimum(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 /* float; as C's pow */
 FY_API_STATUS fy_pow(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* Comparisons: any dtype in, bool out; if an operand is NaN, ne is true and the others are
- * false. */
+/* Comparisons: any dtype in, bool out; with NaN, ne is true and the others are false. */
 FY_API_STATUS fy_eq(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 FY_API_STATUS fy_ne(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 FY_API_STATUS fy_lt(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
@@ -209,8 +207,7 @@ FY_API_STATUS fy_min(const fy_tensor_t *src, int naxes, const int *axes, int kee
  * The gradient is exact where elements are 0, too. */
 FY_API_STATUS fy_prod(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                       fy_tensor_t **out_dst);
-/* bool, of any dtype: whether an element, and whether every element, is not 0; NaN is not 0. Empty:
- * false, true. */
+/* bool, of any dtype: is an element, is every element, not 0? NaN is not 0. Empty: false, true. */
 FY_API_STATUS fy_any(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                      fy_tensor_t **out_dst);
 FY_API_STATUS fy_all(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
@@ -262,8 +259,7 @@ FY_API_STATUS fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t
 FY_API_STATUS fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);
 /* x - max - log(sum(exp(x - max))) along `axis`. */
 FY_API_STATUS fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);
-/* mean((pred - target)^2), rank 0. The shapes must be equal: a broadcast would hide mistakes
- * here. */
+/* mean((pred - target)^2), rank 0. The shapes must be equal: a broadcast would hide mistakes. */
 FY_API_STATUS fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target,
                           fy_tensor_t **out_loss);
 
@@ -370,8 +366,7 @@ FY_API_STATUS fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target,
  * dtype, broadcasts to dst; fy_norm computes a scalar norm of the whole tensor. If norm is NaN, dst
  * becomes NaN. Fails: INVALID_ARGUMENT (max_norm not above 0). */
 FY_API_STATUS fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double max_norm);
-/* param -= lr g. attrs NULL: all 0. Also fails if attrs->momentum is not 0: that needs
- * fy_sgd_momentum_step. */
+/* param -= lr g. attrs NULL: all 0. attrs->momentum must be 0: see fy_sgd_momentum_step. */
 FY_API_STATUS fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_tensor_t *lr,
                           const fy_sgd_attrs_t *attrs);
 /* b = attrs.momentum b + (1 - dampening) g, in the first step b = g + attrs.momentum b. Then param
@@ -394,8 +389,7 @@ FY_API_STATUS fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_t
                                fy_tensor_t *acc_delta, const fy_tensor_t *lr,
                                const fy_adadelta_attrs_t *attrs);
 /* s = alpha s + (1 - alpha) g^2, param -= lr g / (sqrt(s) + eps); s is square_avg (Tieleman and
- * Hinton 2012; as PyTorch, not centered). attrs NULL: FY_RMSPROP_ATTRS_INIT (0.99, 1e-8, no decay,
- * no momentum). Fails: INVALID_ARGUMENT (momentum is not 0). */
+ * Hinton 2012; not centered). attrs NULL: FY_RMSPROP_ATTRS_INIT (0.99, 1e-8, no decay). */
 FY_API_STATUS fy_rmsprop_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
                               const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
 /* s as above, b = momentum b + g / (sqrt(s) + eps), param -= lr b; b is `momentum`, 0 at first. */
@@ -403,28 +397,22 @@ FY_API_STATUS fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *gr
                                        fy_tensor_t *square_avg, fy_tensor_t *momentum,
                                        const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
 
-/* Parts: a third source of every step, f64 [P, 3], which fy_op_call and the two calls below take.
- * Row i is (first element, factor of lr, factor of weight_decay) of part i; elements are counted in
- * row-major order; first elements ascend from 0, and a part ends where the next one begins. Without
- * it the parameter is one part, with factors of 1.
+/* parts: a third source of every step (others than these two: by fy_op_call), f64 [P, 3]. Row i is
+ * (first element, factor of lr, factor of weight_decay) of part i; elements count in row-major
+ * order, first elements ascend from 0. NULL: one part, factors of 1.
+ * trust, f64 [P, 1 + 2 R], gets the ratio of each part and, for its R runs, two sums of squares.
+ * Their order is the same for any device and threads. A part has ratio 1 if its factor of
+ * weight_decay is 0 (biases, usually) or one of the norms. Cost: reads the parameter twice.
  *
- * LARS and LAMB scale the update of each part by its trust ratio. trust, f64 [P, 1 + 2 R], gets the
- * ratio in column 0. The other columns are sums of squares: a part is summed in R runs, in the same
- * order on every device and on any number of threads. A part whose factor of weight_decay is 0
- * (biases, usually) has ratio 1, and so has one with a norm of 0.
- * Cost: one request; the parameter is read twice (LARS: the gradient too, LAMB: its two states). */
-
-/* ratio = trust_coefficient |param| / (|grad| + weight_decay |param| + eps), b = momentum b + lr
- * ratio (grad + weight_decay param), param -= b; b is `momentum`, 0 at first (You, Gitman and
- * Ginsburg 2017, algorithm 1, where eps is 0). parts may be NULL. attrs NULL: FY_LARS_ATTRS_INIT
- * (0.9, 0.001, 1e-8, no decay). */
+ * ratio = trust_coefficient |param| / (|grad| + weight_decay |param| + eps), b = momentum b + lr
+ * ratio (grad + weight_decay param), param -= b; b is `momentum`, 0 at first (You, Gitman, Ginsburg
+ * 2017, where eps is 0). attrs NULL: FY_LARS_ATTRS_INIT (0.9, 0.001, 1e-8, no decay). */
 FY_API_STATUS fy_lars_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
                            fy_tensor_t *trust, const fy_tensor_t *parts, const fy_tensor_t *lr,
                            const fy_lars_attrs_t *attrs);
-/* m, v and t as in fy_adam_step, with g = grad; u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) +
- * eps) + weight_decay param, ratio = |param| / |u|, param -= lr ratio u (You et al. 2020, algorithm
- * 2, with the identity as phi). parts may be NULL. attrs NULL: FY_LAMB_ATTRS_INIT (0.9, 0.999,
- * 1e-6, no decay). */
+/* m, v, t as in fy_adam_step, with g = grad; u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) +
+ * eps) + weight_decay param, ratio = |param| / |u|, param -= lr ratio u (You et al. 2020, with the
+ * identity as phi). attrs NULL: FY_LAMB_ATTRS_INIT (0.9, 0.999, 1e-6, no decay). */
 FY_API_STATUS fy_lamb_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg,
                            fy_tensor_t *exp_avg_sq, fy_tensor_t *trust, fy_tensor_t *step_number,
                            const fy_tensor_t *parts, const fy_tensor_t *lr,
@@ -511,8 +499,7 @@ FY_API_STATUS fy_batch_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x
                                      const fy_tensor_t *rstd, const fy_tensor_t *y,
                                      fy_tensor_t **out_dx, fy_tensor_t **out_dweight,
                                      fy_tensor_t **out_dbias);
-/* The same with running_mean and running_var in place of the batch's mean and variance; both are
- * only read. */
+/* The same with running_mean and running_var, only read, in place of the batch's. */
 FY_API_STATUS fy_batch_norm_inference(const fy_tensor_t *x, const fy_tensor_t *weight,
                                       const fy_tensor_t *bias, const fy_tensor_t *running_mean,
                                       const fy_tensor_t *running_var, const fy_tensor_t *residual,
@@ -547,8 +534,7 @@ FY_API_STATUS fy_rms_norm_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                    const fy_tensor_t *rstd, const fy_tensor_t *weight,
                                    fy_tensor_t **out_dx, fy_tensor_t **out_dweight);
 /* x [N, H, W, C] -> [N, height, width, C], bilinear, without antialiasing: pixel i of the result is
- * at (i + 1/2) H / height - 1/2 of x, at least 0 and at most H - 1 (align_corners=False of
- * PyTorch). */
+ * at (i + 1/2) H / height - 1/2 of x, from 0 to H - 1 (PyTorch's align_corners=False). */
 FY_API_STATUS fy_resize2d(const fy_tensor_t *x, int height, int width, fy_tensor_t **out_dst);
 /* dy [N, OH, OW, C] -> dx [N, height, width, C]. */
 FY_API_STATUS fy_resize2d_backward(const fy_tensor_t *dy, int height, int width,
@@ -592,8 +578,7 @@ FY_API_STATUS fy_topk(const fy_tensor_t *x, int64_t k, fy_tensor_t **out_values,
  * BAD_VALUE. Fails: INVALID_ARGUMENT (classes, dtype), SHAPE_MISMATCH. */
 FY_API_STATUS fy_one_hot(const fy_tensor_t *indices, int64_t classes, fy_dtype_t dtype,
                          fy_tensor_t **out_dst);
-/* Joins the `count` >= 1 tensors in `src` along `axis`; all other dims and the dtypes must be
- * equal. */
+/* Joins the `count` >= 1 tensors in `src` along `axis`; other dims and the dtypes must be equal. */
 FY_API_STATUS fy_concat(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst);
 /* The same along a new axis before `axis` (0 .. rank, or negative from the end); equal shapes. */
 FY_API_STATUS fy_stack(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst);

@@ -114,9 +114,9 @@ static size_t parse_list(const ts_case_t *row, const char **text, ts_shape_t *sh
 
 static const char *parse_domain(const ts_case_t *row, const char *text, ts_shape_t *shape)
 {
-    static const char *const names[TS_DOMAIN_COUNT] = { "any",  "pos",   "unit",    "big",
-                                                        "wide", "ties",  "special", "nans",
-                                                        "cond", "index", "index32", "rng",
+    static const char *const names[TS_DOMAIN_COUNT] = { "any",   "pos",   "unit",    "big",
+                                                        "wide",  "ties",  "special", "nans",
+                                                        "cond",  "index", "index32", "rng",
                                                         "below", "parts" };
     size_t n = strcspn(text, " :");
     for (int d = 0; d < TS_DOMAIN_COUNT; d++) {

@@ -112,7 +112,7 @@ fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
     fy_status_t status = fy_model_query(model, &info);
     request->params = (int64_t)info.params;
     if (status == FY_STATUS_OK && !request->inference)
-        status = fy_optimizer_create(&options, 1, &info.values, &info.grads, &optimizer);
+        status = fy_optimizer_create_model(&options, model, &optimizer);
     fy_scope_t scope = fy_scope_begin("run");
     if (status == FY_STATUS_OK)
         status = request->inference ? infer(model, request, batch)

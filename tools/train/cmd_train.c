@@ -66,6 +66,33 @@ static fy_status_t train(train_run_t *run)
     return train_write_losses(run);
 }
 
+/* "fc.=0.1,conv1.weight=2": groups by the names of parameters; explains a refusal. */
+static bool read_groups(const char *text, train_request_t *request)
+{
+    while (text && *text) {
+        const size_t length = strcspn(text, "=,");
+        fy_optimizer_group_t *group = &request->groups[request->ngroups];
+        char *name, *end = NULL;
+        if (request->ngroups < TRAIN_GROUPS && text[length] == '=' && length < TRAIN_NAME_NBYTES) {
+            name = request->group_names[request->ngroups];
+            snprintf(name, TRAIN_NAME_NBYTES, "%.*s", (int)length, text);
+            group->lr_scale = strtod(text + length + 1, &end);
+            group->weight_decay_scale = 1;
+        }
+        if (!end || end == text + length + 1 || (*end && *end != ',') ||
+            !(group->lr_scale >= 0 && isfinite(group->lr_scale))) {
+            fprintf(stderr,
+                    "ferry: train: --lr-scale: '%s' is not NAME=FACTOR, up to %d of them, with "
+                    "names of less than %d characters\n",
+                    text, TRAIN_GROUPS, TRAIN_NAME_NBYTES);
+            return false;
+        }
+        request->ngroups++;
+        text = *end ? end + 1 : end;
+    }
+    return true;
+}
+
 static bool changes_images(const train_request_t *request)
 {
     return request->resize || request->pad || request->crop || request->flip;
@@ -132,6 +159,7 @@ int cmd_train(int argc, char **argv)
     common_t common = { .device = "auto" };
     const char *recompute = NULL;
     train_request_t r = nothing_said;
+    const char *scales = NULL;
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &r.data,
           "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up. gpt: a "
@@ -145,10 +173,14 @@ int cmd_train(int argc, char **argv)
         { "lr", OPTION_REAL, "X", &r.lr, "learning rate", 0, 1 << 20 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &r.optimizer, "default: the model's own", 0,
           0 },
-        { "momentum", OPTION_REAL, "X", &r.momentum, "SGD's and RMSprop's momentum, Adam's beta1",
-          0, 1 },
+        { "momentum", OPTION_REAL, "X", &r.momentum,
+          "of SGD, RMSprop, LARS; beta1 of Adam and LAMB", 0, 1 },
         { "weight-decay", OPTION_REAL, "X", &r.weight_decay,
           "added to gradients; AdamW: taken from weights", 0, 1 << 20 },
+        { "decay-min-rank", OPTION_INT, "N", &r.decay_min_rank,
+          "no weight decay for parameters with fewer axes: 2 is weights only", 0, FY_MAX_RANK },
+        { "lr-scale", OPTION_TEXT, "NAME=X", &scales,
+          "learning rate times X for parameters whose name begins so; NAME=X,NAME=X", 0, 0 },
         { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r.schedule,
           "of the learning rate; default: the model's own", 0, 0 },
         { "clip-norm", OPTION_REAL, "X", &r.clip_norm,
@@ -209,12 +241,14 @@ int cmd_train(int argc, char **argv)
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     r.recipe = find_recipe(name);
     r.stream = r.stream || changes_images(&r);
-    if (!r.recipe || !check(&r)) return STATUS_USAGE;
+    if (!r.recipe || !check(&r) || !read_groups(scales, &r)) return STATUS_USAGE;
     if (!train_read_recompute("train", recompute, &r.recompute)) return STATUS_USAGE;
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 
     train_run_t run = { .request = r };
+    for (size_t i = 0; i < r.ngroups; i++)
+        run.request.groups[i].prefix = run.request.group_names[i];
     fy_status_t status =
         session_begin(&run.session, &common, "ferry train", "model", r.recipe->model);
     if (status == FY_STATUS_OK) status = train(&run);

@@ -7,6 +7,8 @@
 #include "tools/cli/tool.h"
 #include "tools/train/train_recipes.h"
 
+enum { TRAIN_GROUPS = 16, TRAIN_NAME_NBYTES = 64 };
+
 typedef struct train_request {
     const train_recipe_t *recipe;
     const char *spec; /* the model with its options */
@@ -20,6 +22,10 @@ typedef struct train_request {
     int64_t resize, pad, crop; /* pixels; 0: not */
     int recompute;             /* as fy_model_options_t's */
     bool stream, resume, graph, flip;
+    int64_t decay_min_rank;
+    size_t ngroups; /* --lr-scale */
+    fy_optimizer_group_t groups[TRAIN_GROUPS];
+    char group_names[TRAIN_GROUPS][TRAIN_NAME_NBYTES]; /* their prefixes */
 } train_request_t;
 
 #define TRAIN_SCHEDULES "default|constant|step|cosine|cyclic|one-cycle|range"

@@ -30,7 +30,7 @@ const train_recipe_t *train_recipe_find(const char *model);
 const char *train_recipe_spec(const train_recipe_t *recipe, const char *model);
 
 /* "sgd|momentum|adam|...": what --optimizer takes; the first is the recipe's own. */
-#define TRAIN_OPTIMIZERS "default|sgd|momentum|adam|adamw|adadelta|rmsprop"
+#define TRAIN_OPTIMIZERS "default|sgd|momentum|adam|adamw|adadelta|rmsprop|lars|lamb"
 /* The recipe's optimizer, or the one of that index of TRAIN_OPTIMIZERS with its usual settings
  * (momentum: SGD with 0.9). */
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options);

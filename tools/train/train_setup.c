@@ -158,10 +158,14 @@ static fy_status_t make_optimizer(train_run_t *run)
     if (!isnan(request->weight_decay)) options.weight_decay = request->weight_decay;
     if (!isnan(request->momentum)) {
         const bool is_adam = options.kind == FY_OPTIMIZER_ADAM ||
-                             options.kind == FY_OPTIMIZER_ADAMW;
+                             options.kind == FY_OPTIMIZER_ADAMW ||
+                             options.kind == FY_OPTIMIZER_LAMB;
         *(is_adam ? &options.beta1 : &options.momentum) = request->momentum;
     }
-    return fy_optimizer_create(&options, 1, &run->info.values, &run->info.grads, &run->optimizer);
+    options.decay_min_rank = request->decay_min_rank;
+    options.ngroups = request->ngroups;
+    options.groups = request->groups;
+    return fy_optimizer_create_model(&options, run->model, &run->optimizer);
 }
 
 /* Updates an epoch has, and the whole training. */
@@ -201,7 +205,8 @@ static fy_status_t make_schedule(train_run_t *run)
     }
     if (kind == FY_SCHEDULE_RANGE) schedule->min_lr = optimizer.lr * 1e-4;
     const bool has_field = optimizer.kind == FY_OPTIMIZER_SGD ||
-                           optimizer.kind == FY_OPTIMIZER_RMSPROP;
+                           optimizer.kind == FY_OPTIMIZER_RMSPROP ||
+                           optimizer.kind == FY_OPTIMIZER_LARS;
     if (request->graph || (has_field && optimizer.momentum == 0) ||
         optimizer.kind == FY_OPTIMIZER_ADADELTA)
         /* there is none that could mirror the rate */

@@ -1,10 +1,11 @@
 /* Optimizers: one request updates all parameters, on the device. Learning rate and step number are
  * device tensors, so a recorded step can be replayed. Formulas: the ops sgd_step, adam_step,
- * adadelta_step, rmsprop_step (ferry/ops.h). */
+ * adadelta_step, rmsprop_step, lars_step, lamb_step (ferry/ops.h). */
 #ifndef FERRY_TRAIN_OPTIMIZER_H_
 #define FERRY_TRAIN_OPTIMIZER_H_
 
 #include <ferry/ops.h>
+#include <ferry/train/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,14 +14,23 @@ extern "C" {
 /* owned by the caller, never by a scope; used by one thread at a time */
 typedef struct fy_optimizer fy_optimizer_t;
 
-#define FY_OPTIMIZER_LIST(X) \
-    X(SGD, "sgd") X(ADAM, "adam") X(ADAMW, "adamw") X(ADADELTA, "adadelta") X(RMSPROP, "rmsprop")
+/* clang-format off */
+#define FY_OPTIMIZER_LIST(X)                                                                \
+    X(SGD, "sgd") X(ADAM, "adam") X(ADAMW, "adamw") X(ADADELTA, "adadelta")                 \
+    X(RMSPROP, "rmsprop") X(LARS, "lars") X(LAMB, "lamb")
+/* clang-format on */
 typedef enum fy_optimizer_kind {
 #define X(name, text) FY_OPTIMIZER_##name,
     FY_OPTIMIZER_LIST(X)
 #undef X
         FY_OPTIMIZER_COUNT
 } fy_optimizer_kind_t;
+
+/* The parameters whose name begins with `prefix`; the first group that fits counts. */
+typedef struct fy_optimizer_group {
+    const char *prefix; /* "": every parameter */
+    double lr_scale, weight_decay_scale;
+} fy_optimizer_group_t;
 
 /* Fields that a kind does not use are ignored. */
 typedef struct fy_optimizer_options {
@@ -29,13 +39,21 @@ typedef struct fy_optimizer_options {
     /* added to the gradient; AdamW: subtracted from the parameter, times lr (Loshchilov and Hutter
      * 2019) */
     double lr, weight_decay;
-    /* SGD, and momentum: RMSprop. With momentum 0 no tensor is kept for it, and SGD has no state */
+    /* SGD, and momentum: RMSprop, LARS. With momentum 0 only LARS has a tensor for it */
     double momentum, dampening;
     int nesterov;
-    double beta1, beta2; /* Adam, AdamW (Kingma and Ba 2015) */
+    double beta1, beta2; /* Adam, AdamW (Kingma and Ba 2015), LAMB */
     double rho;          /* Adadelta (Zeiler 2012); RMSprop's alpha (Tieleman and Hinton 2012) */
-    /* Adam: added after the bias-corrected square root; RMSprop: after the root; Adadelta: inside */
+    /* Adam: added after the bias-corrected square root; RMSprop: after it; Adadelta: inside; LARS,
+     * LAMB: ferry/ops.h */
     double eps;
+    double trust_coefficient; /* LARS; 0: 0.001 */
+    /* Parameters with fewer axes have no weight decay, and in LARS and LAMB a trust ratio of 1. 2:
+     * those are biases and weights of norms. 0: every parameter has both */
+    int64_t decay_min_rank;
+    /* Factors for parameters by name; the others have 1. Read by the call that gets the options */
+    size_t ngroups;
+    const fy_optimizer_group_t *groups;
 } fy_optimizer_options_t;
 /* SGD's defaults; fy_optimizer_defaults has those of all kinds. */
 #define FY_OPTIMIZER_OPTIONS_INIT                                                       \
@@ -47,18 +65,26 @@ FY_API void fy_optimizer_options_init(fy_optimizer_options_t *options, size_t nb
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
 /* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay
  * 0.01); Adadelta lr 1, rho 0.9, 1e-6; RMSprop lr 0.01, rho 0.99, 1e-8 (there is no `centered`).
- * `nbytes` is sizeof *out_options. */
+ * LARS lr 1, momentum 0.9, 1e-8; LAMB lr 0.001, 0.9, 0.999, 1e-6, weight_decay 0.01. `nbytes` is
+ * sizeof *out_options. */
 FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
                                   size_t nbytes);
 
 /* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64) and device,
- * dense. A model has one pair (fy_model_info_t values, grads). A step is one request for each pair.
+ * dense. A step is one request for each pair. A model's blocks (fy_model_info_t values, grads) are
+ * one pair, in which no parameter is known: call fy_optimizer_create_model for a rank, groups,
+ * LARS and LAMB. The name of a pair is that of its value's tensor.
  * Allocates zeroed state on the device; keeps the bytes alive, not your handles.
  * Fails: INVALID_ARGUMENT (names the field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH,
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
                                   fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                   fy_optimizer_t **out_optimizer);
+/* For a model, whose parameters have names, ranks and trust ratios of their own. A step is one
+ * request. With factors or ratios it uploads 24 bytes a parameter here, once; the ratios are
+ * computed on the device. Fails: as above. */
+FY_API_STATUS fy_optimizer_create_model(const fy_optimizer_options_t *options,
+                                        const fy_model_t *model, fy_optimizer_t **out_optimizer);
 /* NULL is ignored. */
 FY_API void fy_optimizer_destroy(fy_optimizer_t *optimizer);
 /* Light requests only. */
@@ -66,10 +92,11 @@ FY_API_STATUS fy_optimizer_step(fy_optimizer_t *optimizer);
 /* Applies from the next step on; one light request if the value differs. Do not call it inside a
  * recorded step. Fails: INVALID_ARGUMENT (not finite, negative). */
 FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);
-/* SGD's and RMSprop's momentum, or Adam's beta1, for schedules. A recorded step keeps the value at the
- * recording. */
+/* The momentum of SGD, RMSprop and LARS, or beta1, for schedules. A recorded step keeps the value
+ * at the recording. */
 FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum);
-/* The options with the values of later set_lr and set_momentum calls. Fails: INVALID_ARGUMENT. */
+/* The options with the values of later set_lr and set_momentum calls, without groups. Fails:
+ * INVALID_ARGUMENT. */
 FY_API_STATUS fy_optimizer_get(const fy_optimizer_t *optimizer,
                                fy_optimizer_options_t *out_options);
 

@@ -37,6 +37,9 @@ expect 1 train mnist2018 --limit-samples 8 --crop 24 --device host
 says err "takes images 28x28x1, the batches have 24x24x1"
 expect 1 train mnist2018 --limit-samples 8 --crop 29 --device host
 says err "crop is 29; images have a height of 28"
+expect 2 train mlp --lr-scale fc1
+says err "is not NAME=FACTOR"
+expect 2 train mlp --lr-scale fc1=-1
 expect 2 train mnist --momentum 0.5
 says err "adadelta has none"
 expect 2 train mlp --device sim:none
@@ -150,7 +153,8 @@ fi
 
 # ---- schedules and optimizers ----
 for how in "--optimizer adam --schedule one-cycle" "--optimizer momentum --schedule cyclic" "--optimizer adamw --schedule cosine --clip-norm 1" \
-    "--optimizer adadelta --schedule step" "--optimizer rmsprop --schedule cyclic" "--optimizer rmsprop --momentum 0.9 --schedule one-cycle" "--schedule range --accumulate 2" "--optimizer momentum --schedule one-cycle --graph"; do
+    "--optimizer adadelta --schedule step" "--optimizer rmsprop --schedule cyclic" "--optimizer rmsprop --momentum 0.9 --schedule one-cycle" \
+    "--optimizer lars --momentum 0.8 --graph" "--optimizer lamb --decay-min-rank 2 --schedule one-cycle" "--optimizer adamw --decay-min-rank 2 --lr-scale fc1.=0.1,fc2.bias=2" "--schedule range --accumulate 2" "--optimizer momentum --schedule one-cycle --graph"; do
     # shellcheck disable=SC2086
     expect 0 train mlp $small --epochs 1 $how
 done

@@ -3,6 +3,7 @@
  * clipping, state for checkpoints, refusals. */
 #include <math.h>
 
+#include <ferry/train/model.h>
 #include <ferry/train/optimizer.h>
 
 #include "tests/support/harness.h"
@@ -60,10 +61,17 @@ static fy_optimizer_options_t options_of(int row)
     return o;
 }
 
+/* Those are of whole tensors: trust_ratios_match_the_formulas. */
+static int has_trust(const fy_optimizer_options_t *o)
+{
+    return o->kind == FY_OPTIMIZER_LARS || o->kind == FY_OPTIMIZER_LAMB;
+}
+
 static void three_steps_match_the_formula(ts_ctx_t *ctx)
 {
     for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
+        if (has_trust(&o)) continue;
         fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
                     *grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
         fy_optimizer_t *optimizer;
@@ -90,11 +98,133 @@ static void three_steps_match_the_formula(ts_ctx_t *ctx)
     }
 }
 
+/* ---- a model's parameters: factors and trust ratios, by hand in f64 ---- */
+
+enum { MOST = 1 << 17 };
+static double g_values[MOST], g_grads[MOST], g_states[2][MOST];
+
+/* Elements begin .. begin + n of one parameter. */
+static void step_by_hand(const fy_optimizer_options_t *o, size_t begin, size_t n, double lr,
+                         double decay, int t)
+{
+    double *p = g_values + begin, *a = g_states[0] + begin, *b = g_states[1] + begin, w = 0, u = 0;
+    const double *g = g_grads + begin;
+    const int is_lars = o->kind == FY_OPTIMIZER_LARS;
+    fy_optimizer_options_t own = *o;
+    own.lr = lr;
+    own.weight_decay *= decay;
+    for (size_t i = 0; i < n && !has_trust(o); i++) {
+        double states[2] = { a[i], b[i] };
+        p[i] = by_hand(&own, p[i], g[i], states, t);
+        a[i] = states[0], b[i] = states[1];
+    }
+    if (!has_trust(o)) return;
+    double *update = calloc(n, sizeof *update);
+    for (size_t i = 0; i < n; i++) {
+        update[i] = g[i];
+        if (!is_lars) {
+            a[i] = o->beta1 * a[i] + (1 - o->beta1) * g[i];
+            b[i] = o->beta2 * b[i] + (1 - o->beta2) * g[i] * g[i];
+            update[i] = a[i] / (1 - pow(o->beta1, t + 1)) /
+                            (sqrt(b[i] / (1 - pow(o->beta2, t + 1))) + o->eps) +
+                        own.weight_decay * p[i];
+        }
+        w += p[i] * p[i];
+        u += update[i] * update[i];
+    }
+    w = sqrt(w), u = sqrt(u);
+    double trust = is_lars ? 0.001 * w / (u + own.weight_decay * w + o->eps) : w / u;
+    if (w == 0 || u == 0 || decay == 0) trust = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (is_lars) {
+            a[i] = o->momentum * a[i] + lr * trust * (g[i] + own.weight_decay * p[i]);
+            p[i] -= a[i];
+        } else {
+            p[i] -= lr * trust * update[i];
+        }
+    }
+    free(update);
+}
+
+static const fy_optimizer_group_t k_groups[] = { { "fc2", 0.5, 2 }, { "fc1.bias", 3, 1 } };
+
+/* Three steps of a model in f64, as options and groups say. */
+static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimizer_options_t *o)
+{
+    fy_model_options_t model_options = FY_MODEL_OPTIONS_INIT;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+    model_options.dtype = FY_DTYPE_F64;
+    ts_ok(fy_model_open(ctx->device, name, &model_options, &model));
+    ts_ok(fy_model_query(model, &info));
+    ts_ok(fy_optimizer_create_model(o, model, &optimizer));
+    const size_t room = ts_info(info.values).nelem;
+    assert_true(room <= MOST);
+    static double got[MOST];
+    ts_read(info.values, g_values, room * sizeof(double));
+    memset(g_states, 0, sizeof g_states);
+    for (int t = 0; t < STEPS; t++) {
+        memset(g_grads, 0, sizeof g_grads);
+        size_t begin = 0;
+        for (size_t i = 0; i < info.nparams; i++) {
+            fy_param_t param = FY_PARAM_INIT;
+            ts_ok(fy_model_param(model, i, &param));
+            const fy_tensor_info_t value = ts_info(param.value);
+            const size_t n = value.nelem;
+            double lr = o->lr, decay = 1;
+            for (size_t k = o->ngroups; k-- > 0;)
+                if (strncmp(param.name, o->groups[k].prefix, strlen(o->groups[k].prefix)) == 0)
+                    lr = o->lr * o->groups[k].lr_scale, decay = o->groups[k].weight_decay_scale;
+            if (value.rank < o->decay_min_rank) decay = 0;
+            for (size_t k = 0; k < n; k++) g_grads[begin + k] = sin((double)(k + 7 * i) + t);
+            step_by_hand(o, begin, n, lr, decay, t);
+            begin = (begin + n + 15) / 16 * 16;
+        }
+        fy_scope_t scope = fy_scope_begin("gradient");
+        fy_tensor_t *host, *fresh;
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F64, FY_DIMS((int64_t)room), g_grads, NULL,
+                             NULL, &host));
+        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &fresh));
+        ts_ok(fy_copy(info.grads, fresh));
+        fy_scope_end(scope, 0, NULL);
+        const fy_ledger_totals_t before = ts_ledger(NULL);
+        ts_ok(fy_optimizer_step(optimizer));
+        fy_ledger_totals_t after = ts_ledger(NULL);
+        assert_int_equal(after.requests, before.requests + 1);
+        after.requests = before.requests;
+        ts_expect_quiet(&before, &after, "a step of a model"); /* no allocation, copy or wait */
+    }
+    ts_read(info.values, got, room * sizeof(double));
+    for (size_t i = 0; i < room; i++)
+        if (fabs(got[i] - g_values[i]) > 1e-6 * (1 + fabs(g_values[i])))
+            fail_msg("%s of %s: element %zu is %.12g, by hand %.12g", fy_optimizer_name(o->kind),
+                     name, i, got[i], g_values[i]);
+    fy_optimizer_destroy(optimizer);
+    fy_model_destroy(model);
+}
+
+static void factors_and_trust_ratios_match_the_formulas(ts_ctx_t *ctx)
+{
+    for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++) {
+        fy_optimizer_options_t o;
+        fy_optimizer_defaults((fy_optimizer_kind_t)kind, &o, sizeof o);
+        o.weight_decay = 0.1;
+        expect_model_steps(ctx, "linear", &o);
+        o.decay_min_rank = 2;
+        expect_model_steps(ctx, "mlp", &o);
+        o.ngroups = 2;
+        o.groups = k_groups;
+        expect_model_steps(ctx, "mlp", &o);
+    }
+}
+
 /* One block for all or a pair for each: the same bits. */
 static void one_block_equals_many_pairs(ts_ctx_t *ctx)
 {
     for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
+        if (has_trust(&o)) continue; /* a block has one ratio, pairs have several */
         fy_tensor_t *block = ts_f32(ctx->device, FY_DIMS(N), k_start),
                     *block_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
         fy_tensor_t *apart = ts_f32(ctx->device, FY_DIMS(N), k_start),
@@ -275,7 +405,9 @@ static void state_has_names(ts_ctx_t *ctx)
                                                              { "exp_avg", "exp_avg_sq", "step" },
                                                              { "exp_avg", "exp_avg_sq", "step" },
                                                              { "square_avg", "acc_delta" },
-                                                             { "square_avg", "momentum" } };
+                                                             { "square_avg", "momentum" },
+                                                             { "momentum" },
+                                                             { "exp_avg", "exp_avg_sq", "step" } };
     for (int row = 0; row < 2 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
         fy_tensor_t *values[2], *grads[2], *tensor;
@@ -291,8 +423,9 @@ static void state_has_names(ts_ctx_t *ctx)
                                   &optimizer));
         fy_optimizer_state(optimizer, 0, &name, &tensor);
         if (row == FY_OPTIMIZER_SGD) assert_null(name); /* no momentum, no state */
-        const size_t all = row == FY_OPTIMIZER_SGD ? 0 : want[o.kind][2] ? 3 : 2;
-        const size_t each = row == FY_OPTIMIZER_RMSPROP ? 1 : all; /* no momentum */
+        size_t each = row == FY_OPTIMIZER_SGD ? 0 : 1;
+        while (each > 0 && want[o.kind][each]) each++;
+        if (row == FY_OPTIMIZER_RMSPROP) each = 1; /* no momentum */
         for (; name; fy_optimizer_state(optimizer, ++n, &name, &tensor)) {
             char expected[40];
             snprintf(expected, sizeof expected, row >= FY_OPTIMIZER_COUNT ? "%s.%zu" : "%s",
@@ -335,6 +468,15 @@ static void invalid_arguments_are_refused(ts_ctx_t *ctx)
     REFUSES(ADADELTA, o.weight_decay = INFINITY, "weight_decay");
     REFUSES(RMSPROP, o.rho = 1, "rho");
     REFUSES(RMSPROP, o.momentum = -1, "momentum");
+    REFUSES(LARS, o.trust_coefficient = -1, "trust_coefficient");
+    REFUSES(LARS, o.momentum = NAN, "momentum");
+    REFUSES(LAMB, o.beta1 = 1, "beta1");
+    REFUSES(ADAMW, o.decay_min_rank = -1, "decay_min_rank");
+    REFUSES(ADAMW, o.decay_min_rank = FY_MAX_RANK + 1, "decay_min_rank");
+    REFUSES(ADAMW, o.ngroups = 1, "groups is NULL");
+    const fy_optimizer_group_t bad = { "fc", -1, 1 };
+    REFUSES(ADAMW, (o.ngroups = 1, o.groups = &bad), "'fc'");
+    ts_fails(fy_optimizer_create_model(&o, NULL, &optimizer), INVALID_ARGUMENT);
     o = (fy_optimizer_options_t)FY_OPTIMIZER_OPTIONS_INIT;
     ts_fails(fy_optimizer_create(&o, 0, &value, &grad, &optimizer), INVALID_ARGUMENT);
     ts_fails(fy_optimizer_create(&o, 1, &value, &other, &optimizer), SHAPE_MISMATCH);
@@ -377,9 +519,14 @@ static void defaults_are_those_of_the_ops(ts_ctx_t *ctx)
                         o.eps == fallback_of(FY_OP_RMSPROP_STEP, "eps"));
         else
             assert_true(o.rho == fallback_of(FY_OP_ADADELTA_STEP, "rho") && init.rho == o.rho);
-        assert_true(o.eps ==
-                    fallback_of(is_adadelta ? FY_OP_ADADELTA_STEP : FY_OP_ADAM_STEP, "eps"));
-        assert_true(o.momentum == fallback_of(FY_OP_SGD_MOMENTUM_STEP, "momentum"));
+        assert_true(o.eps == fallback_of(is_adadelta                 ? FY_OP_ADADELTA_STEP
+                                         : kind == FY_OPTIMIZER_LARS ? FY_OP_LARS_STEP
+                                         : kind == FY_OPTIMIZER_LAMB ? FY_OP_LAMB_STEP
+                                                                     : FY_OP_ADAM_STEP,
+                                         "eps"));
+        assert_true(o.momentum == fallback_of(kind == FY_OPTIMIZER_LARS ? FY_OP_LARS_STEP
+                                                                        : FY_OP_SGD_MOMENTUM_STEP,
+                                              "momentum"));
         assert_true(o.dampening == fallback_of(FY_OP_SGD_MOMENTUM_STEP, "dampening"));
         assert_int_equal(o.nesterov, (int)fallback_of(FY_OP_SGD_MOMENTUM_STEP, "nesterov"));
         if (kind == FY_OPTIMIZER_SGD)
@@ -390,6 +537,7 @@ static void defaults_are_those_of_the_ops(ts_ctx_t *ctx)
 
 static const ts_test_t k_tests[] = {
     TS_TEST(three_steps_match_the_formula),
+    TS_TEST(factors_and_trust_ratios_match_the_formulas),
     TS_TEST(one_block_equals_many_pairs),
     TS_TEST(rates_and_momenta_change),
     TS_TEST(a_replayed_step_advances_the_step_number),
