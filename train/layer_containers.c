@@ -134,6 +134,7 @@ static fy_status_t make(const call_t *call, fy_status_t status, fyt_layer_kind_t
     for (size_t i = 0; i < count; i++) {
         fy_layer_t *child = children[i].layer;
         layer->children[i] = child;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): check_children refuses NULL */
         child->is_owned = 1;
         child->owner = layer;
     }
@@ -172,6 +173,7 @@ static fy_status_t make_branches(const call_t *call, fy_join_t join, size_t coun
     const fy_status_t status = check_branches(call, join, count, activation);
     FY_TRY(make(call, status, FYT_LAYER_BRANCHES, status == FY_STATUS_OK ? types[join] : "", count,
                 branches, out_layer));
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): make refuses NULL */
     (*out_layer)->join = join;
     (*out_layer)->activation = activation;
     return FY_STATUS_OK;

@@ -98,6 +98,8 @@
     X(loss, fy_class_loss_backward_f64)                                                         \
     X(step, fy_step_f32) /* of optimizers: reads the step number */                             \
     X(step, fy_step_f64)                                                                        \
+    X(step, fy_step_parts_f32) /* with rates for each part */                                   \
+    X(step, fy_step_parts_f64)                                                                  \
     X(step, fy_step_sums_f32) /* LARS, LAMB, before: squares of runs of parts, */               \
     X(step, fy_step_sums_f64)                                                                   \
     X(step, fy_step_trust)   /* and trust ratios of parts */                                    \

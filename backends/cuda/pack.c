@@ -239,6 +239,9 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUD
     if (flat)
         step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64
                                 : FY__CUDA_KERNEL_fy_step_flat_f32;
+    else if (has_trust || launch->nsrc > 2)
+        step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_parts_f64
+                                : FY__CUDA_KERNEL_fy_step_parts_f32;
     else
         step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
     step.threads = threads_of(args);

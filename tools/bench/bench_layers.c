@@ -205,7 +205,7 @@ static fy_status_t make_tokens(fy_device_t *device, int rank, const int64_t *dim
     FY_TRY(fy_tensor_query(host, &info));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
     for (int64_t i = 0; i < (int64_t)info.nelem; i++)
-        ((int32_t *)data)[i] = (int32_t)((i * 31 + i / 7) % below);
+        ((int32_t *)data)[i] = (int32_t)((i * 31 + i / 7) % (below > 0 ? below : 1));
     FY_TRY(fy_tensor_upload(host, device, NULL, out_tokens));
     fy_tensor_destroy(host);
     return FY_STATUS_OK;

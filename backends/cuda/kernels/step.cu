@@ -39,10 +39,11 @@ __device__ inline fy__parts_t parts_of(const fy_args &args)
     return parts;
 }
 
-// Of an op that counts: the last result.
+// Of an op that counts: the last result, by constant indices, so that the arguments need no stack.
 __device__ inline int64_t *number_of(const fy_args &args)
 {
-    return element<int64_t>(args.dst[args.ndst - 1], 0);
+    if (args.op == FY_OP_LAMB_STEP) return element<int64_t>(args.dst[4], 0);
+    return element<int64_t>(args.op == FY_OP_ADAM_STEP ? args.dst[3] : args.dst[2], 0);
 }
 
 __device__ inline fy__rates_t rates_of(const fy_args &args)
@@ -196,22 +197,12 @@ __device__ inline void step_by_states(const fy_args &args, const fy__rates_t *ra
     }
 }
 
-template <typename T> __device__ inline void step(const fy_args &args, fy__rates_t *rates)
+template <typename T, bool PARTS>
+__device__ inline void step(const fy_args &args, fy__rates_t *rates)
 {
     if (threadIdx.x == 0) *rates = rates_of(args);
     __syncthreads();
-    if (args.nsrc > 2 || has_trust(args))
-        step_by_states<T, true>(args, rates);
-    else
-        step_by_states<T, false>(args, rates);
-}
-
-// Without parts.
-template <typename T> __device__ inline void step_flat(const fy_args &args, fy__rates_t *rates)
-{
-    if (threadIdx.x == 0) *rates = rates_of(args);
-    __syncthreads();
-    step_by_states<T, false>(args, rates);
+    step_by_states<T, PARTS>(args, rates);
 }
 
 // ---- trust ratios ----
@@ -298,12 +289,22 @@ FY_KERNEL fy_step_trust(FY_ARGS args)
 FY_KERNEL fy_step_f32(FY_ARGS args)
 {
     __shared__ fy__rates_t rates;
-    step<float>(args, &rates);
+    step<float, false>(args, &rates);
 }
 FY_KERNEL fy_step_f64(FY_ARGS args)
 {
     __shared__ fy__rates_t rates;
-    step<double>(args, &rates);
+    step<double, false>(args, &rates);
+}
+FY_KERNEL fy_step_parts_f32(FY_ARGS args)
+{
+    __shared__ fy__rates_t rates;
+    step<float, true>(args, &rates);
+}
+FY_KERNEL fy_step_parts_f64(FY_ARGS args)
+{
+    __shared__ fy__rates_t rates;
+    step<double, true>(args, &rates);
 }
 FY_KERNEL fy_step_advance(FY_ARGS args)
 {
@@ -312,12 +313,12 @@ FY_KERNEL fy_step_advance(FY_ARGS args)
 FY_KERNEL fy_step_flat_f32(FY_FLAT flat)
 {
     __shared__ fy__rates_t rates;
-    with_flat(flat, [&](const fy_args &args) { step_flat<float>(args, &rates); });
+    with_flat(flat, [&](const fy_args &args) { step<float, false>(args, &rates); });
 }
 FY_KERNEL fy_step_flat_f64(FY_FLAT flat)
 {
     __shared__ fy__rates_t rates;
-    with_flat(flat, [&](const fy_args &args) { step_flat<double>(args, &rates); });
+    with_flat(flat, [&](const fy_args &args) { step<double, false>(args, &rates); });
 }
 FY_KERNEL fy_step_flat_advance(FY_FLAT flat)
 {

@@ -183,10 +183,11 @@ static int find_entry(const char *kernel, int is_flat)
  * it shares a tile. */
 static int joins(const char *kernel)
 {
-    static const char *const names[] = { "fy_transpose",      "fy_class_loss_",
-                                         "fy_step_f", /* fy_step_flat_, too */
-                                         "fy_batch_norm_f",   "fy_batch_norm_parts_",
-                                         "fy_row_norm_parts_" };
+    static const char *const names[] = {
+        "fy_transpose",      "fy_class_loss_",  "fy_step_f", /* fy_step_flat_, too */
+        "fy_step_parts_",    "fy_batch_norm_f", "fy_batch_norm_parts_",
+        "fy_row_norm_parts_"
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(kernel, names[i], strlen(names[i])) == 0) return 1;
     return 0;
