@@ -68,5 +68,5 @@ for age in older today newer; do
     FERRY_PLUGIN_PATH=$temp/plugins "$temp/program_today" plugin "$age:0"
     echo "PASS a plugin with ${age} headers"
 done
-readelf --dyn-syms -W "$temp/program_today" | grep -q 'fy_add@FERRY_0\.1\|fy_[a-z_]*@FERRY_0\.1' || { echo "no symbol version" && exit 1; }
+grep -q 'fy_[a-z_]*@FERRY_0\.1' <<<"$(readelf --dyn-syms -W "$temp/program_today")" || { echo "no symbol version" && exit 1; }
 echo "PASS symbols have versions"
