@@ -20,7 +20,7 @@ command -v abidiff >/dev/null || skip "no abidiff here (Debian: abigail-tools)"
 command -v python3 >/dev/null || skip "no python3 here"
 [ -e "$build/lib/libferry.so" ] || skip "no $build/lib/libferry.so"
 grep -q '\.debug_info' <<<"$(readelf -SW "$build/lib/libferry.so")" || skip "$build has no debug information"
-if readelf -dW "$build/lib/libferry.so" | grep -Eq 'NEEDED.*(asan|tsan|ubsan)'; then skip "$build is built with a sanitizer"; fi
+if grep -Eq 'NEEDED.*(asan|tsan|ubsan)' <<<"$(readelf -dW "$build/lib/libferry.so")"; then skip "$build is built with a sanitizer"; fi
 
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
