@@ -10,7 +10,7 @@ root=$(cd "$here/../.." && pwd)
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 unset FERRY_PLUGIN_PATH CFLAGS CPPFLAGS LDFLAGS
-if readelf -dW "$build/lib/libferry.so" | grep -Eq 'NEEDED.*(asan|tsan|ubsan)'; then
+if grep -Eq 'NEEDED.*(asan|tsan|ubsan)' <<<"$(readelf -dW "$build/lib/libferry.so")"; then
     echo "skipped: the library is built with a sanitizer" && exit 77
 fi
 [ -e "$build/lib/libferry_train.so" ] || { echo "skipped: no libferry_train.so" && exit 77; }
