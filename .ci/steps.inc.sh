@@ -33,7 +33,7 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
 # shellcheck disable=SC2034
 tsan_long_labels='^(ops|golden)$'
 # shellcheck disable=SC2034
-tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path))'
+tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_model_recompute)'
 
 with_preset() { # with_preset PRESET [CTEST OPTION...]
     scripts/build.sh "$1" && scripts/test.sh "$@"
