@@ -539,7 +539,7 @@ FY_API_STATUS fy_resize2d(const fy_tensor_t *x, int height, int width, fy_tensor
 /* dy [N, OH, OW, C] -> dx [N, height, width, C]. */
 FY_API_STATUS fy_resize2d_backward(const fy_tensor_t *dy, int height, int width,
                                    fy_tensor_t **out_dx);
-/* x [N, H, W, C] -> [N, height, width, C]: the mean of rows floor(i H / height) ..
+/* x [N, H, W, C] -> [N, height, width, C]: the mean of rows floor(i H / height) to
  * ceil((i + 1) H / height) - 1 and of the columns alike (PyTorch's bins, which may overlap). */
 FY_API_STATUS fy_adaptive_avg_pool2d(const fy_tensor_t *x, int height, int width,
                                      fy_tensor_t **out_dst);
