@@ -74,23 +74,12 @@ fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **o
     return FY_STATUS_OK;
 }
 
-/* A dense copy. */
-static fy_status_t copy_of(fy__tape_step_t *step, const fy_tensor_t *tensor, fy_tensor_t **out_copy)
-{
-    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims,
-                    out_copy));
-    fy__handle_release(&(*out_copy)->handle);
-    const fy_status_t status = fy_copy(*out_copy, tensor);
-    if (status != FY_STATUS_OK) fy__tensor_free(step->thread, *out_copy);
-    return status;
-}
-
 fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank,
                              const int64_t *dims, fy_tensor_t **out_temp)
 {
     fy_tensor_t *dense = (fy_tensor_t *)tensor; /* only read */
     if (!tensor->contiguous) {
-        FY_TRY(copy_of(step, tensor, &dense));
+        FY_TRY(fy__tape_copy(step->thread, tensor, &dense));
         fy__tape_temp(step, dense);
     }
     FY_TRY(fy_reshape(dense, rank, dims, out_temp));
@@ -290,7 +279,7 @@ fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_ten
     if (slot->is_leaf) { /* it becomes the user's: a separate storage */
         const fy_category_t category = step->thread->category;
         step->thread->category = FY_CATEGORY_GRADIENTS;
-        const fy_status_t status = copy_of(step, tensor, &grad);
+        const fy_status_t status = fy__tape_copy(step->thread, tensor, &grad);
         step->thread->category = category;
         FY_TRY(status);
     } else if (!(grad = fy__tape_hold(step->thread, tensor))) {
@@ -306,7 +295,7 @@ static fy_status_t own(fy__tape_step_t *step, fy__tape_slot_t *slot)
     fy_tensor_t *grad;
     if (slot->is_present && !slot->is_shared) return FY_STATUS_OK;
     if (slot->is_present) {
-        FY_TRY(copy_of(step, slot->grad, &grad));
+        FY_TRY(fy__tape_copy(step->thread, slot->grad, &grad));
     } else if (slot->place) {
         FY_TRY(fy_fill(slot->place, 0));
         return hold_place(step, slot);

@@ -73,26 +73,11 @@ fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *ta
                    what, fy__tensor_format(dst, text, sizeof text));
 }
 
-/* A new dense copy in no scope. */
-static fy_status_t copy_of(fy__thread_t *thread, const fy_tensor_t *tensor, fy_tensor_t **out_copy)
-{
-    fy_tensor_t *copy;
-    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims,
-                    &copy));
-    fy__handle_release(&copy->handle);
-    const fy_status_t status = fy_copy(copy, tensor);
-    if (status != FY_STATUS_OK)
-        fy__tensor_free(thread, copy);
-    else
-        *out_copy = copy;
-    return status;
-}
-
 static fy_status_t copy_states(fy__thread_t *thread, const fy__tape_again_t *again,
                                fy_tensor_t **out_copies)
 {
     for (size_t i = 0; i < again->nstates; i++)
-        FY_TRY(copy_of(thread, again->states[i], &out_copies[i]));
+        FY_TRY(fy__tape_copy(thread, again->states[i], &out_copies[i]));
     return FY_STATUS_OK;
 }
 
@@ -169,7 +154,7 @@ static fy_status_t make_again(fy__thread_t *thread, fy_recompute_fn fn, void *us
 
 /* ---- calling the function ---- */
 
-/* A result that is not the function's own gets a handle of its own: a view. */
+/* A result that the function did not make gets a new handle: a view. */
 static fy_status_t own_result(const fy__thread_t *thread, uint32_t depth, fy_tensor_t **result)
 {
     fy_tensor_t *y = *result;
@@ -179,20 +164,21 @@ static fy_status_t own_result(const fy__thread_t *thread, uint32_t depth, fy_ten
                                                     : fy_reshape(y, y->rank, y->dims, result);
 }
 
-/* In a scope of its own. With `tape` recording, what it records stays on the tape; *out_value is
+/* In a separate scope. With `tape` recording, what it records stays on the tape; *out_value is
  * that of the result. `keeps`: the result goes to the scope around; else it is destroyed. */
 static fy_status_t call(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
-                        const char *name, fy_tensor_t *const *inputs, bool keeps,
-                        fy_tensor_t **out_result, uint32_t *out_value)
+                        fy_tensor_t *const *inputs, bool keeps, fy_tensor_t **out_result,
+                        uint32_t *out_value)
 {
     fy_tensor_t *result = NULL;
-    const fy_scope_t scope = fy_scope_begin(name);
+    const fy_scope_t scope = fy_scope_begin("recompute");
     const fy__tape_again_t *outer = tape ? tape->again : NULL;
+    const uint32_t record = tape ? tape->record : 0;
     again->depth = scope.depth;
     if (tape) tape->again = again;
     fy_status_t status = again->fn(again->user, again->ninputs, inputs, &result);
     if (tape) tape->again = outer;
-    if (status == FY_STATUS_OK && thread->tape != tape)
+    if (status == FY_STATUS_OK && (thread->tape != tape || (tape && tape->record != record)))
         status = FY_FAIL(INVALID_ARGUMENT, "tape_recompute: the function began or ended a record");
     if (status == FY_STATUS_OK) status = own_result(thread, again->depth, &result);
     if (status == FY_STATUS_OK && tape) *out_value = fy__tape_find(tape, result);
@@ -206,7 +192,7 @@ static fy_status_t run_unrecorded(fy__thread_t *thread, fy_recompute_fn fn, void
                                   fy_tensor_t **out_result)
 {
     fy__tape_again_t once = { .fn = fn, .user = user, .ninputs = count };
-    return call(thread, NULL, &once, "recompute", inputs, true, out_result, NULL);
+    return call(thread, NULL, &once, inputs, true, out_result, NULL);
 }
 
 /* Puts the one call in the place of those that the function recorded. */
@@ -235,8 +221,8 @@ static fy_status_t run_recorded(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
 {
     const uint32_t first = tape->ncalls, values = tape->nvalues;
     uint32_t value = 0;
-    fy_status_t status = call(thread, tape, again, "recompute", inputs, true, out_result, &value);
-    /* a value from before is a constant view's: nothing in fn has a gradient */
+    fy_status_t status = call(thread, tape, again, inputs, true, out_result, &value);
+    /* only a value that fn made: its result is new, or a view that was made here */
     const bool depends = value && !(value & FY__TAPE_LEAF) && value > values;
     if (status == FY_STATUS_OK && depends)
         status = record(thread, tape, again, first, value);
@@ -330,8 +316,7 @@ static fy_status_t record_again(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
         if (status == FY_STATUS_OK) {
             thread->frame = frame;
             thread->tape = tape;
-            status =
-                call(thread, tape, again, "recompute", again->inputs, false, &result, out_value);
+            status = call(thread, tape, again, again->inputs, false, &result, out_value);
             thread->tape = NULL;
             thread->frame = NULL;
         }

@@ -75,6 +75,20 @@ fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor)
     return held;
 }
 
+fy_status_t fy__tape_copy(fy__thread_t *thread, const fy_tensor_t *tensor, fy_tensor_t **out_copy)
+{
+    fy_tensor_t *copy;
+    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims,
+                    &copy));
+    fy__handle_release(&copy->handle);
+    const fy_status_t status = fy_copy(copy, tensor);
+    if (status != FY_STATUS_OK)
+        fy__tensor_free(thread, copy);
+    else
+        *out_copy = copy;
+    return status;
+}
+
 static void free_slot(fy__thread_t *thread, fy__tape_slot_t *slot)
 {
     if (slot->grad) fy__tensor_free(thread, slot->grad);

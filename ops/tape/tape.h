@@ -102,6 +102,8 @@ fy_tensor_t *fy__tape_blank(fy__thread_t *thread);
 void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor);
 /* Gives either back. */
 void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held);
+/* A new dense copy in no scope; after a failure *out_copy is unchanged. */
+fy_status_t fy__tape_copy(fy__thread_t *thread, const fy_tensor_t *tensor, fy_tensor_t **out_copy);
 /* A blank that points. */
 fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor);
 /* Makes it a slot for gradients with the shape of `tensor`. */

@@ -109,7 +109,7 @@ typedef struct fy_model_layer_info {
     size_t tied_param;           /* that of another layer which it uses; SIZE_MAX: none */
     /* of a sum that also computes the batch norm before it: that layer; SIZE_MAX: none */
     size_t norm;
-    int is_fused; /* 1: such a batch norm, which has no forward of its own */
+    int is_fused; /* 1: such a batch norm, which has no separate forward */
     /* The layers whose results it reads; SIZE_MAX: the model's input. A sum with a batch norm reads
      * that norm's input */
     size_t ninputs, inputs[16];

@@ -80,7 +80,7 @@ FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options
 FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
                                   fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                   fy_optimizer_t **out_optimizer);
-/* For a model, whose parameters have names, ranks and trust ratios of their own. A step is one
+/* For a model: each parameter has a name, a rank and a separate trust ratio. A step is one
  * request. With factors or ratios it uploads 24 bytes a parameter here, once; the ratios are
  * computed on the device. Fails: as above. */
 FY_API_STATUS fy_optimizer_create_model(const fy_optimizer_options_t *options,

@@ -9,7 +9,7 @@ typedef struct net {
     fy_tensor_t *x, *w, *weight, *bias, *mean, *var, *rng, *loss;
     int first, end;   /* the blocks that a call computes */
     int calls, freed; /* of the function; of destroy */
-    int pieces, nested;
+    fy_tape_t *tape;  /* that `beginning` begins */
 } net_t;
 
 static fy_status_t blocks(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
@@ -60,8 +60,7 @@ static fy_status_t make_net(fy_device_t *device, net_t *net)
     return fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 1, &net->var);
 }
 
-/* The loss of all blocks: pieces 0 without recomputation, else in so many calls of it. `plus` is
- * added once more, so that the last call's result has two readers. */
+/* The loss of all blocks: pieces 0 without recomputation, else in so many calls of it. */
 static fy_status_t forward(net_t *nets, net_t *net, int pieces, int nested, fy_tensor_t **out_loss)
 {
     fy_tensor_t *y = net->x;
@@ -192,7 +191,7 @@ static void an_input_may_be_the_result(ts_ctx_t *ctx)
     ts_expect_f32(grad, ones, 3);
 }
 
-/* As long as another time, the second time. */
+/* Shorter the second time. */
 static fy_status_t fickle(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
 {
     net_t *net = user;
@@ -216,6 +215,14 @@ static fy_status_t failing(void *user, size_t count, fy_tensor_t *const *inputs,
     FY_TRY(fy_mul(inputs[0], inputs[0], out_y));
     return net->calls++ == net->first ? fy_matmul(inputs[0], net->rng, out_y)
                                       : fy_reshape(*out_y, FY_DIMS(64 * N), out_y);
+}
+
+static fy_status_t beginning(void *user, size_t count, fy_tensor_t *const *inputs,
+                             fy_tensor_t **out_y)
+{
+    (void)count;
+    FY_TRY(fy_tape_begin(((net_t *)user)->tape));
+    return fy_mul(inputs[0], inputs[0], out_y);
 }
 
 static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
@@ -252,6 +259,12 @@ static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
     ts_fails(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
     ts_text_has("options->states[0] is NULL");
     options.nstates = 0;
+
+    net.tape = tape;
+    net.freed = 0;
+    ts_fails(fy_tape_recompute(beginning, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
+    ts_text_has("the function began or ended a record");
+    assert_int_equal(net.freed, 1);
 
     static const fy_recompute_fn changing[] = { fickle, constant };
     for (int i = 0; i < 2; i++) {
