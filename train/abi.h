@@ -21,6 +21,7 @@
     X(optimizer_options, OPTIMIZER_OPTIONS, eps)             \
     X(schedule, SCHEDULE, max_momentum)                      \
     X(train_options, TRAIN_OPTIONS, stop)                    \
+    X(find_lr_options, FIND_LR_OPTIONS, stop)                \
     X(progress, PROGRESS, note)
 /* fy_layer_def_t is read like options; it has no macro of fields. */
 #define FYT_ABI_FACTS(X)                            \
@@ -31,6 +32,7 @@
     X(model_layer_info, MODEL_LAYER_INFO, out_dims) \
     X(safetensors_info, SAFETENSORS_INFO, offset)   \
     X(train_result, TRAIN_RESULT, graph_path)       \
+    X(find_lr_result, FIND_LR_RESULT, is_stopped)   \
     X(layer_def, LAYER_DEF, destroy)
 
 FYT_ABI_OPTIONS(FY__ABI_DECLARATION)

@@ -204,3 +204,29 @@ double fy_schedule_momentum(const fy_schedule_t *schedule, int64_t step)
     if (schedule->kind == FY_SCHEDULE_CYCLIC) return high - (high - low) * triangle(schedule, step);
     return in_phases(schedule, step, (const double[]){ high, low, high, high });
 }
+
+fy_status_t fy_schedule_scale(fy_schedule_t *schedule, int64_t batch, int64_t base_batch,
+                              int64_t warmup_steps)
+{
+    fy_schedule_t own;
+    FY_TRY(fy_schedule_check(schedule));
+    FY_TRY(FY__READ_GIVEN(schedule, "schedule_scale", schedule, &own));
+    if (batch < 1 || base_batch < 1)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "schedule_scale: batch %lld, base_batch %lld: both must be 1 or more",
+                        (long long)batch, (long long)base_batch);
+    if (warmup_steps != 0 && !has_warmup(own.kind))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "schedule_scale: warmup_steps is %lld; a schedule %s has no warm-up: 0",
+                        (long long)warmup_steps, fy_schedule_name(own.kind));
+    const double factor = (double)batch / (double)base_batch;
+    own.lr *= factor;
+    own.min_lr *= factor;
+    if (has_warmup(own.kind)) {
+        own.warmup_steps = warmup_steps;
+        own.warmup_factor = factor > 1 ? 1 / factor : 1;
+    }
+    FY_TRY(fy_schedule_check(&own));
+    FY__WRITE(schedule, &own);
+    return FY_STATUS_OK;
+}

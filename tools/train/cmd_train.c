@@ -51,6 +51,7 @@ static fy_status_t train(train_run_t *run)
 {
     FY_TRY(train_setup(run));
     train_print_start(run);
+    if (run->request.find_lr) return train_find_lr(run);
     run->options.stop = train_catch_interrupt();
     run->begin_ns = wall_ns();
     fy_status_t status = fy_train_run(run->model, run->optimizer, run->train, run->test,
@@ -98,6 +99,21 @@ static bool changes_images(const train_request_t *request)
     return request->resize || request->pad || request->crop || request->flip;
 }
 
+/* Why the options about the learning rate cannot be combined; NULL: they can. */
+static const char *find_rate_problem(const train_request_t *request)
+{
+    const fy_schedule_kind_t kind = train_schedule_kind(request);
+    if (request->find_lr && (request->checkpoint || request->save || request->graph))
+        return "--find-lr keeps nothing that it trains: not with --checkpoint, --save, --graph";
+    if (request->find_lr &&
+        (!isnan(request->lr) || request->schedule || request->warmup || request->scale_lr))
+        return "--find-lr tries all rates: not with --lr, --schedule, --warmup, --scale-lr";
+    if (request->warmup && kind != FY_SCHEDULE_CONSTANT && kind != FY_SCHEDULE_STEP &&
+        kind != FY_SCHEDULE_COSINE)
+        return "--warmup is for the schedules constant, step, cosine; name one by --schedule";
+    return NULL;
+}
+
 /* Checks combinations of options; explains a refusal. */
 static bool check(train_request_t *request)
 {
@@ -116,6 +132,7 @@ static bool check(train_request_t *request)
         problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
         problem = "--momentum: adadelta has none; name another --optimizer";
+    if (!problem) problem = find_rate_problem(request);
     if (problem) fprintf(stderr, "ferry: train: %s\n", problem);
     return !problem;
 }
@@ -183,6 +200,17 @@ int cmd_train(int argc, char **argv)
           "learning rate times X for parameters whose name begins so; NAME=X,NAME=X", 0, 0 },
         { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r.schedule,
           "of the learning rate; default: the model's own", 0, 0 },
+        { "warmup", OPTION_INT, "N", &r.warmup,
+          "updates in which the learning rate rises to its first value: from a third of it, or "
+          "with "
+          "--scale-lr from the unscaled one",
+          0, INT32_MAX },
+        { "scale-lr", OPTION_INT, "BASE_BATCH", &r.scale_lr,
+          "learning rate times samples an update / BASE_BATCH (linear scaling rule)", 1, 1 << 24 },
+        { "find-lr", OPTION_FLAG, NULL, &r.find_lr,
+          "learning rate range test in place of a training: --max-steps updates (default 100) with "
+          "rates from 1e-7 to 10; prints losses and suggests a rate; --plot FILE draws them",
+          0, 0 },
         { "clip-norm", OPTION_REAL, "X", &r.clip_norm,
           "gradients are scaled down to this norm; 0: not", 0, 1 << 20 },
         { "clip-value", OPTION_REAL, "X", &r.clip_value, "each gradient is cut to +-X; 0: not", 0,
@@ -232,7 +260,8 @@ int cmd_train(int argc, char **argv)
         "ferry train linear\n"
         "ferry train mlp --device sim:0 --max-steps 20 --log-every 5\n"
         "ferry train mlp --max-steps 20 --checkpoint run --save mlp.safetensors\n"
-        "ferry train mlp --max-steps 40 --checkpoint run --resume\n",
+        "ferry train mlp --max-steps 40 --checkpoint run --resume\n"
+        "ferry train mlp --find-lr --max-steps 50\n",
         print_recipes
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;

@@ -1,6 +1,6 @@
 /* Shared by the parts of `ferry train`: the options, and the objects that exist while it trains.
  * cmd_train.c reads options, train_setup.c makes data, model and optimizer, train_progress.c shows
- * progress, train_report.c the results. */
+ * progress, train_report.c the results, train_find_lr.c tests learning rates. */
 #ifndef FERRY_TOOLS_TRAIN_H_
 #define FERRY_TOOLS_TRAIN_H_
 
@@ -21,7 +21,8 @@ typedef struct train_request {
     int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
     int64_t resize, pad, crop; /* pixels; 0: not */
     int recompute;             /* as fy_model_options_t's */
-    bool stream, resume, graph, flip;
+    bool stream, resume, graph, flip, find_lr;
+    int64_t warmup, scale_lr; /* 0: not given */
     int64_t decay_min_rank;
     size_t ngroups; /* --lr-scale */
     fy_optimizer_group_t groups[TRAIN_GROUPS];
@@ -56,6 +57,8 @@ typedef struct train_run {
 
 fy_status_t train_setup(train_run_t *run);
 void train_teardown(train_run_t *run);
+/* That of --schedule, or the recipe's. */
+fy_schedule_kind_t train_schedule_kind(const train_request_t *request);
 
 /* ---- train_progress.c ---- */
 
@@ -75,5 +78,10 @@ void train_print_summary(const train_run_t *run);
 void train_json(train_run_t *run);
 /* The losses, to --csv and --plot. */
 fy_status_t train_write_losses(train_run_t *run);
+
+/* ---- train_find_lr.c ---- */
+
+/* The learning rate range test in place of a training, and its output. Blocks. */
+fy_status_t train_find_lr(train_run_t *run);
 
 #endif

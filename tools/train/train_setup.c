@@ -181,6 +181,13 @@ static int64_t all_updates(const train_run_t *run)
                                                                       : all;
 }
 
+fy_schedule_kind_t train_schedule_kind(const train_request_t *request)
+{
+    /* --schedule names kinds in their own order, behind "default". */
+    return request->schedule ? (fy_schedule_kind_t)(request->schedule - 1)
+                             : request->recipe->schedule;
+}
+
 static fy_status_t make_schedule(train_run_t *run)
 {
     const train_request_t *request = &run->request;
@@ -188,13 +195,14 @@ static fy_status_t make_schedule(train_run_t *run)
     fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
     fy_schedule_t *schedule = &run->schedule;
     FY_TRY(fy_optimizer_get(run->optimizer, &optimizer));
-    /* --schedule names kinds in their own order, behind "default". */
-    const fy_schedule_kind_t kind = request->schedule ? (fy_schedule_kind_t)(request->schedule - 1)
-                                                      : recipe->schedule;
-    if (kind == FY_SCHEDULE_CONSTANT)
+    const fy_schedule_kind_t kind = train_schedule_kind(request);
+    if (request->find_lr ||
+        (kind == FY_SCHEDULE_CONSTANT && !request->warmup && !request->scale_lr))
         return FY_STATUS_OK; /* the optimizer's rate stays: not one request */
     run->options.schedule = schedule;
-    fy_schedule_defaults(kind, optimizer.lr, all_updates(run), schedule, sizeof *schedule);
+    const int64_t updates = all_updates(run) - request->warmup;
+    fy_schedule_defaults(kind, optimizer.lr, updates > 0 ? updates : 1, schedule, sizeof *schedule);
+    schedule->warmup_steps = request->warmup;
     if (kind == FY_SCHEDULE_STEP) {
         schedule->step_size = updates_an_epoch(run);
         if (recipe->schedule == FY_SCHEDULE_STEP) schedule->gamma = recipe->gamma;
@@ -211,7 +219,9 @@ static fy_status_t make_schedule(train_run_t *run)
         optimizer.kind == FY_OPTIMIZER_ADADELTA)
         /* there is none that could mirror the rate */
         schedule->base_momentum = schedule->max_momentum = 0;
-    return FY_STATUS_OK;
+    if (!request->scale_lr) return FY_STATUS_OK;
+    return fy_schedule_scale(schedule, request->batch * request->accumulate, request->scale_lr,
+                             request->warmup);
 }
 
 static void make_options(train_run_t *run)

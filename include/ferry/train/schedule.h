@@ -69,6 +69,13 @@ FY_API_STATUS fy_schedule_check(const fy_schedule_t *schedule);
 FY_API double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step);
 /* NaN: this schedule does not change momentum. */
 FY_API double fy_schedule_momentum(const fy_schedule_t *schedule, int64_t step);
+/* The linear scaling rule with a gradual warm-up (Goyal et al. 2017, sections 2.1 and 2.2), for a
+ * schedule that was chosen for batches of `base_batch`: multiplies lr and min_lr by
+ * batch / base_batch. During `warmup_steps` the rate rises to lr from the unscaled one (from lr for
+ * a smaller batch). CYCLIC, ONE_CYCLE and RANGE have no warm-up: 0.
+ * Fails: INVALID_ARGUMENT (also a result that fy_schedule_check refuses); nothing has changed. */
+FY_API_STATUS fy_schedule_scale(fy_schedule_t *schedule, int64_t batch, int64_t base_batch,
+                                int64_t warmup_steps);
 
 #ifdef __cplusplus
 }

@@ -99,6 +99,57 @@ FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_load
 FY_API_STATUS fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
                                 double *out_loss, double *out_accuracy);
 
+/* ---- the learning rate range test ---- */
+
+typedef struct fy_find_lr_options {
+    size_t struct_size;
+    double min_lr, max_lr; /* lr grows from min_lr to max_lr by a constant factor */
+    int64_t steps;         /* updates; 2 or more */
+    int64_t accumulate;    /* batches for each update, 1 or more */
+    fy_loss_kind_t loss;
+    /* weight of the past in the smoothed loss, 0 .. 1: an exponential mean without bias, as the
+     * first moment of Adam */
+    double smoothing;
+    /* the sweep ends when the smoothed loss is above `diverge` times its lowest, or a loss is not
+     * finite; above 1 */
+    double diverge;
+    double clip_norm, clip_value; /* 0: none */
+    /* set to 1 (a signal handler may) to end after this step; NULL: none */
+    const volatile int *stop;
+} fy_find_lr_options_t;
+/* smoothing 0.9; diverge 4, as fastai (Howard and Gugger 2020) */
+#define FY_FIND_LR_OPTIONS_INIT                                                                \
+    FY_DEFAULTS_(find_lr_options, .min_lr = 1e-7, .max_lr = 10, .steps = 100, .accumulate = 1, \
+                 .smoothing = 0.9, .diverge = 4)
+FY_API void fy_find_lr_options_init(fy_find_lr_options_t *options, size_t nbytes);
+
+/* One update: `loss` is that of its batches, before the update by `lr`. */
+typedef struct fy_lr_point {
+    double lr, loss, smoothed;
+} fy_lr_point_t;
+
+typedef struct fy_find_lr_result {
+    size_t struct_size;
+    int64_t steps; /* points written */
+    /* suggested: where the smoothed loss falls fastest over log(lr), before its lowest. NaN: it
+     * falls nowhere */
+    double lr;
+    double lowest_lr, lowest_loss; /* of the lowest smoothed loss; NaN: no loss was finite */
+    int is_diverged, is_stopped;   /* why the sweep ended early */
+} fy_find_lr_result_t;
+#define FY_FIND_LR_RESULT_INIT FY_ZEROED_(find_lr_result)
+
+/* Blocks. Trains with a growing lr (Smith 2017, section 3.3) from the begin of the loader's epoch.
+ * Then restores parameters, gradients, buffers, random state, optimizer state, lr, training mode
+ * and the loader's position, bit for bit, also after a failure. `points` has room for
+ * options->steps. A step downloads its loss; copies of the restored tensors are on the device until
+ * the end. The suggestion leaves out the first tenth of the steps, whose mean has few losses.
+ * Fails: INVALID_ARGUMENT, BAD_VALUE as fy_train_run, OUT_OF_MEMORY, as requests. If a request that
+ * restores fails, its status is returned, and the model is not restored. */
+FY_API_STATUS fy_train_find_lr(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
+                               const fy_find_lr_options_t *options, fy_lr_point_t *points,
+                               fy_find_lr_result_t *out_result);
+
 #ifdef __cplusplus
 }
 #endif

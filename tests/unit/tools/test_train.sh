@@ -42,6 +42,14 @@ says err "is not NAME=FACTOR"
 expect 2 train mlp --lr-scale fc1=-1
 expect 2 train mnist --momentum 0.5
 says err "adadelta has none"
+for other in "--checkpoint $work/run" "--save $work/w" --graph "--lr 1" "--schedule step" "--warmup 2" "--scale-lr 8"; do
+    # shellcheck disable=SC2086
+    expect 2 train mlp --find-lr $other
+    says err "--find-lr"
+    silent out
+done
+expect 2 train mlp --schedule one-cycle --warmup 3
+says err "constant, step, cosine"
 expect 2 train mlp --device sim:none
 expect 1 train mlp --data "$work/nothing"
 says err "IO"
@@ -65,6 +73,25 @@ done
 expect 1 train mlp $small --epochs 1 --checkpoint "$work/no/where"
 says err "cannot make the folder"
 ! grep -q '^epoch' "$work/out" || fail "an epoch was trained for a checkpoint that cannot be written"
+
+# ---- learning rates ----
+# shellcheck disable=SC2086
+expect 0 train mlp $small --find-lr --csv "$work/rates.csv"
+matches out "suggested: --lr 0\.[0-9]+, where the smoothed loss falls fastest"
+says out "then the loss diverged; the training is restored"
+[ "$(head -1 "$work/rates.csv" | tr -d '\r')" = step,lr,loss,smoothed ] || fail "columns $(head -1 "$work/rates.csv")"
+# shellcheck disable=SC2086
+expect 0 train mlp $small --find-lr --max-steps 5 --json
+[ "$(figure steps)" = 5 ] || fail "$(figure steps) steps"
+says out '"end": "complete"'
+says out '"suggested_lr"'
+# 64 samples an update, twice the base: the rate rises from 0.01 to 0.02
+# shellcheck disable=SC2086
+expect 0 train mlp $small --accumulate 2 --lr 0.01 --schedule constant --scale-lr 32 --warmup 2 --max-steps 2
+says out "lr 0.015"
+# shellcheck disable=SC2086
+expect 0 train mlp $small --accumulate 2 --lr 0.01 --schedule constant --scale-lr 32 --warmup 2 --max-steps 4
+says out "lr 0.02"
 
 # ---- the document ----
 # shellcheck disable=SC2086

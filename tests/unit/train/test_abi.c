@@ -135,6 +135,27 @@ static fy_status_t train(const fy_train_options_t *options, fy_train_result_t *r
 }
 static fy_status_t train_options(void *given) { return train(given, NULL); }
 static fy_status_t train_result(void *given) { return train(NULL, given); }
+static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_result_t *result)
+{
+    fy_loader_t *loader;
+    fy_lr_point_t points[100];
+    fy_loader_options_t resident = FY_LOADER_OPTIONS_INIT;
+    resident.scale = 1.0 / 255;
+    ts_ok(fy_loader_create(host, digits, &resident, &loader));
+    const fy_status_t status = fy_train_find_lr(model, optimizer, loader, options, points, result);
+    fy_loader_destroy(loader);
+    return status;
+}
+static fy_status_t find_lr_options(void *given)
+{
+    return find_lr(given, &(fy_find_lr_result_t)FY_FIND_LR_RESULT_INIT);
+}
+static fy_status_t find_lr_result(void *given)
+{
+    fy_find_lr_options_t options = FY_FIND_LR_OPTIONS_INIT;
+    options.steps = 2;
+    return find_lr(&options, given);
+}
 static fy_status_t checkpoint_save(void *given)
 {
     return fy_checkpoint_save(folder, model, optimizer, given, 1);
@@ -199,6 +220,8 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(schedule, schedule_lr),
     TS_ABI_OPTIONS(train_options, train_options),
     TS_ABI_FACTS(train_result, train_result),
+    TS_ABI_OPTIONS(find_lr_options, find_lr_options),
+    TS_ABI_FACTS(find_lr_result, find_lr_result),
     TS_ABI_OPTIONS(progress, checkpoint_save),
     TS_ABI_FACTS(progress, checkpoint_load),
     TS_ABI_OPTIONS(dataset_info, dataset_create),

@@ -129,6 +129,34 @@ static void invalid_schedules_are_refused(void **state)
     ts_text_has("FY_SCHEDULE_INIT");
 }
 
+/* Goyal et al. 2017: k times the batch, k times the rate, reached from the unscaled one. */
+static void scaling_is_linear_and_warms_up(void **state)
+{
+    (void)state;
+    fy_schedule_t s;
+    fy_schedule_defaults(FY_SCHEDULE_STEP, .1, 0, &s, sizeof s);
+    s.step_size = 2;
+    ts_ok(fy_schedule_scale(&s, 1024, 256, 3));
+    EXPECT(&s, fy_schedule_lr, .1, .2, .3, .4, .4, .04, .04, .004);
+    fy_schedule_defaults(FY_SCHEDULE_COSINE, .4, 2, &s, sizeof s);
+    s.min_lr = .1;
+    ts_ok(fy_schedule_scale(&s, 128, 256, 2)); /* smaller: no rise */
+    EXPECT(&s, fy_schedule_lr, .2, .2, .2, .125, .05);
+    fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, .5, 10, &s, sizeof s);
+    ts_ok(fy_schedule_scale(&s, 64, 32, 0));
+    EXPECT(&s, fy_schedule_lr, .04, .52, 1, .950485);
+    const fy_schedule_t before = s;
+    ts_fails(fy_schedule_scale(&s, 64, 32, 5), INVALID_ARGUMENT);
+    ts_text_has("warmup_steps is 5; a schedule one-cycle has no warm-up");
+    ts_fails(fy_schedule_scale(&s, 0, 32, 0), INVALID_ARGUMENT);
+    ts_fails(fy_schedule_scale(&s, 64, -1, 0), INVALID_ARGUMENT);
+    ts_fails(fy_schedule_scale(NULL, 64, 32, 0), INVALID_ARGUMENT);
+    s.lr = 1e308;
+    ts_fails(fy_schedule_scale(&s, 64, 1, 0), INVALID_ARGUMENT); /* the result is not finite */
+    s.lr = before.lr;
+    assert_memory_equal(&s, &before, sizeof s);
+}
+
 /* Every kind gives finite rates for every length, even the shortest. */
 static void short_schedules_are_finite(void **state)
 {
@@ -165,6 +193,7 @@ int main(void)
         cmocka_unit_test(cycles_swing),
         cmocka_unit_test(steps_cosines_and_ranges),
         cmocka_unit_test(invalid_schedules_are_refused),
+        cmocka_unit_test(scaling_is_linear_and_warms_up),
         cmocka_unit_test(short_schedules_are_finite),
     };
     return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);

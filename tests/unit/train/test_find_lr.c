@@ -1,0 +1,317 @@
+/* The learning rate range test: it measures, suggests, stops, refuses, and leaves the training as
+ * if it had not run, also after a failure. */
+#include "tests/support/harness.h"
+
+#include <math.h>
+
+#include <ferry/train/train.h>
+
+#include "backends/sim/script.h"
+#include "runtime/device/device.h"
+
+enum { WIDTH = 320, SAMPLES = 36, BATCH = 8, STEPS = 40, MOST_TENSORS = 8 };
+
+typedef struct parts {
+    fy_dataset_t *set;
+    fy_loader_t *loader;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+} parts_t;
+
+/* A network with everything that a step changes: parameters, running statistics, draws. */
+static fy_status_t make_layers(fy_layer_t **out_layer)
+{
+    fy_layer_t *flatten, *fc1, *norm, *dropout, *fc2;
+    FY_TRY(fy_layer_flatten(&flatten));
+    FY_TRY(fy_layer_linear(784, WIDTH, NULL, &fc1));
+    FY_TRY(fy_layer_batch_norm(WIDTH, NULL, &norm));
+    FY_TRY(fy_layer_dropout(0.2, &dropout));
+    FY_TRY(fy_layer_linear(WIDTH, 10, NULL, &fc2));
+    const fy_layer_child_t children[] = {
+        { "", flatten }, { "fc1", fc1 }, { "norm", norm }, { "", dropout }, { "fc2", fc2 }
+    };
+    return fy_layer_sequential(5, children, out_layer);
+}
+
+static fy_status_t make(fy_device_t *device, int is_resident, parts_t *p)
+{
+    fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
+    fy_optimizer_options_t adam;
+    fy_layer_t *layer;
+    batches.batch = BATCH;
+    batches.scale = 1.0 / 255;
+    batches.resident = is_resident;
+    batches.workers = is_resident ? 0 : 1;
+    FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &p->set));
+    FY_TRY(fy_loader_create(device, p->set, &batches, &p->loader));
+    FY_TRY(make_layers(&layer));
+    FY_TRY(fy_model_create(device, layer, FY_DIMS(28, 28, 1), NULL, &p->model));
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
+    return fy_optimizer_create_model(&adam, p->model, &p->optimizer);
+}
+
+static void destroy(parts_t *p)
+{
+    fy_optimizer_destroy(p->optimizer);
+    fy_model_destroy(p->model);
+    fy_loader_destroy(p->loader);
+    fy_dataset_destroy(p->set);
+}
+
+static fy_status_t train(const parts_t *p, int64_t max_steps)
+{
+    fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
+    options.epochs = 3;
+    options.max_steps = max_steps;
+    return fy_train_run(p->model, p->optimizer, p->loader, NULL, &options, NULL);
+}
+
+/* Everything that the sweep must restore. */
+typedef struct state {
+    size_t count;
+    void *bytes[MOST_TENSORS];
+    uint64_t nbytes[MOST_TENSORS];
+    fy_loader_info_t loader;
+    double lr;
+    int is_training;
+} state_t;
+
+static void look(const parts_t *p, state_t *out)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_tensor_t *tensors[MOST_TENSORS];
+    const char *name;
+    *out = (state_t){ .loader = FY_LOADER_INFO_INIT };
+    ts_ok(fy_model_query(p->model, &info));
+    ts_ok(fy_loader_query(p->loader, &out->loader));
+    ts_ok(fy_optimizer_get(p->optimizer, &optimizer));
+    out->lr = optimizer.lr;
+    out->is_training = info.is_training;
+    tensors[0] = info.values, tensors[1] = info.grads, tensors[2] = info.buffers;
+    tensors[3] = info.rng;
+    out->count = 4;
+    for (size_t i = 0; i < 3; i++)
+        fy_optimizer_state(p->optimizer, i, &name, &tensors[out->count++]);
+    for (size_t i = 0; i < out->count; i++) {
+        out->nbytes[i] = ts_info(tensors[i]).nbytes;
+        out->bytes[i] = malloc(out->nbytes[i]);
+        assert_non_null(out->bytes[i]);
+        ts_read(tensors[i], out->bytes[i], out->nbytes[i]);
+    }
+}
+
+static int is_same(const state_t *a, const state_t *b)
+{
+    for (size_t i = 0; i < a->count; i++)
+        if (memcmp(a->bytes[i], b->bytes[i], a->nbytes[i]) != 0) return 0;
+    return a->lr == b->lr && a->is_training == b->is_training &&
+           a->loader.epoch == b->loader.epoch && a->loader.step == b->loader.step;
+}
+
+static void forget(state_t *state)
+{
+    for (size_t i = 0; i < state->count; i++) free(state->bytes[i]);
+}
+
+static fy_find_lr_options_t sweep_options(void)
+{
+    fy_find_lr_options_t options = FY_FIND_LR_OPTIONS_INIT;
+    options.steps = STEPS;
+    options.min_lr = 1e-6;
+    return options;
+}
+
+/* The sweep, between two looks: nothing has changed. */
+static void sweep(const parts_t *p, const fy_find_lr_options_t *options, fy_lr_point_t *points,
+                  fy_find_lr_result_t *result)
+{
+    state_t before, after;
+    look(p, &before);
+    ts_ok(fy_train_find_lr(p->model, p->optimizer, p->loader, options, points, result));
+    look(p, &after);
+    assert_true(is_same(&before, &after));
+    forget(&before), forget(&after);
+}
+
+/* A training that is continued after a sweep has the bits of one without. */
+static void the_training_goes_on_as_before(ts_ctx_t *ctx)
+{
+    for (int is_resident = 0; is_resident < 2; is_resident++) {
+        parts_t swept = { 0 }, plain = { 0 };
+        state_t a, b;
+        fy_lr_point_t points[STEPS];
+        fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
+        fy_find_lr_options_t options = sweep_options();
+        ts_ok(make(ctx->device, is_resident, &swept));
+        ts_ok(make(ctx->device, is_resident, &plain));
+        ts_ok(train(&swept, 7)); /* the second batch of the second epoch */
+        ts_ok(train(&plain, 7));
+        options.accumulate = 2;
+        options.clip_norm = 1;
+        sweep(&swept, &options, points, &result);
+        assert_true(result.steps > 10);
+        ts_ok(train(&swept, 4));
+        ts_ok(train(&plain, 4));
+        look(&swept, &a);
+        look(&plain, &b);
+        assert_true(is_same(&a, &b));
+        forget(&a), forget(&b);
+        destroy(&swept), destroy(&plain);
+    }
+}
+
+static void a_rate_is_suggested(ts_ctx_t *ctx)
+{
+    parts_t p = { 0 };
+    fy_lr_point_t points[STEPS];
+    fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
+    fy_find_lr_options_t options = sweep_options();
+    ts_ok(make(ctx->device, 1, &p));
+    options.max_lr = 1000;
+    options.smoothing = 0.5;
+    sweep(&p, &options, points, &result);
+    print_message("%lld steps, suggested %g, lowest %g at %g%s\n", (long long)result.steps,
+                  result.lr, result.lowest_loss, result.lowest_lr,
+                  result.is_diverged ? ", diverged" : "");
+    assert_true(result.is_diverged && !result.is_stopped && result.steps < STEPS);
+    assert_true(result.lr > 1e-5 && result.lr < result.lowest_lr && result.lowest_lr < 100);
+    double mean = 0;
+    for (int i = 0; i < result.steps; i++) {
+        assert_true(fabs(points[i].lr / (1e-6 * pow(1e9, i / (STEPS - 1.0))) - 1) < 1e-9);
+        mean = 0.5 * mean + 0.5 * points[i].loss;
+        assert_true(fabs(points[i].smoothed - mean / (1 - pow(0.5, i + 1))) < 1e-9);
+        assert_true(points[i].smoothed >= result.lowest_loss);
+    }
+    /* the last point alone is above 4 times the lowest */
+    assert_true(points[result.steps - 1].smoothed > 4 * result.lowest_loss);
+    assert_true(!(points[result.steps - 2].smoothed > 4 * result.lowest_loss));
+    options.max_lr = 1e-5; /* too small to diverge */
+    sweep(&p, &options, points, &result);
+    assert_true(result.steps == STEPS && !result.is_diverged && points[STEPS - 1].lr == 1e-5);
+    destroy(&p);
+}
+
+static void a_loss_that_is_no_number_ends_it_at_once(ts_ctx_t *ctx)
+{
+    parts_t p = { 0 };
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_lr_point_t points[STEPS];
+    fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
+    const fy_find_lr_options_t options = sweep_options();
+    ts_ok(make(ctx->device, 1, &p));
+    ts_ok(fy_model_query(p.model, &info));
+    ts_ok(fy_fill(info.values, NAN));
+    sweep(&p, &options, points, &result);
+    assert_true(result.steps == 1 && result.is_diverged);
+    assert_true(isnan(points[0].loss) && isnan(result.lr) && isnan(result.lowest_lr));
+    destroy(&p);
+}
+
+static void it_stops_on_request(ts_ctx_t *ctx)
+{
+    parts_t p = { 0 };
+    volatile int stop = 1;
+    fy_lr_point_t points[STEPS];
+    fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
+    fy_find_lr_options_t options = sweep_options();
+    options.stop = &stop;
+    ts_ok(make(ctx->device, 1, &p));
+    fy_model_set_training(p.model, 0);
+    sweep(&p, &options, points, &result);
+    assert_true(result.steps == 1 && result.is_stopped && isnan(result.lr));
+    destroy(&p);
+}
+
+static void impossible_sweeps_are_refused(ts_ctx_t *ctx)
+{
+    parts_t p = { 0 };
+    state_t before, after;
+    fy_lr_point_t points[STEPS];
+    fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
+    ts_ok(make(ctx->device, 1, &p));
+    look(&p, &before);
+#define REFUSES(change, text)                                                           \
+    do {                                                                                \
+        fy_find_lr_options_t o = sweep_options();                                       \
+        change;                                                                         \
+        ts_fails(fy_train_find_lr(p.model, p.optimizer, p.loader, &o, points, &result), \
+                 INVALID_ARGUMENT);                                                     \
+        ts_text_has(text);                                                              \
+    } while (0)
+    REFUSES(o.min_lr = 0, "lr from 0 to 10");
+    REFUSES(o.max_lr = o.min_lr, "the second above the first");
+    REFUSES(o.max_lr = INFINITY, "both finite");
+    REFUSES(o.min_lr = NAN, "lr from");
+    REFUSES(o.steps = 1, "steps 1 (at least 2)");
+    REFUSES(o.accumulate = 0, "accumulate 0");
+    REFUSES(o.smoothing = 1, "smoothing 1");
+    REFUSES(o.diverge = 1, "diverge 1 (above 1)");
+    REFUSES(o.clip_norm = -1, "clip_norm -1");
+    REFUSES(o.loss = (fy_loss_kind_t)9, "no loss 9");
+    REFUSES(o.struct_size = 1, "FY_FIND_LR_OPTIONS_INIT");
+    const fy_find_lr_options_t options = sweep_options();
+    ts_fails(fy_train_find_lr(NULL, p.optimizer, p.loader, &options, points, &result),
+             INVALID_ARGUMENT);
+    ts_fails(fy_train_find_lr(p.model, p.optimizer, p.loader, &options, NULL, &result),
+             INVALID_ARGUMENT);
+    ts_fails(fy_train_find_lr(p.model, p.optimizer, p.loader, &options, points, NULL),
+             INVALID_ARGUMENT);
+    look(&p, &after);
+    assert_true(is_same(&before, &after));
+    forget(&before), forget(&after);
+    destroy(&p);
+}
+
+/* Each N-th allocation, pinned block, copy and launch of a sweep fails. Everything is restored,
+ * unless the failed request is one of those that restore. */
+static void a_failed_sweep_restores(ts_ctx_t *ctx)
+{
+    static const char *const kinds[] = { "alloc@%d*", "pin@%d*", "copy@%d", "launch@%d" };
+    if (!ctx->is_sim) return; /* only sim has a script */
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        int failed = 0, changed = 0;
+        for (int n = 1, met = 1; met && n < 300; n += n < 16 ? 1 : 5) {
+            char script[32];
+            parts_t p = { 0 };
+            state_t before, after;
+            fy_device_t *device;
+            fy_lr_point_t points[STEPS];
+            fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
+            fy_find_lr_options_t options = sweep_options();
+            options.steps = 2;
+            ts_ok(fy_device_open("sim:1?faults=copy@1000000", &device));
+            ts_ok(make(device, 1, &p));
+            look(&p, &before);
+            snprintf(script, sizeof script, kinds[k], n);
+            ts_ok(fy__sim_set_faults(device->dev, script));
+            met = fy_train_find_lr(p.model, p.optimizer, p.loader, &options, points, &result) !=
+                  FY_STATUS_OK;
+            if (met) assert_true(fy_error_get()->text[0]);
+            ts_ok(fy__sim_set_faults(device->dev, ""));
+            look(&p, &after);
+            failed += met;
+            changed += !is_same(&before, &after);
+            forget(&before), forget(&after);
+            destroy(&p);
+            (void)!fy_device_wait(device, FY_FOREVER); /* reports what was not reported yet */
+            assert_int_equal(ts_live(device), 0);
+            fy_device_close(device);
+        }
+        print_message("%s: %d sweeps failed, %d of them while restoring\n", kinds[k], failed,
+                      changed);
+        assert_true(changed == 0 || k == 3);
+        assert_true(changed <= 12);
+    }
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(the_training_goes_on_as_before),
+                                       TS_TEST(a_rate_is_suggested),
+                                       TS_TEST(a_loss_that_is_no_number_ends_it_at_once),
+                                       TS_TEST(it_stops_on_request),
+                                       TS_TEST(impossible_sweeps_are_refused),
+                                       TS_TEST(a_failed_sweep_restores) };
+    return TS_RUN("train_find_lr", tests, NULL);
+}
