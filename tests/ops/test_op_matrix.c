@@ -48,8 +48,8 @@ static void run_once(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *
     if (ok && applied) tally->n[device][dtype][column_of(layout, inputs->plan.is_empty)]++;
 }
 
-/* Large rows are about loops over blocks and threads, not about which source lies how: they are not
- * run for one source at a time. */
+/* Large rows test loops over blocks and threads. They are not run for one source at a time, nor with
+ * a given destination in each layout. */
 static bool is_large(const ts_inputs_t *inputs)
 {
     uint64_t nelem = 0;
@@ -69,7 +69,8 @@ static void run_case(const ts_case_t *row, fy_dtype_t dtype, tally_t *tally)
             const ts_inputs_t *inputs = layout == TS_BROADCAST ? &repeated : &plain;
             if (!in_place)
                 run_once(row, dtype, inputs, device, layout, TS_ALL_SOURCES, false, tally);
-            run_once(row, dtype, inputs, device, layout, TS_ALL_SOURCES, true, tally);
+            if (in_place || layout == TS_CONTIGUOUS || !is_large(&plain))
+                run_once(row, dtype, inputs, device, layout, TS_ALL_SOURCES, true, tally);
             if (plain.plan.nsrc < 2 || layout == TS_CONTIGUOUS || is_large(&plain)) continue;
             for (size_t s = 0; s < plain.plan.nsrc; s++) {
                 run_once(row, dtype, inputs, device, layout, (int)s, false, tally);

@@ -112,18 +112,24 @@ template <typename T> __device__ inline void attention(const fy_args &args, T *s
     }
 }
 
+// The product of a row's gradient and result, which all its scores' gradients need.
+template <typename T>
+__device__ inline T delta_of(const fy_args &args, const head &h, int64_t row, T *scratch)
+{
+    const fy_operand &dy = args.src[0], &y = args.src[4];
+    return dot<T>(args, dy, row_at(dy, h, row), y, row_at(y, h, row), scratch);
+}
+
 // The probability of the row's key, and the gradient of its score.
 template <typename T>
 __device__ inline void slope(const fy_args &args, const head &h, int64_t row, int64_t key, T scale,
-                             T *scratch, T *out_p, T *out_ds)
+                             T delta, T *scratch, T *out_p, T *out_ds)
 {
     const fy_operand &dy = args.src[0], &q = args.src[1], &k = args.src[2], &v = args.src[3],
-                     &y = args.src[4], &lse = args.src[5];
-    const int64_t at_dy = row_at(dy, h, row);
+                     &lse = args.src[5];
     const T sum = load<T>(lse, sum_at(lse, h, row)),
             score = dot<T>(args, q, row_at(q, h, row), k, row_at(k, h, key), scratch) * scale,
-            dp = dot<T>(args, dy, at_dy, v, row_at(v, h, key), scratch),
-            delta = dot<T>(args, dy, at_dy, y, row_at(y, h, row), scratch);
+            dp = dot<T>(args, dy, row_at(dy, h, row), v, row_at(v, h, key), scratch);
     *out_p = sum == -(T)INFINITY ? (T)0 : exponential(score - sum);
     *out_ds = *out_p * (dp - delta);
 }
@@ -134,12 +140,13 @@ template <typename T> __device__ inline void attention_rows(const fy_args &args,
     const T scale = scale_of<T>(args, q.dims[3]);
     for (uint64_t item = first_group(args); item < args.count; item += all_groups(args)) {
         const head h = head_of(item, q.dims[2], q.dims[1]);
+        const T delta = delta_of<T>(args, h, h.row, scratch);
         for (int64_t first = 0; first < q.dims[3]; first += PASS) {
             T sums[KEPT_COLUMNS] = {};
             for (int64_t key = 0; key < k.dims[1]; key++) {
                 T p, ds;
                 if (!may(args, 6, h, h.row, key)) continue;
-                slope<T>(args, h, h.row, key, scale, scratch, &p, &ds);
+                slope<T>(args, h, h.row, key, scale, delta, scratch, &p, &ds);
                 add_row(args, k, row_at(k, h, key), first, ds, sums);
             }
             put_row(args, dq, row_at(dq, h, h.row), first, scale, sums);
@@ -159,7 +166,8 @@ template <typename T> __device__ inline void attention_keys(const fy_args &args,
             for (int64_t row = 0; row < q.dims[1]; row++) {
                 T p, ds;
                 if (!may(args, 6, h, row, h.row)) continue;
-                slope<T>(args, h, row, h.row, scale, scratch, &p, &ds);
+                const T delta = delta_of<T>(args, h, row, scratch);
+                slope<T>(args, h, row, h.row, scale, delta, scratch, &p, &ds);
                 add_row(args, q, row_at(q, h, row), first, ds, keys);
                 add_row(args, dy, row_at(dy, h, row), first, p, values);
             }

@@ -3,17 +3,16 @@
  * reach is detected and reported. Races of a card are not detected.
  * Kernels without barriers run as plain loops. See simt.h for the environment of a kernel,
  * fake_launch.c for the caller. */
-#undef _FORTIFY_SOURCE /* its longjmp refuses to change stacks */
 #include "tests/support/fake_cuda/simt.h"
 
-#include <setjmp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include "tests/support/fake_cuda/fake.h"
 
-enum { MOST = 256, WARP = 32, STACK = 128 << 10 };
+/* Stacks are no power of two apart: their tops would all compete for the same lines of a cache. */
+enum { MOST = SIMT_MOST, WARP = SIMT_WARP, STACK = (128 << 10) + 320 };
 enum { RUNS, AT_WARP, AT_BLOCK, DONE };
 
 simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
@@ -39,26 +38,30 @@ static void call_entry(void)
     else
         entry(*arguments);
 }
-/* first entry of a thread; from then on it switches by jumps, which make no system call */
+/* First entry of a thread; from then on it switches by the compiler's jumps, which save three words
+ * and make no system call. */
+typedef void *jump_t[5];
 static ucontext_t fresh[MOST];
-static jmp_buf scheduler, threads[MOST];
-static int states[MOST], begun[MOST], now, misaligned, plain, waited;
+static jump_t scheduler, threads[MOST];
+static int states[MOST], begun[MOST], misaligned, plain, waited;
 static char *stacks;
-static char slots[2][MOST][32] __attribute__((aligned(16)));
-static int sets[MOST]; /* which of them a thread uses */
+unsigned simt_now;
+int simt_sets[MOST];
+char simt_slots[2][MOST][32];
 
-unsigned simt_lane(void) { return (unsigned)now % WARP; }
-void *simt_slot(unsigned lane) { return slots[sets[now]][now / WARP * WARP + (int)lane]; }
-void simt_next_slots(void) { sets[now] ^= 1; }
+static __attribute__((noinline, noreturn)) void jump(jump_t to)
+{
+    __builtin_longjmp(to, 1);
+}
 
-static void arrive(int state)
+static __attribute__((noinline)) void arrive(int state)
 {
     if (plain) {
         waited = 1;
-        _longjmp(scheduler, 1);
+        jump(scheduler);
     }
-    states[now] = state;
-    if (_setjmp(threads[now]) == 0) _longjmp(scheduler, 1);
+    states[simt_now] = state;
+    if (__builtin_setjmp(threads[simt_now]) == 0) jump(scheduler);
 }
 void simt_sync_block(void) { arrive(AT_BLOCK); }
 void simt_sync_warp(void) { arrive(AT_WARP); }
@@ -66,28 +69,28 @@ void simt_sync_warp(void) { arrive(AT_WARP); }
 void simt_misaligned(void)
 {
     misaligned = 1;
-    states[now] = DONE;
-    _longjmp(scheduler, 1);
+    states[simt_now] = DONE;
+    jump(scheduler);
 }
 
 static void thread_main(void)
 {
     call_entry();
-    states[now] = DONE;
-    _longjmp(scheduler, 1);
+    states[simt_now] = DONE;
+    jump(scheduler);
 }
 
-static void resume(int i)
+static __attribute__((noinline)) void resume(int i)
 {
-    if (_setjmp(scheduler) != 0) return;
-    if (begun[i]) _longjmp(threads[i], 1);
+    if (__builtin_setjmp(scheduler) != 0) return;
+    if (begun[i]) jump(threads[i]);
     begun[i] = 1;
     setcontext(&fresh[i]);
 }
 
 static void place(int i)
 {
-    now = i;
+    simt_now = (unsigned)i;
     simt_thread = (simt_dim_t){ (unsigned)i % simt_block_dim.x, (unsigned)i / simt_block_dim.x, 0 };
 }
 
@@ -118,7 +121,7 @@ static int run_block(int n)
         }
         states[i] = RUNS;
         begun[i] = 0;
-        sets[i] = 0;
+        simt_sets[i] = 0;
     }
     for (;;) {
         int done = 0, freed = 0;
@@ -138,11 +141,11 @@ static int run_block(int n)
 }
 
 /* Threads that never wait for each other. Returns 0 if one does. */
-static int run_plainly(int n)
+static __attribute__((noinline)) int run_plainly(int n)
 {
     plain = 1;
     waited = 0;
-    if (_setjmp(scheduler) == 0) /* else a thread has ended early */
+    if (__builtin_setjmp(scheduler) == 0) /* else a thread has ended early */
         for (int i = 0; i < n; i++) {
             place(i);
             call_entry();

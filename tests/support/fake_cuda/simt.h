@@ -21,11 +21,20 @@ extern simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
 /* All threads of the block (or of the warp) arrive before one continues. */
 void simt_sync_block(void);
 void simt_sync_warp(void);
+/* The number of the running thread in its block; two sets of slots, and the set that a thread
+ * uses. */
+enum { SIMT_MOST = 256, SIMT_WARP = 32 };
+extern unsigned simt_now;
+extern int simt_sets[SIMT_MOST];
+extern char simt_slots[2][SIMT_MOST][32];
+static inline unsigned simt_lane(void) { return simt_now % SIMT_WARP; }
 /* The slot of warp lane `lane` for one exchanged value, 32 bytes. Each exchange of a thread uses
  * the other one of two sets, so that no lane writes what another has yet to read. */
-void *simt_slot(unsigned lane);
-void simt_next_slots(void);
-unsigned simt_lane(void);
+static inline void *simt_slot(unsigned lane)
+{
+    return simt_slots[simt_sets[simt_now]][simt_now / SIMT_WARP * SIMT_WARP + lane];
+}
+static inline void simt_next_slots(void) { simt_sets[simt_now] ^= 1; }
 /* An access was unaligned for its size: a fault on a card. Ends the thread. */
 void simt_misaligned(void);
 
