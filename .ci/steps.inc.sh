@@ -35,6 +35,10 @@ tsan_long_labels='^(ops|golden)$'
 # shellcheck disable=SC2034
 tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_model_recompute)'
 
+# Whole trainings that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
+# shellcheck disable=SC2034
+asan_long_names='^golden_plan_programs$'
+
 with_preset() { # with_preset PRESET [CTEST OPTION...]
     scripts/build.sh "$1" && scripts/test.sh "$@"
 }

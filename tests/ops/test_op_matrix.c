@@ -48,8 +48,8 @@ static void run_once(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *
     if (ok && applied) tally->n[device][dtype][column_of(layout, inputs->plan.is_empty)]++;
 }
 
-/* Large rows test loops over blocks and threads. They are not run for one source at a time, nor with
- * a given destination in each layout. */
+/* Large rows test loops over blocks and threads. They are not run for one source at a time, nor
+ * with a given destination in each layout. */
 static bool is_large(const ts_inputs_t *inputs)
 {
     uint64_t nelem = 0;

@@ -49,10 +49,7 @@ unsigned simt_now;
 int simt_sets[MOST];
 char simt_slots[2][MOST][32];
 
-static __attribute__((noinline, noreturn)) void jump(jump_t to)
-{
-    __builtin_longjmp(to, 1);
-}
+static __attribute__((noinline, noreturn)) void jump(jump_t to) { __builtin_longjmp(to, 1); }
 
 static __attribute__((noinline)) void arrive(int state)
 {
