@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/autocast.h"
 #include "ops/kernel.h"
 #include "ops/refuse.h"
 #include "ops/shape.h"
@@ -518,6 +519,8 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     fy_desc_t near[NEAR];
     fy__thread_t *thread = fy__thread();
     if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
+    if (FY_UNLIKELY(thread->autocast))
+        return fy__autocast_dispatch(thread, row, nsrc, src, attrs, accumulate, ndst, dst);
     fy_tape_t *tape = thread->tape;
     bool is_recorded = false;
     if (FY_UNLIKELY(tape != NULL)) {

@@ -151,6 +151,12 @@ static const fy__tape_rule_t k_gradients[FY_OP_BUILTIN_COUNT] = {
 /* ---- rows ---- */
 
 enum { EW = FY_OP_ELEMENTWISE, GIVEN = FY_OP_IN_PLACE, ACC = FY_OP_CAN_ACCUMULATE };
+enum {
+    KEEP = 0,
+    LOW = FY_OP_AUTOCAST_LOW,
+    FULL = FY_OP_AUTOCAST_FULL,
+    WIDEST = FY_OP_AUTOCAST_WIDEST
+};
 
 /* The cost rules of elementwise ops are named by what an element takes. */
 #define fy__cost_cheap fy__cost_elementwise

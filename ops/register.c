@@ -204,10 +204,17 @@ static fy_status_t check_info(const fy_op_info_t *info)
         return FY_FAIL(INVALID_ARGUMENT, "op %s: ndst is %u, legal are 1 .. %d", info->name,
                        info->ndst, FY__OP_DSTS_MAX);
     }
-    uint32_t known = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE | FY_OP_CAN_FAULT | FY_OP_CAN_ACCUMULATE;
+    const uint32_t classes = FY_OP_AUTOCAST_LOW | FY_OP_AUTOCAST_FULL | FY_OP_AUTOCAST_WIDEST;
+    const uint32_t class = info->flags & classes;
+    const uint32_t known = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE | FY_OP_CAN_FAULT |
+                           FY_OP_CAN_ACCUMULATE | classes;
     if (info->flags & ~known) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: flags 0x%" PRIx32 " has bits beyond 0x%" PRIx32,
                        info->name, info->flags, known);
+    }
+    if (class & (class - 1)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: flags 0x%" PRIx32 " has several autocast classes",
+                       info->name, info->flags);
     }
     if ((info->flags & FY_OP_ELEMENTWISE) && info->nsrc_min < 1) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: an elementwise op needs a source; nsrc_min is 0",

@@ -79,6 +79,7 @@ END
             if ($4 ~ /ACC/) notes = notes ", adds"
             if ($4 ~ /GIVEN/) notes = notes ", given"
             if ($8 == "faults") notes = notes ", faults"
+            if (match($4, /LOW|FULL|WIDEST/)) notes = notes ", " tolower(substr($4, RSTART, RLENGTH))
             summary = substr($10, 2, length($10) - 2)
             gsub(/\|/, "\\|", summary)
             printf "| `%s` | %s | %s | %s | %s | %s | %s |\n", $3, operands($9, "in"), operands($9, "out"), tolower($5), summary, $7, substr(notes, 3)

@@ -6,6 +6,7 @@
 #ifndef FERRY_FERRY_H_
 #define FERRY_FERRY_H_
 
+#include <ferry/autocast.h>
 #include <ferry/device.h>
 #include <ferry/graph.h>
 #include <ferry/ledger.h>

@@ -248,10 +248,15 @@ FY_API const char *fy_attr_type_name(fy_attr_type_t type);
 #define FY_DTYPE_BIT(dtype)    (1u << (dtype))
 
 enum fy_op_flags {
-    FY_OP_ELEMENTWISE = 1,   /* sources broadcast to dst[0] as NumPy does */
-    FY_OP_IN_PLACE = 2,      /* every dst must be given: the call writes into it */
-    FY_OP_CAN_FAULT = 4,     /* a value in the data can make the request fail (BAD_VALUE) */
-    FY_OP_CAN_ACCUMULATE = 8 /* kernels support launch.accumulate for float dst */
+    FY_OP_ELEMENTWISE = 1,    /* sources broadcast to dst[0] as NumPy does */
+    FY_OP_IN_PLACE = 2,       /* every dst must be given: the call writes into it */
+    FY_OP_CAN_FAULT = 4,      /* a value in the data can make the request fail (BAD_VALUE) */
+    FY_OP_CAN_ACCUMULATE = 8, /* kernels support launch.accumulate for float dst */
+    /* sources are cast under fy_autocast_set (autocast.h): to its dtype; to f32; to f32 if their
+     * dtypes differ. At most one of the three */
+    FY_OP_AUTOCAST_LOW = 16,
+    FY_OP_AUTOCAST_FULL = 32,
+    FY_OP_AUTOCAST_WIDEST = 64
 };
 
 typedef struct fy_op_info {

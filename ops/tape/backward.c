@@ -481,8 +481,11 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */
     fy__frame_t *frame = thread->frame;    /* tensors made here are the tape's */
+    const fy_dtype_t autocast = thread->autocast; /* gradients have the dtypes of the record */
     thread->tape = NULL;
     thread->frame = NULL;
+    thread->autocast = FY_DTYPE_F32;
+    fy__tape_forget_lows(thread, tape, NULL);
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
     begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
     fy_status_t status = set_seed_gradient(thread, tape, value, loss, options->seed);
@@ -491,5 +494,6 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     tape->is_running = false;
     thread->tape = interrupted;
     thread->frame = frame;
+    thread->autocast = autocast;
     return status;
 }

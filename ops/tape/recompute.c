@@ -15,6 +15,7 @@ struct fy__tape_again {
     void (*destroy)(void *user);
     size_t ninputs, nstates;
     uint32_t depth; /* of the scope in which fn runs */
+    fy_dtype_t autocast;
     /* all ours, in no scope: handles on inputs and states, and copies of the states before fn */
     fy_tensor_t **inputs, **states, **before;
     uint64_t *versions; /* of the inputs' bytes */
@@ -138,6 +139,7 @@ static fy_status_t make_again(fy__thread_t *thread, fy_recompute_fn fn, void *us
                                  .user = user,
                                  .ninputs = count,
                                  .nstates = options->nstates,
+                                 .autocast = thread->autocast,
                                  .inputs = tensors,
                                  .states = tensors + count,
                                  .before = tensors + count + options->nstates,
@@ -177,7 +179,10 @@ static fy_status_t call(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t 
     again->depth = scope.depth;
     if (tape) tape->again = again;
     fy_status_t status = again->fn(again->user, again->ninputs, inputs, &result);
-    if (tape) tape->again = outer;
+    if (tape) {
+        fy__tape_forget_lows(thread, tape, again);
+        tape->again = outer;
+    }
     if (status == FY_STATUS_OK && (thread->tape != tape || (tape && tape->record != record)))
         status = FY_FAIL(INVALID_ARGUMENT, "tape_recompute: the function began or ended a record");
     if (status == FY_STATUS_OK) status = own_result(thread, again->depth, &result);
@@ -316,7 +321,9 @@ static fy_status_t record_again(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
         if (status == FY_STATUS_OK) {
             thread->frame = frame;
             thread->tape = tape;
+            thread->autocast = again->autocast;
             status = call(thread, tape, again, again->inputs, false, &result, out_value);
+            thread->autocast = FY_DTYPE_F32;
             thread->tape = NULL;
             thread->frame = NULL;
         }

@@ -108,8 +108,26 @@ void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first
     tape->ncalls = first;
 }
 
+static void forget_lows(fy__thread_t *thread, fy_tape_t *tape, fy__tape_slot_t *slots,
+                        uint32_t count, const fy__tape_again_t *again)
+{
+    for (uint32_t i = 0; i < count && tape->nlows; i++) {
+        if (!slots[i].low || (again && slots[i].low_again != again)) continue;
+        fy__tensor_free(thread, slots[i].low);
+        slots[i].low = NULL;
+        tape->nlows--;
+    }
+}
+
+void fy__tape_forget_lows(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_again_t *again)
+{
+    forget_lows(thread, tape, tape->leaves, tape->nleaves, again);
+    forget_lows(thread, tape, tape->values, tape->nvalues, again);
+}
+
 static void forget_record(fy__thread_t *thread, fy_tape_t *tape)
 {
+    fy__tape_forget_lows(thread, tape, NULL);
     fy__tape_forget_calls(thread, tape, 0);
     for (uint32_t i = 0; i < tape->nvalues; i++) free_slot(thread, &tape->values[i]);
     tape->nvalues = 0;

@@ -30,6 +30,9 @@ typedef struct fy__tape_slot {
     fy_tensor_t *grad;   /* ours, in no scope */
     fy_tensor_t *place;  /* leaves: where it goes, or NULL */
     fy_tensor_t *tensor; /* leaves: what is watched */
+    /* leaves: its cast in this record, ours, in no scope; NULL: none. Made inside `low_again` */
+    fy_tensor_t *low;
+    const struct fy__tape_again *low_again;
 } fy__tape_slot_t;
 #define FY__TAPE_UNUSED UINT64_MAX
 
@@ -65,6 +68,7 @@ struct fy_tape {
     fy__tape_call_t *calls;
     unsigned char *attrs; /* structs, each at a multiple of 16 */
     uint32_t nleaves, nvalues, noperands, ncalls, nattrs;
+    uint32_t nlows; /* slots with an autocast */
     uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
 };
 
@@ -115,10 +119,12 @@ static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *
     slot->is_leaf = slot->is_present = slot->is_shared = false;
     for (int i = 0; i < tensor->rank; i++) slot->dims[i] = tensor->dims[i];
     slot->version = FY__TAPE_UNUSED;
-    slot->grad = slot->place = slot->tensor = NULL;
+    slot->grad = slot->place = slot->tensor = slot->low = NULL;
 }
 /* Forgets the calls from `first` on, and what they saved. */
 void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first);
+/* Frees the autocasts of leaves that were made inside `again`; NULL: all. */
+void fy__tape_forget_lows(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_again_t *again);
 /* No scope of this thread goes on recording it. */
 void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape);
 

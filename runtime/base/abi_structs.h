@@ -29,6 +29,7 @@
     X(memory_alloc_stats, MEMORY_ALLOC_STATS, verdicts) \
     X(plan, PLAN, verdict)                              \
     X(tape_info, TAPE_INFO, is_recording)               \
+    X(autocast_info, AUTOCAST_INFO, reused)             \
     X(gradcheck_result, GRADCHECK_RESULT, numeric)
 
 FY__ABI_OPTIONS(FY__ABI_DECLARATION)

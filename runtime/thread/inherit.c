@@ -5,6 +5,7 @@ void fy__heritage_take(const fy__thread_t *thread, fy__heritage_t *out_heritage)
 {
     out_heritage->node = thread->node;
     out_heritage->category = thread->category;
+    out_heritage->autocast = thread->autocast;
     out_heritage->guards = fy__guard_retain(thread->guards);
 }
 
@@ -27,6 +28,7 @@ void fy__heritage_enter(fy__thread_t *thread, const fy__heritage_t *heritage)
     thread->guards = fy__guard_retain(heritage->guards);
     thread->node = same_path(thread, heritage->node);
     thread->category = heritage->category;
+    thread->autocast = heritage->autocast;
 }
 
 void fy__heritage_leave(fy__thread_t *thread)
@@ -37,4 +39,5 @@ void fy__heritage_leave(fy__thread_t *thread)
     thread->guards = NULL;
     thread->node = &thread->root;
     thread->category = FY_CATEGORY_ACTIVATIONS;
+    thread->autocast = FY_DTYPE_F32;
 }

@@ -1,6 +1,6 @@
 /* The state that a thread started by Ferry inherits from its creator: the scope path, which
- * receives its figures; the category of its tensors; and the guards, so that both threads charge
- * the same counts. Handles that it makes belong to its own scopes.
+ * receives its figures; the category of its tensors; its autocast; and the guards, so that both
+ * threads charge the same counts. Handles that it makes belong to its own scopes.
  * Not here: its work (transfer/prefetch.c). */
 #ifndef FERRY_RUNTIME_INHERIT_H_
 #define FERRY_RUNTIME_INHERIT_H_
@@ -10,6 +10,7 @@
 typedef struct fy__heritage {
     const fy__node_t *node; /* in the creator's tree; nodes are never freed */
     fy_category_t category;
+    fy_dtype_t autocast;
     fy__guard_t *guards; /* a reference */
 } fy__heritage_t;
 

@@ -33,6 +33,7 @@ static fy_scope_t begin(const char *name, bool owns)
     frame->node = fy__node_child(thread->node, name ? name : "scope");
     frame->serial = ++thread->next_serial;
     frame->outer_category = thread->category;
+    frame->outer_autocast = thread->autocast;
     frame->outer_tape = thread->tape;
     frame->outer_guards = thread->guards;
     frame->streams_saved = 0;
@@ -80,6 +81,7 @@ static void end_frame(fy__thread_t *thread)
     if (FY_UNLIKELY(thread->plan != NULL)) fy__plan_scope(thread, false);
     thread->node = frame->outer_node;
     thread->category = frame->outer_category;
+    thread->autocast = frame->outer_autocast;
     thread->tape = frame->outer_tape;
     thread->depth--;
     fy__frame_t *outer = fy__thread_scope(thread);
@@ -131,10 +133,10 @@ void fy__scope_end_all(fy__thread_t *thread)
     while (thread->depth) end_frame(thread);
 }
 
-/* ---- categories ---- */
+/* ---- attributes ---- */
 
-/* Whether the innermost scope can have `what`: a scope is open, and it has a frame. */
-static fy_status_t check_innermost(const fy__thread_t *thread, const char *call, const char *what)
+fy_status_t fy__scope_check_innermost(const fy__thread_t *thread, const char *call,
+                                      const char *what)
 {
     if (!thread->depth)
         return FY_FAIL(INVALID_ARGUMENT,
@@ -154,7 +156,7 @@ fy_status_t fy_scope_memory(fy_category_t category)
     if ((unsigned)category >= FY_CATEGORY_COUNT)
         return FY_FAIL(INVALID_ARGUMENT, "scope_memory: %d is no category; see fy_category_t",
                        (int)category);
-    FY_TRY(check_innermost(thread, "scope_memory", "category"));
+    FY_TRY(fy__scope_check_innermost(thread, "scope_memory", "category"));
     thread->category = category;
     return FY_STATUS_OK;
 }
@@ -217,7 +219,7 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
     fy_guard_options_t own;
     FY_TRY(FY__READ_GIVEN(guard_options, "scope_guard", options, &own));
     options = &own;
-    FY_TRY(check_innermost(thread, "scope_guard", "guard"));
+    FY_TRY(fy__scope_check_innermost(thread, "scope_guard", "guard"));
     if (options->action != FY_GUARD_REFUSE && options->action != FY_GUARD_LOG)
         return FY_FAIL(INVALID_ARGUMENT,
                        "scope_guard: action %d is neither FY_GUARD_REFUSE nor FY_GUARD_LOG",

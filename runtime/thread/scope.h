@@ -54,6 +54,7 @@ typedef struct fy__frame {
     fy__node_t *node, *outer_node;
     uint32_t serial;
     fy_category_t outer_category; /* the thread's before this scope */
+    fy_dtype_t outer_autocast;    /* likewise */
     /* the tape that recorded before this scope and continues after it; NULL: none, or it has
      * stopped */
     fy_tape_t *outer_tape;
@@ -70,6 +71,10 @@ typedef struct fy__frame {
 extern _Atomic(fy_range_fn) fy__ranges;
 
 struct fy__thread;
+/* Whether the innermost scope can have `what`: a scope is open, and it has a frame. `call` names
+ * the call. */
+fy_status_t fy__scope_check_innermost(const struct fy__thread *thread, const char *call,
+                                      const char *what);
 /* Adds a new handle to the innermost scope, if there is one. */
 static inline void fy__handle_adopt(fy__frame_t *frame, fy__handle_t *handle)
 {

@@ -95,6 +95,7 @@ static void abandon(fy__thread_t *thread)
     thread->frame = NULL;
     thread->node = &thread->root;
     thread->category = FY_CATEGORY_ACTIVATIONS;
+    thread->autocast = FY_DTYPE_F32;
     thread->depth = thread->excess = 0;
     thread->guards = NULL; /* never released: its data may be half changed */
     thread->claimed = 0;

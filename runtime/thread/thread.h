@@ -80,6 +80,9 @@ typedef struct fy__thread {
     struct fy__plan_run *plan;
     uint32_t plan_declines;
     fy_tape_t *tape; /* ops/tape: the tape that records this thread's calls; NULL: none */
+    /* ops/autocast.c: the dtype of the innermost scope that sets one; F32 (0): off. And figures */
+    fy_dtype_t autocast;
+    uint64_t autocasts, autocast_nbytes, autocasts_reused;
     /* ops/dispatch.c: operand arrays of calls with many operands, grown as needed */
     void *scratch;
     size_t scratch_nbytes;

@@ -45,4 +45,4 @@ check() {
     } | report
 }
 
-plant() { sed -i 's/^UNARY(5, /UNARY(5,  PLANTED,     planted,     NUMBER, cheap, CONSTANT, "planted")\n&/' opset/ops.def; }
+plant() { sed -i 's/^UNARY(5, /UNARY(5,  PLANTED,     planted,     NUMBER, cheap, KEEP, CONSTANT, "planted")\n&/' opset/ops.def; }

@@ -249,7 +249,7 @@ static void refuses_malformed_definitions(ts_ctx_t *ctx)
     REFUSED(given.ndst = 0, "ndst is 0");
     REFUSED(given.ndst = 9, "ndst is 9");
     REFUSED(given.ndst = 2, "no shape rule");
-    REFUSED(given.flags = 64, "flags 0x40");
+    REFUSED(given.flags = 128, "flags 0x80");
     REFUSED(given.flags = 0, "no shape rule");
     REFUSED(given.inout = 2, "past ndst 1");
     REFUSED(given.dtypes = 0, "dtypes 0x0");

@@ -247,6 +247,7 @@ static fy_status_t tape_query(void *given)
     ts_ok(fy_tape_create(&tape));
     return fy_tape_query(tape, given);
 }
+static fy_status_t autocast_query(void *given) { return fy_autocast_query(given); }
 static fy_status_t no_kernel(const fy_launch_t *launch, void *stream)
 {
     return (void)launch, (void)stream, FY_STATUS_OK;
@@ -308,6 +309,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_FACTS(plan, plan_out),
     TS_ABI_FACTS(plan, plan_fit),
     TS_ABI_FACTS(tape_info, tape_query),
+    TS_ABI_FACTS(autocast_info, autocast_query),
     TS_ABI_FACTS(gradcheck_result, gradcheck_out),
 };
 enum { CASES = sizeof cases / sizeof *cases };

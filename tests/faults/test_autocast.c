@@ -1,0 +1,118 @@
+/* Training under autocast while things fail: host memory at each allocation, the device's memory
+ * and launches at each call. After each failure nothing leaks, and the next step works.
+ * Not here: results (tests/unit/ops/test_autocast.c). */
+#include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
+
+enum { N = 200, PARTS = 12 }; /* more sources than the casts of a call keep on the stack */
+
+/* user: the weights. They are used twice, which one cast serves. */
+static fy_status_t forward(void *user, size_t count, fy_tensor_t *const *inputs,
+                           fy_tensor_t **out_y)
+{
+    fy_tensor_t *w = user, *y, *parts[PARTS];
+    (void)count;
+    FY_TRY(fy_matmul(inputs[0], w, &y));
+    FY_TRY(fy_matmul(y, w, &y));
+    for (int i = 0; i < PARTS; i++) parts[i] = i % 2 ? y : inputs[0];
+    return fy_concat(PARTS, parts, 0, out_y);
+}
+
+static fy_status_t program(fy_device_t *device, int again)
+{
+    fy_tensor_t *x, *w, *y, *loss, *grad;
+    fy_tape_t *tape;
+    fy_download_t *download;
+    double value;
+    FY_TRY(fy_autocast_set(FY_DTYPE_BF16));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(N, N), 1.0 / N, &x));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(N, N), 1.0 / N, &w));
+    FY_TRY(fy_tape_create(&tape));
+    FY_TRY(fy_tape_watch(tape, w, NULL));
+    FY_TRY(fy_tape_begin(tape));
+    FY_TRY(again ? fy_tape_recompute(forward, w, 1, &x, NULL, &y) : forward(w, 1, &x, &y));
+    FY_TRY(fy_mean(y, FY_ALL_AXES, 0, &loss));
+    FY_TRY(fy_tape_backward(tape, loss, NULL));
+    FY_TRY(fy_tape_grad(tape, w, &grad));
+    FY_TRY(fy_sum(grad, FY_ALL_AXES, 0, &grad));
+    FY_TRY(fy_tensor_download(grad, NULL, &download));
+    FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &value));
+    assert_true(value > 0.9 && value < 1.1); /* d mean(x w w) / d w, half of the parts */
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run(fy_device_t *device)
+{
+    const fy_scope_t scope = fy_scope_begin("program");
+    fy_status_t status = program(device, 0);
+    if (status == FY_STATUS_OK) status = program(device, 1);
+    fy_scope_end(scope, 0, NULL);
+    fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
+    ts_ok(fy_autocast_query(&info));
+    assert_int_equal(info.dtype, FY_DTYPE_F32);
+    return status;
+}
+
+/* The n-th call of `kind` fails, for each n until no call fails. */
+static void sweep(const char *kind, fy_status_t want)
+{
+    int done = 0;
+    for (int n = 1; !done; n++) {
+        char spec[96];
+        fy_device_t *device;
+        assert_in_range(n, 1, 400);
+        snprintf(spec, sizeof spec, "sim:7?faults=%s@%d", kind, n);
+        fy_status_t status = fy_device_open(spec, &device);
+        if (status == FY_STATUS_OK) {
+            status = run(device);
+            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK;
+            if (status != FY_STATUS_OK) ts_ok(run(device));
+            assert_int_equal(ts_live(device), 0);
+            fy_device_close(device);
+        }
+        if (status != FY_STATUS_OK && status != want)
+            fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
+    }
+}
+
+static void every_call_of_the_device_fails_once(void **state)
+{
+    (void)state;
+    sweep("alloc", FY_STATUS_OUT_OF_MEMORY);
+    sweep("launch", FY_STATUS_INTERNAL);
+}
+
+static void host_memory_fails_at_each_place(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fy_device_t *device;
+        ts_ok(fy_device_open(i ? "sim:7" : "host", &device));
+        ts_ok(run(device));
+        const uint64_t live = ts_live(device);
+        int done = 0;
+        for (int n = 0; !done; n++) {
+            assert_in_range(n, 0, 8000);
+            ts_fail_allocation(n);
+            const fy_status_t status = run(device);
+            done = !ts_allocation_failed();
+            ts_fail_allocation(-1);
+            if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
+                fail_msg("%s, allocation %d: %s: %s", fy_device_name(device), n,
+                         fy_status_name(status), fy_error_get()->text);
+            (void)!fy_device_wait(device, FY_FOREVER);
+            assert_int_equal(ts_live(device), live);
+        }
+        ts_ok(run(device));
+        fy_device_close(device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_of_the_device_fails_once),
+        cmocka_unit_test(host_memory_fails_at_each_place),
+    };
+    return cmocka_run_group_tests_name("faults_autocast", tests, NULL, NULL);
+}

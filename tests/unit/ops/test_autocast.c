@@ -1,0 +1,462 @@
+/* Autocast: the classes of all ops, the dtypes of results, casts that are made and used again,
+ * gradients, graphs, recomputation, and calls that are left as they are.
+ * Not here: failures inside (tests/faults/test_autocast.c), threads (test_scope_memory.c). */
+#include <math.h>
+
+#include "tests/support/harness.h"
+
+enum { N = 16 };
+
+static uint64_t casts(void)
+{
+    fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
+    ts_ok(fy_autocast_query(&info));
+    return info.casts;
+}
+
+static uint64_t reused(void)
+{
+    fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
+    ts_ok(fy_autocast_query(&info));
+    return info.reused;
+}
+
+static fy_dtype_t in_force(void)
+{
+    fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
+    ts_ok(fy_autocast_query(&info));
+    return info.dtype;
+}
+
+static fy_dtype_t dtype_of(const fy_tensor_t *tensor) { return ts_info(tensor).dtype; }
+
+static fy_tensor_t *full(fy_device_t *device, fy_dtype_t dtype, double value)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_full(device, dtype, FY_DIMS(N, N), value, &tensor));
+    return tensor;
+}
+
+/* ---- the table ---- */
+
+static const char *const low[] = { "matmul", "linear", "conv2d", "scaled_dot_product_attention" };
+static const char *const widest[] = { "add",        "sub",        "mul",    "div", "maximum",
+                                      "minimum",    "where",      "concat", "eq",  "ne",
+                                      "lt",         "le",         "gt",     "ge",  "logical_and",
+                                      "logical_or", "logical_xor" };
+static const char *const whole[] = {
+    "exp",        "log",      "log1p",         "expm1",      "tan",
+    "rsqrt",      "softplus", "pow",           "sum",        "mean",
+    "prod",       "norm",     "cumsum",        "softmax",    "log_softmax",
+    "mse_loss",   "nll_loss", "cross_entropy", "batch_norm", "batch_norm_inference",
+    "layer_norm", "rms_norm"
+};
+#define HAS(list, name) has((list), sizeof(list) / sizeof *(list), (name))
+static int has(const char *const *list, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(list[i], name)) return 1;
+    return 0;
+}
+
+static void each_op_has_its_class(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        const fy_op_info_t *info = fy_op_get(op);
+        const uint32_t want = HAS(low, info->name)      ? FY_OP_AUTOCAST_LOW
+                              : HAS(whole, info->name)  ? FY_OP_AUTOCAST_FULL
+                              : HAS(widest, info->name) ? FY_OP_AUTOCAST_WIDEST
+                                                        : 0;
+        if ((info->flags & (16 | 32 | 64)) != want) fail_msg("%s: another class", info->name);
+        /* results that are given are never cast, so such an op would have none of its class */
+        if (want) assert_false(info->flags & FY_OP_IN_PLACE);
+    }
+}
+
+/* ---- dtypes ---- */
+
+static void results_have_the_dtype_of_the_class(ts_ctx_t *ctx)
+{
+    const fy_dtype_t halves[] = { FY_DTYPE_BF16, FY_DTYPE_F16 };
+    fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 0.5), *y, *z, *mask;
+    for (int i = 0; i < 2; i++) {
+        const fy_scope_t scope = fy_scope_begin("low");
+        ts_ok(fy_autocast_set(halves[i]));
+        ts_ok(fy_matmul(x, x, &y));
+        assert_int_equal(dtype_of(y), halves[i]);
+        ts_ok(fy_relu(y, &z));
+        assert_int_equal(dtype_of(z), halves[i]);
+        ts_ok(fy_add(y, y, &z));
+        assert_int_equal(dtype_of(z), halves[i]);
+        ts_ok(fy_add(y, x, &z));
+        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        ts_ok(fy_softmax(y, 1, &z));
+        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        ts_ok(fy_gt(y, x, &mask));
+        ts_ok(fy_where(mask, x, y, &z));
+        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        fy_tensor_t *parts[] = { x, y, x };
+        ts_ok(fy_concat(3, parts, 0, &z));
+        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        ts_ok(fy_cast(x, halves[1 - i], &z));
+        ts_ok(fy_mul(y, z, &z)); /* two half dtypes */
+        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        fy_scope_end(scope, 0, NULL);
+    }
+    ts_ok(fy_matmul(x, x, &y));
+    assert_int_equal(dtype_of(y), FY_DTYPE_F32);
+}
+
+static void other_dtypes_and_given_results_are_left_alone(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *d = full(ctx->device, FY_DTYPE_F64, 1),
+                *y, *n;
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    const uint64_t before = casts();
+    ts_ok(fy_matmul(d, d, &y));
+    assert_int_equal(dtype_of(y), FY_DTYPE_F64);
+    ts_fails(fy_matmul(d, x, &y), DTYPE_MISMATCH);
+    ts_text_has("f64");
+    ts_fails(fy_add(d, x, &y), DTYPE_MISMATCH);
+    n = full(ctx->device, FY_DTYPE_I32, 1);
+    ts_ok(fy_add(n, n, &y));
+    ts_ok(fy_sum(n, FY_ALL_AXES, 0, &y));
+    assert_int_equal(dtype_of(y), FY_DTYPE_I64);
+    fy_tensor_t *src[] = { x, x }, *given = full(ctx->device, FY_DTYPE_F32, 0);
+    ts_ok(fy_op_call(FY_OP_MATMUL, 2, src, NULL, 0, 1, &given));
+    ts_ok(fy_axpy(given, 1, x));
+    assert_int_equal(casts(), before);
+    assert_int_equal(dtype_of(given), FY_DTYPE_F32);
+}
+
+static void refusals_name_the_operands(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *w, *y;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 5), 1, &w));
+    fy_tensor_set_name(w, "factor");
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    ts_fails(fy_matmul(x, w, &y), SHAPE_MISMATCH);
+    ts_text_has("factor");
+    ts_fails(fy_matmul(x, NULL, &y), INVALID_ARGUMENT);
+    ts_fails(fy_autocast_set(FY_DTYPE_F64), INVALID_ARGUMENT);
+    ts_text_has("f32");
+    ts_fails(fy_autocast_set((fy_dtype_t)-1), INVALID_ARGUMENT);
+    assert_int_equal(in_force(), FY_DTYPE_BF16);
+}
+
+static void it_ends_with_its_scope(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *y;
+    const fy_scope_t outer = fy_scope_begin("outer");
+    ts_ok(fy_autocast_set(FY_DTYPE_F16));
+    const fy_scope_t inner = fy_scope_begin("inner");
+    assert_int_equal(in_force(), FY_DTYPE_F16);
+    ts_ok(fy_autocast_set(FY_DTYPE_F32));
+    ts_ok(fy_matmul(x, x, &y));
+    assert_int_equal(dtype_of(y), FY_DTYPE_F32);
+    const fy_scope_t innermost = fy_scope_begin("innermost");
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    (void)innermost;
+    fy_scope_end(inner, 0, NULL);
+    assert_int_equal(in_force(), FY_DTYPE_F16);
+    fy_scope_end(outer, 0, NULL);
+    assert_int_equal(in_force(), FY_DTYPE_F32);
+}
+
+/* ---- gradients ---- */
+
+typedef struct net {
+    fy_tensor_t *x, *w1, *w2;
+    fy_tape_t *tape;
+} net_t;
+
+static void make_net(fy_device_t *device, net_t *net)
+{
+    fy_tensor_t *rng;
+    ts_ok(fy_rng_create(device, 5, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, N), 0, 1, &net->x));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, N), 0, 0.2, &net->w1));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, N), 0, 0.2, &net->w2));
+    ts_ok(fy_tape_create(&net->tape));
+    ts_ok(fy_tape_watch(net->tape, net->w1, NULL));
+    ts_ok(fy_tape_watch(net->tape, net->w2, NULL));
+}
+
+/* w1 is used twice, w2 once. */
+static fy_status_t forward(void *user, size_t count, fy_tensor_t *const *inputs,
+                           fy_tensor_t **out_y)
+{
+    const net_t *net = user;
+    fy_tensor_t *y;
+    (void)count;
+    FY_TRY(fy_matmul(inputs[0], net->w1, &y));
+    FY_TRY(fy_tanh(y, &y));
+    FY_TRY(fy_matmul(y, net->w1, &y));
+    FY_TRY(fy_relu(y, &y));
+    return fy_matmul(y, net->w2, out_y);
+}
+
+static fy_status_t loss_of(net_t *net, fy_tensor_t **out_loss)
+{
+    fy_tensor_t *y;
+    FY_TRY(forward(net, 1, &net->x, &y));
+    return fy_mse_loss(y, net->x, out_loss);
+}
+
+typedef struct grads {
+    float loss, w1[N * N], w2[N * N];
+} grads_t;
+
+static void read_grads(net_t *net, const fy_tensor_t *loss, grads_t *out)
+{
+    fy_tensor_t *grad;
+    ts_read(loss, &out->loss, sizeof out->loss);
+    ts_ok(fy_tape_grad(net->tape, net->w1, &grad));
+    ts_read(grad, out->w1, sizeof out->w1);
+    ts_ok(fy_tape_grad(net->tape, net->w2, &grad));
+    ts_read(grad, out->w2, sizeof out->w2);
+}
+
+static void step(fy_device_t *device, fy_dtype_t dtype, grads_t *out)
+{
+    net_t net;
+    fy_tensor_t *loss;
+    const fy_scope_t scope = fy_scope_begin("step");
+    make_net(device, &net);
+    ts_ok(fy_tape_begin(net.tape));
+    ts_ok(fy_autocast_set(dtype));
+    ts_ok(loss_of(&net, &loss));
+    assert_int_equal(dtype_of(loss), FY_DTYPE_F32);
+    ts_ok(fy_tape_backward(net.tape, loss, NULL));
+    assert_int_equal(in_force(), dtype);
+    read_grads(&net, loss, out);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void gradients_are_f32_and_near_those_without(ts_ctx_t *ctx)
+{
+    static grads_t want, got, host;
+    const fy_dtype_t halves[] = { FY_DTYPE_BF16, FY_DTYPE_F16 };
+    const double error[] = { 0.03, 0.005 }; /* some roundings of 2^-8 and 2^-11, and the largest */
+    step(ctx->device, FY_DTYPE_F32, &want);
+    for (int i = 0; i < 2; i++) {
+        float largest = 0;
+        step(ctx->device, halves[i], &got);
+        step(fy_device_host(), halves[i], &host);
+        if (ctx->is_sim) assert_memory_equal(&got, &host, sizeof got);
+        assert_true(fabsf(got.loss - want.loss) < error[i] * want.loss);
+        for (int j = 0; j < N * N; j++) largest = fmaxf(largest, fabsf(want.w1[j]));
+        for (int j = 0; j < N * N; j++) {
+            assert_true(fabsf(got.w1[j] - want.w1[j]) < error[i] * largest);
+            assert_true(fabsf(got.w2[j] - want.w2[j]) < error[i] * 4 * largest);
+        }
+        assert_memory_not_equal(got.w1, want.w1, sizeof got.w1);
+    }
+}
+
+static void watched_tensors_are_cast_once_in_a_record(ts_ctx_t *ctx)
+{
+    net_t net;
+    fy_tensor_t *loss, *y;
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    fy_autocast_info_t before = FY_AUTOCAST_INFO_INIT, after = FY_AUTOCAST_INFO_INIT;
+    make_net(ctx->device, &net);
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    const uint64_t live = ts_live(ctx->device);
+    for (int i = 0; i < 3; i++) {
+        const fy_scope_t scope = fy_scope_begin("step");
+        ts_ok(fy_tape_begin(net.tape));
+        ts_ok(fy_autocast_query(&before));
+        ts_ok(loss_of(&net, &loss));
+        ts_ok(fy_autocast_query(&after));
+        /* w1, w2, x; and the result for the loss, in f32 */
+        assert_int_equal(after.casts - before.casts, 4);
+        assert_int_equal(after.nbytes - before.nbytes, 3 * N * N * 2 + N * N * 4);
+        assert_int_equal(after.reused - before.reused, 1);
+        ts_ok(fy_tape_backward(net.tape, loss, NULL));
+        ts_ok(fy_tape_query(net.tape, &info));
+        assert_int_equal(info.saved, 0);
+        ts_ok(fy_axpy(net.w1, 0.5, net.w2)); /* the next record casts the new values */
+        fy_scope_end(scope, 0, NULL);
+    }
+    /* without a record, nothing stays */
+    const fy_scope_t scope = fy_scope_begin("validation");
+    ts_ok(fy_autocast_query(&before));
+    ts_ok(forward(&net, 1, &net.x, &y));
+    ts_ok(fy_autocast_query(&after));
+    assert_int_equal(after.casts - before.casts, 4);
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(ts_live(ctx->device), live + 2 * N * N * 4); /* the gradients */
+}
+
+/* A write to a watched tensor through another handle is seen, as it is without autocast. */
+static void a_write_invalidates_the_cast(ts_ctx_t *ctx)
+{
+    net_t net;
+    fy_tensor_t *view, *y;
+    make_net(ctx->device, &net);
+    ts_ok(fy_reshape(net.w1, FY_DIMS(N * N), &view));
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    ts_ok(fy_tape_begin(net.tape));
+    ts_ok(fy_matmul(net.x, net.w1, &y));
+    ts_ok(fy_fill(view, 2));
+    ts_fails(fy_matmul(net.x, net.w1, &y), BUSY);
+    /* a new record sees the new values */
+    float one;
+    fy_tensor_t *ones = full(ctx->device, FY_DTYPE_F32, 1), *element;
+    ts_ok(fy_tape_begin(net.tape));
+    ts_ok(fy_matmul(ones, net.w1, &y));
+    ts_ok(fy_max(y, FY_ALL_AXES, 0, &element));
+    ts_ok(fy_cast(element, FY_DTYPE_F32, &element));
+    ts_read(element, &one, sizeof one);
+    assert_true(one == 2 * N);
+}
+
+/* Both dtypes in one record. */
+static void another_dtype_is_another_cast(ts_ctx_t *ctx)
+{
+    net_t net;
+    fy_tensor_t *a, *b, *loss;
+    grads_t grads;
+    make_net(ctx->device, &net);
+    ts_ok(fy_tape_begin(net.tape));
+    const fy_scope_t scope = fy_scope_begin("f16");
+    ts_ok(fy_autocast_set(FY_DTYPE_F16));
+    ts_ok(fy_matmul(net.x, net.w1, &a));
+    fy_scope_end(scope, 1, &a);
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    const uint64_t before = reused();
+    ts_ok(fy_matmul(a, net.w1, &b));
+    ts_ok(fy_matmul(b, net.w2, &b));
+    ts_ok(fy_matmul(b, net.w1, &b));
+    assert_int_equal(reused() - before, 1);
+    ts_ok(fy_mean(b, FY_ALL_AXES, 0, &loss));
+    ts_ok(fy_tape_backward(net.tape, loss, NULL));
+    read_grads(&net, loss, &grads);
+}
+
+/* ---- graphs and recomputation ---- */
+
+static void a_replay_casts_again(ts_ctx_t *ctx)
+{
+    static grads_t want, got;
+    net_t net;
+    fy_graph_t *graph;
+    fy_tensor_t *loss, *y;
+    step(ctx->device, FY_DTYPE_BF16, &want);
+    make_net(ctx->device, &net);
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    /* a cast outside is not used inside, which would not follow later writes */
+    ts_ok(fy_tape_begin(net.tape));
+    ts_ok(fy_matmul(net.x, net.w2, &y));
+    const uint64_t before = casts();
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(loss_of(&net, &loss));
+    assert_int_equal(casts() - before, 4);
+    ts_ok(fy_tape_backward(net.tape, loss, NULL));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, NULL));
+    read_grads(&net, loss, &got);
+    assert_memory_equal(&got, &want, sizeof got);
+    ts_ok(fy_fill(net.w2, 0));
+    ts_ok(fy_graph_replay(graph, NULL));
+    read_grads(&net, loss, &got);
+    for (int i = 0; i < N * N; i++) assert_true(got.w1[i] == 0);
+}
+
+/* The function is called again as it was the first time, though the scope has ended. */
+static void recomputation_casts_as_the_first_call(ts_ctx_t *ctx)
+{
+    static grads_t want, got;
+    net_t net;
+    fy_tensor_t *y, *loss;
+    step(ctx->device, FY_DTYPE_BF16, &want);
+    make_net(ctx->device, &net);
+    ts_ok(fy_tape_begin(net.tape));
+    for (int outside = 0; outside < 2; outside++) {
+        const fy_scope_t scope = fy_scope_begin("forward");
+        ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+        ts_ok(fy_tape_begin(net.tape));
+        /* a cast outside serves no call inside, whose record is dropped, nor the other way */
+        if (outside) ts_ok(fy_matmul(net.x, net.w1, &y));
+        const uint64_t before = reused();
+        ts_ok(fy_tape_recompute(forward, &net, 1, &net.x, NULL, &y));
+        assert_int_equal(reused() - before, outside ? 0 : 1);
+        ts_ok(fy_mse_loss(y, net.x, &loss));
+        if (outside) {
+            fy_tensor_t *again;
+            ts_ok(fy_matmul(net.x, net.w1, &again));
+            assert_int_equal(reused() - before, 1);
+        }
+        fy_tensor_t *results[] = { loss };
+        ts_ok(fy_autocast_set(FY_DTYPE_F32));
+        ts_ok(fy_tape_backward(net.tape, loss, NULL));
+        read_grads(&net, loss, &got);
+        fy_scope_end(scope, 1, results);
+        assert_memory_equal(&got, &want, sizeof got);
+    }
+}
+
+/* ---- registered ops ---- */
+
+static fy_status_t note_dtype(const fy_launch_t *launch, void *stream)
+{
+    (void)stream;
+    *(float *)launch->dst[0].data = (float)launch->src[0].dtype;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t one_f32(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    (void)info;
+    launch->dst[0].dtype = FY_DTYPE_F32;
+    launch->dst[0].rank = 0;
+    return FY_STATUS_OK;
+}
+
+static void a_registered_op_can_have_a_class(ts_ctx_t *ctx)
+{
+    fy_op_kernel_t kernel = { "host", note_dtype, NULL };
+    fy_op_info_t info = FY_OP_INFO_INIT;
+    fy_op_def_t def = FY_OP_DEF_INIT;
+    fy_op_t op;
+    fy_tensor_t *x = full(fy_device_host(), FY_DTYPE_F32, 1), *src[9], *y = NULL;
+    float dtype;
+    if (!ctx->is_host) return; /* once: an op is registered for ever */
+    info.name = "test.autocast";
+    info.nsrc_min = 1, info.nsrc_max = FY_OP_VARIADIC, info.ndst = 1;
+    info.dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_BF16);
+    info.flags = FY_OP_AUTOCAST_LOW | FY_OP_AUTOCAST_FULL;
+    def.info = &info, def.shape = one_f32, def.nkernels = 1, def.kernels = &kernel;
+    ts_fails(fy_op_register(&def, &op), INVALID_ARGUMENT);
+    ts_text_has("several autocast classes");
+    info.flags = FY_OP_AUTOCAST_LOW;
+    ts_ok(fy_op_register(&def, &op));
+    for (int i = 0; i < 9; i++) src[i] = x;
+    ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+    const uint64_t before = casts();
+    ts_ok(fy_op_call(op, 9, src, NULL, 0, 1, &y));
+    ts_read(y, &dtype, sizeof dtype);
+    assert_true(dtype == FY_DTYPE_BF16);
+    assert_int_equal(casts() - before, 1);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = {
+        TS_TEST(each_op_has_its_class),
+        TS_TEST(results_have_the_dtype_of_the_class),
+        TS_TEST(other_dtypes_and_given_results_are_left_alone),
+        TS_TEST(refusals_name_the_operands),
+        TS_TEST(it_ends_with_its_scope),
+        TS_TEST(gradients_are_f32_and_near_those_without),
+        TS_TEST(watched_tensors_are_cast_once_in_a_record),
+        TS_TEST(a_write_invalidates_the_cast),
+        TS_TEST(another_dtype_is_another_cast),
+        TS_TEST(a_replay_casts_again),
+        TS_TEST(recomputation_casts_as_the_first_call),
+        TS_TEST(a_registered_op_can_have_a_class),
+    };
+    return TS_RUN("autocast", tests, NULL);
+}
