@@ -171,9 +171,12 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
                    ? status
                    : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a model");
     }
-    *model = (fy_model_t){
-        .device = device, .dtype = options->dtype, .layer = layer, .rank = rank, .is_training = 1
-    };
+    *model = (fy_model_t){ .device = device,
+                           .dtype = options->dtype,
+                           .layer = layer,
+                           .rank = rank,
+                           .is_training = 1,
+                           .is_cheap = options->recompute_cheap };
     layer->is_owned = 1;
     if (rank) memcpy(model->dims, dims, (size_t)rank * sizeof *dims);
     model->name = strdup(options->name ? options->name : "model");
@@ -236,7 +239,7 @@ fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
     if (!model || !tape) return FYT_FAIL(INVALID_ARGUMENT, "model_watch: model or tape is NULL");
     for (size_t i = 0; i < model->nparams; i++)
         FY_TRY(fy_tape_watch(tape, model->params[i].value, model->grad[i]));
-    return FY_STATUS_OK;
+    return model->is_cheap ? fy_tape_recompute_cheap(tape, 1) : FY_STATUS_OK;
 }
 
 fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,

@@ -107,6 +107,14 @@ FY_API_STATUS fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
                                 fy_tensor_t *const *inputs, const fy_recompute_options_t *options,
                                 fy_tensor_t **out_result);
 
+/* From the next call on, `is_on` 1: results of elementwise ops and norms are not kept for the
+ * backward where the tape keeps their sources anyway; the backward makes them again, each once,
+ * with the same bits. It costs these light requests, a second pass over about as many bytes as it
+ * saves. 0, as in a new tape: they are kept. No op runs more than twice, but inside
+ * fy_tape_recompute. A source of such an op must keep its bytes until the backward, as a saved one.
+ * Fails: INVALID_ARGUMENT; the backward: OUT_OF_MEMORY, as the ops. */
+FY_API_STATUS fy_tape_recompute_cheap(fy_tape_t *tape, int is_on);
+
 /* ---- checking gradients ---- */
 
 /* Computes *out_result from the `count` tensors in `inputs`, by calls with gradients. It must do

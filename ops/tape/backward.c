@@ -342,14 +342,23 @@ static FY_COLD fy_status_t refuse_written(const fy__tape_call_t *call,
                    (unsigned long long)operand->version, (unsigned long long)version);
 }
 
-static fy_status_t check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands)
+fy_status_t fy__tape_check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands)
 {
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
-        if (!operands[i].saved) continue;
+        if (!operands[i].saved || !operands[i].saved->storage) continue;
         const uint64_t version =
             atomic_load_explicit(&operands[i].saved->storage->version, memory_order_relaxed);
         if (version != operands[i].version) return refuse_written(call, &operands[i], version);
     }
+    return FY_STATUS_OK;
+}
+
+/* What the rule reads: made again if it was not kept. */
+static fy_status_t bring_saved(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_call_t *call)
+{
+    fy__tape_operand_t *operands = tape->operands + call->first;
+    for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++)
+        if (!operands[i].is_for_maker) FY_TRY(fy__tape_bring(thread, tape, &operands[i]));
     return FY_STATUS_OK;
 }
 
@@ -370,7 +379,8 @@ static fy_status_t run_rule(fy__thread_t *thread, fy_tape_t *tape, uint32_t inde
     for (uint32_t i = 1; call->rule->any_result && i < call->ndst && !is_needed; i++)
         is_needed = fy__tape_result_grad(&step, i) != NULL;
     if (!is_needed) return FY_STATUS_OK; /* the loss does not depend on it */
-    fy_status_t status = check_saved(call, operands);
+    fy_status_t status = bring_saved(thread, tape, call);
+    if (status == FY_STATUS_OK) status = fy__tape_check_saved(call, operands);
     if (status == FY_STATUS_OK) status = call->rule->run(&step);
     for (uint32_t i = 0; i < step.ntemps; i++) fy__tensor_free(thread, step.temps[i]);
     return status;
@@ -379,8 +389,9 @@ static fy_status_t run_rule(fy__thread_t *thread, fy_tape_t *tape, uint32_t inde
 /* What the call had is not needed any more. */
 static void free_call(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
 {
-    const fy__tape_call_t *call = &tape->calls[index];
+    fy__tape_call_t *call = &tape->calls[index];
     fy__tape_again_free(thread, tape, call);
+    fy__tape_free_made(thread, call);
     fy__tape_operand_t *operands = tape->operands + call->first;
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
         if (operands[i].saved) fy__tape_free(thread, operands[i].saved);

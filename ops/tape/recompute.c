@@ -202,10 +202,12 @@ static fy_status_t run_unrecorded(fy__thread_t *thread, fy_recompute_fn fn, void
 
 /* Puts the one call in the place of those that the function recorded. */
 static fy_status_t record(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
-                          uint32_t first, uint32_t value)
+                          uint32_t first, uint32_t values, uint32_t value)
 {
     const uint32_t nsrc = (uint32_t)again->ninputs;
     fy__tape_forget_calls(thread, tape, first);
+    for (uint32_t i = values; i < tape->nvalues; i++) /* their calls are gone */
+        tape->values[i].maker = 0, tape->values[i].is_kept = false;
     FY_TRY(fy__tape_make_room(tape, nsrc + 1, 0, sizeof again));
     fy__tape_call_t *made =
         fy__tape_next_call(tape, &fy__tape_again_rule, "tape_recompute", &again, sizeof again);
@@ -230,7 +232,7 @@ static fy_status_t run_recorded(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
     /* only a value that fn made: its result is new, or a view that was made here */
     const bool depends = value && !(value & FY__TAPE_LEAF) && value > values;
     if (status == FY_STATUS_OK && depends)
-        status = record(thread, tape, again, first, value);
+        status = record(thread, tape, again, first, values, value);
     else
         fy__tape_forget_calls(thread, tape, first);
     *out_is_kept = status == FY_STATUS_OK && depends;

@@ -76,9 +76,10 @@ static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row,
 
 /* Saves what the rule will look at: handles on sources, and blank ones for results that are not
  * there yet. */
-static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const void *attrs,
-                        uint32_t valued, size_t nsrc, const fy_tensor_t *const *src,
-                        fy__tape_operand_t *operands, size_t ndst, fy__tape_operand_t *result)
+static fy_status_t save(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_rule_t *rule,
+                        const void *attrs, uint32_t valued, size_t nsrc,
+                        const fy_tensor_t *const *src, fy__tape_operand_t *operands, size_t ndst,
+                        fy__tape_operand_t *result)
 {
     if (rule->keeps_extents && attrs) {
         const int axis = ((const fy_axis_attrs_t *)attrs)->axis; /* not checked yet */
@@ -90,8 +91,7 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
     for (size_t i = 0; i < nsrc && i < most && saves_sources; i++) {
         const bool is_saved = i < sizeof rule->src_for && rule->src_for[i] & valued;
         if (!is_saved && !(rule->saved_srcs >> (i < 31 ? i : 31) & 1)) continue;
-        if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
-        operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);
+        FY_TRY(fy__tape_save(thread, tape, &operands[i], src[i]));
     }
     const bool saves_result = !rule->dst_if || rule->dst_if(attrs);
     for (size_t i = 0; i < ndst && i < sizeof rule->dst_for; i++) {
@@ -154,8 +154,10 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     if (!call->rule) return FY_STATUS_OK; /* what is overwritten becomes a constant */
     if (attrs) memcpy(tape->attrs + call->attrs, attrs, row->info.attrs_nbytes);
     tape->nattrs = call->attrs + (uint32_t)row->info.attrs_nbytes;
-    const fy_status_t status =
-        save(thread, rule, attrs, valued, nsrc, src, operands, ndst, &operands[nsources]);
+    fy_status_t status =
+        save(thread, tape, rule, attrs, valued, nsrc, src, operands, ndst, &operands[nsources]);
+    if (FY_UNLIKELY(tape->remakes) && status == FY_STATUS_OK)
+        status = fy__tape_save_for_maker(thread, tape, row, nsrc, src, ndst, dst);
     if (status != FY_STATUS_OK) fy__tape_given_up(thread, tape);
     return status;
 }
@@ -164,12 +166,12 @@ void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
 {
     const fy__tape_call_t *call = &tape->calls[tape->ncalls];
     fy__tape_operand_t *results = tape->operands + call->first + call->nsrc;
+    const uint32_t maker = call->row ? tape->ncalls + 1 : 0;
     for (uint32_t j = 0; j < call->ndst; j++) {
         const uint64_t version =
             atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
         if (call->rule && results[j].saved) {
-            fy__tape_point(results[j].saved, dst[j]);
-            results[j].version = version;
+            fy__tape_save_result(&results[j], j == 0 ? maker : 0, dst[j]);
         }
         if (!call->rule || !fy__tape_is_float(dst[j]->dtype) ||
             (call->rule->constant_dsts >> (j < 31 ? j : 31) & 1)) {
@@ -179,6 +181,8 @@ void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
         fy__tape_slot_t *slot = &tape->values[tape->nvalues];
         fy__tape_slot_make(slot, dst[j]);
         slot->version = version;
+        slot->is_kept = results[j].saved != NULL;
+        if (j == 0) slot->maker = maker;
         dst[j]->valued = true;
         dst[j]->value = fy__tape_value(tape->record, tape->nvalues++);
         results[j].value = tape->nvalues;
@@ -236,6 +240,11 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
     tape->operands[tape->noperands] = (fy__tape_operand_t){ .value = value };
     tape->operands[tape->noperands + 1] = (fy__tape_operand_t){ 0 };
     fy__tape_kept(tape, &view);
+    if (!(value & FY__TAPE_LEAF)) {
+        fy__tape_slot_t *slot = &tape->values[tape->nvalues - 1];
+        slot->maker = fy__tape_slot(tape, value)->maker;
+        slot->is_kept = fy__tape_slot(tape, value)->is_kept;
+    }
     return FY_STATUS_OK;
 }
 

@@ -99,10 +99,12 @@ static void free_slot(fy__thread_t *thread, fy__tape_slot_t *slot)
 void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first)
 {
     if (first >= tape->ncalls) return;
-    for (uint32_t i = first; i < tape->ncalls; i++)
+    for (uint32_t i = first; i < tape->ncalls; i++) {
         fy__tape_again_free(thread, tape, &tape->calls[i]);
+        fy__tape_free_made(thread, &tape->calls[i]);
+    }
     for (uint32_t i = tape->calls[first].first; i < tape->noperands; i++)
-        if (tape->operands[i].saved) fy__tensor_free(thread, tape->operands[i].saved);
+        if (tape->operands[i].saved) fy__tape_free(thread, tape->operands[i].saved);
     tape->noperands = tape->calls[first].first;
     tape->nattrs = tape->calls[first].attrs;
     tape->ncalls = first;
@@ -329,7 +331,8 @@ fy_status_t fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info)
                             .calls = tape->ncalls,
                             .watched = tape->nleaves,
                             .is_recording = thread && thread->tape == tape };
-    for (uint32_t i = 0; i < tape->noperands; i++) info.saved += tape->operands[i].saved != NULL;
+    for (uint32_t i = 0; i < tape->noperands; i++)
+        info.saved += tape->operands[i].saved && tape->operands[i].saved->storage;
     for (uint32_t i = 0; i < tape->ncalls; i++)
         info.saved += fy__tape_again_saved(tape, &tape->calls[i]);
     for (uint32_t i = 0; i < tape->nvalues; i++) info.watched += tape->values[i].is_leaf;

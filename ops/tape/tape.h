@@ -2,8 +2,8 @@
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
  * slot, so there is no search and no lock.
  * tape.c: handles, watching, beginning · record.c: the record of a call · backward.c: the backward
- * pass · recompute.c: calls that run again in it · rules_*.c: one rule per op; rules_registered.c:
- * the rules of users. */
+ * pass · recompute.c: functions that run again in it · remake.c: cheap ops that do · rules_*.c: one
+ * rule per op; rules_registered.c: the rules of users. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 
@@ -25,6 +25,8 @@ typedef struct fy__tape_slot {
     bool is_leaf;
     bool is_present; /* `grad` has a gradient of this backward */
     bool is_shared;  /* another tensor's bytes, or a view that repeats them: must not be written */
+    bool is_kept;    /* a call has saved it */
+    uint32_t maker;  /* 1 + the number of the call that makes it again; 0: none */
     int64_t dims[FY_MAX_RANK];
     uint64_t version;    /* of its bytes when they were first used; FY__TAPE_UNUSED before */
     fy_tensor_t *grad;   /* ours, in no scope */
@@ -40,6 +42,8 @@ typedef struct fy__tape_slot {
 typedef struct fy__tape_operand {
     uint32_t value;     /* index + 1, with FY__TAPE_LEAF or without; 0: constant */
     fy_tensor_t *saved; /* ours, in no scope; NULL: the rule does not need it */
+    uint32_t maker;     /* of a saved one without a storage: as the slot's */
+    bool is_for_maker;  /* not the rule needs it, but the call when it runs again */
     union {
         uint64_t version; /* of the saved bytes */
         int64_t extent;   /* rules that keep extents: the source's length along the axis */
@@ -52,6 +56,9 @@ typedef struct fy__tape_call {
     uint32_t first; /* of its operands: sources, then results */
     uint16_t nsrc, ndst;
     uint32_t attrs; /* where in tape->attrs */
+    uint8_t depth;  /* with `row`: of the chain of calls that run again for this one, at least 1 */
+    const struct fy__op_row *row; /* the op, if its result 0 is made again; else NULL */
+    fy_tensor_t *made;            /* that result, once it is; ours, in no scope */
 } fy__tape_call_t;
 
 /* A recorded fy_tape_recompute; its address is the call's attributes. */
@@ -62,6 +69,7 @@ struct fy_tape {
     uint32_t record, leaf_record;  /* numbers: fy__tape_value */
     bool is_spent;                 /* backward has gone through the record */
     bool is_running;               /* in a backward, which may call a registered op's rule */
+    bool remakes;                  /* fy_tape_recompute_cheap */
     const fy__tape_again_t *again; /* the innermost one whose function runs; NULL: none */
     fy__tape_slot_t *leaves, *values;
     fy__tape_operand_t *operands;
@@ -116,7 +124,8 @@ static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *
     slot->device = tensor->storage->device;
     slot->dtype = tensor->dtype;
     slot->rank = tensor->rank;
-    slot->is_leaf = slot->is_present = slot->is_shared = false;
+    slot->is_leaf = slot->is_present = slot->is_shared = slot->is_kept = false;
+    slot->maker = 0;
     for (int i = 0; i < tensor->rank; i++) slot->dims[i] = tensor->dims[i];
     slot->version = FY__TAPE_UNUSED;
     slot->grad = slot->place = slot->tensor = slot->low = NULL;
@@ -134,6 +143,27 @@ void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape);
  * frees each. `frame`: where functions that run again make tensors. */
 fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t first,
                              fy__frame_t *frame, fy_status_t status);
+
+/* BUSY if an operand that the call saved was written since. */
+fy_status_t fy__tape_check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands);
+
+/* ---- remake.c ---- */
+
+/* Saves a source whose value is set: its bytes, or how they are made. OUT_OF_MEMORY may leave a
+ * saved handle, which fy__tape_given_up frees. */
+fy_status_t fy__tape_save(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand,
+                          const fy_tensor_t *tensor);
+/* The same for a result for which there is a blank. */
+void fy__tape_save_result(fy__tape_operand_t *result, uint32_t maker, const fy_tensor_t *tensor);
+/* Before the next call: if it is cheap enough, sets its row and saves what running it again
+ * takes. */
+fy_status_t fy__tape_save_for_maker(fy__thread_t *thread, fy_tape_t *tape,
+                                    const struct fy__op_row *row, size_t nsrc,
+                                    const fy_tensor_t *const *src, size_t ndst,
+                                    fy_tensor_t *const *dst);
+/* A saved operand has a storage from now on. */
+fy_status_t fy__tape_bring(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand);
+void fy__tape_free_made(fy__thread_t *thread, fy__tape_call_t *call);
 
 /* ---- recompute.c ---- */
 

@@ -125,15 +125,18 @@ int cmd_plan(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
     const char *recompute = NULL;
-    request_t request = { .user = { .params = -1 }, .batch = 64, .most = 1 << 24 };
+    fy_model_options_t memory = FY_MODEL_OPTIONS_INIT;
+    request_t request = { .user = { .params = -1, .options = &memory },
+                          .batch = 64,
+                          .most = 1 << 24 };
     const option_t options[] = {
         { "batch", OPTION_INT, "N", &request.batch,
           "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
         { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
         { "inference", OPTION_FLAG, NULL, &request.user.inference,
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
-        { "recompute", OPTION_TEXT, "N|sqrt", &recompute, "of models: " TRAIN_RECOMPUTE_HELP, 0,
-          0 },
+        { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, "of models: " TRAIN_RECOMPUTE_HELP,
+          0, 0 },
         { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1,
           1 << 30 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
@@ -164,7 +167,7 @@ int cmd_plan(int argc, char **argv)
                 request.model->name);
         return STATUS_USAGE;
     }
-    if (!train_read_recompute("plan", recompute, &request.user.recompute)) return STATUS_USAGE;
+    if (!train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
     if (recompute && (request.model->step != model_plan_step || request.user.inference)) {
         fprintf(stderr, "ferry: plan: --recompute is of the training steps of models\n");
         return STATUS_USAGE;

@@ -101,13 +101,11 @@ fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
     plan_request_t *request = user;
     const train_recipe_t *recipe = train_recipe_find(request->model);
     fy_model_info_t info = FY_MODEL_INFO_INIT;
-    fy_model_options_t model_options = FY_MODEL_OPTIONS_INIT;
     fy_optimizer_options_t options;
     fy_optimizer_t *optimizer = NULL;
     fy_model_t *model;
-    model_options.recompute = request->recompute;
     FY_TRY(
-        fy_model_open(device, train_recipe_spec(recipe, request->model), &model_options, &model));
+        fy_model_open(device, train_recipe_spec(recipe, request->model), request->options, &model));
     train_optimizer(recipe, request->optimizer, &options);
     fy_status_t status = fy_model_query(model, &info);
     request->params = (int64_t)info.params;

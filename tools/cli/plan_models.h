@@ -10,8 +10,8 @@ typedef struct plan_request {
     const char *model; /* of model_plan_step: one that train_recipe_find knows; may have options */
     int optimizer;     /* index into TRAIN_OPTIMIZERS */
     int64_t params;    /* model_plan_step sets it to the number of parameters */
-    int recompute;     /* of model_plan_step: as fy_model_options_t's */
     bool inference;    /* of model_plan_step: the forward pass only, in evaluation */
+    const fy_model_options_t *options; /* of model_plan_step; NULL: defaults */
 } plan_request_t;
 
 typedef struct plan_model {

@@ -139,6 +139,7 @@ static bool check(train_request_t *request)
 
 /* -1 and NaN: as the model is usually trained. */
 static const train_request_t nothing_said = { .epochs = -1,
+                                              .memory = FY_MODEL_OPTIONS_INIT,
                                               .batch = -1,
                                               .accumulate = 1,
                                               .seed = 1,
@@ -232,7 +233,7 @@ int cmd_train(int argc, char **argv)
         { "flip", OPTION_FLAG, NULL, &r.flip, "half of the training images are mirrored", 0, 0 },
         { "graph", OPTION_FLAG, NULL, &r.graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
-        { "recompute", OPTION_TEXT, "N|sqrt", &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
+        { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },
         { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
@@ -271,7 +272,7 @@ int cmd_train(int argc, char **argv)
     r.recipe = find_recipe(name);
     r.stream = r.stream || changes_images(&r);
     if (!r.recipe || !check(&r) || !read_groups(scales, &r)) return STATUS_USAGE;
-    if (!train_read_recompute("train", recompute, &r.recompute)) return STATUS_USAGE;
+    if (!train_read_recompute("train", recompute, &r.memory)) return STATUS_USAGE;
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 

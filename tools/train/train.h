@@ -20,7 +20,7 @@ typedef struct train_request {
     double lr, momentum, weight_decay, clip_norm, clip_value;
     int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
     int64_t resize, pad, crop; /* pixels; 0: not */
-    int recompute;             /* as fy_model_options_t's */
+    fy_model_options_t memory; /* what is recomputed */
     bool stream, resume, graph, flip, find_lr;
     int64_t warmup, scale_lr; /* 0: not given */
     int64_t decay_min_rank;

@@ -63,21 +63,23 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
     if (!choice) out_options->momentum = recipe->momentum;
 }
 
-bool train_read_recompute(const char *command, const char *text, int *out_recompute)
+bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options)
 {
     enum { MOST = 9999 };
-    const size_t digits = text ? strspn(text, "0123456789") : 0;
-    *out_recompute = 0;
-    if (!text) return true;
-    if (strcmp(text, "sqrt") == 0) {
-        *out_recompute = FY_RECOMPUTE_SQRT;
-        return true;
+    const size_t cheap = text && strncmp(text, "cheap", 5) == 0 ? 5 : 0;
+    options->recompute_cheap = cheap != 0;
+    options->recompute = 0;
+    if (!text || (cheap && !text[cheap])) return true;
+    const char *segments = text + cheap + (cheap && text[cheap] == ',');
+    const size_t digits = strspn(segments, "0123456789");
+    const bool is_sqrt = strcmp(segments, "sqrt") == 0;
+    if ((cheap && segments == text + cheap) ||
+        (!is_sqrt && (digits < 1 || digits > 4 || segments[digits]))) {
+        fprintf(stderr,
+                "ferry: %s: --recompute %s is neither sqrt nor a number from 0 to %d, nor cheap\n",
+                command, text, MOST);
+        return false;
     }
-    if (digits > 0 && digits <= 4 && !text[digits]) {
-        *out_recompute = atoi(text);
-        return true;
-    }
-    fprintf(stderr, "ferry: %s: --recompute %s is neither sqrt nor a number from 0 to %d\n",
-            command, text, MOST);
-    return false;
+    options->recompute = is_sqrt ? FY_RECOMPUTE_SQRT : atoi(segments);
+    return true;
 }

@@ -36,10 +36,12 @@ const char *train_recipe_spec(const train_recipe_t *recipe, const char *model);
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options);
 
 /* --recompute of `ferry train` and `ferry plan`. */
+#define TRAIN_RECOMPUTE "N|sqrt|cheap|cheap,N"
 #define TRAIN_RECOMPUTE_HELP                                                                      \
     "activation checkpointing: the layers in N segments, all but the last computed again in the " \
-    "backward; sqrt: the square root of the most"
-/* Its value as that of fy_model_options_t.recompute; NULL: 0. Explains a refusal. */
-bool train_read_recompute(const char *command, const char *text, int *out_recompute);
+    "backward; sqrt: the square root of the most; cheap: results of elementwise ops and norms "   \
+    "are computed again; cheap,N and cheap,sqrt: both"
+/* Sets recompute and recompute_cheap from its value; NULL: 0. Explains a refusal. */
+bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options);
 
 #endif

@@ -246,9 +246,8 @@ static void make_options(train_run_t *run)
 
 fy_status_t train_setup(train_run_t *run)
 {
-    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    fy_model_options_t options = run->request.memory;
     options.seed = run->request.seed;
-    options.recompute = run->request.recompute;
     run->loss_step = -1;
     run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
     run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;

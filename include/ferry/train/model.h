@@ -23,6 +23,8 @@ typedef struct fy_model_options {
      * results, all but the last of which are computed again in the backward. 0, 1: none;
      * FY_RECOMPUTE_SQRT: the square root of the most that the model can have */
     int recompute;
+    /* 1: the tapes of fy_model_watch keep no results of cheap ops (fy_tape_recompute_cheap) */
+    int recompute_cheap;
 } fy_model_options_t;
 #define FY_RECOMPUTE_SQRT     (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)
@@ -57,7 +59,8 @@ FY_API void fy_model_set_training(fy_model_t *model, int is_training);
 /* y = model(x), x [n, dims...]. Records on the thread's tape, if one is recording. Fails:
  * SHAPE_MISMATCH, DEVICE_MISMATCH, as ops do. */
 FY_API_STATUS fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y);
-/* Watches all parameters; their gradients are in the model's block. Once for each tape. */
+/* Watches all parameters; their gradients are in the model's block. Once for each tape. Calls
+ * fy_tape_recompute_cheap if options.recompute_cheap was 1. */
 FY_API_STATUS fy_model_watch(fy_model_t *model, fy_tape_t *tape);
 /* fy_tape_backward. Then zeroes the gradients on which the loss did not depend (a light request
  * each; none in most models). */

@@ -1,4 +1,4 @@
-/* A plan predicts the run: for twenty-two programs, the planned peaks equal those that an
+/* A plan predicts the run: for thirty-one programs, the planned peaks equal those that an
  * independent script (tests/golden/peak.awk) computes from the event file of a real run with
  * numerics. For several limits, the batch that fy_plan_fit returns runs on the device with that
  * limit, and one more is refused, with the verdict of the plan. Runs in the repository's root. Not
@@ -185,21 +185,30 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
 static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 },
                       mnist2018 = { "mnist2018", 3 }, linear = { "linear", 0 },
                       mnist = { "mnist", 0 };
+static const fy_model_options_t in_segments = { sizeof in_segments, NULL, FY_DTYPE_F32, 1,
+                                                FY_RECOMPUTE_SQRT,  0 },
+                                in_three = { sizeof in_three, NULL, FY_DTYPE_F32, 1, 3, 0 },
+                                cheap = { sizeof cheap, NULL, FY_DTYPE_F32, 1, 0, 1 },
+                                cheap_in_three = {
+                                    sizeof cheap_in_three, NULL, FY_DTYPE_F32, 1, 3, 1
+                                };
 /* Small images and few tokens: the models are the same, and the arithmetic is real. */
-static plan_request_t resnet = { "resnet18:size=16", 0 },
-                      resnet_infers = { "resnet18:size=16", 0, .inference = true },
-                      resnet_again = { "resnet18:size=16", 0, .recompute = FY_RECOMPUTE_SQRT },
-                      mobilenet = { "mobilenet_v3_large:size=33,classes=10", 0 },
-                      mobilenet_infers = { "mobilenet_v3_large:size=33,classes=10", 0,
-                                           .inference = true },
-                      vit = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0 },
-                      vit_infers = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0,
-                                     .inference = true },
-                      gpt = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0 },
-                      gpt_again = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0,
-                                    .recompute = 3 },
-                      gpt_infers = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0,
-                                     .inference = true };
+static plan_request_t
+    resnet = { "resnet18:size=16", 0 },
+    resnet_infers = { "resnet18:size=16", 0, .inference = true },
+    resnet_again = { "resnet18:size=16", 0, .options = &in_segments },
+    resnet_cheap = { "resnet18:size=16", 0, .options = &cheap },
+    resnet_both = { "resnet18:size=16", 0, .options = &cheap_in_three },
+    lenet_cheap = { "lenet", 0, .options = &cheap },
+    mobilenet_cheap = { "mobilenet_v3_large:size=33,classes=10", 0, .options = &cheap },
+    mobilenet = { "mobilenet_v3_large:size=33,classes=10", 0 },
+    mobilenet_infers = { "mobilenet_v3_large:size=33,classes=10", 0, .inference = true },
+    vit = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0 },
+    vit_infers = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0, .inference = true },
+    gpt = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0 },
+    gpt_again = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &in_three },
+    gpt_cheap = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &cheap },
+    gpt_infers = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .inference = true };
 static const struct {
     const char *name;
     fy_step_fn step;
@@ -216,6 +225,11 @@ static const struct {
     { "resnet18", model_plan_step, &resnet, { 1, 7, 64 }, 5 },
     { "resnet18, inference", model_plan_step, &resnet_infers, { 1, 7, 64 }, 5 },
     { "resnet18, recomputed", model_plan_step, &resnet_again, { 1, 7, 24 }, 5 },
+    { "resnet18, cheap ops again", model_plan_step, &resnet_cheap, { 1, 7, 24 }, 5 },
+    { "resnet18, both", model_plan_step, &resnet_both, { 1, 7, 24 }, 5 },
+    { "lenet, cheap ops again", model_plan_step, &lenet_cheap, { 1, 17, 64 } },
+    { "mobilenet_v3_large, cheap ops again", model_plan_step, &mobilenet_cheap, { 1, 5, 24 }, 5 },
+    { "gpt, cheap ops again", model_plan_step, &gpt_cheap, { 1, 7, 64 }, 1 },
     { "mobilenet_v3_large", model_plan_step, &mobilenet, { 1, 7, 64 }, 5 },
     { "mobilenet_v3_large, inference", model_plan_step, &mobilenet_infers, { 1, 7, 64 }, 5 },
     { "vit_tiny", model_plan_step, &vit, { 1, 7, 64 }, 5 },

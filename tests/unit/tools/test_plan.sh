@@ -49,10 +49,17 @@ expect 0 plan resnet18:size=8 --batch 8 --json
 plain=$(figure activations)
 expect 0 plan resnet18:size=8 --batch 8 --recompute sqrt --json
 [ "$(figure activations)" -lt "$plain" ] || fail "recomputation keeps $(figure activations) bytes of activations, $plain without"
+segments=$(figure activations)
+expect 0 plan resnet18:size=8 --batch 8 --recompute cheap --json
+[ "$(figure activations)" -lt "$plain" ] || fail "cheap recomputation keeps $(figure activations) bytes of activations, $plain without"
+expect 0 plan resnet18:size=8 --batch 8 --recompute cheap,sqrt --json
+[ "$(figure activations)" -lt "$segments" ] || fail "both recomputations keep $(figure activations) bytes of activations, segments $segments"
 expect 2 plan roundtrip --recompute 2
 says err "--recompute is of the training steps of models"
 expect 2 plan mlp --recompute many
-says err "--recompute many is neither sqrt nor a number from 0 to 9999"
+says err "--recompute many is neither sqrt nor a number from 0 to 9999, nor cheap"
+expect 2 plan mlp --recompute cheap2
+says err "--recompute cheap2 is neither"
 expect 1 plan mlp --recompute 50
 says err "recompute asks for 50 segments; it has"
 expect 1 plan resnet18:width=3
