@@ -28,6 +28,7 @@ struct fy_layer {
      * buffers; NULL: none */
     char *tied;
     int64_t tied_dims[2];
+    int64_t dropped_bias;    /* elements; 0: none was dropped */
     int is_owned;            /* a container or a model has it */
     const fy_layer_t *owner; /* the container; NULL: a model, or none */
     fy_layer_t *next_freed;  /* while a container that failed frees its children */
@@ -69,6 +70,10 @@ fy_status_t fyt_position_embedding(const char *name, int64_t count, int64_t widt
 fy_status_t fyt_activation_apply(fy_activation_t activation, fy_tensor_t *x, fy_tensor_t **out_y);
 /* The mean of each channel: [n, H, W, C] -> [n, 1, 1, C]. */
 fy_status_t fyt_layer_spatial_mean(fy_layer_t **out_layer);
+/* Drops the bias of a linear or conv2d layer without activation; does nothing to other layers. */
+void fyt_layer_drop_bias(fy_layer_t *layer);
+/* Whether it is a batch norm layer. */
+int fyt_is_batch_norm(const fy_layer_t *layer);
 /* Whether it is a batch norm layer without an activation. */
 int fyt_is_plain_batch_norm(const fy_layer_t *layer);
 /* The forward of such a layer with another activation, and maybe with a residual (NULL: none) that

@@ -231,3 +231,20 @@ fy_status_t fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
     void *user = fyt_settings(&conv, sizeof conv);
     return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
 }
+
+/* ---- without a bias ---- */
+
+void fyt_layer_drop_bias(fy_layer_t *layer)
+{
+    linear_t *linear = layer->def.forward == linear_forward ? layer->user : NULL;
+    conv2d_t *conv = layer->def.forward == conv2d_forward ? layer->user : NULL;
+    const fy_activation_t activation = linear ? linear->activation
+                                       : conv ? conv->activation
+                                              : FY_ACTIVATION_NONE;
+    if (layer->def.nparams < 2 || (!linear && !conv) || activation != FY_ACTIVATION_NONE) return;
+    if (linear) linear->has_bias = 0;
+    if (conv) conv->has_bias = 0;
+    layer->dropped_bias = layer->def.params[1].dims[0];
+    free((char *)layer->def.params[1].name);
+    layer->def.nparams = 1;
+}

@@ -55,9 +55,11 @@ static fy_status_t batch_norm_forward(void *user, const fy_pass_t *pass, fy_tens
     return normalize(norm, pass, params, x, NULL, norm->activation, out_y);
 }
 
+int fyt_is_batch_norm(const fy_layer_t *layer) { return layer->def.forward == batch_norm_forward; }
+
 int fyt_is_plain_batch_norm(const fy_layer_t *layer)
 {
-    return layer->def.forward == batch_norm_forward &&
+    return fyt_is_batch_norm(layer) &&
            ((const batch_norm_t *)layer->user)->activation == FY_ACTIVATION_NONE;
 }
 

@@ -85,9 +85,9 @@ size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, siz
 fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_t *const *inputs,
                                int64_t batch, fy_tensor_t **out_y);
 
-/* Leaves and params of model->layer for its sample shape: names, shapes, offsets. After a failure
- * fy_model_destroy frees them. */
-fy_status_t fyt_model_lay_out(fy_model_t *model);
+/* Leaves and params of model->layer for its sample shape: names, shapes, offsets; `drop_bias` as in
+ * fy_model_options_t. After a failure fy_model_destroy frees them. */
+fy_status_t fyt_model_lay_out(fy_model_t *model, int drop_bias);
 /* Then where the segments of fy_model_options_t.recompute end. */
 fy_status_t fyt_model_cut(fy_model_t *model, int recompute);
 

@@ -102,6 +102,14 @@ static uint64_t count_elements(size_t count, const fyt_model_param_t *params)
     return sum;
 }
 
+static uint64_t count_dropped(const fy_model_t *model)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < model->nleaves; i++)
+        sum += (uint64_t)model->leaves[i].layer->dropped_bias;
+    return sum;
+}
+
 static uint64_t count_macs(const fy_model_t *model)
 {
     uint64_t sum = 0;
@@ -127,7 +135,8 @@ fy_status_t fy_model_query(const fy_model_t *model, fy_model_info_t *out_info)
                              .out_rank = last ? last->rank : model->rank,
                              .is_training = model->is_training,
                              .buffers = model->buffer_values,
-                             .nbuffers = model->nbuffers };
+                             .nbuffers = model->nbuffers,
+                             .dropped_params = count_dropped(model) };
     info.nbytes = info.params * fy_dtype_size(model->dtype);
     info.buffers_nbytes = count_elements(model->nbuffers, model->buffers) *
                           fy_dtype_size(model->dtype);
@@ -194,5 +203,9 @@ size_t fy_model_describe(const fy_model_t *model, char *text, size_t size)
     const uint64_t params = count_elements(model->nparams, model->params);
     put_row(&out, width, "all", model->name, fy_dtype_name(model->dtype), params, count_macs(model),
             params * element);
+    const uint64_t dropped = count_dropped(model);
+    if (dropped)
+        put(&out, "%llu parameters of biases are dropped: a batch norm follows them\n",
+            (unsigned long long)dropped);
     return out.length;
 }

@@ -29,7 +29,8 @@ fy_status_t fy_model_layer(const fy_model_t *model, size_t index, fy_model_layer
                                    .is_fused = leaf->is_fused,
                                    .ninputs = leaf->ninputs,
                                    .macs = leaf->macs,
-                                   .out_rank = leaf->rank };
+                                   .out_rank = leaf->rank,
+                                   .dropped_bias = leaf->layer->dropped_bias };
     if (leaf->layer->tied)
         info.tied_param = (size_t)(fyt_model_param_named(model, leaf->layer->tied) - model->params);
     for (size_t i = 0; i < leaf->ninputs; i++)

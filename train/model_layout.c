@@ -22,6 +22,26 @@ static void count_leaves(const fy_layer_t *layer, counts_t *counts)
     counts->inputs += layer->kind == FYT_LAYER_BRANCHES ? layer->nchildren : 1;
 }
 
+/* The first leaf or join of `layer`; NULL: it has none. */
+static const fy_layer_t *first_of(const fy_layer_t *layer)
+{
+    const fy_layer_t *first = layer->kind == FYT_LAYER_SEQUENTIAL ? NULL : layer;
+    for (size_t i = 0; !first && i < layer->nchildren; i++) first = first_of(layer->children[i]);
+    return first;
+}
+
+/* `reader`: the only one of the layer's result; NULL: there are others, or none. */
+static void drop_biases(fy_layer_t *layer, const fy_layer_t *reader)
+{
+    if (layer->kind == FYT_LAYER_LEAF && reader && fyt_is_batch_norm(reader))
+        fyt_layer_drop_bias(layer);
+    for (size_t i = layer->nchildren; i-- > 0;) { /* from the last on: a reader is known then */
+        drop_biases(layer->children[i], layer->kind == FYT_LAYER_BRANCHES ? NULL : reader);
+        const fy_layer_t *first = first_of(layer->children[i]);
+        if (first) reader = first;
+    }
+}
+
 static char *join(const char *prefix, const char *name)
 {
     char *text;
@@ -273,9 +293,10 @@ static fy_status_t check_tied(const fy_model_t *model, const fyt_leaf_t *leaf)
                             layer->tied));
 }
 
-fy_status_t fyt_model_lay_out(fy_model_t *model)
+fy_status_t fyt_model_lay_out(fy_model_t *model, int drop_bias)
 {
     counts_t counts = { 0 };
+    if (drop_bias) drop_biases(model->layer, NULL);
     count_leaves(model->layer, &counts);
     /* one more of each: calloc may return NULL for 0 bytes */
     model->leaves = calloc(counts.leaves + 1, sizeof *model->leaves);

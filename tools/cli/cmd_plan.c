@@ -125,6 +125,7 @@ int cmd_plan(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
     const char *recompute = NULL;
+    bool drop_bias = false;
     fy_model_options_t memory = FY_MODEL_OPTIONS_INIT;
     request_t request = { .user = { .params = -1, .options = &memory },
                           .batch = 64,
@@ -137,6 +138,7 @@ int cmd_plan(int argc, char **argv)
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, "of models: " TRAIN_RECOMPUTE_HELP,
           0, 0 },
+        { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1,
           1 << 30 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
@@ -168,6 +170,7 @@ int cmd_plan(int argc, char **argv)
         return STATUS_USAGE;
     }
     if (!train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
+    memory.drop_bias = drop_bias;
     if (recompute && (request.model->step != model_plan_step || request.user.inference)) {
         fprintf(stderr, "ferry: plan: --recompute is of the training steps of models\n");
         return STATUS_USAGE;

@@ -16,8 +16,8 @@ typedef struct row {
 } row_t;
 
 static const row_t rows[] = {
-    { 1, "one-cycle schedule", "lr 0.05 throughout | 0.004 to 0.1 and down", "loss after 60 steps",
-      false, speedup_schedule },
+    { 1, "one-cycle schedule, range test", "lr 0.05 throughout | 0.004 to 0.1 and down",
+      "loss after 60 steps", false, speedup_schedule },
     { 2, "loader threads", "filled inside fy_loader_next | by 2 threads", "wall ns/batch", false,
       speedup_loader },
     { 3, "largest batch", "largest power of two that fits | planned maximum", "samples", true,
@@ -36,6 +36,8 @@ static const row_t rows[] = {
       speedup_debug_off },
     { 14, "gradient clipping on the device", "norm read on the host | 0 downloads", "ns", false,
       speedup_clip },
+    { 15, "no bias before batch norm", "with biases | dropped", "parameters", false,
+      speedup_drop_bias },
     { 16, "no gradient in validation", "forward on a tape | without", "bytes held", false,
       speedup_no_grad },
     { 17, "normalised inputs", "raw columns | mean 0, std 1", "loss after 10 steps", false,

@@ -21,7 +21,7 @@ typedef struct train_request {
     int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
     int64_t resize, pad, crop; /* pixels; 0: not */
     fy_model_options_t memory; /* what is recomputed */
-    bool stream, resume, graph, flip, find_lr;
+    bool stream, resume, graph, flip, find_lr, drop_bias;
     int64_t warmup, scale_lr; /* 0: not given */
     int64_t decay_min_rank;
     size_t ngroups; /* --lr-scale */

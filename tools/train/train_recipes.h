@@ -44,4 +44,7 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
 /* Sets recompute and recompute_cheap from its value; NULL: 0. Explains a refusal. */
 bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options);
 
+/* --drop-bias of both. */
+#define TRAIN_DROP_BIAS_HELP "no bias where a batch norm follows: the norm has its own"
+
 #endif

@@ -25,6 +25,11 @@ typedef struct fy_model_options {
     int recompute;
     /* 1: the tapes of fy_model_watch keep no results of cheap ops (fy_tape_recompute_cheap) */
     int recompute_cheap;
+    /* 1: linear and conv2d layers without activation have no bias where a batch norm alone reads
+     * their result: the norm subtracts the mean of each channel, and has its own bias (Ioffe and
+     * Szegedy 2015, section 3.2). fy_model_info_t.dropped_params counts them; other parameters
+     * keep their names */
+    int drop_bias;
 } fy_model_options_t;
 #define FY_RECOMPUTE_SQRT     (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)
@@ -98,6 +103,7 @@ typedef struct fy_model_info {
     fy_tensor_t *buffers;    /* [elements], as `values`; NULL: no layer has a buffer */
     uint64_t buffers_nbytes; /* without gaps */
     size_t nbuffers;         /* tensors */
+    uint64_t dropped_params; /* elements of biases that drop_bias left out; not in `params` */
 } fy_model_info_t;
 #define FY_MODEL_INFO_INIT FY_ZEROED_(model_info)
 FY_API_STATUS fy_model_query(const fy_model_t *model, fy_model_info_t *out_info);
@@ -119,6 +125,7 @@ typedef struct fy_model_layer_info {
     uint64_t macs; /* of one sample's forward */
     int out_rank;  /* of one sample's result */
     int64_t out_dims[FY_MAX_RANK];
+    int64_t dropped_bias; /* elements; 0: it has the bias that it was made with, if any */
 } fy_model_layer_info_t;
 #define FY_MODEL_LAYER_INFO_INIT FY_ZEROED_(model_layer_info)
 /* Fails: INVALID_ARGUMENT (out of range). */

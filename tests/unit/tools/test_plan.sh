@@ -54,6 +54,8 @@ expect 0 plan resnet18:size=8 --batch 8 --recompute cheap --json
 [ "$(figure activations)" -lt "$plain" ] || fail "cheap recomputation keeps $(figure activations) bytes of activations, $plain without"
 expect 0 plan resnet18:size=8 --batch 8 --recompute cheap,sqrt --json
 [ "$(figure activations)" -lt "$segments" ] || fail "both recomputations keep $(figure activations) bytes of activations, segments $segments"
+expect 0 plan resnet18:size=8 --batch 8 --drop-bias --json
+says out '"params": 11171914'
 expect 2 plan roundtrip --recompute 2
 says err "--recompute is of the training steps of models"
 expect 2 plan mlp --recompute many

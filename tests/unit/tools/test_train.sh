@@ -93,6 +93,10 @@ says out "lr 0.015"
 expect 0 train mlp $small --accumulate 2 --lr 0.01 --schedule constant --scale-lr 32 --warmup 2 --max-steps 4
 says out "lr 0.02"
 
+# ---- biases before norms ----
+expect 0 train resnet18:size=8 --device sim:0 --limit-samples 4 --resize 8 --batch 4 --max-steps 1 --drop-bias
+says out "3904 parameters of biases are dropped"
+
 # ---- the document ----
 # shellcheck disable=SC2086
 expect 0 train mlp $small --epochs 2 --log-every 4 --json

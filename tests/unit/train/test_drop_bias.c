@@ -1,0 +1,227 @@
+/* fy_model_options_t.drop_bias: which biases go, that they are reported, and that the training is
+ * the same without them. */
+#include <math.h>
+
+#include <ferry/train/train.h>
+
+#include "tests/support/harness.h"
+
+enum { BATCH = 6, STEPS = 4 };
+
+static fy_model_t *open_model(ts_ctx_t *ctx, const char *name, int drop_bias, fy_dtype_t dtype)
+{
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.drop_bias = drop_bias;
+    options.dtype = dtype;
+    ts_ok(fy_model_open(ctx->device, name, &options, &model));
+    return model;
+}
+
+static fy_model_info_t query(const fy_model_t *model)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_query(model, &info));
+    return info;
+}
+
+static int has(const fy_model_t *model, const char *name)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    return fy_model_find_param(model, name, &param) == FY_STATUS_OK;
+}
+
+/* Parameters as published without the option; with it, 64 + 256 + 512 + 1024 + 2048 fewer in
+ * resnet18, whose 896 biases beside the blocks stay. */
+static void known_models(ts_ctx_t *ctx)
+{
+    static const struct {
+        const char *name;
+        uint64_t params, dropped;
+    } want[] = { { "resnet18", 11175818, 3904 },
+                 { "mobilenet_v3_large", 5483032, 0 },
+                 { "lenet", 129068, 0 },
+                 { "mlp", 101770, 0 } };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        for (int drops = 0; drops < 2; drops++) {
+            fy_model_t *model = open_model(ctx, want[i].name, drops, FY_DTYPE_F32);
+            const fy_model_info_t info = query(model);
+            assert_int_equal(info.dropped_params, drops ? want[i].dropped : 0);
+            assert_int_equal(info.params + info.dropped_params, want[i].params);
+            if (i == 0) {
+                char text[16384];
+                uint64_t in_layers = 0;
+                for (size_t k = 0; k < fy_model_layer_count(model); k++) {
+                    fy_model_layer_info_t layer = FY_MODEL_LAYER_INFO_INIT;
+                    ts_ok(fy_model_layer(model, k, &layer));
+                    in_layers += (uint64_t)layer.dropped_bias;
+                }
+                assert_int_equal(in_layers, info.dropped_params);
+                assert_int_equal(has(model, "conv1.bias"), !drops);
+                assert_int_equal(has(model, "layer3.1.conv2.bias"), !drops);
+                assert_true(has(model, "layer2.0.downsample.bias") && has(model, "bn1.bias") &&
+                            has(model, "fc.bias"));
+                fy_model_describe(model, text, sizeof text);
+                assert_int_equal(strstr(text, "3904 parameters of biases are dropped") != NULL,
+                                 drops);
+            }
+            fy_model_destroy(model);
+        }
+}
+
+static fy_layer_t *linear(fy_activation_t activation)
+{
+    fy_layer_t *layer;
+    fy_linear_options_t options = FY_LINEAR_OPTIONS_INIT;
+    options.activation = activation;
+    ts_ok(fy_layer_linear(4, 4, &options, &layer));
+    return layer;
+}
+
+static fy_layer_t *norm(void)
+{
+    fy_layer_t *layer;
+    ts_ok(fy_layer_batch_norm(4, NULL, &layer));
+    return layer;
+}
+
+static fy_layer_t *sequence(size_t count, fy_layer_t *const *layers)
+{
+    static const char *const names[] = { "0", "1", "2", "3" };
+    fy_layer_child_t children[4];
+    fy_layer_t *layer;
+    for (size_t i = 0; i < count; i++) children[i] = (fy_layer_child_t){ names[i], layers[i] };
+    ts_ok(fy_layer_sequential(count, children, &layer));
+    return layer;
+}
+#define SEQUENCE(...)                                                        \
+    sequence(sizeof((fy_layer_t *[]){ __VA_ARGS__ }) / sizeof(fy_layer_t *), \
+             (fy_layer_t *[]){ __VA_ARGS__ })
+
+/* Takes the layer; returns the dropped parameters. */
+static uint64_t dropped(ts_ctx_t *ctx, fy_layer_t *layer)
+{
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.drop_bias = 1;
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(4), &options, &model));
+    const uint64_t count = query(model).dropped_params;
+    fy_model_destroy(model);
+    return count;
+}
+
+static void only_a_direct_and_sole_reader_counts(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer, *dropout, *residual;
+    assert_int_equal(dropped(ctx, SEQUENCE(linear(FY_ACTIVATION_NONE), norm())), 4);
+    /* across the ends of containers, and past empty ones */
+    assert_int_equal(dropped(ctx, SEQUENCE(SEQUENCE(linear(FY_ACTIVATION_NONE)), sequence(0, NULL),
+                                           SEQUENCE(norm(), linear(FY_ACTIVATION_NONE)))),
+                     4);
+    assert_int_equal(dropped(ctx, SEQUENCE(linear(FY_ACTIVATION_RELU), norm())), 0);
+    assert_int_equal(dropped(ctx, SEQUENCE(norm(), linear(FY_ACTIVATION_NONE))), 0);
+    ts_ok(fy_layer_dropout(0.5, &dropout));
+    assert_int_equal(dropped(ctx, SEQUENCE(linear(FY_ACTIVATION_NONE), dropout, norm())), 0);
+    /* the sum reads the first linear, too, and the norm behind reads the sum */
+    ts_ok(fy_layer_residual(SEQUENCE(norm()), NULL, FY_ACTIVATION_NONE, &residual));
+    assert_int_equal(dropped(ctx, SEQUENCE(linear(FY_ACTIVATION_NONE), residual)), 0);
+    ts_ok(fy_layer_residual(linear(FY_ACTIVATION_NONE), linear(FY_ACTIVATION_NONE),
+                            FY_ACTIVATION_NONE, &residual));
+    assert_int_equal(dropped(ctx, SEQUENCE(residual, norm())), 0);
+    ts_ok(fy_layer_residual(SEQUENCE(linear(FY_ACTIVATION_NONE), norm()), NULL, FY_ACTIVATION_RELU,
+                            &layer));
+    assert_int_equal(dropped(ctx, layer), 4);
+}
+
+/* Gives `to` the values that `from` has under the same names. */
+static void copy_by_name(const fy_model_t *to, const fy_model_t *from)
+{
+    for (size_t i = 0; i < query(to).nparams; i++) {
+        fy_param_t into = FY_PARAM_INIT, out = FY_PARAM_INIT;
+        ts_ok(fy_model_param(to, i, &into));
+        ts_ok(fy_model_find_param(from, into.name, &out));
+        ts_ok(fy_copy(into.value, out.value));
+    }
+}
+
+/* The loss of each step of a training by SGD, in which the biases move. */
+static void train(ts_ctx_t *ctx, fy_model_t *model, double losses[STEPS])
+{
+    const fy_model_info_t info = query(model);
+    fy_tape_t *tape;
+    fy_tensor_t *rng, *x, *y, *logits, *loss;
+    ts_ok(fy_rng_create(ctx->device, 4, &rng));
+    ts_ok(fy_rand(rng, ts_info(info.values).dtype, FY_DIMS(BATCH, 8, 8, 1), -1, 1, &x));
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, &y));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    for (int i = 0; i < STEPS; i++) {
+        fy_download_t *reply;
+        const fy_scope_t step = fy_scope_begin("step");
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_model_forward(model, x, &logits));
+        ts_ok(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
+        ts_ok(fy_model_backward(model, tape, loss, NULL));
+        ts_ok(fy_axpy(info.values, -0.05, info.grads));
+        ts_ok(fy_tensor_download(loss, NULL, &reply));
+        ts_ok(fy_download_wait_f64(reply, FY_FOREVER, &losses[i]));
+        fy_scope_end(step, 0, NULL);
+    }
+}
+
+/* Two convolutions with norms behind them, pooling, a linear layer. */
+static fy_model_t *make_small(ts_ctx_t *ctx, int drop_bias)
+{
+    fy_layer_t *layers[6];
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    fy_batch_norm_options_t relu = FY_BATCH_NORM_OPTIONS_INIT;
+    options.drop_bias = drop_bias;
+    relu.activation = FY_ACTIVATION_RELU;
+    ts_ok(fy_layer_conv2d(1, 8, 3, 3, NULL, &layers[0]));
+    ts_ok(fy_layer_batch_norm(8, &relu, &layers[1]));
+    ts_ok(fy_layer_conv2d(8, 8, 3, 3, NULL, &layers[2]));
+    ts_ok(fy_layer_batch_norm(8, &relu, &layers[3]));
+    ts_ok(fy_layer_global_avg_pool2d(&layers[4]));
+    ts_ok(fy_layer_linear(8, 10, NULL, &layers[5]));
+    const fy_layer_child_t children[] = { { "conv1", layers[0] }, { "bn1", layers[1] },
+                                          { "conv2", layers[2] }, { "bn2", layers[3] },
+                                          { "pool", layers[4] },  { "fc", layers[5] } };
+    fy_layer_t *layer;
+    ts_ok(fy_layer_sequential(6, children, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(8, 8, 1), &options, &model));
+    return model;
+}
+
+static void expect_same(ts_ctx_t *ctx, fy_model_t *with, fy_model_t *without, const char *name)
+{
+    double plain[STEPS], less[STEPS], worst = 0;
+    fy_param_t bias = FY_PARAM_INIT;
+    ts_ok(fy_model_find_param(with, name, &bias));
+    ts_ok(fy_fill(bias.value, 0.5)); /* the norm must subtract it */
+    copy_by_name(without, with);
+    train(ctx, with, plain);
+    train(ctx, without, less);
+    for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(plain[i] / less[i] - 1));
+    print_message("           losses %.6f to %.6f, equal to %.1e\n", plain[0], plain[STEPS - 1],
+                  worst);
+    assert_true(worst <= 1e-5 && plain[STEPS - 1] != plain[0]);
+    fy_model_destroy(with);
+    fy_model_destroy(without);
+}
+
+/* resnet18 in f64: its last norms have four numbers a channel here, and enlarge roundings. */
+static void the_trajectory_is_the_same(ts_ctx_t *ctx)
+{
+    expect_same(ctx, make_small(ctx, 0), make_small(ctx, 1), "conv2.bias");
+    expect_same(ctx, open_model(ctx, "resnet18:size=8", 0, FY_DTYPE_F64),
+                open_model(ctx, "resnet18:size=8", 1, FY_DTYPE_F64), "layer1.0.conv1.bias");
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(known_models),
+                                       TS_TEST(only_a_direct_and_sole_reader_counts),
+                                       TS_TEST(the_trajectory_is_the_same) };
+    return TS_RUN("train_drop_bias", tests, NULL);
+}
