@@ -44,8 +44,12 @@ static fy_status_t submit(fy_graph_t *graph, fy_device_t *device, void *stream)
     const fy_backend_t *backend = device->backend;
     uint32_t *flags = fy__graph_flags(graph);
     bool is_clear = false;
-    for (uint32_t i = 0; i < recording->ncalls; i++) {
-        fy__recorded_t *call = &recording->calls[i];
+    for (uint32_t i = 0; i < graph->nsteps; i++) {
+        fy__recorded_t *call = &recording->calls[graph->steps[i].call];
+        if (graph->steps[i].chain) {
+            FY_TRY(backend->launch(device->dev, stream, graph->steps[i].chain));
+            continue;
+        }
         if (call->is_upload) {
             FY_TRY(backend->copy(device->dev, stream, &call->upload.copy));
             continue;

@@ -26,8 +26,7 @@ static uint64_t count(const fy_desc_t *desc)
     return nelem;
 }
 
-/* Bytes of the elements that are really there: an axis with stride 0 repeats the same ones. */
-static uint64_t unique_nbytes(const fy_desc_t *desc)
+uint64_t fy__cost_unique_nbytes(const fy_desc_t *desc)
 {
     uint64_t nelem = 1;
     for (int i = 0; i < desc->rank; i++) {
@@ -42,9 +41,10 @@ static uint64_t unique_nbytes(const fy_desc_t *desc)
 static __attribute__((noinline)) void set_general(fy_launch_t *launch, uint64_t flops)
 {
     uint64_t nbytes = 0;
-    for (int i = 0; i < launch->nsrc; i++) nbytes = add(nbytes, unique_nbytes(&launch->src[i]));
+    for (int i = 0; i < launch->nsrc; i++)
+        nbytes = add(nbytes, fy__cost_unique_nbytes(&launch->src[i]));
     for (int i = 0; i < launch->ndst; i++) {
-        uint64_t written = unique_nbytes(&launch->dst[i]);
+        uint64_t written = fy__cost_unique_nbytes(&launch->dst[i]);
         nbytes = add(nbytes, launch->accumulate & (1u << i) ? mul(written, 2) : written);
     }
     launch->flops = launch->accumulate ? add(flops, launch->nelem) : flops;
@@ -79,7 +79,7 @@ void fy__cost_move(fy_launch_t *launch) { set(launch, 0); }
 void fy__cost_axpy(fy_launch_t *launch)
 {
     set(launch, mul(launch->nelem, 2));
-    launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[0]));
+    launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
 }
 
 void fy__cost_reduce(fy_launch_t *launch) { set(launch, count(&launch->src[0])); }
@@ -144,8 +144,8 @@ void fy__cost_nll_loss(fy_launch_t *launch)
     const uint64_t rows = count(&launch->src[1]);
     uint64_t nbytes = mul(rows, fy__dtype_sizes[launch->src[0].dtype]);
     for (unsigned i = 1; i < launch->nsrc; i++)
-        nbytes = add(nbytes, unique_nbytes(&launch->src[i]));
-    nbytes = add(nbytes, unique_nbytes(&launch->dst[0]));
+        nbytes = add(nbytes, fy__cost_unique_nbytes(&launch->src[i]));
+    nbytes = add(nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
     launch->flops = rows;
     launch->nbytes = nbytes;
 }
@@ -159,7 +159,7 @@ void fy__cost_gather(fy_launch_t *launch)
 {
     uint64_t rows = mul(launch->nelem, fy__dtype_sizes[launch->dst[0].dtype]);
     launch->flops = 0;
-    launch->nbytes = add(mul(rows, 2), unique_nbytes(&launch->src[1]));
+    launch->nbytes = add(mul(rows, 2), fy__cost_unique_nbytes(&launch->src[1]));
 }
 
 void fy__cost_index_add(fy_launch_t *launch)
@@ -168,8 +168,8 @@ void fy__cost_index_add(fy_launch_t *launch)
                    rows = mul(nelem, fy__dtype_sizes[launch->dst[0].dtype]);
     const bool assigns = launch->op != FY_OP_INDEX_ADD && !launch->accumulate;
     launch->flops = mul(nelem, 2);
-    launch->nbytes = add(mul(rows, 3), unique_nbytes(&launch->src[1]));
-    if (assigns) launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[0]));
+    launch->nbytes = add(mul(rows, 3), fy__cost_unique_nbytes(&launch->src[1]));
+    if (assigns) launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[0]));
 }
 
 void fy__cost_linear(fy_launch_t *launch)
@@ -191,7 +191,7 @@ void fy__cost_norm(fy_launch_t *launch)
 {
     set(launch, mul(launch->nelem, 8));
     for (int i = 3; i < launch->ndst; i++) /* running statistics */
-        launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[i]));
+        launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
 }
 
 /* Of each pair of a row and a key that attends by position: two products of D forward, five back,
@@ -226,5 +226,5 @@ void fy__cost_step(fy_launch_t *launch)
 {
     set_general(launch, mul(launch->nelem, step_flops(launch->op)));
     for (int i = 0; i < launch->ndst; i++)
-        launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[i]));
+        launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
 }

@@ -13,6 +13,8 @@
  * floating point. */
 #define FY__FLOPS_RANDOM 32
 
+/* Bytes of the elements that are really there: an axis with stride 0 repeats the same ones. */
+uint64_t fy__cost_unique_nbytes(const fy_desc_t *desc);
 /* 1 flop an element of dst[0]; each operand's bytes once */
 void fy__cost_elementwise(fy_launch_t *launch);
 void fy__cost_elementwise2(fy_launch_t *launch); /* 2 flops: a multiplication and an addition */

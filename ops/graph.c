@@ -72,6 +72,7 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
     fy__error_copy_t first = recording->error;
     if (status == FY_STATUS_OK) {
         status = fy__recording_close(thread, recording);
+        if (status == FY_STATUS_OK) status = fy__graph_fuse(graph);
         if (status != FY_STATUS_OK) fy__error_save(&first);
     }
     if (status != FY_STATUS_OK) {
@@ -101,6 +102,9 @@ fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
         .replays = graph->replays,
         .path = graph->native ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS,
         .reason = graph->reason,
+        .chains = graph->chains,
+        .fused_calls = graph->fused_calls,
+        .dropped_calls = graph->dropped_calls,
     };
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;

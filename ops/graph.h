@@ -9,9 +9,37 @@
 #include "runtime/record/recording.h"
 #include "runtime/thread/scope.h"
 
+/* Why a call is not part of a chain, or what became of it. */
+typedef enum fy__fate {
+    FY__FATE_ALONE, /* nothing beside it to join */
+    FY__FATE_FUSED,
+    FY__FATE_DROPPED, /* its results are not read */
+    FY__FATE_TRANSFER,
+    FY__FATE_REGISTERED,
+    FY__FATE_NOT_ELEMENTWISE,
+    FY__FATE_GAPS,    /* its result is a view with gaps */
+    FY__FATE_SIZE,    /* the calls beside it have another number of elements */
+    FY__FATE_OVERLAP, /* its operands overlap those of the calls before it */
+    FY__FATE_FULL,    /* the chain before it is as long as chains get */
+    FY__FATE_DEVICE,  /* the device runs no chains */
+    FY__FATE_REFUSED, /* the device does not run this chain */
+    FY__FATE_OFF,     /* fuse=off */
+    FY__FATE_COUNT
+} fy__fate_t;
+
+/* What a replay submits at once: a call, or a chain of calls. */
+typedef struct fy__graph_step {
+    uint32_t call, last; /* of a chain: its first and last call; dropped ones may be between */
+    fy_launch_t *chain;  /* NULL: the call itself */
+} fy__graph_step_t;
+
 struct fy_graph {
     fy__handle_t handle;
     fy__recording_t recording;
+    /* set by fuse.c: in memory of the recording */
+    fy__graph_step_t *steps;
+    uint32_t nsteps, chains, fused_calls, dropped_calls;
+    uint8_t *fates; /* of each call: fy__fate_t */
     uint64_t replays;
     /* the device's own graph: a replay is one request for it. NULL: a replay submits call by
      * call */
@@ -19,6 +47,17 @@ struct fy_graph {
     char reason[256]; /* why native is NULL; "" if it is not */
     bool is_tried;    /* it was asked for, or never will be */
 };
+
+/* The recording was closed: makes its steps. Calls whose results nobody can read are dropped, and
+ * neighbours that are elementwise become chains. Fails only with OUT_OF_MEMORY. */
+fy_status_t fy__graph_fuse(fy_graph_t *graph);
+/* The launch of the chain of calls `first` .. `last` that are not dropped; NULL in *out_launch: the
+ * device does not take it. `is_value`: by slot, whether a value between ops holds its bytes.
+ * chain.c */
+fy_status_t fy__graph_chain(fy_graph_t *graph, uint32_t first, uint32_t last,
+                            const uint8_t *is_value, fy_launch_t **out_launch);
+/* Row-major without gaps. */
+bool fy__graph_is_flat(const fy_desc_t *desc);
 
 /* The recording was closed: may the device keep it? */
 void fy__graph_look(fy_graph_t *graph);

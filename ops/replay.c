@@ -111,10 +111,18 @@ static fy_status_t submit(replay_t *replay, uint32_t *out_submitted)
     const fy__recording_t *recording = replay->recording;
     fy_device_t *device = replay->device;
     const fy_backend_t *backend = device->backend;
+    const fy_graph_t *graph = replay->graph;
     void *native = replay->stream ? replay->stream->native : NULL;
-    for (*out_submitted = 0; *out_submitted < recording->ncalls; ++*out_submitted) {
-        fy__recorded_t *call = &recording->calls[*out_submitted];
+    for (uint32_t i = 0; i < graph->nsteps; i++) {
+        const fy__graph_step_t *step = &graph->steps[i];
+        fy__recorded_t *call = &recording->calls[step->call];
         fy_status_t status;
+        if (i) *out_submitted = step->call;
+        if (step->chain) {
+            status = backend->launch(device->dev, native, step->chain);
+            if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
+            continue;
+        }
         uint32_t *fault = call->fault ? replay->words[call->fault - 1] : NULL;
         if (call->is_upload) {
             call->upload.copy.fault = fault;
@@ -126,6 +134,7 @@ static fy_status_t submit(replay_t *replay, uint32_t *out_submitted)
         if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
         if (FY_UNLIKELY(replay->refused)) return fy__poison_fail(replay->refused, "graph_replay");
     }
+    *out_submitted = recording->ncalls;
     return FY_STATUS_OK;
 }
 

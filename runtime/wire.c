@@ -68,6 +68,7 @@ const fy__env_rule_t fy__wire_env_rules[] = {
     { "FERRY_HOST_ALLOCATOR", "auto, jemalloc or mmap", fy__host_allocator_is_good },
     { "FERRY_MACHINE_MEMORY", "a size above zero, such as 8GiB", is_size },
     { "FERRY_MEMORY_DEBUG", "poison, guard, poison+guard or none", fy__debug_is_good },
+    { "FERRY_FUSE", "on or off", fy__fuse_is_good },
     { NULL, NULL, NULL },
 };
 

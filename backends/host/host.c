@@ -226,6 +226,7 @@ static const fy_backend_t backend = {
     .supports = supports,
     .workspace = workspace,
     .describe = describe,
+    .chain = supports,
 };
 
 fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi,

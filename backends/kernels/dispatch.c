@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "backends/kernels/chain.h"
 #include "backends/kernels/family.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/team.h"
@@ -109,13 +110,15 @@ static inline int is_packed(const fy_launch_t *launch)
 
 int fy__kernels_supports(const fy_launch_t *launch)
 {
-    return launch->kernel != NULL || has_kernel(launch) || is_packed(launch);
+    return launch->kernel != NULL || has_kernel(launch) || is_packed(launch) ||
+           fy__chain_supports(launch);
 }
 
 static __attribute__((noinline)) fy_status_t run_other(const fy_host_api_t *host,
                                                        const fy_launch_t *launch)
 {
     if (is_packed(launch)) return fy__run_packed(launch);
+    if (fy__chain_supports(launch)) return fy__run_chain(host, get_loops(), launch);
     const int32_t dtype = (launch->nsrc ? launch->src : launch->dst)->dtype;
     if (launch->op >= FY_OP_BUILTIN_COUNT) {
         return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,

@@ -10,6 +10,8 @@ static const int32_t serial_of[FY__MATHS_COUNT] = { [FY__MATHS_cheap] = SERIAL_C
                                                     [FY__MATHS_pow] = 6144,
                                                     [FY__MATHS_erf] = 3072 };
 
+int64_t fy__elementwise_serial(fy_op_t op) { return serial_of[fy__kernel_rows[op].maths]; }
+
 /* ---- block functions: how a map calls its loop ---- */
 
 static void block1(const fy__map_t *map, int64_t n, void *dst, void *const *src)

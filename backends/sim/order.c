@@ -98,6 +98,7 @@ const char *fy__sim_launch_name(const fy_launch_t *launch)
 #undef X
     };
     if (fy__sim_is_scatter(launch)) return "a packed transfer";
+    if (launch->op == FY_LAUNCH_CHAIN) return "a chain";
     return launch->op < FY_OP_BUILTIN_COUNT ? names[launch->op] : "a registered op";
 }
 

@@ -307,7 +307,8 @@ int fy__sim_work_supports(void *dev, const fy_launch_t *launch)
 {
     (void)dev;
     if (launch->kernel || fy__sim_is_scatter(launch)) return 1;
-    return launch->op < FY_OP_BUILTIN_COUNT && fy__kernels_supports(launch);
+    return (launch->op < FY_OP_BUILTIN_COUNT || launch->op == FY_LAUNCH_CHAIN) &&
+           fy__kernels_supports(launch);
 }
 
 uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit)

@@ -113,6 +113,25 @@ typedef struct fy_packed_entry {
     uint64_t nbytes;
 } fy_packed_entry_t;
 
+/* A launch that runs a chain: elementwise ops, one after the other, on operands of one number of
+ * elements, launch->nelem, each in row-major order. attrs is an array of fy_chain_op_t. launch->dst
+ * has no gaps; a source may have any strides. An operand may be the same elements as another one;
+ * else no two of them overlap.
+ * A result has the bits that a launch of each op alone would give. */
+#define FY_LAUNCH_CHAIN 0xFFFFFFF2u
+typedef struct fy_chain_op {
+    fy_op_t op;
+    uint16_t accumulate; /* 1: adds to dst */
+    uint16_t nsrc;
+    /* Operands: 0 .. ndst - 1 are launch->dst, which ops may read too; the next nsrc ones are
+     * launch->src; higher numbers are values that need no memory: each is set by an op before
+     * others read it. */
+    uint16_t dst, src[3];
+    uint8_t dst_dtype, src_dtype[3];
+    uint32_t attrs_nbytes; /* of the op's struct, in attrs */
+    double attrs[2];
+} fy_chain_op_t;
+
 /* Begins a range `name` of the calling thread, valid during the call; NULL ends the innermost
  * one. */
 typedef void (*fy_range_fn)(const char *name);
@@ -250,6 +269,10 @@ typedef struct fy_backend {
     /* ---- native queues ---- (optional; NULL: programs cannot use the device's queues) */
     /* The native queue of a stream, as stream_create takes it in `native`. */
     void *(*stream_native)(void *dev, void *stream);
+
+    /* ---- chains ---- (optional; NULL: graphs submit the calls of a chain one by one) */
+    /* 1 if `launch` would accept this FY_LAUNCH_CHAIN. Submits nothing. */
+    int (*chain)(void *dev, const fy_launch_t *launch);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the

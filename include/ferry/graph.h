@@ -29,6 +29,9 @@ typedef struct fy_graph_info {
     fy_graph_path_t path;   /* of the next replay; the second replay may change it */
     const char *reason;     /* with FY_GRAPH_CALLS: the reason; else "". Valid as long as the
                              * graph */
+    uint64_t chains;        /* launches of several elementwise calls (docs/graphs.md) */
+    uint64_t fused_calls;   /* calls in them */
+    uint64_t dropped_calls; /* calls whose results nobody can read; replays skip them */
 } fy_graph_info_t;
 #define FY_GRAPH_INFO_INIT FY_ZEROED_(graph_info)
 
@@ -52,6 +55,10 @@ FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
  * out_ticket may be NULL. Any thread, one at a time. Fails: as the recorded calls. */
 FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
 FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info);
+/* Calls `say` once for each chain and for each call outside of chains, in the order of replays.
+ * Keys: "chain", "call", "dropped". The value names the calls by their numbers, from 1 on, and
+ * ops, and has the reason why a call is outside. */
+FY_API_STATUS fy_graph_explain(const fy_graph_t *graph, fy_fact_fn say, void *user);
 /* Destroys the handle; a running replay completes. Tensors made inside keep their memory. NULL is
  * ignored. */
 FY_API void fy_graph_destroy(fy_graph_t *graph);

@@ -107,6 +107,20 @@ static uint32_t debug_from_environment(void)
     return debug;
 }
 
+bool fy__fuse_is_good(const char *text)
+{
+    return strcmp(text, "on") == 0 || strcmp(text, "off") == 0;
+}
+
+/* $FERRY_FUSE: the default of every device, the host included, whose spec has no fuse=. */
+static bool fuse_off_from_environment(void)
+{
+    const char *text = fy__env_value("FERRY_FUSE");
+    if (text && !fy__fuse_is_good(text))
+        fy__log(FY_LOG_ERROR, "FERRY_FUSE=%s is ignored; it may be on or off", text);
+    return text && strcmp(text, "off") == 0;
+}
+
 static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
 {
     device->backend = backend;
@@ -117,6 +131,7 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
     device->window_nbytes = 64u << 20;
     device->queue_nbytes = 256u << 20;
     device->debug = debug_from_environment();
+    device->fuse_off = fuse_off_from_environment();
 }
 
 /* There are never more devices than entries in the table, so `spare` always has room. The
@@ -234,6 +249,13 @@ static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec,
             FY_TRY(take_growth(device, option->value));
             continue;
         }
+        if (strcmp(option->key, "fuse") == 0) {
+            if (!fy__fuse_is_good(option->value))
+                return FY_FAIL(INVALID_ARGUMENT, "device_open: fuse=%s is neither on nor off",
+                               option->value);
+            device->fuse_off = strcmp(option->value, "off") == 0;
+            continue;
+        }
         if (strcmp(option->key, "debug") == 0) {
             if (parse_debug(option->value, &device->debug)) continue;
             return FY_FAIL(INVALID_ARGUMENT,
@@ -303,7 +325,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
                          "%s\n  Any device also takes limit, pinned, workspace, window, queue and "
                          "segment, each a byte size, ahead, a "
                          "number of requests, "
-                         "growth=on|off, and debug=poison+guard",
+                         "growth=on|off, fuse=on|off, and debug=poison+guard",
                          error.text);
         }
     }

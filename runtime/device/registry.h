@@ -25,7 +25,8 @@ void fy__registry_fork_unlock(void);
 /* Instead of fork_unlock; the pools are unlocked already. */
 void fy__registry_fork_child(void);
 
-/* Whether it is a value of FERRY_MEMORY_DEBUG and debug=. */
+/* Whether it is a value of FERRY_MEMORY_DEBUG and debug=; of FERRY_FUSE and fuse=. */
 bool fy__debug_is_good(const char *text);
+bool fy__fuse_is_good(const char *text);
 
 #endif

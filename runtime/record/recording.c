@@ -36,8 +36,7 @@ static fy_status_t grow(void *array, uint32_t count, uint32_t *room, size_t elem
     return FY_STATUS_OK;
 }
 
-/* Bytes that never move; `out_bytes` points to a pointer. */
-static fy_status_t take(fy__recording_t *recording, size_t nbytes, void *out_bytes)
+fy_status_t fy__recording_bytes(fy__recording_t *recording, size_t nbytes, void *out_bytes)
 {
     chunk_t *chunk = recording->chunks;
     const size_t rounded = (nbytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -166,7 +165,7 @@ fy_status_t fy__recording_storage(fy__thread_t *thread, fy__recording_t *recordi
 
 fy_status_t fy__recording_slots(fy__recording_t *recording, size_t count, uint32_t **out_slots)
 {
-    return take(recording, (count ? count : 1) * sizeof **out_slots, out_slots);
+    return fy__recording_bytes(recording, (count ? count : 1) * sizeof **out_slots, out_slots);
 }
 
 fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_written,
@@ -220,8 +219,8 @@ fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *
     const size_t ndescs = (size_t)launch->ndst + launch->nsrc;
     fy_desc_t *descs;
     void *attrs = NULL;
-    FY_TRY(take(recording, ndescs * sizeof *descs, &descs));
-    if (launch->attrs_nbytes) FY_TRY(take(recording, launch->attrs_nbytes, &attrs));
+    FY_TRY(fy__recording_bytes(recording, ndescs * sizeof *descs, &descs));
+    if (launch->attrs_nbytes) FY_TRY(fy__recording_bytes(recording, launch->attrs_nbytes, &attrs));
     FY_TRY(grow(&recording->calls, recording->ncalls, &recording->calls_room,
                 sizeof *recording->calls));
     memcpy(descs, launch->dst, launch->ndst * sizeof *descs);

@@ -99,6 +99,10 @@ fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *co
                                  const uint32_t *slots, bool replaced, const char *site,
                                  const void *caller, int priority);
 
+/* Bytes that never move and live as long as the recording, aligned to 16; `out_bytes` points to a
+ * pointer. */
+fy_status_t fy__recording_bytes(fy__recording_t *recording, size_t nbytes, void *out_bytes);
+
 /* ---- for storage.c and ops/graph.c ---- */
 
 /* A storage in the recording's private memory: the recorded form of fy__storage_create. nbytes >

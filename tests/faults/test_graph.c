@@ -178,7 +178,8 @@ static void a_launch_is_refused_half_way(void **state)
     (void)state;
     for (int k = 1; k <= 3; k++) {
         char spec[64];
-        snprintf(spec, sizeof spec, "sim:7?faults=launch@%d", 2 + k); /* two make x and y */
+        /* two make x and y */
+        snprintf(spec, sizeof spec, "sim:7?faults=launch@%d&fuse=off", 2 + k);
         fy_device_t *device = open_spec(spec);
         fy_scope_t scope = fy_scope_begin("half");
         fy_tensor_t *x, *y, *t, *host;
@@ -210,6 +211,52 @@ static void a_launch_is_refused_half_way(void **state)
         ts_ok(fy_graph_replay(graph, NULL));
         ts_expect_f32(y, (float[]){ 21, 21, 21 }, 3);
         ts_expect_f32(t, (float[]){ 2, 2, 2 }, 3);
+        fy_scope_end(scope, 0, NULL);
+        assert_int_equal(ts_live(device), 0);
+        fy_device_close(device);
+    }
+}
+
+/* The same with two chains around a product: a chain is one launch, and fails as a whole. */
+static void a_chain_is_refused(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "sim:7?faults=launch@%d", 2 + k); /* two make x and y */
+        fy_device_t *device = open_spec(spec);
+        fy_scope_t scope = fy_scope_begin("chain");
+        fy_tensor_t *x, *y, *t, *u;
+        fy_graph_t *graph;
+        fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 2), 2, &x));
+        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 2), 1, &y));
+        ts_ok(fy_graph_begin(device));
+        ts_ok(fy_neg(x, &t));
+        ts_ok(fy_mul(t, t, &t));    /* 4 */
+        ts_ok(fy_matmul(t, t, &t)); /* 32 */
+        ts_ok(fy_affine(t, 1, 1, &u));
+        ts_ok(fy_axpy(y, 1, u));
+        ts_ok(fy_graph_end(&graph));
+        ts_ok(fy_graph_query(graph, &info));
+        assert_int_equal(info.chains, 2);
+        assert_int_equal(info.fused_calls, 4);
+        ts_fails(fy_graph_replay(graph, NULL), INTERNAL);
+        if (k == 1) {
+            ts_expect_f32(y, (float[]){ 1, 1, 1, 1 }, 4);
+        } else {
+            fy_download_t *download;
+            fy_tensor_t *host;
+            fy_status_t status = fy_tensor_download(y, NULL, &download);
+            if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+            ts_fails(status, INTERNAL);
+            ts_text_has("replay");
+            ts_ok(fy_fill(y, 1));
+        }
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_expect_f32(y, (float[]){ 34, 34, 34, 34 }, 4);
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_expect_f32(y, (float[]){ 67, 67, 67, 67 }, 4);
         fy_scope_end(scope, 0, NULL);
         assert_int_equal(ts_live(device), 0);
         fy_device_close(device);
@@ -257,7 +304,7 @@ static void the_device_is_lost(void **state)
     (void)state;
     for (int k = 1; k <= 3; k++) {
         char spec[64];
-        snprintf(spec, sizeof spec, "sim:7?faults=lost@%d", 2 + k);
+        snprintf(spec, sizeof spec, "sim:7?faults=lost@%d&fuse=off", 2 + k);
         fy_device_t *device = open_spec(spec);
         fy_scope_t scope = fy_scope_begin("lost");
         fy_tensor_t *x, *y, *t;
@@ -289,6 +336,7 @@ int main(void)
           host },
         { "host_memory_fails_at_each_place@sim", host_memory_fails_at_each_place, NULL, NULL, sim },
         cmocka_unit_test(a_launch_is_refused_half_way),
+        cmocka_unit_test(a_chain_is_refused),
         cmocka_unit_test(a_copy_fails_on_its_way),
         cmocka_unit_test(the_device_is_lost),
     };

@@ -21,6 +21,7 @@ static const struct {
     { "FERRY_HOST_ALLOCATOR", "malloc", "mmap" },
     { "FERRY_MACHINE_MEMORY", "lots", "8GiB" },
     { "FERRY_MEMORY_DEBUG", "on", "none" },
+    { "FERRY_FUSE", "no", "off" },
 };
 
 static fy_status_t open_one(const char *spec)

@@ -1,0 +1,358 @@
+/* Chains (FY_LAUNCH_CHAIN): several elementwise ops in one pass. Each op runs on a block that stays
+ * in the cache, then the next op on the same block, by the loops that run it alone; so the bits are
+ * the same. Values between ops are blocks on the stack. A source that repeats or has gaps is first
+ * copied to such a block.
+ * Not here: which calls make a chain (ops/fuse.c), the loops (loops_template.h). */
+#include "backends/kernels/chain.h"
+
+#include <string.h>
+
+#include "backends/kernels/rows.h"
+#include "opset/formulas/index.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+enum {
+    OPS = 64,       /* of a chain, at most */
+    OPERANDS = 32,  /* in memory */
+    BLOCKS = 24,    /* on the stack: values, copied sources, results that go past the cache */
+    BLOCK = 512,    /* elements, at most: four blocks of f32 are a quarter of a small L1 cache */
+    ALIGNED = 64,   /* elements: blocks begin at multiples of this */
+    ROOM = 48 << 10 /* bytes of stack for blocks */
+};
+/* From this size on a result goes past the cache, as in memcpy. */
+#define STREAMED_NBYTES (4u << 20)
+
+enum form { FORM_ONE, FORM_TWO, FORM_SCALED, FORM_LAUNCH };
+
+/* An op with its loop. FORM_LAUNCH: its family runs it. */
+typedef struct step {
+    const fy_chain_op_t *op;
+    enum form form;
+    union {
+        fy__loop1_fn one;
+        fy__loop2_fn two;
+        fy__loop_scaled_fn scaled;
+    } loop;
+    double p, q;
+} step_t;
+
+typedef struct operand {
+    const fy_desc_t *desc;
+    int shift; /* an element has 1 << shift bytes */
+    int block; /* its block on the stack; -1: used where it is */
+    /* a source on a block: the block is the same for each period of this many elements; 0: never */
+    int64_t period;
+} operand_t;
+
+typedef struct chain {
+    const fy_host_api_t *host;
+    const fy__loops_t *loops;
+    int nsteps, noperands, ndst, nblocks;
+    step_t step[OPS];
+    operand_t operand[OPERANDS];
+    int first_value;         /* block of the first value */
+    int64_t nelem, n, piece; /* elements: of all, of a block, of a thread */
+    int64_t block_nbytes;
+    int is_forced; /* a number of threads is set: ops inside must not take them */
+} chain_t;
+
+/* ---- preparing ---- */
+
+static int is_flat(const fy_desc_t *desc) { return fy__desc_is_dense(desc); }
+
+/* Elements after which a source repeats: all axes before the last ones have stride 0, and those are
+ * without gaps. 0: it does not. */
+static int64_t period_of(const fy_desc_t *desc)
+{
+    int64_t period = 1;
+    int axis = desc->rank - 1;
+    for (; axis >= 0 && (desc->dims[axis] == 1 || desc->strides[axis] == period); axis--)
+        period *= desc->dims[axis];
+    for (; axis >= 0; axis--)
+        if (desc->dims[axis] != 1 && desc->strides[axis] != 0) return 0;
+    return period;
+}
+
+/* Ops of one dtype without adding have a loop of their own; others run as launches. */
+static void bind(step_t *step, const fy__loops_t *loops)
+{
+    const fy_chain_op_t *op = step->op;
+    const fy__kernel_row_t *row = &fy__kernel_rows[op->op];
+    const int32_t dtype = op->dst_dtype;
+    step->form = FORM_LAUNCH;
+    if (op->accumulate) return;
+    if (row->run == fy__run_unary && (step->loop.one = loops->unary[row->index][dtype]))
+        step->form = FORM_ONE;
+    if (row->run == fy__run_binary && (step->loop.two = loops->binary[row->index][dtype]))
+        step->form = FORM_TWO;
+    if (dtype > FY_DTYPE_F64) return;
+    step->p = op->attrs[0];
+    step->q = op->attrs_nbytes > sizeof(double) ? op->attrs[1] : 0;
+    if (row->run == fy__run_scaled) step->loop.scaled = loops->scaled[row->index][dtype];
+    if (row->run == fy__run_affine) step->loop.scaled = loops->affine[dtype];
+    if (row->run == fy__run_clamp) step->loop.scaled = loops->clamp[dtype];
+    if (row->run == fy__run_scaled || row->run == fy__run_affine || row->run == fy__run_clamp)
+        step->form = FORM_SCALED;
+}
+
+/* May result i go past the cache? Not if an op reads it. */
+static int is_streamed(const fy_launch_t *launch, int i)
+{
+#if defined(__x86_64__)
+    const fy_chain_op_t *ops = (const fy_chain_op_t *)launch->attrs;
+    const size_t count = launch->attrs_nbytes / sizeof *ops;
+    const uint64_t nbytes = launch->nelem << fy__log2_size(launch->dst[i].dtype);
+    if (nbytes < STREAMED_NBYTES || (uintptr_t)launch->dst[i].data % 16) return 0;
+    for (size_t k = 0; k < count; k++) {
+        if (ops[k].dst == i &&
+            (ops[k].accumulate || ops[k].op == FY_OP_AXPY || ops[k].op == FY_OP_CLIP_BY_NORM))
+            return 0;
+        for (int j = 0; j < ops[k].nsrc; j++)
+            if (ops[k].src[j] == i) return 0;
+    }
+    for (int k = 0; k < launch->nsrc; k++)
+        if (launch->src[k].data == launch->dst[i].data) return 0;
+    return 1;
+#else
+    (void)launch;
+    (void)i;
+    return 0;
+#endif
+}
+
+static int nvalues_of(const fy_launch_t *launch)
+{
+    const fy_chain_op_t *ops = (const fy_chain_op_t *)launch->attrs;
+    const int noperands = launch->ndst + launch->nsrc;
+    int nvalues = 0;
+    for (size_t k = 0; k < launch->attrs_nbytes / sizeof *ops; k++)
+        if (ops[k].dst >= noperands + nvalues) nvalues = ops[k].dst - noperands + 1;
+    return nvalues;
+}
+
+int fy__chain_supports(const fy_launch_t *launch)
+{
+    const size_t count = launch->attrs_nbytes / sizeof(fy_chain_op_t);
+    const int noperands = launch->ndst + launch->nsrc;
+    return launch->op == FY_LAUNCH_CHAIN && count >= 1 && count <= OPS && launch->ndst >= 1 &&
+           noperands <= OPERANDS && noperands + nvalues_of(launch) <= BLOCKS;
+}
+
+/* f32 elements that one thread does in 20 us. */
+static int64_t serial_of(const chain_t *chain)
+{
+    double time = 0;
+    for (int k = 0; k < chain->nsteps; k++) {
+        const fy_chain_op_t *op = chain->step[k].op;
+        const int64_t serial = fy__elementwise_serial(op->op);
+        time += 1.0 / (double)fy__serial_of(op->dst_dtype, serial);
+    }
+    return time > 1 ? 1 : (int64_t)(1.0 / time);
+}
+
+/* As many elements as fit the blocks, and whole periods of a source that repeats. */
+static int64_t block_size(const chain_t *chain, int shift)
+{
+    int64_t n = (ROOM / (chain->nblocks ? chain->nblocks : 1)) >> shift;
+    n = (n < BLOCK ? n : BLOCK) / ALIGNED * ALIGNED;
+    for (int i = 0; i < chain->noperands; i++) {
+        const int64_t period = chain->operand[i].block < 0 ? 0 : chain->operand[i].period;
+        if (period > 1 && period * ALIGNED <= n) return n / (period * ALIGNED) * period * ALIGNED;
+    }
+    return n;
+}
+
+static void prepare(chain_t *chain, const fy_launch_t *launch)
+{
+    const fy_chain_op_t *ops = (const fy_chain_op_t *)launch->attrs;
+    int shift = 0;
+    chain->nsteps = (int)(launch->attrs_nbytes / sizeof *ops);
+    chain->ndst = launch->ndst;
+    chain->noperands = launch->ndst + launch->nsrc;
+    chain->nelem = (int64_t)launch->nelem;
+    chain->nblocks = 0;
+    for (int i = 0; i < chain->noperands; i++) {
+        operand_t *operand = &chain->operand[i];
+        const int is_dst = i < chain->ndst;
+        operand->desc = is_dst ? &launch->dst[i] : &launch->src[i - chain->ndst];
+        operand->shift = fy__log2_size(operand->desc->dtype);
+        operand->period = is_dst ? 0 : period_of(operand->desc);
+        operand->block =
+            (is_dst ? is_streamed(launch, i) : !is_flat(operand->desc)) ? chain->nblocks++ : -1;
+        shift = operand->shift > shift ? operand->shift : shift;
+    }
+    chain->first_value = chain->nblocks;
+    chain->nblocks += nvalues_of(launch);
+    for (int k = 0; k < chain->nsteps; k++) {
+        const int size = fy__log2_size(ops[k].dst_dtype);
+        chain->step[k].op = &ops[k];
+        bind(&chain->step[k], chain->loops);
+        shift = size > shift ? size : shift;
+    }
+    chain->n = block_size(chain, shift);
+    chain->block_nbytes = chain->n << shift;
+    for (int i = 0; i < chain->noperands; i++)
+        if (chain->operand[i].period && chain->n % chain->operand[i].period)
+            chain->operand[i].period = 0;
+}
+
+/* ---- running ---- */
+
+/* Where the operands of a step are for the current block, and how far the next block is. */
+typedef struct place {
+    char *at[4]; /* dst, sources */
+    int64_t step[4];
+} place_t;
+
+typedef struct cursor {
+    const chain_t *chain;
+    char *at; /* advances as rows come */
+    int shift;
+} cursor_t;
+
+static void take_row(const void *context, int64_t n, char *const *ptr, const int64_t *stride)
+{
+    cursor_t *cursor = *(cursor_t *const *)context;
+    cursor->chain->loops->move[cursor->shift](n, cursor->at, 1, ptr[0], stride[0]);
+    cursor->at += n << cursor->shift;
+}
+
+static void gather(const chain_t *chain, const operand_t *operand, int64_t first, int64_t n,
+                   char *block)
+{
+    fy__walk_t walk;
+    cursor_t cursor = { chain, block, operand->shift }, *context = &cursor;
+    fy__walk_make(&walk, operand->desc, NULL, 0);
+    fy__walk_range(&walk, first, first + n, take_row, &context);
+}
+
+/* Past the cache; both are aligned to 16 bytes. */
+static void stream_out(char *dst, const char *src, int64_t nbytes)
+{
+#if defined(__x86_64__)
+    int64_t i = 0;
+    for (; i + 64 <= nbytes; i += 64) {
+        const __m128i a = _mm_load_si128((const __m128i *)(const void *)(src + i)),
+                      b = _mm_load_si128((const __m128i *)(const void *)(src + i + 16)),
+                      c = _mm_load_si128((const __m128i *)(const void *)(src + i + 32)),
+                      d = _mm_load_si128((const __m128i *)(const void *)(src + i + 48));
+        _mm_stream_si128((__m128i *)(void *)(dst + i), a);
+        _mm_stream_si128((__m128i *)(void *)(dst + i + 16), b);
+        _mm_stream_si128((__m128i *)(void *)(dst + i + 32), c);
+        _mm_stream_si128((__m128i *)(void *)(dst + i + 48), d);
+    }
+    memcpy(dst + i, src + i, (size_t)(nbytes - i));
+#else
+    memcpy(dst, src, (size_t)nbytes);
+#endif
+}
+
+static void run_launch(const chain_t *chain, const step_t *step, int64_t n, char *const *at)
+{
+    const fy_chain_op_t *op = step->op;
+    fy_desc_t desc[4];
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = op->op,
+                           .nsrc = op->nsrc,
+                           .ndst = 1,
+                           .flags = FY_LAUNCH_DENSE,
+                           .accumulate = op->accumulate,
+                           .dst = &desc[0],
+                           .src = &desc[1],
+                           .attrs = op->attrs,
+                           .attrs_nbytes = op->attrs_nbytes,
+                           .nelem = (uint64_t)n };
+    for (int k = 0; k <= op->nsrc; k++) {
+        desc[k].data = at[k];
+        desc[k].dtype = k ? op->src_dtype[k - 1] : op->dst_dtype;
+        desc[k].rank = 1;
+        desc[k].dims[0] = n;
+        desc[k].strides[0] = 1;
+    }
+    (void)fy__kernel_rows[op->op].run(chain->host, chain->loops, &launch);
+}
+
+static inline void run_step(const chain_t *chain, const step_t *step, int64_t n, char *const *at)
+{
+    switch (step->form) {
+    case FORM_ONE: step->loop.one(n, at[0], at[1]); break;
+    case FORM_TWO: step->loop.two(n, at[0], at[1], at[2]); break;
+    case FORM_SCALED: step->loop.scaled(n, at[0], at[1], step->p, step->q); break;
+    case FORM_LAUNCH: run_launch(chain, step, n, at); break;
+    }
+}
+
+static void find_place(const chain_t *chain, unsigned operand, int64_t first, char *room,
+                       char **out_at, int64_t *out_step)
+{
+    int block = chain->first_value + (int)operand - chain->noperands;
+    *out_step = 0;
+    if ((int)operand < chain->noperands) {
+        const operand_t *o = &chain->operand[operand];
+        block = o->block;
+        if (block < 0) {
+            *out_at = (char *)o->desc->data + (first << o->shift);
+            *out_step = chain->n << o->shift;
+            return;
+        }
+    }
+    *out_at = room + block * chain->block_nbytes;
+}
+
+/* The elements of thread `t`, block by block. */
+static void run_piece(const void *context, int64_t t)
+{
+    const chain_t *chain = (const chain_t *)context;
+    _Alignas(64) char room[ROOM];
+    place_t place[OPS];
+    const int64_t begin = t * chain->piece,
+                  end = begin + chain->piece < chain->nelem ? begin + chain->piece : chain->nelem;
+    if (begin >= end) return;
+    for (int k = 0; k < chain->nsteps; k++) {
+        const fy_chain_op_t *op = chain->step[k].op;
+        for (int j = 0; j <= op->nsrc; j++)
+            find_place(chain, j ? op->src[j - 1] : op->dst, begin, room, &place[k].at[j],
+                       &place[k].step[j]);
+    }
+    const int before = chain->is_forced ? fy__threads_override(1) : 0;
+    for (int64_t first = begin; first < end; first += chain->n) {
+        const int64_t n = end - first < chain->n ? end - first : chain->n;
+        for (int i = chain->ndst; i < chain->noperands; i++) {
+            const operand_t *o = &chain->operand[i];
+            if (o->block >= 0 && (first == begin || !o->period))
+                gather(chain, o, first, n, room + o->block * chain->block_nbytes);
+        }
+        for (int k = 0; k < chain->nsteps; k++) {
+            run_step(chain, &chain->step[k], n, place[k].at);
+            for (int j = 0; j <= chain->step[k].op->nsrc; j++) place[k].at[j] += place[k].step[j];
+        }
+        for (int i = 0; i < chain->ndst; i++) {
+            const operand_t *o = &chain->operand[i];
+            if (o->block >= 0)
+                stream_out((char *)o->desc->data + (first << o->shift),
+                           room + o->block * chain->block_nbytes, n << o->shift);
+        }
+    }
+    if (chain->is_forced) (void)fy__threads_override(before);
+#if defined(__x86_64__)
+    _mm_sfence(); /* other threads see what went past the cache */
+#endif
+}
+
+fy_status_t fy__run_chain(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch)
+{
+    chain_t chain;
+    chain.host = host;
+    chain.loops = loops;
+    prepare(&chain, launch);
+    const int threads = fy__threads_for(chain.nelem, serial_of(&chain));
+    const int64_t blocks = (chain.nelem + chain.n - 1) / chain.n;
+    chain.is_forced = threads > 1 && fy__threads_facts().forced > 1;
+    chain.piece = (blocks + threads - 1) / threads * chain.n; /* threads begin at whole blocks */
+    fy__for_each(threads, threads, run_piece, &chain);
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,244 @@
+/* What fy_graph_end makes of a recording: chains, dropped calls, and what must stay as it was. Bits
+ * of random programs: tests/property/test_fused.c. */
+#include "tests/support/harness.h"
+
+typedef struct lines {
+    int nchains, ncalls, ndropped;
+    char text[2000];
+} lines_t;
+
+static void add_line(void *user, const char *key, const char *value)
+{
+    lines_t *lines = user;
+    lines->nchains += strcmp(key, "chain") == 0;
+    lines->ncalls += strcmp(key, "call") == 0;
+    lines->ndropped += strcmp(key, "dropped") == 0;
+    const size_t at = strlen(lines->text);
+    snprintf(lines->text + at, sizeof lines->text - at, "%s %s\n", key, value);
+}
+
+static lines_t explain(const fy_graph_t *graph)
+{
+    lines_t lines = { 0, 0, 0, "" };
+    ts_ok(fy_graph_explain(graph, add_line, &lines));
+    return lines;
+}
+
+static void expect_line(const lines_t *lines, const char *part)
+{
+    if (strstr(lines->text, part)) return;
+    print_error("no '%s' in\n%s", part, lines->text);
+    fail();
+}
+
+static fy_graph_info_t query(const fy_graph_t *graph)
+{
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    ts_ok(fy_graph_query(graph, &info));
+    return info;
+}
+
+static int has_chains(const ts_ctx_t *ctx) { return ctx->is_host || ctx->is_sim; }
+
+static void neighbours_become_a_chain(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), -2), *y, *kept,
+                *row = ts_iota(ctx->device, FY_DIMS(3), 1);
+    fy_graph_t *graph;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 3), &y));
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *a, *b, *c, *unread;
+    ts_ok(fy_add(x, row, &a)); /* -1 1 3 2 4 6 */
+    ts_ok(fy_relu(a, &b));     /* 0 1 3 2 4 6 */
+    ts_ok(fy_exp(b, &unread));
+    ts_ok(fy_mul(b, x, &c)); /* 0 -1 0 2 8 18 */
+    ts_ok(fy_axpy(y, 1, c));
+    ts_ok(fy_sum(y, FY_ALL_AXES, 0, &kept));
+    fy_tensor_keep(kept);
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_graph_end(&graph));
+    const fy_graph_info_t info = query(graph);
+    const lines_t lines = explain(graph);
+    assert_int_equal(info.requests, 6);
+    assert_int_equal(info.dropped_calls, 1);
+    assert_int_equal(lines.ndropped, 1);
+    expect_line(&lines, "dropped 3 exp: nothing reads its results");
+    if (has_chains(ctx)) {
+        assert_int_equal(info.chains, 1);
+        assert_int_equal(info.fused_calls, 4);
+        expect_line(&lines,
+                    "chain 1 add, 2 relu, 4 mul, 5 axpy: 6 elements, 84 bytes instead of 252");
+        expect_line(&lines, "call 6 sum: it is not elementwise");
+    } else {
+        assert_int_equal(info.chains, 0);
+        expect_line(&lines, "call 1 add: this device runs chains call by call");
+    }
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ 0, -1, 0, 2, 8, 18 }, 6);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ 0, -2, 0, 4, 16, 36 }, 6);
+    ts_expect_f32(kept, (float[]){ 54 }, 1);
+    fy_tensor_destroy(kept);
+}
+
+/* A handle at the end of the recording: the owner may read the tensor after each replay. */
+static void tensors_with_handles_are_written(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *a, *b, *unread;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_neg(x, &a));
+    ts_ok(fy_mul(a, x, &b));
+    ts_ok(fy_affine(x, 3, 0, &unread));
+    ts_ok(fy_graph_end(&graph));
+    assert_int_equal(query(graph).dropped_calls, 0);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(a, (float[]){ -1, -2, -3, -4 }, 4);
+    ts_expect_f32(b, (float[]){ -1, -4, -9, -16 }, 4);
+    ts_expect_f32(unread, (float[]){ 3, 6, 9, 12 }, 4);
+    fy_tensor_destroy(a);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(b, (float[]){ -1, -4, -9, -16 }, 4);
+}
+
+/* Views that overlap, but not element by element: blocks would read what a later call wrote. */
+static void overlaps_end_a_chain(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(6), 1), *low, *high, *y;
+    fy_graph_t *graph;
+    ts_ok(fy_slice(x, 0, 0, 5, &low));
+    ts_ok(fy_slice(x, 0, 1, 6, &high));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_neg(low, &y));
+    ts_ok(fy_axpy(high, 10, y)); /* x[i + 1] -= 10 x[i], of the x before */
+    ts_ok(fy_graph_end(&graph));
+    assert_int_equal(query(graph).chains, 0);
+    if (has_chains(ctx)) {
+        const lines_t lines = explain(graph);
+        expect_line(&lines, "call 2 axpy: its operands overlap those of the calls before it");
+    }
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(x, (float[]){ 1, -8, -17, -26, -35, -44 }, 6);
+}
+
+/* Two storages with the same bytes. */
+static void wrapped_twice(ts_ctx_t *ctx)
+{
+    static float data[5] = { 1, 2, 3, 4, 5 };
+    fy_tensor_t *low, *high, *t;
+    fy_graph_t *graph;
+    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(4), data, NULL, NULL, &low));
+    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(4), data + 1, NULL, NULL, &high));
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    ts_ok(fy_affine(low, 1, 1, &t)); /* 2 3 4 5 */
+    ts_ok(fy_copy(high, t));         /* 1 2 3 4 5 */
+    ts_ok(fy_axpy(low, 1, low));
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_graph_end(&graph));
+    assert_int_equal(query(graph).chains, 0);
+    ts_ok(fy_graph_replay(graph, NULL));
+    assert_memory_equal(data, ((float[]){ 2, 4, 6, 8, 5 }), sizeof data);
+}
+
+/* Another number of elements, other dtypes, results in place, one op per reason. */
+static void calls_that_stay_alone(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 4), 1), *few, *a, *b, *s, *columns;
+    fy_graph_t *graph;
+    ts_ok(fy_slice(x, 1, 0, 2, &columns)); /* a view with gaps */
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &few));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_neg(x, &a));
+    ts_ok(fy_neg(few, &b));
+    ts_ok(fy_axpy(columns, 1, columns));
+    ts_ok(fy_matmul(x, x, &s));
+    ts_ok(fy_neg(s, &a));
+    ts_ok(fy_graph_end(&graph));
+    const lines_t lines = explain(graph);
+    assert_int_equal(lines.nchains, 0);
+    assert_int_equal(lines.ncalls, 5);
+    if (!has_chains(ctx)) return;
+    expect_line(&lines, "call 2 neg: the calls beside it have another number of elements");
+    expect_line(&lines, "call 3 axpy: its result is a view with gaps");
+    expect_line(&lines, "call 5 neg: no call beside it is elementwise");
+}
+
+static void the_option_turns_it_off(ts_ctx_t *ctx)
+{
+    fy_device_t *device = ts_open_with(ctx, "fuse=off");
+    fy_scope_t scope = fy_scope_begin("off");
+    fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *y, *t;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(device));
+    ts_ok(fy_neg(x, &t));
+    ts_ok(fy_neg(t, &y));
+    ts_ok(fy_graph_end(&graph));
+    assert_int_equal(query(graph).chains, 0);
+    const lines_t lines = explain(graph);
+    expect_line(&lines, "call 1 neg: fuse=off");
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ 1, 2, 3, 4 }, 4);
+    fy_scope_end(scope, 0, NULL);
+    ts_reopen(ctx, device);
+    fy_device_t *none = NULL;
+    ts_fails(fy_device_open("sim:9?fuse=no", &none), INVALID_ARGUMENT);
+    ts_text_has("fuse=no");
+}
+
+/* Large: results go past the cache, sources repeat with every period, threads divide the work. */
+static void large_chains_have_the_same_bits(ts_ctx_t *ctx)
+{
+    enum { N = 3000, C = 700 };
+    fy_tensor_t *rng, *x, *row, *column, *y[2], *z[2], *flag;
+    fy_graph_t *graph;
+    ts_ok(fy_rng_create(ctx->device, 1, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, C), 0, 1, &x));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(C), 0, 1, &row));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, 1), 0, 1, &column));
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N, C), &y[i]));
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F16, FY_DIMS(N, C), &z[i]));
+        if (i) ts_ok(fy_graph_begin(ctx->device));
+        fy_scope_t scope = fy_scope_begin("inner");
+        fy_tensor_t *t;
+        ts_ok(fy_add(x, row, &t));
+        ts_ok(fy_mul(t, column, &t));
+        ts_ok(fy_gelu(t, &t));
+        ts_ok(fy_gt(t, x, &flag));
+        ts_ok(fy_where(flag, t, row, &t));
+        ts_ok(fy_copy(y[i], t));
+        ts_ok(fy_cast(t, FY_DTYPE_F16, &t));
+        ts_ok(fy_copy(z[i], t));
+        fy_scope_end(scope, 0, NULL);
+    }
+    ts_ok(fy_graph_end(&graph));
+    if (has_chains(ctx)) assert_int_equal(query(graph).fused_calls, 8);
+    ts_ok(fy_graph_replay(graph, NULL));
+    unsigned char *bytes[2];
+    for (int i = 0; i < 2; i++) assert_non_null(bytes[i] = malloc(N * C * sizeof(float)));
+    for (int i = 0; i < 2; i++) ts_read(y[i], bytes[i], N * C * sizeof(float));
+    assert_memory_equal(bytes[0], bytes[1], N * C * sizeof(float));
+    for (int i = 0; i < 2; i++) ts_read(z[i], bytes[i], N * C * 2);
+    assert_memory_equal(bytes[0], bytes[1], N * C * 2);
+    for (int i = 0; i < 2; i++) free(bytes[i]);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(neighbours_become_a_chain),
+    TS_TEST(tensors_with_handles_are_written),
+    TS_TEST(overlaps_end_a_chain),
+    TS_TEST(wrapped_twice),
+    TS_TEST(calls_that_stay_alone),
+    TS_TEST(the_option_turns_it_off),
+    TS_TEST(large_chains_have_the_same_bits),
+};
+static const ts_exclusion_t k_exclusions[] = {
+    { "host", "the_option_turns_it_off", "the host has no options" },
+    { "sim", "wrapped_twice", "a program wraps its own memory only" },
+    { "cuda", "wrapped_twice", "a program wraps its own memory only" },
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("fused graphs", k_tests, k_exclusions); }
