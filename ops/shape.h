@@ -92,6 +92,8 @@ fy_status_t fy__shape_layer_norm_backward(const fy_op_info_t *info, fy_launch_t 
 /* ---- shape_step.c ---- */
 fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch); /* of optimizers */
+fy_status_t fy__shape_check_finite(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_update_scaling(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are
  * known to broadcast.

@@ -1,5 +1,6 @@
-/* Shape rules of what a training loop does to gradients and parameters: clamp and the steps of
- * optimizers. They check conditions between attributes; ranges are checked before (attrs.c).
+/* Shape rules of what a training loop does to gradients and parameters: clamp, loss scaling and the
+ * steps of optimizers. They check conditions between attributes; ranges are checked before
+ * (attrs.c).
  * Not here: the formulas (opset/formulas/step.h). */
 #include "ops/shape.h"
 
@@ -8,6 +9,7 @@
 
 #include "ops/format.h"
 #include "ops/operand.h"
+#include "opset/formulas/step.h"
 #include "runtime/base/fail.h"
 
 fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
@@ -17,6 +19,30 @@ fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
         return FY_FAIL(INVALID_ARGUMENT, "%s: low %s is not at or below high %s", info->name,
                        FY__NUMBER_TEXT(attrs->low), FY__NUMBER_TEXT(attrs->high));
     return fy__shape_unary(info, launch);
+}
+
+/* ---- loss scaling ---- */
+
+static fy_status_t check_scaling(const fy_op_info_t *info, bool is_dst, int index,
+                                 const fy_desc_t *scaling)
+{
+    FY_TRY(fy__check_dtype(info, is_dst, index, scaling, FY_DTYPE_BIT(FY_DTYPE_F64)));
+    if (scaling->rank == 1 && scaling->dims[0] == FY__SCALING_LENGTH) return FY_STATUS_OK;
+    return FY_FAIL(
+        SHAPE_MISMATCH,
+        "%s: scaling (%s%d) is %s; it must be [%d f64]: scale, divisor, found, good steps",
+        info->name, is_dst ? "dst" : "src", index, FY__DESC_TEXT(scaling), FY__SCALING_LENGTH);
+}
+
+fy_status_t fy__shape_check_finite(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
+    return check_scaling(info, FY__DST, 0, &launch->dst[0]);
+}
+
+fy_status_t fy__shape_update_scaling(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    return check_scaling(info, FY__DST, 0, &launch->dst[0]);
 }
 
 /* ---- steps ---- */
@@ -115,6 +141,7 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the learning rate (src1) is %s, it must be a scalar",
                        info->name, FY__DESC_TEXT(lr));
     FY_TRY(check_parts(info, launch));
+    if (launch->nsrc > 3) FY_TRY(check_scaling(info, FY__SRC, 3, &launch->src[3]));
     FY_TRY(check_state(info, launch));
     switch (info->op) {
     case FY_OP_SGD_STEP:

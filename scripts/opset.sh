@@ -59,7 +59,7 @@ END
     printf '\n/* FY_OP_ADD, ...: the numbers of the built-in ops. */\nenum {\n'
     awk -F@ '{ printf "    FY_OP_%s = %d,\n", $2, $1 }' "$work/by-number"
     printf '    FY_OP_BUILTIN_COUNT = %d\n};\n\n' "$count"
-    for set in conv2d class_loss adam adadelta rmsprop lars lamb batch_norm batch_norm_inference; do init "$set"; done
+    for set in conv2d class_loss adam adadelta rmsprop lars lamb update_scaling batch_norm batch_norm_inference; do init "$set"; done
     printf '/* clang-format on */\n\n#endif\n'
 } >"$work/op_list.h"
 

@@ -6,22 +6,23 @@
 #include "runtime/base/abi.h"
 
 /* X(name, NAME, last): as in runtime/base/abi_structs.h. */
-#define FYT_ABI_OPTIONS(X)                                   \
-    X(dataset_options, DATASET_OPTIONS, max_samples)         \
-    X(table_options, TABLE_OPTIONS, max_values)              \
-    X(loader_options, LOADER_OPTIONS, std)                   \
-    X(linear_options, LINEAR_OPTIONS, bias)                  \
-    X(conv2d_options, CONV2D_OPTIONS, bias)                  \
-    X(batch_norm_options, BATCH_NORM_OPTIONS, activation)    \
-    X(attention_options, ATTENTION_OPTIONS, proj_weight)     \
-    X(transformer_options, TRANSFORMER_OPTIONS, proj_weight) \
-    X(layer_norm_options, LAYER_NORM_OPTIONS, no_affine)     \
-    X(embedding_options, EMBEDDING_OPTIONS, weight)          \
-    X(model_options, MODEL_OPTIONS, seed)                    \
-    X(optimizer_options, OPTIMIZER_OPTIONS, eps)             \
-    X(schedule, SCHEDULE, max_momentum)                      \
-    X(train_options, TRAIN_OPTIONS, stop)                    \
-    X(find_lr_options, FIND_LR_OPTIONS, stop)                \
+#define FYT_ABI_OPTIONS(X)                                         \
+    X(dataset_options, DATASET_OPTIONS, max_samples)               \
+    X(table_options, TABLE_OPTIONS, max_values)                    \
+    X(loader_options, LOADER_OPTIONS, std)                         \
+    X(linear_options, LINEAR_OPTIONS, bias)                        \
+    X(conv2d_options, CONV2D_OPTIONS, bias)                        \
+    X(batch_norm_options, BATCH_NORM_OPTIONS, activation)          \
+    X(attention_options, ATTENTION_OPTIONS, proj_weight)           \
+    X(transformer_options, TRANSFORMER_OPTIONS, proj_weight)       \
+    X(layer_norm_options, LAYER_NORM_OPTIONS, no_affine)           \
+    X(embedding_options, EMBEDDING_OPTIONS, weight)                \
+    X(model_options, MODEL_OPTIONS, seed)                          \
+    X(optimizer_options, OPTIMIZER_OPTIONS, eps)                   \
+    X(loss_scaling_options, LOSS_SCALING_OPTIONS, growth_interval) \
+    X(schedule, SCHEDULE, max_momentum)                            \
+    X(train_options, TRAIN_OPTIONS, stop)                          \
+    X(find_lr_options, FIND_LR_OPTIONS, stop)                      \
     X(progress, PROGRESS, note)
 /* fy_layer_def_t is read like options; it has no macro of fields. */
 #define FYT_ABI_FACTS(X)                            \

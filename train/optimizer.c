@@ -11,11 +11,13 @@
 #include <ferry/device.h>
 #include <ferry/scope.h>
 #include <ferry/tensor.h>
+#include <ferry/transfer.h>
 
 #include "train/abi.h"
 #include "train/fail.h"
 #include "train/model.h"
 #include "train/optimizer_parts.h"
+#include "train/optimizer_scaling.h"
 
 enum { STATES = 3, NAME_NBYTES = 40 };
 
@@ -31,6 +33,7 @@ typedef struct pair {
 struct fy_optimizer {
     fy_optimizer_options_t options;
     fy_tensor_t *lr; /* f64 */
+    fyt_scaling_t scaling;
     size_t count;
     pair_t pairs[];
 };
@@ -220,6 +223,8 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
     FY_TRY(hold(value, &pair->value));
     FY_TRY(hold(grad, &pair->grad));
     FY_TRY(fyt_parts_make(&optimizer->options, value, model, &pair->parts, &pair->trust));
+    if (optimizer->scaling.state && !pair->parts)
+        FY_TRY(fyt_scaling_make_parts(info.device, &pair->parts));
     for (int i = 0; i < STATES; i++) {
         const char *name = state_name(&optimizer->options, i);
         if (!name) continue;
@@ -237,12 +242,14 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
 }
 
 static fy_status_t make_all(fy_optimizer_t *optimizer, fy_tensor_t *const *values,
-                            fy_tensor_t *const *grads, const fy_model_t *model, fy_device_t *device)
+                            fy_tensor_t *const *grads, const fy_model_t *model,
+                            const fy_loss_scaling_options_t *scaling, fy_device_t *device)
 {
     FY_TRY(fy_scope_memory(FY_CATEGORY_OPTIMIZER_STATE));
     FY_TRY(fy_full(device, FY_DTYPE_F64, 0, NULL, optimizer->options.lr, &optimizer->lr));
     fy_tensor_keep(optimizer->lr);
     fy_tensor_set_name(optimizer->lr, "lr");
+    if (scaling) FY_TRY(fyt_scaling_make(scaling, device, &optimizer->scaling));
     for (size_t i = 0; i < optimizer->count; i++)
         FY_TRY(make_pair(optimizer, i, values[i], grads[i], model, &optimizer->pairs[i]));
     return FY_STATUS_OK;
@@ -256,9 +263,12 @@ static fy_status_t create(const fy_optimizer_options_t *options, size_t count,
     if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
     *out_optimizer = NULL;
     fy_optimizer_options_t own;
+    fy_loss_scaling_options_t scaling;
     FY_TRY(FY__READ_GIVEN(optimizer_options, "optimizer_create", options, &own));
     options = &own;
     FY_TRY(check_options(options));
+    FY_TRY(FY__READ(loss_scaling_options, "optimizer_create", options->loss_scaling, &scaling));
+    FY_TRY(fyt_scaling_check(fy_optimizer_name(options->kind), &scaling));
     if (count == 0 || !values || !grads || !values[0])
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s",
                         count ? "values, grads or values[0] is NULL"
@@ -274,10 +284,12 @@ static fy_status_t create(const fy_optimizer_options_t *options, size_t count,
     optimizer->options = *options;
     optimizer->count = count;
     fy_scope_t scope = fy_scope_begin("optimizer");
-    const fy_status_t status = make_all(optimizer, values, grads, model, first.device);
+    const fy_status_t status = make_all(optimizer, values, grads, model,
+                                        options->loss_scaling ? &scaling : NULL, first.device);
     fy_scope_end(scope, 0, NULL);
     optimizer->options.ngroups = 0; /* the caller's memory */
     optimizer->options.groups = NULL;
+    optimizer->options.loss_scaling = NULL;
     if (status == FY_STATUS_OK)
         *out_optimizer = optimizer;
     else
@@ -311,6 +323,7 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
         fy_tensor_destroy(pair->trust);
         for (int k = 0; k < STATES; k++) fy_tensor_destroy(pair->state[k]);
     }
+    fyt_scaling_destroy(&optimizer->scaling);
     fy_tensor_destroy(optimizer->lr);
     free(optimizer);
 }
@@ -357,9 +370,11 @@ static fy_op_t op_of(const fy_optimizer_options_t *o, const pair_t *pair, attrs_
 }
 
 /* Results: the value, its states, the trust ratios, the step number. */
-static fy_status_t step_pair(const fy_optimizer_options_t *o, fy_tensor_t *lr, const pair_t *pair)
+static fy_status_t step_pair(const fy_optimizer_t *optimizer, const pair_t *pair)
 {
-    fy_tensor_t *src[3] = { pair->grad, lr, pair->parts };
+    const fy_optimizer_options_t *o = &optimizer->options;
+    fy_tensor_t *scaling = optimizer->scaling.state;
+    fy_tensor_t *src[4] = { pair->grad, optimizer->lr, pair->parts, scaling };
     fy_tensor_t *const given[] = { pair->value, pair->state[0], pair->state[1], pair->trust,
                                    pair->state[2] };
     fy_tensor_t *dst[sizeof given / sizeof *given];
@@ -368,15 +383,65 @@ static fy_status_t step_pair(const fy_optimizer_options_t *o, fy_tensor_t *lr, c
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i]) dst[ndst++] = given[i];
     const fy_op_t op = op_of(o, pair, &attrs);
-    return fy_op_call(op, pair->parts ? 3 : 2, src, &attrs, fy_op_get(op)->attrs_nbytes, ndst, dst);
+    return fy_op_call(op,
+                      scaling       ? 4
+                      : pair->parts ? 3
+                                    : 2,
+                      src, &attrs, fy_op_get(op)->attrs_nbytes, ndst, dst);
+}
+
+static fy_status_t check_all(const fy_optimizer_t *optimizer)
+{
+    for (size_t i = 0; i < optimizer->count; i++)
+        FY_TRY(fy_check_finite(optimizer->scaling.state, optimizer->pairs[i].grad));
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy_optimizer_step(fy_optimizer_t *optimizer)
 {
     if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_step: optimizer is NULL");
+    fyt_scaling_t *scaling = &optimizer->scaling;
+    if (scaling->state && !scaling->is_checked) FY_TRY(check_all(optimizer));
     for (size_t i = 0; i < optimizer->count; i++)
-        FY_TRY(step_pair(&optimizer->options, optimizer->lr, &optimizer->pairs[i]));
+        FY_TRY(step_pair(optimizer, &optimizer->pairs[i]));
+    if (scaling->state) FY_TRY(fy_update_scaling(scaling->state, &scaling->attrs));
+    scaling->is_checked = 0;
     return FY_STATUS_OK;
+}
+
+fy_status_t fy_optimizer_unscale(fy_optimizer_t *optimizer)
+{
+    if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_unscale: optimizer is NULL");
+    fyt_scaling_t *scaling = &optimizer->scaling;
+    if (!scaling->state || scaling->is_checked) return FY_STATUS_OK;
+    FY_TRY(check_all(optimizer));
+    for (size_t i = 0; i < optimizer->count; i++)
+        FY_TRY(fyt_scaling_divide(scaling, optimizer->pairs[i].grad));
+    FY_TRY(fy_fill(scaling->divisor, 1));
+    scaling->is_checked = 1;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_optimizer_seed(fy_optimizer_t *optimizer, fy_dtype_t dtype, fy_tensor_t **out_seed)
+{
+    if (!optimizer || !out_seed)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer_seed: %s is NULL",
+                        optimizer ? "out_seed" : "optimizer");
+    *out_seed = NULL;
+    return optimizer->scaling.state ? fy_cast(optimizer->scaling.scale, dtype, out_seed)
+                                    : FY_STATUS_OK;
+}
+
+fy_status_t fy_optimizer_query_scale(const fy_optimizer_t *optimizer, double *out_scale)
+{
+    if (!optimizer || !out_scale)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer_query_scale: %s is NULL",
+                        optimizer ? "out_scale" : "optimizer");
+    *out_scale = 1;
+    if (!optimizer->scaling.state) return FY_STATUS_OK;
+    fy_download_t *download;
+    FY_TRY(fy_tensor_download(optimizer->scaling.scale, NULL, &download));
+    return fy_download_wait_f64(download, FY_FOREVER, out_scale);
 }
 
 fy_status_t fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr)
@@ -439,4 +504,7 @@ void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const cha
             return;
         }
     }
+    if (!optimizer->scaling.state || index > 0) return;
+    if (out_name) *out_name = "loss_scaling";
+    if (out_tensor) *out_tensor = optimizer->scaling.state;
 }

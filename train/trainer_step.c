@@ -4,6 +4,7 @@
 #include "trainer.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target,
                      fy_tensor_t **out_loss)
@@ -39,6 +40,11 @@ fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
     return make_share(trainer, trainer->data.steps % group, &trainer->share[1]);
 }
 
+static bool clips(const fyt_trainer_t *trainer)
+{
+    return trainer->options->clip_value > 0 || trainer->options->clip_norm > 0;
+}
+
 static fy_status_t clip(const fyt_trainer_t *trainer)
 {
     fy_tensor_t *grads = trainer->info.grads;
@@ -52,7 +58,8 @@ static fy_status_t clip(const fyt_trainer_t *trainer)
 static fy_status_t update(fyt_trainer_t *trainer)
 {
     fy_scope_t scope = fy_scope_begin("update");
-    fy_status_t status = clip(trainer);
+    fy_status_t status = clips(trainer) ? fy_optimizer_unscale(trainer->optimizer) : FY_STATUS_OK;
+    if (status == FY_STATUS_OK) status = clip(trainer);
     if (status == FY_STATUS_OK) status = fy_optimizer_step(trainer->optimizer);
     fy_scope_end(scope, 0, NULL);
     return status;
@@ -67,16 +74,32 @@ static fy_status_t add_loss(fyt_trainer_t *trainer, fy_tensor_t *loss, int64_t s
     return fy_axpy(trainer->loss_sum, (double)samples, loss);
 }
 
+/* The seed for backward: the loss scale times the share of a batch. NULL: 1. */
+static fy_status_t make_seed(const fyt_trainer_t *trainer, fy_tensor_t *loss,
+                             const fy_tensor_t *share, const fy_tensor_t **out_seed)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *scale;
+    *out_seed = share;
+    FY_TRY(fy_tensor_query(loss, &info));
+    FY_TRY(fy_optimizer_seed(trainer->optimizer, info.dtype, &scale));
+    if (!scale) return FY_STATUS_OK;
+    if (trainer->options->accumulate > 1) FY_TRY(fy_mul(scale, share, &scale));
+    *out_seed = scale;
+    return FY_STATUS_OK;
+}
+
 /* From x and y to an update. `is_first`: gradients start from 0; `is_last`: of a group of
  * batches. */
 static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples,
                            const fy_tensor_t *share, int is_first, int is_last)
 {
     fy_tensor_t *result, *loss;
-    const fy_backward_options_t options = { sizeof options, share, !is_first };
+    fy_backward_options_t options = { sizeof options, share, !is_first };
     FY_TRY(fy_tape_begin(trainer->tape));
     FY_TRY(fy_model_forward(trainer->model, x, &result));
     FY_TRY(fyt_loss(trainer->options->loss, result, y, &loss));
+    FY_TRY(make_seed(trainer, loss, share, &options.seed));
     FY_TRY(fy_model_backward(trainer->model, trainer->tape, loss, &options));
     FY_TRY(add_loss(trainer, loss, samples));
     return is_last ? update(trainer) : FY_STATUS_OK;

@@ -103,7 +103,10 @@
     X(step, fy_step_sums_f32) /* LARS, LAMB, before: squares of runs of parts, */               \
     X(step, fy_step_sums_f64)                                                                   \
     X(step, fy_step_trust)   /* and trust ratios of parts */                                    \
-    X(step, fy_step_advance) /* then moves it */
+    X(step, fy_step_advance) /* then moves it */                                                \
+    X(step, fy_check_finite_f32)                                                                \
+    X(step, fy_check_finite_f64)                                                                \
+    X(step, fy_update_scaling)
 
 /* These take fy__cuda_flat_t: the same work over dense operands of one axis, aligned or not. */
 #define FY__CUDA_FLAT_KERNEL_LIST(X)         \
@@ -185,6 +188,7 @@ typedef union fy__cuda_attrs {
     fy_rmsprop_attrs_t rmsprop;
     fy_lars_attrs_t lars;
     fy_lamb_attrs_t lamb;
+    fy_update_scaling_attrs_t update_scaling;
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
     fy_dropout_attrs_t dropout;
     fy_batch_norm_attrs_t batch_norm;
@@ -201,7 +205,7 @@ typedef struct fy__cuda_args {
     uint32_t nsrc, ndst;
     uint32_t flags;      /* fy__cuda_flags */
     uint32_t accumulate; /* 1: add to dst[0]; normalisation: bit i: to dst[i] */
-    uint64_t nelem;      /* of dst[0] */
+    uint64_t nelem;      /* of dst[0]; check_finite: of src[0] */
     /* ops that index: where 1 is written if an index is out of range; else 0 */
     uint64_t fault;
     /* Reductions, softmax, losses of classes (a row each): threads that share one result, 1, 32 or

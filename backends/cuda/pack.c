@@ -255,6 +255,36 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUD
     return n + 1;
 }
 
+void fy__cuda_pack_check_finite(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_desc_t *x = &launch->src[0];
+    const int64_t *strides[1] = { x->strides };
+    fy__cuda_args_t *args = &out->args;
+    fy__index_t index;
+    uint64_t nelem = 1;
+    for (int axis = 0; axis < x->rank; axis++) nelem *= (uint64_t)x->dims[axis];
+    fy__index_make(&index, x->rank, x->dims, 1, strides);
+    fy__cuda_args_init(args, launch->op, nelem, 1, NULL, 0);
+    set_fused(&args->src[0], x, &index, 0);
+    fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
+    fy__cuda_args_size(args, nelem);
+    (void)fy__cuda_set_wide_source(args, per_access(x->dtype));
+    out->kernel = x->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_check_finite_f64
+                                           : FY__CUDA_KERNEL_fy_check_finite_f32;
+    out->threads = nelem > 0 ? threads_of(args) : 1;
+    out->square = 0;
+}
+
+void fy__cuda_pack_update_scaling(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs,
+                       launch->attrs_nbytes);
+    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
+    out->kernel = FY__CUDA_KERNEL_fy_update_scaling;
+    out->threads = 1;
+    out->square = 0;
+}
+
 static int drops_channels(uint32_t op)
 {
     return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD;

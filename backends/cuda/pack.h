@@ -36,6 +36,8 @@ void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest);
  * 0: it cannot be, nothing is set. */
 int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end,
                       uint32_t n);
+/* The same for src[0] alone, in kernels without a dst like it. */
+int fy__cuda_set_wide_source(fy__cuda_args_t *args, uint32_t n);
 /* The same for kernels that read neighbours wherever they are asked for some: not where one element
  * of a source stands for a whole row. */
 int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end,
@@ -61,6 +63,8 @@ void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
  * trust ratios. Returns how many. */
 enum { FY__CUDA_STEP_REQUESTS = 4 };
 int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUDA_STEP_REQUESTS]);
+void fy__cuda_pack_check_finite(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_update_scaling(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 /* dropout, dropout2d: the first launch keeps the state and moves the counter, the second is the
  * gradient's, of src. */

@@ -34,6 +34,18 @@ int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsi
     return 1;
 }
 
+int fy__cuda_set_wide_source(fy__cuda_args_t *args, uint32_t n)
+{
+    const fy__cuda_operand_t *src = &args->src[0];
+    const int last = src->rank - 1;
+    if (args->nelem < n || last < 0 || (last > 0 && src->dims[last] % n != 0) ||
+        src->strides[last] == 0 || !has_aligned_rows(src, n))
+        return 0;
+    args->wide = n;
+    args->flags |= FY__CUDA_ALIGNED;
+    return 1;
+}
+
 int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end,
                             uint32_t n)
 {

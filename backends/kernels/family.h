@@ -152,6 +152,12 @@ fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops,
 /* linear.c */
 fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops,
                                            const fy_launch_t *launch);
+/* scaling.c: of losses */
+fy_status_t fy__run_check_finite(const fy_host_api_t *host, const fy__loops_t *loops,
+                                 const fy_launch_t *launch);
+/* scaling.c */
+fy_status_t fy__run_update_scaling(const fy_host_api_t *host, const fy__loops_t *loops,
+                                   const fy_launch_t *launch);
 /* step.c: optimizers */
 fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch);

@@ -1,6 +1,7 @@
 /* Steps of optimizers, in place. Learning rate and step number are read on the device; the number
- * advances when all elements are done.
- * Formulas: opset/formulas/step.h. Next: step_trust.c (LARS, LAMB). */
+ * advances when all elements are done. With loss scaling that found an infinite or NaN gradient,
+ * nothing changes.
+ * Formulas: opset/formulas/step.h. Next: step_trust.c (LARS, LAMB), scaling.c. */
 #include "backends/kernels/step.h"
 
 /* f32 elements that one thread does in 20 us */
@@ -104,6 +105,11 @@ static enum fy__step step_of(fy_op_t op)
     }
 }
 
+static const double *scaling_at(const fy_launch_t *launch, int place)
+{
+    return (const double *)launch->src[3].data + place * launch->src[3].strides[0];
+}
+
 static fy__parts_t parts_of(const fy_launch_t *launch)
 {
     fy__parts_t parts = { .nparts = 1, .nelem = (int64_t)launch->nelem };
@@ -123,6 +129,7 @@ fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                        launch->op == FY_OP_LAMB_STEP,
               nalike = launch->ndst - counts - has_trust;
     int64_t *number = counts ? (int64_t *)launch->dst[launch->ndst - 1].data : NULL;
+    if (launch->nsrc > 3 && *scaling_at(launch, FY__FOUND) != 0) return FY_STATUS_OK;
     fy__host_step_t step = { .run = loops->step[step_of(launch->op)][launch->dst->dtype],
                              .rates = rates_of(launch, number ? *number : 0),
                              .parts = parts_of(launch),
@@ -131,6 +138,7 @@ fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                              .trust = has_trust ? &launch->dst[nalike] : NULL,
                              .shift = fy__log2_size(launch->dst->dtype) };
     (void)host;
+    if (launch->nsrc > 3) step.rates.unscale = 1 / *scaling_at(launch, FY__DIVISOR);
     step.is_dense = is_dense(step.grad) && is_dense(step.param);
     for (int i = 0; i < 2; i++) {
         step.state[i] = i + 1 < nalike ? &launch->dst[i + 1] : launch->dst;

@@ -28,7 +28,7 @@ static void add_squares(const trust_t *trust, const fy__rates_t *rates, int64_t 
          *square = fy__host_step_element(step, step->state[1], first);
     add(n, param, &sums[0]);
     if (trust->launch->op == FY_OP_LARS_STEP) {
-        add(n, grad, &sums[1]);
+        add(n, grad, &sums[1]); /* not unscaled */
         return;
     }
     trust->loops->step[FY__STEP_LAMB_STATE][dtype](n, rates, NULL, mean, square, grad);
@@ -49,6 +49,7 @@ static void sum_run(const void *context, int64_t i)
     fy__part_run(&step->parts, part, trust->nruns, run, &first, &end);
     for (; first < end; first += most)
         add_squares(trust, &rates, first, end - first < most ? end - first : most, sums);
+    if (trust->launch->op == FY_OP_LARS_STEP) sums[1].f *= rates.unscale * rates.unscale;
     *fy__host_step_trust_at(step, part, 1 + 2 * run) = sums[0].f;
     *fy__host_step_trust_at(step, part, 2 + 2 * run) = sums[1].f;
 }

@@ -180,6 +180,10 @@ typedef struct fy_lars_attrs {
 typedef struct fy_lamb_attrs {
     double beta1, beta2, eps, weight_decay;
 } fy_lamb_attrs_t;
+typedef struct fy_update_scaling_attrs {
+    double growth_factor, backoff_factor; /* above 1; 0 or more and below 1 */
+    int64_t growth_interval;
+} fy_update_scaling_attrs_t;
 typedef struct fy_dropout_attrs {
     double p; /* the dropped share, 0 .. 1; rounded to steps of 2^-24 */
 } fy_dropout_attrs_t;

@@ -139,7 +139,9 @@
     X(RMSPROP_STEP, rmsprop_step) \
     X(RMSPROP_MOMENTUM_STEP, rmsprop_momentum_step) \
     X(LARS_STEP, lars_step) \
-    X(LAMB_STEP, lamb_step)
+    X(LAMB_STEP, lamb_step) \
+    X(CHECK_FINITE, check_finite) \
+    X(UPDATE_SCALING, update_scaling)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -277,7 +279,9 @@ enum {
     FY_OP_RMSPROP_MOMENTUM_STEP = 131,
     FY_OP_LARS_STEP = 132,
     FY_OP_LAMB_STEP = 133,
-    FY_OP_BUILTIN_COUNT = 134
+    FY_OP_CHECK_FINITE = 134,
+    FY_OP_UPDATE_SCALING = 135,
+    FY_OP_BUILTIN_COUNT = 136
 };
 
 #define FY_CONV2D_ATTRS_INIT \
@@ -294,6 +298,8 @@ enum {
     { 0.9, 0.001, 1e-8, 0 }
 #define FY_LAMB_ATTRS_INIT \
     { 0.9, 0.999, 1e-6, 0 }
+#define FY_UPDATE_SCALING_ATTRS_INIT \
+    { 2, 0.5, 2000 }
 #define FY_BATCH_NORM_ATTRS_INIT \
     { 0.1, 1e-5, 0 }
 #define FY_BATCH_NORM_INFERENCE_ATTRS_INIT \

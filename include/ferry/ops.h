@@ -126,8 +126,7 @@ FY_API_STATUS fy_leaky_relu(const fy_tensor_t *src, double slope, fy_tensor_t **
 FY_API_STATUS fy_elu(const fy_tensor_t *src, double alpha, fy_tensor_t **out_dst);
 /* Gradients of relu, relu6, hardsigmoid, hardswish, silu, gelu and gelu_tanh: dy times the slope at
  * x. At a kink the slope is 0 for relu, relu6 and hardsigmoid; for hardswish it is 0 at -3 and 1 at
- * 3. The slope of hardsigmoid at NaN is 0.
- * All edge values: docs/ops.md. */
+ * 3. The slope of hardsigmoid at NaN is 0. All edge values: docs/ops.md. */
 FY_API_STATUS fy_relu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_relu6_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_hardsigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
@@ -138,8 +137,7 @@ FY_API_STATUS fy_silu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_t
 FY_API_STATUS fy_gelu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_gelu_tanh_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
                                     fy_tensor_t **out_dx);
-/* Gradients of fy_tanh and fy_sigmoid, from dy and the result y, so the tape saves only y: dy (1 -
- * y^2), dy y (1 - y). */
+/* Gradients of fy_tanh and fy_sigmoid, from dy and the result y: dy (1 - y^2), dy y (1 - y). */
 FY_API_STATUS fy_tanh_backward(const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx);
 FY_API_STATUS fy_sigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *y,
                                   fy_tensor_t **out_dx);
@@ -222,8 +220,7 @@ FY_API_STATUS fy_argmin(const fy_tensor_t *src, int axis, int keepdims, fy_tenso
  * elements i .. n - 1. Integers and bool give i64. Floats are summed in f64. */
 FY_API_STATUS fy_cumsum(const fy_tensor_t *src, int axis, int reverse, fy_tensor_t **out_dst);
 
-/* sqrt(sum of squares), the 2-norm; float; sums in f64, and the squares must be in f64's range;
- * empty: 0. */
+/* sqrt(sum of squares), the 2-norm; float; sums in f64: squares must be in its range; empty: 0. */
 FY_API_STATUS fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
                       fy_tensor_t **out_dst);
 
@@ -240,8 +237,7 @@ FY_API_STATUS fy_std(const fy_tensor_t *src, int naxes, const int *axes, int cor
 
 /* (..., M, K) x (..., K, N) -> (..., M, N); the leading axes broadcast. Transposed views are read
  * in place, not copied. f16 and bf16 accumulate in f32.
- * Source: the host uses oneDNN, and its own loops below 32^3 multiplications; cuda uses
- * cuBLASLt. */
+ * Source: the host uses oneDNN, its own loops below 32^3 multiplications; cuda uses cuBLASLt. */
 FY_API_STATUS fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 /* activation(x w^T + bias): x [..., I], w [O, I], bias [O] or NULL -> [..., O], in one request.
  * FY_ACTIVATION_NONE applies no activation. Rounds once; f16 and bf16 accumulate in f32 or better.
@@ -251,8 +247,7 @@ FY_API_STATUS fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t 
 FY_API_STATUS fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
                         fy_activation_t activation, fy_tensor_t **out_dst);
 /* Gradients of fy_linear with respect to w and bias, without activation: dy [N, O], x [N, I] -> dw
- * = dy^T x [O, I], db = dy summed over N [O]. The gradient with respect to x is fy_matmul(dy,
- * w). */
+ * = dy^T x [O, I], db = dy summed over N [O]. That with respect to x is fy_matmul(dy, w). */
 FY_API_STATUS fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x,
                                         fy_tensor_t **out_dw, fy_tensor_t **out_db);
 /* exp(x - max) / sum(exp(x - max)) along `axis`. */
@@ -265,8 +260,7 @@ FY_API_STATUS fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target,
 
 /* Gradients of the three above, one launch each. softmax: y (dy - sum(dy y)); log_softmax: dy -
  * exp(y) sum(dy). dy and the result y have one shape; sums are along `axis`. mse_loss: dy 2 (pred -
- * target) / n with respect to pred, dy rank 0; exchange pred and target for the gradient of
- * target. */
+ * target) / n with respect to pred, dy rank 0; exchange pred and target for that of target. */
 FY_API_STATUS fy_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
                                   fy_tensor_t **out_dx);
 FY_API_STATUS fy_log_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis,
@@ -355,13 +349,18 @@ FY_API_STATUS fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target,
  * A step updates the parameter and its state in one request: dense or not, of one shape and dtype,
  * f32 or f64. `grad` is like `param`. `lr` is a scalar, f32 or f64. `step_number` is an i64 scalar
  * that each step increments. Both are device tensors, so that a recorded step can be replayed.
- * Initialize states with zeros, step numbers with 0.
- * Arithmetic is in the parameter's dtype; factors common to all elements are computed in f64.
- * Gradients are not zeroed.
+ * Initialize states and step numbers with 0. Arithmetic is in the parameter's dtype; factors common
+ * to all elements are computed in f64. Gradients are not zeroed.
  * Fail: SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH, INVALID_ARGUMENT (NULL, or an invalid
  * attribute: names it), BUSY (watched by the tape that records now). Formulas: PyTorch 1.13,
  * torch.optim. g: grad + weight_decay param. */
 
+/* Loss scaling: `scaling`, f64 [4], has scale, divisor, found, good steps; at first (scale, scale,
+ * 0, 0). found = 1 if an element of x (float) is infinite or NaN. */
+FY_API_STATUS fy_check_finite(fy_tensor_t *scaling, const fy_tensor_t *x);
+/* After found: scale *= backoff_factor; after growth_interval good steps: scale *= growth_factor,
+ * if it stays normal in f32. Then divisor = scale, found = 0. attrs NULL: 2, 0.5, 2000. */
+FY_API_STATUS fy_update_scaling(fy_tensor_t *scaling, const fy_update_scaling_attrs_t *attrs);
 /* dst *= min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. `norm`, of dst's
  * dtype, broadcasts to dst; fy_norm computes a scalar norm of the whole tensor. If norm is NaN, dst
  * becomes NaN. Fails: INVALID_ARGUMENT (max_norm not above 0). */
@@ -371,7 +370,7 @@ FY_API_STATUS fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_
                           const fy_sgd_attrs_t *attrs);
 /* b = attrs.momentum b + (1 - dampening) g, in the first step b = g + attrs.momentum b. Then param
  * -= lr b; with nesterov, param -= lr (g + attrs.momentum b) (Sutskever et al. 2013). b is
- * `momentum`. attrs NULL: all 0. */
+ * `momentum`. NULL: all 0. */
 FY_API_STATUS fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad,
                                    fy_tensor_t *momentum, fy_tensor_t *step_number,
                                    const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs);
@@ -399,7 +398,8 @@ FY_API_STATUS fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *gr
 
 /* parts: a third source of every step (others than these two: by fy_op_call), f64 [P, 3]. Row i is
  * (first element, factor of lr, factor of weight_decay) of part i; elements count in row-major
- * order, first elements ascend from 0. NULL: one part, factors of 1.
+ * order, first elements ascend from 0. NULL: one part, factors of 1. `scaling` is a fourth source,
+ * by fy_op_call: gradients are divided by its divisor; after found, nothing changes.
  * trust, f64 [P, 1 + 2 R], gets the ratio of each part and, for its R runs, two sums of squares.
  * Their order is the same for any device and threads. A part has ratio 1 if its factor of
  * weight_decay is 0 (biases, usually) or one of the norms. Cost: reads the parameter twice.

@@ -1,5 +1,5 @@
-/* Typed calls that a training loop applies to gradients and parameters, in place: clipping and the
- * steps of optimizers.
+/* Typed calls that a training loop applies to gradients and parameters, in place: clipping, loss
+ * scaling and the steps of optimizers.
  * Not here: whether shapes and numbers fit (shape_step.c), schedules and parameter blocks
  * (train/). */
 #include "ops/typed/typed.h"
@@ -12,6 +12,21 @@ fy_status_t fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double ma
     FY__REQUIRE("clip_by_norm", dst);
     const fy_clip_attrs_t attrs = { max_norm };
     return fy__op_into(FY_OP_CLIP_BY_NORM, 1, &norm, &attrs, dst);
+}
+
+/* ---- loss scaling ---- */
+
+fy_status_t fy_check_finite(fy_tensor_t *scaling, const fy_tensor_t *x)
+{
+    FY__REQUIRE("check_finite", scaling);
+    return fy__op_into(FY_OP_CHECK_FINITE, 1, &x, NULL, scaling);
+}
+
+fy_status_t fy_update_scaling(fy_tensor_t *scaling, const fy_update_scaling_attrs_t *attrs)
+{
+    static const fy_update_scaling_attrs_t usual = FY_UPDATE_SCALING_ATTRS_INIT;
+    FY__REQUIRE("update_scaling", scaling);
+    return fy__op_into(FY_OP_UPDATE_SCALING, 0, NULL, attrs ? attrs : &usual, scaling);
 }
 
 /* ---- steps ---- */

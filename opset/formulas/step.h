@@ -16,7 +16,30 @@ typedef struct fy__rates {
     double lr, decay, keep1, add1, keep2, add2, eps, root, shrink;
     int nesterov;
     double correct; /* LAMB: of the mean */
+    double unscale; /* the gradient is multiplied by it first */
 } fy__rates_t;
+
+/* Loss scaling, f64 [4]: the places of the values. found is not 0: a gradient has an infinite or
+ * NaN element, and a step does nothing. good: steps in a row without one. Steps divide by
+ * divisor, which is the scale, or 1 when the gradients are divided already. */
+enum { FY__SCALE, FY__DIVISOR, FY__FOUND, FY__GOOD, FY__SCALING_LENGTH };
+
+/* The scale stays normal in f32, the dtype of losses. Source: Micikevicius et al. 2018, with the
+ * numbers of torch.amp.GradScaler. */
+FY_FORMULA void fy__update_scaling(double *scaling, int64_t stride, double growth, double backoff,
+                                   int64_t interval)
+{
+    double *scale = &scaling[FY__SCALE * stride], *good = &scaling[FY__GOOD * stride],
+           *found = &scaling[FY__FOUND * stride];
+    double next = *scale;
+    if (*found != 0)
+        next *= backoff, *good = 0;
+    else if (++*good >= (double)interval)
+        next *= growth, *good = 0;
+    if (next >= 0x1p-126 && next < 0x1p128) *scale = next;
+    scaling[FY__DIVISOR * stride] = *scale;
+    *found = 0;
+}
 
 /* ---- parts: rows (first element, factor of lr, factor of weight decay) ---- */
 
@@ -97,8 +120,8 @@ FY_FORMULA double fy__lamb_trust(double param, double update)
 FY_FORMULA fy__rates_t fy__sgd_rates(double lr, double momentum, double dampening, double decay,
                                      int nesterov, int64_t step)
 {
-    const fy__rates_t r = { lr, decay,    momentum, step > 0 ? 1 - dampening : 1, 0, 0, 0, 0,
-                            0,  nesterov, 0 };
+    const fy__rates_t r = { lr,       decay, momentum, step > 0 ? 1 - dampening : 1, 0, 0, 0, 0, 0,
+                            nesterov, 0,     1 };
     return r;
 }
 
@@ -117,26 +140,27 @@ FY_FORMULA fy__rates_t fy__adam_rates(double lr, double beta1, double beta2, dou
                             1 / sqrt(1 - pow(beta2, t)),
                             decoupled ? 1 - lr * decay : 1,
                             0,
-                            0 };
+                            0,
+                            1 };
     return r;
 }
 
 FY_FORMULA fy__rates_t fy__adadelta_rates(double lr, double rho, double eps, double decay)
 {
-    const fy__rates_t r = { lr, decay, rho, 1 - rho, 0, 0, eps, 0, 0, 0, 0 };
+    const fy__rates_t r = { lr, decay, rho, 1 - rho, 0, 0, eps, 0, 0, 0, 0, 1 };
     return r;
 }
 
 FY_FORMULA fy__rates_t fy__rmsprop_rates(double lr, double alpha, double eps, double decay,
                                          double momentum)
 {
-    const fy__rates_t r = { lr, decay, alpha, 1 - alpha, momentum, 0, eps, 0, 0, 0, 0 };
+    const fy__rates_t r = { lr, decay, alpha, 1 - alpha, momentum, 0, eps, 0, 0, 0, 0, 1 };
     return r;
 }
 
 FY_FORMULA fy__rates_t fy__lars_rates(double lr, double momentum, double decay)
 {
-    const fy__rates_t r = { lr, decay, momentum, 0, 0, 0, 0, 0, 0, 0, 0 };
+    const fy__rates_t r = { lr, decay, momentum, 0, 0, 0, 0, 0, 0, 0, 0, 1 };
     return r;
 }
 
@@ -154,7 +178,8 @@ FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, dou
                             1 / sqrt(1 - pow(beta2, t)),
                             1,
                             0,
-                            1 / (1 - pow(beta1, t)) };
+                            1 / (1 - pow(beta1, t)),
+                            1 };
     return r;
 }
 
@@ -162,17 +187,19 @@ FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, dou
 #define FY_STEPS(sfx, T, m, MA)                                                                   \
     FY_FORMULA T fy__sgd_##sfx(const fy__rates_t *r, T p, T g)                                    \
     {                                                                                             \
-        return MA(-(T)r->lr, MA((T)r->decay, p, g), p);                                           \
+        return MA(-(T)r->lr, MA((T)r->decay, p, (T)r->unscale * g), p);                           \
     }                                                                                             \
     FY_FORMULA T fy__sgd_momentum_##sfx(const fy__rates_t *r, T p, T *momentum, T g)              \
     {                                                                                             \
-        const T d = MA((T)r->decay, p, g), b = MA((T)r->keep1, *momentum, (T)r->add1 * d);        \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                b = MA((T)r->keep1, *momentum, (T)r->add1 * d);                                   \
         *momentum = b;                                                                            \
         return MA(-(T)r->lr, r->nesterov ? MA((T)r->keep1, b, d) : b, p);                         \
     }                                                                                             \
     FY_FORMULA T fy__adam_##sfx(const fy__rates_t *r, T p, T *mean, T *square, T g)               \
     {                                                                                             \
-        const T d = MA((T)r->decay, p, g), a = MA((T)r->keep1, *mean, (T)r->add1 * d);            \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                a = MA((T)r->keep1, *mean, (T)r->add1 * d);                                       \
         const T s = MA((T)r->keep2, *square, (T)r->add2 * d * d);                                 \
         *mean = a;                                                                                \
         *square = s;                                                                              \
@@ -180,7 +207,8 @@ FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, dou
     }                                                                                             \
     FY_FORMULA T fy__adadelta_##sfx(const fy__rates_t *r, T p, T *square, T *change, T g)         \
     {                                                                                             \
-        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d);      \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                s = MA((T)r->keep1, *square, (T)r->add1 * d * d);                                 \
         const T u = sqrt##m(*change + (T)r->eps) / sqrt##m(s + (T)r->eps) * d;                    \
         *square = s;                                                                              \
         *change = MA((T)r->keep1, *change, (T)r->add1 * u * u);                                   \
@@ -188,13 +216,15 @@ FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, dou
     }                                                                                             \
     FY_FORMULA T fy__rmsprop_##sfx(const fy__rates_t *r, T p, T *square, T g)                     \
     {                                                                                             \
-        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d);      \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                s = MA((T)r->keep1, *square, (T)r->add1 * d * d);                                 \
         *square = s;                                                                              \
         return MA(-(T)r->lr, d / (sqrt##m(s) + (T)r->eps), p);                                    \
     }                                                                                             \
     FY_FORMULA T fy__rmsprop_momentum_##sfx(const fy__rates_t *r, T p, T *square, T *change, T g) \
     {                                                                                             \
-        const T d = MA((T)r->decay, p, g), s = MA((T)r->keep1, *square, (T)r->add1 * d * d);      \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                s = MA((T)r->keep1, *square, (T)r->add1 * d * d);                                 \
         const T b = MA((T)r->keep2, *change, d / (sqrt##m(s) + (T)r->eps));                       \
         *square = s;                                                                              \
         *change = b;                                                                              \
@@ -202,13 +232,15 @@ FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, dou
     }                                                                                             \
     FY_FORMULA T fy__lars_##sfx(const fy__rates_t *r, T p, T *momentum, T g)                      \
     {                                                                                             \
-        const T d = MA((T)r->decay, p, g), b = MA((T)r->keep1, *momentum, (T)r->lr * d);          \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                b = MA((T)r->keep1, *momentum, (T)r->lr * d);                                     \
         *momentum = b;                                                                            \
         return p - b;                                                                             \
     }                                                                                             \
     /* the states, before any parameter changes */                                                \
     FY_FORMULA void fy__lamb_state_##sfx(const fy__rates_t *r, T *mean, T *square, T g)           \
     {                                                                                             \
+        g = (T)r->unscale * g;                                                                    \
         *mean = MA((T)r->keep1, *mean, (T)r->add1 * g);                                           \
         *square = MA((T)r->keep2, *square, (T)r->add2 * g * g);                                   \
     }                                                                                             \

@@ -15,7 +15,8 @@ enum {
     INTEGER = FY__SET_INTEGER,
     REAL = FY__SET_REAL,
     INT64 = FY__SET_I64,
-    INDEX = FY__SET_INDEX
+    INDEX = FY__SET_INDEX,
+    F64 = FY__SET_F64
 };
 
 static const ts_op_row_t k_ops[] = {
@@ -117,7 +118,7 @@ static const char *parse_domain(const ts_case_t *row, const char *text, ts_shape
     static const char *const names[TS_DOMAIN_COUNT] = { "any",   "pos",   "unit",    "big",
                                                         "wide",  "ties",  "special", "nans",
                                                         "cond",  "index", "index32", "rng",
-                                                        "below", "parts" };
+                                                        "below", "parts", "scaling" };
     size_t n = strcspn(text, " :");
     for (int d = 0; d < TS_DOMAIN_COUNT; d++) {
         if (strlen(names[d]) != n || strncmp(names[d], text, n) != 0) continue;

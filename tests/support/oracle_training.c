@@ -1,6 +1,7 @@
 /* Oracle of ops that fuse parts of layers and training loops: linear and its parameters' gradients,
  * norm, clamp, clipping, optimizer steps. These have up to four results. The formulas are written a
  * second time here, in double, from PyTorch's documentation. */
+#include <float.h>
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -330,8 +331,16 @@ static void step_element(fy_op_t op, element_t *e, double g, double lr, double d
     }
 }
 
-static void step(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
-                 const ts_array_t *given, size_t ndst, ts_expected_t *out)
+/* Results that are as they were given. */
+static void unchanged(const ts_array_t *given, ts_expected_t *out)
+{
+    ts_expected_make(out, given->dtype, given->rank, given->dims);
+    for (uint64_t k = 0; given->f && k < given->nelem; k++) out->value.f[k] = given->f[k];
+    for (uint64_t k = 0; given->i && k < given->nelem; k++) out->value.i[k] = given->i[k];
+}
+
+static void step_scaled(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                        const ts_array_t *given, size_t ndst, ts_expected_t *out)
 {
     const bool has_trust = op == FY_OP_LARS_STEP || op == FY_OP_LAMB_STEP,
                counts = op == FY_OP_ADAM_STEP || op == FY_OP_SGD_MOMENTUM_STEP ||
@@ -361,6 +370,50 @@ static void step(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *att
     }
 }
 
+/* With loss scaling: (scale, divisor, found, good steps). */
+static void step(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                 const ts_array_t *given, size_t ndst, ts_expected_t *out)
+{
+    if (nsrc < 4) {
+        step_scaled(op, nsrc, src, attrs, given, ndst, out);
+        return;
+    }
+    if (src[3].f[2] != 0) {
+        for (size_t i = 0; i < ndst; i++) unchanged(&given[i], &out[i]);
+        return;
+    }
+    ts_array_t own[4] = { src[0], src[1], src[2], src[3] };
+    own[0].f = calloc(src[0].nelem + 1, sizeof *own[0].f);
+    assert_non_null(own[0].f);
+    for (uint64_t k = 0; k < src[0].nelem; k++) own[0].f[k] = src[0].f[k] / src[3].f[1];
+    step_scaled(op, nsrc, own, attrs, given, ndst, out);
+    free(own[0].f);
+}
+
+static void check_finite(const ts_array_t *x, const ts_array_t *given, ts_expected_t *out)
+{
+    unchanged(given, out);
+    for (uint64_t k = 0; k < x->nelem; k++)
+        if (!isfinite(x->f[k])) out->value.f[2] = 1;
+}
+
+static void update_scaling(const fy_update_scaling_attrs_t *attrs, const ts_array_t *given,
+                           ts_expected_t *out)
+{
+    unchanged(given, out);
+    double *values = out->value.f, next = values[0];
+    if (values[2] != 0) {
+        next *= attrs->backoff_factor;
+        values[3] = 0;
+    } else if (++values[3] == (double)attrs->growth_interval) {
+        next *= attrs->growth_factor;
+        values[3] = 0;
+    }
+    if (next >= 0x1p-126 && next <= (double)FLT_MAX) values[0] = next;
+    values[1] = values[0];
+    values[2] = 0;
+}
+
 bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                         const ts_array_t *given, ts_expected_t *out)
 {
@@ -370,6 +423,8 @@ bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     case FY_OP_NORM: norm(&src[0], attrs, out); return true;
     case FY_OP_CLAMP: clamp(&src[0], attrs, out); return true;
     case FY_OP_CLIP_BY_NORM: clip(&src[0], attrs, &given[0], out); return true;
+    case FY_OP_CHECK_FINITE: check_finite(&src[0], &given[0], out); return true;
+    case FY_OP_UPDATE_SCALING: update_scaling(attrs, &given[0], out); return true;
     case FY_OP_SGD_STEP:
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:

@@ -226,7 +226,8 @@ fy_dtype_t ts_domain_dtype(ts_domain_t domain, fy_dtype_t main_dtype)
     case TS_INDEX:
     case TS_RNG: return FY_DTYPE_I64;
     case TS_INDEX32: return FY_DTYPE_I32;
-    case TS_PARTS: return FY_DTYPE_F64;
+    case TS_PARTS:
+    case TS_SCALING: return FY_DTYPE_F64;
     default: return main_dtype;
     }
 }
@@ -297,6 +298,12 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
                           : column == 1                   ? 0.5 + 0.5 * (double)(row % 3)
                                                           : 0.5 * (double)(row % 3);
         }
+        return;
+    }
+    if (domain == TS_SCALING) {
+        const double scale = fabs((double)limit), values[4] = { scale, scale, limit < 0, 3 };
+        for (uint64_t k = 0; array->f && k < array->nelem; k++)
+            array->f[k] = values[repeat_axis < 0 ? k % 4 : 0];
         return;
     }
     uint64_t inner = 1;

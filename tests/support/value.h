@@ -65,6 +65,7 @@ typedef enum ts_domain {
     TS_RNG,     /* i64 [2]: seed, counter */
     TS_BELOW,   /* 0 .. limit-1, in the main dtype */
     TS_PARTS,   /* f64 [n, 3]: limit * row, 0.5 .. 1.5, 0 .. 1: parts of a step (ops.h) */
+    TS_SCALING, /* f64 [4]: limit, limit, 0, 3: loss scaling (ops.h); limit negative: found */
     TS_DOMAIN_COUNT
 } ts_domain_t;
 /* The dtype of an operand with this domain in an op whose main dtype is `main_dtype`. */

@@ -2,6 +2,7 @@
 // first thread of each block; another launch moves the step number, when every block has read it.
 // LARS and LAMB have two launches before: sums of squares of the runs of each part, a block a run
 // (LAMB's also updates the states), and the trust ratios.
+// With loss scaling that found an infinite or NaN gradient, no launch changes anything.
 #include "backends/cuda/kernels/wide.cuh"
 
 #include "opset/formulas/step.h"
@@ -46,7 +47,17 @@ __device__ inline int64_t *number_of(const fy_args &args)
     return element<int64_t>(args.op == FY_OP_ADAM_STEP ? args.dst[3] : args.dst[2], 0);
 }
 
-__device__ inline fy__rates_t rates_of(const fy_args &args)
+__device__ inline double scaling_at(const fy_args &args, int place)
+{
+    return *element<double>(args.src[3], place * args.src[3].strides[0]);
+}
+
+__device__ inline bool is_skipped(const fy_args &args)
+{
+    return args.nsrc > 3 && scaling_at(args, FY__FOUND) != 0;
+}
+
+__device__ inline fy__rates_t rates_without_scaling(const fy_args &args)
 {
     const double lr = load<double>(args.src[1], 0);
     const int64_t number = counts(args) ? *number_of(args) : 0;
@@ -69,6 +80,13 @@ __device__ inline fy__rates_t rates_of(const fy_args &args)
     }
     const fy_sgd_attrs_t &a = args.attrs.sgd;
     return fy__sgd_rates(lr, a.momentum, a.dampening, a.weight_decay, a.nesterov, number);
+}
+
+__device__ inline fy__rates_t rates_of(const fy_args &args)
+{
+    fy__rates_t rates = rates_without_scaling(args);
+    if (args.nsrc > 3) rates.unscale = 1 / scaling_at(args, FY__DIVISOR);
+    return rates;
 }
 
 #define APPLY(sfx, T)                                                                           \
@@ -200,6 +218,7 @@ __device__ inline void step_by_states(const fy_args &args, const fy__rates_t *ra
 template <typename T, bool PARTS>
 __device__ inline void step(const fy_args &args, fy__rates_t *rates)
 {
+    if (PARTS && is_skipped(args)) return;
     if (threadIdx.x == 0) *rates = rates_of(args);
     __syncthreads();
     step_by_states<T, PARTS>(args, rates);
@@ -232,6 +251,7 @@ __device__ inline void sum_run(const fy_args &args, const fy__rates_t *rates,
         sums[0] += (double)p * p;
         sums[1] += (double)u * u;
     }
+    if (NSTATES == 1) sums[1] *= rates->unscale * rates->unscale; // LARS: of the gradient
     for (int k = 0; k < 2; k++) {
         sums[k] = group_reduce(args, sums[k], scratch, [](double a, double b) { return a + b; });
         if (threadIdx.x == 0) *trust_at(args, part, 1 + 2 * run + k) = sums[k];
@@ -243,6 +263,7 @@ __device__ inline void sum_runs(const fy_args &args, fy__rates_t *rates, double 
 {
     const fy__parts_t parts = parts_of(args);
     const int64_t nruns = (trust_of(args).dims[1] - 1) / 2;
+    if (is_skipped(args)) return;
     if (threadIdx.x == 0) *rates = rates_of(args);
     __syncthreads();
     for (int64_t i = blockIdx.x; i < parts.nparts * nruns; i += gridDim.x) {
@@ -269,6 +290,7 @@ FY_KERNEL fy_step_trust(FY_ARGS args)
 {
     const fy__parts_t parts = parts_of(args);
     const int64_t nruns = (trust_of(args).dims[1] - 1) / 2;
+    if (is_skipped(args)) return;
     for (int64_t part = (int64_t)first_thread(); part < parts.nparts;
          part += (int64_t)all_threads()) {
         const double decay = fy__part_factor(&parts, part, 2);
@@ -308,7 +330,7 @@ FY_KERNEL fy_step_parts_f64(FY_ARGS args)
 }
 FY_KERNEL fy_step_advance(FY_ARGS args)
 {
-    if (first_thread() == 0) ++*number_of(args);
+    if (first_thread() == 0 && !is_skipped(args)) ++*number_of(args);
 }
 FY_KERNEL fy_step_flat_f32(FY_FLAT flat)
 {
@@ -327,6 +349,48 @@ FY_KERNEL fy_step_flat_advance(FY_FLAT flat)
     });
 }
 
+// ---- loss scaling ----
+
+// Threads that find an element write the same value.
+template <typename T> __device__ inline void check_finite(const fy_args &args)
+{
+    const fy_operand &x = args.src[0];
+    const fy_operand *const operands[1] = { &x };
+    bool found = false;
+    by_width(T(), args, [&](auto width) {
+        constexpr int W = decltype(width)::n;
+        uint64_t done = 0;
+        if constexpr (W > 1) {
+            done = args.nelem / W * W;
+            for (uint64_t group = first_thread(); group < done / W; group += all_threads()) {
+                int64_t at[1];
+                T values[W];
+                locate_group<W>(args, x, operands, group, at);
+                load_group<W>(x, at[0], values);
+                for (int i = 0; i < W; i++) found |= !(values[i] - values[i] == 0);
+            }
+        }
+        for (uint64_t n = done + first_thread(); n < args.nelem; n += all_threads()) {
+            const T value = load<T>(x, locate(x, 0, x.rank, n, args.flags));
+            found |= !(value - value == 0);
+        }
+    });
+    if (found) *element<double>(args.dst[0], FY__FOUND * args.dst[0].strides[0]) = 1;
+}
+
+FY_KERNEL fy_check_finite_f32(FY_ARGS args) { check_finite<float>(args); }
+FY_KERNEL fy_check_finite_f64(FY_ARGS args) { check_finite<double>(args); }
+FY_KERNEL fy_update_scaling(FY_ARGS args)
+{
+    const fy_update_scaling_attrs_t &a = args.attrs.update_scaling;
+    if (first_thread() == 0)
+        fy__update_scaling(element<double>(args.dst[0], 0), args.dst[0].strides[0], a.growth_factor,
+                           a.backoff_factor, a.growth_interval);
+}
+
+FY_KERNEL_EXISTS(fy_check_finite_f32)
+FY_KERNEL_EXISTS(fy_check_finite_f64)
+FY_KERNEL_EXISTS(fy_update_scaling)
 FY_KERNEL_EXISTS(fy_step_f32)
 FY_KERNEL_EXISTS(fy_step_f64)
 FY_KERNEL_EXISTS(fy_step_sums_f32)

@@ -32,6 +32,19 @@ typedef struct fy_optimizer_group {
     double lr_scale, weight_decay_scale;
 } fy_optimizer_group_t;
 
+/* Loss scaling, as torch.amp.GradScaler: gradients of a loss times the scale are divided by it in
+ * the step. A step whose gradients have an infinite or NaN element changes only the scale. */
+typedef struct fy_loss_scaling_options {
+    size_t struct_size;
+    double init_scale;                    /* powers of two: dividing by them is exact */
+    double growth_factor, backoff_factor; /* after growth_interval good steps in a row; a bad one */
+    int64_t growth_interval;
+} fy_loss_scaling_options_t;
+#define FY_LOSS_SCALING_OPTIONS_INIT                                            \
+    FY_DEFAULTS_(loss_scaling_options, .init_scale = 65536, .growth_factor = 2, \
+                 .backoff_factor = 0.5, .growth_interval = 2000)
+FY_API void fy_loss_scaling_options_init(fy_loss_scaling_options_t *options, size_t nbytes);
+
 /* Fields that a kind does not use are ignored. */
 typedef struct fy_optimizer_options {
     size_t struct_size;
@@ -54,6 +67,7 @@ typedef struct fy_optimizer_options {
     /* Factors for parameters by name; the others have 1. Read by the call that gets the options */
     size_t ngroups;
     const fy_optimizer_group_t *groups;
+    const fy_loss_scaling_options_t *loss_scaling; /* NULL: none; read as groups */
 } fy_optimizer_options_t;
 /* SGD's defaults; fy_optimizer_defaults has those of all kinds. */
 #define FY_OPTIMIZER_OPTIONS_INIT                                                       \
@@ -87,22 +101,32 @@ FY_API_STATUS fy_optimizer_create_model(const fy_optimizer_options_t *options,
                                         const fy_model_t *model, fy_optimizer_t **out_optimizer);
 /* NULL is ignored. */
 FY_API void fy_optimizer_destroy(fy_optimizer_t *optimizer);
-/* Light requests only. */
+/* Light requests only. With loss scaling one more for each pair looks for infinite and NaN
+ * gradients, and one updates the scale. */
 FY_API_STATUS fy_optimizer_step(fy_optimizer_t *optimizer);
+/* *out_seed: the loss scale, a scalar for fy_backward_options_t seed; NULL without loss scaling.
+ * `dtype` is the loss's; f16 holds no scale above 65504. A light request; in the current scope. */
+FY_API_STATUS fy_optimizer_seed(fy_optimizer_t *optimizer, fy_dtype_t dtype,
+                                fy_tensor_t **out_seed);
+/* Divides the gradients by the loss scale now, and not in the next step: call it before gradients
+ * are clipped or read. Four light requests for a pair; none without loss scaling. */
+FY_API_STATUS fy_optimizer_unscale(fy_optimizer_t *optimizer);
+/* Blocks. Downloads the loss scale, 8 bytes; 1 without loss scaling. */
+FY_API_STATUS fy_optimizer_query_scale(const fy_optimizer_t *optimizer, double *out_scale);
 /* Applies from the next step on; one light request if the value differs. Do not call it inside a
  * recorded step. Fails: INVALID_ARGUMENT (not finite, negative). */
 FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);
 /* The momentum of SGD, RMSprop and LARS, or beta1, for schedules. A recorded step keeps the value
  * at the recording. */
 FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum);
-/* The options with the values of later set_lr and set_momentum calls, without groups. Fails:
- * INVALID_ARGUMENT. */
+/* The options with the values of later set_lr and set_momentum calls, without groups and
+ * loss_scaling. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_optimizer_get(const fy_optimizer_t *optimizer,
                                fy_optimizer_options_t *out_options);
 
 /* The tensors of a checkpoint: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta",
- * "step", with ".N" for pair N if there are several. The optimizer's own handles. NULL and NULL
- * past the last. */
+ * "step", with ".N" for pair N if there are several; "loss_scaling". The optimizer's own handles.
+ * NULL and NULL past the last. */
 FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name,
                                fy_tensor_t **out_tensor);
 

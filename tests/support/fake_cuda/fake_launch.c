@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "opset/formulas/random.h"
+#include "opset/formulas/step.h"
 #include "backends/kernels/kernels.h"
 #include "tests/support/fake_cuda/fake.h"
 
@@ -275,11 +276,10 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_SGD_STEP:
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:
-    case FY_OP_RMSPROP_STEP:
-    case FY_OP_LARS_STEP:
-    case FY_OP_LAMB_STEP:
-    case FY_OP_RMSPROP_MOMENTUM_STEP:
-    case FY_OP_ADADELTA_STEP: return starts_with(kernel, "fy_step");
+    case FY_OP_ADADELTA_STEP:
+    case FY_OP_RMSPROP_STEP ... FY_OP_LAMB_STEP: return starts_with(kernel, "fy_step");
+    case FY_OP_CHECK_FINITE: return starts_with(kernel, "fy_check_finite_f");
+    case FY_OP_UPDATE_SCALING: return strcmp(kernel, "fy_update_scaling") == 0;
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax_f") || is_in_pieces(kernel);
     case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
@@ -290,8 +290,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_CONV2D_BACKWARD_WEIGHT: return starts_with(kernel, "fy_conv2d");
     case FY_OP_MAX_POOL2D:
     case FY_OP_MAX_POOL2D_BACKWARD:
-    case FY_OP_AVG_POOL2D:
-    case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
+    case FY_OP_AVG_POOL2D ... FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
     case FY_OP_SOFTMAX_BACKWARD:
     case FY_OP_LOG_SOFTMAX_BACKWARD:
         return starts_with(kernel, "fy_softmax_backward_f") || is_in_pieces(kernel);
@@ -406,7 +405,8 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         return run(&launch);
     }
     if (strcmp(kernel, "fy_step_advance") == 0 || strcmp(kernel, "fy_step_flat_advance") == 0) {
-        ++*(int64_t *)dst[args->ndst - 1].data;
+        const double *found = args->nsrc > 3 ? src[3].data : NULL;
+        *(int64_t *)dst[args->ndst - 1].data += !found || found[FY__FOUND * src[3].strides[0]] == 0;
         return FY_STATUS_OK;
     }
     /* the step itself does the whole work */

@@ -54,6 +54,8 @@ step fy_step_f32 9 6 0
 step fy_step_f64 9 6 0
 step fy_step_flat_f32 9 6 8
 step fy_step_flat_f64 9 6 0
+step fy_check_finite_f32 3 0 0
+step fy_check_finite_f64 1 0 0
 softmax fy_softmax_f32 6 3 32 0 0 128 4
 softmax fy_softmax_f64 3 1 48 0 0 80 4
 softmax fy_softmax_backward_f32 8 3 16

@@ -69,7 +69,7 @@ static inline fy_status_t resume_batch(fy_device_t *device, const fy_progress_t 
 /* One update. The learning rate is a function of the step. */
 static inline fy_status_t resume_step(fy_device_t *device, resume_t *r)
 {
-    fy_tensor_t *x, *y, *logits, *loss;
+    fy_tensor_t *x, *y, *logits, *loss, *seed;
     fy_progress_t *p = &r->progress;
     const fy_scope_t scope = fy_scope_begin("step");
     FY_TRY(fy_optimizer_set_lr(r->optimizer, 0.01 / (1 + (double)p->step)));
@@ -77,7 +77,9 @@ static inline fy_status_t resume_step(fy_device_t *device, resume_t *r)
     FY_TRY(fy_tape_begin(r->tape));
     FY_TRY(fy_model_forward(r->model, x, &logits));
     FY_TRY(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
-    FY_TRY(fy_model_backward(r->model, r->tape, loss, NULL));
+    FY_TRY(fy_optimizer_seed(r->optimizer, FY_DTYPE_F32, &seed));
+    const fy_backward_options_t backward = { sizeof backward, seed, 0 };
+    FY_TRY(fy_model_backward(r->model, r->tape, loss, &backward));
     FY_TRY(fy_optimizer_step(r->optimizer));
     fy_scope_end(scope, 0, NULL);
     p->step++;

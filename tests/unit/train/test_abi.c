@@ -117,6 +117,12 @@ static fy_status_t optimizer_create(void *given)
     fy_optimizer_destroy(made);
     return status;
 }
+static fy_status_t loss_scaling_create(void *given)
+{
+    fy_optimizer_options_t options = FY_OPTIMIZER_OPTIONS_INIT;
+    options.loss_scaling = given;
+    return optimizer_create(&options);
+}
 static fy_status_t optimizer_get(void *given) { return fy_optimizer_get(optimizer, given); }
 static fy_status_t schedule_check(void *given) { return fy_schedule_check(given); }
 static fy_status_t schedule_lr(void *given)
@@ -216,6 +222,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(model_options, model_create),
     TS_ABI_OPTIONS(optimizer_options, optimizer_create),
     TS_ABI_FACTS(optimizer_options, optimizer_get),
+    TS_ABI_OPTIONS(loss_scaling_options, loss_scaling_create),
     TS_ABI_OPTIONS(schedule, schedule_check),
     TS_ABI_OPTIONS(schedule, schedule_lr),
     TS_ABI_OPTIONS(train_options, train_options),

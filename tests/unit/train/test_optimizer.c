@@ -44,8 +44,10 @@ static double by_hand(const fy_optimizer_options_t *o, double p, double g, doubl
                    (sqrt(s[1] / (1 - pow(o->beta2, t + 1))) + o->eps);
 }
 
-static void set_grad(ts_ctx_t *ctx, fy_tensor_t *grad, const float *values)
+static void set_grad(ts_ctx_t *ctx, fy_tensor_t *grad, const float *given, double scale)
 {
+    float values[N];
+    for (int i = 0; i < N; i++) values[i] = (float)(given[i] * scale);
     fy_scope_t scope = fy_scope_begin("gradient");
     ts_ok(fy_copy(grad, ts_f32(ctx->device, FY_DIMS(N), values)));
     fy_scope_end(scope, 0, NULL);
@@ -69,8 +71,11 @@ static int has_trust(const fy_optimizer_options_t *o)
 
 static void three_steps_match_the_formula(ts_ctx_t *ctx)
 {
-    for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
-        const fy_optimizer_options_t o = options_of(row);
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    for (int round = 0; round < 6 * FY_OPTIMIZER_COUNT; round++) {
+        const int row = round / 2, is_scaled = round % 2;
+        fy_optimizer_options_t o = options_of(row);
+        if (is_scaled) o.loss_scaling = &scaling;
         if (has_trust(&o)) continue;
         fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
                     *grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
@@ -80,11 +85,11 @@ static void three_steps_match_the_formula(ts_ctx_t *ctx)
         ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
         for (int i = 0; i < N; i++) want[i] = k_start[i];
         for (int t = 0; t < STEPS; t++) {
-            set_grad(ctx, grad, k_grads[t]);
+            set_grad(ctx, grad, k_grads[t], is_scaled ? 65536 : 1);
             const fy_ledger_totals_t before = ts_ledger(NULL);
             ts_ok(fy_optimizer_step(optimizer));
             fy_ledger_totals_t after = ts_ledger(NULL);
-            assert_int_equal(after.requests, before.requests + 1);
+            assert_int_equal(after.requests, before.requests + (is_scaled ? 3 : 1));
             after.requests = before.requests;
             ts_expect_quiet(&before, &after, "a step");
             for (int i = 0; i < N; i++) want[i] = by_hand(&o, want[i], k_grads[t][i], states[i], t);
@@ -181,6 +186,7 @@ static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimiz
             step_by_hand(o, begin, n, lr, decay, t);
             begin = (begin + n + 15) / 16 * 16;
         }
+        for (size_t i = 0; o->loss_scaling && i < room; i++) g_grads[i] *= 65536;
         fy_scope_t scope = fy_scope_begin("gradient");
         fy_tensor_t *host, *fresh;
         ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F64, FY_DIMS((int64_t)room), g_grads, NULL,
@@ -191,7 +197,7 @@ static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimiz
         const fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_optimizer_step(optimizer));
         fy_ledger_totals_t after = ts_ledger(NULL);
-        assert_int_equal(after.requests, before.requests + 1);
+        assert_int_equal(after.requests, before.requests + (o->loss_scaling ? 3 : 1));
         after.requests = before.requests;
         ts_expect_quiet(&before, &after, "a step of a model"); /* no allocation, copy or wait */
     }
@@ -206,6 +212,7 @@ static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimiz
 
 static void factors_and_trust_ratios_match_the_formulas(ts_ctx_t *ctx)
 {
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++) {
         fy_optimizer_options_t o;
         fy_optimizer_defaults((fy_optimizer_kind_t)kind, &o, sizeof o);
@@ -216,6 +223,11 @@ static void factors_and_trust_ratios_match_the_formulas(ts_ctx_t *ctx)
         o.ngroups = 2;
         o.groups = k_groups;
         expect_model_steps(ctx, "mlp", &o);
+        o.loss_scaling = &scaling;
+        expect_model_steps(ctx, "mlp", &o);
+        o.ngroups = 0;
+        o.decay_min_rank = 0;
+        expect_model_steps(ctx, "linear", &o);
     }
 }
 
@@ -239,8 +251,8 @@ static void one_block_equals_many_pairs(ts_ctx_t *ctx)
         ts_ok(fy_optimizer_create(&o, 1, &block, &block_grad, &fused));
         ts_ok(fy_optimizer_create(&o, 2, values, grads, &unfused));
         for (int t = 0; t < STEPS; t++) {
-            set_grad(ctx, block_grad, k_grads[t]);
-            set_grad(ctx, apart_grad, k_grads[t]);
+            set_grad(ctx, block_grad, k_grads[t], 1);
+            set_grad(ctx, apart_grad, k_grads[t], 1);
             ts_ok(fy_optimizer_step(fused));
             ts_ok(fy_optimizer_step(unfused));
         }

@@ -20,6 +20,7 @@ static fy_status_t train(fy_device_t *device, int is_graph, parts_t *p)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     fy_optimizer_options_t adam;
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     fy_train_result_t result = FY_TRAIN_RESULT_INIT;
@@ -31,6 +32,7 @@ static fy_status_t train(fy_device_t *device, int is_graph, parts_t *p)
     FY_TRY(fy_model_open(device, "mnist2018", NULL, &p->model));
     FY_TRY(fy_model_query(p->model, &info));
     fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
+    if (is_graph) adam.loss_scaling = &scaling;
     FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &p->optimizer));
     options.loss = FY_LOSS_NLL;
     options.log_every = 2;

@@ -1,0 +1,269 @@
+/* Loss scaling of an optimizer: an infinite gradient skips one step and halves the scale, good
+ * steps in a row double it, clipping sees unscaled gradients, a replayed step does the same, a
+ * resumed training has the same bits, a step downloads nothing. Formulas: test_optimizer.c. */
+#include <math.h>
+
+#include <ferry/scope.h>
+#include <ferry/train/checkpoint.h>
+
+#include "tests/support/harness.h"
+#include "tests/unit/train/resume.h"
+
+enum { N = 5, STATES = 3 };
+
+static const float k_start[N] = { 0.5F, -1.25F, 2.0F, 0.25F, -0.75F };
+static const float k_grads[N] = { 0.1F, -0.2F, 0.3F, 1.0F, -0.5F };
+
+typedef struct subject {
+    fy_tensor_t *value, *grad;
+    fy_optimizer_t *optimizer;
+} subject_t;
+
+static subject_t begin(ts_ctx_t *ctx, fy_optimizer_kind_t kind,
+                       const fy_loss_scaling_options_t *scaling)
+{
+    subject_t s = { ts_f32(ctx->device, FY_DIMS(N), k_start),
+                    ts_f32(ctx->device, FY_DIMS(N), k_start), NULL };
+    fy_optimizer_options_t o;
+    fy_optimizer_defaults(kind, &o, sizeof o);
+    if (kind == FY_OPTIMIZER_SGD || kind == FY_OPTIMIZER_RMSPROP) o.momentum = 0.9;
+    o.weight_decay = 0.1;
+    o.loss_scaling = scaling;
+    ts_ok(fy_optimizer_create(&o, 1, &s.value, &s.grad, &s.optimizer));
+    return s;
+}
+
+static void set_grad(ts_ctx_t *ctx, const subject_t *s, double scale, int bad)
+{
+    float values[N];
+    for (int i = 0; i < N; i++) values[i] = (float)(k_grads[i] * scale);
+    if (bad > 0) values[bad % N] = bad % 2 ? INFINITY : NAN;
+    fy_scope_t scope = fy_scope_begin("gradient");
+    ts_ok(fy_copy(s->grad, ts_f32(ctx->device, FY_DIMS(N), values)));
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void expect_scaling(const subject_t *s, double scale, double good)
+{
+    const char *name;
+    fy_tensor_t *state;
+    double values[4], queried;
+    size_t i = 0;
+    while (fy_optimizer_state(s->optimizer, i++, &name, &state), strcmp(name, "loss_scaling") != 0)
+        assert_non_null(name);
+    ts_read(state, values, sizeof values);
+    ts_ok(fy_optimizer_query_scale(s->optimizer, &queried));
+    const double want[4] = { scale, scale, 0, good };
+    assert_memory_equal(values, want, sizeof want);
+    assert_true(queried == scale);
+}
+
+typedef struct bits {
+    float value[N], state[2][N];
+    int64_t number;
+} bits_t;
+
+static bits_t bits_of(const subject_t *s)
+{
+    bits_t bits = { 0 };
+    const char *name;
+    fy_tensor_t *state;
+    ts_read(s->value, bits.value, sizeof bits.value);
+    for (size_t i = 0; fy_optimizer_state(s->optimizer, i, &name, &state), name; i++) {
+        if (strcmp(name, "step") == 0)
+            ts_read(state, &bits.number, sizeof bits.number);
+        else if (strcmp(name, "loss_scaling") != 0)
+            ts_read(state, bits.state[i], sizeof bits.state[i]);
+    }
+    return bits;
+}
+
+static void a_bad_gradient_skips_one_step(ts_ctx_t *ctx)
+{
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    const fy_guard_options_t light_only = FY_GUARD_LIGHT_ONLY;
+    for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++)
+        for (int bad = 1; bad < 3; bad++) {
+            subject_t s = begin(ctx, (fy_optimizer_kind_t)kind, &scaling),
+                      plain = begin(ctx, (fy_optimizer_kind_t)kind, NULL);
+            for (int t = 0; t < 4; t++) {
+                const int is_bad = t == 2;
+                set_grad(ctx, &s, t > 2 ? 32768 : 65536, is_bad ? bad : 0);
+                set_grad(ctx, &plain, 1, 0);
+                const bits_t before = bits_of(&s);
+                fy_scope_t scope = fy_scope_begin("step");
+                ts_ok(fy_scope_guard(&light_only));
+                ts_ok(fy_optimizer_step(s.optimizer));
+                if (!is_bad) ts_ok(fy_optimizer_step(plain.optimizer));
+                fy_scope_end(scope, 0, NULL);
+                const bits_t after = bits_of(&s), want = is_bad ? before : bits_of(&plain);
+                assert_memory_equal(&after, &want, sizeof after);
+                expect_scaling(&s, t < 2 ? 65536 : 32768, t == 2 ? 0 : t == 3 ? 1 : t + 1);
+            }
+            fy_optimizer_destroy(s.optimizer);
+            fy_optimizer_destroy(plain.optimizer);
+        }
+}
+
+static void good_steps_in_a_row_double_the_scale(ts_ctx_t *ctx)
+{
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    scaling.init_scale = 8;
+    scaling.growth_interval = 3;
+    subject_t s = begin(ctx, FY_OPTIMIZER_ADAM, &scaling);
+    /* of each step: is it bad; the scale and the good steps after it */
+    static const int steps[][3] = { { 0, 8, 1 },  { 0, 8, 2 }, { 1, 4, 0 }, { 0, 4, 1 },
+                                    { 0, 4, 2 },  { 0, 8, 0 }, { 0, 8, 1 }, { 0, 8, 2 },
+                                    { 0, 16, 0 }, { 1, 8, 0 } };
+    for (size_t t = 0; t < sizeof steps / sizeof *steps; t++) {
+        set_grad(ctx, &s, 1, steps[t][0]);
+        ts_ok(fy_optimizer_step(s.optimizer));
+        expect_scaling(&s, steps[t][1], steps[t][2]);
+    }
+    fy_optimizer_destroy(s.optimizer);
+}
+
+/* As clipping the gradients of an optimizer without scaling. */
+static void clipping_sees_unscaled_gradients(ts_ctx_t *ctx)
+{
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    subject_t s = begin(ctx, FY_OPTIMIZER_LAMB, &scaling),
+              plain = begin(ctx, FY_OPTIMIZER_LAMB, NULL);
+    for (int t = 0; t < 4; t++) {
+        const int is_bad = t == 1;
+        set_grad(ctx, &s, t > 1 ? 32768 : 65536, is_bad);
+        set_grad(ctx, &plain, 1, 0);
+        ts_ok(fy_optimizer_unscale(s.optimizer));
+        ts_ok(fy_optimizer_unscale(s.optimizer)); /* divides once */
+        ts_ok(fy_grads_clip_norm(1, &s.grad, 0.25, NULL));
+        const bits_t before = bits_of(&s);
+        ts_ok(fy_optimizer_step(s.optimizer));
+        if (!is_bad) {
+            ts_ok(fy_grads_clip_norm(1, &plain.grad, 0.25, NULL));
+            ts_ok(fy_optimizer_step(plain.optimizer));
+        }
+        const bits_t after = bits_of(&s), want = is_bad ? before : bits_of(&plain);
+        assert_memory_equal(&after, &want, sizeof after);
+    }
+    expect_scaling(&s, 32768, 2);
+    fy_optimizer_destroy(s.optimizer);
+    fy_optimizer_destroy(plain.optimizer);
+}
+
+static void the_seed_is_the_scale(ts_ctx_t *ctx)
+{
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    subject_t s = begin(ctx, FY_OPTIMIZER_SGD, &scaling),
+              plain = begin(ctx, FY_OPTIMIZER_SGD, NULL);
+    fy_tensor_t *seed;
+    double scale;
+    ts_ok(fy_optimizer_seed(s.optimizer, FY_DTYPE_F32, &seed));
+    ts_expect_f32(seed, (const float[]){ 65536 }, 1);
+    ts_ok(fy_optimizer_seed(plain.optimizer, FY_DTYPE_F32, &seed));
+    assert_null(seed);
+    ts_ok(fy_optimizer_unscale(plain.optimizer));
+    ts_ok(fy_optimizer_query_scale(plain.optimizer, &scale));
+    assert_true(scale == 1);
+    fy_optimizer_destroy(s.optimizer);
+    fy_optimizer_destroy(plain.optimizer);
+}
+
+/* Recorded with clipping; the third replay has a bad gradient. */
+static void a_replayed_step_does_the_same(ts_ctx_t *ctx)
+{
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    scaling.growth_interval = 2;
+    subject_t recorded = begin(ctx, FY_OPTIMIZER_ADAM, &scaling),
+              twin = begin(ctx, FY_OPTIMIZER_ADAM, &scaling);
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_optimizer_unscale(recorded.optimizer));
+    ts_ok(fy_grads_clip_norm(1, &recorded.grad, 0.5, NULL));
+    ts_ok(fy_optimizer_step(recorded.optimizer));
+    ts_ok(fy_graph_end(&graph));
+    for (int t = 0; t < 5; t++) {
+        set_grad(ctx, &recorded, 65536, t == 2);
+        set_grad(ctx, &twin, 65536, t == 2);
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_ok(fy_optimizer_unscale(twin.optimizer));
+        ts_ok(fy_grads_clip_norm(1, &twin.grad, 0.5, NULL));
+        ts_ok(fy_optimizer_step(twin.optimizer));
+        const bits_t got = bits_of(&recorded), want = bits_of(&twin);
+        assert_memory_equal(&got, &want, sizeof got);
+    }
+    expect_scaling(&recorded, 131072, 0);
+    expect_scaling(&twin, 131072, 0);
+    fy_graph_destroy(graph);
+    fy_optimizer_destroy(recorded.optimizer);
+    fy_optimizer_destroy(twin.optimizer);
+}
+
+static void a_resumed_training_has_the_same_bits(ts_ctx_t *ctx)
+{
+    char folder[] = "/tmp/ferry-scaling-XXXXXX", command[64];
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    fy_optimizer_options_t adam;
+    resume_t whole, part;
+    double scales[2];
+    float parameters[2][512];
+    fy_model_info_t info[2] = { FY_MODEL_INFO_INIT, FY_MODEL_INFO_INIT };
+    scaling.growth_interval = 3;
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
+    adam.loss_scaling = &scaling;
+    assert_non_null(mkdtemp(folder));
+    ts_ok(resume_begin_with(ctx->device, 1, &adam, &whole));
+    while (whole.progress.step < 8) {
+        ts_ok(resume_step(ctx->device, &whole));
+        if (whole.progress.step == 5)
+            ts_ok(fy_checkpoint_save(folder, whole.model, whole.optimizer, &whole.progress, 1));
+    }
+    ts_ok(resume_begin_with(ctx->device, 99, &adam, &part));
+    ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
+    ts_ok(fy_optimizer_query_scale(part.optimizer, &scales[0]));
+    assert_true(scales[0] == 131072);
+    while (part.progress.step < 8) ts_ok(resume_step(ctx->device, &part));
+    resume_t *const both[2] = { &whole, &part };
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_model_query(both[i]->model, &info[i]));
+        ts_ok(fy_optimizer_query_scale(both[i]->optimizer, &scales[i]));
+        ts_read(info[i].values, parameters[i], ts_info(info[i].values).nbytes);
+    }
+    assert_true(scales[0] == 262144 && scales[1] == scales[0]);
+    assert_memory_equal(parameters[0], parameters[1], ts_info(info[0].values).nbytes);
+    resume_end(&whole);
+    resume_end(&part);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void invalid_numbers_are_refused(ts_ctx_t *ctx)
+{
+    const fy_loss_scaling_options_t good = FY_LOSS_SCALING_OPTIONS_INIT;
+    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start);
+    fy_optimizer_t *optimizer;
+    fy_optimizer_options_t o = FY_OPTIMIZER_OPTIONS_INIT;
+    for (int i = 0; i < 7; i++) {
+        fy_loss_scaling_options_t bad = good;
+        if (i == 0) bad.init_scale = 0;
+        if (i == 1) bad.init_scale = INFINITY;
+        if (i == 2) bad.growth_factor = 1;
+        if (i == 3) bad.growth_factor = NAN;
+        if (i == 4) bad.backoff_factor = 1;
+        if (i == 5) bad.backoff_factor = 0;
+        if (i == 6) bad.growth_interval = 0;
+        o.loss_scaling = &bad;
+        ts_fails(fy_optimizer_create(&o, 1, &value, &value, &optimizer), INVALID_ARGUMENT);
+        assert_null(optimizer);
+    }
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = {
+        TS_TEST(a_bad_gradient_skips_one_step),    TS_TEST(good_steps_in_a_row_double_the_scale),
+        TS_TEST(clipping_sees_unscaled_gradients), TS_TEST(the_seed_is_the_scale),
+        TS_TEST(a_replayed_step_does_the_same),    TS_TEST(a_resumed_training_has_the_same_bits),
+        TS_TEST(invalid_numbers_are_refused),
+    };
+    return TS_RUN("loss_scaling", tests, NULL);
+}
