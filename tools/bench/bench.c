@@ -1,6 +1,6 @@
 /* `ferry bench`: the suites and their measuring loop. Times are wall clock, medians of interleaved
  * rounds; the worst round is shown beside. Not here: the measured functions (bench_dispatch.c,
- * bench_gemm.c, bench_copy.c, bench_alloc.c, bench_train.c). */
+ * bench_gemm.c, bench_copy.c, bench_alloc.c, bench_step.c, bench_train.c). */
 #include "tools/bench/bench.h"
 
 #include <math.h>
@@ -158,6 +158,7 @@ int cmd_bench(int argc, char **argv)
         { "gemm", "matrix products through the dispatcher, beside bare oneDNN", bench_gemm },
         { "copy", "uploads and downloads by size, beside memcpy", bench_copy },
         { "alloc", "a block and its return, beside malloc, jemalloc and mimalloc", bench_alloc },
+        { "step", "steps of optimizers, beside memcpy", bench_step },
         { "train", "training steps, called and replayed as graphs", bench_train },
     };
     return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites,

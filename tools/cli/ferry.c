@@ -21,7 +21,7 @@ static const command_t commands[] = {
       cmd_experiment },
     { "bench",
       "micro benchmarks: dispatch, gemm, copy (beside the raw library call), alloc (beside other "
-      "allocators), train",
+      "allocators), step (beside memcpy), train",
       cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
     { "plan",

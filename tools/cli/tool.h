@@ -48,6 +48,7 @@ int bench_dispatch(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
+int bench_step(int argc, char **argv);
 int bench_train(int argc, char **argv);
 /* Runs the one of `list` that argv[1] names; `prefix` is the command line before it ("ferry
  * experiment"). */

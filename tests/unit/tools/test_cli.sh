@@ -22,7 +22,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment batchsize" "experiment speedups" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment batchsize" "experiment speedups" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench step" "bench train"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -310,13 +310,15 @@ for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" miniba
 done
 
 # ---- benches run and fill every row ----
-for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB" "train --case mlp"; do
+for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB" "step --elements 1000" "train --case mlp"; do
     # shellcheck disable=SC2086
     expect 0 bench $suite --device sim:0 --rounds 1 --round-ms 1 --json
     silent err
     says out '"rows": ['
 done
 says out '"mode": "graph"'
+expect 0 bench step --elements 1000 --rounds 1 --round-ms 1 --json
+matches out '"bandwidth_ratio": [0-9]'
 for suite in dispatch "gemm --max-size 16"; do # one thread, all threads, and the choice, where there is one
     if grep -q '^FERRY_SANITIZE:.*thread' "$1/CMakeCache.txt" 2>/dev/null; then
         echo "skipped: bench $suite with two OpenMP threads is not tested under ThreadSanitizer"
