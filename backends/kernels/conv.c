@@ -1,11 +1,13 @@
 /* conv2d and its gradients: the choice among plain loops, loops for few channels, and oneDNN.
- * oneDNN runs dense f32 of some size; if it has only a reference loop (0.1 GFLOP/s), the plain
- * loops run instead. Scratch is a copy of the weights in oneDNN's order and oneDNN's own.
+ * oneDNN runs dense f32 of some size, to which dense f16 and bf16 are converted; if it has only a
+ * reference loop (0.1 GFLOP/s), the plain loops run instead. Scratch is a copy of the weights in
+ * oneDNN's order and oneDNN's own.
  * Packed weights are not cached over calls: in training every step has new weights, and packing
  * costs a copy of them (docs/decisions/0022). Not here: any loop. */
 #include "backends/kernels/conv.h"
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/slow_path.h"
+#include "backends/kernels/widen.h"
 
 enum { SMALL_MACS = 8192 }; /* below this, starting a primitive costs more than the loop */
 
@@ -48,14 +50,21 @@ static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
                                       .accumulate = launch->accumulate & 1u };
 }
 
-/* f32 of some size: what oneDNN is here for. No dimension is so large that this product overflows:
- * the tensors exist. A double will do. */
-static int is_for_dnnl(const fy__conv_t *conv)
+/* Of some size: what oneDNN is here for. No dimension is so large that this product overflows: the
+ * tensors exist. A double will do. */
+static int is_large(const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o *
                         (double)s->kh * (double)s->kw * ((double)s->c / (double)s->groups);
-    return macs >= SMALL_MACS && s->h > 0 && s->w > 0 && conv->x->dtype == FY_DTYPE_F32;
+    return macs >= SMALL_MACS && s->h > 0 && s->w > 0;
+}
+
+static int is_half(const fy__conv_t *conv) { return fy__is_half(conv->x->dtype); }
+
+static int is_for_dnnl(const fy__conv_t *conv)
+{
+    return (conv->x->dtype == FY_DTYPE_F32 || is_half(conv)) && is_large(conv);
 }
 
 static int is_all_dense(const fy__conv_t *conv)
@@ -74,21 +83,42 @@ static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
     const char *reason = "oneDNN has only its reference loop for this shape on this processor";
     if (!is_all_dense(conv))
         reason = "an operand is strided; fy_copy into a new tensor makes a dense one";
-    else if (fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))
+    else if (is_half(conv) ? fy__conv_half_nbytes(conv, UINT64_MAX) != 0
+                           : fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))
         reason = "oneDNN needs more scratch than the device may take (option workspace=)";
     fy__slow_path_log(host, &conv->shape, reason);
+}
+
+uint64_t fy__conv_fast_nbytes(const fy__conv_t *conv, uint64_t limit)
+{
+    uint64_t nbytes;
+    if (fy__conv_depthwise_fits(fy__loops_get(), conv))
+        return fy__conv_depthwise_nbytes(fy__loops_get(), conv, limit);
+    if (fy__conv_few_fits(fy__loops_get(), conv)) return fy__conv_few_nbytes(conv, limit);
+    return fy__conv_dnnl_plan(conv, limit, &nbytes) ? nbytes : 0;
 }
 
 uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
 {
     fy__conv_t conv;
-    uint64_t nbytes;
     make_conv(&conv, launch);
-    if (may_use_dnnl(&conv) && fy__conv_depthwise_fits(fy__loops_get(), &conv))
-        return fy__conv_depthwise_nbytes(fy__loops_get(), &conv, limit);
-    if (may_use_dnnl(&conv) && fy__conv_few_fits(fy__loops_get(), &conv))
-        return fy__conv_few_nbytes(&conv, limit);
-    return may_use_dnnl(&conv) && fy__conv_dnnl_plan(&conv, limit, &nbytes) ? nbytes : 0;
+    if (!may_use_dnnl(&conv)) return 0;
+    return is_half(&conv) ? fy__conv_half_nbytes(&conv, limit) : fy__conv_fast_nbytes(&conv, limit);
+}
+
+fy_status_t fy__conv_fast_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy__conv_t *conv, void *scratch, uint64_t nbytes)
+{
+    if (fy__conv_depthwise_fits(loops, conv) &&
+        fy__conv_depthwise_run(loops, conv, scratch, nbytes)) {
+        fy__product_by("depthwise loops");
+        return FY_STATUS_OK;
+    }
+    if (fy__conv_few_fits(loops, conv) && fy__conv_few_run(loops, conv, scratch, nbytes)) {
+        fy__product_by("loops for few channels");
+        return FY_STATUS_OK;
+    }
+    return fy__conv_dnnl_run(host, loops, conv, scratch, nbytes);
 }
 
 fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
@@ -99,18 +129,11 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
     if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK;
     make_conv(&conv, launch);
     if (may_use_dnnl(&conv)) {
-        if (fy__conv_depthwise_fits(loops, &conv) &&
-            fy__conv_depthwise_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
-            fy__product_by("depthwise loops");
-            return FY_STATUS_OK;
-        }
-        if (fy__conv_few_fits(loops, &conv) &&
-            fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
-            fy__product_by("loops for few channels");
-            return FY_STATUS_OK;
-        }
         const fy_status_t status =
-            fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);
+            is_half(&conv)
+                ? fy__conv_half_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes)
+                : fy__conv_fast_run(host, loops, &conv, launch->workspace,
+                                    launch->workspace_nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
     note_slow_path(host, &conv);

@@ -1,7 +1,7 @@
 /* A convolution as the three files that run it see it: whichever of x, w, y is the result of the
  * launch.
  * conv.c decides, conv_few.c is for a handful of channels, conv_plain.c has loops for any strides
- * and dtypes, conv_dnnl.c oneDNN's primitives for dense f32. */
+ * and dtypes, conv_dnnl.c oneDNN's primitives for dense f32, conv_half.c converts to that. */
 #ifndef FERRY_BACKENDS_KERNELS_CONV_H_
 #define FERRY_BACKENDS_KERNELS_CONV_H_
 
@@ -24,6 +24,17 @@ typedef struct fy__conv {
     const fy_desc_t *x, *w, *y, *bias;
     int relu, accumulate_bias;
 } fy__conv_t;
+
+/* conv.c. Dense f32, by one of the kernels below but the plain loops: its scratch (0: there is
+ * none), and the run. UNSUPPORTED without a word: nothing was written. */
+uint64_t fy__conv_fast_nbytes(const fy__conv_t *conv, uint64_t limit);
+fy_status_t fy__conv_fast_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy__conv_t *conv, void *scratch, uint64_t nbytes);
+
+/* conv_half.c. Dense f16 or bf16: the same. */
+uint64_t fy__conv_half_nbytes(const fy__conv_t *conv, uint64_t limit);
+fy_status_t fy__conv_half_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy__conv_t *conv, void *scratch, uint64_t nbytes);
 
 /* conv_plain.c. Never fails; sums are f64, so one rounding at the end; no scratch. */
 void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv);

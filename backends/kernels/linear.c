@@ -1,12 +1,13 @@
 /* linear and the gradients of its parameters: products as in matmul.c, with what follows done while
- * the result is still in the cache. f32 and f64 of usual layouts take that way; half precision
- * (which must round once) and odd strides a plain loop with f64 sums.
+ * the result is still in the cache. f32 and f64 of usual layouts take that way, and dense half
+ * precision in f32 (linear_half.c); odd strides a plain loop with f64 sums.
  * Next: matmul.c, gemm.h. */
 #include <string.h>
 
 #include "opset/formulas/index.h"
 #include "backends/kernels/family.h"
 #include "backends/kernels/gemm.h"
+#include "backends/kernels/linear.h"
 #include "backends/kernels/rows.h"
 
 enum {
@@ -286,6 +287,8 @@ fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops,
         linear.bias_stride = launch->src[2].strides[0];
     }
     if (is_usual(launch, &linear)) return run_usual(host, &linear);
+    const fy_status_t status = fy__linear_half_run(host, loops, launch);
+    if (status != FY_STATUS_UNSUPPORTED) return status;
     run_plain(&linear);
     return FY_STATUS_OK;
 }
@@ -294,7 +297,8 @@ uint64_t fy__linear_workspace(const fy_launch_t *launch, uint64_t limit)
 {
     linear_t linear = { .launch = launch };
     fy_desc_t dst, src[2];
-    if (launch->nelem == 0 || !is_usual(launch, &linear)) return 0;
+    if (launch->nelem == 0) return 0;
+    if (!is_usual(launch, &linear)) return fy__linear_half_nbytes(launch, limit);
     linear.dtype = launch->dst->dtype;
     linear.shift = fy__log2_size(linear.dtype);
     if (is_turned(&linear) && turned_nbytes(&linear) <= limit) return turned_nbytes(&linear);

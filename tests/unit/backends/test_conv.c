@@ -1,6 +1,7 @@
 /* Convolutions that oneDNN runs. With every amount of scratch, from none up (then the plain loops
- * run, or fewer images at once), the results are those of the plain loops. One primitive run by two
- * threads gives the results of one thread. More shapes than the table keeps.
+ * run, or fewer images at once), the results are those of the plain loops, also of f16 and bf16,
+ * which are converted. One primitive run by two threads gives the results of one thread. More
+ * shapes than the table keeps.
  * Values against an oracle: tests/ops/cases.def. */
 #include <omp.h>
 #include <pthread.h>
@@ -39,18 +40,24 @@ static void conv_connect(conv_t *conv, int64_t salt)
     fill_noise(&conv->bias.desc, salt + 4);
 }
 
-static void conv_make(conv_t *conv, fy_op_t op, int64_t n, int64_t channels, int64_t salt)
+static void conv_make_of(conv_t *conv, fy_op_t op, int32_t dtype, int64_t n, int64_t channels,
+                         int64_t salt)
 {
     const int64_t x[4] = { n, H, W, channels }, w[4] = { O, K, K, channels }, y[4] = { n, H, W, O },
                   bias[1] = { O };
     *conv = (conv_t){ .op = op,
-                      .x = make(FY_DTYPE_F32, 4, x, NULL),
-                      .w = make(FY_DTYPE_F32, 4, w, NULL),
-                      .y = make(FY_DTYPE_F32, 4, y, NULL),
-                      .bias = make(FY_DTYPE_F32, 1, bias, NULL),
+                      .x = make(dtype, 4, x, NULL),
+                      .w = make(dtype, 4, w, NULL),
+                      .y = make(dtype, 4, y, NULL),
+                      .bias = make(dtype, 1, bias, NULL),
                       .nsrc = op == FY_OP_CONV2D ? 3 : 2,
                       .attrs = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &k_weight_attrs : &k_attrs };
     conv_connect(conv, salt);
+}
+
+static void conv_make(conv_t *conv, fy_op_t op, int64_t n, int64_t channels, int64_t salt)
+{
+    conv_make_of(conv, op, FY_DTYPE_F32, n, channels, salt);
 }
 
 static void conv_drop(conv_t *conv)
@@ -126,6 +133,45 @@ static void any_scratch(void **state)
              * their scratch or none. */
             const int through_scratch = k_ops[k] == FY_OP_CONV2D_BACKWARD_INPUT && accumulate;
             assert_int_equal(amounts, through_scratch ? 4 : 1);
+            free(want);
+            conv_drop(&conv);
+        }
+    }
+}
+
+/* f16 and bf16 are converted to f32 in scratch, in as many pieces of the batch as fit. */
+static void half_precision_in_pieces(void **state)
+{
+    static const int32_t halves[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
+    (void)state;
+    for (size_t k = 0; k < 2 * COUNT_OF(k_ops); k++) {
+        const fy_op_t op = k_ops[k / 2];
+        for (uint32_t accumulate = 0; accumulate <= (op != FY_OP_CONV2D); accumulate++) {
+            conv_t conv;
+            conv_make_of(&conv, op, halves[k % 2], N, C, 0);
+            const double epsilon = epsilon_of(halves[k % 2]);
+            conv_run(&conv, accumulate, 0); /* no scratch: the plain loops */
+            double *want = copy_of(&conv.dst->desc);
+            uint64_t amounts = 0, last = 0;
+            const uint64_t all = scratch_of(&conv, accumulate, 1 << 24);
+            for (uint64_t limit = 0; limit <= all + 4096; limit += 512) {
+                const uint64_t nbytes = scratch_of(&conv, accumulate, limit);
+                assert_true(nbytes <= limit);
+                if (nbytes == last) continue;
+                amounts++;
+                last = nbytes;
+                conv_run(&conv, accumulate, limit);
+                for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
+                    const double got = get(&conv.dst->desc, i);
+                    /* one rounding of a sum in f32, instead of one of a sum in f64 */
+                    if (fabs(got - want[i]) > epsilon * fabs(want[i]) + 1e-3)
+                        fail_msg("op %u dtype %d limit %llu: %lld is %g, not %g", (unsigned)op,
+                                 (int)halves[k % 2], (unsigned long long)limit, (long long)i, got,
+                                 want[i]);
+                }
+            }
+            assert_int_equal(last, all);
+            assert_true(amounts >= 4); /* 1, 2, 3, 6 images, and with dx of fewer at once */
             free(want);
             conv_drop(&conv);
         }
@@ -363,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_scratch),
+        cmocka_unit_test(half_precision_in_pieces),
         cmocka_unit_test(one_primitive_two_threads),
         cmocka_unit_test(a_primitive_runs_once_at_a_time),
         cmocka_unit_test(implementations_have_names),
