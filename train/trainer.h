@@ -2,6 +2,7 @@
 #ifndef FERRY_TRAIN_TRAINER_INTERNAL_H_
 #define FERRY_TRAIN_TRAINER_INTERNAL_H_
 
+#include <ferry/autocast.h>
 #include <ferry/graph.h>
 #include <ferry/ledger.h>
 #include <ferry/scope.h>

@@ -180,8 +180,10 @@ static fy_status_t run(fyt_trainer_t *trainer)
 
 fy_status_t fyt_step_run(fyt_trainer_t *trainer)
 {
+    const fy_dtype_t precision = trainer->options->precision;
     fy_scope_t scope = fy_scope_begin("step");
-    fy_status_t status = run(trainer);
+    fy_status_t status = precision == FY_DTYPE_F32 ? FY_STATUS_OK : fy_autocast_set(precision);
+    if (status == FY_STATUS_OK) status = run(trainer);
     fy_scope_end(scope, 0, NULL);
     return status;
 }

@@ -139,6 +139,8 @@ int cmd_plan(int argc, char **argv)
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, "of models: " TRAIN_RECOMPUTE_HELP,
           0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
+        { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &request.user.precision,
+          "of models: " TRAIN_PRECISION_HELP, 0, 0 },
         { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1,
           1 << 30 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
@@ -171,6 +173,10 @@ int cmd_plan(int argc, char **argv)
     }
     if (!train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
     memory.drop_bias = drop_bias;
+    if (request.user.precision && request.model->step != model_plan_step) {
+        fprintf(stderr, "ferry: plan: --precision is of models\n");
+        return STATUS_USAGE;
+    }
     if (recompute && (request.model->step != model_plan_step || request.user.inference)) {
         fprintf(stderr, "ferry: plan: --recompute is of the training steps of models\n");
         return STATUS_USAGE;

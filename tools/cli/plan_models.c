@@ -53,10 +53,12 @@ static fy_status_t compute_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_ten
 }
 
 static fy_status_t step(fy_model_t *model, fy_optimizer_t *optimizer, fy_tape_t *tape,
-                        fy_loss_kind_t kind, fy_tensor_t *x, fy_tensor_t *y)
+                        const plan_request_t *request, fy_tensor_t *x, fy_tensor_t *y)
 {
+    const fy_loss_kind_t kind = train_recipe_find(request->model)->loss;
     fy_tensor_t *result, *loss;
     fy_scope_t scope = fy_scope_begin("step");
+    FY_TRY(fy_autocast_set(train_precision(request->precision)));
     FY_TRY(fy_tape_begin(tape));
     FY_TRY(fy_model_forward(model, x, &result));
     FY_TRY(compute_loss(kind, result, y, &loss));
@@ -75,6 +77,7 @@ static fy_status_t infer(fy_model_t *model, const plan_request_t *request, int64
     FY_TRY(make_batch(info.device, request, batch, &x, &y));
     for (int i = 0; i < STEPS; i++) {
         fy_scope_t scope = fy_scope_begin("step");
+        FY_TRY(fy_autocast_set(train_precision(request->precision)));
         FY_TRY(fy_model_forward(model, x, &result));
         fy_scope_end(scope, 0, NULL);
     }
@@ -84,7 +87,6 @@ static fy_status_t infer(fy_model_t *model, const plan_request_t *request, int64
 static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const plan_request_t *request,
                        int64_t batch)
 {
-    const fy_loss_kind_t loss = train_recipe_find(request->model)->loss;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_tensor_t *x, *y;
     fy_tape_t *tape;
@@ -92,7 +94,7 @@ static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const plan_
     FY_TRY(fy_tape_create(&tape));
     FY_TRY(fy_model_watch(model, tape));
     FY_TRY(make_batch(info.device, request, batch, &x, &y));
-    for (int i = 0; i < STEPS; i++) FY_TRY(step(model, optimizer, tape, loss, x, y));
+    for (int i = 0; i < STEPS; i++) FY_TRY(step(model, optimizer, tape, request, x, y));
     return FY_STATUS_OK;
 }
 

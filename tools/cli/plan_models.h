@@ -10,6 +10,7 @@ typedef struct plan_request {
     const char *model; /* of model_plan_step: one that train_recipe_find knows; may have options */
     int optimizer;     /* index into TRAIN_OPTIMIZERS */
     int64_t params;    /* model_plan_step sets it to the number of parameters */
+    int precision;     /* of model_plan_step: of TRAIN_PRECISIONS */
     bool inference;    /* of model_plan_step: the forward pass only, in evaluation */
     const fy_model_options_t *options; /* of model_plan_step; NULL: defaults */
 } plan_request_t;

@@ -234,6 +234,7 @@ int cmd_train(int argc, char **argv)
         { "graph", OPTION_FLAG, NULL, &r.graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
+        { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r.precision, TRAIN_PRECISION_HELP, 0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &r.drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },

@@ -20,6 +20,7 @@ typedef struct train_request {
     double lr, momentum, weight_decay, clip_norm, clip_value;
     int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
     int64_t resize, pad, crop; /* pixels; 0: not */
+    int precision;             /* of TRAIN_PRECISIONS */
     fy_model_options_t memory; /* what is recomputed */
     bool stream, resume, graph, flip, find_lr, drop_bias;
     int64_t warmup, scale_lr; /* 0: not given */

@@ -105,8 +105,12 @@ fy_status_t train_find_lr(train_run_t *run)
                          (long long)options.steps, INT32_MAX);
     fy_lr_point_t *points = tool_alloc((size_t)options.steps * sizeof *points);
     options.stop = train_catch_interrupt();
-    fy_status_t status =
-        fy_train_find_lr(run->model, run->optimizer, run->train, &options, points, &result);
+    const fy_scope_t scope = fy_scope_begin("find-lr");
+    fy_status_t status = fy_autocast_set(run->options.precision);
+    if (status == FY_STATUS_OK)
+        status =
+            fy_train_find_lr(run->model, run->optimizer, run->train, &options, points, &result);
+    fy_scope_end(scope, 0, NULL);
     train_release_interrupt();
     run->result.is_stopped = result.is_stopped;
     if (status == FY_STATUS_OK) {

@@ -63,6 +63,8 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
     if (!choice) out_options->momentum = recipe->momentum;
 }
 
+fy_dtype_t train_precision(int choice) { return choice == 1 ? FY_DTYPE_BF16 : FY_DTYPE_F32; }
+
 bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options)
 {
     enum { MOST = 9999 };

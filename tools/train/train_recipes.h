@@ -35,6 +35,12 @@ const char *train_recipe_spec(const train_recipe_t *recipe, const char *model);
  * (momentum: SGD with 0.9). */
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options);
 
+/* --precision of `ferry train` and `ferry plan`, an index. Steps compute in it, parameters are
+ * f32. */
+#define TRAIN_PRECISIONS     "f32|bf16"
+#define TRAIN_PRECISION_HELP "of products and convolutions; parameters stay f32"
+fy_dtype_t train_precision(int choice);
+
 /* --recompute of `ferry train` and `ferry plan`. */
 #define TRAIN_RECOMPUTE "N|sqrt|cheap|cheap,N"
 #define TRAIN_RECOMPUTE_HELP                                                                      \

@@ -240,6 +240,7 @@ static void make_options(train_run_t *run)
     run->options.checkpoint_every = request->checkpoint_every;
     run->options.resume = request->resume;
     run->options.graph = request->graph;
+    run->options.precision = train_precision(request->precision);
     run->options.on_event = train_on_event;
     run->options.user = run;
 }

@@ -1,4 +1,4 @@
-/* A plan predicts the run: for thirty-one programs, the planned peaks equal those that an
+/* A plan predicts the run: for thirty-three programs, the planned peaks equal those that an
  * independent script (tests/golden/peak.awk) computes from the event file of a real run with
  * numerics. For several limits, the batch that fy_plan_fit returns runs on the device with that
  * limit, and one more is refused, with the verdict of the plan. Runs in the repository's root. Not
@@ -199,7 +199,8 @@ static plan_request_t
     resnet_again = { "resnet18:size=16", 0, .options = &in_segments },
     resnet_cheap = { "resnet18:size=16", 0, .options = &cheap },
     resnet_both = { "resnet18:size=16", 0, .options = &cheap_in_three },
-    lenet_cheap = { "lenet", 0, .options = &cheap },
+    resnet_low = { "resnet18:size=16", 0, .precision = 1 },
+    lenet_low = { "lenet", 0, .precision = 1 }, lenet_cheap = { "lenet", 0, .options = &cheap },
     mobilenet_cheap = { "mobilenet_v3_large:size=33,classes=10", 0, .options = &cheap },
     mobilenet = { "mobilenet_v3_large:size=33,classes=10", 0 },
     mobilenet_infers = { "mobilenet_v3_large:size=33,classes=10", 0, .inference = true },
@@ -230,6 +231,8 @@ static const struct {
     { "lenet, cheap ops again", model_plan_step, &lenet_cheap, { 1, 17, 64 } },
     { "mobilenet_v3_large, cheap ops again", model_plan_step, &mobilenet_cheap, { 1, 5, 24 }, 5 },
     { "gpt, cheap ops again", model_plan_step, &gpt_cheap, { 1, 7, 64 }, 1 },
+    { "resnet18, bf16", model_plan_step, &resnet_low, { 1, 7, 24 }, 5 },
+    { "lenet, bf16", model_plan_step, &lenet_low, { 1, 17, 64 } },
     { "mobilenet_v3_large", model_plan_step, &mobilenet, { 1, 7, 64 }, 5 },
     { "mobilenet_v3_large, inference", model_plan_step, &mobilenet_infers, { 1, 7, 64 }, 5 },
     { "vit_tiny", model_plan_step, &vit, { 1, 7, 64 }, 5 },

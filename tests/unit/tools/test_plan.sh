@@ -58,6 +58,10 @@ expect 0 plan resnet18:size=8 --batch 8 --drop-bias --json
 says out '"params": 11171914'
 expect 2 plan roundtrip --recompute 2
 says err "--recompute is of the training steps of models"
+expect 0 plan resnet18:size=8 --batch 8 --precision bf16 --json
+[ "$(figure activations)" -ne "$plain" ] || fail "bf16 keeps as many bytes of activations as f32"
+expect 2 plan roundtrip --precision bf16
+says err "--precision is of models"
 expect 2 plan mlp --recompute many
 says err "--recompute many is neither sqrt nor a number from 0 to 9999, nor cheap"
 expect 2 plan mlp --recompute cheap2
