@@ -18,6 +18,7 @@ enum {
     OPS = 64,       /* of a chain, at most */
     OPERANDS = 32,  /* in memory */
     BLOCKS = 24,    /* on the stack: values, copied sources, results that go past the cache */
+    AHEAD = 4,      /* blocks: so far ahead sources are requested from memory */
     BLOCK = 512,    /* elements, at most: four blocks of f32 are a quarter of a small L1 cache */
     ALIGNED = 64,   /* elements: blocks begin at multiples of this */
     ROOM = 48 << 10 /* bytes of stack for blocks */
@@ -250,6 +251,15 @@ static void stream_out(char *dst, const char *src, int64_t nbytes)
 #endif
 }
 
+/* A later block of a source, so that it arrives while this one is computed. */
+static inline void prefetch(const operand_t *operand, int64_t first, int64_t n, int64_t end)
+{
+    if (first >= end) return;
+    const char *at = (const char *)operand->desc->data + (first << operand->shift),
+               *stop = at + ((end - first < n ? end - first : n) << operand->shift);
+    for (; at < stop; at += 64) __builtin_prefetch(at, 0, 2); /* second-level cache */
+}
+
 static void run_launch(const chain_t *chain, const step_t *step, int64_t n, char *const *at)
 {
     const fy_chain_op_t *op = step->op;
@@ -322,6 +332,7 @@ static void run_piece(const void *context, int64_t t)
         const int64_t n = end - first < chain->n ? end - first : chain->n;
         for (int i = chain->ndst; i < chain->noperands; i++) {
             const operand_t *o = &chain->operand[i];
+            if (o->block < 0) prefetch(o, first + AHEAD * chain->n, chain->n, end);
             if (o->block >= 0 && (first == begin || !o->period))
                 gather(chain, o, first, n, room + o->block * chain->block_nbytes);
         }

@@ -1,6 +1,6 @@
 /* `ferry bench`: the suites and their measuring loop. Times are wall clock, medians of interleaved
  * rounds; the worst round is shown beside. Not here: the measured functions (bench_dispatch.c,
- * bench_gemm.c, bench_copy.c, bench_alloc.c, bench_step.c, bench_train.c). */
+ * bench_gemm.c, bench_chain.c, bench_copy.c, bench_alloc.c, bench_step.c, bench_train.c). */
 #include "tools/bench/bench.h"
 
 #include <math.h>
@@ -156,6 +156,7 @@ int cmd_bench(int argc, char **argv)
     static const command_t suites[] = {
         { "dispatch", "what a light request costs, beside the bare work", bench_dispatch },
         { "gemm", "matrix products through the dispatcher, beside bare oneDNN", bench_gemm },
+        { "chain", "eight elementwise ops in one pass, beside memcpy", bench_chain },
         { "copy", "uploads and downloads by size, beside memcpy", bench_copy },
         { "alloc", "a block and its return, beside malloc, jemalloc and mimalloc", bench_alloc },
         { "step", "steps of optimizers, beside memcpy", bench_step },

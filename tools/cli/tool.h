@@ -47,6 +47,7 @@ int exp_speedups(int argc, char **argv);
 int bench_dispatch(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
+int bench_chain(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
 int bench_step(int argc, char **argv);
 int bench_train(int argc, char **argv);

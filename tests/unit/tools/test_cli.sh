@@ -22,7 +22,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment batchsize" "experiment speedups" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench step" "bench train"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment batchsize" "experiment speedups" "bench dispatch" "bench gemm" "bench chain" "bench copy" "bench alloc" "bench step" "bench train"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
