@@ -12,12 +12,14 @@
 #include "backends/builtin.h"
 #include "backends/executed.h"
 #include "backends/host/load.h"
+#include "backends/kernels/conv_tune.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/threads.h"
 
 static const fy_host_api_t *ferry; /* set once by open, before any slot is called */
 static char the_device;            /* its address is the handle; the host has no state */
 static _Atomic int told_bad_environment;
+static _Atomic int tunes; /* autotune=on or tune= is set */
 
 static fy_status_t device_count(int *out_count)
 {
@@ -25,26 +27,53 @@ static fy_status_t device_count(int *out_count)
     return FY_STATUS_OK;
 }
 
+/* autotune=off forgets all choices; a file is read first, so that a refusal changes nothing. */
+static fy_status_t take_tuning(const char *autotune, const char *file)
+{
+    const int on = autotune && strcmp(autotune, "on") == 0,
+              off = autotune && strcmp(autotune, "off") == 0;
+    if (autotune && !on && !off)
+        return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
+                           "host: autotune=%.40s: autotune may be on or off", autotune);
+    if (file && (off || !*file))
+        return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: tune=%.200s: %s",
+                           file, off ? "not with autotune=off" : "a file is needed");
+    if (file) FY_TRY(fy__conv_tune_file(ferry, file));
+    if (off) fy__conv_tune_clear();
+    if (on) fy__conv_tune_measure(1);
+    atomic_store(&tunes, !off);
+    return FY_STATUS_OK;
+}
+
 /* The host is always open, so an option may come at any time; it holds from the next kernel on. */
 static fy_status_t take_options(size_t noptions, const fy_backend_option_t *options)
 {
     const char *bad = fy__threads_bad_environment();
-    int threads = 0;
+    const char *autotune = NULL, *file = NULL;
+    int threads = 0, has_threads = 0;
     if (bad && !atomic_exchange(&told_bad_environment, 1))
         ferry->log(FY_LOG_ERROR,
                    "FERRY_THREADS=%.40s is ignored; it may be auto, or a number from 1 to %d", bad,
                    FY__THREADS_MOST);
     for (size_t i = 0; i < noptions; i++) {
+        const int is_tune = strcmp(options[i].key, "tune") == 0;
+        if (is_tune || strcmp(options[i].key, "autotune") == 0) {
+            *(is_tune ? &file : &autotune) = options[i].value;
+            continue;
+        }
         if (strcmp(options[i].key, "threads") != 0)
             return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
-                               "host: unknown option '%s'; the host takes threads only",
+                               "host: unknown option '%s'; the host takes threads, autotune and "
+                               "tune only",
                                options[i].key);
+        has_threads = 1;
         if (!fy__threads_parse(options[i].value, &threads))
             return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
                                "host: threads=%.40s: threads may be auto, or a number from 1 to %d",
                                options[i].value, FY__THREADS_MOST);
     }
-    if (noptions) fy__threads_set(threads);
+    if (autotune || file) FY_TRY(take_tuning(autotune, file));
+    if (has_threads) fy__threads_set(threads);
     return FY_STATUS_OK;
 }
 
@@ -147,7 +176,12 @@ static fy_status_t launch_op(void *dev, void *stream, const fy_launch_t *launch)
 {
     (void)dev;
     (void)stream;
-    return fy__kernels_launch(ferry, launch);
+    if (!atomic_load_explicit(&tunes, memory_order_relaxed))
+        return fy__kernels_launch(ferry, launch);
+    fy__conv_tune_enter(1);
+    const fy_status_t status = fy__kernels_launch(ferry, launch);
+    fy__conv_tune_enter(0);
+    return status;
 }
 
 static int supports(void *dev, const fy_launch_t *launch)
@@ -159,7 +193,12 @@ static int supports(void *dev, const fy_launch_t *launch)
 static uint64_t workspace(void *dev, const fy_launch_t *launch, uint64_t limit)
 {
     (void)dev;
-    return fy__kernels_workspace(launch, limit);
+    if (!atomic_load_explicit(&tunes, memory_order_relaxed))
+        return fy__kernels_workspace(launch, limit);
+    fy__conv_tune_enter(1);
+    const uint64_t nbytes = fy__kernels_workspace(launch, limit);
+    fy__conv_tune_enter(0);
+    return nbytes;
 }
 
 /* Spinning threads beside other work cost a scheduler's time slice a region: a fact called
@@ -185,6 +224,17 @@ static void describe_load(const fy__threads_facts_t *threads, fy_fact_fn say, vo
     say(user, "warning", text);
 }
 
+static void describe_tuning(fy_fact_fn say, void *user)
+{
+    const fy__tune_facts_t facts = fy__conv_tune_facts();
+    char text[96];
+    if (!facts.is_used && !facts.timed) return;
+    (void)snprintf(text, sizeof text, "%llu shapes, %llu calls timed%s",
+                   (unsigned long long)facts.shapes, (unsigned long long)facts.timed,
+                   facts.measures ? "" : "; others by the fixed rule");
+    say(user, "tuned_convolutions", text);
+}
+
 static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
 {
     const fy__threads_facts_t threads = fy__threads_facts();
@@ -204,6 +254,7 @@ static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
     else
         (void)snprintf(text, sizeof text, "sleep after few spins");
     say(user, "idle_threads", text);
+    describe_tuning(say, user);
     fy__kernels_describe(say, user);
     describe_load(&threads, say, user);
     return FY_STATUS_OK;

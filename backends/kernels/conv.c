@@ -3,8 +3,9 @@
  * reference loop (0.1 GFLOP/s), the plain loops run instead. Scratch is a copy of the weights in
  * oneDNN's order and oneDNN's own.
  * Packed weights are not cached over calls: in training every step has new weights, and packing
- * costs a copy of them (docs/decisions/0022). Not here: any loop. */
-#include "backends/kernels/conv.h"
+ * costs a copy of them (docs/decisions/0022). With autotune=on of the host, times choose
+ * (conv_tune.h). Not here: any loop. */
+#include "backends/kernels/conv_tune.h"
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/slow_path.h"
 #include "backends/kernels/widen.h"
@@ -50,14 +51,18 @@ static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
                                       .accumulate = launch->accumulate & 1u };
 }
 
-/* Of some size: what oneDNN is here for. No dimension is so large that this product overflows: the
- * tensors exist. A double will do. */
+/* No dimension is so large that this product overflows: the tensors exist. A double will do. */
+static double macs_of(const fy__conv_shape_t *s)
+{
+    return (double)s->n * (double)s->oh * (double)s->ow * (double)s->o * (double)s->kh *
+           (double)s->kw * ((double)s->c / (double)s->groups);
+}
+
+/* Of some size: what oneDNN is here for. */
 static int is_large(const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
-    const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o *
-                        (double)s->kh * (double)s->kw * ((double)s->c / (double)s->groups);
-    return macs >= SMALL_MACS && s->h > 0 && s->w > 0;
+    return macs_of(s) >= SMALL_MACS && s->h > 0 && s->w > 0;
 }
 
 static int is_half(const fy__conv_t *conv) { return fy__is_half(conv->x->dtype); }
@@ -98,14 +103,6 @@ uint64_t fy__conv_fast_nbytes(const fy__conv_t *conv, uint64_t limit)
     return fy__conv_dnnl_plan(conv, limit, &nbytes) ? nbytes : 0;
 }
 
-uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
-{
-    fy__conv_t conv;
-    make_conv(&conv, launch);
-    if (!may_use_dnnl(&conv)) return 0;
-    return is_half(&conv) ? fy__conv_half_nbytes(&conv, limit) : fy__conv_fast_nbytes(&conv, limit);
-}
-
 fy_status_t fy__conv_fast_run(const fy_host_api_t *host, const fy__loops_t *loops,
                               const fy__conv_t *conv, void *scratch, uint64_t nbytes)
 {
@@ -121,6 +118,91 @@ fy_status_t fy__conv_fast_run(const fy_host_api_t *host, const fy__loops_t *loop
     return fy__conv_dnnl_run(host, loops, conv, scratch, nbytes);
 }
 
+/* By the kernels above, else by plain loops. */
+static fy_status_t run_fixed(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy__conv_t *conv, void *scratch, uint64_t nbytes)
+{
+    if (may_use_dnnl(conv)) {
+        const fy_status_t status = is_half(conv)
+                                       ? fy__conv_half_run(host, loops, conv, scratch, nbytes)
+                                       : fy__conv_fast_run(host, loops, conv, scratch, nbytes);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+    }
+    note_slow_path(host, conv);
+    fy__product_by("plain loops");
+    fy__conv_plain(loops, conv);
+    return FY_STATUS_OK;
+}
+
+/* ---- timed choices (conv_tune.h) ---- */
+
+/* Above so many multiply-adds the plain loops are not tried: f64 sums, no blocks. */
+enum { PLAIN_MACS = 1 << 20 };
+
+static int may_tune(const fy__conv_t *conv)
+{
+    return fy__conv_tune_is_entered() && may_use_dnnl(conv) && !is_half(conv);
+}
+
+static uint64_t way_nbytes(const fy__conv_t *conv, int way, uint64_t limit)
+{
+    fy__conv_t own = *conv;
+    uint64_t nbytes;
+    if (way == FY__TUNE_FIXED) return fy__conv_fast_nbytes(conv, limit);
+    own.shape.choice = way - FY__TUNE_DNNL + 1;
+    return way >= FY__TUNE_DNNL && fy__conv_dnnl_plan(&own, limit, &nbytes) ? nbytes : 0;
+}
+
+/* The most of all ways until one is kept. */
+static uint64_t tuned_nbytes(const fy__conv_t *conv, uint64_t limit)
+{
+    const int kept = fy__conv_tune_way(&conv->shape);
+    uint64_t most = 0;
+    for (int way = 0; way < FY__TUNE_WAYS; way++) {
+        const uint64_t nbytes = kept < 0 || way == kept ? way_nbytes(conv, way, limit) : 0;
+        if (nbytes > most) most = nbytes;
+    }
+    return most;
+}
+
+static fy_status_t run_way(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes)
+{
+    fy__conv_t own = *conv;
+    if (way == FY__TUNE_FIXED) return run_fixed(host, loops, conv, scratch, nbytes);
+    if (way == FY__TUNE_PLAIN) {
+        fy__product_by("plain loops");
+        fy__conv_plain(loops, conv);
+        return FY_STATUS_OK;
+    }
+    own.shape.choice = way - FY__TUNE_DNNL + 1;
+    return fy__conv_dnnl_run(host, loops, &own, scratch, nbytes);
+}
+
+/* A way that cannot run has written nothing, and the fixed rule's runs in its place. */
+static fy_status_t run_tuned(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy__conv_t *conv, void *scratch, uint64_t nbytes)
+{
+    uint32_t ways = (1u << FY__TUNE_WAYS) - 1;
+    if (macs_of(&conv->shape) > PLAIN_MACS) ways &= ~(1u << FY__TUNE_PLAIN);
+    const fy__tune_ticket_t ticket = fy__conv_tune_begin(&conv->shape, ways);
+    fy_status_t status = run_way(host, loops, conv, ticket.way, scratch, nbytes);
+    fy__conv_tune_end(host, &ticket, status == FY_STATUS_OK);
+    if (status == FY_STATUS_UNSUPPORTED) status = run_fixed(host, loops, conv, scratch, nbytes);
+    return status;
+}
+
+/* ---- the family's two functions ---- */
+
+uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
+{
+    fy__conv_t conv;
+    make_conv(&conv, launch);
+    if (!may_use_dnnl(&conv)) return 0;
+    if (may_tune(&conv)) return tuned_nbytes(&conv, limit);
+    return is_half(&conv) ? fy__conv_half_nbytes(&conv, limit) : fy__conv_fast_nbytes(&conv, limit);
+}
+
 fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
                            const fy_launch_t *launch)
 {
@@ -128,16 +210,6 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
     /* weights of no channels still have a bias */
     if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK;
     make_conv(&conv, launch);
-    if (may_use_dnnl(&conv)) {
-        const fy_status_t status =
-            is_half(&conv)
-                ? fy__conv_half_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes)
-                : fy__conv_fast_run(host, loops, &conv, launch->workspace,
-                                    launch->workspace_nbytes);
-        if (status != FY_STATUS_UNSUPPORTED) return status;
-    }
-    note_slow_path(host, &conv);
-    fy__product_by("plain loops");
-    fy__conv_plain(loops, &conv);
-    return FY_STATUS_OK;
+    return (may_tune(&conv) ? run_tuned : run_fixed)(host, loops, &conv, launch->workspace,
+                                                     launch->workspace_nbytes);
 }

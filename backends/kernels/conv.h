@@ -15,6 +15,8 @@ typedef struct fy__conv_shape {
     int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
     /* has_bias: read by op CONV2D, made by CONV2D_BACKWARD_WEIGHT; accumulate: into x or w */
     int64_t has_bias, accumulate;
+    /* 0: oneDNN's implementation by a fixed rule of the shape; k: the k-th that it lists */
+    int64_t choice;
 } fy__conv_shape_t;
 
 typedef struct fy__conv {

@@ -65,6 +65,24 @@ static dnnl_primitive_desc_t choose(dnnl_engine_t engine, const dnnl_convolution
     return is_gemm ? found : first;
 }
 
+/* Number `shape->choice` of the list, in place of `first`; NULL: the list is shorter. */
+static dnnl_primitive_desc_t listed(dnnl_engine_t engine, const dnnl_convolution_desc_t *desc,
+                                    const_dnnl_primitive_desc_t hint,
+                                    const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t first,
+                                    const fy__conv_shape_t *shape)
+{
+    dnnl_primitive_desc_iterator_t all = NULL;
+    dnnl_primitive_desc_t found = NULL;
+    int64_t left = shape->choice - 1;
+    dnnl_primitive_desc_destroy(first);
+    if (dnnl_primitive_desc_iterator_create(&all, desc, attr, engine, hint) != dnnl_success)
+        return NULL;
+    while (left > 0 && dnnl_primitive_desc_iterator_next(all) == dnnl_success) left--;
+    if (left == 0) found = dnnl_primitive_desc_iterator_fetch(all);
+    dnnl_primitive_desc_iterator_destroy(all);
+    return found;
+}
+
 dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape,
                                          int64_t op, const fy__conv_mds_t *mds,
                                          const_dnnl_primitive_desc_t hint,
@@ -90,6 +108,7 @@ dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_sh
     if (status != dnnl_success ||
         dnnl_primitive_desc_create(&out, &desc, attr, engine, hint) != dnnl_success)
         return NULL;
+    if (shape->choice > 0 && op == shape->op) return listed(engine, &desc, hint, attr, out, shape);
     return prefers_gemm(shape) ? choose(engine, &desc, hint, attr, out) : out;
 }
 

@@ -74,12 +74,24 @@ static int prefers_jit(const fy__conv_shape_t *s)
     return image <= 16 && s->kh * s->kw > 1;
 }
 
+/* `first` walked on to number `choice` of the list; NULL: the list is shorter. */
+static dnnl_primitive_desc_t listed(dnnl_primitive_desc_t first, int64_t choice)
+{
+    for (int64_t i = 1; i < choice; i++)
+        if (dnnl_primitive_desc_next_impl(first) != dnnl_success) {
+            dnnl_primitive_desc_destroy(first);
+            return NULL;
+        }
+    return first;
+}
+
 dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape,
                                          int64_t op, const fy__conv_mds_t *mds,
                                          const_dnnl_primitive_desc_t hint,
                                          const_dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_t first = first_choice(engine, shape, op, mds, hint, attr);
+    if (first && shape->choice > 0 && op == shape->op) return listed(first, shape->choice);
     if (!first || !prefers_jit(shape) || strncmp(fy__conv_desc_name(first), "brg", 3) != 0)
         return first;
     /* a clone cannot walk on */
