@@ -334,6 +334,8 @@ fy_status_t fy__wire_open(fy_device_t *device)
     const fy_range_fn ranges = device->backend->ranges ? device->backend->ranges(device->dev)
                                                        : NULL;
     if (ranges) atomic_store_explicit(&fy__ranges, ranges, memory_order_release);
+    if (device->backend->host_clock)
+        atomic_store_explicit(&fy__event_clock, device->backend->host_clock, memory_order_release);
     FY_CHECK(open_pools(device));
     if (!device->synchronous) {
         FY_CHECK(open_faults(device));

@@ -42,6 +42,7 @@ static const fy_backend_t backend = {
     .request_span = fy__sim_work_span,
     .describe = fy__sim_device_describe,
     .chain = fy__sim_work_supports,
+    .host_clock = fy__sim_clock_now,
 };
 
 fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi,

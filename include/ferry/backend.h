@@ -273,6 +273,10 @@ typedef struct fy_backend {
     /* ---- chains ---- (optional; NULL: graphs submit the calls of a chain one by one) */
     /* 1 if `launch` would accept this FY_LAUNCH_CHAIN. Submits nothing. */
     int (*chain)(void *dev, const fy_launch_t *launch);
+
+    /* ---- model clock of the host ---- (optional; NULL if there is no `clock`) */
+    /* The host's time on the model clock, which all devices of the backend share. */
+    uint64_t (*host_clock)(void);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the

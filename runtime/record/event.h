@@ -29,6 +29,10 @@ static inline bool fy__event_on(void)
         if (fy__event_on()) (call); \
     } while (0)
 
+/* Reads the host's model clock; NULL: no device with one was opened yet. Set once (wire.c). */
+typedef uint64_t (*fy__event_clock_fn)(void);
+extern _Atomic(fy__event_clock_fn) fy__event_clock;
+
 /* ---- hooks; strings called `what` are static. Ops and transfers use event_ring.h ---- */
 
 /* The innermost scope has begun, or will end now. */

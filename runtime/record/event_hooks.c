@@ -15,11 +15,15 @@ static _Atomic uint64_t first_storage;
 
 void fy__event_forget(void) { atomic_store(&first_storage, atomic_load(&last_storage) + 1); }
 
+_Atomic(fy__event_clock_fn) fy__event_clock;
+
 fy__event_t fy__event_begin(fy__event_kind_t kind, const fy__thread_t *thread)
 {
+    const fy__event_clock_fn clock = atomic_load_explicit(&fy__event_clock, memory_order_acquire);
     return (fy__event_t){ .kind = (uint16_t)kind,
                           .thread = thread ? thread->number : 0,
                           .at_ns = fy__now_ns(),
+                          .model_ns = clock ? clock() : FY__EVENT_NO_MODEL,
                           .scope = thread ? thread->node : NULL };
 }
 

@@ -41,6 +41,7 @@ typedef enum fy__event_kind {
 } fy__event_kind_t;
 
 enum { FY__EVENT_OPERANDS_MOST = 8, FY__EVENT_TEXT = 144 };
+#define FY__EVENT_NO_MODEL UINT64_MAX
 
 /* Bytes as an event names them: the storage's id and the version. id 0: no storage (a file). */
 typedef struct fy__event_bytes {
@@ -54,6 +55,7 @@ typedef struct fy__event {
     uint8_t nsrc, ndst; /* OP, OPERANDS: entries of `operand`, sources first */
     uint32_t thread;    /* fy__thread_t.number; 0: none */
     uint64_t at_ns;     /* fy__now_ns() */
+    uint64_t model_ns;  /* the host's model time; FY__EVENT_NO_MODEL: no device has such a clock */
     const fy__node_t *scope;
     const char *name; /* op, what, pool, stream */
     const char *device;

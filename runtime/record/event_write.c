@@ -241,6 +241,7 @@ static void put_event(writer_t *w, const fy__event_t *e)
     };
     put_raw(w, names[e->kind], strlen(names[e->kind]));
     NUMBER(w, "t_ns", e->at_ns > w->start_ns ? e->at_ns - w->start_ns : 0);
+    if (e->model_ns != FY__EVENT_NO_MODEL) NUMBER(w, "model_ns", e->model_ns);
     NUMBER(w, "thread", e->thread);
     put_scope(w, e->scope);
     switch ((fy__event_kind_t)e->kind) {

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# `ferry timeline`: the trace has the requests, waits and peaks of the recorded run, in the form
+# that importers require; usage, refusals, files that are cut off.
+# Usage: test_timeline.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+here=$(cd "$(dirname "$0")" && pwd)
+export FERRY_DATA=$work/nothing
+
+expect 0 timeline --help
+says out "usage: ferry timeline FILE"
+expect 2 timeline
+says err "which file?"
+expect 2 timeline run.jsonl
+says err "write to which file?"
+expect 2 timeline run.jsonl --out trace.json --clock moon
+says err "--clock"
+expect 1 timeline "$work/nowhere" --out "$work/trace.json"
+says err "IO"
+[ ! -e "$work/trace.json" ] || fail "a trace of a file that does not exist"
+
+expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
+expect 1 timeline "$work/run.jsonl" --out "$work/no/trace.json"
+says err "IO: cannot write $work/no/trace.json"
+expect 1 timeline "$work/run.jsonl" --out "$work/trace.json" --scope nowhere
+says err "nothing in $work/run.jsonl is inside a scope 'nowhere'"
+[ ! -e "$work/trace.json" ] || fail "a refused timeline leaves a file"
+expect 0 ledger "$work/run.jsonl" --json
+cp "$work/out" "$work/ledger.json"
+for clock in model wall both; do
+    expect 0 timeline "$work/run.jsonl" --out "$work/$clock.json" --clock $clock
+    says out "slices"
+    case $clock in both) checks="model wall" ;; *) checks=$clock ;; esac
+    for each in $checks; do
+        python3 "$here/check_timeline.py" "$work/run.jsonl" "$work/$clock.json" "$each" "$work/ledger.json" >"$work/checked" 2>&1 ||
+            fail "--clock $clock: $(tail -n 2 "$work/checked")"
+    done
+done
+expect 0 timeline "$work/run.jsonl" --out "$work/step.json" --scope lenet/train/epoch/step
+[ "$(wc -c <"$work/step.json")" -lt "$(wc -c <"$work/model.json")" ] || fail "--scope leaves nothing out"
+
+# Names from outside are quoted.
+expect 0 experiment roundtrip --device sim:0 --size 1000 --iters 2 --record "$work/names.jsonl"
+sed -i '2,$ s/"scope":"[^"]*"/"scope":"a\\"b<\/script>\\u00e9"/' "$work/names.jsonl"
+expect 0 timeline "$work/names.jsonl" --out "$work/names.json"
+python3 -c 'import json, sys; names = {e.get("name") for e in json.load(open(sys.argv[1]))["traceEvents"]}; sys.exit("script>é" not in names)' "$work/names.json" ||
+    fail "a scope's name is not quoted"
+
+# A run without a simulated device has no model clock.
+expect 0 experiment minibatch --device host --record "$work/host.jsonl"
+expect 1 timeline "$work/host.jsonl" --out "$work/host.json"
+says err "--clock wall"
+expect 0 timeline "$work/host.jsonl" --out "$work/host.json" --clock wall
+
+# A file without its end is drawn as far as it goes.
+head -n 300 "$work/run.jsonl" >"$work/cut.jsonl"
+expect 1 timeline "$work/cut.jsonl" --out "$work/cut.json"
+says err "has no end"
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/cut.json" || fail "a cut recording gives no JSON"
+sed '200s/.$//' "$work/run.jsonl" >"$work/broken.jsonl"
+expect 1 timeline "$work/broken.jsonl" --out "$work/broken.json"
+says err "line 200"
+[ ! -e "$work/broken.json" ] || fail "a broken recording leaves a trace"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))

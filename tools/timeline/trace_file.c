@@ -1,0 +1,211 @@
+/* The pieces of a trace file. Formatted by hand: a recording may have millions of events. */
+#include "tools/timeline/trace_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/json.h"
+#include "tools/cli/tool.h"
+
+enum { ROOM = 1 << 20, LONGEST = 8192, TEXT_LONGEST = 1024 };
+
+fy_status_t trace_file_open(trace_file_t *trace, const char *path)
+{
+    *trace = (trace_file_t){ .used = 0 };
+    if (fy__replace_begin(&trace->replace, path))
+        return TOOL_FAIL(IO, "%s", trace->replace.problem);
+    trace->buffer = tool_alloc(ROOM);
+    trace->used = (size_t)sprintf(trace->buffer, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    return FY_STATUS_OK;
+}
+
+static void flush(trace_file_t *trace)
+{
+    if (!trace->error)
+        trace->error = fy__replace_write(&trace->replace, trace->buffer, trace->used);
+    trace->used = 0;
+}
+
+static void put(trace_file_t *trace, const char *text)
+{
+    const size_t nbytes = strlen(text);
+    memcpy(trace->buffer + trace->used, text, nbytes);
+    trace->used += nbytes;
+}
+
+static void put_number(trace_file_t *trace, uint64_t value)
+{
+    char digits[20];
+    size_t n = sizeof digits;
+    do digits[--n] = (char)('0' + value % 10);
+    while (value /= 10);
+    memcpy(trace->buffer + trace->used, digits + n, sizeof digits - n);
+    trace->used += sizeof digits - n;
+}
+
+static void put_text(trace_file_t *trace, const char *text)
+{
+    trace->used += fy__json_quote(text, trace->buffer + trace->used, TEXT_LONGEST);
+}
+
+static void put_us(trace_file_t *trace, uint64_t ns)
+{
+    const unsigned rest = (unsigned)(ns % 1000);
+    const char decimals[] = { '.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                              (char)('0' + rest % 10), 0 };
+    put_number(trace, ns / 1000);
+    put(trace, decimals);
+}
+
+/* Begins an event; an event is shorter than LONGEST. */
+static void begin(trace_file_t *trace, const char *phase, track_t track)
+{
+    if (ROOM - trace->used < LONGEST) flush(trace);
+    put(trace, trace->nevents ? ",\n{\"ph\":\"" : "\n{\"ph\":\"");
+    trace->nevents = 1;
+    trace->nargs = 0;
+    put(trace, phase);
+    put(trace, "\",\"pid\":");
+    put_number(trace, track.process);
+    put(trace, ",\"tid\":");
+    put_number(trace, track.thread);
+}
+
+static void put_time(trace_file_t *trace, uint64_t at_ns)
+{
+    put(trace, ",\"ts\":");
+    put_us(trace, at_ns);
+}
+
+static void put_name(trace_file_t *trace, const char *name)
+{
+    put(trace, ",\"name\":");
+    put_text(trace, name);
+}
+
+static void put_key(trace_file_t *trace, const char *key)
+{
+    put(trace, trace->nargs++ ? ",\"" : ",\"args\":{\"");
+    put(trace, key);
+    put(trace, "\":");
+}
+
+void trace_arg_text(trace_file_t *trace, const char *key, const char *value)
+{
+    put_key(trace, key);
+    put_text(trace, value);
+}
+
+void trace_arg(trace_file_t *trace, const char *key, uint64_t value)
+{
+    put_key(trace, key);
+    put_number(trace, value);
+}
+
+void trace_end(trace_file_t *trace) { put(trace, trace->nargs ? "}}" : "}"); }
+
+static void metadata(trace_file_t *trace, track_t track, const char *what, const char *name,
+                     const char *order, uint32_t rank)
+{
+    begin(trace, "M", track);
+    put_name(trace, what);
+    trace_arg_text(trace, "name", name);
+    trace_end(trace);
+    begin(trace, "M", track);
+    put_name(trace, order);
+    trace_arg(trace, "sort_index", rank);
+    trace_end(trace);
+}
+
+void trace_process(trace_file_t *trace, uint32_t process, const char *name, uint32_t rank)
+{
+    metadata(trace, (track_t){ process, 0 }, "process_name", name, "process_sort_index", rank);
+}
+
+void trace_track(trace_file_t *trace, track_t track, const char *name, uint32_t rank)
+{
+    metadata(trace, track, "thread_name", name, "thread_sort_index", rank);
+}
+
+void trace_slice(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t duration_ns,
+                 const char *name, const char *category)
+{
+    begin(trace, "X", track);
+    put_time(trace, start_ns);
+    put(trace, ",\"dur\":");
+    put_us(trace, duration_ns);
+    put_name(trace, name);
+    put(trace, ",\"cat\":");
+    put_text(trace, category);
+    trace->slices++;
+}
+
+void trace_push(trace_file_t *trace, track_t track, uint64_t at_ns, const char *name)
+{
+    begin(trace, "B", track);
+    put_time(trace, at_ns);
+    put_name(trace, name);
+    put(trace, ",\"cat\":\"scope\"");
+    trace->slices++;
+}
+
+void trace_pop(trace_file_t *trace, track_t track, uint64_t at_ns)
+{
+    begin(trace, "E", track);
+    put_time(trace, at_ns);
+    trace_end(trace);
+}
+
+void trace_flow(trace_file_t *trace, track_t from, uint64_t from_ns, track_t to, uint64_t to_ns,
+                const char *name)
+{
+    trace->flows++;
+    for (int is_end = 0; is_end < 2; is_end++) {
+        begin(trace, is_end ? "f\",\"bp\":\"e" : "s", is_end ? to : from);
+        put_time(trace, is_end ? to_ns : from_ns);
+        put_name(trace, name);
+        put(trace, ",\"cat\":\"flow\",\"id\":");
+        put_number(trace, trace->flows);
+        trace_end(trace);
+    }
+}
+
+void trace_counter(trace_file_t *trace, uint32_t process, uint64_t at_ns, const char *name,
+                   uint64_t value)
+{
+    begin(trace, "C", (track_t){ process, 0 });
+    put_time(trace, at_ns);
+    put_name(trace, name);
+    trace_arg(trace, "bytes", value);
+    trace_end(trace);
+    trace->counts++;
+}
+
+static void finish(trace_file_t *trace)
+{
+    free(trace->buffer);
+    trace->buffer = NULL;
+}
+
+void trace_file_abort(trace_file_t *trace)
+{
+    fy__replace_abort(&trace->replace);
+    finish(trace);
+}
+
+fy_status_t trace_file_commit(trace_file_t *trace, const char *about)
+{
+    if (ROOM - trace->used < LONGEST) flush(trace);
+    put(trace, "\n],\"otherData\":{\"about\":");
+    put_text(trace, about);
+    put(trace, "}}\n");
+    flush(trace);
+    if (trace->error) {
+        const fy_status_t status = TOOL_FAIL(IO, "%s", trace->replace.problem);
+        trace_file_abort(trace);
+        return status;
+    }
+    finish(trace);
+    return fy__replace_commit(&trace->replace) ? TOOL_FAIL(IO, "%s", trace->replace.problem)
+                                               : FY_STATUS_OK;
+}

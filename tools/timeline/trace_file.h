@@ -1,0 +1,55 @@
+/* Writes a file in the Trace Event Format ("Trace Event Format", the Chromium project, 2016), which
+ * Perfetto's UI and chrome://tracing read: slices, flows, counters, names of tracks. Times are
+ * nanoseconds; the file has microseconds with three decimals, so none is rounded.
+ * Not here: what becomes a slice (tracks.h). */
+#ifndef FERRY_TOOLS_TRACE_FILE_H_
+#define FERRY_TOOLS_TRACE_FILE_H_
+
+#include <stdint.h>
+
+#include <ferry/status.h>
+
+#include "runtime/base/replace.h"
+
+/* A row of the picture: a thread of the host, a stream of a device. */
+typedef struct track {
+    uint32_t process, thread;
+} track_t;
+
+typedef struct trace_file {
+    fy__replace_t replace;
+    char *buffer;
+    size_t used;
+    uint64_t slices, flows, counts; /* written so far */
+    int error;                      /* errno of the first failed write; what follows is dropped */
+    int nevents;                    /* 1: a comma is due */
+    int nargs;                      /* of the open event */
+} trace_file_t;
+
+/* The file appears at `path` when trace_file_commit succeeds. Fails: IO. */
+fy_status_t trace_file_open(trace_file_t *trace, const char *path);
+/* `about` is shown with the trace. Fails: IO; then `path` is as it was. */
+fy_status_t trace_file_commit(trace_file_t *trace, const char *about);
+void trace_file_abort(trace_file_t *trace);
+
+/* Tracks and processes are shown in the order of `rank`. */
+void trace_process(trace_file_t *trace, uint32_t process, const char *name, uint32_t rank);
+void trace_track(trace_file_t *trace, track_t track, const char *name, uint32_t rank);
+
+/* A slice whose length is known. Arguments may follow; trace_end closes it. */
+void trace_slice(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t duration_ns,
+                 const char *name, const char *category);
+/* A slice that trace_pop ends. trace_end closes it, too. */
+void trace_push(trace_file_t *trace, track_t track, uint64_t at_ns, const char *name);
+void trace_pop(trace_file_t *trace, track_t track, uint64_t at_ns);
+void trace_arg_text(trace_file_t *trace, const char *key, const char *value);
+void trace_arg(trace_file_t *trace, const char *key, uint64_t value);
+void trace_end(trace_file_t *trace);
+
+/* An arrow from the slice at `from_ns` to the one at `to_ns`. */
+void trace_flow(trace_file_t *trace, track_t from, uint64_t from_ns, track_t to, uint64_t to_ns,
+                const char *name);
+void trace_counter(trace_file_t *trace, uint32_t process, uint64_t at_ns, const char *name,
+                   uint64_t value);
+
+#endif

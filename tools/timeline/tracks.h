@@ -1,0 +1,40 @@
+/* Makes a timeline of events: tracks for the host's threads and for each stream of each device,
+ * arrows for dependencies and waits, counters for memory.
+ * On the model clock a thread's call lasts from the thread's event before it, because only calls
+ * advance that clock; a request lasts as its device computed. On the wall clock only waits have a
+ * length, and devices have no tracks: their wall times are unknown.
+ * Not here: the file's form (trace_file.h), reading events (tools/cli/event_file.h). */
+#ifndef FERRY_TOOLS_TRACKS_H_
+#define FERRY_TOOLS_TRACKS_H_
+
+#include "tools/cli/event_file.h"
+#include "tools/timeline/place_table.h"
+#include "tools/timeline/trace_file.h"
+
+typedef enum tracks_clock { TRACKS_MODEL, TRACKS_WALL, TRACKS_CLOCKS } tracks_clock_t;
+
+typedef struct tracks {
+    trace_file_t *trace;
+    const char *under; /* only calls inside this scope path; "": all */
+    bool shows[TRACKS_CLOCKS];
+    uint64_t taken[TRACKS_CLOCKS];   /* events with a time on that clock */
+    uint64_t last_ns[TRACKS_CLOCKS]; /* the latest time so far */
+    struct tracks_thread *threads;
+    struct tracks_stream *streams;
+    struct tracks_pool *pools;
+    struct tracks_wait *waits;     /* of requests that are not submitted yet */
+    struct tracks_queued *queued;  /* transfers that are not started yet */
+    struct tracks_arrival *flying; /* a heap: transfers under way, the earliest end first */
+    size_t nthreads, nstreams, npools, nwaits, nqueued, nflying, ndevices;
+    char (*devices)[64];
+    uint64_t flying_nbytes;
+    place_table_t requests, writers; /* by stream and number; by storage */
+} tracks_t;
+
+/* For event_file_read; user is the tracks. */
+void tracks_add(void *user, const event_t *event);
+/* Ends what is open. */
+void tracks_finish(tracks_t *tracks);
+void tracks_free(tracks_t *tracks);
+
+#endif
