@@ -24,6 +24,8 @@ static const row_t rows[] = {
       speedup_largest_batch },
     { 5, "fused optimizer", "Adam op by op, each parameter | one request for all", "ns/step", false,
       speedup_fused_optimizer },
+    { 6, "convolutions chosen by time", "fixed rule, host | autotune=on", "wall ns/call", false,
+      speedup_autotune },
     { 7, "fewer host-device copies", "loss read each step | at the end", "downloads in 20 steps",
       false, speedup_lazy_metrics },
     { 9, "gradient accumulation", "batch of 512 at once | in 8 parts",
