@@ -176,14 +176,15 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
                            .layer = layer,
                            .rank = rank,
                            .is_training = 1,
-                           .is_cheap = options->recompute_cheap };
+                           .is_cheap = options->recompute_cheap,
+                           .is_offloaded = options->offload != 0 };
     layer->is_owned = 1;
     if (rank) memcpy(model->dims, dims, (size_t)rank * sizeof *dims);
     model->name = strdup(options->name ? options->name : "model");
     fy_scope_t scope = fy_scope_begin("model");
     status = model->name ? fyt_model_lay_out(model, options->drop_bias)
                          : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a name");
-    if (status == FY_STATUS_OK) status = fyt_model_cut(model, options->recompute);
+    if (status == FY_STATUS_OK) status = fyt_model_cut(model, options);
     if (status == FY_STATUS_OK) status = make_tensors(model, options->seed);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK) {

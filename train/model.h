@@ -65,9 +65,10 @@ struct fy_model {
     fy_tensor_t *values, *grads, *rng;
     fy_tensor_t *buffer_values;  /* NULL: there are no buffers */
     uint64_t room, buffers_room; /* elements: of `values` and of `grads`; of `buffer_values` */
-    int is_training, is_cheap;   /* is_cheap: options.recompute_cheap */
-    char *note;                  /* of the last loaded checkpoint; NULL: none */
-    int has_grads;               /* after the first backward: each gradient is written */
+    int is_training;
+    int is_cheap, is_offloaded; /* options: recompute_cheap; the segments are those of offload */
+    char *note;                 /* of the last loaded checkpoint; NULL: none */
+    int has_grads;              /* after the first backward: each gradient is written */
 };
 
 enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */
@@ -88,7 +89,7 @@ fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_
 /* Leaves and params of model->layer for its sample shape: names, shapes, offsets; `drop_bias` as in
  * fy_model_options_t. After a failure fy_model_destroy frees them. */
 fy_status_t fyt_model_lay_out(fy_model_t *model, int drop_bias);
-/* Then where the segments of fy_model_options_t.recompute end. */
-fy_status_t fyt_model_cut(fy_model_t *model, int recompute);
+/* Then where the segments of fy_model_options_t.recompute or .offload end. */
+fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options);
 
 #endif

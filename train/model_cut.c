@@ -1,5 +1,5 @@
-/* Where the segments of activation checkpointing end: after leaves whose result is all that later
- * ones read, so that the results of the segments are about equally large.
+/* Where the segments of activation checkpointing and offloading end: after leaves whose result is
+ * all that later ones read, so that the results of the segments are about equally large.
  * Not here: running them (model_run.c). */
 #include "model.h"
 
@@ -29,14 +29,20 @@ static double result_nelem(const fyt_leaf_t *leaf)
     return nelem;
 }
 
-fy_status_t fyt_model_cut(fy_model_t *model, int recompute)
+fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options)
 {
+    const int recompute = options->offload ? options->offload : options->recompute;
+    const char *option = options->offload ? "offload" : "recompute";
     double total = 0, sum = 0;
     size_t places = 0;
+    if (options->offload && options->recompute)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model '%s': recompute is %d and offload %d; segments are one or the other",
+                        model->name, options->recompute, options->offload);
     if (recompute < FY_RECOMPUTE_SQRT)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "model '%s': recompute is %d; a number of segments, or FY_RECOMPUTE_SQRT",
-                        model->name, recompute);
+                        "model '%s': %s is %d; a number of segments, or FY_RECOMPUTE_SQRT",
+                        model->name, option, recompute);
     if (recompute == 0 || recompute == 1) return FY_STATUS_OK;
     for (size_t i = 0; i < model->nleaves; i++) total += result_nelem(&model->leaves[i]);
     for (size_t end = 1; end < model->nleaves; end++) places += !reads_across(model, end);
@@ -44,8 +50,8 @@ fy_status_t fyt_model_cut(fy_model_t *model, int recompute)
                                                      : (size_t)recompute;
     if (segments > places + 1)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "model '%s': recompute asks for %zu segments; it has %zu at most",
-                        model->name, segments, places + 1);
+                        "model '%s': %s asks for %zu segments; it has %zu at most", model->name,
+                        option, segments, places + 1);
     model->ends = calloc(segments, sizeof *model->ends);
     if (!model->ends)
         return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for %zu segments", model->name,

@@ -140,8 +140,13 @@ static fy_status_t run_range(const run_t *run, fy_tensor_t **out_y)
 {
     const fy_model_t *model = run->model;
     const size_t last = run->end == model->nleaves ? model->output : run->end - 1;
-    for (size_t i = run->first; i < run->end; i++)
+    size_t ends = 0; /* of segments that are over */
+    for (size_t i = run->first; i < run->end; i++) {
         if (!model->leaves[i].is_fused) FY_TRY(run_leaf(run, i));
+        if (!model->is_offloaded || ends == model->nends || model->ends[ends] != i) continue;
+        FY_TRY(fy_tape_offload());
+        ends++;
+    }
     *out_y = last == run->origin ? run->x : model->results[last].tensor;
     return FY_STATUS_OK;
 }
@@ -180,7 +185,7 @@ fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch
                   .origin = FYT_MODEL_INPUT,
                   .x = x,
                   .batch = batch };
-    for (size_t i = 0; i < model->nends; i++) {
+    for (size_t i = 0; i < model->nends && !model->is_offloaded; i++) {
         fy_tensor_t *y;
         run.end = model->ends[i] + 1;
         FY_TRY(run_segment(&run, &y));

@@ -115,6 +115,16 @@ FY_API_STATUS fy_tape_recompute(fy_recompute_fn fn, void *user, size_t count,
  * Fails: INVALID_ARGUMENT; the backward: OUT_OF_MEMORY, as the ops. */
 FY_API_STATUS fy_tape_recompute_cheap(fy_tape_t *tape, int is_on);
 
+/* Offloading: downloads to page-locked memory the tensors that the calls recorded since the last
+ * offload keep, and frees them on the device. Not: small ones (under 4 KiB), watched tensors,
+ * constants, inputs of fy_tape_recompute. The backward uploads them again, one segment ahead: same
+ * bits. Heavy, in ledger scopes "offload": the backward waits for each download. Bytes that you
+ * hold, too, stay. Nothing happens without a tape that records on this thread, inside
+ * fy_tape_recompute, and on the host.
+ * Fails, and nothing has changed: UNSUPPORTED (a graph is recorded), REFUSED_BY_GUARD,
+ * PINNED_LIMIT, OUT_OF_MEMORY; the backward, too: its record is dropped. */
+FY_API_STATUS fy_tape_offload(void);
+
 /* ---- checking gradients ---- */
 
 /* Computes *out_result from the `count` tensors in `inputs`, by calls with gradients. It must do

@@ -394,8 +394,7 @@ static void free_call(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
     fy__tape_free_made(thread, call);
     fy__tape_operand_t *operands = tape->operands + call->first;
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
-        if (operands[i].saved) fy__tape_free(thread, operands[i].saved);
-        operands[i].saved = NULL;
+        fy__tape_free_saved(thread, tape, &operands[i]);
         if (i < call->nsrc || !operands[i].value) continue;
         fy__tape_slot_t *slot = fy__tape_slot(tape, operands[i].value);
         if (slot->grad) fy__tensor_free(thread, slot->grad);
@@ -409,6 +408,7 @@ fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t fir
 {
     for (uint32_t i = tape->ncalls; i-- > first;) {
         const bool is_again = tape->calls[i].rule == &fy__tape_again_rule;
+        if (tape->ahead && status == FY_STATUS_OK) status = fy__tape_ahead(thread, tape, i, frame);
         if (status == FY_STATUS_OK)
             status = is_again ? fy__tape_run_again(thread, tape, i, frame)
                               : run_rule(thread, tape, i);

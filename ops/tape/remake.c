@@ -152,10 +152,16 @@ fy_status_t fy__tape_bring(fy__thread_t *thread, fy_tape_t *tape, fy__tape_opera
 {
     fy_tensor_t *saved = operand->saved;
     if (!saved || saved->storage) return FY_STATUS_OK;
-    fy__tape_call_t *maker = &tape->calls[operand->maker - 1];
-    if (!maker->made) FY_TRY(make(thread, tape, maker));
-    saved->storage = maker->made->storage;
-    fy__storage_retain(saved->storage);
+    fy__storage_t *storage = NULL;
+    if (operand->parcel) {
+        FY_TRY(fy__tape_unpack(thread, tape, operand, &storage));
+    } else {
+        fy__tape_call_t *maker = &tape->calls[operand->maker - 1];
+        if (!maker->made) FY_TRY(make(thread, tape, maker));
+        storage = maker->made->storage;
+    }
+    fy__storage_retain(storage);
+    saved->storage = storage;
     saved->data = (char *)saved->storage->data + (uintptr_t)saved->data;
     operand->version = atomic_load_explicit(&saved->storage->version, memory_order_relaxed);
     return FY_STATUS_OK;

@@ -96,6 +96,13 @@ static void free_slot(fy__thread_t *thread, fy__tape_slot_t *slot)
     if (slot->tensor) fy__tensor_free(thread, slot->tensor);
 }
 
+void fy__tape_free_saved(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand)
+{
+    if (operand->saved) fy__tape_free(thread, operand->saved);
+    operand->saved = NULL;
+    if (operand->parcel) fy__tape_leave_parcel(thread, tape, operand);
+}
+
 void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first)
 {
     if (first >= tape->ncalls) return;
@@ -104,7 +111,7 @@ void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first
         fy__tape_free_made(thread, &tape->calls[i]);
     }
     for (uint32_t i = tape->calls[first].first; i < tape->noperands; i++)
-        if (tape->operands[i].saved) fy__tape_free(thread, tape->operands[i].saved);
+        fy__tape_free_saved(thread, tape, &tape->operands[i]);
     tape->noperands = tape->calls[first].first;
     tape->nattrs = tape->calls[first].attrs;
     tape->ncalls = first;
@@ -133,6 +140,7 @@ static void forget_record(fy__thread_t *thread, fy_tape_t *tape)
     fy__tape_forget_calls(thread, tape, 0);
     for (uint32_t i = 0; i < tape->nvalues; i++) free_slot(thread, &tape->values[i]);
     tape->nvalues = 0;
+    tape->nparcels = tape->nsegments = tape->ahead = 0;
 }
 
 void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape)
@@ -190,6 +198,8 @@ void fy_tape_destroy(fy_tape_t *tape)
     free(tape->operands);
     free(tape->calls);
     free(tape->attrs);
+    free(tape->parcels);
+    free(tape->segments);
     free(tape);
     atomic_fetch_sub(&ntapes, 1);
     fy__watch_release(FY__WATCH_TAPE);

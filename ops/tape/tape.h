@@ -2,8 +2,8 @@
  * (watched permanently) have a slot for each tensor with a gradient. A tensor has the number of its
  * slot, so there is no search and no lock.
  * tape.c: handles, watching, beginning · record.c: the record of a call · backward.c: the backward
- * pass · recompute.c: functions that run again in it · remake.c: cheap ops that do · rules_*.c: one
- * rule per op; rules_registered.c: the rules of users. */
+ * pass · recompute.c: functions that run again in it · remake.c: cheap ops that do · offload.c:
+ * saved bytes on the host · rules_*.c: one rule per op; rules_registered.c: the rules of users. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 
@@ -27,6 +27,7 @@ typedef struct fy__tape_slot {
     bool is_shared;  /* another tensor's bytes, or a view that repeats them: must not be written */
     bool is_kept;    /* a call has saved it */
     uint32_t maker;  /* 1 + the number of the call that makes it again; 0: none */
+    uint32_t parcel; /* 1 + the number of the last parcel with its bytes; 0: none */
     int64_t dims[FY_MAX_RANK];
     uint64_t version;    /* of its bytes when they were first used; FY__TAPE_UNUSED before */
     fy_tensor_t *grad;   /* ours, in no scope */
@@ -42,7 +43,8 @@ typedef struct fy__tape_slot {
 typedef struct fy__tape_operand {
     uint32_t value;     /* index + 1, with FY__TAPE_LEAF or without; 0: constant */
     fy_tensor_t *saved; /* ours, in no scope; NULL: the rule does not need it */
-    uint32_t maker;     /* of a saved one without a storage: as the slot's */
+    uint32_t maker;     /* of a saved one without a storage: as the slot's, or */
+    uint32_t parcel;    /* 1 + the number of the parcel that has its bytes; 0: none */
     bool is_for_maker;  /* not the rule needs it, but the call when it runs again */
     union {
         uint64_t version; /* of the saved bytes */
@@ -61,6 +63,9 @@ typedef struct fy__tape_call {
     fy_tensor_t *made;            /* that result, once it is; ours, in no scope */
 } fy__tape_call_t;
 
+/* Bytes on the host. */
+typedef struct fy__tape_parcel fy__tape_parcel_t;
+
 /* A recorded fy_tape_recompute; its address is the call's attributes. */
 typedef struct fy__tape_again fy__tape_again_t;
 
@@ -75,6 +80,10 @@ struct fy_tape {
     fy__tape_operand_t *operands;
     fy__tape_call_t *calls;
     unsigned char *attrs; /* structs, each at a multiple of 16 */
+    fy__tape_parcel_t *parcels;
+    uint32_t *segments; /* for each fy_tape_offload the number of calls before it */
+    uint32_t nparcels, nsegments, parcels_room, segments_room;
+    uint32_t ahead; /* segments whose bytes are to be uploaded */
     uint32_t nleaves, nvalues, noperands, ncalls, nattrs;
     uint32_t nlows; /* slots with an autocast */
     uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
@@ -125,11 +134,13 @@ static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *
     slot->dtype = tensor->dtype;
     slot->rank = tensor->rank;
     slot->is_leaf = slot->is_present = slot->is_shared = slot->is_kept = false;
-    slot->maker = 0;
+    slot->maker = slot->parcel = 0;
     for (int i = 0; i < tensor->rank; i++) slot->dims[i] = tensor->dims[i];
     slot->version = FY__TAPE_UNUSED;
     slot->grad = slot->place = slot->tensor = slot->low = NULL;
 }
+/* Frees what a call saved of an operand. */
+void fy__tape_free_saved(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand);
 /* Forgets the calls from `first` on, and what they saved. */
 void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first);
 /* Frees the autocasts of leaves that were made inside `again`; NULL: all. */
@@ -164,6 +175,17 @@ fy_status_t fy__tape_save_for_maker(fy__thread_t *thread, fy_tape_t *tape,
 /* A saved operand has a storage from now on. */
 fy_status_t fy__tape_bring(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand);
 void fy__tape_free_made(fy__thread_t *thread, fy__tape_call_t *call);
+
+/* ---- offload.c ---- */
+
+/* Before the call of number `index` goes back: uploads of the segment before its own. */
+fy_status_t fy__tape_ahead(fy__thread_t *thread, fy_tape_t *tape, uint32_t index,
+                           fy__frame_t *frame);
+/* The storage that has the bytes of an operand in a parcel; the parcel's. */
+fy_status_t fy__tape_unpack(fy__thread_t *thread, fy_tape_t *tape,
+                            const fy__tape_operand_t *operand, fy__storage_t **out_storage);
+/* The operand does not need its parcel any more. */
+void fy__tape_leave_parcel(fy__thread_t *thread, fy_tape_t *tape, fy__tape_operand_t *operand);
 
 /* ---- recompute.c ---- */
 

@@ -1,13 +1,13 @@
 /* Random programs on a tape, each as it is and in the ways that keep fewer bytes: cheap results
- * made again, parts of it in fy_tape_recompute, which nest. The loss, all gradients, the generator
- * and the running statistics have the same bits. A fault at the N-th allocation or launch fails the
- * step, leaves nothing, and the next step is right. Not here: what is refused
- * (tests/unit/ops/test_recompute.c). */
+ * made again, parts of it in fy_tape_recompute, which nest, what it saves offloaded. The loss, all
+ * gradients, the generator and the running statistics have the same bits. A fault at the N-th
+ * allocation, launch, copy or page-locking fails the step, leaves nothing, and the next step is
+ * right. Not here: what is refused (tests/unit/ops/test_recompute.c, test_offload.c). */
 #include "tests/support/harness.h"
 
-enum { PROGRAMS = 20, MOST_OPS = 24, ROWS = 6, WIDTH = 8, LEAVES = 4, VALUES = MOST_OPS + 1 };
+enum { PROGRAMS = 20, MOST_OPS = 24, ROWS = 33, WIDTH = 32, LEAVES = 4, VALUES = MOST_OPS + 1 };
 
-typedef enum way { PLAIN, CHEAP, NESTED, BOTH, WAYS } way_t;
+typedef enum way { PLAIN, CHEAP, NESTED, BOTH, OFFLOADED, ALL, WAYS } way_t;
 
 /* Op i makes value i + 1 from two values, of which it has a copy of the same number. */
 typedef struct step {
@@ -75,8 +75,8 @@ static fy_status_t run_op(const data_t *data, const step_t *step, fy_tensor_t *a
         FY_TRY(fy_sigmoid(t, &t));
         return fy_reshape(t, FY_DIMS(ROWS, WIDTH), out_y);
     case 10: /* a strided view of a result that may be made again */
-        FY_TRY(fy_slice(a, 1, 2, 6, &halves[0]));
-        FY_TRY(fy_slice(b, 1, 1, 5, &halves[1]));
+        FY_TRY(fy_slice(a, 1, 2, 18, &halves[0]));
+        FY_TRY(fy_slice(b, 1, 1, 17, &halves[1]));
         return fy_concat(2, halves, 1, out_y);
     case 11: /* a copy that is written in place */
         FY_TRY(fy_affine(a, 1, 0, &t));
@@ -86,9 +86,7 @@ static fy_status_t run_op(const data_t *data, const step_t *step, fy_tensor_t *a
         FY_TRY(fy_gelu(a, &t));
         FY_TRY(fy_transpose(t, NULL, &t));
         FY_TRY(fy_matmul(t, b, &t));
-        FY_TRY(fy_matmul(data->w[step->leaf], t, &t));
-        FY_TRY(fy_slice(t, 0, 0, ROWS, out_y));
-        return FY_STATUS_OK;
+        return fy_matmul(a, t, out_y);
     default: FY_TRY(fy_rms_norm(a, data->scale, 1e-5, &t, NULL)); return fy_maximum(t, b, out_y);
     }
 }
@@ -98,7 +96,7 @@ static fy_status_t run_op(const data_t *data, const step_t *step, fy_tensor_t *a
 typedef struct part {
     const program_t *program;
     const data_t *data;
-    int first, end, depth, recomputes;
+    int first, end, depth, recomputes, offloads;
 } part_t;
 
 static fy_status_t run_part(const part_t *part, fy_tensor_t **values);
@@ -146,6 +144,7 @@ static fy_status_t run_part(const part_t *part, fy_tensor_t **values)
             continue;
         }
         FY_TRY(run_op(part->data, step, values[step->a], values[step->b], &values[i + 1]));
+        if (part->offloads && i % 3 == 2) FY_TRY(fy_tape_offload());
         i++;
     }
     return FY_STATUS_OK;
@@ -155,7 +154,7 @@ static fy_status_t run_part(const part_t *part, fy_tensor_t **values)
 
 typedef struct result {
     float loss, dx[ROWS * WIDTH], dw[LEAVES][WIDTH * WIDTH], dscale[WIDTH], mean[WIDTH], var[WIDTH];
-    unsigned char rng[64];
+    unsigned char rng[64]; /* zeros behind it */
 } result_t;
 
 static fy_status_t make_data(fy_device_t *device, data_t *data)
@@ -193,8 +192,10 @@ static fy_status_t run_step(const program_t *program, const data_t *data, fy_tap
                             way_t way, result_t *out)
 {
     fy_tensor_t *values[VALUES] = { data->x }, *sum, *loss;
-    const part_t whole = { program, data, 0, program->nops, 0, way == NESTED || way == BOTH };
-    FY_TRY(fy_tape_recompute_cheap(tape, way == CHEAP || way == BOTH));
+    const part_t whole = { program,         data, 0,
+                           program->nops,   0,    way == NESTED || way == BOTH || way == ALL,
+                           way >= OFFLOADED };
+    FY_TRY(fy_tape_recompute_cheap(tape, way == CHEAP || way == BOTH || way == ALL));
     FY_TRY(fy_tape_begin(tape));
     FY_TRY(run_part(&whole, values));
     /* the loss depends on every value, in the same order in all ways */
@@ -286,8 +287,10 @@ static void a_failed_step_leaves_nothing(ts_ctx_t *ctx)
     if (!ctx->is_sim) return; /* it opens its own */
     for (uint32_t seed = 0; seed < 2; seed++) {
         make_program(100 + seed, &program);
-        sweep(&program, BOTH, "alloc", FY_STATUS_OUT_OF_MEMORY);
-        sweep(&program, BOTH, "launch", FY_STATUS_INTERNAL);
+        sweep(&program, ALL, "alloc", FY_STATUS_OUT_OF_MEMORY);
+        sweep(&program, ALL, "launch", FY_STATUS_INTERNAL);
+        sweep(&program, ALL, "copy", FY_STATUS_IO);
+        sweep(&program, ALL, "pin", FY_STATUS_OUT_OF_MEMORY);
     }
 }
 

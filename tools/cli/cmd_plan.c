@@ -126,6 +126,7 @@ int cmd_plan(int argc, char **argv)
     common_t common = { .device = "sim:0" };
     const char *recompute = NULL;
     bool drop_bias = false;
+    int64_t offload = 0;
     fy_model_options_t memory = FY_MODEL_OPTIONS_INIT;
     request_t request = { .user = { .params = -1, .options = &memory },
                           .batch = 64,
@@ -136,6 +137,7 @@ int cmd_plan(int argc, char **argv)
         { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
         { "inference", OPTION_FLAG, NULL, &request.user.inference,
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
+        { "offload", OPTION_INT, "N", &offload, "of models: " TRAIN_OFFLOAD_HELP, 0, 9999 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, "of models: " TRAIN_RECOMPUTE_HELP,
           0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
@@ -177,8 +179,11 @@ int cmd_plan(int argc, char **argv)
         fprintf(stderr, "ferry: plan: --precision is of models\n");
         return STATUS_USAGE;
     }
-    if (recompute && (request.model->step != model_plan_step || request.user.inference)) {
-        fprintf(stderr, "ferry: plan: --recompute is of the training steps of models\n");
+    memory.offload = (int)offload;
+    if ((recompute || offload) &&
+        (request.model->step != model_plan_step || request.user.inference)) {
+        fprintf(stderr,
+                "ferry: plan: --recompute and --offload are of the training steps of models\n");
         return STATUS_USAGE;
     }
     if (strncmp(common.device, "sim", 3) != 0) {

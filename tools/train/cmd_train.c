@@ -176,6 +176,7 @@ int cmd_train(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
     const char *recompute = NULL;
+    int64_t offload = 0;
     train_request_t r = nothing_said;
     const char *scales = NULL;
     const option_t options[] = {
@@ -233,6 +234,7 @@ int cmd_train(int argc, char **argv)
         { "flip", OPTION_FLAG, NULL, &r.flip, "half of the training images are mirrored", 0, 0 },
         { "graph", OPTION_FLAG, NULL, &r.graph,
           "the step is recorded once and replayed; full batches only", 0, 0 },
+        { "offload", OPTION_INT, "N", &offload, TRAIN_OFFLOAD_HELP, 0, 9999 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r.precision, TRAIN_PRECISION_HELP, 0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &r.drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
@@ -275,6 +277,7 @@ int cmd_train(int argc, char **argv)
     r.stream = r.stream || changes_images(&r);
     if (!r.recipe || !check(&r) || !read_groups(scales, &r)) return STATUS_USAGE;
     if (!train_read_recompute("train", recompute, &r.memory)) return STATUS_USAGE;
+    r.memory.offload = (int)offload;
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 

@@ -47,6 +47,10 @@ fy_dtype_t train_precision(int choice);
     "activation checkpointing: the layers in N segments, all but the last computed again in the " \
     "backward; sqrt: the square root of the most; cheap: results of elementwise ops and norms "   \
     "are computed again; cheap,N and cheap,sqrt: both"
+/* --offload of the same. */
+#define TRAIN_OFFLOAD_HELP                                                                       \
+    "the layers in N segments: what all but the last keep for the backward goes to page-locked " \
+    "memory and is uploaded again"
 /* Sets recompute and recompute_cheap from its value; NULL: 0. Explains a refusal. */
 bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options);
 

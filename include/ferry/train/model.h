@@ -30,6 +30,9 @@ typedef struct fy_model_options {
      * Szegedy 2015, section 3.2). fy_model_info_t.dropped_params counts them; other parameters
      * keep their names */
     int drop_bias;
+    /* fy_tape_offload after each of so many segments but the last, as above. 0, 1: no. Not with
+     * `recompute` */
+    int offload;
 } fy_model_options_t;
 #define FY_RECOMPUTE_SQRT     (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)

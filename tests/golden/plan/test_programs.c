@@ -1,4 +1,4 @@
-/* A plan predicts the run: for thirty-three programs, the planned peaks equal those that an
+/* A plan predicts the run: for thirty-seven programs, the planned peaks equal those that an
  * independent script (tests/golden/peak.awk) computes from the event file of a real run with
  * numerics. For several limits, the batch that fy_plan_fit returns runs on the device with that
  * limit, and one more is refused, with the verdict of the plan. Runs in the repository's root. Not
@@ -185,13 +185,13 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
 static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 },
                       mnist2018 = { "mnist2018", 3 }, linear = { "linear", 0 },
                       mnist = { "mnist", 0 };
-static const fy_model_options_t in_segments = { sizeof in_segments, NULL, FY_DTYPE_F32, 1,
-                                                FY_RECOMPUTE_SQRT,  0 },
-                                in_three = { sizeof in_three, NULL, FY_DTYPE_F32, 1, 3, 0 },
-                                cheap = { sizeof cheap, NULL, FY_DTYPE_F32, 1, 0, 1 },
-                                cheap_in_three = {
-                                    sizeof cheap_in_three, NULL, FY_DTYPE_F32, 1, 3, 1
-                                };
+static const fy_model_options_t
+    in_segments = { sizeof in_segments, NULL, FY_DTYPE_F32, 1, FY_RECOMPUTE_SQRT, 0 },
+    in_three = { sizeof in_three, NULL, FY_DTYPE_F32, 1, 3, 0 },
+    offloaded = { sizeof offloaded, NULL, FY_DTYPE_F32, 1, .offload = 4 },
+    cheap_offloaded = { sizeof cheap_offloaded, NULL, FY_DTYPE_F32, 1, 0, 1, .offload = 3 },
+    cheap = { sizeof cheap, NULL, FY_DTYPE_F32, 1, 0, 1 },
+    cheap_in_three = { sizeof cheap_in_three, NULL, FY_DTYPE_F32, 1, 3, 1 };
 /* Small images and few tokens: the models are the same, and the arithmetic is real. */
 static plan_request_t
     resnet = { "resnet18:size=16", 0 },
@@ -200,7 +200,11 @@ static plan_request_t
     resnet_cheap = { "resnet18:size=16", 0, .options = &cheap },
     resnet_both = { "resnet18:size=16", 0, .options = &cheap_in_three },
     resnet_low = { "resnet18:size=16", 0, .precision = 1 },
-    lenet_low = { "lenet", 0, .precision = 1 }, lenet_cheap = { "lenet", 0, .options = &cheap },
+    lenet_low = { "lenet", 0, .precision = 1 },
+    resnet_off = { "resnet18:size=16", 0, .options = &offloaded },
+    resnet_cheap_off = { "resnet18:size=16", 0, .options = &cheap_offloaded },
+    lenet_off = { "lenet", 0, .options = &cheap_offloaded },
+    lenet_cheap = { "lenet", 0, .options = &cheap },
     mobilenet_cheap = { "mobilenet_v3_large:size=33,classes=10", 0, .options = &cheap },
     mobilenet = { "mobilenet_v3_large:size=33,classes=10", 0 },
     mobilenet_infers = { "mobilenet_v3_large:size=33,classes=10", 0, .inference = true },
@@ -208,6 +212,7 @@ static plan_request_t
     vit_infers = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0, .inference = true },
     gpt = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0 },
     gpt_again = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &in_three },
+    gpt_off = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &offloaded },
     gpt_cheap = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &cheap },
     gpt_infers = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .inference = true };
 static const struct {
@@ -228,6 +233,10 @@ static const struct {
     { "resnet18, recomputed", model_plan_step, &resnet_again, { 1, 7, 24 }, 5 },
     { "resnet18, cheap ops again", model_plan_step, &resnet_cheap, { 1, 7, 24 }, 5 },
     { "resnet18, both", model_plan_step, &resnet_both, { 1, 7, 24 }, 5 },
+    { "resnet18, offloaded", model_plan_step, &resnet_off, { 1, 7, 24 }, 5 },
+    { "resnet18, offloaded, cheap ops again", model_plan_step, &resnet_cheap_off, { 1, 7, 24 }, 5 },
+    { "lenet, offloaded", model_plan_step, &lenet_off, { 1, 17, 64 } },
+    { "gpt, offloaded", model_plan_step, &gpt_off, { 1, 7, 64 }, 1 },
     { "lenet, cheap ops again", model_plan_step, &lenet_cheap, { 1, 17, 64 } },
     { "mobilenet_v3_large, cheap ops again", model_plan_step, &mobilenet_cheap, { 1, 5, 24 }, 5 },
     { "gpt, cheap ops again", model_plan_step, &gpt_cheap, { 1, 7, 64 }, 1 },

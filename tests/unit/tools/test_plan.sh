@@ -56,8 +56,14 @@ expect 0 plan resnet18:size=8 --batch 8 --recompute cheap,sqrt --json
 [ "$(figure activations)" -lt "$segments" ] || fail "both recomputations keep $(figure activations) bytes of activations, segments $segments"
 expect 0 plan resnet18:size=8 --batch 8 --drop-bias --json
 says out '"params": 11171914'
+expect 0 plan resnet18:size=8 --batch 8 --offload 4 --json
+[ "$(figure activations)" -lt "$plain" ] || fail "offloading keeps $(figure activations) bytes of activations, $plain without"
+[ "$(figure pinned_bytes)" -gt 100000 ] || fail "offloading takes $(figure pinned_bytes) page-locked bytes"
+expect 1 plan resnet18:size=8 --recompute 2 --offload 2
+says err "segments are one or the other"
+expect 2 plan roundtrip --offload 2
 expect 2 plan roundtrip --recompute 2
-says err "--recompute is of the training steps of models"
+says err "--recompute and --offload are of the training steps of models"
 expect 0 plan resnet18:size=8 --batch 8 --precision bf16 --json
 [ "$(figure activations)" -ne "$plain" ] || fail "bf16 keeps as many bytes of activations as f32"
 expect 2 plan roundtrip --precision bf16

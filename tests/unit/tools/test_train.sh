@@ -118,7 +118,7 @@ says out "heavy requests"
 says out "checksum"
 want=$(checksum)
 for how in "" "--device host" "--graph" "--stream-data --workers 0" "--stream-data --workers 3" "--budget download=0/step,upload=0/step,sync=0/step" \
-    "--device sim:0?order=random&seed=4" "--recompute 2" "--recompute cheap" "--graph --recompute sqrt" "--graph --recompute cheap,2"; do
+    "--device sim:0?order=random&seed=4" "--recompute 2" "--recompute cheap" "--offload 3 --recompute cheap" "--graph --recompute sqrt" "--graph --recompute cheap,2"; do
     # shellcheck disable=SC2086
     expect 0 train mnist2018 $small --epochs 1 $how
     [ "$(checksum)" = "$want" ] || fail "mnist2018 $how ends with $(checksum), not $want"

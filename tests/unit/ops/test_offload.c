@@ -1,0 +1,119 @@
+/* fy_tape_offload: the same gradient with fewer bytes on the device; its traffic is in the scopes
+ * "offload"; what is refused leaves the record as it was. On the host nothing happens. Not here:
+ * random programs and failures (tests/property/test_recompute.c). */
+#include "tests/support/harness.h"
+
+enum { N = 64, DEPTH = 6 };
+
+static fy_status_t forward(fy_tensor_t *x, int offloads, fy_tensor_t **out_loss)
+{
+    fy_tensor_t *y = x, *next;
+    for (int i = 0; i < DEPTH; i++) {
+        FY_TRY(fy_sin(y, &next));
+        if (y != x) fy_tensor_destroy(y);
+        y = next;
+        if (offloads && i % 2) FY_TRY(fy_tape_offload());
+    }
+    FY_TRY(fy_mean(y, FY_ALL_AXES, 0, out_loss));
+    fy_tensor_destroy(y);
+    return FY_STATUS_OK;
+}
+
+static void grad_of(fy_tape_t *tape, fy_tensor_t *x, const fy_tensor_t *loss, float *out)
+{
+    fy_tensor_t *grad;
+    ts_ok(fy_tape_backward(tape, loss, NULL));
+    ts_ok(fy_tape_grad(tape, x, &grad));
+    ts_read(grad, out, N * N * sizeof *out);
+}
+
+static void the_same_gradient_with_fewer_bytes(ts_ctx_t *ctx)
+{
+    static float want[N * N], got[N * N];
+    const uint64_t one = N * N * sizeof(float);
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N, N), 0), *loss;
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 0, &loss));
+    const uint64_t plain = ts_live(ctx->device);
+    grad_of(tape, x, loss, want);
+
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 1, &loss));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    const uint64_t live = ts_live(ctx->device);
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_ok(fy_tape_query(tape, &info));
+    if (ctx->is_host) {
+        assert_int_equal(info.saved, DEPTH);
+    } else {
+        /* the first gradient and loss are there, too */
+        assert_in_range(plain + one - live, (DEPTH - 1) * one - 256, DEPTH * one);
+        assert_int_equal(info.saved, 1); /* x */
+        assert_int_equal(after.download.nbytes - before.download.nbytes, (DEPTH - 1) * one);
+        assert_int_equal(ts_ledger("test/offload").download.count, DEPTH - 1);
+    }
+    grad_of(tape, x, loss, got);
+    assert_memory_equal(got, want, sizeof got);
+    after = ts_ledger(NULL);
+    if (!ctx->is_host)
+        assert_int_equal(after.upload.nbytes - before.upload.nbytes, (DEPTH - 1) * one);
+
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 1, &loss));
+    ts_ok(fy_tape_begin(tape)); /* drops what is on the host */
+    ts_ok(forward(x, 1, &loss));
+    fy_tape_destroy(tape);
+    ts_ok(fy_tape_offload()); /* no tape: nothing */
+}
+
+static void refusals_leave_the_record(ts_ctx_t *ctx)
+{
+    static float want[N * N], got[N * N];
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N, N), 0), *loss;
+    const fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
+    if (ctx->is_host) return; /* nothing crosses */
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 0, &loss));
+    grad_of(tape, x, loss, want);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 0, &loss));
+    const fy_scope_t guarded = fy_scope_begin("guarded");
+    ts_ok(fy_scope_guard(&light));
+    ts_fails(fy_tape_offload(), REFUSED_BY_GUARD);
+    fy_scope_end(guarded, 0, NULL);
+    grad_of(tape, x, loss, got);
+    assert_memory_equal(got, want, sizeof got);
+
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 1, &loss));
+    const fy_scope_t back = fy_scope_begin("back");
+    ts_ok(fy_scope_guard(&light));
+    ts_fails(fy_tape_backward(tape, loss, NULL), REFUSED_BY_GUARD);
+    fy_scope_end(back, 0, NULL);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(forward(x, 1, &loss));
+    grad_of(tape, x, loss, got);
+    assert_memory_equal(got, want, sizeof got);
+
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_sin(x, &loss));
+    ts_fails(fy_tape_offload(), UNSUPPORTED);
+    ts_text_has("records a graph");
+    ts_ok(fy_tape_begin(NULL));
+    ts_ok(fy_graph_end(&graph));
+}
+
+static const ts_test_t tests[] = { TS_TEST(the_same_gradient_with_fewer_bytes),
+                                   TS_TEST(refusals_leave_the_record) };
+
+int main(void) { return TS_RUN("offload", tests, NULL); }
