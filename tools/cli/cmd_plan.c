@@ -5,13 +5,14 @@
 
 #include <string.h>
 
-#include "tools/cli/plan_models.h"
+#include "tools/cli/plan_choices.h"
 
 typedef struct request {
     const plan_model_t *model;
     plan_request_t user;
     int64_t batch, most;
-    bool fit;
+    bool fit, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: no such option */
+    fy_model_options_t *memory;
 } request_t;
 
 static const plan_model_t *find_model(const char *name)
@@ -109,12 +110,19 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
     fy_plan_options_t options = FY_PLAN_OPTIONS_INIT;
     options.on_point = timeline_add;
     options.user = &timeline;
-    fy_status_t status = fy_plan_step(session->common->device, request->model->step, &request->user,
-                                      request->batch, &options, plan);
+    fy_model_options_t *memory = request->memory;
+    const char *device = session->common->device;
+    if (request->is_auto)
+        FY_TRY(plan_choose(device, request->model, &request->user, request->batch, session->out,
+                           memory));
+    fy_status_t status =
+        fy_plan_step(device, request->model->step, &request->user, request->batch, &options, plan);
     if (status == FY_STATUS_OK && request->fit) status = find_largest(session, request, &max_batch);
     if (status == FY_STATUS_OK) status = timeline_write(&timeline, session);
     if (status == FY_STATUS_OK && session->out)
         report_text(session, request, plan, max_batch, &timeline);
+    if (status == FY_STATUS_OK && session->out && request->fit && request->is_plain)
+        status = plan_fit_all(device, request->model, &request->user, request->most, session->out);
     if (status == FY_STATUS_OK && !session->out)
         report_json(&session->json, request, plan, max_batch);
     timeline_free(&timeline);
@@ -134,11 +142,16 @@ int cmd_plan(int argc, char **argv)
     const option_t options[] = {
         { "batch", OPTION_INT, "N", &request.batch,
           "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
-        { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
+        { "fit", OPTION_FLAG, NULL, &request.fit,
+          "find the largest batch that fits, too; of models that train also with recomputation and "
+          "offloading",
+          0, 0 },
         { "inference", OPTION_FLAG, NULL, &request.user.inference,
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, "of models: " TRAIN_OFFLOAD_HELP, 0, 9999 },
-        { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, "of models: " TRAIN_RECOMPUTE_HELP,
+        { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE "|auto", &recompute,
+          "of models: " TRAIN_RECOMPUTE_HELP "; auto: of these and of offloading, the way with the "
+          "shortest step that fits, from a table",
           0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &request.user.precision,
@@ -173,7 +186,15 @@ int cmd_plan(int argc, char **argv)
                 request.model->name);
         return STATUS_USAGE;
     }
-    if (!train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
+    request.memory = &memory;
+    request.is_auto = recompute && strcmp(recompute, "auto") == 0;
+    request.is_plain = !recompute && !offload && !request.user.inference &&
+                       request.model->step == model_plan_step;
+    if (request.is_auto && offload) {
+        fprintf(stderr, "ferry: plan: --recompute auto chooses whether to offload\n");
+        return STATUS_USAGE;
+    }
+    if (!request.is_auto && !train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
     memory.drop_bias = drop_bias;
     if (request.user.precision && request.model->step != model_plan_step) {
         fprintf(stderr, "ferry: plan: --precision is of models\n");

@@ -62,6 +62,16 @@ expect 0 plan resnet18:size=8 --batch 8 --offload 4 --json
 expect 1 plan resnet18:size=8 --recompute 2 --offload 2
 says err "segments are one or the other"
 expect 2 plan roundtrip --offload 2
+expect 0 plan resnet18:size=8 --batch 8 --recompute auto
+says out "* none"
+expect 0 plan resnet18:size=8 --batch 512 --recompute auto --device 'sim:0?limit=280MiB'
+says out "* cheap"
+says out "does not fit"
+expect 4 plan resnet18:size=8 --batch 512 --recompute auto --device 'sim:0?limit=100MiB'
+says out "none fits"
+expect 0 plan lenet --fit --device 'sim:0?limit=32MiB'
+says out "cheap, offload sqrt"
+expect 2 plan lenet --recompute auto --offload 2
 expect 2 plan roundtrip --recompute 2
 says err "--recompute and --offload are of the training steps of models"
 expect 0 plan resnet18:size=8 --batch 8 --precision bf16 --json
