@@ -217,6 +217,10 @@ int cmd_train(int argc, char **argv)
           "gradients are scaled down to this norm; 0: not", 0, 1 << 20 },
         { "clip-value", OPTION_REAL, "X", &r.clip_value, "each gradient is cut to +-X; 0: not", 0,
           1 << 20 },
+        { "loss-scale", OPTION_REAL, "X", &r.loss_scale,
+          "losses times X for gradients; doubled after 2000 good updates in a row, halved after a "
+          "skipped one, with infinite or NaN gradients; 0: not",
+          0, (int64_t)1 << 40 },
         { "seed", OPTION_INT, "N", &r.seed, "of first weights, dropout and the order of the data",
           0, INT64_MAX },
         { "limit-samples", OPTION_INT, "N", &r.limit_samples,

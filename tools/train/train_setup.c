@@ -152,6 +152,7 @@ static fy_status_t make_data(train_run_t *run)
 static fy_status_t make_optimizer(train_run_t *run)
 {
     const train_request_t *request = &run->request;
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     fy_optimizer_options_t options;
     train_optimizer(request->recipe, request->optimizer, &options);
     if (!isnan(request->lr)) options.lr = request->lr;
@@ -165,6 +166,8 @@ static fy_status_t make_optimizer(train_run_t *run)
     options.decay_min_rank = request->decay_min_rank;
     options.ngroups = request->ngroups;
     options.groups = request->groups;
+    scaling.init_scale = request->loss_scale;
+    if (request->loss_scale > 0) options.loss_scaling = &scaling;
     return fy_optimizer_create_model(&options, run->model, &run->optimizer);
 }
 

@@ -202,6 +202,17 @@ for how in "--optimizer adam --schedule one-cycle" "--optimizer momentum --sched
     expect 0 train mlp $small --epochs 1 $how
 done
 
+# ---- loss scaling: powers of two change no bit ----
+want=
+for how in "" "--loss-scale 65536" "--loss-scale 1024 --graph"; do
+    # shellcheck disable=SC2086
+    expect 0 train mlp $small --epochs 2 --batch 16 --optimizer adam $how
+    [ -n "$want" ] || want=$(checksum)
+    [ "$(checksum)" = "$want" ] || fail "mlp $how ends with $(checksum), not $want"
+done
+# shellcheck disable=SC2086
+expect 0 train mlp $small --epochs 1 --accumulate 2 --clip-norm 1 --loss-scale 65536
+
 # ---- stopping and resuming ----
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 3 --save "$work/whole.safetensors"
