@@ -66,7 +66,7 @@ static fy_status_t check_sgd(const fy_op_info_t *info, const fy_sgd_attrs_t *att
 
 static fy_status_t check_rmsprop(const fy_op_info_t *info, const fy_rmsprop_attrs_t *attrs)
 {
-    if (info->op != FY_OP_RMSPROP_STEP || attrs->momentum == 0) return FY_STATUS_OK;
+    if (info->op == FY_OP_RMSPROP_MOMENTUM_STEP || attrs->momentum == 0) return FY_STATUS_OK;
     return FY_FAIL(INVALID_ARGUMENT,
                    "%s: momentum %g needs a tensor to be kept in: rmsprop_momentum_step",
                    info->name, attrs->momentum);
@@ -147,6 +147,7 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
     case FY_OP_SGD_STEP:
     case FY_OP_SGD_MOMENTUM_STEP: return check_sgd(info, launch->attrs);
     case FY_OP_RMSPROP_STEP:
+    case FY_OP_RMSPROP_CENTERED_STEP:
     case FY_OP_RMSPROP_MOMENTUM_STEP: return check_rmsprop(info, launch->attrs);
     default: return FY_STATUS_OK;
     }

@@ -158,7 +158,11 @@ static fy_status_t check_options(const fy_optimizer_options_t *o)
                            "finite, 0 or more"));
         return check_momentum(kind, o->momentum);
     }
-    if (o->kind == FY_OPTIMIZER_RMSPROP) FY_TRY(check_momentum(kind, o->momentum));
+    if (o->kind == FY_OPTIMIZER_RMSPROP) {
+        FY_TRY(check_momentum(kind, o->momentum));
+        FY_TRY(check_field(kind, "momentum", o->momentum, !o->centered || o->momentum == 0,
+                           "0 with centered"));
+    }
     if (o->kind == FY_OPTIMIZER_ADADELTA || o->kind == FY_OPTIMIZER_RMSPROP)
         return check_share(kind, "rho", o->rho);
     FY_TRY(check_share(kind, "beta1", o->beta1));
@@ -209,6 +213,7 @@ static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
 static const char *state_name(const fy_optimizer_options_t *options, int i)
 {
     const bool has_momentum = options->momentum != 0;
+    if (options->kind == FY_OPTIMIZER_RMSPROP && i == 1 && options->centered) return "grad_avg";
     if (options->kind == FY_OPTIMIZER_SGD && !has_momentum) return NULL;
     if (options->kind == FY_OPTIMIZER_RMSPROP && i == 1 && !has_momentum) return NULL;
     return k_states[options->kind][i];
@@ -351,7 +356,9 @@ static fy_op_t op_of(const fy_optimizer_options_t *o, const pair_t *pair, attrs_
         return FY_OP_ADADELTA_STEP;
     case FY_OPTIMIZER_RMSPROP:
         out->rmsprop = (fy_rmsprop_attrs_t){ o->rho, o->eps, o->weight_decay, o->momentum };
-        return pair->state[1] ? FY_OP_RMSPROP_MOMENTUM_STEP : FY_OP_RMSPROP_STEP;
+        return o->centered      ? FY_OP_RMSPROP_CENTERED_STEP
+               : pair->state[1] ? FY_OP_RMSPROP_MOMENTUM_STEP
+                                : FY_OP_RMSPROP_STEP;
     case FY_OPTIMIZER_LARS:
         out->lars = (fy_lars_attrs_t)FY_LARS_ATTRS_INIT;
         if (o->trust_coefficient > 0) out->lars.trust_coefficient = o->trust_coefficient;

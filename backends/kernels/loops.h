@@ -67,6 +67,7 @@ enum fy__step {
     FY__STEP_ADADELTA,
     FY__STEP_RMSPROP,
     FY__STEP_RMSPROP_MOMENTUM,
+    FY__STEP_RMSPROP_CENTERED,
     FY__STEP_LARS,
     FY__STEP_LAMB_STATE,  /* the states alone */
     FY__STEP_LAMB_UPDATE, /* into `param`, of the parameter in `grad` */

@@ -172,6 +172,7 @@ LOOPS_FLOAT(f64, double)
     STEP1(rmsprop, sfx, T)                                                                       \
     STEP2(adam, sfx, T)                                                                          \
     STEP2(adadelta, sfx, T)                                                                      \
+    STEP2(rmsprop_centered, sfx, T)                                                              \
     STEP2(rmsprop_momentum, sfx, T)                                                              \
     STEP1(lars, sfx, T)                                                                          \
     static void lamb_state_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1,     \
@@ -524,6 +525,7 @@ const fy__loops_t FY__LOOPS_TABLE = {
               { adadelta_f32, adadelta_f64 },
               { rmsprop_f32, rmsprop_f64 },
               { rmsprop_momentum_f32, rmsprop_momentum_f64 },
+              { rmsprop_centered_f32, rmsprop_centered_f64 },
               { lars_f32, lars_f64 },
               { lamb_state_f32, lamb_state_f64 },
               { lamb_update_f32, lamb_update_f64 },

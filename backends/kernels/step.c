@@ -75,7 +75,8 @@ static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
         const fy_adadelta_attrs_t *a = (const fy_adadelta_attrs_t *)launch->attrs;
         return fy__adadelta_rates(lr, a->rho, a->eps, a->weight_decay);
     }
-    if (launch->op == FY_OP_RMSPROP_STEP || launch->op == FY_OP_RMSPROP_MOMENTUM_STEP) {
+    if (launch->op == FY_OP_RMSPROP_STEP || launch->op == FY_OP_RMSPROP_MOMENTUM_STEP ||
+        launch->op == FY_OP_RMSPROP_CENTERED_STEP) {
         const fy_rmsprop_attrs_t *a = (const fy_rmsprop_attrs_t *)launch->attrs;
         return fy__rmsprop_rates(lr, a->alpha, a->eps, a->weight_decay, a->momentum);
     }
@@ -99,6 +100,7 @@ static enum fy__step step_of(fy_op_t op)
     case FY_OP_ADADELTA_STEP: return FY__STEP_ADADELTA;
     case FY_OP_RMSPROP_STEP: return FY__STEP_RMSPROP;
     case FY_OP_RMSPROP_MOMENTUM_STEP: return FY__STEP_RMSPROP_MOMENTUM;
+    case FY_OP_RMSPROP_CENTERED_STEP: return FY__STEP_RMSPROP_CENTERED;
     case FY_OP_LARS_STEP: return FY__STEP_LARS;
     case FY_OP_LAMB_STEP: return FY__STEP_LAMB;
     default: return FY__STEP_SGD;

@@ -141,7 +141,8 @@
     X(LARS_STEP, lars_step) \
     X(LAMB_STEP, lamb_step) \
     X(CHECK_FINITE, check_finite) \
-    X(UPDATE_SCALING, update_scaling)
+    X(UPDATE_SCALING, update_scaling) \
+    X(RMSPROP_CENTERED_STEP, rmsprop_centered_step)
 
 /* FY_OP_ADD, ...: the numbers of the built-in ops. */
 enum {
@@ -281,7 +282,8 @@ enum {
     FY_OP_LAMB_STEP = 133,
     FY_OP_CHECK_FINITE = 134,
     FY_OP_UPDATE_SCALING = 135,
-    FY_OP_BUILTIN_COUNT = 136
+    FY_OP_RMSPROP_CENTERED_STEP = 136,
+    FY_OP_BUILTIN_COUNT = 137
 };
 
 #define FY_CONV2D_ATTRS_INIT \

@@ -152,19 +152,13 @@ FY_API_STATUS fy_cast(const fy_tensor_t *src, fy_dtype_t dtype, fy_tensor_t **ou
 
 /* ---- elementwise, two sources ---- */
 
-/* number */
+/* number; div and pow: float, pow as C's */
 FY_API_STATUS fy_add(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* number */
 FY_API_STATUS fy_sub(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* number */
 FY_API_STATUS fy_mul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* float */
 FY_API_STATUS fy_div(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* number */
 FY_API_STATUS fy_maximum(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* number */
 FY_API_STATUS fy_minimum(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
-/* float; as C's pow */
 FY_API_STATUS fy_pow(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 /* Comparisons: any dtype in, bool out; with NaN, ne is true and the others are false. */
 FY_API_STATUS fy_eq(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
@@ -388,12 +382,17 @@ FY_API_STATUS fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_t
                                fy_tensor_t *acc_delta, const fy_tensor_t *lr,
                                const fy_adadelta_attrs_t *attrs);
 /* s = alpha s + (1 - alpha) g^2, param -= lr g / (sqrt(s) + eps); s is square_avg (Tieleman and
- * Hinton 2012; not centered). attrs NULL: FY_RMSPROP_ATTRS_INIT (0.99, 1e-8, no decay). */
+ * Hinton 2012). attrs NULL: FY_RMSPROP_ATTRS_INIT (0.99, 1e-8, no decay). */
 FY_API_STATUS fy_rmsprop_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
                               const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
 /* s as above, b = momentum b + g / (sqrt(s) + eps), param -= lr b; b is `momentum`, 0 at first. */
 FY_API_STATUS fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad,
                                        fy_tensor_t *square_avg, fy_tensor_t *momentum,
+                                       const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
+
+/* m = alpha m + (1 - alpha) g, and sqrt(s - m^2), not below 0, for sqrt(s); m is grad_avg. */
+FY_API_STATUS fy_rmsprop_centered_step(fy_tensor_t *param, const fy_tensor_t *grad,
+                                       fy_tensor_t *square_avg, fy_tensor_t *grad_avg,
                                        const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs);
 
 /* parts: a third source of every step (others than these two: by fy_op_call), f64 [P, 3]. Row i is

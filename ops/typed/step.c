@@ -103,6 +103,14 @@ fy_status_t fy_rmsprop_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad
     return step(FY_OP_RMSPROP_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 3, dst);
 }
 
+fy_status_t fy_rmsprop_centered_step(fy_tensor_t *param, const fy_tensor_t *grad,
+                                     fy_tensor_t *square_avg, fy_tensor_t *grad_avg,
+                                     const fy_tensor_t *lr, const fy_rmsprop_attrs_t *attrs)
+{
+    fy_tensor_t *dst[3] = { param, square_avg, grad_avg };
+    return step(FY_OP_RMSPROP_CENTERED_STEP, grad, lr, attrs ? attrs : &k_plain_rmsprop, 3, dst);
+}
+
 fy_status_t fy_lars_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
                          fy_tensor_t *trust, const fy_tensor_t *parts, const fy_tensor_t *lr,
                          const fy_lars_attrs_t *attrs)

@@ -230,6 +230,16 @@ FY_FORMULA fy__rates_t fy__lamb_rates(double lr, double beta1, double beta2, dou
         *change = b;                                                                              \
         return MA(-(T)r->lr, b, p);                                                               \
     }                                                                                             \
+    /* the estimate is not below 0 by rounding */                                                 \
+    FY_FORMULA T fy__rmsprop_centered_##sfx(const fy__rates_t *r, T p, T *square, T *mean, T g)   \
+    {                                                                                             \
+        const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \
+                s = MA((T)r->keep1, *square, (T)r->add1 * d * d);                                 \
+        const T a = MA((T)r->keep1, *mean, (T)r->add1 * d), v = MA(-a, a, s);                     \
+        *square = s;                                                                              \
+        *mean = a;                                                                                \
+        return MA(-(T)r->lr, d / (sqrt##m(v > 0 ? v : 0) + (T)r->eps), p);                        \
+    }                                                                                             \
     FY_FORMULA T fy__lars_##sfx(const fy__rates_t *r, T p, T *momentum, T g)                      \
     {                                                                                             \
         const T d = MA((T)r->decay, p, (T)r->unscale * g),                                        \

@@ -189,6 +189,20 @@ static void rmsprop(element_t *e, double g, double lr, const fy_rmsprop_attrs_t 
     e->p -= lr * u;
 }
 
+static void rmsprop_centered(element_t *e, double g, double lr, const fy_rmsprop_attrs_t *attrs)
+{
+    const double d = g + attrs->weight_decay * e->p,
+                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
+    e->a_scale = attrs->alpha * e->a + (1 - attrs->alpha) * d_scale * d_scale;
+    e->b_scale = attrs->alpha * fabs(e->b) + (1 - attrs->alpha) * d_scale;
+    e->a = attrs->alpha * e->a + (1 - attrs->alpha) * d * d;
+    e->b = attrs->alpha * e->b + (1 - attrs->alpha) * d;
+    const double v = e->a - e->b * e->b, below = sqrt(fmax(v, 0)) + attrs->eps;
+    const double lost = v > 0 ? (e->a_scale + e->b_scale * e->b_scale) / v : 0;
+    e->p_scale = fabs(e->p) + lr * d_scale / below * (4 + lost);
+    e->p -= lr * d / below;
+}
+
 static void lars(element_t *e, double g, double lr, const fy_lars_attrs_t *attrs)
 {
     const double d = g + attrs->weight_decay * e->p,
@@ -315,6 +329,10 @@ static void step_element(fy_op_t op, element_t *e, double g, double lr, double d
         own.rmsprop.weight_decay *= decay;
         rmsprop(e, g, lr, &own.rmsprop, op == FY_OP_RMSPROP_MOMENTUM_STEP);
         break;
+    case FY_OP_RMSPROP_CENTERED_STEP:
+        own.rmsprop.weight_decay *= decay;
+        rmsprop_centered(e, g, lr, &own.rmsprop);
+        break;
     case FY_OP_LARS_STEP:
         own.lars.weight_decay *= decay;
         lars(e, g, lr, &own.lars);
@@ -430,6 +448,7 @@ bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     case FY_OP_ADAM_STEP:
     case FY_OP_RMSPROP_STEP:
     case FY_OP_RMSPROP_MOMENTUM_STEP:
+    case FY_OP_RMSPROP_CENTERED_STEP:
     case FY_OP_LARS_STEP:
     case FY_OP_LAMB_STEP:
     case FY_OP_ADADELTA_STEP:

@@ -18,7 +18,7 @@ typedef struct train_request {
         checkpoint_every, keep;
     /* NaN: not given */
     double lr, momentum, weight_decay, clip_norm, clip_value;
-    double loss_scale; /* 0: none */
+    double loss_scale;         /* 0: none */
     int optimizer, schedule;   /* of TRAIN_OPTIMIZERS, TRAIN_SCHEDULES */
     int64_t resize, pad, crop; /* pixels; 0: not */
     int precision;             /* of TRAIN_PRECISIONS */

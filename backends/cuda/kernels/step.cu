@@ -68,7 +68,8 @@ __device__ inline fy__rates_t rates_without_scaling(const fy_args &args)
     if (args.op == FY_OP_ADADELTA_STEP)
         return fy__adadelta_rates(lr, args.attrs.adadelta.rho, args.attrs.adadelta.eps,
                                   args.attrs.adadelta.weight_decay);
-    if (args.op == FY_OP_RMSPROP_STEP || args.op == FY_OP_RMSPROP_MOMENTUM_STEP) {
+    if (args.op == FY_OP_RMSPROP_STEP || args.op == FY_OP_RMSPROP_MOMENTUM_STEP ||
+        args.op == FY_OP_RMSPROP_CENTERED_STEP) {
         const fy_rmsprop_attrs_t &a = args.attrs.rmsprop;
         return fy__rmsprop_rates(lr, a.alpha, a.eps, a.weight_decay, a.momentum);
     }
@@ -100,6 +101,8 @@ __device__ inline fy__rates_t rates_of(const fy_args &args)
         case FY_OP_RMSPROP_STEP: return fy__rmsprop_##sfx(rates, p, state1, g);                 \
         case FY_OP_RMSPROP_MOMENTUM_STEP:                                                       \
             return fy__rmsprop_momentum_##sfx(rates, p, state1, state2, g);                     \
+        case FY_OP_RMSPROP_CENTERED_STEP:                                                       \
+            return fy__rmsprop_centered_##sfx(rates, p, state1, state2, g);                     \
         case FY_OP_LARS_STEP: return fy__lars_##sfx(rates, p, state1, g);                       \
         case FY_OP_LAMB_STEP: return fy__lamb_##sfx(rates, p, *state1, *state2);                \
         default: return fy__adadelta_##sfx(rates, p, state1, state2, g);                        \

@@ -68,6 +68,7 @@ typedef struct fy_optimizer_options {
     size_t ngroups;
     const fy_optimizer_group_t *groups;
     const fy_loss_scaling_options_t *loss_scaling; /* NULL: none; read as groups */
+    int64_t centered; /* RMSprop, without momentum: 1: an estimate of the variance of gradients */
 } fy_optimizer_options_t;
 /* SGD's defaults; fy_optimizer_defaults has those of all kinds. */
 #define FY_OPTIMIZER_OPTIONS_INIT                                                       \
@@ -78,7 +79,7 @@ FY_API void fy_optimizer_options_init(fy_optimizer_options_t *options, size_t nb
 /* "adam"; "?" for an undefined kind. Static. */
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
 /* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay
- * 0.01); Adadelta lr 1, rho 0.9, 1e-6; RMSprop lr 0.01, rho 0.99, 1e-8 (there is no `centered`).
+ * 0.01); Adadelta lr 1, rho 0.9, 1e-6; RMSprop lr 0.01, rho 0.99, 1e-8.
  * LARS lr 1, momentum 0.9, 1e-8; LAMB lr 0.001, 0.9, 0.999, 1e-6, weight_decay 0.01. `nbytes` is
  * sizeof *out_options. */
 FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
@@ -124,9 +125,9 @@ FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double moment
 FY_API_STATUS fy_optimizer_get(const fy_optimizer_t *optimizer,
                                fy_optimizer_options_t *out_options);
 
-/* The tensors of a checkpoint: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta",
- * "step", with ".N" for pair N if there are several; "loss_scaling". The optimizer's own handles.
- * NULL and NULL past the last. */
+/* The tensors of a checkpoint: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "grad_avg",
+ * "acc_delta", "step", with ".N" for pair N if there are several; "loss_scaling". The optimizer's
+ * own handles. NULL and NULL past the last. */
 FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name,
                                fy_tensor_t **out_tensor);
 

@@ -277,6 +277,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:
     case FY_OP_ADADELTA_STEP:
+    case FY_OP_RMSPROP_CENTERED_STEP:
     case FY_OP_RMSPROP_STEP ... FY_OP_LAMB_STEP: return starts_with(kernel, "fy_step");
     case FY_OP_CHECK_FINITE: return starts_with(kernel, "fy_check_finite_f");
     case FY_OP_UPDATE_SCALING: return strcmp(kernel, "fy_update_scaling") == 0;

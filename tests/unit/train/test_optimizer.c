@@ -35,6 +35,10 @@ static double by_hand(const fy_optimizer_options_t *o, double p, double g, doubl
     }
     if (o->kind == FY_OPTIMIZER_RMSPROP) {
         s[0] = o->rho * s[0] + (1 - o->rho) * g * g;
+        if (o->centered) {
+            s[1] = o->rho * s[1] + (1 - o->rho) * g;
+            return p - o->lr * g / (sqrt(s[0] - s[1] * s[1]) + o->eps);
+        }
         s[1] = o->momentum * s[1] + g / (sqrt(s[0]) + o->eps);
         return p - o->lr * s[1];
     }
@@ -60,6 +64,8 @@ static fy_optimizer_options_t options_of(int row)
     if (o.kind != FY_OPTIMIZER_ADADELTA) o.lr = 0.05;
     if (row >= FY_OPTIMIZER_COUNT) o.weight_decay = 0.1, o.momentum = 0.9, o.nesterov = 1;
     if (row >= 2 * FY_OPTIMIZER_COUNT) o.dampening = 0.25, o.nesterov = 0;
+    if (o.kind == FY_OPTIMIZER_RMSPROP && row >= 2 * FY_OPTIMIZER_COUNT)
+        o.centered = 1, o.momentum = 0;
     return o;
 }
 
@@ -480,6 +486,7 @@ static void invalid_arguments_are_refused(ts_ctx_t *ctx)
     REFUSES(ADADELTA, o.weight_decay = INFINITY, "weight_decay");
     REFUSES(RMSPROP, o.rho = 1, "rho");
     REFUSES(RMSPROP, o.momentum = -1, "momentum");
+    REFUSES(RMSPROP, (o.centered = 1, o.momentum = 0.5), "0 with centered");
     REFUSES(LARS, o.trust_coefficient = -1, "trust_coefficient");
     REFUSES(LARS, o.momentum = NAN, "momentum");
     REFUSES(LAMB, o.beta1 = 1, "beta1");
