@@ -299,8 +299,9 @@ static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t 
                         options->clip_norm, options->clip_value);
     if ((unsigned)options->loss > FY_LOSS_MSE)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: there is no loss %d", (int)options->loss);
-    if (options->precision != FY_DTYPE_F32 && options->precision != FY_DTYPE_BF16)
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: precision is %s; f32 or bf16",
+    if (options->precision != FY_DTYPE_F32 && options->precision != FY_DTYPE_BF16 &&
+        options->precision != FY_DTYPE_F16)
+        return FYT_FAIL(INVALID_ARGUMENT, "train_run: precision is %s; f32, bf16 or f16",
                         fy_dtype_name(options->precision));
     if (options->schedule) FY_TRY(fy_schedule_check(options->schedule));
     return check_graph(options);

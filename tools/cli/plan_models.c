@@ -56,13 +56,16 @@ static fy_status_t step(fy_model_t *model, fy_optimizer_t *optimizer, fy_tape_t 
                         const plan_request_t *request, fy_tensor_t *x, fy_tensor_t *y)
 {
     const fy_loss_kind_t kind = train_recipe_find(request->model)->loss;
-    fy_tensor_t *result, *loss;
+    fy_tensor_t *result, *loss, *seed;
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
     fy_scope_t scope = fy_scope_begin("step");
     FY_TRY(fy_autocast_set(train_precision(request->precision)));
     FY_TRY(fy_tape_begin(tape));
     FY_TRY(fy_model_forward(model, x, &result));
     FY_TRY(compute_loss(kind, result, y, &loss));
-    FY_TRY(fy_model_backward(model, tape, loss, NULL));
+    FY_TRY(fy_optimizer_seed(optimizer, FY_DTYPE_F32, &seed));
+    options.seed = seed;
+    FY_TRY(fy_model_backward(model, tape, loss, &options));
     FY_TRY(fy_optimizer_step(optimizer));
     fy_scope_end(scope, 0, NULL);
     return FY_STATUS_OK;
@@ -109,6 +112,7 @@ fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
     FY_TRY(
         fy_model_open(device, train_recipe_spec(recipe, request->model), request->options, &model));
     train_optimizer(recipe, request->optimizer, &options);
+    train_scale_loss(request->precision, &options);
     fy_status_t status = fy_model_query(model, &info);
     request->params = (int64_t)info.params;
     if (status == FY_STATUS_OK && !request->inference)

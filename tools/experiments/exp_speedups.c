@@ -22,6 +22,8 @@ static const row_t rows[] = {
       speedup_loader },
     { 3, "largest batch", "largest power of two that fits | planned maximum", "samples", true,
       speedup_largest_batch },
+    { 4, "mixed precision", "lenet of 256 in f32 | in bf16", "bytes at the peak", false,
+      speedup_precision },
     { 5, "fused optimizer", "Adam op by op, each parameter | one request for all", "ns/step", false,
       speedup_fused_optimizer },
     { 6, "convolutions chosen by time", "fixed rule, host | autotune=on", "wall ns/call", false,

@@ -33,6 +33,7 @@ fy_status_t speedup_fused_optimizer(session_t *session, speedup_t *out);
 fy_status_t speedup_set_to_none(session_t *session, speedup_t *out);
 fy_status_t speedup_schedule(session_t *session, speedup_t *out);  /* exp_speedups_schedule.c */
 fy_status_t speedup_autotune(session_t *session, speedup_t *out);  /* exp_speedups_tune.c */
+fy_status_t speedup_precision(session_t *session, speedup_t *out); /* exp_speedups_precision.c */
 fy_status_t speedup_drop_bias(session_t *session, speedup_t *out); /* exp_speedups_bias.c */
 fy_status_t speedup_debug_off(session_t *session, speedup_t *out);
 fy_status_t speedup_clip(session_t *session, speedup_t *out);

@@ -219,7 +219,7 @@ int cmd_train(int argc, char **argv)
           1 << 20 },
         { "loss-scale", OPTION_REAL, "X", &r.loss_scale,
           "losses times X for gradients; doubled after 2000 good updates in a row, halved after a "
-          "skipped one, with infinite or NaN gradients; 0: not",
+          "skipped one, with infinite or NaN gradients; 0: not, with f16 65536",
           0, (int64_t)1 << 40 },
         { "seed", OPTION_INT, "N", &r.seed, "of first weights, dropout and the order of the data",
           0, INT64_MAX },

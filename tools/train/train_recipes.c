@@ -63,7 +63,17 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
     if (!choice) out_options->momentum = recipe->momentum;
 }
 
-fy_dtype_t train_precision(int choice) { return choice == 1 ? FY_DTYPE_BF16 : FY_DTYPE_F32; }
+fy_dtype_t train_precision(int choice)
+{
+    static const fy_dtype_t dtypes[] = { FY_DTYPE_F32, FY_DTYPE_BF16, FY_DTYPE_F16 };
+    return dtypes[choice];
+}
+
+void train_scale_loss(int choice, fy_optimizer_options_t *options)
+{
+    static const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    if (train_precision(choice) == FY_DTYPE_F16) options->loss_scaling = &scaling;
+}
 
 bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options)
 {

@@ -37,9 +37,12 @@ void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_opti
 
 /* --precision of `ferry train` and `ferry plan`, an index. Steps compute in it, parameters are
  * f32. */
-#define TRAIN_PRECISIONS     "f32|bf16"
-#define TRAIN_PRECISION_HELP "of products and convolutions; parameters stay f32"
+#define TRAIN_PRECISIONS "f32|bf16|f16"
+#define TRAIN_PRECISION_HELP \
+    "of products and convolutions; parameters stay f32; f16 with loss scaling"
 fy_dtype_t train_precision(int choice);
+/* Sets the loss scaling that it needs. */
+void train_scale_loss(int choice, fy_optimizer_options_t *options);
 
 /* --recompute of `ferry train` and `ferry plan`. */
 #define TRAIN_RECOMPUTE "N|sqrt|cheap|cheap,N"

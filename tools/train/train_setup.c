@@ -166,6 +166,7 @@ static fy_status_t make_optimizer(train_run_t *run)
     options.decay_min_rank = request->decay_min_rank;
     options.ngroups = request->ngroups;
     options.groups = request->groups;
+    train_scale_loss(request->precision, &options);
     scaling.init_scale = request->loss_scale;
     if (request->loss_scale > 0) options.loss_scaling = &scaling;
     return fy_optimizer_create_model(&options, run->model, &run->optimizer);

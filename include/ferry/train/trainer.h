@@ -58,8 +58,9 @@ typedef struct fy_train_options {
     void *user;
     /* set to 1 (a signal handler may) to end after this step, with a checkpoint; NULL: none */
     const volatile int *stop;
-    /* FY_DTYPE_BF16: steps compute under fy_autocast_set, evaluations do not; parameters, gradients
-     * and checkpoints are the same. FY_DTYPE_F32: as the scope around the call has it */
+    /* FY_DTYPE_BF16, FY_DTYPE_F16: steps compute under fy_autocast_set, evaluations do not;
+     * parameters, gradients and checkpoints are the same. An optimizer for f16 needs loss_scaling.
+     * FY_DTYPE_F32: as the scope around the call has it */
     fy_dtype_t precision;
 } fy_train_options_t;
 #define FY_TRAIN_OPTIONS_INIT FY_DEFAULTS_(train_options, .epochs = 1, .accumulate = 1, .keep = 3)

@@ -1,4 +1,4 @@
-/* A plan predicts the run: for thirty-seven programs, the planned peaks equal those that an
+/* A plan predicts the run: for thirty-eight programs, the planned peaks equal those that an
  * independent script (tests/golden/peak.awk) computes from the event file of a real run with
  * numerics. For several limits, the batch that fy_plan_fit returns runs on the device with that
  * limit, and one more is refused, with the verdict of the plan. Runs in the repository's root. Not
@@ -200,7 +200,7 @@ static plan_request_t
     resnet_cheap = { "resnet18:size=16", 0, .options = &cheap },
     resnet_both = { "resnet18:size=16", 0, .options = &cheap_in_three },
     resnet_low = { "resnet18:size=16", 0, .precision = 1 },
-    lenet_low = { "lenet", 0, .precision = 1 },
+    lenet_low = { "lenet", 0, .precision = 1 }, lenet_f16 = { "lenet", 0, .precision = 2 },
     resnet_off = { "resnet18:size=16", 0, .options = &offloaded },
     resnet_cheap_off = { "resnet18:size=16", 0, .options = &cheap_offloaded },
     lenet_off = { "lenet", 0, .options = &cheap_offloaded },
@@ -242,6 +242,7 @@ static const struct {
     { "gpt, cheap ops again", model_plan_step, &gpt_cheap, { 1, 7, 64 }, 1 },
     { "resnet18, bf16", model_plan_step, &resnet_low, { 1, 7, 24 }, 5 },
     { "lenet, bf16", model_plan_step, &lenet_low, { 1, 17, 64 } },
+    { "lenet, f16", model_plan_step, &lenet_f16, { 1, 17, 64 } },
     { "mobilenet_v3_large", model_plan_step, &mobilenet, { 1, 7, 64 }, 5 },
     { "mobilenet_v3_large, inference", model_plan_step, &mobilenet_infers, { 1, 7, 64 }, 5 },
     { "vit_tiny", model_plan_step, &vit, { 1, 7, 64 }, 5 },

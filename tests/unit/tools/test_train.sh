@@ -123,14 +123,16 @@ for how in "" "--device host" "--graph" "--stream-data --workers 0" "--stream-da
     expect 0 train mnist2018 $small --epochs 1 $how
     [ "$(checksum)" = "$want" ] || fail "mnist2018 $how ends with $(checksum), not $want"
 done
-want16=
-for how in "" "--device host" "--graph" "--recompute 2"; do
-    # shellcheck disable=SC2086
-    expect 0 train mnist2018 $small --epochs 1 --precision bf16 $how
-    [ -n "$want16" ] || want16=$(checksum)
-    [ "$(checksum)" = "$want16" ] || fail "mnist2018 in bf16 $how ends with $(checksum), not $want16"
+for precision in bf16 f16; do
+    want16=
+    for how in "" "--device host" "--graph" "--recompute 2"; do
+        # shellcheck disable=SC2086
+        expect 0 train mnist2018 $small --epochs 1 --precision $precision $how
+        [ -n "$want16" ] || want16=$(checksum)
+        [ "$(checksum)" = "$want16" ] || fail "mnist2018 in $precision $how ends with $(checksum), not $want16"
+    done
+    [ "$want16" != "$want" ] || fail "$precision ends with the bits of f32"
 done
-[ "$want16" != "$want" ] || fail "bf16 ends with the bits of f32"
 # shellcheck disable=SC2086
 expect 0 train mlp $small --find-lr --max-steps 5 --precision bf16
 # shellcheck disable=SC2086
