@@ -178,14 +178,18 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *s
 static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_dedicated)
 {
     uint64_t released = 0;
-    if (pool->options.keeps_segments) return 0;
+    const bool keeps = pool->options.keeps_segments;
+    if (keeps && !pool->source.may_release) return 0;
     pthread_mutex_lock(&pool->lock);
     fy__range_t *range = pool->offsets.ranges;
     while (range && pool->reserved > keep_nbytes) {
         /* only this thread adds or removes ranges: it holds source_lock */
         fy__range_t *next = range->next;
         if (!range->first->next && range->first->list == FY__LIST_FREE &&
-            (range->is_dedicated || !only_dedicated)) {
+            (range->is_dedicated || !only_dedicated) &&
+            (!keeps ||
+             pool->source.may_release(pool->source.user, (const void *)(uintptr_t)range->offset,
+                                      range->nbytes))) {
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
             if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, range, false);

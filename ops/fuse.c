@@ -92,7 +92,7 @@ bool fy__graph_is_flat(const fy_desc_t *desc)
     return true;
 }
 
-static void extent(const fy_desc_t *desc, uintptr_t *out_begin, uintptr_t *out_end)
+void fy__graph_extent(const fy_desc_t *desc, uintptr_t *out_begin, uintptr_t *out_end)
 {
     const int64_t size = fy__dtype_sizes[desc->dtype];
     int64_t before = 0, after = size;
@@ -110,8 +110,8 @@ static void extent(const fy_desc_t *desc, uintptr_t *out_begin, uintptr_t *out_e
 static bool is_disjoint(const fy_desc_t *a, const fy_desc_t *b)
 {
     uintptr_t a_begin, a_end, b_begin, b_end;
-    extent(a, &a_begin, &a_end);
-    extent(b, &b_begin, &b_end);
+    fy__graph_extent(a, &a_begin, &a_end);
+    fy__graph_extent(b, &b_begin, &b_end);
     return a_end <= b_begin || b_end <= a_begin;
 }
 

@@ -72,7 +72,9 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
     fy__error_copy_t first = recording->error;
     if (status == FY_STATUS_OK) {
         status = fy__recording_close(thread, recording);
+        graph->recorded_nbytes = recording->memory->nbytes;
         if (status == FY_STATUS_OK) status = fy__graph_fuse(graph);
+        if (status == FY_STATUS_OK) fy__graph_trim(thread, graph);
         if (status != FY_STATUS_OK) fy__error_save(&first);
     }
     if (status != FY_STATUS_OK) {
@@ -105,6 +107,7 @@ fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
         .chains = graph->chains,
         .fused_calls = graph->fused_calls,
         .dropped_calls = graph->dropped_calls,
+        .recorded_pool_nbytes = graph->recorded_nbytes,
     };
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;

@@ -39,7 +39,8 @@ struct fy_graph {
     /* set by fuse.c: in memory of the recording */
     fy__graph_step_t *steps;
     uint32_t nsteps, chains, fused_calls, dropped_calls;
-    uint8_t *fates; /* of each call: fy__fate_t */
+    uint64_t recorded_nbytes; /* of the pool before the steps were made */
+    uint8_t *fates;           /* of each call: fy__fate_t */
     uint64_t replays;
     /* the device's own graph: a replay is one request for it. NULL: a replay submits call by
      * call */
@@ -51,6 +52,10 @@ struct fy_graph {
 /* The recording was closed: makes its steps. Calls whose results nobody can read are dropped, and
  * neighbours that are elementwise become chains. Fails only with OUT_OF_MEMORY. */
 fy_status_t fy__graph_fuse(fy_graph_t *graph);
+/* Releases memory that no step uses. memory.c */
+void fy__graph_trim(fy__thread_t *thread, fy_graph_t *graph);
+/* The addresses that an operand may touch. */
+void fy__graph_extent(const fy_desc_t *desc, uintptr_t *out_begin, uintptr_t *out_end);
 /* The launch of the chain of calls `first` .. `last` that are not dropped; NULL in *out_launch: the
  * device does not take it. `is_value`: by slot, whether a value between ops holds its bytes.
  * chain.c */

@@ -32,6 +32,9 @@ typedef struct fy_graph_info {
     uint64_t chains;        /* launches of several elementwise calls (docs/graphs.md) */
     uint64_t fused_calls;   /* calls in them */
     uint64_t dropped_calls; /* calls whose results nobody can read; replays skip them */
+    /* of the pool during the recording; pool_nbytes does not have what chains and dropped calls
+     * leave unused */
+    uint64_t recorded_pool_nbytes;
 } fy_graph_info_t;
 #define FY_GRAPH_INFO_INIT FY_ZEROED_(graph_info)
 

@@ -59,6 +59,9 @@ typedef struct fy__segment_source {
      * everything unchanged. */
     fy_status_t (*alloc)(void *user, uint64_t nbytes, void **out_address);
     void (*free)(void *user, void *address, uint64_t nbytes);
+    /* Whether a free segment may be released now although the pool keeps segments; the pool's lock
+     * is held. NULL: never. */
+    bool (*may_release)(void *user, const void *address, uint64_t nbytes);
     /* Whether the pool may make the host wait now (guards). The pool reports its wait with
      * note_sync. */
     bool (*may_sync)(void *user);

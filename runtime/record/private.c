@@ -52,12 +52,25 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
     return FY_STATUS_OK;
 }
 
-/* Called only when the pool is destroyed: fy__private_release frees the segments. */
+/* The pool is trimmed: fy__private_trim frees the segment. Or it is destroyed: fy__private_release
+ * frees all of them. */
 static void segment_free(void *user, void *address, uint64_t nbytes)
 {
-    (void)user;
-    (void)address;
-    (void)nbytes;
+    fy__private_t *memory = user;
+    fy__storage_t **link = &memory->segments;
+    if (!memory->is_used) return;
+    while ((*link)->data != address) link = &(*link)->next;
+    fy__storage_t *segment = *link;
+    *link = segment->next;
+    segment->next = memory->released;
+    memory->released = segment;
+    memory->nbytes -= nbytes;
+}
+
+static bool may_release(void *user, const void *address, uint64_t nbytes)
+{
+    const fy__private_t *memory = user;
+    return memory->is_used && !memory->is_used(memory->user, address, nbytes);
 }
 
 static bool may_sync(void *user)
@@ -94,6 +107,7 @@ fy_status_t fy__private_create(fy_device_t *device, fy__private_t **out_memory)
         .alignment = device->is_host ? 64 : device->info.alignment,
         .alloc = segment_alloc,
         .free = segment_free,
+        .may_release = may_release,
         .may_sync = may_sync,
         .note_sync = note_sync,
     };
@@ -131,6 +145,21 @@ void fy__private_release(fy__thread_t *thread, fy__private_t *memory)
     }
     fy__device_unuse(memory->device);
     free(memory);
+}
+
+void fy__private_trim(fy__thread_t *thread, fy__private_t *memory,
+                      bool (*is_used)(const void *user, const void *address, uint64_t nbytes),
+                      const void *user)
+{
+    memory->is_used = is_used;
+    memory->user = user;
+    (void)fy__pool_trim(memory->pool, 0);
+    memory->is_used = NULL;
+    while (memory->released) {
+        fy__storage_t *segment = memory->released;
+        memory->released = segment->next;
+        fy__storage_release(thread, segment);
+    }
 }
 
 bool fy__private_take_over(fy__private_t *memory, const fy__hazard_t *hazard)

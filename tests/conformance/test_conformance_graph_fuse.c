@@ -82,6 +82,38 @@ static void neighbours_become_a_chain(ts_ctx_t *ctx)
     fy_tensor_destroy(kept);
 }
 
+/* Intermediate results of a chain need no memory: segments that nothing else uses are released. */
+static void chains_need_less_memory(ts_ctx_t *ctx)
+{
+    enum { N = 1 << 20 }; /* 4 MiB a tensor: each has a segment */
+    fy_tensor_t *wide, *y = NULL;
+    fy_graph_t *graph;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &wide));
+    const uint64_t live = ts_live(ctx->device);
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *a, *b, *c;
+    ts_ok(fy_affine(wide, 1, 2, &a));
+    ts_ok(fy_neg(a, &b));
+    ts_ok(fy_mul(a, b, &c));
+    ts_ok(fy_add(c, a, &y));
+    fy_scope_end(scope, 1, &y);
+    ts_ok(fy_graph_end(&graph));
+    const fy_graph_info_t info = query(graph);
+    assert_int_equal(info.recorded_pool_nbytes, 16 << 20);
+    assert_int_equal(info.pool_nbytes, has_chains(ctx) ? 4 << 20 : 16 << 20);
+    if (!ctx->is_host) assert_int_equal(ts_live(ctx->device), live + info.pool_nbytes);
+    for (int i = 0; i < 2; i++) {
+        fy_tensor_t *last, *other;
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(N), 7, &other)); /* takes what is free */
+        ts_ok(fy_slice(y, 0, N - 1, N, &last));
+        ts_expect_f32(last, (float[]){ -2 }, 1);
+        fy_tensor_destroy(last);
+        fy_tensor_destroy(other);
+    }
+}
+
 /* A handle at the end of the recording: the owner may read the tensor after each replay. */
 static void tensors_with_handles_are_written(ts_ctx_t *ctx)
 {
@@ -226,13 +258,10 @@ static void large_chains_have_the_same_bits(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(neighbours_become_a_chain),
-    TS_TEST(tensors_with_handles_are_written),
-    TS_TEST(overlaps_end_a_chain),
-    TS_TEST(wrapped_twice),
-    TS_TEST(calls_that_stay_alone),
-    TS_TEST(the_option_turns_it_off),
-    TS_TEST(large_chains_have_the_same_bits),
+    TS_TEST(neighbours_become_a_chain), TS_TEST(tensors_with_handles_are_written),
+    TS_TEST(overlaps_end_a_chain),      TS_TEST(wrapped_twice),
+    TS_TEST(chains_need_less_memory),   TS_TEST(calls_that_stay_alone),
+    TS_TEST(the_option_turns_it_off),   TS_TEST(large_chains_have_the_same_bits),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "the_option_turns_it_off", "the host has no options" },

@@ -2,7 +2,7 @@
  * that still has a handle must have the same bytes after every replay. The programs use views,
  * broadcasts, casts, results in place, tensors destroyed before and after the end of the recording,
  * and inputs that change between replays. On sim a graph must not take more memory than without
- * fusing.
+ * fusing, and its plan must be exact.
  * A failure prints the seed; FERRY_SEED=n runs that one program alone, FERRY_PROGRAMS=n more of
  * them. */
 #include <inttypes.h>
@@ -200,9 +200,48 @@ static void expect_no_more_memory(const program_t *program, uint64_t steps, uint
     const fy_graph_info_t info = record(plain, &w, program, steps, &graph);
     assert_int_equal(info.chains + info.dropped_calls, 0);
     assert_true(pool_nbytes <= info.pool_nbytes);
+    assert_int_equal(info.pool_nbytes, info.recorded_pool_nbytes);
     fy_graph_destroy(graph);
     clear(&w, 0);
     fy_device_close(plain);
+}
+
+/* ---- plans ---- */
+
+typedef struct planned {
+    const program_t *program;
+    uint64_t steps;
+} planned_t;
+
+static fy_status_t record_and_replay(fy_device_t *device, int64_t batch, void *user)
+{
+    const planned_t *planned = user;
+    fy_graph_t *graph;
+    world_t w;
+    (void)batch;
+    make_base(device, &w);
+    (void)record(device, &w, planned->program, planned->steps, &graph);
+    for (int i = 0; i < 2; i++) FY_TRY(fy_graph_replay(graph, NULL));
+    change(device, &w, 1); /* takes memory that the end of the recording released */
+    fy_graph_destroy(graph);
+    clear(&w, 0);
+    return FY_STATUS_OK;
+}
+
+/* The peak that a plan predicts is the real one, to the byte. */
+static void expect_exact_plan(const program_t *program, uint64_t steps)
+{
+    planned_t planned = { program, steps };
+    fy_plan_t plan = FY_PLAN_INIT;
+    fy_memory_stats_t memory = FY_MEMORY_STATS_INIT;
+    fy_device_t *device;
+    ts_ok(fy_plan_step("sim:9", record_and_replay, &planned, 1, NULL, &plan));
+    ts_ok(fy_device_open("sim:9", &device));
+    ts_ok(record_and_replay(device, 1, &planned));
+    ts_ok(fy_memory_query(device, NULL, &memory));
+    assert_int_equal(plan.peak_live, memory.peak_live);
+    assert_int_equal(plan.peak_reserved, memory.peak_reserved);
+    fy_device_close(device);
 }
 
 static uint64_t run_program(ts_ctx_t *ctx, uint64_t seed)
@@ -235,6 +274,7 @@ static uint64_t run_program(ts_ctx_t *ctx, uint64_t seed)
         }
     }
     if (ctx->is_sim) expect_no_more_memory(&program, steps, info.pool_nbytes);
+    if (ctx->is_sim) expect_exact_plan(&program, steps);
     fy_graph_destroy(graph);
     clear(&eager, 0);
     clear(&replayed, 0);
