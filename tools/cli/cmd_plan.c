@@ -11,7 +11,7 @@ typedef struct request {
     const plan_model_t *model;
     plan_request_t user;
     int64_t batch, most;
-    bool fit, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: no such option */
+    bool fit, explain, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: no such option */
     fy_model_options_t *memory;
 } request_t;
 
@@ -103,6 +103,36 @@ static fy_status_t find_largest(const session_t *session, request_t *request, in
     return status;
 }
 
+static void add_line(void *user, const char *key, const char *value)
+{
+    session_t *session = user;
+    if (session->out) {
+        fprintf(session->out, "  %-8s %s\n", key, value);
+        return;
+    }
+    json_begin_object(&session->json, NULL);
+    json_text(&session->json, "kind", key);
+    json_text(&session->json, "text", value);
+    json_end(&session->json);
+}
+
+/* The step once more, as a graph. */
+static fy_status_t explain(session_t *session, const request_t *request)
+{
+    plan_request_t user = request->user;
+    fy_plan_t plan = FY_PLAN_INIT;
+    user.say = add_line;
+    user.say_user = session;
+    if (session->out)
+        fprintf(session->out, "\nthe step, recorded as a graph\n");
+    else
+        json_begin_array(&session->json, "graph");
+    const fy_status_t status = fy_plan_step(session->common->device, request->model->step, &user,
+                                            request->batch, NULL, &plan);
+    if (!session->out) json_end(&session->json);
+    return status;
+}
+
 static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
 {
     int64_t max_batch = -1;
@@ -125,6 +155,7 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
         status = plan_fit_all(device, request->model, &request->user, request->most, session->out);
     if (status == FY_STATUS_OK && !session->out)
         report_json(&session->json, request, plan, max_batch);
+    if (status == FY_STATUS_OK && request->explain) status = explain(session, request);
     timeline_free(&timeline);
     return status;
 }
@@ -146,6 +177,8 @@ int cmd_plan(int argc, char **argv)
           "find the largest batch that fits, too; of models that train also with recomputation and "
           "offloading",
           0, 0 },
+        { "explain", OPTION_FLAG, NULL, &request.explain,
+          "of models: which calls of a recorded step are fused, and why the others are not", 0, 0 },
         { "inference", OPTION_FLAG, NULL, &request.user.inference,
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, "of models: " TRAIN_OFFLOAD_HELP, 0, 9999 },
@@ -181,6 +214,10 @@ int cmd_plan(int argc, char **argv)
     request.model = find_model(name);
     if (!request.model) return STATUS_USAGE;
     request.user.model = name;
+    if (request.explain && (request.model->step != model_plan_step || request.user.inference)) {
+        fprintf(stderr, "ferry: plan: --explain is of the training steps of models\n");
+        return STATUS_USAGE;
+    }
     if (request.user.inference && request.model->step != model_plan_step) {
         fprintf(stderr, "ferry: plan: --inference is of models; %s has no forward pass\n",
                 request.model->name);

@@ -87,6 +87,17 @@ static fy_status_t infer(fy_model_t *model, const plan_request_t *request, int64
     return FY_STATUS_OK;
 }
 
+static fy_status_t explain(fy_device_t *device, fy_model_t *model, fy_optimizer_t *optimizer,
+                           fy_tape_t *tape, const plan_request_t *request, fy_tensor_t *x,
+                           fy_tensor_t *y)
+{
+    fy_graph_t *graph;
+    FY_TRY(fy_graph_begin(device));
+    FY_TRY(step(model, optimizer, tape, request, x, y));
+    FY_TRY(fy_graph_end(&graph));
+    return fy_graph_explain(graph, request->say, request->say_user);
+}
+
 static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const plan_request_t *request,
                        int64_t batch)
 {
@@ -98,7 +109,8 @@ static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const plan_
     FY_TRY(fy_model_watch(model, tape));
     FY_TRY(make_batch(info.device, request, batch, &x, &y));
     for (int i = 0; i < STEPS; i++) FY_TRY(step(model, optimizer, tape, request, x, y));
-    return FY_STATUS_OK;
+    return request->say ? explain(info.device, model, optimizer, tape, request, x, y)
+                        : FY_STATUS_OK;
 }
 
 fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)

@@ -13,6 +13,10 @@ typedef struct plan_request {
     int precision;     /* of model_plan_step: of TRAIN_PRECISIONS */
     bool inference;    /* of model_plan_step: the forward pass only, in evaluation */
     const fy_model_options_t *options; /* of model_plan_step; NULL: defaults */
+    /* of model_plan_step: the step runs once more, recorded as a graph, which it explains; NULL: it
+     * does not */
+    fy_fact_fn say;
+    void *say_user;
 } plan_request_t;
 
 typedef struct plan_model {

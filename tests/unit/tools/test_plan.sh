@@ -16,6 +16,12 @@ says err "which model?"
 expect 2 plan nothing
 says err "no model 'nothing'"
 expect 2 plan mlp --batch 0
+expect 2 plan roundtrip --explain
+says err "--explain is of the training steps of models"
+expect 0 plan mlp --batch 4 --explain
+says out "call     8 relu_backward: no call beside it is elementwise"
+expect 0 plan mobilenet_v3_large --batch 2 --explain
+says out "  chain "
 expect 2 plan mlp --device cuda:0
 says err "no simulated device"
 expect 2 plan mlp --device 'sim:0?profile=nothing'
