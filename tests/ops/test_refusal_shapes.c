@@ -111,7 +111,7 @@ static void mixed_dtypes(ts_ctx_t *ctx)
                                                : plan.given[k - plan.nsrc].domain;
             dtypes[k] = ts_domain_dtype(domain, main_dtype);
             is_main[k] = domain != TS_COND && domain != TS_INDEX && domain != TS_INDEX32 &&
-                         domain != TS_RNG && domain != TS_PARTS;
+                         domain != TS_RNG && domain != TS_PARTS && domain != TS_SCALING;
             nmain += is_main[k];
         }
         for (size_t k = 0; k < n && nmain >= 2; k++) {

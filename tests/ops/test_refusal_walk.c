@@ -204,7 +204,7 @@ static void every_operand_on_another_device(void **state)
                       " wrongly; %" PRIu64 " ops have one operand only\n",
                       pairs[p].home, pairs[p].away, walk.ncalls, walk.nfailures, walk.nalone);
         nfailures += walk.nfailures;
-        assert_int_equal(walk.nalone, 2); /* fill, arange */
+        assert_int_equal(walk.nalone, 3); /* fill, arange, update_scaling */
         fy_device_close(home);
         fy_device_close(away);
     }
