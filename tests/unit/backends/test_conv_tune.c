@@ -123,13 +123,13 @@ static void the_first_calls_are_timed(void **state)
     convolve(fixed);
     assert_int_equal(fy__conv_tune_facts().timed, before); /* off by default */
     open_host(spec);
-    for (int i = 0; i < 2 * FY__TUNE_WAYS; i++) {
+    for (int i = 0; i < 3 * FY__TUNE_WAYS; i++) {
         convolve(tuned); /* each call's result is right, whatever the way */
         for (int k = 0; k < Y; k++) assert_true(fabsf(tuned[k] - fixed[k]) < 1e-4f);
     }
     const fy__tune_facts_t settled = fy__conv_tune_facts();
     assert_true(settled.shapes == 1 && settled.timed > before &&
-                settled.timed <= before + 2 * FY__TUNE_WAYS);
+                settled.timed <= before + 3 * FY__TUNE_WAYS);
     convolve(tuned);
     convolve(again);
     assert_int_equal(fy__conv_tune_facts().timed, settled.timed);
@@ -268,7 +268,7 @@ static const fy_host_api_t api = { .fail = api_fail, .log = api_log };
 static void settle(int64_t n)
 {
     const fy__conv_shape_t shape = { .op = FY_OP_CONV2D, .n = n };
-    for (int i = 0; i < 2 * FY__TUNE_WAYS; i++) {
+    for (int i = 0; i < 3 * FY__TUNE_WAYS; i++) {
         const fy__tune_ticket_t ticket = fy__conv_tune_begin(&shape, 3u);
         assert_true(ticket.way == FY__TUNE_FIXED || ticket.way == FY__TUNE_PLAIN);
         fy__conv_tune_end(&api, &ticket, ticket.way == FY__TUNE_FIXED);
