@@ -73,12 +73,12 @@ static int is_same(const fy__tune_choice_t *a, const fy__tune_choice_t *b)
 
 static entry_t *find(const fy__tune_choice_t *key)
 {
-    for (int i = 0; table && i < FY__TUNE_CAPACITY; i++)
-        if (table[i].used && is_same(&table[i].choice, key)) return &table[i];
+    for (int i = 0; table && i < FY__TUNE_CAPACITY && table[i].used; i++) /* no gaps: add */
+        if (is_same(&table[i].choice, key)) return &table[i];
     return NULL;
 }
 
-/* In place of the least recently used. */
+/* In the first empty place, or in place of the least recently used. */
 static entry_t *add(const fy__tune_choice_t *key)
 {
     entry_t *entry = table;
