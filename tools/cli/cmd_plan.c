@@ -174,8 +174,8 @@ int cmd_plan(int argc, char **argv)
         { "batch", OPTION_INT, "N", &request.batch,
           "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
         { "fit", OPTION_FLAG, NULL, &request.fit,
-          "find the largest batch that fits, too; of models that train also with recomputation and "
-          "offloading",
+          "find the largest batch that fits, too; of models that train also with "
+          "recomputation",
           0, 0 },
         { "explain", OPTION_FLAG, NULL, &request.explain,
           "of models: which calls of a recorded step are fused, and why the others are not", 0, 0 },

@@ -76,7 +76,7 @@ says out "does not fit"
 expect 4 plan resnet18:size=8 --batch 512 --recompute auto --device 'sim:0?limit=100MiB'
 says out "none fits"
 expect 0 plan lenet --fit --device 'sim:0?limit=32MiB'
-says out "cheap, offload sqrt"
+says out "cheap,sqrt"
 expect 2 plan lenet --recompute auto --offload 2
 expect 2 plan roundtrip --recompute 2
 says err "--recompute and --offload are of the training steps of models"
