@@ -94,7 +94,7 @@ expect 0 train mlp $small --accumulate 2 --lr 0.01 --schedule constant --scale-l
 says out "lr 0.02"
 
 # ---- biases before norms ----
-expect 0 train resnet18:size=8 --device sim:0 --limit-samples 4 --resize 8 --batch 4 --max-steps 1 --drop-bias
+expect 0 train resnet18:size=8,channels=3 --device sim:0 --limit-samples 4 --resize 8 --batch 4 --max-steps 1 --drop-bias
 says out "3904 parameters of biases are dropped"
 
 # ---- the document ----
