@@ -30,13 +30,26 @@ static fy_status_t check_vector(const fy_op_info_t *info, fy__side_t side, int i
                    FY__DESC_TEXT(desc), at, FY__DESC_TEXT(x), length);
 }
 
-/* All sources have x's dtype. Those in bit mask `vectors` are [C], the others have x's shape. */
+/* Values of channels have x's dtype, or f32: mixed precision keeps parameters and statistics in f32
+ * and x in half precision. `weight`: the source whose dtype the others must have. */
+static fy_status_t check_channel_dtype(const fy_op_info_t *info, const fy_launch_t *launch,
+                                       int weight, int i)
+{
+    if (i != weight) return fy__check_same_dtype(info, launch, weight, i);
+    return fy__check_dtype(info, FY__SRC, (size_t)i, &launch->src[i],
+                           FY_DTYPE_BIT(launch->src[0].dtype) | FY_DTYPE_BIT(FY_DTYPE_F32));
+}
+
+/* Sources in bit mask `vectors` are [C], the others have x's dtype and shape. `weight`: the first
+ * vector, if vectors may be f32; else 0. */
 static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *launch, int at,
-                                  uint32_t vectors)
+                                  uint32_t vectors, int weight)
 {
     const fy_desc_t *x = &launch->src[at];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
-    for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+    for (int i = 1; i < launch->nsrc; i++)
+        FY_TRY(weight && vectors >> i & 1 ? check_channel_dtype(info, launch, weight, i)
+                                          : fy__check_same_dtype(info, launch, 0, i));
     if (x->rank < 2)
         return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s; it needs rank 2 or more: [..., C]",
                        info->name, FY__SRC_TEXT(info->name, at), FY__DESC_TEXT(x));
@@ -67,34 +80,36 @@ static fy_status_t check_count(const fy_op_info_t *info, const fy_desc_t *x, int
 fy_status_t fy__shape_batch_norm(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *x = &launch->src[0];
-    FY_TRY(check_operands(info, launch, 0, 6));
+    const fy_desc_t *weight = &launch->src[1];
+    FY_TRY(check_operands(info, launch, 0, 6, 1));
     FY_TRY(check_count(info, x, 0));
     for (int i = 3; i < 5; i++) {
         const fy_desc_t *running = &launch->dst[i];
-        if (running->dtype != x->dtype)
-            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, x (src0) is %s: they must have one dtype",
+        if (running->dtype != weight->dtype)
+            return FY_FAIL(DTYPE_MISMATCH,
+                           "%s: %s is %s, weight (src1) is %s: they must have one dtype",
                            info->name, FY__DST_TEXT(info->name, i), FY__DESC_TEXT(running),
-                           FY__DESC_TEXT(x));
+                           FY__DESC_TEXT(weight));
         FY_TRY(check_vector(info, FY__DST, i, running, x, 0));
     }
     fy__shape_like(&launch->dst[0], x);
-    for (int i = 1; i < 3; i++) vector(&launch->dst[i], x);
+    for (int i = 1; i < 3; i++) fy__shape_like(&launch->dst[i], weight);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__shape_batch_norm_backward(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *x = &launch->src[1];
-    FY_TRY(check_operands(info, launch, 1, 28));
+    FY_TRY(check_operands(info, launch, 1, 28, 2));
     FY_TRY(check_count(info, x, 1));
     fy__shape_like(&launch->dst[0], x);
-    for (int i = 1; i < launch->ndst; i++) vector(&launch->dst[i], x);
+    for (int i = 1; i < launch->ndst; i++) fy__shape_like(&launch->dst[i], &launch->src[2]);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__shape_batch_norm_inference(const fy_op_info_t *info, fy_launch_t *launch)
 {
-    FY_TRY(check_operands(info, launch, 0, 30));
+    FY_TRY(check_operands(info, launch, 0, 30, 0));
     fy__shape_like(&launch->dst[0], &launch->src[0]);
     return FY_STATUS_OK;
 }

@@ -2,8 +2,9 @@
  * and sums in f32, with parameters that stay f32 (Micikevicius et al., "Mixed Precision Training",
  * 2018). Each op has a class, which docs/ops.md lists and fy_op_info_t.flags has:
  *   low     sources are cast to the scope's dtype: matmul, linear, conv2d, attention
- *   full    sources are cast to f32: losses, sums, softmax, exp, log, pow, normalisation
- *   widest  sources are cast to f32 if their dtypes differ: add, mul, where, concat, comparisons
+ *   full    sources are cast to f32: losses, sums, softmax, exp, log, pow, other normalisation
+ *   widest  sources are cast to f32 if their dtypes differ: add, mul, where, concat, comparisons;
+ *           batch_norm, whose parameters and statistics stay f32
  *   (none)  as they are: activations, pooling, views, moves, steps of optimizers
  * Classes are those of PyTorch 2 (torch.amp, "CUDA Op-Specific Behavior"), with mean and div added.
  * An op with an f64 or integer source, or a given result, is called as it is.

@@ -483,8 +483,8 @@ FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x
  * * weight + bias + residual), rstd = 1 / sqrt(variance + eps), variance = the mean of (x -
  * mean)^2. weight, bias, running_mean, running_var [C]; residual: x's shape, or NULL. Updates
  * running_mean = (1 - momentum) running_mean + momentum mean; running_var alike, with the variance
- * of divisor n - 1. attrs NULL: defaults. out_mean and out_rstd [C] may be NULL; a tape takes them
- * and the running statistics as constants.
+ * of divisor n - 1. The [C] operands have x's dtype or f32. attrs NULL: defaults. out_mean and
+ * out_rstd [C], of weight's dtype, may be NULL; a tape takes all statistics as constants.
  * Fails: SHAPE_MISMATCH (also with less than two values a channel), INVALID_ARGUMENT. */
 FY_API_STATUS fy_batch_norm(const fy_tensor_t *x, const fy_tensor_t *weight,
                             const fy_tensor_t *bias, const fy_tensor_t *residual,

@@ -115,10 +115,10 @@ static size_t parse_list(const ts_case_t *row, const char **text, ts_shape_t *sh
 
 static const char *parse_domain(const ts_case_t *row, const char *text, ts_shape_t *shape)
 {
-    static const char *const names[TS_DOMAIN_COUNT] = { "any",   "pos",   "unit",    "big",
-                                                        "wide",  "ties",  "special", "nans",
-                                                        "cond",  "index", "index32", "rng",
-                                                        "below", "parts", "scaling" };
+    static const char *const names[TS_DOMAIN_COUNT] = {
+        "any",   "pos",     "unit", "big",   "wide",  "ties",    "special", "nans",   "cond",
+        "index", "index32", "rng",  "below", "parts", "scaling", "full",    "fullpos"
+    };
     size_t n = strcspn(text, " :");
     for (int d = 0; d < TS_DOMAIN_COUNT; d++) {
         if (strlen(names[d]) != n || strncmp(names[d], text, n) != 0) continue;

@@ -55,7 +55,8 @@ static void batch_norm(size_t nsrc, const ts_array_t *src, const fy_batch_norm_a
     const uint64_t columns = columns_of(x);
     const double n = columns ? (double)(x->nelem / columns) : 0, m = attrs->momentum;
     for (int i = 0; i < 5; i++)
-        ts_expected_make(&out[i], x->dtype, i ? 1 : x->rank, i ? &x->dims[x->rank - 1] : x->dims);
+        ts_expected_make(&out[i], i ? src[1].dtype : x->dtype, i ? 1 : x->rank,
+                         i ? &x->dims[x->rank - 1] : x->dims);
     for (uint64_t c = 0; c < columns; c++) {
         const channel_t s = statistics(x, c);
         const long double variance = s.m2 / n, rstd = 1 / sqrtl(variance + attrs->eps);
@@ -91,7 +92,8 @@ static void batch_norm_backward(size_t nsrc, const ts_array_t *src, ts_expected_
     const uint64_t columns = columns_of(x);
     const double n = columns ? (double)(x->nelem / columns) : 0;
     for (int i = 0; i < 3; i++)
-        ts_expected_make(&out[i], x->dtype, i ? 1 : x->rank, i ? &x->dims[x->rank - 1] : x->dims);
+        ts_expected_make(&out[i], i ? src[2].dtype : x->dtype, i ? 1 : x->rank,
+                         i ? &x->dims[x->rank - 1] : x->dims);
     for (uint64_t c = 0; c < columns; c++) {
         const double weight = src[2].f[c], mean = src[3].f[c], rstd = src[4].f[c];
         long double sum = 0, product = 0, sum_scale = 0, product_scale = 0;

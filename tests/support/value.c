@@ -228,6 +228,8 @@ fy_dtype_t ts_domain_dtype(ts_domain_t domain, fy_dtype_t main_dtype)
     case TS_INDEX32: return FY_DTYPE_I32;
     case TS_PARTS:
     case TS_SCALING: return FY_DTYPE_F64;
+    case TS_FULL:
+    case TS_FULL_POS: return main_dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32;
     default: return main_dtype;
     }
 }
@@ -237,7 +239,8 @@ static double draw_float(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts
     double unit = ts_random_unit(random);
     switch (domain) {
     case TS_BELOW: return (double)(int64_t)(unit * (double)limit);
-    case TS_POS: return 0.1 + 3.9 * unit;
+    case TS_POS:
+    case TS_FULL_POS: return 0.1 + 3.9 * unit;
     case TS_UNIT: return 2 * unit - 1;
     case TS_BIG: return 2000 * unit - 1000;
     case TS_WIDE: return 200 * unit - 100;

@@ -51,21 +51,23 @@ int64_t ts_random_below(ts_random_t *random, int64_t n);
 uint64_t ts_seed(uint64_t fallback);
 
 typedef enum ts_domain {
-    TS_ANY,     /* [-4, 4]; integers [-9, 9], u8 0..18 */
-    TS_POS,     /* (0.1, 4]; integers 1..9 */
-    TS_UNIT,    /* [-1, 1] */
-    TS_BIG,     /* [-1000, 1000] */
-    TS_WIDE,    /* floats [-100, 100]; integers any bits */
-    TS_TIES,    /* -1, 0, 1 */
-    TS_SPECIAL, /* NaN, infinities, zeros, subnormals, extremes */
-    TS_NANS,    /* [-4, 4] with some NaN */
-    TS_COND,    /* bool */
-    TS_INDEX,   /* i64, 0 .. limit-1 */
-    TS_INDEX32, /* i32, the same */
-    TS_RNG,     /* i64 [2]: seed, counter */
-    TS_BELOW,   /* 0 .. limit-1, in the main dtype */
-    TS_PARTS,   /* f64 [n, 3]: limit * row, 0.5 .. 1.5, 0 .. 1: parts of a step (ops.h) */
-    TS_SCALING, /* f64 [4]: limit, limit, 0, 3: loss scaling (ops.h); limit negative: found */
+    TS_ANY,      /* [-4, 4]; integers [-9, 9], u8 0..18 */
+    TS_POS,      /* (0.1, 4]; integers 1..9 */
+    TS_UNIT,     /* [-1, 1] */
+    TS_BIG,      /* [-1000, 1000] */
+    TS_WIDE,     /* floats [-100, 100]; integers any bits */
+    TS_TIES,     /* -1, 0, 1 */
+    TS_SPECIAL,  /* NaN, infinities, zeros, subnormals, extremes */
+    TS_NANS,     /* [-4, 4] with some NaN */
+    TS_COND,     /* bool */
+    TS_INDEX,    /* i64, 0 .. limit-1 */
+    TS_INDEX32,  /* i32, the same */
+    TS_RNG,      /* i64 [2]: seed, counter */
+    TS_BELOW,    /* 0 .. limit-1, in the main dtype */
+    TS_PARTS,    /* f64 [n, 3]: limit * row, 0.5 .. 1.5, 0 .. 1: parts of a step (ops.h) */
+    TS_SCALING,  /* f64 [4]: limit, limit, 0, 3: loss scaling (ops.h); limit negative: found */
+    TS_FULL,     /* [-4, 4], in f32 if the main dtype is f16 or bf16 */
+    TS_FULL_POS, /* (0.1, 4], the same */
     TS_DOMAIN_COUNT
 } ts_domain_t;
 /* The dtype of an operand with this domain in an op whose main dtype is `main_dtype`. */

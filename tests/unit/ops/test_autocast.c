@@ -40,17 +40,31 @@ static fy_tensor_t *full(fy_device_t *device, fy_dtype_t dtype, double value)
 /* ---- the table ---- */
 
 static const char *const low[] = { "matmul", "linear", "conv2d", "scaled_dot_product_attention" };
-static const char *const widest[] = { "add",        "sub",        "mul",    "div", "maximum",
-                                      "minimum",    "where",      "concat", "eq",  "ne",
-                                      "lt",         "le",         "gt",     "ge",  "logical_and",
-                                      "logical_or", "logical_xor" };
-static const char *const whole[] = {
-    "exp",        "log",      "log1p",         "expm1",      "tan",
-    "rsqrt",      "softplus", "pow",           "sum",        "mean",
-    "prod",       "norm",     "cumsum",        "softmax",    "log_softmax",
-    "mse_loss",   "nll_loss", "cross_entropy", "batch_norm", "batch_norm_inference",
-    "layer_norm", "rms_norm"
+static const char *const widest[] = {
+    "add", "sub", "mul", "div", "maximum", "minimum",     "where",      "concat",      "eq",
+    "ne",  "lt",  "le",  "gt",  "ge",      "logical_and", "logical_or", "logical_xor", "batch_norm"
 };
+static const char *const whole[] = { "exp",
+                                     "log",
+                                     "log1p",
+                                     "expm1",
+                                     "tan",
+                                     "rsqrt",
+                                     "softplus",
+                                     "pow",
+                                     "sum",
+                                     "mean",
+                                     "prod",
+                                     "norm",
+                                     "cumsum",
+                                     "softmax",
+                                     "log_softmax",
+                                     "mse_loss",
+                                     "nll_loss",
+                                     "cross_entropy",
+                                     "batch_norm_inference",
+                                     "layer_norm",
+                                     "rms_norm" };
 #define HAS(list, name) has((list), sizeof(list) / sizeof *(list), (name))
 static int has(const char *const *list, size_t count, const char *name)
 {
