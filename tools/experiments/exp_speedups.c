@@ -1,6 +1,6 @@
 /* `ferry experiment speedups`: techniques to train faster, one row each, measured without and with
- * the technique, and with a check of its conditions. Rows have the numbers of the list of seventeen
- * in docs/experiments.md. Not here: the rows' code (exp_speedups_*.c). */
+ * the technique, and with a check of its conditions. Rows 1 to 17 have the numbers of
+ * docs/experiments.md. Not here: the rows' code (exp_speedups_*.c). */
 #include "tools/experiments/exp_speedups.h"
 
 #include <math.h>
@@ -30,6 +30,8 @@ static const row_t rows[] = {
       speedup_autotune },
     { 7, "fewer host-device copies", "loss read each step | at the end", "downloads in 20 steps",
       false, speedup_lazy_metrics },
+    { 8, "activation checkpointing", "all activations kept | computed again",
+      "bytes after the forward", false, speedup_recompute },
     { 9, "gradient accumulation", "batch of 512 at once | in 8 parts",
       "activation bytes beside the batch", false, speedup_accumulate },
     { 11, "gradients set to none", "zeroed each step | first write assigns", "ns/step", false,
@@ -46,6 +48,9 @@ static const row_t rows[] = {
       speedup_no_grad },
     { 17, "normalised inputs", "raw columns | mean 0, std 1", "loss after 10 steps", false,
       speedup_normalise },
+    { 18, "fused chain", "eight calls | one launch, replayed", "ns", false, speedup_chain },
+    { 19, "offloading", "activations on the device | page-locked", "bytes after the forward", false,
+      speedup_offload },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -249,7 +249,7 @@ expect 1 experiment parallel --device host --batch 16 --steps 1
 says err "several devices are taken from :0 on"
 expect 0 experiment speedups --only 12,16 --device sim:0
 says out "no gradient in validation"
-expect 2 experiment speedups --only 18
+expect 2 experiment speedups --only 10
 says err "there are 1 2 3"
 expect 2 experiment speedups --only 3,
 expect 1 experiment speedups --device 'sim:0?numerics=off'
