@@ -167,9 +167,11 @@ static void four_threads(void **state)
                                          .device_nbytes = FY_UNLIMITED,
                                          .segment_nbytes = 256u << 10,
                                          .full_status = FY_STATUS_OUT_OF_MEMORY };
-    const fy__segment_source_t source = {
-        NULL, 256, source_alloc, source_free, may_sync, note_sync
-    };
+    const fy__segment_source_t source = { .alignment = 256,
+                                          .alloc = source_alloc,
+                                          .free = source_free,
+                                          .may_sync = may_sync,
+                                          .note_sync = note_sync };
     const fy__pool_seams_t seams = { hazard_done,
                                      hazard_only_on,
                                      hazard_wait,

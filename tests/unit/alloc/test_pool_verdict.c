@@ -251,9 +251,11 @@ static void pinned_pools_fail_with_their_own_status(void **state)
                                          .device_nbytes = FY_UNLIMITED,
                                          .segment_nbytes = MIB,
                                          .full_status = FY_STATUS_PINNED_LIMIT };
-    const fy__segment_source_t source = {
-        NULL, 64, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync
-    };
+    const fy__segment_source_t source = { .alignment = 64,
+                                          .alloc = fake_source_alloc,
+                                          .free = fake_source_free,
+                                          .may_sync = fake_may_sync,
+                                          .note_sync = fake_note_sync };
     fy__pool_t *pool;
     fy__block_t *block;
     assert_int_equal(fy__pool_create(&options, &source, &pool), FY_STATUS_OK);
