@@ -90,7 +90,9 @@ if(FERRY_TESTS)
     include(CheckLanguage)
     check_language(CXX)
     file(GLOB fake_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/*.c)
-    add_library(fake_cuda MODULE ${fake_sources} $<TARGET_OBJECTS:ferry_kernels>)
+    # The kernels read and write a file of choices.
+    add_library(fake_cuda MODULE ${fake_sources} $<TARGET_OBJECTS:ferry_kernels> ${PROJECT_SOURCE_DIR}/runtime/base/input.c
+                                 ${PROJECT_SOURCE_DIR}/runtime/base/replace.c)
     ferry_library_flags(fake_cuda)
     target_include_directories(fake_cuda SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR} ${FERRY_CUBLASLT_INCLUDE_DIR})
     if(ferry_cudnn_definitions)
