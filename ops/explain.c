@@ -7,7 +7,7 @@
 #include "ops/graph.h"
 
 static const char *const reasons[FY__FATE_COUNT] = {
-    [FY__FATE_ALONE] = "no call beside it is elementwise",
+    [FY__FATE_ALONE] = "no call beside it can join it",
     [FY__FATE_TRANSFER] = "it is a transfer",
     [FY__FATE_REGISTERED] = "its op is registered, with a kernel of its own",
     [FY__FATE_NOT_ELEMENTWISE] = "it is not elementwise",

@@ -1,5 +1,5 @@
-/* What a replay submits: the steps of a graph, made once at its end. Calls whose results nobody can
- * read are dropped. Neighbours that are elementwise, of one number of elements, become a chain,
+/* What a replay submits: the steps of a graph, made once at its end. Calls whose results nothing
+ * can read are dropped. Neighbours that are elementwise, of one number of elements, become a chain,
  * which runs block by block: each op on one block before the next block.
  * That gives the same bytes if any two operands of different calls, one of them written, are
  * (1) disjoint, or (2) the same elements, so that an element of one is read and written in the

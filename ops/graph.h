@@ -49,7 +49,7 @@ struct fy_graph {
     bool is_tried;    /* it was asked for, or never will be */
 };
 
-/* The recording was closed: makes its steps. Calls whose results nobody can read are dropped, and
+/* The recording was closed: makes its steps. Calls whose results nothing can read are dropped, and
  * neighbours that are elementwise become chains. Fails only with OUT_OF_MEMORY. */
 fy_status_t fy__graph_fuse(fy_graph_t *graph);
 /* Releases memory that no step uses. memory.c */

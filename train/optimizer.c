@@ -435,8 +435,9 @@ fy_status_t fy_optimizer_seed(fy_optimizer_t *optimizer, fy_dtype_t dtype, fy_te
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer_seed: %s is NULL",
                         optimizer ? "out_seed" : "optimizer");
     *out_seed = NULL;
-    return optimizer->scaling.state ? fy_cast(optimizer->scaling.scale, dtype, out_seed)
-                                    : FY_STATUS_OK;
+    if (!optimizer->scaling.state) return FY_STATUS_OK;
+    FY_TRY(fyt_scaling_rearm(&optimizer->scaling));
+    return fy_cast(optimizer->scaling.scale, dtype, out_seed);
 }
 
 fy_status_t fy_optimizer_query_scale(const fy_optimizer_t *optimizer, double *out_scale)

@@ -16,10 +16,10 @@ enum { SCALE, DIVISOR, LENGTH = 4 };
 
 fy_status_t fyt_scaling_check(const char *kind, const fy_loss_scaling_options_t *options)
 {
-    const bool is_scale = options->init_scale >= 0x1p-126 &&
-                          options->init_scale<0x1p128, is_update = options->growth_factor> 1 &&
-                          isfinite(options->growth_factor) && options->backoff_factor > 0 &&
-                          options->backoff_factor < 1 && options->growth_interval > 0;
+    const double scale = options->init_scale, growth = options->growth_factor;
+    const bool is_scale = scale >= 0x1p-126 && scale < 0x1p128;
+    const bool is_update = growth > 1 && isfinite(growth) && options->backoff_factor > 0 &&
+                           options->backoff_factor < 1 && options->growth_interval > 0;
     if (is_scale && is_update) return FY_STATUS_OK;
     return FYT_FAIL(
         INVALID_ARGUMENT,
@@ -68,6 +68,14 @@ fy_status_t fyt_scaling_make_parts(fy_device_t *device, fy_tensor_t **out_parts)
     fy_tensor_set_name(*out_parts, "parts");
     FY_TRY(fy_slice(*out_parts, 1, 1, 3, &factors));
     return fy_fill(factors, 1);
+}
+
+fy_status_t fyt_scaling_rearm(fyt_scaling_t *scaling)
+{
+    if (!scaling->is_checked) return FY_STATUS_OK;
+    FY_TRY(fy_copy(scaling->divisor, scaling->scale));
+    scaling->is_checked = 0;
+    return FY_STATUS_OK;
 }
 
 fy_status_t fyt_scaling_divide(const fyt_scaling_t *scaling, fy_tensor_t *grad)

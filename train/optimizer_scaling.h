@@ -18,6 +18,8 @@ fy_status_t fyt_scaling_make(const fy_loss_scaling_options_t *options, fy_device
 void fyt_scaling_destroy(fyt_scaling_t *scaling);
 /* Parts (ferry/ops.h) whose factors are 1: a step with scaling has some. In no scope. */
 fy_status_t fyt_scaling_make_parts(fy_device_t *device, fy_tensor_t **out_parts);
+/* Before a new backward: after an unscale that no step followed, the next step divides again. */
+fy_status_t fyt_scaling_rearm(fyt_scaling_t *scaling);
 /* Divides a gradient, in place. */
 fy_status_t fyt_scaling_divide(const fyt_scaling_t *scaling, fy_tensor_t *grad);
 

@@ -52,10 +52,11 @@ static int find_piece(const fy__conv_t *conv, uint64_t limit, char *scratch, pie
     for (int64_t images = conv->shape.n; images > 0; images--) {
         if (conv->shape.n % images != 0) continue;
         make_piece(conv, images, scratch, piece);
-        if (piece->own_nbytes >= limit) continue;
+        if (piece->own_nbytes > limit) continue;
         const uint64_t rest = fy__conv_fast_nbytes(&piece->conv, limit - piece->own_nbytes);
         /* loops for few channels may need none */
-        const int fits = rest > 0 || fy__conv_few_fits(fy__loops_get(), &piece->conv);
+        const int fits = rest > 0 || (conv->shape.op == FY_OP_CONV2D &&
+                                      fy__conv_few_fits(fy__loops_get(), &piece->conv));
         if (!fits || piece->own_nbytes + rest > limit) continue;
         *out_nbytes = piece->own_nbytes + rest;
         return 1;

@@ -130,6 +130,12 @@ static void add_settled(void *user, const fy__tune_choice_t *choice)
     }
 }
 
+/* The same while there is an empty place: choices of this process are not evicted. */
+static void add_where_empty(void *user, const fy__tune_choice_t *choice)
+{
+    if (find(choice) || (table && !table[FY__TUNE_CAPACITY - 1].used)) add_settled(user, choice);
+}
+
 static void ignore(void *user, const fy__tune_choice_t *choice)
 {
     (void)user;
@@ -167,7 +173,7 @@ static int write_file(char problem[700])
     fy__replace_t replace;
     const int error = read_file(file, &old, &nbytes, problem);
     if (error) return error;
-    if (old) (void)fy__tune_parse(old, nbytes, add_settled, NULL, &wrong);
+    if (old) (void)fy__tune_parse(old, nbytes, add_where_empty, NULL, &wrong);
     free(old);
     text = malloc(MOST_NBYTES + used);
     if (!text) {
@@ -237,7 +243,7 @@ void fy__conv_tune_end(const fy_host_api_t *host, const fy__tune_ticket_t *ticke
     if (entry && !entry->settled && ticket->measured) {
         settle(entry);
         if (entry->settled && file && write_file(problem)) {
-            free(file); /* told once */
+            free(file); /* logged once */
             file = NULL;
         }
     }

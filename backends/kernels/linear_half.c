@@ -1,5 +1,7 @@
 /* linear of dense f16 and bf16: rows are converted to f32 in scratch, the f32 kernel runs on them,
  * and results are rounded once, after bias and activation. Not here: the product (linear.c). */
+#include <stdbool.h>
+
 #include "backends/kernels/linear.h"
 #include "backends/kernels/widen.h"
 
@@ -13,14 +15,15 @@ typedef struct panel {
     uint64_t own_nbytes; /* of the operands; the rest is the kernel's */
 } panel_t;
 
+/* [rows, columns]; the bias is [columns]. */
 static void take_operand(panel_t *panel, fy_desc_t *desc, const fy_desc_t *half, int64_t rows,
-                         char *scratch)
+                         bool is_bias, char *scratch)
 {
     const int64_t columns = half->dims[half->rank - 1];
     *desc = (fy_desc_t){
         .dtype = FY_DTYPE_F32, .rank = 2, .dims = { rows, columns }, .strides = { columns, 1 }
     };
-    if (half->rank == 1) /* the bias */
+    if (is_bias)
         *desc =
             (fy_desc_t){ .dtype = FY_DTYPE_F32, .rank = 1, .dims = { columns }, .strides = { 1 } };
     desc->data = scratch ? scratch + panel->own_nbytes : NULL;
@@ -32,10 +35,10 @@ static void make_panel(const fy_launch_t *launch, int64_t rows, char *scratch, p
     const fy_desc_t *src = launch->src;
     panel->rows = rows;
     panel->own_nbytes = 0;
-    take_operand(panel, &panel->src[0], &src[0], rows, scratch);
-    take_operand(panel, &panel->src[1], &src[1], src[1].dims[0], scratch);
-    if (launch->nsrc == 3) take_operand(panel, &panel->src[2], &src[2], 1, scratch);
-    take_operand(panel, &panel->dst, launch->dst, rows, scratch);
+    take_operand(panel, &panel->src[0], &src[0], rows, false, scratch);
+    take_operand(panel, &panel->src[1], &src[1], src[1].dims[0], false, scratch);
+    if (launch->nsrc == 3) take_operand(panel, &panel->src[2], &src[2], 1, true, scratch);
+    take_operand(panel, &panel->dst, launch->dst, rows, false, scratch);
     panel->launch = *launch;
     panel->launch.dst = &panel->dst;
     panel->launch.src = panel->src;

@@ -1,6 +1,6 @@
 /* Graphs: a step recorded once and replayed as one request. Recording runs the checks of the op
- * calls and makes their results, but submits nothing. A replay submits all calls, in the recorded
- * order, on the stream that is current at the replay. */
+ * calls and makes their results, but submits nothing. A replay submits the calls in the recorded
+ * order, some as one launch (fy_graph_explain), on the stream that is current at the replay. */
 #ifndef FERRY_GRAPH_H_
 #define FERRY_GRAPH_H_
 
@@ -31,7 +31,7 @@ typedef struct fy_graph_info {
                              * graph */
     uint64_t chains;        /* launches of several elementwise calls (docs/graphs.md) */
     uint64_t fused_calls;   /* calls in them */
-    uint64_t dropped_calls; /* calls whose results nobody can read; replays skip them */
+    uint64_t dropped_calls; /* calls whose results nothing can read; replays skip them */
     /* of the pool during the recording; pool_nbytes does not have what chains and dropped calls
      * leave unused */
     uint64_t recorded_pool_nbytes;

@@ -37,7 +37,7 @@ void fy__tape_leave_parcel(fy__thread_t *thread, fy_tape_t *tape, fy__tape_opera
 
 /* ---- in the forward ---- */
 
-/* Results of this record, which nobody else needs for long. */
+/* Results of this record that the tape alone needs from now on. */
 static bool can_leave(const fy_tape_t *tape, const fy__tape_call_t *call, uint32_t index)
 {
     const fy__tape_operand_t *operand = &tape->operands[call->first + index];

@@ -200,14 +200,20 @@ static fy_status_t run_unrecorded(fy__thread_t *thread, fy_recompute_fn fn, void
     return call(thread, NULL, &once, inputs, true, out_result, NULL);
 }
 
+/* Drops the calls from `first` on; the values from `values` on, which they made, have no maker. */
+static void forget(fy__thread_t *thread, fy_tape_t *tape, uint32_t first, uint32_t values)
+{
+    fy__tape_forget_calls(thread, tape, first);
+    for (uint32_t i = values; i < tape->nvalues; i++)
+        tape->values[i].maker = 0, tape->values[i].is_kept = false;
+}
+
 /* Puts the one call in the place of those that the function recorded. */
 static fy_status_t record(fy__thread_t *thread, fy_tape_t *tape, fy__tape_again_t *again,
                           uint32_t first, uint32_t values, uint32_t value)
 {
     const uint32_t nsrc = (uint32_t)again->ninputs;
-    fy__tape_forget_calls(thread, tape, first);
-    for (uint32_t i = values; i < tape->nvalues; i++) /* their calls are gone */
-        tape->values[i].maker = 0, tape->values[i].is_kept = false;
+    forget(thread, tape, first, values);
     FY_TRY(fy__tape_make_room(tape, nsrc + 1, 0, sizeof again));
     fy__tape_call_t *made =
         fy__tape_next_call(tape, &fy__tape_again_rule, "tape_recompute", &again, sizeof again);
@@ -234,7 +240,7 @@ static fy_status_t run_recorded(fy__thread_t *thread, fy_tape_t *tape, fy__tape_
     if (status == FY_STATUS_OK && depends)
         status = record(thread, tape, again, first, values, value);
     else
-        fy__tape_forget_calls(thread, tape, first);
+        forget(thread, tape, first, values);
     *out_is_kept = status == FY_STATUS_OK && depends;
     if (status == FY_STATUS_OK) return FY_STATUS_OK;
     if (*out_result) fy_tensor_destroy(*out_result);

@@ -1,7 +1,8 @@
 /* Results that the tape does not keep, because a cheap op makes them again: those of elementwise
  * ops and norms whose sources it keeps anyway. A saved operand is then a handle without a storage;
  * before its rule runs, the call that made it first runs again, once, and the handle gets the new
- * storage. Calls go back in reverse order, so whoever needs the result is done before its call is.
+ * storage. Calls go back in reverse order, so all rules that need the result have run before that
+ * of its call.
  * Not here: whole functions that run again (recompute.c). */
 #include "ops/dispatch.h"
 #include "ops/tape/tape.h"
@@ -112,7 +113,8 @@ fy_status_t fy__tape_save_for_maker(fy__thread_t *thread, fy_tape_t *tape, const
 
 /* ---- going back ---- */
 
-/* Batch norm updates running statistics, which it never reads: these get those of this run. */
+/* Batch norm updates running statistics, on which its other results do not depend: these tensors
+ * get those of this run, and are dropped. */
 static fy_status_t make_statistics(const fy__tape_operand_t *src, fy_tensor_t **dst)
 {
     const fy_tensor_t *weight = src[1].saved;

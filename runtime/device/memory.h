@@ -108,7 +108,7 @@ typedef struct fy__pool_options {
     uint64_t segment_nbytes;
     fy_status_t full_status; /* OUT_OF_MEMORY or PINNED_LIMIT */
     bool growth_off;         /* only fy__pool_reserve grows */
-    bool keeps_segments;     /* segments are released only when the pool is destroyed */
+    bool keeps_segments;     /* released with the pool only, or if may_release agrees */
     /* Held memory is missing elsewhere (page-locked memory): idle segments are released before
      * growth would waste more, and the growth step follows the reserved bytes. See grow.c. */
     bool release_eagerly;

@@ -23,12 +23,12 @@ typedef struct fy__private {
     /* Requests that may still use any of it: of the segments' former owners, replays, and the last
      * uses of destroyed storages. */
     fy__hazard_t hazard;
-    /* Growth happens between two calls of the pool: the device's pool may run reclaim callbacks,
-     * and no lock may be held then. The first call stores the needed sizes, the second finds the
-     * segment. */
     /* during fy__private_trim */
     bool (*is_used)(const void *user, const void *address, uint64_t nbytes);
     const void *user;
+    /* Growth happens between two calls of the pool: the device's pool may run reclaim callbacks,
+     * and no lock may be held then. The first call stores the needed sizes, the second finds the
+     * segment. */
     uint64_t wanted[2]; /* sizes, the preferred one first; 0: none */
     struct fy__storage *ready;
     struct fy__private *prev, *next; /* all private memories; guarded by the lock in private.c */

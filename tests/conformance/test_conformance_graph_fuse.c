@@ -194,7 +194,7 @@ static void calls_that_stay_alone(ts_ctx_t *ctx)
     if (!has_chains(ctx)) return;
     expect_line(&lines, "call 2 neg: the calls beside it have another number of elements");
     expect_line(&lines, "call 3 axpy: its result is a view with gaps");
-    expect_line(&lines, "call 5 neg: no call beside it is elementwise");
+    expect_line(&lines, "call 5 neg: no call beside it can join it");
 }
 
 static void the_option_turns_it_off(ts_ctx_t *ctx)

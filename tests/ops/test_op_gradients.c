@@ -136,9 +136,10 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
     return count && result.checked;
 }
 
-/* Constant by nature: nothing comes in, or what comes out is no float. */
+/* Constant by nature: nothing comes in, or what comes out is no float, or a flag. */
 static bool is_constant(const fy_op_info_t *info)
 {
+    if (info->op == FY_OP_CHECK_FINITE) return true;
     const uint32_t floats = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
                    results = info->dst[0].dtypes ? info->dst[0].dtypes : info->dtypes;
     return info->nsrc_max == 0 || !(results & floats) || !(info->dtypes & floats);

@@ -11,7 +11,8 @@ typedef struct request {
     const plan_model_t *model;
     plan_request_t user;
     int64_t batch, most;
-    bool fit, explain, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: no such option */
+    bool fit, explain, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: a training
+                                           * step of a model, without --recompute and --offload */
     fy_model_options_t *memory;
 } request_t;
 
@@ -143,8 +144,8 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
     fy_model_options_t *memory = request->memory;
     const char *device = session->common->device;
     if (request->is_auto)
-        FY_TRY(plan_choose(device, request->model, &request->user, request->batch, session->out,
-                           memory));
+        FY_TRY(plan_choose(device, request->model, &request->user, request->batch,
+                           !request->fit && !request->explain, session->out, memory));
     fy_status_t status =
         fy_plan_step(device, request->model->step, &request->user, request->batch, &options, plan);
     if (status == FY_STATUS_OK && request->fit) status = find_largest(session, request, &max_batch);
@@ -227,14 +228,20 @@ int cmd_plan(int argc, char **argv)
     request.is_auto = recompute && strcmp(recompute, "auto") == 0;
     request.is_plain = !recompute && !offload && !request.user.inference &&
                        request.model->step == model_plan_step;
+    if ((request.explain || request.fit) && offload > 1) {
+        fprintf(stderr,
+                "ferry: plan: not with --offload: --explain, because such a step cannot be "
+                "recorded; --fit, because each try would take the page-locked bytes here\n");
+        return STATUS_USAGE;
+    }
     if (request.is_auto && offload) {
         fprintf(stderr, "ferry: plan: --recompute auto chooses whether to offload\n");
         return STATUS_USAGE;
     }
     if (!request.is_auto && !train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
     memory.drop_bias = drop_bias;
-    if (request.user.precision && request.model->step != model_plan_step) {
-        fprintf(stderr, "ferry: plan: --precision is of models\n");
+    if ((request.user.precision || drop_bias) && request.model->step != model_plan_step) {
+        fprintf(stderr, "ferry: plan: --precision and --drop-bias are of models\n");
         return STATUS_USAGE;
     }
     memory.offload = (int)offload;

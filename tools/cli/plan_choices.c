@@ -45,34 +45,43 @@ static bool has_too_few_segments(fy_status_t status)
 }
 
 static fy_status_t plan_all(const char *device, const plan_model_t *model, plan_request_t *user,
-                            int64_t batch, fy_plan_t *out_plans, bool *out_exists)
+                            int64_t batch, bool may_offload, fy_plan_t *out_plans, bool *out_exists)
 {
     const fy_model_options_t given = *user->options;
     fy_status_t status = FY_STATUS_OK;
     for (int i = 0; i < WAYS && status == FY_STATUS_OK; i++) {
         const fy_model_options_t options = options_of(&given, i);
+        if (options.offload && !may_offload) continue;
         user->options = &options;
         out_plans[i] = (fy_plan_t)FY_PLAN_INIT;
         status = fy_plan_step(device, model->step, user, batch, NULL, &out_plans[i]);
         out_exists[i] = status == FY_STATUS_OK;
-        if (has_too_few_segments(status)) status = FY_STATUS_OK;
+        if (has_too_few_segments(status) || (options.offload && status == FY_STATUS_OUT_OF_MEMORY))
+            status = FY_STATUS_OK;
     }
     return status;
 }
 
+/* Its figures are those of a run that ended at the limit of page-locked memory. */
+static bool is_cut_off(const fy_plan_t *plan)
+{
+    return !plan->fits && plan->verdict.status == FY_STATUS_PINNED_LIMIT;
+}
+
 fy_status_t plan_choose(const char *device, const plan_model_t *model, plan_request_t *user,
-                        int64_t batch, FILE *out, fy_model_options_t *options)
+                        int64_t batch, bool may_offload, FILE *out, fy_model_options_t *options)
 {
     fy_plan_t plans[WAYS];
     bool exists[WAYS] = { false };
     int best = -1, least = 0;
     const fy_model_options_t *given = user->options;
-    const fy_status_t status = plan_all(device, model, user, batch, plans, exists);
+    const fy_status_t status = plan_all(device, model, user, batch, may_offload, plans, exists);
     user->options = given;
     FY_TRY(status);
     for (int i = 0; i < WAYS; i++) {
         if (!exists[i]) continue;
-        if (plans[i].peak_reserved < plans[least].peak_reserved) least = i;
+        if (!is_cut_off(&plans[i]) && plans[i].peak_reserved < plans[least].peak_reserved)
+            least = i;
         if (plans[i].fits && (best < 0 || plans[i].step_model_ns < plans[best].step_model_ns))
             best = i;
     }
@@ -87,7 +96,9 @@ fy_status_t plan_choose(const char *device, const plan_model_t *model, plan_requ
                         (unsigned long long)plans[i].peak_reserved,
                         (unsigned long long)plans[i].pinned_peak_reserved,
                         (unsigned long long)plans[i].step_model_ns,
-                        plans[i].fits ? "" : "  does not fit");
+                        plans[i].fits           ? ""
+                        : is_cut_off(&plans[i]) ? "  until page-locked memory is full"
+                                                : "  does not fit");
         if (best < 0) fprintf(out, "none fits; %s reserves the least\n", ways[least].name);
         fputc('\n', out);
     }

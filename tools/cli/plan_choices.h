@@ -8,9 +8,10 @@
 
 /* Plans the step in every way, prints a table to `out` (NULL: not) and sets *options to the way
  * with the shortest step on the model clock that fits; if none fits, to the one of the smallest
- * peak. */
+ * peak. Without may_offload, ways that offload are left out; so is one whose page-locked bytes this
+ * machine does not have. */
 fy_status_t plan_choose(const char *device, const plan_model_t *model, plan_request_t *user,
-                        int64_t batch, FILE *out, fy_model_options_t *options);
+                        int64_t batch, bool may_offload, FILE *out, fy_model_options_t *options);
 /* Prints the largest batch of each way, at most `most`. 0: not even 1 fits. */
 fy_status_t plan_fit_all(const char *device, const plan_model_t *model, plan_request_t *user,
                          int64_t most, FILE *out);

@@ -128,6 +128,8 @@ static bool check(train_request_t *request)
         problem = "--workers fill batches that are uploaded one by one: add --stream-data";
     if (request->graph && request->accumulate > 1)
         problem = "--graph replays whole steps: not with --accumulate";
+    if (request->graph && request->memory.offload > 1)
+        problem = "--graph replays a recorded step, which cannot wait for --offload";
     if (request->checkpoint_every > 0 && !request->checkpoint)
         problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))

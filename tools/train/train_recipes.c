@@ -88,7 +88,8 @@ bool train_read_recompute(const char *command, const char *text, fy_model_option
     if ((cheap && segments == text + cheap) ||
         (!is_sqrt && (digits < 1 || digits > 4 || segments[digits]))) {
         fprintf(stderr,
-                "ferry: %s: --recompute %s is neither sqrt nor a number from 0 to %d, nor cheap\n",
+                "ferry: %s: --recompute %s is neither sqrt nor a number from 0 to %d, nor cheap, "
+                "cheap,sqrt or cheap,N\n",
                 command, text, MOST);
         return false;
     }

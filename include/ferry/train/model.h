@@ -31,7 +31,7 @@ typedef struct fy_model_options {
      * keep their names */
     int drop_bias;
     /* fy_tape_offload after each of so many segments but the last, as above. 0, 1: no. Not with
-     * `recompute` */
+     * `recompute`; such a step cannot be recorded as a graph */
     int offload;
 } fy_model_options_t;
 #define FY_RECOMPUTE_SQRT     (-1)

@@ -51,9 +51,10 @@ static void every_builtin_op_has_a_kernel(void **state)
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const int is_integer = op == FY_OP_RANDPERM || op == FY_OP_ONE_HOT ||
                                op == FY_OP_FLOOR_DIVIDE || op == FY_OP_REMAINDER;
-        desc[0].dtype = op == FY_OP_WHERE ? FY_DTYPE_BOOL
-                        : is_integer      ? FY_DTYPE_I64
-                                          : FY_DTYPE_F32;
+        desc[0].dtype = op == FY_OP_WHERE            ? FY_DTYPE_BOOL
+                        : is_integer                 ? FY_DTYPE_I64
+                        : op == FY_OP_UPDATE_SCALING ? FY_DTYPE_F64
+                                                     : FY_DTYPE_F32;
         fy_launch_t launch = launch_of(op, 1, desc, op <= FY_OP_RANDPERM ? 0 : 1, desc, NULL);
         if (!fy__kernels_supports(&launch)) fail_msg("op %u", op);
     }

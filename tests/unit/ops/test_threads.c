@@ -76,7 +76,7 @@ static void wrong_values_are_refused(void **state)
         { "host?threads=many", "threads=many" },
         { "host?threads=2x", "threads=2x" },
         { "host?threads=-1", "threads=-1" },
-        { "host?limit=1GiB", "the host takes threads only" },
+        { "host?limit=1GiB", "the host takes threads, autotune and tune only" },
         { "host?threads=2&colour=red", "'colour'" },
         { "sim:2?threads=0", "from 1 to 1024" },
         { "sim:2?threads=auto2", "threads=auto2" },

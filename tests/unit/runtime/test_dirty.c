@@ -111,13 +111,15 @@ static void results_of_a_failed_replay_are_not_cached(ts_ctx_t *ctx)
 {
     static fy_backend_t backend;
     if (!ctx->is_host) skip();
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *first, *second;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0),
+                *larger = ts_iota(ctx->device, FY_DIMS(2, 4), 0), *first, *second;
     fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &first));
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &second));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 4), &second));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_op_call(FY_OP_NEG, 1, &x, NULL, 0, 1, &first));
-    ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ x, first }, NULL, 0, 1, &second));
+    /* of another size, so that it is another launch */
+    ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ larger, first }, NULL, 0, 1, &second));
     ts_ok(fy_graph_end(&graph));
     real = ctx->device->backend;
     backend = *real;

@@ -19,7 +19,7 @@ expect 2 plan mlp --batch 0
 expect 2 plan roundtrip --explain
 says err "--explain is of the training steps of models"
 expect 0 plan mlp --batch 4 --explain
-says out "call     8 relu_backward: no call beside it is elementwise"
+says out "call     8 relu_backward: no call beside it can join it"
 expect 0 plan mobilenet_v3_large --batch 2 --explain
 says out "  chain "
 expect 2 plan mlp --device cuda:0
@@ -67,6 +67,8 @@ expect 0 plan resnet18:size=8 --batch 8 --offload 4 --json
 [ "$(figure pinned_bytes)" -gt 100000 ] || fail "offloading takes $(figure pinned_bytes) page-locked bytes"
 expect 1 plan resnet18:size=8 --recompute 2 --offload 2
 says err "segments are one or the other"
+expect 2 plan resnet18:size=8 --offload 2 --explain
+expect 2 plan resnet18:size=8 --offload 2 --fit
 expect 2 plan roundtrip --offload 2
 expect 0 plan resnet18:size=8 --batch 8 --recompute auto
 says out "* none"
@@ -83,7 +85,7 @@ says err "--recompute and --offload are of the training steps of models"
 expect 0 plan resnet18:size=8 --batch 8 --precision bf16 --json
 [ "$(figure activations)" -ne "$plain" ] || fail "bf16 keeps as many bytes of activations as f32"
 expect 2 plan roundtrip --precision bf16
-says err "--precision is of models"
+says err "--precision and --drop-bias are of models"
 expect 2 plan mlp --recompute many
 says err "--recompute many is neither sqrt nor a number from 0 to 9999, nor cheap"
 expect 2 plan mlp --recompute cheap2
