@@ -264,16 +264,13 @@ static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
 
 /* ---- what is refused ---- */
 
-static fy_status_t check_graph(const fyt_trainer_t *trainer, const fy_train_options_t *options)
+static fy_status_t check_graph(const fy_train_options_t *options)
 {
     if (!options->graph) return FY_STATUS_OK;
     if (options->accumulate > 1)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "train_run: a graph is one whole step; accumulate is %lld",
                         (long long)options->accumulate);
-    if (trainer->model->is_offloaded)
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: the model offloads what its backward needs, "
-                                          "and waits for it: such a step cannot be a graph");
     if (options->schedule && !isnan(fy_schedule_momentum(options->schedule, 0)))
         return FYT_FAIL(INVALID_ARGUMENT,
                         "train_run: a graph keeps the momentum that it was recorded with, and "
@@ -308,7 +305,7 @@ static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t 
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: precision is %s; f32, bf16 or f16",
                         fy_dtype_name(options->precision));
     if (options->schedule) FY_TRY(fy_schedule_check(options->schedule));
-    return check_graph(trainer, options);
+    return check_graph(options);
 }
 
 static fy_status_t look_up(fyt_trainer_t *trainer)
@@ -323,6 +320,9 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     if (trainer->test)
         FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test,
                                 trainer->options->loss));
+    if (trainer->options->graph && trainer->model->is_offloaded)
+        return FYT_FAIL(INVALID_ARGUMENT, "train_run: the model offloads what its backward needs, "
+                                          "and waits for it: such a step cannot be a graph");
     trainer->epoch = trainer->data.epoch;
     trainer->epoch_step = trainer->data.step;
     return FY_STATUS_OK;
