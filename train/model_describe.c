@@ -106,6 +106,7 @@ static uint64_t count_dropped(const fy_model_t *model)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < model->nleaves; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a model with leaves has a list */
         sum += (uint64_t)model->leaves[i].layer->dropped_bias;
     return sum;
 }

@@ -321,6 +321,7 @@ static void run_piece(const void *context, int64_t t)
     const int64_t begin = t * chain->piece,
                   end = begin + chain->piece < chain->nelem ? begin + chain->piece : chain->nelem;
     if (begin >= end) return;
+    memset(place, 0, (size_t)chain->nsteps * sizeof *place);
     for (int k = 0; k < chain->nsteps; k++) {
         const fy_chain_op_t *op = chain->step[k].op;
         for (int j = 0; j <= op->nsrc; j++)

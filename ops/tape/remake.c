@@ -160,6 +160,7 @@ fy_status_t fy__tape_bring(fy__thread_t *thread, fy_tape_t *tape, fy__tape_opera
     } else {
         fy__tape_call_t *maker = &tape->calls[operand->maker - 1];
         if (!maker->made) FY_TRY(make(thread, tape, maker));
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): make sets it, or fails */
         storage = maker->made->storage;
     }
     fy__storage_retain(storage);
