@@ -37,6 +37,18 @@ void fy__tape_leave_parcel(fy__thread_t *thread, fy_tape_t *tape, fy__tape_opera
 
 /* ---- in the forward ---- */
 
+/* Whether a watched tensor, or the cast that the tape keeps of one, has these bytes: they stay. */
+static bool is_watched(const fy_tape_t *tape, const fy__storage_t *storage)
+{
+    for (uint32_t i = 0; i < tape->nleaves; i++) {
+        const fy__tape_slot_t *leaf = &tape->leaves[i];
+        if ((leaf->tensor && leaf->tensor->storage == storage) ||
+            (leaf->low && leaf->low->storage == storage))
+            return true;
+    }
+    return false;
+}
+
 /* Results of this record that the tape alone needs from now on. */
 static bool can_leave(const fy_tape_t *tape, const fy__tape_call_t *call, uint32_t index)
 {
@@ -48,8 +60,7 @@ static bool can_leave(const fy_tape_t *tape, const fy__tape_call_t *call, uint32
     if (atomic_load_explicit(&saved->storage->version, memory_order_relaxed) != operand->version)
         return false;
     if (index >= call->nsrc) return true;
-    return operand->value && !(operand->value & FY__TAPE_LEAF) &&
-           !fy__tape_slot(tape, operand->value)->is_leaf;
+    return operand->value && !(operand->value & FY__TAPE_LEAF) && !is_watched(tape, saved->storage);
 }
 
 /* The bytes of a storage, requested. */

@@ -71,6 +71,40 @@ static void the_same_gradient_with_fewer_bytes(ts_ctx_t *ctx)
     ts_ok(fy_tape_offload()); /* no tape: nothing */
 }
 
+/* A view of a watched tensor, and the cast of one that the tape keeps, hold their bytes anyway. */
+static void watched_bytes_stay(ts_ctx_t *ctx)
+{
+    static float want[N * N], got[N * N];
+    if (ctx->is_host) return; /* nothing crosses */
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N, N), 0),
+                *w = ts_iota(ctx->device, FY_DIMS(N, N), 1), *turned, *y, *z, *loss;
+    ts_ok(fy_affine(x, 1e-4, 0, &x));
+    ts_ok(fy_affine(w, 1e-4, 0, &w));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_watch(tape, x, NULL)); /* so that the product keeps both */
+    for (int is_low = 0; is_low < 2; is_low++) {
+        for (int offloads = 0; offloads < 2; offloads++) {
+            const fy_scope_t scope = fy_scope_begin("watched");
+            const uint64_t before = ts_ledger(NULL).download.nbytes;
+            if (is_low) ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+            ts_ok(fy_tape_begin(tape));
+            ts_ok(fy_transpose(w, NULL, &turned));
+            ts_ok(fy_matmul(x, is_low ? w : turned, &y));
+            ts_ok(fy_sin(y, &z)); /* keeps y */
+            if (offloads) ts_ok(fy_tape_offload());
+            ts_ok(fy_mean(z, FY_ALL_AXES, 0, &loss));
+            /* y alone */
+            assert_int_equal(ts_ledger(NULL).download.nbytes - before,
+                             offloads ? N * N * (is_low ? 2 : 4) : 0);
+            grad_of(tape, w, loss, offloads ? got : want);
+            fy_scope_end(scope, 0, NULL);
+        }
+        assert_memory_equal(got, want, sizeof got);
+    }
+}
+
 static void refusals_leave_the_record(ts_ctx_t *ctx)
 {
     static float want[N * N], got[N * N];
@@ -114,6 +148,7 @@ static void refusals_leave_the_record(ts_ctx_t *ctx)
 }
 
 static const ts_test_t tests[] = { TS_TEST(the_same_gradient_with_fewer_bytes),
+                                   TS_TEST(watched_bytes_stay),
                                    TS_TEST(refusals_leave_the_record) };
 
 int main(void) { return TS_RUN("offload", tests, NULL); }
