@@ -11,6 +11,7 @@
 #include <ferry/tape.h>
 
 #include "backends/builtin.h"
+#include "backends/kernels/conv_tune.h"
 #include "backends/kernels/threads.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
@@ -399,6 +400,8 @@ static const fork_row_t fork_rows[] = {
     { fy__backend_sim_fork_lock, fy__backend_sim_fork_unlock, NULL },
     /* after sim's: kernels that fail late write records while its queues are locked */
     { fy__poison_fork_lock, fy__poison_fork_unlock, NULL },
+    /* under the registry's lock when a host is opened, under sim's when a kernel runs */
+    { fy__conv_tune_fork_lock, fy__conv_tune_fork_unlock, NULL },
 };
 enum { FORK_ROWS = sizeof fork_rows / sizeof *fork_rows };
 

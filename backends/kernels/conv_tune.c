@@ -40,12 +40,11 @@ int fy__conv_tune_is_entered(void) { return entered; }
 
 static void lock(void) { pthread_mutex_lock(&mutex); }
 static void unlock(void) { pthread_mutex_unlock(&mutex); }
-static void watch_fork(void) { (void)pthread_atfork(lock, unlock, unlock); }
+void fy__conv_tune_fork_lock(void) { lock(); }
+void fy__conv_tune_fork_unlock(void) { unlock(); }
 
 static void begin_use(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_fork);
     lock();
     if (!table) table = calloc(FY__TUNE_CAPACITY, sizeof *table);
 }

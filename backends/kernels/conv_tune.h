@@ -50,14 +50,18 @@ typedef struct fy__tune_facts {
 } fy__tune_facts_t;
 fy__tune_facts_t fy__conv_tune_facts(void);
 
+/* Over a fork, so that the child's table is consistent (runtime/wire.c). */
+void fy__conv_tune_fork_lock(void);
+void fy__conv_tune_fork_unlock(void);
+
 /* ---- one choice, as a line of text (conv_tune_file.c) ---- */
 
 enum { FY__TUNE_MACHINE = 48, FY__TUNE_LINE = 512 };
 typedef struct fy__tune_choice {
     fy__conv_shape_t shape;
     int64_t threads;
-    char machine
-        [FY__TUNE_MACHINE]; /* "onednn-3.6.2/isa-0x7": choices of others are kept, not used */
+    /* "onednn-3.6.2/isa-0x7": choices of others are kept, not used */
+    char machine[FY__TUNE_MACHINE];
     int64_t way;
     uint64_t ns; /* of a call */
 } fy__tune_choice_t;
