@@ -33,7 +33,7 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
 # shellcheck disable=SC2034
 tsan_long_labels='^(ops|golden)$'
 # shellcheck disable=SC2034
-tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_model_recompute)'
+tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute))'
 
 # Whole trainings that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
 # shellcheck disable=SC2034
