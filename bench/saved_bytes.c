@@ -1,6 +1,6 @@
 /* The bytes that the forward and the loss of a training step keep for the backward, in f32: memory
  * in use before the backward, less the memory before the forward, the logits and the loss. One line
- * a way: the model as it is, cheap ops again (fy_model_options_t.recompute_cheap).
+ * a way: the model without options, cheap ops again (fy_model_options_t.recompute_cheap).
  * Usage: saved_bytes MODEL BATCH [DEVICE]: "resnet18:channels=3,classes=10,size=32" 128 (sim:0).
  * Exit 0; 1: it failed; 2: usage. Not here: PyTorch's (saved_bytes_torch.py). */
 #include <ferry/ferry.h>

@@ -30,7 +30,7 @@ static bool is_main(const fy_op_info_t *info, size_t i)
     return i < count ? !info->src[i].dtypes : repeats && count && !info->src[count - 1].dtypes;
 }
 
-/* The dtype to which main sources are cast. False: the call is made as it is. */
+/* The dtype to which main sources are cast. False: none is cast. */
 static bool find_target(const fy__op_row_t *row, fy_dtype_t low, size_t nsrc,
                         const fy_tensor_t *const *src, uint32_t accumulate, size_t ndst,
                         fy_tensor_t *const *dst, fy_dtype_t *out_target)
@@ -148,7 +148,7 @@ FY_COLD fy_status_t fy__autocast_dispatch(fy__thread_t *thread, const fy__op_row
     fy_tensor_t *near[NEAR], **cast_src = near;
     bool near_is_ours[NEAR], *is_ours = near_is_ours;
     fy_status_t status;
-    thread->autocast = FY_DTYPE_F32; /* casts, kernels and rules call as they are */
+    thread->autocast = FY_DTYPE_F32; /* the calls of casts, kernels and rules are not cast */
     if (!find_target(row, low, nsrc, src, accumulate, ndst, dst, &target)) {
         status = fy__dispatch(row, nsrc, src, attrs, accumulate, ndst, dst);
     } else {

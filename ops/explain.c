@@ -1,4 +1,4 @@
-/* What became of each call of a graph, in words. Not here: the decisions (fuse.c). */
+/* Texts for fy_graph_explain: the chain of each call, or the reason why it has none. Not here: the decisions (fuse.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 static const char *const reasons[FY__FATE_COUNT] = {
     [FY__FATE_ALONE] = "no call beside it can join it",
     [FY__FATE_TRANSFER] = "it is a transfer",
-    [FY__FATE_REGISTERED] = "its op is registered, with a kernel of its own",
+    [FY__FATE_REGISTERED] = "its op is registered by the program",
     [FY__FATE_NOT_ELEMENTWISE] = "it is not elementwise",
     [FY__FATE_GAPS] = "its result is a view with gaps",
     [FY__FATE_SIZE] = "the calls beside it have another number of elements",

@@ -196,7 +196,7 @@ static void add_step(fy_graph_t *graph, uint32_t call, uint32_t last, fy_launch_
     graph->steps[graph->nsteps++] = (fy__graph_step_t){ call, last, chain };
 }
 
-/* The calls joined so far are a chain, or steps of their own. */
+/* Makes a chain of the calls joined so far, or a separate step of each. */
 static fy_status_t close_chain(fuse_t *fuse)
 {
     fy_graph_t *graph = fuse->graph;

@@ -77,7 +77,7 @@ static int64_t period_of(const fy_desc_t *desc)
     return period;
 }
 
-/* Ops of one dtype without adding have a loop of their own; others run as launches. */
+/* Ops of one dtype that assign have a loop; others run as launches. */
 static void bind(step_t *step, const fy__loops_t *loops)
 {
     const fy_chain_op_t *op = step->op;

@@ -5,9 +5,9 @@
  *   full    sources are cast to f32: losses, sums, softmax, exp, log, pow, other normalisation
  *   widest  sources are cast to f32 if their dtypes differ: add, mul, where, concat, comparisons;
  *           batch_norm, whose parameters and statistics stay f32
- *   (none)  as they are: activations, pooling, views, moves, steps of optimizers
+ *   (none)  sources are not cast: activations, pooling, views, moves, steps of optimizers
  * Classes are those of PyTorch 2 (torch.amp, "CUDA Op-Specific Behavior"), with mean and div added.
- * An op with an f64 or integer source, or a given result, is called as it is.
+ * An op with an f64 or integer source, or a given result, is called without casts.
  * Next: docs/gradients.md. */
 #ifndef FERRY_AUTOCAST_H_
 #define FERRY_AUTOCAST_H_

@@ -45,7 +45,7 @@ struct fy_device {
     uint64_t window_nbytes, queue_nbytes;
     uint64_t segment_nbytes; /* 0: chosen by its size */
     bool growth_off;         /* only fy_memory_reserve grows */
-    bool fuse_off;           /* graphs submit every recorded call as it is */
+    bool fuse_off;           /* graphs make no chains and drop no calls */
     /* FY__DEBUG_POISON, FY__DEBUG_GUARD: for memory that the host can access */
     uint32_t debug;
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */

@@ -54,7 +54,7 @@ typedef struct fy__frame {
     fy__node_t *node, *outer_node;
     uint32_t serial;
     fy_category_t outer_category; /* the thread's before this scope */
-    fy_dtype_t outer_autocast;    /* likewise */
+    fy_dtype_t outer_autocast;    /* the thread's before this scope */
     /* the tape that recorded before this scope and continues after it; NULL: none, or it has
      * stopped */
     fy_tape_t *outer_tape;

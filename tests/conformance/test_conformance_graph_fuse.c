@@ -1,4 +1,4 @@
-/* What fy_graph_end makes of a recording: chains, dropped calls, and what must stay as it was. Bits
+/* The chains and dropped calls of fy_graph_end, and the calls that it must leave alone. Bits
  * of random programs: tests/property/test_fused.c. */
 #include "tests/support/harness.h"
 

@@ -136,7 +136,7 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
     return count && result.checked;
 }
 
-/* Constant by nature: nothing comes in, or what comes out is no float, or a flag. */
+/* Without a gradient by nature: there is no source, or the result is no float, or a flag. */
 static bool is_constant(const fy_op_info_t *info)
 {
     if (info->op == FY_OP_CHECK_FINITE) return true;

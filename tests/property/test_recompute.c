@@ -1,8 +1,8 @@
-/* Random programs on a tape, each as it is and in the ways that keep fewer bytes: cheap results
+/* Random programs on a tape, each plain and in the ways that keep fewer bytes: cheap results
  * made again, parts of it in fy_tape_recompute, which nest, what it saves offloaded. The loss, all
  * gradients, the generator and the running statistics have the same bits. A fault at the N-th
  * allocation, launch, copy or page-locking fails the step, leaves nothing, and the next step is
- * right. Not here: what is refused (tests/unit/ops/test_recompute.c, test_offload.c). */
+ * right. Not here: refusals (tests/unit/ops/test_recompute.c, test_offload.c). */
 #include "tests/support/harness.h"
 
 enum { PROGRAMS = 20, MOST_OPS = 24, ROWS = 33, WIDTH = 32, LEAVES = 4, VALUES = MOST_OPS + 1 };

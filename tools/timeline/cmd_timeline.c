@@ -23,7 +23,7 @@ static fy_status_t check_clock(const settings_t *settings, const tracks_t *track
                      settings->file);
 }
 
-/* The events become `out`, or `out` stays as it is. */
+/* Writes the events to `out`; after a failure `out` is unchanged. */
 static fy_status_t draw(const settings_t *settings, tracks_t *tracks, event_file_info_t *info)
 {
     trace_file_t trace;

@@ -1,5 +1,5 @@
 /* Autocast: the classes of all ops, the dtypes of results, casts that are made and used again,
- * gradients, graphs, recomputation, and calls that are left as they are.
+ * gradients, graphs, recomputation, and calls without casts.
  * Not here: failures inside (tests/faults/test_autocast.c), threads (test_scope_memory.c). */
 #include <math.h>
 
@@ -304,7 +304,7 @@ static void watched_tensors_are_cast_once_in_a_record(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), live + 2 * N * N * 4); /* the gradients */
 }
 
-/* A write to a watched tensor through another handle is seen, as it is without autocast. */
+/* A write to a watched tensor through another handle is detected, with autocast, too. */
 static void a_write_invalidates_the_cast(ts_ctx_t *ctx)
 {
     net_t net;

@@ -1,5 +1,5 @@
 /* fy_tape_offload: the same gradient with fewer bytes on the device; its traffic is in the scopes
- * "offload"; what is refused leaves the record as it was. On the host nothing happens. Not here:
+ * "offload"; a refused call leaves the record unchanged. On the host nothing happens. Not here:
  * random programs and failures (tests/property/test_recompute.c). */
 #include "tests/support/harness.h"
 

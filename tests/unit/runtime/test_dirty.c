@@ -118,7 +118,7 @@ static void results_of_a_failed_replay_are_not_cached(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 4), &second));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_op_call(FY_OP_NEG, 1, &x, NULL, 0, 1, &first));
-    /* of another size, so that it is another launch */
+    /* another size: a second launch */
     ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ larger, first }, NULL, 0, 1, &second));
     ts_ok(fy_graph_end(&graph));
     real = ctx->device->backend;
