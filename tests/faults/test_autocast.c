@@ -2,7 +2,7 @@
  * and launches at each call. After each failure nothing leaks, and the next step works.
  * Not here: results (tests/unit/ops/test_autocast.c). */
 #include "tests/support/harness.h"
-#include "tests/support/host_memory.h"
+#include "tests/support/sweep.h"
 
 enum { N = 200, PARTS = 12 }; /* more sources than the casts of a call keep on the stack */
 
@@ -53,59 +53,18 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-/* The n-th call of `kind` fails, for each n until no call fails. */
-static void sweep(const char *kind, fy_status_t want)
-{
-    int done = 0;
-    for (int n = 1; !done; n++) {
-        char spec[96];
-        fy_device_t *device;
-        assert_in_range(n, 1, 400);
-        snprintf(spec, sizeof spec, "sim:7?faults=%s@%d", kind, n);
-        fy_status_t status = fy_device_open(spec, &device);
-        if (status == FY_STATUS_OK) {
-            status = run(device);
-            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK;
-            if (status != FY_STATUS_OK) ts_ok(run(device));
-            assert_int_equal(ts_live(device), 0);
-            fy_device_close(device);
-        }
-        if (status != FY_STATUS_OK && status != want)
-            fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
-    }
-}
-
 static void every_call_of_the_device_fails_once(void **state)
 {
     (void)state;
-    sweep("alloc", FY_STATUS_OUT_OF_MEMORY);
-    sweep("launch", FY_STATUS_INTERNAL);
+    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
+    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
 }
 
 static void host_memory_fails_at_each_place(void **state)
 {
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        fy_device_t *device;
-        ts_ok(fy_device_open(i ? "sim:7" : "host", &device));
-        ts_ok(run(device));
-        const uint64_t live = ts_live(device);
-        int done = 0;
-        for (int n = 0; !done; n++) {
-            assert_in_range(n, 0, 8000);
-            ts_fail_allocation(n);
-            const fy_status_t status = run(device);
-            done = !ts_allocation_failed();
-            ts_fail_allocation(-1);
-            if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
-                fail_msg("%s, allocation %d: %s: %s", fy_device_name(device), n,
-                         fy_status_name(status), fy_error_get()->text);
-            (void)!fy_device_wait(device, FY_FOREVER);
-            assert_int_equal(ts_live(device), live);
-        }
-        ts_ok(run(device));
-        fy_device_close(device);
-    }
+    ts_sweep_host_memory("host", 8000, run);
+    ts_sweep_host_memory("sim:7", 8000, run);
 }
 
 int main(void)

@@ -4,6 +4,7 @@
  * Not here: such failures alone (tests/conformance/test_conformance_kernel.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
+#include "tests/support/sweep.h"
 
 static fy_status_t verdict; /* of the kernel */
 
@@ -70,43 +71,21 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-static const char *const k_orders[] = { "eager", "lazy", "random&seed=1", "random&seed=2",
-                                        "random&seed=3" };
+static const char *const k_orders[] = { "order=eager", "order=lazy", "order=random&seed=1",
+                                        "order=random&seed=2", "order=random&seed=3" };
 enum { ORDERS = sizeof k_orders / sizeof *k_orders };
-
-/* The n-th call of `kind` fails, for each n until no call fails. */
-static void sweep(const char *order, const char *kind, fy_status_t want)
-{
-    for (int n = 1, done = 0; !done; n++) {
-        char spec[96];
-        fy_device_t *device;
-        assert_in_range(n, 1, 60);
-        snprintf(spec, sizeof spec, "sim:7?order=%s&faults=%s@%d", order, kind, n);
-        fy_status_t status = fy_device_open(spec, &device);
-        if (status == FY_STATUS_OK) {
-            status = run(device);
-            /* the second attempt certainly works */
-            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK;
-            if (status != FY_STATUS_OK) ts_ok(run(device));
-            assert_int_equal(ts_live(device), 0);
-            fy_device_close(device);
-        }
-        if (status != FY_STATUS_OK && status != want)
-            fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
-    }
-}
 
 static void every_call_of_the_device_fails_once(void **state)
 {
     (void)state;
     verdict = FY_STATUS_BUSY;
     for (int i = 0; i < ORDERS; i++) {
-        sweep(k_orders[i], "alloc", FY_STATUS_OUT_OF_MEMORY);
-        sweep(k_orders[i], "pin", FY_STATUS_OUT_OF_MEMORY);
-        sweep(k_orders[i], "stream", FY_STATUS_OUT_OF_MEMORY);
-        sweep(k_orders[i], "event", FY_STATUS_OUT_OF_MEMORY);
-        sweep(k_orders[i], "launch", FY_STATUS_INTERNAL);
-        sweep(k_orders[i], "copy", FY_STATUS_IO);
+        ts_sweep_device(k_orders[i], "alloc", FY_STATUS_OUT_OF_MEMORY, 60, run);
+        ts_sweep_device(k_orders[i], "pin", FY_STATUS_OUT_OF_MEMORY, 60, run);
+        ts_sweep_device(k_orders[i], "stream", FY_STATUS_OUT_OF_MEMORY, 60, run);
+        ts_sweep_device(k_orders[i], "event", FY_STATUS_OUT_OF_MEMORY, 60, run);
+        ts_sweep_device(k_orders[i], "launch", FY_STATUS_INTERNAL, 60, run);
+        ts_sweep_device(k_orders[i], "copy", FY_STATUS_IO, 60, run);
     }
 }
 
@@ -114,27 +93,11 @@ static void host_memory_fails_at_each_place(void **state)
 {
     (void)state;
     verdict = FY_STATUS_BUSY;
-    for (int i = -1; i < ORDERS; i++) {
-        char spec[64] = "host";
-        fy_device_t *device;
-        if (i >= 0) snprintf(spec, sizeof spec, "sim:7?order=%s", k_orders[i]);
-        ts_ok(fy_device_open(spec, &device));
-        ts_ok(run(device));
-        const uint64_t live = ts_live(device);
-        for (int n = 0, done = 0; !done; n++) {
-            assert_in_range(n, 0, 2000);
-            ts_fail_allocation(n);
-            const fy_status_t status = run(device);
-            done = !ts_allocation_failed();
-            ts_fail_allocation(-1);
-            if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
-                fail_msg("%s, allocation %d: %s: %s", spec, n, fy_status_name(status),
-                         fy_error_get()->text);
-            (void)!fy_device_wait(device, FY_FOREVER);
-            assert_int_equal(ts_live(device), live);
-        }
-        ts_ok(run(device));
-        fy_device_close(device);
+    ts_sweep_host_memory("host", 2000, run);
+    for (int i = 0; i < ORDERS; i++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "sim:7?%s", k_orders[i]);
+        ts_sweep_host_memory(spec, 2000, run);
     }
 }
 
@@ -151,7 +114,7 @@ static void a_kernel_may_report_a_lost_device(void **state)
     for (int i = 0; i < ORDERS; i++) {
         char spec[64];
         fy_device_t *device;
-        snprintf(spec, sizeof spec, "sim:7?order=%s", k_orders[i]);
+        snprintf(spec, sizeof spec, "sim:7?%s", k_orders[i]);
         ts_ok(fy_device_open(spec, &device));
         verdict = FY_STATUS_DEVICE_LOST;
         ts_fails(run(device), DEVICE_LOST);

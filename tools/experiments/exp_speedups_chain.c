@@ -3,26 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/bench/chain_ops.h"
 #include "tools/experiments/exp_speedups.h"
 
 enum { ROWS = 1 << 12, COLUMNS = 256, TIMES = 10 };
-
-/* Eight calls. */
-static fy_status_t forward(fy_tensor_t *x, fy_tensor_t *bias, fy_tensor_t **out_y)
-{
-    fy_tensor_t *t;
-    const fy_scope_t scope = fy_scope_begin("chain");
-    FY_TRY(fy_affine(x, 1.5, 0.25, &t));
-    FY_TRY(fy_add(t, bias, &t));
-    FY_TRY(fy_relu(t, &t));
-    FY_TRY(fy_mul(t, x, &t));
-    FY_TRY(fy_affine(t, 0.5, -1, &t));
-    FY_TRY(fy_abs(t, &t));
-    FY_TRY(fy_sub(t, bias, &t));
-    FY_TRY(fy_add(t, x, out_y));
-    fy_scope_end(scope, 1, out_y);
-    return FY_STATUS_OK;
-}
 
 /* Replays after the first, which on some devices is slower. */
 static fy_status_t time_graph(session_t *session, fy_graph_t *graph, double *out_ns)
@@ -42,7 +26,7 @@ static fy_status_t time_calls(session_t *session, fy_tensor_t *x, fy_tensor_t *b
     fy_tensor_t *y;
     FY_TRY(clock_ns(session, &begin));
     for (int i = 0; i < TIMES; i++) {
-        FY_TRY(forward(x, bias, &y));
+        FY_TRY(chain_of_eight(x, bias, &y));
         fy_tensor_destroy(y);
     }
     FY_TRY(clock_ns(session, &end));
@@ -60,9 +44,9 @@ fy_status_t speedup_chain(session_t *session, speedup_t *out)
     FY_TRY(fy_rng_create(session->device, 6, &rng));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), -1, 1, &x));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(COLUMNS), -1, 1, &bias));
-    FY_TRY(forward(x, bias, &called));
+    FY_TRY(chain_of_eight(x, bias, &called));
     FY_TRY(fy_graph_begin(session->device));
-    FY_TRY(forward(x, bias, &fused));
+    FY_TRY(chain_of_eight(x, bias, &fused));
     FY_TRY(fy_graph_end(&graph));
     FY_TRY(fy_graph_query(graph, &info));
     FY_TRY(time_graph(session, graph, &out->with));
