@@ -312,7 +312,7 @@ fy_status_t fy__conv_tune_file(const fy_host_api_t *host, const char *path)
 fy__tune_facts_t fy__conv_tune_facts(void)
 {
     fy__tune_facts_t facts = { 0 };
-    begin_use();
+    lock();
     facts.is_used = measures || file;
     facts.measures = measures;
     facts.timed = timed;

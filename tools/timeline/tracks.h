@@ -31,7 +31,7 @@ typedef struct tracks {
     place_table_t requests, writers; /* by stream and number; by storage */
 } tracks_t;
 
-/* For event_file_read; user is the tracks. */
+/* For event_file_read; user: a tracks_t. */
 void tracks_add(void *user, const event_t *event);
 /* Ends what is open. */
 void tracks_finish(tracks_t *tracks);
