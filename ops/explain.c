@@ -1,4 +1,5 @@
-/* Texts for fy_graph_explain: the chain of each call, or the reason why it has none. Not here: the decisions (fuse.c). */
+/* Texts for fy_graph_explain: the chain of each call, or the reason why it has none. Not here:
+ * the decisions (fuse.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
