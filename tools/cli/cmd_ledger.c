@@ -1,11 +1,11 @@
 /* `ferry ledger FILE`: what a recorded run moved, from its event file: by scope path, by the way
  * transfers went, by call site, by pool.
- * Not here: adding up (event_totals.h). */
+ * Not here: adding up (event_totals.h), the columns (event_sheets.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/event_totals.h"
+#include "tools/cli/event_sheets.h"
 #include "tools/cli/tool.h"
 
 enum { TEXT, JSON, CSV, SITES_SHOWN = 20 };
@@ -41,130 +41,6 @@ static void print_event(FILE *file, const event_t *event)
             fprintf(file, "  %s=%" PRIu64, field->key, field->whole);
     }
     fputc('\n', file);
-}
-
-/* ---- tables ---- */
-
-static const column_t scope_columns[] = {
-    { "scope", "scope", 0 },
-    { "requests", "requests", 0 },
-    { "uploads", "uploads", 0 },
-    { "upload_bytes", "bytes up", 0 },
-    { "upload_wire_bytes", "wire up", 0 },
-    { "upload_copies", NULL, 0 },
-    { "upload_blocked_ns", NULL, 0 },
-    { "downloads", "downloads", 0 },
-    { "download_bytes", "bytes down", 0 },
-    { "download_wire_bytes", "wire down", 0 },
-    { "download_copies", NULL, 0 },
-    { "download_blocked_ns", NULL, 0 },
-    { "peers", NULL, 0 },
-    { "peer_bytes", "bytes peer", 0 },
-    { "peer_wire_bytes", NULL, 0 },
-    { "syncs", "syncs", 0 },
-    { "sync_ns", "sync [ns]", 0 },
-    { "device_allocs", "allocs", 0 },
-    { "throttles", "throttles", 0 },
-    { "throttle_ns", NULL, 0 },
-};
-static const column_t path_columns[] = {
-    { "path", "path", 0 },
-    { "uploads", "uploads", 0 },
-    { "downloads", "downloads", 0 },
-    { "peers", "peers", 0 },
-};
-static const column_t site_columns[] = {
-    { "site", "call site", 0 }, { "direction", "direction", 0 },
-    { "path", "path", 0 },      { "count", "count", 0 },
-    { "bytes", "bytes", 0 },    { "blocked_ns", "blocked [ns]", 0 },
-};
-static const column_t pool_columns[] = {
-    { "pool", "pool", 0 },
-    { "peak_live_bytes", "peak live", 0 },
-    { "peak_reserved_bytes", "peak reserved", 0 },
-    { "blocks", "blocks", 0 },
-    { "segments", "segments", 0 },
-    { "live_bytes", "live at the end", 0 },
-};
-#define SHEET(columns) sheet_create((columns), sizeof(columns) / sizeof *(columns))
-
-static void add_traffic(sheet_t *sheet, const fy_traffic_t *traffic)
-{
-    sheet_int(sheet, (int64_t)traffic->count);
-    sheet_int(sheet, (int64_t)traffic->nbytes);
-    sheet_int(sheet, (int64_t)traffic->wire_nbytes);
-    sheet_int(sheet, (int64_t)traffic->copies);
-    sheet_int(sheet, (int64_t)traffic->host_blocked_ns);
-}
-
-static sheet_t *scope_sheet(event_totals_t *totals, const char *under)
-{
-    sheet_t *sheet = SHEET(scope_columns);
-    size_t count;
-    char **paths = event_totals_paths(totals, &count);
-    for (size_t i = 0; i < count; i++) {
-        const fy_ledger_totals_t t = event_totals_of(totals, paths[i]);
-        if (event_is_inside(paths[i], under)) {
-            sheet_text(sheet, *paths[i] ? paths[i] : "everything");
-            sheet_int(sheet, (int64_t)t.requests);
-            add_traffic(sheet, &t.upload);
-            add_traffic(sheet, &t.download);
-            sheet_int(sheet, (int64_t)t.peer.count);
-            sheet_int(sheet, (int64_t)t.peer.nbytes);
-            sheet_int(sheet, (int64_t)t.peer.wire_nbytes);
-            sheet_int(sheet, (int64_t)t.syncs);
-            sheet_int(sheet, (int64_t)t.sync_ns);
-            sheet_int(sheet, (int64_t)t.device_allocs);
-            sheet_int(sheet, (int64_t)t.throttles);
-            sheet_int(sheet, (int64_t)t.throttle_ns);
-        }
-        free(paths[i]);
-    }
-    free(paths);
-    return sheet;
-}
-
-static sheet_t *path_sheet(const fy_ledger_totals_t *all)
-{
-    sheet_t *sheet = SHEET(path_columns);
-    for (int i = 0; i < FY_PATH_COUNT; i++) {
-        if (!(all->upload.by_path[i] + all->download.by_path[i] + all->peer.by_path[i])) continue;
-        sheet_text(sheet, fy_path_name((fy_path_t)i));
-        sheet_int(sheet, (int64_t)all->upload.by_path[i]);
-        sheet_int(sheet, (int64_t)all->download.by_path[i]);
-        sheet_int(sheet, (int64_t)all->peer.by_path[i]);
-    }
-    return sheet;
-}
-
-static sheet_t *site_sheet(const event_totals_t *totals, size_t most)
-{
-    sheet_t *sheet = SHEET(site_columns);
-    for (size_t i = 0; i < totals->nsites && i < most; i++) {
-        const event_site_t *site = &totals->sites[i];
-        sheet_text(sheet, site->site);
-        sheet_text(sheet, site->direction);
-        sheet_text(sheet, site->path);
-        sheet_int(sheet, (int64_t)site->count);
-        sheet_int(sheet, (int64_t)site->nbytes);
-        sheet_int(sheet, (int64_t)site->blocked_ns);
-    }
-    return sheet;
-}
-
-static sheet_t *pool_sheet(const event_totals_t *totals)
-{
-    sheet_t *sheet = SHEET(pool_columns);
-    for (size_t i = 0; i < totals->npools; i++) {
-        const event_pool_t *pool = &totals->pools[i];
-        sheet_text(sheet, pool->name);
-        sheet_int(sheet, (int64_t)pool->peak_live);
-        sheet_int(sheet, (int64_t)pool->peak_reserved);
-        sheet_int(sheet, (int64_t)pool->blocks);
-        sheet_int(sheet, (int64_t)pool->segments);
-        sheet_int(sheet, (int64_t)pool->live);
-    }
-    return sheet;
 }
 
 /* ---- output ---- */
@@ -209,9 +85,9 @@ static void print_totals(event_totals_t *totals, const event_file_info_t *info, 
 {
     const fy_ledger_totals_t all = event_totals_of(totals, under);
     event_totals_sort(totals);
-    sheet_t *sheets[4] = { scope_sheet(totals, under), path_sheet(&all),
-                           site_sheet(totals, format == TEXT ? SITES_SHOWN : SIZE_MAX),
-                           pool_sheet(totals) };
+    sheet_t *sheets[4] = { event_scope_sheet(totals, under), event_path_sheet(&all),
+                           event_site_sheet(totals, format == TEXT ? SITES_SHOWN : SIZE_MAX),
+                           event_pool_sheet(totals) };
     if (format == JSON)
         print_json(totals, info, file, sheets);
     else if (format == CSV)
