@@ -281,9 +281,9 @@ int cmd_train(int argc, char **argv)
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     r.recipe = find_recipe(name);
     r.stream = r.stream || changes_images(&r);
+    r.memory.offload = (int)offload;
     if (!r.recipe || !check(&r) || !read_groups(scales, &r)) return STATUS_USAGE;
     if (!train_read_recompute("train", recompute, &r.memory)) return STATUS_USAGE;
-    r.memory.offload = (int)offload;
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 

@@ -191,6 +191,46 @@ static void an_input_may_be_the_result(ts_ctx_t *ctx)
     ts_expect_f32(grad, ones, 3);
 }
 
+typedef struct keeping {
+    fy_tensor_t *inner; /* a result that the function keeps */
+    fy_tensor_t *other; /* what it returns; NULL: the square of its input */
+} keeping_t;
+
+static fy_status_t keep_inner(void *user, size_t count, fy_tensor_t *const *inputs,
+                              fy_tensor_t **out_y)
+{
+    keeping_t *keeping = user;
+    (void)count;
+    FY_TRY(fy_relu(inputs[0], &keeping->inner));
+    fy_tensor_keep(keeping->inner);
+    *out_y = keeping->other;
+    return keeping->other ? FY_STATUS_OK : fy_mul(inputs[0], inputs[0], out_y);
+}
+
+/* No call of the record makes such a tensor any more, so the tape saves it. */
+static void tensors_from_inside_are_saved(ts_ctx_t *ctx)
+{
+    const float want[3] = { 1, 2, 3 }; /* relu(h), a constant: the gradient of sum(relu(h) h) */
+    fy_tape_t *tape;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *h, *y, *loss, *grad;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_recompute_cheap(tape, 1));
+    for (int depends = 0; depends < 2; depends++) {
+        keeping_t keeping = { NULL, NULL };
+        if (!depends) ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3), 0.5, &keeping.other));
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_affine(x, 1, 0, &h));
+        ts_ok(fy_tape_recompute(keep_inner, &keeping, 1, &h, NULL, &y));
+        ts_ok(fy_mul(keeping.inner, h, &loss));
+        ts_ok(fy_sum(loss, FY_ALL_AXES, 0, &loss));
+        ts_ok(fy_tape_backward(tape, loss, NULL));
+        ts_ok(fy_tape_grad(tape, x, &grad));
+        ts_expect_f32(grad, want, 3);
+        fy_tensor_destroy(keeping.inner);
+    }
+}
+
 /* Shorter the second time. */
 static fy_status_t fickle(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_y)
 {
@@ -303,6 +343,7 @@ static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
 static const ts_test_t tests[] = { TS_TEST(gradients_and_states_have_the_same_bits),
                                    TS_TEST(without_a_record_it_only_calls),
                                    TS_TEST(an_input_may_be_the_result),
+                                   TS_TEST(tensors_from_inside_are_saved),
                                    TS_TEST(refusals_say_what_and_leave_nothing) };
 
 int main(void) { return TS_RUN("recompute", tests, NULL); }

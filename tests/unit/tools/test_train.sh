@@ -31,6 +31,8 @@ says err "--checkpoint"
 expect 2 train mlp --workers 2
 says err "--stream-data"
 expect 2 train mlp --graph --accumulate 2
+expect 2 train mlp --graph --offload 4
+says err "cannot wait for --offload"
 expect 2 train linear --flip
 says err "change images; this model takes none"
 expect 1 train mnist2018 --limit-samples 8 --crop 24 --device host

@@ -462,6 +462,15 @@ static void test_refusals(ts_ctx_t *ctx)
     ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
     ts_fails(fy_train_run(s.net, NULL, s.train, NULL, &s.options, NULL), INVALID_ARGUMENT);
     ts_fails(fy_train_evaluate(NULL, s.train, FY_LOSS_NLL, NULL, NULL), INVALID_ARGUMENT);
+    fy_model_t *offloading;
+    fy_model_options_t memory = FY_MODEL_OPTIONS_INIT;
+    memory.offload = 2;
+    ts_ok(fy_model_open(ctx->device, "mlp", &memory, &offloading));
+    bad = s.options;
+    bad.graph = 1;
+    ts_fails(fy_train_run(offloading, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+    ts_text_has("offloads");
+    fy_model_destroy(offloading);
     tear_down(&s);
 }
 
