@@ -91,7 +91,7 @@ void fy__pool_destroy(fy__pool_t *pool)
         fy__log(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name,
                 (unsigned long long)pool->live);
     for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
-        FY__EVENT(fy__event_segment(pool->name, range->nbytes, false));
+        FY__EVENT(fy__event_segment(pool->name, range->id, range->nbytes, false));
         if (pool->debug) fy__debug_segment(pool, range, false);
         pool->source.free(pool->source.user, (void *)(uintptr_t)range->offset, range->nbytes);
     }
@@ -125,6 +125,14 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
     return true;
 }
 
+static FY_COLD void put_alloc_event(const fy__pool_t *pool, const fy__node_t *node,
+                                    const fy__request_t *request)
+{
+    const fy__range_t *range = node->span.range;
+    fy__event_block_alloc(pool->name, &node->block, request->asked, request->stream,
+                          (fy__event_place_t){ range->id, node->span.offset - range->offset });
+}
+
 fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node)
 {
     uint64_t nbytes = node->span.size.nbytes;
@@ -146,7 +154,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
             fy__figure_set(&pool->peak_by_category[i], pool->by_category[i]);
     }
     node->block.id = ++pool->last_block;
-    FY__EVENT(fy__event_block_alloc(pool->name, &node->block, request->asked, request->stream));
+    FY__EVENT(put_alloc_event(pool, node, request));
     if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, true);
     return node;
 }

@@ -85,6 +85,7 @@ fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared,
     fy__range_t *range = prepared;
     range->offset = offset;
     range->nbytes = nbytes;
+    range->id = ++offsets->last_range;
     range->prev = NULL;
     range->next = offsets->ranges;
     if (range->next) range->next->prev = range;

@@ -29,6 +29,7 @@ typedef struct fy__span {
 
 struct fy__range {
     uint64_t offset, nbytes;
+    uint64_t id;       /* 1, 2, ...: never used again */
     fy__span_t *first; /* a join keeps the left span, so this never changes */
     fy__span_t *last;
     fy__range_t *prev, *next;
@@ -44,6 +45,7 @@ static inline bool fy__span_is_whole_apart(const fy__span_t *span)
 typedef struct fy__offsets {
     uint64_t granule;
     uint64_t range_count, span_count;
+    uint64_t last_range; /* the id given last */
     fy__range_t *ranges; /* newest first */
     fy__slab_t spans, range_nodes;
     /* [0] spans, [1] free whole dedicated ranges; NULL until the list is opened */

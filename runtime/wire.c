@@ -87,7 +87,8 @@ static void note_sync(void *user, uint64_t blocked_ns)
     (void)user;
     fy__thread_t *thread = fy__thread();
     uint64_t start_ns;
-    if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK)
+    if (thread &&
+        fy__sync_begin(thread, "allocation", FY__WAIT_POOL_SYNC, 0, &start_ns) == FY_STATUS_OK)
         fy__sync_ended(thread, blocked_ns);
 }
 
@@ -337,6 +338,7 @@ fy_status_t fy__wire_open(fy_device_t *device)
     if (ranges) atomic_store_explicit(&fy__ranges, ranges, memory_order_release);
     if (device->backend->host_clock)
         atomic_store_explicit(&fy__event_clock, device->backend->host_clock, memory_order_release);
+    FY__EVENT(fy__event_device(device));
     FY_CHECK(open_pools(device));
     if (!device->synchronous) {
         FY_CHECK(open_faults(device));

@@ -30,6 +30,10 @@ static FY_COLD void put_event(const fy__thread_t *thread, const fy__transfer_rec
     event.u.transfer.path = (int)record->path;
     event.u.transfer.contract = record->contract;
     event.u.transfer.priority = record->priority;
+    const fy__storage_t *host = record->direction == FY__UPLOAD     ? record->src
+                                : record->direction == FY__DOWNLOAD ? record->dst
+                                                                    : NULL;
+    event.u.transfer.pinned = host ? host->pinned : -1;
     event.u.transfer.src = fy__event_bytes(thread, record->src);
     event.u.transfer.dst = fy__event_bytes(thread, record->dst);
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(record->point));

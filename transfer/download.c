@@ -206,7 +206,7 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
                           const char *what)
 {
     uint64_t start_ns;
-    FY_TRY(fy__sync_begin(thread, what, &start_ns));
+    FY_TRY(fy__sync_begin(thread, what, FY__WAIT_DOWNLOAD_ARRIVE, download->point, &start_ns));
     fy_status_t status = FY_STATUS_OK;
     if (download->point) {
         status = fy__point_wait(download->point, timeout_ns, FY__WAIT_DOWNLOAD_ARRIVE);
@@ -281,8 +281,9 @@ static fy_status_t check_one(const fy_download_t *download, const char *what, co
                    (unsigned long long)download->nelem, instead);
 }
 
-static void take_value(fy_tensor_t *host, double *out_value)
+static void take_value(fy_tensor_t *host, const void *caller, double *out_value)
 {
+    FY__EVENT(fy__event_map(host->storage, FY_ACCESS_READ, fy__tensor_nbytes(host), caller));
     *out_value = fy__dtype_read_f64((fy_dtype_t)host->dtype, host->data);
     fy_tensor_destroy(host);
 }
@@ -299,7 +300,7 @@ fy_status_t fy_download_try_f64(fy_download_t *download, int *out_done, double *
     FY_TRY(fy_download_try(download, &host));
     if (!host) return FY_STATUS_OK;
     *out_done = 1;
-    take_value(host, out_value);
+    take_value(host, __builtin_return_address(0), out_value);
     return FY_STATUS_OK;
 }
 
@@ -310,6 +311,6 @@ fy_status_t fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, d
     *out_value = 0;
     FY_TRY(check_one(download, "download_wait_f64", "fy_download_wait"));
     FY_TRY(fy_download_wait(download, timeout_ns, &host));
-    take_value(host, out_value);
+    take_value(host, __builtin_return_address(0), out_value);
     return FY_STATUS_OK;
 }

@@ -132,7 +132,8 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
     /* known before anything crosses */
     if (src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, what);
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
-    FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, what, &start_ns)));
+    FY_TRY(fy__guard_settled(thread,
+                             fy__sync_begin(thread, what, FY__WAIT_DOWNLOAD_INTO, 0, &start_ns)));
     fy_status_t status = run(thread, &into, dst, src);
     fy__sync_end(thread, start_ns);
     if (status != FY_STATUS_OK) fy__guard_settle(thread);

@@ -267,7 +267,8 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     if (src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, file.what);
     file.nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
-    FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, file.what, &start_ns)));
+    FY_TRY(fy__guard_settled(
+        thread, fy__sync_begin(thread, file.what, FY__WAIT_FILE_ARRIVE, 0, &start_ns)));
     fy__fetch_t fetch = { .device = device,
                           .stream = device->synchronous ? NULL : device->download,
                           .site = FY__WAIT_FILE_ARRIVE };

@@ -174,7 +174,7 @@ static fy_status_t make_room(fy__thread_t *thread, fy__queue_t *queue, uint64_t 
             status = fy__queue_wait_for_flight(queue, FY_FOREVER);
         if (status != FY_STATUS_OK) break;
     }
-    if (start_ns) fy__throttled(thread, start_ns);
+    if (start_ns) fy__throttled(thread, "queue_full", start_ns);
     return status;
 }
 

@@ -191,7 +191,12 @@ fy_status_t fy_device_wait(fy_device_t *device, uint64_t timeout_ns)
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_wait: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "device_wait"));
-    FY_TRY(fy__sync_begin(thread, "device_wait", &start_ns));
+    const fy_stream_t *compute = device->compute;
+    const fy__point_t last =
+        compute ? FY__POINT(compute->index,
+                            atomic_load_explicit(&compute->submitted, memory_order_acquire))
+                : 0;
+    FY_TRY(fy__sync_begin(thread, "device_wait", FY__WAIT_DRAIN, last, &start_ns));
     fy_status_t status = device->synchronous ? FY_STATUS_OK : fy__device_drain(device, timeout_ns);
     fy__storage_reap(device);
     if (status == FY_STATUS_OK) status = fy__faults_take(device, "device_wait");

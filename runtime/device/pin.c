@@ -248,7 +248,7 @@ static fy_status_t wait_for_uses(fy__thread_t *thread, fy_device_t *peer, uint64
     if (!pool.pending && !atomic_load(&peer->pinned_leaving_nbytes))
         return past_limit(peer, nbytes, false);
     if (!fy__sync_allowed(thread)) return past_limit(peer, nbytes, true);
-    FY_TRY(fy__sync_begin(thread, "tensor_pin", &start_ns));
+    FY_TRY(fy__sync_begin(thread, "tensor_pin", FY__WAIT_UNPIN, 0, &start_ns));
     fy__pin_settle(peer);
     fy__sync_end(thread, start_ns);
     return FY_STATUS_OK;

@@ -80,7 +80,7 @@ typedef struct saved {
     struct fy__recording *recording;
     fy__claim_t claims[FY__QUOTAS];
     uint32_t claimed;
-    const char *blocking;
+    fy__blocking_t blocking;
 } saved_t;
 
 static void save_state(fy__thread_t *thread, saved_t *aside)

@@ -147,7 +147,7 @@ static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
     const bool reached = fy__point_reached(point);
     fy__unlock(&faults->lock);
     const fy_status_t status = fy__point_wait(point, FY_FOREVER, FY__WAIT_FAULT_WINDOW);
-    if (!reached && thread) fy__throttled(thread, start_ns);
+    if (!reached && thread) fy__throttled(thread, "fault_window", start_ns);
     fy__lock(&faults->lock);
     return status;
 }

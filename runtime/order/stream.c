@@ -499,7 +499,7 @@ fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
         /* No wait site: it orders nothing, so no byte depends on it. */
         FY_TRY(fy__point_wait(FY__POINT(stream->index, submitted - ahead + quarter), FY_FOREVER,
                               FY__WAIT_NONE));
-        fy__throttled(thread, start_ns);
+        fy__throttled(thread, "run_ahead", start_ns);
         done = atomic_load_explicit(&stream->done, memory_order_acquire);
     }
     const uint64_t most = done + ahead, step = submitted + quarter;

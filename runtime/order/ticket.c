@@ -80,7 +80,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     if (point)
         FY_TRY(fy__recording_check(thread, fy__stream_at(FY__POINT_STREAM(point))->device,
                                    "ticket_wait"));
-    FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
+    FY_TRY(fy__sync_begin(thread, "ticket_wait", FY__WAIT_TICKET, point, &start_ns));
     fy_status_t status = FY_STATUS_OK;
     if (point) {
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));

@@ -92,10 +92,14 @@ static void put_present_objects(void)
 {
     fy_device_t *host = fy__device_host_if_open();
     fy__stream_tell();
-    if (host) fy__pool_write_event(host->pool);
+    if (host) {
+        fy__event_device(host);
+        fy__pool_write_event(host->pool);
+    }
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
         fy_device_t *device = fy__device_use_at(i);
         if (!device) continue;
+        fy__event_device(device);
         fy__pool_write_event(device->pool);
         fy__pool_write_event(device->pinned);
         fy__device_unuse(device);

@@ -46,10 +46,13 @@ void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_
  * `status`. */
 void fy__event_started(struct fy__thread *thread, const fy_device_t *device, fy__point_t job,
                        fy__point_t point, uint64_t nbytes, fy_status_t status);
-/* A blocking call has ended. */
-void fy__event_sync(struct fy__thread *thread, const char *what, uint64_t blocked_ns);
+/* A blocking call has ended: thread->blocking. */
+void fy__event_sync(struct fy__thread *thread, uint64_t blocked_ns);
 /* The host waited for back-pressure. */
-void fy__event_throttle(struct fy__thread *thread, uint64_t blocked_ns);
+void fy__event_throttle(struct fy__thread *thread, const char *reason, uint64_t blocked_ns);
+/* Host code reads or writes the bytes (fy_access_t); before the version changes. */
+void fy__event_map(const struct fy__storage *storage, int access, uint64_t nbytes,
+                   const void *caller);
 /* A download was waited for or tried; not OK: its bytes are poisoned, or (TIMEOUT) have not
  * arrived. */
 void fy__event_arrived(struct fy__thread *thread, const fy_device_t *device, fy__point_t point,
@@ -59,9 +62,11 @@ void fy__event_refusal(struct fy__thread *thread, fy_status_t status);
 /* A request failed on the device, or the device was lost. */
 void fy__event_fault(fy_status_t status, const char *text);
 
+/* A device was opened. */
+void fy__event_device(const fy_device_t *device);
 /* A stream was added to the table. */
 void fy__event_stream(const fy_stream_t *stream);
-/* A pool's current figures. This and the five calls below run under the pool's lock, so that the
+/* A pool's current figures. This and the calls below run under the pool's lock, so that the
  * file has them in their order of execution. */
 typedef struct fy__event_pool {
     const char *name;
@@ -70,10 +75,15 @@ typedef struct fy__event_pool {
     bool keeps_segments;
 } fy__event_pool_t;
 void fy__event_pool(const fy__event_pool_t *pool);
-void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc);
+/* `id`: of the segment, in its pool; it grows or shrinks if it was allocated before. */
+void fy__event_segment(const char *pool, uint64_t id, uint64_t nbytes, bool is_alloc);
+/* Where a block is: its segment, and the offset in it. */
+typedef struct fy__event_place {
+    uint64_t segment, offset;
+} fy__event_place_t;
 /* `stream`: the one that uses the bytes first; 0: the host. */
 void fy__event_block_alloc(const char *pool, const struct fy__block *block, uint64_t requested,
-                           uint32_t stream);
+                           uint32_t stream, fy__event_place_t place);
 /* `after`: requests that may still use the bytes, as nonzero words; NULL: none. */
 void fy__event_block_free(const char *pool, const struct fy__block *block, uint64_t requested,
                           const fy__hazard_t *after);

@@ -133,22 +133,32 @@ void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__poin
     fy__event_put(&event);
 }
 
-static void blocked(fy__thread_t *thread, fy__event_kind_t kind, const char *what,
-                    uint64_t blocked_ns)
+void fy__event_sync(fy__thread_t *thread, uint64_t blocked_ns)
 {
-    fy__event_t event = fy__event_begin(kind, thread);
-    event.name = what;
+    fy__event_t event = fy__event_begin(FY__EVENT_SYNC, thread);
+    event.name = thread->blocking.what;
+    event.point = thread->blocking.awaited;
+    event.u.wait.site = thread->blocking.reason;
     event.ns = blocked_ns;
     fy__event_put(&event);
 }
 
-void fy__event_sync(fy__thread_t *thread, const char *what, uint64_t blocked_ns)
+void fy__event_throttle(fy__thread_t *thread, const char *reason, uint64_t blocked_ns)
 {
-    blocked(thread, FY__EVENT_SYNC, what, blocked_ns);
+    fy__event_t event = fy__event_begin(FY__EVENT_THROTTLE, thread);
+    event.name = reason;
+    event.ns = blocked_ns;
+    fy__event_put(&event);
 }
-void fy__event_throttle(fy__thread_t *thread, uint64_t blocked_ns)
+
+void fy__event_map(const fy__storage_t *storage, int access, uint64_t nbytes, const void *caller)
 {
-    blocked(thread, FY__EVENT_THROTTLE, NULL, blocked_ns);
+    fy__event_t event = fy__event_begin(FY__EVENT_MAP, fy__tls);
+    event.nbytes = nbytes;
+    event.u.map.caller = caller;
+    event.u.map.access = access;
+    event.u.map.bytes = fy__event_bytes(fy__tls, storage);
+    fy__event_put(&event);
 }
 
 void fy__event_arrived(fy__thread_t *thread, const fy_device_t *device, fy__point_t point,
@@ -181,6 +191,18 @@ void fy__event_fault(fy_status_t status, const char *text)
     put_message(fy__tls, FY__EVENT_FAULT, status, text);
 }
 
+void fy__event_device(const fy_device_t *device)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_DEVICE, fy__tls);
+    event.device = fy__event_intern(device->spec);
+    event.nbytes = device->info.memory_nbytes;
+    event.u.device.backend = fy__event_intern(device->backend->name);
+    event.u.device.model = fy__event_intern(device->info.model);
+    event.u.device.options = fy__event_intern(device->options);
+    event.u.device.is_simulated = device->info.is_simulated;
+    fy__event_put(&event);
+}
+
 void fy__event_stream(const fy_stream_t *stream)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_STREAM, fy__tls);
@@ -204,12 +226,13 @@ void fy__event_pool(const fy__event_pool_t *pool)
     fy__event_put(&event);
 }
 
-void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc)
+void fy__event_segment(const char *pool, uint64_t id, uint64_t nbytes, bool is_alloc)
 {
     fy__event_t event =
         fy__event_begin(is_alloc ? FY__EVENT_SEGMENT_ALLOC : FY__EVENT_SEGMENT_FREE, fy__tls);
     event.name = fy__event_intern(pool);
     event.nbytes = nbytes;
+    event.u.memory.place.segment = id;
     fy__event_put(&event);
 }
 
@@ -226,9 +249,10 @@ static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy
 }
 
 void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t requested,
-                           uint32_t stream)
+                           uint32_t stream, fy__event_place_t place)
 {
     fy__event_t event = block_event(FY__EVENT_BLOCK_ALLOC, pool, block, requested);
+    event.u.memory.place = place;
     event.point = FY__POINT(stream, 0);
     fy__event_put(&event);
 }

@@ -19,11 +19,13 @@
     X(COPY, copy)                     \
     X(STARTED, started)               \
     X(WAIT, wait)                     \
+    X(MAP, map)                       \
     X(SYNC, sync)                     \
     X(THROTTLE, throttle)             \
     X(ARRIVED, arrived)               \
     X(REFUSAL, refusal)               \
     X(FAULT, fault)                   \
+    X(DEVICE, device)                 \
     X(STREAM, stream)                 \
     X(STORAGE, storage)               \
     X(POOL, pool)                     \
@@ -71,14 +73,25 @@ typedef struct fy__event {
             const char *site, *other;
             const void *caller;
             int direction, path, contract, priority;
+            int pinned; /* the memory on the host's side is page-locked; -1: there is none */
             fy__event_bytes_t src, dst;
         } transfer;
         struct {
             fy__point_t on;
             int site, status;
-        } wait;
+        } wait; /* SYNC: site */
+        struct {
+            const void *caller;
+            int access;
+            fy__event_bytes_t bytes; /* before a write */
+        } map;
+        struct {
+            const char *backend, *model, *options;
+            bool is_simulated;
+        } device;
         struct {
             uint64_t id, requested, block; /* of a storage, a block */
+            fy__event_place_t place;
             fy_category_t category;
             bool pinned;
             /* of a block that is freed: requests that may still use it; 0: none */

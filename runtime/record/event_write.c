@@ -5,10 +5,13 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <ferry/tensor.h>
 
 #include "runtime/base/fail.h"
 #include "runtime/base/json.h"
@@ -77,6 +80,12 @@ static void put_list(writer_t *w, const fy__event_bytes_t *bytes, unsigned count
         put_bytes(w, bytes[i]);
     }
     put_raw(w, "]", 1);
+}
+
+static void put_flag(writer_t *w, const char *key, bool value)
+{
+    put_raw(w, key, strlen(key));
+    put_raw(w, value ? "true" : "false", value ? 4 : 5);
 }
 
 static void put_scope(writer_t *w, const fy__node_t *scope)
@@ -153,6 +162,23 @@ static void put_operands(writer_t *w, const fy__event_t *e)
     put_list(w, e->u.op.operand + e->nsrc, e->ndst);
 }
 
+/* Why a transfer took its path. */
+static const char *transfer_reason(const fy__event_t *e)
+{
+    switch ((fy_path_t)e->u.transfer.path) {
+    case FY_PATH_HOST: return "within_host_memory";
+    case FY_PATH_DIRECT:
+        return e->u.transfer.direction == FY__UPLOAD ? "borrowed_source" : "pinned_destination";
+    case FY_PATH_STAGED:
+        return e->u.transfer.pinned == 1 ? "copied_by_contract" : "pageable_memory";
+    case FY_PATH_COALESCED: return "many_tensors";
+    case FY_PATH_PEER: return "two_devices";
+    case FY_PATH_FILE: return "file";
+    case FY_PATH_COUNT: break;
+    }
+    return "?";
+}
+
 static void put_transfer(writer_t *w, const fy__event_t *e)
 {
     STRING(w, "direction", direction_name(e->u.transfer.direction));
@@ -166,6 +192,9 @@ static void put_transfer(writer_t *w, const fy__event_t *e)
     STRING(w, "device", e->device);
     if (e->u.transfer.other) STRING(w, "other", e->u.transfer.other);
     put_point(w, e->point);
+    STRING(w, "reason", transfer_reason(e));
+    if (e->u.transfer.pinned >= 0) put_flag(w, ",\"pinned\":", e->u.transfer.pinned);
+    put_flag(w, ",\"blocking\":", !e->point);
     NUMBER(w, "bytes", e->nbytes);
     NUMBER(w, "blocked_ns", e->ns);
     if (e->u.transfer.site)
@@ -177,6 +206,36 @@ static void put_transfer(writer_t *w, const fy__event_t *e)
     KEY(w, "dst");
     put_bytes(w, e->u.transfer.dst);
     put_span(w, e);
+}
+
+static void put_map(writer_t *w, const fy__event_t *e)
+{
+    const int access = e->u.map.access;
+    fy__event_bytes_t bytes = e->u.map.bytes;
+    STRING(w, "access",
+           access == FY_ACCESS_READ_WRITE ? "read_write"
+           : access == FY_ACCESS_WRITE    ? "write"
+                                          : "read");
+    NUMBER(w, "bytes", e->nbytes);
+    put_caller(w, e->u.map.caller);
+    if (access & FY_ACCESS_READ) KEY(w, "src"), put_list(w, &bytes, 1);
+    bytes.version++;
+    if (access & FY_ACCESS_WRITE) KEY(w, "dst"), put_list(w, &bytes, 1);
+}
+
+static void put_device(writer_t *w, const fy__event_t *e)
+{
+    STRING(w, "device", e->device);
+    STRING(w, "backend", e->u.device.backend);
+    STRING(w, "model", e->u.device.model);
+    const size_t length = strcspn(e->u.device.model, " ");
+    char profile[64];
+    if (e->u.device.is_simulated) {
+        snprintf(profile, sizeof profile, "%.*s", (int)length, e->u.device.model);
+        STRING(w, "profile", profile);
+    }
+    STRING(w, "options", e->u.device.options);
+    NUMBER(w, "bytes", e->nbytes);
 }
 
 static void put_after(writer_t *w, const fy__point_t *after)
@@ -218,6 +277,10 @@ static void put_memory(writer_t *w, const fy__event_t *e)
         NUMBER(w, "block", e->u.memory.block);
         NUMBER(w, "bytes", e->nbytes);
         NUMBER(w, "requested_bytes", e->u.memory.requested);
+        if (e->u.memory.place.segment) {
+            NUMBER(w, "segment", e->u.memory.place.segment);
+            NUMBER(w, "offset", e->u.memory.place.offset);
+        }
         if (e->kind == FY__EVENT_BLOCK_ALLOC)
             STRING(w, "category", fy_category_name(e->u.memory.category));
         if (e->kind == FY__EVENT_BLOCK_ALLOC && e->point)
@@ -228,7 +291,10 @@ static void put_memory(writer_t *w, const fy__event_t *e)
         STRING(w, "pool", e->name);
         put_point(w, e->point);
         break;
-    default: /* segments */ STRING(w, "pool", e->name); NUMBER(w, "bytes", e->nbytes);
+    default: /* segments */
+        STRING(w, "pool", e->name);
+        NUMBER(w, "segment", e->u.memory.place.segment);
+        NUMBER(w, "bytes", e->nbytes);
     }
 }
 
@@ -267,9 +333,15 @@ static void put_event(writer_t *w, const fy__event_t *e)
         NUMBER(w, "on_seq", FY__POINT_SEQ(e->u.wait.on));
         STRING(w, "site", fy__wait_site_name((fy__wait_site_t)e->u.wait.site));
         break;
+    case FY__EVENT_MAP: put_map(w, e); break;
     case FY__EVENT_SYNC:
+        STRING(w, "what", e->name);
+        STRING(w, "reason", fy__wait_site_name((fy__wait_site_t)e->u.wait.site));
+        put_point(w, e->point);
+        NUMBER(w, "blocked_ns", e->ns);
+        break;
     case FY__EVENT_THROTTLE:
-        if (e->name) STRING(w, "what", e->name);
+        STRING(w, "reason", e->name);
         NUMBER(w, "blocked_ns", e->ns);
         break;
     case FY__EVENT_ARRIVED:
@@ -284,6 +356,7 @@ static void put_event(writer_t *w, const fy__event_t *e)
         STRING(w, "status", fy_status_name((fy_status_t)e->u.said.status));
         STRING(w, "text", e->u.said.text);
         break;
+    case FY__EVENT_DEVICE: put_device(w, e); break;
     case FY__EVENT_STREAM:
         NUMBER(w, "stream", FY__POINT_STREAM(e->point));
         STRING(w, "device", e->device);
@@ -306,6 +379,21 @@ static void put_event(writer_t *w, const fy__event_t *e)
 
 /* ---- the thread ---- */
 
+/* The command line, its first word without folders; "" if the system does not say. */
+static void put_source(writer_t *w)
+{
+    char words[1024];
+    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, words, sizeof words - 1) : -1;
+    if (fd >= 0) close(fd);
+    if (n < 0) n = 0;
+    words[n] = 0;
+    const char *program = base_name(words);
+    for (ssize_t i = program - words; i + 1 < n; i++)
+        if (!words[i]) words[i] = ' ';
+    STRING(w, "source", program);
+}
+
 static void put_first(writer_t *w)
 {
     struct timespec now;
@@ -313,6 +401,7 @@ static void put_first(writer_t *w)
     put_raw(w, "{\"ev\":\"ferry\"", 13);
     NUMBER(w, "version", FY__EVENT_VERSION);
     STRING(w, "library", FERRY_VERSION);
+    put_source(w);
     NUMBER(w, "process", (uint64_t)getpid());
     NUMBER(w, "start_ns", w->start_ns);
     NUMBER(w, "unix_ns", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);

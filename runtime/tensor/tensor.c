@@ -8,6 +8,7 @@
 #include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
+#include "runtime/record/event.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
@@ -469,8 +470,10 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
     if (access & FY_ACCESS_WRITE) {
         FY_TRY(fy__tensor_check_writable(tensor, "tensor_map", "tensor"));
         FY_TRY(fy__storage_check_borrow(storage, "tensor_map"));
-        fy__storage_wrote(storage);
     }
+    FY__EVENT(fy__event_map(storage, (int)access, fy__tensor_nbytes(tensor),
+                            __builtin_return_address(0)));
+    if (access & FY_ACCESS_WRITE) fy__storage_wrote(storage);
     *out_data = tensor->data;
     return FY_STATUS_OK;
 }

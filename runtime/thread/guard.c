@@ -289,7 +289,8 @@ bool fy__device_alloc_allowed(const fy__thread_t *thread)
     return is_allowed(thread, FY__QUOTA_ALLOCS);
 }
 
-fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out_start_ns)
+fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, fy__wait_site_t reason,
+                           fy__point_t awaited, uint64_t *out_start_ns)
 {
     if (FY_UNLIKELY(fy__guard_any(thread))) {
         fy__claim_t taken;
@@ -297,7 +298,7 @@ fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out
         release_claim(&taken); /* counts even if the wait fails */
     }
     fy__count(&thread->node->syncs, 1);
-    thread->blocking = what;
+    thread->blocking = (fy__blocking_t){ what, reason, awaited };
     *out_start_ns = fy__now_ns();
     return FY_STATUS_OK;
 }
@@ -305,7 +306,7 @@ fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out
 void fy__sync_ended(fy__thread_t *thread, uint64_t blocked_ns)
 {
     fy__count(&thread->node->sync_ns, blocked_ns);
-    FY__EVENT(fy__event_sync(thread, thread->blocking, blocked_ns));
+    FY__EVENT(fy__event_sync(thread, blocked_ns));
 }
 
 void fy__sync_end(fy__thread_t *thread, uint64_t start_ns)
@@ -313,12 +314,12 @@ void fy__sync_end(fy__thread_t *thread, uint64_t start_ns)
     fy__sync_ended(thread, fy__now_ns() - start_ns);
 }
 
-void fy__throttled(fy__thread_t *thread, uint64_t start_ns)
+void fy__throttled(fy__thread_t *thread, const char *reason, uint64_t start_ns)
 {
     fy__count(&thread->node->throttles, 1);
     const uint64_t blocked_ns = fy__now_ns() - start_ns;
     fy__count(&thread->node->throttle_ns, blocked_ns);
-    FY__EVENT(fy__event_throttle(thread, blocked_ns));
+    FY__EVENT(fy__event_throttle(thread, reason, blocked_ns));
 }
 
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device)

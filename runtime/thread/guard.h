@@ -61,13 +61,14 @@ void fy__guard_charge_transfer(fy__thread_t *thread, int direction, uint64_t nby
 
 /* Encloses a call that blocks: begin checks and counts, end adds the time. A refused call is not
  * counted. */
-fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out_start_ns);
+fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, fy__wait_site_t reason,
+                           fy__point_t awaited, uint64_t *out_start_ns);
 void fy__sync_end(fy__thread_t *thread, uint64_t start_ns);
 /* The same for a caller that measured the time itself. */
 void fy__sync_ended(fy__thread_t *thread, uint64_t blocked_ns);
 /* Counts a request that waited from `start_ns` until now because the host was too far ahead:
- * back-pressure, which no guard forbids. */
-void fy__throttled(fy__thread_t *thread, uint64_t start_ns);
+ * back-pressure, which no guard forbids. `reason`: static, for the event file. */
+void fy__throttled(fy__thread_t *thread, const char *reason, uint64_t start_ns);
 /* Whether fy__sync_begin would pass. */
 bool fy__sync_allowed(const fy__thread_t *thread);
 

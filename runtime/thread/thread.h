@@ -8,8 +8,10 @@
 #include <ferry/memory.h>
 #include <ferry/status.h>
 
+#include "runtime/order/hazard.h"
 #include "runtime/thread/node.h"
 #include "runtime/thread/scope.h"
+#include "runtime/thread/wait_site.h"
 
 enum {
     FY__MAX_DEVICES = 64,
@@ -22,6 +24,13 @@ enum {
     FY__STRUCT_CACHE = 4096 /* tensor handles, and storages without a block, cached per thread */
 #endif
 };
+
+/* A call marked Blocks: its name (static), why it waits, for which request; point 0: for none. */
+typedef struct fy__blocking {
+    const char *what;
+    fy__wait_site_t reason;
+    fy__point_t awaited;
+} fy__blocking_t;
 
 struct fy__storage;
 struct fy__recording;
@@ -39,7 +48,7 @@ typedef struct fy__thread {
     struct fy__guard *guards;
     fy__claim_t claims[FY__QUOTAS]; /* guard.c: claimed, not yet charged */
     uint32_t claimed;               /* bit i: claims[i] is in use */
-    const char *blocking;           /* static: name of the blocking call that began last */
+    fy__blocking_t blocking;        /* the blocking call that began last */
     /* 1, 2, ...; of the state, so a later thread may have the same */
     uint32_t number;
     /* tensor.c, storage.c: caches, used by this thread only */

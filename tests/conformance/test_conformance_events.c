@@ -18,7 +18,23 @@ typedef struct seen {
     unsigned operands, spans, backwards;
     uint64_t last_start_ns;
     char site[64];
+    unsigned explained; /* transfers, syncs, blocks and maps with all facts about their cause */
 } seen_t;
+
+/* The keys that say why and where. */
+static bool has_cause(const event_t *event, const char *kind)
+{
+    if (strcmp(kind, "transfer") == 0)
+        return *event_text(event, "reason") && event_has(event, "pinned") &&
+               event_whole(event, "blocking") == !event_has(event, "seq");
+    if (strcmp(kind, "sync") == 0)
+        return strcmp(event_text(event, "reason"), "DOWNLOAD_ARRIVE") == 0 ||
+               strcmp(event_text(event, "reason"), "DRAIN") == 0;
+    if (strcmp(kind, "block_alloc") == 0)
+        return event_whole(event, "segment") && event_has(event, "offset");
+    return strcmp(kind, "map") == 0 && *event_text(event, "site") &&
+           event_has(event, "src") == (strcmp(event_text(event, "access"), "read") == 0);
+}
 
 static void see(void *user, const event_t *event)
 {
@@ -33,6 +49,7 @@ static void see(void *user, const event_t *event)
     event_totals_add(&seen->totals, event);
     assert_true(event_has(event, "t_ns") && event_has(event, "thread") &&
                 event_has(event, "scope"));
+    seen->explained += has_cause(event, kind);
     if (strcmp(kind, "op") != 0 && strcmp(kind, "transfer") != 0 && strcmp(kind, "operands") != 0)
         return;
     size_t n = event_pairs(event, "src", pairs, 16);
@@ -88,6 +105,7 @@ static void small_program(ts_ctx_t *ctx)
                 *y, *z, *rows, *back, *many[11];
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     fy_download_t *download;
+    void *bytes;
     options.site = "here";
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
     ts_ok(fy_tensor_upload_into(x, host, &options, NULL));
@@ -96,6 +114,8 @@ static void small_program(ts_ctx_t *ctx)
     ts_ok(fy_tensor_download(z, &options, &download));
     ts_ok(fy_fill(x, 2));
     ts_ok(fy_download_wait(download, FY_FOREVER, &back));
+    ts_ok(fy_tensor_map(back, FY_ACCESS_READ, &bytes));
+    ts_ok(fy_tensor_map(back, FY_ACCESS_WRITE, &bytes));
     for (int i = 0; i < 11; i++) many[i] = i & 1 ? x : y;
     ts_ok(fy_concat(11, many, 0, &z));
     fy_scope_t light = fy_scope_begin("light");
@@ -130,6 +150,9 @@ static void every_kind(ts_ctx_t *ctx)
     /* add, fill, concat, gather; the view submits nothing */
     assert_int_equal(count_of(&seen, "op"), 4);
     assert_int_equal(count_of(&seen, "scope_begin"), count_of(&seen, "scope_end"));
+    assert_true(count_of(&seen, "map") >= 2 && count_of(&seen, "sync") >= 2);
+    assert_int_equal(seen.explained, count_of(&seen, "transfer") + count_of(&seen, "map") +
+                                         count_of(&seen, "sync") + count_of(&seen, "block_alloc"));
     assert_int_equal(count_of(&seen, "refusal"), 1);
     assert_int_equal(count_of(&seen, "fault"), 1);
     assert_string_equal(seen.totals.sites[1].site, "here");

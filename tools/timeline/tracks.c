@@ -254,6 +254,10 @@ static void add_request(tracks_t *tracks, const event_t *event, const char *name
     trace_arg(trace, "bytes", nbytes);
     if (is_transfer) {
         trace_arg_text(trace, "path", event_text(event, "path"));
+        if (event_has(event, "reason"))
+            trace_arg_text(trace, "reason", event_text(event, "reason"));
+        if (event_has(event, "pinned"))
+            trace_arg_text(trace, "pinned", event_whole(event, "pinned") ? "yes" : "no");
         trace_arg_text(trace, "site", event_text(event, "site"));
     } else
         trace_arg(trace, "flops", event_whole(event, "flops"));
@@ -346,6 +350,8 @@ static void add_call(tracks_t *tracks, const event_t *event, const char *kind, c
     trace_slice(tracks->trace, track_of(clock, event_whole(event, "thread")), start_ns,
                 at_ns - start_ns, name, is_wait ? "wait" : "call");
     if (event_has(event, "site")) trace_arg_text(tracks->trace, "site", event_text(event, "site"));
+    if (is_wait && event_has(event, "reason"))
+        trace_arg_text(tracks->trace, "reason", event_text(event, "reason"));
     if (event_has(event, "bytes")) trace_arg(tracks->trace, "bytes", event_whole(event, "bytes"));
     if (event_has(event, "seq")) trace_arg(tracks->trace, "request", event_whole(event, "seq"));
     trace_end(tracks->trace);
