@@ -22,6 +22,7 @@ struct fy_layer {
     size_t nchildren; /* of a container; a leaf has none and a forward instead */
     char **names;     /* "": adds nothing to the names of the child's parameters */
     fy_layer_t **children;
+    int is_checkpoint;          /* a sequential whose leaves run again in the backward */
     fy_join_t join;             /* of branches */
     fy_activation_t activation; /* of branches, after the join */
     /* the full name of a parameter of the same model, [tied_dims], that forward gets after the

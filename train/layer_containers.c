@@ -1,5 +1,5 @@
-/* Layers made of layers: sequentials, branches, and layers made of those (residual blocks,
- * squeeze-and-excitation).
+/* Layers made of layers: sequentials, checkpoints, branches, and layers made of those (residual
+ * blocks, squeeze-and-excitation).
  * Not here: running them (model_run.c runs the leaves that model_layout.c lists). */
 #include "layer.h"
 
@@ -150,6 +150,17 @@ fy_status_t fy_layer_sequential(size_t count, const fy_layer_child_t *children,
     static const call_t call = { "layer_sequential", NULL };
     return make(&call, FY_STATUS_OK, FYT_LAYER_SEQUENTIAL, "sequential", count, children,
                 out_layer);
+}
+
+fy_status_t fy_layer_checkpoint(fy_layer_t *child, fy_layer_t **out_layer)
+{
+    static const char *const places[] = { "child" };
+    static const call_t call = { "layer_checkpoint", places };
+    const fy_layer_child_t children[] = { { "", child } };
+    FY_TRY(make(&call, FY_STATUS_OK, FYT_LAYER_SEQUENTIAL, "checkpoint", 1, children, out_layer));
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): make refuses NULL */
+    (*out_layer)->is_checkpoint = 1;
+    return FY_STATUS_OK;
 }
 
 static fy_status_t check_branches(const call_t *call, fy_join_t join, size_t count,

@@ -34,6 +34,7 @@ void fy_model_destroy(fy_model_t *model)
     free(model->args);
     free(model->inputs);
     free(model->ends);
+    free(model->spans);
     free(model->results);
     fyt_layer_free(model->layer);
     free(model->name);
@@ -176,8 +177,7 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
                            .layer = layer,
                            .rank = rank,
                            .is_training = 1,
-                           .is_cheap = options->recompute_cheap,
-                           .is_offloaded = options->offload != 0 };
+                           .is_cheap = options->recompute_cheap };
     layer->is_owned = 1;
     if (rank) memcpy(model->dims, dims, (size_t)rank * sizeof *dims);
     model->name = strdup(options->name ? options->name : "model");

@@ -38,6 +38,12 @@ typedef struct fyt_result {
     size_t reads; /* of a root: those to come */
 } fyt_result_t;
 
+/* Leaves that run again in the backward: from `first` to before `end`. They read each other and
+ * `origin` only, a leaf or FYT_MODEL_INPUT; of them, the last alone is read by others. */
+typedef struct fyt_span {
+    size_t first, end, origin;
+} fyt_span_t;
+
 /* A parameter or a buffer. */
 typedef struct fyt_model_param {
     char *name; /* "conv1.weight" */
@@ -55,8 +61,10 @@ struct fy_model {
     int64_t dims[FY_MAX_RANK];
     size_t nleaves, nparams, nbuffers, nargs, ninputs;
     fyt_leaf_t *leaves;
-    size_t *inputs;        /* of the leaves: numbers of leaves or FYT_MODEL_INPUT */
-    size_t nends, *ends;   /* the last leaves of the segments that run again in the backward */
+    size_t *inputs; /* of the leaves: numbers of leaves or FYT_MODEL_INPUT */
+    size_t nspans;
+    fyt_span_t *spans;     /* by first leaf; a span is before those inside it */
+    size_t nends, *ends;   /* the last leaves of the segments that are offloaded */
     size_t output;         /* the leaf whose result is the model's, or FYT_MODEL_INPUT */
     fyt_result_t *results; /* one a leaf */
     fyt_model_param_t *params, *buffers;
@@ -66,9 +74,9 @@ struct fy_model {
     fy_tensor_t *buffer_values;  /* NULL: there are no buffers */
     uint64_t room, buffers_room; /* elements: of `values` and of `grads`; of `buffer_values` */
     int is_training;
-    int is_cheap, is_offloaded; /* options: recompute_cheap; the segments are those of offload */
-    char *note;                 /* of the last loaded checkpoint; NULL: none */
-    int has_grads;              /* after the first backward: each gradient is written */
+    int is_cheap;  /* options: recompute_cheap */
+    char *note;    /* of the last loaded checkpoint; NULL: none */
+    int has_grads; /* after the first backward: each gradient is written */
 };
 
 enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */
@@ -89,7 +97,7 @@ fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_
 /* Leaves and params of model->layer for its sample shape: names, shapes, offsets; `drop_bias` as in
  * fy_model_options_t. After a failure fy_model_destroy frees them. */
 fy_status_t fyt_model_lay_out(fy_model_t *model, int drop_bias);
-/* Then where the segments of fy_model_options_t.recompute or .offload end. */
+/* Then the segments of fy_model_options_t.recompute, as spans, or where those of .offload end. */
 fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options);
 
 #endif

@@ -6,12 +6,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The last leaf before `end` that a leaf from `end` on reads besides `end` - 1; whether there is
- * one. */
+/* Whether a segment cannot end before the leaf `end`: a leaf from there on reads one before
+ * `end` - 1, or a span of fy_layer_checkpoint goes on. */
 static int reads_across(const fy_model_t *model, size_t end)
 {
     const size_t last = end - 1;
     if (model->leaves[last].is_fused) return 1;
+    for (size_t i = 0; i < model->nspans; i++)
+        if (model->spans[i].first < end && end < model->spans[i].end) return 1;
     for (size_t i = end; i < model->nleaves; i++) {
         const fyt_leaf_t *leaf = &model->leaves[i];
         for (size_t k = 0; k < leaf->ninputs; k++) {
@@ -27,6 +29,31 @@ static double result_nelem(const fyt_leaf_t *leaf)
     double nelem = leaf->is_fused ? 0 : 1;
     for (int i = 0; i < leaf->rank; i++) nelem *= (double)leaf->dims[i];
     return nelem;
+}
+
+/* Makes a span of each segment but the last; those of layers are inside. */
+static fy_status_t add_spans(fy_model_t *model, size_t nends, const size_t *ends)
+{
+    size_t count = 0, next = 0;
+    fyt_span_t *spans = calloc(model->nspans + nends, sizeof *spans);
+    if (!spans)
+        return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for %zu segments", model->name,
+                        nends + 1);
+    for (size_t i = 0; i < nends; i++) {
+        const size_t first = i ? ends[i - 1] + 1 : 0, end = ends[i] + 1;
+        while (next < model->nspans && model->spans[next].first < first)
+            spans[count++] = model->spans[next++];
+        /* a layer that already is the segment does not run a third time */
+        if (next < model->nspans && model->spans[next].first == first &&
+            model->spans[next].end == end)
+            continue;
+        spans[count++] = (fyt_span_t){ first, end, i ? ends[i - 1] : FYT_MODEL_INPUT };
+    }
+    while (next < model->nspans) spans[count++] = model->spans[next++];
+    free(model->spans);
+    model->spans = spans;
+    model->nspans = count;
+    return FY_STATUS_OK;
 }
 
 fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options)
@@ -64,5 +91,8 @@ fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options)
         if (is_due || places == segments - 1 - model->nends) model->ends[model->nends++] = end - 1;
         places--;
     }
+    if (options->offload || !model->nends) return FY_STATUS_OK;
+    FY_TRY(add_spans(model, model->nends, model->ends));
+    model->nends = 0;
     return FY_STATUS_OK;
 }

@@ -8,12 +8,13 @@
 #include <string.h>
 
 typedef struct counts {
-    size_t leaves, params, buffers, tied, inputs;
+    size_t leaves, params, buffers, tied, inputs, spans;
 } counts_t;
 
 static void count_leaves(const fy_layer_t *layer, counts_t *counts)
 {
     for (size_t i = 0; i < layer->nchildren; i++) count_leaves(layer->children[i], counts);
+    counts->spans += (size_t)layer->is_checkpoint;
     if (layer->kind == FYT_LAYER_SEQUENTIAL) return;
     counts->leaves++;
     counts->params += layer->def.nparams;
@@ -189,6 +190,18 @@ static fy_status_t join_shape(const fy_model_t *model, fyt_leaf_t *leaf, size_t 
                             fyt_shape_text(first, leaf->rank + 1, old)));
 }
 
+/* Spans end before the leaf `norm`, their last: a join behind them computes it. */
+static void cut_off(fy_model_t *model, size_t norm)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < model->nspans; i++) {
+        fyt_span_t span = model->spans[i];
+        if (span.end == norm + 1) span.end = norm;
+        if (span.end != span.first) model->spans[kept++] = span;
+    }
+    model->nspans = kept;
+}
+
 /* Lets a join of two compute the batch norm that only it reads. */
 static void fuse_norm(fy_model_t *model, fyt_leaf_t *join)
 {
@@ -208,6 +221,7 @@ static void fuse_norm(fy_model_t *model, fyt_leaf_t *join)
             memcmp(norm->dims, dims + 1, (size_t)norm->rank * sizeof *dims) != 0)
             continue;
         norm->is_fused = 1;
+        cut_off(model, index);
         join->norm = index;
         return;
     }
@@ -248,11 +262,26 @@ static fy_status_t add_branches(fy_model_t *model, const fy_layer_t *layer, cons
     return FY_STATUS_OK;
 }
 
+/* The leaves of `layer` are a span; none: there is no span. */
+static fy_status_t walk_checkpoint(fy_model_t *model, const fy_layer_t *layer, const char *prefix,
+                                   size_t *now)
+{
+    const size_t index = model->nspans++;
+    model->spans[index] = (fyt_span_t){ model->nleaves, SIZE_MAX, *now };
+    FY_TRY(walk_child(model, layer, 0, prefix, now));
+    if (model->nleaves == model->spans[index].first)
+        model->nspans = index;
+    else
+        model->spans[index].end = model->nleaves;
+    return FY_STATUS_OK;
+}
+
 /* *now: the leaf (or FYT_MODEL_INPUT) whose result the layer gets; then the one that it makes. */
 static fy_status_t walk(fy_model_t *model, const fy_layer_t *layer, const char *prefix, size_t *now)
 {
     if (layer->kind == FYT_LAYER_LEAF) return add_leaf(model, layer, prefix, now);
     if (layer->kind == FYT_LAYER_BRANCHES) return add_branches(model, layer, prefix, now);
+    if (layer->is_checkpoint) return walk_checkpoint(model, layer, prefix, now);
     for (size_t i = 0; i < layer->nchildren; i++) FY_TRY(walk_child(model, layer, i, prefix, now));
     return FY_STATUS_OK;
 }
@@ -306,8 +335,9 @@ fy_status_t fyt_model_lay_out(fy_model_t *model, int drop_bias)
     model->args = calloc(counts.params + counts.buffers + counts.tied + 1, sizeof(fy_tensor_t *));
     model->inputs = calloc(counts.inputs + 1, sizeof *model->inputs);
     model->results = calloc(counts.leaves + 1, sizeof *model->results);
+    model->spans = calloc(counts.spans + 1, sizeof *model->spans);
     if (!model->leaves || !model->params || !model->buffers || !model->grad || !model->args ||
-        !model->inputs || !model->results)
+        !model->inputs || !model->results || !model->spans)
         return no_memory(model);
     model->output = FYT_MODEL_INPUT;
     FY_TRY(walk(model, model->layer, "", &model->output));

@@ -31,6 +31,7 @@ typedef struct run {
     const fy_model_t *model;
     fy_pass_t pass;
     size_t first, end, origin; /* origin: a leaf or FYT_MODEL_INPUT */
+    size_t span;               /* the first one that may be inside */
     fy_tensor_t *x;            /* the result of `origin` */
     int64_t batch;
     fy_tensor_t *const *inputs; /* of a leaf that runs alone; NULL: the whole model runs */
@@ -77,17 +78,21 @@ static fy_status_t run_join(const run_t *run, const fyt_leaf_t *leaf, fy_tensor_
     return FY_STATUS_OK;
 }
 
-/* One read less of each input of a leaf that has run. */
-static void release_inputs(const run_t *run, const fyt_leaf_t *leaf)
+/* One read less of the result of `from`. */
+static void release(const run_t *run, size_t from)
 {
     const fy_model_t *model = run->model;
-    for (size_t i = 0; i < leaf->ninputs; i++) {
-        const size_t from = model->inputs[leaf->first_input + i];
-        if (from == run->origin || model->leaves[from].is_fused) continue;
-        const size_t root = model->results[from].root;
-        if (root != run->origin && --model->results[root].reads == 0)
-            fy_tensor_destroy(model->results[root].tensor);
-    }
+    if (from == run->origin || model->leaves[from].is_fused) return;
+    const size_t root = model->results[from].root;
+    if (root != run->origin && --model->results[root].reads == 0)
+        fy_tensor_destroy(model->results[root].tensor);
+}
+
+/* Of each input of a leaf that has run. */
+static void release_inputs(const run_t *run, const fyt_leaf_t *leaf)
+{
+    for (size_t i = 0; i < leaf->ninputs; i++)
+        release(run, run->model->inputs[leaf->first_input + i]);
 }
 
 /* The leaf whose result `tensor` already is; `index` itself: it is a new one. A layer may return
@@ -136,22 +141,9 @@ static fy_status_t run_leaf(const run_t *run, size_t index)
     return FY_STATUS_OK;
 }
 
-static fy_status_t run_range(const run_t *run, fy_tensor_t **out_y)
-{
-    const fy_model_t *model = run->model;
-    const size_t last = run->end == model->nleaves ? model->output : run->end - 1;
-    size_t ends = 0; /* of segments that are over */
-    for (size_t i = run->first; i < run->end; i++) {
-        if (!model->leaves[i].is_fused) FY_TRY(run_leaf(run, i));
-        if (!model->is_offloaded || ends == model->nends || model->ends[ends] != i) continue;
-        FY_TRY(fy_tape_offload());
-        ends++;
-    }
-    *out_y = last == run->origin ? run->x : model->results[last].tensor;
-    return FY_STATUS_OK;
-}
+/* ---- spans: leaves that run again in the backward ---- */
 
-/* ---- segments that run again in the backward ---- */
+static fy_status_t run_range(const run_t *run, fy_tensor_t **out_y);
 
 static fy_status_t run_again(void *user, size_t count, fy_tensor_t *const *inputs,
                              fy_tensor_t **out_y)
@@ -162,40 +154,102 @@ static fy_status_t run_again(void *user, size_t count, fy_tensor_t *const *input
     return run_range(&run, out_y);
 }
 
-static fy_status_t run_segment(const run_t *run, fy_tensor_t **out_y)
+/* A view of the buffers that the leaves of a run update; NULL: they have none. */
+static fy_status_t view_buffers(const run_t *run, fy_tensor_t **out_view)
+{
+    const fy_model_t *model = run->model;
+    size_t first = 0, end = 0;
+    *out_view = NULL;
+    for (size_t i = 0; i < run->end; i++) {
+        if (i == run->first) first = end;
+        end += model->leaves[i].layer->def.nbuffers;
+    }
+    if (first == end) return FY_STATUS_OK;
+    const fyt_model_param_t *last = &model->buffers[end - 1];
+    return fy_slice(model->buffer_values, 0, (int64_t)model->buffers[first].offset,
+                    (int64_t)(last->offset + last->nelem), out_view);
+}
+
+/* Takes over `inner`. */
+static fy_status_t recompute(run_t *inner, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     fy_recompute_options_t options = FY_RECOMPUTE_OPTIONS_INIT;
-    fy_tensor_t *states[] = { run->model->rng, run->model->buffer_values }, *x = run->x;
-    run_t *kept = malloc(sizeof *kept);
-    if (!kept)
-        return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for a segment",
-                        run->model->name);
-    *kept = *run;
+    fy_tensor_t *states[2] = { inner->model->rng, NULL };
+    if (inner->pass.is_training) {
+        const fy_status_t status = view_buffers(inner, &states[1]);
+        if (status != FY_STATUS_OK) {
+            free(inner);
+            return status;
+        }
+        options.nstates = states[1] ? 2 : 1;
+    }
     options.states = states;
-    options.nstates = !run->model->is_training ? 0 : run->model->nbuffers ? 2 : 1;
     options.destroy = free;
-    return fy_tape_recompute(run_again, kept, 1, &x, &options, out_y);
+    const fy_status_t status = fy_tape_recompute(run_again, inner, 1, &x, &options, out_y);
+    fy_tensor_destroy(states[1]);
+    return status;
+}
+
+static fy_status_t run_span(const run_t *run, size_t index)
+{
+    const fy_model_t *model = run->model;
+    const fyt_span_t *span = &model->spans[index];
+    const size_t last = span->end - 1;
+    fy_tensor_t *x = span->origin == run->origin ? run->x : model->results[span->origin].tensor, *y;
+    run_t *inner = malloc(sizeof *inner);
+    if (!inner)
+        return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for leaves that run again",
+                        model->name);
+    *inner = (run_t){ .model = model,
+                      .pass = run->pass,
+                      .first = span->first,
+                      .end = span->end,
+                      .origin = span->origin,
+                      .span = index + 1,
+                      .batch = run->batch };
+    FY_TRY(recompute(inner, x, &y));
+    model->results[last] = (fyt_result_t){ y, last, model->leaves[last].reads };
+    for (size_t i = span->first; i < span->end; i++) {
+        const fyt_leaf_t *leaf = &model->leaves[i];
+        for (size_t k = 0; k < leaf->ninputs; k++)
+            if (model->inputs[leaf->first_input + k] == span->origin) release(run, span->origin);
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- the whole ---- */
+
+static fy_status_t run_range(const run_t *run, fy_tensor_t **out_y)
+{
+    const fy_model_t *model = run->model;
+    const size_t last = run->end == model->nleaves ? model->output : run->end - 1;
+    size_t span = run->span, ends = 0; /* ends: of offloaded segments that are over */
+    for (size_t i = run->first; i < run->end; i++) {
+        while (span < model->nspans && model->spans[span].first < i) span++;
+        if (span < model->nspans && model->spans[span].first == i) {
+            FY_TRY(run_span(run, span));
+            i = model->spans[span].end - 1;
+        } else if (!model->leaves[i].is_fused) {
+            FY_TRY(run_leaf(run, i));
+        }
+        if (ends == model->nends || model->ends[ends] != i) continue;
+        FY_TRY(fy_tape_offload());
+        ends++;
+    }
+    *out_y = last == run->origin ? run->x : model->results[last].tensor;
+    return FY_STATUS_OK;
 }
 
 fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
                           fy_tensor_t **out_y)
 {
-    run_t run = { .model = model,
-                  .pass = { sizeof run.pass, model->is_training, model->rng },
-                  .origin = FYT_MODEL_INPUT,
-                  .x = x,
-                  .batch = batch };
-    for (size_t i = 0; i < model->nends && !model->is_offloaded; i++) {
-        fy_tensor_t *y;
-        run.end = model->ends[i] + 1;
-        FY_TRY(run_segment(&run, &y));
-        if (run.x != x) fy_tensor_destroy(run.x);
-        run.first = run.end, run.origin = model->ends[i], run.x = y;
-    }
-    run.end = model->nleaves;
-    const fy_status_t status = run_range(&run, out_y);
-    if (status == FY_STATUS_OK && run.x != x && run.x != *out_y) fy_tensor_destroy(run.x);
-    return status;
+    const run_t run = { .model = model,
+                        .pass = { sizeof run.pass, model->is_training, model->rng },
+                        .end = model->nleaves,
+                        .origin = FYT_MODEL_INPUT,
+                        .x = x,
+                        .batch = batch };
+    return run_range(&run, out_y);
 }
 
 size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, size_t index)

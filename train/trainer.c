@@ -320,7 +320,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     if (trainer->test)
         FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test,
                                 trainer->options->loss));
-    if (trainer->options->graph && trainer->model->is_offloaded)
+    if (trainer->options->graph && trainer->model->nends)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: the model offloads what its backward needs, "
                                           "and waits for it: such a step cannot be a graph");
     trainer->epoch = trainer->data.epoch;

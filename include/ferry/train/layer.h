@@ -193,6 +193,14 @@ typedef struct fy_layer_child {
 FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
                                   fy_layer_t **out_layer);
 
+/* Activation checkpointing: the child, whose results are not kept for the backward; it runs again
+ * there (fy_tape_recompute), with the random numbers and buffers of the first time. Same bits,
+ * running statistics are updated once. Parameters are named as the child's. They can be nested. A
+ * batch norm at its end that a sum computes (fy_layer_branches) is not part of it.
+ * Ownership and failures as fy_layer_sequential. A custom layer inside that writes to other tensors
+ * than its buffers and the model's random state is UNSUPPORTED while a tape records. */
+FY_API_STATUS fy_layer_checkpoint(fy_layer_t *child, fy_layer_t **out_layer);
+
 typedef enum fy_join {
     FY_JOIN_ADD,   /* in the order of the branches; dims of 1 broadcast */
     FY_JOIN_MUL,   /* the same */

@@ -1,0 +1,364 @@
+/* fy_layer_checkpoint: the same weights, buffers, generator and results after training steps, bit
+ * for bit, with fewer bytes kept for the backward: alone, nested, beside the options of a model, in
+ * bf16, recorded as a graph, in evaluation. A plan is exact. Refusals; and every allocation, launch
+ * and event of a step fails once. Not here: fy_tape_recompute (tests/unit/ops/test_recompute.c). */
+#include "tests/support/harness.h"
+#include "tests/support/sweep.h"
+
+#include <ferry/autocast.h>
+#include <ferry/graph.h>
+#include <ferry/plan.h>
+#include <ferry/train/train.h>
+
+#include <stdbool.h>
+
+enum { BATCH = 4, SIZE = 8, CHANNELS = 16, CLASSES = 5, STEPS = 3 };
+
+/* How a net is made and trained. */
+typedef struct way {
+    const char *name;
+    bool is_plain; /* without checkpoints */
+    fy_dtype_t precision;
+    bool is_graph;
+    int recompute, cheap, offload; /* options of the model */
+} way_t;
+
+/* ---- the net ---- */
+
+static fy_layer_t *maybe_checkpoint(const way_t *way, fy_layer_t *child)
+{
+    fy_layer_t *layer;
+    if (way->is_plain) return child;
+    return fy_layer_checkpoint(child, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *sequence(size_t count, fy_layer_t *const *layers)
+{
+    static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g" };
+    fy_layer_child_t children[7];
+    fy_layer_t *layer;
+    for (size_t i = 0; i < count; i++) children[i] = (fy_layer_child_t){ names[i], layers[i] };
+    return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *conv(int64_t in)
+{
+    fy_layer_t *layer;
+    fy_conv2d_options_t options = FY_CONV2D_OPTIONS_INIT;
+    options.padding_h = options.padding_w = 1;
+    return fy_layer_conv2d(in, CHANNELS, 3, 3, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *norm(fy_activation_t activation)
+{
+    fy_layer_t *layer;
+    fy_batch_norm_options_t options = FY_BATCH_NORM_OPTIONS_INIT;
+    options.activation = activation;
+    return fy_layer_batch_norm(CHANNELS, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+static fy_layer_t *simple(fy_status_t (*make)(fy_layer_t **))
+{
+    fy_layer_t *layer;
+    return make(&layer) == FY_STATUS_OK ? layer : NULL;
+}
+
+/* Convolution, norm, and what draws random numbers. */
+static fy_layer_t *noisy(int64_t in)
+{
+    fy_layer_t *dropout;
+    if (fy_layer_dropout(0.25, &dropout) != FY_STATUS_OK) return NULL;
+    return sequence(3, (fy_layer_t *[]){ conv(in), norm(FY_ACTIVATION_RELU), dropout });
+}
+
+/* conv, norm, relu(x + norm(conv)): a checkpoint around the block, or around its body, whose last
+ * norm the sum computes. */
+static fy_layer_t *block(const way_t *way, bool is_body)
+{
+    fy_layer_t *layer,
+        *body = sequence(4, (fy_layer_t *[]){ conv(CHANNELS), norm(FY_ACTIVATION_RELU),
+                                              conv(CHANNELS), norm(FY_ACTIVATION_NONE) });
+    if (is_body) body = maybe_checkpoint(way, body);
+    if (fy_layer_residual(body, NULL, FY_ACTIVATION_RELU, &layer) != FY_STATUS_OK) return NULL;
+    return is_body ? layer : maybe_checkpoint(way, layer);
+}
+
+static fy_status_t make_net(fy_device_t *device, const way_t *way, fy_model_t **out_model)
+{
+    fy_layer_t *net, *head;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.recompute = way->recompute;
+    options.recompute_cheap = way->cheap;
+    options.offload = way->offload;
+    fy_layer_t *inner = maybe_checkpoint(way, noisy(CHANNELS));
+    fy_layer_t *nested = sequence(2, (fy_layer_t *[]){ conv(CHANNELS), inner });
+    if (fy_layer_linear(CHANNELS, CLASSES, NULL, &head) != FY_STATUS_OK) head = NULL;
+    net =
+        sequence(7, (fy_layer_t *[]){ maybe_checkpoint(way, noisy(3)),
+                                      maybe_checkpoint(way, simple(fy_layer_identity)),
+                                      maybe_checkpoint(way, nested), block(way, false),
+                                      block(way, true), simple(fy_layer_global_avg_pool2d), head });
+    *out_model = NULL;
+    if (!net) return FY_STATUS_OUT_OF_MEMORY; /* of a maker */
+    return fy_model_create(device, net, FY_DIMS(SIZE, SIZE, 3), &options, out_model);
+}
+
+/* ---- training it ---- */
+
+typedef struct training {
+    const way_t *way;
+    fy_model_t *model;
+    fy_model_info_t info;
+    fy_tape_t *tape;
+    fy_tensor_t *x, *y;
+    uint64_t kept; /* bytes before the last backward */
+} training_t;
+
+static fy_status_t step(training_t *training)
+{
+    fy_tensor_t *logits, *loss;
+    const fy_scope_t scope = fy_scope_begin("step");
+    FY_TRY(fy_autocast_set(training->way->precision));
+    FY_TRY(fy_tape_begin(training->tape));
+    FY_TRY(fy_model_forward(training->model, training->x, &logits));
+    FY_TRY(fy_cross_entropy(logits, training->y, FY_REDUCTION_MEAN, &loss));
+    training->kept = ts_live(training->info.device);
+    FY_TRY(fy_model_backward(training->model, training->tape, loss, NULL));
+    FY_TRY(fy_axpy(training->info.values, -0.05, training->info.grads));
+    fy_scope_end(scope, 0, NULL);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t prepare(fy_device_t *device, training_t *training)
+{
+    fy_tensor_t *rng;
+    training->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
+    FY_TRY(fy_model_query(training->model, &training->info));
+    FY_TRY(fy_rng_create(device, 4, &rng));
+    FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(BATCH, SIZE, SIZE, 3), -1, 1, &training->x));
+    FY_TRY(fy_arange(device, FY_DTYPE_I64, 0, 1, BATCH, &training->y));
+    FY_TRY(fy_tape_create(&training->tape));
+    return fy_model_watch(training->model, training->tape);
+}
+
+static fy_status_t train(fy_device_t *device, training_t *training)
+{
+    fy_graph_t *graph = NULL;
+    fy_status_t status = FY_STATUS_OK;
+    FY_TRY(prepare(device, training));
+    if (training->way->is_graph) {
+        FY_TRY(fy_graph_begin(device));
+        FY_TRY(step(training));
+        FY_TRY(fy_graph_end(&graph));
+    }
+    for (int i = 0; i < STEPS && status == FY_STATUS_OK; i++)
+        status = graph ? fy_graph_replay(graph, NULL) : step(training);
+    fy_graph_destroy(graph);
+    return status;
+}
+
+/* Every byte that a training changes, then the results in evaluation. */
+typedef struct state {
+    uint64_t nbytes, kept;
+    unsigned char *bytes;
+} state_t;
+
+static void append(state_t *state, const fy_tensor_t *tensor)
+{
+    const uint64_t nbytes = ts_info(tensor).nbytes;
+    state->bytes = realloc(state->bytes, state->nbytes + nbytes);
+    assert_non_null(state->bytes);
+    ts_read(tensor, state->bytes + state->nbytes, nbytes);
+    state->nbytes += nbytes;
+}
+
+static void train_whole(ts_ctx_t *ctx, const way_t *way, state_t *out)
+{
+    training_t training = { .way = way };
+    fy_tensor_t *logits;
+    *out = (state_t){ 0 };
+    const fy_scope_t scope = fy_scope_begin("train");
+    ts_ok(make_net(ctx->device, way, &training.model));
+    ts_ok(train(ctx->device, &training));
+    fy_model_set_training(training.model, 0);
+    ts_ok(fy_model_forward(training.model, training.x, &logits));
+    append(out, training.info.values);
+    append(out, training.info.grads);
+    append(out, training.info.buffers);
+    append(out, training.info.rng);
+    append(out, logits);
+    out->kept = training.kept;
+    fy_model_destroy(training.model);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void steps_have_the_same_bits(ts_ctx_t *ctx)
+{
+    static const way_t ways[] = {
+        { "layers", .precision = FY_DTYPE_F32 },
+        { "layers in a graph", .precision = FY_DTYPE_F32, .is_graph = true },
+        { "layers and segments", .precision = FY_DTYPE_F32, .recompute = 3 },
+        { "layers, each a segment", .precision = FY_DTYPE_F32, .recompute = 4 },
+        { "layers and cheap", .precision = FY_DTYPE_F32, .cheap = 1 },
+        { "layers and offloading", .precision = FY_DTYPE_F32, .offload = 3 },
+        { "bf16", .precision = FY_DTYPE_BF16 },
+        { "bf16 in a graph", .precision = FY_DTYPE_BF16, .is_graph = true },
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const way_t plain = { "plain", .is_plain = true, .precision = ways[i].precision };
+        state_t want, got;
+        train_whole(ctx, &plain, &want);
+        train_whole(ctx, &ways[i], &got);
+        print_message("           %s: %llu of %llu bytes before the backward\n", ways[i].name,
+                      (unsigned long long)got.kept, (unsigned long long)want.kept);
+        assert_int_equal(got.nbytes, want.nbytes);
+        assert_memory_equal(got.bytes, want.bytes, want.nbytes);
+        if (!ways[i].is_graph) assert_true(got.kept < want.kept);
+        free(want.bytes);
+        free(got.bytes);
+    }
+}
+
+/* The nested layers and the blocks are counted; the norm that a sum computes is outside. */
+static void names_are_those_of_the_child(ts_ctx_t *ctx)
+{
+    const way_t plain = { "plain", .is_plain = true }, layers = { "layers" };
+    fy_model_t *models[2];
+    fy_param_t params[2] = { FY_PARAM_INIT, FY_PARAM_INIT };
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    fy_layer_t *layer;
+    ts_ok(make_net(ctx->device, &plain, &models[0]));
+    ts_ok(make_net(ctx->device, &layers, &models[1]));
+    ts_ok(fy_model_query(models[0], &info));
+    for (size_t i = 0; i < info.nparams; i++) {
+        for (int k = 0; k < 2; k++) ts_ok(fy_model_param(models[k], i, &params[k]));
+        assert_string_equal(params[0].name, params[1].name);
+    }
+    fy_model_destroy(models[0]);
+    fy_model_destroy(models[1]);
+    /* no segment ends inside of a checkpoint */
+    options.recompute = 2;
+    layer = maybe_checkpoint(&layers, noisy(3));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(SIZE, SIZE, 3), &options, &models[0]),
+             INVALID_ARGUMENT);
+    ts_text_has("recompute asks for 2 segments; it has 1 at most");
+}
+
+/* ---- the plan ---- */
+
+static fy_status_t plan_step(fy_device_t *device, int64_t batch, void *user)
+{
+    training_t training = { .way = user };
+    (void)batch;
+    FY_TRY(make_net(device, training.way, &training.model));
+    const fy_scope_t scope = fy_scope_begin("run");
+    const fy_status_t status = train(device, &training);
+    fy_scope_end(scope, 0, NULL);
+    fy_model_destroy(training.model);
+    return status;
+}
+
+static void the_plan_is_exact(ts_ctx_t *ctx)
+{
+    static const char spec[] = "sim:7?profile=h200";
+    way_t ways[] = { { "layers", .precision = FY_DTYPE_F32 },
+                     { "bf16", .precision = FY_DTYPE_BF16 },
+                     { "segments", .precision = FY_DTYPE_F32, .recompute = 3, .cheap = 1 } };
+    if (!ctx->is_sim) return; /* it opens its own */
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        fy_plan_t plan = FY_PLAN_INIT;
+        fy_memory_stats_t real = FY_MEMORY_STATS_INIT;
+        fy_device_t *device;
+        ts_ok(fy_plan_step(spec, plan_step, &ways[i], BATCH, NULL, &plan));
+        ts_ok(fy_device_open(spec, &device));
+        ts_ok(plan_step(device, BATCH, &ways[i]));
+        ts_ok(fy_memory_query(device, NULL, &real));
+        assert_int_equal(real.peak_live, plan.peak_live);
+        assert_int_equal(real.peak_reserved, plan.peak_reserved);
+        fy_device_close(device);
+    }
+}
+
+/* ---- refusals and failures ---- */
+
+static fy_status_t same_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                              int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
+    *out_rank = rank;
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+
+/* Draws from a generator that the model does not know. */
+static fy_status_t draw(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                        fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)pass, (void)params;
+    FY_TRY(fy_affine(x, 2, 0, &x));
+    return fy_dropout(user, x, 0.5, out_y);
+}
+
+static void refusals_name_the_cause(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer, *child;
+    fy_tensor_t *rng, *x = ts_iota(ctx->device, FY_DIMS(1, 2), 1), *y;
+    fy_tape_t *tape;
+    fy_model_t *model;
+    ts_fails(fy_layer_checkpoint(NULL, &layer), INVALID_ARGUMENT);
+    ts_text_has("layer_checkpoint: child is NULL");
+    assert_null(layer);
+    ts_ok(fy_layer_identity(&child));
+    ts_fails(fy_layer_checkpoint(child, NULL), INVALID_ARGUMENT);
+    ts_ok(fy_layer_identity(&child));
+    ts_ok(fy_layer_checkpoint(child, &layer));
+    fy_layer_t *other;
+    ts_fails(fy_layer_checkpoint(child, &other), INVALID_ARGUMENT);
+    ts_text_has("already layer 0 ('') of a checkpoint");
+    fy_layer_destroy(layer);
+
+    fy_layer_def_t def = FY_LAYER_DEF_INIT;
+    def.type = "draw", def.shape = same_shape, def.forward = draw;
+    ts_ok(fy_rng_create(ctx->device, 1, &rng));
+    ts_ok(fy_layer_create(&def, rng, &child));
+    ts_ok(fy_layer_checkpoint(child, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model));
+    ts_ok(fy_model_forward(model, x, &y));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_fails(fy_model_forward(model, x, &y), UNSUPPORTED);
+    ts_text_has("inside fy_tape_recompute, whose function runs twice");
+    fy_model_destroy(model);
+}
+
+static fy_status_t program(fy_device_t *device)
+{
+    static const way_t way = { "layers", .precision = FY_DTYPE_F32 };
+    training_t training = { .way = &way };
+    const fy_scope_t scope = fy_scope_begin("program");
+    fy_status_t status = make_net(device, &way, &training.model);
+    if (status == FY_STATUS_OK) status = prepare(device, &training);
+    if (status == FY_STATUS_OK) status = step(&training);
+    fy_scope_end(scope, 0, NULL);
+    fy_model_destroy(training.model);
+    return status;
+}
+
+static void each_call_fails_once(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) return; /* it opens its own */
+    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, program);
+    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 1000, program);
+    ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, program);
+    ts_sweep_host_memory("sim:7", 8000, program);
+}
+
+static const ts_test_t tests[] = { TS_TEST(steps_have_the_same_bits),
+                                   TS_TEST(names_are_those_of_the_child),
+                                   TS_TEST(the_plan_is_exact), TS_TEST(refusals_name_the_cause),
+                                   TS_TEST(each_call_fails_once) };
+
+int main(void) { return TS_RUN("checkpoints in layers", tests, NULL); }
