@@ -28,10 +28,11 @@ static fy_status_t check_scaling(const fy_op_info_t *info, bool is_dst, int inde
 {
     FY_TRY(fy__check_dtype(info, is_dst, index, scaling, FY_DTYPE_BIT(FY_DTYPE_F64)));
     if (scaling->rank == 1 && scaling->dims[0] == FY__SCALING_LENGTH) return FY_STATUS_OK;
-    return FY_FAIL(
-        SHAPE_MISMATCH,
-        "%s: scaling (%s%d) is %s; it must be [%d f64]: scale, divisor, found, good steps",
-        info->name, is_dst ? "dst" : "src", index, FY__DESC_TEXT(scaling), FY__SCALING_LENGTH);
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: scaling (%s%d) is %s; it must be [%d f64]: scale, divisor, found, good and "
+                   "skipped steps",
+                   info->name, is_dst ? "dst" : "src", index, FY__DESC_TEXT(scaling),
+                   FY__SCALING_LENGTH);
 }
 
 fy_status_t fy__shape_check_finite(const fy_op_info_t *info, fy_launch_t *launch)

@@ -446,10 +446,19 @@ fy_status_t fy_optimizer_query_scale(const fy_optimizer_t *optimizer, double *ou
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer_query_scale: %s is NULL",
                         optimizer ? "out_scale" : "optimizer");
     *out_scale = 1;
-    if (!optimizer->scaling.state) return FY_STATUS_OK;
-    fy_download_t *download;
-    FY_TRY(fy_tensor_download(optimizer->scaling.scale, NULL, &download));
-    return fy_download_wait_f64(download, FY_FOREVER, out_scale);
+    return fyt_scaling_read(&optimizer->scaling, optimizer->scaling.scale, out_scale);
+}
+
+fy_status_t fy_optimizer_query_skipped(const fy_optimizer_t *optimizer, int64_t *out_skipped)
+{
+    if (!optimizer || !out_skipped)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer_query_skipped: %s is NULL",
+                        optimizer ? "out_skipped" : "optimizer");
+    double skipped = 0;
+    *out_skipped = 0;
+    FY_TRY(fyt_scaling_read(&optimizer->scaling, optimizer->scaling.skipped, &skipped));
+    *out_skipped = (int64_t)skipped;
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr)

@@ -12,7 +12,7 @@
 
 #include "train/fail.h"
 
-enum { SCALE, DIVISOR, LENGTH = 4 };
+enum { SCALE, DIVISOR, FOUND, GOOD, SKIPPED, LENGTH };
 
 fy_status_t fyt_scaling_check(const char *kind, const fy_loss_scaling_options_t *options)
 {
@@ -49,6 +49,8 @@ fy_status_t fyt_scaling_make(const fy_loss_scaling_options_t *options, fy_device
     fy_tensor_set_name(scaling->state, "loss_scaling");
     FY_TRY(scalar_at(scaling->state, SCALE, &scaling->scale));
     FY_TRY(scalar_at(scaling->state, DIVISOR, &scaling->divisor));
+    FY_TRY(scalar_at(scaling->state, FOUND, &scaling->found));
+    FY_TRY(scalar_at(scaling->state, SKIPPED, &scaling->skipped));
     FY_TRY(fy_fill(scaling->scale, options->init_scale));
     return fy_fill(scaling->divisor, options->init_scale);
 }
@@ -57,6 +59,8 @@ void fyt_scaling_destroy(fyt_scaling_t *scaling)
 {
     fy_tensor_destroy(scaling->scale);
     fy_tensor_destroy(scaling->divisor);
+    fy_tensor_destroy(scaling->found);
+    fy_tensor_destroy(scaling->skipped);
     fy_tensor_destroy(scaling->state);
 }
 
@@ -74,8 +78,18 @@ fy_status_t fyt_scaling_rearm(fyt_scaling_t *scaling)
 {
     if (!scaling->is_checked) return FY_STATUS_OK;
     FY_TRY(fy_copy(scaling->divisor, scaling->scale));
+    FY_TRY(fy_fill(scaling->found, 0));
     scaling->is_checked = 0;
     return FY_STATUS_OK;
+}
+
+fy_status_t fyt_scaling_read(const fyt_scaling_t *scaling, const fy_tensor_t *scalar,
+                             double *out_number)
+{
+    fy_download_t *download;
+    if (!scaling->state) return FY_STATUS_OK;
+    FY_TRY(fy_tensor_download(scalar, NULL, &download));
+    return fy_download_wait_f64(download, FY_FOREVER, out_number);
 }
 
 fy_status_t fyt_scaling_divide(const fyt_scaling_t *scaling, fy_tensor_t *grad)

@@ -212,6 +212,15 @@ static fy_status_t run_epoch(fyt_trainer_t *trainer)
     return epoch_end(trainer);
 }
 
+/* One download, of 8 bytes, for a training with loss scaling. */
+static fy_status_t count_skipped(fyt_trainer_t *trainer)
+{
+    fy_scope_t scope = fy_scope_begin("loss_scaling");
+    const fy_status_t status = fy_optimizer_query_skipped(trainer->optimizer, &trainer->skipped);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
 static fy_status_t run(fyt_trainer_t *trainer)
 {
     FY_TRY(resume(trainer));
@@ -235,7 +244,7 @@ static fy_status_t run(fyt_trainer_t *trainer)
             FY_TRY(save(trainer));
     }
     clock_stop(trainer);
-    return FY_STATUS_OK;
+    return count_skipped(trainer);
 }
 
 static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
@@ -250,7 +259,8 @@ static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
                               .test_accuracy = trainer->test_accuracy,
                               .wall_ns = trainer->wall_ns,
                               .samples_per_s = samples_per_s(trainer),
-                              .is_stopped = trainer->is_stopped };
+                              .is_stopped = trainer->is_stopped,
+                              .skipped_steps = trainer->skipped };
     fy_graph_info_t graph = FY_GRAPH_INFO_INIT;
     if (trainer->graph && fy_graph_query(trainer->graph, &graph) == FY_STATUS_OK) {
         own.graph_requests = graph.requests;

@@ -50,6 +50,7 @@ typedef struct fyt_trainer {
         allocs_apart;
     int64_t batches;    /* in this call */
     int64_t saved_step; /* of the last checkpoint; -1: none */
+    int64_t skipped;    /* steps, by loss scaling; known at the end */
     double test_loss, test_accuracy;
     int is_done, is_stopped;
 } fyt_trainer_t;

@@ -349,8 +349,8 @@ FY_API_STATUS fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target,
  * attribute: names it), BUSY (watched by the tape that records now). Formulas: PyTorch 1.13,
  * torch.optim. g: grad + weight_decay param. */
 
-/* Loss scaling: `scaling`, f64 [4], has scale, divisor, found, good steps; at first (scale, scale,
- * 0, 0). found = 1 if an element of x (float) is infinite or NaN. */
+/* Loss scaling: `scaling`, f64 [5], has scale, divisor, found, good and skipped steps; at first
+ * (scale, scale, 0, 0, 0). found = 1 if an element of x (float) is infinite or NaN. */
 FY_API_STATUS fy_check_finite(fy_tensor_t *scaling, const fy_tensor_t *x);
 /* After found: scale *= backoff_factor; after growth_interval good steps: scale *= growth_factor,
  * if it stays normal in f32. Then divisor = scale, found = 0. attrs NULL: 2, 0.5, 2000. */

@@ -19,10 +19,10 @@ typedef struct fy__rates {
     double unscale; /* the gradient is multiplied by it first */
 } fy__rates_t;
 
-/* Loss scaling, f64 [4]: the places of the values. found is not 0: a gradient has an infinite or
- * NaN element, and a step does nothing. good: steps in a row without one. Steps divide by
- * divisor, which is the scale, or 1 when the gradients are divided already. */
-enum { FY__SCALE, FY__DIVISOR, FY__FOUND, FY__GOOD, FY__SCALING_LENGTH };
+/* Loss scaling, f64 [5]: the places of the values. found is not 0: a gradient has an infinite or
+ * NaN element, and a step does nothing. good: steps in a row without one; skipped: all with one.
+ * Steps divide by divisor, which is the scale, or 1 when the gradients are divided already. */
+enum { FY__SCALE, FY__DIVISOR, FY__FOUND, FY__GOOD, FY__SKIPPED, FY__SCALING_LENGTH };
 
 /* The scale stays normal in f32, the dtype of losses. Source: Micikevicius et al. 2018, with the
  * numbers of torch.amp.GradScaler. */
@@ -33,7 +33,7 @@ FY_FORMULA void fy__update_scaling(double *scaling, int64_t stride, double growt
            *found = &scaling[FY__FOUND * stride];
     double next = *scale;
     if (*found != 0)
-        next *= backoff, *good = 0;
+        next *= backoff, *good = 0, ++scaling[FY__SKIPPED * stride];
     else if (++*good >= (double)interval)
         next *= growth, *good = 0;
     if (next >= 0x1p-126 && next < 0x1p128) *scale = next;

@@ -300,6 +300,7 @@ def check_train():
             "device": str,
             "params": int,
             "steps": int,
+            "skipped_steps": int,
             "epochs": int,
             "train_loss": [number],
             "test_accuracy": number,

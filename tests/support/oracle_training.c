@@ -388,7 +388,7 @@ static void step_scaled(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     }
 }
 
-/* With loss scaling: (scale, divisor, found, good steps). */
+/* With loss scaling: (scale, divisor, found, good and skipped steps). */
 static void step(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                  const ts_array_t *given, size_t ndst, ts_expected_t *out)
 {
@@ -423,6 +423,7 @@ static void update_scaling(const fy_update_scaling_attrs_t *attrs, const ts_arra
     if (values[2] != 0) {
         next *= attrs->backoff_factor;
         values[3] = 0;
+        values[4]++;
     } else if (++values[3] == (double)attrs->growth_interval) {
         next *= attrs->growth_factor;
         values[3] = 0;

@@ -304,9 +304,9 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
         return;
     }
     if (domain == TS_SCALING) {
-        const double scale = fabs((double)limit), values[4] = { scale, scale, limit < 0, 3 };
+        const double scale = fabs((double)limit), values[5] = { scale, scale, limit < 0, 3 };
         for (uint64_t k = 0; array->f && k < array->nelem; k++)
-            array->f[k] = values[repeat_axis < 0 ? k % 4 : 0];
+            array->f[k] = values[repeat_axis < 0 ? k % 5 : 0];
         return;
     }
     uint64_t inner = 1;

@@ -65,7 +65,7 @@ typedef enum ts_domain {
     TS_RNG,      /* i64 [2]: seed, counter */
     TS_BELOW,    /* 0 .. limit-1, in the main dtype */
     TS_PARTS,    /* f64 [n, 3]: limit * row, 0.5 .. 1.5, 0 .. 1: parts of a step (ops.h) */
-    TS_SCALING,  /* f64 [4]: limit, limit, 0, 3: loss scaling (ops.h); limit negative: found */
+    TS_SCALING,  /* f64 [5]: limit, limit, 0, 3, 0: loss scaling (ops.h); limit negative: found */
     TS_FULL,     /* [-4, 4], in f32 if the main dtype is f16 or bf16 */
     TS_FULL_POS, /* (0.1, 4], the same */
     TS_DOMAIN_COUNT

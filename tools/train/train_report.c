@@ -46,6 +46,7 @@ void train_print_summary(const train_run_t *run)
                                             { "losses, asked for", "train/epoch/loss" },
                                             { "tests", "train/test" },
                                             { "checkpoints", "train/checkpoint" },
+                                            { "skipped steps, asked for", "train/loss_scaling" },
                                             { "final weights", "weights" } };
     if (!out) return;
     fprintf(out, "\n%s after %" PRId64 " steps (%" PRId64 " epochs): loss %.4f",
@@ -64,6 +65,9 @@ void train_print_summary(const train_run_t *run)
     }
     const fy_ledger_totals_t all = ledger_read(NULL);
     print_heavy(out, "all", NULL);
+    if (result->skipped_steps)
+        fprintf(out, "loss scaling: %" PRId64 " of the steps had infinite gradients: skipped\n",
+                result->skipped_steps);
     if (result->graph_requests)
         fprintf(out, "graph: %" PRIu64 " calls a step, replayed %" PRIu64 " times, %s\n",
                 result->graph_requests, result->graph_replays,
@@ -86,6 +90,7 @@ void train_json(train_run_t *run)
     const fy_ledger_totals_t all = ledger_read(NULL);
     json_uint(json, "params", run->info.params);
     json_int(json, "steps", run->result.steps);
+    json_int(json, "skipped_steps", run->result.skipped_steps);
     json_int(json, "epochs", run->result.epochs);
     json_begin_array(json, "train_loss");
     for (size_t i = 0; i < run->nlosses; i++) json_real(json, NULL, run->losses[i]);

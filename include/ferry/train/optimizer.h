@@ -114,6 +114,9 @@ FY_API_STATUS fy_optimizer_seed(fy_optimizer_t *optimizer, fy_dtype_t dtype,
 FY_API_STATUS fy_optimizer_unscale(fy_optimizer_t *optimizer);
 /* Blocks. Downloads the loss scale, 8 bytes; 1 without loss scaling. */
 FY_API_STATUS fy_optimizer_query_scale(const fy_optimizer_t *optimizer, double *out_scale);
+/* Blocks. Downloads the number of steps that loss scaling skipped, those before a checkpoint
+ * included, 8 bytes; 0 without loss scaling. */
+FY_API_STATUS fy_optimizer_query_skipped(const fy_optimizer_t *optimizer, int64_t *out_skipped);
 /* Applies from the next step on; one light request if the value differs. Do not call it inside a
  * recorded step. Fails: INVALID_ARGUMENT (not finite, negative). */
 FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);

@@ -84,6 +84,8 @@ typedef struct fy_train_result {
      * recorded. */
     uint64_t graph_requests, graph_replays;
     fy_graph_path_t graph_path;
+    int reserved;
+    int64_t skipped_steps; /* of `steps`, by loss scaling; the schedule moves on in them */
 } fy_train_result_t;
 #define FY_TRAIN_RESULT_INIT FY_ZEROED_(train_result)
 

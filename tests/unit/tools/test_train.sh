@@ -138,6 +138,12 @@ done
 # shellcheck disable=SC2086
 expect 0 train mlp $small --find-lr --max-steps 5 --precision bf16
 # shellcheck disable=SC2086
+expect 0 train mlp $small --epochs 1 --precision f16 --loss-scale 1099511627776
+says out "of the steps had infinite gradients: skipped"
+# shellcheck disable=SC2086
+expect 0 train mlp $small --epochs 1 --precision f16 --loss-scale 1099511627776 --json
+[ "$(figure skipped_steps)" -ge 1 ] || fail "--json: $(figure skipped_steps) skipped steps"
+# shellcheck disable=SC2086
 expect 2 train mlp $small --precision f64
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 1 --seed 2

@@ -43,19 +43,21 @@ static void set_grad(ts_ctx_t *ctx, const subject_t *s, double scale, int bad)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void expect_scaling(const subject_t *s, double scale, double good)
+static void expect_scaling(const subject_t *s, double scale, double good, double skipped)
 {
     const char *name;
     fy_tensor_t *state;
-    double values[4], queried;
+    double values[5], queried;
+    int64_t steps;
     size_t i = 0;
     while (fy_optimizer_state(s->optimizer, i++, &name, &state), strcmp(name, "loss_scaling") != 0)
         assert_non_null(name);
     ts_read(state, values, sizeof values);
     ts_ok(fy_optimizer_query_scale(s->optimizer, &queried));
-    const double want[4] = { scale, scale, 0, good };
+    ts_ok(fy_optimizer_query_skipped(s->optimizer, &steps));
+    const double want[5] = { scale, scale, 0, good, skipped };
     assert_memory_equal(values, want, sizeof want);
-    assert_true(queried == scale);
+    assert_true(queried == scale && (double)steps == skipped);
 }
 
 typedef struct bits {
@@ -98,7 +100,7 @@ static void a_bad_gradient_skips_one_step(ts_ctx_t *ctx)
                 fy_scope_end(scope, 0, NULL);
                 const bits_t after = bits_of(&s), want = is_bad ? before : bits_of(&plain);
                 assert_memory_equal(&after, &want, sizeof after);
-                expect_scaling(&s, t < 2 ? 65536 : 32768, t == 2 ? 0 : t == 3 ? 1 : t + 1);
+                expect_scaling(&s, t < 2 ? 65536 : 32768, t == 2 ? 0 : t == 3 ? 1 : t + 1, t >= 2);
             }
             fy_optimizer_destroy(s.optimizer);
             fy_optimizer_destroy(plain.optimizer);
@@ -111,6 +113,7 @@ static void good_steps_in_a_row_double_the_scale(ts_ctx_t *ctx)
     scaling.init_scale = 8;
     scaling.growth_interval = 3;
     subject_t s = begin(ctx, FY_OPTIMIZER_ADAM, &scaling);
+    int skipped = 0;
     /* of each step: is it bad; the scale and the good steps after it */
     static const int steps[][3] = { { 0, 8, 1 },  { 0, 8, 2 }, { 1, 4, 0 }, { 0, 4, 1 },
                                     { 0, 4, 2 },  { 0, 8, 0 }, { 0, 8, 1 }, { 0, 8, 2 },
@@ -118,7 +121,8 @@ static void good_steps_in_a_row_double_the_scale(ts_ctx_t *ctx)
     for (size_t t = 0; t < sizeof steps / sizeof *steps; t++) {
         set_grad(ctx, &s, 1, steps[t][0]);
         ts_ok(fy_optimizer_step(s.optimizer));
-        expect_scaling(&s, steps[t][1], steps[t][2]);
+        skipped += steps[t][0];
+        expect_scaling(&s, steps[t][1], steps[t][2], skipped);
     }
     fy_optimizer_destroy(s.optimizer);
 }
@@ -145,9 +149,33 @@ static void clipping_sees_unscaled_gradients(ts_ctx_t *ctx)
         const bits_t after = bits_of(&s), want = is_bad ? before : bits_of(&plain);
         assert_memory_equal(&after, &want, sizeof after);
     }
-    expect_scaling(&s, 32768, 2);
+    expect_scaling(&s, 32768, 2, 1);
     fy_optimizer_destroy(s.optimizer);
     fy_optimizer_destroy(plain.optimizer);
+}
+
+/* An unscale that no step follows, of good gradients and of bad ones, then a new backward. */
+static void a_new_seed_forgets_an_unscale(ts_ctx_t *ctx)
+{
+    const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    for (int bad = 0; bad < 2; bad++) {
+        subject_t s = begin(ctx, FY_OPTIMIZER_ADAM, &scaling),
+                  plain = begin(ctx, FY_OPTIMIZER_ADAM, NULL);
+        fy_tensor_t *seed;
+        set_grad(ctx, &s, 65536, bad);
+        ts_ok(fy_optimizer_unscale(s.optimizer));
+        ts_ok(fy_optimizer_seed(s.optimizer, FY_DTYPE_F32, &seed));
+        ts_expect_f32(seed, (const float[]){ 65536 }, 1);
+        set_grad(ctx, &s, 65536, 0);
+        set_grad(ctx, &plain, 1, 0);
+        ts_ok(fy_optimizer_step(s.optimizer));
+        ts_ok(fy_optimizer_step(plain.optimizer));
+        const bits_t got = bits_of(&s), want = bits_of(&plain);
+        assert_memory_equal(&got, &want, sizeof got);
+        expect_scaling(&s, 65536, 1, 0);
+        fy_optimizer_destroy(s.optimizer);
+        fy_optimizer_destroy(plain.optimizer);
+    }
 }
 
 static void the_seed_is_the_scale(ts_ctx_t *ctx)
@@ -157,13 +185,15 @@ static void the_seed_is_the_scale(ts_ctx_t *ctx)
               plain = begin(ctx, FY_OPTIMIZER_SGD, NULL);
     fy_tensor_t *seed;
     double scale;
+    int64_t skipped;
     ts_ok(fy_optimizer_seed(s.optimizer, FY_DTYPE_F32, &seed));
     ts_expect_f32(seed, (const float[]){ 65536 }, 1);
     ts_ok(fy_optimizer_seed(plain.optimizer, FY_DTYPE_F32, &seed));
     assert_null(seed);
     ts_ok(fy_optimizer_unscale(plain.optimizer));
     ts_ok(fy_optimizer_query_scale(plain.optimizer, &scale));
-    assert_true(scale == 1);
+    ts_ok(fy_optimizer_query_skipped(plain.optimizer, &skipped));
+    assert_true(scale == 1 && skipped == 0);
     fy_optimizer_destroy(s.optimizer);
     fy_optimizer_destroy(plain.optimizer);
 }
@@ -191,8 +221,8 @@ static void a_replayed_step_does_the_same(ts_ctx_t *ctx)
         const bits_t got = bits_of(&recorded), want = bits_of(&twin);
         assert_memory_equal(&got, &want, sizeof got);
     }
-    expect_scaling(&recorded, 131072, 0);
-    expect_scaling(&twin, 131072, 0);
+    expect_scaling(&recorded, 131072, 0, 1);
+    expect_scaling(&twin, 131072, 0, 1);
     fy_graph_destroy(graph);
     fy_optimizer_destroy(recorded.optimizer);
     fy_optimizer_destroy(twin.optimizer);
@@ -263,7 +293,7 @@ int main(void)
         TS_TEST(a_bad_gradient_skips_one_step),    TS_TEST(good_steps_in_a_row_double_the_scale),
         TS_TEST(clipping_sees_unscaled_gradients), TS_TEST(the_seed_is_the_scale),
         TS_TEST(a_replayed_step_does_the_same),    TS_TEST(a_resumed_training_has_the_same_bits),
-        TS_TEST(invalid_numbers_are_refused),
+        TS_TEST(invalid_numbers_are_refused),      TS_TEST(a_new_seed_forgets_an_unscale),
     };
     return TS_RUN("loss_scaling", tests, NULL);
 }

@@ -512,6 +512,31 @@ static void test_labels_past_the_scores(ts_ctx_t *ctx)
     }
 }
 
+/* The first scales are so large that gradients in f16 overflow. The scale halves in each skipped
+ * step, so the scale at the end proves the number; a graph has the same. */
+static void test_skipped_steps_are_counted(ts_ctx_t *ctx)
+{
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    scaling.init_scale = 0x1p24;
+    for (int is_graph = 0; is_graph < 2; is_graph++) {
+        setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 128, 8);
+        double scale;
+        s.optimizer.loss_scaling = &scaling;
+        s.options.graph = is_graph;
+        s.options.precision = FY_DTYPE_F16;
+        run(ctx, &s);
+        ts_ok(fy_optimizer_query_scale(s.updater, &scale));
+        assert_int_equal(s.result.steps, 16);
+        assert_in_range(s.result.skipped_steps, 1, 15);
+        assert_true(scale == ldexp(1, 24 - (int)s.result.skipped_steps));
+        tear_down(&s);
+    }
+    setup_t plain = begin("mlp", FY_LOSS_CROSS_ENTROPY, 64, 8);
+    run(ctx, &plain);
+    assert_int_equal(plain.result.skipped_steps, 0);
+    tear_down(&plain);
+}
+
 int main(void)
 {
     static const ts_test_t tests[] = { TS_TEST(test_overfits),
@@ -525,6 +550,7 @@ int main(void)
                                        TS_TEST(test_refusals),
                                        TS_TEST(test_streamed_batches_are_uploaded_once),
                                        TS_TEST(test_schedules_in_graphs),
-                                       TS_TEST(test_labels_past_the_scores) };
+                                       TS_TEST(test_labels_past_the_scores),
+                                       TS_TEST(test_skipped_steps_are_counted) };
     return TS_RUN("train_trainer", tests, NULL);
 }
