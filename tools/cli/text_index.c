@@ -34,7 +34,7 @@ static void grow(text_index_t *index)
     free(old.slots);
 }
 
-size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new)
+static text_entry_t *entry_of(text_index_t *index, const char *text, bool *out_is_new)
 {
     if (2 * index->count >= index->room) grow(index);
     text_entry_t *slot = slot_of(index, text);
@@ -45,7 +45,18 @@ size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new)
         slot->value = SIZE_MAX;
         index->count++;
     }
-    return &slot->value;
+    return slot;
+}
+
+size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new)
+{
+    return &entry_of(index, text, out_is_new)->value;
+}
+
+const char *text_index_keep(text_index_t *index, const char *text)
+{
+    bool is_new;
+    return entry_of(index, text, &is_new)->text;
 }
 
 void text_index_free(text_index_t *index)

@@ -1,0 +1,583 @@
+/* Makes a program of the events of a file, in one pass; then finds the steps. */
+#include "tools/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/tool.h"
+#include "tools/program/number_table.h"
+
+enum { THREADS_MOST = 1 << 20, STREAMS_MOST = 1 << 16, OPERANDS_MOST = 1024 };
+
+typedef struct thread {
+    uint32_t scope; /* the innermost; 0: outside of any */
+    uint32_t copy;  /* the first COPY since the last request that had some */
+} thread_t;
+
+/* The last event that wrote a storage. */
+typedef struct writer {
+    uint32_t event;
+    uint64_t version;
+} writer_t;
+
+typedef struct reader {
+    program_t *program;
+    thread_t *threads;
+    writer_t *writers; /* by storage */
+    size_t nthreads;
+    number_table_t storages, ops, queued; /* by numbers in the file; queued: by stream and seq */
+    text_index_t blocks;                  /* by pool and number */
+    uint64_t line;
+    const char *wrong; /* with the line `line`; NULL: nothing so far */
+} reader_t;
+
+/* Room for one more item behind `count`; lists double when they are full. */
+static void *grow(void *items, size_t count, size_t size)
+{
+    if (count & (count - 1)) return items;
+    char *grown = tool_alloc((count ? 2 * count : 1) * size);
+    if (count) memcpy(grown, items, count * size);
+    free(items);
+    return grown;
+}
+#define ADD(list, count) ((list) = grow((list), (count), sizeof *(list)), &(list)[(count)++])
+
+static const char *keep(program_t *program, const char *text)
+{
+    return text_index_keep(&program->texts, text);
+}
+
+static const char *kept(program_t *program, const event_t *line, const char *key)
+{
+    return keep(program, event_text(line, key));
+}
+
+static void complain(reader_t *reader, const event_t *line, const char *wrong)
+{
+    if (reader->wrong) return;
+    reader->wrong = wrong;
+    reader->line = line->line;
+}
+
+/* ---- tables ---- */
+
+static uint32_t device_of(program_t *program, const char *name)
+{
+    if (!*name) return PROGRAM_NONE;
+    for (size_t i = 0; i < program->ndevices; i++)
+        if (strcmp(program->devices[i].name, name) == 0) return (uint32_t)i;
+    const char *none = keep(program, "");
+    *ADD(program->devices, program->ndevices) =
+        (program_device_t){ keep(program, name), none, none, none, 0, false };
+    return (uint32_t)program->ndevices - 1;
+}
+
+static uint32_t stream_of(reader_t *reader, const event_t *line, const char *key)
+{
+    program_t *program = reader->program;
+    const uint64_t number = event_whole(line, key);
+    if (!event_has(line, key)) return PROGRAM_NONE;
+    if (number >= STREAMS_MOST) {
+        complain(reader, line, "names a stream above 65535");
+        return PROGRAM_NONE;
+    }
+    while (number >= program->nstreams)
+        *ADD(program->streams, program->nstreams) =
+            (program_stream_t){ keep(program, ""), PROGRAM_NONE };
+    return (uint32_t)number;
+}
+
+static uint32_t storage_of(reader_t *reader, uint64_t id)
+{
+    program_t *program = reader->program;
+    uint32_t *index = number_table_at(&reader->storages, id);
+    if (*index != NUMBER_TABLE_NONE) return *index;
+    *index = (uint32_t)program->nstorages;
+    reader->writers = grow(reader->writers, program->nstorages, sizeof(writer_t));
+    reader->writers[program->nstorages] = (writer_t){ PROGRAM_NONE, 0 };
+    *ADD(program->storages, program->nstorages) =
+        (program_storage_t){ .id = id, .device = PROGRAM_NONE, .block = PROGRAM_NONE };
+    return *index;
+}
+
+static uint32_t block_of(reader_t *reader, const char *pool, uint64_t id)
+{
+    program_t *program = reader->program;
+    char key[160];
+    bool is_new;
+    snprintf(key, sizeof key, "%llu %.120s", (unsigned long long)id, pool);
+    size_t *index = text_index_at(&reader->blocks, key, &is_new);
+    if (is_new) {
+        *index = program->nblocks;
+        *ADD(program->blocks, program->nblocks) = (program_block_t){ .pool = keep(program, pool),
+                                                                     .category = keep(program, ""),
+                                                                     .id = id,
+                                                                     .allocated = PROGRAM_NONE,
+                                                                     .freed = PROGRAM_NONE };
+    }
+    return (uint32_t)*index;
+}
+
+/* ---- scopes ---- */
+
+static thread_t *thread_of(reader_t *reader, const event_t *line)
+{
+    uint64_t number = event_whole(line, "thread");
+    if (number >= THREADS_MOST) {
+        complain(reader, line, "names a thread above 1048575");
+        number = 0;
+    }
+    while (number >= reader->nthreads)
+        *ADD(reader->threads, reader->nthreads) = (thread_t){ 0, PROGRAM_NONE };
+    return &reader->threads[number];
+}
+
+static uint32_t add_scope(program_t *program, const char *path, uint32_t parent, uint32_t thread,
+                          uint32_t begin)
+{
+    *ADD(program->scopes, program->nscopes) =
+        (program_scope_t){ path, parent, begin, PROGRAM_NONE, thread, PROGRAM_NONE };
+    return (uint32_t)program->nscopes - 1;
+}
+
+/* The open scope of that path; one that the file does not begin is added. A thread can continue the
+ * scope of another one (prefetch). */
+static uint32_t scope_of(program_t *program, const thread_t *thread, const char *path,
+                         uint32_t number)
+{
+    for (uint32_t at = thread->scope; at; at = program->scopes[at].parent)
+        if (program->scopes[at].path == path) return at;
+    if (!*path) return 0;
+    for (size_t i = program->nscopes; i-- > 1 && i + 64 > program->nscopes;)
+        if (program->scopes[i].path == path && program->scopes[i].end == PROGRAM_NONE)
+            return (uint32_t)i;
+    return add_scope(program, path, thread->scope, number, PROGRAM_NONE);
+}
+
+static void enter_scope(reader_t *reader, thread_t *thread, const program_event_t *event,
+                        const char *path, uint32_t index)
+{
+    program_t *program = reader->program;
+    if (event->kind == PROGRAM_SCOPE_BEGIN)
+        thread->scope = add_scope(program, path, thread->scope, event->thread, index);
+    else if (!thread->scope || program->scopes[thread->scope].path != path)
+        thread->scope = scope_of(program, thread, path, event->thread);
+}
+
+static void leave_scope(program_t *program, thread_t *thread, uint32_t index)
+{
+    program->scopes[thread->scope].end = index;
+    thread->scope = program->scopes[thread->scope].parent;
+}
+
+/* ---- operands ---- */
+
+static size_t add_operands(reader_t *reader, const event_t *line, const char *key, uint32_t index,
+                           bool is_written)
+{
+    program_t *program = reader->program;
+    uint64_t pairs[OPERANDS_MOST][2];
+    size_t count = event_pairs(line, key, pairs, OPERANDS_MOST);
+    if (count > OPERANDS_MOST) {
+        complain(reader, line, "has more than 1024 operands");
+        count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t storage = storage_of(reader, pairs[i][0]);
+        writer_t *writer = &reader->writers[storage];
+        program_operand_t *operand = ADD(program->operands, program->noperands);
+        *operand = (program_operand_t){ storage, PROGRAM_NONE, pairs[i][1] };
+        if (is_written)
+            *writer = (writer_t){ operand->writer = index, pairs[i][1] };
+        else if (writer->event != PROGRAM_NONE && writer->version <= pairs[i][1])
+            operand->writer = writer->event;
+    }
+    return count;
+}
+
+/* The operands of an op beyond eight: appended, for which those it has move to the end. */
+static void add_more_operands(reader_t *reader, const event_t *line)
+{
+    program_t *program = reader->program;
+    const uint32_t op = *number_table_at(&reader->ops, event_whole(line, "of"));
+    if (op == NUMBER_TABLE_NONE) {
+        complain(reader, line, "continues an op that the file does not have");
+        return;
+    }
+    program_event_t *event = &program->events[op];
+    const size_t first = program->noperands;
+    for (size_t i = 0; i < event->nsrc; i++) {
+        const program_operand_t moved = *program_operand(program, event, i);
+        *ADD(program->operands, program->noperands) = moved;
+    }
+    const size_t nsrc = add_operands(reader, line, "src", op, false);
+    for (size_t i = 0; i < event->ndst; i++) {
+        const program_operand_t moved = *program_operand(program, event, event->nsrc + i);
+        *ADD(program->operands, program->noperands) = moved;
+    }
+    const size_t ndst = add_operands(reader, line, "dst", op, true);
+    if (event->nsrc + nsrc > UINT16_MAX || event->ndst + ndst > UINT16_MAX) {
+        complain(reader, line, "gives an op more than 65535 operands");
+        return;
+    }
+    event->operands = first;
+    event->nsrc += (uint16_t)nsrc;
+    event->ndst += (uint16_t)ndst;
+}
+
+/* ---- kinds ---- */
+
+static int direction_of(const char *name)
+{
+    for (int i = PROGRAM_UPLOAD; i <= PROGRAM_PEER; i++)
+        if (strcmp(name, program_direction_name(i)) == 0) return i;
+    return -1;
+}
+
+const char *program_direction_name(int direction)
+{
+    static const char *const names[] = { "upload", "download", "peer" };
+    return direction < 0 ? "" : names[direction];
+}
+
+static uint64_t key_of(uint32_t stream, uint64_t seq)
+{
+    return (uint64_t)stream << 48 | (seq & (UINT64_MAX >> 16));
+}
+
+/* Pieces are recorded before their request, by the same thread. */
+static void claim_copies(program_t *program, thread_t *thread, program_event_t *event,
+                         uint32_t index)
+{
+    for (uint32_t i = thread->copy; i < index; i++) {
+        program_event_t *copy = &program->events[i];
+        if (copy->kind != PROGRAM_COPY || copy->thread != event->thread) continue;
+        copy->parent = index;
+        event->number++;
+    }
+    thread->copy = PROGRAM_NONE;
+}
+
+static void add_device(program_t *program, const event_t *line)
+{
+    const uint32_t index = device_of(program, event_text(line, "device"));
+    if (index == PROGRAM_NONE) return;
+    program_device_t *device = &program->devices[index];
+    device->profile = kept(program, line, "profile");
+    device->backend = kept(program, line, "backend");
+    device->options = kept(program, line, "options");
+    device->memory_nbytes = event_whole(line, "bytes");
+    device->is_simulated = *device->profile != 0;
+}
+
+static void add_storage(reader_t *reader, const event_t *line)
+{
+    program_t *program = reader->program;
+    const uint32_t index = storage_of(reader, event_whole(line, "storage")),
+                   device = device_of(program, event_text(line, "device"));
+    program_storage_t *storage = &program->storages[index];
+    storage->device = device;
+    storage->nbytes = event_whole(line, "bytes");
+    storage->pinned = event_whole(line, "pinned") != 0;
+    if (!event_has(line, "block") || device == PROGRAM_NONE) return;
+    char pool[160];
+    const char *name = program->devices[device].name;
+    snprintf(pool, sizeof pool, "%s%.120s",
+             storage->pinned && strcmp(name, "host") != 0 ? "pinned memory of " : "", name);
+    storage->block = block_of(reader, pool, event_whole(line, "block"));
+}
+
+static void fill_block(reader_t *reader, const event_t *line, program_event_t *event,
+                       uint32_t index)
+{
+    program_t *program = reader->program;
+    event->block = block_of(reader, event->name, event_whole(line, "block"));
+    program_block_t *block = &program->blocks[event->block];
+    block->nbytes = event->nbytes;
+    block->requested_nbytes = event_whole(line, "requested_bytes");
+    if (event->kind == PROGRAM_BLOCK_FREE)
+        block->freed = index;
+    else {
+        block->allocated = index;
+        block->category = event->detail = kept(program, line, "category");
+    }
+}
+
+static void fill_transfer(reader_t *reader, const event_t *line, thread_t *thread,
+                          program_event_t *event, uint32_t index)
+{
+    program_t *program = reader->program;
+    event->path = kept(program, line, "path");
+    event->name = kept(program, line, "reason");
+    event->detail = kept(program, line, "contract");
+    event->other = device_of(program, event_text(line, "other"));
+    if (event_has(line, "pinned")) event->pinned = event_whole(line, "pinned") != 0;
+    if (event_has(line, "blocking")) event->blocking = event_whole(line, "blocking") != 0;
+    if (event->direction < 0) complain(reader, line, "has no direction of a transfer");
+    if (event->stream != PROGRAM_NONE)
+        *number_table_at(&reader->queued, key_of(event->stream, event->seq)) = index;
+    claim_copies(program, thread, event, index);
+}
+
+/* Keys that some kinds have. */
+static void fill(reader_t *reader, const event_t *line, thread_t *thread, program_event_t *event,
+                 uint32_t index)
+{
+    program_t *program = reader->program;
+    switch ((program_kind_t)event->kind) {
+    case PROGRAM_OP:
+        event->name = kept(program, line, "op");
+        event->dtype = kept(program, line, "dtype");
+        event->flops = event_whole(line, "flops");
+        event->number = event_whole(line, "number");
+        *number_table_at(&reader->ops, event->number) = index;
+        if (!*event->name) complain(reader, line, "has no name of an op");
+        break;
+    case PROGRAM_TRANSFER: fill_transfer(reader, line, thread, event, index); break;
+    case PROGRAM_COPY:
+        if (thread->copy == PROGRAM_NONE) thread->copy = index;
+        break;
+    case PROGRAM_STARTED:
+        event->on =
+            (program_point_t){ stream_of(reader, line, "as_stream"), event_whole(line, "as_seq") };
+        event->detail = kept(program, line, "status");
+        event->parent = *number_table_at(&reader->queued, key_of(event->stream, event->seq));
+        claim_copies(program, thread, event, index);
+        break;
+    case PROGRAM_WAIT:
+        event->on =
+            (program_point_t){ stream_of(reader, line, "on_stream"), event_whole(line, "on_seq") };
+        event->name = kept(program, line, "site");
+        event->site = keep(program, "");
+        break;
+    case PROGRAM_MAP: event->path = kept(program, line, "access"); break;
+    case PROGRAM_SYNC:
+        event->name = kept(program, line, "what");
+        event->detail = kept(program, line, "reason");
+        event->on = (program_point_t){ event->stream, event->seq };
+        break;
+    case PROGRAM_THROTTLE: event->name = kept(program, line, "reason"); break;
+    case PROGRAM_ARRIVED: event->detail = kept(program, line, "status"); break;
+    case PROGRAM_REFUSAL:
+    case PROGRAM_FAULT:
+        event->name = kept(program, line, "text");
+        event->detail = kept(program, line, "status");
+        break;
+    case PROGRAM_POOL:
+    case PROGRAM_SEGMENT_ALLOC:
+    case PROGRAM_SEGMENT_FREE:
+    case PROGRAM_BLOCKS_REACHED: event->name = kept(program, line, "pool"); break;
+    case PROGRAM_BLOCK_ALLOC:
+    case PROGRAM_BLOCK_FREE:
+        event->name = kept(program, line, "pool");
+        fill_block(reader, line, event, index);
+        break;
+    case PROGRAM_SCOPE_BEGIN:
+    case PROGRAM_SCOPE_END:
+    case PROGRAM_DEVICE_ALLOC:
+    case PROGRAM_OTHER: break;
+    }
+}
+
+static program_kind_t kind_of(const char *name)
+{
+    static const char *const names[] = { "",
+#define X(name, text) #text,
+                                         PROGRAM_KINDS(X)
+#undef X
+    };
+    for (size_t i = 1; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return (program_kind_t)i;
+    return PROGRAM_OTHER;
+}
+
+static void add_times(program_t *program, program_event_t *event, const event_t *line)
+{
+    event->t_ns = event_whole(line, "t_ns");
+    event->model_ns = event_has(line, "model_ns") ? event_whole(line, "model_ns") : PROGRAM_NO_TIME;
+    event->start_ns = event_whole(line, "model_start_ns");
+    event->end_ns = event_whole(line, "model_end_ns");
+    if (program->end_t_ns < event->t_ns) program->end_t_ns = event->t_ns;
+    if (event->model_ns == PROGRAM_NO_TIME) return;
+    if (program->begin_model_ns == PROGRAM_NO_TIME) program->begin_model_ns = event->model_ns;
+    if (program->end_model_ns < event->model_ns) program->end_model_ns = event->model_ns;
+}
+
+static void add_event(reader_t *reader, const event_t *line, program_kind_t kind)
+{
+    program_t *program = reader->program;
+    const uint32_t index = (uint32_t)program->nevents;
+    const char *none = keep(program, "");
+    thread_t *thread = thread_of(reader, line);
+    program_event_t event = {
+        .kind = (uint8_t)kind,
+        .direction = (int8_t)direction_of(event_text(line, "direction")),
+        .pinned = -1,
+        .blocking = -1,
+        .thread = (uint32_t)event_whole(line, "thread"),
+        .device = device_of(program, event_text(line, "device")),
+        .stream = stream_of(reader, line, "stream"),
+        .line = line->line,
+        .seq = event_whole(line, "seq"),
+        .nbytes = event_whole(line, "bytes"),
+        .blocked_ns = event_whole(line, "blocked_ns"),
+        .operands = program->noperands,
+        .name = none,
+        .path = none,
+        .detail = none,
+        .site = kept(program, line, "site"),
+        .dtype = none,
+        .on = { PROGRAM_NONE, 0 },
+        .other = PROGRAM_NONE,
+        .block = PROGRAM_NONE,
+        .parent = PROGRAM_NONE,
+    };
+    add_times(program, &event, line);
+    if (event.end_ns < event.start_ns) complain(reader, line, "ends before it starts");
+    enter_scope(reader, thread, &event, kept(program, line, "scope"), index);
+    event.scope = thread->scope;
+    fill(reader, line, thread, &event, index);
+    if (kind == PROGRAM_OP || kind == PROGRAM_TRANSFER || kind == PROGRAM_MAP) {
+        event.nsrc = (uint16_t)add_operands(reader, line, "src", index, false);
+        event.ndst = (uint16_t)add_operands(reader, line, "dst", index, true);
+    }
+    if (kind == PROGRAM_SCOPE_END) leave_scope(program, thread, index);
+    *ADD(program->events, program->nevents) = event;
+}
+
+static void add_line(void *user, const event_t *line)
+{
+    reader_t *reader = user;
+    program_t *program = reader->program;
+    const char *name = event_text(line, "ev");
+    if (reader->wrong) return;
+    if (program->nevents == PROGRAM_NONE - 1)
+        complain(reader, line, "is beyond the 4294967294 events that a program can have");
+    else if (strcmp(name, "stream") == 0) {
+        const uint32_t stream = stream_of(reader, line, "stream");
+        if (stream == PROGRAM_NONE) return;
+        program->streams[stream] =
+            (program_stream_t){ kept(program, line, "name"),
+                                device_of(program, event_text(line, "device")) };
+    } else if (strcmp(name, "device") == 0)
+        add_device(program, line);
+    else if (strcmp(name, "storage") == 0)
+        add_storage(reader, line);
+    else if (strcmp(name, "operands") == 0)
+        add_more_operands(reader, line);
+    else
+        add_event(reader, line, kind_of(name));
+}
+
+/* ---- steps ---- */
+
+typedef struct path_sum {
+    const char *path;
+    uint64_t runs, requests;
+} path_sum_t;
+
+/* Runs of each path, and the requests in them and below. */
+static path_sum_t *sum_paths(const program_t *program, size_t *out_count)
+{
+    text_index_t index = { 0 };
+    path_sum_t *sums = NULL;
+    size_t count = 0;
+    uint64_t *requests = tool_alloc((program->nscopes + 1) * sizeof *requests);
+    memset(requests, 0, program->nscopes * sizeof *requests);
+    for (size_t i = 0; i < program->nevents; i++) {
+        const int kind = program->events[i].kind;
+        if (kind == PROGRAM_OP || kind == PROGRAM_TRANSFER) requests[program->events[i].scope]++;
+    }
+    for (size_t i = program->nscopes; i-- > 1;) { /* inner scopes begin later */
+        bool is_new;
+        size_t *at = text_index_at(&index, program->scopes[i].path, &is_new);
+        if (is_new) {
+            *at = count;
+            *ADD(sums, count) = (path_sum_t){ program->scopes[i].path, 0, 0 };
+        }
+        sums[*at].runs++;
+        sums[*at].requests += requests[i];
+        requests[program->scopes[i].parent] += requests[i];
+    }
+    free(requests);
+    text_index_free(&index);
+    *out_count = count;
+    return sums;
+}
+
+static const char *find_step_path(const program_t *program, const char *none)
+{
+    size_t count;
+    path_sum_t *sums = sum_paths(program, &count);
+    const path_sum_t *best = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (sums[i].runs > 1 && sums[i].requests > most) most = sums[i].requests;
+    for (size_t i = 0; most && i < count; i++)
+        if (sums[i].requests >= most - most / 5 &&
+            (!best || sums[i].runs > best->runs ||
+             (sums[i].runs == best->runs && strlen(sums[i].path) < strlen(best->path))))
+            best = &sums[i];
+    const char *path = best && best->runs > 1 ? best->path : none;
+    free(sums);
+    return path;
+}
+
+static void find_steps(program_t *program)
+{
+    program->step_path = find_step_path(program, keep(program, ""));
+    for (uint32_t i = 1; i < program->nscopes; i++) {
+        program_scope_t *scope = &program->scopes[i];
+        scope->step = program->scopes[scope->parent].step;
+        if (!*program->step_path || scope->path != program->step_path) continue;
+        scope->step = (uint32_t)program->nsteps;
+        *ADD(program->steps, program->nsteps) = i;
+    }
+}
+
+bool program_is_inside(const program_t *program, uint32_t scope, const char *path)
+{
+    const size_t n = strlen(path);
+    const char *inner = program->scopes[scope].path;
+    return !n || (strncmp(inner, path, n) == 0 && (!inner[n] || inner[n] == '/'));
+}
+
+/* ---- all of it ---- */
+
+fy_status_t program_read(const char *path, program_t *out_program)
+{
+    program_t *program = out_program;
+    reader_t reader = { .program = program };
+    event_file_info_t info;
+    *program = (program_t){ .begin_model_ns = PROGRAM_NO_TIME };
+    (void)add_scope(program, keep(program, ""), 0, 0, PROGRAM_NONE);
+    fy_status_t status = event_file_read(path, add_line, &reader, &info);
+    if (status == FY_STATUS_OK && reader.wrong)
+        status = TOOL_FAIL(CORRUPT_DATA, "%s is damaged: line %llu %s", path,
+                           (unsigned long long)reader.line, reader.wrong);
+    program->lost = info.lost;
+    program->is_whole = info.is_whole;
+    if (program->begin_model_ns == PROGRAM_NO_TIME) program->begin_model_ns = 0;
+    find_steps(program);
+    free(reader.threads);
+    free(reader.writers);
+    number_table_free(&reader.storages);
+    number_table_free(&reader.ops);
+    number_table_free(&reader.queued);
+    text_index_free(&reader.blocks);
+    return status;
+}
+
+void program_free(program_t *program)
+{
+    free(program->events);
+    free(program->operands);
+    free(program->devices);
+    free(program->streams);
+    free(program->storages);
+    free(program->blocks);
+    free(program->scopes);
+    free(program->steps);
+    text_index_free(&program->texts);
+    *program = (program_t){ 0 };
+}

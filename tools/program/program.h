@@ -1,0 +1,168 @@
+/* A recorded program in memory: all events of a file in its order, and tables of what they name:
+ * devices, streams, storages, blocks, scopes, steps. For tools that look at a run more than once.
+ * Items refer to others by index into the tables; PROGRAM_NONE: none. Texts that are equal are the
+ * same pointer, and are never NULL; "" is none.
+ * Not here: lines of the file (tools/cli/event_file.h), sums (tools/cli/event_totals.h), model
+ * times on another device (predict.h). Next: program.c. */
+#ifndef FERRY_TOOLS_PROGRAM_H_
+#define FERRY_TOOLS_PROGRAM_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ferry/status.h>
+
+#include "tools/cli/event_file.h"
+#include "tools/cli/text_index.h"
+
+#define PROGRAM_NONE    UINT32_MAX
+#define PROGRAM_NO_TIME UINT64_MAX
+
+/* X(kind, name in the file); a kind that this list does not have is PROGRAM_OTHER. */
+#define PROGRAM_KINDS(X)              \
+    X(SCOPE_BEGIN, scope_begin)       \
+    X(SCOPE_END, scope_end)           \
+    X(OP, op)                         \
+    X(TRANSFER, transfer)             \
+    X(COPY, copy)                     \
+    X(STARTED, started)               \
+    X(WAIT, wait)                     \
+    X(MAP, map)                       \
+    X(SYNC, sync)                     \
+    X(THROTTLE, throttle)             \
+    X(ARRIVED, arrived)               \
+    X(REFUSAL, refusal)               \
+    X(FAULT, fault)                   \
+    X(POOL, pool)                     \
+    X(SEGMENT_ALLOC, segment_alloc)   \
+    X(SEGMENT_FREE, segment_free)     \
+    X(BLOCK_ALLOC, block_alloc)       \
+    X(BLOCK_FREE, block_free)         \
+    X(BLOCKS_REACHED, blocks_reached) \
+    X(DEVICE_ALLOC, device_alloc)
+typedef enum program_kind {
+    PROGRAM_OTHER,
+#define X(name, text) PROGRAM_##name,
+    PROGRAM_KINDS(X)
+#undef X
+} program_kind_t;
+
+/* A request on a stream's timeline. stream PROGRAM_NONE: done when its call returned. */
+typedef struct program_point {
+    uint32_t stream; /* of program_t.streams */
+    uint64_t seq;
+} program_point_t;
+
+/* Bytes that an event reads or writes, in one version. */
+typedef struct program_operand {
+    uint32_t storage; /* PROGRAM_NONE: a file, or an operand that is left out */
+    uint32_t writer;  /* of what is read: the event that wrote it; PROGRAM_NONE: host code, or it
+                         was before the recording. Of what is written: the event itself */
+    uint64_t version;
+} program_operand_t;
+
+/* 0 and "" where the file has no such key. */
+typedef struct program_event {
+    uint8_t kind;                           /* program_kind_t */
+    int8_t direction;                       /* TRANSFER, COPY: program_direction_t; else -1 */
+    int8_t pinned, blocking;                /* TRANSFER: 0 or 1; -1: unknown */
+    uint16_t nsrc, ndst;                    /* of operands, sources first */
+    uint32_t thread, scope, device, stream; /* scope: of program_t.scopes */
+    uint64_t line;                          /* in the file, from 1 */
+    uint64_t t_ns, model_ns;                /* of the host; PROGRAM_NO_TIME: no model clock yet */
+    uint64_t seq, nbytes, blocked_ns;
+    uint64_t start_ns, end_ns; /* by the model clock; end_ns 0: unknown */
+    size_t operands;           /* first in program_t.operands */
+    /* name: the op; of a SYNC what waits; of a WAIT, TRANSFER, THROTTLE the reason; of a REFUSAL,
+     * FAULT its text; of memory the pool. path: of a TRANSFER, MAP ("read", ...). detail: of a
+     * TRANSFER the contract, of a BLOCK_ALLOC the category, else the status. */
+    const char *name, *path, *detail, *site, *dtype;
+    uint64_t flops;     /* OP */
+    uint64_t number;    /* OP: in the recording; TRANSFER, STARTED: its pieces */
+    program_point_t on; /* WAIT, SYNC: what is waited for; STARTED: the request */
+    uint32_t other;     /* TRANSFER: the device at the other end of a peer copy */
+    uint32_t block;     /* BLOCK_*: of program_t.blocks */
+    /* event; COPY: the TRANSFER or STARTED of which it is a piece; STARTED: its TRANSFER */
+    uint32_t parent;
+} program_event_t;
+
+typedef enum program_direction {
+    PROGRAM_UPLOAD,
+    PROGRAM_DOWNLOAD,
+    PROGRAM_PEER
+} program_direction_t;
+
+typedef struct program_device {
+    const char *name;    /* "sim:0" */
+    const char *profile; /* "h200", a file's name for itself; "" if the file does not say */
+    const char *backend, *options;
+    uint64_t memory_nbytes; /* 0: unknown */
+    bool is_simulated;
+} program_device_t;
+
+/* Streams have their numbers in the file as index; `device` is PROGRAM_NONE if it has no such. */
+typedef struct program_stream {
+    const char *name; /* "compute", "upload", ... */
+    uint32_t device;
+} program_stream_t;
+
+typedef struct program_storage {
+    uint64_t id; /* in the file */
+    uint64_t nbytes;
+    uint32_t device, block; /* block PROGRAM_NONE: memory of the program */
+    bool pinned;
+} program_storage_t;
+
+typedef struct program_block {
+    const char *pool, *category;
+    uint64_t id, nbytes, requested_nbytes;
+    /* events; allocated PROGRAM_NONE: before the recording; freed PROGRAM_NONE: not by its end */
+    uint32_t allocated, freed;
+} program_block_t;
+
+/* One run of a scope. */
+typedef struct program_scope {
+    const char *path;
+    uint32_t parent;     /* the scope around it */
+    uint32_t begin, end; /* events; PROGRAM_NONE: before the recording, after its end */
+    uint32_t thread;
+    uint32_t step; /* the step that it is, or is inside; PROGRAM_NONE: none */
+} program_scope_t;
+
+typedef struct program {
+    program_event_t *events;
+    program_operand_t *operands;
+    program_device_t *devices;
+    program_stream_t *streams;
+    program_storage_t *storages;
+    program_block_t *blocks;
+    program_scope_t *scopes; /* 0: outside of any */
+    uint32_t *steps;         /* scopes, in the order in which they begin */
+    size_t nevents, noperands, ndevices, nstreams, nstorages, nblocks, nscopes, nsteps;
+    const char *step_path;                 /* of the steps; "" if there are none */
+    uint64_t begin_model_ns, end_model_ns; /* of the first and the last event that has one */
+    uint64_t end_t_ns;                     /* of the last event */
+    uint64_t lost;                         /* events that the ring had no room for */
+    bool is_whole;      /* the file has its end, and as many lines as that says */
+    text_index_t texts; /* the program's own */
+} program_t;
+
+/* Reads all of a file. Steps are the runs of the scope that repeats most often, of those with at
+ * least four fifths of the requests of the scope that repeats and has most of them.
+ * Free *out_program, also after a failure. Fails: IO, CORRUPT_DATA (with the line), OUT_OF_MEMORY.
+ * A file that just ends is OK; is_whole is false then. */
+fy_status_t program_read(const char *path, program_t *out_program);
+void program_free(program_t *program);
+/* Is the scope at `path` or inside it? "" has all. */
+bool program_is_inside(const program_t *program, uint32_t scope, const char *path);
+/* "upload", ...; "" of -1. */
+const char *program_direction_name(int direction);
+/* The event's operand `i`, sources first. */
+static inline const program_operand_t *program_operand(const program_t *program,
+                                                       const program_event_t *event, size_t i)
+{
+    return &program->operands[event->operands + i];
+}
+
+#endif
