@@ -50,9 +50,9 @@ done
 # shellcheck disable=SC2086
 sweep copy $train --log-every 2 --graph --checkpoint "$work/steps" --checkpoint-every 3 --save "$work/saved.safetensors"
 sweep copy experiment roundtrip --size 16 --iters 20
-sweep copy experiment vectorize --size 16 --repeats 1
+sweep copy experiment vectorize --size 16 --rounds 1
 sweep copy experiment minibatch --runs gd,mini100
-sweep copy experiment link --sizes 64,64KiB --pieces 4 --repeats 1
+sweep copy experiment link --sizes 64,64KiB --pieces 4 --rounds 1
 sweep copy experiment link --overlap --steps 8 --compute 1
 sweep copy experiment parallel lenet --devices 2 --batch 16 --steps 3
 sweep copy experiment speedups --only 1,7,14,15

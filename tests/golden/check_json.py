@@ -12,6 +12,17 @@ import tempfile
 FERRY = os.environ["FERRY"]
 number = (int, float)
 maybe = (int, float, type(None))
+STATISTICS = {
+    "rounds": int,
+    "until_percent": maybe,
+    "most_rounds": int,
+    "warm_up": (str, type(None)),
+    "interval": str,
+    "confidence_percent": int,
+    "resamples": int,
+    "seed": int,
+}
+MACHINE = {"cores": int, "load_1min": maybe, "governor": (str, type(None))}
 failures = 0
 skipped = 0
 
@@ -62,6 +73,12 @@ def shape(value, wanted, path):
     return None
 
 
+def spread(key):
+    """The keys beside a median that is measured in rounds."""
+    ends = ("_q1", "_q3", "_low", "_high", "_half_percent")
+    return {key: maybe, "rounds": int} | {key + end: maybe for end in ends}
+
+
 def named(rows, name):
     return next((row for row in rows if row.get("name") == name), {})
 
@@ -81,8 +98,8 @@ def check_roundtrip(device):
             "variants": [
                 {
                     "name": str,
-                    "ns_per_iter": number,
-                    "model_ns_per_iter": maybe,
+                    **spread("ns_per_iter"),
+                    **spread("model_ns_per_iter"),
                     "uploads_per_iter": number,
                     "downloads_per_iter": number,
                     "bytes_per_iter": number,
@@ -131,7 +148,8 @@ def check_minibatch(device):
                     "lr": number,
                     "epochs": int,
                     "losses": [number],
-                    "sec_per_epoch": number,
+                    **spread("sec_per_epoch"),
+                    **spread("model_sec_per_epoch"),
                     "uploads": int,
                     "downloads": int,
                     "bytes_up": int,
@@ -343,7 +361,7 @@ def check_bench_train():
                 {
                     "case": str,
                     "mode": str,
-                    "ns_per_step": number,
+                    **spread("ns_per_step"),
                     "worst_ns_per_step": number,
                     "ns_per_op": maybe,
                     "batch": maybe,
@@ -385,7 +403,7 @@ def check_bench_layers():
                     "layer": str,
                     "direction": str,
                     "count": int,
-                    "ns": number,
+                    **spread("ns"),
                     "worst_ns": number,
                     "share": number,
                     "gflops": maybe,
@@ -439,7 +457,8 @@ def check_link(device):
         doc,
         {
             "experiment": str,
-            "repeats": int,
+            "statistics": STATISTICS,
+            "machine": MACHINE,
             "clock": str,
             "rows": [
                 {
@@ -447,7 +466,7 @@ def check_link(device):
                     "direction": str,
                     "nbytes": int,
                     "pieces": int,
-                    "ns": number,
+                    **spread("ns"),
                     "bytes_per_s": number,
                     "copies": int,
                     "clock": str,
@@ -502,8 +521,8 @@ def check_link(device):
             "clock": str,
             "overlap": {
                 "steps": int,
-                "pipelined_ns_per_step": number,
-                "serial_ns_per_step": number,
+                **spread("pipelined_ns_per_step"),
+                **spread("serial_ns_per_step"),
                 "upload_ns": number,
                 "compute_ns": number,
                 "download_ns": number,
@@ -527,7 +546,7 @@ def check_others():
     if doc is not None:
         shape(
             doc,
-            {"variants": [{"name": str, "via": str, "gflops": maybe, "max_abs_err": number}]},
+            {"variants": [{"name": str, "via": str, "gflops": maybe, "max_abs_err": number} | spread("ns")]},
             "vectorize",
         )
         for row in doc["variants"]:
@@ -548,9 +567,9 @@ def check_others():
                 "rows": [
                     {
                         "op": str,
-                        "ns_per_op": maybe,
+                        **spread("ns_per_op"),
                         "peer": (str, type(None)),
-                        "peer_ns_per_op": maybe,
+                        **spread("peer_ns_per_op"),
                     }
                 ]
             },

@@ -4,6 +4,7 @@
 #include "tools/bench/bench.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool has_way(const bench_case_t *c, bench_way_t way, int threads)
@@ -65,29 +66,17 @@ static fy_status_t calibrate(session_t *session, bench_case_t *c, bench_way_t wa
     return FY_STATUS_OK;
 }
 
-static double best(const double *rounds, size_t count)
-{
-    double least = rounds[0];
-    for (size_t r = 1; r < count; r++) least = rounds[r] < least ? rounds[r] : least;
-    return least;
-}
-
 /* Best rounds are compared, because another busy process slows a team far more than one thread. */
-static void summarize(bench_case_t *c, int threads, size_t rounds)
+static void summarize(bench_case_t *c)
 {
-    const bool has_threads = has_way(c, BENCH_ONE, threads);
-    c->threads_ratio = NAN;
-    if (has_threads) {
-        const double one = best(c->rounds[BENCH_ONE], rounds),
-                     all = best(c->rounds[BENCH_ALL], rounds);
-        c->threads_ratio = best(c->rounds[BENCH_OWN], rounds) / (one < all ? one : all);
-    }
-    c->worst_ns = worst(c->rounds[BENCH_OWN], rounds);
-    c->ns = median(c->rounds[BENCH_OWN], rounds);
-    c->peer_worst = c->peer ? worst(c->rounds[BENCH_PEER], rounds) : NAN;
-    c->peer_ns = c->peer ? median(c->rounds[BENCH_PEER], rounds) : NAN;
-    c->one_ns = has_threads ? median(c->rounds[BENCH_ONE], rounds) : NAN;
-    c->all_ns = has_threads ? median(c->rounds[BENCH_ALL], rounds) : NAN;
+    spread_t spreads[BENCH_WAYS];
+    for (bench_way_t way = BENCH_OWN; way < BENCH_WAYS; way++)
+        spreads[way] = sample_spread(&c->samples[way]);
+    c->spread = spreads[BENCH_OWN];
+    c->peer_spread = spreads[BENCH_PEER];
+    c->one_ns = spreads[BENCH_ONE].median;
+    c->all_ns = spreads[BENCH_ALL].median;
+    c->threads_ratio = c->spread.best / fmin(spreads[BENCH_ONE].best, spreads[BENCH_ALL].best);
 }
 
 /* Each round begins with another way, because the first way of a round has cache misses that the
@@ -99,17 +88,23 @@ static fy_status_t measure_round(session_t *session, bench_case_t *c, int thread
         double ns, model_begin = session_model_ns(session);
         if (!has_way(c, way, threads)) continue;
         FY_TRY(time_way(session, c, way, threads, c->iters[way], &ns));
-        c->rounds[way][round] = ns / (double)c->iters[way];
+        sample_add(&c->samples[way], ns / (double)c->iters[way]);
         if (way == BENCH_OWN)
             c->model_ns = (session_model_ns(session) - model_begin) / (double)c->iters[way];
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
-                          const bench_effort_t *effort)
+static bool are_met(const effort_t *effort, const bench_case_t *cases, size_t count)
 {
-    size_t rounds = (size_t)effort->rounds;
+    for (size_t i = 0; i < count; i++)
+        if (!effort_is_met(effort, &cases[i].samples[BENCH_OWN])) return false;
+    return true;
+}
+
+fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
+                          const effort_t *effort)
+{
     int threads;
     FY_TRY(find_threads(session, &threads));
     for (size_t i = 0; i < count; i++) {
@@ -119,16 +114,17 @@ fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
                 FY_TRY(calibrate(session, &cases[i], way, threads, 1e6 * (double)effort->round_ms));
         cases[i].model_ns = NAN;
     }
-    for (size_t r = 0; r < rounds; r++) {
-        progress("round", (int64_t)r, (int64_t)rounds);
+    for (size_t r = 0; !are_met(effort, cases, count); r++) {
+        progress("round", (int64_t)r % effort->rounds, effort->rounds);
         for (size_t i = 0; i < count; i++) FY_TRY(measure_round(session, &cases[i], threads, r));
     }
-    progress("round", (int64_t)rounds, (int64_t)rounds);
-    for (size_t i = 0; i < count; i++) summarize(&cases[i], threads, rounds);
+    progress("round", 1, 1);
+    for (size_t i = 0; i < count; i++) summarize(&cases[i]);
     return FY_STATUS_OK;
 }
 
-fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t *bars)
+fy_status_t bench_report(session_t *session, sheet_t *sheet, const effort_t *effort,
+                         const bench_bars_t *bars)
 {
     if (session->out) {
         fprintf(session->out, "%s on %s (%s), wall clock\n\n", bars->title,
@@ -138,7 +134,17 @@ fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t 
         json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "rows");
     }
-    const series_t series = { "ns", bars->count, NULL, bars->ns };
+    session_statistics(session, effort, BENCH_WARM_UP);
+    double *ns = tool_alloc(3 * bars->count * sizeof *ns), *low = ns + bars->count,
+           *high = low + bars->count;
+    for (size_t i = 0; i < bars->count; i++) {
+        ns[i] = bars->ns[i].median;
+        low[i] = bars->ns[i].low;
+        high[i] = bars->ns[i].high;
+    }
+    const series_t series = {
+        .name = "ns", .count = bars->count, .y = ns, .low = low, .high = high
+    };
     const plot_t plot = { .title = bars->plot_title,
                           .x_label = bars->x_label,
                           .y_label = "ns",
@@ -147,6 +153,7 @@ fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t 
                           .nseries = 1,
                           .series = &series };
     fy_status_t status = session_files(session, sheet, &plot);
+    free(ns);
     sheet_destroy(sheet);
     return status;
 }

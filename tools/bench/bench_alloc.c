@@ -29,7 +29,7 @@ typedef struct load {
     pattern_t pattern;
     int threads;
     int64_t nbytes, live; /* blocks of all threads together that live while one is replaced */
-    double ns[MAX_ALLOCATORS], worst_ns[MAX_ALLOCATORS];
+    spread_t ns[MAX_ALLOCATORS]; /* of a pair */
 } load_t;
 
 /* One thread's part of a load. */
@@ -183,9 +183,10 @@ static fy_status_t failed_worker(const workers_t *workers, int threads)
 
 /* Every allocator holds its live blocks at the same time; then rounds, each allocator once in
  * each. */
-static fy_status_t measure(workers_t *workers, load_t *load, const bench_effort_t *effort)
+static fy_status_t measure(workers_t *workers, load_t *load, const effort_t *effort)
 {
-    double rounds[MAX_ALLOCATORS][BENCH_MAX_ROUNDS];
+    static sample_t samples[MAX_ALLOCATORS];
+    size_t met = 0;
     int64_t iters[MAX_ALLOCATORS] = { 0 };
     for (size_t a = 0; a < workers->count; a++) command(workers, load->threads, FILL, a, 0);
     for (size_t a = 0; a < workers->count; a++) {
@@ -201,18 +202,21 @@ static fy_status_t measure(workers_t *workers, load_t *load, const bench_effort_
             if (!long_enough) iters[a] *= 2;
         }
     }
-    for (int64_t r = 0; r < effort->rounds; r++)
+    memset(samples, 0, sizeof samples);
+    while (met < workers->count) {
         for (size_t a = 0; a < workers->count; a++)
-            rounds[a][r] = command(workers, load->threads, RUN, a, iters[a]) / (double)iters[a];
+            sample_add(&samples[a],
+                       command(workers, load->threads, RUN, a, iters[a]) / (double)iters[a]);
+        for (met = 0; met < workers->count && effort_is_met(effort, &samples[met]);) met++;
+    }
     for (size_t a = 0; a < workers->count; a++) {
         command(workers, load->threads, EMPTY, a, 0);
-        load->worst_ns[a] = worst(rounds[a], (size_t)effort->rounds);
-        load->ns[a] = median(rounds[a], (size_t)effort->rounds);
+        load->ns[a] = sample_spread(&samples[a]);
     }
     return failed_worker(workers, load->threads);
 }
 
-static fy_status_t run_load(workers_t *workers, load_t *load, const bench_effort_t *effort)
+static fy_status_t run_load(workers_t *workers, load_t *load, const effort_t *effort)
 {
     pthread_t threads[MAX_THREADS];
     int started = 0;
@@ -265,16 +269,16 @@ static double reference_ns(const workers_t *workers, const load_t *loads, size_t
     for (size_t i = 0; i < count && glibc >= 0; i++)
         if (loads[i].pattern == SAME && loads[i].nbytes == 4096 && loads[i].live <= FEW_LIVE &&
             loads[i].threads == threads)
-            return loads[i].ns[glibc];
+            return loads[i].ns[glibc].median;
     return NAN;
 }
 
 static sheet_t *rows_sheet(const workers_t *workers, const load_t *loads, size_t count)
 {
     static const column_t columns[] = {
-        { "allocator", NULL, 0 },         { "pattern", NULL, 0 },     { "nbytes", NULL, 0 },
-        { "threads", NULL, 0 },           { "live_blocks", NULL, 0 }, { "ns_per_pair", NULL, 0 },
-        { "worst_ns_per_pair", NULL, 0 },
+        { "allocator", NULL, 0 },     { "pattern", NULL, 0 },           { "nbytes", NULL, 0 },
+        { "threads", NULL, 0 },       { "live_blocks", NULL, 0 },       { "ns_per_pair", NULL, 0 },
+        SPREAD_HIDDEN("ns_per_pair"), { "worst_ns_per_pair", NULL, 0 }, ROUNDS_COLUMN,
     };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++)
@@ -284,20 +288,23 @@ static sheet_t *rows_sheet(const workers_t *workers, const load_t *loads, size_t
             sheet_int(sheet, loads[i].nbytes);
             sheet_int(sheet, loads[i].threads);
             sheet_int(sheet, loads[i].live);
-            sheet_real(sheet, loads[i].ns[a]);
-            sheet_real(sheet, loads[i].worst_ns[a]);
+            sheet_real(sheet, loads[i].ns[a].median);
+            sheet_spread(sheet, &loads[i].ns[a]);
+            sheet_real(sheet, loads[i].ns[a].worst);
+            sheet_int(sheet, (int64_t)loads[i].ns[a].rounds);
         }
     return sheet;
 }
 
 static void print_table(const workers_t *workers, const load_t *loads, size_t count, FILE *out)
 {
-    column_t columns[6 + MAX_ALLOCATORS] = {
+    column_t columns[7 + MAX_ALLOCATORS] = {
         { "", "pattern", 0 }, { "", "bytes", 0 }, { "", "threads", 0 }, { "", "live", 0 }
     };
     size_t width = 4;
     for (size_t a = 0; a < workers->count; a++)
         columns[width++] = (column_t){ "", workers->allocators[a].name, 1 };
+    columns[width++] = (column_t){ "", "+-% ferry", 1 };
     columns[width++] = (column_t){ "", "/ malloc", 2 };
     columns[width++] = (column_t){ "", "/ malloc 4 KiB", 2 };
     const int glibc = find_allocator(workers, "malloc");
@@ -308,9 +315,10 @@ static void print_table(const workers_t *workers, const load_t *loads, size_t co
         sheet_int(sheet, load->nbytes);
         sheet_int(sheet, load->threads);
         sheet_int(sheet, load->live);
-        for (size_t a = 0; a < workers->count; a++) sheet_real(sheet, load->ns[a]);
-        sheet_real(sheet, glibc < 0 ? NAN : load->ns[0] / load->ns[glibc]);
-        sheet_real(sheet, load->ns[0] / reference_ns(workers, loads, count, load->threads));
+        for (size_t a = 0; a < workers->count; a++) sheet_real(sheet, load->ns[a].median);
+        sheet_real(sheet, spread_half_percent(&load->ns[0]));
+        sheet_real(sheet, glibc < 0 ? NAN : load->ns[0].median / load->ns[glibc].median);
+        sheet_real(sheet, load->ns[0].median / reference_ns(workers, loads, count, load->threads));
     }
     fprintf(out, "ns for a block and its return, bytes untouched; the ratios are ferry's to "
                  "glibc's in the same row, and to glibc's pair of 4 "
@@ -319,8 +327,8 @@ static void print_table(const workers_t *workers, const load_t *loads, size_t co
     sheet_destroy(sheet);
 }
 
-static fy_status_t report(session_t *session, const workers_t *workers, const load_t *loads,
-                          size_t count, const char *missing)
+static fy_status_t report(session_t *session, const effort_t *effort, const workers_t *workers,
+                          const load_t *loads, size_t count, const char *missing)
 {
     sheet_t *sheet = rows_sheet(workers, loads, count);
     if (session->out) {
@@ -330,17 +338,22 @@ static fy_status_t report(session_t *session, const workers_t *workers, const lo
         sheet_json(sheet, &session->json, "rows");
         json_text(&session->json, "left_out", missing[0] ? missing : NULL);
     }
-    double x[32], y[MAX_ALLOCATORS][32];
+    session_statistics(session, effort, BENCH_WARM_UP);
+    double x[32], y[MAX_ALLOCATORS][32], low[MAX_ALLOCATORS][32], high[MAX_ALLOCATORS][32];
     series_t series[MAX_ALLOCATORS];
     size_t points = 0;
     for (size_t i = 0; i < count && points < 32; i++) {
         if (loads[i].pattern != SAME || loads[i].threads != 1 || loads[i].live > FEW_LIVE) continue;
         x[points] = (double)loads[i].nbytes;
-        for (size_t a = 0; a < workers->count; a++) y[a][points] = loads[i].ns[a];
+        for (size_t a = 0; a < workers->count; a++) {
+            y[a][points] = loads[i].ns[a].median;
+            low[a][points] = loads[i].ns[a].low;
+            high[a][points] = loads[i].ns[a].high;
+        }
         points++;
     }
     for (size_t a = 0; a < workers->count; a++)
-        series[a] = (series_t){ workers->allocators[a].name, points, x, y[a] };
+        series[a] = (series_t){ workers->allocators[a].name, points, x, y[a], low[a], high[a] };
     const plot_t plot = { .title = "A block and its return, one thread",
                           .x_label = "bytes",
                           .y_label = "ns",
@@ -356,7 +369,7 @@ static fy_status_t report(session_t *session, const workers_t *workers, const lo
 /* ---- the command ---- */
 
 typedef struct alloc_options {
-    bench_effort_t effort;
+    effort_t effort;
     int64_t max_live_nbytes, min_nbytes, max_nbytes;
     bool quick;
 } alloc_options_t;
@@ -409,7 +422,8 @@ static fy_status_t run(session_t *session, const alloc_options_t *options)
         status = run_load(workers, &loads[i], &options->effort);
     }
     progress("load", (int64_t)count, (int64_t)count);
-    if (status == FY_STATUS_OK) status = report(session, workers, loads, count, missing);
+    if (status == FY_STATUS_OK)
+        status = report(session, &options->effort, workers, loads, count, missing);
     free(workers);
     return status;
 }
@@ -446,7 +460,7 @@ int bench_alloc(int argc, char **argv)
                 (long long)chosen.min_nbytes, (long long)chosen.max_nbytes);
         return STATUS_USAGE;
     }
-    if (chosen.quick) chosen.effort = (bench_effort_t){ 3, 1 };
+    if (chosen.quick) chosen.effort = (effort_t){ 3, 1 };
 
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "alloc");

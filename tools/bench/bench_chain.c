@@ -44,36 +44,46 @@ static fy_status_t peer_memcpy(void *context, int64_t iters)
     return FY_STATUS_OK;
 }
 
-static fy_status_t report(session_t *session, const bench_case_t *cases)
+static fy_status_t report(session_t *session, const effort_t *effort, const bench_case_t *cases)
 {
     static const column_t columns[] = {
-        { "case", "8 ops on 16 MiB", 0 }, { "ns", "ns", 0 },
-        { "worst_ns", "worst", 0 },       { "peer", "peer", 0 },
-        { "peer_ns", "ns", 0 },           { "peer_worst_ns", "worst", 0 },
-        { "time_ratio", "ratio", 2 },     { "model_ns", NULL, 0 },
+        { "case", "8 ops on 16 MiB", 0 },
+        { "ns", "ns", 0 },
+        SPREAD_COLUMNS("ns"),
+        { "worst_ns", "worst", 0 },
+        { "peer", "peer", 0 },
+        { "peer_ns", "ns", 0 },
+        SPREAD_HIDDEN("peer_ns"),
+        { "peer_worst_ns", "worst", 0 },
+        { "time_ratio", "ratio", 2 },
+        { "model_ns", NULL, 0 },
+        ROUNDS_COLUMN,
     };
     const char *names[CASE_COUNT];
-    double ns[CASE_COUNT];
+    spread_t ns[CASE_COUNT];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < CASE_COUNT; i++) {
         const bench_case_t *c = &cases[i];
         names[i] = c->op;
-        ns[i] = c->ns;
+        ns[i] = c->spread;
         sheet_text(sheet, c->op);
-        sheet_real(sheet, c->ns);
-        sheet_real(sheet, c->worst_ns);
+        sheet_real(sheet, c->spread.median);
+        sheet_spread(sheet, &c->spread);
+        sheet_real(sheet, c->spread.worst);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_ns);
-        sheet_real(sheet, c->peer_worst);
-        sheet_real(sheet, c->ns / c->peer_ns);
+        sheet_real(sheet, c->peer_spread.median);
+        sheet_spread(sheet, &c->peer_spread);
+        sheet_real(sheet, c->peer_spread.worst);
+        sheet_real(sheet, c->spread.median / c->peer_spread.median);
         sheet_real(sheet, c->model_ns);
+        sheet_int(sheet, (int64_t)c->spread.rounds);
     }
-    return bench_report(session, sheet,
+    return bench_report(session, sheet, effort,
                         &(bench_bars_t){ "chain", "Eight elementwise ops on 16 MiB", "way", names,
                                          ns, CASE_COUNT });
 }
 
-static fy_status_t run(session_t *session, const bench_effort_t *effort, chain_t *chain)
+static fy_status_t run(session_t *session, const effort_t *effort, chain_t *chain)
 {
     bench_case_t *cases = tool_alloc(CASE_COUNT * sizeof *cases);
     memset(chain->raw, 1, 2 * (size_t)NBYTES);
@@ -95,7 +105,7 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, chain_t
         if (status == FY_STATUS_OK) status = end;
     }
     if (status == FY_STATUS_OK) status = bench_measure(session, cases, CASE_COUNT, effort);
-    if (status == FY_STATUS_OK) status = report(session, cases);
+    if (status == FY_STATUS_OK) status = report(session, effort, cases);
     free(cases);
     return status;
 }
@@ -103,7 +113,7 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, chain_t
 int bench_chain(int argc, char **argv)
 {
     common_t common = { .device = "host" };
-    bench_effort_t effort = { 15, 50 };
+    effort_t effort = { 15, 50 };
     chain_t chain = { 0 };
     const option_t options[] = { BENCH_OPTIONS(&effort), COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry bench chain",

@@ -60,39 +60,51 @@ static fy_status_t make_transfer(session_t *session, int64_t nbytes, char *from,
     return fy_zeros(session->device, FY_DTYPE_U8, FY_DIMS(nbytes), &t->on_device);
 }
 
-static fy_status_t report(session_t *session, const bench_case_t *cases, size_t count)
+static fy_status_t report(session_t *session, const effort_t *effort, const bench_case_t *cases,
+                          size_t count)
 {
     static const column_t columns[] = {
         { "direction", "direction", 0 },
         { "nbytes", "bytes", 0 },
         { "ns", "ns", 0 },
+        SPREAD_COLUMNS("ns"),
         { "worst_ns", "worst", 0 },
         { "gbytes_per_s", "GB/s", 3 },
         { "model_ns", "model ns", 0 },
         { "model_gbytes_per_s", "model GB/s", 3 },
         { "peer", "peer", 0 },
         { "peer_ns", "peer ns", 0 },
+        SPREAD_HIDDEN("peer_ns"),
         { "peer_gbytes_per_s", "peer GB/s", 3 },
+        ROUNDS_COLUMN,
     };
-    double x[2][MAX_CASES], y[2][MAX_CASES];
+    const bool by_model = session->info.is_simulated;
+    double x[2][MAX_CASES], y[2][MAX_CASES], low[2][MAX_CASES], high[2][MAX_CASES];
     size_t points[2] = { 0, 0 };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
         double nbytes = (double)((const transfer_t *)c->context)->nbytes;
         int way = c->run == run_download;
-        x[way][points[way]] = nbytes;
-        y[way][points[way]++] = nbytes / (session->info.is_simulated ? c->model_ns : c->ns);
+        const spread_t rate = spread_rate(nbytes, &c->spread);
+        const size_t at = points[way]++;
+        x[way][at] = nbytes;
+        y[way][at] = by_model ? nbytes / c->model_ns : rate.median;
+        low[way][at] = by_model ? NAN : rate.low;
+        high[way][at] = by_model ? NAN : rate.high;
         sheet_text(sheet, c->op);
         sheet_int(sheet, (int64_t)nbytes);
-        sheet_real(sheet, c->ns);
-        sheet_real(sheet, c->worst_ns);
-        sheet_real(sheet, nbytes / c->ns);
+        sheet_real(sheet, c->spread.median);
+        sheet_spread(sheet, &c->spread);
+        sheet_real(sheet, c->spread.worst);
+        sheet_real(sheet, nbytes / c->spread.median);
         sheet_real(sheet, c->model_ns);
         sheet_real(sheet, c->model_ns > 0 ? nbytes / c->model_ns : NAN);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_ns);
-        sheet_real(sheet, nbytes / c->peer_ns);
+        sheet_real(sheet, c->peer_spread.median);
+        sheet_spread(sheet, &c->peer_spread);
+        sheet_real(sheet, nbytes / c->peer_spread.median);
+        sheet_int(sheet, (int64_t)c->spread.rounds);
     }
     if (session->out) {
         fprintf(session->out, "copy on %s (%s), each transfer waited for\n\n",
@@ -102,11 +114,12 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "rows");
     }
-    const series_t series[2] = { { "upload", points[0], x[0], y[0] },
-                                 { "download", points[1], x[1], y[1] } };
+    session_statistics(session, effort, BENCH_WARM_UP);
+    const series_t series[2] = { { "upload", points[0], x[0], y[0], low[0], high[0] },
+                                 { "download", points[1], x[1], y[1], low[1], high[1] } };
     const plot_t plot = { .title = "Transfers by size",
                           .x_label = "bytes",
-                          .y_label = session->info.is_simulated ? "GB/s, model clock" : "GB/s",
+                          .y_label = by_model ? "GB/s, model clock" : "GB/s",
                           .log_x = true,
                           .log_y = true,
                           .nseries = 2,
@@ -119,7 +132,7 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
 int bench_copy(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    bench_effort_t effort = { 7, 10 };
+    effort_t effort = { 7, 10 };
     int64_t largest = (int64_t)64 << 20;
     const option_t options[] = {
         { "max-bytes", OPTION_BYTES, "SIZE", &largest,
@@ -156,7 +169,7 @@ int bench_copy(int argc, char **argv)
         cases[count + 1].run = run_download;
     }
     if (status == FY_STATUS_OK) status = bench_measure(&session, cases, count, &effort);
-    if (status == FY_STATUS_OK) status = report(&session, cases, count);
+    if (status == FY_STATUS_OK) status = report(&session, &effort, cases, count);
     int exit_status = session_end(&session, status);
     free(to);
     free(from);

@@ -106,46 +106,53 @@ static fy_status_t make_pair(session_t *session, pair_t *p, int64_t n, int rank)
     return fy_full(session->device, FY_DTYPE_F32, rank, dims, 1, &p->b);
 }
 
-static fy_status_t report(session_t *session, const bench_case_t *cases, size_t count)
+static fy_status_t report(session_t *session, const effort_t *effort, const bench_case_t *cases,
+                          size_t count)
 {
     static const column_t columns[] = {
         { "op", "op", 0 },
         { "ns_per_op", "ns/op", 1 },
+        SPREAD_COLUMNS("ns_per_op"),
         { "worst_ns_per_op", "worst", 1 },
         { "peer", "peer", 0 },
         { "peer_ns_per_op", "ns/op", 1 },
+        SPREAD_HIDDEN("peer_ns_per_op"),
         { "peer_worst_ns_per_op", "worst", 1 },
         { "overhead_ns", "overhead [ns]", 1 },
         { "one_thread_ns_per_op", "1 thread", 1 },
         { "all_threads_ns_per_op", "all", 1 },
         { "threads_ratio", "choice", 3 },
         { "model_ns_per_op", NULL, 1 },
+        ROUNDS_COLUMN,
     };
     const char *names[CASE_COUNT];
-    double ns[CASE_COUNT];
+    spread_t ns[CASE_COUNT];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
         names[i] = c->op;
-        ns[i] = c->ns;
+        ns[i] = c->spread;
         sheet_text(sheet, c->op);
-        sheet_real(sheet, c->ns);
-        sheet_real(sheet, c->worst_ns);
+        sheet_real(sheet, c->spread.median);
+        sheet_spread(sheet, &c->spread);
+        sheet_real(sheet, c->spread.worst);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_ns);
-        sheet_real(sheet, c->peer_worst);
-        sheet_real(sheet, c->ns - c->peer_ns);
+        sheet_real(sheet, c->peer_spread.median);
+        sheet_spread(sheet, &c->peer_spread);
+        sheet_real(sheet, c->peer_spread.worst);
+        sheet_real(sheet, c->spread.median - c->peer_spread.median);
         sheet_real(sheet, c->one_ns);
         sheet_real(sheet, c->all_ns);
         sheet_real(sheet, c->threads_ratio);
         sheet_real(sheet, c->model_ns);
+        sheet_int(sheet, (int64_t)c->spread.rounds);
     }
     return bench_report(
-        session, sheet,
+        session, sheet, effort,
         &(bench_bars_t){ "dispatch", "What a light request costs", "request", names, ns, count });
 }
 
-static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t pairs[PAIR_COUNT])
+static fy_status_t run(session_t *session, const effort_t *effort, pair_t pairs[PAIR_COUNT])
 {
     const char *sgemm = peer_gemm_found() ? "dnnl_sgemm" : NULL;
     FY_TRY(make_pair(session, &pairs[0], 4, 1));
@@ -182,7 +189,7 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t 
     cases[8] = (bench_case_t){ .op = "add f32[1048576]", .run = run_add, .context = &pairs[5] };
     for (size_t i = 3; i < CASE_COUNT; i++) cases[i].by_threads = true;
     fy_status_t status = bench_measure(session, cases, CASE_COUNT, effort);
-    if (status == FY_STATUS_OK) status = report(session, cases, CASE_COUNT);
+    if (status == FY_STATUS_OK) status = report(session, effort, cases, CASE_COUNT);
     free(cases);
     return status;
 }
@@ -190,7 +197,7 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t 
 int bench_dispatch(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    bench_effort_t effort = { 15, 10 };
+    effort_t effort = { 15, 10 };
     pair_t pairs[PAIR_COUNT] = { { NULL, NULL, 0, NULL } };
     const option_t options[] = { BENCH_OPTIONS(&effort), COMMON_OPTIONS(&common) };
     const usage_t usage = {

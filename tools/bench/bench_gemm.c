@@ -51,15 +51,18 @@ static fy_status_t make_product(session_t *session, int64_t n, product_t *p)
     return fy_rand(rng, FY_DTYPE_F32, FY_DIMS(n, n), 0, 1, &p->b);
 }
 
-static fy_status_t report(session_t *session, const bench_case_t *cases, size_t count)
+static fy_status_t report(session_t *session, const effort_t *effort, const bench_case_t *cases,
+                          size_t count)
 {
     static const column_t columns[] = {
         { "size", "size", 0 },
         { "ns_per_op", "ns/op", 0 },
+        SPREAD_COLUMNS("ns_per_op"),
         { "worst_ns_per_op", "worst", 0 },
         { "gflops", "GFLOP/s", 1 },
         { "peer", "peer", 0 },
         { "peer_ns_per_op", "ns/op", 0 },
+        SPREAD_HIDDEN("peer_ns_per_op"),
         { "peer_worst_ns_per_op", "worst", 0 },
         { "peer_gflops", "GFLOP/s", 1 },
         { "speed_ratio", "ratio", 3 },
@@ -68,27 +71,38 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         { "all_threads_ns_per_op", "all", 0 },
         { "threads_ratio", "choice", 3 },
         { "model_ns_per_op", NULL, 0 },
+        ROUNDS_COLUMN,
     };
-    double x[MAX_SIZES], y[2][MAX_SIZES];
+    double x[MAX_SIZES], y[2][MAX_SIZES], low[2][MAX_SIZES], high[2][MAX_SIZES];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
         double n = (double)((const product_t *)c->context)->n, flops = 2 * n * n * n;
-        x[i] = n, y[0][i] = flops / c->ns, y[1][i] = flops / c->peer_ns;
+        const spread_t rates[] = { spread_rate(flops, &c->spread),
+                                   spread_rate(flops, &c->peer_spread) };
+        x[i] = n;
+        for (int way = 0; way < 2; way++) {
+            y[way][i] = rates[way].median;
+            low[way][i] = rates[way].low;
+            high[way][i] = rates[way].high;
+        }
         sheet_int(sheet, (int64_t)n);
-        sheet_real(sheet, c->ns);
-        sheet_real(sheet, c->worst_ns);
+        sheet_real(sheet, c->spread.median);
+        sheet_spread(sheet, &c->spread);
+        sheet_real(sheet, c->spread.worst);
         sheet_real(sheet, y[0][i]);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_ns);
-        sheet_real(sheet, c->peer_worst);
+        sheet_real(sheet, c->peer_spread.median);
+        sheet_spread(sheet, &c->peer_spread);
+        sheet_real(sheet, c->peer_spread.worst);
         sheet_real(sheet, y[1][i]);
-        sheet_real(sheet, c->peer_ns / c->ns);
-        sheet_real(sheet, c->ns - c->peer_ns);
+        sheet_real(sheet, c->peer_spread.median / c->spread.median);
+        sheet_real(sheet, c->spread.median - c->peer_spread.median);
         sheet_real(sheet, c->one_ns);
         sheet_real(sheet, c->all_ns);
         sheet_real(sheet, c->threads_ratio);
         sheet_real(sheet, c->model_ns);
+        sheet_int(sheet, (int64_t)c->spread.rounds);
     }
     if (session->out) {
         fprintf(session->out,
@@ -101,8 +115,9 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "rows");
     }
-    const series_t series[2] = { { "dispatcher", count, x, y[0] },
-                                 { "dnnl_sgemm", count, x, y[1] } };
+    session_statistics(session, effort, BENCH_WARM_UP);
+    const series_t series[2] = { { "dispatcher", count, x, y[0], low[0], high[0] },
+                                 { "dnnl_sgemm", count, x, y[1], low[1], high[1] } };
     const plot_t plot = { .title = "Square f32 matrix products",
                           .x_label = "rows and columns",
                           .y_label = "GFLOP/s",
@@ -118,7 +133,7 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
 int bench_gemm(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    bench_effort_t effort = { 9, 20 };
+    effort_t effort = { 9, 20 };
     int64_t smallest = 16, largest = 1024;
     const option_t options[] = {
         { "min-size", OPTION_INT, "N", &smallest,
@@ -157,7 +172,7 @@ int bench_gemm(int argc, char **argv)
                                        .by_threads = true };
     }
     if (status == FY_STATUS_OK) status = bench_measure(&session, cases, count, &effort);
-    if (status == FY_STATUS_OK) status = report(&session, cases, count);
+    if (status == FY_STATUS_OK) status = report(&session, &effort, cases, count);
     int exit_status = session_end(&session, status);
     for (size_t i = 0; i < MAX_SIZES; i++) free(products[i].raw_a);
     free(cases);

@@ -43,7 +43,7 @@ typedef struct row {
     const image_case_t *what;
     int ways; /* of way_t */
     /* of the last rounds, a call: a backward is timed without its forward */
-    double ns[BENCH_MAX_ROUNDS], model_ns;
+    double ns[ROUNDS_MOST], model_ns;
     size_t rounds;
     double flops, nbytes;           /* 0: left out */
     char implementation[NAME_SIZE]; /* empty: the device does not tell */
@@ -101,18 +101,18 @@ static fy_status_t run_backward(void *context, int64_t iters)
         fy_scope_end(scope, 0, NULL);
         FY_TRY(status);
     }
-    row->ns[row->rounds++ % BENCH_MAX_ROUNDS] = ns / (double)iters;
+    row->ns[row->rounds++ % ROUNDS_MOST] = ns / (double)iters;
     row->model_ns = model_ns / (double)iters;
     return FY_STATUS_OK;
 }
 
-/* Replaces the times of forward and backward by those of the backward of the last `count` calls. */
-static void take_backward(row_t *row, bench_case_t *c, size_t count)
+/* Replaces the times of forward and backward by those of the backward of the last rounds. */
+static void take_backward(row_t *row, bench_case_t *c)
 {
-    double last[BENCH_MAX_ROUNDS];
-    for (size_t i = 0; i < count; i++) last[i] = row->ns[(row->rounds - 1 - i) % BENCH_MAX_ROUNDS];
-    c->worst_ns = worst(last, count);
-    c->ns = median(last, count);
+    sample_t last = { 0 };
+    for (size_t i = 0; i < c->spread.rounds; i++)
+        sample_add(&last, row->ns[(row->rounds - 1 - i) % ROUNDS_MOST]);
+    c->spread = sample_spread(&last);
     c->model_ns = row->model_ns;
 }
 
@@ -314,6 +314,7 @@ static const column_t columns[] = {
     { "direction", "direction", 0 },
     { "count", "layers", 0 },
     { "ns", "ns", 0 },
+    SPREAD_COLUMNS("ns"),
     { "worst_ns", "worst", 0 },
     { "share", "of all", 3 },
     { "gflops", "GFLOP/s", 1 },
@@ -323,6 +324,7 @@ static const column_t columns[] = {
     { "type", "type", 0 },
     { "implementation", "by", 0 },
     { "model_ns", NULL, 0 },
+    ROUNDS_COLUMN,
 };
 
 /* roofline: GFLOP/s; NaN: not known */
@@ -330,16 +332,17 @@ static void put_rows(sheet_t *sheet, const row_t *rows, const bench_case_t *case
                      double roofline)
 {
     double all = 0;
-    for (size_t i = 0; i < count; i++) all += cases[i].ns * rows[i].layer->count;
+    for (size_t i = 0; i < count; i++) all += cases[i].spread.median * rows[i].layer->count;
     for (size_t i = 0; i < count; i++) {
         const row_t *row = &rows[i];
-        const double ns = cases[i].ns;
+        const double ns = cases[i].spread.median;
         sheet_text(sheet, row->what->name);
         sheet_text(sheet, row->layer->info.name);
         sheet_text(sheet, direction_of(row));
         sheet_int(sheet, row->layer->count);
         sheet_real(sheet, ns);
-        sheet_real(sheet, cases[i].worst_ns);
+        sheet_spread(sheet, &cases[i].spread);
+        sheet_real(sheet, cases[i].spread.worst);
         sheet_real(sheet, ns * row->layer->count / all);
         sheet_real(sheet, row->flops > 0 ? row->flops / ns : NAN);
         sheet_real(sheet, row->nbytes > 0 ? row->nbytes / ns : NAN);
@@ -349,13 +352,14 @@ static void put_rows(sheet_t *sheet, const row_t *rows, const bench_case_t *case
                    row->layer->info.norm == SIZE_MAX ? row->layer->info.type : "batch_norm, add");
         sheet_text(sheet, *row->implementation ? row->implementation : NULL);
         sheet_real(sheet, cases[i].model_ns);
+        sheet_int(sheet, (int64_t)cases[i].spread.rounds);
     }
 }
 
 typedef struct bars {
     char (*labels)[2 * NAME_SIZE];
     const char **names;
-    double *ns;
+    spread_t *ns;
     size_t count, room;
 } bars_t;
 
@@ -365,13 +369,13 @@ static void put_bars(bars_t *bars, const row_t *rows, const bench_case_t *cases,
         snprintf(bars->labels[bars->count], sizeof *bars->labels, "%.40s %.50s, %s",
                  rows[i].what->name, rows[i].layer->info.name, direction_of(&rows[i]));
         bars->names[bars->count] = bars->labels[bars->count];
-        bars->ns[bars->count] = cases[i].ns * rows[i].layer->count;
+        bars->ns[bars->count] = spread_scale(rows[i].layer->count, &cases[i].spread);
     }
 }
 
 /* One model's rows: measured together, then added to the table. */
 static fy_status_t measure(session_t *session, row_t *like, layer_t *layers, row_t *rows,
-                           bench_case_t *cases, const bench_effort_t *effort, double roofline,
+                           bench_case_t *cases, const effort_t *effort, double roofline,
                            sheet_t *sheet, bars_t *bars)
 {
     size_t nlayers, count = 0;
@@ -386,16 +390,15 @@ static fy_status_t measure(session_t *session, row_t *like, layer_t *layers, row
     }
     FY_TRY(bench_measure(session, cases, count, effort));
     for (size_t i = 0; i < count; i++)
-        if (rows[i].ways != FORWARD) take_backward(&rows[i], &cases[i], (size_t)effort->rounds);
+        if (rows[i].ways != FORWARD) take_backward(&rows[i], &cases[i]);
     FY_TRY(note(session, rows, cases, count));
     put_rows(sheet, rows, cases, count, roofline);
     put_bars(bars, rows, cases, count);
     return FY_STATUS_OK;
 }
 
-static fy_status_t run_model(session_t *session, const image_case_t *what,
-                             const bench_effort_t *effort, double roofline, sheet_t *sheet,
-                             bars_t *bars)
+static fy_status_t run_model(session_t *session, const image_case_t *what, const effort_t *effort,
+                             double roofline, sheet_t *sheet, bars_t *bars)
 {
     row_t like = { .session = session, .what = what };
     FY_TRY(fy_model_open(session->device, what->model, NULL, &like.model));
@@ -426,7 +429,7 @@ int bench_layers_has(const char *prefix)
     return 0;
 }
 
-fy_status_t bench_layers_run(session_t *session, const char *prefix, const bench_effort_t *effort)
+fy_status_t bench_layers_run(session_t *session, const char *prefix, const effort_t *effort)
 {
     enum { MOST_BARS = 1024 };
     const int runs_on_cpu = strncmp(fy_device_name(session->device), "cuda", 4) != 0;
@@ -440,7 +443,7 @@ fy_status_t bench_layers_run(session_t *session, const char *prefix, const bench
         if (begins(model_at(i), prefix))
             status = run_model(session, model_at(i), effort, roofline, sheet, &bars);
     if (status == FY_STATUS_OK)
-        status = bench_report(session, sheet,
+        status = bench_report(session, sheet, effort,
                               &(bench_bars_t){ "layers of training steps", "What a layer costs",
                                                "layer", bars.names, bars.ns, bars.count });
     else

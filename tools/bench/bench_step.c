@@ -88,46 +88,58 @@ static fy_status_t make_step(session_t *session, fy_optimizer_kind_t kind, int64
     return FY_STATUS_OK;
 }
 
-static fy_status_t report(session_t *session, const bench_case_t *cases, int64_t elements)
+static fy_status_t report(session_t *session, const effort_t *effort, const bench_case_t *cases,
+                          int64_t elements)
 {
     static const column_t columns[] = {
-        { "optimizer", "optimizer", 0 },   { "elements", "elements", 0 },
-        { "nbytes", "bytes", 0 },          { "ns", "ns", 0 },
-        { "worst_ns", "worst", 0 },        { "gbytes_per_s", "GB/s", 3 },
-        { "model_ns", "model ns", 0 },     { "peer", "peer", 0 },
-        { "peer_ns", "peer ns", 0 },       { "peer_gbytes_per_s", "peer GB/s", 3 },
+        { "optimizer", "optimizer", 0 },
+        { "elements", "elements", 0 },
+        { "nbytes", "bytes", 0 },
+        { "ns", "ns", 0 },
+        SPREAD_COLUMNS("ns"),
+        { "worst_ns", "worst", 0 },
+        { "gbytes_per_s", "GB/s", 3 },
+        { "model_ns", "model ns", 0 },
+        { "peer", "peer", 0 },
+        { "peer_ns", "peer ns", 0 },
+        SPREAD_HIDDEN("peer_ns"),
+        { "peer_gbytes_per_s", "peer GB/s", 3 },
         { "bandwidth_ratio", "ratio", 3 },
+        ROUNDS_COLUMN,
     };
     const char *names[FY_OPTIMIZER_COUNT];
-    double ns[FY_OPTIMIZER_COUNT];
+    spread_t ns[FY_OPTIMIZER_COUNT];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < FY_OPTIMIZER_COUNT; i++) {
         const bench_case_t *c = &cases[i];
         const step_t *step = c->context;
         const int64_t nbytes = step->passes * elements * F32;
-        const double rate = (double)nbytes / c->ns,
-                     peer_rate = 2 * (double)step->copy.nbytes / c->peer_ns;
+        const double rate = (double)nbytes / c->spread.median,
+                     peer_rate = 2 * (double)step->copy.nbytes / c->peer_spread.median;
         names[i] = c->op;
-        ns[i] = c->ns;
+        ns[i] = c->spread;
         sheet_text(sheet, c->op);
         sheet_int(sheet, elements);
         sheet_int(sheet, nbytes);
-        sheet_real(sheet, c->ns);
-        sheet_real(sheet, c->worst_ns);
+        sheet_real(sheet, c->spread.median);
+        sheet_spread(sheet, &c->spread);
+        sheet_real(sheet, c->spread.worst);
         sheet_real(sheet, rate);
         sheet_real(sheet, c->model_ns);
         sheet_text(sheet, c->peer);
-        sheet_real(sheet, c->peer_ns);
+        sheet_real(sheet, c->peer_spread.median);
+        sheet_spread(sheet, &c->peer_spread);
         sheet_real(sheet, peer_rate);
         sheet_real(sheet, rate / peer_rate);
+        sheet_int(sheet, (int64_t)c->spread.rounds);
     }
     const bench_bars_t bars = {
         "a step of each optimizer", "Optimizer steps", "optimizer", names, ns, FY_OPTIMIZER_COUNT
     };
-    return bench_report(session, sheet, &bars);
+    return bench_report(session, sheet, effort, &bars);
 }
 
-static fy_status_t run_all(session_t *session, int64_t elements, const bench_effort_t *effort,
+static fy_status_t run_all(session_t *session, int64_t elements, const effort_t *effort,
                            step_t *steps, bench_case_t *cases)
 {
     int threads = 1;
@@ -143,13 +155,13 @@ static fy_status_t run_all(session_t *session, int64_t elements, const bench_eff
                                    .context = &steps[i] };
     }
     FY_TRY(bench_measure(session, cases, FY_OPTIMIZER_COUNT, effort));
-    return report(session, cases, elements);
+    return report(session, effort, cases, elements);
 }
 
 int bench_step(int argc, char **argv)
 {
     common_t common = { .device = "host" };
-    bench_effort_t effort = { 15, 50 };
+    effort_t effort = { 15, 50 };
     int64_t elements = 11000000;
     const option_t options[] = {
         { "elements", OPTION_INT, "N", &elements, "parameters, f32", 1, (int64_t)1 << 30 },

@@ -123,23 +123,25 @@ enum {
 
 /* ---- the suite ---- */
 
-static fy_status_t report(session_t *session, const train_case_t *rows, const bench_case_t *cases,
-                          size_t count)
+static fy_status_t report(session_t *session, const effort_t *effort, const train_case_t *rows,
+                          const bench_case_t *cases, size_t count)
 {
     static const column_t columns[] = {
         { "case", "step", 0 },
         { "mode", "mode", 0 },
         { "ns_per_step", "ns/step", 0 },
+        SPREAD_COLUMNS("ns_per_step"),
         { "worst_ns_per_step", "worst", 0 },
         { "ns_per_op", "ns/op", 1 },
         { "batch", "batch", 0 },
         { "images_per_s", "images/s", 0 },
         { "roofline_share", "of roofline", 2 },
         { "model_ns_per_step", NULL, 0 },
+        ROUNDS_COLUMN,
     };
     char labels[MOST_CASES][64];
     const char *names[MOST_CASES];
-    double ns[MOST_CASES];
+    spread_t ns[MOST_CASES];
     const int runs_on_cpu = strncmp(fy_device_name(session->device), "cuda", 4) != 0;
     /* flops a ns */
     const double roofline = runs_on_cpu ? roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)) : 1;
@@ -148,20 +150,22 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         const bench_case_t *c = &cases[i];
         snprintf(labels[i], sizeof labels[i], "%s, %s", rows[i].name, rows[i].mode);
         names[i] = labels[i];
-        ns[i] = c->ns;
+        ns[i] = c->spread;
         sheet_text(sheet, rows[i].name);
         sheet_text(sheet, rows[i].mode);
-        sheet_real(sheet, c->ns);
-        sheet_real(sheet, c->worst_ns);
-        sheet_real(sheet, rows[i].ops ? c->ns / (double)rows[i].ops : NAN);
+        sheet_real(sheet, c->spread.median);
+        sheet_spread(sheet, &c->spread);
+        sheet_real(sheet, c->spread.worst);
+        sheet_real(sheet, rows[i].ops ? c->spread.median / (double)rows[i].ops : NAN);
         sheet_real(sheet, rows[i].images ? (double)rows[i].images : NAN);
-        sheet_real(sheet, rows[i].images ? 1e9 * (double)rows[i].images / c->ns : NAN);
+        sheet_real(sheet, rows[i].images ? 1e9 * (double)rows[i].images / c->spread.median : NAN);
         sheet_real(sheet, rows[i].flops && runs_on_cpu
-                              ? rows[i].flops(c->context) / c->ns / roofline
+                              ? rows[i].flops(c->context) / c->spread.median / roofline
                               : NAN);
         sheet_real(sheet, c->model_ns);
+        sheet_int(sheet, (int64_t)c->spread.rounds);
     }
-    return bench_report(session, sheet,
+    return bench_report(session, sheet, effort,
                         &(bench_bars_t){ "training steps", "What a training step costs", "step",
                                          names, ns, count });
 }
@@ -176,7 +180,7 @@ static size_t choose(const char *prefix, const train_case_t *family, size_t most
     return count;
 }
 
-static fy_status_t run(session_t *session, const bench_effort_t *effort, const train_case_t *rows,
+static fy_status_t run(session_t *session, const effort_t *effort, const train_case_t *rows,
                        bench_case_t *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -185,13 +189,13 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, const t
         cases[i].run = rows[i].run;
     }
     FY_TRY(bench_measure(session, cases, count, effort));
-    return report(session, rows, cases, count);
+    return report(session, effort, rows, cases, count);
 }
 
 int bench_train(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    bench_effort_t effort = { 15, 10 };
+    effort_t effort = { 15, 10 };
     const char *prefix = "";
     bool layers = false;
     const option_t options[] = {

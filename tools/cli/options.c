@@ -131,6 +131,20 @@ static bool read_real(const option_t *option, const char *text)
     return true;
 }
 
+static bool read_share(const option_t *option, const char *text)
+{
+    char *end;
+    const double number = strtod(text, &end), value = *end == '%' ? number / 100 : number;
+    const bool is_whole = end != text && !end[*end == '%'];
+    if (!is_whole || !(value > (double)option->min && value <= (double)option->max)) {
+        fprintf(stderr, "ferry: --%s: '%s' is not a share above %" PRId64 "%% to %" PRId64 "%%\n",
+                option->name, text, 100 * option->min, 100 * option->max);
+        return false;
+    }
+    *(double *)option->value = value;
+    return true;
+}
+
 bool parse_bytes(const char *text, size_t length, int64_t min, int64_t max, int64_t *out_nbytes)
 {
     static const struct {
@@ -184,6 +198,7 @@ static bool read_value(const option_t *option, const char *text)
 {
     if (option->kind == OPTION_INT) return read_int(option, text);
     if (option->kind == OPTION_REAL) return read_real(option, text);
+    if (option->kind == OPTION_SHARE) return read_share(option, text);
     if (option->kind == OPTION_BYTES) return read_bytes(option, text);
     if (option->kind == OPTION_CHOICE) return read_choice(option, text);
     if (!*text) {

@@ -14,6 +14,7 @@ typedef enum option_kind {
     OPTION_REAL, /* value: double *; min .. max; NaN: none was given */
     /* value: int64_t *; min .. max, with a unit or without: 4096, 64KiB, 1GiB, 2MB */
     OPTION_BYTES,
+    OPTION_SHARE,  /* value: double *; a fraction, as 1%, or 0.01; min .. max; 0: none was given */
     OPTION_TEXT,   /* value: const char **; points into argv */
     OPTION_SVG,    /* as TEXT: the name of a file, ends in .svg */
     OPTION_CHOICE, /* value: int *; index into `choices`, which are separated by '|' */

@@ -13,6 +13,7 @@ typedef struct series {
     size_t count;
     /* points that are not finite, or have no place on a logarithmic axis, are left out */
     const double *x, *y;
+    const double *low, *high; /* ends of the error bars; NULL, or not finite: none */
 } series_t;
 
 typedef struct plot {

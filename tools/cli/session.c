@@ -64,6 +64,7 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
     fy_log_set(tool_log, NULL);
+    machine_read(&session->machine);
     /* before the first scope, so that the file has it all */
     if (common->record) FY_TRY(fy_ledger_record(common->record));
     /* before the first scope: it may name that one, too */
@@ -166,6 +167,39 @@ double session_model_ns(const session_t *session)
 const char *session_clock(const session_t *session)
 {
     return session->info.is_simulated ? "model" : "wall";
+}
+
+static void print_statistics(const session_t *session, const effort_t *effort, const char *warm_up)
+{
+    fprintf(session->out, "\n%s%lld round%s", effort->rounds > 1 ? "medians of " : "",
+            (long long)effort->rounds, effort->rounds == 1 ? "" : "s");
+    if (effort->until > 0)
+        fprintf(session->out, " or more (until %g %%, at most %d)", 100 * effort->until,
+                ROUNDS_MOST);
+    fprintf(session->out, warm_up ? " after %s" : " without a warm-up", warm_up);
+    fprintf(session->out, "; +-%%: half of the median's %d %% interval; ", CONFIDENCE_PERCENT);
+    machine_print(&session->machine, session->out);
+    fputc('\n', session->out);
+}
+
+void session_statistics(session_t *session, const effort_t *effort, const char *warm_up)
+{
+    json_t *json = &session->json;
+    if (session->out) {
+        print_statistics(session, effort, warm_up);
+        return;
+    }
+    json_begin_object(json, "statistics");
+    json_int(json, "rounds", effort->rounds);
+    json_real(json, "until_percent", effort->until > 0 ? 100 * effort->until : NAN);
+    json_int(json, "most_rounds", ROUNDS_MOST);
+    json_text(json, "warm_up", warm_up);
+    json_text(json, "interval", "percentile bootstrap of the median");
+    json_int(json, "confidence_percent", CONFIDENCE_PERCENT);
+    json_int(json, "resamples", RESAMPLES);
+    json_int(json, "seed", RESAMPLE_SEED);
+    json_end(json);
+    machine_json(&session->machine, json);
 }
 
 fy_status_t session_csv(const session_t *session, const sheet_t *sheet)

@@ -8,9 +8,11 @@
 #include <ferry/ferry.h>
 
 #include "tools/cli/json.h"
+#include "tools/cli/machine.h"
 #include "tools/cli/options.h"
 #include "tools/cli/plot.h"
 #include "tools/cli/sheet.h"
+#include "tools/cli/stats.h"
 
 enum {
     STATUS_OK = 0,
@@ -71,10 +73,11 @@ typedef struct session {
     const common_t *common;
     fy_device_t *device;
     fy_device_info_t info;
-    fy_scope_t scope; /* owns what the run makes */
-    FILE *out;        /* text for people; NULL with --json */
-    json_t json;      /* the document, an open object; its file is NULL without --json */
-    char *text;       /* the document so far: it is printed when it is whole */
+    machine_t machine; /* when the session began */
+    fy_scope_t scope;  /* owns what the run makes */
+    FILE *out;         /* text for people; NULL with --json */
+    json_t json;       /* the document, an open object; its file is NULL without --json */
+    char *text;        /* the document so far: it is printed when it is whole */
     size_t text_nbytes;
 } session_t;
 
@@ -101,6 +104,10 @@ fy_status_t session_open_sibling(const session_t *session, size_t i, fy_device_t
 double session_model_ns(const session_t *session);
 /* "model" on a simulated device, else "wall": the clock that comparisons go by. */
 const char *session_clock(const session_t *session);
+/* How the table's figures were measured: rounds, warm-up, interval and machine, as a line below the
+ * table or as the objects "statistics" and "machine". `warm_up`: what ran before the first round;
+ * NULL: nothing. */
+void session_statistics(session_t *session, const effort_t *effort, const char *warm_up);
 /* Writes the sheet to --csv if requested. */
 fy_status_t session_csv(const session_t *session, const sheet_t *sheet);
 /* Draws to --plot if requested, and prints the path. */

@@ -21,6 +21,7 @@ typedef struct request {
     int64_t sizes[MOST_SIZES];
     size_t count;
     int64_t samples, steps, devices;
+    effort_t effort;
 } request_t;
 
 /* Replicas of the model, one a device. */
@@ -35,7 +36,7 @@ typedef struct net {
 
 typedef struct outcome {
     int64_t batch, steps_per_epoch;
-    double ns, model_ns; /* a step; NaN: it does not fit */
+    spread_t ns, model_ns; /* a step; NaN: it does not fit */
 } outcome_t;
 
 /* ---- the network ---- */
@@ -120,14 +121,19 @@ static fy_status_t time_steps(session_t *session, const request_t *request, net_
 {
     FY_TRY(step(net)); /* allocates what the next ones use again */
     FY_TRY(wait_all(net));
-    const double begin = wall_ns(), model_begin = session_model_ns(session);
-    for (int64_t i = 0; i < request->steps; i++) {
-        FY_TRY(step(net));
-        progress("step", i + 1, request->steps);
+    sample_t ns = { 0 }, model_ns = { 0 };
+    while (!effort_is_met(&request->effort, session->info.is_simulated ? &model_ns : &ns)) {
+        const double begin = wall_ns(), model_begin = session_model_ns(session);
+        for (int64_t i = 0; i < request->steps; i++) {
+            FY_TRY(step(net));
+            progress("step", i + 1, request->steps);
+        }
+        FY_TRY(wait_all(net));
+        sample_add(&ns, (wall_ns() - begin) / (double)request->steps);
+        sample_add(&model_ns, (session_model_ns(session) - model_begin) / (double)request->steps);
     }
-    FY_TRY(wait_all(net));
-    out->ns = (wall_ns() - begin) / (double)request->steps;
-    out->model_ns = (session_model_ns(session) - model_begin) / (double)request->steps;
+    out->ns = sample_spread(&ns);
+    out->model_ns = sample_spread(&model_ns);
     return FY_STATUS_OK;
 }
 
@@ -146,7 +152,7 @@ static fy_status_t measure(session_t *session, const request_t *request, net_t *
     memset(net->models, 0, sizeof net->models);
     memset(net->optimizers, 0, sizeof net->optimizers);
     if (status != FY_STATUS_OUT_OF_MEMORY || !fy_error_get()->oom) return status;
-    out->ns = out->model_ns = NAN;
+    out->ns = out->model_ns = sample_spread(&(sample_t){ 0 });
     return FY_STATUS_OK;
 }
 
@@ -205,10 +211,13 @@ static fy_status_t report(session_t *session, const request_t *request, const ou
         { "batch", "batch", 0 },
         { "steps_per_epoch", "steps/epoch", 0 },
         { "model_ms_per_image", "model ms/image", 4 },
+        SPREAD_HIDDEN("model_ms_per_image"),
         { "ms_per_image", "wall ms/image", 4 },
+        SPREAD_COLUMNS("ms_per_image"),
         { "model_s_per_epoch", "model s/epoch", 3 },
         { "s_per_epoch", "wall s/epoch", 3 },
         { "status", "status", 0 },
+        ROUNDS_COLUMN,
     };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < request->count; i++) {
@@ -216,11 +225,16 @@ static fy_status_t report(session_t *session, const request_t *request, const ou
         const double images = (double)(o->batch * request->devices);
         sheet_int(sheet, o->batch);
         sheet_int(sheet, o->steps_per_epoch);
-        sheet_real(sheet, o->model_ns * 1e-6 / images);
-        sheet_real(sheet, o->ns * 1e-6 / images);
-        sheet_real(sheet, o->model_ns * 1e-9 * (double)o->steps_per_epoch);
-        sheet_real(sheet, o->ns * 1e-9 * (double)o->steps_per_epoch);
-        sheet_text(sheet, isnan(o->ns) ? "out of memory" : "ok");
+        const spread_t model_ms = spread_scale(1e-6 / images, &o->model_ns),
+                       ms = spread_scale(1e-6 / images, &o->ns);
+        sheet_real(sheet, model_ms.median);
+        sheet_spread(sheet, &model_ms);
+        sheet_real(sheet, ms.median);
+        sheet_spread(sheet, &ms);
+        sheet_real(sheet, o->model_ns.median * 1e-9 * (double)o->steps_per_epoch);
+        sheet_real(sheet, o->ns.median * 1e-9 * (double)o->steps_per_epoch);
+        sheet_text(sheet, isnan(o->ns.median) ? "out of memory" : "ok");
+        sheet_int(sheet, (int64_t)o->ns.rounds);
     }
     if (session->out) {
         fprintf(session->out,
@@ -242,6 +256,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ou
         json_text(&session->json, "verdict",
                   *largest->one_more.verdict.text ? largest->one_more.verdict.text : NULL);
     }
+    session_statistics(session, &request->effort, "a step");
     const fy_status_t status = session_csv(session, sheet);
     sheet_destroy(sheet);
     return status;
@@ -298,15 +313,18 @@ int exp_batchsize(int argc, char **argv)
                           .list = "100,127,128,129,156,511,512,513",
                           .samples = 45000,
                           .steps = 3,
-                          .devices = 1 };
+                          .devices = 1,
+                          .effort = { .rounds = 1 } };
     const option_t options[] = {
         { "model", OPTION_TEXT, "MODEL", &request.model,
           "a model for images of `ferry train`, with options", 0, 0 },
         { "sizes", OPTION_TEXT, "LIST", &request.list, "batches of a device", 0, 0 },
         { "samples", OPTION_INT, "N", &request.samples, "images of an epoch", 1, INT32_MAX },
-        { "steps", OPTION_INT, "N", &request.steps, "timed steps of each size", 1, 1 << 20 },
+        { "steps", OPTION_INT, "N", &request.steps, "timed steps of each size in a round", 1,
+          1 << 20 },
         { "devices", OPTION_INT, "N", &request.devices, "devices, each with a batch of that size",
           1, MOST_DEVICES },
+        EFFORT_OPTIONS(&request.effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };

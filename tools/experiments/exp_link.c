@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SIZES = 32, MAX_REPEATS = 64 };
+enum { MAX_SIZES = 32 };
 /* The modes loop and coalesced skip sizes with more bytes in all. */
 static const int64_t most_together = (int64_t)64 << 20;
 static const int64_t largest = (int64_t)1 << 32;
@@ -18,7 +18,8 @@ static const int64_t largest = (int64_t)1 << 32;
 typedef struct request {
     int64_t sizes[MAX_SIZES];
     size_t count;
-    int64_t repeats, pieces;
+    int64_t pieces;
+    effort_t effort;
     peer_copy_t *peer; /* NULL: there is none */
 } request_t;
 
@@ -132,7 +133,7 @@ enum { MODE_COUNT = sizeof modes / sizeof *modes };
 /* ---- measuring ---- */
 
 typedef struct figures {
-    double ns; /* median */
+    spread_t ns;
     uint64_t copies;
 } figures_t;
 
@@ -159,27 +160,27 @@ static fy_status_t make_load(load_t *load, host_memory_t memory)
     return fy_device_wait(load->device, FY_FOREVER);
 }
 
-static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_t repeats,
+static fy_status_t time_mode(session_t *session, const struct mode *mode, const effort_t *effort,
                              load_t *load, figures_t *out)
 {
     char path[64];
-    double times[MAX_REPEATS];
+    sample_t times = { 0 };
     const bool up = strcmp(mode->direction, "up") == 0;
     snprintf(path, sizeof path, "link/%s/%s", mode->name, mode->direction);
     FY_TRY(make_load(load, mode->memory));
     FY_TRY(mode->run(load)); /* makes the ring, fills the pools */
     const fy_ledger_totals_t before = ledger_read(path);
-    for (int64_t i = 0; i < repeats; i++) {
+    while (!effort_is_met(effort, &times)) {
         FY_TRY(session_wait(session));
         const double start = link_now_ns(session);
         FY_TRY(mode->run(load));
-        times[i] = link_now_ns(session) - start;
+        sample_add(&times, link_now_ns(session) - start);
     }
     const fy_ledger_totals_t after = ledger_read(path);
-    out->ns = median(times, (size_t)repeats);
+    out->ns = sample_spread(&times);
     out->copies = (up ? after.upload.copies - before.upload.copies
                       : after.download.copies - before.download.copies) /
-                  (uint64_t)repeats;
+                  times.count;
     if (mode->memory == PAST_FERRY) out->copies = 1; /* not in the ledger */
     return FY_STATUS_OK;
 }
@@ -196,7 +197,7 @@ static fy_status_t measure(session_t *session, const struct mode *mode, int64_t 
     load.replies = tool_alloc(pieces * sizeof *load.replies);
     fy_scope_t outer = fy_scope_begin(mode->name);
     (void)fy_scope_begin(mode->direction);
-    const fy_status_t status = time_mode(session, mode, request->repeats, &load, out);
+    const fy_status_t status = time_mode(session, mode, &request->effort, &load, out);
     fy_scope_end(outer, 0, NULL);
     free(load.replies);
     free(load.on_device);
@@ -213,7 +214,9 @@ double link_now_ns(const session_t *session)
 
 typedef struct curves {
     char names[MODE_COUNT][32];
-    double x[MODE_COUNT][MAX_SIZES], y[MODE_COUNT][MAX_SIZES]; /* bytes in all, GB/s */
+    /* bytes in all; GB/s */
+    double x[MODE_COUNT][MAX_SIZES], y[MODE_COUNT][MAX_SIZES], low[MODE_COUNT][MAX_SIZES],
+        high[MODE_COUNT][MAX_SIZES];
     size_t points[MODE_COUNT];
 } curves_t;
 
@@ -226,7 +229,7 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
         const size_t pieces = mode->many ? (size_t)request->pieces : 1;
         snprintf(curves->names[m], sizeof curves->names[m], "%s %s", mode->name, mode->direction);
         for (size_t i = 0; i < request->count; i++) {
-            figures_t f = { NAN, 0 };
+            figures_t f;
             const int64_t size = request->sizes[i];
             const double nbytes = (double)size * (double)pieces;
             progress("link", (int64_t)(m * request->count + i),
@@ -234,17 +237,23 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
             if (mode->many && nbytes > (double)most_together) continue;
             if (mode->memory == PAST_FERRY && !request->peer) continue;
             FY_TRY(measure(session, mode, size, pieces, request, &f));
-            curves->x[m][curves->points[m]] = nbytes;
-            curves->y[m][curves->points[m]++] = nbytes / f.ns;
+            const spread_t rate = spread_rate(nbytes, &f.ns);
+            const size_t at = curves->points[m]++;
+            curves->x[m][at] = nbytes;
+            curves->y[m][at] = rate.median;
+            curves->low[m][at] = rate.low;
+            curves->high[m][at] = rate.high;
             sheet_text(sheet, mode->name);
             sheet_text(sheet, mode->direction);
             sheet_int(sheet, (int64_t)nbytes);
             sheet_int(sheet, (int64_t)pieces);
-            sheet_real(sheet, f.ns);
-            sheet_real(sheet, f.ns > 0 ? nbytes * 1e9 / f.ns : NAN);
-            sheet_real(sheet, f.ns > 0 ? nbytes / f.ns : NAN);
+            sheet_real(sheet, f.ns.median);
+            sheet_spread(sheet, &f.ns);
+            sheet_real(sheet, f.ns.median > 0 ? 1e9 * rate.median : NAN);
+            sheet_real(sheet, f.ns.median > 0 ? rate.median : NAN);
             sheet_int(sheet, (int64_t)f.copies);
             sheet_text(sheet, clock);
+            sheet_int(sheet, (int64_t)f.ns.rounds);
         }
     }
     progress("link", 1, 1);
@@ -255,22 +264,20 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
                           const curves_t *curves)
 {
     if (session->out) {
-        fprintf(session->out,
-                "link: transfers on %s (%s), each waited for, %s clock, median of %lld\n\n",
-                fy_device_name(session->device), session->info.model, session_clock(session),
-                (long long)request->repeats);
+        fprintf(session->out, "link: transfers on %s (%s), each waited for, %s clock\n\n",
+                fy_device_name(session->device), session->info.model, session_clock(session));
         sheet_print(sheet, session->out);
     } else {
-        json_int(&session->json, "repeats", request->repeats);
         json_text(&session->json, "clock", session_clock(session));
         sheet_json(sheet, &session->json, "rows");
     }
+    session_statistics(session, &request->effort, "the transfer once");
     series_t series[MODE_COUNT];
     size_t drawn = 0;
     for (size_t m = 0; m < MODE_COUNT; m++)
         if (curves->points[m])
-            series[drawn++] =
-                (series_t){ curves->names[m], curves->points[m], curves->x[m], curves->y[m] };
+            series[drawn++] = (series_t){ curves->names[m], curves->points[m], curves->x[m],
+                                          curves->y[m],     curves->low[m],    curves->high[m] };
     const plot_t plot = { .title = "Transfers by size and mode",
                           .x_label = "bytes",
                           .y_label = session->info.is_simulated ? "GB/s, model clock" : "GB/s",
@@ -289,10 +296,12 @@ static fy_status_t sweep(session_t *session, request_t *request)
         { "nbytes", "bytes", 0 },
         { "pieces", "pieces", 0 },
         { "ns", "ns", 0 },
+        SPREAD_COLUMNS("ns"),
         { "bytes_per_s", NULL, 0 },
         { "gbytes_per_s", "GB/s", 4 },
         { "copies", "copies", 0 },
         { "clock", NULL, 0 },
+        ROUNDS_COLUMN,
     };
     curves_t *curves = tool_alloc(sizeof *curves);
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
@@ -332,14 +341,13 @@ int exp_link(int argc, char **argv)
     common_t common = { .device = "auto" };
     const char *const all_sizes = "4,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB",
                       *sizes = all_sizes;
-    enum { REPEATS = 5, PIECES = 64, STEPS = 64 };
-    request_t request = { .repeats = REPEATS, .pieces = PIECES };
+    enum { PIECES = 64, STEPS = 64 };
+    request_t request = { .pieces = PIECES, .effort = { .rounds = ROUNDS_FOR_INTERVAL } };
     int64_t steps = STEPS, products = 0;
     bool overlap = false;
     const option_t options[] = {
         { "sizes", OPTION_TEXT, "LIST", &sizes, "bytes of a piece, separated by commas", 0, 0 },
-        { "repeats", OPTION_INT, "N", &request.repeats,
-          "timed repeats after one to warm up; the median counts", 1, MAX_REPEATS },
+        EFFORT_OPTIONS(&request.effort),
         { "pieces", OPTION_INT, "N", &request.pieces,
           "how many go together in the modes loop and coalesced", 1, 65536 },
         { "overlap", OPTION_FLAG, NULL, &overlap,
@@ -359,10 +367,10 @@ int exp_link(int argc, char **argv)
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;
-    if (overlap ? sizes != all_sizes || request.repeats != REPEATS || request.pieces != PIECES
+    if (overlap ? sizes != all_sizes || request.pieces != PIECES
                 : steps != STEPS || products != 0) {
         fprintf(stderr, "ferry: %s\n",
-                overlap ? "--sizes, --repeats and --pieces do not apply to --overlap"
+                overlap ? "--sizes and --pieces do not apply to --overlap"
                         : "--steps and --compute need --overlap");
         return STATUS_USAGE;
     }
@@ -370,7 +378,8 @@ int exp_link(int argc, char **argv)
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "link");
     if (status == FY_STATUS_OK)
-        status = overlap ? link_overlap(&session, steps, products) : sweep(&session, &request);
+        status = overlap ? link_overlap(&session, steps, products, &request.effort)
+                         : sweep(&session, &request);
     if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
     if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
     return session_end(&session, status);

@@ -8,17 +8,18 @@
  * session_clock(). */
 typedef struct overlap {
     int64_t steps, products; /* timed steps, and matrix products in each */
-    double pipelined_ns_per_step, serial_ns_per_step;
+    spread_t pipelined_ns_per_step, serial_ns_per_step;
     /* of one step: how long each engine is busy; on the wall clock how long each takes alone */
-    double upload_ns, compute_ns, download_ns;
+    spread_t upload_ns, compute_ns, download_ns;
 } overlap_t;
 
-/* Measures `steps` steps once the pipeline is full. products 0: as many as take about as long as
- * the upload. Fails: CORRUPT_DATA (a download did not hold its step's result). */
+/* Measures rounds of `steps` steps once the pipeline is full. products 0: as many as take about as
+ * long as the upload. Fails: CORRUPT_DATA (a download did not hold its step's result). */
 fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t products,
-                                 overlap_t *out);
+                                 const effort_t *effort, overlap_t *out);
 /* Measures and reports. */
-fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products);
+fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
+                         const effort_t *effort);
 /* Now, by session_clock(). */
 double link_now_ns(const session_t *session);
 

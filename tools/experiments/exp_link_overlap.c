@@ -213,40 +213,62 @@ static fy_status_t choose_products(pipeline_t *p)
     return FY_STATUS_OK;
 }
 
-static fy_status_t measure(pipeline_t *p, int64_t steps, overlap_t *out)
+/* One value of each a round. */
+typedef struct rounds {
+    sample_t pipelined, serial, upload, compute, download;
+} rounds_t;
+
+static fy_status_t measure_round(pipeline_t *p, int64_t steps, rounds_t *rounds)
+{
+    phases_t alone;
+    double serial, filling, ns;
+    FY_TRY(run_serial(p, steps, &serial, &alone));
+    FY_TRY(run_pipelined(p, FILL, &filling));
+    FY_TRY(run_pipelined(p, FILL + steps, &ns));
+    sample_add(&rounds->serial, serial);
+    /* what filling and emptying cost is in both */
+    sample_add(&rounds->pipelined, (ns - filling) / (double)steps);
+    sample_add(&rounds->upload, alone.upload);
+    sample_add(&rounds->compute, alone.compute);
+    sample_add(&rounds->download, alone.download);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t measure(pipeline_t *p, int64_t steps, const effort_t *effort, overlap_t *out)
 {
     phases_t alone;
     double ns;
+    rounds_t rounds = { 0 };
     FY_TRY(create(p));
     if (!p->products) FY_TRY(choose_products(p));
     FY_TRY(run_serial(p, 1, &ns, &alone));
-    FY_TRY(run_serial(p, steps, &out->serial_ns_per_step, &alone));
-    FY_TRY(run_pipelined(p, FILL, &ns));
-    FY_TRY(run_pipelined(p, FILL + steps, &out->pipelined_ns_per_step));
-    /* what filling and emptying cost is in both */
-    out->pipelined_ns_per_step = (out->pipelined_ns_per_step - ns) / (double)steps;
+    while (!effort_is_met(effort, &rounds.serial) || !effort_is_met(effort, &rounds.pipelined))
+        FY_TRY(measure_round(p, steps, &rounds));
     out->steps = steps;
     out->products = p->products;
-    out->upload_ns = alone.upload;
-    out->compute_ns = alone.compute;
-    out->download_ns = alone.download;
+    out->pipelined_ns_per_step = sample_spread(&rounds.pipelined);
+    out->serial_ns_per_step = sample_spread(&rounds.serial);
+    out->upload_ns = sample_spread(&rounds.upload);
+    out->compute_ns = sample_spread(&rounds.compute);
+    out->download_ns = sample_spread(&rounds.download);
     return FY_STATUS_OK;
 }
 
 fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t products,
-                                 overlap_t *out)
+                                 const effort_t *effort, overlap_t *out)
 {
     pipeline_t p = { .session = session, .products = products };
     fy_scope_t scope = fy_scope_begin("overlap");
-    const fy_status_t status = measure(&p, steps, out);
+    const fy_status_t status = measure(&p, steps, effort, out);
     fy_scope_end(scope, 0, NULL);
     return status;
 }
 
 static void report_text(const session_t *session, const overlap_t *o, const sheet_t *sheet)
 {
-    const double sum = o->upload_ns + o->compute_ns + o->download_ns,
-                 longest = fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns);
+    const double upload = o->upload_ns.median, compute = o->compute_ns.median,
+                 download = o->download_ns.median, sum = upload + compute + download,
+                 longest = fmax(fmax(upload, compute), download);
     fprintf(session->out,
             "link --overlap: %lld steps of %d bytes up, %lld matrix products, %d bytes down, on %s "
             "(%s), %s clock\n\n",
@@ -255,10 +277,22 @@ static void report_text(const session_t *session, const overlap_t *o, const shee
     sheet_print(sheet, session->out);
     fprintf(session->out,
             "\npipelined: %.3f x the longest of the three; serial: %.3f x their sum\n",
-            o->pipelined_ns_per_step / longest, o->serial_ns_per_step / sum);
+            o->pipelined_ns_per_step.median / longest, o->serial_ns_per_step.median / sum);
 }
 
-static void report_json(json_t *json, const session_t *session, const overlap_t *o)
+enum { FIGURES = 5 };
+
+/* The figures of the table and of the document, in this order. */
+static const struct {
+    const char *name, *key;
+} figures[FIGURES] = { { "upload", "upload_ns" },
+                       { "compute", "compute_ns" },
+                       { "download", "download_ns" },
+                       { "serial", "serial_ns_per_step" },
+                       { "pipelined", "pipelined_ns_per_step" } };
+
+static void report_json(json_t *json, const session_t *session, const overlap_t *o,
+                        const spread_t spreads[FIGURES])
 {
     json_text(json, "clock", session_clock(session));
     json_begin_object(json, "overlap");
@@ -266,33 +300,41 @@ static void report_json(json_t *json, const session_t *session, const overlap_t 
     json_int(json, "products", o->products);
     json_int(json, "upload_bytes_per_step", ROWS * COLUMNS * 4);
     json_int(json, "download_bytes_per_step", COLUMNS * 4);
-    json_real(json, "pipelined_ns_per_step", o->pipelined_ns_per_step);
-    json_real(json, "serial_ns_per_step", o->serial_ns_per_step);
-    json_real(json, "upload_ns", o->upload_ns);
-    json_real(json, "compute_ns", o->compute_ns);
-    json_real(json, "download_ns", o->download_ns);
+    for (int i = 0; i < FIGURES; i++) json_spread(json, figures[i].key, &spreads[i]);
+    json_uint(json, "rounds", o->serial_ns_per_step.rounds);
     json_end(json);
 }
 
-fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products)
+fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products,
+                         const effort_t *effort)
 {
-    static const column_t columns[] = { { "name", "what", 0 }, { "ns_per_step", "ns/step", 0 } };
-    static const char *const names[] = { "upload", "compute", "download", "serial", "pipelined" };
+    static const column_t columns[] = { { "name", "what", 0 },
+                                        { "ns_per_step", "ns/step", 0 },
+                                        SPREAD_COLUMNS("ns_per_step"),
+                                        ROUNDS_COLUMN };
     overlap_t o;
-    FY_TRY(link_overlap_measure(session, steps, products, &o));
-    const double ns[] = { o.upload_ns, o.compute_ns, o.download_ns, o.serial_ns_per_step,
-                          o.pipelined_ns_per_step };
-    enum { COUNT = sizeof ns / sizeof *ns };
+    const char *names[FIGURES];
+    double ns[FIGURES], low[FIGURES], high[FIGURES];
+    FY_TRY(link_overlap_measure(session, steps, products, effort, &o));
+    const spread_t spreads[FIGURES] = { o.upload_ns, o.compute_ns, o.download_ns,
+                                        o.serial_ns_per_step, o.pipelined_ns_per_step };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < FIGURES; i++) {
+        names[i] = figures[i].name;
+        ns[i] = spreads[i].median;
+        low[i] = spreads[i].low;
+        high[i] = spreads[i].high;
         sheet_text(sheet, names[i]);
         sheet_real(sheet, ns[i]);
+        sheet_spread(sheet, &spreads[i]);
+        sheet_int(sheet, (int64_t)spreads[i].rounds);
     }
     if (session->out)
         report_text(session, &o, sheet);
     else
-        report_json(&session->json, session, &o);
-    const series_t series = { "ns", COUNT, NULL, ns };
+        report_json(&session->json, session, &o, spreads);
+    session_statistics(session, effort, "one step in turn");
+    const series_t series = { "ns", FIGURES, NULL, ns, low, high };
     const plot_t plot = { .title = "A step of upload, compute and download",
                           .x_label = "alone, in turn, side by side",
                           .y_label = session->info.is_simulated ? "ns per step, model clock"

@@ -11,6 +11,7 @@ typedef struct request {
     const char *data, *runs;
     int init;
     int64_t seed;
+    effort_t effort;
 } request_t;
 
 /* Sets chosen[i] for each name in the comma-separated list. */
@@ -50,8 +51,9 @@ static void report_json(session_t *session, const minibatch_t *runs, size_t coun
         json_begin_array(json, "samples_seen");
         for (int k = 0; k < run->count; k++) json_real(json, NULL, run->seen[k]);
         json_end(json);
-        json_real(json, "sec_per_epoch", run->sec_per_epoch);
-        json_real(json, "model_sec_per_epoch", run->model_sec_per_epoch);
+        json_spread(json, "sec_per_epoch", &run->sec_per_epoch);
+        json_spread(json, "model_sec_per_epoch", &run->model_sec_per_epoch);
+        json_uint(json, "rounds", run->sec_per_epoch.rounds);
         json_uint(json, "uploads", run->traffic.upload.count);
         json_uint(json, "downloads", run->traffic.download.count);
         json_uint(json, "bytes_up", run->traffic.upload.nbytes);
@@ -73,6 +75,7 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
         { "epochs", "epochs", 0 },
         { "final_loss", "final loss", 4 },
         { "sec_per_epoch", "s/epoch", 5 },
+        SPREAD_COLUMNS("sec_per_epoch"),
         { "model_sec_per_epoch", "model s/epoch", 5 },
         { "requests", "light requests", 0 },
         { "bytes_up", "bytes up", 0 },
@@ -90,8 +93,9 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
         sheet_real(sheet, run->recipe->lr);
         sheet_int(sheet, run->recipe->epochs);
         sheet_real(sheet, run->losses[run->count - 1]);
-        sheet_real(sheet, run->sec_per_epoch);
-        sheet_real(sheet, run->model_sec_per_epoch);
+        sheet_real(sheet, run->sec_per_epoch.median);
+        sheet_spread(sheet, &run->sec_per_epoch);
+        sheet_real(sheet, run->model_sec_per_epoch.median);
         sheet_int(sheet, (int64_t)run->traffic.requests);
         sheet_int(sheet, (int64_t)run->traffic.upload.nbytes);
         sheet_int(sheet, (int64_t)run->traffic.download.count);
@@ -170,7 +174,7 @@ static fy_status_t run(session_t *session, const request_t *request, const bool 
     for (int i = 0; i < RUN_COUNT; i++)
         if (chosen[i])
             FY_TRY(minibatch_train(session, data, &recipes[i], (init_kind_t)request->init,
-                                   request->seed, &runs[count++]));
+                                   request->seed, &request->effort, &runs[count++]));
     if (session->json.file) {
         fy_ledger_totals_t sent = ledger_read("minibatch/data");
         json_text(&session->json, "data", origin);
@@ -182,13 +186,14 @@ static fy_status_t run(session_t *session, const request_t *request, const bool 
         report_json(session, runs, count);
     }
     report_text(session, runs, count, origin);
+    session_statistics(session, &request->effort, "a step of each run");
     return report_curves(session, runs, count);
 }
 
 int exp_minibatch(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    request_t request = { NULL, "gd,sgd,mini100,mini10", INIT_NORMAL, 1 };
+    request_t request = { NULL, "gd,sgd,mini100,mini10", INIT_NORMAL, 1, { .rounds = 1 } };
     bool chosen[RUN_COUNT] = { false };
     const option_t options[] = {
         { "data", OPTION_TEXT, "PATH", &request.data,
@@ -198,6 +203,7 @@ int exp_minibatch(int argc, char **argv)
           "first weights: N(0, 0.01^2), or zero", 0, 0 },
         { "seed", OPTION_INT, "N", &request.seed,
           "of first weights and permutations; the same for each run", 0, INT64_MAX },
+        EFFORT_OPTIONS(&request.effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };

@@ -26,7 +26,7 @@ typedef struct minibatch {
     /* mean((prediction - y)^2) / 2 on all rows, and samples seen until then */
     double losses[MAX_LOSSES], seen[MAX_LOSSES];
     /* evaluation not counted; the model's is NaN on a real device */
-    double sec_per_epoch, model_sec_per_epoch;
+    spread_t sec_per_epoch, model_sec_per_epoch;
     fy_ledger_totals_t traffic;
 } minibatch_t;
 
@@ -34,9 +34,11 @@ typedef struct minibatch {
  * target. One upload. */
 fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised,
                              fy_tensor_t **out_data);
-/* One run of one recipe on `data`. Uploads nothing; downloads the recorded losses, 4 bytes each: a
+/* One run of one recipe on `data`, repeated from its beginning for each round: losses and traffic
+ * are those of the first. Uploads nothing; downloads the recorded losses, 4 bytes each: a
  * guard sees to it. */
 fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe,
-                            init_kind_t init, int64_t seed, minibatch_t *out);
+                            init_kind_t init, int64_t seed, const effort_t *effort,
+                            minibatch_t *out);
 
 #endif

@@ -113,6 +113,11 @@ typedef struct stopwatch {
     double wall, model, wall_begin, model_begin;
 } stopwatch_t;
 
+/* Of an epoch, by both clocks. */
+typedef struct seconds {
+    double wall, model;
+} seconds_t;
+
 static void stopwatch_start(const session_t *session, stopwatch_t *watch)
 {
     watch->model_begin = session_model_ns(session);
@@ -149,7 +154,8 @@ static fy_status_t guard_run(const recipe_t *recipe)
 }
 
 static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t *theta,
-                              fy_tensor_t *rng, const recipe_t *recipe, minibatch_t *out)
+                              fy_tensor_t *rng, const recipe_t *recipe, minibatch_t *out,
+                              seconds_t *out_seconds)
 {
     stopwatch_t watch = { 0 };
     int64_t seen = 0;
@@ -180,15 +186,15 @@ static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t
         fy_scope_end(scope, 0, NULL);
     }
     FY_TRY(stopwatch_stop(session, &watch));
-    out->sec_per_epoch = watch.wall / 1e9 / (double)recipe->epochs;
-    out->model_sec_per_epoch = watch.model / 1e9 / (double)recipe->epochs;
+    *out_seconds = (seconds_t){ watch.wall / 1e9 / (double)recipe->epochs,
+                                watch.model / 1e9 / (double)recipe->epochs };
     return FY_STATUS_OK;
 }
 
-fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe,
-                            init_kind_t init, int64_t seed, minibatch_t *out)
+static fy_status_t train_once(session_t *session, fy_tensor_t *data, const recipe_t *recipe,
+                              init_kind_t init, int64_t seed, minibatch_t *out,
+                              seconds_t *out_seconds)
 {
-    char path[64];
     fy_tensor_t *rng, *theta;
     *out = (minibatch_t){ .recipe = recipe };
     fy_scope_t scope = fy_scope_begin(recipe->name);
@@ -196,9 +202,28 @@ fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_
     FY_TRY(fy_rng_create(session->device, seed, &rng));
     FY_TRY(make_theta(session, init, rng, &theta));
     fy_tensor_set_name(theta, "theta");
-    FY_TRY(run_epochs(session, data, theta, rng, recipe, out));
+    FY_TRY(run_epochs(session, data, theta, rng, recipe, out, out_seconds));
     fy_scope_end(scope, 0, NULL);
+    return FY_STATUS_OK;
+}
+
+fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe,
+                            init_kind_t init, int64_t seed, const effort_t *effort,
+                            minibatch_t *out)
+{
+    char path[64];
+    minibatch_t again;
+    sample_t wall = { 0 }, model = { 0 };
     snprintf(path, sizeof path, "minibatch/%s", recipe->name);
-    out->traffic = ledger_read(path);
+    while (!effort_is_met(effort, session->info.is_simulated ? &model : &wall)) {
+        const bool is_first = !wall.count;
+        seconds_t seconds;
+        FY_TRY(train_once(session, data, recipe, init, seed, is_first ? out : &again, &seconds));
+        if (is_first) out->traffic = ledger_read(path);
+        sample_add(&wall, seconds.wall);
+        sample_add(&model, seconds.model);
+    }
+    out->sec_per_epoch = sample_spread(&wall);
+    out->model_sec_per_epoch = sample_spread(&model);
     return FY_STATUS_OK;
 }

@@ -31,6 +31,7 @@ typedef struct request {
     const net_t *net;
     const char *data;
     int64_t devices, batch, steps, seed;
+    effort_t effort;
     const char *lr_text;
     double lr;
 } request_t;
@@ -56,7 +57,8 @@ typedef struct outcome {
      * rounding in it */
     double worst_tensor;
     int replicas_are_equal;
-    double ns, model_ns; /* a step */
+    double ns, model_ns;           /* a step */
+    spread_t spread, model_spread; /* the same, of all rounds */
     double peer_nbytes, peer_count, uploads, downloads;
     char refusal[512]; /* what is said to one who reads a weight on the host */
 } outcome_t;
@@ -304,6 +306,24 @@ static fy_status_t measure(session_t *session, const request_t *request, const f
     return status;
 }
 
+/* Each round is the whole training; what it comes to is that of the first. */
+static fy_status_t measure_rounds(session_t *session, const request_t *request,
+                                  const fy_dataset_t *digits, size_t count, fy_tensor_t **first,
+                                  outcome_t *out)
+{
+    sample_t ns = { 0 }, model_ns = { 0 };
+    outcome_t again;
+    while (!effort_is_met(&request->effort, session->info.is_simulated ? &model_ns : &ns)) {
+        outcome_t *round = ns.count ? &again : out;
+        FY_TRY(measure(session, request, digits, count, first, round));
+        sample_add(&ns, round->ns);
+        sample_add(&model_ns, round->model_ns);
+    }
+    out->spread = sample_spread(&ns);
+    out->model_spread = sample_spread(&model_ns);
+    return FY_STATUS_OK;
+}
+
 /* ---- reporting ---- */
 
 static void print_text(const session_t *session, const request_t *request, const char *origin,
@@ -333,8 +353,11 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         { "peer_bytes_per_step", "peer bytes/step", 0 },
         { "peer_transfers_per_step", "peer transfers/step", 0 },
         { "model_ns_per_step", "model ns/step", 0 },
+        SPREAD_HIDDEN("model_ns_per_step"),
         { "ns_per_step", "wall ns/step", 0 },
+        SPREAD_COLUMNS("ns_per_step"),
         { "status", "status", 0 },
+        ROUNDS_COLUMN,
     };
     bool all_ok = true;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
@@ -353,9 +376,12 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         sheet_text(sheet, o->replicas_are_equal ? "yes" : "no");
         sheet_real(sheet, o->peer_nbytes);
         sheet_real(sheet, o->peer_count);
-        sheet_real(sheet, o->model_ns);
-        sheet_real(sheet, o->ns);
+        sheet_real(sheet, o->model_spread.median);
+        sheet_spread(sheet, &o->model_spread);
+        sheet_real(sheet, o->spread.median);
+        sheet_spread(sheet, &o->spread);
         sheet_text(sheet, ok ? "ok" : "failed");
+        sheet_int(sheet, (int64_t)o->spread.rounds);
     }
     if (session->out) print_text(session, request, origin, sheet, outcomes, count);
     if (session->json.file) {
@@ -368,6 +394,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         sheet_json(sheet, &session->json, "runs");
         json_text(&session->json, "refusal", outcomes[count - 1].refusal);
     }
+    session_statistics(session, &request->effort, NULL);
     fy_status_t status = session_csv(session, sheet);
     sheet_destroy(sheet);
     if (status == FY_STATUS_OK && !all_ok)
@@ -387,7 +414,7 @@ static fy_status_t run(session_t *session, const request_t *request)
     FY_TRY(open_digits(request, &origin, &digits));
     fy_status_t status = FY_STATUS_OK;
     for (int64_t n = 1; n <= request->devices && status == FY_STATUS_OK; n *= 2)
-        status = measure(session, request, digits, (size_t)n, first, &outcomes[count++]);
+        status = measure_rounds(session, request, digits, (size_t)n, first, &outcomes[count++]);
     fy_dataset_destroy(digits);
     for (size_t p = 0; p < MOST_PARAMS; p++) fy_tensor_destroy(first[p]);
     return status == FY_STATUS_OK ? report(session, request, origin, outcomes, count) : status;
@@ -396,7 +423,7 @@ static fy_status_t run(session_t *session, const request_t *request)
 int exp_parallel(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
-    request_t request = { .devices = 4, .steps = 20, .seed = 1 };
+    request_t request = { .devices = 4, .steps = 20, .seed = 1, .effort = { .rounds = 1 } };
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &request.data, "folder with MNIST's files", 0, 0 },
         { "devices", OPTION_INT, "N", &request.devices,
@@ -409,6 +436,7 @@ int exp_parallel(int argc, char **argv)
         { "lr", OPTION_TEXT, "X", &request.lr_text,
           "learning rate; default: lenet 0.2, resnet18 0.1 times the number of devices", 0, 0 },
         { "seed", OPTION_INT, "N", &request.seed, "of the initial values", 0, INT32_MAX },
+        EFFORT_OPTIONS(&request.effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };

@@ -108,8 +108,7 @@ static fy_status_t fetch_product(session_t *session, int variant, const operands
     return fy_download_wait(reply, FY_FOREVER, out_host);
 }
 
-static fy_status_t measure_variant(session_t *session, int variant, const operands_t *operands,
-                                   int64_t iters, fy_tensor_t **out_product, roundtrip_t *out)
+static fy_status_t warm_up(session_t *session, int variant, const operands_t *operands)
 {
     fy_tensor_t *product;
     fy_scope_t scope = fy_scope_begin(variants[variant].name);
@@ -118,24 +117,61 @@ static fy_status_t measure_variant(session_t *session, int variant, const operan
         fy_tensor_destroy(product);
     }
     FY_TRY(session_wait(session));
-    fy_ledger_totals_t before = ledger_read(variants[variant].loop_path);
-    double model_begin = session_model_ns(session), begin = wall_ns();
+    fy_scope_end(scope, 0, NULL);
+    return FY_STATUS_OK;
+}
+
+/* What the rounds of a variant have so far, per product. */
+typedef struct rounds {
+    sample_t ns, model_ns;
+} rounds_t;
+
+static fy_status_t measure_round(session_t *session, int variant, const operands_t *operands,
+                                 int64_t iters, rounds_t *rounds)
+{
+    fy_scope_t scope = fy_scope_begin(variants[variant].name);
+    const double model_begin = session_model_ns(session), begin = wall_ns();
     FY_TRY(run_loop(session, variant, operands, iters));
     FY_TRY(session_wait(session));
-    double end = wall_ns(), model_end = session_model_ns(session);
-    fy_ledger_totals_t after = ledger_read(variants[variant].loop_path);
+    const double end = wall_ns(), model_end = session_model_ns(session), n = (double)iters;
+    sample_add(&rounds->ns, (end - begin) / n);
+    sample_add(&rounds->model_ns, model_end > model_begin ? (model_end - model_begin) / n : NAN);
+    fy_scope_end(scope, 0, NULL);
+    return FY_STATUS_OK;
+}
 
-    double n = (double)iters;
-    out->ns = (end - begin) / n;
-    out->model_ns = model_end > model_begin ? (model_end - model_begin) / n : NAN;
-    out->uploads = (double)(after.upload.count - before.upload.count) / n;
-    out->downloads = (double)(after.download.count - before.download.count) / n;
-    out->nbytes = (double)(after.upload.nbytes - before.upload.nbytes + after.download.nbytes -
-                           before.download.nbytes) /
+/* Traffic of the timed loop alone: its totals less those `before`. */
+static void summarize(int variant, const rounds_t *rounds, int64_t iters,
+                      const fy_ledger_totals_t *before, roundtrip_t *out)
+{
+    const fy_ledger_totals_t after = ledger_read(variants[variant].loop_path);
+    const double n = (double)iters * (double)rounds->ns.count;
+    out->ns = sample_spread(&rounds->ns);
+    out->model_ns = sample_spread(&rounds->model_ns);
+    out->uploads = (double)(after.upload.count - before->upload.count) / n;
+    out->downloads = (double)(after.download.count - before->download.count) / n;
+    out->nbytes = (double)(after.upload.nbytes - before->upload.nbytes + after.download.nbytes -
+                           before->download.nbytes) /
                   n;
+}
+
+/* The product that each variant has come to, on the host. */
+static fy_status_t check_variant(session_t *session, int variant, const operands_t *operands,
+                                 fy_tensor_t **out_product)
+{
+    fy_scope_t scope = fy_scope_begin(variants[variant].name);
     FY_TRY(fetch_product(session, variant, operands, out_product));
     fy_scope_end(scope, 1, out_product);
     return FY_STATUS_OK;
+}
+
+static bool are_met(const session_t *session, const effort_t *effort, const rounds_t *rounds)
+{
+    for (int v = 0; v < VARIANT_COUNT; v++)
+        if (!effort_is_met(effort,
+                           session->info.is_simulated ? &rounds[v].model_ns : &rounds[v].ns))
+            return false;
+    return true;
 }
 
 static fy_status_t make_operands(session_t *session, int64_t size, operands_t *out)
@@ -167,13 +203,24 @@ static fy_status_t max_abs_diff(fy_tensor_t *a, fy_tensor_t *b, int64_t count, d
 }
 
 fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters,
-                              roundtrip_t out[VARIANT_COUNT])
+                              const effort_t *effort, roundtrip_t out[VARIANT_COUNT])
 {
     operands_t operands;
     fy_tensor_t *products[VARIANT_COUNT];
+    fy_ledger_totals_t before[VARIANT_COUNT];
+    rounds_t rounds[VARIANT_COUNT] = { 0 };
     FY_TRY(make_operands(session, size, &operands));
-    for (int v = 0; v < VARIANT_COUNT; v++)
-        FY_TRY(measure_variant(session, v, &operands, iters, &products[v], &out[v]));
+    for (int v = 0; v < VARIANT_COUNT; v++) {
+        FY_TRY(warm_up(session, v, &operands));
+        before[v] = ledger_read(variants[v].loop_path);
+    }
+    while (!are_met(session, effort, rounds))
+        for (int v = 0; v < VARIANT_COUNT; v++)
+            FY_TRY(measure_round(session, v, &operands, iters, &rounds[v]));
+    for (int v = 0; v < VARIANT_COUNT; v++) {
+        summarize(v, &rounds[v], iters, &before[v], &out[v]);
+        FY_TRY(check_variant(session, v, &operands, &products[v]));
+    }
     for (int v = 0; v < VARIANT_COUNT; v++) {
         FY_TRY(max_abs_diff(products[0], products[v], size * size, &out[v].max_abs_diff));
         /* the downloaded bytes are all zero */
@@ -188,38 +235,47 @@ fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters,
     return FY_STATUS_OK;
 }
 
-static fy_status_t report(session_t *session, int64_t size, int64_t iters,
+static fy_status_t report(session_t *session, int64_t size, int64_t iters, const effort_t *effort,
                           const roundtrip_t measured[VARIANT_COUNT])
 {
     static const column_t columns[] = {
         { "name", "variant", 0 },
         { "ns_per_iter", "wall ns/iter", 0 },
+        SPREAD_COLUMNS("ns_per_iter"),
         { "model_ns_per_iter", "model ns/iter", 0 },
+        SPREAD_HIDDEN("model_ns_per_iter"),
         { "uploads_per_iter", "uploads/iter", 0 },
         { "downloads_per_iter", "downloads/iter", 0 },
         { "bytes_per_iter", "bytes/iter", 0 },
         { "max_abs_diff", "max |diff|", 6 },
+        ROUNDS_COLUMN,
     };
     const char *names[VARIANT_COUNT];
-    double ns[VARIANT_COUNT], most = session->info.numerics ? 0 : NAN;
+    double ns[VARIANT_COUNT], low[VARIANT_COUNT], high[VARIANT_COUNT],
+        most = session->info.numerics ? 0 : NAN;
     bool model = session->info.is_simulated;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (int v = 0; v < VARIANT_COUNT; v++) {
         const roundtrip_t *m = &measured[v];
         names[v] = variants[v].name;
-        ns[v] = model ? m->model_ns : m->ns;
+        ns[v] = model ? m->model_ns.median : m->ns.median;
+        low[v] = model ? m->model_ns.low : m->ns.low;
+        high[v] = model ? m->model_ns.high : m->ns.high;
         if (m->max_abs_diff > most) most = m->max_abs_diff;
         sheet_text(sheet, names[v]);
-        sheet_real(sheet, m->ns);
-        sheet_real(sheet, m->model_ns);
+        sheet_real(sheet, m->ns.median);
+        sheet_spread(sheet, &m->ns);
+        sheet_real(sheet, m->model_ns.median);
+        sheet_spread(sheet, &m->model_ns);
         sheet_real(sheet, m->uploads);
         sheet_real(sheet, m->downloads);
         sheet_real(sheet, m->nbytes);
         sheet_real(sheet, m->max_abs_diff);
+        sheet_int(sheet, (int64_t)m->ns.rounds);
     }
     if (session->out) {
         fprintf(session->out,
-                "roundtrip: a %lldx%lld f32 matrix product, %lld times, on %s (%s)\n\n",
+                "roundtrip: a %lldx%lld f32 matrix product, %lld times a round, on %s (%s)\n\n",
                 (long long)size, (long long)size, (long long)iters, fy_device_name(session->device),
                 session->info.model);
         sheet_print(sheet, session->out);
@@ -231,7 +287,8 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters,
         sheet_json(sheet, &session->json, "variants");
         json_real(&session->json, "max_abs_diff", most);
     }
-    const series_t series = { "ns", VARIANT_COUNT, NULL, ns };
+    session_statistics(session, effort, ROUNDTRIP_WARM_UP);
+    const series_t series = { "ns", VARIANT_COUNT, NULL, ns, low, high };
     const plot_t plot = { .title = "A matrix product: where the operands live decides",
                           .x_label = "variant",
                           .y_label = model ? "ns per iteration, model clock" : "ns per iteration",
@@ -246,13 +303,15 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters,
 int exp_roundtrip(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
+    effort_t effort = { .rounds = ROUNDS_FOR_INTERVAL };
     int64_t size = 200, iters = 100;
     bool sweep = false;
     const option_t options[] = {
         { "size", OPTION_INT, "N", &size, "rows and columns of the matrices", 1, 8192 },
-        { "iters", OPTION_INT, "N", &iters, "products per variant", 1, 1000000000 },
+        { "iters", OPTION_INT, "N", &iters, "products per variant in a round", 1, 1000000000 },
         { "sweep", OPTION_FLAG, NULL, &sweep,
           "go through sizes from 8 to 1024 and find where the device begins to pay", 0, 0 },
+        EFFORT_OPTIONS(&effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
@@ -270,10 +329,10 @@ int exp_roundtrip(int argc, char **argv)
     session_t session;
     roundtrip_t measured[VARIANT_COUNT];
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "roundtrip");
-    if (status == FY_STATUS_OK && sweep) status = roundtrip_sweep(&session, iters);
+    if (status == FY_STATUS_OK && sweep) status = roundtrip_sweep(&session, iters, &effort);
     if (status == FY_STATUS_OK && !sweep)
-        status = roundtrip_measure(&session, size, iters, measured);
-    if (status == FY_STATUS_OK && !sweep) status = report(&session, size, iters, measured);
+        status = roundtrip_measure(&session, size, iters, &effort, measured);
+    if (status == FY_STATUS_OK && !sweep) status = report(&session, size, iters, &effort, measured);
     if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
     if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
     return session_end(&session, status);

@@ -54,8 +54,14 @@ static void report_crossover(session_t *session, int variant, double size)
     }
 }
 
-static fy_status_t report(session_t *session, const sheet_t *sheet, const double x[SIZE_COUNT],
-                          double times[VARIANT_COUNT][SIZE_COUNT], double most)
+/* Of all variants and sizes, by the session's clock. */
+typedef struct curves {
+    double x[SIZE_COUNT], ns[VARIANT_COUNT][SIZE_COUNT], low[VARIANT_COUNT][SIZE_COUNT],
+        high[VARIANT_COUNT][SIZE_COUNT];
+} curves_t;
+
+static fy_status_t report(session_t *session, const effort_t *effort, const sheet_t *sheet,
+                          const curves_t *curves, double most)
 {
     if (session->out) {
         fprintf(session->out,
@@ -70,12 +76,18 @@ static fy_status_t report(session_t *session, const sheet_t *sheet, const double
         json_begin_array(&session->json, "crossovers");
     }
     for (int v = VARIANT_RESIDENT; v < VARIANT_COUNT; v++)
-        report_crossover(session, v, crossover(times[VARIANT_HOST], times[v]));
+        report_crossover(session, v, crossover(curves->ns[VARIANT_HOST], curves->ns[v]));
     if (!session->out) json_end(&session->json);
+    session_statistics(session, effort, ROUNDTRIP_WARM_UP);
 
     series_t series[VARIANT_COUNT];
     for (int v = 0; v < VARIANT_COUNT; v++)
-        series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, x, times[v] };
+        series[v] = (series_t){ roundtrip_variant_name(v),
+                                SIZE_COUNT,
+                                curves->x,
+                                curves->ns[v],
+                                curves->low[v],
+                                curves->high[v] };
     const plot_t plot = { .title = "A matrix product over sizes",
                           .x_label = "rows and columns",
                           .y_label = session->info.is_simulated ? "ns per iteration, model clock"
@@ -87,18 +99,23 @@ static fy_status_t report(session_t *session, const sheet_t *sheet, const double
     return session_files(session, sheet, &plot);
 }
 
-fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
+fy_status_t roundtrip_sweep(session_t *session, int64_t iters, const effort_t *effort)
 {
     static const column_t columns[] = {
         { "size", "size", 0 },
         { "iters", "iters", 0 },
         { "host_ns_per_iter", "host [ns]", 0 },
+        SPREAD_COLUMNS("host_ns_per_iter"),
         { "resident_ns_per_iter", "resident [ns]", 0 },
+        SPREAD_COLUMNS("resident_ns_per_iter"),
         { "copies_ns_per_iter", "copies [ns]", 0 },
+        SPREAD_COLUMNS("copies_ns_per_iter"),
         { "copies_bytes_per_iter", "copied [bytes]", 0 },
         { "max_abs_diff", "max |diff|", 6 },
+        ROUNDS_COLUMN,
     };
-    double x[SIZE_COUNT], times[VARIANT_COUNT][SIZE_COUNT], most = session->info.numerics ? 0 : NAN;
+    curves_t curves;
+    double most = session->info.numerics ? 0 : NAN;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     fy_status_t status = FY_STATUS_OK;
 
@@ -106,23 +123,29 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
         roundtrip_t measured[VARIANT_COUNT];
         int64_t n = iters_for(sizes[i], iters);
         progress("roundtrip", i, SIZE_COUNT);
-        status = roundtrip_measure(session, sizes[i], n, measured);
+        status = roundtrip_measure(session, sizes[i], n, effort, measured);
         if (status != FY_STATUS_OK) break;
-        x[i] = (double)sizes[i];
+        curves.x[i] = (double)sizes[i];
         sheet_int(sheet, sizes[i]);
         sheet_int(sheet, n);
         double diff = session->info.numerics ? 0 : NAN;
         for (int v = 0; v < VARIANT_COUNT; v++) {
-            times[v][i] = session->info.is_simulated ? measured[v].model_ns : measured[v].ns;
+            const spread_t *ns = session->info.is_simulated ? &measured[v].model_ns
+                                                            : &measured[v].ns;
+            curves.ns[v][i] = ns->median;
+            curves.low[v][i] = ns->low;
+            curves.high[v][i] = ns->high;
             if (measured[v].max_abs_diff > diff) diff = measured[v].max_abs_diff;
-            sheet_real(sheet, times[v][i]);
+            sheet_real(sheet, ns->median);
+            sheet_spread(sheet, ns);
         }
         if (diff > most) most = diff;
         sheet_real(sheet, measured[VARIANT_COPIES].nbytes);
         sheet_real(sheet, diff);
+        sheet_int(sheet, (int64_t)measured[VARIANT_COPIES].ns.rounds);
     }
     progress("roundtrip", SIZE_COUNT, SIZE_COUNT);
-    if (status == FY_STATUS_OK) status = report(session, sheet, x, times, most);
+    if (status == FY_STATUS_OK) status = report(session, effort, sheet, &curves, most);
     sheet_destroy(sheet);
     return status;
 }

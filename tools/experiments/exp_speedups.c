@@ -85,7 +85,13 @@ static double effect_of(const row_t *row, const speedup_t *s)
     return isfinite(better) && better > 0 ? better : NAN;
 }
 
-static void add_row(sheet_t *sheet, const session_t *session, const row_t *row, const speedup_t *s)
+/* Of the rounds of a row. */
+typedef struct spreads {
+    spread_t without, with;
+} spreads_t;
+
+static void add_row(sheet_t *sheet, const session_t *session, const row_t *row, const speedup_t *s,
+                    const spreads_t *spreads)
 {
     char unit[64];
     const bool by_clock = strncmp(row->unit, "ns", 2) == 0;
@@ -95,14 +101,17 @@ static void add_row(sheet_t *sheet, const session_t *session, const row_t *row, 
     sheet_text(sheet, row->technique);
     sheet_text(sheet, row->compared);
     sheet_text(sheet, unit);
-    sheet_real(sheet, isfinite(s->without) ? s->without : NAN);
+    sheet_real(sheet, s->without);
+    sheet_spread(sheet, &spreads->without);
     sheet_real(sheet, s->with);
+    sheet_spread(sheet, &spreads->with);
     sheet_real(sheet, effect_of(row, s));
     sheet_text(sheet, s->ok ? "ok" : "failed");
     sheet_text(sheet, s->held);
+    sheet_int(sheet, (int64_t)spreads->with.rounds);
 }
 
-static fy_status_t run_row(session_t *session, const row_t *row, speedup_t *out)
+static fy_status_t run_once(session_t *session, const row_t *row, speedup_t *out)
 {
     char name[32];
     snprintf(name, sizeof name, "row-%d", row->number);
@@ -113,7 +122,27 @@ static fy_status_t run_row(session_t *session, const row_t *row, speedup_t *out)
     return status;
 }
 
-static fy_status_t run(session_t *session, const bool chosen[ROWS])
+/* The conditions must hold in each round. */
+static fy_status_t run_row(session_t *session, const row_t *row, const effort_t *effort,
+                           spreads_t *spreads, speedup_t *out)
+{
+    sample_t without = { 0 }, with = { 0 };
+    bool ok = true;
+    while (!effort_is_met(effort, &without) || !effort_is_met(effort, &with)) {
+        FY_TRY(run_once(session, row, out));
+        sample_add(&without, out->without);
+        sample_add(&with, out->with);
+        ok &= out->ok;
+    }
+    spreads->without = sample_spread(&without);
+    spreads->with = sample_spread(&with);
+    out->without = spreads->without.median;
+    out->with = spreads->with.median;
+    out->ok = ok;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run(session_t *session, const bool chosen[ROWS], const effort_t *effort)
 {
     static const column_t columns[] = {
         { "row", "#", 0 },
@@ -121,10 +150,13 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS])
         { "compared", "without | with", 0 },
         { "unit", "unit", 0 },
         { "without", "without", 3 },
+        SPREAD_COLUMNS("without"),
         { "with", "with", 3 },
+        SPREAD_COLUMNS("with"),
         { "effect", "times", 2 },
         { "status", "status", 0 },
         { "holds", "what holds", 0 },
+        ROUNDS_COLUMN,
     };
     if (!session->info.numerics)
         return TOOL_FAIL(
@@ -136,9 +168,10 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS])
     for (int i = 0; i < ROWS; i++) count += chosen[i];
     for (int i = 0; i < ROWS && status == FY_STATUS_OK; i++) {
         speedup_t speedup;
+        spreads_t spreads;
         if (!chosen[i]) continue;
-        status = run_row(session, &rows[i], &speedup);
-        if (status == FY_STATUS_OK) add_row(sheet, session, &rows[i], &speedup);
+        status = run_row(session, &rows[i], effort, &spreads, &speedup);
+        if (status == FY_STATUS_OK) add_row(sheet, session, &rows[i], &speedup, &spreads);
         failed += !speedup.ok;
         progress("row", ++done, count);
     }
@@ -150,6 +183,7 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS])
         json_text(&session->json, "clock", session_clock(session));
         sheet_json(sheet, &session->json, "rows");
     }
+    if (status == FY_STATUS_OK) session_statistics(session, effort, "what each row runs first");
     if (status == FY_STATUS_OK) status = session_csv(session, sheet);
     sheet_destroy(sheet);
     if (status == FY_STATUS_OK && failed)
@@ -162,9 +196,11 @@ int exp_speedups(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
     const char *only = NULL;
+    effort_t effort = { .rounds = 1 };
     bool chosen[ROWS];
     const option_t options[] = {
         { "only", OPTION_TEXT, "N,N", &only, "which rows, by their numbers", 0, 0 },
+        EFFORT_OPTIONS(&effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
@@ -184,7 +220,7 @@ int exp_speedups(int argc, char **argv)
     if (!choose(only, chosen)) return STATUS_USAGE;
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "speedups");
-    if (status == FY_STATUS_OK) status = run(&session, chosen);
+    if (status == FY_STATUS_OK) status = run(&session, chosen, &effort);
     if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
     if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
     return session_end(&session, status);

@@ -14,7 +14,8 @@ static const char *const way_names[WAYS] = { "element", "column", "full", "block
 
 typedef struct problem {
     session_t *session;
-    int64_t n, repeats;
+    int64_t n;
+    effort_t effort;
     fy_tensor_t *host_b, *host_c; /* [n, n] */
     fy_tensor_t *a, *b, *c;       /* [n, n] on the device */
     fy_tensor_t **b_rows, **c_columns;
@@ -117,12 +118,13 @@ static double max_abs_err(const problem_t *p, const float *a)
 }
 
 typedef struct figures {
-    double ns, model_ns, requests, max_abs_err;
+    spread_t ns, model_ns;
+    double requests, max_abs_err;
 } figures_t;
 
 static fy_status_t measure_dispatcher(problem_t *p, int way, figures_t *out)
 {
-    double ns[64], model[64];
+    sample_t ns = { 0 }, model = { 0 };
     fy_download_t *reply;
     fy_tensor_t *host_a;
     void *raw;
@@ -137,32 +139,32 @@ static fy_status_t measure_dispatcher(problem_t *p, int way, figures_t *out)
     /* off: the downloaded bytes are zero */
     out->max_abs_err = p->session->info.numerics ? max_abs_err(p, raw) : NAN;
     FY_TRY(session_wait(p->session));
-    for (int64_t r = 0; r < p->repeats; r++) {
+    while (!effort_is_met(&p->effort, p->session->info.is_simulated ? &model : &ns)) {
         double model_begin = session_model_ns(p->session), begin = wall_ns();
         FY_TRY(asks[way](p));
         FY_TRY(session_wait(p->session));
-        ns[r] = wall_ns() - begin;
-        model[r] = session_model_ns(p->session) - model_begin;
+        sample_add(&ns, wall_ns() - begin);
+        sample_add(&model, session_model_ns(p->session) - model_begin);
     }
     fy_scope_end(scope, 0, NULL);
-    out->ns = median(ns, (size_t)p->repeats);
-    out->model_ns = median(model, (size_t)p->repeats);
+    out->ns = sample_spread(&ns);
+    out->model_ns = sample_spread(&model);
     return FY_STATUS_OK;
 }
 
 static fy_status_t measure_library(problem_t *p, int way, figures_t *out)
 {
-    double ns[64];
+    sample_t ns = { 0 };
     for (int64_t i = 0; i < p->n * p->n; i++) p->raw_a[i] = 0;
     FY_TRY(call_library(p, way));
     out->max_abs_err = max_abs_err(p, p->raw_a);
-    for (int64_t r = 0; r < p->repeats; r++) {
+    while (!effort_is_met(&p->effort, &ns)) {
         double begin = wall_ns();
         FY_TRY(call_library(p, way));
-        ns[r] = wall_ns() - begin;
+        sample_add(&ns, wall_ns() - begin);
     }
-    out->ns = median(ns, (size_t)p->repeats);
-    out->model_ns = NAN;
+    out->ns = sample_spread(&ns);
+    out->model_ns = sample_spread(&(sample_t){ 0 });
     out->requests = NAN;
     return FY_STATUS_OK;
 }
@@ -211,11 +213,13 @@ static void add_row(const problem_t *p, sheet_t *sheet, int way, const char *via
     double flops = 2.0 * (double)p->n * (double)p->n * (double)p->n;
     sheet_text(sheet, way_names[way]);
     sheet_text(sheet, via);
-    sheet_real(sheet, flops / f->ns);
-    sheet_real(sheet, f->model_ns > 0 ? flops / f->model_ns : NAN);
-    sheet_real(sheet, f->ns);
+    sheet_real(sheet, flops / f->ns.median);
+    sheet_real(sheet, f->model_ns.median > 0 ? flops / f->model_ns.median : NAN);
+    sheet_real(sheet, f->ns.median);
+    sheet_spread(sheet, &f->ns);
     sheet_real(sheet, f->requests);
     sheet_real(sheet, f->max_abs_err);
+    sheet_int(sheet, (int64_t)f->ns.rounds);
 }
 
 static fy_status_t run(problem_t *p)
@@ -226,12 +230,15 @@ static fy_status_t run(problem_t *p)
         { "gflops", "GFLOP/s", 3 },
         { "model_gflops", "model GFLOP/s", 3 },
         { "ns", "ns", 0 },
+        SPREAD_COLUMNS("ns"),
         { "requests", "requests", 0 },
         { "max_abs_err", "max |err|", 6 },
+        ROUNDS_COLUMN,
     };
     /* On a real accelerator the host's library is no peer. */
     bool library = peer_gemm_found() && (p->session->info.is_host || p->session->info.is_simulated);
-    double gflops[MAX_ROWS], flops = 2.0 * (double)p->n * (double)p->n * (double)p->n;
+    double gflops[MAX_ROWS], low[MAX_ROWS], high[MAX_ROWS],
+        flops = 2.0 * (double)p->n * (double)p->n * (double)p->n;
     char names[MAX_ROWS][32];
     const char *bars[MAX_ROWS];
     size_t rows = 0;
@@ -246,7 +253,10 @@ static fy_status_t run(problem_t *p)
             add_row(p, sheet, way, via ? "library" : "dispatcher", &f);
             snprintf(names[rows], sizeof names[rows], "%s%s", way_names[way], via ? " (bare)" : "");
             bars[rows] = names[rows];
-            gflops[rows++] = flops / f.ns;
+            const spread_t rate = spread_rate(flops, &f.ns);
+            low[rows] = rate.low;
+            high[rows] = rate.high;
+            gflops[rows++] = rate.median;
         }
     }
     progress("vectorize", WAYS, WAYS);
@@ -258,11 +268,11 @@ static fy_status_t run(problem_t *p)
             sheet_print(sheet, p->session->out);
         } else {
             json_int(&p->session->json, "size", p->n);
-            json_int(&p->session->json, "repeats", p->repeats);
             json_text(&p->session->json, "clock", "wall");
             sheet_json(sheet, &p->session->json, "variants");
         }
-        const series_t series = { "GFLOP/s", rows, NULL, gflops };
+        session_statistics(p->session, &p->effort, "the product of each way");
+        const series_t series = { "GFLOP/s", rows, NULL, gflops, low, high };
         const plot_t plot = { .title = "One matrix product, more or fewer requests",
                               .x_label = "how it was asked for",
                               .y_label = "GFLOP/s",
@@ -279,12 +289,11 @@ static fy_status_t run(problem_t *p)
 int exp_vectorize(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    problem_t p = { .n = 256, .repeats = 5 };
+    problem_t p = { .n = 256, .effort = { .rounds = ROUNDS_FOR_INTERVAL } };
     const option_t options[] = {
         { "size", OPTION_INT, "N", &p.n, "rows and columns of the matrices; a multiple of 4", 4,
           2048 },
-        { "repeats", OPTION_INT, "N", &p.repeats,
-          "timed repeats after one to warm up; the median counts", 1, 64 },
+        EFFORT_OPTIONS(&p.effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };

@@ -215,14 +215,14 @@ if command -v gnuplot >/dev/null; then
 fi
 
 # ---- vectorize ----
-expect 0 experiment vectorize --device sim:0 --size 32 --repeats 1 --json
+expect 0 experiment vectorize --device sim:0 --size 32 --rounds 1 --json
 count 4 '"via": "dispatcher"'
 says out '"requests": 1024,'
-if grep '"max_abs_err"' "$work/out" | grep -vE ': (0|0\.000[0-9]*|[0-9.]+e-[0-9]+)$'; then fail "vectorize is off by more than 1e-3"; fi
+if grep '"max_abs_err"' "$work/out" | grep -vE ': (0|0\.000[0-9]*|[0-9.]+e-[0-9]+),?$'; then fail "vectorize is off by more than 1e-3"; fi
 expect 2 experiment vectorize --size 30
 
 # ---- link ----
-expect 0 experiment link --device sim:0 --sizes 4KiB --pieces 256 --repeats 1 --json
+expect 0 experiment link --device sim:0 --sizes 4KiB --pieces 256 --rounds 1 --json
 silent err
 says out '"nbytes": 1048576,'
 expect 0 experiment link --overlap --steps 4 --compute 1 --device 'sim:0?numerics=off' --json
@@ -259,7 +259,7 @@ expect 2 experiment link --pieces 0
 fake=$(realpath -m "$1")/lib/tests/libfake_cuda.so
 if [ -e "$fake" ]; then # beside the ring, the driver's copy is measured if a driver exists
     export FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake
-    expect 0 experiment link --device cuda:0 --sizes 4KiB,1MiB --repeats 1 --json
+    expect 0 experiment link --device cuda:0 --sizes 4KiB,1MiB --rounds 1 --json
     unset FERRY_CUDA_DRIVER FERRY_CUBLASLT
     count 4 '"mode": "pageable"'
 fi
@@ -295,8 +295,24 @@ else
     echo "no airfoil data in $data: its losses are not checked"
 fi
 
+# ---- rounds and intervals: the same keys in every experiment ----
+for experiment in "roundtrip --iters 1 --size 8" "roundtrip --sweep --iters 1" "vectorize --size 8" "minibatch --runs gd" "link --sizes 4" "link --overlap --steps 1 --compute 1" "batchsize --sizes 2 --steps 1" "parallel --devices 1 --steps 1 --batch 8" "speedups --only 7"; do
+    # shellcheck disable=SC2086
+    expect 0 experiment $experiment --device sim:0 --rounds 5 --json
+    for key in '"statistics": {' '"warm_up": ' '"resamples": 2000,' '"seed": 1' '"machine": {' '"load_1min": ' '_q1": ' '_q3": ' '_low": ' '_high": ' '_half_percent": ' '"rounds": 5'; do
+        says out "$key"
+    done
+done
+expect 0 experiment roundtrip --device host --size 8 --iters 1 --until 99% --rounds 2 --json
+says out '"until_percent": 99,'
+matches out '"ns_per_iter_low": [0-9]'
+expect 0 experiment roundtrip --device host --size 8 --iters 1 --rounds 4
+says out "4 rounds after 3 products of each variant"
+for until in 0 0% 101% x 1%% -1; do expect 2 experiment roundtrip --until "$until"; done
+expect 2 experiment roundtrip --rounds 202
+
 # ---- traffic is the same in every run, and on the host ----
-for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" minibatch "link --sizes 4,64KiB" "link --overlap --steps 2 --compute 1"; do
+for experiment in "roundtrip --iters 2" "vectorize --size 16 --rounds 1" minibatch "link --sizes 4,64KiB" "link --overlap --steps 2 --compute 1"; do
     for device in sim:0 host; do
         # shellcheck disable=SC2086
         expect 0 experiment $experiment --device $device --traffic

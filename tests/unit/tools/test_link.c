@@ -20,16 +20,17 @@ static overlap_t overlap_on(const char *spec, int64_t steps, int64_t products)
 {
     session_t session;
     overlap_t o = { 0 };
+    const effort_t once = { .rounds = 1 };
     const common_t common = { .device = spec };
     assert_int_equal(session_begin(&session, &common, "test", "experiment", "link"), FY_STATUS_OK);
-    assert_int_equal(link_overlap_measure(&session, steps, products, &o), FY_STATUS_OK);
+    assert_int_equal(link_overlap_measure(&session, steps, products, &once, &o), FY_STATUS_OK);
     assert_int_equal(session_end(&session, FY_STATUS_OK), STATUS_OK);
     return o;
 }
 
 static double longest_of(const overlap_t *o)
 {
-    return fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns);
+    return fmax(fmax(o->upload_ns.median, o->compute_ns.median), o->download_ns.median);
 }
 
 static void transfers_overlap_with_computing(void **state)
@@ -46,19 +47,19 @@ static void transfers_overlap_with_computing(void **state)
                   { "sim:4?profile=v100&numerics=off", 0 } };  /* nearly equal parts */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const overlap_t o = overlap_on(cases[i].spec, 48, cases[i].products);
-        const double sum = o.upload_ns + o.compute_ns + o.download_ns;
+        const double sum = o.upload_ns.median + o.compute_ns.median + o.download_ns.median;
         assert_int_equal(o.steps, 48);
         if (cases[i].products) assert_int_equal(o.products, cases[i].products);
-        assert_true(o.upload_ns > 0 && o.compute_ns > 0 && o.download_ns > 0);
-        if (!(o.pipelined_ns_per_step <= 1.02 * longest_of(&o)) ||
-            !(o.pipelined_ns_per_step >= 0.999 * longest_of(&o)))
+        assert_true(o.upload_ns.median > 0 && o.compute_ns.median > 0 && o.download_ns.median > 0);
+        if (!(o.pipelined_ns_per_step.median <= 1.02 * longest_of(&o)) ||
+            !(o.pipelined_ns_per_step.median >= 0.999 * longest_of(&o)))
             fail_msg(
                 "%s, %lld products: a step takes %.0f ns; upload %.0f, compute %.0f, download %.0f",
-                cases[i].spec, (long long)o.products, o.pipelined_ns_per_step, o.upload_ns,
-                o.compute_ns, o.download_ns);
-        assert_true(o.serial_ns_per_step >= sum &&
+                cases[i].spec, (long long)o.products, o.pipelined_ns_per_step.median,
+                o.upload_ns.median, o.compute_ns.median, o.download_ns.median);
+        assert_true(o.serial_ns_per_step.median >= sum &&
                     /* plus the cost of submitting and waking up */
-                    o.serial_ns_per_step <= 1.25 * sum);
+                    o.serial_ns_per_step.median <= 1.25 * sum);
     }
 }
 
@@ -66,7 +67,8 @@ static void computing_is_chosen_to_last_as_long_as_the_upload(void **state)
 {
     (void)state;
     const overlap_t o = overlap_on(PLAN, 8, 0);
-    assert_true(o.compute_ns > 0.5 * o.upload_ns && o.compute_ns < 1.5 * o.upload_ns);
+    assert_true(o.compute_ns.median > 0.5 * o.upload_ns.median &&
+                o.compute_ns.median < 1.5 * o.upload_ns.median);
 }
 
 /* The experiment compares every downloaded byte with the result of its step. */
@@ -99,20 +101,26 @@ static size_t rows_of(const char *spec, const char *sizes, const char *pieces, r
     snprintf(words[2], 64, "--sizes=%s", sizes);
     snprintf(words[3], 64, "--pieces=%s", pieces);
     snprintf(words[4], 64, "--csv=%s", path);
-    snprintf(words[5], 64, "--repeats=2");
+    snprintf(words[5], 64, "--rounds=5");
     char *argv[] = { words[0], words[1], words[2], words[3], words[4], words[5], NULL };
     assert_int_equal(exp_link(6, argv), STATUS_OK);
     FILE *file = fdopen(fd, "r");
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
     assert_string_equal(
-        line, "mode,direction,nbytes,pieces,ns,bytes_per_s,gbytes_per_s,copies,clock\r\n");
+        line, "mode,direction,nbytes,pieces,ns,ns_q1,ns_q3,ns_low,ns_high,ns_half_percent,"
+              "bytes_per_s,gbytes_per_s,copies,clock,rounds\r\n");
     while (count < MAX_ROWS && fgets(line, sizeof line, file)) {
         row_t *r = &rows[count++];
-        assert_int_equal(sscanf(line, "%31[^,],%7[^,],%lld,%lld,%lf,%lf,%*f,%lld,%7[a-z]", r->mode,
-                                r->direction, &r->nbytes, &r->pieces, &r->ns, &r->bytes_per_s,
-                                &r->copies, r->clock),
-                         8);
+        int rounds = 0;
+        double half;
+        assert_int_equal(sscanf(line,
+                                "%31[^,],%7[^,],%lld,%lld,%lf,%*f,%*f,%*f,%*f,%lf,%lf,%*f,%lld,"
+                                "%7[a-z],%d",
+                                r->mode, r->direction, &r->nbytes, &r->pieces, &r->ns, &half,
+                                &r->bytes_per_s, &r->copies, r->clock, &rounds),
+                         10);
+        assert_true(rounds == 5 && half >= 0);
     }
     fclose(file);
     unlink(path);
@@ -200,7 +208,6 @@ static void options_of_the_other_form_are_refused(void **state)
     static const char *const bad[][2] = { { "--steps=5", "--device=host" },
                                           { "--compute=2", "--device=host" },
                                           { "--overlap", "--sizes=4" },
-                                          { "--overlap", "--repeats=1" },
                                           { "--overlap", "--pieces=1" } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char name[] = "link", first[32], second[32], *argv[] = { name, first, second, NULL };
