@@ -1,10 +1,12 @@
 /* Chains (FY_LAUNCH_CHAIN): several elementwise ops in one pass. Each op runs on a block that stays
  * in the cache, then the next op on the same block, by the loops that run it alone; so the bits are
  * the same. Values between ops are blocks on the stack. A source that repeats or has gaps is first
- * copied to such a block.
- * Not here: which calls make a chain (ops/fuse.c), the loops (loops_template.h). */
+ * copied to such a block. Cheap f32 ops of which each reads the one before run on registers.
+ * Not here: which calls make a chain (ops/fuse.c), the loops (loops_template.h), the instructions
+ * for registers (chain_code.c). */
 #include "backends/kernels/chain.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "backends/kernels/rows.h"
@@ -15,16 +17,20 @@
 #endif
 
 enum {
-    OPS = 64,       /* of a chain, at most */
-    OPERANDS = 32,  /* in memory */
-    BLOCKS = 24,    /* on the stack: values, copied sources, results that go past the cache */
-    AHEAD = 4,      /* blocks: so far ahead sources are requested from memory */
-    BLOCK = 512,    /* elements, at most: four blocks of f32 are a quarter of a small L1 cache */
-    ALIGNED = 64,   /* elements: blocks begin at multiples of this */
-    ROOM = 48 << 10 /* bytes of stack for blocks */
+    OPS = 64,      /* of a chain, at most */
+    OPERANDS = 32, /* in memory */
+    BLOCKS = 24,   /* on the stack: values, copied sources, results that go past the cache */
+    AHEAD = 4,     /* blocks: so far ahead sources are requested from memory */
+    BLOCK = 512,   /* elements, at most: four blocks of f32 are a quarter of a small L1 cache */
+    ALIGNED = FY__CHAIN_LANES, /* elements: blocks begin at multiples of this */
+    ROOM = 48 << 10,           /* bytes of stack for blocks */
+    SHARES = 8,                /* pieces for each thread: a thread that wakes late takes fewer */
+    RUNS = 8
 };
 /* From this size on a result goes past the cache, as in memcpy. */
 #define STREAMED_NBYTES (4u << 20)
+/* The time of an op on registers, of its time alone in the cache. */
+#define ON_REGISTERS 0.5
 
 enum form { FORM_ONE, FORM_TWO, FORM_SCALED, FORM_LAUNCH };
 
@@ -38,6 +44,7 @@ typedef struct step {
         fy__loop_scaled_fn scaled;
     } loop;
     double p, q;
+    int run, count; /* the first of `count` ops that run on registers; 0: it is not */
 } step_t;
 
 typedef struct operand {
@@ -51,13 +58,15 @@ typedef struct operand {
 typedef struct chain {
     const fy_host_api_t *host;
     const fy__loops_t *loops;
-    int nsteps, noperands, ndst, nblocks;
+    int nsteps, noperands, ndst, nblocks, nruns;
     step_t step[OPS];
+    fy__chain_run_t run[RUNS];
     operand_t operand[OPERANDS];
     int first_value;         /* block of the first value */
     int64_t nelem, n, piece; /* elements: of all, of a block, of a thread */
     int64_t block_nbytes;
-    int is_forced; /* a number of threads is set: ops inside must not take them */
+    int is_forced;         /* a number of threads is set: ops inside must not take them */
+    _Atomic int64_t *next; /* the first element that no thread has taken */
 } chain_t;
 
 /* ---- preparing ---- */
@@ -146,10 +155,11 @@ int fy__chain_supports(const fy_launch_t *launch)
 static int64_t serial_of(const chain_t *chain)
 {
     double time = 0;
-    for (int k = 0; k < chain->nsteps; k++) {
+    for (int k = 0, rest = 0; k < chain->nsteps; k++, rest--) {
         const fy_chain_op_t *op = chain->step[k].op;
         const int64_t serial = fy__elementwise_serial(op->op);
-        time += 1.0 / (double)fy__serial_of(op->dst_dtype, serial);
+        if (chain->step[k].count) rest = chain->step[k].count;
+        time += (rest > 0 ? ON_REGISTERS : 1.0) / (double)fy__serial_of(op->dst_dtype, serial);
     }
     return time > 1 ? 1 : (int64_t)(1.0 / time);
 }
@@ -166,6 +176,36 @@ static int64_t block_size(const chain_t *chain, int shift)
     return n;
 }
 
+static void find_runs(chain_t *chain, const fy_chain_op_t *ops)
+{
+    chain->nruns = 0;
+    for (int k = 0; k < chain->nsteps && chain->nruns < RUNS; k++) {
+        step_t *step = &chain->step[k];
+        step->run = chain->nruns;
+        step->count =
+            fy__chain_encode(ops, chain->nsteps, k, chain->noperands, &chain->run[step->run]);
+        if (!step->count) continue;
+        chain->nruns++;
+        k += step->count - 1;
+    }
+}
+
+/* Result i goes past the cache, and the run that sets it can store it so, without a block. */
+static int stream_from_registers(chain_t *chain, const fy_launch_t *launch, int i)
+{
+    if ((uintptr_t)launch->dst[i].data % 64) return 0;
+    for (int k = 0; k < chain->nsteps; k++) {
+        const step_t *step = &chain->step[k];
+        if (!step->count && step->op->dst == i) return 0;
+        if (step->count) k += step->count - 1;
+    }
+    for (int r = 0; r < chain->nruns; r++)
+        for (int c = 0; c < chain->run[r].ncodes; c++)
+            if (chain->run[r].code[c].kind == FY__CHAIN_STORE && chain->run[r].operand[c] == i)
+                chain->run[r].code[c].kind = FY__CHAIN_STREAM;
+    return 1;
+}
+
 static void prepare(chain_t *chain, const fy_launch_t *launch)
 {
     const fy_chain_op_t *ops = (const fy_chain_op_t *)launch->attrs;
@@ -175,24 +215,27 @@ static void prepare(chain_t *chain, const fy_launch_t *launch)
     chain->noperands = launch->ndst + launch->nsrc;
     chain->nelem = (int64_t)launch->nelem;
     chain->nblocks = 0;
+    for (int k = 0; k < chain->nsteps; k++) {
+        const int size = fy__log2_size(ops[k].dst_dtype);
+        chain->step[k] = (step_t){ .op = &ops[k] };
+        bind(&chain->step[k], chain->loops);
+        shift = size > shift ? size : shift;
+    }
+    find_runs(chain, ops);
     for (int i = 0; i < chain->noperands; i++) {
         operand_t *operand = &chain->operand[i];
         const int is_dst = i < chain->ndst;
         operand->desc = is_dst ? &launch->dst[i] : &launch->src[i - chain->ndst];
         operand->shift = fy__log2_size(operand->desc->dtype);
         operand->period = is_dst ? 0 : period_of(operand->desc);
-        operand->block =
-            (is_dst ? is_streamed(launch, i) : !is_flat(operand->desc)) ? chain->nblocks++ : -1;
+        const int has_block = is_dst ? is_streamed(launch, i) &&
+                                           !stream_from_registers(chain, launch, i)
+                                     : !is_flat(operand->desc);
+        operand->block = has_block ? chain->nblocks++ : -1;
         shift = operand->shift > shift ? operand->shift : shift;
     }
     chain->first_value = chain->nblocks;
     chain->nblocks += nvalues_of(launch);
-    for (int k = 0; k < chain->nsteps; k++) {
-        const int size = fy__log2_size(ops[k].dst_dtype);
-        chain->step[k].op = &ops[k];
-        bind(&chain->step[k], chain->loops);
-        shift = size > shift ? size : shift;
-    }
     chain->n = block_size(chain, shift);
     chain->block_nbytes = chain->n << shift;
     for (int i = 0; i < chain->noperands; i++)
@@ -312,35 +355,65 @@ static void find_place(const chain_t *chain, unsigned operand, int64_t first, ch
     *out_at = room + block * chain->block_nbytes;
 }
 
-/* The elements of thread `t`, block by block. */
-static void run_piece(const void *context, int64_t t)
+/* The instructions with the addresses of the elements from `first` on. */
+typedef struct code {
+    fy__chain_code_t code[3 * FY__CHAIN_RUN + 2];
+    int64_t step[3 * FY__CHAIN_RUN + 2];
+} code_t;
+
+static void run_registers(const chain_t *chain, const fy__chain_run_t *run, int64_t n, code_t *code)
 {
-    const chain_t *chain = (const chain_t *)context;
-    _Alignas(64) char room[ROOM];
-    place_t place[OPS];
-    const int64_t begin = t * chain->piece,
-                  end = begin + chain->piece < chain->nelem ? begin + chain->piece : chain->nelem;
-    if (begin >= end) return;
-    memset(place, 0, (size_t)chain->nsteps * sizeof *place);
+    chain->loops->chain_f32(n, code->code);
+    for (int c = 0; c < run->ncodes; c++) code->code[c].at += code->step[c];
+}
+
+static void find_places(const chain_t *chain, int64_t first, char *room, place_t *place,
+                        code_t *code)
+{
     for (int k = 0; k < chain->nsteps; k++) {
         const fy_chain_op_t *op = chain->step[k].op;
         for (int j = 0; j <= op->nsrc; j++)
-            find_place(chain, j ? op->src[j - 1] : op->dst, begin, room, &place[k].at[j],
+            find_place(chain, j ? op->src[j - 1] : op->dst, first, room, &place[k].at[j],
                        &place[k].step[j]);
     }
-    const int before = chain->is_forced ? fy__threads_override(1) : 0;
+    for (int r = 0; r < chain->nruns; r++)
+        for (int c = 0; c < chain->run[r].ncodes; c++) {
+            code[r].code[c] = chain->run[r].code[c];
+            find_place(chain, chain->run[r].operand[c], first, room, &code[r].code[c].at,
+                       &code[r].step[c]);
+        }
+}
+
+static void run_steps(const chain_t *chain, int64_t n, place_t *place, code_t *code)
+{
+    for (int k = 0; k < chain->nsteps; k++) {
+        const step_t *step = &chain->step[k];
+        if (step->count && n == chain->n) {
+            run_registers(chain, &chain->run[step->run], n, &code[step->run]);
+            k += step->count - 1;
+        } else {
+            run_step(chain, step, n, place[k].at);
+        }
+    }
+    for (int k = 0; k < chain->nsteps; k++)
+        for (int j = 0; j <= chain->step[k].op->nsrc; j++) place[k].at[j] += place[k].step[j];
+}
+
+/* The elements from `begin` to `end`, block by block. */
+static void run_piece(const chain_t *chain, int64_t begin, int64_t end, char *room, int is_first)
+{
+    place_t place[OPS];
+    code_t code[RUNS];
+    find_places(chain, begin, room, place, code);
     for (int64_t first = begin; first < end; first += chain->n) {
         const int64_t n = end - first < chain->n ? end - first : chain->n;
         for (int i = chain->ndst; i < chain->noperands; i++) {
             const operand_t *o = &chain->operand[i];
             if (o->block < 0) prefetch(o, first + AHEAD * chain->n, chain->n, end);
-            if (o->block >= 0 && (first == begin || !o->period))
+            if (o->block >= 0 && ((is_first && first == begin) || !o->period))
                 gather(chain, o, first, n, room + o->block * chain->block_nbytes);
         }
-        for (int k = 0; k < chain->nsteps; k++) {
-            run_step(chain, &chain->step[k], n, place[k].at);
-            for (int j = 0; j <= chain->step[k].op->nsrc; j++) place[k].at[j] += place[k].step[j];
-        }
+        run_steps(chain, n, place, code);
         for (int i = 0; i < chain->ndst; i++) {
             const operand_t *o = &chain->operand[i];
             if (o->block >= 0)
@@ -348,6 +421,22 @@ static void run_piece(const void *context, int64_t t)
                            room + o->block * chain->block_nbytes, n << o->shift);
         }
     }
+}
+
+/* A thread takes pieces until there are none. */
+static void run_pieces(const void *context, int64_t t)
+{
+    const chain_t *chain = (const chain_t *)context;
+    _Alignas(64) char room[ROOM];
+    int64_t begin;
+    (void)t;
+    const int before = chain->is_forced ? fy__threads_override(1) : 0;
+    for (int is_first = 1; (begin = atomic_fetch_add_explicit(chain->next, chain->piece,
+                                                              memory_order_relaxed)) < chain->nelem;
+         is_first = 0)
+        run_piece(chain, begin,
+                  begin + chain->piece < chain->nelem ? begin + chain->piece : chain->nelem, room,
+                  is_first);
     if (chain->is_forced) (void)fy__threads_override(before);
 #if defined(__x86_64__)
     _mm_sfence(); /* other threads see what went past the cache */
@@ -358,13 +447,16 @@ fy_status_t fy__run_chain(const fy_host_api_t *host, const fy__loops_t *loops,
                           const fy_launch_t *launch)
 {
     chain_t chain;
+    _Atomic int64_t next = 0;
     chain.host = host;
     chain.loops = loops;
+    chain.next = &next;
     prepare(&chain, launch);
     const int threads = fy__threads_for(chain.nelem, serial_of(&chain));
     const int64_t blocks = (chain.nelem + chain.n - 1) / chain.n;
+    const int64_t pieces = threads > 1 ? (int64_t)threads * SHARES : 1;
     chain.is_forced = threads > 1 && fy__threads_facts().forced > 1;
-    chain.piece = (blocks + threads - 1) / threads * chain.n; /* threads begin at whole blocks */
-    fy__for_each(threads, threads, run_piece, &chain);
+    chain.piece = (blocks + pieces - 1) / pieces * chain.n; /* pieces begin at whole blocks */
+    fy__for_each(threads, threads, run_pieces, &chain);
     return FY_STATUS_OK;
 }

@@ -75,6 +75,26 @@ enum fy__step {
     FY__STEP_COUNT
 };
 
+/* Instructions of a chain: on a group of elements in registers, which FY__CHAIN_LANES is a multiple
+ * of. */
+enum fy__chain_kind {
+    FY__CHAIN_END,
+    FY__CHAIN_LOAD,
+    FY__CHAIN_STORE,
+    FY__CHAIN_STREAM, /* past the cache; the address is a multiple of 64 */
+#define ONE(ENUM, ...)  FY__CHAIN_##ENUM,
+#define SCALED          ONE
+#define TWO             ONE
+#define FROM(ENUM, ...) FY__CHAIN_FROM_##ENUM,
+#include "backends/kernels/chain.def"
+};
+enum { FY__CHAIN_LANES = 128 };
+typedef struct fy__chain_code {
+    int kind;
+    float p, q;
+    char *at; /* of the first element of the operand in memory */
+} fy__chain_code_t;
+
 enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
 
 /* Windows of one row of dense f32 images, all inside the image; the backward ones do not
@@ -182,6 +202,8 @@ typedef struct fy__loops {
                            * 16 */
                           float shift);
     double (*exp_row_f64)(int64_t n, double *dst, const double *a, double shift);
+    /* code ends with FY__CHAIN_END; n is a multiple of FY__CHAIN_LANES */
+    void (*chain_f32)(int64_t n, const fy__chain_code_t *code);
     /* Philox blocks counter, counter + 1, ...: 4 lanes each, in order. nblocks is a multiple of
      * 4. */
     void (*philox)(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes);

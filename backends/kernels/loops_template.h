@@ -352,6 +352,10 @@ CAST(i64, int64_t, bf16, uint16_t, fy__bf16_from_i64(x))
 CAST(u8, uint8_t, f16, uint16_t, fy__f16_from_f32((float)x))
 CAST(u8, uint8_t, bf16, uint16_t, fy__bf16_from_f32((float)x))
 
+/* ---- chains ---- */
+
+#include "backends/kernels/loops_chain.h"
+
 /* ---- reductions ---- */
 
 #include "backends/kernels/loops_reduce.h"
@@ -553,6 +557,7 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .sum_squares = { sum_squares_f32, sum_squares_f64 },
     .exp_row_f32 = exp_row_f32,
     .exp_row_f64 = exp_row_f64,
+    .chain_f32 = chain_f32,
     .philox = philox,
     .dropout_keep = dropout_keep,
     .dropout = { dropout_f32, dropout_f64 },
