@@ -179,7 +179,7 @@ fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_
 
 fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst)
 {
-    return FY_LIKELY(dst->contiguous)
+    return FY_LIKELY(dst->contiguous && !dst->read_only)
                ? FY_STATUS_OK
                : fy__tensor_check_writable(dst, name, FY__DST_TEXT(name, index));
 }

@@ -37,6 +37,8 @@ typedef struct fy_tensor_info {
     uint64_t storage;
     uint64_t offset_nbytes;  /* of the first element from the first byte of the storage */
     uint64_t storage_nbytes; /* of the whole storage */
+    /* writes are refused: imported so (dlpack.h), or a view of such a tensor */
+    int is_read_only;
 } fy_tensor_info_t;
 #define FY_TENSOR_INFO_INIT FY_ZEROED_(tensor_info)
 

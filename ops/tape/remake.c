@@ -37,6 +37,7 @@ static void describe(fy_tensor_t *blank, const fy_tensor_t *tensor)
     blank->dtype = tensor->dtype;
     blank->rank = tensor->rank;
     blank->contiguous = tensor->contiguous;
+    blank->read_only = tensor->read_only;
     blank->data = (void *)((uintptr_t)tensor->data - (uintptr_t)tensor->storage->data);
     blank->nelem = tensor->nelem;
     for (int i = 0; i < tensor->rank; i++) {

@@ -58,6 +58,7 @@ void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor)
     blank->dtype = tensor->dtype;
     blank->rank = tensor->rank;
     blank->contiguous = tensor->contiguous;
+    blank->read_only = tensor->read_only;
     blank->data = tensor->data;
     blank->nelem = tensor->nelem;
     for (int i = 0; i < tensor->rank; i++) {

@@ -54,6 +54,7 @@ void fy__tensor_set_strided(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, con
         tensor->nelem *= (uint64_t)dims[i];
     }
     tensor->contiguous = fy__is_contiguous(rank, tensor->dims, tensor->strides);
+    tensor->read_only = false;
 }
 
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,
@@ -147,6 +148,11 @@ void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
 fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role)
 {
     char text[112];
+    if (tensor->read_only)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: %s %s is read-only: the library that it was imported from allows no "
+                       "writes\n  Make a copy: fy_empty and fy_copy",
+                       what, role, fy__tensor_format(tensor, text, sizeof text));
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->strides[i] == 0 && tensor->dims[i] > 1)
             return FY_FAIL(INVALID_ARGUMENT,
@@ -321,8 +327,8 @@ fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, cons
 }
 
 /* Takes the axes by growing stride: each must step over all elements of those before it. */
-static fy_status_t check_strides(int rank, const int64_t *dims, const int64_t *strides,
-                                 uint64_t nbytes_each, uint64_t *out_span)
+static fy_status_t check_strides(const char *what, int rank, const int64_t *dims,
+                                 const int64_t *strides, uint64_t nbytes_each, uint64_t *out_span)
 {
     int64_t last = 0, step;
     bool taken[FY_MAX_RANK] = { false };
@@ -330,42 +336,41 @@ static fy_status_t check_strides(int rank, const int64_t *dims, const int64_t *s
         int axis = -1;
         for (int i = 0; i < rank; i++) {
             if (strides[i] < 0)
-                return FY_FAIL(INVALID_ARGUMENT,
-                               "tensor_wrap_strided: strides[%d] is %lld; it must be 0 or more", i,
-                               (long long)strides[i]);
+                return FY_FAIL(INVALID_ARGUMENT, "%s: strides[%d] is %lld; it must be 0 or more",
+                               what, i, (long long)strides[i]);
             if (!taken[i] && (axis < 0 || strides[i] < strides[axis])) axis = i;
         }
         taken[axis] = true;
         if (dims[axis] <= 1 || !strides[axis]) continue;
         if (strides[axis] <= last)
             return FY_FAIL(INVALID_ARGUMENT,
-                           "tensor_wrap_strided: strides[%d] is %lld, but the axes of smaller "
-                           "strides span %lld elements: elements would overlap",
-                           axis, (long long)strides[axis], (long long)last + 1);
+                           "%s: strides[%d] is %lld, but the axes of smaller strides span %lld "
+                           "elements: elements would overlap",
+                           what, axis, (long long)strides[axis], (long long)last + 1);
         if (__builtin_mul_overflow(dims[axis] - 1, strides[axis], &step) ||
             __builtin_add_overflow(last, step, &last) || (uint64_t)last >= INT64_MAX / nbytes_each)
             return FY_FAIL(INVALID_ARGUMENT,
-                           "tensor_wrap_strided: axis %d of %lld elements with stride %lld ends "
-                           "past 2^63 bytes",
-                           axis, (long long)dims[axis], (long long)strides[axis]);
+                           "%s: axis %d of %lld elements with stride %lld ends past 2^63 bytes",
+                           what, axis, (long long)dims[axis], (long long)strides[axis]);
     }
     *out_span = (uint64_t)last + 1;
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int rank,
-                                   const int64_t *dims, const int64_t *strides, void *data,
-                                   fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
+fy_status_t fy__tensor_wrap_strided(const char *what, fy_device_t *device, fy_dtype_t dtype,
+                                    int rank, const int64_t *dims, const int64_t *strides,
+                                    void *data, fy_deleter_fn deleter, void *user,
+                                    fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread;
     fy__storage_t *storage;
     uint64_t nelem, nbytes, span = 0;
-    FY_TRY(begin(device, out_tensor, "tensor_wrap_strided", &thread));
-    FY_TRY(fy__shape_check("tensor_wrap_strided", dtype, rank, dims, &nelem, &nbytes));
-    if (rank && !strides) return FY_FAIL(INVALID_ARGUMENT, "tensor_wrap_strided: strides is NULL");
-    FY_TRY(check_strides(rank, dims, strides, fy__dtype_sizes[dtype], &span));
+    FY_TRY(begin(device, out_tensor, what, &thread));
+    FY_TRY(fy__shape_check(what, dtype, rank, dims, &nelem, &nbytes));
+    if (rank && !strides) return FY_FAIL(INVALID_ARGUMENT, "%s: strides is NULL", what);
+    FY_TRY(check_strides(what, rank, dims, strides, fy__dtype_sizes[dtype], &span));
     if (!nelem) span = 0;
-    FY_TRY(wrap("tensor_wrap_strided", device, dtype, span, data, thread, &storage));
+    FY_TRY(wrap(what, device, dtype, span, data, thread, &storage));
     fy_tensor_t *tensor = fy__tensor_alloc(thread);
     if (!tensor) {
         fy__storage_release(thread, storage);
@@ -377,6 +382,14 @@ fy_status_t fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int ra
     set_deleter(storage, deleter, user);
     *out_tensor = tensor;
     return FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_wrap_strided(fy_device_t *device, fy_dtype_t dtype, int rank,
+                                   const int64_t *dims, const int64_t *strides, void *data,
+                                   fy_deleter_fn deleter, void *user, fy_tensor_t **out_tensor)
+{
+    return fy__tensor_wrap_strided("tensor_wrap_strided", device, dtype, rank, dims, strides, data,
+                                   deleter, user, out_tensor);
 }
 
 static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)
@@ -433,6 +446,7 @@ fy_status_t fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_inf
     info.storage = (uint64_t)(uintptr_t)tensor->storage;
     info.offset_nbytes = (uint64_t)((uintptr_t)tensor->data - (uintptr_t)tensor->storage->data);
     info.storage_nbytes = tensor->storage->nbytes;
+    info.is_read_only = tensor->read_only;
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }
@@ -519,8 +533,10 @@ fy_status_t fy_tensor_begin_native_access(fy_tensor_t *tensor, fy_access_t acces
         return FY_FAIL(INVALID_ARGUMENT,
                        "tensor_begin_native_access: stream '%s' is of %s, the tensor lives on %s",
                        stream->name, stream->device->spec, device->spec);
-    if (access & FY_ACCESS_WRITE)
+    if (access & FY_ACCESS_WRITE) {
+        FY_TRY(fy__tensor_check_writable(tensor, "tensor_begin_native_access", "tensor"));
         FY_TRY(fy__storage_check_borrow(storage, "tensor_begin_native_access"));
+    }
     if (!device->synchronous) {
         if (!stream) stream = fy__stream_current(device, thread->streams);
         FY_TRY(access & FY_ACCESS_WRITE

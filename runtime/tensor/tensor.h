@@ -17,6 +17,7 @@ struct fy_tensor {
     /* `name` and `value` are set; adjacent, so one store clears both */
     bool named, valued;
     bool contiguous;
+    bool read_only; /* imported as such, or a view of such a tensor; never of a first handle */
     fy__storage_t *storage;
     void *data; /* first element, on the storage's device */
     uint64_t nelem;
@@ -56,8 +57,8 @@ static inline bool fy__tensor_is_gone(const fy_tensor_t *tensor)
 {
     return tensor->storage == &fy__storage_gone;
 }
-/* INVALID_ARGUMENT: a view that repeats its elements cannot be written. `role`: "dst", "dst0",
- * ... */
+/* INVALID_ARGUMENT: a view that repeats its elements and a read-only tensor cannot be written.
+ * `role`: "dst", "dst0", ... */
 fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what,
                                       const char *role);
 /* INVALID_ARGUMENT: a handle (`role`: "src", ...) that was destroyed, or whose scope ended. */
@@ -126,7 +127,7 @@ static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, i
         stride *= dims[i] ? dims[i] : 1;
     }
 }
-/* Sets dtype, shape and strides of a handle, and what follows from them. */
+/* Sets dtype, shape and strides of a handle, and what follows from them; it may be written. */
 void fy__tensor_set_strided(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims,
                             const int64_t *strides);
 /* A dense tensor of a checked shape on a new storage. */
@@ -136,6 +137,11 @@ fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t
 /* A dense tensor on `storage`, whose reference the caller hands over (released on failure). */
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,
                           const int64_t *dims, uint64_t nelem, fy_tensor_t **out_tensor);
+/* fy_tensor_wrap_strided, for errors of the call `what`. The tensor has no first handle. */
+fy_status_t fy__tensor_wrap_strided(const char *what, fy_device_t *device, fy_dtype_t dtype,
+                                    int rank, const int64_t *dims, const int64_t *strides,
+                                    void *data, fy_deleter_fn deleter, void *user,
+                                    fy_tensor_t **out_tensor);
 /* fy_tensor_destroy for a known thread. */
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
 /* Frees a handle that is in no scope and has no storage. */

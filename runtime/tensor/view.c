@@ -28,6 +28,7 @@ static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims,
     view->storage = src->storage;
     view->data = (char *)src->data + offset * (int64_t)fy__dtype_sizes[src->dtype];
     fy__tensor_set_strided(view, (fy_dtype_t)src->dtype, rank, dims, strides);
+    view->read_only = src->read_only;
     const fy_status_t status = FY_UNLIKELY(thread->tape != NULL)
                                    ? fy__tape_view(thread, kind, how ? how : &nothing, src, view)
                                    : FY_STATUS_OK;
