@@ -95,6 +95,7 @@ static void note_figures(fy_plan_t *plan, const fy__plan_run_t *run)
     plan->pinned_peak_reserved = run->pinned.peak_reserved;
     plan->steps = run->steps;
     plan->step_model_ns = run->steps ? run->step_ns : run->total_ns;
+    plan->step_flops = run->steps ? run->step_flops : run->flops;
 }
 
 fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch,

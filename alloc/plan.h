@@ -50,6 +50,7 @@ typedef struct fy__plan_run {
     fy_device_t *device;
     uint64_t begin_ns; /* by the model clock */
     uint64_t step_begin_ns[FY__PLAN_SCOPES], step_ns, steps;
+    uint64_t flops, step_begin_flops[FY__PLAN_SCOPES], step_flops; /* flops: so far */
     fy__plan_watch_t watch;
     /* guarded by the pool's lock */
     bool has_lost_events;

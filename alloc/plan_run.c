@@ -35,12 +35,21 @@ FY_COLD void fy__plan_scope(fy__thread_t *thread, bool is_begin)
     if (strcmp(thread->node->name, "step") != 0) return;
     uint64_t *begin_ns = &run->step_begin_ns[thread->depth - 1];
     const uint64_t now_ns = settled_ns(run->device);
+    uint64_t *begin_flops = &run->step_begin_flops[thread->depth - 1];
     if (is_begin) {
         *begin_ns = now_ns;
+        *begin_flops = run->flops;
         return;
     }
     run->step_ns = now_ns - *begin_ns;
+    run->step_flops = run->flops - *begin_flops;
     run->steps++;
+}
+
+FY_COLD void fy__plan_flops(fy__thread_t *thread, const fy_device_t *device, uint64_t flops)
+{
+    fy__plan_run_t *run = thread->plan;
+    if (device == run->device) run->flops += flops;
 }
 
 /* Under the pool's lock. */

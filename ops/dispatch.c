@@ -15,6 +15,7 @@
 #include "ops/shape.h"
 #include "ops/tape/tape.h"
 #include "runtime/base/fail.h"
+#include "runtime/device/plan.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_ring.h"
 #include "runtime/record/recording.h"
@@ -283,6 +284,8 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
         point = note_on_device(call);
     else
         fy__charge_host(call->launch.flops, call->launch.nbytes);
+    if (FY_UNLIKELY(call->thread->plan != NULL))
+        fy__plan_flops(call->thread, call->device, call->launch.flops);
     if (FY_UNLIKELY(fy__watch_has(call->watching, FY__WATCH_EVENTS))) tell(call, point);
     if (call->taint | call->own_fault | call->request) spread_poison(call, point);
     for (uint64_t given = call->given; given; given &= given - 1)

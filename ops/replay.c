@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/graph.h"
+#include "runtime/device/plan.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_ring.h"
 #include "runtime/tensor/tensor.h"
@@ -331,6 +332,8 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
         give_flags_back(&replay, point);
     } else
         fy__charge_host(recording->flops, recording->nbytes);
+    if (FY_UNLIKELY(replay.thread->plan != NULL))
+        fy__plan_flops(replay.thread, device, recording->flops);
     FY__EVENT(tell(&replay, point));
     if (!graph->replays) fill_unplayed(&replay);
     if (FY_UNLIKELY(any_tainted(&replay))) spread_poison(&replay);

@@ -99,5 +99,7 @@ fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_
 fy_status_t fyt_model_lay_out(fy_model_t *model, int drop_bias);
 /* Then the segments of fy_model_options_t.recompute, as spans, or where those of .offload end. */
 fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options);
+/* Whether a segment can end before the leaf `end`, or begin with it. */
+int fyt_model_is_place(const fy_model_t *model, size_t end);
 
 #endif

@@ -1,5 +1,6 @@
 /* Where the segments of activation checkpointing and offloading end: after leaves whose result is
- * all that later ones read, so that the results of the segments are about equally large.
+ * all that later ones read: where the caller says, or so that the results of the segments are about
+ * equally large.
  * Not here: running them (model_run.c). */
 #include "model.h"
 
@@ -31,33 +32,90 @@ static double result_nelem(const fyt_leaf_t *leaf)
     return nelem;
 }
 
-/* Makes a span of each segment but the last; those of layers are inside. */
-static fy_status_t add_spans(fy_model_t *model, size_t nends, const size_t *ends)
+/* Makes spans of `count` segments; those of layers are inside. */
+static fy_status_t add_spans(fy_model_t *model, size_t count, const fy_segment_t *segments)
 {
-    size_t count = 0, next = 0;
-    fyt_span_t *spans = calloc(model->nspans + nends, sizeof *spans);
+    size_t total = 0, next = 0;
+    fyt_span_t *spans = calloc(model->nspans + count, sizeof *spans);
     if (!spans)
         return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for %zu segments", model->name,
-                        nends + 1);
-    for (size_t i = 0; i < nends; i++) {
-        const size_t first = i ? ends[i - 1] + 1 : 0, end = ends[i] + 1;
+                        count);
+    for (size_t i = 0; i < count; i++) {
+        const size_t first = segments[i].first, end = segments[i].end;
         while (next < model->nspans && model->spans[next].first < first)
-            spans[count++] = model->spans[next++];
+            spans[total++] = model->spans[next++];
         /* a layer that already is the segment does not run a third time */
         if (next < model->nspans && model->spans[next].first == first &&
             model->spans[next].end == end)
             continue;
-        spans[count++] = (fyt_span_t){ first, end, i ? ends[i - 1] : FYT_MODEL_INPUT };
+        spans[total++] = (fyt_span_t){ first, end, first ? first - 1 : FYT_MODEL_INPUT };
     }
-    while (next < model->nspans) spans[count++] = model->spans[next++];
+    while (next < model->nspans) spans[total++] = model->spans[next++];
     free(model->spans);
     model->spans = spans;
-    model->nspans = count;
+    model->nspans = total;
     return FY_STATUS_OK;
+}
+
+/* ---- given segments ---- */
+
+int fyt_model_is_place(const fy_model_t *model, size_t end)
+{
+    return end == 0 || end == model->nleaves || (end < model->nleaves && !reads_across(model, end));
+}
+
+static fy_status_t add_given(fy_model_t *model, const fy_model_options_t *options)
+{
+    size_t before = 0;
+    if (!options->segments || options->recompute || options->offload)
+        return FYT_FAIL(INVALID_ARGUMENT, "model '%s': %zu segments are given, %s", model->name,
+                        options->nsegments,
+                        options->segments ? "and recompute or offload: one of them"
+                                          : "but segments is NULL");
+    for (size_t i = 0; i < options->nsegments; i++) {
+        const fy_segment_t *segment = &options->segments[i];
+        if (segment->first < before || segment->end <= segment->first ||
+            segment->end > model->nleaves)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "model '%s': segment %zu is from layer %zu to before %zu; segments are "
+                            "in order, each with a layer, and there are %zu layers",
+                            model->name, i, segment->first, segment->end, model->nleaves);
+        before = segment->end;
+        for (int k = 0; k < 2; k++) {
+            size_t place = k ? segment->end : segment->first;
+            if (fyt_model_is_place(model, place)) continue;
+            const size_t wrong = place;
+            while (!fyt_model_is_place(model, place)) place++;
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "model '%s': segment %zu cannot %s layer %zu ('%s'): layers behind it "
+                            "read more than one result; the next place is before layer %zu",
+                            model->name, i, k ? "end before" : "begin with", wrong,
+                            model->leaves[wrong].name, place);
+        }
+    }
+    return add_spans(model, options->nsegments, options->segments);
+}
+
+/* ---- so many of about equal results ---- */
+
+/* The segments become spans. */
+static fy_status_t recompute_all(fy_model_t *model)
+{
+    fy_segment_t *segments = calloc(model->nends, sizeof *segments);
+    if (!segments)
+        return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for %zu segments", model->name,
+                        model->nends);
+    for (size_t i = 0; i < model->nends; i++)
+        segments[i] = (fy_segment_t){ i ? model->ends[i - 1] + 1 : 0, model->ends[i] + 1 };
+    const fy_status_t status = add_spans(model, model->nends, segments);
+    free(segments);
+    model->nends = 0;
+    return status;
 }
 
 fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options)
 {
+    if (options->nsegments) return add_given(model, options);
     const int recompute = options->offload ? options->offload : options->recompute;
     const char *option = options->offload ? "offload" : "recompute";
     double total = 0, sum = 0;
@@ -91,8 +149,5 @@ fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options)
         if (is_due || places == segments - 1 - model->nends) model->ends[model->nends++] = end - 1;
         places--;
     }
-    if (options->offload || !model->nends) return FY_STATUS_OK;
-    FY_TRY(add_spans(model, model->nends, model->ends));
-    model->nends = 0;
-    return FY_STATUS_OK;
+    return options->offload || !model->nends ? FY_STATUS_OK : recompute_all(model);
 }

@@ -55,6 +55,8 @@ typedef struct fy_plan {
      * its own work. Without a step: of the whole run */
     uint64_t step_model_ns;
     fy_oom_verdict_t verdict; /* if it does not fit: the verdict on the device */
+    /* floating-point operations of the requests of that step, as the model clock counts them */
+    uint64_t step_flops;
 } fy_plan_t;
 #define FY_PLAN_INIT FY_ZEROED_(plan)
 

@@ -14,6 +14,11 @@ extern "C" {
 /* owned by the caller, never by a scope; used by one thread at a time */
 typedef struct fy_model fy_model_t;
 
+/* The layers from `first` to `end` - 1, as fy_model_layer counts them. */
+typedef struct fy_segment {
+    size_t first, end;
+} fy_segment_t;
+
 typedef struct fy_model_options {
     size_t struct_size;
     const char *name; /* "mnist"; copied; NULL: "model" */
@@ -33,6 +38,11 @@ typedef struct fy_model_options {
     /* fy_tape_offload after each of so many segments but the last, as above. 0, 1: no. Not with
      * `recompute`; such a step cannot be recorded as a graph */
     int offload;
+    /* In place of `recompute`: these layers are computed again in the backward, others are not.
+     * Ascending, read during the call. A segment begins and ends where the layers behind read one
+     * result only */
+    size_t nsegments;
+    const fy_segment_t *segments;
 } fy_model_options_t;
 #define FY_RECOMPUTE_SQRT     (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)

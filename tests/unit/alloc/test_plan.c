@@ -52,8 +52,11 @@ static void figures_of_a_step(void **state)
     /* Two equal steps: the second takes the device's time for its four additions, or the host's
      * time to submit them. */
     assert_true(plan.step_model_ns > 0);
+    assert_int_equal(plan.step_flops, 100 * COLUMNS * PAIRS);
     program.pairs = 2 * PAIRS;
-    assert_true(plan_of("sim", &program, 100).step_model_ns > plan.step_model_ns);
+    const fy_plan_t twice = plan_of("sim", &program, 100);
+    assert_true(twice.step_model_ns > plan.step_model_ns);
+    assert_int_equal(twice.step_flops, 2 * plan.step_flops);
 }
 
 static void the_plan_matches_the_run(void **state)

@@ -42,6 +42,13 @@ static void make_batch(ts_ctx_t *ctx, const char *name, fy_tensor_t **out_x, fy_
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, out_y));
 }
 
+/* Of the next models. */
+typedef struct given {
+    size_t count;
+    const fy_segment_t *segments;
+} given_t;
+static given_t given;
+
 static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
 {
     fy_model_t *model;
@@ -55,6 +62,7 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
     options.recompute_cheap = recompute >= CHEAP;
     options.recompute = recompute < OFFLOAD ? recompute % CHEAP : 0;
     options.offload = recompute < OFFLOAD ? 0 : recompute % CHEAP;
+    options.nsegments = given.count, options.segments = given.segments;
     make_batch(ctx, name, &x, &y);
     ts_ok(fy_model_open(ctx->device, name, &options, &model));
     ts_ok(fy_model_query(model, &info));
@@ -135,7 +143,56 @@ static void more_segments_than_places_are_refused(ts_ctx_t *ctx)
     fy_model_destroy(model);
 }
 
+/* Uneven ones, some layers in none. */
+static void given_segments_have_the_same_bits(ts_ctx_t *ctx)
+{
+    static const fy_segment_t segments[] = { { 0, 2 }, { 2, 8 }, { 14, 26 } };
+    state_t plain, again;
+    train(ctx, "resnet18:size=8", 0, &plain);
+    given = (given_t){ 3, segments };
+    train(ctx, "resnet18:size=8", 0, &again);
+    given = (given_t){ 0, NULL };
+    print_message("           given segments: %llu of %llu bytes before the backward\n",
+                  (unsigned long long)again.kept, (unsigned long long)plain.kept);
+    assert_int_equal(again.nbytes, plain.nbytes);
+    assert_memory_equal(again.bytes, plain.bytes, plain.nbytes);
+    assert_true(again.kept < plain.kept);
+    free(plain.bytes);
+    free(again.bytes);
+}
+
+static void given_segments_that_cannot_be_are_refused(ts_ctx_t *ctx)
+{
+    static const struct {
+        fy_segment_t segments[2];
+        const char *text;
+    } cases[] = {
+        { { { 0, 0 }, { 0, 1 } }, "segment 0 is from layer 0 to before 0; segments are in order" },
+        { { { 0, 8 }, { 2, 14 } }, "segment 1 is from layer 2 to before 14" },
+        { { { 0, 1 }, { 8, 1000 } }, "segment 1 is from layer 8 to before 1000" },
+        { { { 0, 1 }, { 2, 5 } }, "segment 1 cannot end before layer 5 ('layer1.0" },
+        { { { 0, 2 }, { 6, 8 } }, "segment 1 cannot begin with layer 6 ('layer1.0" },
+    };
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.nsegments = 2;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        options.segments = cases[i].segments;
+        ts_fails(fy_model_open(ctx->device, "resnet18:size=8", &options, &model), INVALID_ARGUMENT);
+        ts_text_has(cases[i].text);
+    }
+    options.segments = NULL;
+    ts_fails(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT);
+    ts_text_has("segments is NULL");
+    options.segments = cases[0].segments;
+    options.recompute = 2;
+    ts_fails(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT);
+    ts_text_has("recompute or offload: one of them");
+}
+
 static const ts_test_t tests[] = { TS_TEST(steps_have_the_same_bits_with_less_memory),
-                                   TS_TEST(more_segments_than_places_are_refused) };
+                                   TS_TEST(more_segments_than_places_are_refused),
+                                   TS_TEST(given_segments_have_the_same_bits),
+                                   TS_TEST(given_segments_that_cannot_be_are_refused) };
 
 int main(void) { return TS_RUN("recomputation in models", tests, NULL); }
