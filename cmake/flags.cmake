@@ -56,6 +56,8 @@ if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
 else()
     set(FERRY_CORE_FLAGS -fno-vectorize)
 endif()
+# Event files name call sites by them (runtime/record/site.h); profilers need them too.
+list(APPEND FERRY_CORE_FLAGS -fno-omit-frame-pointer)
 add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
 if(FERRY_SANITIZE)
     add_compile_options(-fsanitize=${FERRY_SANITIZE} -fno-sanitize-recover=all)

@@ -269,6 +269,7 @@ static FY_COLD void tell(const fy__call_t *call, fy__point_t point)
     const fy_launch_t *launch = &call->launch;
     fy__event_t event = fy__event_op_begin(call->thread, call->row->info.name, call->device, point,
                                            launch->flops, launch->nbytes);
+    fy__event_op_launch(&event, &call->row->info, launch);
     for (unsigned i = 0; i < launch->nsrc; i++)
         fy__event_op_src(&event, call->thread, call->src[i]->storage);
     for (unsigned i = 0; i < launch->ndst; i++)

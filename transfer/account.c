@@ -24,7 +24,7 @@ static FY_COLD void put_event(const fy__thread_t *thread, const fy__transfer_rec
     event.nbytes = record->nbytes;
     event.ns = record->blocked_ns;
     event.u.transfer.site = record->site;
-    event.u.transfer.caller = record->caller;
+    event.caller = record->caller;
     event.u.transfer.other = record->other ? fy__event_intern(record->other->spec) : NULL;
     event.u.transfer.direction = record->direction;
     event.u.transfer.path = (int)record->path;

@@ -19,9 +19,11 @@
 #include "runtime/device/registry.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event_write.h"
+#include "runtime/record/signature.h"
+#include "runtime/record/site.h"
 #include "runtime/thread/guard.h"
 
-/* 131,072 events, at most 28 MiB while recording: enough for some tens of milliseconds of the
+/* 131,072 events, at most 44 MiB while recording: enough for some tens of milliseconds of the
  * smallest requests. */
 enum { SHIFT = 17 };
 
@@ -138,6 +140,7 @@ static fy_status_t begin(const char *path)
     }
     running = writer;
     fy__event_forget();
+    fy__site_begin();
     atomic_store(&recording, true);
     fy__watch_hold(FY__WATCH_EVENTS);
     put_present_objects();
@@ -217,10 +220,12 @@ void fy__event_fork_lock(void)
 {
     pthread_mutex_lock(&lock);
     pthread_mutex_lock(&texts_lock);
+    fy__signature_fork_lock();
 }
 
 void fy__event_fork_unlock(void)
 {
+    fy__signature_fork_unlock();
     pthread_mutex_unlock(&texts_lock);
     pthread_mutex_unlock(&lock);
 }

@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
+#include "runtime/record/site.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
 
@@ -73,8 +74,19 @@ fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name,
     event.nbytes = nbytes;
     event.u.op.number = atomic_fetch_add(&last_op, 1) + 1;
     event.u.op.flops = flops;
+    event.caller = fy__site();
     fy__event_span(&event, device);
     return event;
+}
+
+void fy__event_op_launch(fy__event_t *event, const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    event->u.op.signature = fy__signature_of(info, launch);
+    if (!event->u.op.signature || info->attrs_nbytes > FY__EVENT_ATTRS) return;
+    if (launch->attrs)
+        memcpy(event->u.op.attrs, launch->attrs, info->attrs_nbytes);
+    else
+        event->u.op.has_fallbacks = true;
 }
 
 /* Puts a full event; further operands follow in another one. */
@@ -139,6 +151,7 @@ void fy__event_sync(fy__thread_t *thread, uint64_t blocked_ns)
     event.name = thread->blocking.what;
     event.point = thread->blocking.awaited;
     event.u.wait.site = thread->blocking.reason;
+    event.caller = fy__site();
     event.ns = blocked_ns;
     fy__event_put(&event);
 }
@@ -148,6 +161,7 @@ void fy__event_throttle(fy__thread_t *thread, const char *reason, uint64_t block
     fy__event_t event = fy__event_begin(FY__EVENT_THROTTLE, thread);
     event.name = reason;
     event.ns = blocked_ns;
+    event.caller = fy__site();
     fy__event_put(&event);
 }
 
@@ -155,7 +169,7 @@ void fy__event_map(const fy__storage_t *storage, int access, uint64_t nbytes, co
 {
     fy__event_t event = fy__event_begin(FY__EVENT_MAP, fy__tls);
     event.nbytes = nbytes;
-    event.u.map.caller = caller;
+    event.caller = caller;
     event.u.map.access = access;
     event.u.map.bytes = fy__event_bytes(fy__tls, storage);
     fy__event_put(&event);
@@ -253,6 +267,7 @@ void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t 
 {
     fy__event_t event = block_event(FY__EVENT_BLOCK_ALLOC, pool, block, requested);
     event.u.memory.place = place;
+    event.caller = fy__site();
     event.point = FY__POINT(stream, 0);
     fy__event_put(&event);
 }

@@ -7,6 +7,7 @@
 #define FERRY_RUNTIME_EVENT_RING_H_
 
 #include "runtime/record/event.h"
+#include "runtime/record/signature.h"
 #include "runtime/thread/thread.h"
 
 /* X(kind, name in the file) */
@@ -42,7 +43,7 @@ typedef enum fy__event_kind {
         FY__EVENT_KINDS
 } fy__event_kind_t;
 
-enum { FY__EVENT_OPERANDS_MOST = 8, FY__EVENT_TEXT = 144 };
+enum { FY__EVENT_OPERANDS_MOST = 8, FY__EVENT_TEXT = 144, FY__EVENT_ATTRS = 64 };
 #define FY__EVENT_NO_MODEL UINT64_MAX
 
 /* Bytes as an event names them: the storage's id and the version. id 0: no storage (a file). */
@@ -59,7 +60,8 @@ typedef struct fy__event {
     uint64_t at_ns;     /* fy__now_ns() */
     uint64_t model_ns;  /* the host's model time; FY__EVENT_NO_MODEL: no device has such a clock */
     const fy__node_t *scope;
-    const char *name; /* op, what, pool, stream */
+    const void *caller; /* a return address: the call site; NULL: unknown, or the kind has none */
+    const char *name;   /* op, what, pool, stream */
     const char *device;
     fy__point_t point;
     uint64_t nbytes, ns;       /* ns: blocked */
@@ -67,11 +69,14 @@ typedef struct fy__event {
     union {
         struct {
             uint64_t number, flops; /* number: of this op in this recording, for its OPERANDS */
+            const fy__signature_t *signature; /* NULL: none */
             fy__event_bytes_t operand[FY__EVENT_OPERANDS_MOST];
+            /* the attributes, if `signature` is set: as many bytes as its op has, at most these */
+            _Alignas(8) unsigned char attrs[FY__EVENT_ATTRS];
+            bool has_fallbacks; /* and not these */
         } op;
         struct {
-            const char *site, *other;
-            const void *caller;
+            const char *site, *other; /* site: as the caller gave it, or NULL */
             int direction, path, contract, priority;
             int pinned; /* the memory on the host's side is page-locked; -1: there is none */
             fy__event_bytes_t src, dst;
@@ -81,7 +86,6 @@ typedef struct fy__event {
             int site, status;
         } wait; /* SYNC: site */
         struct {
-            const void *caller;
             int access;
             fy__event_bytes_t bytes; /* before a write */
         } map;
@@ -148,6 +152,8 @@ const char *fy__event_intern(const char *text);
 fy__event_t fy__event_op_begin(const struct fy__thread *thread, const char *name,
                                const fy_device_t *device, fy__point_t point, uint64_t flops,
                                uint64_t nbytes);
+/* Adds the signature and the attributes of one op. */
+void fy__event_op_launch(fy__event_t *event, const fy_op_info_t *info, const fy_launch_t *launch);
 void fy__event_op_src(fy__event_t *event, const struct fy__thread *thread,
                       const struct fy__storage *storage);
 /* written: the op makes a new version of existing bytes; else the bytes are new. */

@@ -3,7 +3,6 @@
  * up with all others. */
 #include "runtime/record/event_write.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #include <ferry/tensor.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/base/json.h"
+#include "runtime/record/event_text.h"
 #include "runtime/thread/guard.h"
 
 typedef fy__event_writer_t writer_t;
@@ -31,68 +30,7 @@ static void flush(writer_t *w)
     w->used = 0;
 }
 
-/* ---- pieces; a line is shorter than LINE_MOST, and begins only if that much is free ---- */
-
-static void put_raw(writer_t *w, const char *text, size_t n)
-{
-    memcpy(w->buffer + w->used, text, n);
-    w->used += n;
-}
-
-static void put_number(writer_t *w, uint64_t value)
-{
-    char digits[20];
-    size_t n = sizeof digits;
-    do digits[--n] = (char)('0' + value % 10);
-    while (value /= 10);
-    put_raw(w, digits + n, sizeof digits - n);
-}
-
-/* At most a quarter of the longest line. */
-static void put_string(writer_t *w, const char *text)
-{
-    w->used += fy__json_quote(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4);
-}
-
-/* `key` with its quotes, comma and colon: ",\"stream\":". */
-#define KEY(w, key)           put_raw((w), ",\"" key "\":", sizeof ",\"" key "\":" - 1)
-#define NUMBER(w, key, value) (KEY(w, key), put_number((w), (value)))
-#define STRING(w, key, value) (KEY(w, key), put_string((w), (value)))
-
-static void put_bytes(writer_t *w, fy__event_bytes_t bytes)
-{
-    if (!bytes.id) {
-        put_raw(w, "null", 4);
-        return;
-    }
-    put_raw(w, "[", 1);
-    put_number(w, bytes.id);
-    put_raw(w, ",", 1);
-    put_number(w, bytes.version);
-    put_raw(w, "]", 1);
-}
-
-static void put_list(writer_t *w, const fy__event_bytes_t *bytes, unsigned count)
-{
-    put_raw(w, "[", 1);
-    for (unsigned i = 0; i < count; i++) {
-        if (i) put_raw(w, ",", 1);
-        put_bytes(w, bytes[i]);
-    }
-    put_raw(w, "]", 1);
-}
-
-static void put_flag(writer_t *w, const char *key, bool value)
-{
-    put_raw(w, key, strlen(key));
-    put_raw(w, value ? "true" : "false", value ? 4 : 5);
-}
-
-static void put_scope(writer_t *w, const fy__node_t *scope)
-{
-    char path[768];
-    STRING(w, "scope", scope ? fy__node_path(scope, path, sizeof path) : "");
-}
+/* ---- pieces ---- */
 
 static void put_point(writer_t *w, fy__point_t point)
 {
@@ -106,28 +44,6 @@ static void put_span(writer_t *w, const fy__event_t *event)
     if (!event->end_ns) return;
     NUMBER(w, "model_start_ns", event->start_ns);
     NUMBER(w, "model_end_ns", event->end_ns);
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    return slash ? slash + 1 : path ? path : "?";
-}
-
-/* "train_step+0x1c" where the name is known, else "program+0x4a10", which addr2line reads. */
-static void put_caller(writer_t *w, const void *caller)
-{
-    char text[256];
-    Dl_info info;
-    if (!dladdr(caller, &info))
-        snprintf(text, sizeof text, "%p", caller);
-    else if (info.dli_sname)
-        snprintf(text, sizeof text, "%s+0x%zx", info.dli_sname,
-                 (size_t)((const char *)caller - (const char *)info.dli_saddr));
-    else
-        snprintf(text, sizeof text, "%s+0x%zx", base_name(info.dli_fname),
-                 (size_t)((const char *)caller - (const char *)info.dli_fbase));
-    STRING(w, "site", text);
 }
 
 static const char *direction_name(int direction)
@@ -146,6 +62,10 @@ static void put_op(writer_t *w, const fy__event_t *e)
     put_point(w, e->point);
     NUMBER(w, "flops", e->u.op.flops);
     NUMBER(w, "bytes", e->nbytes);
+    if (e->u.op.signature) {
+        NUMBER(w, "signature", e->u.op.signature->id);
+        if (!e->u.op.has_fallbacks) fy__event_put_attrs(w, e->u.op.signature->info, e->u.op.attrs);
+    }
     KEY(w, "src");
     put_list(w, e->u.op.operand, e->nsrc);
     KEY(w, "dst");
@@ -179,7 +99,7 @@ static const char *transfer_reason(const fy__event_t *e)
     return "?";
 }
 
-static void put_transfer(writer_t *w, const fy__event_t *e)
+static void put_transfer(writer_t *w, const fy__event_t *e, const fy__event_site_t *site)
 {
     STRING(w, "direction", direction_name(e->u.transfer.direction));
     STRING(w, "path", fy_path_name((fy_path_t)e->u.transfer.path));
@@ -197,10 +117,7 @@ static void put_transfer(writer_t *w, const fy__event_t *e)
     put_flag(w, ",\"blocking\":", !e->point);
     NUMBER(w, "bytes", e->nbytes);
     NUMBER(w, "blocked_ns", e->ns);
-    if (e->u.transfer.site)
-        STRING(w, "site", e->u.transfer.site);
-    else if (e->u.transfer.caller)
-        put_caller(w, e->u.transfer.caller);
+    if (e->u.transfer.site || site) STRING(w, "site", site ? site->name : e->u.transfer.site);
     KEY(w, "src");
     put_bytes(w, e->u.transfer.src);
     KEY(w, "dst");
@@ -217,7 +134,6 @@ static void put_map(writer_t *w, const fy__event_t *e)
            : access == FY_ACCESS_WRITE    ? "write"
                                           : "read");
     NUMBER(w, "bytes", e->nbytes);
-    put_caller(w, e->u.map.caller);
     if (access & FY_ACCESS_READ) KEY(w, "src"), put_list(w, &bytes, 1);
     bytes.version++;
     if (access & FY_ACCESS_WRITE) KEY(w, "dst"), put_list(w, &bytes, 1);
@@ -305,15 +221,16 @@ static void put_event(writer_t *w, const fy__event_t *e)
         FY__EVENT_LIST(X)
 #undef X
     };
+    const bool is_transfer = e->kind == FY__EVENT_TRANSFER;
+    const fy__event_site_t *site = is_transfer && e->u.transfer.site ? NULL : fy__event_site(w, e);
+    if (e->kind == FY__EVENT_OP) fy__event_put_signature(w, e);
     put_raw(w, names[e->kind], strlen(names[e->kind]));
-    NUMBER(w, "t_ns", e->at_ns > w->start_ns ? e->at_ns - w->start_ns : 0);
-    if (e->model_ns != FY__EVENT_NO_MODEL) NUMBER(w, "model_ns", e->model_ns);
-    NUMBER(w, "thread", e->thread);
-    put_scope(w, e->scope);
+    put_context(w, e);
+    if (site && !is_transfer) NUMBER(w, "site", site->id);
     switch ((fy__event_kind_t)e->kind) {
     case FY__EVENT_OP: put_op(w, e); break;
     case FY__EVENT_OPERANDS: put_operands(w, e); break;
-    case FY__EVENT_TRANSFER: put_transfer(w, e); break;
+    case FY__EVENT_TRANSFER: put_transfer(w, e, site); break;
     case FY__EVENT_COPY:
         STRING(w, "direction", direction_name(e->u.transfer.direction));
         NUMBER(w, "bytes", e->nbytes);
@@ -388,7 +305,7 @@ static void put_source(writer_t *w)
     if (fd >= 0) close(fd);
     if (n < 0) n = 0;
     words[n] = 0;
-    const char *program = base_name(words);
+    const char *slash = strrchr(words, '/'), *program = slash ? slash + 1 : words;
     for (ssize_t i = program - words; i + 1 < n; i++)
         if (!words[i]) words[i] = ' ';
     STRING(w, "source", program);
@@ -430,7 +347,8 @@ static uint64_t drain(writer_t *w)
             w->nevents++;
         }
         fy__event_ring_done(w->ring);
-        if (FY__EVENT_BUFFER - w->used < FY__EVENT_LINE_MOST) flush(w);
+        /* of a site, of a signature, and its own */
+        if (FY__EVENT_BUFFER - w->used < 3 * FY__EVENT_LINE_MOST) flush(w);
         n++;
     }
     return n;

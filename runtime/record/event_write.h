@@ -3,7 +3,7 @@
 #ifndef FERRY_RUNTIME_EVENT_WRITE_H_
 #define FERRY_RUNTIME_EVENT_WRITE_H_
 
-#include "runtime/record/event_ring.h"
+#include "runtime/record/event_names.h"
 
 enum { FY__EVENT_VERSION = 1, FY__EVENT_BUFFER = 1 << 16, FY__EVENT_LINE_MOST = 1 << 13 };
 
@@ -15,6 +15,7 @@ typedef struct fy__event_writer {
     /* errno of the first write that failed; then nothing more is written */
     int failed;
     uint64_t nevents, dropped; /* lines for events; events dropped after the failure */
+    fy__event_names_t names;
     size_t used;
     char buffer[FY__EVENT_BUFFER];
 } fy__event_writer_t;

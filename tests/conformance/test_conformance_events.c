@@ -36,6 +36,20 @@ static bool has_cause(const event_t *event, const char *kind)
            event_has(event, "src") == (strcmp(event_text(event, "access"), "read") == 0);
 }
 
+/* The reader gives an op the keys of its signature. */
+static void see_operands(const event_t *event)
+{
+    if (strcmp(event_text(event, "op"), "add") != 0 || !event_has(event, "attrs"))
+        assert_non_null(event->signature);
+    if (strcmp(event_text(event, "op"), "gather") == 0) {
+        assert_int_equal(event->signature->sources, 2);
+        assert_string_equal(event_text(event, "dtypes"), "f32 i64 f32");
+        assert_string_equal(event_text(event, "shapes"), "[[4,2],[3],[3,2]]");
+    }
+    if (strcmp(event_text(event, "op"), "fill") == 0)
+        assert_int_equal(strncmp(event_text(event, "attrs"), "value=", 6), 0);
+}
+
 static void see(void *user, const event_t *event)
 {
     seen_t *seen = user;
@@ -60,6 +74,7 @@ static void see(void *user, const event_t *event)
     n = event_pairs(event, "dst", pairs, 16);
     for (size_t k = 0; k < n && k < 16; k++)
         if (pairs[k][0] < STORAGES) seen->written[pairs[k][0]] = pairs[k][1] + 1;
+    if (strcmp(kind, "op") == 0) see_operands(event);
     if (strcmp(kind, "transfer") == 0)
         snprintf(seen->site, sizeof seen->site, "%s", event_text(event, "site"));
     if (strcmp(kind, "op") == 0 && event_has(event, "model_end_ns")) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/base/json.h"
+#include "tools/cli/event_names.h"
 #include "tools/cli/tool.h"
 
 static char *skip_space(char *s)
@@ -69,6 +70,7 @@ const char *event_parse(char *line, event_t *out_event)
 {
     char *s = skip_space(line), *end, *line_end = s + strlen(s);
     out_event->count = 0;
+    out_event->signature = NULL;
     if (*s++ != '{') return "is no JSON object";
     for (end = line_end; end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');) end--;
     if (end[-1] != '}') return "is cut off";
@@ -100,6 +102,10 @@ static const event_field_t *find(const event_t *event, const char *key)
 {
     for (size_t i = 0; i < event->count; i++)
         if (strcmp(event->field[i].key, key) == 0) return &event->field[i];
+    for (size_t i = 0; event->signature && i < EVENT_SIGNATURE_KEYS; i++) {
+        const event_field_t *field = &event->signature->field[i];
+        if (field->key && strcmp(field->key, key) == 0) return field;
+    }
     return NULL;
 }
 
@@ -167,8 +173,9 @@ static fy_status_t read_line(const char *path, char *line, event_t *event, event
     return FY_STATUS_OK;
 }
 
-fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
-                             void *user, event_file_info_t *out_info)
+static fy_status_t read_lines(text_lines_t *lines, event_names_t *names,
+                              void (*fn)(void *user, const event_t *event), void *user,
+                              event_file_info_t *out_info)
 {
     event_file_info_t *info = out_info;
     event_t event;
@@ -184,11 +191,21 @@ fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const e
             info->is_whole = event_whole(&event, "events") == info->events;
         } else if (info->lines > 1) {
             info->events++;
+            event_names_resolve(names, &event);
             fn(user, &event);
         }
     }
     return info->lines ? FY_STATUS_OK
                        : TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", lines->input.path);
+}
+
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
+                             void *user, event_file_info_t *out_info)
+{
+    event_names_t names = { NULL, NULL };
+    const fy_status_t status = read_lines(lines, &names, fn, user, out_info);
+    event_names_free(&names);
+    return status;
 }
 
 fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event),

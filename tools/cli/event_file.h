@@ -20,9 +20,19 @@ typedef struct event_field {
     uint64_t whole; /* the number, if it is an integer that is not negative */
 } event_field_t;
 
-/* One line; its texts lie in the line's own memory. */
+/* The operands of an op: "dtypes", "shapes" and, if not all are without gaps, "strides"; the first
+ * `sources` are sources. A key of NULL: absent. */
+enum { EVENT_SIGNATURE_KEYS = 3 };
+typedef struct event_signature {
+    uint64_t sources;
+    event_field_t field[EVENT_SIGNATURE_KEYS];
+} event_signature_t;
+
+/* One line; its texts lie in the line's own memory, those of its call site and its signature live
+ * until the file is read. */
 typedef struct event {
-    uint64_t line; /* from 1 */
+    uint64_t line;                      /* from 1 */
+    const event_signature_t *signature; /* NULL: it has none */
     size_t count;
     event_field_t field[EVENT_FIELDS];
 } event_t;
@@ -30,7 +40,8 @@ typedef struct event {
 /* Makes an event of `line`, which is changed. Returns NULL on success, else the error as a text. */
 const char *event_parse(char *line, event_t *out_event);
 
-/* "" and 0 if there is no such key. */
+/* "" and 0 if there is no such key. The keys of an op's signature are its keys too. A call site is
+ * a text, also where the file has its number. */
 const char *event_text(const event_t *event, const char *key);
 uint64_t event_whole(const event_t *event, const char *key);
 bool event_has(const event_t *event, const char *key);

@@ -261,6 +261,10 @@ static void add_request(tracks_t *tracks, const event_t *event, const char *name
         trace_arg_text(trace, "site", event_text(event, "site"));
     } else
         trace_arg(trace, "flops", event_whole(event, "flops"));
+    if (!is_transfer && event->signature) {
+        trace_arg_text(trace, "dtypes", event_text(event, "dtypes"));
+        trace_arg_text(trace, "shapes", event_text(event, "shapes"));
+    }
     trace_end(trace);
     add_operands(tracks, event, &place);
     draw_wait_arrows(tracks, request, &place);

@@ -31,6 +31,10 @@ for device in host sim:0; do
     says out "roundtrip/resident/loop"
     says out "call site"
     matches out 'events [0-9]+, lost 0;'
+    # ops and syncs have call sites in functions of the command, although these are not exported
+    grep -q '"ev":"site".*"site":"[a-z0-9_.]*+0x' "$file" || fail "$device: no call site has a function"
+    grep '"ev":"site"' "$file" | grep -E '"(ferry|libferry[a-z_.]*so[.0-9]*)\+0x' && fail "$device: call sites of the command without a function"
+    grep -q '"ev":"op".*"site":[0-9]' "$file" || fail "$device: ops have no call sites"
     expect 0 ledger "$file" --scope roundtrip/copies
     grep -q "roundtrip/resident" "$work/out" && fail "--scope shows other scopes"
     expect 0 ledger "$file" --events
