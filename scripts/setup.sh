@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what Ferry is built, tested and checked with, by Debian package name; does nothing,
 # quickly, if all of it is there.
-#   scripts/setup.sh [--tests] [--ci] [--peers]
+#   scripts/setup.sh [--tests] [--ci] [--peers] [--browser]
 # Without an option: what `make demo` needs. --tests adds the test framework, --ci the checkers,
-# --peers the libraries that bench-peers compares with. Elsewhere than on Debian (or without root
-# and sudo) it lists the missing packages, and exits 1.
+# --peers the libraries that bench-peers compares with, --browser Chromium for the test of reports.
+# Elsewhere than on Debian (or without root and sudo) it lists the missing packages, and exits 1.
 set -euo pipefail
 
 # The requirements, one a line: how each is detected (a command, a file under an include folder,
@@ -44,14 +44,19 @@ header:openblas-openmp/cblas.h libopenblas-openmp-dev
 header:mimalloc.h     libmimalloc-dev
 command:valgrind      valgrind"
 
+browser="
+command:chromium      chromium
+module:ensurepip      python3-venv"
+
 with_ci=0
 for option in "$@"; do
     case "$option" in
     --tests) wanted+="$tests" ;;
     --ci) wanted+="$tests$ci" with_ci=1 ;;
     --peers) wanted+="$peers" ;;
+    --browser) wanted+="$browser" ;;
     *)
-        echo "usage: scripts/setup.sh [--tests] [--ci] [--peers]" >&2
+        echo "usage: scripts/setup.sh [--tests] [--ci] [--peers] [--browser]" >&2
         exit 2
         ;;
     esac

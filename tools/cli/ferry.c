@@ -25,6 +25,7 @@ static const command_t commands[] = {
       cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
     { "timeline", "a recorded run as a picture, for Perfetto and chrome://tracing", cmd_timeline },
+    { "report", "a recorded run as a page for a browser: where the time goes", cmd_report },
     { "plan",
       "does it fit? memory map and model time of a step, the largest batch, without a device",
       cmd_plan },
@@ -85,7 +86,8 @@ static void prefer_passive_waiting(char **argv)
  * the file that the command reads. */
 static bool only_reads(const char *command)
 {
-    static const char *const names[] = { "ledger", "timeline", "replay", "memory", "compare" };
+    static const char *const names[] = { "ledger", "timeline", "report",
+                                         "replay", "memory",   "compare" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(command, names[i]) == 0) return true;
     return false;

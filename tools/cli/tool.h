@@ -35,6 +35,7 @@ int cmd_experiment(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_ledger(int argc, char **argv);
 int cmd_timeline(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_memory(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

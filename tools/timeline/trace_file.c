@@ -92,17 +92,28 @@ static void put_key(trace_file_t *trace, const char *key)
 
 void trace_arg_text(trace_file_t *trace, const char *key, const char *value)
 {
+    if (trace->sink) {
+        trace->sink->arg_text(trace->user, key, value);
+        return;
+    }
     put_key(trace, key);
     put_text(trace, value);
 }
 
 void trace_arg(trace_file_t *trace, const char *key, uint64_t value)
 {
+    if (trace->sink) {
+        trace->sink->arg(trace->user, key, value);
+        return;
+    }
     put_key(trace, key);
     put_number(trace, value);
 }
 
-void trace_end(trace_file_t *trace) { put(trace, trace->nargs ? "}}" : "}"); }
+void trace_end(trace_file_t *trace)
+{
+    if (!trace->sink) put(trace, trace->nargs ? "}}" : "}");
+}
 
 static void metadata(trace_file_t *trace, track_t track, const char *what, const char *name,
                      const char *order, uint32_t rank)
@@ -119,17 +130,29 @@ static void metadata(trace_file_t *trace, track_t track, const char *what, const
 
 void trace_process(trace_file_t *trace, uint32_t process, const char *name, uint32_t rank)
 {
+    if (trace->sink) {
+        trace->sink->process(trace->user, process, name);
+        return;
+    }
     metadata(trace, (track_t){ process, 0 }, "process_name", name, "process_sort_index", rank);
 }
 
 void trace_track(trace_file_t *trace, track_t track, const char *name, uint32_t rank)
 {
+    if (trace->sink) {
+        trace->sink->track(trace->user, track, name);
+        return;
+    }
     metadata(trace, track, "thread_name", name, "thread_sort_index", rank);
 }
 
 void trace_slice(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t duration_ns,
                  const char *name, const char *category)
 {
+    if (trace->sink) {
+        trace->sink->slice(trace->user, track, start_ns, duration_ns, name, category);
+        return;
+    }
     begin(trace, "X", track);
     put_time(trace, start_ns);
     put(trace, ",\"dur\":");
@@ -142,6 +165,10 @@ void trace_slice(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t
 
 void trace_push(trace_file_t *trace, track_t track, uint64_t at_ns, const char *name)
 {
+    if (trace->sink) {
+        trace->sink->push(trace->user, track, at_ns, name);
+        return;
+    }
     begin(trace, "B", track);
     put_time(trace, at_ns);
     put_name(trace, name);
@@ -151,6 +178,10 @@ void trace_push(trace_file_t *trace, track_t track, uint64_t at_ns, const char *
 
 void trace_pop(trace_file_t *trace, track_t track, uint64_t at_ns)
 {
+    if (trace->sink) {
+        trace->sink->pop(trace->user, track, at_ns);
+        return;
+    }
     begin(trace, "E", track);
     put_time(trace, at_ns);
     trace_end(trace);
@@ -159,6 +190,10 @@ void trace_pop(trace_file_t *trace, track_t track, uint64_t at_ns)
 void trace_flow(trace_file_t *trace, track_t from, uint64_t from_ns, track_t to, uint64_t to_ns,
                 const char *name)
 {
+    if (trace->sink) {
+        trace->sink->flow(trace->user, from, from_ns, to, to_ns, name);
+        return;
+    }
     trace->flows++;
     for (int is_end = 0; is_end < 2; is_end++) {
         begin(trace, is_end ? "f\",\"bp\":\"e" : "s", is_end ? to : from);
@@ -173,6 +208,7 @@ void trace_flow(trace_file_t *trace, track_t from, uint64_t from_ns, track_t to,
 void trace_counter(trace_file_t *trace, uint32_t process, uint64_t at_ns, const char *name,
                    uint64_t value)
 {
+    if (trace->sink) return; /* a sink has no use for them */
     begin(trace, "C", (track_t){ process, 0 });
     put_time(trace, at_ns);
     put_name(trace, name);

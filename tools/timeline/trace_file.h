@@ -1,6 +1,7 @@
 /* Writes a file in the Trace Event Format ("Trace Event Format", the Chromium project, 2016), which
  * Perfetto's UI and chrome://tracing read: slices, flows, counters, names of tracks. Times are
  * nanoseconds; the file has microseconds with three decimals, so none is rounded.
+ * With a sink, the pieces go there and no file is written: `ferry report` takes them so.
  * Not here: what becomes a slice (tracks.h). */
 #ifndef FERRY_TOOLS_TRACE_FILE_H_
 #define FERRY_TOOLS_TRACE_FILE_H_
@@ -16,7 +17,24 @@ typedef struct track {
     uint32_t process, thread;
 } track_t;
 
+/* Receives what the functions below are called with, in that order; `user` comes first. */
+typedef struct trace_sink {
+    void (*process)(void *user, uint32_t process, const char *name);
+    void (*track)(void *user, track_t track, const char *name);
+    void (*slice)(void *user, track_t track, uint64_t start_ns, uint64_t duration_ns,
+                  const char *name, const char *category);
+    void (*push)(void *user, track_t track, uint64_t at_ns, const char *name);
+    void (*pop)(void *user, track_t track, uint64_t at_ns);
+    /* Of the last slice or push. */
+    void (*arg_text)(void *user, const char *key, const char *value);
+    void (*arg)(void *user, const char *key, uint64_t value);
+    void (*flow)(void *user, track_t from, uint64_t from_ns, track_t to, uint64_t to_ns,
+                 const char *name);
+} trace_sink_t;
+
 typedef struct trace_file {
+    const trace_sink_t *sink; /* NULL: a file is written; else only `user` is used besides */
+    void *user;
     fy__replace_t replace;
     char *buffer;
     size_t used;

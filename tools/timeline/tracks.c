@@ -9,7 +9,7 @@
 #include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
-enum { HOST_PROCESS = 1, DEVICE_PROCESS = 10, THREADS_MOST = 1 << 20, OPERANDS = 64 };
+enum { DEVICE_PROCESS = 10, THREADS_MOST = 1 << 20, OPERANDS = 64 };
 
 typedef struct tracks_thread {
     uint64_t last_ns[TRACKS_CLOCKS];   /* of its last event */
@@ -59,7 +59,7 @@ static uint64_t key_of(uint64_t stream, uint64_t seq)
     return stream << 48 | (seq & (~0ull >> 16));
 }
 
-static uint32_t host_of(tracks_clock_t clock) { return HOST_PROCESS + (uint32_t)clock; }
+static uint32_t host_of(tracks_clock_t clock) { return TRACKS_HOST_PROCESS + (uint32_t)clock; }
 
 /* ---- tracks ---- */
 
@@ -136,7 +136,8 @@ static void sift_down(arrival_t *heap, size_t count)
 
 static void count_flying(tracks_t *tracks, uint64_t at_ns)
 {
-    trace_counter(tracks->trace, HOST_PROCESS, at_ns, "bytes in flight", tracks->flying_nbytes);
+    trace_counter(tracks->trace, TRACKS_HOST_PROCESS, at_ns, "bytes in flight",
+                  tracks->flying_nbytes);
 }
 
 /* Transfers that have ended by now. */

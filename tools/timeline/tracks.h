@@ -13,6 +13,9 @@
 
 typedef enum tracks_clock { TRACKS_MODEL, TRACKS_WALL, TRACKS_CLOCKS } tracks_clock_t;
 
+/* The process of the host's tracks is this plus the clock; those of devices are larger. */
+enum { TRACKS_HOST_PROCESS = 1 };
+
 typedef struct tracks {
     trace_file_t *trace;
     const char *under; /* only calls inside this scope path; "": all */

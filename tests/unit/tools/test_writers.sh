@@ -7,16 +7,17 @@
 
 cd "$work" || exit 1
 export OMP_WAIT_POLICY=passive
-"$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot memory.json >/dev/null 2>&1
+"$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot memory.json --record run.events >/dev/null 2>&1
 # write NAME PLACE: runs the writer and returns its exit status.
 write() {
     case $1 in
     weights) timeout 60 "$ferry" train linear --device host --epochs 1 --save "$2" ;;
     snapshot) timeout 60 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot "$2" ;;
+    page) timeout 60 "$ferry" report "$work/run.events" --out "$2" ;;
     picture) timeout 60 "$ferry" memory "$work/memory.json" --svg "$2" ;;
     esac >"$work/out" 2>"$work/err"
 }
-for writer in weights snapshot picture; do
+for writer in weights snapshot picture page; do
     rm -rf place && mkdir place && cd place || exit 1
     suffix=.json
     [ $writer = picture ] && suffix=.svg

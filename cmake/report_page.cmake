@@ -1,0 +1,32 @@
+# Makes the C source that holds the fixed parts of a report's page (tools/report/page.h): the files of
+# tools/report/page/ as arrays, and the hashes of script and style for the page's policy. Run by the
+# build: cmake -DPAGE=tools/report/page -DOUT=FILE.c -P cmake/report_page.cmake
+function(read_parts out)
+    set(whole "\n")
+    foreach(name ${ARGN})
+        file(READ ${PAGE}/${name} part)
+        string(APPEND whole "${part}")
+    endforeach()
+    set(${out} "${whole}" PARENT_SCOPE)
+endfunction()
+
+function(append_array name text)
+    string(HEX "${text}" hex)
+    string(LENGTH "${hex}" digits)
+    math(EXPR nbytes "${digits} / 2")
+    string(REGEX REPLACE "(................................)" "\\1\n    " hex "${hex}")
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")
+    set(source "${source}const unsigned char ${name}[] = {\n    ${hex}\n};\nconst size_t ${name}_nbytes = ${nbytes};\n" PARENT_SCOPE)
+endfunction()
+
+read_parts(body body.html)
+read_parts(style style.css)
+read_parts(script format.js run.js view.js timeline.js select.js memory.js tables.js main.js)
+string(SHA256 style_hash "${style}")
+string(SHA256 script_hash "${script}")
+set(source "/* Made by cmake/report_page.cmake. */\n#include \"tools/report/page.h\"\n\n")
+append_array(report_body "${body}")
+append_array(report_style "${style}")
+append_array(report_script "${script}")
+string(APPEND source "const char report_style_hash[] = \"${style_hash}\";\nconst char report_script_hash[] = \"${script_hash}\";\n")
+file(WRITE ${OUT} "${source}")

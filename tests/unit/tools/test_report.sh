@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# `ferry report`: the page's figures are those of the ledger, its policy permits only its own script
+# and style, names from a recording stay texts; usage, refusals, files that are cut off, and no part
+# of a page after a failed write. In a browser: test_report_page.sh. Usage: test_report.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+here=$(cd "$(dirname "$0")" && pwd)
+export FERRY_DATA=$work/nothing
+
+# check PAGE RECORDING...
+check() {
+    local page=$1 recording n=0 ledgers=()
+    shift
+    for recording in "$@"; do
+        "$ferry" ledger "$recording" --json >"$work/ledger$n.json" 2>/dev/null
+        ledgers+=("$work/ledger$n.json")
+        n=$((n + 1))
+    done
+    python3 "$here/check_report.py" "$page" "${ledgers[@]}" >"$work/checked" 2>&1 ||
+        fail "$page: $(tail -n 1 "$work/checked")"
+}
+
+expect 0 report --help
+says out "usage: ferry report FILE [FILE]"
+expect 2 report
+says err "which file?"
+expect 2 report run.jsonl
+says err "write to which file?"
+expect 2 report a b c --out "$work/page.html"
+expect 1 report "$work/nowhere" --out "$work/page.html"
+says err "IO"
+[ ! -e "$work/page.html" ] || fail "a page of a file that does not exist"
+
+expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
+expect 1 report "$work/run.jsonl" --out "$work/no/page.html"
+says err "IO: cannot write $work/no/page.html"
+expect 0 report "$work/run.jsonl" --out "$work/page.html"
+matches out '^[0-9]+ % of the step .*A step takes .* \(median of 4\)\.$'
+check "$work/page.html" "$work/run.jsonl"
+expect 0 report "$work/run.jsonl" --out "$work/again.html"
+sed -i 's/again\.html/page.html/' "$work/again.html"
+cmp -s "$work/page.html" "$work/again.html" || fail "the same recording gives two pages"
+
+# Names from outside.
+expect 0 experiment roundtrip --device sim:0 --size 100 --iters 4 --record "$work/names.jsonl"
+sed -i '2,$ s/"scope":"roundtrip[^"]*"/"scope":"a<\/script><img src=x onerror=alert(1)>\\"\\u00e9"/' "$work/names.jsonl"
+expect 0 report "$work/names.jsonl" --out "$work/names.html"
+check "$work/names.html" "$work/names.jsonl"
+[ "$(grep -o '<img' "$work/names.html" | wc -l)" -eq 0 ] || fail "a scope's name becomes an element"
+
+# A run without a simulated device has only the wall clock.
+expect 0 experiment minibatch --device host --record "$work/host.jsonl"
+expect 0 report "$work/host.jsonl" --out "$work/host.html"
+matches out 'runs host code'
+check "$work/host.html" "$work/host.jsonl"
+
+# Two files.
+expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --log-every 1 --record "$work/other.jsonl"
+expect 0 report "$work/run.jsonl" "$work/other.jsonl" --out "$work/two.html"
+matches out '^A step takes .* in B and .* in A: .* (faster|slower)'
+check "$work/two.html" "$work/run.jsonl" "$work/other.jsonl"
+expect 0 report "$work/run.jsonl" "$work/host.jsonl" --out "$work/two.html"
+says out "not comparable"
+
+# A file without its end is shown as far as it goes; a broken one leaves nothing.
+head -n 300 "$work/run.jsonl" >"$work/cut.jsonl"
+expect 1 report "$work/cut.jsonl" --out "$work/cut.html"
+says err "has no end"
+check "$work/cut.html" "$work/cut.jsonl"
+sed '200s/.$//' "$work/run.jsonl" >"$work/broken.jsonl"
+expect 1 report "$work/broken.jsonl" --out "$work/broken.html"
+says err "line 200"
+[ ! -e "$work/broken.html" ] || fail "a broken recording leaves a page"
+
+# Writing fails at the N-th block: the old page stays, and nothing else is left.
+expect 1 report "$work/run.jsonl" --out /dev/full
+says err "IO: cannot write /dev/full"
+mkdir "$work/full"
+size=$(($(wc -c <"$work/page.html") / 1024))
+for ((n = 0; n <= size; n += size / 8)); do
+    echo old >"$work/full/page.html"
+    (trap '' XFSZ && ulimit -f "$n" && exec "$ferry" report "$work/run.jsonl" --out "$work/full/page.html") >/dev/null 2>&1
+    status=$?
+    [ $status -eq 1 ] || fail "a limit of $n KiB: exit status $status"
+    [ "$(cat "$work/full/page.html")" = old ] || fail "a limit of $n KiB: the old page is gone"
+    [ "$(ls "$work/full")" = page.html ] || fail "a limit of $n KiB leaves $(ls "$work/full")"
+done
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))

@@ -1,0 +1,128 @@
+/* One pass over the file fills the sums, the timeline and the blocks; the rest is made of them. */
+#include "tools/report/run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/tool.h"
+
+typedef struct reading {
+    run_t *run;
+    tracks_t *tracks;
+} reading_t;
+
+static void take(void *user, const event_t *event)
+{
+    const reading_t *reading = user;
+    event_totals_add(&reading->run->totals, event);
+    tracks_add(reading->tracks, event);
+    blocks_add(&reading->run->blocks, &reading->run->slices, event);
+}
+
+/* ---- the first line ---- */
+
+static void keep_field(char **header, size_t *nbytes, const char *text)
+{
+    const size_t n = strlen(text) + 1;
+    char *longer = tool_alloc(*nbytes + n + 1);
+    if (*nbytes) memcpy(longer, *header, *nbytes);
+    memcpy(longer + *nbytes, text, n);
+    longer[ *nbytes += n] = 0;
+    free(*header);
+    *header = longer;
+}
+
+/* Keys without a value, and texts that are empty, are left out. */
+static void keep_header(run_t *run, char *line)
+{
+    event_t event;
+    size_t nbytes = 0;
+    if (event_parse(line, &event)) return; /* the reader of the file reports it */
+    for (size_t i = 0; i < event.count; i++) {
+        const event_field_t *field = &event.field[i];
+        char number[24];
+        snprintf(number, sizeof number, "%" PRIu64, field->whole);
+        if (strcmp(field->key, "ev") == 0 || !*field->key || (field->text && !*field->text))
+            continue;
+        keep_field(&run->header, &nbytes, field->key);
+        keep_field(&run->header, &nbytes, field->text ? field->text : number);
+    }
+}
+
+static fy_status_t read_all(run_t *run, reading_t *reading)
+{
+    text_lines_t lines;
+    char *line;
+    FY_TRY(text_lines_open(&lines, run->file, "event file"));
+    fy_status_t status = text_lines_next(&lines, &line);
+    if (status == FY_STATUS_OK && line) {
+        const size_t nbytes = strlen(line) + 1;
+        char *copied = memcpy(tool_alloc(nbytes), line, nbytes);
+        keep_header(run, copied);
+        free(copied);
+        text_lines_back(&lines);
+    }
+    if (status == FY_STATUS_OK) status = event_lines_read(&lines, take, reading, &run->info);
+    text_lines_close(&lines);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+/* Removes the tracks of the other clock. */
+static void keep_clock(run_t *run)
+{
+    for (size_t i = 0; i < run->slices.nlanes; i++) {
+        lane_t *lane = &run->slices.lanes[i];
+        const bool is_wall = lane->track.process == TRACKS_HOST_PROCESS + TRACKS_WALL;
+        if (is_wall != (run->clock == TRACKS_WALL)) lane->count = 0;
+        for (size_t j = 0; j < lane->count; j++)
+            if (lane->slices[j].end_ns > run->end_ns) run->end_ns = lane->slices[j].end_ns;
+    }
+}
+
+fy_status_t run_read(run_t *run, const char *path, size_t most)
+{
+    *run = (run_t){ .file = path };
+    trace_file_t trace = { .sink = &slices_sink, .user = &run->slices };
+    tracks_t tracks = { .trace = &trace, .under = "", .shows = { true, true } };
+    reading_t reading = { run, &tracks };
+    (void)slices_text(&run->slices, "");
+    const fy_status_t status = read_all(run, &reading);
+    tracks_finish(&tracks);
+    run->clock = tracks.taken[TRACKS_MODEL] ? TRACKS_MODEL : TRACKS_WALL;
+    run->end_ns = tracks.last_ns[run->clock];
+    run->wall_ns = tracks.last_ns[TRACKS_WALL];
+    tracks_free(&tracks);
+    keep_clock(run);
+    slices_finish(&run->slices);
+    event_totals_sort(&run->totals);
+    shares_find(&run->slices, run->clock == TRACKS_MODEL, &run->shares);
+    scope_times_find(&run->slices, &run->shares, &run->times);
+    run->thin = thin_slices(&run->slices, &run->times, most);
+    return status;
+}
+
+uint64_t run_shares(const run_t *run, uint64_t sums[SHARES])
+{
+    uint64_t begin_ns = 0, end_ns = run->end_ns;
+    memset(sums, 0, SHARES * sizeof *sums);
+    if (run->times.has_step) {
+        begin_ns = run->times.by_text[run->times.step].first_ns;
+        end_ns = run->times.by_text[run->times.step].last_ns;
+    }
+    shares_add(&run->shares, begin_ns, end_ns, sums);
+    return end_ns - begin_ns;
+}
+
+void run_free(run_t *run)
+{
+    event_totals_free(&run->totals);
+    slices_free(&run->slices);
+    blocks_free(&run->blocks);
+    shares_free(&run->shares);
+    scope_times_free(&run->times);
+    free(run->header);
+    *run = (run_t){ .file = NULL };
+}

@@ -1,0 +1,35 @@
+/* A recorded run as a report shows it: everything is read before anything is written.
+ * Not here: the page (run_page.h). Next: run.c. */
+#ifndef FERRY_TOOLS_RUN_H_
+#define FERRY_TOOLS_RUN_H_
+
+#include "tools/cli/event_totals.h"
+#include "tools/report/blocks.h"
+#include "tools/report/thin.h"
+#include "tools/timeline/tracks.h"
+
+typedef struct run {
+    const char *file;
+    event_totals_t totals;
+    event_file_info_t info;
+    slices_t slices;
+    blocks_t blocks;
+    shares_t shares;
+    scope_times_t times;
+    thin_t thin;
+    tracks_clock_t clock; /* model, if the file has it */
+    uint64_t end_ns;      /* of all slices and events, on that clock */
+    uint64_t wall_ns;     /* of the recording */
+    char *header;         /* keys and values of the first line, "key\0value\0...\0\0" */
+} run_t;
+
+/* About `most` slices are kept. Free the run in either case. Fails: IO, CORRUPT_DATA. A file that
+ * has no end is OK, and run->info tells. */
+fy_status_t run_read(run_t *run, const char *path, size_t most);
+void run_free(run_t *run);
+
+/* The shares of the steps, from the first one's begin to the last one's end; without steps of the
+ * whole run. Returns the length of that part. */
+uint64_t run_shares(const run_t *run, uint64_t sums[SHARES]);
+
+#endif

@@ -1,0 +1,268 @@
+/* Slices are written as columns; a column whose values are all the default is left out. Starts are
+ * differences, because they are the longest numbers. */
+#include "tools/report/run_page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/event_sheets.h"
+#include "tools/cli/tool.h"
+
+enum { POINTS_MOST = 4000, OWNERS_MOST = 200 };
+
+static void put_sums(page_t *page, const char *key, const uint64_t sums[SHARES])
+{
+    page_begin(page, key, '[');
+    for (int i = 0; i < SHARES; i++) page_whole(page, NULL, sums[i]);
+    page_end(page, ']');
+}
+
+/* ---- figures ---- */
+
+static void put_header(page_t *page, const run_t *run)
+{
+    page_begin(page, "header", '{');
+    for (const char *key = run->header; key && *key;) {
+        const char *value = key + strlen(key) + 1;
+        page_text(page, key, value);
+        key = value + strlen(value) + 1;
+    }
+    page_end(page, '}');
+}
+
+static void put_step(page_t *page, const run_t *run)
+{
+    const scope_time_t *step = &run->times.by_text[run->times.step];
+    if (!run->times.has_step) return;
+    page_begin(page, "step", '{');
+    page_text(page, "path", run->slices.texts[run->times.step]);
+    page_whole(page, "count", step->count);
+    page_whole(page, "median_ns", run->times.step_median_ns);
+    page_whole(page, "first_ns", step->first_ns);
+    page_whole(page, "last_ns", step->last_ns);
+    page_end(page, '}');
+}
+
+/* Time and shares of each row of "scopes"; count 0: the path has only inner scopes. */
+static void put_times(page_t *page, run_t *run)
+{
+    size_t count;
+    char **paths = event_totals_paths(&run->totals, &count);
+    page_begin(page, "times", '[');
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t text = slices_text(&run->slices, paths[i]);
+        scope_time_t time = { .count = 0 };
+        if (*paths[i] && text < run->times.ntexts)
+            time = run->times.by_text[text];
+        else if (!*paths[i]) {
+            time.count = 1;
+            time.total_ns = run->end_ns;
+            shares_add(&run->shares, 0, run->end_ns, time.sums);
+        }
+        page_begin(page, NULL, '{');
+        page_whole(page, "count", time.count);
+        page_whole(page, "total_ns", time.total_ns);
+        put_sums(page, "shares", time.sums);
+        page_end(page, '}');
+        free(paths[i]);
+    }
+    page_end(page, ']');
+    free(paths);
+}
+
+static void put_tables(page_t *page, run_t *run)
+{
+    const fy_ledger_totals_t all = event_totals_of(&run->totals, "");
+    sheet_t *const sheets[] = { event_scope_sheet(&run->totals, ""), event_path_sheet(&all),
+                                event_site_sheet(&run->totals, SIZE_MAX),
+                                event_pool_sheet(&run->totals) };
+    static const char *const keys[] = { "scopes", "paths", "sites", "pools" };
+    for (int i = 0; i < 4; i++) {
+        page_sheet(page, keys[i], sheets[i]);
+        sheet_destroy(sheets[i]);
+    }
+    put_times(page, run);
+}
+
+static void put_figures(page_t *page, run_t *run)
+{
+    uint64_t sums[SHARES];
+    const uint64_t total_ns = run_shares(run, sums);
+    page_text(page, "file", run->file);
+    page_whole(page, "events", run->info.events);
+    page_whole(page, "lost", run->info.lost);
+    page_whole(page, "whole", run->info.is_whole);
+    page_whole(page, "waits", run->totals.waits);
+    page_whole(page, "refusals", run->totals.refusals);
+    page_whole(page, "faults", run->totals.faults);
+    page_text(page, "clock", run->clock == TRACKS_MODEL ? "model" : "wall");
+    page_whole(page, "end_ns", run->end_ns);
+    page_whole(page, "wall_ns", run->wall_ns);
+    page_whole(page, "part_ns", total_ns);
+    put_sums(page, "shares", sums);
+    put_sums(page, "busy", run->shares.busy_ns);
+    put_header(page, run);
+    put_step(page, run);
+}
+
+/* ---- slices ---- */
+
+#define COLUMN(key, field, fallback)                                                            \
+    do {                                                                                        \
+        bool differs = false;                                                                   \
+        for (size_t i = 0; i < lane->count && !differs; i++)                                    \
+            differs = lane->slices[i].field != (fallback);                                      \
+        if (!differs) break;                                                                    \
+        page_begin(page, key, '[');                                                             \
+        for (size_t i = 0; i < lane->count; i++) page_whole(page, NULL, lane->slices[i].field); \
+        page_end(page, ']');                                                                    \
+    } while (0)
+
+static void put_lane(page_t *page, const lane_t *lane)
+{
+    uint64_t last_ns = 0;
+    page_begin(page, NULL, '{');
+    page_whole(page, "process", lane->track.process);
+    page_whole(page, "thread", lane->track.thread);
+    page_whole(page, "depth", lane->depth);
+    page_whole(page, "name", lane->name);
+    page_whole(page, "count", lane->count);
+    page_begin(page, "start", '[');
+    for (size_t i = 0; i < lane->count; i++) {
+        page_whole(page, NULL, lane->slices[i].start_ns - last_ns);
+        last_ns = lane->slices[i].start_ns;
+    }
+    page_end(page, ']');
+    page_begin(page, "length", '[');
+    for (size_t i = 0; i < lane->count; i++)
+        page_whole(page, NULL, lane->slices[i].end_ns - lane->slices[i].start_ns);
+    page_end(page, ']');
+    COLUMN("text", name, 0);
+    COLUMN("kind", kind, 0);
+    COLUMN("scope", scope, 0);
+    COLUMN("bytes", nbytes, 0);
+    COLUMN("flops", flops, 0);
+    COLUMN("site", site, 0);
+    COLUMN("path", path, 0);
+    COLUMN("merged", count, 1);
+    bool is_merged = false;
+    for (size_t i = 0; i < lane->count && !is_merged; i++) is_merged = lane->slices[i].count > 1;
+    if (is_merged) COLUMN("busy", busy_ns, UINT64_MAX);
+    page_end(page, '}');
+}
+
+static int compare_arrows(const void *a, const void *b)
+{
+    const arrow_t *x = a, *y = b;
+    if (x->to_lane != y->to_lane) return x->to_lane < y->to_lane ? -1 : 1;
+    return x->to_slice < y->to_slice ? -1 : x->to_slice > y->to_slice;
+}
+
+/* Five numbers an arrow: lane and slice that it begins in, lane and slice that it ends in, name. */
+static void put_arrows(page_t *page, const slices_t *slices)
+{
+    if (slices->narrows)
+        qsort(slices->arrows, slices->narrows, sizeof *slices->arrows, compare_arrows);
+    page_begin(page, "arrows", '[');
+    for (size_t i = 0; i < slices->narrows; i++) {
+        page_whole(page, NULL, slices->arrows[i].from_lane);
+        page_whole(page, NULL, slices->arrows[i].from_slice);
+        page_whole(page, NULL, slices->arrows[i].to_lane);
+        page_whole(page, NULL, slices->arrows[i].to_slice);
+        page_whole(page, NULL, slices->arrows[i].name);
+    }
+    page_end(page, ']');
+}
+
+static void put_slices(page_t *page, const run_t *run)
+{
+    const slices_t *slices = &run->slices;
+    page_begin(page, "thin", '{');
+    page_whole(page, "before", run->thin.before);
+    page_whole(page, "from_ns", run->thin.from_ns);
+    page_whole(page, "until_ns", run->thin.until_ns);
+    page_end(page, '}');
+    page_begin(page, "processes", '[');
+    for (size_t i = 0; i < slices->nprocesses; i++)
+        page_text(page, NULL, slices->processes[i] ? slices->processes[i] : "");
+    page_end(page, ']');
+    page_begin(page, "lanes", '[');
+    for (size_t i = 0; i < slices->nlanes; i++) put_lane(page, &slices->lanes[i]);
+    page_end(page, ']');
+    put_arrows(page, slices);
+}
+
+/* ---- memory ---- */
+
+static void put_points(page_t *page, const run_t *run, const block_pool_t *pool)
+{
+    size_t count;
+    block_point_t *points = blocks_points(pool, run->clock, POINTS_MOST, &count);
+    page_begin(page, "at", '[');
+    for (size_t i = 0; i < count; i++)
+        page_whole(page, NULL, points[i].at_ns - (i ? points[i - 1].at_ns : 0));
+    page_end(page, ']');
+    page_begin(page, "total", '[');
+    for (size_t i = 0; i < count; i++) page_whole(page, NULL, points[i].total);
+    page_end(page, ']');
+    page_begin(page, "by_category", '[');
+    for (size_t category = 0; category < run->blocks.ncategories; category++) {
+        page_begin(page, NULL, '[');
+        for (size_t i = 0; i < count; i++) page_whole(page, NULL, points[i].by_category[category]);
+        page_end(page, ']');
+    }
+    page_end(page, ']');
+    free(points);
+}
+
+/* Four numbers an owner: scope, category, bytes, blocks. */
+static void put_owners(page_t *page, const block_pool_t *pool)
+{
+    size_t count;
+    block_owner_t *owners = blocks_owners(pool, &count);
+    page_begin(page, "owners", '[');
+    for (size_t i = 0; i < count && i < OWNERS_MOST; i++) {
+        page_whole(page, NULL, owners[i].scope);
+        page_whole(page, NULL, owners[i].category);
+        page_whole(page, NULL, owners[i].nbytes);
+        page_whole(page, NULL, owners[i].count);
+    }
+    page_end(page, ']');
+    page_whole(page, "owners_in_all", count);
+    free(owners);
+}
+
+static void put_memory(page_t *page, const run_t *run)
+{
+    page_begin(page, "categories", '[');
+    for (size_t i = 0; i < run->blocks.ncategories; i++)
+        page_text(page, NULL, run->blocks.categories[i]);
+    page_end(page, ']');
+    page_begin(page, "memory", '[');
+    for (size_t i = 0; i < run->blocks.npools; i++) {
+        const block_pool_t *pool = &run->blocks.pools[i];
+        const block_step_t *peak = pool->peak_at ? &pool->steps[pool->peak_at - 1] : NULL;
+        page_begin(page, NULL, '{');
+        page_text(page, "pool", pool->name);
+        page_whole(page, "peak", pool->peak);
+        page_whole(page, "peak_ns", peak ? peak->at_ns[run->clock] : 0);
+        page_whole(page, "before", pool->before);
+        put_points(page, run, pool);
+        put_owners(page, pool);
+        page_end(page, '}');
+    }
+    page_end(page, ']');
+}
+
+void run_page_write(page_t *page, run_t *run)
+{
+    page_begin(page, NULL, '{');
+    put_figures(page, run);
+    put_tables(page, run);
+    put_memory(page, run);
+    put_slices(page, run);
+    page_begin(page, "texts", '[');
+    for (size_t i = 0; i < run->slices.ntexts; i++) page_text(page, NULL, run->slices.texts[i]);
+    page_end(page, ']');
+    page_end(page, '}');
+}

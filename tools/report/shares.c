@@ -1,0 +1,140 @@
+/* Counts the open slices of each share while it walks over their sorted ends. */
+#include "tools/report/shares.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/tool.h"
+
+typedef struct edge {
+    uint64_t at_ns;
+    int32_t step; /* 1: a slice begins; -1: it ends */
+    share_t share;
+} edge_t;
+
+static int compare_edges(const void *a, const void *b)
+{
+    const edge_t *x = a, *y = b;
+    return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
+}
+
+/* SHARE_HOST: none. */
+static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_model)
+{
+    const char *name = slices->texts[slice->name];
+    if (is_model)
+        return slice->kind == SLICE_OP         ? SHARE_COMPUTE
+               : slice->kind == SLICE_UPLOAD   ? SHARE_UPLOAD
+               : slice->kind == SLICE_DOWNLOAD ? SHARE_DOWNLOAD
+               : slice->kind == SLICE_PEER     ? SHARE_PEER
+                                               : SHARE_HOST;
+    return strcmp(name, "upload") == 0        ? SHARE_UPLOAD
+           : strstr(name, "download") != NULL ? SHARE_DOWNLOAD
+           : strcmp(name, "peer") == 0        ? SHARE_PEER
+           : slice->kind == SLICE_WAIT        ? SHARE_WAIT
+                                              : SHARE_HOST;
+}
+
+/* The host's thread that the shares of the wall clock are of; NULL: there is none. */
+static const lane_t *first_thread(const slices_t *slices)
+{
+    const lane_t *first = NULL;
+    for (size_t i = 0; i < slices->nlanes; i++) {
+        const lane_t *lane = &slices->lanes[i];
+        if (lane->depth == 1 && (!first || lane->track.thread < first->track.thread)) first = lane;
+    }
+    return first;
+}
+
+static size_t list_edges(const slices_t *slices, bool is_model, edge_t *edges)
+{
+    const lane_t *thread = first_thread(slices);
+    size_t count = 0;
+    for (size_t i = 0; i < slices->nlanes; i++) {
+        const lane_t *lane = &slices->lanes[i];
+        if (lane->depth || (!is_model && thread && lane->track.thread != thread->track.thread))
+            continue;
+        for (size_t j = 0; j < lane->count; j++) {
+            const slice_t *slice = &lane->slices[j];
+            const share_t share = share_of(slices, slice, is_model);
+            if (share == SHARE_HOST || slice->end_ns == slice->start_ns) continue;
+            edges[count++] = (edge_t){ slice->start_ns, 1, share };
+            edges[count++] = (edge_t){ slice->end_ns, -1, share };
+        }
+    }
+    qsort(edges, count, sizeof *edges, compare_edges);
+    return count;
+}
+
+static share_t first_open(const int64_t open[SHARES])
+{
+    int share = 0;
+    while (share < SHARE_HOST && !open[share]) share++;
+    return (share_t)share;
+}
+
+static void change(shares_t *shares, uint64_t at_ns, share_t share)
+{
+    share_change_t *last = shares->count ? &shares->changes[shares->count - 1] : NULL;
+    if (last && last->share == share) return;
+    if (last && last->at_ns == at_ns) { /* the share before had no length */
+        last->share = share;
+        return;
+    }
+    share_change_t next = { .at_ns = at_ns, .share = share };
+    if (last) {
+        memcpy(next.before, last->before, sizeof next.before);
+        next.before[last->share] += at_ns - last->at_ns;
+    }
+    shares->changes = report_grow(shares->changes, shares->count, sizeof next);
+    shares->changes[shares->count++] = next;
+}
+
+void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares)
+{
+    int64_t open[SHARES] = { 0 };
+    size_t room = 1;
+    for (size_t i = 0; i < slices->nlanes; i++) room += 2 * slices->lanes[i].count;
+    edge_t *edges = tool_alloc(room * sizeof *edges);
+    const size_t count = list_edges(slices, is_model, edges);
+    *out_shares = (shares_t){ .count = 0 };
+    change(out_shares, 0, SHARE_HOST);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t at_ns = edges[i].at_ns;
+        open[edges[i].share] += edges[i].step;
+        if (i + 1 < count && edges[i + 1].at_ns == at_ns) continue;
+        change(out_shares, at_ns, first_open(open));
+        for (int share = 0; share < SHARES && i + 1 < count; share++)
+            if (open[share]) out_shares->busy_ns[share] += edges[i + 1].at_ns - at_ns;
+    }
+    free(edges);
+}
+
+/* Adds the shares before `at_ns`, or subtracts them. */
+static void add_before(const shares_t *shares, uint64_t at_ns, int64_t sign, uint64_t sums[SHARES])
+{
+    size_t low = 0, high = shares->count;
+    while (low < high) { /* the last change at at_ns or before; the first one is at 0 */
+        const size_t middle = low + (high - low) / 2;
+        if (shares->changes[middle].at_ns <= at_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const share_change_t *last = &shares->changes[low - 1];
+    for (int share = 0; share < SHARES; share++)
+        sums[share] += (uint64_t)sign * last->before[share];
+    sums[last->share] += (uint64_t)sign * (at_ns - last->at_ns);
+}
+
+void shares_add(const shares_t *shares, uint64_t begin_ns, uint64_t end_ns, uint64_t sums[SHARES])
+{
+    add_before(shares, end_ns, 1, sums);
+    add_before(shares, begin_ns, -1, sums);
+}
+
+void shares_free(shares_t *shares)
+{
+    free(shares->changes);
+    *shares = (shares_t){ .count = 0 };
+}

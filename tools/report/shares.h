@@ -1,0 +1,41 @@
+/* Where the time goes: each moment of a run belongs to one share, so the shares of an interval add
+ * up to its length. On the model clock a moment belongs to the first of these that is so: a device
+ * computes; an upload is under way; a download; a copy between devices; nothing (the devices wait
+ * for the host). On the wall clock devices are unknown: the first host thread with scopes is
+ * blocked in an upload, in a download, or in another wait; or host code runs.
+ * Not here: the slices (slices.h). Next: shares.c. */
+#ifndef FERRY_TOOLS_SHARES_H_
+#define FERRY_TOOLS_SHARES_H_
+
+#include "tools/report/slices.h"
+
+/* The order is that of `shares` in page/run.js. */
+typedef enum share {
+    SHARE_COMPUTE,
+    SHARE_UPLOAD,
+    SHARE_DOWNLOAD,
+    SHARE_PEER,
+    SHARE_WAIT,
+    SHARE_HOST,
+    SHARES
+} share_t;
+
+typedef struct share_change {
+    uint64_t at_ns;
+    uint64_t before[SHARES]; /* of the time before at_ns */
+    share_t share;           /* from at_ns on, until the next change */
+} share_change_t;
+
+typedef struct shares {
+    share_change_t *changes;
+    size_t count;
+    uint64_t busy_ns[SHARES]; /* with the time that an earlier share covers */
+} shares_t;
+
+/* `slices` is finished. */
+void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares);
+/* Adds the shares from `begin_ns` to `end_ns`. */
+void shares_add(const shares_t *shares, uint64_t begin_ns, uint64_t end_ns, uint64_t sums[SHARES]);
+void shares_free(shares_t *shares);
+
+#endif

@@ -1,0 +1,124 @@
+/* Sentences: shares of the time, the largest first, as far as they are 1 % or more. */
+#include "tools/report/summary.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/tool.h"
+
+typedef struct part {
+    double portion; /* 0 to 1 */
+    const char *verb;
+} part_t;
+
+static const char *const verbs[TRACKS_CLOCKS][SHARES] = {
+    [TRACKS_MODEL] = { "computes", "waits for uploads", "waits for downloads",
+                       "waits for copies between devices", "waits", "waits for the host" },
+    [TRACKS_WALL] = { "computes", "blocks in uploads", "blocks in downloads",
+                      "blocks in copies between devices", "blocks in other waits",
+                      "runs host code" },
+};
+
+const char *summary_time(double ns, char *out_text)
+{
+    static const struct {
+        double ns;
+        const char *unit;
+    } units[] = { { 1e9, "s" }, { 1e6, "ms" }, { 1e3, "\xc2\xb5s" }, { 1, "ns" } };
+    size_t i = 0;
+    while (i < 3 && fabs(ns) < units[i].ns) i++;
+    snprintf(out_text, SUMMARY_TIME, "%.3g %s", ns / units[i].ns, units[i].unit);
+    if (fabs(ns) / units[i].ns >= 1000) /* "1e+03" otherwise */
+        snprintf(out_text, SUMMARY_TIME, "%.0f %s", ns / units[i].ns, units[i].unit);
+    return out_text;
+}
+
+/* Appends, as far as there is room. */
+static void say(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text + used, size - used, format, values);
+    va_end(values);
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const part_t *x = a, *y = b;
+    return x->portion < y->portion ? 1 : x->portion > y->portion ? -1 : 0;
+}
+
+void summary_of(const run_t *run, char *out_text, size_t size)
+{
+    uint64_t sums[SHARES];
+    char time[SUMMARY_TIME];
+    part_t parts[SHARES];
+    const uint64_t total = run_shares(run, sums);
+    size_t said = 0;
+    *out_text = 0;
+    if (!total) {
+        say(out_text, size, "The recording has no event that takes time.");
+        return;
+    }
+    for (int i = 0; i < SHARES; i++)
+        parts[i] = (part_t){ (double)sums[i] / (double)total, verbs[run->clock][i] };
+    qsort(parts, SHARES, sizeof *parts, compare_parts);
+    for (int i = 0; i < SHARES && (parts[i].portion >= 0.01 || !i); i++, said++) {
+        say(out_text, size, "%s%.0f %%", said ? ", " : "", 100 * parts[i].portion);
+        if (!said) say(out_text, size, run->times.has_step ? " of the step" : " of the run");
+        say(out_text, size, " %s", parts[i].verb);
+    }
+    if (run->times.has_step)
+        say(out_text, size, ". A step takes %s (median of %llu).",
+            summary_time((double)run->times.step_median_ns, time),
+            (unsigned long long)run->times.by_text[run->times.step].count);
+    else
+        say(out_text, size, ". The run takes %s.", summary_time((double)total, time));
+}
+
+/* Time of a step in both runs, or of both runs; returns how it is called. */
+static const char *length_of_two(const run_t *first, const run_t *second, double *out_first,
+                                 double *out_second)
+{
+    const bool has_steps = first->times.has_step && second->times.has_step;
+    *out_first = has_steps ? (double)first->times.step_median_ns : (double)first->end_ns;
+    *out_second = has_steps ? (double)second->times.step_median_ns : (double)second->end_ns;
+    return has_steps ? "A step" : "The run";
+}
+
+void summary_of_two(const run_t *first, const run_t *second, char *out_text, size_t size)
+{
+    uint64_t sums[2][SHARES];
+    const uint64_t total[2] = { run_shares(first, sums[0]), run_shares(second, sums[1]) };
+    double before, after, most = 0;
+    char times[2][SUMMARY_TIME];
+    int which = -1;
+    const char *what = length_of_two(first, second, &before, &after);
+    *out_text = 0;
+    if (first->clock != second->clock) {
+        say(out_text, size,
+            "The times are not comparable: one file has a model clock, the other has not.");
+        return;
+    }
+    say(out_text, size, "%s takes %s in B and %s in A", what, summary_time(after, times[1]),
+        summary_time(before, times[0]));
+    if (before > 0 && after > 0)
+        say(out_text, size, ": %.2f times %s", after < before ? before / after : after / before,
+            after < before ? "faster" : "slower");
+    for (int i = 0; i < SHARES && total[0] && total[1]; i++) {
+        const double change = after * (double)sums[1][i] / (double)total[1] -
+                              before * (double)sums[0][i] / (double)total[0];
+        if (fabs(change) <= fabs(most)) continue;
+        most = change;
+        which = i;
+    }
+    if (which >= 0)
+        say(out_text, size, ". The largest difference: %s %s of it %s",
+            summary_time(fabs(most), times[0]), most < 0 ? "less" : "more",
+            verbs[first->clock][which]);
+    say(out_text, size, ".");
+}
