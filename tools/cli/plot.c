@@ -61,6 +61,12 @@ static bool has_points(const plot_t *plot, size_t s)
     return false;
 }
 
+static double end_or(const double *ends, size_t i, double otherwise)
+{
+    return ends && isfinite(ends[i]) && ends[i] > 0 ? ends[i] : otherwise;
+}
+
+/* A line a point: x, y and the ends of its error bar, which without an interval has no length. */
 static void write_data(FILE *file, const plot_t *plot)
 {
     for (size_t s = 0; s < plot->nseries; s++) {
@@ -68,42 +74,127 @@ static void write_data(FILE *file, const plot_t *plot)
         fprintf(file, "$data%zu << FERRY_END\n", s);
         for (size_t i = 0; i < series->count; i++) {
             if (!can_draw(plot, series, i)) continue;
-            if (plot->bars)
-                fprintf(file, "%zu %.9g \"%s\"\n", i, series->y[i], plot->bars[i]);
-            else
-                fprintf(file, "%.9g %.9g\n", series->x[i], series->y[i]);
+            const double y = series->y[i];
+            fprintf(file, "%.9g %.9g %.9g %.9g", plot->bars ? (double)i : series->x[i], y,
+                    end_or(series->low, i, y), end_or(series->high, i, y));
+            if (plot->bars) fprintf(file, " \"%s\"", plot->bars[i]);
+            fputc('\n', file);
         }
         fputs("FERRY_END\n", file);
     }
 }
 
-static void write_script(FILE *file, const plot_t *plot, const char *path)
+/* Lines with a cap at both ends; gnuplot's own error bars cut a hole into what is below them. */
+#define ERROR_BARS "using 1:3:(0):($4-$3) with vectors heads size screen 0.004,90"
+
+static bool has_bars(const series_t *series)
 {
-    fputs("set terminal svg size 860,520 dynamic background rgb 'white' font 'sans,13'\nset "
-          "encoding utf8\nset grid\n",
-          file);
-    set_text(file, "output", path);
-    set_text(file, "title", plot->title);
-    set_text(file, "xlabel", plot->x_label);
-    set_text(file, "ylabel", plot->y_label);
-    if (plot->log_x) fputs("set logscale x\n", file);
-    if (plot->log_y) fputs("set logscale y\n", file);
-    write_data(file, plot);
-    if (plot->bars) {
-        fputs("set style fill solid 0.6\nset boxwidth 0.6\nset xtics noenhanced\n", file);
-        fputs(plot->log_y ? "" : "set yrange [0:*]\n", file);
-        fputs("plot $data0 using 1:2:xtic(3) with boxes notitle\n", file);
-        return;
-    }
-    fputs("set key outside right top noenhanced\nplot ", file);
-    const char *comma = "";
-    for (size_t s = 0; s < plot->nseries; s++) {
-        if (!has_points(plot, s)) continue; /* gnuplot takes an empty block for a mistake */
-        fprintf(file, "%s$data%zu using 1:2 with linespoints linewidth 2 title ", comma, s);
+    for (size_t i = 0; series->low && i < series->count; i++)
+        if (isfinite(series->low[i])) return true;
+    return false;
+}
+
+/* Okabe and Ito's, without black and without the yellow that is pale on white. */
+static const char *const colours[PLOT_MOST_SERIES] = { "#0072B2", "#E69F00", "#009E73",
+                                                       "#D55E00", "#CC79A7", "#56B4E9" };
+
+static size_t panel_size(const plot_t *plot)
+{
+    return plot->per_panel ? plot->per_panel : PLOT_MOST_SERIES;
+}
+
+/* Powers of ten on each logarithmic axis. */
+static void write_axes(FILE *file, const plot_t *plot)
+{
+    if (plot->log_x) fputs("set logscale x\nset format x '10^{%L}'\n", file);
+    if (plot->log_y) fputs("set logscale y\nset format y '10^{%L}'\n", file);
+}
+
+static void write_bars(FILE *file, const plot_t *plot)
+{
+    fputs("set style fill solid 0.6\nset boxwidth 0.6\nset xtics noenhanced\n", file);
+    if (plot->nseries && plot->series[0].count > 6) fputs("set xtics rotate by -30\n", file);
+    fputs(plot->log_y ? "" : "set yrange [0:*]\n", file);
+    fprintf(file, "plot $data0 using 1:2:xtic(5) with boxes linecolor rgb '%s' notitle",
+            colours[0]);
+    if (has_bars(&plot->series[0]))
+        fputs(", $data0 " ERROR_BARS " linecolor rgb 'black' notitle", file);
+    fputc('\n', file);
+}
+
+/* The series of one panel that have points; gnuplot takes an empty block for a mistake. */
+static void write_lines(FILE *file, const plot_t *plot, size_t first)
+{
+    const char *comma = "plot ";
+    for (size_t s = first; s < plot->nseries && s < first + panel_size(plot); s++) {
+        const size_t style = s - first;
+        if (!has_points(plot, s)) continue;
+        fprintf(file,
+                "%s$data%zu using 1:2 with linespoints linewidth 2 linecolor rgb '%s' "
+                "pointtype %zu title ",
+                comma, s, colours[style], style + 4);
         write_quoted(file, plot->series[s].name);
         comma = ", ";
+        if (has_bars(&plot->series[s]))
+            fprintf(file, ", $data%zu " ERROR_BARS " linecolor rgb '%s' notitle", s,
+                    colours[style]);
     }
     fputc('\n', file);
+}
+
+static bool panel_has_points(const plot_t *plot, size_t first)
+{
+    for (size_t s = first; s < plot->nseries && s < first + panel_size(plot); s++)
+        if (has_points(plot, s)) return true;
+    return false;
+}
+
+static void write_title(FILE *file, const plot_t *plot)
+{
+    fputs("title ", file);
+    write_quoted(file, plot->title);
+    if (plot->subtitle) {
+        fputs(".\"\\n\".", file);
+        write_quoted(file, plot->subtitle);
+    }
+    fputs(" noenhanced\n", file);
+}
+
+static void write_panels(FILE *file, const plot_t *plot)
+{
+    size_t starts[PLOT_MOST_PANELS], count = 0;
+    for (size_t s = 0; s < plot->nseries && count < PLOT_MOST_PANELS; s += panel_size(plot))
+        if (panel_has_points(plot, s)) starts[count++] = s;
+    if (count > 1) {
+        fprintf(file, "set multiplot layout 1,%zu ", count);
+        write_title(file, plot);
+    } else {
+        fputs("set ", file);
+        write_title(file, plot);
+    }
+    fprintf(file, "set key %s noenhanced\n", count > 1 ? "below" : "outside right top");
+    for (size_t i = 0; i < count; i++) write_lines(file, plot, starts[i]);
+    if (count > 1) fputs("unset multiplot\n", file);
+}
+
+static void write_script(FILE *file, const plot_t *plot, const char *path)
+{
+    fprintf(file,
+            "set terminal svg size %d,520 dynamic background rgb 'white' font 'sans,13'\nset "
+            "encoding utf8\nset grid\n",
+            !plot->bars && plot->nseries > panel_size(plot) ? 1180 : 860);
+    set_text(file, "output", path);
+    set_text(file, "xlabel", plot->x_label);
+    set_text(file, "ylabel", plot->y_label);
+    write_axes(file, plot);
+    write_data(file, plot);
+    if (!plot->bars) {
+        write_panels(file, plot);
+        return;
+    }
+    fputs("set ", file);
+    write_title(file, plot);
+    write_bars(file, plot);
 }
 
 /* Does the file end as a figure does? A full disk leaves a part of it, and gnuplot exits with 0. A

@@ -1,5 +1,6 @@
 /* Figures, drawn by gnuplot through a pipe. Without gnuplot nothing is lost: it says so and the
- * numbers go to a CSV file.
+ * numbers go to a CSV file. Series have the colours of Okabe and Ito (Color Universal Design, 2008)
+ * and a mark each; more than PLOT_MOST_SERIES are drawn in panels side by side.
  * Next: plot.c. */
 #ifndef FERRY_TOOLS_PLOT_H_
 #define FERRY_TOOLS_PLOT_H_
@@ -7,6 +8,8 @@
 #include <stdbool.h>
 
 #include "tools/cli/sheet.h"
+
+enum { PLOT_MOST_SERIES = 6, PLOT_MOST_PANELS = 4 };
 
 typedef struct series {
     const char *name;
@@ -18,9 +21,11 @@ typedef struct series {
 
 typedef struct plot {
     const char *title, *x_label, *y_label;
+    const char *subtitle; /* device, profile and version; NULL: none */
     bool log_x, log_y;
     const char *const *bars; /* not NULL: bars with these names, from the one series' y */
     size_t nseries;
+    size_t per_panel; /* series of a panel, at most PLOT_MOST_SERIES; 0: PLOT_MOST_SERIES */
     const series_t *series;
 } plot_t;
 

@@ -212,7 +212,12 @@ fy_status_t session_plot(const session_t *session, const plot_t *plot, const she
     const char *path = session->common->plot;
     if (!path) return FY_STATUS_OK;
     bool drawn;
-    FY_TRY(plot_write(plot, path, numbers, &drawn));
+    char subtitle[256];
+    plot_t named = *plot;
+    snprintf(subtitle, sizeof subtitle, "%s (%s), ferry %s", fy_device_name(session->device),
+             session->info.model, fy_version());
+    named.subtitle = subtitle;
+    FY_TRY(plot_write(&named, path, numbers, &drawn));
     if (drawn && session->out) fprintf(session->out, "plot: %s\n", path);
     return FY_STATUS_OK;
 }

@@ -111,7 +111,8 @@ const char *session_clock(const session_t *session);
 void session_statistics(session_t *session, const effort_t *effort, const char *warm_up);
 /* Writes the sheet to --csv if requested. */
 fy_status_t session_csv(const session_t *session, const sheet_t *sheet);
-/* Draws to --plot if requested, and prints the path. */
+/* Draws to --plot if requested, with device, profile and version in the title, and prints the
+ * path. */
 fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers);
 /* Both. */
 fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot);

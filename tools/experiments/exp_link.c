@@ -274,8 +274,8 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
     session_statistics(session, &request->effort, "the transfer once");
     series_t series[MODE_COUNT];
     size_t drawn = 0;
-    for (size_t m = 0; m < MODE_COUNT; m++)
-        if (curves->points[m])
+    for (size_t direction = 0; direction < 2; direction++) /* a panel each */
+        for (size_t m = direction; m < MODE_COUNT; m += 2)
             series[drawn++] = (series_t){ curves->names[m], curves->points[m], curves->x[m],
                                           curves->y[m],     curves->low[m],    curves->high[m] };
     const plot_t plot = { .title = "Transfers by size and mode",
@@ -284,6 +284,7 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
                           .log_x = true,
                           .log_y = true,
                           .nseries = drawn,
+                          .per_panel = MODE_COUNT / 2,
                           .series = series };
     return session_files(session, sheet, &plot);
 }
