@@ -26,6 +26,7 @@ static const command_t commands[] = {
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
     { "timeline", "a recorded run as a picture, for Perfetto and chrome://tracing", cmd_timeline },
     { "report", "a recorded run as a page for a browser: where the time goes", cmd_report },
+    { "advise", "what a recorded run does without need, what it costs, and the fix", cmd_advise },
     { "plan",
       "does it fit? memory map and model time of a step, the largest batch, without a device",
       cmd_plan },
@@ -86,7 +87,7 @@ static void prefer_passive_waiting(char **argv)
  * the file that the command reads. */
 static bool only_reads(const char *command)
 {
-    static const char *const names[] = { "ledger", "timeline", "report",
+    static const char *const names[] = { "ledger", "timeline", "advise", "report",
                                          "replay", "memory",   "compare" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(command, names[i]) == 0) return true;

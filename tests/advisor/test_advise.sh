@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# `ferry advise`: each rule fires on its plants in three programs and on nothing else; clean programs
+# have no finding; the experiment `roundtrip` and a loop that reads its loss get the right fix; usage,
+# refusals, files that are cut off.
+# Usage: test_advise.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/../unit/tools/lib.inc.sh" "$1"
+corpus=$(realpath -m "$1")/bin/tests/advisor_corpus
+run=$work/run.jsonl
+
+declare -A rule_of=(
+    [reload]=FA01 [again]=FA02 [round-trip]=FA03 [host-op]=FA04 [never-read]=FA05 [never-used]=FA06
+    [small-copies]=FA07 [scalar-read]=FA08 [blocking-read]=FA09 [device-wait]=FA10 [staged]=FA11
+    [one-buffer]=FA12 [pin]=FA13 [alloc]=FA14 [pinned-idle]=FA15 [chain]=FA16
+)
+# found PROGRAM VARIANT PLANT: the ids of all findings, on one line.
+found() {
+    "$corpus" "$1" "$2" "$3" "$run" || fail "corpus $*: exit status $?"
+    expect 0 advise "$run" --json
+    sed -n 's/^ *"id": "\(.*\)",$/\1/p' "$work/out" | tr '\n' ' '
+}
+
+# Precision and recall.
+for program in train stream infer; do
+    for variant in 0 1 2; do
+        ids=$(found "$program" $variant clean)
+        [ -z "$ids" ] || fail "$program $variant is clean, but has $ids"
+    done
+done
+plants=$("$corpus" --list | cut -d ' ' -f 1)
+for plant in $plants; do
+    variant=0
+    for program in train stream infer; do
+        ids=$(found "$program" $variant "$plant")
+        [ "$ids" = "${rule_of[$plant]:-none} " ] ||
+            fail "$program $variant with '$plant' has findings '$ids', not ${rule_of[$plant]:-none}"
+        variant=$((variant + 1))
+    done
+done
+[ "$(wc -w <<<"$plants")" -eq ${#rule_of[@]} ] || fail "a rule without a plant, or the other way round"
+expect 0 advise --help
+[ "$(grep -cE '^  FA[0-9]+  ' "$work/out")" -eq ${#rule_of[@]} ] || fail "a rule without a test"
+
+# A training loop that reads its loss in each step.
+"$corpus" train 0 scalar-read "$run"
+expect 0 advise "$run"
+says out "FA08  the host waits for a scalar in a loop"
+says out "programs.c:"
+says out "scope train/step: 12 downloads, 48 bytes"
+says out "fy_download_try_f64(reply[i % 8], &done, &value);"
+[ "$(wc -l <"$work/out")" -le 40 ] || fail "the advice is longer than a screen"
+
+# The experiment's variant that copies in every iteration.
+expect 0 experiment roundtrip --device sim:0 --iters 20 --record "$run"
+expect 0 advise "$run" --rule FA01
+matches out "exp_roundtrip.c:41, scope roundtrip/copies: [0-9]+ uploads"
+matches out "exp_roundtrip.c:43, scope roundtrip/copies: [0-9]+ uploads"
+says out "fy_tensor_upload(w, device, NULL, &w_device);   /* before the loop */"
+expect 0 advise "$run"
+says out "a copy blocks the host"
+[ "$(wc -l <"$work/out")" -le 40 ] || fail "the advice is longer than a screen"
+# The largest saving comes first.
+expect 0 advise "$run" --json
+python3 - "$work/out" <<'END' || fail "the document is not as documented"
+import json, sys
+document = json.load(open(sys.argv[1]))
+savings = [finding["saving_ns"] for finding in document["findings"]]
+assert savings == sorted(savings, reverse=True) and savings[0] > 0
+assert sum(savings) <= document["idle_ns"] <= document["ns"]
+assert all(finding["count"] > 0 and finding["fix"] and finding["code"] for finding in document["findings"])
+END
+
+# Ferry's own training waits for nothing.
+FERRY_DATA=$work/nothing expect 0 train lenet --device sim:0 --limit-samples 256 --batch 32 --epochs 1 --log-every 1 --record "$run"
+expect 0 advise "$run" --strict
+says out "no findings"
+
+# A run without a simulated device has no model clock, but has repeats.
+expect 0 experiment roundtrip --device host --iters 3 --record "$run"
+expect 0 advise "$run"
+says out "no model clock"
+
+# Usage and files.
+expect 2 advise
+says err "which file?"
+expect 2 advise "$run" --rule FA99
+says err "there is no rule 'FA99'"
+expect 1 advise "$work/nowhere"
+says err "IO"
+"$corpus" train 0 again "$run"
+expect 1 advise "$run" --strict
+says out "FA02"
+head -n 300 "$run" >"$work/cut.jsonl"
+expect 1 advise "$work/cut.jsonl"
+says err "has no end"
+: >"$work/empty.jsonl"
+expect 1 advise "$work/empty.jsonl"
+says err "CORRUPT_DATA"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))

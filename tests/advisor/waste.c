@@ -1,0 +1,174 @@
+/* Plants waste. Every plant hands the step what it would have had without it: an activation of the
+ * same shape. */
+#include "tests/advisor/waste.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDE = 1024, EVERY = 3 }; /* a plant's matrix is 4 MiB */
+
+waste_kind_t waste_named(const char *name)
+{
+    static const char *const names[] = { "clean",
+#define X(kind, text, what) text,
+                                         WASTE_LIST(X)
+#undef X
+    };
+    size_t i = 0;
+    while (i < sizeof names / sizeof *names && strcmp(names[i], name) != 0) i++;
+    return (waste_kind_t)i;
+}
+
+/* New contents: what the program writes does not matter, that it writes does. */
+static fy_status_t write_source(fy_tensor_t *source)
+{
+    void *bytes;
+    return fy_tensor_map(source, FY_ACCESS_WRITE, &bytes);
+}
+
+static bool is_pinned(waste_kind_t kind)
+{
+    return kind == WASTE_NEVER_USED || kind == WASTE_ONE_BUFFER || kind == WASTE_PINNED_IDLE;
+}
+
+fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
+{
+    *waste = (waste_t){ .kind = kind, .device = device };
+    if (is_pinned(kind))
+        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->source));
+    else
+        FY_TRY(
+            fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->source));
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->target));
+    if (kind != WASTE_SMALL_COPIES) return FY_STATUS_OK;
+    for (int i = 0; i < SMALL; i++) {
+        FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1, SIDE),
+                                &waste->small_source[i]));
+        FY_TRY(fy_slice(waste->target, 0, i, i + 1, &waste->small_target[i]));
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- one function a kind ---- */
+
+static fy_status_t upload(waste_t *waste, fy_host_contract_t contract)
+{
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_HERE;
+    options.contract = contract;
+    return fy_tensor_upload_into(waste->target, waste->source, &options, &waste->sent);
+}
+
+/* The plant's matrix takes part in the step. */
+static fy_status_t use_target(waste_t *waste, fy_tensor_t **h)
+{
+    return fy_matmul(*h, waste->target, h);
+}
+
+static fy_status_t plant_small_copies(waste_t *waste, fy_tensor_t **h)
+{
+    for (int i = 0; i < SMALL; i++) {
+        FY_TRY(write_source(waste->small_source[i]));
+        FY_TRY(fy_tensor_upload_into(waste->small_target[i], waste->small_source[i],
+                                     &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, NULL));
+    }
+    return use_target(waste, h);
+}
+
+static fy_status_t plant_staged(waste_t *waste, fy_tensor_t **h)
+{
+    FY_TRY(write_source(waste->source));
+    FY_TRY(upload(waste, FY_HOST_COPY));
+    return use_target(waste, h);
+}
+
+/* To the host and back; `relu`: with an op there. */
+static fy_status_t plant_round_trip(waste_t *waste, fy_tensor_t **h, bool relu)
+{
+    fy_download_t *reply;
+    fy_tensor_t *host;
+    FY_TRY(fy_tensor_download(*h, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
+    FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
+    if (relu) FY_TRY(fy_relu(host, &host));
+    return fy_tensor_upload(host, waste->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                            h);
+}
+
+static fy_status_t plant_reload(waste_t *waste, fy_tensor_t **h, int every)
+{
+    if (waste->step % every == 0) FY_TRY(upload(waste, FY_HOST_COPY));
+    return use_target(waste, h);
+}
+
+static fy_status_t plant_never_read(fy_tensor_t *h)
+{
+    fy_download_t *reply;
+    return fy_tensor_download(h, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply);
+}
+
+static fy_status_t plant_borrowed(waste_t *waste, fy_tensor_t **h, bool is_used)
+{
+    FY_TRY(fy_ticket_wait(waste->sent, FY_FOREVER));
+    FY_TRY(write_source(waste->source));
+    FY_TRY(upload(waste, FY_HOST_BORROW));
+    return is_used ? use_target(waste, h) : FY_STATUS_OK;
+}
+
+/* A larger result than any before, so no cached block fits. */
+static fy_status_t plant_alloc(waste_t *waste)
+{
+    fy_tensor_t *grown;
+    return fy_zeros(waste->device, FY_DTYPE_F32, FY_DIMS(SIDE * (64 + 8 * waste->step), SIDE / 8),
+                    &grown);
+}
+
+static void free_bytes(void *user, void *data)
+{
+    (void)user;
+    free(data);
+}
+
+static fy_status_t plant_pin(waste_t *waste, fy_tensor_t **h)
+{
+    fy_tensor_t *buffer;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_HERE;
+    borrow.contract = FY_HOST_BORROW;
+    void *bytes = calloc(SIDE, SIDE * sizeof(float));
+    if (!bytes) return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory");
+    FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), bytes, free_bytes,
+                          NULL, &buffer));
+    FY_TRY(fy_tensor_pin(buffer, waste->device));
+    FY_TRY(fy_tensor_upload_into(waste->target, buffer, &borrow, &waste->sent));
+    return use_target(waste, h);
+}
+
+static fy_status_t plant_chain(fy_tensor_t **h)
+{
+    fy_tensor_t *x = *h;
+    for (int i = 0; i < 2; i++) {
+        FY_TRY(fy_sigmoid(x, &x));
+        FY_TRY(fy_mul(x, *h, &x));
+        FY_TRY(fy_relu(x, &x));
+    }
+    *h = x;
+    return FY_STATUS_OK;
+}
+
+fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
+{
+    waste->step++;
+    switch (waste->kind) {
+    case WASTE_SMALL_COPIES: return plant_small_copies(waste, h);
+    case WASTE_STAGED: return plant_staged(waste, h);
+    case WASTE_ROUND_TRIP: return plant_round_trip(waste, h, false);
+    case WASTE_HOST_OP: return plant_round_trip(waste, h, true);
+    case WASTE_AGAIN: return plant_reload(waste, h, EVERY);
+    case WASTE_RELOAD: return plant_reload(waste, h, 1);
+    case WASTE_NEVER_READ: return plant_never_read(*h);
+    case WASTE_NEVER_USED: return plant_borrowed(waste, h, false);
+    case WASTE_ONE_BUFFER: return plant_borrowed(waste, h, true);
+    case WASTE_ALLOC: return plant_alloc(waste);
+    case WASTE_PIN: return plant_pin(waste, h);
+    case WASTE_CHAIN: return plant_chain(h);
+    default: return FY_STATUS_OK; /* planted where results are read, or when it was created */
+    }
+}

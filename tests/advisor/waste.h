@@ -1,0 +1,55 @@
+/* Kinds of waste that the corpus can plant in a step: each is what a program does that knows no
+ * better. Not here: which rule finds which kind (test_advise.sh). */
+#ifndef FERRY_TESTS_ADVISOR_WASTE_H_
+#define FERRY_TESTS_ADVISOR_WASTE_H_
+
+#include <stdbool.h>
+
+#include <ferry/ferry.h>
+
+/* Name of the plant, and the waste. */
+#define WASTE_LIST(X)                                                                     \
+    X(SCALAR_READ, "scalar-read", "waits for one element in each step")                   \
+    X(BLOCKING_READ, "blocking-read", "waits for a matrix in each step")                  \
+    X(DEVICE_WAIT, "device-wait", "waits for the device in each step, and reads nothing") \
+    X(SMALL_COPIES, "small-copies", "uploads many small tensors one by one")              \
+    X(STAGED, "staged", "uploads a large batch from pageable memory in each step")        \
+    X(ROUND_TRIP, "round-trip", "downloads a matrix and uploads the same bytes")          \
+    X(AGAIN, "again", "uploads the same bytes a second time, now and then")               \
+    X(RELOAD, "reload", "uploads unchanged weights in each step")                         \
+    X(NEVER_READ, "never-read", "downloads what nothing waits for")                       \
+    X(NEVER_USED, "never-used", "uploads what no request reads")                          \
+    X(ONE_BUFFER, "one-buffer", "uploads into the buffer that the device still reads")    \
+    X(HOST_OP, "host-op", "computes one op of the step on the host")                      \
+    X(ALLOC, "alloc", "allocates device memory from the driver in each step")             \
+    X(PIN, "pin", "page-locks a buffer in each step")                                     \
+    X(PINNED_IDLE, "pinned-idle", "page-locks memory that no transfer uses")              \
+    X(CHAIN, "chain", "submits elementwise ops on a large tensor one by one")
+
+typedef enum waste_kind {
+    WASTE_NONE,
+#define X(name, text, what) WASTE_##name,
+    WASTE_LIST(X)
+#undef X
+        WASTE_COUNT
+} waste_kind_t;
+
+enum { SMALL = 24 };
+
+typedef struct waste {
+    waste_kind_t kind;
+    fy_device_t *device;
+    fy_tensor_t *source, *target; /* host and device tensors of the plant, of one size */
+    fy_tensor_t *small_source[SMALL], *small_target[SMALL]; /* the targets are views of `target` */
+    fy_ticket_t sent;
+    int step;
+} waste_t;
+
+/* WASTE_COUNT: there is none of that name. "clean" is WASTE_NONE. */
+waste_kind_t waste_named(const char *name);
+/* Makes the tensors of the plant. */
+fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind);
+/* Once in a step, before its ops; *h [n, WIDTH] is an activation and may be replaced. */
+fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h);
+
+#endif

@@ -1,0 +1,194 @@
+/* Groups events into findings and computes savings. A saving is the time for which the device stood
+ * idle because of the finding's events, less what another engine would still take: without them the
+ * run lasts at least as long as its busiest engine. */
+#include "tools/advise/advice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/advise/rules.h"
+#include "tools/cli/tool.h"
+
+/* A list with space for one more item behind `count`. */
+static void *grow(void *items, size_t count, size_t size)
+{
+    if (count & (count - 1)) return items;
+    char *grown = tool_alloc((count ? 2 * count : 1) * size);
+    if (count) memcpy(grown, items, count * size);
+    free(items);
+    return grown;
+}
+
+/* Shortens `scope` to the part that is `path` or around it. */
+static void widen(char *scope, const char *path)
+{
+    size_t same = 0, part = 0;
+    while (scope[same] && scope[same] == path[same])
+        if (scope[same++] == '/') part = same - 1;
+    const bool ends = (!scope[same] || scope[same] == '/') && (!path[same] || path[same] == '/');
+    scope[ends ? same : part] = 0;
+}
+
+finding_t *advice_at(advice_t *advice, uint32_t event)
+{
+    const program_t *p = advice->run->program;
+    const program_event_t *e = &p->events[event];
+    const char *scope = e->scope == PROGRAM_NONE ? "" : p->scopes[e->scope].path;
+    for (size_t i = advice->first; i < advice->nfindings; i++) {
+        finding_t *finding = &advice->findings[i];
+        if (finding->site != e->site || (!*e->site && strcmp(finding->scope, scope) != 0)) continue;
+        widen(finding->scope, scope);
+        return finding;
+    }
+    advice->findings = grow(advice->findings, advice->nfindings, sizeof *advice->findings);
+    finding_t *finding = &advice->findings[advice->nfindings++];
+    *finding = (finding_t){ .rule = advice->rule, .site = e->site, .confidence = CONFIDENCE_HIGH };
+    snprintf(finding->scope, sizeof finding->scope, "%s", scope);
+    return finding;
+}
+
+void advice_charge(advice_t *advice, finding_t *finding, uint32_t event)
+{
+    if (advice->claimed[event]) return;
+    advice->claimed[event] = true;
+    finding->costs = grow(finding->costs, finding->ncosts, sizeof *finding->costs);
+    finding->costs[finding->ncosts++] = event;
+}
+
+void advice_add(advice_t *advice, finding_t *finding, uint32_t event)
+{
+    if (advice->claimed[event]) return;
+    advice_charge(advice, finding, event);
+    finding->events = grow(finding->events, finding->nevents, sizeof *finding->events);
+    finding->events[finding->nevents++] = event;
+    finding->nbytes += run_event(advice->run, event)->nbytes;
+}
+
+/* ---- waits ---- */
+
+uint32_t advice_prompt_wait(const run_t *run, uint32_t request)
+{
+    const program_t *p = run->program;
+    const uint32_t thread = p->events[request].thread;
+    for (uint32_t i = request + 1; i < p->nevents; i++) {
+        const program_event_t *e = &p->events[i];
+        if (e->thread != thread) continue;
+        if (e->kind == PROGRAM_OP || e->kind == PROGRAM_TRANSFER) break;
+        if ((e->kind == PROGRAM_SYNC || e->kind == PROGRAM_ARRIVED) && run->awaited[i] == request)
+            return i;
+    }
+    return PROGRAM_NONE;
+}
+
+void advice_charge_wait(advice_t *advice, finding_t *finding, uint32_t wait)
+{
+    const run_t *run = advice->run;
+    advice_charge(advice, finding, wait);
+    if (run_event(run, wait)->kind == PROGRAM_SYNC && wait + 1 < run->program->nevents &&
+        run->awaited[wait + 1] == run->awaited[wait] && run->awaited[wait] != PROGRAM_NONE)
+        advice_charge(advice, finding, wait + 1);
+}
+
+/* ---- savings ---- */
+
+/* How long each engine is still busy without the costs of a finding. */
+static uint64_t rest_of(const run_t *run, const finding_t *finding, run_engine_t engine)
+{
+    uint64_t rest = run->busy_ns[engine];
+    for (size_t i = 0; i < finding->ncosts; i++) {
+        const uint32_t event = finding->costs[i];
+        uint64_t ns = 0;
+        if (!run_is_measured(run, event)) continue;
+        if (engine == RUN_HOST)
+            ns = run->work_ns[event];
+        else if (run->end[event] && run_engine(run, event) == engine)
+            ns = run_device_ns(run, event);
+        rest -= ns < rest ? ns : rest;
+    }
+    return rest;
+}
+
+static void compute_saving(const run_t *run, finding_t *finding)
+{
+    const uint64_t all = run->end_ns - run->begin_ns;
+    for (size_t i = 0; i < finding->ncosts; i++)
+        finding->idle_ns += run->idle_ns[finding->costs[i]];
+    uint64_t saving = finding->idle_ns;
+    if (finding->nevents && finding->kept) saving -= saving / finding->nevents * finding->kept;
+    for (int engine = 0; engine < RUN_ENGINES; engine++) {
+        const uint64_t rest = rest_of(run, finding, (run_engine_t)engine);
+        const uint64_t most = rest < all ? all - rest : 0;
+        if (saving <= most) continue;
+        saving = most;
+        finding->has_limit = true;
+        finding->limit = (run_engine_t)engine;
+    }
+    if (!finding->saving_ns) finding->saving_ns = saving;
+}
+
+static bool is_worth_it(const run_t *run, const finding_t *finding)
+{
+    const uint64_t all = run->end_ns - run->begin_ns;
+    return finding->nevents >= finding->rule->least &&
+           (!finding->rule->needs_saving || !all || finding->saving_ns >= all / 1000);
+}
+
+static void drop(finding_t *finding)
+{
+    free(finding->events);
+    free(finding->costs);
+}
+
+/* Ends a rule: small findings are dropped, and their events are free for the rules behind it. */
+static void close_rule(advice_t *advice)
+{
+    size_t kept = advice->first;
+    for (size_t i = advice->first; i < advice->nfindings; i++) {
+        finding_t *finding = &advice->findings[i];
+        compute_saving(advice->run, finding);
+        if (is_worth_it(advice->run, finding)) {
+            advice->findings[kept++] = *finding;
+            continue;
+        }
+        for (size_t k = 0; k < finding->ncosts; k++) advice->claimed[finding->costs[k]] = false;
+        drop(finding);
+    }
+    advice->nfindings = kept;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const finding_t *x = a, *y = b;
+    if (x->saving_ns != y->saving_ns) return x->saving_ns < y->saving_ns ? 1 : -1;
+    if (x->nbytes != y->nbytes) return x->nbytes < y->nbytes ? 1 : -1;
+    return strcmp(x->rule->id, y->rule->id);
+}
+
+void advice_create(const run_t *run, const char *only, advice_t *out_advice)
+{
+    const size_t n = run->program->nevents;
+    *out_advice = (advice_t){ .run = run, .claimed = tool_alloc(n + 1) };
+    memset(out_advice->claimed, 0, n + 1);
+    for (size_t i = 0; i < rules_count; i++) {
+        out_advice->rule = &rules[i];
+        out_advice->first = out_advice->nfindings;
+        rules[i].find(out_advice);
+        close_rule(out_advice);
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < out_advice->nfindings; i++)
+        if (only && strcmp(out_advice->findings[i].rule->id, only) != 0)
+            drop(&out_advice->findings[i]);
+        else
+            out_advice->findings[kept++] = out_advice->findings[i];
+    out_advice->nfindings = kept;
+    if (kept) qsort(out_advice->findings, kept, sizeof *out_advice->findings, compare);
+}
+
+void advice_free(advice_t *advice)
+{
+    for (size_t i = 0; i < advice->nfindings; i++) drop(&advice->findings[i]);
+    free(advice->findings);
+    free(advice->claimed);
+}

@@ -1,0 +1,66 @@
+/* Findings: what a recorded program does without need, what it would save to stop, and how.
+ * Each rule looks at the events that no rule before it has explained, so an event is in one finding
+ * at most, and savings can be added.
+ * Not here: the rules (rules.h), printing (show.h). Next: advice.c. */
+#ifndef FERRY_TOOLS_ADVISE_ADVICE_H_
+#define FERRY_TOOLS_ADVISE_ADVICE_H_
+
+#include "tools/advise/run.h"
+
+struct rule;
+
+typedef enum confidence { CONFIDENCE_LOW, CONFIDENCE_MEDIUM, CONFIDENCE_HIGH } confidence_t;
+
+typedef struct finding {
+    const struct rule *rule;
+    const char *site; /* "" if unknown */
+    char scope[200];  /* all events are in it, or in scopes inside it */
+    uint32_t *events; /* that the fix removes or changes */
+    size_t nevents;
+    uint32_t *costs; /* those, and others that are there only because of them, such as waits */
+    size_t ncosts;
+    uint64_t nbytes;   /* of the events */
+    uint64_t kept;     /* of the events so many remain after the fix */
+    uint64_t storages; /* distinct ones on the host's side, at most 64 are told apart */
+    uint64_t idle_ns;  /* the device stood idle because of the costs */
+    uint64_t saving_ns;
+    uint64_t saved_nbytes;
+    bool has_limit; /* the saving is less than idle_ns, because of `limit` */
+    run_engine_t limit;
+    confidence_t confidence;
+    char detail[200]; /* what a reader needs besides, or "" */
+} finding_t;
+
+typedef struct advice {
+    const run_t *run;
+    bool *claimed; /* by event */
+    finding_t *findings;
+    size_t nfindings, first; /* first: of the rule that runs */
+    const struct rule *rule;
+} advice_t;
+
+/* Runs all rules, or the one with that id; sorts findings by their savings. */
+void advice_create(const run_t *run, const char *only, advice_t *out_advice);
+void advice_free(advice_t *advice);
+
+/* ---- for rules ---- */
+
+/* The finding of the current rule at this event's site, or in its scope if the site is unknown; a
+ * new one if there is none. */
+finding_t *advice_at(advice_t *advice, uint32_t event);
+/* The event is one that the fix removes or changes. */
+void advice_add(advice_t *advice, finding_t *finding, uint32_t event);
+/* The event costs time only because of events of the finding. */
+void advice_charge(advice_t *advice, finding_t *finding, uint32_t event);
+/* Has no rule explained it? */
+static inline bool advice_is_free(const advice_t *advice, uint32_t event)
+{
+    return !advice->claimed[event];
+}
+/* The wait of the host for this request, if it followed before the host submitted anything else;
+ * PROGRAM_NONE: the host went on. */
+uint32_t advice_prompt_wait(const run_t *run, uint32_t request);
+/* The `sync` of that wait and its `arrived` are costs of the finding. */
+void advice_charge_wait(advice_t *advice, finding_t *finding, uint32_t wait);
+
+#endif

@@ -1,0 +1,84 @@
+/* `ferry advise FILE`: what a recorded run does without need, and the fix of each.
+ * Not here: finding it (advice.h), printing it (show.h). */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tools/advise/rules.h"
+#include "tools/advise/show.h"
+#include "tools/cli/tool.h"
+
+enum { SHOWN = 4 };
+
+typedef struct settings {
+    const char *file, *rule;
+    bool json, all, strict;
+} settings_t;
+
+static int advise(const settings_t *settings)
+{
+    program_t program;
+    run_t run;
+    advice_t advice;
+    fy_status_t status = program_read(settings->file, &program);
+    size_t found = 0;
+    if (status == FY_STATUS_OK) {
+        run_create(&program, &run);
+        advice_create(&run, settings->rule, &advice);
+        found = advice.nfindings;
+        if (settings->json)
+            show_json(&advice, settings->file);
+        else
+            show_text(&advice, settings->file, settings->all ? SIZE_MAX : SHOWN);
+        advice_free(&advice);
+        run_free(&run);
+        if (!program.is_whole)
+            status = TOOL_FAIL(CORRUPT_DATA,
+                               "%s has no end, or not as many events as its last line says; the "
+                               "advice is about those that it has",
+                               settings->file);
+    }
+    program_free(&program);
+    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
+        status = TOOL_FAIL(IO, "cannot write to standard output");
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status != FY_STATUS_OK) return status_to_exit(status);
+    return settings->strict && found ? STATUS_FAILED : STATUS_OK;
+}
+
+int cmd_advise(int argc, char **argv)
+{
+    settings_t settings = { .file = NULL };
+    const option_t options[] = {
+        { "json", OPTION_FLAG, NULL, &settings.json, "print one JSON document", 0, 0 },
+        { "rule", OPTION_TEXT, "ID", &settings.rule, "only findings of this rule", 0, 0 },
+        { "all", OPTION_FLAG, NULL, &settings.all, "show all findings in full", 0, 0 },
+        { "strict", OPTION_FLAG, NULL, &settings.strict, "exit with status 1 if there is a finding",
+          0, 0 },
+    };
+    const usage_t usage = { "ferry advise FILE",
+                            "Finds needless transfers and waits in a recorded run: where they are, "
+                            "what they cost, and how to remove them. docs/advisor.md explains the "
+                            "rules.",
+                            options,
+                            sizeof options / sizeof *options,
+                            "ferry experiment roundtrip --device sim:0 --record run.jsonl\n"
+                            "ferry advise run.jsonl\n"
+                            "ferry advise run.jsonl --json --rule FA02\n",
+                            .print_more = show_rules };
+    settings.file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
+    const parse_result_t parsed =
+        options_parse(&usage, settings.file ? argc - 1 : argc, settings.file ? argv + 1 : argv);
+    if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    if (!settings.file) {
+        fprintf(stderr, "ferry: which file? 'ferry advise FILE'; --record FILE of other commands "
+                        "makes FILE\n");
+        return STATUS_USAGE;
+    }
+    if (settings.rule && !rule_named(settings.rule)) {
+        fprintf(stderr, "ferry: --rule: there is no rule '%s'; 'ferry advise --help' lists them\n",
+                settings.rule);
+        return STATUS_USAGE;
+    }
+    return advise(&settings);
+}

@@ -1,0 +1,84 @@
+/* Copies that take longer than they must: FA07, FA11, FA12. */
+#include <string.h>
+
+#include "tools/advise/rules.h"
+
+enum { SMALL_MOST_NBYTES = 64 << 10, SMALL_LEAST_RUN = 4, STAGED_LEAST_NBYTES = 256 << 10 };
+
+static bool is_small(const advice_t *advice, uint32_t event)
+{
+    const program_event_t *e = run_event(advice->run, event);
+    return e->kind == PROGRAM_TRANSFER && e->direction != PROGRAM_PEER &&
+           !run_is_on_host(advice->run, event) && e->nbytes <= SMALL_MOST_NBYTES &&
+           strcmp(e->path, "coalesced") != 0 && strcmp(e->path, "file") != 0 &&
+           advice_is_free(advice, event);
+}
+
+static void add_series(advice_t *advice, const uint32_t *series, size_t count)
+{
+    if (count < SMALL_LEAST_RUN) return;
+    finding_t *finding = advice_at(advice, series[0]);
+    for (size_t i = 0; i < count; i++) advice_add(advice, finding, series[i]);
+    finding->kept++;
+}
+
+/* Small copies of one site and direction without another request of the thread between them. */
+void rule_small_copies(advice_t *advice)
+{
+    const program_t *p = advice->run->program;
+    uint32_t series[256];
+    size_t count = 0;
+    for (uint32_t i = 0; i < p->nevents; i++) {
+        const program_event_t *e = &p->events[i];
+        const program_event_t *first = count ? &p->events[series[0]] : NULL;
+        const bool ends = e->kind == PROGRAM_OP || e->kind == PROGRAM_TRANSFER ||
+                          e->kind == PROGRAM_SYNC || e->kind == PROGRAM_SCOPE_END;
+        if (!ends || (first && e->thread != first->thread)) continue;
+        if (first && is_small(advice, i) && e->direction == first->direction &&
+            e->site == first->site && count < 256) {
+            series[count++] = i;
+            continue;
+        }
+        add_series(advice, series, count);
+        count = 0;
+        if (is_small(advice, i)) series[count++] = i;
+    }
+    add_series(advice, series, count);
+}
+
+void rule_staged(advice_t *advice)
+{
+    const program_t *p = advice->run->program;
+    for (uint32_t i = 0; i < p->nevents; i++) {
+        const program_event_t *e = &p->events[i];
+        if (e->kind != PROGRAM_TRANSFER || e->direction != PROGRAM_UPLOAD ||
+            strcmp(e->path, "staged") != 0 || e->nbytes < STAGED_LEAST_NBYTES ||
+            run_step(advice->run, i) == PROGRAM_NONE || !advice_is_free(advice, i))
+            continue;
+        advice_add(advice, advice_at(advice, i), i);
+    }
+}
+
+/* Did an op still use the destination when the upload was submitted? */
+static bool waits_for_buffer(const run_t *run, uint32_t upload)
+{
+    const program_event_t *e = run_event(run, upload);
+    const program_operand_t *dst = program_operand(run->program, e, e->nsrc);
+    size_t n, i = 0;
+    if (!e->ndst || dst->storage == PROGRAM_NONE) return false;
+    const run_use_t *uses = run_uses(run, dst->storage, &n);
+    while (i < n && uses[i].event < upload) i++;
+    if (!i || run_event(run, uses[i - 1].event)->kind != PROGRAM_OP) return false;
+    return run->end[uses[i - 1].event] > e->model_ns;
+}
+
+void rule_one_buffer(advice_t *advice)
+{
+    const run_t *run = advice->run;
+    for (uint32_t i = 0; i < run->program->nevents; i++) {
+        const program_event_t *e = run_event(run, i);
+        if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_UPLOAD && run->end[i] &&
+            run->idle_ns[i] && advice_is_free(advice, i) && waits_for_buffer(run, i))
+            advice_add(advice, advice_at(advice, i), i);
+    }
+}

@@ -1,0 +1,13 @@
+/* Prints advice as text for one screen, or as JSON. Not here: what is found (advice.h). */
+#ifndef FERRY_TOOLS_ADVISE_SHOW_H_
+#define FERRY_TOOLS_ADVISE_SHOW_H_
+
+#include "tools/advise/advice.h"
+
+/* `most` findings in full, the others as a line each. */
+void show_text(const advice_t *advice, const char *file, size_t most);
+void show_json(const advice_t *advice, const char *file);
+/* The rules, a line each, for --help. */
+void show_rules(void);
+
+#endif
