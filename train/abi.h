@@ -31,6 +31,7 @@
     X(model_info, MODEL_INFO, is_training)          \
     X(param, PARAM, grad)                           \
     X(model_layer_info, MODEL_LAYER_INFO, out_dims) \
+    X(segments, SEGMENTS, saved_nbytes)             \
     X(safetensors_info, SAFETENSORS_INFO, offset)   \
     X(train_result, TRAIN_RESULT, graph_path)       \
     X(find_lr_result, FIND_LR_RESULT, is_stopped)   \

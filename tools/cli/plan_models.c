@@ -113,16 +113,21 @@ static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const plan_
                         : FY_STATUS_OK;
 }
 
-fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
+fy_status_t model_plan_open(fy_device_t *device, const fy_model_options_t *options, void *user,
+                            fy_model_t **out_model)
+{
+    const plan_request_t *request = user;
+    const train_recipe_t *recipe = train_recipe_find(request->model);
+    return fy_model_open(device, train_recipe_spec(recipe, request->model), options, out_model);
+}
+
+fy_status_t model_plan_run(fy_model_t *model, int64_t batch, void *user)
 {
     plan_request_t *request = user;
-    const train_recipe_t *recipe = train_recipe_find(request->model);
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_optimizer_options_t options;
     fy_optimizer_t *optimizer = NULL;
-    fy_model_t *model;
-    FY_TRY(
-        fy_model_open(device, train_recipe_spec(recipe, request->model), request->options, &model));
+    const train_recipe_t *recipe = train_recipe_find(request->model);
     train_optimizer(recipe, request->optimizer, &options);
     train_scale_loss(request->precision, &options);
     fy_status_t status = fy_model_query(model, &info);
@@ -135,6 +140,15 @@ fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
                                     : run(model, optimizer, request, batch);
     fy_scope_end(scope, 0, NULL);
     fy_optimizer_destroy(optimizer);
+    return status;
+}
+
+fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
+{
+    const plan_request_t *request = user;
+    fy_model_t *model;
+    FY_TRY(model_plan_open(device, request->options, user, &model));
+    const fy_status_t status = model_plan_run(model, batch, user);
     fy_model_destroy(model);
     return status;
 }

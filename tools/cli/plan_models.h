@@ -28,6 +28,12 @@ typedef struct plan_model {
 /* NULL past the last. */
 const plan_model_t *plan_model_at(size_t index);
 
+/* The two halves of model_plan_step, as fy_segments_fit wants them: `user` is a plan_request_t,
+ * whose options are not read. */
+fy_status_t model_plan_open(fy_device_t *device, const fy_model_options_t *options, void *user,
+                            fy_model_t **out_model);
+fy_status_t model_plan_run(fy_model_t *model, int64_t batch, void *user);
+
 /* The steps themselves. */
 fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t roundtrip_plan_step(fy_device_t *device, int64_t batch, void *user);

@@ -13,6 +13,7 @@
 #include <ferry/train/parallel.h>
 #include <ferry/train/safetensors.h>
 #include <ferry/train/schedule.h>
+#include <ferry/train/segments.h>
 #include <ferry/train/table.h>
 #include <ferry/train/trainer.h>
 

@@ -152,6 +152,26 @@ static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_resul
     fy_loader_destroy(loader);
     return status;
 }
+static fy_status_t open_mlp(fy_device_t *device, const fy_model_options_t *options, void *user,
+                            fy_model_t **out_model)
+{
+    (void)user;
+    return fy_model_open(device, "mlp", options, out_model);
+}
+static fy_status_t no_step(fy_model_t *planned, int64_t batch, void *user)
+{
+    (void)planned, (void)batch, (void)user;
+    return FY_STATUS_OK;
+}
+static fy_status_t segments_fit(void *given)
+{
+    return fy_segments_fit("sim", open_mlp, no_step, NULL, 1, NULL, given, NULL);
+}
+static fy_status_t segments_options(void *given)
+{
+    fy_segments_t segments = FY_SEGMENTS_INIT;
+    return fy_segments_fit("sim", open_mlp, no_step, NULL, 1, given, &segments, NULL);
+}
 static fy_status_t find_lr_options(void *given)
 {
     return find_lr(given, &(fy_find_lr_result_t)FY_FIND_LR_RESULT_INIT);
@@ -229,6 +249,8 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_FACTS(train_result, train_result),
     TS_ABI_OPTIONS(find_lr_options, find_lr_options),
     TS_ABI_FACTS(find_lr_result, find_lr_result),
+    TS_ABI_FACTS(segments, segments_fit),
+    TS_ABI_OPTIONS(model_options, segments_options),
     TS_ABI_OPTIONS(progress, checkpoint_save),
     TS_ABI_FACTS(progress, checkpoint_load),
     TS_ABI_OPTIONS(dataset_info, dataset_create),

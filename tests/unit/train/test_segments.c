@@ -1,0 +1,150 @@
+/* fy_segments_fit: what it finds fits the limit to the byte, on a device that has no more, with
+ * fewer operations than segments of equal results; and what it refuses. */
+#include "tests/support/harness.h"
+
+#include <ferry/train/train.h>
+
+enum { BATCH = 64 };
+static const char model_spec[] = "resnet18:size=32";
+
+static fy_status_t open_model(fy_device_t *device, const fy_model_options_t *options, void *user,
+                              fy_model_t **out_model)
+{
+    (void)user;
+    return fy_model_open(device, model_spec, options, out_model);
+}
+
+static fy_status_t train(fy_model_t *model, int64_t batch)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_tensor_t *x, *y, *logits, *loss;
+    fy_tape_t *tape;
+    int rank;
+    int64_t dims[FY_MAX_RANK] = { batch };
+    FY_TRY(fy_model_query(model, &info));
+    FY_TRY(fy_model_sample_shape(model_spec, &rank, dims + 1));
+    FY_TRY(fy_zeros(info.device, FY_DTYPE_F32, rank + 1, dims, &x));
+    FY_TRY(fy_zeros(info.device, FY_DTYPE_I64, FY_DIMS(batch), &y));
+    FY_TRY(fy_tape_create(&tape));
+    FY_TRY(fy_model_watch(model, tape));
+    for (int i = 0; i < 2; i++) {
+        const fy_scope_t step = fy_scope_begin("step");
+        FY_TRY(fy_tape_begin(tape));
+        FY_TRY(fy_model_forward(model, x, &logits));
+        FY_TRY(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &loss));
+        FY_TRY(fy_model_backward(model, tape, loss, NULL));
+        FY_TRY(fy_axpy(info.values, -0.05, info.grads));
+        fy_scope_end(step, 0, NULL);
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t step(fy_model_t *model, int64_t batch, void *user)
+{
+    (void)user;
+    const fy_scope_t scope = fy_scope_begin("run");
+    const fy_status_t status = train(model, batch);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+/* user: options of the model. */
+static fy_status_t whole(fy_device_t *device, int64_t batch, void *user)
+{
+    fy_model_t *model;
+    FY_TRY(open_model(device, user, NULL, &model));
+    const fy_status_t status = step(model, batch, NULL);
+    fy_model_destroy(model);
+    return status;
+}
+
+static fy_plan_t plan_of(const char *spec, fy_model_options_t options)
+{
+    fy_plan_t plan = FY_PLAN_INIT;
+    ts_ok(fy_plan_step(spec, whole, &options, BATCH, NULL, &plan));
+    return plan;
+}
+
+static void the_result_fits_to_the_byte(void **state)
+{
+    (void)state;
+    for (int cheap = 0; cheap < 2; cheap++) {
+        fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+        options.recompute_cheap = cheap;
+        const fy_plan_t plain = plan_of("sim", options);
+        fy_model_options_t equal = options;
+        uint64_t least = plain.peak_reserved;
+        for (equal.recompute = 2; equal.recompute < 9; equal.recompute++) {
+            const uint64_t reserved = plan_of("sim", equal).peak_reserved;
+            if (reserved < least) least = reserved;
+        }
+        assert_true(least < plain.peak_live); /* without segments no limit below that is enough */
+        for (int part = 0; part < 3; part++) {
+            const uint64_t limit = least + (plain.peak_live - least) * (uint64_t)part / 3;
+            fy_segments_t found = FY_SEGMENTS_INIT;
+            fy_plan_t plan = FY_PLAN_INIT;
+            fy_memory_stats_t real = FY_MEMORY_STATS_INIT;
+            char spec[64];
+            snprintf(spec, sizeof spec, "sim:7?numerics=off&limit=%llu", (unsigned long long)limit);
+            ts_ok(fy_segments_fit(spec, open_model, step, NULL, BATCH, &options, &found, &plan));
+            print_message("           limit %llu of %llu: %zu segments, %llu bytes less, %llu "
+                          "operations more\n",
+                          (unsigned long long)limit, (unsigned long long)plain.peak_live,
+                          found.count, (unsigned long long)found.saved_nbytes,
+                          (unsigned long long)found.flops);
+            assert_int_equal(plan.fits, 1);
+            assert_true(found.count > 0 && found.saved_nbytes > 0);
+            assert_int_equal(plan.step_flops, plain.step_flops + found.flops);
+            for (equal.recompute = 2; equal.recompute < 9; equal.recompute++) {
+                const fy_plan_t other = plan_of(spec, equal);
+                assert_true(!other.fits || other.step_flops >= plan.step_flops);
+            }
+            fy_device_t *device;
+            fy_model_options_t chosen = options;
+            chosen.nsegments = found.count, chosen.segments = found.segments;
+            ts_ok(fy_device_open(spec, &device));
+            ts_ok(whole(device, BATCH, &chosen));
+            ts_ok(fy_memory_query(device, NULL, &real));
+            assert_int_equal(real.peak_live, plan.peak_live);
+            assert_int_equal(real.peak_reserved, plan.peak_reserved);
+            fy_device_close(device);
+        }
+    }
+}
+
+static void without_need_there_are_none(void **state)
+{
+    (void)state;
+    fy_segments_t found = FY_SEGMENTS_INIT;
+    fy_plan_t plan = FY_PLAN_INIT;
+    ts_ok(fy_segments_fit("sim", open_model, step, NULL, 2, NULL, &found, &plan));
+    assert_int_equal(found.count, 0);
+    assert_int_equal(found.flops, 0);
+    assert_int_equal(plan.fits, 1);
+    ts_ok(fy_segments_fit("sim?limit=1MiB", open_model, step, NULL, 2, NULL, &found, &plan));
+    assert_int_equal(plan.fits, 0);
+}
+
+static void refusals_name_the_cause(void **state)
+{
+    (void)state;
+    fy_segments_t found = FY_SEGMENTS_INIT;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    ts_fails(fy_segments_fit("sim", NULL, step, NULL, 2, NULL, &found, NULL), INVALID_ARGUMENT);
+    ts_text_has("open, step or out_segments is NULL");
+    options.recompute = 2;
+    ts_fails(fy_segments_fit("sim", open_model, step, NULL, 2, &options, &found, NULL),
+             INVALID_ARGUMENT);
+    ts_text_has("it chooses the segments");
+    ts_fails(fy_segments_fit("host", open_model, step, NULL, 2, NULL, &found, NULL),
+             INVALID_ARGUMENT);
+    ts_text_has("is no simulated device");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(the_result_fits_to_the_byte),
+                                        cmocka_unit_test(without_need_there_are_none),
+                                        cmocka_unit_test(refusals_name_the_cause) };
+    return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
+}
