@@ -15,7 +15,7 @@ if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
     string(APPEND missing "\n  oneDNN (Debian: libdnnl-dev): matrix products and convolutions on the host")
 endif()
 if(NOT ZLIB_FOUND)
-    string(APPEND missing "\n  zlib (Debian: zlib1g-dev): compressed data files")
+    string(APPEND missing "\n  zlib (Debian: zlib1g-dev): compressed data and event files")
 endif()
 if(missing)
     message(FATAL_ERROR "Ferry cannot be built here; not found:${missing}\nscripts/setup.sh installs what is missing on Debian.")
@@ -29,7 +29,7 @@ endif()
 add_library(ferry_dependencies INTERFACE)
 target_include_directories(ferry_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE:${DNNL_INCLUDE_DIR}>)
 target_compile_definitions(ferry_dependencies INTERFACE FERRY_DNNL_MAJOR=${FERRY_DNNL_MAJOR})
-target_link_libraries(ferry_dependencies INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_C Threads::Threads m ${CMAKE_DL_LIBS})
+target_link_libraries(ferry_dependencies INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_C Threads::Threads ZLIB::ZLIB m ${CMAKE_DL_LIBS})
 
 # jemalloc belongs to the program, never to libferry.so: linked into a program it serves the
 # program's malloc and, through weak references, Ferry's host memory. --no-as-needed, because

@@ -80,10 +80,11 @@ FY_API_STATUS fy_ledger_write(const char *path, fy_ledger_format_t format);
  * dependencies) to the file `path`, one JSON object a line (docs/internals/events.md). NULL ends
  * the recording and closes the file. $FERRY_RECORD=path records from the first call on.
  * Never blocks the caller: a thread writes the events of a bounded ring. Events that do not fit are
- * dropped; their number is in the file's last line. "%p" in `path` becomes the process's number. A
- * process that exits ends its recording; the child of a fork does not record.
+ * dropped; their number is in the file's last line. "%p" in `path` becomes the process's number;
+ * ".gz" at its end: compressed. Exit ends a recording; the child of a fork does not record.
  * Fails: IO (NULL: the file is incomplete); BUSY (a recording is running, by fy_ledger_record or
- * the environment); INVALID_ARGUMENT (empty, or longer than 4095 bytes); OUT_OF_MEMORY. */
+ * the environment); INVALID_ARGUMENT (empty, or longer than 4095 bytes); UNSUPPORTED (.zst);
+ * OUT_OF_MEMORY. */
 FY_API_STATUS fy_ledger_record(const char *path);
 
 #ifdef __cplusplus

@@ -118,6 +118,11 @@ static fy_status_t begin(const char *path)
     if (!fy__path_expand(path, name, sizeof name))
         return FY_FAIL(INVALID_ARGUMENT, "ledger_record: the path has %zu bytes; %zu is the most",
                        strlen(path), sizeof name - 1);
+    if (strlen(name) > 4 && strcmp(name + strlen(name) - 4, ".zst") == 0)
+        return FY_FAIL(UNSUPPORTED,
+                       "ledger_record: %.300s: zstd is not available; a name that ends "
+                       "in .gz makes a compressed file",
+                       name);
     const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, strerror(errno));
     fy__event_writer_t *writer = calloc(1, sizeof *writer);
@@ -127,14 +132,19 @@ static fy_status_t begin(const char *path)
         return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring",
                        sizeof(fy__event_slot_t) << SHIFT);
     }
+    if (!fy__event_sink_open(&writer->sink, fd, fy__event_sink_is_packed(name))) {
+        fy__event_ring_close(&ring);
+        free(writer);
+        close(fd);
+        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory to compress the file");
+    }
     writer->ring = &ring;
-    writer->fd = fd;
     writer->start_ns = fy__now_ns();
     const int error = start_thread(writer);
     if (error) {
         fy__event_ring_close(&ring);
+        (void)fy__event_sink_close(&writer->sink);
         free(writer);
-        close(fd);
         return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no thread to write with: %s",
                        strerror(error));
     }
@@ -164,8 +174,7 @@ static bool end(int *out_error)
     }
     atomic_store_explicit(&running->ending, true, memory_order_release);
     pthread_join(thread, NULL);
-    *out_error = running->failed;
-    if (close(running->fd) != 0 && !*out_error) *out_error = errno;
+    *out_error = fy__event_sink_close(&running->sink);
     fy__event_ring_close(&ring);
     free(running);
     running = NULL;
@@ -236,7 +245,7 @@ void fy__event_fork_child(void)
         if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
         atomic_store(&putting, 0); /* the other threads do not exist in the child */
         /* the parent's thread writes the remaining events */
-        close(running->fd);
+        (void)fy__event_sink_close(&running->sink);
         fy__event_ring_close(&ring);
         free(running);
         running = NULL;

@@ -18,15 +18,9 @@
 
 typedef fy__event_writer_t writer_t;
 
-static void flush(writer_t *w)
+static void flush(writer_t *w, bool ends)
 {
-    for (size_t done = 0; done < w->used && !w->failed;) {
-        const ssize_t n = write(w->fd, w->buffer + done, w->used - done);
-        if (n >= 0)
-            done += (size_t)n;
-        else if (errno != EINTR)
-            w->failed = errno;
-    }
+    fy__event_sink_put(&w->sink, w->buffer, w->used, ends);
     w->used = 0;
 }
 
@@ -340,7 +334,7 @@ static uint64_t drain(writer_t *w)
     const fy__event_t *event;
     uint64_t n = 0;
     while ((event = fy__event_ring_peek(w->ring))) {
-        if (w->failed)
+        if (w->sink.failed)
             w->dropped++;
         else {
             put_event(w, event);
@@ -348,7 +342,7 @@ static uint64_t drain(writer_t *w)
         }
         fy__event_ring_done(w->ring);
         /* of a site, of a signature, and its own */
-        if (FY__EVENT_BUFFER - w->used < 3 * FY__EVENT_LINE_MOST) flush(w);
+        if (FY__EVENT_BUFFER - w->used < 3 * FY__EVENT_LINE_MOST) flush(w, false);
         n++;
     }
     return n;
@@ -367,12 +361,12 @@ void *fy__event_write(void *writer)
             nap.tv_nsec = NAP_LEAST_NS;
             continue;
         }
-        flush(w); /* a reader that follows the file sees all events so far */
+        flush(w, false); /* a reader that follows the file sees all events so far */
         if (ending) break;
         nanosleep(&nap, NULL);
         if (nap.tv_nsec < NAP_MOST_NS) nap.tv_nsec *= 2;
     }
     put_last(w);
-    flush(w);
+    flush(w, true);
     return NULL;
 }

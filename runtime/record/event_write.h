@@ -4,16 +4,15 @@
 #define FERRY_RUNTIME_EVENT_WRITE_H_
 
 #include "runtime/record/event_names.h"
+#include "runtime/record/event_sink.h"
 
 enum { FY__EVENT_VERSION = 1, FY__EVENT_BUFFER = 1 << 16, FY__EVENT_LINE_MOST = 1 << 13 };
 
 typedef struct fy__event_writer {
     fy__event_ring_t *ring;
-    int fd;
+    fy__event_sink_t sink;
     uint64_t start_ns;
-    _Atomic bool ending; /* no more events are put: write the rest, and the last line */
-    /* errno of the first write that failed; then nothing more is written */
-    int failed;
+    _Atomic bool ending;       /* no more events are put: write the rest, and the last line */
     uint64_t nevents, dropped; /* lines for events; events dropped after the failure */
     fy__event_names_t names;
     size_t used;

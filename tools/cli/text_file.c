@@ -41,10 +41,31 @@ fy_status_t text_lines_open(text_lines_t *lines, const char *path, const char *w
     return TOOL_FAIL(OUT_OF_MEMORY, "no host memory for the lines of %s", path);
 }
 
+/* The first bytes, which say whether the file is compressed. */
+static fy_status_t begin(text_lines_t *lines)
+{
+    enum { FIRST = 1 << 12 };
+    size_t got = 1;
+    while (got && lines->end < 2) {
+        if (fy__input_read(&lines->input, lines->bytes + lines->end, FIRST - lines->end, &got))
+            return input_failed(&lines->input);
+        lines->end += got;
+    }
+    lines->is_begun = true;
+    if (!unzip_is_packed(lines->bytes, lines->end)) {
+        lines->is_over = !got;
+        return FY_STATUS_OK;
+    }
+    FY_TRY(unzip_open(&lines->input, lines->bytes, lines->end, &lines->unzip));
+    lines->end = 0;
+    return FY_STATUS_OK;
+}
+
 /* Moves the remaining bytes to the buffer's begin and reads more after them. */
 static fy_status_t fill(text_lines_t *lines)
 {
     size_t got;
+    if (!lines->is_begun) return begin(lines);
     memmove(lines->bytes, lines->bytes + lines->begin, lines->end - lines->begin);
     lines->end -= lines->begin;
     lines->begin = 0;
@@ -52,8 +73,11 @@ static fy_status_t fill(text_lines_t *lines)
         return TOOL_FAIL(CORRUPT_DATA, "%s is no %s: line %llu has more than %d bytes",
                          lines->input.path, lines->what, (unsigned long long)lines->number + 1,
                          TEXT_LINE_MOST_NBYTES - 1);
-    if (fy__input_read(&lines->input, lines->bytes + lines->end,
-                       TEXT_LINE_MOST_NBYTES - 1 - lines->end, &got))
+    char *to = lines->bytes + lines->end;
+    const size_t room = TEXT_LINE_MOST_NBYTES - 1 - lines->end;
+    if (lines->unzip)
+        FY_TRY(unzip_read(lines->unzip, to, room, &got));
+    else if (fy__input_read(&lines->input, to, room, &got))
         return input_failed(&lines->input);
     if (!got) lines->is_over = true;
     lines->end += got;
@@ -94,6 +118,7 @@ void text_lines_back(text_lines_t *lines) { lines->again = lines->last; }
 
 void text_lines_close(text_lines_t *lines)
 {
+    unzip_close(lines->unzip);
     fy__input_close(&lines->input);
     free(lines->bytes);
 }

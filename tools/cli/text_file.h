@@ -11,6 +11,7 @@
 #include <ferry/status.h>
 
 #include "runtime/base/input.h"
+#include "tools/cli/unzip.h"
 
 /* All of a text, from malloc, zero-terminated. `what` it should be is named in failures; `begins`:
  * what its first character that is no blank may be.
@@ -24,6 +25,8 @@ enum { TEXT_LINE_MOST_NBYTES = 1 << 20 };
 
 typedef struct text_lines {
     fy__input_t input;
+    unzip_t *unzip;   /* NULL: the file is not compressed */
+    bool is_begun;    /* that is known */
     const char *what; /* the file should be, for failures */
     /* TEXT_LINE_MOST_NBYTES of the file, of which [begin, end) are still to be handed out */
     char *bytes;
@@ -34,11 +37,12 @@ typedef struct text_lines {
     char *last;
 } text_lines_t;
 
-/* On OK, close it. Fails: IO, OUT_OF_MEMORY. */
+/* Reads gzip too, whatever the file's name. On OK, close it. Fails: IO, OUT_OF_MEMORY. */
 fy_status_t text_lines_open(text_lines_t *lines, const char *path, const char *what);
 /* The next line, zero-terminated, without its end; NULL: there is none. It may be changed, and
  * stays until the next call.
- * Fails: IO, CORRUPT_DATA (a zero byte, or a line of more than TEXT_LINE_MOST_NBYTES - 1). */
+ * Fails: IO, CORRUPT_DATA (a zero byte, a line of more than TEXT_LINE_MOST_NBYTES - 1, compressed
+ * data that are damaged or cut off), OUT_OF_MEMORY. */
 fy_status_t text_lines_next(text_lines_t *lines, char **out_line);
 /* The next call gives the last line again. */
 void text_lines_back(text_lines_t *lines);

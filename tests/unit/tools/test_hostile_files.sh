@@ -111,7 +111,7 @@ for reader in $readers; do
     kill $! 2>/dev/null
     wait $! 2>/dev/null
 done
-for reader in images labels; do
+for reader in images labels events drawn recording trace; do
     { begin "$reader" && head -c 16M /dev/zero; } | gzip -1 >bomb
     for ((i = 0; i < 400; i++)); do cat zeros.gz; done >>bomb # 6.4 GB
     check "$reader" "a gzip bomb" bomb

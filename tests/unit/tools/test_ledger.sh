@@ -97,6 +97,26 @@ if [ -w /dev/full ]; then
     expect 1 info --record /dev/full
     says err "is incomplete"
 fi
+
+# ---- compressed ----
+expect 0 experiment roundtrip --device sim:0 --iters 5 --record "$work/packed.jsonl.gz"
+expect 0 ledger "$work/packed.jsonl.gz"
+says out "roundtrip/copies"
+gzip -t "$work/packed.jsonl.gz" || fail "gzip does not accept the compressed file"
+expect 0 timeline "$work/packed.jsonl.gz" --out "$work/packed.trace"
+expect 0 replay "$work/packed.jsonl.gz" --policy ferry
+events=$(gzip -cd "$work/packed.jsonl.gz" | wc -l)
+[ "$(wc -c <"$work/packed.jsonl.gz")" -le $((60 * events)) ] || fail "more than 60 bytes an event: $(wc -c <"$work/packed.jsonl.gz") of $events"
+head -c 3000 "$work/packed.jsonl.gz" >"$work/cut.gz"
+expect 1 ledger "$work/cut.gz"
+says err "is cut off"
+expect 1 info --record "$work/packed.zst"
+says err "zstd is not available"
+if [ -w /dev/full ]; then
+    ln -sf /dev/full "$work/full.gz"
+    expect 1 info --record "$work/full.gz"
+    says err "is incomplete"
+fi
 expect 1 experiment roundtrip --device sim:0 --record /nowhere/at/all
 says err "/nowhere/at/all"
 
