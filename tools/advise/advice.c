@@ -32,7 +32,7 @@ static void widen(char *scope, const char *path)
 
 finding_t *advice_at(advice_t *advice, uint32_t event)
 {
-    const program_t *p = advice->run->program;
+    const program_t *p = advice->facts->program;
     const program_event_t *e = &p->events[event];
     const char *scope = e->scope == PROGRAM_NONE ? "" : p->scopes[e->scope].path;
     for (size_t i = advice->first; i < advice->nfindings; i++) {
@@ -62,20 +62,20 @@ void advice_add(advice_t *advice, finding_t *finding, uint32_t event)
     advice_charge(advice, finding, event);
     finding->events = grow(finding->events, finding->nevents, sizeof *finding->events);
     finding->events[finding->nevents++] = event;
-    finding->nbytes += run_event(advice->run, event)->nbytes;
+    finding->nbytes += facts_event(advice->facts, event)->nbytes;
 }
 
 /* ---- waits ---- */
 
-uint32_t advice_prompt_wait(const run_t *run, uint32_t request)
+uint32_t advice_prompt_wait(const facts_t *facts, uint32_t request)
 {
-    const program_t *p = run->program;
+    const program_t *p = facts->program;
     const uint32_t thread = p->events[request].thread;
     for (uint32_t i = request + 1; i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
         if (e->thread != thread) continue;
         if (e->kind == PROGRAM_OP || e->kind == PROGRAM_TRANSFER) break;
-        if ((e->kind == PROGRAM_SYNC || e->kind == PROGRAM_ARRIVED) && run->awaited[i] == request)
+        if ((e->kind == PROGRAM_SYNC || e->kind == PROGRAM_ARRIVED) && facts->awaited[i] == request)
             return i;
     }
     return PROGRAM_NONE;
@@ -83,53 +83,53 @@ uint32_t advice_prompt_wait(const run_t *run, uint32_t request)
 
 void advice_charge_wait(advice_t *advice, finding_t *finding, uint32_t wait)
 {
-    const run_t *run = advice->run;
+    const facts_t *facts = advice->facts;
     advice_charge(advice, finding, wait);
-    if (run_event(run, wait)->kind == PROGRAM_SYNC && wait + 1 < run->program->nevents &&
-        run->awaited[wait + 1] == run->awaited[wait] && run->awaited[wait] != PROGRAM_NONE)
+    if (facts_event(facts, wait)->kind == PROGRAM_SYNC && wait + 1 < facts->program->nevents &&
+        facts->awaited[wait + 1] == facts->awaited[wait] && facts->awaited[wait] != PROGRAM_NONE)
         advice_charge(advice, finding, wait + 1);
 }
 
 /* ---- savings ---- */
 
 /* How long each engine is still busy without the costs of a finding. */
-static uint64_t rest_of(const run_t *run, const finding_t *finding, run_engine_t engine)
+static uint64_t rest_of(const facts_t *facts, const finding_t *finding, facts_engine_t engine)
 {
-    uint64_t rest = run->busy_ns[engine];
+    uint64_t rest = facts->busy_ns[engine];
     for (size_t i = 0; i < finding->ncosts; i++) {
         const uint32_t event = finding->costs[i];
         uint64_t ns = 0;
-        if (!run_is_measured(run, event)) continue;
-        if (engine == RUN_HOST)
-            ns = run->work_ns[event];
-        else if (run->end[event] && run_engine(run, event) == engine)
-            ns = run_device_ns(run, event);
+        if (!facts_is_measured(facts, event)) continue;
+        if (engine == FACTS_HOST)
+            ns = facts->work_ns[event];
+        else if (facts->end[event] && facts_engine(facts, event) == engine)
+            ns = facts_device_ns(facts, event);
         rest -= ns < rest ? ns : rest;
     }
     return rest;
 }
 
-static void compute_saving(const run_t *run, finding_t *finding)
+static void compute_saving(const facts_t *facts, finding_t *finding)
 {
-    const uint64_t all = run->end_ns - run->begin_ns;
+    const uint64_t all = facts->end_ns - facts->begin_ns;
     for (size_t i = 0; i < finding->ncosts; i++)
-        finding->idle_ns += run->idle_ns[finding->costs[i]];
+        finding->idle_ns += facts->idle_ns[finding->costs[i]];
     uint64_t saving = finding->idle_ns;
     if (finding->nevents && finding->kept) saving -= saving / finding->nevents * finding->kept;
-    for (int engine = 0; engine < RUN_ENGINES; engine++) {
-        const uint64_t rest = rest_of(run, finding, (run_engine_t)engine);
+    for (int engine = 0; engine < FACTS_ENGINES; engine++) {
+        const uint64_t rest = rest_of(facts, finding, (facts_engine_t)engine);
         const uint64_t most = rest < all ? all - rest : 0;
         if (saving <= most) continue;
         saving = most;
         finding->has_limit = true;
-        finding->limit = (run_engine_t)engine;
+        finding->limit = (facts_engine_t)engine;
     }
     if (!finding->saving_ns) finding->saving_ns = saving;
 }
 
-static bool is_worth_it(const run_t *run, const finding_t *finding)
+static bool is_worth_it(const facts_t *facts, const finding_t *finding)
 {
-    const uint64_t all = run->end_ns - run->begin_ns;
+    const uint64_t all = facts->end_ns - facts->begin_ns;
     return finding->nevents >= finding->rule->least &&
            (!finding->rule->needs_saving || !all || finding->saving_ns >= all / 1000);
 }
@@ -146,8 +146,8 @@ static void close_rule(advice_t *advice)
     size_t kept = advice->first;
     for (size_t i = advice->first; i < advice->nfindings; i++) {
         finding_t *finding = &advice->findings[i];
-        compute_saving(advice->run, finding);
-        if (is_worth_it(advice->run, finding)) {
+        compute_saving(advice->facts, finding);
+        if (is_worth_it(advice->facts, finding)) {
             advice->findings[kept++] = *finding;
             continue;
         }
@@ -165,10 +165,10 @@ static int compare(const void *a, const void *b)
     return strcmp(x->rule->id, y->rule->id);
 }
 
-void advice_create(const run_t *run, const char *only, advice_t *out_advice)
+void advice_create(const facts_t *facts, const char *only, advice_t *out_advice)
 {
-    const size_t n = run->program->nevents;
-    *out_advice = (advice_t){ .run = run, .claimed = tool_alloc(n + 1) };
+    const size_t n = facts->program->nevents;
+    *out_advice = (advice_t){ .facts = facts, .claimed = tool_alloc(n + 1) };
     memset(out_advice->claimed, 0, n + 1);
     for (size_t i = 0; i < rules_count; i++) {
         out_advice->rule = &rules[i];

@@ -5,7 +5,7 @@
 #ifndef FERRY_TOOLS_ADVISE_ADVICE_H_
 #define FERRY_TOOLS_ADVISE_ADVICE_H_
 
-#include "tools/advise/run.h"
+#include "tools/advise/facts.h"
 
 struct rule;
 
@@ -26,13 +26,13 @@ typedef struct finding {
     uint64_t saving_ns;
     uint64_t saved_nbytes;
     bool has_limit; /* the saving is less than idle_ns, because of `limit` */
-    run_engine_t limit;
+    facts_engine_t limit;
     confidence_t confidence;
     char detail[200]; /* what a reader needs besides, or "" */
 } finding_t;
 
 typedef struct advice {
-    const run_t *run;
+    const facts_t *facts;
     bool *claimed; /* by event */
     finding_t *findings;
     size_t nfindings, first; /* first: of the rule that runs */
@@ -40,7 +40,7 @@ typedef struct advice {
 } advice_t;
 
 /* Runs all rules, or the one with that id; sorts findings by their savings. */
-void advice_create(const run_t *run, const char *only, advice_t *out_advice);
+void advice_create(const facts_t *facts, const char *only, advice_t *out_advice);
 void advice_free(advice_t *advice);
 
 /* ---- for rules ---- */
@@ -59,7 +59,7 @@ static inline bool advice_is_free(const advice_t *advice, uint32_t event)
 }
 /* The wait of the host for this request, if it followed before the host submitted anything else;
  * PROGRAM_NONE: the host went on. */
-uint32_t advice_prompt_wait(const run_t *run, uint32_t request);
+uint32_t advice_prompt_wait(const facts_t *facts, uint32_t request);
 /* The `sync` of that wait and its `arrived` are costs of the finding. */
 void advice_charge_wait(advice_t *advice, finding_t *finding, uint32_t wait);
 

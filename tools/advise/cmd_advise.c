@@ -17,20 +17,20 @@ typedef struct settings {
 static int advise(const settings_t *settings)
 {
     program_t program;
-    run_t run;
+    facts_t facts;
     advice_t advice;
     fy_status_t status = program_read(settings->file, &program);
     size_t found = 0;
     if (status == FY_STATUS_OK) {
-        run_create(&program, &run);
-        advice_create(&run, settings->rule, &advice);
+        facts_create(&program, &facts);
+        advice_create(&facts, settings->rule, &advice);
         found = advice.nfindings;
         if (settings->json)
             show_json(&advice, settings->file);
         else
             show_text(&advice, settings->file, settings->all ? SIZE_MAX : SHOWN);
         advice_free(&advice);
-        run_free(&run);
+        facts_free(&facts);
         if (!program.is_whole)
             status = TOOL_FAIL(CORRUPT_DATA,
                                "%s has no end, or not as many events as its last line says; the "
@@ -64,7 +64,7 @@ int cmd_advise(int argc, char **argv)
                             sizeof options / sizeof *options,
                             "ferry experiment roundtrip --device sim:0 --record run.jsonl\n"
                             "ferry advise run.jsonl\n"
-                            "ferry advise run.jsonl --json --rule FA02\n",
+                            "ferry advise run.jsonl --json --rule FA01\n",
                             .print_more = show_rules };
     settings.file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed =

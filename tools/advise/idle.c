@@ -7,7 +7,7 @@
  * - Submissions that follow a wait are charged to the wait: without it, the host would have made
  *   them while the device was still busy.
  * Not here: the limit by other engines (advice.c). */
-#include "tools/advise/run.h"
+#include "tools/advise/facts.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum { WAIT_LINES_MOST = 64 }; /* before a request's own line */
 
 /* A walk through one gap; [begin, at) is still to be charged. */
 typedef struct walk {
-    run_t *run;
+    facts_t *facts;
     uint32_t device;
     uint64_t begin, at;
     uint32_t pending[64]; /* submissions behind the next wait */
@@ -28,7 +28,7 @@ static void charge(walk_t *w, uint32_t event, uint64_t from)
 {
     if (from < w->begin) from = w->begin;
     if (from >= w->at) return;
-    w->run->idle_ns[event] += w->at - from;
+    w->facts->idle_ns[event] += w->at - from;
     w->at = from;
 }
 
@@ -51,19 +51,19 @@ static void charge_pending(walk_t *w, uint32_t wait)
     while (w->npending) {
         w->npending--;
         const uint32_t event = wait == PROGRAM_NONE ? w->pending[w->npending] : wait;
-        w->run->idle_ns[event] += w->pending_ns[w->npending];
+        w->facts->idle_ns[event] += w->pending_ns[w->npending];
     }
 }
 
 /* Does the device make `request` wait for `other`? The lines of its waits are before its own. */
-static bool is_awaited(const run_t *run, uint32_t request, uint32_t other)
+static bool is_awaited(const facts_t *facts, uint32_t request, uint32_t other)
 {
-    const program_event_t *e = run_event(run, request);
+    const program_event_t *e = facts_event(facts, request);
     for (uint32_t i = request, n = 0; i-- > 0 && n < WAIT_LINES_MOST; n++) {
-        const program_event_t *line = run_event(run, i);
+        const program_event_t *line = facts_event(facts, i);
         if (line->thread == e->thread && line->kind == PROGRAM_OP) break;
         if (line->kind == PROGRAM_WAIT && line->stream == e->stream && line->seq == e->seq &&
-            run_request(run, line->on.stream, line->on.seq) == other)
+            facts_request(facts, line->on.stream, line->on.seq) == other)
             return true;
     }
     return false;
@@ -73,21 +73,21 @@ static bool is_awaited(const run_t *run, uint32_t request, uint32_t other)
  * an upload. PROGRAM_NONE: none did. */
 static uint32_t ended_at(const walk_t *w, uint64_t at, uint32_t request)
 {
-    const run_t *run = w->run;
+    const facts_t *facts = w->facts;
     uint32_t found = PROGRAM_NONE;
-    size_t low = 0, high = run->nby_end;
+    size_t low = 0, high = facts->nby_end;
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (run->end[run->by_end[middle]] < at)
+        if (facts->end[facts->by_end[middle]] < at)
             low = middle + 1;
         else
             high = middle;
     }
-    for (; low < run->nby_end && run->end[run->by_end[low]] == at; low++) {
-        const uint32_t here = run->by_end[low];
-        const program_event_t *e = run_event(run, here);
+    for (; low < facts->nby_end && facts->end[facts->by_end[low]] == at; low++) {
+        const uint32_t here = facts->by_end[low];
+        const program_event_t *e = facts_event(facts, here);
         if (e->kind != PROGRAM_TRANSFER || e->device != w->device || here == request) continue;
-        if (is_awaited(run, request, here)) return here;
+        if (is_awaited(facts, request, here)) return here;
         if (found == PROGRAM_NONE || e->direction == PROGRAM_UPLOAD) found = here;
     }
     return found;
@@ -96,17 +96,17 @@ static uint32_t ended_at(const walk_t *w, uint64_t at, uint32_t request)
 /* The last request that ended before or at `at`. */
 static uint32_t ended_before(const walk_t *w, uint64_t at)
 {
-    const run_t *run = w->run;
-    size_t low = 0, high = run->nby_end;
+    const facts_t *facts = w->facts;
+    size_t low = 0, high = facts->nby_end;
     while (low < high) {
         const size_t middle = (low + high) / 2;
-        if (run->end[run->by_end[middle]] <= at)
+        if (facts->end[facts->by_end[middle]] <= at)
             low = middle + 1;
         else
             high = middle;
     }
-    while (low && run_event(run, run->by_end[low - 1])->device != w->device) low--;
-    return low ? run->by_end[low - 1] : PROGRAM_NONE;
+    while (low && facts_event(facts, facts->by_end[low - 1])->device != w->device) low--;
+    return low ? facts->by_end[low - 1] : PROGRAM_NONE;
 }
 
 static bool is_wait(uint8_t kind)
@@ -115,18 +115,18 @@ static bool is_wait(uint8_t kind)
 }
 
 /* The event that the host's time at `event` belongs to. */
-static uint32_t owner_of(const run_t *run, uint32_t event)
+static uint32_t owner_of(const facts_t *facts, uint32_t event)
 {
-    const program_event_t *e = run_event(run, event);
+    const program_event_t *e = facts_event(facts, event);
     return e->kind == PROGRAM_COPY && e->parent != PROGRAM_NONE ? e->parent : event;
 }
 
 /* Is the call a mere submission, without work of the host? */
-static bool is_submission(const run_t *run, uint32_t event)
+static bool is_submission(const facts_t *facts, uint32_t event)
 {
-    const uint32_t owner = owner_of(run, event);
-    const program_event_t *e = run_event(run, owner);
-    if (!run_is_request(run, owner)) return e->kind != PROGRAM_COPY && e->kind != PROGRAM_OP;
+    const uint32_t owner = owner_of(facts, event);
+    const program_event_t *e = facts_event(facts, owner);
+    if (!facts_is_request(facts, owner)) return e->kind != PROGRAM_COPY && e->kind != PROGRAM_OP;
     return e->kind == PROGRAM_OP || strcmp(e->path, "direct") == 0;
 }
 
@@ -134,21 +134,21 @@ static bool is_submission(const run_t *run, uint32_t event)
  * transfer that a wait awaited, or PROGRAM_NONE: the gap is charged. */
 static uint32_t walk_host(walk_t *w, uint32_t event)
 {
-    const run_t *run = w->run;
+    const facts_t *facts = w->facts;
     for (; w->at > w->begin; event--) {
-        const program_event_t *e = run_event(run, event);
-        if (!run_takes_time(run, event)) {
+        const program_event_t *e = facts_event(facts, event);
+        if (!facts_takes_time(facts, event)) {
             if (!event) break;
             continue;
         }
         if (e->model_ns < w->at) break; /* submitted before: another reason held it back */
-        if (run_host_ns(run, event) && run->host_begin[event] < w->at) {
+        if (facts_host_ns(facts, event) && facts->host_begin[event] < w->at) {
             if (is_wait(e->kind)) {
-                const uint64_t began = run->host_begin[event];
-                uint32_t request = run->awaited[event];
-                if (request == PROGRAM_NONE || !run->end[request] || run->end[request] > w->at)
+                const uint64_t began = facts->host_begin[event];
+                uint32_t request = facts->awaited[event];
+                if (request == PROGRAM_NONE || !facts->end[request] || facts->end[request] > w->at)
                     request = ended_before(w, w->at);
-                const uint64_t ended = request == PROGRAM_NONE ? 0 : run->end[request];
+                const uint64_t ended = request == PROGRAM_NONE ? 0 : facts->end[request];
                 if (ended <= began) { /* a poll */
                     defer(w, event, began);
                     continue;
@@ -156,10 +156,10 @@ static uint32_t walk_host(walk_t *w, uint32_t event)
                 charge_pending(w, event);
                 charge(w, event, ended);
                 if (w->at > w->begin) return request;
-            } else if (is_submission(run, event))
-                defer(w, event, run->host_begin[event]);
+            } else if (is_submission(facts, event))
+                defer(w, event, facts->host_begin[event]);
             else
-                charge(w, owner_of(run, event), run->host_begin[event]);
+                charge(w, owner_of(facts, event), facts->host_begin[event]);
         }
         if (!event) break;
     }
@@ -169,44 +169,45 @@ static uint32_t walk_host(walk_t *w, uint32_t event)
 
 static void walk_gap(walk_t *w, uint32_t op)
 {
-    run_t *run = w->run;
+    facts_t *facts = w->facts;
     uint32_t request = op;
     while (w->at > w->begin) {
         const uint32_t transfer = ended_at(w, w->at, request);
-        const uint64_t submitted = run_event(run, request)->model_ns;
+        const uint64_t submitted = facts_event(facts, request)->model_ns;
         if (transfer != PROGRAM_NONE)
             request = transfer;
-        else if (run_event(run, request)->kind == PROGRAM_TRANSFER && submitted < w->at) {
+        else if (facts_event(facts, request)->kind == PROGRAM_TRANSFER && submitted < w->at) {
             charge(w, request, submitted); /* its earlier pieces */
             continue;
         } else {
             request = walk_host(w, request);
-            if (request == PROGRAM_NONE || run_event(run, request)->kind != PROGRAM_TRANSFER) break;
-            if (run->end[request] != w->at) break;
+            if (request == PROGRAM_NONE || facts_event(facts, request)->kind != PROGRAM_TRANSFER)
+                break;
+            if (facts->end[request] != w->at) break;
         }
-        charge(w, request, run->start[request]);
+        charge(w, request, facts->start[request]);
     }
     charge_pending(w, PROGRAM_NONE);
 }
 
-void run_find_idle(run_t *run)
+void facts_find_idle(facts_t *facts)
 {
-    const program_t *p = run->program;
+    const program_t *p = facts->program;
     for (uint32_t device = 0; device < p->ndevices; device++) {
         uint64_t busy_until = 0;
-        for (size_t i = 0; i < run->nby_end;
+        for (size_t i = 0; i < facts->nby_end;
              i++) { /* one engine: ends are in the order of starts */
-            const uint32_t op = run->by_end[i];
-            const program_event_t *e = run_event(run, op);
+            const uint32_t op = facts->by_end[i];
+            const program_event_t *e = facts_event(facts, op);
             if (e->kind != PROGRAM_OP || e->device != device) continue;
-            if (busy_until && run->start[op] > busy_until && busy_until >= run->begin_ns) {
+            if (busy_until && facts->start[op] > busy_until && busy_until >= facts->begin_ns) {
                 walk_t w = {
-                    .run = run, .device = device, .begin = busy_until, .at = run->start[op]
+                    .facts = facts, .device = device, .begin = busy_until, .at = facts->start[op]
                 };
-                run->idle_total_ns += run->start[op] - busy_until;
+                facts->idle_total_ns += facts->start[op] - busy_until;
                 walk_gap(&w, op);
             }
-            if (run->end[op] > busy_until) busy_until = run->end[op];
+            if (facts->end[op] > busy_until) busy_until = facts->end[op];
         }
     }
 }

@@ -7,9 +7,9 @@ enum { SMALL_MOST_NBYTES = 64 << 10, SMALL_LEAST_RUN = 4, STAGED_LEAST_NBYTES = 
 
 static bool is_small(const advice_t *advice, uint32_t event)
 {
-    const program_event_t *e = run_event(advice->run, event);
+    const program_event_t *e = facts_event(advice->facts, event);
     return e->kind == PROGRAM_TRANSFER && e->direction != PROGRAM_PEER &&
-           !run_is_on_host(advice->run, event) && e->nbytes <= SMALL_MOST_NBYTES &&
+           !facts_is_on_host(advice->facts, event) && e->nbytes <= SMALL_MOST_NBYTES &&
            strcmp(e->path, "coalesced") != 0 && strcmp(e->path, "file") != 0 &&
            advice_is_free(advice, event);
 }
@@ -25,7 +25,7 @@ static void add_series(advice_t *advice, const uint32_t *series, size_t count)
 /* Small copies of one site and direction without another request of the thread between them. */
 void rule_small_copies(advice_t *advice)
 {
-    const program_t *p = advice->run->program;
+    const program_t *p = advice->facts->program;
     uint32_t series[256];
     size_t count = 0;
     for (uint32_t i = 0; i < p->nevents; i++) {
@@ -48,37 +48,37 @@ void rule_small_copies(advice_t *advice)
 
 void rule_staged(advice_t *advice)
 {
-    const program_t *p = advice->run->program;
+    const program_t *p = advice->facts->program;
     for (uint32_t i = 0; i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
         if (e->kind != PROGRAM_TRANSFER || e->direction != PROGRAM_UPLOAD ||
             strcmp(e->path, "staged") != 0 || e->nbytes < STAGED_LEAST_NBYTES ||
-            run_step(advice->run, i) == PROGRAM_NONE || !advice_is_free(advice, i))
+            facts_step(advice->facts, i) == PROGRAM_NONE || !advice_is_free(advice, i))
             continue;
         advice_add(advice, advice_at(advice, i), i);
     }
 }
 
 /* Did an op still use the destination when the upload was submitted? */
-static bool waits_for_buffer(const run_t *run, uint32_t upload)
+static bool waits_for_buffer(const facts_t *facts, uint32_t upload)
 {
-    const program_event_t *e = run_event(run, upload);
-    const program_operand_t *dst = program_operand(run->program, e, e->nsrc);
+    const program_event_t *e = facts_event(facts, upload);
+    const program_operand_t *dst = program_operand(facts->program, e, e->nsrc);
     size_t n, i = 0;
     if (!e->ndst || dst->storage == PROGRAM_NONE) return false;
-    const run_use_t *uses = run_uses(run, dst->storage, &n);
+    const facts_use_t *uses = facts_uses(facts, dst->storage, &n);
     while (i < n && uses[i].event < upload) i++;
-    if (!i || run_event(run, uses[i - 1].event)->kind != PROGRAM_OP) return false;
-    return run->end[uses[i - 1].event] > e->model_ns;
+    if (!i || facts_event(facts, uses[i - 1].event)->kind != PROGRAM_OP) return false;
+    return facts->end[uses[i - 1].event] > e->model_ns;
 }
 
 void rule_one_buffer(advice_t *advice)
 {
-    const run_t *run = advice->run;
-    for (uint32_t i = 0; i < run->program->nevents; i++) {
-        const program_event_t *e = run_event(run, i);
-        if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_UPLOAD && run->end[i] &&
-            run->idle_ns[i] && advice_is_free(advice, i) && waits_for_buffer(run, i))
+    const facts_t *facts = advice->facts;
+    for (uint32_t i = 0; i < facts->program->nevents; i++) {
+        const program_event_t *e = facts_event(facts, i);
+        if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_UPLOAD && facts->end[i] &&
+            facts->idle_ns[i] && advice_is_free(advice, i) && waits_for_buffer(facts, i))
             advice_add(advice, advice_at(advice, i), i);
     }
 }

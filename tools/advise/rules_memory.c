@@ -14,17 +14,17 @@ static const char *pool_of(const program_t *p, uint32_t event)
     return NULL;
 }
 
-static bool is_steady(const run_t *run, uint32_t event)
+static bool is_steady(const facts_t *facts, uint32_t event)
 {
-    const program_t *p = run->program;
-    const uint32_t step = run_step(run, event);
+    const program_t *p = facts->program;
+    const uint32_t step = facts_step(facts, event);
     return step != PROGRAM_NONE && p->nsteps > FIRST_STEPS && step >= p->steps[FIRST_STEPS];
 }
 
-static bool is_alloc(const run_t *run, uint32_t event, bool pinned)
+static bool is_alloc(const facts_t *facts, uint32_t event, bool pinned)
 {
-    const program_t *p = run->program;
-    if (p->events[event].kind != PROGRAM_DEVICE_ALLOC || !is_steady(run, event)) return false;
+    const program_t *p = facts->program;
+    if (p->events[event].kind != PROGRAM_DEVICE_ALLOC || !is_steady(facts, event)) return false;
     const char *pool = pool_of(p, event);
     return (!pool || strncmp(pool, "pinned memory", 13) == 0) == pinned;
 }
@@ -32,18 +32,18 @@ static bool is_alloc(const run_t *run, uint32_t event, bool pinned)
 /* If at least half of the steady steps do it: a step now and then may need more than any before. */
 static void find_allocs(advice_t *advice, bool pinned)
 {
-    const run_t *run = advice->run;
+    const facts_t *facts = advice->facts;
     size_t steps = 0;
     uint32_t last = PROGRAM_NONE;
-    if (run->program->nsteps <= FIRST_STEPS) return;
-    for (uint32_t i = 0; i < run->program->nevents; i++)
-        if (is_alloc(run, i, pinned)) {
-            steps += run_step(run, i) != last;
-            last = run_step(run, i);
+    if (facts->program->nsteps <= FIRST_STEPS) return;
+    for (uint32_t i = 0; i < facts->program->nevents; i++)
+        if (is_alloc(facts, i, pinned)) {
+            steps += facts_step(facts, i) != last;
+            last = facts_step(facts, i);
         }
-    if (steps * 2 < run->program->nsteps - FIRST_STEPS) return;
-    for (uint32_t i = 0; steps && i < run->program->nevents; i++)
-        if (is_alloc(run, i, pinned) && advice_is_free(advice, i))
+    if (steps * 2 < facts->program->nsteps - FIRST_STEPS) return;
+    for (uint32_t i = 0; steps && i < facts->program->nevents; i++)
+        if (is_alloc(facts, i, pinned) && advice_is_free(advice, i))
             advice_add(advice, advice_at(advice, i), i);
 }
 

@@ -8,14 +8,14 @@
 enum { CHAIN_LEAST = 3, CHAIN_MOST = 64, CHAIN_LEAST_NBYTES = 64 << 10 };
 
 /* Is it an elementwise op on the compute stream of a device? */
-static bool is_elementwise(const run_t *run, uint32_t event)
+static bool is_elementwise(const facts_t *facts, uint32_t event)
 {
     static const char *const names[] = { "add",  "sub",   "mul",     "div",    "relu", "sigmoid",
                                          "tanh", "gelu",  "silu",    "affine", "exp",  "log",
                                          "sqrt", "rsqrt", "abs",     "neg",    "pow",  "clamp",
                                          "min",  "max",   "maximum", "minimum" };
-    const program_event_t *e = run_event(run, event);
-    if (e->kind != PROGRAM_OP || run_is_on_host(run, event) || e->ndst != 1) return false;
+    const program_event_t *e = facts_event(facts, event);
+    if (e->kind != PROGRAM_OP || facts_is_on_host(facts, event) || e->ndst != 1) return false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(e->name, names[i]) == 0) return true;
     return false;
@@ -31,13 +31,13 @@ static bool reads(const program_t *p, const program_event_t *e, uint32_t writer)
 /* One launch reads what comes from outside and writes the last result. */
 static void add_chain(advice_t *advice, const uint32_t *ops, size_t count)
 {
-    const run_t *run = advice->run;
-    const program_t *p = run->program;
+    const facts_t *facts = advice->facts;
+    const program_t *p = facts->program;
     uint64_t inner = 0, all = 0, took = 0;
     if (count < CHAIN_LEAST) return;
     finding_t *finding = advice_at(advice, ops[0]);
     for (size_t i = 0; i < count; i++) {
-        const program_event_t *e = run_event(run, ops[i]);
+        const program_event_t *e = facts_event(facts, ops[i]);
         for (unsigned k = 0; k < e->nsrc + e->ndst; k++) {
             const program_operand_t *o = program_operand(p, e, k);
             if (o->storage == PROGRAM_NONE) continue;
@@ -46,7 +46,7 @@ static void add_chain(advice_t *advice, const uint32_t *ops, size_t count)
             const bool is_last = k >= e->nsrc && i + 1 == count;
             if (!is_last && (k >= e->nsrc || (i && o->writer == ops[i - 1]))) inner += nbytes;
         }
-        took += run->end[ops[i]] - run->start[ops[i]];
+        took += facts->end[ops[i]] - facts->start[ops[i]];
         advice_add(advice, finding, ops[i]);
     }
     finding->kept++;
@@ -55,14 +55,14 @@ static void add_chain(advice_t *advice, const uint32_t *ops, size_t count)
 
 void rule_chain(advice_t *advice)
 {
-    const run_t *run = advice->run;
-    const program_t *p = run->program;
+    const facts_t *facts = advice->facts;
+    const program_t *p = facts->program;
     uint32_t ops[CHAIN_MOST];
     size_t count = 0;
     for (uint32_t i = 0; i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
-        if (e->kind != PROGRAM_OP || run_is_on_host(run, i)) continue;
-        const bool fits = is_elementwise(run, i) && advice_is_free(advice, i) &&
+        if (e->kind != PROGRAM_OP || facts_is_on_host(facts, i)) continue;
+        const bool fits = is_elementwise(facts, i) && advice_is_free(advice, i) &&
                           p->storages[program_operand(p, e, e->nsrc)->storage].nbytes >=
                               CHAIN_LEAST_NBYTES;
         if (fits && count && count < CHAIN_MOST && reads(p, e, ops[count - 1])) {

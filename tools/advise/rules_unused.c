@@ -10,14 +10,14 @@ enum { PINNED_LEAST_NBYTES = 1 << 20 };
 
 void rule_never_read(advice_t *advice)
 {
-    const run_t *run = advice->run;
-    const program_t *p = run->program;
+    const facts_t *facts = advice->facts;
+    const program_t *p = facts->program;
     bool *is_read = tool_alloc(p->nevents + 1);
     memset(is_read, 0, p->nevents + 1);
     for (uint32_t i = 0; i < p->nevents; i++)
-        if (run->awaited[i] != PROGRAM_NONE && p->events[i].kind == PROGRAM_ARRIVED &&
+        if (facts->awaited[i] != PROGRAM_NONE && p->events[i].kind == PROGRAM_ARRIVED &&
             strcmp(p->events[i].detail, "OK") == 0)
-            is_read[run->awaited[i]] = true;
+            is_read[facts->awaited[i]] = true;
     for (uint32_t i = 0; p->is_whole && i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
         if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_DOWNLOAD &&
@@ -29,14 +29,14 @@ void rule_never_read(advice_t *advice)
 }
 
 /* Does a request read what the upload wrote? A write of a part leaves the rest as it was. */
-static bool is_used(const run_t *run, uint32_t upload, const program_operand_t *dst)
+static bool is_used(const facts_t *facts, uint32_t upload, const program_operand_t *dst)
 {
     size_t n, i = 0;
-    const run_use_t *uses = run_uses(run, dst->storage, &n);
-    const uint64_t whole = run->program->storages[dst->storage].nbytes;
+    const facts_use_t *uses = facts_uses(facts, dst->storage, &n);
+    const uint64_t whole = facts->program->storages[dst->storage].nbytes;
     while (i < n && uses[i].event <= upload) i++;
     for (; i < n; i++) {
-        const program_event_t *e = run_event(run, uses[i].event);
+        const program_event_t *e = facts_event(facts, uses[i].event);
         if (!uses[i].is_write) return true;
         if (e->kind == PROGRAM_TRANSFER && e->nbytes >= whole) return false;
     }
@@ -45,24 +45,24 @@ static bool is_used(const run_t *run, uint32_t upload, const program_operand_t *
 
 void rule_never_used(advice_t *advice)
 {
-    const run_t *run = advice->run;
-    const program_t *p = run->program;
+    const facts_t *facts = advice->facts;
+    const program_t *p = facts->program;
     for (uint32_t i = 0; p->is_whole && i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
         if (e->kind != PROGRAM_TRANSFER || e->direction != PROGRAM_UPLOAD || !e->ndst ||
-            run_is_on_host(run, i) || !advice_is_free(advice, i))
+            facts_is_on_host(facts, i) || !advice_is_free(advice, i))
             continue;
         const program_operand_t *dst = program_operand(p, e, e->nsrc);
-        if (dst->storage == PROGRAM_NONE || is_used(run, i, dst)) continue;
+        if (dst->storage == PROGRAM_NONE || is_used(facts, i, dst)) continue;
         advice_add(advice, advice_at(advice, i), i);
     }
 }
 
 /* A storage on the host does not say for which device it is page-locked, so blocks of all pools
  * with its block's number count as used. */
-static bool *blocks_with_transfers(const run_t *run)
+static bool *blocks_with_transfers(const facts_t *facts)
 {
-    const program_t *p = run->program;
+    const program_t *p = facts->program;
     uint64_t most = 0;
     for (uint32_t b = 0; b < p->nblocks; b++)
         if (p->blocks[b].id > most) most = p->blocks[b].id;
@@ -70,10 +70,10 @@ static bool *blocks_with_transfers(const run_t *run)
     memset(used, 0, (size_t)most + 1);
     for (uint32_t s = 0; s < p->nstorages; s++) {
         size_t n;
-        const run_use_t *uses = run_uses(run, s, &n);
+        const facts_use_t *uses = facts_uses(facts, s, &n);
         if (!p->storages[s].pinned || p->storages[s].block == PROGRAM_NONE) continue;
         for (size_t i = 0; i < n; i++)
-            used[p->blocks[p->storages[s].block].id] |= run_event(run, uses[i].event)->kind ==
+            used[p->blocks[p->storages[s].block].id] |= facts_event(facts, uses[i].event)->kind ==
                                                         PROGRAM_TRANSFER;
     }
     return used;
@@ -81,8 +81,8 @@ static bool *blocks_with_transfers(const run_t *run)
 
 void rule_pinned_idle(advice_t *advice)
 {
-    const program_t *p = advice->run->program;
-    bool *used = blocks_with_transfers(advice->run);
+    const program_t *p = advice->facts->program;
+    bool *used = blocks_with_transfers(advice->facts);
     for (uint32_t b = 0; p->is_whole && b < p->nblocks; b++) {
         const program_block_t *block = &p->blocks[b];
         if (used[block->id] || block->nbytes < PINNED_LEAST_NBYTES ||

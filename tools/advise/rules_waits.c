@@ -8,15 +8,15 @@ enum { SCALAR_MOST_NBYTES = 64 };
 /* Downloads that the host waits for at once; `scalar`: of so few bytes, or of more. */
 static void find_prompt_reads(advice_t *advice, bool scalar)
 {
-    const run_t *run = advice->run;
-    for (uint32_t i = 0; i < run->program->nevents; i++) {
-        const program_event_t *e = run_event(run, i);
-        if (e->kind != PROGRAM_TRANSFER || e->direction == PROGRAM_PEER || run_is_on_host(run, i) ||
-            !advice_is_free(advice, i))
+    const facts_t *facts = advice->facts;
+    for (uint32_t i = 0; i < facts->program->nevents; i++) {
+        const program_event_t *e = facts_event(facts, i);
+        if (e->kind != PROGRAM_TRANSFER || e->direction == PROGRAM_PEER ||
+            facts_is_on_host(facts, i) || !advice_is_free(advice, i))
             continue;
         if ((e->nbytes <= SCALAR_MOST_NBYTES) != scalar) continue;
         if (scalar && e->direction != PROGRAM_DOWNLOAD) continue;
-        const uint32_t wait = advice_prompt_wait(run, i);
+        const uint32_t wait = advice_prompt_wait(facts, i);
         if (wait == PROGRAM_NONE || !advice_is_free(advice, wait)) continue;
         finding_t *finding = advice_at(advice, i);
         advice_add(advice, finding, i);
@@ -29,9 +29,9 @@ void rule_blocking_copy(advice_t *advice) { find_prompt_reads(advice, false); }
 
 /* Does the host use bytes behind a wait, before it submits a request? It reads what was downloaded;
  * behind a wait for a ticket it also writes what an upload has read. */
-static bool reads_after(const run_t *run, uint32_t wait)
+static bool reads_after(const facts_t *facts, uint32_t wait)
 {
-    const program_t *p = run->program;
+    const program_t *p = facts->program;
     const bool is_ticket = strcmp(p->events[wait].name, "ticket_wait") == 0;
     for (uint32_t i = wait + 1; i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
@@ -45,11 +45,11 @@ static bool reads_after(const run_t *run, uint32_t wait)
 
 void rule_sync(advice_t *advice)
 {
-    const run_t *run = advice->run;
-    for (uint32_t i = 0; i < run->program->nevents; i++) {
-        const program_event_t *e = run_event(run, i);
+    const facts_t *facts = advice->facts;
+    for (uint32_t i = 0; i < facts->program->nevents; i++) {
+        const program_event_t *e = facts_event(facts, i);
         if (e->kind != PROGRAM_SYNC || !advice_is_free(advice, i)) continue;
         if (strcmp(e->name, "device_wait") != 0 && strcmp(e->name, "ticket_wait") != 0) continue;
-        if (!reads_after(run, i)) advice_add(advice, advice_at(advice, i), i);
+        if (!reads_after(facts, i)) advice_add(advice, advice_at(advice, i), i);
     }
 }

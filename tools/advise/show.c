@@ -31,22 +31,22 @@ static double percent(uint64_t part, uint64_t all)
 
 static uint64_t total_ns(const advice_t *advice)
 {
-    return advice->run->end_ns - advice->run->begin_ns;
+    return advice->facts->end_ns - advice->facts->begin_ns;
 }
 
 /* ---- evidence ---- */
 
-static const char *noun_of(const run_t *run, const finding_t *finding)
+static const char *noun_of(const facts_t *facts, const finding_t *finding)
 {
     bool up = false, down = false, other = false;
     for (size_t i = 0; i < finding->nevents; i++) {
-        const program_event_t *e = run_event(run, finding->events[i]);
+        const program_event_t *e = facts_event(facts, finding->events[i]);
         up |= e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_UPLOAD;
         down |= e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_DOWNLOAD;
         other |= e->kind != PROGRAM_TRANSFER;
     }
     if (!other) return up && down ? "transfers" : up ? "uploads" : "downloads";
-    switch (run_event(run, finding->events[0])->kind) {
+    switch (facts_event(facts, finding->events[0])->kind) {
     case PROGRAM_OP: return "ops";
     case PROGRAM_SYNC: return "waits";
     case PROGRAM_BLOCK_ALLOC: return "blocks";
@@ -83,14 +83,14 @@ static const char *formula_of(const finding_t *finding, char out[200])
 
 static void print_head(const advice_t *advice, const char *file)
 {
-    const program_t *p = advice->run->program;
+    const program_t *p = advice->facts->program;
     char all[32], idle[32];
     printf("%s: ", file);
     if (p->nsteps) printf("%zu steps '%s', ", p->nsteps, p->step_path);
     if (total_ns(advice))
         printf("%s by the model clock, of which the device is idle for %s (%.0f %%)\n",
-               time_text(total_ns(advice), all), time_text(advice->run->idle_total_ns, idle),
-               percent(advice->run->idle_total_ns, total_ns(advice)));
+               time_text(total_ns(advice), all), time_text(advice->facts->idle_total_ns, idle),
+               percent(advice->facts->idle_total_ns, total_ns(advice)));
     else
         printf("no model clock: savings are times in which the host was blocked\n");
     if (!advice->nfindings) printf("no findings\n");
@@ -115,7 +115,7 @@ static void print_finding(const advice_t *advice, const finding_t *finding, size
            formula_of(finding, formula));
     printf("    where    %s%sscope %s: %zu %s, %" PRIu64 " bytes", finding->site,
            *finding->site ? ", " : "", *finding->scope ? finding->scope : "(none)",
-           finding->nevents, noun_of(advice->run, finding), finding->nbytes);
+           finding->nevents, noun_of(advice->facts, finding), finding->nbytes);
     printf("%s%s\n", *finding->detail ? "; " : "", finding->detail);
     printf("    why      %s\n", rule->why);
     printf("    fix      %s\n", rule->fix);
@@ -152,7 +152,7 @@ static void json_finding(json_t *json, const advice_t *advice, const finding_t *
     json_text(json, "title", finding->rule->title);
     json_text(json, "site", *finding->site ? finding->site : NULL);
     json_text(json, "scope", finding->scope);
-    json_text(json, "what", noun_of(advice->run, finding));
+    json_text(json, "what", noun_of(advice->facts, finding));
     json_uint(json, "count", finding->nevents);
     json_uint(json, "bytes", finding->nbytes);
     json_uint(json, "idle_ns", finding->idle_ns);
@@ -173,10 +173,10 @@ void show_json(const advice_t *advice, const char *file)
     json_text(&json, "advise", file);
     json_text(&json, "version", fy_version());
     json_text(&json, "clock", total_ns(advice) ? "model" : "wall");
-    json_uint(&json, "steps", advice->run->program->nsteps);
-    json_text(&json, "step_scope", advice->run->program->step_path);
+    json_uint(&json, "steps", advice->facts->program->nsteps);
+    json_text(&json, "step_scope", advice->facts->program->step_path);
     json_uint(&json, "ns", total_ns(advice));
-    json_uint(&json, "idle_ns", advice->run->idle_total_ns);
+    json_uint(&json, "idle_ns", advice->facts->idle_total_ns);
     json_begin_array(&json, "findings");
     for (size_t i = 0; i < advice->nfindings; i++)
         json_finding(&json, advice, &advice->findings[i]);

@@ -2,28 +2,28 @@
  * request, how long each call of the host took, and for how long the device stood idle because of
  * it. All times are by the model clock.
  * Not here: the file (tools/program/program.h), conclusions (advice.h). Next: idle.c. */
-#ifndef FERRY_TOOLS_ADVISE_RUN_H_
-#define FERRY_TOOLS_ADVISE_RUN_H_
+#ifndef FERRY_TOOLS_ADVISE_FACTS_H_
+#define FERRY_TOOLS_ADVISE_FACTS_H_
 
 #include "tools/program/program.h"
 
 /* One use of a storage. */
-typedef struct run_use {
+typedef struct facts_use {
     uint32_t event;
     bool is_write;
     uint64_t version;
-} run_use_t;
+} facts_use_t;
 
 /* What can be busy. */
-typedef enum run_engine {
-    RUN_COMPUTE,
-    RUN_UPLOAD,
-    RUN_DOWNLOAD,
-    RUN_HOST,
-    RUN_ENGINES
-} run_engine_t;
+typedef enum facts_engine {
+    FACTS_COMPUTE,
+    FACTS_UPLOAD,
+    FACTS_DOWNLOAD,
+    FACTS_HOST,
+    FACTS_ENGINES
+} facts_engine_t;
 
-typedef struct run {
+typedef struct facts {
     const program_t *program;
     uint64_t *host_begin;  /* by event: when the event before it ended, on any thread */
     uint64_t *start, *end; /* by event: when its request ran; end 0: unknown, or not a request */
@@ -32,7 +32,7 @@ typedef struct run {
     uint64_t *idle_ns;
     /* By event: the request that it waited for, or whose bytes it took over; PROGRAM_NONE: none */
     uint32_t *awaited;
-    run_use_t *uses;     /* sorted by storage, then as in the file */
+    facts_use_t *uses;   /* sorted by storage, then as in the file */
     size_t *first_use;   /* by storage; one more at the end */
     uint32_t **requests; /* by stream and number */
     size_t *nrequests;   /* by stream */
@@ -40,40 +40,41 @@ typedef struct run {
     size_t nby_end;
     /* The part that findings are measured against: the steps, or all if there are none. */
     uint64_t begin_ns, end_ns;
-    uint64_t busy_ns[RUN_ENGINES]; /* in that part */
+    uint64_t busy_ns[FACTS_ENGINES]; /* in that part */
     uint64_t idle_total_ns;
-} run_t;
+} facts_t;
 
-void run_create(const program_t *program, run_t *out_run);
-void run_free(run_t *run);
+void facts_create(const program_t *program, facts_t *out_facts);
+void facts_free(facts_t *facts);
 
-static inline const program_event_t *run_event(const run_t *run, uint32_t event)
+static inline const program_event_t *facts_event(const facts_t *facts, uint32_t event)
 {
-    return &run->program->events[event];
+    return &facts->program->events[event];
 }
 /* PROGRAM_NONE: there is none. */
-uint32_t run_request(const run_t *run, uint32_t stream, uint64_t seq);
-static inline const run_use_t *run_uses(const run_t *run, uint32_t storage, size_t *out_count)
+uint32_t facts_request(const facts_t *facts, uint32_t stream, uint64_t seq);
+static inline const facts_use_t *facts_uses(const facts_t *facts, uint32_t storage,
+                                            size_t *out_count)
 {
-    *out_count = run->first_use[storage + 1] - run->first_use[storage];
-    return &run->uses[run->first_use[storage]];
+    *out_count = facts->first_use[storage + 1] - facts->first_use[storage];
+    return &facts->uses[facts->first_use[storage]];
 }
 /* Is it an op or a transfer on a device that is not the host? */
-bool run_is_request(const run_t *run, uint32_t event);
-bool run_is_on_host(const run_t *run, uint32_t event);
+bool facts_is_request(const facts_t *facts, uint32_t event);
+bool facts_is_on_host(const facts_t *facts, uint32_t event);
 /* Is it a call? Lines about memory are parts of one, and the time belongs to the call. */
-bool run_takes_time(const run_t *run, uint32_t event);
+bool facts_takes_time(const facts_t *facts, uint32_t event);
 /* Time of the host in this call. */
-uint64_t run_host_ns(const run_t *run, uint32_t event);
-run_engine_t run_engine(const run_t *run, uint32_t event);
+uint64_t facts_host_ns(const facts_t *facts, uint32_t event);
+facts_engine_t facts_engine(const facts_t *facts, uint32_t event);
 /* For how long its request used its engine: all pieces of a staged copy. 0: unknown. */
-uint64_t run_device_ns(const run_t *run, uint32_t event);
+uint64_t facts_device_ns(const facts_t *facts, uint32_t event);
 /* Did this event begin in the measured part? */
-bool run_is_measured(const run_t *run, uint32_t event);
+bool facts_is_measured(const facts_t *facts, uint32_t event);
 /* The step that the event is in, or PROGRAM_NONE. */
-uint32_t run_step(const run_t *run, uint32_t event);
+uint32_t facts_step(const facts_t *facts, uint32_t event);
 
 /* idle.c: fills idle_ns and idle_total_ns. */
-void run_find_idle(run_t *run);
+void facts_find_idle(facts_t *facts);
 
 #endif
