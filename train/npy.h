@@ -1,0 +1,28 @@
+/* Internals of .npy files: the header, read, checked and written. Shared by the files npy*.c and
+ * their tests. Not public. See npy_header.c. */
+#ifndef FERRY_TRAIN_NPY_INTERNAL_H_
+#define FERRY_TRAIN_NPY_INTERNAL_H_
+
+#include <ferry/train/npy.h>
+
+/* Longest text of a header; NumPy writes less than 400 bytes for 8 axes. */
+#define FYT_NPY_MOST_NBYTES (1u << 16)
+
+typedef struct fyt_npy {
+    fy_dtype_t dtype;
+    int is_fortran;
+    int rank;
+    int64_t dims[FY_MAX_RANK];
+    uint64_t nbytes; /* of the data */
+} fyt_npy_t;
+
+/* Reads the `nbytes` of a header's text (a dict of Python); `path` is for errors. Fails:
+ * CORRUPT_DATA, UNSUPPORTED. */
+fy_status_t fyt_npy_read_header(const char *path, const char *text, size_t nbytes,
+                                fyt_npy_t *out_npy);
+/* Writes everything before the data to `text`, which has space for FYT_NPY_HEADER_ROOM bytes.
+ * Fails: UNSUPPORTED (the dtype). */
+#define FYT_NPY_HEADER_ROOM 512
+fy_status_t fyt_npy_write_header(const fyt_npy_t *npy, char *text, size_t *out_nbytes);
+
+#endif
