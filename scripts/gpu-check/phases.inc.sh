@@ -136,7 +136,7 @@ beside() {
     json_step "$name-predicted" "$limit" "${words[@]}" || return
     ferry_words "$@" --device "$device" --json
     json_step "$name" "$limit" "${words[@]}" || return
-    ferry_words compare "$logs/$name-predicted.json" "$logs/$name.json" --within 0.15 --json
+    ferry_words compare "$logs/$name-predicted.json" "$logs/$name.json" --prediction --within 0.15 --json
     if ((is_fake)); then
         skip "$name-within-15-percent" "times of the fake driver mean nothing"
     else

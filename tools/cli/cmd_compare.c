@@ -1,168 +1,196 @@
-/* `ferry compare PREDICTED MEASURED`: two JSON documents of one subcommand side by side: the times
- * that a simulated device computed and those that a real one took, or any other numbers, with a
- * bound if one is set. Not here: the content of the documents (docs/cli.md). */
+/* `ferry compare FIRST SECOND`: the figures of two JSON documents of one subcommand side by side,
+ * each pair by one clock, with their intervals: which differ, and by how much. --prediction pairs
+ * the times that a simulated device computed with those that a real one took. Not here: figures of
+ * a document (figures.c), its content (docs/cli.md). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/json_tree.h"
+#include "tools/cli/figures.h"
 #include "tools/cli/text_file.h"
 #include "tools/cli/tool.h"
 
-enum { FILE_MOST = 64 << 20, PATH_ROOM = 256 };
-
-typedef struct document {
-    const char *path;
-    char *text;
-    json_tree_t tree;
-} document_t;
+enum { FILE_MOST = 64 << 20 };
 
 typedef struct comparison {
     sheet_t *sheet;
-    const char *key; /* NULL: times */
+    const char *key; /* NULL: times, and what has an interval */
     double within;   /* NaN: no bound */
-    bool is_model;   /* the first document's times are a model's */
-    size_t rows, outside;
+    bool is_prediction;
+    size_t rows, outside, other_clock;
 } comparison_t;
 
-static fy_status_t load(document_t *document)
+static fy_status_t load(document_t *document, const char *key)
 {
-    size_t line;
-    FY_TRY(text_file_read(document->path, "JSON document", "{[", FILE_MOST, &document->text));
-    const char *wrong = json_tree_parse(document->text, &document->tree, &line);
-    return wrong ? TOOL_FAIL(CORRUPT_DATA, "%s, line %zu: %s", document->path, line, wrong)
-                 : FY_STATUS_OK;
+    char *text;
+    FY_TRY(text_file_read(document->path, "JSON document", "{[", FILE_MOST, &text));
+    return document_parse(document, text, key);
 }
 
-static double number_of(const json_value_t *value)
+static bool have_intervals(const figure_t *a, const figure_t *b)
 {
-    return value && value->kind == JSON_NUMBER ? strtod(value->text, NULL) : NAN;
+    return isfinite(a->low) && isfinite(a->high) && isfinite(b->low) && isfinite(b->high);
 }
 
-/* "total_ns", "ns_per_iter", "step_model_ns"; not what only one run has, its worst round and the
- * model's own figure beside a wall time. */
-static bool is_time(const char *key)
+/* By the bound, if there is one; else by the intervals. */
+static const char *verdict_of(const comparison_t *c, const figure_t *a, const figure_t *b,
+                              bool is_outside)
 {
-    const size_t length = strlen(key);
-    if (strncmp(key, "worst_", 6) == 0 || strncmp(key, "model_ns", 8) == 0 ||
-        strncmp(key, "peer_", 5) == 0)
-        return false;
-    return strncmp(key, "ns_", 3) == 0 || strcmp(key, "ns") == 0 || strstr(key, "_ns_") ||
-           (length > 3 && strcmp(key + length - 3, "_ns") == 0);
+    if (!isnan(c->within)) return is_outside ? "outside" : "within";
+    if (!have_intervals(a, b)) return NULL;
+    return a->high < b->low || b->high < a->low ? "differs" : "not told apart";
 }
 
-/* What the first document says for a key of `object`: the model's figure, if it has one beside the
- * wall's. */
-static double predicted(const comparison_t *c, const json_value_t *object, const char *key)
+static void add_row(comparison_t *c, const figure_t *a, const figure_t *b)
 {
-    char model[80];
-    if (c->key) return number_of(json_member(object, key));
-    snprintf(model, sizeof model, "model_%s", key);
-    const json_value_t *beside = json_member(object, model);
-    if (beside) return number_of(beside);
-    return c->is_model ? number_of(json_member(object, key)) : NAN;
-}
-
-static void add_row(comparison_t *c, const char *path, double first, double second)
-{
-    if (!isfinite(first) || !isfinite(second)) return;
-    const double difference = first != 0 ? second / first - 1 : second == 0 ? 0 : INFINITY;
-    const bool outside = !(fabs(difference) <= c->within) && !isnan(c->within);
-    sheet_text(c->sheet, path);
-    sheet_real(c->sheet, first);
-    sheet_real(c->sheet, second);
-    sheet_real(c->sheet, first != 0 ? second / first : NAN);
-    sheet_text(c->sheet, isnan(c->within) ? NULL : outside ? "outside" : "within");
+    const double difference = a->value != 0   ? b->value / a->value - 1
+                              : b->value == 0 ? 0
+                                              : INFINITY;
+    const bool is_outside = !isnan(c->within) && !(fabs(difference) <= c->within);
+    const bool is_sure = have_intervals(a, b) && a->low > 0;
+    sheet_text(c->sheet, b->path);
+    sheet_text(c->sheet, c->is_prediction ? NULL : b->is_model ? "model" : "wall");
+    sheet_real(c->sheet, a->value);
+    sheet_real(c->sheet, a->low);
+    sheet_real(c->sheet, a->high);
+    sheet_real(c->sheet, b->value);
+    sheet_real(c->sheet, b->low);
+    sheet_real(c->sheet, b->high);
+    sheet_real(c->sheet, a->value != 0 ? b->value / a->value : NAN);
+    /* between the ends that are farthest apart */
+    sheet_real(c->sheet, is_sure ? b->low / a->high : NAN);
+    sheet_real(c->sheet, is_sure ? b->high / a->low : NAN);
+    sheet_text(c->sheet, verdict_of(c, a, b, is_outside));
     c->rows++;
-    c->outside += outside;
+    c->outside += is_outside;
 }
 
-/* What an element of a list is called: its texts, else its place. */
-static void name_element(const json_value_t *element, size_t place, char *out_name, size_t room)
+/* The model's figure that predicts `measured`: the one with "model_" before its name, or the one of
+ * its name in a document on the model clock. */
+static const figure_t *prediction_of(document_t *first, const figure_t *measured)
 {
-    size_t used = 0;
-    out_name[0] = '\0';
-    for (const json_value_t *at = element->kind == JSON_OBJECT ? element->child : NULL; at;
-         at = at->next)
-        if (at->kind == JSON_STRING && used < room)
-            used += (size_t)snprintf(out_name + used, room - used, "%s%s", used > 0 ? " " : "",
-                                     at->text);
-    if (used == 0) snprintf(out_name, room, "%zu", place);
+    char path[320];
+    const char *leaf = strrchr(measured->path, '/');
+    const int folder = leaf ? (int)(leaf + 1 - measured->path) : 0;
+    snprintf(path, sizeof path, "%.*smodel_%s", folder, measured->path, measured->path + folder);
+    const figure_t *beside = document_find(first, path);
+    if (beside) return beside;
+    const figure_t *same = document_find(first, measured->path);
+    return same && same->is_model ? same : NULL;
 }
 
-/* The reader bounds the depth. */
-static void walk(comparison_t *c, const char *path, const json_value_t *a, const json_value_t *b,
-                 bool is_chosen)
+static void pair(comparison_t *c, document_t documents[2])
 {
-    char below[PATH_ROOM], name[80];
-    size_t place = 0;
-    if (a->kind != b->kind) return;
-    if (a->kind == JSON_NUMBER && is_chosen) add_row(c, path, number_of(a), number_of(b));
-    if (a->kind == JSON_LIST) {
-        const json_value_t *y = b->child;
-        for (const json_value_t *x = a->child; x && y; x = x->next, y = y->next, place++) {
-            name_element(x, place, name, sizeof name);
-            snprintf(below, sizeof below, "%s%s%s", path, *path ? "/" : "", name);
-            walk(c, below, x, y, is_chosen);
-        }
+    for (size_t i = 0; i < documents[1].count; i++) {
+        const figure_t *b = &documents[1].figures[i], *a;
+        const bool predicts = c->is_prediction && !c->key;
+        if (predicts && b->is_model) continue;
+        a = predicts ? prediction_of(&documents[0], b) : document_find(&documents[0], b->path);
+        if (!a) continue;
+        if (!predicts && !c->key && a->is_model != b->is_model)
+            c->other_clock++;
+        else
+            add_row(c, a, b);
     }
-    if (a->kind != JSON_OBJECT) return;
-    for (const json_value_t *y = b->child; y; y = y->next) {
-        const json_value_t *x = json_member(a, y->key);
-        snprintf(below, sizeof below, "%s%s%s", path, *path ? "/" : "", y->key);
-        if (!c->key && is_time(y->key) && y->kind == JSON_NUMBER)
-            add_row(c, below, predicted(c, a, y->key), number_of(y));
-        else if (x)
-            walk(c, below, x, y, is_chosen || (c->key && strcmp(y->key, c->key) == 0));
-    }
+}
+
+static fy_status_t refuse_other_kinds(const document_t documents[2])
+{
+    char texts[2][128];
+    const char *first = document_kind(&documents[0], texts[0], sizeof texts[0]),
+               *second = document_kind(&documents[1], texts[1], sizeof texts[1]);
+    if (!first || !second || strcmp(first, second) == 0) return FY_STATUS_OK;
+    return TOOL_FAIL(INVALID_ARGUMENT,
+                     "%s is of %s, %s of %s: only documents of one subcommand are compared",
+                     documents[0].path, first, documents[1].path, second);
 }
 
 static fy_status_t compare(comparison_t *c, document_t documents[2])
 {
-    for (int i = 0; i < 2; i++) FY_TRY(load(&documents[i]));
-    const char *clock = json_member_text(documents[0].tree.root, "clock");
-    c->is_model = clock && strcmp(clock, "model") == 0;
-    walk(c, "", documents[0].tree.root, documents[1].tree.root, false);
+    for (int i = 0; i < 2; i++) FY_TRY(load(&documents[i], c->key));
+    FY_TRY(refuse_other_kinds(documents));
+    pair(c, documents);
     if (c->rows > 0) return FY_STATUS_OK;
+    if (c->other_clock)
+        return TOOL_FAIL(
+            INVALID_ARGUMENT,
+            "%s and %s have no times by the same clock: one is by the model clock, the "
+            "other by the wall clock; --prediction pairs them",
+            documents[0].path, documents[1].path);
     return TOOL_FAIL(CORRUPT_DATA, "%s and %s have no %s in common%s", documents[0].path,
                      documents[1].path, c->key ? c->key : "times",
-                     c->key ? "" : "; the first must be of a simulated device");
+                     c->is_prediction ? "; the first must be of a simulated device" : "");
+}
+
+/* Settings and facts outside lists that are not the same: what else may explain a difference. */
+static sheet_t *list_settings(const document_t documents[2])
+{
+    static const column_t columns[] = { { "what", "not the same", 0 },
+                                        { "first", "first", 0 },
+                                        { "second", "second", 0 } };
+    sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
+    const json_value_t *a = documents[0].tree.root, *b = documents[1].tree.root;
+    for (const json_value_t *x = a->kind == JSON_OBJECT ? a->child : NULL; x; x = x->next) {
+        const json_value_t *y = json_member(b, x->key);
+        if (!y || x->kind != y->kind || (x->kind != JSON_STRING && x->kind != JSON_NUMBER) ||
+            strcmp(x->text, y->text) == 0)
+            continue;
+        sheet_text(sheet, x->key);
+        sheet_text(sheet, x->text);
+        sheet_text(sheet, y->text);
+    }
+    return sheet;
 }
 
 static void print(const comparison_t *c, const document_t documents[2], bool as_json)
 {
+    sheet_t *settings = list_settings(documents);
     if (as_json) {
         json_t json = { .file = stdout };
         json_begin_object(&json, NULL);
         json_text(&json, "compare", c->key ? c->key : "times");
         json_text(&json, "version", fy_version());
-        json_text(&json, "predicted", documents[0].path);
-        json_text(&json, "measured", documents[1].path);
+        json_text(&json, "first", documents[0].path);
+        json_text(&json, "second", documents[1].path);
+        json_bool(&json, "prediction", c->is_prediction);
         json_real(&json, "within", c->within);
         json_uint(&json, "outside", c->outside);
+        json_uint(&json, "other_clock", c->other_clock);
+        sheet_json(settings, &json, "settings");
         sheet_json(c->sheet, &json, "rows");
         json_end(&json);
-        return;
+    } else {
+        printf("%s, then %s\n\n", documents[0].path, documents[1].path);
+        sheet_print(settings, stdout);
+        printf("\n");
+        sheet_print(c->sheet, stdout);
+        if (c->other_clock)
+            printf("\n%zu left out: one by the model clock, one by the wall clock\n",
+                   c->other_clock);
+        if (!isnan(c->within))
+            printf("\n%zu of %zu differ by more than %g\n", c->outside, c->rows, c->within);
     }
-    printf("%s beside %s\n\n", documents[0].path, documents[1].path);
-    sheet_print(c->sheet, stdout);
-    if (!isnan(c->within))
-        printf("\n%zu of %zu differ by more than %g\n", c->outside, c->rows, c->within);
+    sheet_destroy(settings);
 }
 
 int cmd_compare(int argc, char **argv)
 {
     static const column_t columns[] = {
-        { "what", "what", 0 },         { "predicted", "predicted", 3 },
-        { "measured", "measured", 3 }, { "ratio", "measured / predicted", 3 },
-        { "verdict", "", 0 },
+        { "what", "what", 0 },      { "clock", "clock", 0 },    { "first", "first", 3 },
+        { "first_low", NULL, 3 },   { "first_high", NULL, 3 },  { "second", "second", 3 },
+        { "second_low", NULL, 3 },  { "second_high", NULL, 3 }, { "ratio", "second / first", 3 },
+        { "ratio_low", "from", 3 }, { "ratio_high", "to", 3 },  { "verdict", "", 0 },
     };
     bool json = false;
     const char *csv = NULL;
     comparison_t c = { .within = NAN };
     const option_t options[] = {
         { "key", OPTION_TEXT, "NAME", &c.key,
-          "numbers of that name, or in lists of that name; default: all times", 0, 0 },
+          "numbers of that name, or in lists of that name; default: all times, and what has an "
+          "interval",
+          0, 0 },
+        { "prediction", OPTION_FLAG, NULL, &c.is_prediction,
+          "the model's times in FIRST with the wall times in SECOND", 0, 0 },
         { "within", OPTION_REAL, "X", &c.within,
           "fail if one differs by more than this share of the first", 0, 1 << 20 },
         { "json", OPTION_FLAG, NULL, &json,
@@ -170,22 +198,22 @@ int cmd_compare(int argc, char **argv)
         { "csv", OPTION_TEXT, "FILE", &csv, "write the rows of the table to FILE", 0, 0 },
     };
     const usage_t usage = {
-        "ferry compare PREDICTED MEASURED",
-        "Shows the numbers of two JSON documents of one subcommand side by side: by default the "
-        "times that a simulated device\n"
-        "computed (the model's) and those that another one took.",
+        "ferry compare FIRST SECOND",
+        "Pairs the figures of two JSON documents of one subcommand, by the same clock, and says "
+        "which differ: medians\n"
+        "whose intervals do not overlap.",
         options, sizeof options / sizeof *options,
-        "ferry experiment roundtrip --device sim:0 --size 64 --json > predicted.json\n"
-        "ferry experiment roundtrip --device host --size 64 --json > measured.json\n"
-        "ferry compare predicted.json measured.json\n"
+        "ferry experiment roundtrip --device host --size 64 --json > first.json\n"
+        "ferry experiment roundtrip --device sim:0 --size 64 --json > second.json\n"
+        "ferry compare first.json second.json\n"
+        "ferry compare second.json first.json --prediction\n"
     };
     int nfiles = 0;
     while (nfiles < 2 && argc > nfiles + 1 && argv[nfiles + 1][0] != '-') nfiles++;
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (nfiles < 2) {
-        fprintf(stderr,
-                "ferry: compare: two files are needed: the prediction and the measurement\n");
+        fprintf(stderr, "ferry: compare: two files are needed\n");
         return STATUS_USAGE;
     }
     document_t documents[2] = { { .path = argv[1] }, { .path = argv[2] } };
@@ -196,10 +224,7 @@ int cmd_compare(int argc, char **argv)
         print(&c, documents, json);
     else
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    for (int i = 0; i < 2; i++) {
-        if (documents[i].text) json_tree_free(&documents[i].tree);
-        free(documents[i].text);
-    }
+    for (int i = 0; i < 2; i++) document_close(&documents[i]);
     sheet_destroy(c.sheet);
     if (status != FY_STATUS_OK) return status_to_exit(status);
     return fflush(stdout) != 0 || c.outside > 0 ? STATUS_FAILED : STATUS_OK;

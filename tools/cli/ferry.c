@@ -35,7 +35,7 @@ static const command_t commands[] = {
       cmd_replay },
     { "calibrate", "measures a device, and this host, into a profile for simulated devices",
       cmd_calibrate },
-    { "compare", "two JSON documents side by side: predicted and measured", cmd_compare },
+    { "compare", "figures of two JSON documents, by the same clock: which differ", cmd_compare },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary,

@@ -390,7 +390,7 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
         json_int(&session->json, "batch", request->batch);
         json_int(&session->json, "steps", request->steps);
         json_real(&session->json, "lr", request->lr);
-        json_text(&session->json, "clock", session_clock(session));
+        json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "runs");
         json_text(&session->json, "refusal", outcomes[count - 1].refusal);
     }

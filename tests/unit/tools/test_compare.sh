@@ -1,40 +1,76 @@
 #!/usr/bin/env bash
-# `ferry compare`: which numbers of two documents are compared, the bound, and files that are not
-# documents. Usage: test_compare.sh BUILD_DIR
+# `ferry compare`: which numbers of two documents are paired, by which clock, what their intervals
+# say, the bound, and files that are not documents. Usage: test_compare.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
 cat >"$work/a.json" <<'END'
-{"clock": "wall", "variants": [{"name": "copies", "ns_per_iter": 7, "model_ns_per_iter": 100, "worst_ns_per_iter": 9, "bytes": 5}],
+{"experiment": "roundtrip", "size": 64, "clock": "wall", "variants": [
+ {"name": "host", "ns_per_iter": 5},
+ {"name": "copies", "ns_per_iter": 7, "ns_per_iter_low": 6, "ns_per_iter_high": 8, "ns_per_iter_q1": 6.5, "model_ns_per_iter": 100,
+  "worst_ns_per_iter": 9, "bytes": 5}],
  "train_loss": [2, 1, 0.5]}
 END
 cat >"$work/b.json" <<'END'
-{"clock": "wall", "variants": [{"name": "copies", "ns_per_iter": 110, "model_ns_per_iter": null, "worst_ns_per_iter": 900, "bytes": 5}],
+{"experiment": "roundtrip", "size": 32, "clock": "wall", "variants": [
+ {"name": "copies", "ns_per_iter": 110, "ns_per_iter_low": 100, "ns_per_iter_high": 120, "ns_per_iter_q1": 105, "model_ns_per_iter": null,
+  "worst_ns_per_iter": 900, "bytes": 5},
+ {"name": "host", "ns_per_iter": 6}],
  "train_loss": [2, 1.001, 0.5]}
 END
 echo '{"clock": "model", "upload_ns": 50}' >"$work/c.json"
 echo '{"clock": "wall", "upload_ns": 40, "syncs": 3}' >"$work/d.json"
+echo '{"clock": "model", "upload_ns": 60, "upload_ns_low": 58, "upload_ns_high": 61}' >"$work/e.json"
+echo '{"bench": "gemm", "clock": "wall", "rows": []}' >"$work/gemm.json"
 
 expect 0 compare --help
-says out "usage: ferry compare PREDICTED MEASURED"
+says out "usage: ferry compare FIRST SECOND"
 expect 2 compare "$work/a.json"
 says err "two files"
 
-# A model figure is compared with the wall time that it predicts.
+# Figures of the same clock are paired by their names, in any order.
 expect 0 compare "$work/a.json" "$work/b.json" --json
 says out '"what": "variants/copies/ns_per_iter"'
-says out '"predicted": 100'
-says out '"measured": 110'
+says out '"clock": "wall"'
+says out '"first": 7'
+says out '"second": 110'
+says out '"what": "variants/host/ns_per_iter"'
+says out '"ratio": 1.2'
+says out '"ratio_low": 12.5'
+says out '"ratio_high": 20'
+says out '"verdict": "differs"'
+says out '"what": "size"'
+if grep -q 'worst\|bytes\|_q1' "$work/out"; then fail "what is no figure was compared"; fi
+[ "$(grep -c '"ratio":' "$work/out")" -eq 2 ] || fail "not two pairs"
+expect 0 compare "$work/a.json" "$work/a.json"
+says out "not told apart"
+expect 0 compare "$work/c.json" "$work/e.json" --json
+says out '"clock": "model"'
+says out '"verdict": null'
+expect 1 compare "$work/a.json" "$work/b.json" --within 0.5
+says out "1 of 2 differ by more than 0.5"
+
+# A model time with a wall time, and documents of different commands, are refused.
+expect 1 compare "$work/c.json" "$work/d.json"
+says err "--prediction pairs them"
+silent out
+expect 1 compare "$work/a.json" "$work/gemm.json"
+says err "is of experiment roundtrip"
+says err "of bench gemm"
+
+# A prediction: the model's figure with the wall time that it predicts.
+expect 0 compare "$work/a.json" "$work/b.json" --prediction --json
+says out '"first": 100'
+says out '"second": 110'
 says out '"ratio": 1.1'
-if grep -q 'worst\|bytes' "$work/out"; then fail "what is no time was compared"; fi
-expect 0 compare "$work/a.json" "$work/b.json" --within 0.11
-expect 1 compare "$work/a.json" "$work/b.json" --within 0.09
+expect 0 compare "$work/a.json" "$work/b.json" --prediction --within 0.11
+expect 1 compare "$work/a.json" "$work/b.json" --prediction --within 0.09
 says out "1 of 1 differ by more than 0.09"
-# A document on the model clock has separate names for its figures.
-expect 0 compare "$work/c.json" "$work/d.json" --json
+# A document on the model clock has no separate names for its figures.
+expect 0 compare "$work/c.json" "$work/d.json" --prediction --json
 says out '"ratio": 0.8'
 # Wall times are not predictions.
-expect 1 compare "$work/d.json" "$work/c.json"
+expect 1 compare "$work/d.json" "$work/c.json" --prediction
 says err "the first must be of a simulated device"
 silent out
 
@@ -45,6 +81,14 @@ expect 1 compare "$work/a.json" "$work/b.json" --key train_loss --within 0.0005 
 says out '"outside": 1'
 expect 1 compare "$work/a.json" "$work/b.json" --key nothing
 says err "no nothing in common"
+
+# Real documents: the model's times do not change from run to run.
+expect 0 experiment link --device 'sim:0?numerics=off' --sizes 4,64KiB --pieces 4 --json
+cp "$work/out" "$work/link.json"
+expect 0 experiment link --device 'sim:0?numerics=off' --sizes 64KiB,4 --pieces 4 --json
+cp "$work/out" "$work/again.json"
+expect 0 compare "$work/link.json" "$work/again.json" --within 0.01 --json
+[ "$(grep -c '"what": "rows/' "$work/out")" -eq 16 ] || fail "not all rows of link were paired"
 
 # Files that are not documents.
 echo '{"a": ' >"$work/bad.json"
