@@ -3,6 +3,7 @@
 #include "runtime/record/event_ring.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift)
 {
@@ -13,6 +14,7 @@ bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift)
     atomic_init(&ring->head, 0);
     atomic_init(&ring->lost, 0);
     ring->tail = 0;
+    ring->ready_nbytes = 0;
     return true;
 }
 
@@ -59,4 +61,21 @@ void fy__event_ring_done(fy__event_ring_t *ring)
     fy__event_slot_t *slot = &ring->slots[ring->tail & ring->mask];
     atomic_store_explicit(&slot->state, 2 * (ring->tail >> ring->shift) + 2, memory_order_release);
     ring->tail++;
+}
+
+void fy__event_ring_prepare(fy__event_ring_t *ring)
+{
+    enum { PAGE = 1 << 12, STEP = 1 << 21, AHEAD = 4 * STEP };
+    const size_t nbytes = sizeof *ring->slots << ring->shift;
+    const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    while (ring->ready_nbytes < nbytes && ring->ready_nbytes < head * sizeof *ring->slots + AHEAD) {
+        char *from = (char *)ring->slots + ring->ready_nbytes;
+        from += -(uintptr_t)from % PAGE;
+        const char *end = (char *)ring->slots + nbytes;
+        const size_t rest = end > from ? (size_t)(end - from) & ~(size_t)(PAGE - 1) : 0;
+#ifdef MADV_POPULATE_WRITE /* Linux 5.14; else the first use gets them */
+        if (rest) (void)madvise(from, rest < STEP ? rest : STEP, MADV_POPULATE_WRITE);
+#endif
+        ring->ready_nbytes += STEP;
+    }
 }

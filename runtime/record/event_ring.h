@@ -123,10 +123,11 @@ typedef struct fy__event_ring {
     uint32_t shift;                     /* capacity is 1 << shift */
     _Alignas(64) _Atomic uint64_t head; /* next to be filled */
     _Alignas(64) uint64_t tail;         /* next to be taken; used by the taker only */
+    size_t ready_nbytes;                /* of `slots`: have pages; used by the taker only */
     _Alignas(64) _Atomic uint64_t lost; /* events dropped because it was full */
 } fy__event_ring_t;
 
-/* 1 << shift slots; the system provides pages on first use. false: no memory. */
+/* 1 << shift slots; the system provides pages on first use, or before. false: no memory. */
 bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift);
 void fy__event_ring_close(fy__event_ring_t *ring);
 /* false: the ring is full; the event is dropped and counted. */
@@ -134,6 +135,9 @@ bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event);
 /* The oldest event, or NULL; valid until fy__event_ring_done. One thread only. */
 const fy__event_t *fy__event_ring_peek(fy__event_ring_t *ring);
 void fy__event_ring_done(fy__event_ring_t *ring);
+/* Gets pages for the slots that will be filled next, so that threads that put do not have to. Same
+ * thread as peek. */
+void fy__event_ring_prepare(fy__event_ring_t *ring);
 
 /* ---- for hooks that need more than event.h has (event.c) ---- */
 

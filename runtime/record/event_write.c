@@ -343,7 +343,7 @@ static uint64_t drain(writer_t *w)
         fy__event_ring_done(w->ring);
         /* of a site, of a signature, and its own */
         if (FY__EVENT_BUFFER - w->used < 3 * FY__EVENT_LINE_MOST) flush(w, false);
-        n++;
+        if (++n % 1024 == 0) fy__event_ring_prepare(w->ring);
     }
     return n;
 }
@@ -355,6 +355,7 @@ void *fy__event_write(void *writer)
     struct timespec nap = { 0, NAP_LEAST_NS };
     put_first(w);
     for (;;) {
+        fy__event_ring_prepare(w->ring);
         /* before the last drain */
         const bool ending = atomic_load_explicit(&w->ending, memory_order_acquire);
         if (drain(w)) {

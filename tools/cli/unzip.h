@@ -17,8 +17,7 @@ bool unzip_is_packed(const char *bytes, size_t nbytes);
 /* For a file whose first bytes were read already. Fails: OUT_OF_MEMORY. */
 fy_status_t unzip_open(fy__input_t *input, const char *begin, size_t nbytes, unzip_t **out_unzip);
 /* The next bytes, at most `room`; *out_nread is 0 at the end only. Fails: IO, CORRUPT_DATA
- * (damaged,
- * or cut off). */
+ * (damaged, or cut off), OUT_OF_MEMORY. */
 fy_status_t unzip_read(unzip_t *unzip, void *to, size_t room, size_t *out_nread);
 void unzip_close(unzip_t *unzip);
 
