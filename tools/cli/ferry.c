@@ -27,6 +27,8 @@ static const command_t commands[] = {
     { "timeline", "a recorded run as a picture, for Perfetto and chrome://tracing", cmd_timeline },
     { "report", "a recorded run as a page for a browser: where the time goes", cmd_report },
     { "advise", "what a recorded run does without need, what it costs, and the fix", cmd_advise },
+    { "predict", "a recorded run on another device, link or latency, by the model clock",
+      cmd_predict },
     { "plan",
       "does it fit? memory map and model time of a step, the largest batch, without a device",
       cmd_plan },
@@ -87,8 +89,8 @@ static void prefer_passive_waiting(char **argv)
  * the file that the command reads. */
 static bool only_reads(const char *command)
 {
-    static const char *const names[] = { "ledger", "timeline", "advise", "report",
-                                         "replay", "memory",   "compare" };
+    static const char *const names[] = { "ledger",  "timeline", "advise", "report",
+                                         "predict", "replay",   "memory", "compare" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(command, names[i]) == 0) return true;
     return false;

@@ -364,6 +364,10 @@ static void fill(reader_t *reader, const event_t *line, thread_t *thread, progra
         event->detail = kept(program, line, "status");
         break;
     case PROGRAM_POOL:
+        event->name = kept(program, line, "pool");
+        event->number = event_whole(line, "live_bytes");
+        event->nbytes = event_whole(line, "reserved_bytes");
+        break;
     case PROGRAM_SEGMENT_ALLOC:
     case PROGRAM_SEGMENT_FREE:
     case PROGRAM_BLOCKS_REACHED: event->name = kept(program, line, "pool"); break;
@@ -507,18 +511,24 @@ static path_sum_t *sum_paths(const program_t *program, size_t *out_count)
 
 static const char *find_step_path(const program_t *program, const char *none)
 {
+    const uint64_t named = 1ull << 32; /* more runs than there can be */
     size_t count;
     path_sum_t *sums = sum_paths(program, &count);
     const path_sum_t *best = NULL;
     uint64_t most = 0;
     for (size_t i = 0; i < count; i++)
         if (sums[i].runs > 1 && sums[i].requests > most) most = sums[i].requests;
-    for (size_t i = 0; most && i < count; i++)
-        if (sums[i].requests >= most - most / 5 &&
-            (!best || sums[i].runs > best->runs ||
-             (sums[i].runs == best->runs && strlen(sums[i].path) < strlen(best->path))))
+    for (size_t i = 0; most && i < count; i++) {
+        const char *slash = strrchr(sums[i].path, '/');
+        const bool is_named = strcmp(slash ? slash + 1 : sums[i].path, "step") == 0;
+        const uint64_t least = is_named ? most / 5 : most - most / 5;
+        if (sums[i].runs < 2 || sums[i].requests < least) continue;
+        sums[i].runs += is_named ? named : 0;
+        if (!best || sums[i].runs > best->runs ||
+            (sums[i].runs == best->runs && strlen(sums[i].path) < strlen(best->path)))
             best = &sums[i];
-    const char *path = best && best->runs > 1 ? best->path : none;
+    }
+    const char *path = best ? best->path : none;
     free(sums);
     return path;
 }

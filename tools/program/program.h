@@ -54,10 +54,11 @@ typedef struct program_point {
     uint64_t seq;
 } program_point_t;
 
-/* Bytes that an event reads or writes, in one version. */
+/* Bytes that an event reads or writes, in one version. A file, or an operand that is left out, is
+ * none. */
 typedef struct program_operand {
-    uint32_t storage; /* PROGRAM_NONE: a file, or an operand that is left out */
-    uint32_t writer;  /* of what is read: the event that wrote it; PROGRAM_NONE: host code, or it
+    uint32_t storage;
+    uint32_t writer; /* of what is read: the event that wrote it; PROGRAM_NONE: host code, or it
                          was before the recording. Of what is written: the event itself */
     uint64_t version;
 } program_operand_t;
@@ -148,8 +149,9 @@ typedef struct program {
     text_index_t texts; /* the program's own */
 } program_t;
 
-/* Reads all of a file. Steps are the runs of the scope that repeats most often, of those with at
- * least four fifths of the requests of the scope that repeats and has most of them.
+/* Reads all of a file. Steps are the runs of one scope that repeats: one called "step" with at
+ * least a fifth of the requests that the largest such scope has; else, of those with at least four
+ * fifths, the one that repeats most often.
  * Free *out_program, also after a failure. Fails: IO, CORRUPT_DATA (with the line), OUT_OF_MEMORY.
  * A file that just ends is OK; is_whole is false then. */
 fy_status_t program_read(const char *path, program_t *out_program);

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# `ferry predict`: a recording on its own profile gives the recorded time to 0.1 %; on another
+# profile the time of an actual run there to 1 %. Usage, refusals, files that are cut off.
+# Usage: test_predict.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+export FERRY_DATA=$work/nothing
+
+expect 0 predict --help
+says out "usage: ferry predict FILE"
+expect 2 predict
+says err "which file?"
+expect 1 predict "$work/nowhere"
+says err "IO"
+expect 2 predict "$work/nowhere" --profile moon
+says err "moon"
+expect 2 predict "$work/nowhere" --link pcie4x7
+says err "'pcie4x7' is no link"
+expect 2 predict "$work/nowhere" --link 0GB/s
+expect 2 predict "$work/nowhere" --pinned some
+
+# near ACTUAL PREDICTED PER_MILLE: within that of each other.
+near() { [ "$((($1 > $2 ? $1 - $2 : $2 - $1) * 1000))" -le $(($1 * $3)) ] || fail "$4: $2, not $1 to $3 per mille"; }
+figure() { python3 -c 'import json, sys
+value = json.load(open(sys.argv[1]))
+for key in sys.argv[2:]: value = value[key]
+print(value)' "$work/out" "$@"; }
+
+run() { # NAME ARGUMENT...: recorded on three profiles, each predicted from each
+    local name=$1 from to actual
+    shift
+    for from in h200 t4 rtx4090; do
+        expect 0 "$@" --device "sim:0?profile=$from" --record "$work/$name.$from"
+    done
+    for to in h200 t4 rtx4090; do
+        expect 0 predict "$work/$name.$to" --json
+        actual=$(figure recorded_model_ns)
+        step=$(figure recorded step_ns)
+        near "$actual" "$(figure recorded model_ns)" 1 "$name on $to"
+        [ "$(figure recorded profile)" = "$to" ] || fail "$name: profile $(figure recorded profile)"
+        for from in h200 t4 rtx4090; do
+            expect 0 predict "$work/$name.$from" --profile $to --json
+            near "$actual" "$(figure predicted model_ns)" 10 "$name from $from on $to"
+            near "$step" "$(figure predicted step_ns)" 10 "step of $name from $from on $to"
+        done
+    done
+}
+run lenet train lenet --limit-samples 256 --batch 32 --max-steps 8
+run stream train lenet --limit-samples 256 --batch 32 --max-steps 8 --stream-data --workers 0
+run losses train mlp --limit-samples 256 --batch 32 --max-steps 8 --log-every 1
+run graph train mlp --limit-samples 256 --batch 32 --max-steps 8 --graph
+run roundtrip experiment roundtrip
+
+# What must be true of any prediction: time is work or idle; faster links and no staging do not make
+# it slower.
+python3 - "$work" "$ferry" <<'END' || fail "sums of a prediction"
+import json, subprocess, sys
+work, ferry = sys.argv[1:]
+def predict(*options):
+    text = subprocess.run([ferry, "predict", work + "/stream.t4", "--json", *options], check=True, capture_output=True).stdout
+    return json.loads(text)["predicted"]
+base = predict()
+assert base["busy_ns"] + sum(base["idle_ns"].values()) == base["steps_ns"], base
+assert base["exposed_ns"] <= base["steps_ns"] - base["busy_ns"], base
+assert base["upload_ns"] > 0, base
+assert predict("--link", "pcie3x1")["upload_ns"] > 4 * base["upload_ns"]
+assert predict("--link", "1MB/s")["exposed_ns"] > base["exposed_ns"]
+assert predict("--link", "pcie3x16") == base
+assert predict("--latency", "2")["steps_ns"] > base["steps_ns"]
+assert predict("--latency", "1") == base
+assert predict("--pinned", "all")["idle_ns"]["staging"] == 0
+assert predict("--pinned", "all")["model_ns"] <= base["model_ns"]
+END
+
+expect 0 predict "$work/stream.t4" --link pcie4x8 --csv "$work/rows.csv"
+says out "steps of lenet/train/epoch/step"
+says out "peak of device memory"
+[ "$(wc -l <"$work/rows.csv")" -eq 12 ] || fail "rows of the CSV file"
+
+head -n 400 "$work/stream.t4" >"$work/cut"
+expect 1 predict "$work/cut"
+says err "has no end"
+says out "predicted"
+sed 's/"lost":0/"lost":3/' "$work/stream.t4" >"$work/lost"
+expect 1 predict "$work/lost"
+says err "lacks 3 events"
+grep -v '"ev":"device"' "$work/stream.t4" | sed 's/"events":[0-9]*/"events":0/' >"$work/old"
+expect 1 predict "$work/old"
+says err "name it by --from"
+expect 1 predict "$work/old" --from t4
+expect 0 train mlp --device host --limit-samples 64 --batch 32 --max-steps 2 --record "$work/host"
+expect 1 predict "$work/host"
+says err "no times of the model clock"
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))

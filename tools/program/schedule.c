@@ -1,0 +1,596 @@
+/* Finds what made each request of a recording start when it did. In the recording the host's time
+ * is known after each event, and start and end of each request: a wait of the host ends at the end
+ * of the awaited request plus the wake-up, to the nanosecond, and a request that waits for another
+ * one starts at its end. */
+#include "tools/program/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/tool.h"
+#include "tools/program/number_table.h"
+
+enum { POLLS_MOST = 12, RING_SLOTS = 4, SLOTS = FY__SIM_ENGINE_COUNT + 1 };
+
+/* Acts that used a storage last; PROGRAM_NONE: none. */
+typedef struct uses {
+    uint32_t writer, readers[SLOTS];
+} uses_t;
+
+typedef struct device_state {
+    uint64_t free_ns[FY__SIM_ENGINE_COUNT];
+    uint32_t ring[RING_SLOTS]; /* the last copies out of the staging ring */
+    unsigned next_slot;
+} device_state_t;
+
+typedef struct builder {
+    const program_t *program;
+    const figures_t *machines;
+    schedule_t *schedule;
+    device_state_t *devices;
+    uses_t *uses;      /* by storage */
+    uint32_t *awaited; /* by stream: act for which its next request waits */
+    uint64_t *ends_ns; /* by act */
+    size_t nends;
+    number_table_t points, ends; /* acts by stream and number, and by their end */
+    uint64_t now_ns;             /* the host's, as far as acts explain it */
+    uint64_t staged_nbytes;      /* of the transfer that is being staged */
+} builder_t;
+
+/* Room for one more item behind `count`; lists double when they are full. */
+static void *grow(void *items, size_t count, size_t size)
+{
+    if (count & (count - 1)) return items;
+    char *grown = tool_alloc((count ? 2 * count : 1) * size);
+    if (count) memcpy(grown, items, count * size);
+    free(items);
+    return grown;
+}
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static uint64_t key_of(uint32_t stream, uint64_t seq)
+{
+    return (uint64_t)stream << 48 | (seq & (UINT64_MAX >> 16));
+}
+
+act_t *schedule_add(schedule_t *schedule, const act_t *act)
+{
+    schedule->acts = grow(schedule->acts, schedule->nacts, sizeof *schedule->acts);
+    act_t *added = &schedule->acts[schedule->nacts++];
+    *added = *act;
+    added->after = schedule->nafter;
+    added->nafter = 0;
+    return added;
+}
+
+void schedule_add_after(schedule_t *schedule, uint32_t awaited)
+{
+    act_t *act = &schedule->acts[schedule->nacts - 1];
+    for (uint32_t i = 0; i < act->nafter; i++)
+        if (schedule->after[act->after + i] == awaited) return;
+    schedule->after = grow(schedule->after, schedule->nafter, sizeof *schedule->after);
+    schedule->after[schedule->nafter++] = awaited;
+    act->nafter++;
+}
+
+/* ---- durations ---- */
+
+static bool is_simulated(const builder_t *builder, uint32_t device)
+{
+    return device != PROGRAM_NONE && builder->machines[device].device.memory_nbytes;
+}
+
+static uint64_t duration_ns(const act_t *act, const figures_t *machines)
+{
+    const fy__sim_profile_t *profile = &machines[act->device].device;
+    uint64_t ns;
+    if (act->engine == FY__SIM_COMPUTE)
+        ns = fy__sim_profile_launch_ns(profile, (fy_dtype_t)act->dtype, act->flops, act->nbytes);
+    else if (act->engine == FY__SIM_ENGINE_COUNT)
+        ns = fy__sim_profile_peer_ns(profile, &machines[act->other].device, act->nbytes);
+    else
+        ns = fy__sim_profile_link_ns(profile, !act->is_pageable, act->nbytes);
+    return act->factor == 1 ? ns : (uint64_t)((double)ns * act->factor + 0.5);
+}
+
+static uint64_t submit_ns(const act_t *act, const figures_t *machines)
+{
+    const fy__sim_profile_t *profile = &machines[act->device].device;
+    return act->engine == FY__SIM_COMPUTE ? profile->launch_submit_ns : profile->copy_submit_ns;
+}
+
+/* ---- the host's side ---- */
+
+static void add_host(builder_t *builder, uint32_t event, uint64_t ns)
+{
+    if (ns)
+        schedule_add(builder->schedule,
+                     &(act_t){ .kind = ACT_HOST, .event = event, .host_ns = ns });
+}
+
+static void add_wait(builder_t *builder, uint32_t event, uint32_t awaited)
+{
+    if (awaited != PROGRAM_NONE)
+        schedule_add(builder->schedule,
+                     &(act_t){ .kind = ACT_WAIT, .event = event, .awaited = awaited });
+}
+
+/* Did the host wait for a request since builder->now_ns, and continue at until_ns? Then adds the
+ * wait and the polls after it. */
+static bool explain_wait(builder_t *builder, const fy__sim_profile_t *profile, uint32_t event,
+                         uint64_t until_ns)
+{
+    for (uint64_t polls = 0; polls < POLLS_MOST; polls++) {
+        const uint64_t spent_ns = profile->wake_ns + polls * profile->poll_ns;
+        if (until_ns < spent_ns || until_ns - spent_ns <= builder->now_ns) return false;
+        const uint32_t awaited = *number_table_at(&builder->ends, until_ns - spent_ns);
+        if (awaited == NUMBER_TABLE_NONE) continue;
+        add_host(builder, event, profile->poll_ns);
+        add_wait(builder, event, awaited);
+        add_host(builder, event, polls * profile->poll_ns);
+        return true;
+    }
+    return false;
+}
+
+static uint32_t act_at(builder_t *builder, uint32_t stream, uint64_t seq)
+{
+    return stream == PROGRAM_NONE ? PROGRAM_NONE
+                                  : *number_table_at(&builder->points, key_of(stream, seq));
+}
+
+/* The host's time up to the event, in which it may have waited. `awaited`: for which request, if it
+ * was a wait; PROGRAM_NONE: unknown. */
+static void explain_host(builder_t *builder, const fy__sim_profile_t *profile, uint32_t event,
+                         uint32_t awaited)
+{
+    const uint64_t now_ns = builder->program->events[event].model_ns;
+    if (now_ns < builder->now_ns) return;
+    if (!explain_wait(builder, profile, event, now_ns)) {
+        add_host(builder, event, now_ns - builder->now_ns);
+        if (awaited != PROGRAM_NONE && builder->ends_ns[awaited] <= now_ns)
+            add_wait(builder, event, awaited);
+    }
+    builder->now_ns = now_ns;
+}
+
+/* ---- requests ---- */
+
+static void await(builder_t *builder, const act_t *act, uint32_t other)
+{
+    if (other != PROGRAM_NONE && (builder->schedule->acts[other].engine != act->engine ||
+                                  builder->schedule->acts[other].device != act->device))
+        schedule_add_after(builder->schedule, other);
+}
+
+/* What the bytes of `event` make the last act wait for: the order of all uses of a storage. */
+static void add_hazards(builder_t *builder, const program_event_t *event)
+{
+    const schedule_t *schedule = builder->schedule;
+    const uint32_t index = (uint32_t)schedule->nacts - 1;
+    const act_t act = schedule->acts[index];
+    for (size_t i = 0; i < (size_t)event->nsrc + event->ndst; i++) {
+        const program_operand_t *operand = program_operand(builder->program, event, i);
+        uses_t *uses = &builder->uses[operand->storage];
+        await(builder, &act, uses->writer);
+        if (i < event->nsrc) continue;
+        for (int slot = 0; slot < SLOTS; slot++) await(builder, &act, uses->readers[slot]);
+    }
+}
+
+static void note_uses(builder_t *builder, const program_event_t *event, uint32_t index)
+{
+    const int slot = builder->schedule->acts[index].engine;
+    for (size_t i = 0; i < (size_t)event->nsrc + event->ndst; i++) {
+        uses_t *uses = &builder->uses[program_operand(builder->program, event, i)->storage];
+        if (i < event->nsrc)
+            uses->readers[slot] = index;
+        else
+            uses->writer = index;
+    }
+}
+
+/* Start as computed from what is known; the last act, submitted when the host was at host_ns. */
+static uint64_t start_of(const builder_t *builder, const act_t *act, uint64_t host_ns)
+{
+    const schedule_t *schedule = builder->schedule;
+    uint64_t start_ns = host_ns;
+    if (act->engine == FY__SIM_ENGINE_COUNT) {
+        start_ns = later(start_ns, builder->devices[act->device].free_ns[FY__SIM_DOWNLOAD]);
+        start_ns = later(start_ns, builder->devices[act->other].free_ns[FY__SIM_UPLOAD]);
+    } else
+        start_ns = later(start_ns, builder->devices[act->device].free_ns[act->engine]);
+    for (uint32_t i = 0; i < act->nafter; i++)
+        start_ns = later(start_ns, builder->ends_ns[schedule->after[act->after + i]]);
+    return start_ns;
+}
+
+static void note_end(builder_t *builder, uint64_t end_ns)
+{
+    const uint32_t index = (uint32_t)builder->schedule->nacts - 1;
+    const act_t *act = &builder->schedule->acts[index];
+    while (builder->nends <= index) {
+        builder->ends_ns = grow(builder->ends_ns, builder->nends, sizeof *builder->ends_ns);
+        builder->ends_ns[builder->nends++] = 0;
+    }
+    builder->ends_ns[index] = end_ns;
+    *number_table_at(&builder->ends, end_ns) = index;
+    if (act->engine == FY__SIM_ENGINE_COUNT) {
+        builder->devices[act->device].free_ns[FY__SIM_DOWNLOAD] = end_ns;
+        builder->devices[act->other].free_ns[FY__SIM_UPLOAD] = end_ns;
+    } else
+        builder->devices[act->device].free_ns[act->engine] = end_ns;
+}
+
+/* How the recorded duration comes about: dtype, page-locked or not, else a factor. */
+static void explain_duration(builder_t *builder, act_t *act, uint64_t recorded_ns)
+{
+    static const uint8_t dtypes[] = { FY_DTYPE_F32, FY_DTYPE_F16, FY_DTYPE_BF16, FY_DTYPE_F64 };
+    const act_t first = *act;
+    if (duration_ns(act, builder->machines) == recorded_ns) return;
+    for (size_t i = 0; act->engine == FY__SIM_COMPUTE && i < sizeof dtypes; i++) {
+        act->dtype = dtypes[i];
+        if (duration_ns(act, builder->machines) == recorded_ns) return;
+    }
+    if (act->engine == FY__SIM_UPLOAD || act->engine == FY__SIM_DOWNLOAD) {
+        act->is_pageable = !act->is_pageable;
+        if (duration_ns(act, builder->machines) == recorded_ns) return;
+    }
+    *act = first;
+    const uint64_t computed_ns = duration_ns(act, builder->machines);
+    if (computed_ns) act->factor = (double)recorded_ns / (double)computed_ns;
+}
+
+/* Adds the request `act`. `event` has its model times if is_timed; `host`: the event after which
+ * the host was done. `operands`: the event that names what it uses; is_first, is_last: of its
+ * pieces. */
+typedef struct request {
+    act_t act;
+    const program_event_t *event, *operands;
+    uint32_t host, stream;
+    uint64_t seq;
+    bool is_timed, is_first, is_last;
+} request_t;
+
+static uint64_t explain_submission(builder_t *builder, request_t *request)
+{
+    const program_t *program = builder->program;
+    const figures_t *machine = &builder->machines[request->act.device];
+    device_state_t *device = &builder->devices[request->act.device];
+    const uint64_t at_ns = later(program->events[request->host].model_ns, builder->now_ns),
+                   spent_ns = submit_ns(&request->act, builder->machines),
+                   staging_ns =
+                       request->act.is_staged
+                           ? figures_staging_ns(machine, request->act.before, request->act.nbytes)
+                           : 0;
+    uint64_t host_ns = at_ns; /* when it had submitted */
+    if (request->is_timed && request->event->start_ns < host_ns &&
+        request->event->start_ns >= builder->now_ns + spent_ns)
+        host_ns = request->event->start_ns;
+    uint64_t until_ns = host_ns - builder->now_ns > spent_ns ? host_ns - spent_ns : builder->now_ns;
+    const bool has_staged = staging_ns && until_ns - builder->now_ns >= staging_ns;
+    if (has_staged) until_ns -= staging_ns;
+    if (!explain_wait(builder, &machine->device, request->host, until_ns)) {
+        add_host(builder, request->host, until_ns - builder->now_ns);
+        if (request->act.is_staged) {
+            const uint32_t used = device->ring[device->next_slot];
+            if (used != PROGRAM_NONE && builder->ends_ns[used] <= until_ns)
+                add_wait(builder, request->host, used);
+        }
+    }
+    if (has_staged)
+        schedule_add(builder->schedule, &(act_t){ .kind = ACT_STAGE,
+                                                  .event = request->host,
+                                                  .device = request->act.device,
+                                                  .nbytes = request->act.nbytes,
+                                                  .before = request->act.before });
+    builder->now_ns = at_ns;
+    return host_ns;
+}
+
+static void add_request(builder_t *builder, request_t *request)
+{
+    schedule_t *schedule = builder->schedule;
+    const uint64_t host_ns = explain_submission(builder, request);
+    const program_event_t *event = request->event;
+    if (request->is_timed)
+        explain_duration(builder, &request->act, event->end_ns - event->start_ns);
+    schedule_add(schedule, &request->act);
+    const uint32_t index = (uint32_t)schedule->nacts - 1;
+    if (request->stream != PROGRAM_NONE) {
+        if (builder->awaited[request->stream] != PROGRAM_NONE)
+            schedule_add_after(schedule, builder->awaited[request->stream]);
+        builder->awaited[request->stream] = PROGRAM_NONE;
+        *number_table_at(&builder->points, key_of(request->stream, request->seq)) = index;
+    }
+    if (request->is_first) add_hazards(builder, request->operands);
+    if (request->is_last) note_uses(builder, request->operands, index);
+    act_t *act = &schedule->acts[index];
+    uint64_t start_ns = start_of(builder, act, host_ns);
+    if (request->is_timed && event->start_ns > start_ns) {
+        const uint32_t awaited = *number_table_at(&builder->ends, event->start_ns);
+        if (awaited != NUMBER_TABLE_NONE)
+            schedule_add_after(schedule, awaited);
+        else
+            schedule->unexplained_ns += act->delay_ns = event->start_ns - start_ns;
+        start_ns = event->start_ns;
+    }
+    note_end(builder,
+             request->is_timed ? event->end_ns : start_ns + duration_ns(act, builder->machines));
+    if (request->act.is_staged) {
+        device_state_t *device = &builder->devices[act->device];
+        device->ring[device->next_slot] = index;
+        device->next_slot = (device->next_slot + 1) % RING_SLOTS;
+    }
+    if (act->is_pageable) {
+        const uint64_t wake_ns = builder->machines[act->device].device.wake_ns;
+        const uint64_t awake_ns = builder->ends_ns[index] + wake_ns;
+        if (builder->now_ns > awake_ns)
+            add_host(builder, request->host, builder->now_ns - awake_ns);
+    } else if (builder->now_ns > host_ns)
+        add_host(builder, request->host, builder->now_ns - host_ns);
+}
+
+/* A graph's replay is one event of many launches: their number follows from the host's time. */
+static void add_op(builder_t *builder, uint32_t index)
+{
+    const program_event_t *event = &builder->program->events[index];
+    const uint64_t each_ns = builder->machines[event->device].device.launch_submit_ns,
+                   spent_ns = event->model_ns - builder->now_ns;
+    uint64_t count = 1;
+    if (strcmp(event->name, "graph_replay") == 0 && each_ns && event->model_ns > builder->now_ns)
+        count = later(1, spent_ns / each_ns);
+    request_t request = {
+        .act = { .kind = ACT_REQUEST,
+                 .engine = FY__SIM_COMPUTE,
+                 .dtype = FY_DTYPE_F32,
+                 .event = index,
+                 .device = event->device,
+                 .flops = event->flops / count,
+                 .nbytes = event->nbytes / count,
+                 .factor = 1 },
+        .event = event,
+        .operands = event,
+        .host = index,
+        .stream = event->stream,
+        .seq = event->seq,
+        .is_timed = true,
+        .is_first = true,
+        .is_last = true,
+    };
+    if (count > 1) {
+        const uint64_t busy_from_ns = later(builder->devices[event->device].free_ns[0],
+                                            builder->now_ns + each_ns),
+                       all_ns = count * duration_ns(&request.act, builder->machines);
+        if (event->end_ns > busy_from_ns && event->end_ns - busy_from_ns > count * each_ns)
+            request.act.factor = (double)(event->end_ns - busy_from_ns) / (double)all_ns;
+        add_host(builder, index, spent_ns - count * each_ns);
+        request.is_timed = false;
+    }
+    for (uint64_t i = 0; i + 1 < count; i++) {
+        builder->now_ns = event->model_ns - each_ns * (count - i - 1);
+        schedule_add(builder->schedule, &request.act);
+        if (!i) add_hazards(builder, event);
+        const act_t *act = &builder->schedule->acts[builder->schedule->nacts - 1];
+        note_end(builder,
+                 start_of(builder, act, builder->now_ns) + duration_ns(act, builder->machines));
+    }
+    add_request(builder, &request);
+}
+
+static void add_copy(builder_t *builder, uint32_t index)
+{
+    const program_t *program = builder->program;
+    const program_event_t *copy = &program->events[index], *event = &program->events[copy->parent],
+                          *transfer = event;
+    program_point_t point = { event->stream, event->seq };
+    if (event->kind == PROGRAM_STARTED) {
+        if (event->parent == PROGRAM_NONE) return;
+        transfer = &program->events[event->parent];
+        point = event->on;
+    }
+    if (!is_simulated(builder, transfer->device)) return;
+    bool is_last = true;
+    for (uint32_t i = index + 1; i < copy->parent && is_last; i++)
+        is_last = program->events[i].kind != PROGRAM_COPY ||
+                  program->events[i].parent != copy->parent;
+    const bool is_peer = copy->direction == PROGRAM_PEER;
+    request_t request = {
+        .act = { .kind = ACT_REQUEST,
+                 .engine = is_peer                               ? FY__SIM_ENGINE_COUNT
+                           : copy->direction == PROGRAM_DOWNLOAD ? FY__SIM_DOWNLOAD
+                                                                 : FY__SIM_UPLOAD,
+                 .is_staged = strcmp(transfer->path, "staged") == 0 &&
+                              copy->direction == PROGRAM_UPLOAD,
+                 .event = copy->parent,
+                 .device = is_peer && transfer->other != PROGRAM_NONE ? transfer->other
+                                                                      : transfer->device,
+                 .other = transfer->device,
+                 .nbytes = copy->nbytes,
+                 .before = builder->staged_nbytes,
+                 .factor = 1 },
+        .event = event,
+        .operands = transfer,
+        .host = index,
+        .stream = point.stream,
+        .seq = is_last ? point.seq : 0,
+        .is_timed = is_last && event->end_ns,
+        .is_first = !builder->staged_nbytes,
+        .is_last = is_last,
+    };
+    builder->staged_nbytes = is_last ? 0 : builder->staged_nbytes + copy->nbytes;
+    add_request(builder, &request);
+    if (is_last && event->kind == PROGRAM_STARTED && event->stream != PROGRAM_NONE)
+        *number_table_at(&builder->points, key_of(event->stream, event->seq)) =
+            (uint32_t)builder->schedule->nacts - 1;
+}
+
+/* ---- all of it ---- */
+
+static uint32_t awaited_by(builder_t *builder, uint32_t index)
+{
+    const program_t *program = builder->program;
+    const program_event_t *event = &program->events[index];
+    if (event->on.stream != PROGRAM_NONE) return act_at(builder, event->on.stream, event->on.seq);
+    if (event->kind == PROGRAM_SYNC && index + 1 < program->nevents &&
+        program->events[index + 1].kind == PROGRAM_ARRIVED)
+        return act_at(builder, program->events[index + 1].stream, program->events[index + 1].seq);
+    return PROGRAM_NONE;
+}
+
+static void add_event(builder_t *builder, uint32_t index, const fy__sim_profile_t *profile)
+{
+    const program_event_t *event = &builder->program->events[index];
+    switch ((program_kind_t)event->kind) {
+    case PROGRAM_OP:
+        if (event->end_ns && is_simulated(builder, event->device)) add_op(builder, index);
+        break;
+    case PROGRAM_COPY:
+        if (event->parent != PROGRAM_NONE) add_copy(builder, index);
+        break;
+    case PROGRAM_WAIT:
+        if (event->stream != PROGRAM_NONE)
+            builder->awaited[event->stream] = act_at(builder, event->on.stream, event->on.seq);
+        break;
+    case PROGRAM_SYNC:
+    case PROGRAM_THROTTLE:
+    case PROGRAM_ARRIVED: explain_host(builder, profile, index, awaited_by(builder, index)); break;
+    case PROGRAM_SCOPE_BEGIN:
+    case PROGRAM_SCOPE_END: explain_host(builder, profile, index, PROGRAM_NONE); break;
+    default: /* such as a block that is allocated after a wait */
+        if (event->model_ns > builder->now_ns + profile->wake_ns &&
+            explain_wait(builder, profile, index, event->model_ns))
+            builder->now_ns = event->model_ns;
+    }
+}
+
+typedef struct moment {
+    uint64_t model_ns;
+    uint32_t event;
+} moment_t;
+
+static int compare_moments(const void *a, const void *b)
+{
+    const moment_t *x = a, *y = b;
+    if (x->model_ns != y->model_ns) return x->model_ns < y->model_ns ? -1 : 1;
+    return x->event < y->event ? -1 : 1;
+}
+
+/* In the order of the host's clock, which all threads share; the file has the order of each. */
+static void add_events(builder_t *builder, const fy__sim_profile_t *profile)
+{
+    const program_t *program = builder->program;
+    schedule_t *schedule = builder->schedule;
+    moment_t *moments = tool_alloc((program->nevents + 1) * sizeof *moments);
+    size_t count = 0;
+    for (uint32_t i = 0; i < program->nevents; i++)
+        if (program->events[i].model_ns != PROGRAM_NO_TIME)
+            moments[count++] = (moment_t){ program->events[i].model_ns, i };
+        else
+            schedule->acts_until[i] = 0;
+    qsort(moments, count, sizeof *moments, compare_moments);
+    for (size_t i = 0; i < count; i++) {
+        add_event(builder, moments[i].event, profile);
+        schedule->acts_until[moments[i].event] = (uint32_t)schedule->nacts;
+    }
+    if (count) explain_host(builder, profile, moments[count - 1].event, PROGRAM_NONE);
+    free(moments);
+}
+
+fy_status_t schedule_build(const program_t *program, const figures_t *machines,
+                           schedule_t *out_schedule)
+{
+    const fy__sim_profile_t *profile = NULL;
+    builder_t builder = { .program = program, .machines = machines, .schedule = out_schedule };
+    *out_schedule = (schedule_t){ .program = program };
+    for (size_t i = 0; i < program->ndevices && !profile; i++)
+        if (machines[i].device.memory_nbytes) profile = &machines[i].device;
+    if (!profile || !program->end_model_ns)
+        return TOOL_FAIL(INVALID_ARGUMENT, "the recording has no times of the model clock: only a "
+                                           "run on a simulated device can be predicted");
+    builder.devices = tool_alloc((program->ndevices + 1) * sizeof *builder.devices);
+    builder.uses = tool_alloc((program->nstorages + 1) * sizeof *builder.uses);
+    builder.awaited = tool_alloc((program->nstreams + 1) * sizeof *builder.awaited);
+    memset(builder.uses, 0xff, program->nstorages * sizeof *builder.uses);
+    memset(builder.awaited, 0xff, program->nstreams * sizeof *builder.awaited);
+    for (size_t i = 0; i < program->ndevices; i++) {
+        builder.devices[i] = (device_state_t){ .next_slot = 0 };
+        memset(builder.devices[i].ring, 0xff, sizeof builder.devices[i].ring);
+    }
+    out_schedule->acts_until = tool_alloc((program->nevents + 1) * sizeof(uint32_t));
+    builder.now_ns = program->begin_model_ns;
+    add_events(&builder, profile);
+    free(builder.devices);
+    free(builder.uses);
+    free(builder.awaited);
+    free(builder.ends_ns);
+    number_table_free(&builder.points);
+    number_table_free(&builder.ends);
+    return FY_STATUS_OK;
+}
+
+void schedule_free(schedule_t *schedule)
+{
+    free(schedule->acts);
+    free(schedule->after);
+    free(schedule->acts_until);
+    *schedule = (schedule_t){ 0 };
+}
+
+/* ---- execution ---- */
+
+static void run_request(const schedule_t *schedule, const act_t *act, const figures_t *machines,
+                        fy__sim_engines_t *engines, uint64_t base_ns, act_times_t *times,
+                        act_times_t *out_times)
+{
+    const uint64_t duration = duration_ns(act, machines);
+    fy__sim_place_t places[2] = { { &engines[act->device], (fy__sim_engine_t)act->engine } };
+    int nplaces = 1;
+    uint64_t ready_ns = 0;
+    if (act->engine == FY__SIM_ENGINE_COUNT) {
+        places[0].engine = FY__SIM_DOWNLOAD;
+        places[nplaces++] = (fy__sim_place_t){ &engines[act->other], FY__SIM_UPLOAD };
+    }
+    for (uint32_t i = 0; i < act->nafter; i++)
+        ready_ns = later(ready_ns, base_ns + times[schedule->after[act->after + i]].end_ns);
+    const fy__sim_span_t span = fy__sim_clock_submit(submit_ns(act, machines), ready_ns, nplaces,
+                                                     places, act->delay_ns + duration);
+    if (act->is_pageable)
+        (void)fy__sim_clock_wait(span.end_ns, UINT64_MAX, machines[act->device].device.wake_ns);
+    out_times->start_ns = span.start_ns + act->delay_ns - base_ns;
+    out_times->end_ns = span.end_ns - base_ns;
+}
+
+uint64_t schedule_run(const schedule_t *schedule, const figures_t *machines, act_times_t *out_times)
+{
+    const size_t ndevices = schedule->program->ndevices;
+    fy__sim_engines_t *engines = tool_alloc((ndevices + 1) * sizeof *engines);
+    memset(engines, 0, (ndevices + 1) * sizeof *engines);
+    const uint64_t base_ns = fy__sim_clock_now();
+    for (size_t i = 0; i < schedule->nacts; i++) {
+        const act_t *act = &schedule->acts[i];
+        act_times_t *times = &out_times[i];
+        *times = (act_times_t){ .start_ns = fy__sim_clock_now() - base_ns };
+        switch ((act_kind_t)act->kind) {
+        case ACT_HOST: fy__sim_clock_advance(act->host_ns); break;
+        case ACT_STAGE:
+            fy__sim_clock_advance(
+                figures_staging_ns(&machines[act->device], act->before, act->nbytes));
+            break;
+        case ACT_WAIT: {
+            const act_t *awaited = &schedule->acts[act->awaited];
+            (void)fy__sim_clock_wait(base_ns + out_times[act->awaited].end_ns, UINT64_MAX,
+                                     machines[awaited->device].device.wake_ns);
+            break;
+        }
+        case ACT_REQUEST:
+            run_request(schedule, act, machines, engines, base_ns, out_times, times);
+            break;
+        }
+        times->host_ns = fy__sim_clock_now() - base_ns;
+        if (act->kind != ACT_REQUEST) times->end_ns = times->host_ns;
+    }
+    free(engines);
+    return fy__sim_clock_now() - base_ns;
+}
