@@ -36,7 +36,9 @@ fy_status_t fy__op_check_counts(const fy_op_info_t *info, size_t nsrc, size_t nd
         return FY_FAIL(INVALID_ARGUMENT, "%s: takes %u to %u sources, got %zu", info->name,
                        info->nsrc_min, info->nsrc_max, nsrc);
     }
-    if (ndst != info->ndst)
+    const bool is_optional = info->dst &&
+                             (info->dst[info->ndst - 1].flags & FY_OPERAND_OPTIONAL) != 0;
+    if (ndst != info->ndst && !(is_optional && ndst + 1 == info->ndst))
         return FY_FAIL(INVALID_ARGUMENT, "%s: gives %u results, there is room for %zu (ndst)",
                        info->name, info->ndst, ndst);
     return FY_STATUS_OK;

@@ -4,6 +4,7 @@
  * Not here: time. Next: backends/sim turns both into nanoseconds. */
 #include "ops/cost.h"
 
+#include "opset/formulas/step_results.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/fail.h"
 
@@ -225,6 +226,7 @@ static uint64_t step_flops(fy_op_t op)
 void fy__cost_step(fy_launch_t *launch)
 {
     set_general(launch, mul(launch->nelem, step_flops(launch->op)));
+    const int low = fy__step_results(launch->op, launch->ndst).low; /* is not read */
     for (int i = 0; i < launch->ndst; i++)
-        launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
+        if (i != low) launch->nbytes = add(launch->nbytes, fy__cost_unique_nbytes(&launch->dst[i]));
 }

@@ -83,6 +83,8 @@ enum { SRCS = 8, DSTS = 8 };
 #define MANY(i, text, set)  .src[i] = { #text, FY__SET_##set, FY_OPERAND_REPEATED },
 #define OUT(i, text, set)   .dst[i] = { #text, FY__SET_##set, 0 },
 #define INOUT(i, text, set) .dst[i] = { #text, FY__SET_##set, FY_OPERAND_INOUT },
+#define MAYBE_INOUT(i, text, set) \
+    .dst[i] = { #text, FY__SET_##set, FY_OPERAND_INOUT | FY_OPERAND_OPTIONAL },
 #define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
             faults, operands, text)                                                         \
     [FY_OP_##ENUM] = { OPEN operands },
@@ -94,11 +96,12 @@ static const struct {
 
 /* How many there are: sources that must be given, all sources (255: any number), results: 8 bits
  * each. Which results are read as well: bits. */
-#define IN(i, text, set)    +0x0101
-#define MAYBE(i, text, set) +0x0100
-#define MANY(i, text, set)  +0xff01
-#define OUT(i, text, set)   +0x10000
-#define INOUT(i, text, set) +0x10000
+#define IN(i, text, set)          +0x0101
+#define MAYBE(i, text, set)       +0x0100
+#define MANY(i, text, set)        +0xff01
+#define OUT(i, text, set)         +0x10000
+#define INOUT(i, text, set)       +0x10000
+#define MAYBE_INOUT(i, text, set) +0x10000
 #define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
             faults, operands, text)                                                         \
     enum { ENUM##_operands = 0 OPEN operands };
@@ -107,7 +110,8 @@ static const struct {
 #define MAYBE(i, text, set)
 #define MANY(i, text, set)
 #define OUT(i, text, set)
-#define INOUT(i, text, set) +(1 << (i))
+#define INOUT(i, text, set)       +(1 << (i))
+#define MAYBE_INOUT(i, text, set) +(1 << (i))
 #define ROW(number, ENUM, op_name, op_flags, op_dtypes, set, shape, cost, back, host, cuda, \
             faults, operands, text)                                                         \
     enum { ENUM##_inout = 0 OPEN operands };

@@ -9,7 +9,9 @@
 
 #include "ops/format.h"
 #include "ops/operand.h"
+#include "opset/dtypes.h"
 #include "opset/formulas/step.h"
+#include "opset/formulas/step_results.h"
 #include "runtime/base/fail.h"
 
 fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
@@ -100,25 +102,40 @@ static fy_status_t check_trust(const fy_op_info_t *info, const fy_launch_t *laun
                    info->name, index, FY__DESC_TEXT(trust), nparts);
 }
 
-/* The state of a step has the parameter's dtype and shape; a step number comes last. */
+/* The copy of an f32 parameter in half precision. */
+static fy_status_t check_low(const fy_op_info_t *info, const fy_launch_t *launch, int index)
+{
+    const fy_desc_t *low = &launch->dst[index], *param = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, FY__DST, index, low, FY__SET_HALF));
+    if (param->dtype != FY_DTYPE_F32)
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "%s: low (dst%d) copies a parameter of f32, and this one (dst0) is %s",
+                       info->name, index, FY__DESC_TEXT(param));
+    if (fy__same_dims(low, param)) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: low (dst%d) is %s, the parameter (dst0) %s", info->name,
+                   index, FY__DESC_TEXT(low), FY__DESC_TEXT(param));
+}
+
+/* The state of a step has the parameter's shape, and its dtype or f32 if that is half. */
 static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *launch)
 {
-    const bool has_trust = info->op == FY_OP_LARS_STEP || info->op == FY_OP_LAMB_STEP;
-    const bool counts = info->op == FY_OP_ADAM_STEP || info->op == FY_OP_SGD_MOMENTUM_STEP ||
-                        info->op == FY_OP_LAMB_STEP;
+    const fy__step_results_t results = fy__step_results(info->op, launch->ndst);
     const fy_desc_t *param = &launch->dst[0];
-    const int nalike = launch->ndst - counts - has_trust, number = launch->ndst - 1;
-    for (int i = 1; i < nalike; i++) {
+    const bool is_half = FY__SET_HALF >> param->dtype & 1;
+    const int number = results.number;
+    for (int i = 1; i < results.nalike; i++) {
         const fy_desc_t *state = &launch->dst[i];
-        if (state->dtype != param->dtype)
-            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name,
-                           FY__DST_TEXT(info->name, i), FY__DESC_TEXT(state), FY__DESC_TEXT(param));
+        if (state->dtype != (is_half ? FY_DTYPE_F32 : param->dtype))
+            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s%s", info->name,
+                           FY__DST_TEXT(info->name, i), FY__DESC_TEXT(state), FY__DESC_TEXT(param),
+                           is_half ? "; states of f16 and bf16 are f32" : "");
         if (!fy__same_dims(state, param))
             return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name,
                            FY__DST_TEXT(info->name, i), FY__DESC_TEXT(state), FY__DESC_TEXT(param));
     }
-    if (has_trust) FY_TRY(check_trust(info, launch, nalike));
-    if (!counts) return FY_STATUS_OK;
+    if (results.trust >= 0) FY_TRY(check_trust(info, launch, results.trust));
+    if (results.low >= 0) FY_TRY(check_low(info, launch, results.low));
+    if (number < 0) return FY_STATUS_OK;
     FY_TRY(
         fy__check_dtype(info, FY__DST, number, &launch->dst[number], FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (launch->dst[number].rank == 0) return FY_STATUS_OK;
@@ -133,7 +150,7 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
     if (grad->dtype != param->dtype)
         return FY_FAIL(DTYPE_MISMATCH, "%s: the gradient (src0) is %s, the parameter (dst0) %s",
                        info->name, FY__DESC_TEXT(grad), FY__DESC_TEXT(param));
-    FY_TRY(fy__check_dtype(info, FY__SRC, 1, lr, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, lr, FY__SET_REAL));
     if (!fy__same_dims(grad, param))
         return FY_FAIL(SHAPE_MISMATCH,
                        "%s: the gradient (src0) is %s, the parameter (dst0) %s: they must be alike",

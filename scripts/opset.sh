@@ -24,6 +24,7 @@ ops() {
 #define MANY(i, name, dtypes) in(name...:dtypes)
 #define OUT(i, name, dtypes) out(name:dtypes)
 #define INOUT(i, name, dtypes) out(+name:dtypes)
+#define MAYBE_INOUT(i, name, dtypes) out(+[name]:dtypes)
 #include "opset/ops.def"
 END
 }

@@ -20,11 +20,12 @@ static const fy__cuda_family_t families[FY_OP_BUILTIN_COUNT] = {
 };
 
 /* A kernel's arguments have room for the operands of every row. */
-#define IN(i, name, set)    +0x100
-#define MAYBE(i, name, set) +0x100
-#define MANY(i, name, set)  /* launched one by one */
-#define OUT(i, name, set)   +1
-#define INOUT(i, name, set) +1
+#define IN(i, name, set)          +0x100
+#define MAYBE(i, name, set)       +0x100
+#define MANY(i, name, set)        /* launched one by one */
+#define OUT(i, name, set)         +1
+#define INOUT(i, name, set)       +1
+#define MAYBE_INOUT(i, name, set) +1
 #define ROW(number, ENUM, name, flags, set, attrs, shape, cost, back, host, cuda, faults, \
             operands, ...)                                                                \
     _Static_assert((0 OPEN operands) >> 8 <= FY__CUDA_MAX_SRC &&                          \

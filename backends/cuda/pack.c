@@ -7,6 +7,7 @@
 
 #include "backends/cuda/flat.h"
 #include "opset/formulas/index.h"
+#include "opset/formulas/step_results.h"
 
 _Static_assert(sizeof(fy__cuda_args_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
 _Static_assert(sizeof(fy__cuda_flat_t) <= 128,
@@ -213,10 +214,8 @@ static int pack_trust(const fy__cuda_request_t *step, const fy__cuda_operand_t *
 
 int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUDA_STEP_REQUESTS])
 {
-    const int has_trust = launch->op == FY_OP_LARS_STEP || launch->op == FY_OP_LAMB_STEP,
-              counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP ||
-                       launch->op == FY_OP_LAMB_STEP,
-              nalike = launch->ndst - counts - has_trust;
+    const fy__step_results_t results = fy__step_results(launch->op, launch->ndst);
+    const int nalike = results.nalike;
     const fy_desc_t *param = &launch->dst[0];
     const int64_t *strides[1 + FY__CUDA_MAX_DST] = { launch->src[0].strides };
     fy__index_t index;
@@ -233,22 +232,25 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[FY__CUD
     for (int i = nalike; i < launch->ndst; i++)
         fy__cuda_operand_set(&args->dst[i], &launch->dst[i]);
     fy__cuda_args_size(args, launch->nelem);
-    (void)fy__cuda_set_wide(args, (unsigned)nalike, 0, 1, per_access(param->dtype));
+    /* an access of a half parameter has other elements than one of its f32 states */
+    if (param->dtype == FY_DTYPE_F32 || param->dtype == FY_DTYPE_F64)
+        (void)fy__cuda_set_wide(args, (unsigned)nalike, 0, 1, per_access(param->dtype));
     /* parts and trust have two axes: such a step is not flat */
-    const int wide_type = param->dtype == FY_DTYPE_F64, flat = fy__cuda_is_flat(args);
+    const int wide_type = param->dtype == FY_DTYPE_F64,
+              flat = results.low < 0 && fy__cuda_is_flat(args);
     if (flat)
         step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64
                                 : FY__CUDA_KERNEL_fy_step_flat_f32;
-    else if (has_trust || launch->nsrc > 2)
+    else if (results.trust >= 0 || results.low >= 0 || launch->nsrc > 2)
         step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_parts_f64
                                 : FY__CUDA_KERNEL_fy_step_parts_f32;
     else
         step.kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
     step.threads = threads_of(args);
     step.square = 0;
-    int n = has_trust ? pack_trust(&step, &args->dst[nalike], wide_type, out) : 0;
+    int n = results.trust >= 0 ? pack_trust(&step, &args->dst[results.trust], wide_type, out) : 0;
     out[n++] = step;
-    if (!counts) return n;
+    if (results.number < 0) return n;
     out[n] = step;
     out[n].kernel = flat ? FY__CUDA_KERNEL_fy_step_flat_advance : FY__CUDA_KERNEL_fy_step_advance;
     out[n].threads = 1;

@@ -4,6 +4,9 @@
  * Formulas: opset/formulas/step.h. Next: step_trust.c (LARS, LAMB), scaling.c. */
 #include "backends/kernels/step.h"
 
+#include "backends/kernels/widen.h"
+#include "opset/formulas/step_results.h"
+
 /* f32 elements that one thread does in 20 us */
 enum { SERIAL_SGD = 98304, SERIAL = 32768, LINE = 16 };
 
@@ -25,13 +28,30 @@ static int is_dense(const fy_desc_t *desc)
     return 1;
 }
 
-/* [begin, end) of a dense step with one set of rates */
+/* n elements from element i with one set of rates; 1, or more of a dense step */
+static void run_some(const fy__host_step_t *step, const fy__rates_t *rates, int64_t i, int64_t n)
+{
+    char *param = fy__host_step_element(step, step->param, i),
+         *grad = fy__host_step_element(step, step->grad, i);
+    float wide[2][FY__STEP_CHUNK];
+    void *p = fy__host_step_load(step, step->param, n, param, wide[0]);
+    step->run(n, rates, p, fy__host_step_element(step, step->state[0], i),
+              fy__host_step_element(step, step->state[1], i),
+              fy__host_step_load(step, step->grad, n, grad, wide[1]));
+    if (step->is_half) step->loops->cast[FY_DTYPE_F32][step->param->dtype](n, param, p);
+    if (step->low)
+        step->loops->cast[FY_DTYPE_F32][step->low->dtype](
+            n, fy__host_step_element(step, step->low, i), p);
+}
+
+/* [begin, end) of a dense step with one set of rates. What is converted, is so by chunks that stay
+ * in the cache. */
 static void run_range(const fy__host_step_t *step, const fy__rates_t *rates, int64_t begin,
                       int64_t end)
 {
-    const int64_t at = begin * ((int64_t)1 << step->shift);
-    step->run(end - begin, rates, (char *)step->param->data + at, (char *)step->state[0]->data + at,
-              (char *)step->state[1]->data + at, (const char *)step->grad->data + at);
+    const int64_t most = step->is_half || step->low ? FY__STEP_CHUNK : end - begin;
+    for (; begin < end; begin += most)
+        run_some(step, rates, begin, end - begin < most ? end - begin : most);
 }
 
 /* Part by part; a part whose first element does not ascend has one element at least, so that the
@@ -57,10 +77,7 @@ static void run_element(const void *context, int64_t i)
 {
     const fy__host_step_t *step = (const fy__host_step_t *)context;
     const fy__rates_t rates = fy__host_step_rates(step, fy__part_of(&step->parts, i));
-    step->run(1, &rates, fy__host_step_element(step, step->param, i),
-              fy__host_step_element(step, step->state[0], i),
-              fy__host_step_element(step, step->state[1], i),
-              fy__host_step_element(step, step->grad, i));
+    run_some(step, &rates, i, 1);
 }
 
 static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
@@ -126,30 +143,31 @@ static fy__parts_t parts_of(const fy_launch_t *launch)
 fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
                          const fy_launch_t *launch)
 {
-    const int has_trust = launch->op == FY_OP_LARS_STEP || launch->op == FY_OP_LAMB_STEP,
-              counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP ||
-                       launch->op == FY_OP_LAMB_STEP,
-              nalike = launch->ndst - counts - has_trust;
-    int64_t *number = counts ? (int64_t *)launch->dst[launch->ndst - 1].data : NULL;
+    const fy__step_results_t results = fy__step_results(launch->op, launch->ndst);
+    const int is_half = fy__is_half(launch->dst->dtype);
+    const int32_t dtype = is_half ? FY_DTYPE_F32 : launch->dst->dtype;
+    int64_t *number = results.number < 0 ? NULL : (int64_t *)launch->dst[results.number].data;
     if (launch->nsrc > 3 && *scaling_at(launch, FY__FOUND) != 0) return FY_STATUS_OK;
-    fy__host_step_t step = { .run = loops->step[step_of(launch->op)][launch->dst->dtype],
+    fy__host_step_t step = { .loops = loops,
+                             .run = loops->step[step_of(launch->op)][dtype],
                              .rates = rates_of(launch, number ? *number : 0),
                              .parts = parts_of(launch),
                              .param = launch->dst,
                              .grad = launch->src,
-                             .trust = has_trust ? &launch->dst[nalike] : NULL,
-                             .shift = fy__log2_size(launch->dst->dtype) };
+                             .trust = results.trust < 0 ? NULL : &launch->dst[results.trust],
+                             .low = results.low < 0 ? NULL : &launch->dst[results.low],
+                             .is_half = is_half };
     (void)host;
     if (launch->nsrc > 3) step.rates.unscale = 1 / *scaling_at(launch, FY__DIVISOR);
     step.is_dense = is_dense(step.grad) && is_dense(step.param);
     for (int i = 0; i < 2; i++) {
-        step.state[i] = i + 1 < nalike ? &launch->dst[i + 1] : launch->dst;
+        step.state[i] = i + 1 < results.nalike ? &launch->dst[i + 1] : launch->dst;
         step.is_dense = step.is_dense && is_dense(step.state[i]);
     }
     const int threads = fy__threads_for(
-        step.parts.nelem,
-        fy__serial_of(launch->dst->dtype, launch->op == FY_OP_SGD_STEP ? SERIAL_SGD : SERIAL));
-    if (has_trust) fy__host_step_trust(&step, loops, launch, threads);
+        step.parts.nelem, fy__serial_of(dtype, launch->op == FY_OP_SGD_STEP ? SERIAL_SGD : SERIAL));
+    if (step.trust) fy__host_step_trust(&step, launch, threads);
+    step.is_dense = step.is_dense && (!step.low || is_dense(step.low));
     step.piece = ((step.parts.nelem + threads - 1) / threads + LINE - 1) / LINE * LINE;
     if (step.is_dense)
         fy__for_each(threads, threads, run_piece, &step);

@@ -239,7 +239,7 @@ typedef struct fy_op_operand {
     uint32_t flags; /* fy_operand_flags */
 } fy_op_operand_t;
 enum fy_operand_flags {
-    FY_OPERAND_OPTIONAL = 1, /* a source that may be left out */
+    FY_OPERAND_OPTIONAL = 1, /* a source, or the last result of a step, that may be left out */
     FY_OPERAND_REPEATED = 2, /* any number of sources, from one on */
     FY_OPERAND_INOUT = 4     /* a result that is given, read and written */
 };

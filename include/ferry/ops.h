@@ -340,11 +340,12 @@ FY_API_STATUS fy_kl_div(const fy_tensor_t *log_probs, const fy_tensor_t *target,
                         fy_reduction_t reduction, fy_tensor_t **out_loss);
 
 /* ---- training: in place, on the device; no downloads ----
- * A step updates the parameter and its state in one request: dense or not, of one shape and dtype,
- * f32 or f64. `grad` is like `param`. `lr` is a scalar, f32 or f64. `step_number` is an i64 scalar
- * that each step increments. Both are device tensors, so that a recorded step can be replayed.
- * Initialize states and step numbers with 0. Arithmetic is in the parameter's dtype; factors common
- * to all elements are computed in f64. Gradients are not zeroed.
+ * A step updates the parameter and its state in one request: dense or not, of one shape. `grad` is
+ * like `param`. `lr` is a scalar, f32 or f64. `step_number` is an i64 scalar that each step
+ * increments. Both are device tensors, so that a recorded step can be replayed. Initialize states
+ * and step numbers with 0. Arithmetic and states are in the parameter's dtype, or in f32 if that is
+ * f16 or bf16; factors common to all elements are computed in f64. Gradients are not zeroed. A step
+ * of an f32 parameter can have one more result, `low` (fy_op_call): its new value in f16 or bf16.
  * Fail: SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH, INVALID_ARGUMENT (NULL, or an invalid
  * attribute: names it), BUSY (watched by the tape that records now). Formulas: PyTorch 1.13,
  * torch.optim. g: grad + weight_decay param. */

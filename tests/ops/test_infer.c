@@ -42,29 +42,30 @@ static void check_row(ts_ctx_t *ctx, const ts_case_t *row, fy_dtype_t dtype, cou
              ctx->spec);
     memset(out, 0, sizeof out);
     for (size_t i = 0; i < plan.nsrc; i++) {
-        dtypes[i] = dtype_of(info->src, i, is_variadic, dtype);
+        dtypes[i] = ts_operand_dtype(row->op, dtype_of(info->src, i, is_variadic, dtype), i == 0);
         ts_ok(fy_zeros(ctx->device, dtypes[i], plan.src[i].rank, plan.src[i].dims, &src[i]));
         ts_ok(fy_tensor_describe(src[i], &in[i]));
     }
     for (size_t i = 0; i < plan.ngiven; i++) {
-        const fy_dtype_t given = dtype_of(info->dst, i, false, dtype);
+        const fy_dtype_t given =
+            ts_operand_dtype(row->op, dtype_of(info->dst, i, false, dtype), i == 0);
         if (!info->nsrc_max) dtypes[i] = given;
         ts_ok(fy_zeros(ctx->device, given, plan.given[i].rank, plan.given[i].dims, &dst[i]));
         ts_ok(fy_tensor_describe(dst[i], &out[i]));
     }
     const fy_status_t status =
-        fy_op_call(row->op, plan.nsrc, src, row->attrs, attrs_nbytes, info->ndst, dst);
+        fy_op_call(row->op, plan.nsrc, src, row->attrs, attrs_nbytes, ts_ndst(info->op), dst);
     snprintf(text, sizeof text, "%s", fy_error_get()->text);
     const fy_status_t inferred =
-        fy_op_infer(row->op, plan.nsrc, in, row->attrs, attrs_nbytes, info->ndst, out);
+        fy_op_infer(row->op, plan.nsrc, in, row->attrs, attrs_nbytes, ts_ndst(info->op), out);
     if (inferred != status && status != FY_STATUS_UNSUPPORTED)
         fail_msg("%s: the call: %s (%s), inferred: %s (%s)", what, fy_status_name(status), text,
                  fy_status_name(inferred), fy_error_get()->text);
-    for (int i = 0; status == FY_STATUS_OK && i < info->ndst; i++)
+    for (int i = 0; status == FY_STATUS_OK && i < (int)ts_ndst(info->op); i++)
         expect_same(what, dst[i], &out[i]);
     const bool is_dst = info->nsrc_max == 0;
     const fy_status_t supported =
-        fy_op_supported(ctx->device, row->op, dtypes, is_dst ? info->ndst : plan.nsrc);
+        fy_op_supported(ctx->device, row->op, dtypes, is_dst ? ts_ndst(info->op) : plan.nsrc);
     const bool fits = status != FY_STATUS_DTYPE_MISMATCH && status != FY_STATUS_UNSUPPORTED;
     /* a row may be refused before its dtypes are looked at */
     if (supported != (fits ? FY_STATUS_OK : status) && row->status == FY_STATUS_OK)

@@ -40,8 +40,8 @@ static fy_status_t call(void *user, size_t count, fy_tensor_t *const *inputs,
     for (size_t i = 0; i < problem->plan->ngiven; i++)
         FY_TRY(make_given(problem, &problem->plan->given[i], &dst[i]));
     FY_TRY(fy_op_call(problem->row->op, problem->nsrc, src, problem->row->attrs,
-                      problem->row->attrs ? problem->info->attrs_nbytes : 0, problem->info->ndst,
-                      dst));
+                      problem->row->attrs ? problem->info->attrs_nbytes : 0,
+                      ts_ndst(problem->info->op), dst));
     *out_result = dst[0];
     return FY_STATUS_OK;
 }

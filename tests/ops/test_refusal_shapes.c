@@ -37,13 +37,13 @@ static void start(ts_refusal_t *refusal, const ts_case_t *row, const fy_dtype_t 
     const fy_op_info_t *info = fy_op_get(row->op);
     ts_shape_t dst[TS_MAX_OPERANDS] = { 0 };
     fy_device_t *devices[2 * TS_MAX_OPERANDS];
-    given_or_not(&plan, info->ndst, dst);
+    given_or_not(&plan, ts_ndst(info->op), dst);
     all_on(device, devices);
     if (dtypes)
-        ts_refusal_begin_as(refusal, row->op, row->attrs, plan.nsrc, plan.src, info->ndst, dst,
-                            dtypes, devices);
+        ts_refusal_begin_as(refusal, row->op, row->attrs, plan.nsrc, plan.src, ts_ndst(info->op),
+                            dst, dtypes, devices);
     else
-        ts_refusal_begin(refusal, row->op, row->attrs, plan.nsrc, plan.src, info->ndst, dst,
+        ts_refusal_begin(refusal, row->op, row->attrs, plan.nsrc, plan.src, ts_ndst(info->op), dst,
                          main_dtype, devices);
     snprintf(refusal->what, sizeof refusal->what, "%s \"%s\" %s on %s: %s", info->name, row->label,
              fy_dtype_name(main_dtype), fy_device_name(device), what);
@@ -109,7 +109,8 @@ static void mixed_dtypes(ts_ctx_t *ctx)
         for (size_t k = 0; k < n; k++) {
             ts_domain_t domain = k < plan.nsrc ? plan.src[k].domain
                                                : plan.given[k - plan.nsrc].domain;
-            dtypes[k] = ts_domain_dtype(domain, main_dtype);
+            dtypes[k] = ts_operand_dtype(row->op, ts_domain_dtype(domain, main_dtype),
+                                         k == 0 || k == plan.nsrc);
             is_main[k] = domain != TS_COND && domain != TS_INDEX && domain != TS_INDEX32 &&
                          domain != TS_RNG && domain != TS_PARTS && domain != TS_SCALING;
             nmain += is_main[k];
@@ -209,7 +210,7 @@ static void arity_and_attributes(ts_ctx_t *ctx)
                 while (applies && refusal.nsrc <= info->nsrc_max)
                     refusal.src[refusal.nsrc++] = refusal.src[0];
                 break;
-            case 2: refusal.ndst = info->ndst + 1u; break;
+            case 2: refusal.ndst = ts_ndst(info->op) + 1u; break;
             case 3:
                 applies = info->nsrc_min > 0;
                 if (applies) refusal.src[info->nsrc_min - 1] = NULL;

@@ -101,7 +101,7 @@ static size_t operands_of(const fy_op_info_t *info, fy_dtype_t dtype, ts_shape_t
         size_t n = info->nsrc_min < 2 && info->nsrc_max >= 2 ? 2 : info->nsrc_min;
         assert_in_range(n, 0, TS_MAX_OPERANDS);
         for (size_t i = 0; i < n; i++) src[i] = plain;
-        for (size_t i = 0; i < info->ndst; i++) dst[i] = plain;
+        for (size_t i = 0; i < ts_ndst(info->op); i++) dst[i] = plain;
         *attrs = NULL;
         return n;
     }
@@ -136,17 +136,19 @@ static void walk_op(const fy_op_info_t *info, const pair_t *pair, fy_device_t *h
         size_t nsrc = operands_of(info, dtype, src, dst, &attrs);
         bool in_place = info->flags & FY_OP_IN_PLACE || info->inout;
         if (in_place && !given) continue;
-        for (size_t i = 0; i < info->ndst && !given; i++) dst[i].rank = -1;
-        size_t noperands = nsrc + (given ? info->ndst : 0);
+        for (size_t i = 0; i < ts_ndst(info->op) && !given; i++) dst[i].rank = -1;
+        size_t noperands = nsrc + (given ? ts_ndst(info->op) : 0);
         if (noperands < 2) {
             if (given || in_place) walk->nalone++;
             continue;
         }
         for (size_t position = 0; position < noperands; position++) {
             fy_device_t *devices[2 * TS_MAX_OPERANDS];
-            for (size_t k = 0; k < nsrc + info->ndst; k++) devices[k] = k == position ? away : home;
+            for (size_t k = 0; k < nsrc + ts_ndst(info->op); k++)
+                devices[k] = k == position ? away : home;
             ts_refusal_t refusal;
-            ts_refusal_begin(&refusal, info->op, attrs, nsrc, src, info->ndst, dst, dtype, devices);
+            ts_refusal_begin(&refusal, info->op, attrs, nsrc, src, ts_ndst(info->op), dst, dtype,
+                             devices);
             moved_t moved = { position, pair->home, pair->away };
             walk->ncalls++;
             if (!ts_refusal_expect(&refusal, FY_STATUS_DEVICE_MISMATCH, check_text, &moved))

@@ -122,9 +122,7 @@ static bool call(run_t *run, fy_tensor_t **dst)
 bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs,
                  const ts_run_options_t *options, ts_array_t *out, bool *out_applied)
 {
-    run_t run = {
-        .row = row, .inputs = inputs, .options = options, .ndst = fy_op_get(row->op)->ndst
-    };
+    run_t run = { .row = row, .inputs = inputs, .options = options, .ndst = ts_ndst(row->op) };
     fy_tensor_t *dst[TS_MAX_OPERANDS] = { NULL };
     ts_array_t got = { 0 };
     describe(&run, dtype);

@@ -177,11 +177,11 @@ static bool oracle(ts_inputs_t *inputs, const ts_case_t *row, const ts_array_t *
         ts_oracle_norm(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given, all) ||
         ts_oracle_along(row->op, inputs->src, row->attrs, all)) {
         inputs->expected = all[0];
-        inputs->nmore = fy_op_get(row->op)->ndst - 1u;
+        inputs->nmore = ts_ndst(row->op) - 1u;
         memcpy(inputs->more, all + 1, sizeof inputs->more);
         return true;
     }
-    while (inputs->nmore + 1 < fy_op_get(row->op)->ndst &&
+    while (inputs->nmore + 1 < ts_ndst(row->op) &&
            ts_oracle_state(row->op, inputs->nmore + 1, inputs->given, &inputs->more[inputs->nmore]))
         inputs->nmore++;
     if (row->op == FY_OP_CONV2D_BACKWARD_PARAMS)
@@ -206,14 +206,17 @@ void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype,
         const ts_shape_t *shape = is_src ? &inputs->plan.src[i]
                                          : &inputs->plan.given[i - inputs->plan.nsrc];
         ts_array_t *array = is_src ? &inputs->src[i] : &inputs->given[i - inputs->plan.nsrc];
-        ts_array_make(array, ts_domain_dtype(shape->domain, dtype), shape->rank, shape->dims);
+        ts_array_make(array,
+                      ts_operand_dtype(row->op, ts_domain_dtype(shape->domain, dtype),
+                                       i == 0 || i == inputs->plan.nsrc),
+                      shape->rank, shape->dims);
         int axis = repeat && is_src ? ts_broadcast_axis(shape->rank, shape->dims) : -1;
         ts_array_fill(array, shape->domain, shape->limit, axis, &random);
     }
     if (row->status == FY_STATUS_OK) {
         const ts_array_t *before = inputs->plan.ngiven ? &inputs->given[0] : NULL;
         inputs->has_oracle = oracle(inputs, row, before);
-        if (inputs->nmore + 1 != fy_op_get(row->op)->ndst) {
+        if (inputs->nmore + 1 != ts_ndst(row->op)) {
             print_error("%s: dst%zu has no oracle in oracle_*.c\n", fy_op_get(row->op)->name,
                         inputs->nmore + 1);
             fail();

@@ -13,6 +13,21 @@
 
 #include "tests/support/value.h"
 
+/* The number of results without one that may be left out, as all cases do. */
+static inline size_t ts_ndst(fy_op_t op)
+{
+    const fy_op_info_t *info = fy_op_get(op);
+    const bool is_optional = info->dst && info->dst[info->ndst - 1].flags & FY_OPERAND_OPTIONAL;
+    return info->ndst - (is_optional ? 1u : 0u);
+}
+/* `own`, but f32 for the rate and the states of a step of half precision. is_main: of the gradient
+ * or the parameter. */
+static inline fy_dtype_t ts_operand_dtype(fy_op_t op, fy_dtype_t own, bool is_main)
+{
+    const bool is_half = own == FY_DTYPE_F16 || own == FY_DTYPE_BF16;
+    return is_half && !is_main && ts_ndst(op) < fy_op_get(op)->ndst ? FY_DTYPE_F32 : own;
+}
+
 typedef struct ts_expected {
     ts_array_t value;
     double *scale; /* one for each element of `value`; 0: exact except for the final rounding */

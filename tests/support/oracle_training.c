@@ -452,9 +452,7 @@ bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     case FY_OP_RMSPROP_CENTERED_STEP:
     case FY_OP_LARS_STEP:
     case FY_OP_LAMB_STEP:
-    case FY_OP_ADADELTA_STEP:
-        step(op, nsrc, src, attrs, given, fy_op_get(op)->ndst, out);
-        return true;
+    case FY_OP_ADADELTA_STEP: step(op, nsrc, src, attrs, given, ts_ndst(op), out); return true;
     default: return false;
     }
 }

@@ -62,7 +62,9 @@ void ts_refusal_begin(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size
 {
     fy_dtype_t dtypes[2 * TS_MAX_OPERANDS];
     for (size_t k = 0; k < nsrc + ndst; k++)
-        dtypes[k] = ts_domain_dtype(k < nsrc ? src[k].domain : dst[k - nsrc].domain, main_dtype);
+        dtypes[k] = ts_operand_dtype(
+            op, ts_domain_dtype(k < nsrc ? src[k].domain : dst[k - nsrc].domain, main_dtype),
+            k == 0 || k == nsrc);
     ts_refusal_begin_as(refusal, op, attrs, nsrc, src, ndst, dst, dtypes, devices);
 }
 

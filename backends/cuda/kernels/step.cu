@@ -6,6 +6,26 @@
 #include "backends/cuda/kernels/wide.cuh"
 
 #include "opset/formulas/step.h"
+#include "opset/formulas/step_results.h"
+
+// The copy of the parameter in half precision, by constant indices; NULL: there is none.
+__device__ inline const fy_operand *low_of(const fy_args &args)
+{
+    switch (fy__step_results(args.op, (int)args.ndst).low) {
+    case 1: return &args.dst[1];
+    case 2: return &args.dst[2];
+    case 3: return &args.dst[3];
+    case 4: return &args.dst[4];
+    case 5: return &args.dst[5];
+    default: return nullptr;
+    }
+}
+
+template <typename T>
+__device__ inline void store_low(const fy_args &args, const fy_operand *low, uint64_t n, T value)
+{
+    if (low != nullptr) store(*low, locate(*low, 0, low->rank, n, args.flags), value);
+}
 
 __device__ inline bool counts(const fy_args &args)
 {
@@ -147,6 +167,7 @@ __device__ inline void step_wide(const fy_args &args, const fy__rates_t *rates, 
                                             &args.dst[NSTATES] };
     const fy__parts_t parts = parts_of(args);
     const bool keeps_state = PARTS && args.op == FY_OP_LAMB_STEP;
+    const fy_operand *const low = PARTS ? low_of(args) : nullptr;
     part_rates own;
     for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
         int64_t at[4];
@@ -162,6 +183,7 @@ __device__ inline void step_wide(const fy_args &args, const fy__rates_t *rates, 
                 apply(args.op, PARTS ? &own.rates : rates, p[i], &state[0][i], &state[1][i], g[i]);
         }
         store_result<W>(param, at[1], p);
+        for (int i = 0; PARTS && i < W; i++) store_low(args, low, group * W + i, p[i]);
         if (NSTATES > 0 && !keeps_state) store_result<W>(*operands[2], at[2], state[0]);
         if (NSTATES > 1 && !keeps_state) store_result<W>(*operands[3], at[3], state[1]);
     }
@@ -191,6 +213,7 @@ __device__ inline void step_all(const fy_args &args, const fy__rates_t *rates)
     const fy_operand &grad = args.src[0], &param = args.dst[0];
     const uint64_t groups = args.wide ? args.nelem / args.wide : 0;
     const fy__parts_t parts = parts_of(args);
+    const fy_operand *const low = PARTS ? low_of(args) : nullptr;
     part_rates own;
     if (groups > 0) step_wide<T, NSTATES, PARTS>(args, rates, groups);
     for (uint64_t n = groups * args.wide + first_thread(); n < args.nelem; n += all_threads()) {
@@ -202,6 +225,7 @@ __device__ inline void step_all(const fy_args &args, const fy__rates_t *rates)
         const T updated = apply(args.op, PARTS ? &own.rates : rates, load<T>(param, at[0]),
                                 &state[0], &state[1], load<T>(grad, at_grad));
         store(param, at[0], updated);
+        if (PARTS) store_low(args, low, n, updated);
         for (int k = 0; k < NSTATES; k++) store(args.dst[k + 1], at[k + 1], state[k]);
     }
 }

@@ -59,7 +59,7 @@ static void test_rows_are_consistent(void **state)
         assert_int_equal(info->nsrc_min, nsrc - optional);
         for (int i = 0; i < info->ndst; i++) {
             assert_true(info->dst[i].name && *info->dst[i].name);
-            assert_int_equal(info->dst[i].flags == FY_OPERAND_INOUT, info->inout >> i & 1);
+            assert_int_equal((info->dst[i].flags & FY_OPERAND_INOUT) != 0, info->inout >> i & 1);
         }
         assert_int_equal(info->nfields == 0, info->attrs_nbytes == 0);
         assert_int_equal(info->nfields == 0, fy__op_row(op)->default_attrs == NULL);

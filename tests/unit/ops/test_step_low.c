@@ -1,0 +1,175 @@
+/* The last result of a step: a copy of an f32 parameter in half precision. It has the bits of a
+ * cast, the other results those of a step without it, in any layout and with any sources; a skipped
+ * step leaves it as it is. Parameters of half precision: tests/ops/cases_training.def. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "tests/support/harness.h"
+
+enum { MOST = 5, NSTEPS = 9 };
+
+/* The results of each step: p a parameter or its state, t trust ratios, n a step number. */
+static const struct {
+    fy_op_t op;
+    const char *results;
+} k_steps[NSTEPS] = {
+    { FY_OP_SGD_STEP, "p" },
+    { FY_OP_SGD_MOMENTUM_STEP, "ppn" },
+    { FY_OP_ADAM_STEP, "pppn" },
+    { FY_OP_ADADELTA_STEP, "ppp" },
+    { FY_OP_RMSPROP_STEP, "pp" },
+    { FY_OP_RMSPROP_MOMENTUM_STEP, "ppp" },
+    { FY_OP_RMSPROP_CENTERED_STEP, "ppp" },
+    { FY_OP_LARS_STEP, "ppt" },
+    { FY_OP_LAMB_STEP, "ppptn" },
+};
+
+/* A tensor of rows x columns that counts up from `first` in steps of a seventh; transposed: with
+ * the strides of a transposed one. */
+static fy_tensor_t *matrix(fy_device_t *device, int64_t rows, int64_t columns, bool transposed,
+                           double first, fy_dtype_t dtype)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_arange(device, FY_DTYPE_F32, first, 1.0 / 7, rows * columns, &x));
+    if (dtype != FY_DTYPE_F32) ts_ok(fy_cast(x, dtype, &x));
+    ts_ok(fy_reshape(x, 2, transposed ? (int64_t[]){ columns, rows } : (int64_t[]){ rows, columns },
+                     &x));
+    if (transposed) ts_ok(fy_transpose(x, NULL, &x));
+    return x;
+}
+
+typedef struct step {
+    fy_op_t op;
+    size_t nsrc, ndst;
+    fy_tensor_t *src[4], *dst[MOST + 2];
+} step_t;
+
+static step_t begin(fy_device_t *device, int which, int64_t rows, int64_t columns, bool transposed,
+                    size_t nsrc, double found)
+{
+    step_t s = { .op = k_steps[which].op, .nsrc = nsrc };
+    const double parts[3] = { 0, 0.5, 1 }, scaling[5] = { 8, 8, found, 0, 0 };
+    s.src[0] = matrix(device, rows, columns, transposed, -2, FY_DTYPE_F32);
+    ts_ok(fy_full(device, FY_DTYPE_F32, 0, NULL, 0.125, &s.src[1]));
+    ts_ok(fy_zeros(device, FY_DTYPE_F64, 2, (int64_t[]){ 1, 3 }, &s.src[2]));
+    ts_ok(fy_zeros(device, FY_DTYPE_F64, 1, (int64_t[]){ 5 }, &s.src[3]));
+    for (int i = 0; i < 5; i++) {
+        fy_tensor_t *place;
+        if (i < 3) {
+            ts_ok(fy_slice(s.src[2], 1, i, i + 1, &place));
+            ts_ok(fy_fill(place, parts[i]));
+        }
+        ts_ok(fy_slice(s.src[3], 0, i, i + 1, &place));
+        ts_ok(fy_fill(place, scaling[i]));
+    }
+    for (const char *kind = k_steps[which].results; *kind; kind++) {
+        fy_tensor_t **dst = &s.dst[s.ndst++];
+        if (*kind == 'n') ts_ok(fy_zeros(device, FY_DTYPE_I64, 0, NULL, dst));
+        if (*kind == 't') ts_ok(fy_zeros(device, FY_DTYPE_F64, 2, (int64_t[]){ 1, 7 }, dst));
+        if (*kind == 'p')
+            *dst = matrix(device, rows, columns, transposed, (double)s.ndst - 1, FY_DTYPE_F32);
+    }
+    return s;
+}
+
+static fy_status_t run(step_t *s)
+{
+    return fy_op_call(s->op, s->nsrc, s->src, NULL, 0, s->ndst, s->dst);
+}
+
+static void expect_equal(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    const fy_tensor_info_t info = ts_info(a);
+    const size_t nbytes = (size_t)info.nelem * fy_dtype_size(info.dtype);
+    char *bytes = calloc(2, nbytes + 1);
+    assert_non_null(bytes);
+    ts_read(a, bytes, nbytes);
+    ts_read(b, bytes + nbytes, nbytes);
+    assert_memory_equal(bytes, bytes + nbytes, nbytes);
+    free(bytes);
+}
+
+static void low_has_the_bits_of_a_cast(ts_ctx_t *ctx)
+{
+    static const int64_t shapes[][2] = { { 1, 1 }, { 3, 7 }, { 64, 40 }, { 129, 131 } };
+    for (int which = 0; which < NSTEPS; which++)
+        for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
+            for (int variant = 0; variant < 6; variant++) {
+                const fy_dtype_t dtype = variant % 2 ? FY_DTYPE_F16 : FY_DTYPE_BF16;
+                const size_t nsrc = variant < 2 ? 2 : variant < 4 ? 4 : 3;
+                const int64_t rows = shapes[k][0], columns = shapes[k][1];
+                fy_scope_t scope = fy_scope_begin("variant");
+                step_t plain = begin(ctx->device, which, rows, columns, variant == 3, nsrc, 0),
+                       with = begin(ctx->device, which, rows, columns, variant == 3, nsrc, 0);
+                fy_tensor_t *low = matrix(ctx->device, rows, columns, variant > 3, 99, dtype),
+                            *want;
+                with.dst[with.ndst++] = low;
+                for (int t = 0; t < 2; t++) {
+                    ts_ok(run(&plain));
+                    ts_ok(run(&with));
+                }
+                for (size_t i = 0; i < plain.ndst; i++) expect_equal(with.dst[i], plain.dst[i]);
+                ts_ok(fy_cast(plain.dst[0], dtype, &want));
+                expect_equal(low, want);
+                fy_scope_end(scope, 0, NULL);
+            }
+}
+
+static void a_skipped_step_leaves_low(ts_ctx_t *ctx)
+{
+    for (int which = 0; which < NSTEPS; which++) {
+        step_t s = begin(ctx->device, which, 33, 9, false, 4, 1);
+        fy_tensor_t *low = matrix(ctx->device, 33, 9, false, 99, FY_DTYPE_BF16),
+                    *before = matrix(ctx->device, 33, 9, false, 99, FY_DTYPE_BF16);
+        s.dst[s.ndst++] = low;
+        ts_ok(run(&s));
+        expect_equal(low, before);
+    }
+}
+
+static void invalid_operands_are_refused(ts_ctx_t *ctx)
+{
+    fy_device_t *device = ctx->device;
+    for (int which = 0; which < NSTEPS; which++) {
+        step_t s = begin(device, which, 3, 7, false, 2, 0);
+        const size_t low = s.ndst++;
+        fy_tensor_t *param = s.dst[0], *grad = s.src[0];
+        s.dst[low] = matrix(device, 3, 7, false, 0, FY_DTYPE_F32);
+        ts_fails(run(&s), DTYPE_MISMATCH);
+        s.dst[low] = matrix(device, 7, 3, false, 0, FY_DTYPE_F16);
+        ts_fails(run(&s), SHAPE_MISMATCH);
+        s.dst[low] = NULL;
+        ts_fails(run(&s), INVALID_ARGUMENT);
+        /* a copy of a parameter that is in half precision itself */
+        s.dst[low] = matrix(device, 3, 7, false, 0, FY_DTYPE_F16);
+        ts_ok(fy_cast(param, FY_DTYPE_F16, &s.dst[0]));
+        ts_ok(fy_cast(grad, FY_DTYPE_F16, &s.src[0]));
+        ts_fails(run(&s), DTYPE_MISMATCH);
+        s.ndst--;
+        ts_ok(run(&s));
+        /* states in half precision, another dtype of the gradient, a rate in half precision */
+        if (s.ndst > 1 && k_steps[which].results[1] == 'p') {
+            fy_tensor_t *state = s.dst[1];
+            ts_ok(fy_cast(state, FY_DTYPE_F16, &s.dst[1]));
+            ts_fails(run(&s), DTYPE_MISMATCH);
+            ts_text_has("states of f16 and bf16 are f32");
+            s.dst[1] = state;
+        }
+        s.src[0] = grad;
+        ts_fails(run(&s), DTYPE_MISMATCH);
+        s.dst[0] = param;
+        ts_ok(fy_cast(s.src[1], FY_DTYPE_F16, &s.src[1]));
+        ts_fails(run(&s), DTYPE_MISMATCH);
+        s.ndst = low + 2;
+        s.dst[low] = s.dst[low + 1] = matrix(device, 3, 7, false, 0, FY_DTYPE_F16);
+        ts_fails(run(&s), INVALID_ARGUMENT);
+    }
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(low_has_the_bits_of_a_cast),
+                                       TS_TEST(a_skipped_step_leaves_low),
+                                       TS_TEST(invalid_operands_are_refused) };
+    return TS_RUN("step_low", tests, NULL);
+}
