@@ -1,5 +1,7 @@
 /* `ferry experiment`: picks the experiment. What each shows and how to read it:
  * docs/experiments.md. */
+#include "tools/experiments/side_by_side.h"
+
 #include "tools/cli/tool.h"
 
 int cmd_experiment(int argc, char **argv)
@@ -27,6 +29,10 @@ int cmd_experiment(int argc, char **argv)
           "ways to train faster, each measured without and with, and what must hold checked",
           exp_speedups },
     };
-    return run_command("ferry experiment", "Experiments about moving data and asking for work.",
-                       experiments, sizeof experiments / sizeof *experiments, argc, argv);
+    if (argc > 2 && argv[1][0] != '-' && side_by_side_devices(argc - 1, argv + 1) > 1)
+        return side_by_side(argc - 1, argv + 1);
+    return run_command(
+        "ferry experiment",
+        "Experiments about moving data and asking for work. Several --device: side by side.",
+        experiments, sizeof experiments / sizeof *experiments, argc, argv);
 }

@@ -330,6 +330,24 @@ says out "4 rounds after 3 products of each variant"
 for until in 0 0% 101% x 1%% -1; do expect 2 experiment roundtrip --until "$until"; done
 expect 2 experiment roundtrip --rounds 202
 
+# ---- several devices side by side, paired by the same clock ----
+expect 0 experiment roundtrip --device host --device 'sim:0?numerics=off' --device=sim:0?profile=a100 --size 16 --iters 2 --json --csv "$work/beside.csv"
+says out '"devices": ['
+says out '"what": "variants/copies/ns_per_iter"'
+matches out '"device1_ratio": [0-9]'
+matches out '"device2_low": [0-9]'
+awk '/"what": "variants\/copies\/model_ns/ { seen = 1 } seen && /"device0":/ { exit !/null/ }' "$work/out" || fail "the host has a model time"
+grep -q '^what,clock,device0,device0_low' "$work/beside.csv" || fail "no table of devices"
+expect 0 experiment link --sizes 4 --device host --device 'sim:0?numerics=off'
+matches out 'what +clock +host +\+-% +sim:0'
+matches out 'rows/pinned up 4 1/ns +model +-'
+expect 1 experiment link --device sim:0 --device nowhere:0
+says err "--device nowhere:0: exit status 1"
+silent out
+expect 2 experiment link --device sim:0 --device host --plot "$work/x.svg"
+says err "--plot is of one device"
+expect 2 experiment link --device sim:0 --device host --nothing
+
 # ---- traffic is the same in every run, and on the host ----
 for experiment in "roundtrip --iters 2" "vectorize --size 16 --rounds 1" minibatch "link --sizes 4,64KiB" "link --overlap --steps 2 --compute 1"; do
     for device in sim:0 host; do
