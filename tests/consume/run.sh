@@ -39,7 +39,7 @@ try "stays loaded (-z nodelete)" grep -q NODELETE <(dynamic)
     try "does not need jemalloc" sh -c '! readelf -dW "$1" | grep -q "NEEDED.*jemalloc"' _ "$library"
     try "no static TLS: can be dlopened" sh -c '! readelf -dW "$1" | grep -q STATIC_TLS' _ "$library"
     try "refers to mallocx weakly" sh -c 'nm -D "$1" | grep -Eq " w mallocx"' _ "$library"
-    try "every header is installed" sh -c 'cd "$1" && for h in *.h; do test -e "$2/$h" || { echo "$h"; exit 1; }; done' _ \
+    try "every header is installed" sh -c 'cd "$1" && for h in *.h *.hpp; do test -e "$2/$h" || { echo "$h"; exit 1; }; done' _ \
         "$here/../../include/ferry" "$prefix/include/ferry"
 }
 
@@ -60,6 +60,14 @@ if try "C++: build" c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(pkg-config
     $(pkg-config --libs ferry) -Wl,-rpath,"$libdir" -ldl; then
     try "C++: run" "$temp/cxx"
 fi
+
+for option in -fexceptions -fno-exceptions; do
+    # shellcheck disable=SC2046
+    if try "C++ objects: build with $option" c++ -std=c++17 "$option" -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags ferry) \
+        "$here/cxx/raii.cpp" -o "$temp/raii" $(pkg-config --libs ferry) -Wl,-rpath,"$libdir"; then
+        try "C++ objects: run" "$temp/raii"
+    fi
+done
 
 # shellcheck disable=SC2046
 if try "dlopen: build" cc -std=gnu11 -Wall -Wextra -Werror $(pkg-config --cflags ferry) "$here/dlopen/main.c" -o "$temp/dlopen" -ldl -pthread; then

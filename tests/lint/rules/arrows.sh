@@ -5,7 +5,7 @@
 
 check() {
     local files
-    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.def' '*.cpp' -- include "${library_folders[@]}" tools examples bench)
+    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.def' '*.cpp' '*.hpp' -- include "${library_folders[@]}" tools examples bench)
     includes_of "${files[@]}" | awk '
         BEGIN {
             rank["runtime"] = 1; rank["alloc"] = 2; rank["transfer"] = 3; rank["ops"] = 4

@@ -44,7 +44,7 @@ few_words() {
 
 check() {
     local pages user sources
-    mapfile -t sources < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' -- .)
+    mapfile -t sources < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.hpp' -- .)
     mapfile -t pages < <(find_files '*.md' -- .)
     mapfile -t user < <(find_files '*.md' -- docs | grep -vE '^docs/(results|decisions)/')
     {

@@ -4,7 +4,7 @@
 
 check() {
     local files
-    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.cmake' '*.def' -- include opset runtime alloc transfer ops backends train tools examples bench tests scripts cmake .ci)
+    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.sh' '*.cmake' '*.def' -- include opset runtime alloc transfer ops backends train tools examples bench tests scripts cmake .ci)
     {
         wc -l "${files[@]}" | awk '$2 != "total" && $1 > 600 { print $2, $1 }' | while read -r file count; do
             if ! grep -q "^$file [^ ]" tests/lint/long-files.txt; then echo "$file:$count: longer than 600 lines: split it by noun"; fi
