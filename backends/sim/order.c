@@ -3,6 +3,7 @@
 #include "backends/sim/order.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backends/executed.h"
 #include "backends/kernels/kernels.h"
@@ -30,20 +31,37 @@ const fy__sim_order_t *fy__sim_order_find(const char *name)
 
 /* ---- running ---- */
 
-/* An end without bytes reads as zero and ignores writes. */
-static void move(void *dst, const void *src, uint64_t nbytes)
+/* Zeros without pages: page-locked memory of a device without numerics is counted, not held. Whole
+ * pages are dropped, which makes them zero (those of a shared file, which a step page-locks itself,
+ * stay); others are written. */
+static void clear(char *dst, uint64_t nbytes, bool is_pinned)
 {
-    if (!dst) return;
-    if (src)
-        memmove(dst, src, nbytes);
-    else
+    enum { PAGE = 4096 };
+    const uint64_t head = -(uintptr_t)dst & (PAGE - 1);
+    const uint64_t pages = nbytes > head ? (nbytes - head) & ~(uint64_t)(PAGE - 1) : 0;
+    if (!is_pinned || !pages || madvise(dst + head, pages, MADV_DONTNEED) != 0) {
         memset(dst, 0, nbytes);
+        return;
+    }
+    memset(dst, 0, head);
+    memset(dst + head + pages, 0, nbytes - head - pages);
+}
+
+/* An end without bytes reads as zero and ignores writes. */
+static void move(const fy__sim_request_t *request)
+{
+    void *dst = request->copy.dst;
+    if (!dst) return;
+    if (request->copy.src)
+        memmove(dst, request->copy.src, request->copy.nbytes);
+    else
+        clear(dst, request->copy.nbytes, request->copy.is_pinned);
 }
 
 static fy_status_t run_copy(const fy__sim_request_t *request)
 {
     if (!request->copy.fails) {
-        move(request->copy.dst, request->copy.src, request->copy.nbytes);
+        move(request);
         fy__executed_count(request->copy.kind, request->copy.nbytes);
         return FY_STATUS_OK;
     }

@@ -48,6 +48,7 @@ typedef struct fy__sim_request {
             /* set by a fault script: when the request runs it moves nothing, overwrites dst with
              * garbage and raises *fault */
             bool fails;
+            bool is_pinned; /* the host end */
         } copy;
         struct {
             const void *dst_address;

@@ -158,7 +158,8 @@ fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
                                             .dst = copy->dst,
                                             .src = copy->src,
                                             .nbytes = copy->nbytes,
-                                            .fault = copy->fault } };
+                                            .fault = copy->fault,
+                                            .is_pinned = copy->host_pinned != 0 } };
     cost_t cost;
     void *bytes;
     FY_TRY(fy__sim_device_check(dev));

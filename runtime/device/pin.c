@@ -54,19 +54,26 @@ static void unlock_pages(fy_device_t *device, void *address, uint64_t nbytes)
     give(device, nbytes);
 }
 
+/* A simulated device without numerics holds no bytes, so a segment has no pages until a program
+ * writes to it. */
+static bool is_held(const fy_device_t *device)
+{
+    return !device->info.is_simulated || device->info.numerics;
+}
+
 static fy_status_t from_host(const fy_device_t *device, uint64_t nbytes, fy__backing_t *backing,
                              void **out_address)
 {
-    FY_TRY(fy__machine_take(device->spec, nbytes, backing));
+    if (is_held(device)) FY_TRY(fy__machine_take(device->spec, nbytes, backing));
     const fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
-    if (status != FY_STATUS_OK) fy__machine_give(nbytes);
+    if (status != FY_STATUS_OK && is_held(device)) fy__machine_give(nbytes);
     return status;
 }
 
-static void to_host(void *address, uint64_t nbytes)
+static void to_host(const fy_device_t *device, void *address, uint64_t nbytes)
 {
     fy__host_segment_free(address, nbytes);
-    fy__machine_give(nbytes);
+    if (is_held(device)) fy__machine_give(nbytes);
 }
 
 /* Ferry's memory, page-locked. The driver would fault its pages one by one, on this thread, so
@@ -92,7 +99,7 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__back
         fy__host_segment_touch(*out_address, nbytes);
     status = lock_pages(device, *out_address, nbytes);
     if (status == FY_STATUS_OK) return FY_STATUS_OK;
-    to_host(*out_address, nbytes);
+    to_host(device, *out_address, nbytes);
     *out_address = NULL;
     return status;
 }
@@ -100,7 +107,7 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__back
 static void unlock_segment(fy_device_t *device, void *address, uint64_t nbytes)
 {
     unlock_pages(device, address, nbytes);
-    to_host(address, nbytes);
+    to_host(device, address, nbytes);
 }
 
 /* ---- slabs ---- */

@@ -607,6 +607,7 @@ def check_plan():
         "reserved_bytes": int,
         "limit_bytes": int,
         "step_model_ns": int,
+        "step_flops": int,
         "fits": bool,
         "max_batch": (int, type(None)),
         "verdict": (str, type(None)),
@@ -616,6 +617,7 @@ def check_plan():
     if doc is None:
         return
     shape(doc, wanted, "plan")
+    shape(doc, {"largest": [{"recompute": str, "f32": int, "bf16": int}]}, "plan --fit")
     if failures:
         return
     if (
@@ -631,6 +633,19 @@ def check_plan():
         None,
     ):
         fail(f"plan: {doc}")
+    choices = document("plan", "gpt", "--batch", "8", "--recompute", "auto")
+    way = {
+        "recompute": str,
+        "saved_bytes": int,
+        "added_flops": int,
+        "reserved_bytes": int,
+        "pinned_bytes": int,
+        "step_model_ns": int,
+        "fits": bool,
+        "taken": bool,
+        "segments": list,
+    }
+    shape(choices, {"choices": [way]}, "plan --recompute auto")
     most = str(doc["max_batch"])
     for batch, status, fits in ((most, 0, True), (str(int(most) + 1), 4, False)):
         out = run("plan", "mlp", "--batch", batch, *small, "--json", status=status).stdout

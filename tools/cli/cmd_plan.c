@@ -14,6 +14,7 @@ typedef struct request {
     bool fit, explain, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: a training
                                            * step of a model, without --recompute and --offload */
     fy_model_options_t *memory;
+    fy_segments_t segments; /* that memory points to */
 } request_t;
 
 static const plan_model_t *find_model(const char *name)
@@ -53,6 +54,7 @@ static void report_json(json_t *json, const request_t *request, const fy_plan_t 
     json_uint(json, "pinned_bytes", plan->pinned_peak_reserved);
     json_uint(json, "limit_bytes", plan->limit);
     json_uint(json, "step_model_ns", plan->step_model_ns);
+    json_uint(json, "step_flops", plan->step_flops);
     json_bool(json, "fits", plan->fits);
     if (max_batch < 0)
         json_text(json, "max_batch", NULL);
@@ -144,18 +146,18 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
     fy_model_options_t *memory = request->memory;
     const char *device = session->common->device;
     if (request->is_auto)
-        FY_TRY(plan_choose(device, request->model, &request->user, request->batch,
-                           !request->fit && !request->explain, session->out, memory));
+        FY_TRY(plan_choose(session, request->model, &request->user, request->batch,
+                           !request->explain, &request->segments, memory));
     fy_status_t status =
         fy_plan_step(device, request->model->step, &request->user, request->batch, &options, plan);
     if (status == FY_STATUS_OK && request->fit) status = find_largest(session, request, &max_batch);
     if (status == FY_STATUS_OK) status = timeline_write(&timeline, session);
     if (status == FY_STATUS_OK && session->out)
         report_text(session, request, plan, max_batch, &timeline);
-    if (status == FY_STATUS_OK && session->out && request->fit && request->is_plain)
-        status = plan_fit_all(device, request->model, &request->user, request->most, session->out);
     if (status == FY_STATUS_OK && !session->out)
         report_json(&session->json, request, plan, max_batch);
+    if (status == FY_STATUS_OK && request->fit && request->is_plain)
+        status = plan_fit_all(session, request->model, &request->user, request->most);
     if (status == FY_STATUS_OK && request->explain) status = explain(session, request);
     timeline_free(&timeline);
     return status;
@@ -175,8 +177,8 @@ int cmd_plan(int argc, char **argv)
         { "batch", OPTION_INT, "N", &request.batch,
           "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
         { "fit", OPTION_FLAG, NULL, &request.fit,
-          "find the largest batch that fits, too; of models that train also with "
-          "recomputation",
+          "find the largest batch that fits, too; of models that train also in bf16, with "
+          "recomputation and with offloading",
           0, 0 },
         { "explain", OPTION_FLAG, NULL, &request.explain,
           "of models: which calls of a recorded step are fused, and why the others are not", 0, 0 },
@@ -184,8 +186,8 @@ int cmd_plan(int argc, char **argv)
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, "of models: " TRAIN_OFFLOAD_HELP, 0, 9999 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE "|auto", &recompute,
-          "of models: " TRAIN_RECOMPUTE_HELP "; auto: of these and of offloading, the way with the "
-          "shortest step that fits, from a table",
+          "of models: " TRAIN_RECOMPUTE_HELP "; auto: of these, of offloading and of uneven "
+          "segments that are searched for, the way with the shortest step that fits, from a table",
           0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &request.user.precision,
@@ -228,10 +230,9 @@ int cmd_plan(int argc, char **argv)
     request.is_auto = recompute && strcmp(recompute, "auto") == 0;
     request.is_plain = !recompute && !offload && !request.user.inference &&
                        request.model->step == model_plan_step;
-    if ((request.explain || request.fit) && offload > 1) {
-        fprintf(stderr,
-                "ferry: plan: not with --offload: --explain, because such a step cannot be "
-                "recorded; --fit, because each try would take the page-locked bytes here\n");
+    if (request.explain && offload > 1) {
+        fprintf(stderr, "ferry: plan: --explain is of a recorded step, which cannot wait for "
+                        "--offload\n");
         return STATUS_USAGE;
     }
     if (request.is_auto && offload) {

@@ -208,6 +208,46 @@ static void fit_begins_at_two_if_one_is_refused(void **state)
     assert_int_equal(batch, 0);
 }
 
+/* Downloads `batch` tensors of 1 GiB, and keeps the bytes. */
+static fy_status_t download_much(fy_device_t *device, int64_t batch, void *user)
+{
+    (void)user;
+    for (int64_t i = 0; i < batch; i++) {
+        fy_tensor_t *x, *host;
+        fy_download_t *download;
+        void *data;
+        FY_TRY(fy_empty(device, FY_DTYPE_U8, FY_DIMS(1 << 30), &x));
+        FY_TRY(fy_tensor_download(x, NULL, &download));
+        FY_TRY(fy_download_wait(download, FY_FOREVER, &host));
+        FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &data));
+        const unsigned char *bytes = data;
+        assert_int_equal(bytes[0] | bytes[(1 << 30) - 1], 0);
+        fy_tensor_destroy(x);
+    }
+    return FY_STATUS_OK;
+}
+
+static uint64_t resident_nbytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*u %llu", &pages), 1);
+    (void)fclose(file);
+    return pages * 4096;
+}
+
+/* More than most machines have: it is counted, not held. */
+static void page_locked_memory_is_counted_only(void **state)
+{
+    (void)state;
+    fy_plan_t plan = FY_PLAN_INIT;
+    const uint64_t before = resident_nbytes();
+    ts_ok(fy_plan_step("sim", download_much, NULL, 48, NULL, &plan));
+    assert_true(plan.pinned_peak_reserved >= 48ull << 30);
+    assert_true(resident_nbytes() < before + (256u << 20));
+}
+
 static void pinned_memory_has_its_limit(void **state)
 {
     (void)state;
@@ -408,6 +448,7 @@ int main(void)
         cmocka_unit_test(fit_handles_extreme_limits),
         cmocka_unit_test(fit_begins_at_two_if_one_is_refused),
         cmocka_unit_test(pinned_memory_has_its_limit),
+        cmocka_unit_test(page_locked_memory_is_counted_only),
         cmocka_unit_test(a_step_that_fails),
         cmocka_unit_test(the_timeline),
         cmocka_unit_test(a_graph_fits_with_smaller_segments),

@@ -68,19 +68,49 @@ expect 0 plan resnet18:size=8 --batch 8 --offload 4 --json
 expect 1 plan resnet18:size=8 --recompute 2 --offload 2
 says err "segments are one or the other"
 expect 2 plan resnet18:size=8 --offload 2 --explain
-expect 2 plan resnet18:size=8 --offload 2 --fit
+expect 0 plan resnet18:size=8 --offload 2 --fit --max-batch 9
 expect 2 plan roundtrip --offload 2
 expect 0 plan resnet18:size=8 --batch 8 --recompute auto
 says out "* none"
 # scratch memory depends on the version of oneDNN
 expect 0 plan resnet18:size=8 --batch 512 --json
 expect 0 plan resnet18:size=8 --batch 512 --recompute auto --device "sim:0?limit=$(($(figure reserved_bytes) * 93 / 100))"
-says out "* cheap"
+matches out '^\* (cheap|uneven)'
 says out "does not fit"
 expect 4 plan resnet18:size=8 --batch 512 --recompute auto --device 'sim:0?limit=100MiB'
 says out "none fits"
-expect 0 plan lenet --fit --device 'sim:0?limit=32MiB'
-says out "cheap,sqrt"
+says out "step, ns"
+# uneven segments fit where segments of equal results need more memory or more operations
+expect 0 plan resnet18:size=32 --batch 64 --recompute auto --json --device 'sim:0?limit=295MiB'
+added() { awk -v name="\"recompute\": \"$1\"" 'index($0, name) { here = 1 } here && /"added_flops"/ { gsub(/[^0-9]/, ""); print; exit }' "$work/out"; }
+way_fits() { awk -v name="\"recompute\": \"$1\"" 'index($0, name) { here = 1 } here && /"fits"/ { print /true/; exit }' "$work/out"; }
+[ "$(way_fits none)" = 0 ] || fail "resnet18 fits 295 MiB as it is"
+[ "$(way_fits uneven)" = 1 ] || fail "no uneven segments fit 295 MiB"
+for way in 2 4 8 sqrt; do
+    [ "$(way_fits $way)" = 0 ] || [ "$(added $way)" -ge "$(added uneven)" ] || fail "$way adds $(added $way) operations, uneven $(added uneven)"
+done
+says out '"first_layer"'
+# every largest batch is exact: one more is refused
+expect 0 plan resnet18:size=8 --fit --device 'sim:0?limit=200MiB'
+cp "$work/out" "$work/fit"
+row=0
+while read -r f32 bf16 options; do
+    for precision in f32 bf16; do
+        most=$f32
+        [ $precision = f32 ] || most=$bf16
+        # shellcheck disable=SC2086
+        expect 0 plan resnet18:size=8 --batch "$most" --precision $precision $options --device 'sim:0?limit=200MiB'
+        # shellcheck disable=SC2086
+        expect 4 plan resnet18:size=8 --batch $((most + 1)) --precision $precision $options --device 'sim:0?limit=200MiB'
+        row=$((row + 1))
+    done
+done < <(awk '/^largest batch$/ { here = 1 } !here || NF < 3 { next }
+    /^  none / { print $2, $3 }
+    /^  cheap  / { print $2, $3, "--recompute cheap" }
+    /^  sqrt / { print $2, $3, "--recompute sqrt" }
+    /^  cheap,sqrt / { print $2, $3, "--recompute cheap,sqrt" }
+    /^  offload 4 / { print $3, $4, "--offload 4" }' "$work/fit")
+[ $row = 10 ] || fail "the largest batches have $row figures, not 10: $(cat "$work/fit")"
 expect 2 plan lenet --recompute auto --offload 2
 expect 2 plan roundtrip --recompute 2
 says err "--recompute and --offload are of the training steps of models"
