@@ -258,11 +258,11 @@ def ferry_round(found):
             "0",
         )
         put(f"{case} graph ns a step", batch * 1e9 / replayed["images_per_s"])
-    rows = ferry("experiment", "link", "--sizes", "64MiB", "--pieces", "1", "--repeats", "5")[
+    rows = ferry("experiment", "link", "--sizes", "64MiB", "--pieces", "1", "--rounds", "5")[
         "rows"
     ]
     put("pinned 64 MiB up ns", row(rows, mode="pinned", direction="up").get("ns"))
-    rows = ferry("experiment", "link", "--sizes", "4096", "--pieces", "256", "--repeats", "5")[
+    rows = ferry("experiment", "link", "--sizes", "4096", "--pieces", "256", "--rounds", "5")[
         "rows"
     ]
     put("256 x 4 KiB up in a loop ns", row(rows, mode="loop", direction="up").get("ns"))
