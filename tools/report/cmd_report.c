@@ -1,12 +1,12 @@
 /* `ferry report FILE...`: a recorded run as one page for a browser: where the time went, the
  * timeline, the ledger, memory. Two files: a comparison. Not here: the page (page.h, page/), the
- * run (run.h), sentences (summary.h). */
+ * run (recording.h), sentences (summary.h). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/report/run_page.h"
+#include "tools/report/recording_page.h"
 #include "tools/report/summary.h"
 
 enum { FILES_MOST = 2, SLICES_MOST = 200000, SUMMARY = 600 };
@@ -14,7 +14,7 @@ enum { FILES_MOST = 2, SLICES_MOST = 200000, SUMMARY = 600 };
 typedef struct report {
     const char *files[FILES_MOST], *out;
     int nfiles;
-    run_t runs[FILES_MOST];
+    recording_t runs[FILES_MOST];
     char summary[SUMMARY];
 } report_t;
 
@@ -30,7 +30,7 @@ static void put_document(page_t *page, report_t *report)
     page_text(page, "command", command);
     page_text(page, "summary", report->summary);
     page_begin(page, "runs", '[');
-    for (int i = 0; i < report->nfiles; i++) run_page_write(page, &report->runs[i]);
+    for (int i = 0; i < report->nfiles; i++) recording_page_write(page, &report->runs[i]);
     page_end(page, ']');
     page_end(page, '}');
 }
@@ -41,8 +41,8 @@ static fy_status_t make(report_t *report)
     page_t page;
     FY_TRY(tool_check_replaceable(report->out));
     for (int i = 0; i < report->nfiles; i++)
-        FY_TRY(run_read(&report->runs[i], report->files[i],
-                        (size_t)SLICES_MOST / (size_t)report->nfiles));
+        FY_TRY(recording_read(&report->runs[i], report->files[i],
+                              (size_t)SLICES_MOST / (size_t)report->nfiles));
     if (report->nfiles == 1)
         summary_of(&report->runs[0], report->summary, sizeof report->summary);
     else
@@ -104,7 +104,7 @@ int cmd_report(int argc, char **argv)
     }
     fy_status_t status = make(&report);
     if (status == FY_STATUS_OK) status = check_whole(&report);
-    for (int i = 0; i < report.nfiles; i++) run_free(&report.runs[i]);
+    for (int i = 0; i < report.nfiles; i++) recording_free(&report.runs[i]);
     if (fflush(stdout) != 0 && status == FY_STATUS_OK)
         status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK)

@@ -52,12 +52,12 @@ static int compare_parts(const void *a, const void *b)
     return x->portion < y->portion ? 1 : x->portion > y->portion ? -1 : 0;
 }
 
-void summary_of(const run_t *run, char *out_text, size_t size)
+void summary_of(const recording_t *run, char *out_text, size_t size)
 {
     uint64_t sums[SHARES];
     char time[SUMMARY_TIME];
     part_t parts[SHARES];
-    const uint64_t total = run_shares(run, sums);
+    const uint64_t total = recording_shares(run, sums);
     size_t said = 0;
     *out_text = 0;
     if (!total) {
@@ -81,8 +81,8 @@ void summary_of(const run_t *run, char *out_text, size_t size)
 }
 
 /* Time of a step in both runs, or of both runs; returns how it is called. */
-static const char *length_of_two(const run_t *first, const run_t *second, double *out_first,
-                                 double *out_second)
+static const char *length_of_two(const recording_t *first, const recording_t *second,
+                                 double *out_first, double *out_second)
 {
     const bool has_steps = first->times.has_step && second->times.has_step;
     *out_first = has_steps ? (double)first->times.step_median_ns : (double)first->end_ns;
@@ -90,10 +90,12 @@ static const char *length_of_two(const run_t *first, const run_t *second, double
     return has_steps ? "A step" : "The run";
 }
 
-void summary_of_two(const run_t *first, const run_t *second, char *out_text, size_t size)
+void summary_of_two(const recording_t *first, const recording_t *second, char *out_text,
+                    size_t size)
 {
     uint64_t sums[2][SHARES];
-    const uint64_t total[2] = { run_shares(first, sums[0]), run_shares(second, sums[1]) };
+    const uint64_t total[2] = { recording_shares(first, sums[0]),
+                                recording_shares(second, sums[1]) };
     double before, after, most = 0;
     char times[2][SUMMARY_TIME];
     int which = -1;

@@ -1,4 +1,4 @@
-/* The recorded runs, from the document that tools/report/run_page.c writes. */
+/* The recorded runs, from the document that tools/report/recording_page.c writes. */
 
 const report = JSON.parse(byId("data").textContent);
 const runs = report.runs;

@@ -1,6 +1,6 @@
 /* Slices are written as columns; a column whose values are all the default is left out. Starts are
  * differences, because they are the longest numbers. */
-#include "tools/report/run_page.h"
+#include "tools/report/recording_page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void put_sums(page_t *page, const char *key, const uint64_t sums[SHARES])
 
 /* ---- figures ---- */
 
-static void put_header(page_t *page, const run_t *run)
+static void put_header(page_t *page, const recording_t *run)
 {
     page_begin(page, "header", '{');
     for (const char *key = run->header; key && *key;) {
@@ -30,7 +30,7 @@ static void put_header(page_t *page, const run_t *run)
     page_end(page, '}');
 }
 
-static void put_step(page_t *page, const run_t *run)
+static void put_step(page_t *page, const recording_t *run)
 {
     const scope_time_t *step = &run->times.by_text[run->times.step];
     if (!run->times.has_step) return;
@@ -44,7 +44,7 @@ static void put_step(page_t *page, const run_t *run)
 }
 
 /* Time and shares of each row of "scopes"; count 0: the path has only inner scopes. */
-static void put_times(page_t *page, run_t *run)
+static void put_times(page_t *page, recording_t *run)
 {
     size_t count;
     char **paths = event_totals_paths(&run->totals, &count);
@@ -70,7 +70,7 @@ static void put_times(page_t *page, run_t *run)
     free(paths);
 }
 
-static void put_tables(page_t *page, run_t *run)
+static void put_tables(page_t *page, recording_t *run)
 {
     const fy_ledger_totals_t all = event_totals_of(&run->totals, "");
     sheet_t *const sheets[] = { event_scope_sheet(&run->totals, ""), event_path_sheet(&all),
@@ -84,10 +84,10 @@ static void put_tables(page_t *page, run_t *run)
     put_times(page, run);
 }
 
-static void put_figures(page_t *page, run_t *run)
+static void put_figures(page_t *page, recording_t *run)
 {
     uint64_t sums[SHARES];
-    const uint64_t total_ns = run_shares(run, sums);
+    const uint64_t total_ns = recording_shares(run, sums);
     page_text(page, "file", run->file);
     page_whole(page, "events", run->info.events);
     page_whole(page, "lost", run->info.lost);
@@ -174,7 +174,7 @@ static void put_arrows(page_t *page, const slices_t *slices)
     page_end(page, ']');
 }
 
-static void put_slices(page_t *page, const run_t *run)
+static void put_slices(page_t *page, const recording_t *run)
 {
     const slices_t *slices = &run->slices;
     page_begin(page, "thin", '{');
@@ -194,7 +194,7 @@ static void put_slices(page_t *page, const run_t *run)
 
 /* ---- memory ---- */
 
-static void put_points(page_t *page, const run_t *run, const block_pool_t *pool)
+static void put_points(page_t *page, const recording_t *run, const block_pool_t *pool)
 {
     size_t count;
     block_point_t *points = blocks_points(pool, run->clock, POINTS_MOST, &count);
@@ -232,7 +232,7 @@ static void put_owners(page_t *page, const block_pool_t *pool)
     free(owners);
 }
 
-static void put_memory(page_t *page, const run_t *run)
+static void put_memory(page_t *page, const recording_t *run)
 {
     page_begin(page, "categories", '[');
     for (size_t i = 0; i < run->blocks.ncategories; i++)
@@ -254,7 +254,7 @@ static void put_memory(page_t *page, const run_t *run)
     page_end(page, ']');
 }
 
-void run_page_write(page_t *page, run_t *run)
+void recording_page_write(page_t *page, recording_t *run)
 {
     page_begin(page, NULL, '{');
     put_figures(page, run);

@@ -1,5 +1,5 @@
 /* One pass over the file fills the sums, the timeline and the blocks; the rest is made of them. */
-#include "tools/report/run.h"
+#include "tools/report/recording.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "tools/cli/tool.h"
 
 typedef struct reading {
-    run_t *run;
+    recording_t *run;
     tracks_t *tracks;
 } reading_t;
 
@@ -34,7 +34,7 @@ static void keep_field(char **header, size_t *nbytes, const char *text)
 }
 
 /* Keys without a value, and texts that are empty, are left out. */
-static void keep_header(run_t *run, char *line)
+static void keep_header(recording_t *run, char *line)
 {
     event_t event;
     size_t nbytes = 0;
@@ -50,7 +50,7 @@ static void keep_header(run_t *run, char *line)
     }
 }
 
-static fy_status_t read_all(run_t *run, reading_t *reading)
+static fy_status_t read_all(recording_t *run, reading_t *reading)
 {
     text_lines_t lines;
     char *line;
@@ -71,7 +71,7 @@ static fy_status_t read_all(run_t *run, reading_t *reading)
 /* ---- all of it ---- */
 
 /* Removes the tracks of the other clock. */
-static void keep_clock(run_t *run)
+static void keep_clock(recording_t *run)
 {
     for (size_t i = 0; i < run->slices.nlanes; i++) {
         lane_t *lane = &run->slices.lanes[i];
@@ -82,9 +82,9 @@ static void keep_clock(run_t *run)
     }
 }
 
-fy_status_t run_read(run_t *run, const char *path, size_t most)
+fy_status_t recording_read(recording_t *run, const char *path, size_t most)
 {
-    *run = (run_t){ .file = path };
+    *run = (recording_t){ .file = path };
     trace_file_t trace = { .sink = &slices_sink, .user = &run->slices };
     tracks_t tracks = { .trace = &trace, .under = "", .shows = { true, true } };
     reading_t reading = { run, &tracks };
@@ -104,7 +104,7 @@ fy_status_t run_read(run_t *run, const char *path, size_t most)
     return status;
 }
 
-uint64_t run_shares(const run_t *run, uint64_t sums[SHARES])
+uint64_t recording_shares(const recording_t *run, uint64_t sums[SHARES])
 {
     uint64_t begin_ns = 0, end_ns = run->end_ns;
     memset(sums, 0, SHARES * sizeof *sums);
@@ -116,7 +116,7 @@ uint64_t run_shares(const run_t *run, uint64_t sums[SHARES])
     return end_ns - begin_ns;
 }
 
-void run_free(run_t *run)
+void recording_free(recording_t *run)
 {
     event_totals_free(&run->totals);
     slices_free(&run->slices);
@@ -124,5 +124,5 @@ void run_free(run_t *run)
     shares_free(&run->shares);
     scope_times_free(&run->times);
     free(run->header);
-    *run = (run_t){ .file = NULL };
+    *run = (recording_t){ .file = NULL };
 }

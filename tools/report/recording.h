@@ -1,7 +1,7 @@
 /* A recorded run as a report shows it: everything is read before anything is written.
- * Not here: the page (run_page.h). Next: run.c. */
-#ifndef FERRY_TOOLS_RUN_H_
-#define FERRY_TOOLS_RUN_H_
+ * Not here: the page (recording_page.h). Next: recording.c. */
+#ifndef FERRY_TOOLS_RECORDING_H_
+#define FERRY_TOOLS_RECORDING_H_
 
 #include "tools/cli/event_totals.h"
 #include "tools/report/blocks.h"
@@ -21,15 +21,15 @@ typedef struct run {
     uint64_t end_ns;      /* of all slices and events, on that clock */
     uint64_t wall_ns;     /* of the recording */
     char *header;         /* keys and values of the first line, "key\0value\0...\0\0" */
-} run_t;
+} recording_t;
 
 /* About `most` slices are kept. Free the run in either case. Fails: IO, CORRUPT_DATA. A file that
  * has no end is OK, and run->info tells. */
-fy_status_t run_read(run_t *run, const char *path, size_t most);
-void run_free(run_t *run);
+fy_status_t recording_read(recording_t *run, const char *path, size_t most);
+void recording_free(recording_t *run);
 
 /* The shares of the steps, from the first one's begin to the last one's end; without steps of the
  * whole run. Returns the length of that part. */
-uint64_t run_shares(const run_t *run, uint64_t sums[SHARES]);
+uint64_t recording_shares(const recording_t *run, uint64_t sums[SHARES]);
 
 #endif
