@@ -104,13 +104,13 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
     return status;
 }
 
-uint64_t recording_shares(const recording_t *run, uint64_t sums[SHARES])
+uint64_t recording_shares(const recording_t *run, bool of_all, uint64_t sums[SHARES])
 {
     uint64_t begin_ns = 0, end_ns = run->end_ns;
     memset(sums, 0, SHARES * sizeof *sums);
-    if (run->times.has_step) {
+    if (run->times.has_step && !of_all) {
         begin_ns = run->times.by_text[run->times.step].first_ns;
-        end_ns = run->times.by_text[run->times.step].last_ns;
+        end_ns = run->times.step_end_ns;
     }
     shares_add(&run->shares, begin_ns, end_ns, sums);
     return end_ns - begin_ns;

@@ -28,8 +28,8 @@ typedef struct run {
 fy_status_t recording_read(recording_t *run, const char *path, size_t most);
 void recording_free(recording_t *run);
 
-/* The shares of the steps, from the first one's begin to the last one's end; without steps of the
- * whole run. Returns the length of that part. */
-uint64_t recording_shares(const recording_t *run, uint64_t sums[SHARES]);
+/* The shares of the steps, from the first one's begin to the end of the last one and its requests;
+ * without steps, or if `of_all`, of the whole run. Returns the length of that part. */
+uint64_t recording_shares(const recording_t *run, bool of_all, uint64_t sums[SHARES]);
 
 #endif

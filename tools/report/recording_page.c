@@ -37,9 +37,8 @@ static void put_step(page_t *page, const recording_t *run)
     page_begin(page, "step", '{');
     page_text(page, "path", run->slices.texts[run->times.step]);
     page_whole(page, "count", step->count);
-    page_whole(page, "median_ns", run->times.step_median_ns);
     page_whole(page, "first_ns", step->first_ns);
-    page_whole(page, "last_ns", step->last_ns);
+    page_whole(page, "last_ns", run->times.step_end_ns);
     page_end(page, '}');
 }
 
@@ -87,7 +86,7 @@ static void put_tables(page_t *page, recording_t *run)
 static void put_figures(page_t *page, recording_t *run)
 {
     uint64_t sums[SHARES];
-    const uint64_t total_ns = recording_shares(run, sums);
+    const uint64_t total_ns = recording_shares(run, false, sums);
     page_text(page, "file", run->file);
     page_whole(page, "events", run->info.events);
     page_whole(page, "lost", run->info.lost);

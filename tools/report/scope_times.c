@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
 enum { REPEATED = 3 };
@@ -42,19 +43,22 @@ static uint32_t find_step(const slices_t *slices, const scope_times_t *times)
     return best;
 }
 
-static uint64_t median_of_step(const slices_t *slices, uint32_t step, uint64_t count)
+/* The last step's end, or the end of the last request that a step made. */
+static uint64_t end_of_steps(const slices_t *slices, const scope_times_t *times)
 {
-    double *lengths = tool_alloc(count * sizeof *lengths);
-    size_t n = 0;
+    const char *step = slices->texts[times->step];
+    uint64_t end_ns = times->by_text[times->step].last_ns;
+    bool *is_inside = tool_alloc(times->ntexts * sizeof *is_inside);
+    for (size_t i = 0; i < times->ntexts; i++)
+        is_inside[i] = event_is_inside(slices->texts[i], step);
     for (size_t i = 0; i < slices->nlanes; i++) {
         const lane_t *lane = &slices->lanes[i];
-        for (size_t j = 0; lane->depth && j < lane->count; j++)
-            if (lane->slices[j].scope == step)
-                lengths[n++] = (double)(lane->slices[j].end_ns - lane->slices[j].start_ns);
+        for (size_t j = 0; !lane->depth && j < lane->count; j++)
+            if (lane->slices[j].end_ns > end_ns && is_inside[lane->slices[j].scope])
+                end_ns = lane->slices[j].end_ns;
     }
-    const uint64_t middle = (uint64_t)median(lengths, n);
-    free(lengths);
-    return middle;
+    free(is_inside);
+    return end_ns;
 }
 
 void scope_times_find(const slices_t *slices, const shares_t *shares, scope_times_t *out_times)
@@ -71,8 +75,7 @@ void scope_times_find(const slices_t *slices, const shares_t *shares, scope_time
     out_times->step = find_step(slices, out_times);
     const scope_time_t *step = &out_times->by_text[out_times->step];
     out_times->has_step = step->count >= REPEATED;
-    if (out_times->has_step)
-        out_times->step_median_ns = median_of_step(slices, out_times->step, step->count);
+    if (out_times->has_step) out_times->step_end_ns = end_of_steps(slices, out_times);
 }
 
 void scope_times_free(scope_times_t *times)

@@ -15,9 +15,9 @@ typedef struct scope_time {
 typedef struct scope_times {
     scope_time_t *by_text; /* by the number of the path's text */
     size_t ntexts;
-    bool has_step; /* false: no scope is repeated */
-    uint32_t step; /* its path, a text */
-    uint64_t step_median_ns;
+    bool has_step;        /* false: no scope is repeated */
+    uint32_t step;        /* its path, a text */
+    uint64_t step_end_ns; /* of the last step, with what its requests take on devices */
 } scope_times_t;
 
 void scope_times_find(const slices_t *slices, const shares_t *shares, scope_times_t *out_times);

@@ -1,6 +1,7 @@
 /* Sentences: shares of the time, the largest first, as far as they are 1 % or more. */
 #include "tools/report/summary.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -52,12 +53,19 @@ static int compare_parts(const void *a, const void *b)
     return x->portion < y->portion ? 1 : x->portion > y->portion ? -1 : 0;
 }
 
+/* Of a step, if the run has steps, which take `total_ns` in all. */
+static double length_of(const recording_t *run, uint64_t total_ns)
+{
+    const uint64_t count = run->times.has_step ? run->times.by_text[run->times.step].count : 1;
+    return (double)total_ns / (double)count;
+}
+
 void summary_of(const recording_t *run, char *out_text, size_t size)
 {
     uint64_t sums[SHARES];
     char time[SUMMARY_TIME];
     part_t parts[SHARES];
-    const uint64_t total = recording_shares(run, sums);
+    const uint64_t total = recording_shares(run, false, sums);
     size_t said = 0;
     *out_text = 0;
     if (!total) {
@@ -73,41 +81,32 @@ void summary_of(const recording_t *run, char *out_text, size_t size)
         say(out_text, size, " %s", parts[i].verb);
     }
     if (run->times.has_step)
-        say(out_text, size, ". A step takes %s (median of %llu).",
-            summary_time((double)run->times.step_median_ns, time),
-            (unsigned long long)run->times.by_text[run->times.step].count);
+        say(out_text, size, ". A step takes %s (mean of %" PRIu64 ").",
+            summary_time(length_of(run, total), time), run->times.by_text[run->times.step].count);
     else
         say(out_text, size, ". The run takes %s.", summary_time((double)total, time));
-}
-
-/* Time of a step in both runs, or of both runs; returns how it is called. */
-static const char *length_of_two(const recording_t *first, const recording_t *second,
-                                 double *out_first, double *out_second)
-{
-    const bool has_steps = first->times.has_step && second->times.has_step;
-    *out_first = has_steps ? (double)first->times.step_median_ns : (double)first->end_ns;
-    *out_second = has_steps ? (double)second->times.step_median_ns : (double)second->end_ns;
-    return has_steps ? "A step" : "The run";
 }
 
 void summary_of_two(const recording_t *first, const recording_t *second, char *out_text,
                     size_t size)
 {
     uint64_t sums[2][SHARES];
-    const uint64_t total[2] = { recording_shares(first, sums[0]),
-                                recording_shares(second, sums[1]) };
-    double before, after, most = 0;
+    const bool has_steps = first->times.has_step && second->times.has_step;
+    const uint64_t total[2] = { recording_shares(first, !has_steps, sums[0]),
+                                recording_shares(second, !has_steps, sums[1]) };
+    const double before = has_steps ? length_of(first, total[0]) : (double)total[0],
+                 after = has_steps ? length_of(second, total[1]) : (double)total[1];
+    double most = 0;
     char times[2][SUMMARY_TIME];
     int which = -1;
-    const char *what = length_of_two(first, second, &before, &after);
     *out_text = 0;
     if (first->clock != second->clock) {
         say(out_text, size,
             "The times are not comparable: one file has a model clock, the other has not.");
         return;
     }
-    say(out_text, size, "%s takes %s in B and %s in A", what, summary_time(after, times[1]),
-        summary_time(before, times[0]));
+    say(out_text, size, "%s takes %s in B and %s in A", has_steps ? "A step" : "The run",
+        summary_time(after, times[1]), summary_time(before, times[0]));
     if (before > 0 && after > 0)
         say(out_text, size, ": %.2f times %s", after < before ? before / after : after / before,
             after < before ? "faster" : "slower");

@@ -35,7 +35,7 @@ expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --
 expect 1 report "$work/run.jsonl" --out "$work/no/page.html"
 says err "IO: cannot write $work/no/page.html"
 expect 0 report "$work/run.jsonl" --out "$work/page.html"
-matches out '^[0-9]+ % of the step .*A step takes .* \(median of 4\)\.$'
+matches out '^[0-9]+ % of the step .*A step takes .* \(mean of 4\)\.$'
 check "$work/page.html" "$work/run.jsonl"
 expect 0 report "$work/run.jsonl" --out "$work/again.html"
 sed -i 's/again\.html/page.html/' "$work/again.html"

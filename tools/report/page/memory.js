@@ -60,7 +60,7 @@ function showOwners(run, pool, panel, at) {
 function drawMemory(run, pool, canvas, most) {
     const height = 120, g = prepare(canvas, height), left = gutterOf(canvas),
           width = canvas.clientWidth;
-    const top = 18, scale = (height - top - 4) / most, n = pool.at.length;
+    const top = left ? 18 : 36, scale = (height - top - 4) / most, n = pool.at.length;
     drawAxis(g, canvas, height);
     const xOf = at => left + (at - view.from) / (view.until - view.from) * (width - left);
     const first = Math.max(0, lowest(pool.at, view.from) - 1),

@@ -159,7 +159,7 @@ function addLedger() {
     const parents = new Set(rows.map(
         row => row.path.includes("/") ? row.path.slice(0, row.path.lastIndexOf("/")) : ""));
     const heads =
-        ["scope", "time", "times", "where the time goes", ...used.map(([, text]) => text)];
+        ["scope", "time", "count", "where the time goes", ...used.map(([, text]) => text)];
     for (const row of rows) {
         ledgerRow(row, used, parents);
         row.isOpen = rows.length <= ROWS_OPEN || row.depth < 2;

@@ -71,7 +71,7 @@ function drawRow(g, run, row, width, left) {
                                                          kindColours[lane.kind[i]];
         if (!cover.has(kind)) cover.set(kind, new Float32Array(width - left + 2));
         cover.get(kind)[Math.max(0, Math.floor(x - left))] +=
-            Math.max(w, 0.04) * (lane.busy[i] / (lane.length[i] || 1) || 1);
+            Math.max(w, 1e-6) * (lane.busy[i] / (lane.length[i] || 1) || 1);
     }
     drawThin(g, row, cover, left);
 }
