@@ -21,7 +21,7 @@ endfunction()
 
 read_parts(body body.html)
 read_parts(style style.css)
-read_parts(script format.js run.js view.js timeline.js select.js memory.js tables.js main.js)
+read_parts(script format.js run.js view.js timeline.js select.js memory.js tables.js findings.js main.js)
 string(SHA256 style_hash "${style}")
 string(SHA256 script_hash "${script}")
 set(source "/* Made by cmake/report_page.cmake. */\n#include \"tools/report/page.h\"\n\n")

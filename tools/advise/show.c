@@ -166,6 +166,13 @@ static void json_finding(json_t *json, const advice_t *advice, const finding_t *
     json_end(json);
 }
 
+void show_findings(json_t *json, const advice_t *advice)
+{
+    json_begin_array(json, "findings");
+    for (size_t i = 0; i < advice->nfindings; i++) json_finding(json, advice, &advice->findings[i]);
+    json_end(json);
+}
+
 void show_json(const advice_t *advice, const char *file)
 {
     json_t json = { .file = stdout };
@@ -177,9 +184,6 @@ void show_json(const advice_t *advice, const char *file)
     json_text(&json, "step_scope", advice->facts->program->step_path);
     json_uint(&json, "ns", total_ns(advice));
     json_uint(&json, "idle_ns", advice->facts->idle_total_ns);
-    json_begin_array(&json, "findings");
-    for (size_t i = 0; i < advice->nfindings; i++)
-        json_finding(&json, advice, &advice->findings[i]);
-    json_end(&json);
+    show_findings(&json, advice);
     json_end(&json);
 }

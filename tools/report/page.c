@@ -155,6 +155,18 @@ void page_whole(page_t *page, const char *key, uint64_t value)
     put(page, digits + n, sizeof digits - n);
 }
 
+/* A document; only its texts can have a "<". */
+static void put_escaped(page_t *page, const char *json)
+{
+    for (; *json; json++) put(page, *json == '<' ? "\\u003c" : json, *json == '<' ? 6 : 1);
+}
+
+void page_json(page_t *page, const char *key, const char *json)
+{
+    put_key(page, key);
+    put_escaped(page, json);
+}
+
 void page_sheet(page_t *page, const char *key, const sheet_t *sheet)
 {
     char *text = NULL;
@@ -166,7 +178,6 @@ void page_sheet(page_t *page, const char *key, const sheet_t *sheet)
         page->error = ENOMEM;
         snprintf(page->replace.problem, sizeof page->replace.problem, "no memory for a table");
     } else
-        for (const char *at = text; *at; at++) /* only texts of the table can have a "<" */
-            put(page, *at == '<' ? "\\u003c" : at, *at == '<' ? 6 : 1);
+        put_escaped(page, text);
     free(text);
 }

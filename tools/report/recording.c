@@ -89,7 +89,7 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
     tracks_t tracks = { .trace = &trace, .under = "", .shows = { true, true } };
     reading_t reading = { run, &tracks };
     (void)slices_text(&run->slices, "");
-    const fy_status_t status = read_all(run, &reading);
+    fy_status_t status = read_all(run, &reading);
     tracks_finish(&tracks);
     run->clock = tracks.taken[TRACKS_MODEL] ? TRACKS_MODEL : TRACKS_WALL;
     run->end_ns = tracks.last_ns[run->clock];
@@ -101,6 +101,7 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
     shares_find(&run->slices, run->clock == TRACKS_MODEL, &run->shares);
     scope_times_find(&run->slices, &run->shares, &run->times);
     run->thin = thin_slices(&run->slices, &run->times, most);
+    if (status == FY_STATUS_OK) status = findings_read(path, &run->findings);
     return status;
 }
 
@@ -123,6 +124,7 @@ void recording_free(recording_t *run)
     blocks_free(&run->blocks);
     shares_free(&run->shares);
     scope_times_free(&run->times);
+    findings_free(&run->findings);
     free(run->header);
     *run = (recording_t){ .file = NULL };
 }

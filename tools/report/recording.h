@@ -5,6 +5,7 @@
 
 #include "tools/cli/event_totals.h"
 #include "tools/report/blocks.h"
+#include "tools/report/findings.h"
 #include "tools/report/thin.h"
 #include "tools/timeline/tracks.h"
 
@@ -17,6 +18,7 @@ typedef struct run {
     shares_t shares;
     scope_times_t times;
     thin_t thin;
+    findings_t findings;
     tracks_clock_t clock; /* model, if the file has it */
     uint64_t end_ns;      /* of all slices and events, on that clock */
     uint64_t wall_ns;     /* of the recording */

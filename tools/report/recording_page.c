@@ -100,6 +100,7 @@ static void put_figures(page_t *page, recording_t *run)
     page_whole(page, "part_ns", total_ns);
     put_sums(page, "shares", sums);
     put_sums(page, "busy", run->shares.busy_ns);
+    if (run->findings.json) page_json(page, "advice", run->findings.json);
     put_header(page, run);
     put_step(page, run);
 }

@@ -1,5 +1,5 @@
 /* The step is the repeated path whose last name is "step"; else the repeated path with the most
- * time. */
+ * time, of those that fill three quarters of the time between their first begin and last end. */
 #include "tools/report/scope_times.h"
 
 #include <stdlib.h>
@@ -24,23 +24,27 @@ static bool is_named_step(const char *path)
     return strcmp(slash ? slash + 1 : path, "step") == 0;
 }
 
-static uint32_t find_step(const slices_t *slices, const scope_times_t *times)
+/* Is it there most of the time between its first begin and its last end? */
+static bool is_loop(const scope_time_t *time)
 {
-    uint32_t best = 0;
-    bool best_is_named = false;
+    return time->total_ns / 3 >= (time->last_ns - time->first_ns) / 4;
+}
+
+static bool find_step(const slices_t *slices, const scope_times_t *times, uint32_t *out_step)
+{
+    bool has_step = false, best_is_named = false;
     for (uint32_t i = 0; i < times->ntexts; i++) {
-        const scope_time_t *time = &times->by_text[i];
-        if (time->count < REPEATED) continue;
+        const scope_time_t *time = &times->by_text[i], *best = &times->by_text[*out_step];
         const bool is_named = is_named_step(slices->texts[i]);
-        const scope_time_t *than = &times->by_text[best];
-        if (than->count >= REPEATED &&
-            (best_is_named > is_named ||
-             (best_is_named == is_named && than->total_ns >= time->total_ns)))
+        if (time->count < REPEATED || (!is_named && !is_loop(time))) continue;
+        if (has_step && (best_is_named > is_named ||
+                         (best_is_named == is_named && best->total_ns >= time->total_ns)))
             continue;
-        best = i;
+        *out_step = i;
+        has_step = true;
         best_is_named = is_named;
     }
-    return best;
+    return has_step;
 }
 
 /* The last step's end, or the end of the last request that a step made. */
@@ -72,9 +76,7 @@ void scope_times_find(const slices_t *slices, const shares_t *shares, scope_time
             add(&out_times->by_text[lane->slices[j].scope], &lane->slices[j], shares);
     }
     if (!slices->ntexts) return;
-    out_times->step = find_step(slices, out_times);
-    const scope_time_t *step = &out_times->by_text[out_times->step];
-    out_times->has_step = step->count >= REPEATED;
+    out_times->has_step = find_step(slices, out_times, &out_times->step);
     if (out_times->has_step) out_times->step_end_ns = end_of_steps(slices, out_times);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tools/cli/tool.h"
+#include "tools/timeline/tracks.h"
 
 typedef struct edge {
     uint64_t at_ns;
@@ -19,20 +20,17 @@ static int compare_edges(const void *a, const void *b)
 }
 
 /* SHARE_HOST: none. */
-static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_model)
+static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_host, bool is_model)
 {
     const char *name = slices->texts[slice->name];
-    if (is_model)
-        return slice->kind == SLICE_OP         ? SHARE_COMPUTE
-               : slice->kind == SLICE_UPLOAD   ? SHARE_UPLOAD
-               : slice->kind == SLICE_DOWNLOAD ? SHARE_DOWNLOAD
-               : slice->kind == SLICE_PEER     ? SHARE_PEER
-                                               : SHARE_HOST;
-    return strcmp(name, "upload") == 0        ? SHARE_UPLOAD
-           : strstr(name, "download") != NULL ? SHARE_DOWNLOAD
-           : strcmp(name, "peer") == 0        ? SHARE_PEER
-           : slice->kind == SLICE_WAIT        ? SHARE_WAIT
-                                              : SHARE_HOST;
+    const share_t transfer = strcmp(name, "upload") == 0        ? SHARE_UPLOAD
+                             : strstr(name, "download") != NULL ? SHARE_DOWNLOAD
+                             : strcmp(name, "peer") == 0        ? SHARE_PEER
+                                                                : SHARE_HOST;
+    if (slice->kind == SLICE_OP) return is_host ? SHARE_HOST_OP : SHARE_COMPUTE;
+    if (!is_host || (!is_model && transfer != SHARE_HOST)) return transfer;
+    if (slice->kind == SLICE_WAIT) return is_model ? SHARE_HOST : SHARE_WAIT;
+    return is_model && transfer != SHARE_HOST ? SHARE_CALL : SHARE_HOST;
 }
 
 /* The host's thread that the shares of the wall clock are of; NULL: there is none. */
@@ -52,11 +50,12 @@ static size_t list_edges(const slices_t *slices, bool is_model, edge_t *edges)
     size_t count = 0;
     for (size_t i = 0; i < slices->nlanes; i++) {
         const lane_t *lane = &slices->lanes[i];
+        const bool is_host = lane->track.process <= TRACKS_HOST_PROCESS + TRACKS_WALL;
         if (lane->depth || (!is_model && thread && lane->track.thread != thread->track.thread))
             continue;
         for (size_t j = 0; j < lane->count; j++) {
             const slice_t *slice = &lane->slices[j];
-            const share_t share = share_of(slices, slice, is_model);
+            const share_t share = share_of(slices, slice, is_host, is_model);
             if (share == SHARE_HOST || slice->end_ns == slice->start_ns) continue;
             edges[count++] = (edge_t){ slice->start_ns, 1, share };
             edges[count++] = (edge_t){ slice->end_ns, -1, share };

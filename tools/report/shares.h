@@ -1,7 +1,8 @@
 /* Where the time goes: each moment of a run belongs to one share, so the shares of an interval add
  * up to its length. On the model clock a moment belongs to the first of these that is so: a device
- * computes; an upload is under way; a download; a copy between devices; nothing (the devices wait
- * for the host). On the wall clock devices are unknown: the first host thread with scopes is
+ * computes; an upload is under way; a download; a copy between devices; the host is in a call that
+ * transfers (it copies to page-locked memory); the host computes; none (the devices wait for the
+ * host). On the wall clock devices are unknown: the first host thread with scopes is
  * blocked in an upload, in a download, or in another wait; or host code runs.
  * Not here: the slices (slices.h). Next: shares.c. */
 #ifndef FERRY_TOOLS_SHARES_H_
@@ -15,7 +16,9 @@ typedef enum share {
     SHARE_UPLOAD,
     SHARE_DOWNLOAD,
     SHARE_PEER,
-    SHARE_WAIT,
+    SHARE_WAIT, /* wall clock only */
+    SHARE_CALL, /* model clock only, as the next */
+    SHARE_HOST_OP,
     SHARE_HOST,
     SHARES
 } share_t;

@@ -1,4 +1,4 @@
-/* Sentences: shares of the time, the largest first, as far as they are 1 % or more. */
+/* Sentences: the largest shares of the time, as far as they are 1 % or more. */
 #include "tools/report/summary.h"
 
 #include <inttypes.h>
@@ -10,6 +10,8 @@
 
 #include "tools/cli/tool.h"
 
+enum { SHARES_SAID = 3 };
+
 typedef struct part {
     double portion; /* 0 to 1 */
     const char *verb;
@@ -17,10 +19,12 @@ typedef struct part {
 
 static const char *const verbs[TRACKS_CLOCKS][SHARES] = {
     [TRACKS_MODEL] = { "computes", "waits for uploads", "waits for downloads",
-                       "waits for copies between devices", "waits", "waits for the host" },
+                       "waits for copies between devices", "waits",
+                       "waits for the host's transfer calls", "waits for ops on the host",
+                       "waits for the host" },
     [TRACKS_WALL] = { "computes", "blocks in uploads", "blocks in downloads",
                       "blocks in copies between devices", "blocks in other waits",
-                      "runs host code" },
+                      "runs transfer calls", "runs ops on the host", "runs host code" },
 };
 
 const char *summary_time(double ns, char *out_text)
@@ -60,6 +64,18 @@ static double length_of(const recording_t *run, uint64_t total_ns)
     return (double)total_ns / (double)count;
 }
 
+static void say_findings(const findings_t *findings, char *text, size_t size)
+{
+    char saving[SUMMARY_TIME], total[SUMMARY_TIME];
+    if (!findings->count) return;
+    say(text, size, " %zu finding%s", findings->count, findings->count > 1 ? "s" : "");
+    if (findings->saving_ns)
+        say(text, size, findings->count > 1 ? " save %s of %s" : " saves %s of %s",
+            summary_time((double)findings->saving_ns, saving),
+            summary_time((double)findings->total_ns, total));
+    say(text, size, ".");
+}
+
 void summary_of(const recording_t *run, char *out_text, size_t size)
 {
     uint64_t sums[SHARES];
@@ -75,7 +91,7 @@ void summary_of(const recording_t *run, char *out_text, size_t size)
     for (int i = 0; i < SHARES; i++)
         parts[i] = (part_t){ (double)sums[i] / (double)total, verbs[run->clock][i] };
     qsort(parts, SHARES, sizeof *parts, compare_parts);
-    for (int i = 0; i < SHARES && (parts[i].portion >= 0.01 || !i); i++, said++) {
+    for (size_t i = 0; i < SHARES_SAID && (parts[i].portion >= 0.01 || !i); i++, said++) {
         say(out_text, size, "%s%.0f %%", said ? ", " : "", 100 * parts[i].portion);
         if (!said) say(out_text, size, run->times.has_step ? " of the step" : " of the run");
         say(out_text, size, " %s", parts[i].verb);
@@ -85,6 +101,7 @@ void summary_of(const recording_t *run, char *out_text, size_t size)
             summary_time(length_of(run, total), time), run->times.by_text[run->times.step].count);
     else
         say(out_text, size, ". The run takes %s.", summary_time((double)total, time));
+    say_findings(&run->findings, out_text, size);
 }
 
 void summary_of_two(const recording_t *first, const recording_t *second, char *out_text,

@@ -13,6 +13,7 @@ enum { DEVICE_PROCESS = 10, THREADS_MOST = 1 << 20, OPERANDS = 64 };
 
 typedef struct tracks_thread {
     uint64_t last_ns[TRACKS_CLOCKS];   /* of its last event */
+    uint64_t called_ns[TRACKS_CLOCKS]; /* of its last event that is not a part of a later call */
     uint64_t waited_ns[TRACKS_CLOCKS]; /* end of its last wait, if that took time; else 0 */
     uint32_t depth[TRACKS_CLOCKS];     /* open scopes that the file has */
     bool is_known;
@@ -325,6 +326,17 @@ static void add_to_devices(tracks_t *tracks, const event_t *event, const char *k
 
 /* ---- the host's threads ---- */
 
+/* Does a call, a wait or a scope end with the event? Other lines come before the line of the call
+ * that made them, and their time is the call's. */
+static bool ends_call(const char *kind)
+{
+    static const char *const kinds[] = { "op",      "transfer", "sync",        "throttle",
+                                         "arrived", "map",      "scope_begin", "scope_end" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i], kind) == 0) return true;
+    return false;
+}
+
 /* What a call is called, and whether it is one. */
 static bool name_call(const event_t *event, const char *kind, char *out_name, size_t size)
 {
@@ -344,8 +356,11 @@ static bool name_call(const event_t *event, const char *kind, char *out_name, si
 static void add_call(tracks_t *tracks, const event_t *event, const char *kind, const char *name,
                      tracks_clock_t clock, thread_t *thread, uint64_t at_ns)
 {
-    const bool is_wait = strcmp(kind, "sync") == 0 || strcmp(kind, "throttle") == 0;
-    const uint64_t blocked_ns = event_whole(event, "blocked_ns"), last_ns = thread->last_ns[clock];
+    const bool is_wait = strcmp(kind, "sync") == 0 || strcmp(kind, "throttle") == 0,
+               is_host_op = strcmp(kind, "op") == 0 &&
+                            strcmp(event_text(event, "device"), "host") == 0;
+    const uint64_t blocked_ns = event_whole(event, "blocked_ns"),
+                   last_ns = is_wait ? thread->last_ns[clock] : thread->called_ns[clock];
     uint64_t start_ns = clock == TRACKS_MODEL ? last_ns
                         : blocked_ns < at_ns  ? at_ns - blocked_ns
                                               : 0;
@@ -353,7 +368,10 @@ static void add_call(tracks_t *tracks, const event_t *event, const char *kind, c
     if (start_ns > at_ns) start_ns = at_ns;
     if (start_ns == at_ns && (is_wait || clock == TRACKS_MODEL)) return;
     trace_slice(tracks->trace, track_of(clock, event_whole(event, "thread")), start_ns,
-                at_ns - start_ns, name, is_wait ? "wait" : "call");
+                at_ns - start_ns, name,
+                is_wait      ? "wait"
+                : is_host_op ? "op"
+                             : "call");
     if (event_has(event, "site")) trace_arg_text(tracks->trace, "site", event_text(event, "site"));
     if (is_wait && event_has(event, "reason"))
         trace_arg_text(tracks->trace, "reason", event_text(event, "reason"));
@@ -475,8 +493,11 @@ void tracks_add(void *user, const event_t *event)
     if (tracks->shows[TRACKS_MODEL] &&
         (is_inside || strcmp(kind, "stream") == 0 || strcmp(kind, "started") == 0))
         add_to_devices(tracks, event, kind, name);
-    for (int clock = 0; clock < TRACKS_CLOCKS; clock++)
-        if (is_timed[clock]) thread->last_ns[clock] = at_ns[clock];
+    for (int clock = 0; clock < TRACKS_CLOCKS; clock++) {
+        if (!is_timed[clock]) continue;
+        thread->last_ns[clock] = at_ns[clock];
+        if (ends_call(kind)) thread->called_ns[clock] = at_ns[clock];
+    }
 }
 
 void tracks_finish(tracks_t *tracks)

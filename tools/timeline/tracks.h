@@ -1,6 +1,6 @@
 /* Makes a timeline of events: tracks for the host's threads and for each stream of each device,
  * arrows for dependencies and waits, counters for memory.
- * On the model clock a thread's call lasts from the thread's event before it, because only calls
+ * On the model clock a thread's call lasts from the thread's call before it, because only calls
  * advance that clock; a request lasts as its device computed. On the wall clock only waits have a
  * length, and devices have no tracks: their wall times are unknown.
  * Not here: the file's form (trace_file.h), reading events (tools/cli/event_file.h). */

@@ -1,6 +1,6 @@
 """Checks a page that `ferry report` wrote, without a browser. Run by test_report.sh.
 
-Usage: check_report.py REPORT.html LEDGER.json...
+Usage: check_report.py REPORT.html LEDGER.json...       beside each LEDGER.json.advice of ferry advise
 The page loads nothing, its policy has the hashes of its script and style, its figures are those of
 `ferry ledger --json`, and shares add up.
 """
@@ -29,9 +29,10 @@ def check_policy(page):
     assert not found, f"the page loads something or has an inline handler: {found.group(0)}"
 
 
-def check_run(run, ledger):
+def check_run(run, ledger, ids):
     for key in ("scopes", "paths", "sites", "pools", "waits", "refusals", "faults", "events", "lost"):
         assert run[key] == ledger[key], f"{key} differ from ferry ledger"
+    assert [each["id"] for each in run["advice"]["findings"]] == ids, "other findings than ferry advise"
     assert bool(run["whole"]) == ledger["whole"]
     assert sum(run["shares"]) == run["part_ns"], "the shares do not add up"
     assert len(run["times"]) == len(run["scopes"])
@@ -58,7 +59,9 @@ def main():
     assert len(report["runs"]) == len(sys.argv) - 2
     for run, path in zip(report["runs"], sys.argv[2:]):
         with open(path, encoding="utf-8") as file:
-            check_run(run, json.load(file))
+            ledger = json.load(file)
+        with open(path + ".advice", encoding="utf-8") as file:
+            check_run(run, ledger, [finding["id"] for finding in json.load(file)["findings"]])
     slices = sum(lane["count"] for run in report["runs"] for lane in run["lanes"])
     arrows = sum(len(run["arrows"]) // 5 for run in report["runs"])
     print(f"{slices} slices, {arrows} arrows, {len(page)} bytes: {report['summary']}")

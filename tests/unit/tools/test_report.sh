@@ -13,6 +13,7 @@ check() {
     shift
     for recording in "$@"; do
         "$ferry" ledger "$recording" --json >"$work/ledger$n.json" 2>/dev/null
+        "$ferry" advise "$recording" --json >"$work/ledger$n.json.advice" 2>/dev/null
         ledgers+=("$work/ledger$n.json")
         n=$((n + 1))
     done

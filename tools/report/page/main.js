@@ -101,11 +101,10 @@ function addTools() {
         });
     const thin = runs.filter(run => run.thin.until_ns > run.thin.from_ns);
     byId("thin").textContent =
-        thin.map(
-                run => "Of " + whole(run.thin.before) + " slices" +
-                    (isComparison ? " of " + letters[run.number] : "") + ", those from " +
-                    time(run.thin.from_ns) + " to " + time(run.thin.until_ns) +
-                    " (shaded) are merged with neighbours. All other figures are of all events.")
+        thin.map(run => "Of " + whole(run.thin.before) + " slices" +
+                     (isComparison ? " of " + letters[run.number] : "") + ", those from " +
+                     time(run.thin.from_ns) + " to " + time(run.thin.until_ns) +
+                     " (shaded) are merged with neighbours. All other figures are of all events.")
             .join(" ");
 }
 
@@ -114,6 +113,7 @@ addShares();
 addCards();
 addTools();
 runs.forEach(addTimeline);
+addFindings();
 addLedger();
 addMemories();
 addSites();
