@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/program/predict.h"
+#include "tools/program/change.h"
 
 enum { RECORDED, ALL };
 
@@ -57,6 +57,22 @@ static fy_status_t check_program(const settings_t *settings, const program_t *pr
     return FY_STATUS_OK;
 }
 
+/* As if the host's memory of every transfer were page-locked. */
+static fy_status_t pin_all(work_t *work)
+{
+    const program_t *program = &work->program;
+    uint32_t *events = tool_alloc((program->nevents + 1) * sizeof *events);
+    change_t change = { .kind = CHANGE_PIN, .events = events };
+    schedule_t pinned;
+    for (uint32_t i = 0; i < program->nevents; i++)
+        if (program->events[i].kind == PROGRAM_TRANSFER) events[change.nevents++] = i;
+    const fy_status_t status = change_make(&work->schedule, &change, &pinned);
+    schedule_free(&work->schedule);
+    work->schedule = pinned;
+    free(events);
+    return status;
+}
+
 static fy_status_t predict(const settings_t *settings, work_t *work)
 {
     FY_TRY(program_read(settings->file, &work->program));
@@ -67,7 +83,7 @@ static fy_status_t predict(const settings_t *settings, work_t *work)
     work->other = memcpy(tool_alloc(nbytes), work->recorded, nbytes);
     FY_TRY(change_machines(settings, &work->program, work->recorded, work->other));
     predict_run(&work->schedule, work->recorded, &work->before);
-    if (settings->pinned == ALL) predict_pin_all(&work->schedule);
+    if (settings->pinned == ALL) FY_TRY(pin_all(work));
     predict_run(&work->schedule, work->other, &work->after);
     work->peak = predict_peak(&work->program);
     for (size_t i = 0; i < work->program.ndevices; i++) {

@@ -104,7 +104,8 @@ static void sum_host(sums_t *sums, span_t gap)
         if (begin_ns >= gap.end_ns) break;
         sums->at = i;
         predict_cause_t cause = act->kind == ACT_STAGE ? PREDICT_STAGING : PREDICT_HOST;
-        const bool waits = act->kind == ACT_WAIT || (act->kind == ACT_REQUEST && act->is_pageable);
+        const bool waits = act->kind == ACT_WAIT ||
+                           (act->kind == ACT_REQUEST && (act->is_pageable || act->holds_host));
         if (waits) {
             const act_times_t *awaited = &sums->times[act->kind == ACT_WAIT ? act->awaited : i];
             const uint64_t woken_ns = later(begin_ns, sooner(awaited->end_ns, end_ns));
@@ -248,13 +249,4 @@ uint64_t predict_peak(const program_t *program)
         }
     }
     return peak;
-}
-
-void predict_pin_all(schedule_t *schedule)
-{
-    for (size_t i = 0; i < schedule->nacts; i++) {
-        act_t *act = &schedule->acts[i];
-        if (act->kind == ACT_STAGE) act->nbytes = 0;
-        act->is_pageable = act->is_staged = false;
-    }
 }

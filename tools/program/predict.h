@@ -42,8 +42,5 @@ fy_status_t predict_machines(const program_t *program, const char *profile,
                              figures_t **out_machines);
 /* The most bytes of device memory (pools "sim:0") that were allocated at once, of one device. */
 uint64_t predict_peak(const program_t *program);
-/* Copies out of and into memory that is not page-locked become those of page-locked memory, and no
- * copy is staged; the transfer is one piece. */
-void predict_pin_all(schedule_t *schedule);
 
 #endif

@@ -19,7 +19,8 @@ typedef struct uses {
 
 typedef struct device_state {
     uint64_t free_ns[FY__SIM_ENGINE_COUNT];
-    uint32_t ring[RING_SLOTS]; /* the last copies out of the staging ring */
+    uint32_t last[FY__SIM_ENGINE_COUNT]; /* acts */
+    uint32_t ring[RING_SLOTS];           /* the last copies out of the staging ring */
     unsigned next_slot;
 } device_state_t;
 
@@ -54,50 +55,9 @@ static uint64_t key_of(uint32_t stream, uint64_t seq)
     return (uint64_t)stream << 48 | (seq & (UINT64_MAX >> 16));
 }
 
-act_t *schedule_add(schedule_t *schedule, const act_t *act)
-{
-    schedule->acts = grow(schedule->acts, schedule->nacts, sizeof *schedule->acts);
-    act_t *added = &schedule->acts[schedule->nacts++];
-    *added = *act;
-    added->after = schedule->nafter;
-    added->nafter = 0;
-    return added;
-}
-
-void schedule_add_after(schedule_t *schedule, uint32_t awaited)
-{
-    act_t *act = &schedule->acts[schedule->nacts - 1];
-    for (uint32_t i = 0; i < act->nafter; i++)
-        if (schedule->after[act->after + i] == awaited) return;
-    schedule->after = grow(schedule->after, schedule->nafter, sizeof *schedule->after);
-    schedule->after[schedule->nafter++] = awaited;
-    act->nafter++;
-}
-
-/* ---- durations ---- */
-
 static bool is_simulated(const builder_t *builder, uint32_t device)
 {
     return device != PROGRAM_NONE && builder->machines[device].device.memory_nbytes;
-}
-
-static uint64_t duration_ns(const act_t *act, const figures_t *machines)
-{
-    const fy__sim_profile_t *profile = &machines[act->device].device;
-    uint64_t ns;
-    if (act->engine == FY__SIM_COMPUTE)
-        ns = fy__sim_profile_launch_ns(profile, (fy_dtype_t)act->dtype, act->flops, act->nbytes);
-    else if (act->engine == FY__SIM_ENGINE_COUNT)
-        ns = fy__sim_profile_peer_ns(profile, &machines[act->other].device, act->nbytes);
-    else
-        ns = fy__sim_profile_link_ns(profile, !act->is_pageable, act->nbytes);
-    return act->factor == 1 ? ns : (uint64_t)((double)ns * act->factor + 0.5);
-}
-
-static uint64_t submit_ns(const act_t *act, const figures_t *machines)
-{
-    const fy__sim_profile_t *profile = &machines[act->device].device;
-    return act->engine == FY__SIM_COMPUTE ? profile->launch_submit_ns : profile->copy_submit_ns;
 }
 
 /* ---- the host's side ---- */
@@ -141,18 +101,23 @@ static uint32_t act_at(builder_t *builder, uint32_t stream, uint64_t seq)
 }
 
 /* The host's time up to the event, in which it may have waited. `awaited`: for which request, if it
- * was a wait; PROGRAM_NONE: unknown. */
+ * was a wait, and with `all` for all of its device; PROGRAM_NONE: unknown. */
 static void explain_host(builder_t *builder, const fy__sim_profile_t *profile, uint32_t event,
-                         uint32_t awaited)
+                         uint32_t awaited, bool all)
 {
     const uint64_t now_ns = builder->program->events[event].model_ns;
     if (now_ns < builder->now_ns) return;
-    if (!explain_wait(builder, profile, event, now_ns)) {
+    if (!explain_wait(builder, profile, event, now_ns))
         add_host(builder, event, now_ns - builder->now_ns);
-        if (awaited != PROGRAM_NONE && builder->ends_ns[awaited] <= now_ns)
-            add_wait(builder, event, awaited);
-    }
     builder->now_ns = now_ns;
+    if (awaited == PROGRAM_NONE || builder->ends_ns[awaited] > now_ns) return;
+    add_wait(builder, event, awaited);
+    const uint32_t device = builder->schedule->acts[awaited].device;
+    for (int engine = 0; all && engine < FY__SIM_ENGINE_COUNT; engine++) {
+        const uint32_t last = builder->devices[device].last[engine];
+        if (last != PROGRAM_NONE && builder->ends_ns[last] <= now_ns)
+            add_wait(builder, event, last);
+    }
 }
 
 /* ---- requests ---- */
@@ -161,7 +126,8 @@ static void await(builder_t *builder, const act_t *act, uint32_t other)
 {
     if (other != PROGRAM_NONE && (builder->schedule->acts[other].engine != act->engine ||
                                   builder->schedule->acts[other].device != act->device))
-        schedule_add_after(builder->schedule, other);
+        schedule_append_after(builder->schedule,
+                              &builder->schedule->acts[builder->schedule->nacts - 1], other);
 }
 
 /* What the bytes of `event` make the last act wait for: the order of all uses of a storage. */
@@ -206,6 +172,13 @@ static uint64_t start_of(const builder_t *builder, const act_t *act, uint64_t ho
     return start_ns;
 }
 
+static void note_engine(builder_t *builder, uint32_t device, int engine, uint64_t end_ns,
+                        uint32_t index)
+{
+    builder->devices[device].free_ns[engine] = end_ns;
+    builder->devices[device].last[engine] = index;
+}
+
 static void note_end(builder_t *builder, uint64_t end_ns)
 {
     const uint32_t index = (uint32_t)builder->schedule->nacts - 1;
@@ -217,10 +190,10 @@ static void note_end(builder_t *builder, uint64_t end_ns)
     builder->ends_ns[index] = end_ns;
     *number_table_at(&builder->ends, end_ns) = index;
     if (act->engine == FY__SIM_ENGINE_COUNT) {
-        builder->devices[act->device].free_ns[FY__SIM_DOWNLOAD] = end_ns;
-        builder->devices[act->other].free_ns[FY__SIM_UPLOAD] = end_ns;
+        note_engine(builder, act->device, FY__SIM_DOWNLOAD, end_ns, index);
+        note_engine(builder, act->other, FY__SIM_UPLOAD, end_ns, index);
     } else
-        builder->devices[act->device].free_ns[act->engine] = end_ns;
+        note_engine(builder, act->device, act->engine, end_ns, index);
 }
 
 /* How the recorded duration comes about: dtype, page-locked or not, else a factor. */
@@ -228,17 +201,17 @@ static void explain_duration(builder_t *builder, act_t *act, uint64_t recorded_n
 {
     static const uint8_t dtypes[] = { FY_DTYPE_F32, FY_DTYPE_F16, FY_DTYPE_BF16, FY_DTYPE_F64 };
     const act_t first = *act;
-    if (duration_ns(act, builder->machines) == recorded_ns) return;
+    if (act_duration_ns(act, builder->machines) == recorded_ns) return;
     for (size_t i = 0; act->engine == FY__SIM_COMPUTE && i < sizeof dtypes; i++) {
         act->dtype = dtypes[i];
-        if (duration_ns(act, builder->machines) == recorded_ns) return;
+        if (act_duration_ns(act, builder->machines) == recorded_ns) return;
     }
     if (act->engine == FY__SIM_UPLOAD || act->engine == FY__SIM_DOWNLOAD) {
         act->is_pageable = !act->is_pageable;
-        if (duration_ns(act, builder->machines) == recorded_ns) return;
+        if (act_duration_ns(act, builder->machines) == recorded_ns) return;
     }
     *act = first;
-    const uint64_t computed_ns = duration_ns(act, builder->machines);
+    const uint64_t computed_ns = act_duration_ns(act, builder->machines);
     if (computed_ns) act->factor = (double)recorded_ns / (double)computed_ns;
 }
 
@@ -259,7 +232,7 @@ static uint64_t explain_submission(builder_t *builder, request_t *request)
     const figures_t *machine = &builder->machines[request->act.device];
     device_state_t *device = &builder->devices[request->act.device];
     const uint64_t at_ns = later(program->events[request->host].model_ns, builder->now_ns),
-                   spent_ns = submit_ns(&request->act, builder->machines),
+                   spent_ns = act_submit_ns(&request->act, builder->machines),
                    staging_ns =
                        request->act.is_staged
                            ? figures_staging_ns(machine, request->act.before, request->act.nbytes)
@@ -300,7 +273,8 @@ static void add_request(builder_t *builder, request_t *request)
     const uint32_t index = (uint32_t)schedule->nacts - 1;
     if (request->stream != PROGRAM_NONE) {
         if (builder->awaited[request->stream] != PROGRAM_NONE)
-            schedule_add_after(schedule, builder->awaited[request->stream]);
+            schedule_append_after(schedule, &schedule->acts[index],
+                                  builder->awaited[request->stream]);
         builder->awaited[request->stream] = PROGRAM_NONE;
         *number_table_at(&builder->points, key_of(request->stream, request->seq)) = index;
     }
@@ -311,13 +285,13 @@ static void add_request(builder_t *builder, request_t *request)
     if (request->is_timed && event->start_ns > start_ns) {
         const uint32_t awaited = *number_table_at(&builder->ends, event->start_ns);
         if (awaited != NUMBER_TABLE_NONE)
-            schedule_add_after(schedule, awaited);
+            schedule_append_after(schedule, act, awaited);
         else
             schedule->unexplained_ns += act->delay_ns = event->start_ns - start_ns;
         start_ns = event->start_ns;
     }
-    note_end(builder,
-             request->is_timed ? event->end_ns : start_ns + duration_ns(act, builder->machines));
+    note_end(builder, request->is_timed ? event->end_ns
+                                        : start_ns + act_duration_ns(act, builder->machines));
     if (request->act.is_staged) {
         device_state_t *device = &builder->devices[act->device];
         device->ring[device->next_slot] = index;
@@ -362,7 +336,7 @@ static void add_op(builder_t *builder, uint32_t index)
     if (count > 1) {
         const uint64_t busy_from_ns = later(builder->devices[event->device].free_ns[0],
                                             builder->now_ns + each_ns),
-                       all_ns = count * duration_ns(&request.act, builder->machines);
+                       all_ns = count * act_duration_ns(&request.act, builder->machines);
         if (event->end_ns > busy_from_ns && event->end_ns - busy_from_ns > count * each_ns)
             request.act.factor = (double)(event->end_ns - busy_from_ns) / (double)all_ns;
         add_host(builder, index, spent_ns - count * each_ns);
@@ -374,7 +348,7 @@ static void add_op(builder_t *builder, uint32_t index)
         if (!i) add_hazards(builder, event);
         const act_t *act = &builder->schedule->acts[builder->schedule->nacts - 1];
         note_end(builder,
-                 start_of(builder, act, builder->now_ns) + duration_ns(act, builder->machines));
+                 start_of(builder, act, builder->now_ns) + act_duration_ns(act, builder->machines));
     }
     add_request(builder, &request);
 }
@@ -455,9 +429,12 @@ static void add_event(builder_t *builder, uint32_t index, const fy__sim_profile_
         break;
     case PROGRAM_SYNC:
     case PROGRAM_THROTTLE:
-    case PROGRAM_ARRIVED: explain_host(builder, profile, index, awaited_by(builder, index)); break;
+    case PROGRAM_ARRIVED:
+        explain_host(builder, profile, index, awaited_by(builder, index),
+                     strcmp(event->name, "device_wait") == 0);
+        break;
     case PROGRAM_SCOPE_BEGIN:
-    case PROGRAM_SCOPE_END: explain_host(builder, profile, index, PROGRAM_NONE); break;
+    case PROGRAM_SCOPE_END: explain_host(builder, profile, index, PROGRAM_NONE, false); break;
     default: /* such as a block that is allocated after a wait */
         if (event->model_ns > builder->now_ns + profile->wake_ns &&
             explain_wait(builder, profile, index, event->model_ns))
@@ -494,7 +471,7 @@ static void add_events(builder_t *builder, const fy__sim_profile_t *profile)
         add_event(builder, moments[i].event, profile);
         schedule->acts_until[moments[i].event] = (uint32_t)schedule->nacts;
     }
-    if (count) explain_host(builder, profile, moments[count - 1].event, PROGRAM_NONE);
+    if (count) explain_host(builder, profile, moments[count - 1].event, PROGRAM_NONE, false);
     free(moments);
 }
 
@@ -517,6 +494,7 @@ fy_status_t schedule_build(const program_t *program, const figures_t *machines,
     for (size_t i = 0; i < program->ndevices; i++) {
         builder.devices[i] = (device_state_t){ .next_slot = 0 };
         memset(builder.devices[i].ring, 0xff, sizeof builder.devices[i].ring);
+        memset(builder.devices[i].last, 0xff, sizeof builder.devices[i].last);
     }
     out_schedule->acts_until = tool_alloc((program->nevents + 1) * sizeof(uint32_t));
     builder.now_ns = program->begin_model_ns;
@@ -528,69 +506,4 @@ fy_status_t schedule_build(const program_t *program, const figures_t *machines,
     number_table_free(&builder.points);
     number_table_free(&builder.ends);
     return FY_STATUS_OK;
-}
-
-void schedule_free(schedule_t *schedule)
-{
-    free(schedule->acts);
-    free(schedule->after);
-    free(schedule->acts_until);
-    *schedule = (schedule_t){ 0 };
-}
-
-/* ---- execution ---- */
-
-static void run_request(const schedule_t *schedule, const act_t *act, const figures_t *machines,
-                        fy__sim_engines_t *engines, uint64_t base_ns, act_times_t *times,
-                        act_times_t *out_times)
-{
-    const uint64_t duration = duration_ns(act, machines);
-    fy__sim_place_t places[2] = { { &engines[act->device], (fy__sim_engine_t)act->engine } };
-    int nplaces = 1;
-    uint64_t ready_ns = 0;
-    if (act->engine == FY__SIM_ENGINE_COUNT) {
-        places[0].engine = FY__SIM_DOWNLOAD;
-        places[nplaces++] = (fy__sim_place_t){ &engines[act->other], FY__SIM_UPLOAD };
-    }
-    for (uint32_t i = 0; i < act->nafter; i++)
-        ready_ns = later(ready_ns, base_ns + times[schedule->after[act->after + i]].end_ns);
-    const fy__sim_span_t span = fy__sim_clock_submit(submit_ns(act, machines), ready_ns, nplaces,
-                                                     places, act->delay_ns + duration);
-    if (act->is_pageable)
-        (void)fy__sim_clock_wait(span.end_ns, UINT64_MAX, machines[act->device].device.wake_ns);
-    out_times->start_ns = span.start_ns + act->delay_ns - base_ns;
-    out_times->end_ns = span.end_ns - base_ns;
-}
-
-uint64_t schedule_run(const schedule_t *schedule, const figures_t *machines, act_times_t *out_times)
-{
-    const size_t ndevices = schedule->program->ndevices;
-    fy__sim_engines_t *engines = tool_alloc((ndevices + 1) * sizeof *engines);
-    memset(engines, 0, (ndevices + 1) * sizeof *engines);
-    const uint64_t base_ns = fy__sim_clock_now();
-    for (size_t i = 0; i < schedule->nacts; i++) {
-        const act_t *act = &schedule->acts[i];
-        act_times_t *times = &out_times[i];
-        *times = (act_times_t){ .start_ns = fy__sim_clock_now() - base_ns };
-        switch ((act_kind_t)act->kind) {
-        case ACT_HOST: fy__sim_clock_advance(act->host_ns); break;
-        case ACT_STAGE:
-            fy__sim_clock_advance(
-                figures_staging_ns(&machines[act->device], act->before, act->nbytes));
-            break;
-        case ACT_WAIT: {
-            const act_t *awaited = &schedule->acts[act->awaited];
-            (void)fy__sim_clock_wait(base_ns + out_times[act->awaited].end_ns, UINT64_MAX,
-                                     machines[awaited->device].device.wake_ns);
-            break;
-        }
-        case ACT_REQUEST:
-            run_request(schedule, act, machines, engines, base_ns, out_times, times);
-            break;
-        }
-        times->host_ns = fy__sim_clock_now() - base_ns;
-        if (act->kind != ACT_REQUEST) times->end_ns = times->host_ns;
-    }
-    free(engines);
-    return fy__sim_clock_now() - base_ns;
 }

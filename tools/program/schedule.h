@@ -3,7 +3,8 @@
  * The host's steps are in the order of the recording: it works, waits for a request, submits one.
  * Requests wait for their engine, their stream and the requests whose bytes they need. Times in the
  * recording that the formulas explain are left to the formulas; the rest is constant host time.
- * Not here: figures (figures.h), sums of an execution (predict.h). Next: schedule.c. */
+ * Not here: figures (figures.h), sums of an execution (predict.h). Next: schedule.c,
+ * schedule_run.c. */
 #ifndef FERRY_TOOLS_SCHEDULE_H_
 #define FERRY_TOOLS_SCHEDULE_H_
 
@@ -23,6 +24,8 @@ typedef struct act {
     uint8_t dtype;    /* REQUEST of an op: fy_dtype_t that sets the rate */
     bool is_pageable; /* a copy from or to memory that is not page-locked: holds the host */
     bool is_staged;   /* a copy out of a staging buffer */
+    bool holds_host;  /* the host waits for its end */
+    bool is_joined;   /* submitted together with the request before: costs the host nothing */
     uint32_t event;   /* of the program, that it is part of */
     uint32_t device;  /* REQUEST; peer copy: the source */
     uint32_t other;   /* peer copy: the target */
@@ -58,8 +61,12 @@ fy_status_t schedule_build(const program_t *program, const figures_t *machines,
 uint64_t schedule_run(const schedule_t *schedule, const figures_t *machines,
                       act_times_t *out_times);
 void schedule_free(schedule_t *schedule);
-/* Appends an act, or one more act that `act` (the last one) comes after. */
+/* Of a request: on its engine, and of the host to submit it. */
+uint64_t act_duration_ns(const act_t *act, const figures_t *machines);
+uint64_t act_submit_ns(const act_t *act, const figures_t *machines);
+/* Appends an act that comes after no other. */
 act_t *schedule_add(schedule_t *schedule, const act_t *act);
-void schedule_add_after(schedule_t *schedule, uint32_t awaited);
+/* One more act that `act`, of this schedule or new, comes after. */
+void schedule_append_after(schedule_t *schedule, act_t *act, uint32_t awaited);
 
 #endif
