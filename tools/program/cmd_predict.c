@@ -7,13 +7,14 @@
 
 #include "tools/cli/tool.h"
 #include "tools/program/change.h"
+#include "tools/program/sweep.h"
 
 enum { RECORDED, ALL };
 
 typedef struct settings {
-    const char *file, *profile, *link, *from, *csv, *plot, *sweep;
+    const char *file, *profile, *link, *from, *csv, *plot;
     double latency;
-    int pinned;
+    int pinned, sweep;
     bool json;
 } settings_t;
 
@@ -211,6 +212,29 @@ static fy_status_t print(const settings_t *settings, const work_t *work)
     return status;
 }
 
+static fy_status_t print_sweep(const settings_t *settings, const work_t *work)
+{
+    fy_status_t status;
+    sheet_t *sheet = sweep_run(&work->schedule, work->other, (sweep_axes_t)settings->sweep,
+                               settings->plot, &status);
+    if (status == FY_STATUS_OK && settings->json) {
+        json_t json = { .file = stdout };
+        json_begin_object(&json, NULL);
+        json_text(&json, "kind", "predict_sweep");
+        json_text(&json, "version", fy_version());
+        json_text(&json, "clock", "model");
+        json_text(&json, "file", settings->file);
+        json_text(&json, "step_path", work->program.step_path);
+        sheet_json(sheet, &json, "rows");
+        json_end(&json);
+        putchar('\n');
+    } else if (status == FY_STATUS_OK)
+        sheet_print(sheet, stdout);
+    if (status == FY_STATUS_OK && settings->csv) status = sheet_csv(sheet, settings->csv);
+    sheet_destroy(sheet);
+    return status;
+}
+
 int cmd_predict(int argc, char **argv)
 {
     settings_t settings = { .latency = NAN };
@@ -226,6 +250,10 @@ int cmd_predict(int argc, char **argv)
           0 },
         { "from", OPTION_TEXT, "NAME|FILE", &settings.from,
           "profile of the recording, if the file does not name it", 0, 0 },
+        { "sweep", OPTION_CHOICE, "none|link|latency|link,latency", &settings.sweep,
+          "step time over link rates from 3 to 104 GB/s and latencies from 0.5 to 8 times", 0, 0 },
+        { "plot", OPTION_SVG, "FILE.svg", &settings.plot, "with --sweep: draw it with gnuplot", 0,
+          0 },
         { "json", OPTION_FLAG, NULL, &settings.json,
           "print one JSON document on standard output, and nothing else there", 0, 0 },
         { "csv", OPTION_TEXT, "FILE", &settings.csv, "write the rows of the table to FILE", 0, 0 },
@@ -238,6 +266,7 @@ int cmd_predict(int argc, char **argv)
         "ferry train lenet --device sim:0 --max-steps 20 --record run.jsonl\n"
         "ferry predict run.jsonl --profile t4\n"
         "ferry predict run.jsonl --link pcie4x8 --latency 2\n"
+        "ferry predict run.jsonl --sweep link,latency --plot sweep.svg\n"
     };
     settings.file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed =
@@ -248,11 +277,16 @@ int cmd_predict(int argc, char **argv)
                         "makes FILE\n");
         return STATUS_USAGE;
     }
+    if (settings.plot && !settings.sweep) {
+        fprintf(stderr, "ferry: --plot draws a sweep: add --sweep link, latency or link,latency\n");
+        return STATUS_USAGE;
+    }
     work_t work = { .memory = 0 };
     fy_status_t status = check_options(&settings);
     const bool is_usage = status == FY_STATUS_INVALID_ARGUMENT;
     if (status == FY_STATUS_OK) status = predict(&settings, &work);
-    if (status == FY_STATUS_OK) status = print(&settings, &work);
+    if (status == FY_STATUS_OK)
+        status = settings.sweep ? print_sweep(&settings, &work) : print(&settings, &work);
     if (status == FY_STATUS_OK && !work.program.is_whole)
         status = TOOL_FAIL(CORRUPT_DATA,
                            "%s has no end (the process was killed, or still runs); "

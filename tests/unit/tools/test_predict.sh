@@ -77,6 +77,27 @@ says out "steps of lenet/train/epoch/step"
 says out "peak of device memory"
 [ "$(wc -l <"$work/rows.csv")" -eq 12 ] || fail "rows of the CSV file"
 
+# A sweep has the prediction of each pair; more latency is never faster.
+expect 2 predict "$work/stream.t4" --plot "$work/sweep.svg"
+says err "--plot draws a sweep"
+expect 2 predict "$work/stream.t4" --sweep colour
+expect 0 predict "$work/stream.t4" --sweep link,latency --csv "$work/sweep.csv" --plot "$work/sweep.svg"
+[ "$(wc -l <"$work/sweep.csv")" -eq 31 ] || fail "rows of the sweep"
+expect 0 predict "$work/stream.t4" --sweep link --json
+cp "$work/out" "$work/sweep.json"
+expect 0 predict "$work/stream.t4" --link 25GB/s --json
+python3 - "$work" <<'END' || fail "figures of a sweep"
+import csv, json, sys
+work = sys.argv[1]
+rows = json.load(open(work + "/sweep.json"))["rows"]
+one = json.load(open(work + "/out"))["predicted"]
+row, = [r for r in rows if r["link_bytes_per_s"] == 25000000000]
+assert (row["step_ns"], row["model_ns"], row["exposed_ns"]) == (one["step_ns"], one["model_ns"], one["exposed_ns"]), row
+by_link = {}
+for r in csv.DictReader(open(work + "/sweep.csv")): by_link.setdefault(r["link_bytes_per_s"], []).append(int(r["model_ns"]))
+assert len(by_link) == 6 and all(times == sorted(times) for times in by_link.values()), by_link
+END
+
 head -n 400 "$work/stream.t4" >"$work/cut"
 expect 1 predict "$work/cut"
 says err "has no end"
