@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/memory_pytorch.h"
 #include "tools/cli/snapshot_file.h"
 #include "tools/cli/tool.h"
 
 enum { SCOPES_SHOWN = 12 };
+enum { SUMMARY, PYTORCH }; /* --format */
 
 static const column_t pool_columns[] = {
     { "pool", "pool", 0 },
@@ -184,22 +186,38 @@ static void print_summary(snapshot_t *snapshot, const char *path, bool json)
     for (int i = 0; i < 4; i++) sheet_destroy(sheets[i]);
 }
 
+/* The exit status; says what failed. */
+static int finish(fy_status_t status)
+{
+    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
+        status = TOOL_FAIL(IO, "cannot write to standard output");
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;
+}
+
 int cmd_memory(int argc, char **argv)
 {
     bool json = false;
-    const char *svg = NULL;
+    const char *svg = NULL, *out = NULL;
+    int format = SUMMARY;
     const option_t options[] = {
         { "svg", OPTION_SVG, "FILE.svg", &svg, "draw it: every block, with tooltips", 0, 0 },
         { "json", OPTION_FLAG, NULL, &json,
           "print one JSON document on standard output, and nothing else there", 0, 0 },
+        { "format", OPTION_CHOICE, "summary|pytorch", &format,
+          "pytorch: FILE is an event file (--record); writes what PyTorch's memory viewer reads", 0,
+          0 },
+        { "out", OPTION_TEXT, "FILE.pickle", &out, "the file that --format pytorch writes", 0, 0 },
     };
-    const usage_t usage = { "ferry memory FILE.json",
+    const usage_t usage = { "ferry memory FILE",
                             "What lay where in a device's memory, from a snapshot that --snapshot "
                             "FILE.json, fy_memory_snapshot or "
                             "$FERRY_SNAPSHOT_ON_OOM wrote.",
                             options, sizeof options / sizeof *options,
                             "ferry train linear --device sim:0 --snapshot end.json\n"
-                            "ferry memory end.json --svg end.svg\n" };
+                            "ferry memory end.json --svg end.svg\n"
+                            "ferry memory run.jsonl --format pytorch --out run.pickle\n" };
     const char *path = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed =
         options_parse(&usage, path ? argc - 1 : argc, path ? argv + 1 : argv);
@@ -209,15 +227,17 @@ int cmd_memory(int argc, char **argv)
                 "ferry: which file? 'ferry memory FILE.json'; --snapshot FILE.json makes one\n");
         return STATUS_USAGE;
     }
+    if ((format == PYTORCH) != (out != NULL) || (out && (svg || json))) {
+        fprintf(stderr, "ferry: --format pytorch and --out FILE.pickle belong together, without "
+                        "--svg and --json\n");
+        return STATUS_USAGE;
+    }
+    if (out) return finish(memory_pytorch_write(path, out));
     snapshot_file_t file;
     fy_status_t status = snapshot_file_open(path, &file);
     if (status == FY_STATUS_OK && svg) status = snapshot_file_draw(&file, svg);
     if (status == FY_STATUS_OK) print_summary(&file.snapshot, path, json);
     snapshot_file_close(&file);
     if (status == FY_STATUS_OK && svg && !json) printf("\npicture: %s\n", svg);
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
-        status = TOOL_FAIL(IO, "cannot write to standard output");
-    if (status != FY_STATUS_OK)
-        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;
+    return finish(status);
 }

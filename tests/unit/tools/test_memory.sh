@@ -84,5 +84,67 @@ assert live == {(s["pool"], s["scope"]): s["live_bytes"] for s in summary["scope
 PY
 fi
 
+# ---- for PyTorch's memory viewer ----
+expect 0 train lenet --device sim:0 --epochs 1 --limit-samples 640 --record "$work/run.jsonl"
+head -n 500 "$work/run.jsonl" >"$work/part.jsonl" # memory is in use at its end
+expect 0 memory "$work/run.jsonl" --format pytorch --out "$work/run.pickle"
+says out "device 0: sim:0"
+expect 1 memory "$work/part.jsonl" --format pytorch --out "$work/part.pickle"
+says err "is not whole"
+expect 2 memory "$work/run.jsonl" --out "$work/run.pickle"
+expect 2 memory "$work/run.jsonl" --format pytorch
+echo '{"ev":"ferry","version":1}' >"$work/none.jsonl"
+expect 1 memory "$work/none.jsonl" --format pytorch --out "$work/none.pickle"
+says err "has no allocations"
+[ -e "$work/none.pickle" ] && fail "a file without allocations is written"
+if [ -w /dev/full ]; then
+    expect 1 memory "$work/run.jsonl" --format pytorch --out /dev/full
+    says err "No space left"
+fi
+if command -v python3 >/dev/null; then
+    for name in run part; do
+        python3 - "$work/$name.pickle" "$work/$name.jsonl" <<'PY' || fail "$name.pickle is not the snapshot of its events"
+import json, pickle, sys
+snapshot = pickle.load(open(sys.argv[1], "rb"))
+events = [e for e in map(json.loads, open(sys.argv[2])) if e.get("pool") == "sim:0"]
+trace = snapshot["device_traces"][0]
+for action, kind in (("alloc", "block_alloc"), ("free_requested", "block_free"), ("free_completed", "block_free")):
+    assert [t["size"] for t in trace if t["action"] == action] == [e["bytes"] for e in events if e["ev"] == kind], action
+live = {}
+for t in trace:
+    if t["action"] == "alloc":
+        assert all(t["addr"] + t["size"] <= a or a + n <= t["addr"] for a, n in live.items()), "blocks overlap"
+        live[t["addr"]] = t["size"]
+        assert [f["filename"] for f in t["frames"]][::len(t["frames"]) - 1] == ["site", "category"]
+    elif t["action"] == "free_completed":
+        del live[t["addr"]]
+blocks = {}
+for segment in snapshot["segments"]:
+    at = segment["address"]
+    for block in segment["blocks"]:
+        assert block["address"] == at
+        at += block["size"]
+        if segment["device"] == 0 and block["state"] == "active_allocated":
+            blocks[block["address"]] = block["size"]
+    assert at == segment["address"] + segment["total_size"]
+assert blocks == live and bool(live) == ("part" in sys.argv[1])
+PY
+    done
+    # $FERRY_TORCH_PYTHON: a Python that has PyTorch
+    python=${FERRY_TORCH_PYTHON:-python3}
+    if "$python" -c 'import torch' 2>/dev/null; then
+        "$python" - "$work/part.pickle" <<'PY' || fail "PyTorch's memory viewer does not read the file"
+import pickle, sys
+from torch.cuda import _memory_viz as viewer
+snapshot = pickle.load(open(sys.argv[1], "rb"))
+assert len(viewer.trace_plot(snapshot)) > 1000 and len(viewer.segment_plot(snapshot)) > 1000
+assert "lenet" in viewer.memory(snapshot, format_flamegraph=str)
+assert "segments:" in viewer.segsum(snapshot) and "cudaMalloc" in viewer.trace(snapshot)
+PY
+    else
+        echo "left out: no PyTorch; FERRY_TORCH_PYTHON names a Python that has it"
+    fi
+fi
+
 [ $failures -eq 0 ] || exit 1
 echo "memory: all good"
