@@ -283,8 +283,8 @@ static void test_graph(void **state)
     prove(&program, &change, &proof);
     assert_near(model_ns(&program), proof.before.total_ns, 1);
     assert_true(proof.after.busy_ns == proof.before.busy_ns);
-    /* Kernels take longer than submission, which is hidden but for the first op. With short ones the
-     * host is the limit: 7 of 8 submissions of 1,700 ns are saved. */
+    /* Kernels take longer than submission, which is hidden but for the first op. With short ones
+     * the host is the limit: 7 of 8 submissions of 1,700 ns are saved. */
     assert_true(proof.saved_ns >= 0);
     schedule_t schedule;
     figures_t *figures;
