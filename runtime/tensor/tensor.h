@@ -119,7 +119,8 @@ static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, i
     int64_t stride = 1;
     tensor->dtype = (uint8_t)dtype;
     tensor->rank = (uint8_t)rank;
-    tensor->contiguous = true;
+    tensor->contiguous = true; /* and adjacent, so one store sets both: */
+    tensor->read_only = false;
     tensor->nelem = nelem;
     for (int i = rank - 1; i >= 0; i--) {
         tensor->dims[i] = dims[i];
