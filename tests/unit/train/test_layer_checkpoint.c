@@ -336,7 +336,7 @@ static void refusals_name_the_cause(ts_ctx_t *ctx)
 
 static fy_status_t program(fy_device_t *device)
 {
-    static const way_t way = { "layers", .precision = FY_DTYPE_F32 };
+    static const way_t way = { "both", .precision = FY_DTYPE_F32, .recompute = 3 };
     training_t training = { .way = &way };
     const fy_scope_t scope = fy_scope_begin("program");
     fy_status_t status = make_net(device, &way, &training.model);

@@ -1,6 +1,8 @@
 /* fy_segments_fit: what it finds fits the limit to the byte, on a device that has no more, with
- * fewer operations than segments of equal results; and what it refuses. */
+ * no more operations than segments of equal results; what it refuses; and host memory that is
+ * refused. */
 #include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
 
 #include <ferry/train/train.h>
 
@@ -125,6 +127,30 @@ static void without_need_there_are_none(void **state)
     assert_int_equal(plan.fits, 0);
 }
 
+/* Of the allocations of host memory, more rarely the later ones: plans are many. */
+static void failing_allocations_leave_nothing(void **state)
+{
+    (void)state;
+    int failures = 0;
+    for (int n = 0, done = 0; !done; n += 1 + n / 8) {
+        fy_segments_t found = FY_SEGMENTS_INIT;
+        fy_plan_t plan = FY_PLAN_INIT;
+        ts_fail_allocation(n);
+        const fy_status_t status =
+            fy_segments_fit("sim?limit=200MiB", open_model, step, NULL, 8, NULL, &found, &plan);
+        done = !ts_allocation_failed();
+        ts_fail_allocation(-1);
+        failures += status != FY_STATUS_OK;
+        /* a container reports that its child's maker failed */
+        if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY &&
+            !strstr(fy_error_get()->text, "no host memory"))
+            fail_msg("allocation %d: %s: %s", n, fy_status_name(status), fy_error_get()->text);
+        if (status == FY_STATUS_OK) continue;
+        ts_ok(fy_segments_fit("sim?limit=200MiB", open_model, step, NULL, 8, NULL, &found, NULL));
+    }
+    assert_true(failures > 20);
+}
+
 static void refusals_name_the_cause(void **state)
 {
     (void)state;
@@ -145,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(the_result_fits_to_the_byte),
                                         cmocka_unit_test(without_need_there_are_none),
+                                        cmocka_unit_test(failing_allocations_leave_nothing),
                                         cmocka_unit_test(refusals_name_the_cause) };
     return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
 }
