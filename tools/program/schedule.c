@@ -226,6 +226,24 @@ typedef struct request {
     bool is_timed, is_first, is_last;
 } request_t;
 
+/* An event of another thread can divide the time of a submission: the part before it is in host
+ * acts then, and is taken out of them. false: they do not have as much. */
+static bool take_back(builder_t *builder, uint64_t ns)
+{
+    enum { ACTS_MOST = 64 };
+    schedule_t *schedule = builder->schedule;
+    uint64_t found_ns = 0;
+    const size_t first = schedule->nacts > ACTS_MOST ? schedule->nacts - ACTS_MOST : 0;
+    for (size_t i = schedule->nacts; i-- > first;) found_ns += schedule->acts[i].host_ns;
+    for (size_t i = schedule->nacts; i-- > first && found_ns >= ns && ns;) {
+        act_t *act = &schedule->acts[i];
+        const uint64_t taken_ns = act->host_ns < ns ? act->host_ns : ns;
+        act->host_ns -= taken_ns;
+        ns -= taken_ns;
+    }
+    return !ns;
+}
+
 static uint64_t explain_submission(builder_t *builder, request_t *request)
 {
     const program_t *program = builder->program;
@@ -241,9 +259,15 @@ static uint64_t explain_submission(builder_t *builder, request_t *request)
     if (request->is_timed && request->event->start_ns < host_ns &&
         request->event->start_ns >= builder->now_ns + spent_ns)
         host_ns = request->event->start_ns;
-    uint64_t until_ns = host_ns - builder->now_ns > spent_ns ? host_ns - spent_ns : builder->now_ns;
-    const bool has_staged = staging_ns && until_ns - builder->now_ns >= staging_ns;
-    if (has_staged) until_ns -= staging_ns;
+    const uint64_t passed_ns = host_ns - builder->now_ns, all_ns = spent_ns + staging_ns;
+    bool has_staged = staging_ns != 0;
+    uint64_t until_ns = builder->now_ns;
+    if (passed_ns >= all_ns)
+        until_ns = host_ns - all_ns;
+    else if (!take_back(builder, all_ns - passed_ns)) {
+        has_staged = false;
+        if (passed_ns > spent_ns) until_ns = host_ns - spent_ns;
+    }
     if (!explain_wait(builder, &machine->device, request->host, until_ns)) {
         add_host(builder, request->host, until_ns - builder->now_ns);
         if (request->act.is_staged) {
