@@ -35,6 +35,7 @@ run() {
     case $1 in
     events) bounded ledger "$2" ;;
     advised) bounded advise "$2" ;;
+   executed) bounded predict "$2" ;;
     drawn) bounded timeline "$2" --out /dev/null --clock both ;;
     reported) bounded report "$2" --out /dev/null ;;
     recording | trace) bounded replay "$2" --policy ferry ;;
@@ -65,7 +66,7 @@ run() {
 # begin READER: prints the beginning of such a file; any length may follow.
 begin() {
     case $1 in
-    events | advised | drawn | reported | recording) printf '{"ev":"ferry","version":1}\n{"ev":"op","scope":"' ;;
+    events | advised | executed | drawn | reported | recording) printf '{"ev":"ferry","version":1}\n{"ev":"op","scope":"' ;;
     trace) printf 'ferry-trace 1\n@' ;;
     snapshot) printf '{"snapshot":1,"device":"' ;;
     predicted | measured) printf '{"a": "' ;;
@@ -88,7 +89,7 @@ check() {
     fi
 }
 
-readers='events advised drawn reported recording trace snapshot predicted measured profile images labels table airfoil checkpoint'
+readers='events advised executed drawn reported recording trace snapshot predicted measured profile images labels table airfoil checkpoint'
 mkdir folder
 mkfifo lonely endless
 : >empty
@@ -139,7 +140,7 @@ expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --record good.e
 printf 'ferry-trace 1\n+100\n-1\n' >good.trace
 most_kib=unlimited
 rm -f lonely && mkfifo pipe
-for row in events:good.events advised:good.events drawn:good.events reported:good.events recording:good.events trace:good.trace snapshot:good-memory.json predicted:good.json measured:good.json table:good-data/airfoil_self_noise.dat; do
+for row in events:good.events advised:good.events executed:good.events drawn:good.events reported:good.events recording:good.events trace:good.trace snapshot:good-memory.json predicted:good.json measured:good.json table:good-data/airfoil_self_noise.dat; do
     for wait in 0 0.1; do
         { sleep $wait && cat "${row#*:}"; } >pipe &
         run "${row%:*}" pipe
