@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `ferry advise`: each rule fires on its plants in three programs and on nothing else; clean programs
-# have no finding; the experiment `roundtrip` and a loop that reads its loss get the right fix; usage,
+# have no finding; estimated savings agree with measured ones; the experiment `roundtrip` and a loop that reads its loss get the right fix; usage,
 # refusals, files that are cut off.
 # Usage: test_advise.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
@@ -16,11 +16,25 @@ declare -A rule_of=(
 # found PROGRAM VARIANT PLANT: the ids of all findings, on one line.
 found() {
     "$corpus" "$1" "$2" "$3" "$run" || fail "corpus $*: exit status $?"
-    expect 0 advise "$run" --json
+    expect 0 advise "$run" --prove --json
     sed -n 's/^ *"id": "\(.*\)",$/\1/p' "$work/out" | tr '\n' ' '
 }
 
-# Precision and recall.
+# agrees DOCUMENT: each estimate is within 25 % of the measured saving, or within 0.5 % of the run.
+agrees() {
+    python3 - "$1" <<'END' 2>&1
+import json, sys
+document = json.load(open(sys.argv[1]))
+for finding in document["findings"]:
+    saving, measured = finding["saving_ns"], finding["measured_ns"]
+    assert (measured is None) == (finding["id"] in ("FA13", "FA14", "FA15")), finding["id"]
+    if measured is not None:
+        difference = abs(saving - measured)
+        assert difference <= max(0.25 * measured, 0.005 * document["ns"]), f"{saving} ns estimated, {measured} measured"
+END
+}
+
+# Precision and recall, and savings.
 for program in train stream infer; do
     for variant in 0 1 2; do
         ids=$(found "$program" $variant clean)
@@ -34,6 +48,7 @@ for plant in $plants; do
         ids=$(found "$program" $variant "$plant")
         [ "$ids" = "${rule_of[$plant]:-none} " ] ||
             fail "$program $variant with '$plant' has findings '$ids', not ${rule_of[$plant]:-none}"
+        agrees "$work/out" >"$work/differs" || fail "$program $variant with '$plant': $(tail -n 1 "$work/differs")"
         variant=$((variant + 1))
     done
 done
@@ -58,6 +73,8 @@ matches out "exp_roundtrip.c:43, scope roundtrip/copies: [0-9]+ uploads"
 says out "fy_tensor_upload(w, device, NULL, &w_device);   /* before the loop */"
 expect 0 advise "$run"
 says out "a copy blocks the host"
+expect 0 advise "$run" --prove
+says out "proved   "
 [ "$(wc -l <"$work/out")" -le 40 ] || fail "the advice is longer than a screen"
 # The largest saving comes first.
 expect 0 advise "$run" --json
@@ -79,6 +96,9 @@ says out "no findings"
 expect 0 experiment roundtrip --device host --iters 3 --record "$run"
 expect 0 advise "$run"
 says out "no model clock"
+expect 1 advise "$run" --prove
+silent out
+says err "no times of the model clock"
 
 # Usage and files.
 expect 2 advise

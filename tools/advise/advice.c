@@ -61,8 +61,17 @@ void advice_add(advice_t *advice, finding_t *finding, uint32_t event)
     if (advice->claimed[event]) return;
     advice_charge(advice, finding, event);
     finding->events = grow(finding->events, finding->nevents, sizeof *finding->events);
+    finding->begins = grow(finding->begins, finding->nevents, sizeof *finding->begins);
+    finding->begins[finding->nevents] = finding->begins_next;
+    finding->begins_next = false;
     finding->events[finding->nevents++] = event;
     finding->nbytes += facts_event(advice->facts, event)->nbytes;
+}
+
+void advice_begin_series(finding_t *finding)
+{
+    finding->begins_next = true;
+    finding->kept++;
 }
 
 /* ---- waits ---- */
@@ -109,12 +118,31 @@ static uint64_t rest_of(const facts_t *facts, const finding_t *finding, facts_en
     return rest;
 }
 
+/* Requests that remain are still behind others in the queue. */
+static bool is_queue_saved(change_t change)
+{
+    return change != CHANGE_PACK && change != CHANGE_PIN && change != CHANGE_SECOND_BUFFER;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* The first copy without staging still has to cross before its op starts. */
+static uint64_t lead_of(const facts_t *facts, const finding_t *finding)
+{
+    for (size_t i = 0; i < finding->nevents; i++)
+        if (facts->idle_ns[finding->events[i]]) return facts_device_ns(facts, finding->events[i]);
+    return 0;
+}
+
 static void compute_saving(const facts_t *facts, finding_t *finding)
 {
     const uint64_t all = facts->end_ns - facts->begin_ns;
+    const change_t change = finding->rule->change;
     for (size_t i = 0; i < finding->ncosts; i++)
-        finding->idle_ns += facts->idle_ns[finding->costs[i]];
+        finding->idle_ns += facts->idle_ns[finding->costs[i]] +
+                            (is_queue_saved(change) ? facts->queue_ns[finding->costs[i]] : 0);
     uint64_t saving = finding->idle_ns;
+    if (change == CHANGE_PIN) saving -= smaller(saving, lead_of(facts, finding));
     if (finding->nevents && finding->kept) saving -= saving / finding->nevents * finding->kept;
     for (int engine = 0; engine < FACTS_ENGINES; engine++) {
         const uint64_t rest = rest_of(facts, finding, (facts_engine_t)engine);
@@ -137,6 +165,7 @@ static bool is_worth_it(const facts_t *facts, const finding_t *finding)
 static void drop(finding_t *finding)
 {
     free(finding->events);
+    free(finding->begins);
     free(finding->costs);
 }
 

@@ -19,12 +19,14 @@ typedef struct finding {
     size_t nevents;
     uint32_t *costs; /* those, and others that are there only because of them, such as waits */
     size_t ncosts;
-    uint64_t nbytes;   /* of the events */
-    uint64_t kept;     /* of the events so many remain after the fix */
-    uint64_t storages; /* distinct ones on the host's side, at most 64 are told apart */
-    uint64_t idle_ns;  /* the device stood idle because of the costs */
+    uint64_t nbytes; /* of the events */
+    bool begins_next;
+    bool *begins;     /* by event: it begins a series that becomes one request */
+    uint64_t kept;    /* series; 0: all events go, or change */
+    uint64_t idle_ns; /* the device stood idle because of the costs */
     uint64_t saving_ns;
-    uint64_t saved_nbytes;
+    bool has_measured; /* prove.h: the saving that an execution without the waste shows */
+    int64_t measured_ns;
     bool has_limit; /* the saving is less than idle_ns, because of `limit` */
     facts_engine_t limit;
     confidence_t confidence;
@@ -50,6 +52,8 @@ void advice_free(advice_t *advice);
 finding_t *advice_at(advice_t *advice, uint32_t event);
 /* The event is one that the fix removes or changes. */
 void advice_add(advice_t *advice, finding_t *finding, uint32_t event);
+/* The next event added begins a series, of which one request remains. */
+void advice_begin_series(finding_t *finding);
 /* The event costs time only because of events of the finding. */
 void advice_charge(advice_t *advice, finding_t *finding, uint32_t event);
 /* Has no rule explained it? */

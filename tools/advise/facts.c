@@ -228,6 +228,7 @@ void facts_create(const program_t *program, facts_t *out_facts)
     out_facts->end = zeroed(n, sizeof(uint64_t));
     out_facts->work_ns = zeroed(n, sizeof(uint64_t));
     out_facts->idle_ns = zeroed(n, sizeof(uint64_t));
+    out_facts->queue_ns = zeroed(n, sizeof(uint64_t));
     out_facts->awaited = zeroed(n, sizeof(uint32_t));
     out_facts->by_end = zeroed(n, sizeof(uint32_t));
     out_facts->uses = zeroed(program->noperands, sizeof(facts_use_t));
@@ -252,6 +253,7 @@ void facts_free(facts_t *facts)
     free(facts->start);
     free(facts->end);
     free(facts->work_ns);
+    free(facts->queue_ns);
     free(facts->idle_ns);
     free(facts->awaited);
     free(facts->by_end);

@@ -30,6 +30,7 @@ typedef struct facts {
     uint64_t *work_ns;     /* by event: of the host, with the staging copies; 0 of waits */
     /* By event: for how long the compute engine stood idle because of it (idle.c). */
     uint64_t *idle_ns;
+    uint64_t *queue_ns; /* the same, while it was behind other transfers of its engine */
     /* By event: the request that it waited for, or whose bytes it took over; PROGRAM_NONE: none */
     uint32_t *awaited;
     facts_use_t *uses;   /* sorted by storage, then as in the file */

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { WAIT_LINES_MOST = 64 }; /* before a request's own line */
+enum { WAIT_LINES_MOST = 64, FLOOR_LINES_MOST = 1024 }; /* before a request's own line */
 
 /* A walk through one gap; [begin, at) is still to be charged. */
 typedef struct walk {
@@ -21,14 +21,32 @@ typedef struct walk {
     uint32_t pending[64]; /* submissions behind the next wait */
     uint64_t pending_ns[64];
     int npending;
+    uint64_t floor; /* when the engine was done with transfers of other sites */
 } walk_t;
+
+/* Adds the time from `from` to where the walk is: to queue_ns as far as it is before `floor`. */
+static void add(walk_t *w, uint32_t event, uint64_t ns, uint64_t from)
+{
+    const uint64_t below = from < w->floor ? w->floor - from : 0, queued = below < ns ? below : ns;
+    w->facts->queue_ns[event] += queued;
+    w->facts->idle_ns[event] += ns - queued;
+}
 
 /* The time from `from`, but not before the gap, to where the walk is. */
 static void charge(walk_t *w, uint32_t event, uint64_t from)
 {
     if (from < w->begin) from = w->begin;
     if (from >= w->at) return;
-    w->facts->idle_ns[event] += w->at - from;
+    add(w, event, w->at - from, from);
+    w->at = from;
+}
+
+/* The same, for the time in which the request was behind others in its engine's queue. */
+static void charge_queue(walk_t *w, uint32_t event, uint64_t from)
+{
+    if (from < w->begin) from = w->begin;
+    if (from >= w->at) return;
+    w->facts->queue_ns[event] += w->at - from;
     w->at = from;
 }
 
@@ -130,6 +148,23 @@ static bool is_submission(const facts_t *facts, uint32_t event)
     return e->kind == PROGRAM_OP || strcmp(e->path, "direct") == 0;
 }
 
+/* The last end, in the gap, of a transfer of the same engine that another site submitted before:
+ * this one was behind it in the queue. */
+static uint64_t floor_of(const walk_t *w, uint32_t transfer)
+{
+    const facts_t *facts = w->facts;
+    uint64_t last = 0;
+    for (uint32_t i = transfer, n = 0; i-- > 0 && n < FLOOR_LINES_MOST; n++) {
+        const program_event_t *e = facts_event(facts, i);
+        if (e->model_ns < w->begin && facts->end[i] && facts->end[i] < w->begin) break;
+        if (e->kind == PROGRAM_TRANSFER && e->device == w->device && facts->end[i] <= w->at &&
+            facts_engine(facts, i) == facts_engine(facts, transfer) &&
+            e->site != facts_event(facts, transfer)->site && facts->end[i] > last)
+            last = facts->end[i];
+    }
+    return last;
+}
+
 /* Back through the calls of the host, from the one that ended where the walk is. Returns the
  * transfer that a wait awaited, or PROGRAM_NONE: the gap is charged. */
 static uint32_t walk_host(walk_t *w, uint32_t event)
@@ -158,13 +193,24 @@ static uint32_t walk_host(walk_t *w, uint32_t event)
                 if (w->at > w->begin) return request;
             } else if (is_submission(facts, event))
                 defer(w, event, facts->host_begin[event]);
-            else
-                charge(w, owner_of(facts, event), facts->host_begin[event]);
+            else {
+                const uint32_t owner = owner_of(facts, event);
+                if (!w->floor && facts_event(facts, owner)->kind == PROGRAM_TRANSFER)
+                    w->floor = floor_of(w, owner);
+                charge(w, owner, facts->host_begin[event]);
+            }
         }
         if (!event) break;
     }
     charge_pending(w, PROGRAM_NONE);
     return PROGRAM_NONE;
+}
+
+/* Did `request` need the transfer? Of one engine, it may have been only behind it in the queue. */
+static bool is_reason(const facts_t *facts, uint32_t request, uint32_t transfer)
+{
+    return facts_engine(facts, request) != facts_engine(facts, transfer) ||
+           is_awaited(facts, request, transfer);
 }
 
 static void walk_gap(walk_t *w, uint32_t op)
@@ -173,11 +219,15 @@ static void walk_gap(walk_t *w, uint32_t op)
     uint32_t request = op;
     while (w->at > w->begin) {
         const uint32_t transfer = ended_at(w, w->at, request);
-        const uint64_t submitted = facts_event(facts, request)->model_ns;
-        if (transfer != PROGRAM_NONE)
+        const program_event_t *e = facts_event(facts, request);
+        if (transfer != PROGRAM_NONE && is_reason(facts, request, transfer))
             request = transfer;
-        else if (facts_event(facts, request)->kind == PROGRAM_TRANSFER && submitted < w->at) {
-            charge(w, request, submitted); /* its earlier pieces */
+        else if (e->kind == PROGRAM_TRANSFER && e->model_ns < w->at) {
+            const uint64_t pieces = facts_device_ns(facts, request) -
+                                    (facts->end[request] - facts->start[request]);
+            const uint64_t first = w->at > pieces ? w->at - pieces : 0;
+            charge(w, request, first > e->model_ns ? first : e->model_ns);
+            charge_queue(w, request, e->model_ns);
             continue;
         } else {
             request = walk_host(w, request);
@@ -185,6 +235,7 @@ static void walk_gap(walk_t *w, uint32_t op)
                 break;
             if (facts->end[request] != w->at) break;
         }
+        if (!w->floor) w->floor = floor_of(w, request);
         charge(w, request, facts->start[request]);
     }
     charge_pending(w, PROGRAM_NONE);
@@ -194,13 +245,13 @@ void facts_find_idle(facts_t *facts)
 {
     const program_t *p = facts->program;
     for (uint32_t device = 0; device < p->ndevices; device++) {
-        uint64_t busy_until = 0;
+        uint64_t busy_until = facts->begin_ns; /* where the measured part begins */
         for (size_t i = 0; i < facts->nby_end;
              i++) { /* one engine: ends are in the order of starts */
             const uint32_t op = facts->by_end[i];
             const program_event_t *e = facts_event(facts, op);
             if (e->kind != PROGRAM_OP || e->device != device) continue;
-            if (busy_until && facts->start[op] > busy_until && busy_until >= facts->begin_ns) {
+            if (facts->start[op] > busy_until) {
                 walk_t w = {
                     .facts = facts, .device = device, .begin = busy_until, .at = facts->start[op]
                 };

@@ -6,6 +6,17 @@
 
 #include "tools/advise/advice.h"
 
+/* How a program is changed to measure a saving (prove.c). */
+typedef enum change {
+    CHANGE_NONE,          /* the model clock does not show it */
+    CHANGE_DROP,          /* the costs go */
+    CHANGE_LATER,         /* the host waits for the request of `steps` events before */
+    CHANGE_PACK,          /* a series of copies becomes one */
+    CHANGE_PIN,           /* copies read page-locked memory, without staging */
+    CHANGE_SECOND_BUFFER, /* an upload waits for what the one before it waited for */
+    CHANGE_FUSE           /* a series of ops becomes one */
+} change_t;
+
 typedef struct rule {
     const char *id;    /* stable */
     const char *title; /* what is wasteful */
@@ -16,6 +27,8 @@ typedef struct rule {
     /* a finding that saves less than a thousandth of the time is dropped; no harm without a cost */
     bool needs_saving;
     void (*find)(advice_t *advice);
+    change_t change;
+    size_t steps; /* LATER */
 } rule_t;
 
 extern const rule_t rules[];
@@ -46,5 +59,9 @@ void rule_pin(advice_t *advice);
 void rule_alloc(advice_t *advice);
 /* rules_ops.c */
 void rule_chain(advice_t *advice);
+/* The bytes that a chain reads from outside, and those of its last result. out_all may be NULL: the
+ * bytes of all operands of all its ops. */
+uint64_t chain_outer_nbytes(const facts_t *facts, const uint32_t *ops, size_t count,
+                            uint64_t *out_all);
 
 #endif

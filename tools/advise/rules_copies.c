@@ -18,8 +18,8 @@ static void add_series(advice_t *advice, const uint32_t *series, size_t count)
 {
     if (count < SMALL_LEAST_RUN) return;
     finding_t *finding = advice_at(advice, series[0]);
+    advice_begin_series(finding);
     for (size_t i = 0; i < count; i++) advice_add(advice, finding, series[i]);
-    finding->kept++;
 }
 
 /* Small copies of one site and direction without another request of the thread between them. */

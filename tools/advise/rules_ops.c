@@ -28,14 +28,11 @@ static bool reads(const program_t *p, const program_event_t *e, uint32_t writer)
     return false;
 }
 
-/* One launch reads what comes from outside and writes the last result. */
-static void add_chain(advice_t *advice, const uint32_t *ops, size_t count)
+uint64_t chain_outer_nbytes(const facts_t *facts, const uint32_t *ops, size_t count,
+                            uint64_t *out_all)
 {
-    const facts_t *facts = advice->facts;
     const program_t *p = facts->program;
-    uint64_t inner = 0, all = 0, took = 0;
-    if (count < CHAIN_LEAST) return;
-    finding_t *finding = advice_at(advice, ops[0]);
+    uint64_t inner = 0, all = 0;
     for (size_t i = 0; i < count; i++) {
         const program_event_t *e = facts_event(facts, ops[i]);
         for (unsigned k = 0; k < e->nsrc + e->ndst; k++) {
@@ -46,11 +43,24 @@ static void add_chain(advice_t *advice, const uint32_t *ops, size_t count)
             const bool is_last = k >= e->nsrc && i + 1 == count;
             if (!is_last && (k >= e->nsrc || (i && o->writer == ops[i - 1]))) inner += nbytes;
         }
+    }
+    if (out_all) *out_all = all;
+    return all - inner;
+}
+
+static void add_chain(advice_t *advice, const uint32_t *ops, size_t count)
+{
+    const facts_t *facts = advice->facts;
+    uint64_t all, took = 0;
+    if (count < CHAIN_LEAST) return;
+    const uint64_t outer = chain_outer_nbytes(facts, ops, count, &all);
+    finding_t *finding = advice_at(advice, ops[0]);
+    advice_begin_series(finding);
+    for (size_t i = 0; i < count; i++) {
         took += facts->end[ops[i]] - facts->start[ops[i]];
         advice_add(advice, finding, ops[i]);
     }
-    finding->kept++;
-    if (all) finding->saving_ns += (uint64_t)((double)took * (double)inner / (double)all);
+    if (all) finding->saving_ns += (uint64_t)((double)took * (double)(all - outer) / (double)all);
 }
 
 void rule_chain(advice_t *advice)

@@ -1,6 +1,7 @@
 #include "tools/advise/show.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -113,6 +114,12 @@ static void print_finding(const advice_t *advice, const finding_t *finding, size
     printf("    saves    %s (%.1f %%), confidence %s: %s\n", time_text(finding->saving_ns, saving),
            percent(finding->saving_ns, total_ns(advice)), confidences[finding->confidence],
            formula_of(finding, formula));
+    if (finding->has_measured)
+        printf("    proved   %s%s, by an execution on the model clock with the fix\n",
+               finding->measured_ns < 0 ? "-" : "",
+               time_text((uint64_t)(finding->measured_ns < 0 ? -finding->measured_ns
+                                                             : finding->measured_ns),
+                         saving));
     printf("    where    %s%sscope %s: %zu %s, %" PRIu64 " bytes", finding->site,
            *finding->site ? ", " : "", *finding->scope ? finding->scope : "(none)",
            finding->nevents, noun_of(advice->facts, finding), finding->nbytes);
@@ -158,6 +165,7 @@ static void json_finding(json_t *json, const advice_t *advice, const finding_t *
     json_uint(json, "idle_ns", finding->idle_ns);
     json_uint(json, "saving_ns", finding->saving_ns);
     json_text(json, "saving", formula_of(finding, formula));
+    json_real(json, "measured_ns", finding->has_measured ? (double)finding->measured_ns : NAN);
     json_text(json, "confidence", confidences[finding->confidence]);
     json_text(json, "detail", *finding->detail ? finding->detail : NULL);
     json_text(json, "why", finding->rule->why);
