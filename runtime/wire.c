@@ -24,6 +24,7 @@
 #include "runtime/order/callback.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
+#include "runtime/record/notes.h"
 #include "runtime/record/private.h"
 #include "runtime/tensor/slot.h"
 #include "runtime/tensor/storage.h"
@@ -31,6 +32,7 @@
 #include "runtime/tensor/thread_cache.h"
 #include "runtime/thread/guard.h"
 #include "transfer/download.h"
+#include "transfer/live.h"
 #include "transfer/prefetch.h"
 #include "transfer/queue.h"
 #include "transfer/ring.h"
@@ -70,6 +72,7 @@ const fy__env_rule_t fy__wire_env_rules[] = {
     { "FERRY_MACHINE_MEMORY", "a size above zero, such as 8GiB", is_size },
     { "FERRY_MEMORY_DEBUG", "poison, guard, poison+guard or none", fy__debug_is_good },
     { "FERRY_FUSE", "on or off", fy__fuse_is_good },
+    { "FERRY_WATCH", "1 or 0", fy__live_value_is_good },
     { NULL, NULL, NULL },
 };
 
@@ -355,6 +358,7 @@ done:
         close_parts(device);
         fy__error_restore(&first);
     }
+    if (status == FY_STATUS_OK) fy__live_from_environment();
     return status;
 }
 
@@ -387,6 +391,7 @@ typedef struct fork_row {
 } fork_row_t;
 
 static const fork_row_t fork_rows[] = {
+    { fy__live_fork_lock, fy__live_fork_unlock, fy__live_fork_child },
     { fy__event_fork_lock, fy__event_fork_unlock, fy__event_fork_child },
     { fy__registry_fork_lock, fy__registry_fork_unlock, fy__registry_fork_child },
     { fy__thread_fork_lock, fy__thread_fork_unlock, fy__thread_fork_child },
@@ -404,6 +409,7 @@ static const fork_row_t fork_rows[] = {
     { fy__poison_fork_lock, fy__poison_fork_unlock, NULL },
     /* under the registry's lock when a host is opened, under sim's when a kernel runs */
     { fy__conv_tune_fork_lock, fy__conv_tune_fork_unlock, NULL },
+    { fy__notes_fork_lock, fy__notes_fork_unlock, NULL },
 };
 enum { FORK_ROWS = sizeof fork_rows / sizeof *fork_rows };
 

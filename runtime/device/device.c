@@ -8,6 +8,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
+#include "runtime/record/notes.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/thread/guard.h"
@@ -69,6 +70,7 @@ fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
             snprintf(device->lost_text, sizeof device->lost_text, "%s", fy_error_get()->text);
             atomic_store_explicit(&device->lost_told, true, memory_order_release);
             FY__EVENT(fy__event_fault(status, fy_error_get()->text));
+            fy__note(status, fy_error_get()->text);
             fy__log(FY_LOG_ERROR, "%s is lost: %s", device->spec, fy_error_get()->text);
         }
     }

@@ -11,6 +11,7 @@
 #include "runtime/device/device.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
+#include "runtime/record/notes.h"
 #include "runtime/thread/guard.h"
 
 /* ---- poison records ---- */
@@ -37,6 +38,7 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
     vsnprintf(records[number % RECORDS].text, sizeof records[0].text, format, args);
     va_end(args);
     FY__EVENT(fy__event_fault(status, records[number % RECORDS].text));
+    fy__note(status, records[number % RECORDS].text);
     pthread_mutex_unlock(&records_lock);
     return (uint32_t)status << 24 | number;
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/record/event.h"
+#include "runtime/record/notes.h"
 
 typedef unsigned long long ull;
 
@@ -179,6 +180,7 @@ static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_
                 if (i) return_claims(heads[0], NULL, quota, n);
                 status = refuse(thread, guard, asker, quota, n, used);
                 FY__EVENT(fy__event_refusal(thread, status));
+                fy__note(status, fy_error_get()->text);
                 break;
             }
             logs |= guard->action == FY_GUARD_LOG;

@@ -37,6 +37,8 @@ static const command_t commands[] = {
       cmd_replay },
     { "calibrate", "measures a device, and this host, into a profile for simulated devices",
       cmd_calibrate },
+    { "watch", "a running process with FERRY_WATCH=1: rates, waits, live bytes, refusals",
+      cmd_watch },
     { "compare", "figures of two JSON documents, by the same clock: which differ", cmd_compare },
 };
 
@@ -89,8 +91,8 @@ static void prefer_passive_waiting(char **argv)
  * the file that the command reads. */
 static bool only_reads(const char *command)
 {
-    static const char *const names[] = { "ledger",  "timeline", "advise", "report",
-                                         "predict", "replay",   "memory", "compare" };
+    static const char *const names[] = { "ledger", "timeline", "advise",  "report", "predict",
+                                         "replay", "memory",   "compare", "watch" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(command, names[i]) == 0) return true;
     return false;
@@ -120,6 +122,9 @@ static int begin(int argc, char **argv, const char **out_record)
     if (only_reads(argv[1]) || has_record_option(argc, argv)) record = NULL;
     *out_record = record;
     unsetenv("FERRY_RECORD");
+    const char *watch = fy__env_value("FERRY_WATCH");
+    /* it has nothing to share; a malformed value is an error below */
+    if (only_reads(argv[1]) && watch && strcmp(watch, "1") == 0) unsetenv("FERRY_WATCH");
     fy_log_set(tool_log, NULL);
     int status = fy_device_open("host", &host) == FY_STATUS_OK ? STATUS_OK : fail("");
     if (status == STATUS_OK && record && fy_ledger_record(record) != FY_STATUS_OK) {

@@ -43,6 +43,7 @@ int cmd_memory(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_calibrate(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
+int cmd_watch(int argc, char **argv);
 int exp_roundtrip(int argc, char **argv);
 int exp_vectorize(int argc, char **argv);
 int exp_minibatch(int argc, char **argv);

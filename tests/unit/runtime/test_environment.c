@@ -22,6 +22,7 @@ static const struct {
     { "FERRY_MACHINE_MEMORY", "lots", "8GiB" },
     { "FERRY_MEMORY_DEBUG", "on", "none" },
     { "FERRY_FUSE", "no", "off" },
+    { "FERRY_WATCH", "yes", "0" },
 };
 
 static fy_status_t open_one(const char *spec)

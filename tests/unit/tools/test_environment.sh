@@ -36,6 +36,7 @@ FERRY_HOST_ALLOCATOR|auto mmap|malloc MMAP
 FERRY_MACHINE_MEMORY|8GiB 4000000000|lots 0 -1 8GB8
 FERRY_MEMORY_DEBUG|poison guard poison+guard none|on poison,guard 1
 FERRY_FUSE|on off|no 0 1
+FERRY_WATCH|0 1|yes on 2
 END
 
 # A recording that cannot begin, or is incomplete, is never a silent success.

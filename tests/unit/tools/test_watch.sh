@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# `ferry watch`: the figures of a running process, as text and as JSON; processes that have ended,
+# that share nothing, and pages that are not this user's or no pages. Usage: test_watch.sh BUILD_DIR
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+if [ ! -w /dev/shm ]; then
+    echo "skipped: no /dev/shm to share figures in"
+    exit 77
+fi
+
+pids=()
+trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+# start OPTION...: a process that shares its figures; its number is $pid, its page $page.
+start() {
+    FERRY_WATCH=1 "$ferry" experiment roundtrip --device sim:0 --size 16 "$@" >"$work/run" 2>&1 &
+    pid=$!
+    pids+=("$pid")
+    page=/dev/shm/ferry-watch-$pid
+    for _ in $(seq 1000); do
+        [ -s "$page" ] && return
+        sleep 0.01
+    done
+    fail "the process shares nothing: $(cat "$work/run")"
+}
+
+expect 0 watch --help
+says out "usage: ferry watch PID|FILE"
+expect 2 watch
+says err "a process is needed"
+
+start --iters 100000000
+[ "$(stat -c '%a %u' "$page")" = "600 $(id -u)" ] || fail "the page has mode and owner $(stat -c '%a %u' "$page")"
+expect 0 watch "$pid" --once --interval-ms 300
+silent err
+says out "process $pid"
+matches out '^ +upload +[0-9]'
+matches out '^ +sim:0 +[0-9]'
+if grep -q $'\033' "$work/out"; then fail "escapes without a terminal"; fi
+expect 0 watch "$page" --json --interval-ms 300
+for text in "\"watch\": $pid" '"ended": false' '"direction": "download"' '"requests_per_s": ' '"device": "sim:0"' '"last_refusals": ['; do
+    says out "$text"
+done
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not d["requests_per_s"] > 0)' "$work/out" ||
+        fail "the process makes no requests"
+fi
+expect 2 watch
+says err "  $pid"
+
+# Pages that are not to be read.
+cp "$page" "$work/page"
+chmod 600 "$work/page"
+expect 0 watch "$work/page" --once --interval-ms 100
+chmod 644 "$work/page"
+expect 1 watch "$work/page" --once
+says err "mode 644, not 600"
+chmod 600 "$work/page"
+ln -s "$work/page" "$work/link"
+expect 1 watch "$work/link" --once
+says err "cannot open"
+head -c 100 "$work/page" >"$work/short"
+head -c 100000 /dev/zero >"$work/zeros"
+chmod 600 "$work/short" "$work/zeros"
+expect 1 watch "$work/short"
+says err "it has 100 bytes"
+expect 1 watch "$work/zeros"
+says err "no page of this version"
+expect 1 watch "$work"
+expect 1 watch "$work/none"
+if [ "$(id -u)" -eq 0 ]; then
+    chown 65534 "$work/page"
+    expect 1 watch "$work/page"
+    says err "belongs to user 65534, not to you"
+else
+    echo "skipped: only root can make a file of another user"
+fi
+
+# A process that was killed is reported, and its page removed.
+kill -9 "$pid"
+wait "$pid" 2>/dev/null
+[ -e "$page" ] || fail "a killed process removed its page"
+expect 0 watch "$page" --interval-ms 200
+says out "process $pid has ended; its last figures:"
+[ ! -e "$page" ] || fail "the page of a killed process stays"
+expect 1 watch "$pid"
+says err "process $pid has ended"
+
+# A page whose number another process has by now is of an ended one.
+cp "$work/page" "$work/other" # of a process that was killed
+chmod 600 "$work/other"
+[ "$(id -u)" -eq 0 ] && chown "$(id -u)" "$work/other"
+printf '%b' "\\x$(printf %02x $(($$ & 255)))\\x$(printf %02x $(($$ >> 8 & 255)))\\x$(printf %02x $(($$ >> 16 & 255)))" |
+    dd of="$work/other" bs=1 seek=16 conv=notrunc 2>/dev/null
+expect 0 watch "$work/other" --interval-ms 100
+says out "process $$ has ended"
+cp "$work/other" "/dev/shm/ferry-watch-$$"
+chmod 600 "/dev/shm/ferry-watch-$$"
+expect 2 watch
+[ ! -e "/dev/shm/ferry-watch-$$" ] || fail "a page of an ended process with the number of another one stays"
+
+# One that ends while it is watched, too; its page is gone.
+start --iters 300 --rounds 201
+expect 0 watch "$pid" --interval-ms 100
+says out "has ended; its last figures:"
+wait "$pid"
+[ ! -e "$page" ] || fail "a process that exits leaves its page"
+
+# A process without the variable shares nothing.
+"$ferry" experiment roundtrip --device sim:0 --size 16 --iters 100000000 >/dev/null 2>&1 &
+pids+=($!)
+expect 1 watch $! --once
+says err "start it with FERRY_WATCH=1"
+FERRY_WATCH=maybe "$ferry" info >/dev/null 2>"$work/err"
+[ $? -eq 2 ] || fail "FERRY_WATCH=maybe is no error"
+says err "FERRY_WATCH"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures > 0))
