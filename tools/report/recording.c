@@ -12,15 +12,7 @@ typedef struct reading {
     tracks_t *tracks;
 } reading_t;
 
-static void take(void *user, const event_t *event)
-{
-    const reading_t *reading = user;
-    event_totals_add(&reading->run->totals, event);
-    tracks_add(reading->tracks, event);
-    blocks_add(&reading->run->blocks, &reading->run->slices, event);
-}
-
-/* ---- the first line ---- */
+/* ---- facts ---- */
 
 static void keep_field(char **header, size_t *nbytes, const char *text)
 {
@@ -37,7 +29,6 @@ static void keep_field(char **header, size_t *nbytes, const char *text)
 static void keep_header(recording_t *run, char *line)
 {
     event_t event;
-    size_t nbytes = 0;
     if (event_parse(line, &event)) return; /* the reader of the file reports it */
     for (size_t i = 0; i < event.count; i++) {
         const event_field_t *field = &event.field[i];
@@ -45,9 +36,30 @@ static void keep_header(recording_t *run, char *line)
         snprintf(number, sizeof number, "%" PRIu64, field->whole);
         if (strcmp(field->key, "ev") == 0 || !*field->key || (field->text && !*field->text))
             continue;
-        keep_field(&run->header, &nbytes, field->key);
-        keep_field(&run->header, &nbytes, field->text ? field->text : number);
+        keep_field(&run->header, &run->header_nbytes, field->key);
+        keep_field(&run->header, &run->header_nbytes, field->text ? field->text : number);
     }
+}
+
+/* A `device` event. */
+static void keep_device(recording_t *run, const event_t *event)
+{
+    char facts[500];
+    const char *profile = event_text(event, "profile"), *options = event_text(event, "options");
+    snprintf(facts, sizeof facts, "%s, backend %s, %.1f GiB%s%s%s%s", event_text(event, "model"),
+             event_text(event, "backend"), (double)event_whole(event, "bytes") / (1 << 30),
+             *profile ? ", profile " : "", profile, *options ? ", options " : "", options);
+    keep_field(&run->devices, &run->devices_nbytes, event_text(event, "device"));
+    keep_field(&run->devices, &run->devices_nbytes, facts);
+}
+
+static void take(void *user, const event_t *event)
+{
+    const reading_t *reading = user;
+    if (event_is(event, "device") && *event_text(event, "device")) keep_device(reading->run, event);
+    event_totals_add(&reading->run->totals, event);
+    tracks_add(reading->tracks, event);
+    blocks_add(&reading->run->blocks, &reading->run->slices, event);
 }
 
 static fy_status_t read_all(recording_t *run, reading_t *reading)
@@ -126,5 +138,6 @@ void recording_free(recording_t *run)
     scope_times_free(&run->times);
     findings_free(&run->findings);
     free(run->header);
+    free(run->devices);
     *run = (recording_t){ .file = NULL };
 }

@@ -22,7 +22,9 @@ typedef struct run {
     tracks_clock_t clock; /* model, if the file has it */
     uint64_t end_ns;      /* of all slices and events, on that clock */
     uint64_t wall_ns;     /* of the recording */
-    char *header;         /* keys and values of the first line, "key\0value\0...\0\0" */
+    /* Keys and values, "key\0value\0...\0\0": of the first line; names and facts of devices. */
+    char *header, *devices;
+    size_t header_nbytes, devices_nbytes;
 } recording_t;
 
 /* About `most` slices are kept. Free the run in either case. Fails: IO, CORRUPT_DATA. A file that

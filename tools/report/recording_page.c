@@ -19,13 +19,14 @@ static void put_sums(page_t *page, const char *key, const uint64_t sums[SHARES])
 
 /* ---- figures ---- */
 
-static void put_header(page_t *page, const recording_t *run)
+/* Keys and values, each ended by 0. */
+static void put_pairs(page_t *page, const char *key, const char *pairs)
 {
-    page_begin(page, "header", '{');
-    for (const char *key = run->header; key && *key;) {
-        const char *value = key + strlen(key) + 1;
-        page_text(page, key, value);
-        key = value + strlen(value) + 1;
+    page_begin(page, key, '{');
+    for (const char *at = pairs; at && *at;) {
+        const char *value = at + strlen(at) + 1;
+        page_text(page, at, value);
+        at = value + strlen(value) + 1;
     }
     page_end(page, '}');
 }
@@ -101,7 +102,8 @@ static void put_figures(page_t *page, recording_t *run)
     put_sums(page, "shares", sums);
     put_sums(page, "busy", run->shares.busy_ns);
     if (run->findings.json) page_json(page, "advice", run->findings.json);
-    put_header(page, run);
+    put_pairs(page, "header", run->header);
+    put_pairs(page, "devices", run->devices);
     put_step(page, run);
 }
 

@@ -138,7 +138,7 @@ static void take_arg_text(void *user, const char *key, const char *value)
         slices->last->scope = slices_text(slices, value);
     else if (strcmp(key, "site") == 0)
         slices->last->site = slices_text(slices, value);
-    else if (strcmp(key, "path") == 0)
+    else if (strcmp(key, "path") == 0 || strcmp(key, "shapes") == 0)
         slices->last->path = slices_text(slices, value);
 }
 

@@ -260,9 +260,9 @@ static void add_request(tracks_t *tracks, const event_t *event, const char *name
             trace_arg_text(trace, "reason", event_text(event, "reason"));
         if (event_has(event, "pinned"))
             trace_arg_text(trace, "pinned", event_whole(event, "pinned") ? "yes" : "no");
-        trace_arg_text(trace, "site", event_text(event, "site"));
     } else
         trace_arg(trace, "flops", event_whole(event, "flops"));
+    trace_arg_text(trace, "site", event_text(event, "site"));
     if (!is_transfer && event->signature) {
         trace_arg_text(trace, "dtypes", event_text(event, "dtypes"));
         trace_arg_text(trace, "shapes", event_text(event, "shapes"));

@@ -38,6 +38,8 @@ says err "IO: cannot write $work/no/page.html"
 expect 0 report "$work/run.jsonl" --out "$work/page.html"
 matches out '^[0-9]+ % of the step .*A step takes .* \(mean of 4\)\.$'
 check "$work/page.html" "$work/run.jsonl"
+grep -q '"sim:0":"h200 profile, backend sim' "$work/page.html" || fail "the facts of sim:0 are not on the page"
+grep -qF '"[[32,' "$work/page.html" || fail "no shapes of operands are on the page"
 expect 0 report "$work/run.jsonl" --out "$work/again.html"
 sed -i 's/again\.html/page.html/' "$work/again.html"
 cmp -s "$work/page.html" "$work/again.html" || fail "the same recording gives two pages"

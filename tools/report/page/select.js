@@ -80,7 +80,8 @@ function figuresOf({run, lane, slice}) {
             whole(lane.flops[slice]) +
                 (length ? ", " + (lane.flops[slice] / length).toFixed(1) + " GFLOP/s" : "")
         ]);
-    if (lane.path[slice]) figures.push(["path", texts[lane.path[slice]]]);
+    if (lane.path[slice])
+        figures.push([lane.kind[slice] ? "path" : "shapes", texts[lane.path[slice]]]);
     if (lane.site[slice]) figures.push(["call site", texts[lane.site[slice]]]);
     return figures;
 }

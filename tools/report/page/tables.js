@@ -233,10 +233,8 @@ function factsOf(run) {
             run.clock === "model" ? "the model clock of the simulated device" : "the wall clock"
         ],
         ["model or run time", time(run.end_ns)], ["wall time", time(run.wall_ns)]);
-    const devices = new Set(
-        run.shown.filter(lane => lane.process >= 10)
-            .map(lane => run.processes[lane.process].replace(/ \((model|wall) clock\)/, "")));
-    facts.push(["devices", [...devices].join(", ") || "the host"]);
+    for (const [device, text] of Object.entries(run.devices))
+        facts.push(["device " + device, text]);
     for (const pool of run.pools)
         facts.push([
             "pool " + pool.pool,
