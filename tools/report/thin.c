@@ -7,7 +7,7 @@
 
 #include "tools/cli/tool.h"
 
-enum { BINS = 1 << 16, LONG = 4 };
+enum { BINS = 1 << 16, LONG = 4, KINDS_AT_ONCE = 3 };
 
 static uint64_t end_of(const slices_t *slices, uint64_t *out_count)
 {
@@ -77,6 +77,20 @@ static void join(slice_t *into, const slice_t *slice, uint32_t several)
     if (into->path != slice->path) into->path = several;
 }
 
+/* The kept slice that `slice` can join, among the last ones; SIZE_MAX: none. Kinds stay apart, so
+ * that waits are seen between calls. */
+static size_t find_partner(const lane_t *lane, size_t kept, const slice_t *slice,
+                           const thin_t *thin, uint64_t width)
+{
+    for (size_t back = 1; back <= KINDS_AT_ONCE && back <= kept; back++) {
+        const slice_t *into = &lane->slices[kept - back];
+        if (into->start_ns < thin->from_ns) return SIZE_MAX;
+        if (into->kind == slice->kind && can_join(into, slice, width, thin->from_ns))
+            return kept - back;
+    }
+    return SIZE_MAX;
+}
+
 /* numbers[old] becomes the new number of each slice. */
 static void thin_lane(lane_t *lane, const thin_t *thin, uint64_t width, uint32_t several,
                       uint64_t *numbers)
@@ -85,12 +99,14 @@ static void thin_lane(lane_t *lane, const thin_t *thin, uint64_t width, uint32_t
     for (size_t i = 0; i < lane->count; i++) {
         const slice_t slice = lane->slices[i];
         const bool is_inside = slice.start_ns >= thin->from_ns && slice.start_ns < thin->until_ns;
-        if (is_inside && kept && lane->slices[kept - 1].start_ns >= thin->from_ns &&
-            can_join(&lane->slices[kept - 1], &slice, width, thin->from_ns))
-            join(&lane->slices[kept - 1], &slice, several);
-        else
-            lane->slices[kept++] = slice;
-        numbers[i] = kept - 1;
+        const size_t partner = is_inside ? find_partner(lane, kept, &slice, thin, width) : SIZE_MAX;
+        if (partner != SIZE_MAX) {
+            join(&lane->slices[partner], &slice, several);
+            numbers[i] = partner;
+        } else {
+            lane->slices[kept] = slice;
+            numbers[i] = kept++;
+        }
     }
     lane->count = kept;
 }

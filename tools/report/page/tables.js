@@ -33,7 +33,7 @@ function shareBar(sums, name) {
     return bar;
 }
 
-const leftHeadings = ["direction", "path", "where the time goes"];
+const leftHeadings = ["run", "call site", "direction", "path", "where the time goes"];
 
 function headings(...texts) {
     const cells = texts.map(text => {
