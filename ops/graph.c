@@ -74,6 +74,7 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
         status = fy__recording_close(thread, recording);
         graph->recorded_nbytes = recording->memory->nbytes;
         if (status == FY_STATUS_OK) status = fy__graph_fuse(graph);
+        if (status == FY_STATUS_OK) status = fy__graph_layout(graph);
         if (status == FY_STATUS_OK) fy__graph_trim(thread, graph);
         if (status != FY_STATUS_OK) fy__error_save(&first);
     }

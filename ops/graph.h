@@ -52,6 +52,9 @@ struct fy_graph {
 /* The recording was closed: makes its steps. Calls whose results nothing can read are dropped, and
  * neighbours that are elementwise become chains. Fails only with OUT_OF_MEMORY. */
 fy_status_t fy__graph_fuse(fy_graph_t *graph);
+/* Moves bytes that only calls refer to, if the steps then need fewer segments. Fails only with
+ * OUT_OF_MEMORY. layout.c */
+fy_status_t fy__graph_layout(fy_graph_t *graph);
 /* Releases memory that no step uses. memory.c */
 void fy__graph_trim(fy__thread_t *thread, fy_graph_t *graph);
 /* The addresses that an operand may touch. */

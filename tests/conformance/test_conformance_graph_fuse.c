@@ -114,6 +114,50 @@ static void chains_need_less_memory(ts_ctx_t *ctx)
     }
 }
 
+/* Recorded, `g` has the place of `v` and `w` that of `f`. But `v` and `w` are values of chains, and
+ * `f` and `g` are needed one after the other: one place is enough. */
+static void tensors_between_chains_share_memory(ts_ctx_t *ctx)
+{
+    enum { ROWS = 1 << 10, COLUMNS = 1 << 10 }; /* 4 MiB: each has a segment */
+    const fy_reduce_attrs_t rows = { .axes = 1 };
+    fy_tensor_t *x, *sums[2];
+    fy_graph_t *graph;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), 0.5, &x));
+    for (int k = 0; k < 2; k++)
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(COLUMNS), &sums[k]));
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *v, *f, *w, *g;
+    ts_ok(fy_affine(x, 1, 2, &v));
+    ts_ok(fy_relu(v, &f));
+    fy_tensor_destroy(v);
+    ts_ok(fy_op_call(FY_OP_SUM, 1, &f, &rows, sizeof rows, 1, &sums[0]));
+    fy_tensor_destroy(f);
+    ts_ok(fy_neg(x, &w));
+    ts_ok(fy_affine(w, 2, 0, &g));
+    fy_tensor_destroy(w);
+    ts_ok(fy_op_call(FY_OP_SUM, 1, &g, &rows, sizeof rows, 1, &sums[1]));
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_graph_end(&graph));
+    const fy_graph_info_t info = query(graph);
+    if (has_chains(ctx)) {
+        assert_int_equal(info.chains, 2);
+        assert_int_equal(info.recorded_pool_nbytes, 8 << 20);
+        assert_int_equal(info.pool_nbytes, 4 << 20);
+    }
+    for (int i = 0; i < 2; i++) {
+        fy_tensor_t *part[2], *other;
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), 7, &other));
+        for (int k = 0; k < 2; k++) ts_ok(fy_slice(sums[k], 0, COLUMNS - 1, COLUMNS, &part[k]));
+        ts_expect_f32(part[0], (float[]){ 2.5f * ROWS }, 1);
+        ts_expect_f32(part[1], (float[]){ -1.0f * ROWS }, 1);
+        fy_tensor_destroy(part[0]);
+        fy_tensor_destroy(part[1]);
+        fy_tensor_destroy(other);
+    }
+}
+
 /* A handle at the end of the recording: the owner may read the tensor after each replay. */
 static void tensors_with_handles_are_written(ts_ctx_t *ctx)
 {
@@ -258,10 +302,15 @@ static void large_chains_have_the_same_bits(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(neighbours_become_a_chain), TS_TEST(tensors_with_handles_are_written),
-    TS_TEST(overlaps_end_a_chain),      TS_TEST(wrapped_twice),
-    TS_TEST(chains_need_less_memory),   TS_TEST(calls_that_stay_alone),
-    TS_TEST(the_option_turns_it_off),   TS_TEST(large_chains_have_the_same_bits),
+    TS_TEST(neighbours_become_a_chain),
+    TS_TEST(tensors_with_handles_are_written),
+    TS_TEST(overlaps_end_a_chain),
+    TS_TEST(wrapped_twice),
+    TS_TEST(chains_need_less_memory),
+    TS_TEST(tensors_between_chains_share_memory),
+    TS_TEST(calls_that_stay_alone),
+    TS_TEST(the_option_turns_it_off),
+    TS_TEST(large_chains_have_the_same_bits),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "the_option_turns_it_off", "the host has no options" },
