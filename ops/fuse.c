@@ -1,6 +1,7 @@
 /* What a replay submits: the steps of a graph, made once at its end. Calls whose results nothing
  * can read are dropped. Neighbours that are elementwise, of one number of elements, become a chain,
- * which runs block by block: each op on one block before the next block.
+ * which runs block by block: each op on one block before the next block. A reduction of short rows
+ * can be its last call: blocks then have whole rows.
  * That gives the same bytes if any two operands of different calls, one of them written, are
  * (1) disjoint, or (2) the same elements, so that an element of one is read and written in the
  * recorded order, as `may_meet` checks. A slot without a storage is a tensor that was made and
@@ -13,7 +14,7 @@
 #include "ops/graph.h"
 #include "runtime/base/dtype.h"
 
-enum { CALLS = 64, USES = 4 * CALLS, NONE = UINT32_MAX };
+enum { CALLS = 64, USES = 4 * CALLS, ROW = 1024 /* of a reduction */, NONE = UINT32_MAX };
 
 /* One operand of a call in the chain that is being made. */
 typedef struct use {
@@ -29,6 +30,7 @@ typedef struct fuse {
     uint8_t *is_value;      /* by slot, of the chain that is being made */
     use_t uses[USES];
     uint32_t nuses, begin, end, count; /* the chain: its first and last call, how many */
+    uint32_t before;                   /* the call before the last one */
 } fuse_t;
 
 static bool is_inside(const fuse_t *fuse, uint32_t slot)
@@ -141,6 +143,34 @@ static bool may_meet(const fuse_t *fuse, const use_t *then, const use_t *now, ui
     return is_value(fuse, then->slot, fuse->begin, i);
 }
 
+/* ---- reductions ---- */
+
+static bool is_reduction(fy_op_t op)
+{
+    return op == FY_OP_SUM || op == FY_OP_MEAN || op == FY_OP_PROD || op == FY_OP_NORM ||
+           op == FY_OP_MAX || op == FY_OP_MIN || op == FY_OP_ANY || op == FY_OP_ALL;
+}
+
+/* Does the call reduce the last axes of a source without gaps, rows of 2 to ROW elements each? */
+static bool reduces_rows(const fy__recorded_t *call)
+{
+    const fy_launch_t *launch = &call->launch;
+    if (call->is_upload || launch->kernel || call->fault || launch->accumulate ||
+        !is_reduction(launch->op) || !fy__graph_is_flat(&launch->src[0]) ||
+        !fy__graph_is_flat(&launch->dst[0]))
+        return false;
+    const fy_reduce_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *src = &launch->src[0];
+    const uint32_t all = (uint32_t)((1ull << src->rank) - 1),
+                   mask = attrs->axes ? attrs->axes : all;
+    int64_t row = 1;
+    int axis = src->rank - 1;
+    for (; axis >= 0 && (mask >> axis & 1 || src->dims[axis] == 1); axis--) row *= src->dims[axis];
+    for (; axis >= 0; axis--)
+        if (mask >> axis & 1 && src->dims[axis] != 1) return false;
+    return row >= 2 && row <= ROW;
+}
+
 /* ---- chains ---- */
 
 static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
@@ -149,6 +179,7 @@ static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
     if (call->launch.kernel) return FY__FATE_REGISTERED;
     const fy_launch_t *launch = &call->launch;
     const fy_op_info_t *info = &fy__op_rows[launch->op].info;
+    if (is_reduction(launch->op)) return reduces_rows(call) ? FY__FATE_NO_ROWS : FY__FATE_NOT_ROWS;
     if (!(info->flags & FY_OP_ELEMENTWISE) || call->fault || launch->ndst != 1 ||
         launch->nsrc > 3 || launch->attrs_nbytes > sizeof(double[2]))
         return FY__FATE_NOT_ELEMENTWISE;
@@ -177,6 +208,29 @@ static fy__fate_t why_not(const fuse_t *fuse, uint32_t i)
     return FY__FATE_FUSED;
 }
 
+/* Can the reduction `i` end the chain? Its source is a result of the chain; its own result is apart
+ * from all operands, because an element of it is written after a row. */
+static bool can_end(const fuse_t *fuse, uint32_t i)
+{
+    const fy__recorded_t *call = &fuse->recording->calls[i];
+    const fy_desc_t *src = &call->launch.src[0], *dst = &call->launch.dst[0];
+    bool is_made = false;
+    uint64_t nelem = 1;
+    if (!fuse->count || fuse->count == CALLS || !fuse->recording->device->backend->chain)
+        return false;
+    for (int axis = 0; axis < src->rank; axis++) nelem *= (uint64_t)src->dims[axis];
+    if (nelem != fuse->recording->calls[fuse->begin].launch.nelem) return false;
+    const use_t read = { call->slots[1], src, false };
+    for (uint32_t j = 0; j < fuse->nuses; j++) {
+        const use_t *use = &fuse->uses[j];
+        is_made |= use->is_written && use->slot == read.slot;
+        if (!may_meet(fuse, use, &read, i)) return false;
+        if (!is_disjoint(use->desc, dst) && !is_value(fuse, use->slot, fuse->begin, i))
+            return false;
+    }
+    return is_made;
+}
+
 static void join(fuse_t *fuse, uint32_t i)
 {
     const fy__recorded_t *call = &fuse->recording->calls[i];
@@ -187,6 +241,7 @@ static void join(fuse_t *fuse, uint32_t i)
     for (uint32_t k = 0; k < noperands(call); k++)
         fuse->uses[fuse->nuses++] =
             (use_t){ call->slots[k], k ? &call->launch.src[k - 1] : &call->launch.dst[0], k == 0 };
+    fuse->before = fuse->end;
     fuse->end = i;
     fuse->count++;
 }
@@ -210,6 +265,15 @@ static fy_status_t close_chain(fuse_t *fuse)
             if (graph->fates[i] != FY__FATE_DROPPED)
                 graph->fates[i] = launch ? FY__FATE_FUSED : FY__FATE_REFUSED;
     }
+    const uint32_t last = fuse->end;
+    if (!launch && fuse->count > 1 && is_reduction(fuse->recording->calls[last].launch.op)) {
+        fuse->end = fuse->before; /* without it */
+        fuse->nuses -= noperands(&fuse->recording->calls[last]);
+        fuse->count--;
+        FY_TRY(close_chain(fuse));
+        add_step(graph, last, last, NULL);
+        return FY_STATUS_OK;
+    }
     if (launch) {
         add_step(graph, fuse->begin, fuse->end, launch);
         graph->chains++;
@@ -227,6 +291,11 @@ static fy_status_t make_chains(fuse_t *fuse)
     for (uint32_t i = 0; i < fuse->recording->ncalls; i++) {
         if (graph->fates[i] == FY__FATE_DROPPED) continue;
         graph->fates[i] = (uint8_t)why_alone(fuse, &fuse->recording->calls[i]);
+        if (graph->fates[i] == FY__FATE_NO_ROWS && can_end(fuse, i)) {
+            join(fuse, i);
+            FY_TRY(close_chain(fuse));
+            continue;
+        }
         if (graph->fates[i] != FY__FATE_ALONE) {
             FY_TRY(close_chain(fuse));
             add_step(graph, i, i, NULL);

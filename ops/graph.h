@@ -17,13 +17,15 @@ typedef enum fy__fate {
     FY__FATE_TRANSFER,
     FY__FATE_REGISTERED,
     FY__FATE_NOT_ELEMENTWISE,
-    FY__FATE_GAPS,    /* its result is a view with gaps */
-    FY__FATE_SIZE,    /* the calls beside it have another number of elements */
-    FY__FATE_OVERLAP, /* its operands overlap those of the calls before it */
-    FY__FATE_FULL,    /* the chain before it is as long as chains get */
-    FY__FATE_DEVICE,  /* the device runs no chains */
-    FY__FATE_REFUSED, /* the device does not run this chain */
-    FY__FATE_OFF,     /* fuse=off */
+    FY__FATE_NOT_ROWS, /* a reduction, but not of short rows */
+    FY__FATE_NO_ROWS,  /* a reduction of short rows, which no chain makes */
+    FY__FATE_GAPS,     /* its result is a view with gaps */
+    FY__FATE_SIZE,     /* the calls beside it have another number of elements */
+    FY__FATE_OVERLAP,  /* its operands overlap those of the calls before it */
+    FY__FATE_FULL,     /* the chain before it is as long as chains get */
+    FY__FATE_DEVICE,   /* the device runs no chains */
+    FY__FATE_REFUSED,  /* the device does not run this chain */
+    FY__FATE_OFF,      /* fuse=off */
     FY__FATE_COUNT
 } fy__fate_t;
 

@@ -24,6 +24,7 @@ enum {
     BLOCK = 512,   /* elements, at most: four blocks of f32 are a quarter of a small L1 cache */
     ALIGNED = FY__CHAIN_LANES, /* elements: blocks begin at multiples of this */
     ROOM = 48 << 10,           /* bytes of stack for blocks */
+    ROW = 1024,                /* elements of a row that the last op reduces, at most */
     SHARES = 8,                /* pieces for each thread: a thread that wakes late takes fewer */
     RUNS = 8
 };
@@ -32,9 +33,9 @@ enum {
 /* The time of an op on registers, of its time alone in the cache. */
 #define ON_REGISTERS 0.5
 
-enum form { FORM_ONE, FORM_TWO, FORM_SCALED, FORM_LAUNCH };
+enum form { FORM_ONE, FORM_TWO, FORM_SCALED, FORM_LAUNCH, FORM_ROWS };
 
-/* An op with its loop. FORM_LAUNCH: its family runs it. */
+/* An op with its loop. FORM_LAUNCH, FORM_ROWS: its family runs it, on one axis or on rows. */
 typedef struct step {
     const fy_chain_op_t *op;
     enum form form;
@@ -53,6 +54,7 @@ typedef struct operand {
     int block; /* its block on the stack; -1: used where it is */
     /* a source on a block: the block is the same for each period of this many elements; 0: never */
     int64_t period;
+    int64_t row; /* of a reduction's result: elements for each of its elements; else 1 */
 } operand_t;
 
 typedef struct chain {
@@ -64,6 +66,7 @@ typedef struct chain {
     operand_t operand[OPERANDS];
     int first_value;         /* block of the first value */
     int64_t nelem, n, piece; /* elements: of all, of a block, of a thread */
+    int64_t row;             /* elements of a row; blocks have whole rows. 1: no reduction */
     int64_t block_nbytes;
     int is_forced;         /* a number of threads is set: ops inside must not take them */
     _Atomic int64_t *next; /* the first element that no thread has taken */
@@ -86,14 +89,32 @@ static int64_t period_of(const fy_desc_t *desc)
     return period;
 }
 
+static int is_reduction(fy_op_t op)
+{
+    const fy__kernel_row_t *row = &fy__kernel_rows[op];
+    return row->run == fy__run_sum || row->run == fy__run_extreme;
+}
+
+/* Elements of a row if the last op reduces rows; else 1. */
+static int64_t row_of(const fy_launch_t *launch)
+{
+    const fy_chain_op_t *ops = (const fy_chain_op_t *)launch->attrs;
+    const fy_chain_op_t *last = &ops[launch->attrs_nbytes / sizeof *ops - 1];
+    int64_t nrows = 1;
+    if (!is_reduction(last->op) || last->dst >= launch->ndst) return 1;
+    const fy_desc_t *dst = &launch->dst[last->dst];
+    for (int axis = 0; axis < dst->rank; axis++) nrows *= dst->dims[axis];
+    return nrows ? (int64_t)launch->nelem / nrows : 1;
+}
+
 /* Ops of one dtype that assign have a loop; others run as launches. */
 static void bind(step_t *step, const fy__loops_t *loops)
 {
     const fy_chain_op_t *op = step->op;
     const fy__kernel_row_t *row = &fy__kernel_rows[op->op];
     const int32_t dtype = op->dst_dtype;
-    step->form = FORM_LAUNCH;
-    if (op->accumulate) return;
+    step->form = is_reduction(op->op) ? FORM_ROWS : FORM_LAUNCH;
+    if (op->accumulate || step->form == FORM_ROWS) return;
     if (row->run == fy__run_unary && (step->loop.one = loops->unary[row->index][dtype]))
         step->form = FORM_ONE;
     if (row->run == fy__run_binary && (step->loop.two = loops->binary[row->index][dtype]))
@@ -116,9 +137,10 @@ static int is_streamed(const fy_launch_t *launch, int i)
     const size_t count = launch->attrs_nbytes / sizeof *ops;
     const uint64_t nbytes = launch->nelem << fy__log2_size(launch->dst[i].dtype);
     if (nbytes < STREAMED_NBYTES || (uintptr_t)launch->dst[i].data % 16) return 0;
+    if (row_of(launch) > 1 && row_of(launch) % 64) return 0; /* blocks begin at other addresses */
     for (size_t k = 0; k < count; k++) {
-        if (ops[k].dst == i &&
-            (ops[k].accumulate || ops[k].op == FY_OP_AXPY || ops[k].op == FY_OP_CLIP_BY_NORM))
+        if (ops[k].dst == i && (ops[k].accumulate || is_reduction(ops[k].op) ||
+                                ops[k].op == FY_OP_AXPY || ops[k].op == FY_OP_CLIP_BY_NORM))
             return 0;
         for (int j = 0; j < ops[k].nsrc; j++)
             if (ops[k].src[j] == i) return 0;
@@ -147,8 +169,11 @@ int fy__chain_supports(const fy_launch_t *launch)
 {
     const size_t count = launch->attrs_nbytes / sizeof(fy_chain_op_t);
     const int noperands = launch->ndst + launch->nsrc;
-    return launch->op == FY_LAUNCH_CHAIN && count >= 1 && count <= OPS && launch->ndst >= 1 &&
-           noperands <= OPERANDS && noperands + nvalues_of(launch) <= BLOCKS;
+    if (launch->op != FY_LAUNCH_CHAIN || count < 1 || count > OPS || launch->ndst < 1 ||
+        noperands > OPERANDS || noperands + nvalues_of(launch) > BLOCKS)
+        return 0;
+    const int64_t row = row_of(launch);
+    return row <= ROW && row * (noperands + nvalues_of(launch)) * 8 <= ROOM;
 }
 
 /* f32 elements that one thread does in 20 us. */
@@ -168,6 +193,8 @@ static int64_t serial_of(const chain_t *chain)
 static int64_t block_size(const chain_t *chain, int shift)
 {
     int64_t n = (ROOM / (chain->nblocks ? chain->nblocks : 1)) >> shift;
+    if (chain->row > 1)
+        return n < BLOCK || chain->row > BLOCK ? chain->row : BLOCK / chain->row * chain->row;
     n = (n < BLOCK ? n : BLOCK) / ALIGNED * ALIGNED;
     for (int i = 0; i < chain->noperands; i++) {
         const int64_t period = chain->operand[i].block < 0 ? 0 : chain->operand[i].period;
@@ -214,6 +241,7 @@ static void prepare(chain_t *chain, const fy_launch_t *launch)
     chain->ndst = launch->ndst;
     chain->noperands = launch->ndst + launch->nsrc;
     chain->nelem = (int64_t)launch->nelem;
+    chain->row = row_of(launch);
     chain->nblocks = 0;
     for (int k = 0; k < chain->nsteps; k++) {
         const int size = fy__log2_size(ops[k].dst_dtype);
@@ -227,6 +255,7 @@ static void prepare(chain_t *chain, const fy_launch_t *launch)
         const int is_dst = i < chain->ndst;
         operand->desc = is_dst ? &launch->dst[i] : &launch->src[i - chain->ndst];
         operand->shift = fy__log2_size(operand->desc->dtype);
+        operand->row = is_dst && ops[chain->nsteps - 1].dst == i ? chain->row : 1;
         operand->period = is_dst ? 0 : period_of(operand->desc);
         const int has_block = is_dst ? is_streamed(launch, i) &&
                                            !stream_from_registers(chain, launch, i)
@@ -328,6 +357,33 @@ static void run_launch(const chain_t *chain, const step_t *step, int64_t n, char
     (void)fy__kernel_rows[op->op].run(chain->host, chain->loops, &launch);
 }
 
+/* The families of reductions run each row as they would alone. */
+static void run_rows(const chain_t *chain, const step_t *step, int64_t n, char *const *at)
+{
+    const fy_chain_op_t *op = step->op;
+    const fy_reduce_attrs_t last_axis = { .axes = 2 };
+    fy_desc_t src = { .data = at[1],
+                      .dtype = op->src_dtype[0],
+                      .rank = 2,
+                      .dims = { n / chain->row, chain->row },
+                      .strides = { chain->row, 1 } },
+              dst = { .data = at[0],
+                      .dtype = op->dst_dtype,
+                      .rank = 1,
+                      .dims = { n / chain->row },
+                      .strides = { 1 } };
+    const fy_launch_t launch = { .struct_size = sizeof launch,
+                                 .op = op->op,
+                                 .nsrc = 1,
+                                 .ndst = 1,
+                                 .dst = &dst,
+                                 .src = &src,
+                                 .attrs = &last_axis,
+                                 .attrs_nbytes = sizeof last_axis,
+                                 .nelem = (uint64_t)(n / chain->row) };
+    (void)fy__kernel_rows[op->op].run(chain->host, chain->loops, &launch);
+}
+
 static inline void run_step(const chain_t *chain, const step_t *step, int64_t n, char *const *at)
 {
     switch (step->form) {
@@ -335,6 +391,7 @@ static inline void run_step(const chain_t *chain, const step_t *step, int64_t n,
     case FORM_TWO: step->loop.two(n, at[0], at[1], at[2]); break;
     case FORM_SCALED: step->loop.scaled(n, at[0], at[1], step->p, step->q); break;
     case FORM_LAUNCH: run_launch(chain, step, n, at); break;
+    case FORM_ROWS: run_rows(chain, step, n, at); break;
     }
 }
 
@@ -347,8 +404,8 @@ static void find_place(const chain_t *chain, unsigned operand, int64_t first, ch
         const operand_t *o = &chain->operand[operand];
         block = o->block;
         if (block < 0) {
-            *out_at = (char *)o->desc->data + (first << o->shift);
-            *out_step = chain->n << o->shift;
+            *out_at = (char *)o->desc->data + ((first / o->row) << o->shift);
+            *out_step = (chain->n / o->row) << o->shift;
             return;
         }
     }
@@ -361,10 +418,21 @@ typedef struct code {
     int64_t step[3 * FY__CHAIN_RUN + 2];
 } code_t;
 
-static void run_registers(const chain_t *chain, const fy__chain_run_t *run, int64_t n, code_t *code)
+/* The ops of a run: on registers, and the elements behind the last group one op after the other. */
+static void run_registers(const chain_t *chain, int k, int64_t n, const place_t *place,
+                          code_t *code)
 {
-    chain->loops->chain_f32(n, code->code);
+    const step_t *first = &chain->step[k];
+    const fy__chain_run_t *run = &chain->run[first->run];
+    const int64_t done = n / FY__CHAIN_LANES * FY__CHAIN_LANES;
+    chain->loops->chain_f32(done, code->code);
     for (int c = 0; c < run->ncodes; c++) code->code[c].at += code->step[c];
+    for (int i = k; done < n && i < k + first->count; i++) {
+        char *at[4] = { NULL };
+        for (int j = 0; j <= chain->step[i].op->nsrc; j++)
+            at[j] = place[i].at[j] + done * (int64_t)sizeof(float);
+        run_step(chain, &chain->step[i], n - done, at);
+    }
 }
 
 static void find_places(const chain_t *chain, int64_t first, char *room, place_t *place,
@@ -388,8 +456,8 @@ static void run_steps(const chain_t *chain, int64_t n, place_t *place, code_t *c
 {
     for (int k = 0; k < chain->nsteps; k++) {
         const step_t *step = &chain->step[k];
-        if (step->count && n == chain->n) {
-            run_registers(chain, &chain->run[step->run], n, &code[step->run]);
+        if (step->count) {
+            run_registers(chain, k, n, place, &code[step->run]);
             k += step->count - 1;
         } else {
             run_step(chain, step, n, place[k].at);

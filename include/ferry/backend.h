@@ -117,7 +117,9 @@ typedef struct fy_packed_entry {
  * elements, launch->nelem, each in row-major order. attrs is an array of fy_chain_op_t. launch->dst
  * has no gaps; a source may have any strides. An operand may be the same elements as another one;
  * else no result overlaps another operand.
- * A result has the bits that a launch of each op alone would give; a NaN may have other bits. */
+ * The last op may be a reduction of a dense operand: sum, mean, prod, norm, max, min, any, all. Its
+ * dst then has one element for each row of neighbours; attrs is its fy_reduce_attrs_t.
+ * A result has the bits that a launch of each op alone would give; a NaN may have others. */
 #define FY_LAUNCH_CHAIN 0xFFFFFFF2u
 typedef struct fy_chain_op {
     fy_op_t op;

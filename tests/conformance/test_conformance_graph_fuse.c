@@ -66,10 +66,9 @@ static void neighbours_become_a_chain(ts_ctx_t *ctx)
     expect_line(&lines, "dropped 3 exp: nothing reads its results");
     if (has_chains(ctx)) {
         assert_int_equal(info.chains, 1);
-        assert_int_equal(info.fused_calls, 4);
-        expect_line(&lines,
-                    "chain 1 add, 2 relu, 4 mul, 5 axpy: 6 elements, 84 bytes instead of 252");
-        expect_line(&lines, "call 6 sum: it is not elementwise");
+        assert_int_equal(info.fused_calls, 5);
+        expect_line(&lines, "chain 1 add, 2 relu, 4 mul, 5 axpy, 6 sum: 6 elements, 88 bytes "
+                            "instead of 280");
     } else {
         assert_int_equal(info.chains, 0);
         expect_line(&lines, "call 1 add: this device runs chains call by call");
@@ -80,6 +79,48 @@ static void neighbours_become_a_chain(ts_ctx_t *ctx)
     ts_expect_f32(y, (float[]){ 0, -2, 0, 4, 16, 36 }, 6);
     ts_expect_f32(kept, (float[]){ 54 }, 1);
     fy_tensor_destroy(kept);
+}
+
+/* Rows of a result of the chain; what else is reduced runs alone, and says why. */
+static void a_reduction_of_rows_ends_a_chain(ts_ctx_t *ctx)
+{
+    enum { N = 3000 };
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), -2), *wide, *rows, *most, *columns, *alone,
+                *all;
+    fy_graph_t *graph;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(N), 1, &wide));
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *a, *b, *kept[5];
+    ts_ok(fy_affine(x, 2, 0, &a)); /* -4 -2 0, 2 4 6 */
+    ts_ok(fy_mean(a, FY_AXES(1), 0, &rows));
+    ts_ok(fy_abs(x, &a)); /* 2 1 0, 1 2 3 */
+    ts_ok(fy_max(a, FY_AXES(-1), 1, &most));
+    ts_ok(fy_neg(a, &a));
+    ts_ok(fy_sum(a, FY_AXES(0), 0, &columns));
+    ts_ok(fy_sum(x, FY_AXES(1), 0, &alone));
+    ts_ok(fy_neg(wide, &b));
+    ts_ok(fy_sum(b, FY_ALL_AXES, 0, &all));
+    kept[0] = rows, kept[1] = most, kept[2] = columns, kept[3] = alone, kept[4] = all;
+    fy_scope_end(scope, 5, kept);
+    ts_ok(fy_graph_end(&graph));
+    const lines_t lines = explain(graph);
+    if (has_chains(ctx)) {
+        expect_line(&lines, "chain 1 affine, 2 mean: 6 elements, 32 bytes instead of 80");
+        expect_line(&lines, "chain 3 abs, 4 max");
+        expect_line(&lines, "call 6 sum: it does not reduce rows of 2 to 1024 neighbours");
+        expect_line(&lines, "call 7 sum: no chain before it makes the rows that it reduces");
+        expect_line(&lines, "call 9 sum: it does not reduce rows of 2 to 1024 neighbours");
+    }
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_expect_f32(rows, (float[]){ -2, 4 }, 2);
+        ts_expect_f32(most, (float[]){ 2, 3 }, 2);
+        ts_expect_f32(columns, (float[]){ -3, -3, -3 }, 3);
+        ts_expect_f32(alone, (float[]){ -3, 6 }, 2);
+        ts_expect_f32(all, (float[]){ -N }, 1);
+    }
+    for (int i = 0; i < 5; i++) fy_tensor_destroy(kept[i]);
 }
 
 /* Intermediate results of a chain need no memory: segments that nothing else uses are released. */
@@ -306,6 +347,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(tensors_with_handles_are_written),
     TS_TEST(overlaps_end_a_chain),
     TS_TEST(wrapped_twice),
+    TS_TEST(a_reduction_of_rows_ends_a_chain),
     TS_TEST(chains_need_less_memory),
     TS_TEST(tensors_between_chains_share_memory),
     TS_TEST(calls_that_stay_alone),

@@ -110,7 +110,11 @@ static fy_status_t run_step(world_t *w, const step_t *s)
         status = s->choice & 1 || info.rank == 0 ? fy_reshape(a, FY_DIMS(-1), &made)
                                                  : fy_slice(a, 0, 0, info.dims[0], &made);
         break;
-    case BREAK: status = fy_sum(a, FY_AXES(0), 1, &made); break;
+    case BREAK:
+        if (s->choice % 3 == 0) status = fy_sum(a, FY_AXES(0), 1, &made);
+        if (s->choice % 3 == 1) status = fy_mean(a, FY_AXES(-1), 1, &made);
+        if (s->choice % 3 == 2) status = fy_max(a, FY_AXES(-1), 0, &made);
+        break;
     case DROP: break;
     }
     if (made && ts_info(made).nelem > (uint64_t)most) {
