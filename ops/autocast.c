@@ -70,7 +70,8 @@ static bool is_current(const fy__thread_t *thread, const fy__tape_slot_t *slot,
     const fy__recording_t *recording = fy__recording_of(thread, slot->device);
     return slot->low->dtype == dtype && slot->low_again == thread->tape->again &&
            slot->version == atomic_load_explicit(&tensor->storage->version, memory_order_relaxed) &&
-           slot->low->storage->private_memory == (recording ? recording->memory : NULL);
+           (slot->low_is_copy ||
+            slot->low->storage->private_memory == (recording ? recording->memory : NULL));
 }
 
 /* Keeps the cast, unless one of an outer function is there: that outlives the record of this. */
@@ -84,6 +85,7 @@ static bool keep(fy__thread_t *thread, fy__tape_slot_t *slot, fy_tensor_t *cast)
     else
         tape->nlows++;
     slot->low = cast;
+    slot->low_is_copy = false;
     slot->low_again = tape->again;
     return true;
 }
@@ -101,6 +103,16 @@ static fy_status_t cast(fy__thread_t *thread, const fy_tensor_t *tensor, fy_dtyp
         *out_is_ours = false;
         thread->autocasts_reused++;
         return FY_STATUS_OK;
+    }
+    if (known) {
+        FY_TRY(fy__copy_view(thread, tensor, dtype, out_cast));
+        if (*out_cast) {
+            fy__tape_slot_t *leaf = leaf_of(thread, tensor);
+            thread->autocasts_reused++;
+            *out_is_ours = !keep(thread, leaf, *out_cast);
+            if (!*out_is_ours) leaf->low_is_copy = true;
+            return FY_STATUS_OK;
+        }
     }
     FY_TRY(fy__op_new(FY_OP_CAST, 1, &tensor, &attrs, out_cast));
     thread->autocasts++;

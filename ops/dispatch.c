@@ -315,6 +315,7 @@ static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
         FY_TRY(fy__recording_slot(recording, call->dst[i]->storage, true, &slots[i]));
         replaced |= (uint64_t)is_replaced(call, i) << i;
     }
+    if (fy__op_has_low(&row->info, ndst)) recording->slots[slots[ndst - 1]].copied = slots[0] + 1;
     for (unsigned i = 0; i < call->launch.nsrc; i++)
         FY_TRY(fy__recording_slot(recording, call->src[i]->storage, false, &slots[ndst + i]));
     const bool has_flag = fy__kernel_needs_flag(row, call->device) ||

@@ -61,4 +61,10 @@ static inline fy_status_t fy__op_new(fy_op_t op, size_t nsrc, const fy_tensor_t 
 fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
                         fy_tensor_t *dst);
 
+/* Whether the last of the results is the one that may be left out: a copy of result 0. */
+static inline bool fy__op_has_low(const fy_op_info_t *info, size_t ndst)
+{
+    return ndst == info->ndst && info->dst && info->dst[ndst - 1].flags & FY_OPERAND_OPTIONAL;
+}
+
 #endif

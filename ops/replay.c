@@ -4,6 +4,7 @@
  * Not here: recording (runtime/record/recording.c, ops/dispatch.c). */
 #include <string.h>
 
+#include "ops/autocast.h"
 #include "ops/graph.h"
 #include "runtime/device/plan.h"
 #include "runtime/order/stream.h"
@@ -319,6 +320,8 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     replay.nfaults = replay.refused = 0;
     replay.after_transfer = false;
     FY_TRY(check(&replay));
+    for (uint32_t i = 0; i < recording->ncopies; i++)
+        FY_TRY(fy__copy_use(replay.thread, &recording->copies[i]));
     FY_TRY(fy__graph_capture(graph));
     FY_CHECK(take_flags(&replay));
     if (replay.stream && recording->ncalls) FY_CHECK(wait_on_device(&replay));
@@ -340,6 +343,8 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     for (uint32_t i = 0; i < recording->nlive; i++) {
         const fy__recording_slot_t *slot = live_slot(recording, i);
         if (slot->is_written) fy__storage_wrote(slot->storage);
+        if (slot->copied && recording->slots[slot->copied - 1].writes != slot->writes)
+            fy__storage_set_apart(slot->storage);
     }
     if (recording->uploads) note_uploads(&replay, submitted, point);
     fy__count(&replay.thread->node->requests, 1);

@@ -5,6 +5,7 @@
 #include "model.h"
 #include "train/abi.h"
 
+#include <ferry/autocast.h>
 #include <ferry/scope.h>
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ void fy_model_destroy(fy_model_t *model)
     for (size_t i = 0; i < model->nleaves; i++) free(model->leaves[i].name);
     fy_tensor_destroy(model->values);
     fy_tensor_destroy(model->grads);
+    fy_tensor_destroy(model->low);
     fy_tensor_destroy(model->buffer_values);
     fy_tensor_destroy(model->rng);
     free(model->leaves);
@@ -52,12 +54,12 @@ static int64_t dropout_seed(int64_t seed)
 
 /* A zeroed block of `room` elements and of `category`, kept. */
 static fy_status_t make_block(const fy_model_t *model, const char *name, fy_category_t category,
-                              uint64_t room, fy_tensor_t **out_block)
+                              uint64_t room, fy_dtype_t dtype, fy_tensor_t **out_block)
 {
     fy_scope_t scope = fy_scope_begin(name);
     fy_status_t status = fy_scope_memory(category);
     if (status == FY_STATUS_OK)
-        status = fy_zeros(model->device, model->dtype, 1, (int64_t[]){ (int64_t)room }, out_block);
+        status = fy_zeros(model->device, dtype, 1, (int64_t[]){ (int64_t)room }, out_block);
     if (status == FY_STATUS_OK) {
         fy_tensor_keep(*out_block);
         fy_tensor_set_name(*out_block, name);
@@ -99,13 +101,17 @@ static void list_args(fy_model_t *model)
     }
 }
 
-static fy_status_t make_tensors(fy_model_t *model, int64_t seed)
+static fy_status_t make_tensors(fy_model_t *model, int64_t seed, fy_dtype_t low)
 {
     fy_tensor_t *draws;
-    FY_TRY(make_block(model, "weights", FY_CATEGORY_WEIGHTS, model->room, &model->values));
-    FY_TRY(make_block(model, "gradients", FY_CATEGORY_GRADIENTS, model->room, &model->grads));
+    FY_TRY(make_block(model, "weights", FY_CATEGORY_WEIGHTS, model->room, model->dtype,
+                      &model->values));
+    FY_TRY(make_block(model, "gradients", FY_CATEGORY_GRADIENTS, model->room, model->dtype,
+                      &model->grads));
+    if (low != FY_DTYPE_F32)
+        FY_TRY(make_block(model, "low", FY_CATEGORY_WEIGHTS, model->room, low, &model->low));
     if (model->nbuffers)
-        FY_TRY(make_block(model, "buffers", FY_CATEGORY_WEIGHTS, model->buffers_room,
+        FY_TRY(make_block(model, "buffers", FY_CATEGORY_WEIGHTS, model->buffers_room, model->dtype,
                           &model->buffer_values));
     FY_TRY(make_rng(model, dropout_seed(seed), &model->rng));
     fy_tensor_keep(model->rng);
@@ -136,9 +142,17 @@ static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, in
         return FYT_FAIL(INVALID_ARGUMENT,
                         "model_create: the layer (%s) is already %s: make one layer for each place",
                         layer->def.type, fyt_owner_text((char[FYT_OWNER_TEXT]){ 0 }, layer));
-    if (options->dtype != FY_DTYPE_F32 && options->dtype != FY_DTYPE_F64)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_create: parameters are f32 or f64, not %s",
+    if (options->dtype != FY_DTYPE_F32 && options->dtype != FY_DTYPE_F64 &&
+        options->dtype != FY_DTYPE_F16 && options->dtype != FY_DTYPE_BF16)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_create: parameters are f32, f64, f16 or bf16, not %s",
                         fy_dtype_name(options->dtype));
+    if (options->low != FY_DTYPE_F32 &&
+        (options->dtype != FY_DTYPE_F32 ||
+         (options->low != FY_DTYPE_F16 && options->low != FY_DTYPE_BF16)))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_create: low is %s with parameters of %s: f16 or bf16, with f32",
+                        fy_dtype_name(options->low), fy_dtype_name(options->dtype));
     if (rank < 0 || rank >= FY_MAX_RANK)
         return FYT_FAIL(INVALID_ARGUMENT, "model_create: a sample of rank %d; 0 to %d can be", rank,
                         FY_MAX_RANK - 1);
@@ -154,6 +168,17 @@ static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, in
                             i, (long long)dims[i]);
     }
     return FY_STATUS_OK;
+}
+
+/* Running statistics are sums of many small steps. */
+static fy_status_t check_buffers(const fy_model_t *model)
+{
+    const int is_half = model->dtype == FY_DTYPE_F16 || model->dtype == FY_DTYPE_BF16;
+    if (!is_half || !model->nbuffers) return FY_STATUS_OK;
+    return FYT_FAIL(UNSUPPORTED,
+                    "model_create: '%s' has running statistics (%s), which %s does not hold; make "
+                    "it with dtype f32, and options.low for steps in half precision",
+                    model->name, model->buffers[0].name, fy_dtype_name(model->dtype));
 }
 
 fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
@@ -184,8 +209,9 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
     fy_scope_t scope = fy_scope_begin("model");
     status = model->name ? fyt_model_lay_out(model, options->drop_bias)
                          : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a name");
+    if (status == FY_STATUS_OK) status = check_buffers(model);
     if (status == FY_STATUS_OK) status = fyt_model_cut(model, options);
-    if (status == FY_STATUS_OK) status = make_tensors(model, options->seed);
+    if (status == FY_STATUS_OK) status = make_tensors(model, options->seed, options->low);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK) {
         fy_model_destroy(model);
@@ -240,6 +266,7 @@ fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
     if (!model || !tape) return FYT_FAIL(INVALID_ARGUMENT, "model_watch: model or tape is NULL");
     for (size_t i = 0; i < model->nparams; i++)
         FY_TRY(fy_tape_watch(tape, model->params[i].value, model->grad[i]));
+    if (model->low) FY_TRY(fy_autocast_keep(tape, model->values, model->low));
     return model->is_cheap ? fy_tape_recompute_cheap(tape, 1) : FY_STATUS_OK;
 }
 

@@ -71,6 +71,7 @@ struct fy_model {
     fy_tensor_t **grad; /* views of the gradients, one a parameter */
     fy_tensor_t **args; /* what the leaves' forward functions get, in the order of the leaves */
     fy_tensor_t *values, *grads, *rng;
+    fy_tensor_t *low;            /* of `values`, in half precision; NULL: there is none */
     fy_tensor_t *buffer_values;  /* NULL: there are no buffers */
     uint64_t room, buffers_room; /* elements: of `values` and of `grads`; of `buffer_values` */
     int is_training;

@@ -23,6 +23,7 @@ enum { STATES = 3, NAME_NBYTES = 40 };
 
 typedef struct pair {
     fy_tensor_t *value, *grad; /* separate handles */
+    fy_tensor_t *low;          /* a copy of the value in half precision; NULL: none */
     fy_tensor_t *parts;        /* NULL: every factor is 1, and there is one trust ratio */
     fy_tensor_t *trust;        /* LARS, LAMB */
     /* two like the value, then the step number; NULL where the kind has none */
@@ -169,6 +170,13 @@ static fy_status_t check_options(const fy_optimizer_options_t *o)
     return check_share(kind, "beta2", o->beta2);
 }
 
+static bool is_half(fy_dtype_t dtype) { return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16; }
+
+static bool is_float(fy_dtype_t dtype)
+{
+    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || is_half(dtype);
+}
+
 static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_tensor_t *grad,
                               const fy_device_t *device)
 {
@@ -183,11 +191,11 @@ static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_t
             DEVICE_MISMATCH,
             "optimizer: pair %zu is on %s (value) and %s (gradient), the first value on %s", index,
             fy_device_name(v.device), fy_device_name(g.device), fy_device_name(device));
-    if ((v.dtype != FY_DTYPE_F32 && v.dtype != FY_DTYPE_F64) || g.dtype != v.dtype)
-        return FYT_FAIL(
-            DTYPE_MISMATCH,
-            "optimizer: pair %zu is %s (value) and %s (gradient); both must be f32 or both f64",
-            index, fy_dtype_name(v.dtype), fy_dtype_name(g.dtype));
+    if (!is_float(v.dtype) || g.dtype != v.dtype)
+        return FYT_FAIL(DTYPE_MISMATCH,
+                        "optimizer: pair %zu is %s (value) and %s (gradient); both must have one "
+                        "dtype, f32, f64, f16 or bf16",
+                        index, fy_dtype_name(v.dtype), fy_dtype_name(g.dtype));
     bool same = v.rank == g.rank;
     for (int i = 0; same && i < v.rank; i++) same = v.dims[i] == g.dims[i];
     if (same) return FY_STATUS_OK;
@@ -227,6 +235,7 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
     FY_TRY(fy_tensor_query(value, &info));
     FY_TRY(hold(value, &pair->value));
     FY_TRY(hold(grad, &pair->grad));
+    if (model && model->low) FY_TRY(hold(model->low, &pair->low));
     FY_TRY(fyt_parts_make(&optimizer->options, value, model, &pair->parts, &pair->trust));
     if (optimizer->scaling.state && !pair->parts)
         FY_TRY(fyt_scaling_make_parts(info.device, &pair->parts));
@@ -234,8 +243,11 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
         const char *name = state_name(&optimizer->options, i);
         if (!name) continue;
         const bool counts = i == STATES - 1;
-        FY_TRY(fy_zeros(info.device, counts ? FY_DTYPE_I64 : info.dtype, counts ? 0 : info.rank,
-                        counts ? NULL : info.dims, &pair->state[i]));
+        const fy_dtype_t dtype = counts                ? FY_DTYPE_I64
+                                 : is_half(info.dtype) ? FY_DTYPE_F32
+                                                       : info.dtype;
+        FY_TRY(fy_zeros(info.device, dtype, counts ? 0 : info.rank, counts ? NULL : info.dims,
+                        &pair->state[i]));
         fy_tensor_keep(pair->state[i]);
         if (optimizer->count > 1)
             snprintf(pair->name[i], sizeof pair->name[i], "%s.%zu", name, index);
@@ -324,6 +336,7 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
         pair_t *pair = &optimizer->pairs[i];
         fy_tensor_destroy(pair->value);
         fy_tensor_destroy(pair->grad);
+        fy_tensor_destroy(pair->low);
         fy_tensor_destroy(pair->parts);
         fy_tensor_destroy(pair->trust);
         for (int k = 0; k < STATES; k++) fy_tensor_destroy(pair->state[k]);
@@ -376,14 +389,14 @@ static fy_op_t op_of(const fy_optimizer_options_t *o, const pair_t *pair, attrs_
     }
 }
 
-/* Results: the value, its states, the trust ratios, the step number. */
+/* Results: the value, its states, the trust ratios, the step number, the copy. */
 static fy_status_t step_pair(const fy_optimizer_t *optimizer, const pair_t *pair)
 {
     const fy_optimizer_options_t *o = &optimizer->options;
     fy_tensor_t *scaling = optimizer->scaling.state;
     fy_tensor_t *src[4] = { pair->grad, optimizer->lr, pair->parts, scaling };
-    fy_tensor_t *const given[] = { pair->value, pair->state[0], pair->state[1], pair->trust,
-                                   pair->state[2] };
+    fy_tensor_t *const given[] = { pair->value, pair->state[0], pair->state[1],
+                                   pair->trust, pair->state[2], pair->low };
     fy_tensor_t *dst[sizeof given / sizeof *given];
     size_t ndst = 0;
     attrs_t attrs;

@@ -12,7 +12,7 @@
 #ifndef FERRY_AUTOCAST_H_
 #define FERRY_AUTOCAST_H_
 
-#include <ferry/types.h>
+#include <ferry/tape.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +26,15 @@ extern "C" {
  * fy_op_supported answer for the dtypes that they are given. Threads that Ferry starts inherit it.
  * Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or another dtype), OUT_OF_MEMORY. */
 FY_API_STATUS fy_autocast_set(fy_dtype_t dtype);
+
+/* While `tape` records under autocast with low's dtype (f16, bf16), watched views of `block` are
+ * not cast: views of `low` are used. Both are whole dense tensors of one size, block f32. The
+ * owner of low keeps it current by a step op with the result `low`. If block was written
+ * otherwise, Ferry casts all of it into low before the next use, also before a replay that uses
+ * it. Do not write low. Casts now; the tape keeps the bytes alive, not your handles. Fails:
+ * INVALID_ARGUMENT (more than four blocks), DTYPE_MISMATCH, SHAPE_MISMATCH, DEVICE_MISMATCH, BUSY,
+ * OUT_OF_MEMORY. */
+FY_API_STATUS fy_autocast_keep(fy_tape_t *tape, fy_tensor_t *block, fy_tensor_t *low);
 
 typedef struct fy_autocast_info {
     size_t struct_size;

@@ -32,6 +32,12 @@ static inline fy_status_t check_unwritten(fy_tape_t *tape, const char *what, con
                                                : refuse_stale(what, src, slot->version, version);
 }
 
+fy_status_t fy__tape_check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src,
+                                     uint32_t value)
+{
+    return check_unwritten(tape, what, src, value);
+}
+
 static FY_COLD fy_status_t refuse_without_rule(const char *what, const fy_tensor_t *src,
                                                bool is_registered)
 {

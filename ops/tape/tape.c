@@ -194,6 +194,7 @@ void fy_tape_destroy(fy_tape_t *tape)
     fy__handle_release(&tape->handle);
     forget_record(thread, tape);
     for (uint32_t i = 0; i < tape->nleaves; i++) free_slot(thread, &tape->leaves[i]);
+    for (uint32_t i = 0; i < tape->ncopies; i++) fy__copy_drop(thread, &tape->copies[i]);
     free(tape->leaves);
     free(tape->values);
     free(tape->operands);

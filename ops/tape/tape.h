@@ -12,6 +12,7 @@
 
 #include "ops/tape/rules.h"
 #include "runtime/base/fail.h"
+#include "runtime/record/recording.h"
 #include "runtime/record/tape.h"
 #include "runtime/tensor/tensor.h"
 
@@ -36,6 +37,7 @@ typedef struct fy__tape_slot {
     /* leaves: its cast in this record, ours, in no scope; NULL: none. Made inside `low_again` */
     fy_tensor_t *low;
     const struct fy__tape_again *low_again;
+    bool low_is_copy; /* a view of one of the tape's copies */
 } fy__tape_slot_t;
 #define FY__TAPE_UNUSED UINT64_MAX
 
@@ -85,7 +87,9 @@ struct fy_tape {
     uint32_t nparcels, nsegments, parcels_room, segments_room;
     uint32_t ahead; /* segments whose bytes are to be uploaded */
     uint32_t nleaves, nvalues, noperands, ncalls, nattrs;
-    uint32_t nlows; /* slots with an autocast */
+    uint32_t nlows;                /* slots with an autocast */
+    fy__copy_t copies[FY__COPIES]; /* fy_autocast_keep */
+    uint32_t ncopies;
     uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
 };
 
@@ -210,6 +214,10 @@ fy_status_t fy__tape_make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nva
 /* The next call, whose attributes are copied; not counted yet. */
 fy__tape_call_t *fy__tape_next_call(fy_tape_t *tape, const fy__tape_rule_t *rule, const char *name,
                                     const void *attrs, size_t attrs_nbytes);
+
+/* BUSY if a source on the tape has other bytes than when the tape saw it first. */
+fy_status_t fy__tape_check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src,
+                                     uint32_t value);
 
 struct fy__op_row;
 /* Before a call: checks that it may be recorded, makes room, and saves what it is going to write

@@ -118,9 +118,9 @@ static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, 
     const uint32_t slot = recording->nslots++;
     uint32_t *entry = index_find(recording, storage);
     fy__storage_retain(storage);
-    recording->slots[slot] = (fy__recording_slot_t){ .storage = storage,
-                                                     .is_inside = is_inside,
-                                                     .is_written = is_inside };
+    recording->slots[slot] = (fy__recording_slot_t){
+        .storage = storage, .is_inside = is_inside, .is_written = is_inside, .writes = is_inside
+    };
     *entry = slot + 1;
     recording->index_used++;
     if (is_inside) recording->live[recording->nlive++] = slot;
@@ -177,7 +177,25 @@ fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storag
     else
         FY_TRY(add_slot(recording, storage, false, out_slot));
     recording->slots[*out_slot].is_written |= is_written;
+    recording->slots[*out_slot].writes += is_written;
     return FY_STATUS_OK;
+}
+
+uint32_t fy__recording_writes(const fy__recording_t *recording, const fy__storage_t *storage)
+{
+    const uint32_t *entry = recording->index_size ? index_find(recording, storage) : NULL;
+    return entry && *entry ? recording->slots[*entry - 1].writes : 0;
+}
+
+bool fy__recording_keep(fy__recording_t *recording, const fy__copy_t *copy)
+{
+    for (uint32_t i = 0; i < recording->ncopies; i++)
+        if (recording->copies[i].low == copy->low && recording->copies[i].block == copy->block)
+            return true;
+    if (recording->ncopies == FY__COPIES) return false;
+    fy__copy_hold(copy);
+    recording->copies[recording->ncopies++] = *copy;
+    return true;
 }
 
 /* ---- calls ---- */
@@ -293,6 +311,7 @@ void fy__recording_clear(fy__thread_t *thread, fy__recording_t *recording)
     for (uint32_t i = 0; i < recording->nslots; i++)
         if (recording->slots[i].storage) fy__storage_release(thread, recording->slots[i].storage);
     if (recording->flags) fy__storage_release(thread, recording->flags);
+    for (uint32_t i = 0; i < recording->ncopies; i++) fy__copy_drop(thread, &recording->copies[i]);
     while (recording->chunks) {
         chunk_t *chunk = recording->chunks;
         recording->chunks = chunk->next;

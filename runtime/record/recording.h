@@ -10,11 +10,33 @@
 
 enum { FY__RECORDING_FAULTS = 16 }; /* most fault flags of a replay; further ops share them */
 
+/* An f32 block, and a copy of it in half precision that its owner keeps current; a reference to
+ * each. ops/autocast_copy.c. */
+typedef struct fy__copy {
+    fy__storage_t *block, *low;
+    fy_dtype_t dtype; /* of low */
+    uint64_t nelem;
+} fy__copy_t;
+enum { FY__COPIES = 4 }; /* most of a tape, and of a recording */
+
+static inline void fy__copy_hold(const fy__copy_t *copy)
+{
+    fy__storage_retain(copy->block);
+    fy__storage_retain(copy->low);
+}
+static inline void fy__copy_drop(fy__thread_t *thread, const fy__copy_t *copy)
+{
+    fy__storage_release(thread, copy->block);
+    fy__storage_release(thread, copy->low);
+}
+
 /* A storage that the calls use. A storage that was made and destroyed inside has no object any
  * more, but its bytes are still used. */
 typedef struct fy__recording_slot {
     fy__storage_t *storage; /* with a reference */
     bool is_inside, is_written;
+    uint32_t writes;   /* by how many results */
+    uint32_t copied;   /* of a copy: 1 + the slot of the bytes that a step copies into it */
     fy__taint_t taint; /* of bytes without a storage, while a replay determines the poisoned ones */
 } fy__recording_slot_t;
 
@@ -61,6 +83,8 @@ typedef struct fy__recording {
      * that have a storage */
     uint32_t *live;
     uint32_t nlive, live_room;
+    fy__copy_t copies[FY__COPIES]; /* that calls read: each replay makes them current first */
+    uint32_t ncopies;
     struct fy__chunk *chunks; /* memory of descriptors, attributes and slot lists */
 } fy__recording_t;
 
@@ -90,6 +114,10 @@ fy_status_t fy__recording_failed(fy__recording_t *recording, fy_status_t status)
 fy_status_t fy__recording_slots(fy__recording_t *recording, size_t count, uint32_t **out_slots);
 fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_written,
                                uint32_t *out_slot);
+/* How often the calls so far write the storage. */
+uint32_t fy__recording_writes(const fy__recording_t *recording, const fy__storage_t *storage);
+/* Replays make the copy current. False: there are FY__COPIES already. */
+bool fy__recording_keep(fy__recording_t *recording, const fy__copy_t *copy);
 /* Appends a launch with copies of its operands and attributes. cause NULL: it cannot fault. */
 fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *launch,
                                  const uint32_t *slots, uint64_t replaced,

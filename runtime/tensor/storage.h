@@ -57,6 +57,15 @@ static inline void fy__storage_wrote(fy__storage_t *storage)
                           atomic_load_explicit(&storage->version, memory_order_relaxed) + 1,
                           memory_order_relaxed);
 }
+/* These bytes were to be a copy of others and may not be: their version is that of no other storage
+ * until one is assigned. */
+static inline void fy__storage_set_apart(fy__storage_t *storage)
+{
+    atomic_store_explicit(&storage->version,
+                          atomic_load_explicit(&storage->version, memory_order_relaxed) | 1ull
+                                                                                              << 63,
+                          memory_order_relaxed);
+}
 /* Host bytes that an upload still reads in place must not be written: BUSY with the ticket. `what`
  * names the call. */
 fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what);

@@ -118,7 +118,10 @@ fy_status_t model_plan_open(fy_device_t *device, const fy_model_options_t *optio
 {
     const plan_request_t *request = user;
     const train_recipe_t *recipe = train_recipe_find(request->model);
-    return fy_model_open(device, train_recipe_spec(recipe, request->model), options, out_model);
+    fy_model_options_t own = FY_MODEL_OPTIONS_INIT;
+    if (options) own = *options;
+    if (!request->inference) own.low = train_precision(request->precision);
+    return fy_model_open(device, train_recipe_spec(recipe, request->model), &own, out_model);
 }
 
 fy_status_t model_plan_run(fy_model_t *model, int64_t batch, void *user)

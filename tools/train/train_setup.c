@@ -254,6 +254,7 @@ fy_status_t train_setup(train_run_t *run)
     fy_model_options_t options = run->request.memory;
     options.seed = run->request.seed;
     options.drop_bias = run->request.drop_bias;
+    options.low = train_precision(run->request.precision);
     run->loss_step = -1;
     run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
     run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;

@@ -22,8 +22,9 @@ typedef struct fy_segment {
 typedef struct fy_model_options {
     size_t struct_size;
     const char *name; /* "mnist"; copied; NULL: "model" */
-    fy_dtype_t dtype; /* of parameters: F32 or F64 */
-    int64_t seed;     /* of the initial values and, with another stream, of dropout */
+    /* of parameters, gradients, buffers and x: F32, F64; F16, BF16 if there are no buffers */
+    fy_dtype_t dtype;
+    int64_t seed; /* of the initial values and, with another stream, of dropout */
     /* Activation checkpointing (fy_tape_recompute): the layers in so many segments, of about equal
      * results, all but the last of which are computed again in the backward. 0, 1: none;
      * FY_RECOMPUTE_SQRT: the square root of the most that the model can have */
@@ -43,6 +44,10 @@ typedef struct fy_model_options {
      * result only */
     size_t nsegments;
     const fy_segment_t *segments;
+    /* F16, BF16: the model has a copy of its f32 parameters for autocast, which tapes of
+     * fy_model_watch use in place of casts. Optimizers of fy_optimizer_create_model write it in
+     * their step; after another write all parameters are cast at once. F32: none */
+    fy_dtype_t low;
 } fy_model_options_t;
 #define FY_RECOMPUTE_SQRT     (-1)
 #define FY_MODEL_OPTIONS_INIT FY_DEFAULTS_(model_options, .dtype = FY_DTYPE_F32, .seed = 1)

@@ -85,10 +85,11 @@ FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
 FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options,
                                   size_t nbytes);
 
-/* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64) and device,
- * dense. A step is one request for each pair. A model's blocks (fy_model_info_t values, grads) are
- * one pair, in which no parameter is known: call fy_optimizer_create_model for a rank, groups,
- * LARS and LAMB. The name of a pair is that of its value's tensor.
+/* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64, f16, bf16; the
+ * state of halves is f32) and device, dense. A step is one request for each pair. A model's blocks
+ * (fy_model_info_t values, grads) are one pair, in which no parameter is known: call
+ * fy_optimizer_create_model for a rank, groups, LARS and LAMB. The name of a pair is that of its
+ * value's tensor.
  * Allocates zeroed state on the device; keeps the bytes alive, not your handles.
  * Fails: INVALID_ARGUMENT (names the field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH,
  * OUT_OF_MEMORY. */

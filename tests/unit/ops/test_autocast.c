@@ -2,6 +2,7 @@
  * gradients, graphs, recomputation, and calls without casts.
  * Not here: failures inside (tests/faults/test_autocast.c), threads (test_scope_memory.c). */
 #include <math.h>
+#include <stdbool.h>
 
 #include "tests/support/harness.h"
 
@@ -412,6 +413,97 @@ static void recomputation_casts_as_the_first_call(ts_ctx_t *ctx)
     }
 }
 
+/* ---- copies that a step keeps current ---- */
+
+typedef struct kept {
+    fy_tensor_t *x, *w, *low, *grad, *lr;
+    fy_tape_t *tape;
+} kept_t;
+
+static void begin_kept(fy_device_t *device, kept_t *k, bool has_low)
+{
+    k->x = full(device, FY_DTYPE_F32, 0.5);
+    k->w = full(device, FY_DTYPE_F32, 0.37);
+    k->low = full(device, FY_DTYPE_BF16, 9);
+    k->grad = full(device, FY_DTYPE_F32, 0);
+    ts_ok(fy_full(device, FY_DTYPE_F32, 0, NULL, 0.25, &k->lr));
+    ts_ok(fy_tape_create(&k->tape));
+    ts_ok(fy_tape_watch(k->tape, k->w, k->grad));
+    if (has_low) ts_ok(fy_autocast_keep(k->tape, k->w, k->low));
+}
+
+/* Uses w twice, through a view and not; then a step, and, if asked for, a write of w alone. */
+static void step_kept(kept_t *k, bool has_low, bool clamps)
+{
+    fy_tensor_t *y, *loss, *src[2] = { k->grad, k->lr }, *dst[2] = { k->w, k->low };
+    ts_ok(fy_tape_begin(k->tape));
+    ts_ok(fy_matmul(k->x, k->w, &y));
+    ts_ok(fy_matmul(y, k->w, &y));
+    ts_ok(fy_mse_loss(y, k->x, &loss));
+    ts_ok(fy_tape_backward(k->tape, loss, NULL));
+    ts_ok(fy_op_call(FY_OP_SGD_STEP, 2, src, NULL, 0, has_low ? 2 : 1, dst));
+    if (clamps) ts_ok(fy_axpy(k->w, 0.5, k->x));
+}
+
+/* Five rounds of one or two steps; w is written alone in each step, between them, or never. */
+static void a_copy_is_used_while_it_is_current(ts_ctx_t *ctx)
+{
+    for (int way = 0; way < 12; way++) {
+        const bool in_graph = way % 2, clamps = way / 2 % 3 == 1, fills = way / 2 % 3 == 2,
+                   twice = way >= 6;
+        float values[2][N * N];
+        uint64_t made[2];
+        for (int has_low = 0; has_low < 2; has_low++) {
+            const fy_scope_t scope = fy_scope_begin("way");
+            kept_t k;
+            fy_graph_t *graph = NULL;
+            begin_kept(ctx->device, &k, has_low);
+            ts_ok(fy_autocast_set(FY_DTYPE_BF16));
+            const uint64_t before = casts();
+            if (in_graph) {
+                ts_ok(fy_graph_begin(ctx->device));
+                for (int i = 0; i <= twice; i++) step_kept(&k, has_low, clamps);
+                ts_ok(fy_graph_end(&graph));
+            }
+            for (int t = 0; t < 5; t++) {
+                if (in_graph)
+                    ts_ok(fy_graph_replay(graph, NULL));
+                else
+                    for (int i = 0; i <= twice; i++) step_kept(&k, has_low, clamps);
+                if (fills) ts_ok(fy_fill(k.w, 0.125 * t));
+            }
+            made[has_low] = casts() - before;
+            ts_read(k.w, values[has_low], sizeof values[has_low]);
+            fy_scope_end(scope, 0, NULL);
+        }
+        assert_memory_equal(values[0], values[1], sizeof values[0]);
+        if (!in_graph || !clamps) assert_true(made[1] < made[0] || in_graph);
+    }
+}
+
+static void copies_are_checked(ts_ctx_t *ctx)
+{
+    kept_t k;
+    fy_tensor_t *part, *other = full(ctx->device, FY_DTYPE_F32, 0);
+    begin_kept(ctx->device, &k, true);
+    ts_ok(fy_autocast_keep(k.tape, k.w, k.low)); /* again */
+    ts_ok(fy_slice(k.low, 0, 0, 1, &part));
+    ts_fails(fy_autocast_keep(NULL, k.w, k.low), INVALID_ARGUMENT);
+    ts_fails(fy_autocast_keep(k.tape, NULL, k.low), INVALID_ARGUMENT);
+    ts_fails(fy_autocast_keep(k.tape, k.w, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_autocast_keep(k.tape, k.w, part), SHAPE_MISMATCH);
+    ts_fails(fy_autocast_keep(k.tape, k.w, other), DTYPE_MISMATCH);
+    ts_fails(fy_autocast_keep(k.tape, k.low, k.low), DTYPE_MISMATCH);
+    fy_tensor_t *more[4];
+    for (int i = 0; i < 4; i++) {
+        more[i] = full(ctx->device, FY_DTYPE_F32, 0);
+        if (i < 3) ts_ok(fy_autocast_keep(k.tape, more[i], full(ctx->device, FY_DTYPE_F16, 0)));
+    }
+    fy_tensor_t *spare = full(ctx->device, FY_DTYPE_F16, 0);
+    ts_fails(fy_autocast_keep(k.tape, more[3], spare), INVALID_ARGUMENT);
+    ts_text_has("it takes no more");
+}
+
 /* ---- registered ops ---- */
 
 static fy_status_t note_dtype(const fy_launch_t *launch, void *stream)
@@ -470,6 +562,8 @@ int main(void)
         TS_TEST(another_dtype_is_another_cast),
         TS_TEST(a_replay_casts_again),
         TS_TEST(recomputation_casts_as_the_first_call),
+        TS_TEST(a_copy_is_used_while_it_is_current),
+        TS_TEST(copies_are_checked),
         TS_TEST(a_registered_op_can_have_a_class),
     };
     return TS_RUN("autocast", tests, NULL);
