@@ -6,6 +6,7 @@
 
 #include "opset/formulas/random.h"
 #include "opset/formulas/step.h"
+#include "opset/formulas/step_results.h"
 #include "backends/kernels/kernels.h"
 #include "tests/support/fake_cuda/fake.h"
 
@@ -384,6 +385,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
                            .attrs_nbytes = sizeof args->attrs,
                            .nelem = args->nelem,
                            .fault = fault };
+    const int number = fy__step_results(args->op, (int)args->ndst).number; /* of a step only */
     int64_t state[2];
     if (strcmp(kernel, "fy_random_advance") == 0) {
         uint64_t step = args->op == FY_OP_RANDPERM
@@ -407,17 +409,15 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     }
     if (strcmp(kernel, "fy_step_advance") == 0 || strcmp(kernel, "fy_step_flat_advance") == 0) {
         const double *found = args->nsrc > 3 ? src[3].data : NULL;
-        *(int64_t *)dst[args->ndst - 1].data += !found || found[FY__FOUND * src[3].strides[0]] == 0;
+        *(int64_t *)dst[number].data += !found || found[FY__FOUND * src[3].strides[0]] == 0;
         return FY_STATUS_OK;
     }
     /* the step itself does the whole work */
     if (starts_with(kernel, "fy_step_sums") || strcmp(kernel, "fy_step_trust") == 0)
         return FY_STATUS_OK;
     /* leaves the step number */
-    if (starts_with(kernel, "fy_step") &&
-        (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP ||
-         args->op == FY_OP_LAMB_STEP))
-        dst[args->ndst - 1].data = memcpy(state, dst[args->ndst - 1].data, sizeof *state);
+    if (starts_with(kernel, "fy_step") && number >= 0)
+        dst[number].data = memcpy(state, dst[number].data, sizeof *state);
     if (starts_with(kernel, "fy_linear_finish")) return finish_linear(args, dst, src);
     if (starts_with(kernel, "fy_class_loss_mean")) return fake_mean_of_losses(args, dst, src);
     if (starts_with(kernel, "fy_softmax_parts") ||

@@ -7,7 +7,7 @@ if(TARGET test_unit_train_dataset_faults)
     target_link_options(test_unit_train_dataset_faults PRIVATE
         -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=read)
 endif()
-foreach(name buffers containers layer_checkpoint npy segments)
+foreach(name buffers containers layer_checkpoint low_faults npy segments)
     if(TARGET test_unit_train_${name})
         target_link_options(test_unit_train_${name} PRIVATE
             -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
@@ -27,7 +27,7 @@ if(TARGET test_unit_train_loader)
 endif()
 # So do models and the training loop. Whole trainings convolve by Ferry's own kernels: the fake
 # cuDNN is a plain loop.
-foreach(name model model_gradients trainer)
+foreach(name low model model_gradients trainer)
     if(TARGET fake_cuda)
         ferry_test(unit_train_${name}_fake_cuda unit test_unit_train_${name})
         set_property(TEST unit_train_${name}_fake_cuda APPEND PROPERTY ENVIRONMENT FERRY_TEST_DEVICE=cuda:0 FERRY_TEST_REQUIRE=1
