@@ -55,6 +55,7 @@ static fy__storage_t *set_up(fy__tensor_slot_t *slot)
     slot->first.storage = &fy__storage_gone;
     slot->first.rank = 0;
     slot->first.contiguous = true;
+    slot->first.read_only = false;
     return &slot->storage;
 }
 

@@ -87,9 +87,9 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     return tensor;
 }
 /* ---- first handles ---- Only dense tensors use them, so some fields keep their value from one
- * tensor to the next and are not written again: `contiguous`; the stride of the last axis, which is
- * 1, if the rank is the same;
- * `data`, while the slot keeps its block. fy__cache_is_valid checks them. */
+ * tensor to the next and are not written again: `contiguous`; `read_only`; the stride of the last
+ * axis, which is 1, if the rank is the same; `data`, while the slot keeps its block.
+ * fy__cache_is_valid checks them. */
 
 /* Whether the handle is in the ring of this scope: a destroyed first handle stays there
  * (fy__tensor_free). */

@@ -235,8 +235,8 @@ static bool is_fit(const fy__storage_t *storage, uint32_t class)
     return atomic_load_explicit(&storage->refs, memory_order_relaxed) == 0 &&
            atomic_load_explicit(&storage->cache_class, memory_order_relaxed) == class &&
            fy__storage_is_clean(storage) && storage->data == storage->block->address &&
-           fy__tensor_is_gone(first) && first->contiguous && first->data == storage->data &&
-           (!first->rank || first->strides[first->rank - 1] == 1);
+           fy__tensor_is_gone(first) && first->contiguous && !first->read_only &&
+           first->data == storage->data && (!first->rank || first->strides[first->rank - 1] == 1);
 }
 
 bool fy__cache_is_valid(const fy__thread_t *thread)
