@@ -110,6 +110,11 @@ says err "IO"
 "$corpus" train 0 again "$run"
 expect 1 advise "$run" --strict
 says out "FA02"
+# What an incomplete file does not have may have happened.
+"$corpus" train 0 never-read "$run"
+sed -i '$ s/"lost":0/"lost":1/' "$run"
+expect 0 advise "$run" --strict
+"$corpus" train 0 again "$run"
 head -n 300 "$run" >"$work/cut.jsonl"
 expect 1 advise "$work/cut.jsonl"
 says err "has no end"

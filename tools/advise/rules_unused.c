@@ -1,5 +1,5 @@
 /* Bytes that cross, or memory that is locked, for nothing: FA05, FA06, FA15. They need a file with
- * its end: of a run that was killed, nobody knows what it would have read. */
+ * its end and without lost events: a read that is not in the file may have happened. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +7,8 @@
 #include "tools/cli/tool.h"
 
 enum { PINNED_LEAST_NBYTES = 1 << 20 };
+
+static bool is_complete(const program_t *program) { return program->is_whole && !program->lost; }
 
 void rule_never_read(advice_t *advice)
 {
@@ -18,7 +20,7 @@ void rule_never_read(advice_t *advice)
         if (facts->awaited[i] != PROGRAM_NONE && p->events[i].kind == PROGRAM_ARRIVED &&
             strcmp(p->events[i].detail, "OK") == 0)
             is_read[facts->awaited[i]] = true;
-    for (uint32_t i = 0; p->is_whole && i < p->nevents; i++) {
+    for (uint32_t i = 0; is_complete(p) && i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
         if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_DOWNLOAD &&
             e->stream != PROGRAM_NONE && !is_read[i] && advice_is_free(advice, i) &&
@@ -47,7 +49,7 @@ void rule_never_used(advice_t *advice)
 {
     const facts_t *facts = advice->facts;
     const program_t *p = facts->program;
-    for (uint32_t i = 0; p->is_whole && i < p->nevents; i++) {
+    for (uint32_t i = 0; is_complete(p) && i < p->nevents; i++) {
         const program_event_t *e = &p->events[i];
         if (e->kind != PROGRAM_TRANSFER || e->direction != PROGRAM_UPLOAD || !e->ndst ||
             facts_is_on_host(facts, i) || !advice_is_free(advice, i))
@@ -83,7 +85,7 @@ void rule_pinned_idle(advice_t *advice)
 {
     const program_t *p = advice->facts->program;
     bool *used = blocks_with_transfers(advice->facts);
-    for (uint32_t b = 0; p->is_whole && b < p->nblocks; b++) {
+    for (uint32_t b = 0; is_complete(p) && b < p->nblocks; b++) {
         const program_block_t *block = &p->blocks[b];
         if (used[block->id] || block->nbytes < PINNED_LEAST_NBYTES ||
             block->allocated == PROGRAM_NONE || strncmp(block->pool, "pinned memory", 13) != 0 ||
