@@ -1,6 +1,6 @@
 /* The memory of a graph after its steps are made: segments that only values inside chains and
  * dropped calls used are released. Not here: segments (runtime/record/private.c), other places for
- * what is left (layout.c). */
+ * the remaining bytes (layout.c). */
 #include "ops/graph.h"
 
 static bool meets(const fy_desc_t *desc, uintptr_t begin, uintptr_t end)

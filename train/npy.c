@@ -12,7 +12,8 @@
 #include "train/fail.h"
 #include "train/replace.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "data is read and written as it is");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "data is read and written without a conversion");
 
 /* ---- reading ---- */
 

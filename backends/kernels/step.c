@@ -44,7 +44,7 @@ static void run_some(const fy__host_step_t *step, const fy__rates_t *rates, int6
             n, fy__host_step_element(step, step->low, i), p);
 }
 
-/* [begin, end) of a dense step with one set of rates. What is converted, is so by chunks that stay
+/* [begin, end) of a dense step with one set of rates. Elements are converted in chunks that stay
  * in the cache. */
 static void run_range(const fy__host_step_t *step, const fy__rates_t *rates, int64_t begin,
                       int64_t end)

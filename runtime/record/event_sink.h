@@ -9,7 +9,7 @@
 typedef struct fy__event_sink {
     int fd;
     int failed; /* errno of the first write that failed; then nothing more is written */
-    struct fy__event_gzip *gzip; /* NULL: as it is */
+    struct fy__event_gzip *gzip; /* NULL: not compressed */
 } fy__event_sink_t;
 
 /* Whether a file of this name is compressed. */

@@ -32,7 +32,7 @@ fy_status_t corpus_infer(corpus_t *corpus);
 /* Requests `result` and reads those of LATE - 1 steps ago. With a planted scalar or blocking read
  * it waits at once instead. */
 fy_status_t corpus_read(corpus_t *corpus, fy_tensor_t *result);
-/* Reads what is left, after a wait for the device. */
+/* Reads the remaining downloads, after a wait for the device. */
 fy_status_t corpus_read_rest(corpus_t *corpus);
 /* Uploads `count` matrices [WIDTH, WIDTH] once. */
 fy_status_t corpus_weights(corpus_t *corpus, int count, fy_tensor_t **out_weights);

@@ -117,7 +117,7 @@ static void an_export_is_deleted_on_any_thread(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), before);
 }
 
-/* Views of what was imported for reading refuse writes, too, and so does an export of them. */
+/* Views of a tensor that was imported for reading refuse writes, too. So does an export of them. */
 static void read_only_is_kept(ts_ctx_t *ctx)
 {
     float values[6] = { 1, 2, 3, 4, 5, 6 };

@@ -14,7 +14,7 @@ typedef struct facts_use {
     uint64_t version;
 } facts_use_t;
 
-/* What can be busy. */
+/* Parts of a run that can be busy. */
 typedef enum facts_engine {
     FACTS_COMPUTE,
     FACTS_UPLOAD,

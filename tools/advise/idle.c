@@ -24,7 +24,7 @@ typedef struct walk {
     uint64_t floor; /* when the engine was done with transfers of other sites */
 } walk_t;
 
-/* Adds the time from `from` to where the walk is: to queue_ns as far as it is before `floor`. */
+/* Adds the time from `from` to where the walk is: to queue_ns for the part before `floor`. */
 static void add(walk_t *w, uint32_t event, uint64_t ns, uint64_t from)
 {
     const uint64_t below = from < w->floor ? w->floor - from : 0, queued = below < ns ? below : ns;

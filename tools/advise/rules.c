@@ -14,7 +14,8 @@ const rule_t rules[] = {
       "Upload once and keep the tensor on the device; fy_copy makes a second one there.",
       "fy_tensor_upload(x, device, NULL, &x_device);   /* once, before the loop */", 1, false,
       rule_again, CHANGE_DROP },
-    { "FA03", "bytes make a round trip over the host", "What was downloaded is uploaded unchanged.",
+    { "FA03", "bytes make a round trip over the host",
+      "Downloaded bytes are uploaded again, unchanged.",
       "Use the device tensor itself; it still has these bytes.",
       "fy_matmul(h, w, &y);                            /* h, not a copy from the host */", 2, false,
       rule_round_trip, CHANGE_DROP },
@@ -36,7 +37,7 @@ const rule_t rules[] = {
       "fy_tensor_upload_many_into(count, on_device, on_host, NULL, &ticket);", 8, false,
       rule_small_copies, CHANGE_PACK },
     { "FA08", "the host waits for a scalar in a loop",
-      "The device has nothing to do from its last request until the host submits the next one.",
+      "The device is idle from its last request until the host submits the next one.",
       "Read it some steps later: fy_download_try_f64 neither waits nor blocks.",
       "fy_tensor_download(loss, NULL, &reply[i % 8]);  /* and, from step 8 on, before this line: "
       "*/\n"

@@ -27,7 +27,7 @@ static void find_prompt_reads(advice_t *advice, bool scalar)
 void rule_scalar_read(advice_t *advice) { find_prompt_reads(advice, true); }
 void rule_blocking_copy(advice_t *advice) { find_prompt_reads(advice, false); }
 
-/* Does the host use bytes behind a wait, before it submits a request? It reads what was downloaded;
+/* Does the host use bytes behind a wait, before it submits a request? It reads downloaded bytes;
  * behind a wait for a ticket it also writes what an upload has read. */
 static bool reads_after(const facts_t *facts, uint32_t wait)
 {

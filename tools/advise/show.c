@@ -93,7 +93,8 @@ static void print_head(const advice_t *advice, const char *file)
                time_text(total_ns(advice), all), time_text(advice->facts->idle_total_ns, idle),
                percent(advice->facts->idle_total_ns, total_ns(advice)));
     else
-        printf("no model clock: savings are times in which the host was blocked\n");
+        printf("no model clock in this recording, so savings in time are unknown\n"
+               "  Record the run on a simulated device to have them: --device sim:0\n");
     if (!advice->nfindings) printf("no findings\n");
 }
 
@@ -111,9 +112,12 @@ static void print_finding(const advice_t *advice, const finding_t *finding, size
     char saving[32], formula[200];
     const rule_t *rule = finding->rule;
     printf("\n%2zu. %s  %s\n", number, rule->id, rule->title);
-    printf("    saves    %s (%.1f %%), confidence %s: %s\n", time_text(finding->saving_ns, saving),
-           percent(finding->saving_ns, total_ns(advice)), confidences[finding->confidence],
-           formula_of(finding, formula));
+    if (total_ns(advice))
+        printf("    saves    %s (%.1f %%), confidence %s: %s\n",
+               time_text(finding->saving_ns, saving), percent(finding->saving_ns, total_ns(advice)),
+               confidences[finding->confidence], formula_of(finding, formula));
+    else
+        printf("    saves    unknown time, confidence %s\n", confidences[finding->confidence]);
     if (finding->has_measured)
         printf("    proved   %s%s, by an execution on the model clock with the fix\n",
                finding->measured_ns < 0 ? "-" : "",
@@ -138,8 +142,9 @@ void show_text(const advice_t *advice, const char *file, size_t most)
     if (advice->nfindings > most) printf("\nfurther findings (--all shows them in full):\n");
     for (size_t i = most; i < advice->nfindings; i++) {
         const finding_t *f = &advice->findings[i];
-        printf("%2zu. %s  %-10s %s, %s\n", i + 1, f->rule->id, time_text(f->saving_ns, saving),
-               f->rule->title, *f->site ? f->site : f->scope);
+        printf("%2zu. %s  %-10s %s, %s\n", i + 1, f->rule->id,
+               total_ns(advice) ? time_text(f->saving_ns, saving) : "", f->rule->title,
+               *f->site ? f->site : f->scope);
     }
 }
 

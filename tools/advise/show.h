@@ -1,4 +1,4 @@
-/* Prints advice as text for one screen, or as JSON. Not here: what is found (advice.h). */
+/* Prints advice as text for one screen, or as JSON. Not here: the findings (advice.h). */
 #ifndef FERRY_TOOLS_ADVISE_SHOW_H_
 #define FERRY_TOOLS_ADVISE_SHOW_H_
 

@@ -1,4 +1,4 @@
-/* See event_names.h. Numbers beyond the table are left as they are. */
+/* See event_names.h. Numbers beyond the table are not replaced. */
 #include "tools/cli/event_names.h"
 
 #include <stdlib.h>

@@ -123,7 +123,7 @@ static int begin(int argc, char **argv, const char **out_record)
     *out_record = record;
     unsetenv("FERRY_RECORD");
     const char *watch = fy__env_value("FERRY_WATCH");
-    /* it has nothing to share; a malformed value is an error below */
+    /* its own counters are of no use; a malformed value is an error below */
     if (only_reads(argv[1]) && watch && strcmp(watch, "1") == 0) unsetenv("FERRY_WATCH");
     fy_log_set(tool_log, NULL);
     int status = fy_device_open("host", &host) == FY_STATUS_OK ? STATUS_OK : fail("");

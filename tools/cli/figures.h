@@ -1,6 +1,6 @@
 /* The figures of a JSON document of the command, each with a path, its clock, and its interval if
- * it has one: what `ferry compare` pairs, and what several --device put side by side.
- * Not here: what is said of pairs (cmd_compare.c, cmd_experiment.c). Next: figures.c. */
+ * it has one: `ferry compare` pairs them, and several --device put them side by
+ * side. Not here: texts about pairs (cmd_compare.c, cmd_experiment.c). Next: figures.c. */
 #ifndef FERRY_TOOLS_FIGURES_H_
 #define FERRY_TOOLS_FIGURES_H_
 

@@ -42,7 +42,7 @@ typedef struct block {
 
 typedef struct pool {
     char name[96];
-    bool is_over; /* its device was closed and opened again: numbers begin anew */
+    bool is_over; /* its device was closed and opened again: numbers begin at 0 again */
     entry_t *entries;
     segment_t *segments;
     block_t *blocks; /* by id: ids rise */

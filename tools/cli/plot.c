@@ -84,7 +84,7 @@ static void write_data(FILE *file, const plot_t *plot)
     }
 }
 
-/* Lines with a cap at both ends; gnuplot's own error bars cut a hole into what is below them. */
+/* Lines with a cap at both ends; gnuplot's own error bars erase the lines below them. */
 #define ERROR_BARS "using 1:3:(0):($4-$3) with vectors heads size screen 0.004,90"
 
 static bool has_bars(const series_t *series)

@@ -1,4 +1,4 @@
-/* Changes that leave the order of acts as it is, and their proof. */
+/* Changes that keep the order of acts, and their proof. */
 #include "tools/program/change.h"
 
 #include <stdlib.h>

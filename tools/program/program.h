@@ -58,8 +58,9 @@ typedef struct program_point {
  * none. */
 typedef struct program_operand {
     uint32_t storage;
-    uint32_t writer; /* of what is read: the event that wrote it; PROGRAM_NONE: host code, or it
-                         was before the recording. Of what is written: the event itself */
+    uint32_t
+        writer; /* bytes that are read: the event that wrote them; PROGRAM_NONE: host code, or it
+                         was before the recording. Bytes that are written: the event itself */
     uint64_t version;
 } program_operand_t;
 
@@ -81,7 +82,7 @@ typedef struct program_event {
     const char *name, *path, *detail, *site, *dtype;
     uint64_t flops;     /* OP */
     uint64_t number;    /* OP: in the recording; TRANSFER, STARTED: its pieces */
-    program_point_t on; /* WAIT, SYNC: what is waited for; STARTED: the request */
+    program_point_t on; /* WAIT, SYNC: the awaited point; STARTED: the request */
     uint32_t other;     /* TRANSFER: the device at the other end of a peer copy */
     uint32_t block;     /* BLOCK_*: of program_t.blocks */
     /* event; COPY: the TRANSFER or STARTED of which it is a piece; STARTED: its TRANSFER */
@@ -128,7 +129,7 @@ typedef struct program_scope {
     uint32_t parent;     /* the scope around it */
     uint32_t begin, end; /* events; PROGRAM_NONE: before the recording, after its end */
     uint32_t thread;
-    uint32_t step; /* the step that it is, or is inside; PROGRAM_NONE: none */
+    uint32_t step; /* the step around it, or itself; PROGRAM_NONE: none */
 } program_scope_t;
 
 typedef struct program {

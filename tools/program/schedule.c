@@ -157,7 +157,7 @@ static void note_uses(builder_t *builder, const program_event_t *event, uint32_t
     }
 }
 
-/* Start as computed from what is known; the last act, submitted when the host was at host_ns. */
+/* Start as computed from the known times; the last act, submitted when the host was at host_ns. */
 static uint64_t start_of(const builder_t *builder, const act_t *act, uint64_t host_ns)
 {
     const schedule_t *schedule = builder->schedule;

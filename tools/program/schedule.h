@@ -26,7 +26,7 @@ typedef struct act {
     bool is_staged;   /* a copy out of a staging buffer */
     bool holds_host;  /* the host waits for its end */
     bool is_joined;   /* submitted together with the request before: costs the host nothing */
-    uint32_t event;   /* of the program, that it is part of */
+    uint32_t event;   /* of the program, to which it belongs */
     uint32_t device;  /* REQUEST; peer copy: the source */
     uint32_t other;   /* peer copy: the target */
     uint32_t nafter;  /* acts that must have ended first: schedule_t.after */

@@ -28,7 +28,7 @@ static uint64_t link_of(const figures_t *machines, size_t ndevices)
     return 0;
 }
 
-/* link, latency: indices; negative: as it is. */
+/* link, latency: indices; negative: unchanged. */
 static fy_status_t run_one(sweep_t *sweep, int link, int latency)
 {
     const size_t ndevices = sweep->schedule->program->ndevices;

@@ -1,4 +1,4 @@
-/* Keeps every allocation and free, because only the last event tells which moment was the peak. */
+/* Keeps every allocation and free, because the moment of the peak is known only at the end. */
 #include "tools/report/blocks.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@ enum { BLOCK_CATEGORIES = 16 };
 
 typedef struct block_step { /* an allocation or a free */
     uint64_t
-        at_ns[TRACKS_CLOCKS]; /* of the clocks, in order; a clock without a time stands still */
+        at_ns[TRACKS_CLOCKS]; /* of the clocks, in order; a clock without a time keeps its last */
     int64_t nbytes;
     uint32_t scope; /* of the allocation, a text */
     uint32_t category;

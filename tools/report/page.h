@@ -33,7 +33,7 @@ void page_begin(page_t *page, const char *key, char bracket);
 void page_end(page_t *page, char bracket);
 void page_text(page_t *page, const char *key, const char *text);
 void page_whole(page_t *page, const char *key, uint64_t value);
-/* A document of its own. */
+/* A separate document. */
 void page_json(page_t *page, const char *key, const char *json);
 void page_sheet(page_t *page, const char *key, const sheet_t *sheet);
 

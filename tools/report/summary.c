@@ -1,4 +1,4 @@
-/* Sentences: the largest shares of the time, as far as they are 1 % or more. */
+/* Sentences: the largest shares of the time, those of 1 % or more. */
 #include "tools/report/summary.h"
 
 #include <inttypes.h>

@@ -432,7 +432,7 @@ static void begin_kept(fy_device_t *device, kept_t *k, bool has_low)
     if (has_low) ts_ok(fy_autocast_keep(k->tape, k->w, k->low));
 }
 
-/* Uses w twice, through a view and not; then a step, and, if asked for, a write of w alone. */
+/* Uses w twice, through a view and not; then a step, and, if requested, a write of w alone. */
 static void step_kept(kept_t *k, bool has_low, bool clamps)
 {
     fy_tensor_t *y, *loss, *src[2] = { k->grad, k->lr }, *dst[2] = { k->w, k->low };

@@ -1,6 +1,6 @@
 /* The last result of a step: a copy of an f32 parameter in half precision. It has the bits of a
  * cast, the other results those of a step without it, in any layout and with any sources; a skipped
- * step leaves it as it is. Parameters of half precision: tests/ops/cases_training.def. */
+ * step does not change it. Parameters of half precision: tests/ops/cases_training.def. */
 #include <stdbool.h>
 #include <string.h>
 

@@ -219,7 +219,7 @@ if command -v gnuplot >/dev/null; then
         grep -q "$text" "$work/link.svg" || fail "the figure of link has no '$text'"
     done
 fi
-# What gnuplot is told: error bars where there is an interval, and none where there is not.
+# The script that gnuplot gets: error bars where there is an interval, and none where there is not.
 mkdir "$work/told"
 printf '#!/bin/sh\ncat >"%s"\necho "<svg></svg>" >"%s"\n' "$work/script" "$work/told.svg" >"$work/told/gnuplot"
 chmod +x "$work/told/gnuplot"

@@ -51,7 +51,7 @@ run losses train mlp --limit-samples 256 --batch 32 --max-steps 8 --log-every 1
 run graph train mlp --limit-samples 256 --batch 32 --max-steps 8 --graph
 run roundtrip experiment roundtrip
 
-# What must be true of any prediction: time is work or idle; faster links and no staging do not make
+# Conditions of any prediction: time is work or idle; faster links and no staging do not make
 # it slower.
 python3 - "$work" "$ferry" <<'END' || fail "sums of a prediction"
 import json, subprocess, sys

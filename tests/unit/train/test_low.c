@@ -1,6 +1,6 @@
 /* Half precision in training. A copy of f32 parameters (fy_model_options_t.low): the same bits as
  * casts by autocast in every mode, fewer casts, also after parameters are written by others.
- * Parameters in half precision: three steps against float64, and what is refused. */
+ * Parameters in half precision: three steps against float64, and refusals. */
 #include <math.h>
 
 #include <ferry/autocast.h>
@@ -247,7 +247,7 @@ static void three_steps_match_float64(ts_ctx_t *ctx)
             for (int i = 0; i < N; i++) {
                 const double exact =
                     step_by_hand(&o, want[i], k_grads[i], states[i], t, ratio, &update);
-                /* the parameter goes on from what is stored; a tie may round either way */
+                /* the parameter goes on from the stored value; a tie may round either way */
                 if (fabs(got[i] - exact) > 1.001 * unit * fabs(exact) + 1e-6)
                     fail_msg("%s %s: element %d after step %d is %.9g, by hand %.9g",
                              fy_optimizer_name(o.kind), fy_dtype_name(dtype), i, t, got[i], exact);

@@ -91,7 +91,7 @@ static void every_dtype_and_shape_comes_back(void **state)
     }
 }
 
-/* A transposed view is written as it is, in Fortran order; other views are copied. */
+/* A transposed view is written without a copy, in Fortran order; other views are copied. */
 static void views_are_written_as_numpy_does(void **state)
 {
     char bytes[256];
