@@ -308,12 +308,13 @@ int cmd_watch(int argc, char **argv)
           "as --once, as one JSON document on standard output, and nothing else there", 0, 0 },
     };
     const usage_t usage = {
-        "ferry watch PID|FILE",
-        "Shows what a process that was started with FERRY_WATCH=1 moves: rates by direction, "
-        "waits, "
-        "live bytes, the last refusals.\n"
-        "Until the process ends. Without a process: lists those that can be watched.",
-        options, sizeof options / sizeof *options, NULL
+        "ferry watch [PID|FILE]",
+        "Shows the figures of a process that was started with FERRY_WATCH=1, until it ends: rates "
+        "by direction, waits, live bytes, the last refusals.\n"
+        "Without a process: lists those that can be watched.",
+        options, sizeof options / sizeof *options,
+        "FERRY_WATCH=1 ferry train lenet --device sim:0 --max-steps 60 >train.txt & sleep 1; "
+        "ferry watch $!\n"
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed =

@@ -122,7 +122,7 @@ static int begin(int argc, char **argv, const char **out_record)
     if (only_reads(argv[1]) || has_record_option(argc, argv)) record = NULL;
     *out_record = record;
     unsetenv("FERRY_RECORD");
-    const char *watch = fy__env_value("FERRY_WATCH");
+    const char *watch = fy__env_file("FERRY_WATCH");
     /* its own counters are of no use; a malformed value is an error below */
     if (only_reads(argv[1]) && watch && strcmp(watch, "1") == 0) unsetenv("FERRY_WATCH");
     fy_log_set(tool_log, NULL);

@@ -24,7 +24,7 @@ start() {
 }
 
 expect 0 watch --help
-says out "usage: ferry watch PID|FILE"
+says out "usage: ferry watch [PID|FILE]"
 expect 2 watch
 says err "a process is needed"
 
