@@ -70,8 +70,9 @@ static bool is_current(const fy__thread_t *thread, const fy__tape_slot_t *slot,
     const fy__recording_t *recording = fy__recording_of(thread, slot->device);
     return slot->low->dtype == dtype && slot->low_again == thread->tape->again &&
            slot->version == atomic_load_explicit(&tensor->storage->version, memory_order_relaxed) &&
-           (slot->low_is_copy ||
-            slot->low->storage->private_memory == (recording ? recording->memory : NULL));
+           (slot->low_is_copy
+                ? slot->low_recording == recording
+                : slot->low->storage->private_memory == (recording ? recording->memory : NULL));
 }
 
 /* Keeps the cast, unless one of an outer function is there: that outlives the record of this. */
@@ -110,7 +111,10 @@ static fy_status_t cast(fy__thread_t *thread, const fy_tensor_t *tensor, fy_dtyp
             fy__tape_slot_t *leaf = leaf_of(thread, tensor);
             thread->autocasts_reused++;
             *out_is_ours = !keep(thread, leaf, *out_cast);
-            if (!*out_is_ours) leaf->low_is_copy = true;
+            if (!*out_is_ours) {
+                leaf->low_is_copy = true;
+                leaf->low_recording = fy__recording_of(thread, leaf->device);
+            }
             return FY_STATUS_OK;
         }
     }

@@ -4,7 +4,7 @@
  * 1. bytes of one step, or of steps whose intervals meet, do not overlap unless they did before,
  *    and then they move together;
  * 2. storages that still exist, and operands of registered ops, stay where they are;
- * 3. bytes made after such a storage do not use its place: its owner may write it between replays.
+ * 3. other bytes do not use the place of such a storage: its owner may write it between replays.
  * The layout is taken only if it needs fewer bytes of segments. Not here: releasing the others
  * (memory.c). */
 #include <stdlib.h>
@@ -122,12 +122,8 @@ static void note_items(layout_t *l)
             note_call(l, i, s);
     for (uint32_t i = 0; i < l->nslots; i++) {
         const fy__recording_slot_t *slot = &recording->slots[i];
-        const uint32_t first = l->items[i].first;
         if (!slot->is_inside) l->items[i].begin = l->items[i].end = 0;
-        if (!slot->is_inside || !slot->storage) continue;
-        const bool is_used = l->items[i].begin != l->items[i].end;
-        fix(&l->items[i], slot->storage, i);
-        if (is_used) l->items[i].first = first;
+        if (slot->is_inside && slot->storage) fix(&l->items[i], slot->storage, i);
     }
     if (recording->flags) fix(&l->items[l->nitems - 1], recording->flags, 0);
 }

@@ -410,6 +410,8 @@ static const fork_row_t fork_rows[] = {
     /* under the registry's lock when a host is opened, under sim's when a kernel runs */
     { fy__conv_tune_fork_lock, fy__conv_tune_fork_unlock, NULL },
     { fy__notes_fork_lock, fy__notes_fork_unlock, NULL },
+    /* under any of the others, when an event mentions a text for the first time */
+    { fy__event_texts_fork_lock, fy__event_texts_fork_unlock, NULL },
 };
 enum { FORK_ROWS = sizeof fork_rows / sizeof *fork_rows };
 

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,7 @@ static fy__live_page_t *page; /* NULL: nothing is shared */
 static bool ending;
 static pthread_t thread;
 static char path[64];
+static struct stat made_file; /* of `page` */
 
 bool fy__live_value_is_good(const char *value)
 {
@@ -127,7 +129,8 @@ static int make_page(void)
     const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return errno;
     void *made = MAP_FAILED;
-    int error = posix_fallocate(fd, 0, sizeof *page); /* or writing to it could be a SIGBUS */
+    int error = fstat(fd, &made_file) ? errno : 0;
+    if (!error) error = posix_fallocate(fd, 0, sizeof *page); /* or writing could be a SIGBUS */
     if (!error) {
         made = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (made == MAP_FAILED) error = errno;
@@ -146,9 +149,12 @@ static int make_page(void)
     return 0;
 }
 
+/* Another process of that number, in another container with this folder, may have replaced it. */
 static void remove_page(void)
 {
-    (void)unlink(path);
+    struct stat now;
+    if (!lstat(path, &now) && now.st_dev == made_file.st_dev && now.st_ino == made_file.st_ino)
+        (void)unlink(path);
     (void)munmap(page, sizeof *page);
     page = NULL;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "backends/executed.h"
 #include "backends/kernels/kernels.h"
@@ -32,13 +33,13 @@ const fy__sim_order_t *fy__sim_order_find(const char *name)
 /* ---- running ---- */
 
 /* Zeros without pages: page-locked memory of a device without numerics is counted, not held. Whole
- * pages are dropped, which makes them zero (those of a shared file, which a step page-locks itself,
- * stay); others are written. */
+ * pages are dropped, which makes them zero; those of a mapped file, which a program page-locks
+ * itself, have the file's bytes then. Others are written. */
 static void clear(char *dst, uint64_t nbytes, bool is_pinned)
 {
-    enum { PAGE = 4096 };
-    const uint64_t head = -(uintptr_t)dst & (PAGE - 1);
-    const uint64_t pages = nbytes > head ? (nbytes - head) & ~(uint64_t)(PAGE - 1) : 0;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t head = -(uintptr_t)dst & (page - 1);
+    const uint64_t pages = nbytes > head ? (nbytes - head) & ~(page - 1) : 0;
     if (!is_pinned || !pages || madvise(dst + head, pages, MADV_DONTNEED) != 0) {
         memset(dst, 0, nbytes);
         return;

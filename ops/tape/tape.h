@@ -37,7 +37,9 @@ typedef struct fy__tape_slot {
     /* leaves: its cast in this record, ours, in no scope; NULL: none. Made inside `low_again` */
     fy_tensor_t *low;
     const struct fy__tape_again *low_again;
-    bool low_is_copy; /* a view of one of the tape's copies */
+    /* a view of one of the tape's copies, and the recording that keeps that copy; NULL: none */
+    bool low_is_copy;
+    const struct fy__recording *low_recording;
 } fy__tape_slot_t;
 #define FY__TAPE_UNUSED UINT64_MAX
 

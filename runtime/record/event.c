@@ -225,18 +225,19 @@ __attribute__((destructor)) static void end_at_exit(void)
 
 /* ---- fork ---- */
 
-void fy__event_fork_lock(void)
+void fy__event_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__event_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+
+void fy__event_texts_fork_lock(void)
 {
-    pthread_mutex_lock(&lock);
     pthread_mutex_lock(&texts_lock);
     fy__signature_fork_lock();
 }
 
-void fy__event_fork_unlock(void)
+void fy__event_texts_fork_unlock(void)
 {
     fy__signature_fork_unlock();
     pthread_mutex_unlock(&texts_lock);
-    pthread_mutex_unlock(&lock);
 }
 
 void fy__event_fork_child(void)

@@ -101,5 +101,8 @@ void fy__event_from_environment(void);
 void fy__event_fork_lock(void);
 void fy__event_fork_unlock(void);
 void fy__event_fork_child(void);
+/* The locks of texts and signatures, which events of any call take. */
+void fy__event_texts_fork_lock(void);
+void fy__event_texts_fork_unlock(void);
 
 #endif

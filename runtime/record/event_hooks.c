@@ -82,8 +82,8 @@ fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name,
 void fy__event_op_launch(fy__event_t *event, const fy_op_info_t *info, const fy_launch_t *launch)
 {
     event->u.op.signature = fy__signature_of(info, launch);
-    if (!event->u.op.signature || info->attrs_nbytes > FY__EVENT_ATTRS) return;
-    if (launch->attrs)
+    if (!event->u.op.signature) return;
+    if (launch->attrs && info->attrs_nbytes <= FY__EVENT_ATTRS)
         memcpy(event->u.op.attrs, launch->attrs, info->attrs_nbytes);
     else
         event->u.op.has_fallbacks = true;

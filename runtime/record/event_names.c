@@ -112,7 +112,7 @@ void fy__event_put_attrs(writer_t *w, const fy_op_info_t *info, const unsigned c
         const double value = value_of(field, attrs);
         int64_t whole;
         if (value == field->fallback) continue;
-        used += (size_t)snprintf(text + used, 64, "%s%s=", used ? " " : "", field->name);
+        used += (size_t)snprintf(text + used, 96, "%s%s=", used ? " " : "", field->name);
         if (field->type == FY_ATTR_I64) {
             memcpy(&whole, attrs + field->offset, sizeof whole);
             used += (size_t)snprintf(text + used, 24, "%lld", (long long)whole);

@@ -164,7 +164,8 @@ static fy_status_t check_device(const fy_device_t *device, DLDevice given)
     const int32_t ordinal = cuda_ordinal(device);
     const bool is_host = given.device_type == kDLCPU || given.device_type == kDLCUDAHost;
     const bool is_cuda = given.device_type == kDLCUDA || given.device_type == kDLCUDAManaged;
-    if (device->is_host ? is_host : is_cuda && ordinal == given.device_id) return FY_STATUS_OK;
+    if (device->is_host ? is_host : is_cuda && ordinal >= 0 && ordinal == given.device_id)
+        return FY_STATUS_OK;
     char type[64] = "memory of a device that Ferry does not have";
     if (is_host) snprintf(type, sizeof type, "host memory");
     if (is_cuda) snprintf(type, sizeof type, "memory of cuda:%" PRId32, given.device_id);

@@ -24,7 +24,7 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
         return NULL;
     }
     tensor->handle.kind = FY__HANDLE_TENSOR;
-    tensor->named = tensor->valued = false;
+    tensor->named = tensor->valued = tensor->read_only = false;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
@@ -54,7 +54,6 @@ void fy__tensor_set_strided(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, con
         tensor->nelem *= (uint64_t)dims[i];
     }
     tensor->contiguous = fy__is_contiguous(rank, tensor->dims, tensor->strides);
-    tensor->read_only = false;
 }
 
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank,

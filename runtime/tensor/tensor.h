@@ -73,7 +73,7 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor)
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
                             uint64_t *out_nelem, uint64_t *out_nbytes);
 
-/* A new handle of the current scope with `handle`, `named` and `valued` set; NULL with the error
+/* A new handle of the current scope with `handle`, `named`, `valued` and `read_only` set; NULL with the error
  * set: OUT_OF_MEMORY. */
 fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
 static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
@@ -82,7 +82,7 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     if (__builtin_expect(tensor == NULL, 0)) return fy__tensor_alloc_slow(thread);
     thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
     thread->nfree_tensors--;
-    tensor->named = tensor->valued = false;
+    tensor->named = tensor->valued = tensor->read_only = false;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
@@ -119,8 +119,7 @@ static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, i
     int64_t stride = 1;
     tensor->dtype = (uint8_t)dtype;
     tensor->rank = (uint8_t)rank;
-    tensor->contiguous = true; /* and adjacent, so one store sets both: */
-    tensor->read_only = false;
+    tensor->contiguous = true;
     tensor->nelem = nelem;
     for (int i = rank - 1; i >= 0; i--) {
         tensor->dims[i] = dims[i];
@@ -128,7 +127,7 @@ static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, i
         stride *= dims[i] ? dims[i] : 1;
     }
 }
-/* Sets dtype, shape and strides of a handle, and what follows from them; it may be written. */
+/* Sets dtype, shape and strides of a handle, and what follows from them. */
 void fy__tensor_set_strided(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims,
                             const int64_t *strides);
 /* A dense tensor of a checked shape on a new storage. */

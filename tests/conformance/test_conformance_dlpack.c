@@ -282,6 +282,8 @@ static void hostile_tensors_are_refused(ts_ctx_t *ctx)
     make_foreign(&foreign, values, (DLDevice){ kDLCPU, 0 });
     if (!ctx->is_host)
         ts_fails(fy_tensor_from_dlpack(ctx->device, &foreign.managed, &x), DEVICE_MISMATCH);
+    foreign.managed.dl_tensor.device = (DLDevice){ kDLCUDA, -1 };
+    ts_fails(fy_tensor_from_dlpack(ctx->device, &foreign.managed, &x), DEVICE_MISMATCH);
     ts_fails(fy_tensor_from_dlpack(NULL, &foreign.managed, &x), INVALID_ARGUMENT);
     ts_fails(fy_tensor_from_dlpack(fy_device_host(), NULL, &x), INVALID_ARGUMENT);
     ts_fails(fy_tensor_from_dlpack(fy_device_host(), &foreign.managed, NULL), INVALID_ARGUMENT);
