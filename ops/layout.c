@@ -333,7 +333,7 @@ fy_status_t fy__graph_layout(fy_graph_t *graph)
     for (const fy__storage_t *s = recording->memory->segments; s; s = s->next) l.nsegments++;
     const size_t nbytes = l.nitems * sizeof *l.items + l.nsegments * sizeof *l.segments +
                           MOST * sizeof *l.groups;
-    l.items = malloc(nbytes);
+    l.items = calloc(1, nbytes);
     if (!l.items) return FY_FAIL(OUT_OF_MEMORY, "graph_end: no host memory for %zu bytes", nbytes);
     l.segments = (segment_t *)(l.items + l.nitems);
     l.groups = (uint32_t *)(l.segments + l.nsegments);

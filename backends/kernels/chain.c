@@ -470,7 +470,7 @@ static void run_steps(const chain_t *chain, int64_t n, place_t *place, code_t *c
 /* The elements from `begin` to `end`, block by block. */
 static void run_piece(const chain_t *chain, int64_t begin, int64_t end, char *room, int is_first)
 {
-    place_t place[OPS];
+    place_t place[OPS] = { 0 };
     code_t code[RUNS];
     find_places(chain, begin, room, place, code);
     for (int64_t first = begin; first < end; first += chain->n) {

@@ -101,11 +101,11 @@ static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const
 
 /* ---- copies ---- */
 
-/* Logs once per device that there are no values to read. No lock is held: the log function may call
- * Ferry. */
+/* Logs once per device that there are no values to read, but not for the devices of plans, which
+ * overcommit. No lock is held: the log function may call Ferry. */
 static void say_zero(fy__sim_device_t *dev)
 {
-    if (!dev->numerics && !atomic_exchange(&dev->said_zero, true))
+    if (!dev->numerics && !dev->memory.overcommits && !atomic_exchange(&dev->said_zero, true))
         fy__sim_host->log(FY_LOG_WARNING,
                           "%s: numerics=off, so whatever is downloaded from it reads zero",
                           dev->name);

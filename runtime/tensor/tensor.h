@@ -73,8 +73,8 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor)
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims,
                             uint64_t *out_nelem, uint64_t *out_nbytes);
 
-/* A new handle of the current scope with `handle`, `named`, `valued` and `read_only` set; NULL with the error
- * set: OUT_OF_MEMORY. */
+/* A new handle of the current scope with `handle`, `named`, `valued` and `read_only` set; NULL with
+ * the error set: OUT_OF_MEMORY. */
 fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
 static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
 {

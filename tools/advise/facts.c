@@ -191,6 +191,9 @@ static void find_part(facts_t *facts)
     uint64_t first = p->begin_model_ns;
     if (first == PROGRAM_NO_TIME || p->end_model_ns <= first) return; /* no model clock */
     facts->end_ns = p->end_model_ns;
+    /* requests can still be queued at the last event of a program that was killed */
+    for (uint32_t i = 0; i < p->nevents; i++)
+        if (facts->end[i] > facts->end_ns) facts->end_ns = facts->end[i];
     if (p->nsteps >= 3 && p->scopes[p->steps[0]].begin != PROGRAM_NONE)
         first = p->events[p->scopes[p->steps[0]].begin].model_ns;
     facts->begin_ns = first == PROGRAM_NO_TIME ? p->begin_model_ns : first;

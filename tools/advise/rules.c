@@ -39,16 +39,14 @@ const rule_t rules[] = {
     { "FA08", "the host waits for a scalar in a loop",
       "The device is idle from its last request until the host submits the next one.",
       "Read it some steps later: fy_download_try_f64 neither waits nor blocks.",
-      "fy_tensor_download(loss, NULL, &reply[i % 8]);  /* and, from step 8 on, before this line: "
-      "*/\n"
-      "fy_download_try_f64(reply[i % 8], &done, &value);",
+      "if (i >= 8) fy_download_try_f64(reply[i % 8], &done, &value);\n"
+      "fy_tensor_download(loss, NULL, &reply[i % 8]);",
       3, true, rule_scalar_read, CHANGE_LATER, 8 },
     { "FA09", "a copy blocks the host",
       "The host waits for the copy, then the device waits for the host's next submission.",
       "Wait for it some steps later; until then submit other work.",
-      "fy_tensor_download(y, NULL, &reply[i % 4]);     /* and, from step 4 on, before this line: "
-      "*/\n"
-      "fy_download_wait(reply[i % 4], FY_FOREVER, &host);",
+      "if (i >= 4) fy_download_wait(reply[i % 4], FY_FOREVER, &host);\n"
+      "fy_tensor_download(y, NULL, &reply[i % 4]);",
       3, true, rule_blocking_copy, CHANGE_LATER, 4 },
     { "FA10", "the host waits for the device and reads nothing",
       "Ferry orders requests by the tensors that they use; the wait only empties the queue.",

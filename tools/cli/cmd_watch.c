@@ -53,22 +53,26 @@ static bool has_sharer(const char *path, uint64_t pid)
 
 /* Pages of this user's processes: those of ended ones are removed, the others are listed in `out`
  * (may be NULL). */
-static void clean(FILE *out)
+static size_t clean(FILE *out)
 {
+    size_t count = 0;
     char path[PATH_ROOM];
     struct stat found;
     DIR *folder = opendir(FY__LIVE_FOLDER);
-    if (!folder) return;
+    if (!folder) return 0;
     for (const struct dirent *entry; (entry = readdir(folder));) {
         const uint64_t pid = number_in(entry->d_name);
         snprintf(path, sizeof path, FY__LIVE_FOLDER "/%s", entry->d_name);
         if (!pid || lstat(path, &found) != 0 || found.st_uid != geteuid()) continue;
-        if (!has_sharer(path, pid))
+        if (!has_sharer(path, pid)) {
             (void)unlink(path);
-        else if (out)
-            fprintf(out, "  %llu\n", (unsigned long long)pid);
+            continue;
+        }
+        count++;
+        if (out) fprintf(out, "%llu\n", (unsigned long long)pid);
     }
     closedir(folder);
+    return count;
 }
 
 /* ---- the page ---- */
@@ -228,12 +232,17 @@ static void print_text(const watched_t *w, const fy__live_figures_t *now,
     printf("process %llu%s\n\n", (unsigned long long)w->page->pid,
            w->has_ended ? " has ended; its last figures:" : "");
     sheet_print(sheets[0], stdout);
-    printf(
-        "\nlight requests %llu (%.0f a second); waits %llu, %.1f %% of time; back-pressure %llu; "
-        "device allocations %llu\n\n",
-        (unsigned long long)now->requests, per_s(now->requests, before->requests, seconds),
-        (unsigned long long)now->syncs, 1e-7 * per_s(now->sync_ns, before->sync_ns, seconds),
-        (unsigned long long)now->throttles, (unsigned long long)now->device_allocs);
+    if (!(seconds > 0))
+        printf("\nlight requests %llu; waits %llu; back-pressure %llu; device allocations %llu\n\n",
+               (unsigned long long)now->requests, (unsigned long long)now->syncs,
+               (unsigned long long)now->throttles, (unsigned long long)now->device_allocs);
+    else
+        printf("\nlight requests %llu (%.0f a second); waits %llu, %.1f %% of time; back-pressure "
+               "%llu; "
+               "device allocations %llu\n\n",
+               (unsigned long long)now->requests, per_s(now->requests, before->requests, seconds),
+               (unsigned long long)now->syncs, 1e-7 * per_s(now->sync_ns, before->sync_ns, seconds),
+               (unsigned long long)now->throttles, (unsigned long long)now->device_allocs);
     sheet_print(sheets[1], stdout);
     if (now->refusals) printf("\n");
     if (now->refusals) sheet_print(sheets[2], stdout);
@@ -321,9 +330,8 @@ int cmd_watch(int argc, char **argv)
         options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!name) {
-        fprintf(stderr, "ferry: watch: a process is needed; with FERRY_WATCH=1 run:\n");
-        clean(stderr);
-        return STATUS_USAGE;
+        if (!clean(stdout)) printf("no process shares its figures; start one with FERRY_WATCH=1\n");
+        return fflush(stdout) != 0 ? STATUS_FAILED : STATUS_OK;
     }
     watched_t w = { .page = NULL };
     fy_status_t status = open_page(name, &w);

@@ -383,6 +383,7 @@ static fy_status_t write_all(writer_t *writer, const char *from, const char *to)
 {
     event_file_info_t info;
     FY_TRY(tool_check_replaceable(to));
+    FY_TRY(tool_check_not_input(to, from));
     FY_TRY(event_file_read(from, add, writer, &info));
     if (!writer->npools)
         return TOOL_FAIL(INVALID_ARGUMENT, "%s has no allocations: nothing is written", from);

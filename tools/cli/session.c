@@ -48,6 +48,15 @@ static fy_status_t check(const char *path, bool replaces)
 fy_status_t tool_check_writable(const char *path) { return check(path, false); }
 fy_status_t tool_check_replaceable(const char *path) { return check(path, true); }
 
+fy_status_t tool_check_not_input(const char *path, const char *input)
+{
+    struct stat out, in;
+    if (stat(path, &out) || stat(input, &in) || !S_ISREG(in.st_mode)) return FY_STATUS_OK;
+    if (out.st_dev != in.st_dev || out.st_ino != in.st_ino) return FY_STATUS_OK;
+    return TOOL_FAIL(INVALID_ARGUMENT, "%.400s is the file that is read: write to another one",
+                     path);
+}
+
 fy_status_t tool_replace(const char *path, const void *text, size_t nbytes)
 {
     fy__replace_t replace;

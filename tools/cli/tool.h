@@ -91,6 +91,8 @@ fy_status_t tool_check_writable(const char *path);
 /* The same for what tool_replace or fy_safetensors_write will write: a file beside it, renamed over
  * it. */
 fy_status_t tool_check_replaceable(const char *path);
+/* INVALID_ARGUMENT: `path`, a file to write, is the file `input`, which it would replace. */
+fy_status_t tool_check_not_input(const char *path, const char *input);
 /* Opens the device, begins the scope `name`, starts the JSON object with `kind`: `name`, version
  * and device. On failure too, session_end must follow. */
 fy_status_t session_begin(session_t *session, const common_t *common, const char *command,

@@ -39,14 +39,17 @@ static const char *value_at(int argc, char **argv, int *i, const char *name)
 int side_by_side_devices(int argc, char **argv)
 {
     int count = 0;
-    for (int i = 1; i < argc; i++) count += value_at(argc, argv, &i, "--device") != NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0) return 1; /* which one command prints */
+        count += value_at(argc, argv, &i, "--device") != NULL;
+    }
     return count;
 }
 
 /* false: stderr has the reason. */
 static bool read_request(int argc, char **argv, request_t *request)
 {
-    static const char *const alone[] = { "--plot", "--record", "--snapshot" };
+    static const char *const alone[] = { "--plot", "--record", "--snapshot", "--traffic" };
     *request = (request_t){ 0 };
     for (int i = 0; i < argc; i++) {
         const char *device = value_at(argc, argv, &i, "--device"),

@@ -43,6 +43,8 @@ static fy_status_t change_machines(const settings_t *settings, const program_t *
 static fy_status_t check_options(const settings_t *settings)
 {
     figures_t machine;
+    if (settings->csv) FY_TRY(tool_check_not_input(settings->csv, settings->file));
+    if (settings->plot) FY_TRY(tool_check_not_input(settings->plot, settings->file));
     FY_TRY(figures_open(settings->profile ? settings->profile : "h200", &machine));
     if (settings->from) FY_TRY(figures_open(settings->from, &machine));
     return settings->link ? figures_set_link(&machine, settings->link) : FY_STATUS_OK;

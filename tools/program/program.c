@@ -521,7 +521,7 @@ static const char *find_step_path(const program_t *program, const char *none)
     for (size_t i = 0; most && i < count; i++) {
         const char *slash = strrchr(sums[i].path, '/');
         const bool is_named = strcmp(slash ? slash + 1 : sums[i].path, "step") == 0;
-        const uint64_t least = is_named ? most / 5 : most - most / 5;
+        const uint64_t least = is_named ? 0 : most - most / 5;
         if (sums[i].runs < 2 || sums[i].requests < least) continue;
         sums[i].runs += is_named ? named : 0;
         if (!best || sums[i].runs > best->runs ||

@@ -41,6 +41,8 @@ static fy_status_t make(report_t *report)
     page_t page;
     FY_TRY(tool_check_replaceable(report->out));
     for (int i = 0; i < report->nfiles; i++)
+        FY_TRY(tool_check_not_input(report->out, report->files[i]));
+    for (int i = 0; i < report->nfiles; i++)
         FY_TRY(recording_read(&report->runs[i], report->files[i],
                               (size_t)SLICES_MOST / (size_t)report->nfiles));
     if (report->nfiles == 1)

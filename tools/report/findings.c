@@ -19,7 +19,8 @@ static fy_status_t take(const facts_t *facts, findings_t *findings)
     findings->count = advice.nfindings;
     findings->total_ns = facts->end_ns - facts->begin_ns;
     for (size_t i = 0; i < advice.nfindings; i++)
-        findings->saving_ns += advice.findings[i].saving_ns;
+        if (findings->saving_ns < advice.findings[i].saving_ns)
+            findings->saving_ns = advice.findings[i].saving_ns;
     json_begin_object(&json, NULL);
     show_findings(&json, &advice);
     json_end(&json);

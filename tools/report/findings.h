@@ -13,7 +13,7 @@ typedef struct findings {
     char *json; /* an object with the list "findings", as `ferry advise --json` has it; NULL: the
                    recording is no file that can be read again */
     size_t count;
-    uint64_t saving_ns, total_ns; /* savings together, of that time; 0: without a model clock */
+    uint64_t saving_ns, total_ns; /* the largest saving, of that time; 0: without a model clock */
 } findings_t;
 
 /* Reads the recording once more. Free the findings in either case. Fails: IO, CORRUPT_DATA,

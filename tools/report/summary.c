@@ -70,7 +70,7 @@ static void say_findings(const findings_t *findings, char *text, size_t size)
     if (!findings->count) return;
     say(text, size, " %zu finding%s", findings->count, findings->count > 1 ? "s" : "");
     if (findings->saving_ns)
-        say(text, size, findings->count > 1 ? " save %s of %s" : " saves %s of %s",
+        say(text, size, findings->count > 1 ? "; the largest saves %s of %s" : " saves %s of %s",
             summary_time((double)findings->saving_ns, saving),
             summary_time((double)findings->total_ns, total));
     say(text, size, ".");

@@ -29,6 +29,7 @@ static fy_status_t draw(const settings_t *settings, tracks_t *tracks, event_file
     trace_file_t trace;
     char about[600];
     FY_TRY(tool_check_replaceable(settings->out));
+    FY_TRY(tool_check_not_input(settings->out, settings->file));
     FY_TRY(trace_file_open(&trace, settings->out));
     tracks->trace = &trace;
     fy_status_t status = event_file_read(settings->file, tracks_add, tracks, info);

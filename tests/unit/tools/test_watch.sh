@@ -25,10 +25,11 @@ start() {
 
 expect 0 watch --help
 says out "usage: ferry watch [PID|FILE]"
-expect 2 watch
-says err "a process is needed"
+expect 0 watch
 
 start --iters 100000000
+expect 0 watch
+says out "$pid"
 [ "$(stat -c '%a %u' "$page")" = "600 $(id -u)" ] || fail "the page has mode and owner $(stat -c '%a %u' "$page")"
 expect 0 watch "$pid" --once --interval-ms 300
 silent err
@@ -44,8 +45,8 @@ if command -v python3 >/dev/null; then
     python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not d["requests_per_s"] > 0)' "$work/out" ||
         fail "the process makes no requests"
 fi
-expect 2 watch
-says err "  $pid"
+expect 0 watch
+says out "$pid"
 
 # Pages that are not to be read.
 cp "$page" "$work/page"
@@ -95,7 +96,7 @@ expect 0 watch "$work/other" --interval-ms 100
 says out "process $$ has ended"
 cp "$work/other" "/dev/shm/ferry-watch-$$"
 chmod 600 "/dev/shm/ferry-watch-$$"
-expect 2 watch
+expect 0 watch
 [ ! -e "/dev/shm/ferry-watch-$$" ] || fail "a page of an ended process with the number of another one stays"
 
 # One that ends while it is watched, too; its page is gone.

@@ -51,5 +51,15 @@ for writer in weights snapshot picture page; do
     cd "$work" || exit 1
 done
 
+# An output that is the input would replace it.
+cd "$work" || exit 1
+cp run.events kept.events
+for command in "report run.events --out" "timeline run.events --out" "memory run.events --format pytorch --out" "predict run.events --csv"; do
+    # shellcheck disable=SC2086 # words are meant
+    "$ferry" $command "$work/run.events" >"$work/out" 2>"$work/err" && fail "$command run.events replaces its input"
+    grep -q "the file that is read" "$work/err" || fail "$command: $(head -c 200 "$work/err")"
+    cmp -s run.events kept.events || fail "$command run.events changed its input"
+done
+
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures != 0))
