@@ -204,9 +204,10 @@ fy_status_t fyt_npy_write_header(const fyt_npy_t *npy, char *text, size_t *out_n
     memset(text + PREFIX + length, ' ', (size_t)spaces);
     length += spaces;
     text[PREFIX + length++] = '\n';
-    memcpy(text, "\x93NUMPY\x01\x00", 8);
-    text[8] = (char)(length & 0xff);
-    text[9] = (char)(length >> 8);
-    *out_nbytes = (size_t)(PREFIX + length);
+    const char prefix[PREFIX] = {
+        '\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, (char)(length & 0xff), (char)(length >> 8)
+    };
+    memcpy(text, prefix, PREFIX);
+    *out_nbytes = PREFIX + (size_t)length;
     return FY_STATUS_OK;
 }

@@ -116,7 +116,7 @@ static fy_status_t measure(search_t *search, const fy_plan_t *plain, uint64_t pl
 static fy_status_t measure_all(search_t *search, const fy_plan_t *plain)
 {
     const uint64_t plain_kept = search->kept;
-    uint64_t saved[UNITS], both, flops;
+    uint64_t saved[UNITS] = { 0 }, both, flops;
     for (size_t i = 0; i < search->nunits; i++)
         FY_TRY(measure(search, plain, plain_kept, i, 1, &saved[i], &search->flops[i]));
     for (size_t i = 0; i < search->nunits; i++) {

@@ -180,7 +180,7 @@ static fy_status_t time_mode(session_t *session, const struct mode *mode, const 
     out->ns = sample_spread(&times);
     out->copies = (up ? after.upload.copies - before.upload.copies
                       : after.download.copies - before.download.copies) /
-                  times.count;
+                  (times.count ? times.count : 1);
     if (mode->memory == PAST_FERRY) out->copies = 1; /* not in the ledger */
     return FY_STATUS_OK;
 }

@@ -33,7 +33,7 @@ static const char *value_at(int argc, char **argv, int *i, const char *name)
     const char *word = argv[*i];
     if (strncmp(word, name, n) != 0) return NULL;
     if (word[n] == '=') return word + n + 1;
-    return !word[n] && *i + 1 < argc ? argv[++*i] : NULL;
+    return !word[n] && *i + 1 < argc && argv[*i + 1] ? argv[++*i] : NULL;
 }
 
 int side_by_side_devices(int argc, char **argv)

@@ -250,6 +250,7 @@ void change_batch(changer_t *changer)
     end_batch(changer, &batch, replaced, moves);
     for (uint32_t i = 0; i < schedule->nacts; i++) {
         act_t *act = &schedule->acts[i];
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): nacts counts the acts */
         if (act->kind == ACT_WAIT) act->awaited = replaced[act->awaited];
         for (uint32_t k = 0; k < act->nafter; k++) {
             uint32_t *after = &schedule->after[act->after + k];

@@ -64,8 +64,10 @@ fy_status_t figures_set_link(figures_t *machine, const char *link)
     double rate = 0;
     char *end;
     if (sscanf(link, "pcie%1ux%2u%n", &generation, &lanes, &used) == 2 && !link[used]) {
-        if (generation >= 3 && generation <= 6 && lanes && lanes <= 16 && !(lanes & (lanes - 1)))
-            rate = (double)(lanes16[generation] * 1000000000 * lanes / 16);
+        if (generation >= 3 && generation <= 6 && lanes && lanes <= 16 && !(lanes & (lanes - 1))) {
+            const uint64_t bytes_per_s = lanes16[generation] * 1000000000ull * lanes / 16;
+            rate = (double)bytes_per_s;
+        }
     } else {
         rate = strtod(link, &end);
         rate = strcmp(end, "GB/s") == 0 ? rate * 1e9 : strcmp(end, "MB/s") == 0 ? rate * 1e6 : 0;

@@ -499,6 +499,7 @@ static path_sum_t *sum_paths(const program_t *program, size_t *out_count)
             *at = count;
             *ADD(sums, count) = (path_sum_t){ program->scopes[i].path, 0, 0 };
         }
+        if (!sums) break; /* cannot be: the first path is new */
         sums[*at].runs++;
         sums[*at].requests += requests[i];
         requests[program->scopes[i].parent] += requests[i];

@@ -125,6 +125,7 @@ static void take_pop(void *user, track_t track, uint64_t at_ns)
     const uint32_t depth = lane_of(user, track, 0)->nopen--;
     if (depth > DEPTH_MOST) return;
     const lane_t *lane = lane_of(user, track, depth);
+    if (!lane->count) return;
     slice_t *slice = &lane->slices[lane->count - 1];
     if (at_ns > slice->start_ns) slice->end_ns = at_ns;
     slice->busy_ns = slice->end_ns - slice->start_ns;

@@ -133,6 +133,7 @@ thin_t thin_slices(slices_t *slices, const scope_times_t *times, size_t most)
     find_part(slices, end_ns, most * 3 / 8, &thin);
     if (times->has_step) align(slices, times->step, &thin);
     for (size_t i = 0; i < slices->nlanes; i++) lanes += slices->lanes[i].count != 0;
+    if (!lanes) return thin;
     const uint64_t width = (thin.until_ns - thin.from_ns) / (most / 4 / lanes + 1) + 1;
     const uint32_t several = slices_text(slices, "(several)");
     uint64_t **numbers = tool_alloc(slices->nlanes * sizeof *numbers);
