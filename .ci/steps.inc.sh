@@ -33,11 +33,11 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
 # shellcheck disable=SC2034
 tsan_long_labels='^(ops|golden)$'
 # shellcheck disable=SC2034
-tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute))'
+tsan_long_names='^unit_(alloc_pool_random|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute)|tools_(examples|replay))'
 
-# Whole trainings that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
+# Whole trainings and commands that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
 # shellcheck disable=SC2034
-asan_long_names='^golden_plan_programs$'
+asan_long_names='^(golden_plan_programs|unit_tools_examples)$'
 
 with_preset() { # with_preset PRESET [CTEST OPTION...]
     scripts/build.sh "$1" && scripts/test.sh "$@"
