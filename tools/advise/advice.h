@@ -1,6 +1,7 @@
-/* Findings: what a recorded program does without need, what it would save to stop, and how.
+/* Findings: transfers, waits and allocations that a recorded program does not need, what their
+ * removal saves, and how.
  * Each rule looks at the events that no rule before it has explained, so an event is in one finding
- * at most, and savings can be added.
+ * at most. Each saving assumes that only its finding is fixed.
  * Not here: the rules (rules.h), printing (show.h). Next: advice.c. */
 #ifndef FERRY_TOOLS_ADVISE_ADVICE_H_
 #define FERRY_TOOLS_ADVISE_ADVICE_H_

@@ -1,4 +1,4 @@
-/* `ferry advise FILE`: what a recorded run does without need, and the fix of each.
+/* `ferry advise FILE`: transfers, waits and allocations that a run does not need.
  * Not here: finding it (advice.h), printing it (show.h). */
 #include <inttypes.h>
 #include <stdio.h>

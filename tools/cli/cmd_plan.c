@@ -186,8 +186,8 @@ int cmd_plan(int argc, char **argv)
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, "of models: " TRAIN_OFFLOAD_HELP, 0, 9999 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE "|auto", &recompute,
-          "of models: " TRAIN_RECOMPUTE_HELP "; auto: of these, of offloading and of uneven "
-          "segments that are searched for, the way with the shortest step that fits, from a table",
+          "of models: " TRAIN_RECOMPUTE_HELP "; auto: plans these, offloading and uneven "
+          "segments, prints a table, and takes the fastest that fits",
           0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &request.user.precision,

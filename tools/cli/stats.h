@@ -28,7 +28,7 @@ typedef struct effort {
 /* clang-format off */
 #define EFFORT_OPTIONS(e)                                                                          \
     { "rounds", OPTION_INT, "N", &(e)->rounds, "rounds; the median counts", 1, ROUNDS_MOST },      \
-    { "until", OPTION_SHARE, "1%", &(e)->until, "more rounds, at most 201, until half of the median's interval is below this share of it", 0, 1 }
+    { "until", OPTION_SHARE, "1%", &(e)->until, "more rounds, at most 201, until half of the median's interval is at most this share of it", 0, 1 }
 /* clang-format on */
 
 /* One value a round. */

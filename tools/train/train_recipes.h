@@ -51,9 +51,9 @@ void train_scale_loss(int choice, fy_optimizer_options_t *options);
     "backward; sqrt: the square root of the most; cheap: results of elementwise ops and norms "   \
     "are computed again; cheap,N and cheap,sqrt: both"
 /* --offload of the same. */
-#define TRAIN_OFFLOAD_HELP                                                                       \
-    "the layers in N segments: what all but the last keep for the backward goes to page-locked " \
-    "memory and is uploaded again"
+#define TRAIN_OFFLOAD_HELP                                                                 \
+    "the layers in N segments: the bytes that all but the last keep for the backward are " \
+    "downloaded to page-locked memory and uploaded again"
 /* Sets recompute and recompute_cheap from its value; NULL: 0. Explains a refusal. */
 bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options);
 
