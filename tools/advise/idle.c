@@ -20,7 +20,7 @@ typedef struct walk {
     uint64_t begin, at;
     uint32_t pending[64]; /* submissions behind the next wait */
     uint64_t pending_ns[64];
-    int npending;
+    uint32_t npending;
     uint64_t floor; /* when the engine was done with transfers of other sites */
 } walk_t;
 
@@ -66,7 +66,7 @@ static void defer(walk_t *w, uint32_t event, uint64_t from)
 /* wait PROGRAM_NONE: to the submissions themselves. */
 static void charge_pending(walk_t *w, uint32_t wait)
 {
-    while (w->npending) {
+    while (w->npending > 0) {
         w->npending--;
         const uint32_t event = wait == PROGRAM_NONE ? w->pending[w->npending] : wait;
         w->facts->idle_ns[event] += w->pending_ns[w->npending];
