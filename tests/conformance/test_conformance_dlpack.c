@@ -1,7 +1,7 @@
 /* Tensors exchanged by DLPack: addresses, flags, shapes; who frees what and when; tensors that are
  * refused. The test is the other library. NumPy and PyTorch: tests/unit/tools/test_dlpack.sh. */
+#include <pthread.h>
 #include <stdatomic.h>
-#include <threads.h>
 
 #include "tests/support/harness.h"
 
@@ -96,23 +96,23 @@ static void the_bytes_outlive_the_tensor(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), before);
 }
 
-static int delete_there(void *user)
+static void *delete_there(void *user)
 {
     DLManagedTensorVersioned *managed = user;
     managed->deleter(managed);
-    return 0;
+    return NULL;
 }
 
 static void an_export_is_deleted_on_any_thread(ts_ctx_t *ctx)
 {
     DLManagedTensorVersioned *managed;
-    thrd_t thread;
+    pthread_t thread;
     const uint64_t before = ts_live(ctx->device);
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 });
     ts_ok(fy_tensor_to_dlpack(x, FY_ACCESS_READ, NULL, &managed));
     fy_tensor_destroy(x);
-    assert_int_equal(thrd_create(&thread, delete_there, managed), thrd_success);
-    assert_int_equal(thrd_join(thread, NULL), thrd_success);
+    assert_int_equal(pthread_create(&thread, NULL, delete_there, managed), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     assert_int_equal(ts_live(ctx->device), before);
 }
