@@ -8,7 +8,7 @@
 set -euo pipefail
 
 # The requirements, one a line: how each is detected (a command, a file under an include folder,
-# an archive that clang links, an option that clang links with) and the package that provides it.
+# an archive that clang links, an option that clang links with, a header of python3) and the package that provides it.
 wanted="
 command:cc            build-essential
 command:c++           build-essential
@@ -22,7 +22,8 @@ header:zlib.h         zlib1g-dev
 command:gnuplot       gnuplot-nox"
 tests="
 header:cmocka.h       libcmocka-dev
-command:python3       python3"
+command:python3       python3
+python:Python.h       python3-dev"
 ci="
 command:clang         clang
 archive:libclang_rt.fuzzer libclang-rt-dev
@@ -78,6 +79,7 @@ is_there() {
         fi
         ;;
     clang:*) echo 'int main(void) { return 0; }' | clang -x c "${1#clang:}" - -o /dev/null 2>/dev/null ;;
+    python:*) [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/${1#python:}" ] ;;
     module:*) python3 -c "import ${1#module:}" >/dev/null 2>&1 ;;
     archive:*) # clang's own, which it comes without if nothing recommended is installed
         local resources

@@ -1,0 +1,59 @@
+/* What the sources of ferry._core share: the calls of libferry that they use, found at run time,
+ * and the tensor object. Everything else of the package is Python on ctypes (ferry/_c.py). */
+#ifndef PYTHON_CORE_CORE_H_
+#define PYTHON_CORE_CORE_H_
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030b0000 /* 3.11, the first with the buffer protocol in it */
+#include <Python.h>
+
+#include <ferry/device.h>
+#include <ferry/dlpack.h>
+#include <ferry/ops.h>
+
+/* X(function). Their addresses are in `api` after bind. */
+#define CORE_CALLS(X)                                                                            \
+    X(fy_add)                                                                                    \
+    X(fy_sub)                                                                                    \
+    X(fy_mul) X(fy_div) X(fy_pow) X(fy_floor_divide) X(fy_remainder) X(fy_matmul) X(fy_eq)       \
+        X(fy_ne) X(fy_lt) X(fy_le) X(fy_gt) X(fy_ge) X(fy_neg) X(fy_abs) X(fy_affine) X(fy_full) \
+            X(fy_tensor_query) X(fy_tensor_map) X(fy_tensor_destroy) X(fy_tensor_to_dlpack)      \
+                X(fy_tensor_from_dlpack) X(fy_device_host)
+
+struct core_api {
+#define X(name) __typeof__(&name) name;
+    CORE_CALLS(X)
+#undef X
+};
+extern struct core_api api;
+extern PyTypeObject *tensor_base; /* ferry._core.Tensor */
+extern PyObject *tensor_type;     /* ferry.Tensor, its subclass: the type of results */
+
+/* The base of ferry.Tensor. Owns its handle. */
+typedef struct {
+    PyObject_HEAD fy_tensor_t *handle;
+    fy_device_t *device;
+    uint64_t nelem;
+    fy_dtype_t dtype;
+} tensor_object;
+
+/* Sets the exception of this thread's last failure, and returns NULL. */
+PyObject *core_raise(fy_status_t status);
+/* Sets the exception of `status` with a text of the binding, and returns NULL. */
+PyObject *core_refuse(fy_status_t status, const char *text);
+/* A ferry.Tensor that owns `handle`; on failure the handle is destroyed. */
+PyObject *core_wrap(fy_tensor_t *handle);
+/* The tensor object if `object` is one, else NULL without an exception. */
+tensor_object *core_tensor(PyObject *object);
+
+/* exchange.c */
+int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags);
+void tensor_releasebuffer(PyObject *self, Py_buffer *view);
+PyObject *tensor_dlpack(PyObject *self, PyObject *args);
+PyObject *core_from_buffer(PyObject *module, PyObject *object);
+PyObject *core_from_dlpack(PyObject *module, PyObject *args);
+/* number.c */
+extern PyType_Slot tensor_number_slots[];
+PyObject *tensor_item(PyObject *self, PyObject *unused);
+
+#endif

@@ -1,0 +1,209 @@
+/* Bytes shared with other libraries: the buffer protocol and DLPack 1, both ways, without a copy.
+ * Only host tensors have a buffer: for others fy_tensor_map refuses, and names the download. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+/* struct codes by dtype; bf16 has none. */
+static const char *const formats[] = { "f", "d", "e", NULL, "i", "q", "B", "?" };
+enum { NFORMATS = sizeof formats / sizeof formats[0] };
+
+static const char *format_of(fy_dtype_t dtype)
+{
+    return (unsigned)dtype < NFORMATS ? formats[dtype] : NULL;
+}
+
+int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    tensor_object *tensor = (tensor_object *)self;
+    const int is_writing = (flags & PyBUF_WRITABLE) == PyBUF_WRITABLE;
+    const char *format = format_of(tensor->dtype);
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    void *data = NULL;
+    fy_status_t status = api.fy_tensor_query(tensor->handle, &info);
+    if (status == FY_STATUS_OK) {
+        status = api.fy_tensor_map(tensor->handle,
+                                   is_writing ? FY_ACCESS_READ_WRITE : FY_ACCESS_READ, &data);
+    }
+    view->obj = NULL;
+    if (status != FY_STATUS_OK) {
+        core_raise(status);
+        return -1;
+    }
+    if (!format) {
+        core_refuse(FY_STATUS_DTYPE_MISMATCH,
+                    "Python's buffers have no bf16\nConvert it: ferry.cast(t, \"f32\")");
+        return -1;
+    }
+    if (!info.is_contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
+        PyErr_SetString(PyExc_BufferError,
+                        "the tensor is strided and the consumer reads dense bytes");
+        return -1;
+    }
+    Py_ssize_t *layout = PyMem_Malloc(sizeof *layout * 2 * FY_MAX_RANK);
+    if (!layout) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    const Py_ssize_t itemsize = info.nelem ? (Py_ssize_t)(info.nbytes / info.nelem) : 1;
+    for (int i = 0; i < info.rank; i++) {
+        layout[i] = (Py_ssize_t)info.dims[i];
+        layout[FY_MAX_RANK + i] = (Py_ssize_t)info.strides[i] * itemsize;
+    }
+    static char nothing;
+    *view = (Py_buffer){
+        .buf = data ? data : &nothing,
+        .obj = Py_NewRef(self),
+        .len = (Py_ssize_t)info.nbytes,
+        .itemsize = itemsize,
+        .readonly = !is_writing,
+        .ndim = info.rank,
+        .format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL,
+        .shape = (flags & PyBUF_ND) == PyBUF_ND ? layout : NULL,
+        .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? layout + FY_MAX_RANK : NULL,
+        .internal = layout,
+    };
+    return 0;
+}
+
+void tensor_releasebuffer(PyObject *self, Py_buffer *view)
+{
+    (void)self;
+    PyMem_Free(view->internal);
+}
+
+/* ---- a buffer of Python as a tensor ---- */
+
+typedef struct {
+    DLManagedTensorVersioned managed;
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
+    Py_buffer view;
+} borrowed_buffer;
+
+/* Runs on the thread that ends the last use, which need not be one of Python. */
+static void release_buffer(DLManagedTensorVersioned *managed)
+{
+    borrowed_buffer *borrowed = (borrowed_buffer *)managed;
+    if (Py_IsInitialized()) {
+        const PyGILState_STATE state = PyGILState_Ensure();
+        PyBuffer_Release(&borrowed->view);
+        PyGILState_Release(state);
+    }
+    free(borrowed);
+}
+
+static int dtype_of_format(const char *format, Py_ssize_t itemsize, DLDataType *out)
+{
+    if (!format) format = "B";
+    if (*format == '@' || *format == '=' || *format == '<') format++;
+    if (!*format || format[1]) return 0;
+    const uint8_t bits = (uint8_t)(8 * itemsize);
+    if (strchr("efd", *format))
+        *out = (DLDataType){ kDLFloat, bits, 1 };
+    else if (strchr("bhilq", *format))
+        *out = (DLDataType){ kDLInt, bits, 1 };
+    else if (strchr("BHILQc", *format))
+        *out = (DLDataType){ kDLUInt, bits, 1 };
+    else if (*format == '?')
+        *out = (DLDataType){ kDLBool, bits, 1 };
+    else
+        return 0;
+    return 1;
+}
+
+/* A host tensor on the bytes of an object with the buffer protocol; read-only if they are. */
+PyObject *core_from_buffer(PyObject *module, PyObject *object)
+{
+    (void)module;
+    borrowed_buffer *b = calloc(1, sizeof *b);
+    if (!b) return PyErr_NoMemory();
+    int is_read_only = 0;
+    if (PyObject_GetBuffer(object, &b->view, PyBUF_RECORDS) != 0) {
+        PyErr_Clear();
+        is_read_only = 1;
+        if (PyObject_GetBuffer(object, &b->view, PyBUF_RECORDS_RO) != 0) {
+            free(b);
+            return NULL;
+        }
+    }
+    DLTensor *t = &b->managed.dl_tensor;
+    const Py_ssize_t itemsize = b->view.itemsize;
+    if (b->view.ndim > FY_MAX_RANK || !dtype_of_format(b->view.format, itemsize, &t->dtype)) {
+        PyBuffer_Release(&b->view);
+        free(b);
+        return core_refuse(FY_STATUS_DTYPE_MISMATCH,
+                           "the buffer has a format or a rank that no tensor has");
+    }
+    for (int i = 0; i < b->view.ndim; i++) {
+        b->dims[i] = b->view.shape[i];
+        b->strides[i] = b->view.strides[i] / itemsize;
+        if (b->view.strides[i] % itemsize) b->strides[i] = -1; /* refused, as negative ones are */
+    }
+    t->data = b->view.buf;
+    t->device.device_type = kDLCPU;
+    t->ndim = b->view.ndim;
+    t->shape = b->dims;
+    t->strides = b->strides;
+    b->managed.version = (DLPackVersion){ DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION };
+    b->managed.flags = is_read_only || b->view.readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+    b->managed.deleter = release_buffer;
+    fy_tensor_t *tensor = NULL;
+    const fy_status_t status =
+        api.fy_tensor_from_dlpack(api.fy_device_host(), &b->managed, &tensor);
+    if (status == FY_STATUS_OK) return core_wrap(tensor);
+    PyBuffer_Release(&b->view);
+    free(b);
+    return core_raise(status);
+}
+
+/* ---- DLPack ---- */
+
+static const char fresh[] = "dltensor_versioned", used[] = "used_dltensor_versioned";
+
+static void drop_capsule(PyObject *capsule)
+{
+    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, fresh);
+    if (!managed)
+        PyErr_Clear(); /* the consumer has renamed it, and owns the tensor */
+    else if (managed->deleter)
+        managed->deleter(managed);
+}
+
+/* _dlpack(access, stream): a capsule. */
+PyObject *tensor_dlpack(PyObject *self, PyObject *args)
+{
+    int access = 0;
+    unsigned long long stream = 0;
+    if (!PyArg_ParseTuple(args, "iK", &access, &stream)) return NULL;
+    DLManagedTensorVersioned *managed = NULL;
+    const fy_status_t status = api.fy_tensor_to_dlpack(((tensor_object *)self)->handle,
+                                                       (fy_access_t)access,
+                                                       (fy_stream_t *)(uintptr_t)stream, &managed);
+    if (status != FY_STATUS_OK) return core_raise(status);
+    PyObject *capsule = PyCapsule_New(managed, fresh, drop_capsule);
+    if (!capsule) managed->deleter(managed);
+    return capsule;
+}
+
+/* from_dlpack(capsule, device) */
+PyObject *core_from_dlpack(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *capsule;
+    unsigned long long device = 0;
+    if (!PyArg_ParseTuple(args, "OK", &capsule, &device)) return NULL;
+    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, fresh);
+    if (!managed) {
+        PyErr_Clear();
+        return core_refuse(FY_STATUS_UNSUPPORTED,
+                           "the capsule is not one of DLPack 1, or it was consumed before\n"
+                           "Ask the producer for version 1: __dlpack__(max_version=(1, 1))");
+    }
+    fy_tensor_t *tensor = NULL;
+    const fy_status_t status =
+        api.fy_tensor_from_dlpack((fy_device_t *)(uintptr_t)device, managed, &tensor);
+    if (status != FY_STATUS_OK) return core_raise(status);
+    if (PyCapsule_SetName(capsule, used) != 0) PyErr_Clear();
+    return core_wrap(tensor);
+}

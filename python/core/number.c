@@ -1,0 +1,188 @@
+/* Arithmetic of tensors: the operators of Python. A Python number beside a tensor is a scalar by
+ * value: it has no device and takes the tensor's dtype. */
+#include <string.h>
+
+#include "core.h"
+
+typedef fy_status_t (*binary_fn)(const fy_tensor_t *, const fy_tensor_t *, fy_tensor_t **);
+
+/* Results and products up to this size take less time than letting other threads run. */
+enum { SMALL = 1 << 15 };
+
+static int is_small(const tensor_object *a, const tensor_object *b)
+{
+    if (a->device != api.fy_device_host()) return 0;
+    return a->nelem <= SMALL && b->nelem <= SMALL && a->nelem * b->nelem <= SMALL;
+}
+
+/* Calls fn(a, b). Ops on devices may wait for room in a queue, long ones compute: those release the
+ * GIL. */
+static PyObject *call(binary_fn fn, const tensor_object *a, const tensor_object *b)
+{
+    fy_tensor_t *result = NULL;
+    fy_status_t status;
+    if (is_small(a, b)) {
+        status = fn(a->handle, b->handle, &result);
+    } else {
+        Py_BEGIN_ALLOW_THREADS status = fn(a->handle, b->handle, &result);
+        Py_END_ALLOW_THREADS
+    }
+    return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
+}
+
+static int is_number(PyObject *object) { return PyFloat_Check(object) || PyLong_Check(object); }
+static int is_float(const tensor_object *a) { return a->dtype <= FY_DTYPE_BF16; }
+
+/* scale * a + shift, one request. */
+static PyObject *affine(const tensor_object *a, double scale, double shift)
+{
+    fy_tensor_t *result = NULL;
+    fy_status_t status;
+    Py_BEGIN_ALLOW_THREADS status = api.fy_affine(a->handle, scale, shift, &result);
+    Py_END_ALLOW_THREADS return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
+}
+
+/* A tensor of rank 0 with the number, on the device and in the dtype of `like`. */
+static tensor_object *scalar(PyObject *number, const tensor_object *like)
+{
+    const double value = PyFloat_AsDouble(number);
+    if (value == -1.0 && PyErr_Occurred()) return NULL;
+    fy_tensor_t *result = NULL;
+    fy_status_t status;
+    Py_BEGIN_ALLOW_THREADS status = api.fy_full(like->device, like->dtype, 0, NULL, value, &result);
+    Py_END_ALLOW_THREADS return (tensor_object *)(status == FY_STATUS_OK ? core_wrap(result)
+                                                                         : core_raise(status));
+}
+
+static PyObject *binary(binary_fn fn, PyObject *left, PyObject *right)
+{
+    tensor_object *a = core_tensor(left), *b = core_tensor(right);
+    if (a && b) return call(fn, a, b);
+    if (!is_number(a ? right : left)) Py_RETURN_NOTIMPLEMENTED;
+    tensor_object *number = a ? scalar(right, a) : scalar(left, b);
+    if (!number) return NULL;
+    PyObject *result = call(fn, a ? a : number, b ? b : number);
+    Py_DECREF(number);
+    return result;
+}
+
+/* Sums and products of float tensors and numbers need no second tensor. */
+static PyObject *linear(binary_fn fn, PyObject *left, PyObject *right, double sign, int is_product)
+{
+    tensor_object *a = core_tensor(left), *b = core_tensor(right);
+    PyObject *number = a ? right : left;
+    tensor_object *tensor = a ? a : b;
+    if ((a && b) || !is_number(number) || !is_float(tensor)) return binary(fn, left, right);
+    const double value = PyFloat_AsDouble(number);
+    if (value == -1.0 && PyErr_Occurred()) return NULL;
+    if (is_product) return affine(tensor, value, 0);
+    return a ? affine(a, 1, sign * value) : affine(b, sign, value);
+}
+
+static PyObject *add(PyObject *a, PyObject *b) { return linear(api.fy_add, a, b, 1, 0); }
+static PyObject *subtract(PyObject *a, PyObject *b) { return linear(api.fy_sub, a, b, -1, 0); }
+static PyObject *multiply(PyObject *a, PyObject *b) { return linear(api.fy_mul, a, b, 1, 1); }
+static PyObject *divide(PyObject *a, PyObject *b) { return binary(api.fy_div, a, b); }
+static PyObject *floor_divide(PyObject *a, PyObject *b)
+{
+    return binary(api.fy_floor_divide, a, b);
+}
+static PyObject *modulo(PyObject *a, PyObject *b) { return binary(api.fy_remainder, a, b); }
+
+static PyObject *matmul(PyObject *a, PyObject *b)
+{
+    if (!core_tensor(a) || !core_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    return binary(api.fy_matmul, a, b);
+}
+
+static PyObject *power(PyObject *a, PyObject *b, PyObject *modulus)
+{
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return binary(api.fy_pow, a, b);
+}
+
+static PyObject *unary(fy_status_t (*fn)(const fy_tensor_t *, fy_tensor_t **), PyObject *self)
+{
+    fy_tensor_t *result = NULL;
+    fy_status_t status;
+    Py_BEGIN_ALLOW_THREADS status = fn(((tensor_object *)self)->handle, &result);
+    Py_END_ALLOW_THREADS return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
+}
+
+static PyObject *negative(PyObject *self) { return unary(api.fy_neg, self); }
+static PyObject *absolute(PyObject *self) { return unary(api.fy_abs, self); }
+
+/* Elementwise: the result is a bool tensor. */
+static PyObject *compare(PyObject *a, PyObject *b, int how)
+{
+    switch (how) {
+    case Py_EQ: return binary(api.fy_eq, a, b);
+    case Py_NE: return binary(api.fy_ne, a, b);
+    case Py_LT: return binary(api.fy_lt, a, b);
+    case Py_LE: return binary(api.fy_le, a, b);
+    case Py_GT: return binary(api.fy_gt, a, b);
+    case Py_GE: return binary(api.fy_ge, a, b);
+    default: Py_RETURN_NOTIMPLEMENTED;
+    }
+}
+
+static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
+
+static double half_value(uint16_t bits)
+{
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023, sign = bits >> 15 ? -1 : 1;
+    if (exponent == 31) return fraction ? Py_NAN : sign * Py_HUGE_VAL;
+    double value = exponent ? 1024 + fraction : fraction;
+    for (int e = exponent ? exponent : 1; e < 25; e++) value /= 2;
+    for (int e = 25; e < exponent; e++) value *= 2;
+    return sign * value;
+}
+
+static double bfloat_value(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
+PyObject *tensor_item(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const tensor_object *tensor = (tensor_object *)self;
+    void *data = NULL;
+    const fy_status_t status = api.fy_tensor_map(tensor->handle, FY_ACCESS_READ, &data);
+    if (status != FY_STATUS_OK) return core_raise(status);
+    if (tensor->nelem != 1) {
+        return core_refuse(FY_STATUS_SHAPE_MISMATCH,
+                           "a tensor that is not of one element has no value as a number\n"
+                           "tolist() or numpy() give all elements of a host tensor");
+    }
+    switch (tensor->dtype) {
+    case FY_DTYPE_F32: return PyFloat_FromDouble((double)*(const float *)data);
+    case FY_DTYPE_F64: return PyFloat_FromDouble(*(const double *)data);
+    case FY_DTYPE_F16: return PyFloat_FromDouble(half_value(*(const uint16_t *)data));
+    case FY_DTYPE_BF16: return PyFloat_FromDouble(bfloat_value(*(const uint16_t *)data));
+    case FY_DTYPE_I32: return PyLong_FromLong(*(const int32_t *)data);
+    case FY_DTYPE_I64: return PyLong_FromLongLong(*(const int64_t *)data);
+    case FY_DTYPE_U8: return PyLong_FromLong(*(const uint8_t *)data);
+    case FY_DTYPE_BOOL: return PyBool_FromLong(*(const uint8_t *)data);
+    default: return core_refuse(FY_STATUS_DTYPE_MISMATCH, "this package does not know the dtype");
+    }
+}
+
+PyType_Slot tensor_number_slots[] = {
+    { Py_nb_add, (void *)add },
+    { Py_nb_subtract, (void *)subtract },
+    { Py_nb_multiply, (void *)multiply },
+    { Py_nb_true_divide, (void *)divide },
+    { Py_nb_floor_divide, (void *)floor_divide },
+    { Py_nb_remainder, (void *)modulo },
+    { Py_nb_matrix_multiply, (void *)matmul },
+    { Py_nb_power, (void *)power },
+    { Py_nb_negative, (void *)negative },
+    { Py_nb_absolute, (void *)absolute },
+    { Py_tp_richcompare, (void *)compare },
+    { Py_tp_hash, (void *)hash },
+    { 0, NULL },
+};

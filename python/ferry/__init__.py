@@ -1,0 +1,36 @@
+"""Ferry: a tensor runtime for programs that must control host-device traffic.
+
+Tensors stay on their device. An op is a light request; upload() and download() are the only heavy
+ones. ferry.ledger counts every byte that crosses, ferry.guard() forbids transfers in a scope.
+
+    device = ferry.Device("sim:0")
+    x = ferry.tensor([[1.0, 2.0], [3.0, 4.0]]).upload(device)
+    with ferry.guard("step"):
+        y = ferry.relu(x @ x - 8)
+    print(y.download().wait().tolist())
+
+help(ferry.Tensor), help(ferry.ops) and help(ferry.scope) continue; ferry._c has the C API as it is.
+"""
+
+from ferry import _errors, ops
+from ferry._device import Device, devices, dtypes, host, plugins
+from ferry._errors import *  # noqa: F403
+from ferry._ledger import Ledger, Totals, ledger, record
+from ferry._ops import call, op_info, op_names
+from ferry._scope import budget, guard, scope, set_budget, set_log
+from ferry._stream import Download, Stream, Ticket, download_many
+from ferry._tensor import (
+    Tensor, arange, empty, from_buffer, from_dlpack, from_numpy, full, ones, pinned, tensor,
+    upload_many, zeros,
+)  # fmt: skip
+from ferry.ops import *  # noqa: F403
+from ferry import _c
+
+__version__ = _c.fy_version().decode()
+__all__ = [
+    "Device", "Download", "Ledger", "Stream", "Tensor", "Ticket", "Totals", "arange", "budget",
+    "call", "devices", "download_many", "dtypes", "empty", "from_buffer", "from_dlpack",
+    "from_numpy", "full", "guard", "host", "ledger", "ones", "op_info", "op_names", "ops", "pinned",
+    "plugins", "record", "scope", "set_budget", "set_log", "tensor", "upload_many", "zeros",
+    *_errors.__all__, *ops.__all__,
+]  # fmt: skip

@@ -1,0 +1,51 @@
+"""Finds and loads libferry and libferry_train.
+
+In this order: $FERRY_LIBRARY (libferry.so itself, the folder that has it, or an installation's
+prefix), the folder lib/ of this package, what the system's loader finds. libferry_train is taken
+from beside libferry.
+"""
+
+import ctypes
+import os
+import sysconfig
+from pathlib import Path
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise ImportError("ferry does not support free-threaded Python: use a build with the GIL")
+
+
+def _candidates():
+    named = os.environ.get("FERRY_LIBRARY")
+    if named:
+        path = Path(named)
+        if path.is_file():
+            return [path]
+        multiarch = sysconfig.get_config_var("MULTIARCH") or "lib"
+        folders = [path, path / "lib", path / "lib64", path / "lib" / multiarch]
+        return [folder / name for folder in folders for name in ("libferry.so.0", "libferry.so")]
+    return [Path(__file__).parent / "lib" / "libferry.so.0"]
+
+
+def _find():
+    candidates = _candidates()
+    for path in candidates:
+        if path.is_file():
+            return str(path)
+    if "FERRY_LIBRARY" in os.environ:
+        raise ImportError(f"FERRY_LIBRARY is {os.environ['FERRY_LIBRARY']}: no libferry.so there")
+    return "libferry.so.0"
+
+
+def _load(path, what):
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(
+            f"{what} was not loaded: {error}. Set FERRY_LIBRARY to the prefix of an installation"
+        ) from None
+
+
+path = _find()
+"""The file of libferry, or the name that the system's loader resolved."""
+ferry = _load(path, "libferry")
+ferry_train = _load(path.replace("libferry.so", "libferry_train.so"), "libferry_train")

@@ -1,0 +1,191 @@
+"""Streams, tickets and downloads: order, and what is not there yet."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import itertools
+import weakref
+from typing import Any, Dict, Generator, List, Optional, Sequence, Union
+
+from ferry import _c, _core, _errors
+from ferry._device import Device, as_device
+from ferry._tensor import Tensor, transfer_options
+from ferry._types import FOREVER, handles
+
+_pending: Dict[int, Any] = {}
+_numbers = itertools.count(1)
+
+
+def _resolve(future: Any, status: int) -> None:
+    if future.done():
+        return
+    if status:
+        future.set_exception(
+            _errors._of(status, "the request failed: wait for its ticket or result")
+        )
+    else:
+        future.set_result(None)
+
+
+@_c.fy_done_fn
+def _on_done(user: Any, status: int) -> None:
+    """On Ferry's callback thread."""
+    action = _pending.pop(user, None)
+    if action is not None:
+        action(status)
+
+
+class Ticket:
+    """A point on a stream's timeline: poll it, wait for it, await it."""
+
+    __slots__ = ("_as_parameter_",)
+
+    @classmethod
+    def _of(cls, value: Any) -> "Ticket":
+        ticket = cls.__new__(cls)
+        ticket._as_parameter_ = value
+        return ticket
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the request is done. Raises what it failed with. Waits for nothing."""
+        state = _c.fy_ticket_poll(self)
+        if state == _c.FY_POLL_FAILED:
+            _c.fy_ticket_wait(self, 0)
+        return state == _c.FY_POLL_DONE
+
+    def wait(self, timeout_ns: int = FOREVER) -> None:
+        """Waits: one sync. Fails: Timeout (the request goes on), or as the request."""
+        _c.fy_ticket_wait(self, timeout_ns)
+
+    def on_done(self, function: Any) -> None:
+        """Calls function(status) once, on Ferry's callback thread, also if it is done already."""
+        self._then(lambda status: function(_errors.Status(status)))
+
+    def _then(self, action: Any) -> None:
+        number = next(_numbers)
+        _pending[number] = action
+        try:
+            _c.fy_ticket_on_done(self, _on_done, number)
+        except BaseException:
+            _pending.pop(number, None)
+            raise
+
+    def cancel(self) -> None:
+        """Cancels a transfer that is still in its engine's queue. Fails: Busy."""
+        _c.fy_ticket_cancel(self)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+
+        def done(status: int) -> None:
+            try:
+                loop.call_soon_threadsafe(_resolve, future, status)
+            except RuntimeError:  # the loop was closed in the meantime
+                pass
+
+        self._then(done)
+        return (yield from future.__await__())
+
+    def __repr__(self) -> str:
+        value = self._as_parameter_
+        return f"ferry.Ticket(stream={value.stream}, seq={value.seq})"
+
+
+class Download:
+    """Bytes that are being copied to the host. There is no host tensor before wait() made it.
+
+    Made by Tensor.download. Dropped without a wait, it is cancelled if it has not started.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._as_parameter_: Optional[int] = handle
+        self._drop = weakref.finalize(self, _c.fy_download_destroy, handle)
+
+    def _handle(self) -> int:
+        if self._as_parameter_ is None:
+            raise ValueError("the download was waited for: its tensor exists already")
+        return self._as_parameter_
+
+    def _done(self) -> None:
+        self._drop.detach()
+        self._as_parameter_ = None
+
+    @property
+    def ticket(self) -> Ticket:
+        return Ticket._of(_c.fy_download_ticket(self._handle()))
+
+    def wait(self, timeout_ns: int = FOREVER) -> Tensor:
+        """Waits: one sync. The host tensor. Fails: Timeout, RefusedByGuard, the request's fault."""
+        handle, result = self._handle(), ctypes.c_void_p()
+        _c.fy_download_wait(handle, timeout_ns, ctypes.byref(result))
+        self._done()
+        return _core.wrap(result.value)
+
+    def poll(self) -> Optional[Tensor]:
+        """The host tensor if the bytes have arrived, else None. No sync."""
+        handle, result = self._handle(), ctypes.c_void_p()
+        _c.fy_download_try(handle, ctypes.byref(result))
+        if not result.value:
+            return None
+        self._done()
+        return _core.wrap(result.value)
+
+    def __await__(self) -> Generator[Any, None, Tensor]:
+        yield from self.ticket.__await__()
+        return self.wait()
+
+
+class Stream:
+    """A queue of one device. A program rarely needs one: every device has three of its own.
+
+    native: a queue of another library to wrap, a CUstream as an integer. `with stream:` sends this
+    thread's ops on its device to it.
+    """
+
+    def __init__(
+        self, device: Union[Device, str], name: Optional[str] = None, priority: int = 0,
+        native: Optional[int] = None,
+    ) -> None:  # fmt: skip
+        options = _c.defaults(
+            _c.fy_stream_options_t, priority=priority, native=native,
+            name=name.encode() if name else None,
+        )  # fmt: skip
+        self.device = as_device(device)
+        handle = _c.out(_c.fy_stream_create, self.device, ctypes.byref(options))
+        self._as_parameter_ = handle
+        self._destroy = weakref.finalize(self, _c.fy_stream_destroy, handle)
+        self._scopes: List[Any] = []
+
+    def record(self) -> Ticket:
+        """The point after everything submitted so far."""
+        ticket = _c.fy_ticket_t()
+        _c.fy_stream_record(self, ctypes.byref(ticket))
+        return Ticket._of(ticket)
+
+    def wait(self, ticket: Ticket) -> None:
+        """Orders later work of the stream behind the ticket's request; the host does not wait."""
+        _c.fy_stream_wait(self, ticket)
+
+    def __enter__(self) -> "Stream":
+        from ferry._scope import scope
+
+        self._scopes.append(scope("stream").__enter__())
+        try:
+            _c.fy_stream_set_current(self)
+        except BaseException:
+            self._scopes.pop().__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._scopes.pop().__exit__()
+
+
+def download_many(tensors: Sequence[Tensor], dtype: Any = None) -> List[Download]:
+    """Requests several downloads; small ones cross packed."""
+    results = (ctypes.c_void_p * max(len(tensors), 1))()
+    _c.fy_tensor_download_many(len(tensors), handles(tensors), transfer_options(dtype), results)
+    return [Download(handle) for handle in results[: len(tensors)]]

@@ -1,0 +1,497 @@
+"""Tensors. Arithmetic and the exchange of bytes are in C (core/); this is the rest."""
+
+from __future__ import annotations
+
+import ctypes
+import html
+import struct
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+from ferry import _c, _core
+from ferry import _errors
+from ferry._device import Device, as_device, device_of, host
+from ferry._library import ferry as _library
+from ferry._types import (
+    DTYPES, NAMES, Shape, dtype_number, handles, plain, query, shape_arguments, text,
+)  # fmt: skip
+
+READ, READ_WRITE = _c.FY_ACCESS_READ, _c.FY_ACCESS_READ_WRITE
+_CODES = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}
+
+
+class Tensor(_core.Tensor):
+    """A strided array on one device. Nothing moves it but upload, download and send.
+
+    Made by ferry.tensor, ferry.zeros, ferry.from_numpy, uploads and ops. Operators (+ - * / // % @
+    ** and comparisons) are ops: elementwise, broadcast as NumPy does, on one device and of one
+    dtype. A Python number takes the tensor's dtype. Slices and transposed tensors are views of the
+    same bytes. The bytes are freed with the last object, view or copy in flight.
+
+    float(t), bool(t), int(t), t.item(), t.tolist(), t.numpy() read host tensors and raise
+    DeviceMismatch on others: download them. repr(t) shows values of host tensors only.
+    """
+
+    __slots__ = ()
+
+    # ---- facts ----
+
+    @property
+    def device(self) -> Device:
+        """The device that has its bytes."""
+        return device_of(self._device)
+
+    @property
+    def dtype(self) -> str:
+        """ "f32", "f64", "f16", "bf16", "i32", "i64", "u8" or "bool"."""
+        return NAMES.get(self._dtype, "?")
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return query(_c.fy_tensor_query, self, _c.fy_tensor_info_t).nelem
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this view: elements times the element's size."""
+        return query(_c.fy_tensor_query, self, _c.fy_tensor_info_t).nbytes
+
+    @property
+    def is_host(self) -> bool:
+        return self._device == host._as_parameter_
+
+    @property
+    def name(self) -> str:
+        """Shown in errors and plans; "" for none. Cut at 31 bytes."""
+        return (query(_c.fy_tensor_query, self, _c.fy_tensor_info_t).name or b"").decode()
+
+    @name.setter
+    def name(self, value: Optional[str]) -> None:
+        _c.fy_tensor_set_name(self, text(value))
+
+    def info(self) -> dict:
+        """All facts of C: dims, strides, version, is_pinned, storage, is_read_only, ..."""
+        info = query(_c.fy_tensor_query, self, _c.fy_tensor_info_t)
+        facts = plain(info)
+        facts["dims"], facts["strides"] = facts["dims"][: info.rank], facts["strides"][: info.rank]
+        return {**facts, "device": self.device, "dtype": self.dtype}
+
+    # ---- transfers: heavy, explicit, counted ----
+
+    def upload(self, device: Union[Device, str], dtype: Any = None) -> "Tensor":
+        """A new tensor on `device` with the elements of this host tensor. Heavy.
+
+        dtype: of the result; the device converts. Fails: DeviceMismatch (this is not on the host),
+        OutOfMemory, PinnedLimit, RefusedByGuard.
+        """
+        return wrap_out(_c.fy_tensor_upload, self, as_device(device), transfer_options(dtype))
+
+    def download(self, dtype: Any = None) -> "Download":
+        """Requests the bytes as they are now. Heavy. `wait()` of the result gives the host tensor.
+
+        Fails: OutOfMemory, PinnedLimit, RefusedByGuard.
+        """
+        from ferry._stream import Download
+
+        return Download(_c.out(_c.fy_tensor_download, self, transfer_options(dtype)))
+
+    def send(self, device: Union[Device, str]) -> "Tensor":
+        """A copy on another device of the same backend, without the host: peer traffic."""
+        return wrap_out(_c.fy_tensor_send, self, as_device(device), None)
+
+    def upload_from(self, source: "Tensor") -> None:
+        """Uploads a host tensor of the same shape and dtype into this tensor or view. Heavy."""
+        _c.fy_tensor_upload_into(self, source, None, None)
+
+    def download_into(self, target: "Tensor") -> None:
+        """Downloads into a host tensor of the same shape and dtype: heavy, and one sync."""
+        _c.fy_tensor_download_into(target, self, None)
+
+    def pin(self, device: Union[Device, str]) -> None:
+        """Page-locks the bytes of this host tensor for `device`. Slow: once, not per transfer."""
+        _c.fy_tensor_pin(self, as_device(device))
+
+    @property
+    def ticket(self) -> "Ticket":
+        """The ticket of the last write to its bytes: poll it, wait for it, await it."""
+        from ferry._stream import Ticket
+
+        return Ticket._of(_c.fy_tensor_ticket(self))
+
+    # ---- the host's bytes ----
+
+    def numpy(self, writable: bool = False) -> Any:
+        """A NumPy array on the bytes of a host tensor, without a copy; read-only by default.
+
+        Fails: DeviceMismatch (download it first), Busy (writable, while an upload borrows it),
+        DtypeMismatch (bf16, which NumPy lacks: ferry.cast).
+        """
+        import numpy
+
+        if not writable:
+            return numpy.asarray(memoryview(self))
+        return numpy.from_dlpack(_Writable(self))
+
+    def tolist(self) -> Any:
+        """The elements of a host tensor as nested lists; of rank 0 the value."""
+        if self.ndim == 0:
+            return self.item()
+        is_half = self.dtype in ("f16", "bf16") and self.is_host
+        source = _c_cast(self, "f32") if is_half else self  # Python has no lists of them
+        view = memoryview(source)
+        if 0 in view.shape:
+            return _empty_list(view.shape)
+        return view.tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype or copy:
+            return array.astype(dtype or array.dtype)
+        return array
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        """(1, 0) for the host; (2, N) for cuda:N; (3, N) for page-locked memory of cuda."""
+        name = self.device.name
+        if name.startswith("cuda:"):
+            return (2, int(name.partition(":")[2].partition("?")[0]))
+        if not self.is_host:
+            self._dlpack(READ, 0)  # refuses, with the call that makes it possible
+        return (1, 0)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: Any = None,
+    ) -> Any:
+        """A capsule of DLPack 1, without a copy. The consumer may write to the bytes."""
+        return export_dlpack(self, READ_WRITE, stream, max_version, dl_device, copy)
+
+    # ---- views: nothing moves ----
+
+    def reshape(self, *shape: int) -> "Tensor":
+        """The same elements in another shape; one length may be -1. Contiguous tensors only."""
+        dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return wrap_out(_c.fy_reshape, self, *shape_arguments(dims))
+
+    def transpose(self, *axes: int) -> "Tensor":
+        """Axis i of the view is axis axes[i]; without axes: all reversed."""
+        if len(axes) == 1 and not isinstance(axes[0], int):
+            axes = tuple(axes[0])
+        order = (ctypes.c_int * len(axes))(*axes) if axes else None
+        if axes and len(axes) != self.ndim:
+            raise ValueError(f"transpose: {len(axes)} axes for a tensor of rank {self.ndim}")
+        return wrap_out(_c.fy_transpose, self, order)
+
+    @property
+    def T(self) -> "Tensor":
+        """The view with its axes reversed."""
+        return self.transpose()
+
+    def broadcast_to(self, *shape: int) -> "Tensor":
+        """A read-only view, repeated as NumPy broadcasts."""
+        dims = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return wrap_out(_c.fy_broadcast, self, *shape_arguments(dims))
+
+    def squeeze(self, axis: int) -> "Tensor":
+        """Without an axis of length 1."""
+        return wrap_out(_c.fy_squeeze, self, axis)
+
+    def unsqueeze(self, axis: int) -> "Tensor":
+        """With a new axis of length 1 before `axis`."""
+        return wrap_out(_c.fy_unsqueeze, self, axis)
+
+    def split(self, parts: Union[int, Sequence[int]], axis: int = 0) -> List["Tensor"]:
+        """Views along `axis`: `parts` equal ones, or ones of these lengths."""
+        sizes = None if isinstance(parts, int) else shape_arguments(parts)[1]
+        count = parts if isinstance(parts, int) else len(parts)
+        views = (ctypes.c_void_p * max(count, 1))()
+        _c.fy_split(self, axis, count, sizes, views)
+        return [_core.wrap(view) for view in views[:count]]
+
+    def __getitem__(self, key: Any) -> "Tensor":
+        """A view: integers, slices with a step of 1 or more, ..., None. No index tensors."""
+        keys = key if isinstance(key, tuple) else (key,)
+        given = sum(k is not None and k is not Ellipsis for k in keys)
+        if given > self.ndim:
+            raise IndexError(f"{given} indices for a tensor of rank {self.ndim}")
+        if not any(k is Ellipsis for k in keys):
+            keys += (Ellipsis,)
+        view, axis = self, 0
+        for k in keys:
+            if k is Ellipsis:
+                axis = axis + self.ndim - given
+            elif k is None:
+                view, axis = view.unsqueeze(axis), axis + 1
+            elif isinstance(k, slice):
+                begin, end, step = k.indices(view.shape[axis])
+                if step < 1:
+                    raise ValueError("slices of tensors have steps of 1 or more: ferry.flip")
+                end = max(begin, end)
+                view, axis = wrap_out(_c.fy_slice_step, view, axis, begin, end, step), axis + 1
+            else:
+                try:
+                    index = k.__index__()
+                except (AttributeError, TypeError):
+                    raise TypeError(
+                        f"an index is an integer, a slice, None or ..., not {type(k).__name__}; "
+                        "ferry.gather takes rows by a tensor of indices"
+                    ) from None
+                length = view.shape[axis]
+                if not -length <= index < length:
+                    raise IndexError(f"index {index} of axis {axis}, whose length is {length}")
+                index += length * (index < 0)
+                view = wrap_out(_c.fy_slice, view, axis, index, index + 1).squeeze(axis)
+        return view if view is not self else wrap_out(_c.fy_transpose, self, _identity(self.ndim))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a tensor of rank 0 has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        raise TypeError("`in` would read every element: ferry.any(t == value), then download it")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            "tensors are written by ops: ferry.fill(t[...], 0.0), ferry.copy(t[...], u)"
+        )
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return NotImplemented
+
+    # ---- as text ----
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.shape)) or "scalar"
+        name = f" {self.name!r}" if self.name else ""
+        head = f"ferry.Tensor({shape} {self.dtype} on {self.device.name}{name}"
+        if not self.is_host or self.size > 64:
+            return head + ")"
+        try:
+            return f"{head}: {self.tolist()})"
+        except _errors.Error as error:
+            return f"{head}: unreadable, {type(error).__name__})"
+
+    def _repr_html_(self) -> str:
+        """Notebooks: a table of a small host tensor, else its facts. Never moves data."""
+        facts = {"shape": self.shape, "dtype": self.dtype, "device": self.device.name}
+        facts.update({"name": self.name} if self.name else {}, bytes=self.nbytes)
+        rows = "".join(
+            f"<tr><th>{key}</th><td>{html.escape(str(value))}</td></tr>"
+            for key, value in facts.items()
+        )
+        table = f"<table>{rows}</table>"
+        if not self.is_host or self.ndim > 2 or self.size > 400 or self.ndim == 0:
+            return table
+        values = self.tolist() if self.ndim == 2 else [self.tolist()]
+        cells = "".join(
+            "<tr>" + "".join(f"<td>{value!r}</td>" for value in row) + "</tr>" for row in values
+        )
+        return f"{table}<table>{cells}</table>"
+
+
+class _Writable:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, *, max_version: Any = None, **options: Any) -> Any:
+        return self.tensor.__dlpack__(max_version=max_version, **options)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+def _identity(rank: int) -> Any:
+    return (ctypes.c_int * max(rank, 1))(*range(rank))
+
+
+def _empty_list(shape: Sequence[int]) -> list:
+    return [_empty_list(shape[1:]) for _ in range(shape[0])] if len(shape) > 1 else []
+
+
+def _c_cast(tensor: Tensor, dtype: str) -> Tensor:
+    return wrap_out(_c.fy_cast, tensor, DTYPES[dtype])
+
+
+def wrap_out(function: Any, *arguments: Any) -> Tensor:
+    """Calls a function of C whose last parameter is an out tensor; returns the Tensor."""
+    result = ctypes.c_void_p()
+    function(*arguments, ctypes.byref(result))
+    return _core.wrap(result.value)
+
+
+def transfer_options(dtype: Any) -> Any:
+    if dtype is None:
+        return None
+    return ctypes.byref(_c.defaults(_c.fy_transfer_options_t, dtype=dtype_number(dtype)))
+
+
+def export_dlpack(
+    tensor: Tensor, access: int, stream: Any, max_version: Any, dl_device: Any, copy: Any
+) -> Any:
+    if max_version is None or max_version[0] < 1:
+        raise BufferError("ferry exports DLPack 1: ask with max_version=(1, 1)")
+    if copy:
+        raise BufferError("ferry copies nothing by itself: copy on your side")
+    if dl_device is not None and tuple(dl_device) != tensor.__dlpack_device__():
+        raise BufferError("ferry moves nothing by itself: download or upload the tensor first")
+    if stream in (None, -1) or tensor.is_host:
+        return tensor._dlpack(access, 0)
+    options = _c.defaults(_c.fy_stream_options_t, native=int(stream))
+    wrapped = _c.out(_c.fy_stream_create, tensor.device, ctypes.byref(options))
+    try:
+        return tensor._dlpack(access, wrapped)
+    finally:
+        _c.fy_stream_destroy(wrapped)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """A tensor on the bytes of an object with __dlpack__, without a copy.
+
+    Host memory becomes a host tensor, memory of CUDA device N one of cuda:N. Read-only stays so.
+    Fails: Unsupported (version, dtype, lanes), InvalidArgument (layout), DeviceMismatch.
+    """
+    kind, number = source.__dlpack_device__()
+    device = Device(f"cuda:{number}") if kind == 2 else host
+    stream = None
+    if kind == 2:
+        native = ctypes.c_void_p()
+        _c.fy_stream_native(device, None, ctypes.byref(native))
+        stream = native.value
+    capsule = source.__dlpack__(stream=stream, max_version=(1, 1))
+    return _core.from_dlpack(capsule, device._as_parameter_)
+
+
+def from_buffer(source: Any) -> Tensor:
+    """A host tensor on the bytes of an object with the buffer protocol, without a copy.
+
+    For NumPy arrays, bytes, array.array, memoryview. Read-only stays so. The object is kept until
+    the last use of its bytes. Fails: DtypeMismatch, InvalidArgument (negative strides, unaligned).
+    """
+    return _core.from_buffer(source)
+
+
+from_numpy = from_buffer
+
+
+def tensor(data: Any, dtype: Any = None, device: Union[Device, str, None] = None) -> Tensor:
+    """A host tensor with a copy of `data`: a number, nested sequences, or anything with a buffer.
+
+    dtype: by default that of the buffer, else "f32", "i64" or "bool" by the elements. With
+    `device`, the tensor is then uploaded there: heavy, as .upload(device).
+    """
+    made = _from_data(data, dtype)
+    if device is None or as_device(device) == host:
+        return made
+    return made.upload(device)
+
+
+def _from_data(data: Any, dtype: Any) -> Tensor:
+    if isinstance(data, (bool, int, float, list, tuple)):
+        shape, flat = _flatten(data)
+        return _from_values(shape, flat, dtype or _common_dtype(flat))
+    borrowed = data if isinstance(data, Tensor) else from_buffer(data)
+    wanted = borrowed.dtype if dtype is None else NAMES[dtype_number(dtype)]
+    if wanted != borrowed.dtype:
+        return _c_cast(borrowed, wanted)
+    made = wrap_out(
+        _c.fy_tensor_create, borrowed._device, borrowed._dtype, *shape_arguments(borrowed.shape)
+    )
+    _c.fy_copy(made, borrowed)
+    return made
+
+
+def _from_values(shape: tuple, flat: list, dtype: Any) -> Tensor:
+    name = NAMES[dtype_number(dtype)]
+    stored = "f32" if name == "bf16" else name
+    made = wrap_out(_c.fy_tensor_create, host, DTYPES[stored], *shape_arguments(shape))
+    if flat:
+        packed = struct.pack(f"{len(flat)}{_CODES[stored]}", *flat)
+        address = ctypes.c_void_p()
+        _c.fy_tensor_map(made, _c.FY_ACCESS_WRITE, ctypes.byref(address))
+        ctypes.memmove(address, packed, len(packed))
+    return made if stored == name else _c_cast(made, name)
+
+
+def _flatten(data: Any) -> Tuple[tuple, list]:
+    if not isinstance(data, (list, tuple)):
+        return (), [data]
+    parts = [_flatten(part) for part in data]
+    if not parts:
+        return (0,), []
+    if any(shape != parts[0][0] for shape, _ in parts):
+        raise ValueError("nested sequences of a tensor have equal lengths")
+    return (len(parts), *parts[0][0]), [value for _, flat in parts for value in flat]
+
+
+def _common_dtype(flat: list) -> str:
+    if flat and all(isinstance(value, bool) for value in flat):
+        return "bool"
+    return "i64" if flat and all(isinstance(value, int) for value in flat) else "f32"
+
+
+def empty(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
+    """Undefined contents."""
+    return wrap_out(_c.fy_empty, as_device(device), dtype_number(dtype), *shape_arguments(shape))
+
+
+def pinned(shape: Shape, device: Union[Device, str], dtype: Any = "f32") -> Tensor:
+    """A host tensor with undefined contents in memory that is page-locked for `device`."""
+    return wrap_out(
+        _c.fy_tensor_create_pinned, as_device(device), dtype_number(dtype), *shape_arguments(shape)
+    )
+
+
+def zeros(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
+    """Zeros, made on the device."""
+    return wrap_out(_c.fy_zeros, as_device(device), dtype_number(dtype), *shape_arguments(shape))
+
+
+def ones(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = None) -> Tensor:
+    """Ones, made on the device."""
+    return full(shape, 1, dtype, device)
+
+
+def full(
+    shape: Shape, value: float, dtype: Any = "f32", device: Union[Device, str, None] = None
+) -> Tensor:
+    """Every element is `value`."""
+    dims = shape_arguments(shape)
+    return wrap_out(_c.fy_full, as_device(device), dtype_number(dtype), *dims, float(value))
+
+
+def arange(
+    count: int, start: float = 0, step: float = 1, dtype: Any = "i64",
+    device: Union[Device, str, None] = None,
+) -> Tensor:  # fmt: skip
+    """start + i * step for i below count."""
+    number = dtype_number(dtype)
+    return wrap_out(_c.fy_arange, as_device(device), number, float(start), float(step), count)
+
+
+def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[Tensor]:
+    """Uploads several host tensors; small ones cross packed in one copy. All or nothing."""
+    results = (ctypes.c_void_p * max(len(tensors), 1))()
+    _c.fy_tensor_upload_many(len(tensors), handles(tensors), as_device(device), None, results)
+    return [_core.wrap(handle) for handle in results[: len(tensors)]]
+
+
+_core.bind(_library._handle, _errors.last_error, _errors._of, Tensor)

@@ -1,0 +1,90 @@
+"""Values that calls take by name: dtypes, shapes, axes, enumerators, and options of C structs."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Iterable, Optional, Sequence, Union
+
+from ferry import _c
+
+DTYPES = {"f32": 0, "f64": 1, "f16": 2, "bf16": 3, "i32": 4, "i64": 5, "u8": 6, "bool": 7}
+"""The names of dtypes, with their numbers in C."""
+NAMES = {number: name for name, number in DTYPES.items()}
+_ALIASES = {
+    "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int32": "i32",
+    "int64": "i64", "uint8": "u8",
+}  # fmt: skip
+_PYTHON = {float: "f32", int: "i64", bool: "bool"}
+FOREVER = _c.FY_FOREVER
+
+Shape = Union[int, Sequence[int]]
+Axes = Union[None, int, Sequence[int]]
+
+
+def dtype_number(dtype: Any) -> int:
+    """The number of "f32", "float32", a NumPy dtype, or float, int and bool."""
+    name = _PYTHON.get(dtype) or getattr(dtype, "name", None) or str(dtype)
+    name = _ALIASES.get(name, name)
+    if name not in DTYPES:
+        raise ValueError(f"{dtype!r} is no dtype of Ferry; it has: {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def int64s(values: Iterable[int]) -> ctypes.Array:
+    values = [int(v) for v in values]
+    return (ctypes.c_int64 * max(len(values), 1))(*values)
+
+
+def shape_arguments(shape: Shape) -> tuple:
+    """(rank, dims) as C takes them."""
+    dims = (shape,) if isinstance(shape, int) else tuple(shape)
+    return len(dims), int64s(dims)
+
+
+def axes_arguments(axes: Axes) -> tuple:
+    """(naxes, axes) as C takes them; None: all axes."""
+    if axes is None:
+        return 0, None
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    if not axes:
+        raise ValueError("axes is empty: None reduces all axes, a sequence names at least one")
+    return len(axes), (ctypes.c_int * len(axes))(*axes)
+
+
+def handles(tensors: Sequence) -> ctypes.Array:
+    """The handles of tensors as an array; keep the tensors alive during the call."""
+    values = [t if t is None else t._as_parameter_ for t in tensors]
+    return (ctypes.c_void_p * max(len(values), 1))(*values)
+
+
+def enumerator(prefix: str, value: Union[str, int]) -> int:
+    """The value of FY_PREFIX_NAME for "name"."""
+    if isinstance(value, int):
+        return value
+    key = f"FY_{prefix}_{value.upper().replace('-', '_')}"
+    if not hasattr(_c, key):
+        names = [n[len(prefix) + 4 :].lower() for n in vars(_c) if n.startswith(f"FY_{prefix}_")]
+        names = [n for n in names if n not in ("count", "capacity")]
+        raise ValueError(f"{value!r} is not one of: {', '.join(names)}")
+    return getattr(_c, key)
+
+
+def plain(value: Any) -> Any:
+    """A struct of C as plain data: dict, list, int, float, str."""
+    if isinstance(value, ctypes.Structure):
+        names = [field[0] for field in value._fields_]
+        return {n: plain(getattr(value, n)) for n in names if n not in ("struct_size", "reserved")}
+    if isinstance(value, ctypes.Array):
+        return [plain(v) for v in value]
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def query(function: Any, handle: Any, struct: Any) -> Any:
+    """The struct that a query function fills."""
+    info = _c.defaults(struct)
+    function(handle, ctypes.byref(info))
+    return info
+
+
+def text(value: Optional[str]) -> Optional[bytes]:
+    return None if value is None else str(value).encode()

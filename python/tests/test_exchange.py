@@ -1,0 +1,124 @@
+"""The buffer protocol and DLPack: zero copy by address, read-only kept, bytes outlive handles."""
+
+import array
+import ctypes
+import gc
+import sys
+import unittest
+import zlib
+
+import ferry
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+def address(tensor):
+    pointer = ctypes.c_void_p()
+    ferry._c.fy_tensor_map(tensor, 1, ctypes.byref(pointer))
+    return pointer.value
+
+
+class Buffers(unittest.TestCase):
+    def test_out(self):
+        t = ferry.tensor([[1.0, 2.0], [3.0, 4.0]])
+        view = memoryview(t.T)
+        self.assertEqual((view.format, view.shape, view.strides), ("f", (2, 2), (4, 8)))
+        self.assertTrue(view.readonly)
+        self.assertEqual(view.tolist(), [[1, 3], [2, 4]])
+        del t
+        self.assertEqual(view[1, 0], 2)
+        with self.assertRaises(BufferError):
+            zlib.crc32(ferry.ones((2, 2)).T)  # reads dense bytes
+        with self.assertRaisesRegex(ferry.DtypeMismatch, "cast"):
+            memoryview(ferry.ones(2, "bf16"))
+
+    def test_in(self):
+        numbers = array.array("d", [1, 2, 3])
+        t = ferry.from_buffer(numbers)
+        self.assertEqual(
+            (t.dtype, t.tolist(), address(t)), ("f64", [1, 2, 3], numbers.buffer_info()[0])
+        )
+        ferry.fill(t, 7)
+        self.assertEqual(list(numbers), [7, 7, 7])
+        with self.assertRaises(BufferError):
+            numbers.append(1.0)  # exported
+        del t
+        numbers.append(1.0)
+        fixed = ferry.from_buffer(b"abc")
+        self.assertTrue(fixed.info()["is_read_only"])
+        with self.assertRaises(ferry.Error):
+            ferry.fill(fixed, 0)
+        with self.assertRaises(ferry.InvalidArgument):
+            ferry.from_buffer(memoryview(array.array("i", [1, 2]))[::-1])
+        with self.assertRaises(ferry.Error):
+            ferry.from_buffer(memoryview(array.array("I", [1, 2])))
+        with self.assertRaises(TypeError):
+            ferry.from_buffer(3)
+
+    def test_references(self):
+        source = bytearray(64)
+        before = sys.getrefcount(source)
+        t = ferry.from_buffer(source)
+        part = t[:8]
+        del t
+        self.assertGreater(sys.getrefcount(source), before)
+        del part
+        gc.collect()
+        self.assertEqual(sys.getrefcount(source), before)
+
+
+class Dlpack(unittest.TestCase):
+    def test_own_capsules(self):
+        t = ferry.tensor([[1, 2], [3, 4]])
+        u = ferry.from_dlpack(t.T)
+        self.assertEqual(
+            (address(u), u.strides, u.tolist()), (address(t), (1, 2), [[1, 3], [2, 4]])
+        )
+        capsule = t.__dlpack__(max_version=(1, 0))
+        del t, capsule  # never consumed: its bytes are freed here
+        with self.assertRaises(BufferError):
+            u.__dlpack__()
+        with self.assertRaises(BufferError):
+            u.__dlpack__(max_version=(1, 0), copy=True)
+        capsule = u.__dlpack__(max_version=(1, 0))
+        ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+        with self.assertRaises(ferry.Unsupported):
+            ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+
+    def test_simulated_devices_refuse(self):
+        t = ferry.ones(2, device="sim:0")
+        with self.assertRaisesRegex(ferry.Unsupported, "download"):
+            t.__dlpack_device__()
+        with self.assertRaisesRegex(ferry.Unsupported, "download"):
+            t.__dlpack__(max_version=(1, 0))
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_numpy(self):
+        t = ferry.tensor([[1.0, 2.0], [3.0, 4.0]])
+        for a in (t.numpy(), numpy.asarray(t), numpy.array(t, copy=False)):
+            self.assertEqual((a.ctypes.data, a.flags.writeable), (address(t), False))
+        a = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)[:, ::2]
+        u = ferry.from_numpy(a)
+        self.assertEqual((address(u), u.tolist()), (a.ctypes.data, a.tolist()))
+        self.assertEqual(ferry.tensor(a).tolist(), a.tolist())
+        self.assertEqual(ferry.tensor(a, dtype="i32").dtype, "i32")
+        with self.assertRaises(ferry.DeviceMismatch):
+            numpy.asarray(t.upload("sim:0"))
+        with self.assertRaises(ferry.DeviceMismatch):
+            t.upload("sim:0").numpy()
+
+    @unittest.skipIf(numpy is None or numpy.__version__ < "2.1", "no NumPy 2.1")
+    def test_numpy_dlpack(self):
+        t = ferry.tensor([[1.0, 2.0], [3.0, 4.0]])
+        a = t.numpy(writable=True)
+        a[0, 0] = 9
+        self.assertEqual((a.ctypes.data, t[0, 0].item()), (address(t), 9))
+        b = numpy.arange(4)
+        self.assertEqual(address(ferry.from_dlpack(b)), b.ctypes.data)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,70 @@
+"""Every function that the headers declare is reachable, and every op is a Python function.
+
+The headers are read here in another way than by the generator: line by line, without a parser.
+"""
+
+import re
+import unittest
+from pathlib import Path
+
+import ferry
+from ferry import _c
+
+INCLUDE = Path(__file__).parents[2] / "include" / "ferry"
+
+
+def declared(path):
+    """Names of the functions declared in a header."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+    return re.findall(r"^FY_API\w*\b[^;(]*?\b(fy_\w+)\s*\(", text, flags=re.M)
+
+
+class Reach(unittest.TestCase):
+    def headers(self):
+        # backend.h is the interface of plugins: libferry exports nothing of it.
+        return [p for p in sorted(INCLUDE.rglob("*.h")) if p.name != "backend.h"]
+
+    def test_every_function(self):
+        names = [name for path in self.headers() for name in declared(path)]
+        self.assertGreater(len(names), 400)
+        missing = [name for name in names if not callable(getattr(_c, name, None))]
+        self.assertEqual(missing, [])
+        self.assertEqual(sorted(names), sorted(_c.FUNCTIONS))
+        for name in names:
+            self.assertTrue(getattr(_c, name).__doc__.startswith(name + "("))
+            self.assertIsNotNone(getattr(_c, name).argtypes)
+
+    def test_every_struct_has_its_size_in_c(self):
+        # The _init functions refuse a size past their own, and clear what they are given.
+        checked = 0
+        for name in _c.FUNCTIONS:
+            if not name.endswith("_init"):
+                continue
+            struct = getattr(_c, name.removesuffix("_init") + "_t")
+            value = _c.defaults(struct)
+            self.assertEqual(value.struct_size, _c.sizeof(struct), name)
+            checked += 1
+        self.assertGreater(checked, 20)
+        device = ferry.Device("sim:0")
+        for function, struct in ((_c.fy_device_query, _c.fy_device_info_t),
+                                 (_c.fy_memory_query, _c.fy_memory_stats_t)):  # fmt: skip
+            info = _c.defaults(struct)
+            arguments = (device, None) if function is _c.fy_memory_query else (device,)
+            function(*arguments, _c.byref(info))
+
+    def test_every_op(self):
+        missing = [n for n in declared(INCLUDE / "ops.h") if not hasattr(ferry, n[3:])]
+        self.assertEqual(missing, ["fy_split"])  # Tensor.split
+        for name in ferry.ops.__all__:
+            self.assertTrue(getattr(ferry, name).__doc__.strip(), name)
+
+    def test_documented(self):
+        for name in ferry.__all__:
+            self.assertTrue(hasattr(ferry, name), name)
+            value = getattr(ferry, name)
+            if callable(value):
+                self.assertTrue(value.__doc__, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
