@@ -6,7 +6,7 @@
 #ifndef FERRY_TOOLS_ADVISE_ADVICE_H_
 #define FERRY_TOOLS_ADVISE_ADVICE_H_
 
-#include "tools/advise/facts.h"
+#include "tools/program/facts.h"
 
 struct rule;
 

@@ -1,51 +1,48 @@
-/* Open addressing, at most half full. */
+/* Texts are in a list; a number table finds them by their hashes. Texts of one hash are a chain. */
 #include "tools/cli/text_index.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/cli/tool.h"
 
+typedef struct text_entry {
+    char *text;
+    size_t value;
+    uint32_t next; /* of the same hash; NUMBER_TABLE_NONE: none */
+} text_entry_t;
+
 /* FNV-1a (Fowler, Noll, Vo). */
-static size_t hash_of(const char *text)
+static uint64_t hash_of(const char *text)
 {
     uint64_t hash = 14695981039346656037ull;
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211ull;
-    return (size_t)(hash ^ hash >> 32);
+    return hash;
 }
 
-static text_entry_t *slot_of(const text_index_t *index, const char *text)
+/* Room for one more item behind `count`; the list doubles when it is full. */
+static text_entry_t *grow(text_entry_t *entries, size_t count)
 {
-    size_t at = hash_of(text) & (index->room - 1);
-    while (index->slots[at].text && strcmp(index->slots[at].text, text) != 0)
-        at = (at + 1) & (index->room - 1);
-    return &index->slots[at];
-}
-
-static void grow(text_index_t *index)
-{
-    const text_index_t old = *index;
-    index->room = old.room ? 2 * old.room : 64;
-    index->slots = tool_alloc(index->room * sizeof *index->slots);
-    memset(index->slots, 0, index->room * sizeof *index->slots);
-    for (size_t i = 0; i < old.room; i++)
-        if (old.slots[i].text) *slot_of(index, old.slots[i].text) = old.slots[i];
-    free(old.slots);
+    if (count & (count - 1)) return entries;
+    text_entry_t *grown = tool_alloc((count ? 2 * count : 1) * sizeof *grown);
+    if (count) memcpy(grown, entries, count * sizeof *grown);
+    free(entries);
+    return grown;
 }
 
 static text_entry_t *entry_of(text_index_t *index, const char *text, bool *out_is_new)
 {
-    if (2 * index->count >= index->room) grow(index);
-    text_entry_t *slot = slot_of(index, text);
-    *out_is_new = !slot->text;
-    if (!slot->text) {
-        const size_t nbytes = strlen(text) + 1;
-        slot->text = memcpy(tool_alloc(nbytes), text, nbytes);
-        slot->value = SIZE_MAX;
-        index->count++;
-    }
-    return slot;
+    uint32_t *first = number_table_at(&index->hashes, hash_of(text));
+    *out_is_new = false;
+    for (uint32_t at = *first; at != NUMBER_TABLE_NONE; at = index->entries[at].next)
+        if (strcmp(index->entries[at].text, text) == 0) return &index->entries[at];
+    const size_t nbytes = strlen(text) + 1;
+    index->entries = grow(index->entries, index->count);
+    text_entry_t *entry = &index->entries[index->count];
+    *entry = (text_entry_t){ memcpy(tool_alloc(nbytes), text, nbytes), SIZE_MAX, *first };
+    *first = (uint32_t)index->count++;
+    *out_is_new = true;
+    return entry;
 }
 
 size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new)
@@ -61,7 +58,8 @@ const char *text_index_keep(text_index_t *index, const char *text)
 
 void text_index_free(text_index_t *index)
 {
-    for (size_t i = 0; i < index->room; i++) free(index->slots[i].text);
-    free(index->slots);
+    for (size_t i = 0; i < index->count; i++) free(index->entries[i].text);
+    free(index->entries);
+    number_table_free(&index->hashes);
     *index = (text_index_t){ 0 };
 }

@@ -5,14 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct text_entry {
-    char *text; /* NULL: the slot is free */
-    size_t value;
-} text_entry_t;
+#include "tools/cli/number_table.h"
 
 typedef struct text_index {
-    text_entry_t *slots;
-    size_t room, count; /* room: a power of two, or 0 */
+    struct text_entry *entries;
+    size_t count;
+    number_table_t hashes; /* to the first entry with that hash */
 } text_index_t;
 
 /* The number of `text`, to be read or written until the next call; a new text is copied and begins

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/program/number_table.h"
+#include "tools/cli/number_table.h"
 
 enum { THREADS_MOST = 1 << 20, STREAMS_MOST = 1 << 16, OPERANDS_MOST = 1024 };
 
@@ -379,6 +379,10 @@ static void fill(reader_t *reader, const event_t *line, thread_t *thread, progra
     case PROGRAM_SCOPE_BEGIN:
     case PROGRAM_SCOPE_END:
     case PROGRAM_DEVICE_ALLOC:
+    case PROGRAM_OPERANDS: /* these are no events of a program: add_line */
+    case PROGRAM_DEVICE:
+    case PROGRAM_STREAM:
+    case PROGRAM_STORAGE:
     case PROGRAM_OTHER: break;
     }
 }
@@ -387,7 +391,7 @@ static program_kind_t kind_of(const char *name)
 {
     static const char *const names[] = { "",
 #define X(name, text) #text,
-                                         PROGRAM_KINDS(X)
+                                         FY__EVENT_LIST(X)
 #undef X
     };
     for (size_t i = 1; i < sizeof names / sizeof *names; i++)

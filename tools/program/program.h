@@ -13,38 +13,18 @@
 
 #include <ferry/status.h>
 
+#include "runtime/base/event_list.h"
 #include "tools/cli/event_file.h"
 #include "tools/cli/text_index.h"
 
 #define PROGRAM_NONE    UINT32_MAX
 #define PROGRAM_NO_TIME UINT64_MAX
 
-/* X(kind, name in the file); a kind that this list does not have is PROGRAM_OTHER. */
-#define PROGRAM_KINDS(X)              \
-    X(SCOPE_BEGIN, scope_begin)       \
-    X(SCOPE_END, scope_end)           \
-    X(OP, op)                         \
-    X(TRANSFER, transfer)             \
-    X(COPY, copy)                     \
-    X(STARTED, started)               \
-    X(WAIT, wait)                     \
-    X(MAP, map)                       \
-    X(SYNC, sync)                     \
-    X(THROTTLE, throttle)             \
-    X(ARRIVED, arrived)               \
-    X(REFUSAL, refusal)               \
-    X(FAULT, fault)                   \
-    X(POOL, pool)                     \
-    X(SEGMENT_ALLOC, segment_alloc)   \
-    X(SEGMENT_FREE, segment_free)     \
-    X(BLOCK_ALLOC, block_alloc)       \
-    X(BLOCK_FREE, block_free)         \
-    X(BLOCKS_REACHED, blocks_reached) \
-    X(DEVICE_ALLOC, device_alloc)
+/* A kind that the list does not have is PROGRAM_OTHER. */
 typedef enum program_kind {
     PROGRAM_OTHER,
 #define X(name, text) PROGRAM_##name,
-    PROGRAM_KINDS(X)
+    FY__EVENT_LIST(X)
 #undef X
 } program_kind_t;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/program/number_table.h"
+#include "tools/cli/number_table.h"
 
 enum { POLLS_MOST = 12, RING_SLOTS = 4, SLOTS = FY__SIM_ENGINE_COUNT + 1 };
 

@@ -17,6 +17,7 @@ static fy_status_t take(const facts_t *facts, findings_t *findings)
     if (!json.file) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the findings");
     advice_create(facts, NULL, &advice);
     findings->count = advice.nfindings;
+    snprintf(findings->step_path, sizeof findings->step_path, "%s", facts->program->step_path);
     findings->total_ns = facts->end_ns - facts->begin_ns;
     for (size_t i = 0; i < advice.nfindings; i++)
         if (findings->saving_ns < advice.findings[i].saving_ns)

@@ -111,9 +111,9 @@ fy_status_t recording_read(recording_t *run, const char *path, size_t most)
     slices_finish(&run->slices);
     event_totals_sort(&run->totals);
     shares_find(&run->slices, run->clock == TRACKS_MODEL, &run->shares);
-    scope_times_find(&run->slices, &run->shares, &run->times);
-    run->thin = thin_slices(&run->slices, &run->times, most);
     if (status == FY_STATUS_OK) status = findings_read(path, &run->findings);
+    scope_times_find(&run->slices, &run->shares, run->findings.step_path, &run->times);
+    run->thin = thin_slices(&run->slices, &run->times, most);
     return status;
 }
 

@@ -1,5 +1,4 @@
-/* The step is the repeated path whose last name is "step"; else the repeated path with the most
- * time, of those that fill three quarters of the time between their first begin and last end. */
+/* Adds up the slices of scopes. */
 #include "tools/report/scope_times.h"
 
 #include <stdlib.h>
@@ -8,43 +7,12 @@
 #include "tools/cli/event_totals.h"
 #include "tools/cli/tool.h"
 
-enum { REPEATED = 3 };
-
 static void add(scope_time_t *time, const slice_t *slice, const shares_t *shares)
 {
     if (!time->count++ || slice->start_ns < time->first_ns) time->first_ns = slice->start_ns;
     if (slice->end_ns > time->last_ns) time->last_ns = slice->end_ns;
     time->total_ns += slice->end_ns - slice->start_ns;
     shares_add(shares, slice->start_ns, slice->end_ns, time->sums);
-}
-
-static bool is_named_step(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return strcmp(slash ? slash + 1 : path, "step") == 0;
-}
-
-/* Is it there most of the time between its first begin and its last end? */
-static bool is_loop(const scope_time_t *time)
-{
-    return time->total_ns / 3 >= (time->last_ns - time->first_ns) / 4;
-}
-
-static bool find_step(const slices_t *slices, const scope_times_t *times, uint32_t *out_step)
-{
-    bool has_step = false, best_is_named = false;
-    for (uint32_t i = 0; i < times->ntexts; i++) {
-        const scope_time_t *time = &times->by_text[i], *best = &times->by_text[*out_step];
-        const bool is_named = is_named_step(slices->texts[i]);
-        if (time->count < REPEATED || (!is_named && !is_loop(time))) continue;
-        if (has_step && (best_is_named > is_named ||
-                         (best_is_named == is_named && best->total_ns >= time->total_ns)))
-            continue;
-        *out_step = i;
-        has_step = true;
-        best_is_named = is_named;
-    }
-    return has_step;
 }
 
 /* The last step's end, or the end of the last request that a step made. */
@@ -65,7 +33,8 @@ static uint64_t end_of_steps(const slices_t *slices, const scope_times_t *times)
     return end_ns;
 }
 
-void scope_times_find(const slices_t *slices, const shares_t *shares, scope_times_t *out_times)
+void scope_times_find(const slices_t *slices, const shares_t *shares, const char *step_path,
+                      scope_times_t *out_times)
 {
     const size_t room = slices->ntexts ? slices->ntexts : 1;
     *out_times = (scope_times_t){ tool_alloc(room * sizeof(scope_time_t)), room, false, 0, 0 };
@@ -75,8 +44,11 @@ void scope_times_find(const slices_t *slices, const shares_t *shares, scope_time
         for (size_t j = 0; lane->depth && j < lane->count; j++)
             add(&out_times->by_text[lane->slices[j].scope], &lane->slices[j], shares);
     }
-    if (!slices->ntexts) return;
-    out_times->has_step = find_step(slices, out_times, &out_times->step);
+    for (uint32_t i = 0; *step_path && i < slices->ntexts && !out_times->has_step; i++) {
+        out_times->has_step = strcmp(slices->texts[i], step_path) == 0 &&
+                              out_times->by_text[i].count;
+        out_times->step = i;
+    }
     if (out_times->has_step) out_times->step_end_ns = end_of_steps(slices, out_times);
 }
 

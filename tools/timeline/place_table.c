@@ -1,4 +1,4 @@
-/* Open addressing, at most half full. Keys are stored plus 1: 0 is a free slot. */
+/* Places are in a list; a number table finds them. */
 #include "tools/timeline/place_table.h"
 
 #include <stdlib.h>
@@ -6,53 +6,35 @@
 
 #include "tools/cli/tool.h"
 
-struct place_entry {
-    uint64_t key;
-    place_t place;
-};
-
-/* The finalizer of MurmurHash3 (Appleby). */
-static uint64_t hash_of(uint64_t key)
+/* Room for one more item behind `count`; the list doubles when it is full. */
+static place_t *grow(place_t *places, size_t count)
 {
-    key = (key ^ key >> 33) * 0xff51afd7ed558ccdull;
-    key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53ull;
-    return key ^ key >> 33;
-}
-
-static struct place_entry *slot_of(const place_table_t *table, uint64_t key)
-{
-    size_t at = (size_t)hash_of(key) & (table->room - 1);
-    while (table->slots[at].key && table->slots[at].key != key) at = (at + 1) & (table->room - 1);
-    return &table->slots[at];
-}
-
-static void grow(place_table_t *table)
-{
-    const place_table_t old = *table;
-    table->room = old.room ? 2 * old.room : 64;
-    table->slots = tool_alloc(table->room * sizeof *table->slots);
-    memset(table->slots, 0, table->room * sizeof *table->slots);
-    for (size_t i = 0; i < old.room; i++)
-        if (old.slots[i].key) *slot_of(table, old.slots[i].key) = old.slots[i];
-    free(old.slots);
+    if (count & (count - 1)) return places;
+    place_t *grown = tool_alloc((count ? 2 * count : 1) * sizeof *grown);
+    if (count) memcpy(grown, places, count * sizeof *grown);
+    free(places);
+    return grown;
 }
 
 void place_table_set(place_table_t *table, uint64_t key, place_t place)
 {
-    if (2 * table->count >= table->room) grow(table);
-    struct place_entry *slot = slot_of(table, key + 1);
-    table->count += !slot->key;
-    *slot = (struct place_entry){ key + 1, place };
+    uint32_t *index = number_table_at(&table->numbers, key);
+    if (*index == NUMBER_TABLE_NONE) {
+        table->places = grow(table->places, table->count);
+        *index = (uint32_t)table->count++;
+    }
+    table->places[*index] = place;
 }
 
 const place_t *place_table_get(const place_table_t *table, uint64_t key)
 {
-    const struct place_entry *slot = table->room ? slot_of(table, key + 1) : NULL;
-    return slot && slot->key ? &slot->place : NULL;
+    const uint32_t index = number_table_find(&table->numbers, key);
+    return index == NUMBER_TABLE_NONE ? NULL : &table->places[index];
 }
 
 void place_table_free(place_table_t *table)
 {
-    free(table->slots);
-    *table = (place_table_t){ NULL, 0, 0 };
+    number_table_free(&table->numbers);
+    free(table->places);
+    *table = (place_table_t){ .count = 0 };
 }

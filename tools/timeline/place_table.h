@@ -3,9 +3,7 @@
 #ifndef FERRY_TOOLS_PLACE_TABLE_H_
 #define FERRY_TOOLS_PLACE_TABLE_H_
 
-#include <stddef.h>
-#include <stdint.h>
-
+#include "tools/cli/number_table.h"
 #include "tools/timeline/trace_file.h"
 
 typedef struct place {
@@ -15,8 +13,9 @@ typedef struct place {
 } place_t;
 
 typedef struct place_table {
-    struct place_entry *slots;
-    size_t room, count; /* room: a power of two, or 0 */
+    number_table_t numbers; /* of the list */
+    place_t *places;
+    size_t count;
 } place_table_t;
 
 void place_table_set(place_table_t *table, uint64_t key, place_t place);

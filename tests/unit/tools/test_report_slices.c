@@ -81,7 +81,7 @@ static void the_middle_is_merged(void **state)
     uint64_t count[2], nbytes[2], kept = 0;
     draw(&slices);
     shares_find(&slices, true, &shares);
-    scope_times_find(&slices, &shares, &times);
+    scope_times_find(&slices, &shares, "train/step", &times);
     assert_true(times.has_step);
     assert_string_equal(slices.texts[times.step], "train/step");
     assert_int_equal(times.by_text[times.step].count, STEPS);

@@ -6,8 +6,8 @@
  *   the host was. A wait goes on at the end of the request that it awaited.
  * - Submissions that follow a wait are charged to the wait: without it, the host would have made
  *   them while the device was still busy.
- * Not here: the limit by other engines (advice.c). */
-#include "tools/advise/facts.h"
+ * Not here: the limit by other engines (tools/advise/advice.c). */
+#include "tools/program/facts.h"
 
 #include <string.h>
 

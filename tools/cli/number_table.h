@@ -1,4 +1,5 @@
-/* A hash table from numbers of 64 bits to indices. Not here: the meaning of either (program.c). */
+/* A hash table from numbers of 64 bits to indices. Not here: the meaning of either
+ * (program.c), texts as keys (text_index.h). */
 #ifndef FERRY_TOOLS_NUMBER_TABLE_H_
 #define FERRY_TOOLS_NUMBER_TABLE_H_
 
@@ -15,6 +16,8 @@ typedef struct number_table {
 /* The index of `key`, to be read or written until the next call; that of a new key is
  * NUMBER_TABLE_NONE. */
 uint32_t *number_table_at(number_table_t *table, uint64_t key);
+/* The same of a key that may not be there: no key is added. */
+uint32_t number_table_find(const number_table_t *table, uint64_t key);
 void number_table_free(number_table_t *table);
 
 #endif

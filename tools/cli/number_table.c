@@ -1,5 +1,5 @@
 /* Open addressing, at most half full. */
-#include "tools/program/number_table.h"
+#include "tools/cli/number_table.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -49,6 +49,12 @@ uint32_t *number_table_at(number_table_t *table, uint64_t key)
         table->count++;
     }
     return &slot->index;
+}
+
+uint32_t number_table_find(const number_table_t *table, uint64_t key)
+{
+    const struct number_entry *slot = table->room ? slot_of(table, key) : NULL;
+    return slot && slot->is_used ? slot->index : NUMBER_TABLE_NONE;
 }
 
 void number_table_free(number_table_t *table)

@@ -1,5 +1,5 @@
 /* Builds the tables. Memory is about 60 bytes an event. */
-#include "tools/advise/facts.h"
+#include "tools/program/facts.h"
 
 #include <stdlib.h>
 #include <string.h>
