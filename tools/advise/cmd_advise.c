@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "tools/advise/advise.h"
 #include "tools/advise/prove.h"
 #include "tools/advise/rules.h"
 #include "tools/advise/show.h"
@@ -10,36 +11,31 @@
 
 enum { SHOWN = 4 };
 
-typedef struct settings {
-    const char *file, *rule;
-    bool json, all, strict, prove;
-} settings_t;
-
-static int advise(const settings_t *settings)
+int advise_run(const advise_options_t *options)
 {
     program_t program;
     facts_t facts;
     advice_t advice;
-    fy_status_t status = program_read(settings->file, &program);
+    fy_status_t status = program_read(options->file, &program);
     size_t found = 0;
     if (status == FY_STATUS_OK) {
         facts_create(&program, &facts);
-        advice_create(&facts, settings->rule, &advice);
+        advice_create(&facts, options->rule, &advice);
         found = advice.nfindings;
-        if (settings->prove) status = prove(&advice);
+        if (options->prove) status = prove(&advice);
         if (status != FY_STATUS_OK)
             ; /* nothing is printed but the reason */
-        else if (settings->json)
-            show_json(&advice, settings->file);
+        else if (options->json)
+            show_json(&advice, options->name);
         else
-            show_text(&advice, settings->file, settings->all ? SIZE_MAX : SHOWN);
+            show_text(&advice, options->name, options->all ? SIZE_MAX : SHOWN);
         advice_free(&advice);
         facts_free(&facts);
         if (status == FY_STATUS_OK && !program.is_whole)
             status = TOOL_FAIL(CORRUPT_DATA,
                                "%s has no end, or not as many events as its last line says; the "
                                "advice is about those that it has",
-                               settings->file);
+                               options->name);
     }
     program_free(&program);
     if (fflush(stdout) != 0 && status == FY_STATUS_OK)
@@ -47,12 +43,12 @@ static int advise(const settings_t *settings)
     if (status != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     if (status != FY_STATUS_OK) return status_to_exit(status);
-    return settings->strict && found ? STATUS_FAILED : STATUS_OK;
+    return options->strict && found ? STATUS_FAILED : STATUS_OK;
 }
 
 int cmd_advise(int argc, char **argv)
 {
-    settings_t settings = { .file = NULL };
+    advise_options_t settings = { .file = NULL };
     const option_t options[] = {
         { "json", OPTION_FLAG, NULL, &settings.json, "print one JSON document", 0, 0 },
         { "rule", OPTION_TEXT, "ID", &settings.rule, "only findings of this rule", 0, 0 },
@@ -74,9 +70,7 @@ int cmd_advise(int argc, char **argv)
                             "ferry advise run.jsonl\n"
                             "ferry advise run.jsonl --json --rule FA01\n",
                             .print_more = show_rules };
-    settings.file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, settings.file ? argc - 1 : argc, settings.file ? argv + 1 : argv);
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!settings.file) {
         fprintf(stderr, "ferry: which file? 'ferry advise FILE'; --record FILE of other commands "
@@ -88,5 +82,6 @@ int cmd_advise(int argc, char **argv)
                 settings.rule);
         return STATUS_USAGE;
     }
-    return advise(&settings);
+    settings.name = settings.file;
+    return advise_run(&settings);
 }

@@ -134,9 +134,8 @@ int cmd_ledger(int argc, char **argv)
                             "ferry train linear --device sim:0 --record run.events\n"
                             "ferry ledger run.events\n"
                             "ferry ledger run.events --events --scope linear/train/epoch\n" };
-    const char *file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, file ? argc - 1 : argc, file ? argv + 1 : argv);
+    const char *file;
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!file) {
         fprintf(stderr, "ferry: which file? 'ferry ledger FILE'; --record FILE makes one\n");

@@ -218,9 +218,8 @@ int cmd_memory(int argc, char **argv)
                             "ferry train linear --device sim:0 --snapshot end.json\n"
                             "ferry memory end.json --svg end.svg\n"
                             "ferry memory run.jsonl --format pytorch --out run.pickle\n" };
-    const char *path = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, path ? argc - 1 : argc, path ? argv + 1 : argv);
+    const char *path;
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &path);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!path) {
         fprintf(stderr,

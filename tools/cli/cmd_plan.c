@@ -210,9 +210,8 @@ int cmd_plan(int argc, char **argv)
         "ferry plan mnist --fit\n"
         "ferry plan lenet --batch 256 --device 'sim:0?profile=h200' --plot lenet.svg\n"
     };
-    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
+    const char *name;
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &name);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     request.model = find_model(name);
     if (!request.model) return STATUS_USAGE;

@@ -325,9 +325,8 @@ int cmd_watch(int argc, char **argv)
         "FERRY_WATCH=1 ferry train lenet --device sim:0 --max-steps 60 >train.txt & sleep 1; "
         "ferry watch $!\n"
     };
-    const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
+    const char *name;
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &name);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!name) {
         if (!clean(stdout)) printf("no process shares its figures; start one with FERRY_WATCH=1\n");

@@ -28,6 +28,7 @@ static const command_t commands[] = {
     { "report", "a recorded run as a page for a browser: where the time goes", cmd_report },
     { "advise", "transfers and waits that a recorded run does not need, their costs and fixes",
       cmd_advise },
+    { "run", "another program, recorded; then the advice about it", cmd_run },
     { "predict", "a recorded run on another device, link or latency, by the model clock",
       cmd_predict },
     { "plan",
@@ -146,8 +147,10 @@ int main(int argc, char **argv)
         printf("ferry %s\n", fy_version());
         return STATUS_OK;
     }
-    prefer_passive_waiting(argv);
-    int status = argc > 1 && argv[1][0] != '-' ? begin(argc, argv, &record) : STATUS_OK;
+    /* `run` leaves the environment to its program */
+    const bool runs = argc > 1 && strcmp(argv[1], "run") == 0;
+    if (!runs) prefer_passive_waiting(argv);
+    int status = argc > 1 && !runs && argv[1][0] != '-' ? begin(argc, argv, &record) : STATUS_OK;
     if (status != STATUS_OK) return status;
     status = run_command("ferry", "Ferry, a tensor runtime that moves nothing by itself.", commands,
                          sizeof commands / sizeof *commands, argc, argv);

@@ -274,3 +274,24 @@ parse_result_t options_parse(const usage_t *usage, int argc, char **argv)
     }
     return PARSE_OK;
 }
+
+parse_result_t options_parse_named(const usage_t *usage, int argc, char **argv,
+                                   const char **out_name)
+{
+    const int skipped = argc > 1 && argv[1][0] != '-';
+    *out_name = skipped ? argv[1] : NULL;
+    return options_parse(usage, argc - skipped, argv + skipped);
+}
+
+parse_result_t options_parse_front(const usage_t *usage, int argc, char **argv, int *out_count)
+{
+    int end = 1;
+    while (end < argc && argv[end][0] == '-' && strcmp(argv[end], "--") != 0) {
+        const option_t *option =
+            argv[end][1] == '-' ? find_option(usage, argv[end] + 2, strlen(argv[end] + 2)) : NULL;
+        end += option && option->kind != OPTION_FLAG ? 2 : 1;
+    }
+    if (end > argc) end = argc;
+    *out_count = end + (end < argc && strcmp(argv[end], "--") == 0);
+    return options_parse(usage, end, argv);
+}

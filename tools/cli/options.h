@@ -48,6 +48,12 @@ typedef enum parse_result { PARSE_OK, PARSE_HELP, PARSE_BAD } parse_result_t;
  * to standard output;
  * PARSE_BAD: the reason was printed to standard error. Nothing but options is expected. */
 parse_result_t options_parse(const usage_t *usage, int argc, char **argv);
+/* The same for commands whose first argument may be a name or a file: *out_name, else NULL. */
+parse_result_t options_parse_named(const usage_t *usage, int argc, char **argv,
+                                   const char **out_name);
+/* The same for commands that run another one: up to the first argument that is no option, or "--".
+ * *out_count: where the other command begins in argv; argc if there is none. */
+parse_result_t options_parse_front(const usage_t *usage, int argc, char **argv, int *out_count);
 
 /* Reads a size of `length` characters as OPTION_BYTES does; false if it is none, or not from min to
  * max. */

@@ -37,6 +37,7 @@ int cmd_ledger(int argc, char **argv);
 int cmd_timeline(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_advise(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_memory(int argc, char **argv);

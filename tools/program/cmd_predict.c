@@ -270,9 +270,7 @@ int cmd_predict(int argc, char **argv)
         "ferry predict run.jsonl --link pcie4x8 --latency 2\n"
         "ferry predict run.jsonl --sweep link,latency --plot sweep.svg\n"
     };
-    settings.file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, settings.file ? argc - 1 : argc, settings.file ? argv + 1 : argv);
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!settings.file) {
         fprintf(stderr, "ferry: which file? 'ferry predict FILE'; --record FILE of other commands "

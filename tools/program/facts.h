@@ -1,6 +1,6 @@
-/* Facts of a recorded program that its lines do not have, found once: who uses a storage, which event is a
- * request, how long each call of the host took, and for how long the device stood idle because of
- * it. All times are by the model clock.
+/* Facts of a recorded program that its lines do not have, found once: who uses a storage, which
+ * event is a request, how long each call of the host took, and for how long the device stood idle
+ * because of it. All times are by the model clock.
  * Not here: the file (program.h), conclusions (tools/advise/advice.h). Next: idle.c. */
 #ifndef FERRY_TOOLS_FACTS_H_
 #define FERRY_TOOLS_FACTS_H_

@@ -13,7 +13,7 @@ typedef struct findings {
     char *json; /* an object with the list "findings", as `ferry advise --json` has it; NULL: the
                    recording is no file that can be read again */
     size_t count;
-    char step_path[300]; /* of the run's steps; "": it has none, or is no such file */
+    char step_path[300];          /* of the run's steps; "": it has none, or is no such file */
     uint64_t saving_ns, total_ns; /* the largest saving, of that time; 0: without a model clock */
 } findings_t;
 

@@ -1,5 +1,6 @@
-/* The time of each scope path on the host's clock, with its shares. Not here: which path is the step
- * of the run (tools/program/program.h), traffic (tools/cli/event_totals.h). Next: scope_times.c. */
+/* The time of each scope path on the host's clock, with its shares.
+ * Not here: which path is the step of the run (tools/program/program.h), traffic
+ * (tools/cli/event_totals.h). Next: scope_times.c. */
 #ifndef FERRY_TOOLS_SCOPE_TIMES_H_
 #define FERRY_TOOLS_SCOPE_TIMES_H_
 

@@ -74,9 +74,7 @@ int cmd_timeline(int argc, char **argv)
                             options, sizeof options / sizeof *options,
                             "ferry train lenet --device sim:0 --record run.jsonl\n"
                             "ferry timeline run.jsonl --out trace.json\n" };
-    settings.file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed =
-        options_parse(&usage, settings.file ? argc - 1 : argc, settings.file ? argv + 1 : argv);
+    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!settings.file || !settings.out) {
         fprintf(stderr,
