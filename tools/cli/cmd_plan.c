@@ -11,8 +11,9 @@ typedef struct request {
     const plan_model_t *model;
     plan_request_t user;
     int64_t batch, most;
-    bool fit, explain, is_auto, is_plain; /* is_auto: --recompute auto; is_plain: a training
-                                           * step of a model, without --recompute and --offload */
+    bool fit, explain, is_auto, has_ways; /* is_auto: --recompute auto; has_ways: a training step
+                                           * of a model, with neither another --recompute nor
+                                           * --offload */
     fy_model_options_t *memory;
     fy_segments_t segments; /* that memory points to */
 } request_t;
@@ -136,6 +137,18 @@ static fy_status_t explain(session_t *session, const request_t *request)
     return status;
 }
 
+static fy_status_t choose(session_t *session, request_t *request)
+{
+    const plan_target_t target = { .device = session->common->device,
+                                   .open = model_plan_open,
+                                   .run = model_plan_run,
+                                   .user = &request->user,
+                                   .batch = request->batch,
+                                   .may_offload = !request->explain };
+    const fy_model_options_t given = *request->memory;
+    return plan_choose(session, &target, &given, &request->segments, request->memory, NULL);
+}
+
 static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
 {
     int64_t max_batch = -1;
@@ -143,11 +156,8 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
     fy_plan_options_t options = FY_PLAN_OPTIONS_INIT;
     options.on_point = timeline_add;
     options.user = &timeline;
-    fy_model_options_t *memory = request->memory;
     const char *device = session->common->device;
-    if (request->is_auto)
-        FY_TRY(plan_choose(session, request->model, &request->user, request->batch,
-                           !request->explain, &request->segments, memory));
+    if (request->is_auto) FY_TRY(choose(session, request));
     fy_status_t status =
         fy_plan_step(device, request->model->step, &request->user, request->batch, &options, plan);
     if (status == FY_STATUS_OK && request->fit) status = find_largest(session, request, &max_batch);
@@ -156,7 +166,7 @@ static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
         report_text(session, request, plan, max_batch, &timeline);
     if (status == FY_STATUS_OK && !session->out)
         report_json(&session->json, request, plan, max_batch);
-    if (status == FY_STATUS_OK && request->fit && request->is_plain)
+    if (status == FY_STATUS_OK && request->fit && request->has_ways)
         status = plan_fit_all(session, request->model, &request->user, request->most);
     if (status == FY_STATUS_OK && request->explain) status = explain(session, request);
     timeline_free(&timeline);
@@ -185,9 +195,7 @@ int cmd_plan(int argc, char **argv)
         { "inference", OPTION_FLAG, NULL, &request.user.inference,
           "of models: the forward pass in evaluation, without loss, gradients and update", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, "of models: " TRAIN_OFFLOAD_HELP, 0, 9999 },
-        { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE "|auto", &recompute,
-          "of models: " TRAIN_RECOMPUTE_HELP "; auto: plans these, offloading and uneven "
-          "segments, prints a table, and takes the fastest that fits",
+        { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, "of models: " TRAIN_RECOMPUTE_HELP,
           0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &drop_bias, "of models: " TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &request.user.precision,
@@ -226,8 +234,8 @@ int cmd_plan(int argc, char **argv)
         return STATUS_USAGE;
     }
     request.memory = &memory;
-    request.is_auto = recompute && strcmp(recompute, "auto") == 0;
-    request.is_plain = !recompute && !offload && !request.user.inference &&
+    if (!train_read_recompute("plan", recompute, &memory, &request.is_auto)) return STATUS_USAGE;
+    request.has_ways = (!recompute || request.is_auto) && !offload && !request.user.inference &&
                        request.model->step == model_plan_step;
     if (request.explain && offload > 1) {
         fprintf(stderr, "ferry: plan: --explain is of a recorded step, which cannot wait for "
@@ -238,7 +246,6 @@ int cmd_plan(int argc, char **argv)
         fprintf(stderr, "ferry: plan: --recompute auto chooses whether to offload\n");
         return STATUS_USAGE;
     }
-    if (!request.is_auto && !train_read_recompute("plan", recompute, &memory)) return STATUS_USAGE;
     memory.drop_bias = drop_bias;
     if ((request.user.precision || drop_bias) && request.model->step != model_plan_step) {
         fprintf(stderr, "ferry: plan: --precision and --drop-bias are of models\n");

@@ -42,6 +42,8 @@ static fy_model_options_t options_of(const fy_model_options_t *given, int way)
     options.recompute = ways[way].recompute;
     options.recompute_cheap = ways[way].is_cheap;
     options.offload = ways[way].offload;
+    options.nsegments = 0;
+    options.segments = NULL;
     return options;
 }
 
@@ -52,20 +54,35 @@ static bool has_too_few_segments(fy_status_t status)
            strstr(fy_error_get()->text, " segments; it has ") != NULL;
 }
 
-static fy_status_t plan_way(const char *device, const plan_model_t *model, plan_request_t *user,
-                            int64_t batch, int way, choice_t *out)
+typedef struct trial {
+    const plan_target_t *target;
+    const fy_model_options_t *options;
+} trial_t;
+
+static fy_status_t try_step(fy_device_t *device, int64_t batch, void *user)
 {
-    const fy_model_options_t *given = user->options, options = options_of(given, way);
+    const trial_t *trial = user;
+    const plan_target_t *target = trial->target;
+    fy_model_t *model;
+    FY_TRY(target->open(device, trial->options, target->user, &model));
+    const fy_status_t status = target->run(model, batch, target->user);
+    fy_model_destroy(model);
+    return status;
+}
+
+static fy_status_t plan_way(const plan_target_t *target, const fy_model_options_t *given, int way,
+                            choice_t *out)
+{
+    const fy_model_options_t options = options_of(given, way);
+    trial_t trial = { target, &options };
     *out = (choice_t){ .plan = FY_PLAN_INIT, .segments = FY_SEGMENTS_INIT };
     fy_status_t status;
     if (ways[way].is_fitted) {
-        status = fy_segments_fit(device, model_plan_open, model_plan_run, user, batch, &options,
-                                 &out->segments, &out->plan);
+        status = fy_segments_fit(target->device, target->open, target->run, target->user,
+                                 target->batch, &options, &out->segments, &out->plan);
         out->exists = out->segments.count > 0;
     } else {
-        user->options = &options;
-        status = fy_plan_step(device, model->step, user, batch, NULL, &out->plan);
-        user->options = given;
+        status = fy_plan_step(target->device, try_step, &trial, target->batch, NULL, &out->plan);
         out->exists = status == FY_STATUS_OK;
     }
     return has_too_few_segments(status) ? FY_STATUS_OK : status;
@@ -93,7 +110,7 @@ static void print_choices(FILE *out, const choice_t *choices, int best, int leas
                 (unsigned long long)plan->pinned_peak_reserved,
                 (unsigned long long)plan->step_model_ns, plan->fits ? "" : "  does not fit");
     }
-    if (best < 0) fprintf(out, "none fits; %s reserves the least\n", ways[least].name);
+    if (best < 0) fprintf(out, "no row fits; '%s' reserves the least\n", ways[least].name);
     const choice_t *taken = &choices[best < 0 ? least : best];
     for (size_t i = 0; i < taken->segments.count; i++)
         fprintf(out, "%s%zu to %zu", i ? ", " : "computed again: layers ",
@@ -130,15 +147,15 @@ static void write_choices(json_t *json, const choice_t *choices, int taken)
     json_end(json);
 }
 
-fy_status_t plan_choose(session_t *session, const plan_model_t *model, plan_request_t *user,
-                        int64_t batch, bool may_offload, fy_segments_t *segments,
-                        fy_model_options_t *options)
+fy_status_t plan_choose(session_t *session, const plan_target_t *target,
+                        const fy_model_options_t *given, fy_segments_t *segments,
+                        fy_model_options_t *options, fy_plan_t *out_plan)
 {
     choice_t choices[WAYS] = { 0 };
     int best = -1, least = 0;
     for (int i = 0; i < WAYS; i++) {
-        if (ways[i].offload && !may_offload) continue;
-        FY_TRY(plan_way(session->common->device, model, user, batch, i, &choices[i]));
+        if (ways[i].offload && !target->may_offload) continue;
+        FY_TRY(plan_way(target, given, i, &choices[i]));
         const fy_plan_t *plan = &choices[i].plan;
         if (!choices[i].exists) continue;
         if (plan->peak_reserved < choices[least].plan.peak_reserved) least = i;
@@ -150,8 +167,9 @@ fy_status_t plan_choose(session_t *session, const plan_model_t *model, plan_requ
         print_choices(session->out, choices, best, least);
     else
         write_choices(&session->json, choices, taken);
-    *options = options_of(user->options, taken);
+    *options = options_of(given, taken);
     *segments = choices[taken].segments;
+    if (out_plan) *out_plan = choices[taken].plan;
     options->nsegments = segments->count;
     options->segments = segments->segments;
     return FY_STATUS_OK;

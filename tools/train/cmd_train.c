@@ -105,6 +105,8 @@ static const char *find_rate_problem(const train_request_t *request)
     const fy_schedule_kind_t kind = train_schedule_kind(request);
     if (request->find_lr && (request->checkpoint || request->save || request->graph))
         return "--find-lr keeps nothing that it trains: not with --checkpoint, --save, --graph";
+    if (request->find_lr && request->chooses)
+        return "--find-lr keeps a copy of the model, which --recompute auto does not plan";
     if (request->find_lr &&
         (!isnan(request->lr) || request->schedule || request->warmup || request->scale_lr))
         return "--find-lr tries all rates: not with --lr, --schedule, --warmup, --scale-lr";
@@ -130,6 +132,10 @@ static bool check(train_request_t *request)
         problem = "--graph replays whole steps: not with --accumulate";
     if (request->graph && request->memory.offload > 1)
         problem = "--graph replays a recorded step, which cannot wait for --offload";
+    if (request->chooses && request->memory.offload)
+        problem = "--recompute auto chooses whether to offload";
+    if (request->memory_limit && !request->chooses)
+        problem = "--memory-limit is what --recompute auto plans for";
     if (request->checkpoint_every > 0 && !request->checkpoint)
         problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
@@ -242,6 +248,8 @@ int cmd_train(int argc, char **argv)
           "the step is recorded once and replayed; full batches only", 0, 0 },
         { "offload", OPTION_INT, "N", &offload, TRAIN_OFFLOAD_HELP, 0, 9999 },
         { "recompute", OPTION_TEXT, TRAIN_RECOMPUTE, &recompute, TRAIN_RECOMPUTE_HELP, 0, 0 },
+        { "memory-limit", OPTION_BYTES, "BYTES", &r.memory_limit,
+          "device memory that --recompute auto plans for; default: the device's", 1, INT64_MAX },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r.precision, TRAIN_PRECISION_HELP, 0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &r.drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
@@ -282,8 +290,13 @@ int cmd_train(int argc, char **argv)
     r.recipe = find_recipe(name);
     r.stream = r.stream || changes_images(&r);
     r.memory.offload = (int)offload;
+    if (!train_read_recompute("train", recompute, &r.memory, &r.chooses)) return STATUS_USAGE;
+    if (r.chooses && common.budget) {
+        fprintf(stderr, "ferry: train: --recompute auto plans, which counts in --budget: choose in "
+                        "another run\n");
+        return STATUS_USAGE;
+    }
     if (!r.recipe || !check(&r) || !read_groups(scales, &r)) return STATUS_USAGE;
-    if (!train_read_recompute("train", recompute, &r.memory)) return STATUS_USAGE;
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 

@@ -1,8 +1,11 @@
 /* Shared by the parts of `ferry train`: the options, and the objects that exist while it trains.
  * cmd_train.c reads options, train_setup.c makes data, model and optimizer, train_progress.c shows
- * progress, train_report.c the results, train_find_lr.c tests learning rates. */
+ * progress, train_report.c the results, train_find_lr.c tests learning rates, train_plan.c plans.
+ */
 #ifndef FERRY_TOOLS_TRAIN_H_
 #define FERRY_TOOLS_TRAIN_H_
+
+#include <ferry/train/segments.h>
 
 #include "tools/cli/tool.h"
 #include "tools/train/train_recipes.h"
@@ -24,6 +27,8 @@ typedef struct train_request {
     int precision;             /* of TRAIN_PRECISIONS */
     fy_model_options_t memory; /* what is recomputed */
     bool stream, resume, graph, flip, find_lr, drop_bias;
+    bool chooses;             /* --recompute auto */
+    int64_t memory_limit;     /* that it plans for; 0: the device's */
     int64_t warmup, scale_lr; /* 0: not given */
     int64_t decay_min_rank;
     size_t ngroups; /* --lr-scale */
@@ -41,6 +46,7 @@ typedef struct train_run {
     fy_model_t *model;
     fy_optimizer_t *optimizer;
     fy_model_info_t info;
+    fy_segments_t segments; /* that --recompute auto chose */
     fy_loader_info_t loader;
     fy_train_options_t options;
     fy_schedule_t schedule; /* what options.schedule points to, if it is not NULL */
@@ -58,9 +64,18 @@ typedef struct train_run {
  * ---- */
 
 fy_status_t train_setup(train_run_t *run);
+/* Parts of it, for a run with data sets: loaders and model, then optimizer and schedule. */
+fy_status_t train_make(train_run_t *run, const fy_model_options_t *options);
+fy_status_t train_finish(train_run_t *run);
 void train_teardown(train_run_t *run);
 /* That of --schedule, or the recipe's. */
 fy_schedule_kind_t train_schedule_kind(const train_request_t *request);
+
+/* ---- train_plan.c ---- */
+
+/* Plans the training in every way of keeping fewer bytes, prints the table, and sets *options to
+ * the fastest that fits. Fails: OUT_OF_MEMORY (none fits), INVALID_ARGUMENT (no limit). */
+fy_status_t train_choose(train_run_t *run, fy_model_options_t *options);
 
 /* ---- train_progress.c ---- */
 

@@ -75,21 +75,23 @@ void train_scale_loss(int choice, fy_optimizer_options_t *options)
     if (train_precision(choice) == FY_DTYPE_F16) options->loss_scaling = &scaling;
 }
 
-bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options)
+bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options,
+                          bool *out_is_auto)
 {
     enum { MOST = 9999 };
     const size_t cheap = text && strncmp(text, "cheap", 5) == 0 ? 5 : 0;
     options->recompute_cheap = cheap != 0;
     options->recompute = 0;
-    if (!text || (cheap && !text[cheap])) return true;
+    *out_is_auto = text && strcmp(text, "auto") == 0;
+    if (!text || *out_is_auto || (cheap && !text[cheap])) return true;
     const char *segments = text + cheap + (cheap && text[cheap] == ',');
     const size_t digits = strspn(segments, "0123456789");
     const bool is_sqrt = strcmp(segments, "sqrt") == 0;
     if ((cheap && segments == text + cheap) ||
         (!is_sqrt && (digits < 1 || digits > 4 || segments[digits]))) {
         fprintf(stderr,
-                "ferry: %s: --recompute %s is neither sqrt nor a number from 0 to %d, nor cheap, "
-                "cheap,sqrt or cheap,N\n",
+                "ferry: %s: --recompute %s is neither auto nor sqrt nor a number from 0 to %d, nor "
+                "cheap, cheap,sqrt or cheap,N\n",
                 command, text, MOST);
         return false;
     }

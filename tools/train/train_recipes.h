@@ -45,17 +45,19 @@ fy_dtype_t train_precision(int choice);
 void train_scale_loss(int choice, fy_optimizer_options_t *options);
 
 /* --recompute of `ferry train` and `ferry plan`. */
-#define TRAIN_RECOMPUTE "N|sqrt|cheap|cheap,N"
+#define TRAIN_RECOMPUTE "N|sqrt|cheap|cheap,N|auto"
 #define TRAIN_RECOMPUTE_HELP                                                                      \
     "activation checkpointing: the layers in N segments, all but the last computed again in the " \
     "backward; sqrt: the square root of the most; cheap: results of elementwise ops and norms "   \
-    "are computed again; cheap,N and cheap,sqrt: both"
+    "are computed again; cheap,N and cheap,sqrt: both; auto: plans these, offloading and uneven " \
+    "segments, prints a table, and takes the fastest that fits"
 /* --offload of the same. */
 #define TRAIN_OFFLOAD_HELP                                                                 \
     "the layers in N segments: the bytes that all but the last keep for the backward are " \
     "downloaded to page-locked memory and uploaded again"
-/* Sets recompute and recompute_cheap from its value; NULL: 0. Explains a refusal. */
-bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options);
+/* Sets recompute and recompute_cheap from its value; NULL and auto: 0. Explains a refusal. */
+bool train_read_recompute(const char *command, const char *text, fy_model_options_t *options,
+                          bool *out_is_auto);
 
 /* --drop-bias of both. */
 #define TRAIN_DROP_BIAS_HELP "no bias where a batch norm follows: the norm has its own"

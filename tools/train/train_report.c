@@ -26,10 +26,26 @@ void train_print_start(const train_run_t *run)
     fflush(out);
 }
 
-/* Prints uploads and downloads of one scope, if it had any. */
-static void print_heavy(FILE *out, const char *what, const char *path)
+/* All but those of plans, which move nothing. */
+static fy_ledger_totals_t read_all(const train_run_t *run)
 {
-    const fy_ledger_totals_t t = ledger_read(path);
+    char path[64];
+    fy_ledger_totals_t all = ledger_read(NULL);
+    if (!run->request.chooses) return all;
+    snprintf(path, sizeof path, "%s/plan", run->request.recipe->model);
+    const fy_ledger_totals_t plans = ledger_read(path);
+    all.upload.count -= plans.upload.count;
+    all.upload.nbytes -= plans.upload.nbytes;
+    all.download.count -= plans.download.count;
+    all.download.nbytes -= plans.download.nbytes;
+    all.requests -= plans.requests;
+    all.syncs -= plans.syncs;
+    return all;
+}
+
+/* Prints uploads and downloads, if there were any. */
+static void print_heavy(FILE *out, const char *what, fy_ledger_totals_t t)
+{
     if (!t.upload.count && !t.download.count) return;
     fprintf(out,
             "  %-24s %6" PRIu64 " up %14" PRIu64 " bytes   %6" PRIu64 " down %14" PRIu64 " bytes\n",
@@ -61,10 +77,10 @@ void train_print_summary(const train_run_t *run)
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s/%s", name, parts[i][1]);
-        print_heavy(out, parts[i][0], path);
+        print_heavy(out, parts[i][0], ledger_read(path));
     }
-    const fy_ledger_totals_t all = ledger_read(NULL);
-    print_heavy(out, "all", NULL);
+    const fy_ledger_totals_t all = read_all(run);
+    print_heavy(out, "all", all);
     if (result->skipped_steps)
         fprintf(out, "loss scaling: %" PRId64 " of the steps had infinite gradients: skipped\n",
                 result->skipped_steps);
@@ -87,7 +103,7 @@ void train_print_summary(const train_run_t *run)
 void train_json(train_run_t *run)
 {
     json_t *json = &run->session.json;
-    const fy_ledger_totals_t all = ledger_read(NULL);
+    const fy_ledger_totals_t all = read_all(run);
     json_uint(json, "params", run->info.params);
     json_int(json, "steps", run->result.steps);
     json_int(json, "skipped_steps", run->result.skipped_steps);

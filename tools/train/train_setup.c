@@ -137,14 +137,14 @@ static fy_status_t make_loaders(train_run_t *run)
     return check_sample(run);
 }
 
-static fy_status_t make_data(train_run_t *run)
+static fy_status_t open_sets(train_run_t *run)
 {
     FY_TRY(strcmp(run->request.recipe->dataset, "text") == 0 ? open_text(run) : open_data(run));
     if (run->request.limit_samples > 0) {
         FY_TRY(cut(&run->train_set, (uint64_t)run->request.limit_samples));
         FY_TRY(cut(&run->test_set, (uint64_t)run->request.limit_samples));
     }
-    return make_loaders(run);
+    return FY_STATUS_OK;
 }
 
 /* ---- model, optimizer, schedule ---- */
@@ -249,6 +249,19 @@ static void make_options(train_run_t *run)
     run->options.user = run;
 }
 
+fy_status_t train_make(train_run_t *run, const fy_model_options_t *options)
+{
+    FY_TRY(make_loaders(run));
+    return fy_model_open(run->session.device, run->request.spec, options, &run->model);
+}
+
+fy_status_t train_finish(train_run_t *run)
+{
+    make_options(run);
+    FY_TRY(make_optimizer(run));
+    return make_schedule(run);
+}
+
 fy_status_t train_setup(train_run_t *run)
 {
     fy_model_options_t options = run->request.memory;
@@ -258,14 +271,12 @@ fy_status_t train_setup(train_run_t *run)
     run->loss_step = -1;
     run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
     run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;
-    make_options(run);
     if (run->request.save) FY_TRY(tool_check_replaceable(run->request.save));
-    FY_TRY(make_data(run));
-    FY_TRY(fy_model_open(run->session.device, run->request.spec, &options, &run->model));
+    FY_TRY(open_sets(run));
+    if (run->request.chooses) FY_TRY(train_choose(run, &options));
+    FY_TRY(train_make(run, &options));
     FY_TRY(fy_model_query(run->model, &run->info));
-    FY_TRY(make_optimizer(run));
-    FY_TRY(make_schedule(run));
-    return FY_STATUS_OK;
+    return train_finish(run);
 }
 
 void train_teardown(train_run_t *run)

@@ -78,7 +78,7 @@ expect 0 plan resnet18:size=8 --batch 512 --recompute auto --device "sim:0?limit
 matches out '^\* (cheap|uneven)'
 says out "does not fit"
 expect 4 plan resnet18:size=8 --batch 512 --recompute auto --device 'sim:0?limit=100MiB'
-says out "none fits"
+says out "no row fits"
 says out "step, ns"
 # uneven segments fit where segments of equal results need more memory or more operations
 expect 0 plan resnet18:size=32 --batch 64 --recompute auto --json --device 'sim:0?limit=295MiB'
@@ -119,9 +119,14 @@ expect 0 plan resnet18:size=8 --batch 8 --precision bf16 --json
 expect 2 plan roundtrip --precision bf16
 says err "--precision and --drop-bias are of models"
 expect 2 plan mlp --recompute many
-says err "--recompute many is neither sqrt nor a number from 0 to 9999, nor cheap"
+says err "--recompute many is neither auto nor sqrt nor a number from 0 to 9999, nor cheap"
 expect 2 plan mlp --recompute cheap2
-says err "--recompute cheap2 is neither"
+says err "--recompute cheap2 is neither auto nor"
+# the table of choices and that of largest batches
+expect 0 plan lenet --batch 8 --recompute auto --fit --max-batch 16
+says out "* none"
+says out "largest batch that fits: 16"
+matches out '^  cheap,sqrt +16 +16$'
 expect 1 plan mlp --recompute 50
 says err "recompute asks for 50 segments; it has"
 expect 1 plan resnet18:width=3

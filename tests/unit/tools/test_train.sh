@@ -56,6 +56,18 @@ expect 2 train mlp --device sim:none
 expect 1 train mlp --data "$work/nothing"
 says err "IO"
 
+expect 2 train mlp --recompute foo
+says err "is neither auto nor sqrt"
+for bad in "--memory-limit 1GiB" "--recompute auto --offload 2" "--recompute auto --find-lr" "--recompute auto --budget upload=1"; do
+    # shellcheck disable=SC2086
+    expect 2 train mlp $bad
+    says err "--recompute auto"
+done
+expect 1 train mlp --device host --recompute auto
+says err "add --memory-limit"
+expect 1 train mlp --device 'sim:0?limit=1GiB' --recompute auto --memory-limit 1GiB
+says err "name one"
+
 # ---- unwritable files are reported before the first step ----
 # shellcheck disable=SC2086
 expect 1 train mlp $small --epochs 1 --save "$work/no/where.safetensors"
@@ -125,6 +137,33 @@ for how in "" "--device host" "--graph" "--stream-data --workers 0" "--stream-da
     expect 0 train mnist2018 $small --epochs 1 $how
     [ "$(checksum)" = "$want" ] || fail "mnist2018 $how ends with $(checksum), not $want"
 done
+# --recompute auto takes a way that fits, exactly, with the same bits; on the host it plans for a device with that much
+deep="resnet18:channels=3,size=32 --limit-samples 32 --batch 16 --max-steps 3 --epochs 2 --schedule constant"
+# shellcheck disable=SC2086
+expect 0 train $deep --device sim:0
+same=$(checksum)
+# shellcheck disable=SC2086
+expect 0 train $deep --device 'sim:0?numerics=off' --recompute auto --json
+reserved() { awk -v want="$1" '/"reserved_bytes"/ { gsub(/[^0-9]/, ""); if (!least || $0 < least) least = $0; if (!first) first = $0 } END { print want == "least" ? least : first }' "$work/out"; }
+plain=$(reserved first)
+tight=$(reserved least)
+[ "$tight" -lt "$plain" ] || fail "no way needs less than $plain bytes"
+# shellcheck disable=SC2086
+expect 0 train $deep --device "sim:0?numerics=off&limit=$plain" --recompute auto
+matches out '^\* none'
+# shellcheck disable=SC2086
+expect 0 train $deep --device "sim:0?limit=$tight" --recompute auto
+matches out '^\* (cheap|uneven|2|4|8|sqrt|offload)'
+[ "$(checksum)" = "$same" ] || fail "$deep with a limit of $tight ends with $(checksum), not $same"
+# shellcheck disable=SC2086
+expect 4 train $deep --device "sim:0?numerics=off&limit=$tight"
+says err OUT_OF_MEMORY
+# shellcheck disable=SC2086
+expect 4 train $deep --device 'sim:0?limit=64MiB' --recompute auto
+says err "no --recompute fits 67108864 bytes"
+# shellcheck disable=SC2086
+expect 0 train $deep --device host --recompute auto --memory-limit 1GiB
+[ "$(checksum)" = "$same" ] || fail "$deep on the host ends with $(checksum), not $same"
 for precision in bf16 f16; do
     want16=
     for how in "" "--device host" "--graph" "--recompute 2"; do
