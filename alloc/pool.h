@@ -271,17 +271,19 @@ typedef struct fy__refusal {
     bool pressed;        /* reclaim callbacks freed something */
     bool sync_forbidden; /* a guard forbids to wait for pending blocks */
     bool synced;
+    bool hook_refused;    /* the program's allocator */
     bool machine_refused; /* the machine cannot back a segment, and could back machine_nbytes */
     uint64_t machine_nbytes;
     uint64_t released;
 } fy__refusal_t;
 
-/* Records whether the machine refused the growth; source_lock held. */
+/* Records whether the machine or the program's allocator refused the growth; source_lock held. */
 static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__pool_t *pool,
                                             fy__growth_t growth)
 {
     const fy__backing_t *backing = pool->source.backing;
     refusal->machine_refused = growth == FY__GROWTH_REFUSED && backing && backing->is_refused;
+    refusal->hook_refused = growth == FY__GROWTH_REFUSED && backing && backing->hook_refused;
     refusal->machine_nbytes = refusal->machine_refused ? backing->nbytes : 0;
 }
 /* Fails with a verdict; no lock held. */

@@ -406,7 +406,9 @@ static void append_request(fy_oom_verdict_t *verdict, size_t *length, const fy__
         append(verdict, length, ": more than the %s that this machine has available",
                amount(refusal->machine_nbytes).text);
     else if (verdict->reason == FY_OOM_DEVICE_FULL)
-        append(verdict, length, ": the device has no more");
+        append(verdict, length,
+               refusal->hook_refused ? ": the program's allocator (fy_device_options_t) has no more"
+                                     : ": the device has no more");
 }
 
 FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request,

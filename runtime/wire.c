@@ -17,6 +17,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
 #include "runtime/device/device.h"
+#include "runtime/device/hooks.h"
 #include "runtime/device/machine.h"
 #include "runtime/device/pin.h"
 #include "runtime/device/pressure.h"
@@ -121,6 +122,7 @@ static void return_to_machine(const fy_device_t *device, uint64_t nbytes)
 static fy_status_t alloc_from_backend(fy_device_t *device, uint64_t nbytes, void **out_address)
 {
     *out_address = NULL;
+    if (device->hooks.alloc_device) return fy__hook_device_alloc(device, nbytes, out_address);
     FY_TRY(take_from_machine(device, nbytes));
     const fy_status_t status =
         fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
@@ -155,8 +157,12 @@ static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_
 static void device_segment_free(void *user, void *address, uint64_t nbytes)
 {
     fy_device_t *device = user;
-    if (atomic_load(&device->lost) != FY__LOST_BY_FORK)
-        device->backend->free(device->dev, address, nbytes);
+    const bool is_forked = atomic_load(&device->lost) == FY__LOST_BY_FORK;
+    if (device->hooks.alloc_device) {
+        if (!is_forked) fy__hook_device_free(device, address, nbytes);
+        return;
+    }
+    if (!is_forked) device->backend->free(device->dev, address, nbytes);
     return_to_machine(device, nbytes);
 }
 
@@ -252,7 +258,8 @@ static fy_status_t open_pools(fy_device_t *device)
         .alignment = device->is_host ? 64 : device->info.alignment,
         .alloc = device->is_host ? host_segment_alloc : device_segment_alloc,
         .free = device->is_host ? host_segment_free : device_segment_free,
-        .resize = !device->is_host && device->backend->resize && device->info.resize_nbytes
+        .resize = !device->is_host && device->backend->resize && device->info.resize_nbytes &&
+                          !device->hooks.alloc_device
                       ? device_segment_resize
                       : NULL,
         .step_nbytes = device->info.resize_nbytes,
@@ -268,7 +275,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .region_dev = device->dev,
         .backing = &device->backing,
     };
-    if (is_backed_here(device))
+    if (is_backed_here(device) && !device->hooks.alloc_device)
         device->backing.hint =
             "open it with numerics=off, which computes nothing and holds no bytes";
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));

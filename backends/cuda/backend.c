@@ -42,6 +42,8 @@ static const fy_backend_t backend = {
     .ranges = fy__cuda_ranges,
     .regions = fy__cuda_regions,
     .stream_native = fy__cuda_stream_native,
+    .adopt = fy__cuda_adopt,
+    .disown = fy__cuda_disown,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,

@@ -138,6 +138,8 @@ fy_status_t fy__cuda_describe(void *dev, fy_fact_fn say, void *user);
 fy_status_t fy__cuda_alloc(void *dev, uint64_t nbytes, void **out_address);
 fy_status_t fy__cuda_resize(void *dev, void *address, uint64_t nbytes, uint64_t new_nbytes);
 void fy__cuda_free(void *dev, void *address, uint64_t nbytes);
+fy_status_t fy__cuda_adopt(void *dev, void *address, uint64_t nbytes);
+void fy__cuda_disown(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__cuda_register_host(void *dev, void *address, uint64_t nbytes);
 void fy__cuda_unregister_host(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__cuda_copy(void *dev, void *stream, const fy_copy_t *copy);

@@ -40,6 +40,21 @@ void fy__cuda_free(void *dev_, void *address, uint64_t nbytes)
     fy__cuda_leave(&frame);
 }
 
+/* Memory of the application's allocator is used as it is; a profiler sees it as a heap. */
+fy_status_t fy__cuda_adopt(void *dev_, void *address, uint64_t nbytes)
+{
+    fy__cuda_device_t *dev = dev_;
+    FY_TRY(fy__cuda_is_usable(dev));
+    if (__builtin_expect(fy__cuda_regions_on, 0)) fy__cuda_heap_begin(dev, address, nbytes);
+    return FY_STATUS_OK;
+}
+
+void fy__cuda_disown(void *dev, void *address, uint64_t nbytes)
+{
+    (void)dev, (void)nbytes;
+    if (__builtin_expect(fy__cuda_regions_on, 0)) fy__cuda_heap_end(address);
+}
+
 fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy)
 {
     unsigned long long nbytes = copy->nbytes;

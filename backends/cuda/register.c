@@ -94,9 +94,10 @@ static fy_status_t lock_pages(fy__cuda_device_t *dev, range_t *range)
         fy__cuda.cuMemHostRegister((void *)range->address, range->nbytes,
                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
     fy_status_t status = FY_STATUS_OK;
-    if (code == CUDA_SUCCESS)
-        range->owner = dev;
-    else if (code != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
+    if (code == CUDA_SUCCESS) range->owner = dev;
+    /* INVALID_VALUE: memory of cuMemHostAlloc, on some drivers */
+    else if ((code != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED &&
+              code != CUDA_ERROR_INVALID_VALUE) ||
              !is_covered(range->address, range->nbytes))
         status = fy__cuda_failed(code, __FILE__, __LINE__, "cuMemHostRegister",
                                  "page-locking %llu bytes of host memory for cuda:%d",

@@ -89,6 +89,7 @@ static int map_segment(const fy__sim_device_t *dev, fy__sim_range_t *range)
 static void unmap_segment(const fy__sim_range_t *range)
 {
     const fy__sim_device_t *dev = range->owner;
+    if (range->is_adopted) return;
     munmap(range->bytes ? range->bytes : (void *)range->begin,
            mapping_nbytes(dev, range->space_nbytes));
 }
@@ -118,6 +119,32 @@ static fy_status_t take(fy__sim_device_t *dev, uint64_t nbytes)
     return FY_STATUS_OK;
 }
 
+static void give(fy__sim_device_t *dev, uint64_t nbytes)
+{
+    pthread_mutex_lock(&memory_lock);
+    dev->memory.used_nbytes -= nbytes;
+    pthread_mutex_unlock(&memory_lock);
+}
+
+/* Adds a range whose bytes were taken from the account; false: no memory for it, and the bytes are
+ * given back. */
+static bool note_segment(fy__sim_device_t *dev, const fy__sim_range_t *range)
+{
+    pthread_mutex_lock(&memory_lock);
+    bool noted = fy__sim_ranges_reserve(&segments);
+    if (noted)
+        fy__sim_ranges_insert(&segments, range);
+    else
+        dev->memory.used_nbytes -= range->nbytes;
+    pthread_mutex_unlock(&memory_lock);
+    return noted;
+}
+
+static fy_status_t fail_noting(const fy__sim_device_t *dev)
+{
+    return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to note a block", dev->name);
+}
+
 fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address)
 {
     fy__sim_device_t *dev = dev_;
@@ -125,21 +152,39 @@ fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address
     FY_TRY(take(dev, nbytes));
     fy__sim_range_t range = { .nbytes = nbytes, .owner = dev };
     int error = nbytes > INT64_MAX / 4 ? ENOMEM : map_segment(dev, &range);
-    pthread_mutex_lock(&memory_lock);
-    bool noted = !error && fy__sim_ranges_reserve(&segments);
-    if (noted)
-        fy__sim_ranges_insert(&segments, &range);
-    else
-        dev->memory.used_nbytes -= nbytes;
-    pthread_mutex_unlock(&memory_lock);
-    if (error) return fail_mapping(dev, nbytes, error);
-    if (!noted) {
+    if (error) {
+        give(dev, nbytes);
+        return fail_mapping(dev, nbytes, error);
+    }
+    if (!note_segment(dev, &range)) {
         unmap_segment(&range);
-        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to note a block",
-                            dev->name);
+        return fail_noting(dev);
     }
     *out_address = (void *)range.begin;
     return FY_STATUS_OK;
+}
+
+/* The program's memory is its own shadow: host code can access it, so reading a device pointer is
+ * not caught there. */
+fy_status_t fy__sim_memory_adopt(void *dev_, void *address, uint64_t nbytes)
+{
+    fy__sim_device_t *dev = dev_;
+    fy__sim_range_t range = { .begin = (uintptr_t)address,
+                              .nbytes = nbytes,
+                              .owner = dev,
+                              .bytes = dev->numerics ? address : NULL,
+                              .space_nbytes = nbytes,
+                              .is_adopted = true };
+    pthread_mutex_lock(&memory_lock);
+    const bool overlaps = fy__sim_ranges_touching(&segments, range.begin, nbytes) != NULL;
+    pthread_mutex_unlock(&memory_lock);
+    if (overlaps)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                            "%s: the program's allocator returned %p for %" PRIu64
+                            " bytes, which overlap memory in use",
+                            dev->name, address, nbytes);
+    FY_TRY(take(dev, nbytes));
+    return note_segment(dev, &range) ? FY_STATUS_OK : fail_noting(dev);
 }
 
 /* What lies behind an address; NULL if nothing does. */
@@ -152,13 +197,6 @@ static const void *bytes_behind(const void *address)
                             : NULL;
     pthread_mutex_unlock(&memory_lock);
     return bytes;
-}
-
-static void give(fy__sim_device_t *dev, uint64_t nbytes)
-{
-    pthread_mutex_lock(&memory_lock);
-    dev->memory.used_nbytes -= nbytes;
-    pthread_mutex_unlock(&memory_lock);
 }
 
 static void set_size(const fy__sim_range_t *range, uint64_t nbytes)

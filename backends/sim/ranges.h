@@ -16,6 +16,7 @@ typedef struct fy__sim_range {
     void *bytes;     /* what lies behind it; not looked at here */
     /* of addresses that it may grow over, at least nbytes; not looked at here */
     uint64_t space_nbytes;
+    bool is_adopted; /* the program's memory; not looked at here */
 } fy__sim_range_t;
 
 typedef struct fy__sim_ranges {

@@ -43,6 +43,8 @@ static const fy_backend_t backend = {
     .describe = fy__sim_device_describe,
     .chain = fy__sim_work_supports,
     .host_clock = fy__sim_clock_now,
+    .adopt = fy__sim_memory_adopt,
+    .disown = fy__sim_memory_free,
 };
 
 fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi,

@@ -73,6 +73,7 @@ void fy__sim_device_clock(void *dev, fy_backend_clock_t *out_clock);
 void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes);
 void fy__sim_device_host_copy(void *dev, uint64_t nbytes);
 /* memory.c */
+fy_status_t fy__sim_memory_adopt(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__sim_memory_alloc(void *dev, uint64_t nbytes, void **out_address);
 fy_status_t fy__sim_memory_resize(void *dev, void *address, uint64_t nbytes, uint64_t new_nbytes);
 void fy__sim_memory_free(void *dev, void *address, uint64_t nbytes);

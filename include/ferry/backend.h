@@ -279,6 +279,13 @@ typedef struct fy_backend {
     /* ---- model clock of the host ---- (optional; NULL if there is no `clock`) */
     /* The host's time on the model clock, which all devices of the backend share. */
     uint64_t (*host_clock)(void);
+
+    /* ---- memory of the program ---- (optional; NULL: addresses from the program's allocator need
+     * no preparation) */
+    /* `nbytes` at `address` are used as if alloc had returned them, until disown, which is called
+     * after their last use. INVALID_ARGUMENT: not memory that the device can use. */
+    fy_status_t (*adopt)(void *dev, void *address, uint64_t nbytes);
+    void (*disown)(void *dev, void *address, uint64_t nbytes);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the

@@ -48,6 +48,37 @@ FY_API fy_device_t *fy_device_host(void);
  * Fails: INVALID_ARGUMENT (names the option and its allowed values), UNAVAILABLE (with the reason),
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
+
+/* An allocator of yours, such as the application's own pool (RMM), for the segments from which
+ * Ferry's pools cut blocks. Guards, limits and figures are as without one. Rules:
+ *   - alloc_... returns `nbytes` > 0 at a multiple of `alignment` (a power of two), or NULL: then
+ *     the request fails as if the device were full, after the stages of docs/memory.md.
+ *   - The bytes may be used at once, on all streams of the device: wait for a stream-ordered
+ *     allocation first. free_... gets the same size, on any thread, after the last use.
+ *   - Calls for one kind of memory come one at a time. Ferry holds locks: a hook calls no function
+ *     of Ferry, and waits for no thread that does. No CUDA context is made current for it.
+ *   - The hooks and `user` stay valid until the device is closed: its last open and last tensor. In
+ *     a forked child no hook is called. */
+typedef struct fy_device_options {
+    size_t struct_size;
+    void *user;
+    /* device memory; on a simulated device host memory that plays the device's. Both NULL: of the
+     * backend */
+    void *(*alloc_device)(void *user, uint64_t nbytes, uint64_t alignment);
+    void (*free_device)(void *user, void *address, uint64_t nbytes);
+    /* host memory, page-locked or not: Ferry page-locks it if it is not. Both NULL: Ferry's */
+    void *(*alloc_pinned)(void *user, uint64_t nbytes, uint64_t alignment);
+    void (*free_pinned)(void *user, void *address, uint64_t nbytes);
+} fy_device_options_t;
+#define FY_DEVICE_OPTIONS_INIT FY_ZEROED_(device_options)
+FY_API void fy_device_options_init(fy_device_options_t *options, size_t nbytes);
+
+/* As fy_device_open, with memory from your allocator; options NULL is fy_device_open. They apply to
+ * the first open: a later one has the same hooks or none.
+ * Fails: as fy_device_open; INVALID_ARGUMENT (half a pair, other hooks than the first open's),
+ * UNSUPPORTED (the host: its memory is the process's, see fy_memory_host_allocator). */
+FY_API_STATUS fy_device_open_with(const char *spec, const fy_device_options_t *options,
+                                  fy_device_t **out_device);
 /* Closes one open; NULL is ignored. The device is closed with its last open and its last tensor. */
 FY_API void fy_device_close(fy_device_t *device);
 /* Facts about `device`. Start from FY_DEVICE_INFO_INIT. Fails: INVALID_ARGUMENT, DEVICE_LOST. */

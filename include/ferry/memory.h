@@ -123,7 +123,7 @@ FY_API const char *fy_memory_host_allocator(void);
 /* ---- the verdict ---- */
 
 typedef enum fy_oom_reason {
-    FY_OOM_DEVICE_FULL,          /* the backend refused to give more */
+    FY_OOM_DEVICE_FULL,          /* the backend, or your allocator, refused to give more */
     FY_OOM_LIMIT,                /* the limit that Ferry was given */
     FY_OOM_FRAGMENTED,           /* enough is free, but not in one piece */
     FY_OOM_WOULD_FIT_AFTER_SYNC, /* pending blocks would suffice, but a guard forbids syncs here */

@@ -51,6 +51,7 @@ struct fy_device {
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy__backing_t backing, pinned_backing;    /* of the pools; their source_lock guards them */
+    fy_device_options_t hooks;                /* the program's allocator; zeros: none */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
     struct fy__ring *ring;
     struct fy__queue *uploads, *downloads; /* transfer/queue.h; NULL if synchronous */

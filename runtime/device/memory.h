@@ -42,12 +42,13 @@ typedef struct fy__reclaim_cursor {
     uint64_t after, until;
 } fy__reclaim_cursor_t;
 
-/* The result of the last check of a segment against this machine's memory
- * (runtime/device/machine.h). The source's lock guards it. */
+/* Who refused the last segment besides the backend: this machine (runtime/device/machine.h), or the
+ * program's allocator (runtime/device/hooks.h). The source's lock guards it. */
 typedef struct fy__backing {
-    bool is_refused;  /* the machine has too little memory */
-    uint64_t nbytes;  /* the bytes that it had; valid only if refused */
-    const char *hint; /* another remedy for the text; NULL: none */
+    bool is_refused;   /* the machine has too little memory */
+    bool hook_refused; /* the program's allocator returned NULL */
+    uint64_t nbytes;   /* the bytes that it had; valid only if refused */
+    const char *hint;  /* another remedy for the text; NULL: none */
 } fy__backing_t;
 
 /* The source of segments. Called with no pool lock held, and one call at a time, except for
@@ -87,7 +88,7 @@ typedef struct fy__segment_source {
      * NULL: no listener. Not for bytes that the host can access. */
     void (*region)(void *dev, void *address, uint64_t nbytes, const char *name);
     void *region_dev;
-    /* Set by alloc and resize if the bytes are this machine's memory. NULL: they are not. */
+    /* Set by alloc and resize. NULL: only the source itself refuses. */
     const fy__backing_t *backing;
     /* Fills `top` of a verdict; no lock of the pool is held. NULL: unknown. */
     void (*top_scopes)(void *user, fy_oom_verdict_t *verdict);

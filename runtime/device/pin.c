@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/device/hooks.h"
 #include "runtime/device/machine.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/thread/guard.h"
@@ -16,18 +17,23 @@ typedef unsigned long long ull; /* for printf */
 
 static bool take(fy_device_t *device, uint64_t nbytes)
 {
-    uint64_t registered = atomic_load(&device->registered_nbytes),
-             peak = atomic_load(&device->registered_peak_nbytes);
+    uint64_t registered = atomic_load(&device->registered_nbytes);
     do
         if (nbytes > device->pinned_limit_nbytes ||
             registered > device->pinned_limit_nbytes - nbytes)
             return false;
     while (!atomic_compare_exchange_weak(&device->registered_nbytes, &registered,
                                          registered + nbytes));
-    while (peak < registered + nbytes &&
-           !atomic_compare_exchange_weak(&device->registered_peak_nbytes, &peak,
-                                         registered + nbytes)) {}
     return true;
+}
+
+/* Bytes that were taken are locked: bytes that cannot be locked are no peak. */
+static void note_peak(fy_device_t *device)
+{
+    const uint64_t registered = atomic_load(&device->registered_nbytes);
+    uint64_t peak = atomic_load(&device->registered_peak_nbytes);
+    while (peak < registered &&
+           !atomic_compare_exchange_weak(&device->registered_peak_nbytes, &peak, registered)) {}
 }
 
 static void give(fy_device_t *device, uint64_t nbytes)
@@ -40,10 +46,14 @@ static void give(fy_device_t *device, uint64_t nbytes)
 /* The bytes were taken from the limit; on failure they are returned. */
 static fy_status_t lock_pages(fy_device_t *device, void *address, uint64_t nbytes)
 {
-    if (!device->backend->register_host) return FY_STATUS_OK;
     const fy_status_t status =
-        fy__device_check(device, device->backend->register_host(device->dev, address, nbytes));
-    if (status != FY_STATUS_OK) give(device, nbytes);
+        device->backend->register_host
+            ? fy__device_check(device, device->backend->register_host(device->dev, address, nbytes))
+            : FY_STATUS_OK;
+    if (status == FY_STATUS_OK)
+        note_peak(device);
+    else
+        give(device, nbytes);
     return status;
 }
 
@@ -61,9 +71,11 @@ static bool is_held(const fy_device_t *device)
     return !device->info.is_simulated || device->info.numerics;
 }
 
-static fy_status_t from_host(const fy_device_t *device, uint64_t nbytes, fy__backing_t *backing,
+static fy_status_t from_host(fy_device_t *device, uint64_t nbytes, fy__backing_t *backing,
                              void **out_address)
 {
+    if (device->hooks.alloc_pinned)
+        return fy__hook_pinned_alloc(device, nbytes, backing, out_address);
     if (is_held(device)) FY_TRY(fy__machine_take(device->spec, nbytes, backing));
     const fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
     if (status != FY_STATUS_OK && is_held(device)) fy__machine_give(nbytes);
@@ -72,6 +84,10 @@ static fy_status_t from_host(const fy_device_t *device, uint64_t nbytes, fy__bac
 
 static void to_host(const fy_device_t *device, void *address, uint64_t nbytes)
 {
+    if (device->hooks.alloc_pinned) {
+        fy__hook_pinned_free(device, address, nbytes);
+        return;
+    }
     fy__host_segment_free(address, nbytes);
     if (is_held(device)) fy__machine_give(nbytes);
 }
@@ -95,7 +111,7 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__back
         give(device, nbytes);
         return status;
     }
-    if (device->backend->register_host && !device->backend->clock)
+    if (device->backend->register_host && !device->backend->clock && !device->hooks.alloc_pinned)
         fy__host_segment_touch(*out_address, nbytes);
     status = lock_pages(device, *out_address, nbytes);
     if (status == FY_STATUS_OK) return FY_STATUS_OK;

@@ -9,6 +9,8 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
+#include "runtime/base/abi_structs.h"
+#include "runtime/device/hooks.h"
 #include "runtime/device/plugin.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
@@ -290,7 +292,8 @@ static fy_device_t *find_open(const char *name)
     return NULL;
 }
 
-static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t **out_device)
+static fy_status_t build(const fy__spec_t *spec, const char *name, const fy_device_options_t *hooks,
+                         fy_device_t **out_device)
 {
     const fy_backend_t *backend;
     fy_backend_option_t rest[FY__SPEC_OPTIONS];
@@ -311,6 +314,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
     if (!device)
         return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes", sizeof *device);
     device->index = index;
+    if (hooks) device->hooks = *hooks;
     snprintf(device->spec, sizeof device->spec, "%s", name);
     _Static_assert(sizeof device->options >= sizeof spec->options,
                    "a later open is compared with all of it");
@@ -397,13 +401,40 @@ fy_status_t fy_host_set_threads(int threads)
     return FY_STATUS_OK;
 }
 
+static fy_status_t open_host_again(const char *text, const fy__spec_t *spec,
+                                   const fy_device_options_t *hooks, fy_device_t **out_device)
+{
+    fy_device_t *device = fy_device_host();
+    void *dev;
+    if (spec->index)
+        return FY_FAIL(INVALID_ARGUMENT, "device_open: '%.100s': the host is one device, number 0",
+                       text);
+    if (fy__hooks_any(hooks))
+        return FY_FAIL(UNSUPPORTED,
+                       "device_open: '%.100s' is the host, which takes no allocator: its memory is "
+                       "the process's\n  Wrap yours with fy_tensor_wrap, or link jemalloc",
+                       text);
+    if (spec->noptions) FY_TRY(device->backend->device_open(0, spec->noptions, spec->option, &dev));
+    *out_device = device;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
 {
+    return fy_device_open_with(text, NULL, out_device);
+}
+
+fy_status_t fy_device_open_with(const char *text, const fy_device_options_t *options,
+                                fy_device_t **out_device)
+{
     fy__spec_t spec;
+    fy_device_options_t hooks;
     char name[64];
     if (!out_device) return FY_FAIL(INVALID_ARGUMENT, "device_open: out_device is NULL");
     *out_device = NULL;
     if (!text) return FY_FAIL(INVALID_ARGUMENT, "device_open: spec is NULL");
+    FY_TRY(FY__READ(device_options, "device_open", options, &hooks));
+    FY_TRY(fy__hooks_check(&hooks));
     /* also starts the recording of $FERRY_RECORD */
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     if (!fy_device_host())
@@ -412,23 +443,13 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     FY_TRY(fy__env_check());
     FY_TRY(fy__spec_parse(text, &spec));
     if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");
-    if (strcmp(spec.backend, "host") == 0) {
-        fy_device_t *device = fy_device_host();
-        void *dev;
-        if (spec.index)
-            return FY_FAIL(INVALID_ARGUMENT,
-                           "device_open: '%.100s': the host is one device, number 0", text);
-        if (spec.noptions)
-            FY_TRY(device->backend->device_open(0, spec.noptions, spec.option, &dev));
-        *out_device = device;
-        return FY_STATUS_OK;
-    }
+    if (strcmp(spec.backend, "host") == 0) return open_host_again(text, &spec, &hooks, out_device);
     snprintf(name, sizeof name, "%s:%d", spec.backend, spec.index);
     pthread_mutex_lock(&lock);
     fy_device_t *device = find_open(name);
     fy_status_t status = FY_STATUS_OK;
     if (!device)
-        status = build(&spec, name, &device);
+        status = build(&spec, name, &hooks, &device);
     else if (fy__device_is_lost(device))
         status = fy__device_lost_error(device);
     else if (spec.noptions && strcmp(spec.options, device->options) != 0)
@@ -437,6 +458,8 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
                          "same time\n  Close it and destroy its "
                          "tensors first, or open it without options",
                          name, device->options, spec.options);
+    else
+        status = fy__hooks_match(device, &hooks);
     if (status == FY_STATUS_OK) {
         device->opens++;
         atomic_fetch_add_explicit(&device->uses, 1, memory_order_release);
@@ -467,7 +490,7 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options,
     if (i >= 0) {
         snprintf(text, sizeof text, "%s?%s", name, options);
         status = fy__spec_parse(text, &spec);
-        if (status == FY_STATUS_OK) status = build(&spec, name, out_device);
+        if (status == FY_STATUS_OK) status = build(&spec, name, NULL, out_device);
     } else
         status = FY_FAIL(UNAVAILABLE, "device_open: all %d devices of %s are open; close one",
                          count, backend);

@@ -106,6 +106,13 @@ static fy_tensor_t *ones(fy_device_t *device, fy_dtype_t dtype)
     return x;
 }
 
+static fy_status_t device_open_with(void *given)
+{
+    fy_device_t *device;
+    const fy_status_t status = fy_device_open_with("sim:1", given, &device);
+    fy_device_close(device);
+    return status;
+}
 static fy_status_t stream_create(void *given)
 {
     fy_stream_t *stream;
@@ -281,6 +288,7 @@ static fy_status_t op_register_info(void *given)
 }
 
 static const ts_abi_case_t cases[] = {
+    TS_ABI_OPTIONS(device_options, device_open_with),
     TS_ABI_OPTIONS(stream_options, stream_create),
     TS_ABI_OPTIONS(transfer_options, tensor_upload),
     TS_ABI_OPTIONS(transfer_options, tensor_upload_into),
