@@ -2,14 +2,22 @@
 # FERRY_BENCH_PEERS, since nothing else of Ferry needs those libraries.
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.c)
 list(FILTER bench_sources EXCLUDE REGEX "/(peers_|cuda_probe)[^/]*$")
+if(NOT FERRY_DNNL)
+    list(FILTER bench_sources EXCLUDE REGEX "/dispatch_floor\\.c$") # calls oneDNN itself
+    if(FERRY_BENCH_PEERS)
+        message(FATAL_ERROR "FERRY_BENCH_PEERS compares with oneDNN: it needs FERRY_DNNL=ON")
+    endif()
+endif()
 
 function(ferry_bench source)
     get_filename_component(name ${source} NAME_WE)
     add_executable(bench_${name} ${source})
     set_target_properties(bench_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/bench)
     ferry_program(bench_${name})
-    target_include_directories(bench_${name} SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
-    target_link_libraries(bench_${name} PRIVATE ${DNNL_LIBRARY} ${ARGN})
+    if(FERRY_DNNL)
+        target_include_directories(bench_${name} SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
+        target_link_libraries(bench_${name} PRIVATE ${DNNL_LIBRARY})
+    endif()
 endfunction()
 
 foreach(source ${bench_sources})

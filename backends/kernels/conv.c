@@ -7,6 +7,7 @@
  * (conv_tune.h). Not here: any loop. */
 #include "backends/kernels/conv_tune.h"
 #include "backends/kernels/last_product.h"
+#include "backends/kernels/onednn.h"
 #include "backends/kernels/slow_path.h"
 #include "backends/kernels/widen.h"
 
@@ -85,7 +86,7 @@ static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
 {
     uint64_t nbytes;
     if (!is_for_dnnl(conv) || !fy__slow_path_is_new(host, &conv->shape)) return;
-    const char *reason = "oneDNN has only its reference loop for this shape on this processor";
+    const char *reason = fy__onednn_has_none;
     if (!is_all_dense(conv))
         reason = "an operand is strided; fy_copy into a new tensor makes a dense one";
     else if (is_half(conv) ? fy__conv_half_nbytes(conv, UINT64_MAX) != 0

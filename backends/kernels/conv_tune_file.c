@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <oneapi/dnnl/dnnl.h>
-
 #include "backends/kernels/conv_tune.h"
+#include "backends/kernels/onednn.h"
 
 const char fy__tune_header[] = "ferry-tune 1\n";
 
@@ -28,9 +27,7 @@ enum { NUMBERS = sizeof(fy__conv_shape_t) / sizeof(int64_t) - 2 };
 
 void fy__tune_machine(char machine[FY__TUNE_MACHINE])
 {
-    const dnnl_version_t *version = dnnl_version();
-    (void)snprintf(machine, FY__TUNE_MACHINE, "onednn-%d.%d.%d/isa-0x%x", version->major,
-                   version->minor, version->patch, (unsigned)dnnl_get_effective_cpu_isa());
+    fy__onednn_machine(machine, FY__TUNE_MACHINE);
 }
 
 int fy__tune_line(const fy__tune_choice_t *choice, char text[FY__TUNE_LINE])

@@ -1,5 +1,5 @@
 /* Matrix products on one pair of matrices; matmul.c cuts its work down to these.
- * gemm_onednn.c is the only file of the kernels that knows oneDNN. */
+ * gemm_onednn.c knows oneDNN; without_onednn.c is built in its place if there is none. */
 #ifndef FERRY_BACKENDS_KERNELS_GEMM_H_
 #define FERRY_BACKENDS_KERNELS_GEMM_H_
 

@@ -22,6 +22,13 @@ static void count_lines(void *user, fy_log_level_t level, const char *text)
     if (nlines++ == 0) snprintf(first_line, sizeof first_line, "%s", text);
 }
 
+/* A build with -DFERRY_DNNL=OFF runs these convolutions in plain loops, and logs each of them. */
+static int lacks_onednn(void)
+{
+    if (FERRY_DNNL_MAJOR == 0) print_message("           built without oneDNN: skipped\n");
+    return FERRY_DNNL_MAJOR == 0;
+}
+
 static void begin(void)
 {
     fy__slow_path_forget();
@@ -64,6 +71,7 @@ static void known_models_run_nothing_in_plain_loops(ts_ctx_t *ctx)
 {
     static const int64_t batches[] = { 1, 64, 256 };
     const char *name;
+    if (lacks_onednn()) skip();
     begin();
     for (size_t i = 0; (name = fy_model_name_at(i)) && strcmp(name, "resnet18") != 0; i++) {
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
@@ -91,6 +99,7 @@ static fy_tensor_t *convolve(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t size, int 
 
 static void a_strided_convolution_is_logged_once(ts_ctx_t *ctx)
 {
+    if (lacks_onednn()) skip();
     begin();
     convolve(ctx, FY_DTYPE_F32, 12, 0);
     assert_int_equal(nlines, 0);
@@ -107,6 +116,7 @@ static void a_strided_convolution_is_logged_once(ts_ctx_t *ctx)
 
 static void small_and_unusual_convolutions_are_not_logged(ts_ctx_t *ctx)
 {
+    if (lacks_onednn()) skip();
     begin();
     convolve(ctx, FY_DTYPE_F64, 12, 1);
     convolve(ctx, FY_DTYPE_F16, 12, 0);
@@ -147,7 +157,7 @@ static void the_host_reports_its_libraries(ts_ctx_t *ctx)
 {
     facts_t facts = { "", "", "", "" };
     fy_tensor_t *a, *c;
-    if (!ctx->is_host) skip();
+    if (!ctx->is_host || lacks_onednn()) skip();
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(128, 128), &a));
     ts_ok(fy_matmul(a, a, &c));
     ts_ok(fy_device_describe(ctx->device, note, &facts));
@@ -168,7 +178,23 @@ static void the_host_reports_its_libraries(ts_ctx_t *ctx)
     assert_string_equal(facts.last, "plain loops");
 }
 
+/* In a build without it: the reason is in the facts and in the log. */
+static void missing_onednn_is_reported(ts_ctx_t *ctx)
+{
+    facts_t facts = { "", "", "", "" };
+    if (!ctx->is_host || FERRY_DNNL_MAJOR > 0) skip();
+    begin();
+    convolve(ctx, FY_DTYPE_F32, 12, 0);
+    assert_int_equal(nlines, 1);
+    assert_non_null(strstr(first_line, "built without oneDNN"));
+    end();
+    ts_ok(fy_device_describe(ctx->device, note, &facts));
+    assert_int_equal(strncmp(facts.onednn, "none: built with FERRY_DNNL=OFF", 31), 0);
+    assert_string_equal(facts.last, "plain loops");
+}
+
 static const ts_test_t tests[] = {
+    TS_TEST(missing_onednn_is_reported),
     TS_TEST(known_models_run_nothing_in_plain_loops),
     TS_TEST(a_strided_convolution_is_logged_once),
     TS_TEST(small_and_unusual_convolutions_are_not_logged),
