@@ -364,7 +364,7 @@ int exp_link(int argc, char **argv)
                             "they hide behind computing.",
                             options, sizeof options / sizeof *options,
                             "ferry experiment link --device sim:0 --sizes 4KiB,1MiB\n"
-                            "ferry experiment link --device sim:0 --overlap --steps 8\n" };
+                            "ferry experiment link --device 'sim:0?numerics=off' --overlap\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;

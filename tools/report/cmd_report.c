@@ -88,7 +88,7 @@ int cmd_report(int argc, char **argv)
                             "a timeline, the ledger by scope, memory over time. Two files are "
                             "compared: the first is A, the second B. The page loads nothing.",
                             options, sizeof options / sizeof *options,
-                            "ferry train lenet --device sim:0 --record run.jsonl\n"
+                            "ferry train lenet --device sim:0 --max-steps 20 --record run.jsonl\n"
                             "ferry report run.jsonl --out report.html\n" };
     while (report.nfiles < FILES_MOST && report.nfiles + 1 < argc &&
            argv[report.nfiles + 1][0] != '-') {

@@ -72,7 +72,7 @@ int cmd_timeline(int argc, char **argv)
                             "streams, arrows for dependencies and waits, memory over time. "
                             "Perfetto and chrome://tracing show the result.",
                             options, sizeof options / sizeof *options,
-                            "ferry train lenet --device sim:0 --record run.jsonl\n"
+                            "ferry train lenet --device sim:0 --max-steps 20 --record run.jsonl\n"
                             "ferry timeline run.jsonl --out trace.json\n" };
     const parse_result_t parsed = options_parse_named(&usage, argc, argv, &settings.file);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;

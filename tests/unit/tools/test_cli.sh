@@ -349,7 +349,7 @@ says err "--plot is of one device"
 expect 2 experiment link --device sim:0 --device host --nothing
 
 # ---- traffic is the same in every run, and on the host ----
-for experiment in "roundtrip --iters 2" "vectorize --size 16 --rounds 1" minibatch "link --sizes 4,64KiB" "link --overlap --steps 2 --compute 1"; do
+for experiment in "roundtrip --iters 2" "vectorize --size 16 --rounds 1" minibatch "link --sizes 4,64KiB" "link --overlap --steps 2 --compute 1 --rounds 1"; do
     for device in sim:0 host; do
         # shellcheck disable=SC2086
         expect 0 experiment $experiment --device $device --traffic

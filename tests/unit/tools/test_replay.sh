@@ -53,7 +53,7 @@ agrees train mlp --max-steps 20 --device 'sim:0?capacity=400MiB' --limit-samples
 agrees train mlp --max-steps 20 --device 'sim:0?segment=64KiB' --limit-samples 2048
 agrees train mlp --max-steps 30 --device 'sim:0?order=random&seed=3' --accumulate 2 --limit-samples 2048
 agrees experiment link --device sim:0
-agrees experiment link --overlap --device sim:0
+agrees experiment link --overlap --device 'sim:0?numerics=off' # the pools see no arithmetic
 
 expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
 says out "ferry refuses sim:0"
