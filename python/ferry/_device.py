@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import weakref
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, Iterator, List, Union
 
 from ferry import _c
 from ferry._types import FOREVER, NAMES, plain, query
@@ -69,7 +70,7 @@ class Device:
         figures = plain(stats)
         for key in ("by_category", "peak_by_category"):
             names = [_c.fy_category_name(i).decode() for i in range(_c.FY_CATEGORY_COUNT)]
-            figures[key] = dict(zip(names, figures[key]))
+            figures[key] = dict(zip(names, figures[key], strict=False))
         return figures
 
     def wait(self, timeout_ns: int = FOREVER) -> None:
@@ -105,6 +106,20 @@ class Device:
 
 host = Device("host")
 """The host as a device: its ops run inside the call."""
+
+
+@contextlib.contextmanager
+def borrowed(handle: int) -> Iterator[Device]:
+    """A Device that Ferry has opened for a callback; its end closes nothing but the object."""
+    device = Device.__new__(Device)
+    device._as_parameter_, device._close = handle, lambda: None
+    device.name = _c.fy_device_name(handle).decode()
+    _by_handle[handle] = device
+    try:
+        yield device
+    finally:
+        _by_handle.pop(handle, None)
+        device._as_parameter_ = None
 
 
 def device_of(handle: int) -> Device:

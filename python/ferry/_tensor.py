@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import html
 import struct
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 
 from ferry import _c, _core
 from ferry import _errors
@@ -14,6 +14,9 @@ from ferry._library import ferry as _library
 from ferry._types import (
     DTYPES, NAMES, Shape, dtype_number, handles, plain, query, shape_arguments, text,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ferry._stream import Download, Ticket
 
 READ, READ_WRITE = _c.FY_ACCESS_READ, _c.FY_ACCESS_READ_WRITE
 _CODES = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}

@@ -73,7 +73,8 @@ class Writer:
         """The ctypes type of a C type."""
         if isinstance(text, tuple):
             result, parameters = text
-            return f"CFUNCTYPE({', '.join([self.type(result)] + [self.type(p.type) for p in parameters])})"
+            kinds = [self.type(result)] + [self.type(p.type) for p in parameters]
+            return f"CFUNCTYPE({', '.join(kinds)})"
         words = [
             w for w in text.replace("*", " * ").split() if w not in ("const", "volatile", "struct")
         ]
@@ -130,8 +131,8 @@ class Writer:
             parameters = ", ".join(self.type(p.type) for p in function.parameters)
             named = ", ".join(p.name for p in function.parameters)
             signature = f"{function.name}({named})"
-            yield f"{function.name} = _declare({library}, {function.name!r}, {result}, [{parameters}],"
-            yield f"    {signature!r}, {function.comment!r})"
+            yield f"{function.name} = _declare({library}, {function.name!r}, {result},"
+            yield f"    [{parameters}], {signature!r}, {function.comment!r})"
         yield ""
         names = [function.name for function in api.functions]
         yield f"FUNCTIONS = {names!r}"

@@ -1,0 +1,75 @@
+"""Files: npy, safetensors, memory snapshots, event files."""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import json
+from typing import Any, Dict, Iterator, Mapping, Optional, Union
+
+from ferry import _c, _core
+from ferry._device import Device, as_device
+from ferry._tensor import Tensor, wrap_out
+from ferry._types import enumerator
+
+
+def _path(path: Any) -> bytes:
+    return str(path).encode()
+
+
+def read_npy(path: Any) -> Tensor:
+    """The array of an .npy file as a host tensor. Fails: IOFailed, CorruptData, Unsupported."""
+    return wrap_out(_c.fy_npy_read, _path(path))
+
+
+def write_npy(path: Any, tensor: Tensor) -> None:
+    """Writes a host tensor as numpy.save does, byte for byte. A complete file or none."""
+    _c.fy_npy_write(_path(path), tensor)
+
+
+def read_safetensors(path: Any, device: Union[Device, str, None] = None) -> Dict[str, Tensor]:
+    """All tensors of a file by name: on the host, or uploaded to `device` in one call."""
+    from ferry._tensor import upload_many
+
+    file = _c.out(_c.fy_safetensors_open, _path(path))
+    try:
+        found: Dict[str, Tensor] = {}
+        for index in range(_c.fy_safetensors_count(file)):
+            info = _c.defaults(_c.fy_safetensors_info_t)
+            _c.fy_safetensors_at(file, index, ctypes.byref(info))
+            found[info.name.decode()] = wrap_out(_c.fy_safetensors_read, file, index)
+    finally:
+        _c.fy_safetensors_close(file)
+    if device is None or not found:
+        return found
+    uploaded = upload_many(list(found.values()), as_device(device))
+    return dict(zip(found, uploaded, strict=True))
+
+
+def write_safetensors(
+    path: Any, tensors: Mapping[str, Tensor], metadata: Optional[Mapping[str, str]] = None
+) -> None:
+    """Writes host tensors by name, and texts into __metadata__. A complete file or none."""
+    pairs = list((metadata or {}).items())
+    entries = (_c.fy_safetensors_entry_t * max(len(tensors), 1))()
+    for entry, (name, tensor) in zip(entries, tensors.items(), strict=False):
+        if not isinstance(tensor, _core.Tensor):
+            raise TypeError(f"{name!r} is {type(tensor).__name__}, not a Tensor")
+        entry.name, entry.tensor = name.encode(), tensor._as_parameter_
+    texts = (_c.fy_safetensors_pair_t * max(len(pairs), 1))()
+    for text, (key, value) in zip(texts, pairs, strict=False):
+        text.key, text.value = key.encode(), value.encode()
+    _c.fy_safetensors_write(_path(path), len(tensors), entries, len(pairs), texts)
+
+
+def snapshot(device: Union[Device, str], path: Any, format: str = "json") -> None:
+    """Writes every block of the device's memory to a file: "json", "svg" or "text"."""
+    _c.fy_memory_snapshot(as_device(device), _path(path), enumerator("SNAPSHOT", format))
+
+
+def read_events(path: Any) -> Iterator[Dict[str, Any]]:
+    """The events of a file that ferry.record or $FERRY_RECORD wrote, one dict each."""
+    opened = gzip.open if str(path).endswith(".gz") else open
+    with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            yield json.loads(line)

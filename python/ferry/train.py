@@ -1,0 +1,660 @@
+"""Training: layers, models, data sets, loaders, optimizers, schedules, the loop, checkpoints.
+
+    from ferry import train
+    net = train.sequential([train.flatten(), train.linear(784, 128, activation="relu"),
+                            train.linear(128, 10)])
+    model = train.Model(device, net, (28, 28, 1))
+    data = train.Dataset.synthetic_digits(2000)
+    loader = train.Loader(device, data, batch=100, scale=1 / 255)
+    result = train.fit(model, train.Optimizer(model, "adam"), loader, epochs=2)
+
+Options are the fields of C's structs (include/ferry/train/), as keywords: train.Loader(device,
+data, batch=64, shuffle=1). An unknown one is a TypeError that lists them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import time
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ferry import _c
+from ferry._callback import Callback, view_of
+from ferry._core import wrap
+from ferry._device import Device, as_device, device_of
+from ferry._record import Tape
+from ferry._tensor import Tensor, wrap_out
+from ferry._types import (
+    NAMES,
+    Shape,
+    dtype_number,
+    enumerator,
+    handles,
+    plain,
+    query,
+    shape_arguments,
+)
+
+_ENUMS = {"activation": "ACTIVATION", "kind": None, "loss": "LOSS"}
+
+
+class _Owner:
+    """An object that owns a handle of the training library."""
+
+    _as_parameter_: Optional[int]
+
+    def _own(self, handle: int, destroy: Any) -> None:
+        self._as_parameter_ = handle
+        self._destroy = weakref.finalize(self, destroy, handle)
+
+
+def _options(struct: Any, given: Mapping[str, Any], strings: Optional[list] = None) -> Any:
+    """A struct of options by keywords: names for enumerators and dtypes, tuples for inits."""
+    fields: Dict[str, Any] = {}
+    for name, value in given.items():
+        if name in ("activation", "loss") and isinstance(value, str):
+            value = enumerator(_ENUMS[name], value)
+        elif name in ("dtype", "low", "precision"):
+            value = dtype_number(value)
+        elif name in ("weight", "bias", "proj_weight"):
+            value = init(*value) if isinstance(value, tuple) else init(value)
+        elif isinstance(value, str):
+            value = value.encode()
+        elif isinstance(value, (list, tuple)):
+            kind = dict(struct._fields_)[name]
+            value = kind(*value)
+        elif isinstance(value, bool):
+            value = int(value)
+        fields[name] = value
+    return _c.defaults(struct, **fields)
+
+
+def init(kind: Union[str, Any], value: float = 0.0) -> Any:
+    """The initial values of a parameter: ("normal", 0.02), "kaiming_uniform", ..."""
+    if not isinstance(kind, str):
+        return kind
+    return _c.fy_init_t(enumerator("INIT", kind), value)
+
+
+# ---- layers ----
+
+
+class Layer(_Owner):
+    """A description of a part of a network; a container or a model takes it over."""
+
+    def __init__(self, handle: int) -> None:
+        self._own(handle, _c.fy_layer_destroy)
+
+    def _give(self) -> int:
+        handle = self._as_parameter_
+        if handle is None:
+            raise ValueError("the layer is part of a container or a model already")
+        self._destroy.detach()
+        self._as_parameter_ = None
+        return handle
+
+
+def _maker(name: str, parameters: Sequence[str], struct: Optional[str] = None) -> Any:
+    function = getattr(_c, f"fy_layer_{name}")
+
+    def make(*arguments: Any, **options: Any) -> Layer:
+        values = list(arguments)
+        for parameter in parameters[len(values) :]:
+            if parameter not in options:
+                raise TypeError(f"{name} needs {', '.join(parameters)}")
+            values.append(options.pop(parameter))
+        if len(values) > len(parameters):
+            raise TypeError(f"{name} takes {', '.join(parameters)}; options are keywords")
+        values = [v.encode() if isinstance(v, str) else v for v in values]
+        if struct is not None:
+            chosen = _options(getattr(_c, struct), options)
+            values.append(ctypes.byref(chosen))
+        elif options:
+            raise TypeError(f"{name} has no option {next(iter(options))!r}")
+        return Layer(_c.out(function, *values))
+
+    make.__name__ = make.__qualname__ = name
+    fields = [f[0] for f in getattr(_c, struct)._fields_ if f[0] != "struct_size"] if struct else []
+    shown = ", ".join([*parameters, *(f"{field}=..." for field in fields)])
+    make.__doc__ = f"{name}({shown})\n\n{function.__doc__.partition(chr(10) * 2)[2]}"
+    return make
+
+
+linear = _maker("linear", ("inputs", "outputs"), "fy_linear_options_t")
+tied_linear = _maker("tied_linear", ("inputs", "outputs", "weight_name"))
+attention = _maker("attention", ("width", "heads"), "fy_attention_options_t")
+transformer_block = _maker("transformer_block", ("width", "heads"), "fy_transformer_options_t")
+embedding = _maker("embedding", ("count", "width"), "fy_embedding_options_t")
+position_embedding = _maker("position_embedding", ("count", "width"), "fy_embedding_options_t")
+class_token = _maker("class_token", ("width",), "fy_embedding_options_t")
+conv2d = _maker("conv2d", ("inputs", "outputs", "kernel_h", "kernel_w"), "fy_conv2d_options_t")
+batch_norm = _maker("batch_norm", ("channels",), "fy_batch_norm_options_t")
+layer_norm = _maker("layer_norm", ("width",), "fy_layer_norm_options_t")
+rms_norm = _maker("rms_norm", ("width",), "fy_layer_norm_options_t")
+group_norm = _maker("group_norm", ("groups", "channels"), "fy_layer_norm_options_t")
+dropout = _maker("dropout", ("p",))
+dropout2d = _maker("dropout2d", ("p",))
+adaptive_avg_pool2d = _maker("adaptive_avg_pool2d", ("height", "width"))
+global_avg_pool2d = _maker("global_avg_pool2d", ())
+flatten = _maker("flatten", ())
+select = _maker("select", ("axis", "index"))
+log_softmax = _maker("log_softmax", ())
+op = _maker("op", ("op_name",))
+identity = _maker("identity", ())
+
+
+def _pool(name: str) -> Any:
+    function = getattr(_c, f"fy_layer_{name}")
+
+    def make(kernel: int, **attrs: Any) -> Layer:
+        chosen = {"kernel_h": kernel, "kernel_w": kernel, **attrs}
+        value = _options(_c.fy_pool2d_attrs_t, chosen)
+        return Layer(_c.out(function, ctypes.byref(value)))
+
+    make.__name__ = make.__qualname__ = name
+    fields = ", ".join(field[0] for field in _c.fy_pool2d_attrs_t._fields_)
+    make.__doc__ = f"{name}(kernel, ...): a square window; fields: {fields}. Stride 0: the kernel."
+    return make
+
+
+max_pool2d = _pool("max_pool2d")
+avg_pool2d = _pool("avg_pool2d")
+
+
+def _children(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> Tuple[int, Any]:
+    named = (
+        layers.items()
+        if isinstance(layers, Mapping)
+        else ((str(i), layer) for i, layer in enumerate(layers))
+    )
+    pairs = list(named)
+    if any(layer._as_parameter_ is None for _, layer in pairs):
+        raise ValueError("a layer is part of a container or a model already")
+    children = (_c.fy_layer_child_t * max(len(pairs), 1))()
+    for child, (name, layer) in zip(children, pairs, strict=False):
+        child.name, child.layer = name.encode(), layer._give()
+    return len(pairs), children
+
+
+def sequential(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> Layer:
+    """Layers in order, named "0", "1", ... or by the keys of a dict. Takes them over."""
+    return Layer(_c.out(_c.fy_layer_sequential, *_children(layers)))
+
+
+def branches(
+    layers: Union[Sequence[Layer], Mapping[str, Layer]],
+    join: str = "add",
+    activation: str = "none",
+) -> Layer:
+    """Layers on the same input, whose results are joined: "add", "mul" or "concat"."""
+    count, children = _children(layers)
+    how = enumerator("JOIN", join), enumerator("ACTIVATION", activation)
+    return Layer(_c.out(_c.fy_layer_branches, how[0], count, children, how[1]))
+
+
+def residual(body: Layer, shortcut: Optional[Layer] = None, activation: str = "none") -> Layer:
+    """activation(body(x) + shortcut(x)); without a shortcut: x."""
+    number = enumerator("ACTIVATION", activation)
+    other = shortcut._give() if shortcut is not None else None
+    return Layer(_c.out(_c.fy_layer_residual, body._give(), other, number))
+
+
+def checkpoint(child: Layer) -> Layer:
+    """The child, computed again in the backward: its inner results are not kept."""
+    return Layer(_c.out(_c.fy_layer_checkpoint, child._give()))
+
+
+# ---- models ----
+
+
+class Model(_Owner):
+    """Layers with parameters on a device. model(x) is its result.
+
+    shape: of one sample. Options: name, dtype, seed, recompute, drop_bias, low, ...
+    """
+
+    def __init__(
+        self, device: Union[Device, str], layer: Layer, shape: Shape, **options: Any
+    ) -> None:
+        chosen = ctypes.byref(_options(_c.fy_model_options_t, options))
+        dims = shape_arguments(shape)
+        target = as_device(device)
+        self._own(
+            _c.out(_c.fy_model_create, target, layer._give(), *dims, chosen), _c.fy_model_destroy
+        )
+
+    @classmethod
+    def open(cls, device: Union[Device, str], name: str, **options: Any) -> "Model":
+        """A known model: "lenet", "resnet18", "gpt", ... (Model.names())."""
+        model = cls.__new__(cls)
+        chosen = ctypes.byref(_options(_c.fy_model_options_t, options))
+        model._own(
+            _c.out(_c.fy_model_open, as_device(device), name.encode(), chosen),
+            _c.fy_model_destroy,
+        )
+        return model
+
+    @staticmethod
+    def names() -> List[str]:
+        """The names of the known models."""
+        found: List[str] = []
+        while name := _c.fy_model_name_at(len(found)):
+            found.append(name.decode())
+        return found
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return wrap_out(_c.fy_model_forward, self, x)
+
+    def train(self, is_training: bool = True) -> "Model":
+        """Training: dropout draws, batch norm uses the batch. False: evaluation."""
+        _c.fy_model_set_training(self, int(is_training))
+        return self
+
+    def watch(self, tape: Tape) -> None:
+        """Watches all parameters; once for each tape."""
+        _c.fy_model_watch(self, tape)
+
+    def backward(self, tape: Tape, loss: Tensor, seed: Optional[Tensor] = None) -> None:
+        """tape.backward(loss), with zeros for parameters on which the loss does not depend."""
+        options = _c.defaults(_c.fy_backward_options_t)
+        options.seed = seed._as_parameter_ if seed is not None else None
+        _c.fy_model_backward(self, tape, loss, ctypes.byref(options))
+
+    def _named(self, function: Any, count: int, field: str) -> Dict[str, Tensor]:
+        found: Dict[str, Tensor] = {}
+        for index in range(count):
+            param = _c.defaults(_c.fy_param_t)
+            function(self, index, ctypes.byref(param))
+            found[param.name.decode()] = view_of(getattr(param, field))
+        return found
+
+    def parameters(self) -> Dict[str, Tensor]:
+        """Views of the parameters by name. Those of convolutions are O, H, W, I."""
+        return self._named(_c.fy_model_param, self._info().nparams, "value")
+
+    def gradients(self) -> Dict[str, Tensor]:
+        """Views of their gradients."""
+        return self._named(_c.fy_model_param, self._info().nparams, "grad")
+
+    def buffers(self) -> Dict[str, Tensor]:
+        """Views of the buffers: running statistics."""
+        return self._named(_c.fy_model_buffer, self._info().nbuffers, "value")
+
+    def _info(self) -> Any:
+        return query(_c.fy_model_query, self, _c.fy_model_info_t)
+
+    def info(self) -> Dict[str, Any]:
+        """name, device, params, nparams, nbytes, macs, out_dims, is_training, ..."""
+        info = self._info()
+        facts = {k: v for k, v in plain(info).items() if k not in ("values", "grads", "buffers")}
+        facts.pop("rng")
+        facts["out_dims"] = facts["out_dims"][: info.out_rank]
+        return {**facts, "device": device_of(info.device)}
+
+    def save(self, path: Any) -> None:
+        """Parameters and buffers as a safetensors file: one download of all."""
+        _c.fy_model_save(self, str(path).encode())
+
+    def load(self, path: Any) -> None:
+        """Everything is checked before the first byte changes."""
+        _c.fy_model_load(self, str(path).encode())
+
+    def __repr__(self) -> str:
+        """A table, one line a layer."""
+        size = _c.fy_model_describe(self, None, 0)
+        text = ctypes.create_string_buffer(size + 1)
+        _c.fy_model_describe(self, text, size + 1)
+        return text.value.decode()
+
+
+# ---- data ----
+
+
+class Dataset(_Owner):
+    """Samples and labels in host memory; it never changes after it is made."""
+
+    def __init__(self, samples: Any, labels: Any, classes: int = 0) -> None:
+        """A copy of host tensors or arrays: samples [n, ...] u8, f32 or i32; labels [n] i32 with
+        `classes` (0: the largest + 1), or f32 [n, targets] of a regression.
+        """
+        from ferry._tensor import tensor
+
+        x = tensor(samples)
+        y = tensor(labels)
+        is_regression = y.dtype in ("f32", "f64")
+        y = tensor(y, dtype="f32" if is_regression else "i32")
+        if y.ndim == 1 and is_regression:
+            y = y.reshape(-1, 1)
+        values = () if is_regression or classes else memoryview(y.reshape(-1)).tolist()
+        info = _c.defaults(
+            _c.fy_dataset_info_t,
+            samples=x.shape[0],
+            rank=x.ndim - 1,
+            dtype=dtype_number(x.dtype),
+            classes=classes or (max(values, default=-1) + 1),
+            targets=y.shape[1] if is_regression else 0,
+            labels=y.shape[1] if not is_regression and y.ndim == 2 else 0,
+        )
+        if y.shape[0] != x.shape[0]:
+            raise ValueError(f"{x.shape[0]} samples, {y.shape[0]} labels")
+        info.dims[: x.ndim - 1] = x.shape[1:]
+        addresses = []
+        for t in (x, y):
+            address = ctypes.c_void_p()
+            _c.fy_tensor_map(t, _c.FY_ACCESS_READ, ctypes.byref(address))
+            addresses.append(address)
+        self._own(
+            _c.out(_c.fy_dataset_create, ctypes.byref(info), *addresses), _c.fy_dataset_destroy
+        )
+
+    @classmethod
+    def _of(cls, handle: int) -> "Dataset":
+        made = cls.__new__(cls)
+        made._own(handle, _c.fy_dataset_destroy)
+        return made
+
+    @classmethod
+    def open(cls, name: str, directory: Any = None, test: bool = False) -> "Dataset":
+        """A known set, "mnist", "cifar10" or "airfoil"; without a directory a generated one."""
+        folder = str(directory).encode() if directory is not None else None
+        return cls._of(_c.out(_c.fy_dataset_open, name.encode(), folder, int(test)))
+
+    @classmethod
+    def synthetic_digits(cls, samples: int, seed: int = 1) -> "Dataset":
+        """Generated images [28, 28, 1] of digits, which a network can learn."""
+        return cls._of(_c.out(_c.fy_dataset_synthetic_digits, samples, seed))
+
+    @classmethod
+    def read_text(cls, path: Any, context: int) -> "Dataset":
+        """Text as bytes: samples of `context` tokens, and as labels the byte after each."""
+        return cls._of(_c.out(_c.fy_dataset_read_text, str(path).encode(), context, None))
+
+    def split(self, first: int, seed: int = 1) -> Tuple["Dataset", "Dataset"]:
+        """`first` random samples (seed below 0: the first ones), and the others."""
+        a, b = ctypes.c_void_p(), ctypes.c_void_p()
+        _c.fy_dataset_split(self, first, seed, ctypes.byref(a), ctypes.byref(b))
+        return Dataset._of(a.value), Dataset._of(b.value)
+
+    def info(self) -> Dict[str, Any]:
+        """samples, dims, dtype, classes, targets."""
+        info = query(_c.fy_dataset_query, self, _c.fy_dataset_info_t)
+        return {**plain(info), "dims": list(info.dims[: info.rank]), "dtype": NAMES[info.dtype]}
+
+    def __len__(self) -> int:
+        return query(_c.fy_dataset_query, self, _c.fy_dataset_info_t).samples
+
+
+class Loader(_Owner):
+    """The batches of a data set on a device: `for x, y in loader:` is one epoch.
+
+    Options: batch, drop_last, shuffle, seed, resident, workers, depth, scale, mean, std, pad, ...
+    """
+
+    def __init__(self, device: Union[Device, str], dataset: Dataset, **options: Any) -> None:
+        chosen = _options(_c.fy_loader_options_t, options)
+        if "mean" in options and not chosen.channels:
+            chosen.channels = len(options["mean"])
+        self._own(
+            _c.out(_c.fy_loader_create, as_device(device), dataset, ctypes.byref(chosen)),
+            _c.fy_loader_destroy,
+        )
+
+    def __iter__(self) -> Iterator[Tuple[Tensor, Tensor]]:
+        while True:
+            x, y = ctypes.c_void_p(), ctypes.c_void_p()
+            _c.fy_loader_next(self, ctypes.byref(x), ctypes.byref(y))
+            if not x.value:
+                return
+            yield wrap(x.value), wrap(y.value)
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """The next batch is number `step` of `epoch`, both from 0."""
+        _c.fy_loader_seek(self, epoch, step)
+
+    def info(self) -> Dict[str, Any]:
+        """samples, batch, steps of an epoch, epoch and step of the next batch, ..."""
+        info = query(_c.fy_loader_query, self, _c.fy_loader_info_t)
+        return {**plain(info), "dims": list(info.dims[: info.rank])}
+
+    def __len__(self) -> int:
+        return query(_c.fy_loader_query, self, _c.fy_loader_info_t).steps
+
+
+# ---- optimizers ----
+
+
+class Optimizer(_Owner):
+    """sgd, adam, adamw, adadelta, rmsprop, lars or lamb; one request updates all parameters.
+
+    target: a Model, or a list of (parameter, gradient) tensors. Options: lr, weight_decay,
+    momentum, beta1, beta2, eps, nesterov, ...; the others have PyTorch's defaults. groups: (prefix, lr_scale,
+    weight_decay_scale) for parameters of a model by name. loss_scaling: True, or its options.
+    """
+
+    def __init__(
+        self,
+        target: Union[Model, Sequence[Tuple[Tensor, Tensor]]],
+        kind: str = "sgd",
+        groups: Sequence[Tuple[str, float, float]] = (),
+        loss_scaling: Union[bool, Mapping[str, Any], None] = None,
+        **options: Any,
+    ) -> None:
+        chosen = _c.fy_optimizer_options_t()
+        number = enumerator("OPTIMIZER", kind)
+        _c.fy_optimizer_defaults(number, ctypes.byref(chosen), ctypes.sizeof(chosen))
+        for name, value in options.items():
+            if name not in dict(chosen._fields_) or name in ("struct_size", "kind"):
+                known = ", ".join(f[0] for f in chosen._fields_[2:])
+                raise TypeError(f"optimizers have no option {name!r}; they have: {known}")
+            setattr(chosen, name, value)
+        listed = (_c.fy_optimizer_group_t * max(len(groups), 1))()
+        for group, (prefix, lr_scale, weight_decay_scale) in zip(listed, groups, strict=False):
+            group.prefix, group.lr_scale = prefix.encode(), lr_scale
+            group.weight_decay_scale = weight_decay_scale
+        chosen.ngroups, chosen.groups = len(groups), listed
+        if loss_scaling:
+            given = {} if loss_scaling is True else loss_scaling
+            scaling = _options(_c.fy_loss_scaling_options_t, given)
+            chosen.loss_scaling = ctypes.pointer(scaling)
+        if isinstance(target, Model):
+            made = _c.out(_c.fy_optimizer_create_model, ctypes.byref(chosen), target)
+            self._target: Any = target  # its tensors are the model's
+        else:
+            self._target = list(target)
+            values, grads = zip(*self._target, strict=True)
+            made = _c.out(
+                _c.fy_optimizer_create,
+                ctypes.byref(chosen),
+                len(values),
+                handles(values),
+                handles(grads),
+            )
+        self._own(made, _c.fy_optimizer_destroy)
+
+    def step(self) -> None:
+        """Updates all parameters. Light."""
+        _c.fy_optimizer_step(self)
+
+    def _get(self) -> Any:
+        return query(_c.fy_optimizer_get, self, _c.fy_optimizer_options_t)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate; setting it is one light request, from the next step on."""
+        return self._get().lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        _c.fy_optimizer_set_lr(self, value)
+
+    def options(self) -> Dict[str, Any]:
+        """All values as they are now."""
+        facts = plain(self._get())
+        facts["kind"] = _c.fy_optimizer_name(facts["kind"]).decode()
+        return {k: v for k, v in facts.items() if k not in ("groups", "ngroups", "loss_scaling")}
+
+
+def schedule(kind: str, lr: float, total_steps: int = 0, **fields: Any) -> Any:
+    """A learning rate by the step: "constant", "step", "cosine", "cyclic", "one-cycle", "range".
+
+    Fields: warmup_steps, step_size, gamma, min_lr, ... The rate at a step: ferry.train.lr_at.
+    """
+    value = _c.fy_schedule_t()
+    number = enumerator("SCHEDULE", kind)
+    _c.fy_schedule_defaults(number, lr, total_steps, ctypes.byref(value), ctypes.sizeof(value))
+    for name, given in fields.items():
+        if name not in dict(value._fields_):
+            known = ", ".join(f[0] for f in value._fields_[2:])
+            raise TypeError(f"schedules have no field {name!r}; they have: {known}")
+        setattr(value, name, given)
+    _c.fy_schedule_check(ctypes.byref(value))
+    return value
+
+
+def lr_at(value: Any, step: int) -> float:
+    """The learning rate of a schedule at a step, from 0."""
+    return _c.fy_schedule_lr(ctypes.byref(value), step)
+
+
+# ---- the loop ----
+
+
+class ProgressBar:
+    """One line on standard error, drawn again at most ten times a second; on a terminal only."""
+
+    def __init__(self, file: Any = None) -> None:
+        self.file = file or sys.stderr
+        self._drawn, self._last = 0, 0.0
+
+    def __call__(self, event: Dict[str, Any]) -> None:
+        now = time.monotonic()
+        if now - self._last < 0.1 and not event["is_epoch_end"]:
+            return
+        self._last = now
+        epoch, step, steps = event["epoch"] + 1, event["epoch_step"], max(event["epoch_steps"], 1)
+        if event["is_epoch_end"] and step == 0:  # the event counts the epoch as done
+            epoch, step = epoch - 1, steps
+        bar = "#" * (20 * step // steps)
+        text = f"epoch {epoch}/{event['epochs']} [{bar:<20}] {step}/{steps}"
+        if not math.isnan(event["loss"]):
+            text += f" loss {event['loss']:.4f}"
+        text += f" {event['samples_per_s']:.0f}/s"
+        if event["is_epoch_end"] and not math.isnan(event["test_accuracy"]):
+            text += f" test {event['test_accuracy']:.2%}"
+        self.file.write("\r" + text.ljust(self._drawn) + ("\n" if event["is_epoch_end"] else ""))
+        self._drawn = 0 if event["is_epoch_end"] else len(text)
+        self.file.flush()
+
+    def close(self) -> None:
+        if self._drawn:
+            self.file.write("\n")
+            self._drawn = 0
+
+
+def fit(
+    model: Model,
+    optimizer: Optimizer,
+    loader: Loader,
+    test: Optional[Loader] = None,
+    *,
+    progress: Optional[bool] = None,
+    on_event: Optional[Callable[[Dict[str, Any]], Any]] = None,
+    schedule: Any = None,
+    **options: Any,
+) -> Dict[str, Any]:
+    """Trains: for each batch forward, loss, backward, update; after each epoch an evaluation.
+
+    progress: a bar on standard error; by default if that is a terminal. on_event(event) is called
+    after each step with a dict: epoch, epoch_step, loss, lr, ...; an exception in it, or Ctrl-C,
+    ends the training after a whole step. Options: epochs, accumulate, loss ("cross_entropy", "nll",
+    "mse"), max_steps, clip_norm, log_every, checkpoint, keep, resume, graph, precision, ...
+    Returns steps, train_loss, test_accuracy, samples_per_s, ...
+    """
+    chosen = _options(_c.fy_train_options_t, options)
+    if schedule is not None:
+        chosen.schedule = ctypes.pointer(schedule)
+    bar = ProgressBar() if progress or progress is None and sys.stderr.isatty() else None
+
+    def called(user: Any, event: Any) -> None:
+        if bar is None and on_event is None:
+            return
+        facts = plain(event.contents)
+        if bar is not None:
+            bar(facts)
+        if on_event is not None:
+            on_event(facts)
+
+    callback = Callback(dict(_c.fy_train_options_t._fields_)["on_event"], called)
+    chosen.on_event = callback.pointer
+    result = _c.defaults(_c.fy_train_result_t)
+    try:
+        callback.run(
+            _c.fy_train_run,
+            model,
+            optimizer,
+            loader,
+            test,
+            ctypes.byref(chosen),
+            ctypes.byref(result),
+        )
+    finally:
+        if bar is not None:
+            bar.close()
+    return plain(result)
+
+
+def evaluate(model: Model, loader: Loader, loss: str = "cross_entropy") -> Tuple[float, float]:
+    """(mean loss, accuracy) over one epoch, without gradients: one sync."""
+    values = ctypes.c_double(), ctypes.c_double()
+    _c.fy_train_evaluate(
+        model, loader, enumerator("LOSS", loss), ctypes.byref(values[0]), ctypes.byref(values[1])
+    )
+    return values[0].value, values[1].value
+
+
+def find_lr(
+    model: Model, optimizer: Optimizer, loader: Loader, **options: Any
+) -> Tuple[float, List[Tuple[float, float]]]:
+    """The learning rate range test: the suggested rate, and (rate, smoothed loss) of each step.
+
+    Options: min_lr, max_lr, steps, ... Everything is restored afterwards, bit for bit.
+    """
+    chosen = _options(_c.fy_find_lr_options_t, options)
+    points = (_c.fy_lr_point_t * max(chosen.steps, 1))()
+    result = _c.defaults(_c.fy_find_lr_result_t)
+    _c.fy_train_find_lr(
+        model, optimizer, loader, ctypes.byref(chosen), points, ctypes.byref(result)
+    )
+    return result.lr, [(p.lr, p.smoothed) for p in points[: result.steps]]
+
+
+# ---- checkpoints ----
+
+
+def save_checkpoint(
+    directory: Any, model: Model, optimizer: Optional[Optimizer] = None, keep: int = 3,
+    **progress: Any,
+) -> None:  # fmt: skip
+    """Everything that a training needs to go on: "step-00001234.safetensors" in the folder.
+
+    progress: step, epoch, epoch_step, seed, note (a text).
+    """
+    value = _options(_c.fy_progress_t, progress)
+    _c.fy_checkpoint_save(str(directory).encode(), model, optimizer, ctypes.byref(value), keep)
+
+
+def load_checkpoint(
+    path: Any, model: Model, optimizer: Optional[Optimizer] = None
+) -> Dict[str, Any]:
+    """Loads a file, or the newest of a folder; returns the progress. All is checked first."""
+    value = _c.defaults(_c.fy_progress_t)
+    _c.fy_checkpoint_load(str(path).encode(), model, optimizer, ctypes.byref(value))
+    return plain(value)
+
+
+def clip_norm(gradients: Sequence[Tensor], max_norm: float) -> Tensor:
+    """Clips all gradients together to a 2-norm; returns the norm before, on the device."""
+    return wrap_out(_c.fy_grads_clip_norm, len(gradients), handles(gradients), max_norm)

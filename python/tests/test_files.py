@@ -1,0 +1,120 @@
+"""Files: npy, safetensors, snapshots, events; streams, tickets, downloads, await."""
+
+import asyncio
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import ferry
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def test_npy(self):
+        path = self.folder / "a.npy"
+        ferry.write_npy(path, ferry.tensor([[1.0, 2.0], [3.0, 4.0]]).T)
+        self.assertEqual(ferry.read_npy(path).tolist(), [[1, 3], [2, 4]])
+        path.write_bytes(b"no array")
+        with self.assertRaises(ferry.CorruptData):
+            ferry.read_npy(path)
+        with self.assertRaises(OSError) as caught:
+            ferry.read_npy(self.folder / "none.npy")
+        self.assertIsInstance(caught.exception, ferry.IOFailed)
+        with self.assertRaises(ferry.DeviceMismatch):
+            ferry.write_npy(path, ferry.ones(2, device="sim:0"))
+
+    def test_safetensors(self):
+        path = self.folder / "a.safetensors"
+        tensors = {"x": ferry.tensor([1, 2]), "y.z": ferry.ones((2, 3), "bf16")}
+        ferry.write_safetensors(path, tensors, {"made": "here"})
+        again = ferry.read_safetensors(path)
+        self.assertEqual({k: v.tolist() for k, v in again.items()},
+                         {k: v.tolist() for k, v in tensors.items()})  # fmt: skip
+        uploaded = ferry.read_safetensors(path, "sim:0")
+        self.assertEqual(uploaded["x"].device.name, "sim:0")
+        with self.assertRaises(TypeError):
+            ferry.write_safetensors(path, {"x": [1]})
+
+    def test_snapshot_and_events(self):
+        device = ferry.Device("sim:0")
+        with ferry.record(self.folder / "run.jsonl"), ferry.scope("named"):
+            t = ferry.ones(100).upload(device)
+            del t
+        events = list(ferry.read_events(self.folder / "run.jsonl"))
+        self.assertEqual(events[-1]["ev"], "end")
+        self.assertIn("named", json.dumps(events))
+        ferry.snapshot(device, self.folder / "memory.json")
+        json.loads((self.folder / "memory.json").read_text())
+        with self.assertRaises(ferry.IOFailed):
+            ferry.record(self.folder / "none" / "x").__enter__()
+
+
+class Order(unittest.TestCase):
+    def setUp(self):
+        self.device = ferry.Device("sim:0")
+
+    def test_downloads(self):
+        t = ferry.tensor([1.0, 2.0]).upload(self.device)
+        before = ferry.ledger.totals()
+        download = t.download(dtype="f64")
+        host = download.wait()
+        self.assertEqual((host.dtype, host.tolist()), ("f64", [1, 2]))
+        with self.assertRaisesRegex(ValueError, "waited"):
+            download.wait()
+        t.download()  # dropped
+        many = ferry.download_many([t, t * 2])
+        self.assertEqual([d.wait().tolist() for d in many], [[1, 2], [2, 4]])
+        self.assertEqual((ferry.ledger.totals() - before).syncs, 3)
+        download = t.download()
+        self.device.wait()
+        self.assertEqual(download.poll().tolist(), [1, 2])
+
+    def test_a_fault_is_raised_by_the_wait(self):
+        table = ferry.ones((4, 2), device=self.device)
+        rows = ferry.gather(table, ferry.tensor([9]).upload(self.device))
+        for _ in range(2):
+            with self.assertRaises(ferry.BadValue):
+                rows.download().wait()
+
+    def test_streams_and_tickets(self):
+        with ferry.Stream(self.device, "mine", priority=1) as stream:
+            t = ferry.ones(4, device=self.device) + 1
+        ticket = stream.record()
+        ticket.wait()
+        self.assertTrue(ticket.is_done)
+        other = ferry.Stream(self.device)
+        other.wait(ticket)
+        t.ticket.wait()
+        seen = []
+        ticket.on_done(seen.append)
+        self.device.wait()
+
+    def test_await(self):
+        async def work(number):
+            t = ferry.full(4, number, device=self.device) * 2
+            await t.ticket
+            host = await t.download()
+            return host[0].item()
+
+        async def main():
+            return await asyncio.gather(*(work(n) for n in range(5)))
+
+        self.assertEqual(asyncio.run(main()), [0, 2, 4, 6, 8])
+
+    def test_await_raises_the_fault(self):
+        async def main():
+            table = ferry.ones((4, 2), device=self.device)
+            rows = ferry.gather(table, ferry.tensor([9]).upload(self.device))
+            await rows.download()
+
+        with self.assertRaises(ferry.BadValue):
+            asyncio.run(main())
+
+
+if __name__ == "__main__":
+    unittest.main()
