@@ -1,0 +1,201 @@
+"""Replaces methods of torch.Tensor and constructors whose result depends on a device, so that
+tensors of the device report "cuda:0" and copies that Python asks for are seen."""
+
+import functools
+
+import torch
+
+from .ops import aten
+
+Tensor, Base = torch.Tensor, torch._C.TensorBase
+CUDA = torch.device("cuda", 0)
+untyped = Base.untyped_storage
+
+
+class Patches:
+    """Attributes that are replaced until `undo`."""
+
+    def __init__(self):
+        self.old = []
+
+    def set(self, owner, name, value):
+        missing = object()
+        self.old.append((owner, name, owner.__dict__.get(name, missing), missing))
+        setattr(owner, name, value)
+
+    def undo(self):
+        for owner, name, value, missing in reversed(self.old):
+            if value is missing:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+        self.old.clear()
+
+
+def patch_tensors(patches, recorder, backing):
+    known, thread = recorder.device, recorder.thread
+    is_meta = backing.type == "meta"
+    old_device, old_is_cpu = Base.device.__get__, Base.is_cpu.__get__
+    old_is_meta = Base.is_meta.__get__
+
+    def is_ours(t):
+        return t.layout is torch.strided and untyped(t)._cdata in known
+
+    def shows_cuda(t):
+        return not thread.is_inside and is_ours(t)
+
+    set_on_tensor = functools.partial(patches.set, Tensor)
+    set_on_tensor("device", property(lambda t: CUDA if shows_cuda(t) else old_device(t)))
+    set_on_tensor("is_cuda", property(shows_cuda))
+    set_on_tensor("is_cpu", property(lambda t: not shows_cuda(t) and old_is_cpu(t)))
+    set_on_tensor("is_meta", property(lambda t: old_is_meta(t) and not shows_cuda(t)))
+    set_on_tensor("get_device", lambda t: 0 if shows_cuda(t) else Base.get_device(t))
+    set_on_tensor("is_pinned", lambda t, *a, **k: recorder.is_pinned(t))
+
+    def pin_memory(t, *args, **kwargs):
+        if recorder.is_pinned(t):
+            return t
+        if shows_cuda(t):
+            raise RuntimeError("cannot pin 'torch.cuda.Tensor' only dense CPU tensors can be pinned")
+        return recorder.pin(t.clone())
+    set_on_tensor("pin_memory", pin_memory)
+
+    # ---- copies ----
+
+    def move(t, to_device, reason, **options):
+        before = thread.to_device, thread.reason
+        thread.to_device, thread.reason = to_device, reason
+        try:
+            options = {name: value for name, value in options.items() if value is not None}
+            return aten._to_copy.default(t, **options)
+        finally:
+            thread.to_device, thread.reason = before
+
+    def to(t, *args, **kwargs):
+        if thread.is_inside:
+            return Base.to(t, *args, **kwargs)
+        if args and isinstance(args[0], Tensor):
+            args = (args[0].device, args[0].dtype) + args[1:]
+        elif isinstance(kwargs.get("other"), Tensor):
+            other = kwargs.pop("other")
+            args = (other.device, other.dtype) + args
+        copy = kwargs.pop("copy", False)
+        device, dtype, non_blocking, memory_format = torch._C._nn._parse_to(*args, **kwargs)
+        if device is None or (device.type == "cuda") == is_ours(t):
+            if device is not None and device.type not in ("cuda", "cpu"):
+                return Base.to(t, *args, **kwargs)
+            if not copy and dtype in (None, t.dtype) and memory_format is None:
+                return t
+            more = {"memory_format": memory_format} if memory_format is not None else {}
+            return Base.to(t, dtype=dtype or t.dtype, copy=copy, **more)
+        return move(t, device.type == "cuda", "to(%s)" % device.type, dtype=dtype,
+                    non_blocking=non_blocking, memory_format=memory_format)
+    set_on_tensor("to", to)
+    set_on_tensor("cuda", lambda t, device=None, non_blocking=False, **k:
+                  to(t, CUDA, non_blocking=non_blocking, **k))
+    set_on_tensor("cpu", lambda t, **k: move(t, False, "cpu()") if is_ours(t) else t)
+
+    def new_on(name):
+        """new_zeros and its like: on the device of the tensor, or on the one asked for."""
+        old = getattr(Base, name)
+
+        def method(t, *args, device=None, **kwargs):
+            if thread.is_inside:
+                return old(t, *args, device=device, **kwargs)
+            want = is_ours(t) if device is None else torch.device(device).type == "cuda"
+            before, thread.to_device = thread.to_device, want
+            try:
+                return old(t, *args, device=backing if want else "cpu", **kwargs)
+            finally:
+                thread.to_device = before
+        set_on_tensor(name, method)
+    for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided"):
+        new_on(name)
+
+    def like_on(name):
+        """zeros_like and its like, which name the other device."""
+        old = getattr(torch, name)
+
+        def function(t, *args, device=None, **kwargs):
+            if thread.is_inside:
+                return old(t, *args, device=device, **kwargs)
+            want = is_ours(t) if device is None else torch.device(device).type == "cuda"
+            if device is None or want == is_ours(t):
+                return old(t, *args, **kwargs)
+            before, thread.to_device = thread.to_device, want
+            try:
+                return old(t, *args, device=backing if want else "cpu", **kwargs)
+            finally:
+                thread.to_device = before
+        patches.set(torch, name, function)
+    for name in ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"):
+        like_on(name)
+
+    def lifted(name):
+        """torch.tensor(..., device="cuda"): made on the host, then copied."""
+        old = getattr(torch, name)
+
+        def function(*args, device=None, **kwargs):
+            if thread.is_inside:
+                return old(*args, **kwargs, **({} if device is None else {"device": device}))
+            want = torch.get_default_device() if device is None else torch.device(device)
+            if want.type != "cuda":
+                return old(*args, **kwargs, **({} if device is None else {"device": device}))
+            grad = kwargs.pop("requires_grad", False)
+            source = args[0] if args else None
+            if isinstance(source, Tensor) and is_ours(source):
+                made = old(*args, **kwargs) if name != "tensor" else source.detach().clone()
+            else:
+                made = to(old(*args, device="cpu", **kwargs), CUDA)
+            return made.requires_grad_() if grad else made
+        patches.set(torch, name, function)
+    for name in ("tensor", "as_tensor", "asarray"):
+        lifted(name)
+
+    # ---- reads ----
+
+    def reader(name):
+        old = getattr(Base, name)
+
+        def method(t, *args):
+            if not is_ours(t):
+                return old(t, *args)
+            before = thread.reason
+            thread.reason = before or name
+            try:
+                return old(t, *args)
+            finally:
+                thread.reason = before
+        set_on_tensor(name, method)
+    for name in ("item", "__bool__", "__float__", "__int__", "__index__"):
+        reader(name)
+    set_on_tensor("tolist", lambda t: Base.tolist(move(t, False, "tolist") if is_ours(t) else t))
+
+    def numpy(t, *args, **kwargs):
+        if is_ours(t):
+            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() "
+                            "to copy the tensor to host memory first.")
+        return Base.numpy(t, *args, **kwargs)
+    set_on_tensor("numpy", numpy)
+
+    old_copy = Tensor.__deepcopy__
+
+    def deepcopy(t, memo):
+        made = old_copy(t, memo)
+        if is_ours(t) and not is_ours(made):
+            recorder.adopt(made, t, "clone")
+        return made
+    set_on_tensor("__deepcopy__", deepcopy)
+
+    old_text = torch._tensor_str._str
+
+    def text(t, **kwargs):
+        before, thread.reason = thread.reason, "print"
+        try:
+            if is_meta and is_ours(t):
+                t = t.cpu()
+            return old_text(t, **kwargs)
+        finally:
+            thread.reason = before
+    patches.set(torch._tensor_str, "_str", text)
+    return is_ours
