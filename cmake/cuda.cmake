@@ -119,7 +119,7 @@ if(FERRY_TESTS)
         set_target_properties(fake_cuda_kernels PROPERTIES CXX_STANDARD 17 POSITION_INDEPENDENT_CODE ON)
         target_sources(fake_cuda PRIVATE $<TARGET_OBJECTS:fake_cuda_kernels>)
         target_compile_definitions(fake_cuda PRIVATE FAKE_CUDA_HAS_SOURCE)
-        foreach(test launch long_rows layouts matmul conv wide flat epilogues)
+        foreach(test chain launch long_rows layouts matmul conv wide flat epilogues)
             add_test(NAME unit_cuda_${test}_source COMMAND test_unit_cuda_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
             set_tests_properties(unit_cuda_${test}_source PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77
                 ENVIRONMENT "FERRY_BUILD_DIR=${CMAKE_BINARY_DIR};FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")

@@ -19,6 +19,7 @@ static const char *const reasons[FY__FATE_COUNT] = {
     [FY__FATE_OVERLAP] = "its operands overlap those of the calls before it",
     [FY__FATE_FULL] = "the chain before it is full",
     [FY__FATE_DEVICE] = "this device runs chains call by call",
+    [FY__FATE_OP] = "this device has no code for its op and dtype in chains",
     [FY__FATE_REFUSED] = "a chain here would have too many operands",
     [FY__FATE_OFF] = "fuse=off",
 };

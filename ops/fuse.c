@@ -9,6 +9,7 @@
  * is a value and needs no memory.
  * Not here: the launch of a chain (chain.c), texts (explain.c). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "ops/dispatch.h"
 #include "ops/graph.h"
@@ -173,18 +174,56 @@ static bool reduces_rows(const fy__recorded_t *call)
 
 /* ---- chains ---- */
 
+static uint64_t count_of(const fy_desc_t *desc)
+{
+    uint64_t nelem = 1;
+    for (int axis = 0; axis < desc->rank; axis++) nelem *= (uint64_t)desc->dims[axis];
+    return nelem;
+}
+
+/* Does the device run the op in chains? Asks with a chain of this call alone. */
+static bool takes_op(const fuse_t *fuse, const fy__recorded_t *call)
+{
+    const fy_launch_t *launch = &call->launch;
+    const fy_device_t *device = fuse->recording->device;
+    fy_chain_op_t op = { .op = launch->op,
+                         .accumulate = (uint16_t)(launch->accumulate & 1),
+                         .nsrc = launch->nsrc,
+                         .src = { 1, 2, 3 },
+                         .dst_dtype = (uint8_t)launch->dst[0].dtype,
+                         .attrs_nbytes = (uint32_t)launch->attrs_nbytes };
+    fy_launch_t chain = { .struct_size = sizeof chain,
+                          .op = FY_LAUNCH_CHAIN,
+                          .nsrc = launch->nsrc,
+                          .ndst = 1,
+                          .dst = launch->dst,
+                          .src = launch->src,
+                          .attrs = &op,
+                          .attrs_nbytes = sizeof op,
+                          .nelem = is_reduction(launch->op) ? count_of(&launch->src[0])
+                                                            : launch->nelem };
+    for (unsigned k = 0; k < launch->nsrc; k++) op.src_dtype[k] = (uint8_t)launch->src[k].dtype;
+    if (launch->attrs_nbytes) memcpy(op.attrs, launch->attrs, launch->attrs_nbytes);
+    return device->backend->chain(device->dev, &chain) != 0;
+}
+
 static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
 {
     if (call->is_upload) return FY__FATE_TRANSFER;
     if (call->launch.kernel) return FY__FATE_REGISTERED;
     const fy_launch_t *launch = &call->launch;
     const fy_op_info_t *info = &fy__op_rows[launch->op].info;
-    if (is_reduction(launch->op)) return reduces_rows(call) ? FY__FATE_NO_ROWS : FY__FATE_NOT_ROWS;
+    const bool has_chains = fuse->recording->device->backend->chain != NULL;
+    if (is_reduction(launch->op))
+        return !reduces_rows(call)                   ? FY__FATE_NOT_ROWS
+               : has_chains && !takes_op(fuse, call) ? FY__FATE_OP
+                                                     : FY__FATE_NO_ROWS;
     if (!(info->flags & FY_OP_ELEMENTWISE) || call->fault || launch->ndst != 1 ||
         launch->nsrc > 3 || launch->attrs_nbytes > sizeof(double[2]))
         return FY__FATE_NOT_ELEMENTWISE;
-    if (!fuse->recording->device->backend->chain) return FY__FATE_DEVICE;
+    if (!has_chains) return FY__FATE_DEVICE;
     if (!fy__graph_is_flat(&launch->dst[0])) return FY__FATE_GAPS;
+    if (!takes_op(fuse, call)) return FY__FATE_OP;
     for (unsigned k = 0; k < launch->nsrc; k++)
         if (!is_same(&launch->dst[0], &launch->src[k]) &&
             !is_disjoint(&launch->dst[0], &launch->src[k]))
@@ -215,11 +254,9 @@ static bool can_end(const fuse_t *fuse, uint32_t i)
     const fy__recorded_t *call = &fuse->recording->calls[i];
     const fy_desc_t *src = &call->launch.src[0], *dst = &call->launch.dst[0];
     bool is_made = false;
-    uint64_t nelem = 1;
     if (!fuse->count || fuse->count == CALLS || !fuse->recording->device->backend->chain)
         return false;
-    for (int axis = 0; axis < src->rank; axis++) nelem *= (uint64_t)src->dims[axis];
-    if (nelem != fuse->recording->calls[fuse->begin].launch.nelem) return false;
+    if (count_of(src) != fuse->recording->calls[fuse->begin].launch.nelem) return false;
     const use_t read = { call->slots[1], src, false };
     for (uint32_t j = 0; j < fuse->nuses; j++) {
         const use_t *use = &fuse->uses[j];

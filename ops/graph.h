@@ -24,6 +24,7 @@ typedef enum fy__fate {
     FY__FATE_OVERLAP,  /* its operands overlap those of the calls before it */
     FY__FATE_FULL,     /* the chain before it is as long as chains get */
     FY__FATE_DEVICE,   /* the device runs no chains */
+    FY__FATE_OP,       /* its chains do not have this op or dtype */
     FY__FATE_REFUSED,  /* the device does not run this chain */
     FY__FATE_OFF,      /* fuse=off */
     FY__FATE_COUNT

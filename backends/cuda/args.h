@@ -1,8 +1,8 @@
 /* What a CUDA kernel is given: one plain struct, by value: fy__cuda_args_t for any layout, or the
- * short fy__cuda_flat_t for dense operands of one axis. Three parties read this file: the host side
- * (pack.c fills it), the kernels (kernels/), and the fake driver of the tests, which rebuilds a
- * launch record from it. So the struct is a launch record in a canonical form, never a kernel's
- * private notation: its operands, attributes and counts mean what op.h says.
+ * short fy__cuda_flat_t for dense operands of one axis, or fy__cuda_chain_t. Three parties read
+ * this file: the host side (pack.c fills it), the kernels (kernels/), and the fake driver of the
+ * tests, which rebuilds a launch record from it. So the struct is a launch record in a canonical
+ * form, never a kernel's private notation: its operands, attributes and counts mean what op.h says.
  * Included from C and from CUDA; the two sides of one build only, so it has no ABI. */
 #ifndef FERRY_BACKENDS_CUDA_ARGS_H_
 #define FERRY_BACKENDS_CUDA_ARGS_H_
@@ -120,13 +120,18 @@
     X(step, fy_step_flat_f32)                \
     X(step, fy_step_flat_f64)                \
     X(step, fy_step_flat_advance)
-#define FY__CUDA_KERNEL_LIST(X) FY__CUDA_ARGS_KERNEL_LIST(X) FY__CUDA_FLAT_KERNEL_LIST(X)
+/* These take fy__cuda_chain_t. */
+#define FY__CUDA_CHAIN_KERNEL_LIST(X) X(chain, fy_chain_f32)
+#define FY__CUDA_KERNEL_LIST(X)  \
+    FY__CUDA_ARGS_KERNEL_LIST(X) \
+    FY__CUDA_CHAIN_KERNEL_LIST(X) FY__CUDA_FLAT_KERNEL_LIST(X)
 
 /* clang-format off */
 #define FY__CUDA_MODULE_LIST(X) \
     X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(cumsum) \
     X(index_add) X(softmax) X(softmax_long) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) \
-    X(conv_depthwise) X(pool) X(resample) X(along) X(norm) X(row_norm) X(attention) X(loss) X(step)
+    X(conv_depthwise) X(pool) X(resample) X(along) X(norm) X(row_norm) X(attention) X(loss) \
+    X(step) X(chain)
 /* clang-format on */
 
 enum fy__cuda_kernel {
@@ -249,5 +254,41 @@ typedef struct fy__cuda_flat {
     fy__cuda_attrs_t attrs;
     uint64_t data[FY__CUDA_FLAT_OPERANDS];
 } fy__cuda_flat_t;
+
+/* FY_LAUNCH_CHAIN: the program and its operands, numbered as in fy_chain_op_t. */
+enum {
+    FY__CUDA_CHAIN_OPS = 64,
+    FY__CUDA_CHAIN_OPERANDS = 24, /* in memory */
+    FY__CUDA_CHAIN_RANK = 4,      /* of a source with fused axes */
+    FY__CUDA_CHAIN_KEPT = 4,      /* values that a thread has in registers */
+    FY__CUDA_CHAIN_WIDE = 4,      /* neighbours that a thread has, if FY__CUDA_ALIGNED */
+    FY__CUDA_CHAIN_NONE = 255     /* no operand has this number */
+};
+typedef struct fy__cuda_chain_op {
+    uint16_t op;
+    uint8_t nsrc, accumulate;
+    uint8_t dst, src[3];
+    uint8_t dst_dtype, src_dtype[3];
+    uint8_t is_kept; /* dst is a value that an op after the next one reads */
+    uint8_t reserved[3];
+    double numbers[2]; /* the attributes */
+} fy__cuda_chain_op_t;
+
+/* Results are dense and have one axis; sources have their own, fused. */
+typedef struct fy__cuda_chain_operand {
+    uint64_t data;
+    int32_t dtype, rank;
+    int64_t dims[FY__CUDA_CHAIN_RANK], strides[FY__CUDA_CHAIN_RANK];
+} fy__cuda_chain_operand_t;
+
+typedef struct fy__cuda_chain {
+    uint32_t struct_size;
+    uint32_t nops;
+    uint16_t ndst, nsrc;
+    uint32_t flags; /* fy__cuda_flags */
+    uint64_t nelem;
+    fy__cuda_chain_op_t ops[FY__CUDA_CHAIN_OPS];
+    fy__cuda_chain_operand_t operands[FY__CUDA_CHAIN_OPERANDS];
+} fy__cuda_chain_t;
 
 #endif

@@ -44,6 +44,7 @@ static const fy_backend_t backend = {
     .stream_native = fy__cuda_stream_native,
     .adopt = fy__cuda_adopt,
     .disown = fy__cuda_disown,
+    .chain = fy__cuda_chain,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,

@@ -159,6 +159,7 @@ fy_status_t fy__cuda_event_sync(void *handle, void *event_handle, uint64_t timeo
 
 fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch);
 int fy__cuda_supports(void *handle, const fy_launch_t *launch);
+int fy__cuda_chain(void *handle, const fy_launch_t *launch);
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit);
 
 fy_status_t fy__cuda_graph_begin(void *handle, void **out_stream);

@@ -37,7 +37,9 @@ const fy__cuda_family_t *fy__cuda_family_of(uint32_t op)
 {
     static const fy__cuda_family_t packed = { .dtypes = FY__SET_ANY, .pack = fy__cuda_pack_packed },
                                    none = { .why = "it is newer than this plugin" };
+    static const fy__cuda_family_t chain = { .dtypes = FY__SET_ANY, .run = fy__cuda_run_chain };
     if (op == FY_LAUNCH_SCATTER || op == FY_LAUNCH_GATHER) return &packed;
+    if (op == FY_LAUNCH_CHAIN) return &chain;
     if (op >= FY_OP_BUILTIN_COUNT) return &none;
     return families[op].dtypes != 0 || families[op].why != NULL ? &families[op] : &none;
 }
@@ -55,5 +57,6 @@ const char *fy__cuda_op_name(uint32_t op)
         FY_OP_LIST(X)
 #undef X
     };
+    if (op == FY_LAUNCH_CHAIN) return "a chain";
     return op < FY_OP_BUILTIN_COUNT ? names[op] : "a packed transfer";
 }

@@ -32,16 +32,17 @@ typedef struct fy__cuda_family {
     const char *why;
 } fy__cuda_family_t;
 
-/* The row of an op or of a packed transfer. An op that is newer than this plugin has a row without
- * dtypes. Never NULL. */
+/* The row of an op, of a packed transfer or of a chain. An op that is newer than this plugin has a
+ * row without dtypes. Never NULL. */
 const fy__cuda_family_t *fy__cuda_family_of(uint32_t op);
 /* The main operand's dtype. */
 int32_t fy__cuda_main_dtype(const fy__cuda_family_t *family, const fy_launch_t *launch);
-/* "add", or "a packed transfer". */
+/* "add", "a chain" or "a packed transfer". */
 const char *fy__cuda_op_name(uint32_t op);
 
 /* ---- launch.c ---- */
 fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request);
+fy_status_t fy__cuda_submit_chain(fy__cuda_device_t *dev, CUstream stream, fy__cuda_chain_t *chain);
 /* All that `pack` makes of the launch, through the launch's workspace; and how much of it that
  * is. */
 fy_status_t fy__cuda_submit_several(fy__cuda_device_t *dev, CUstream stream,
@@ -56,6 +57,8 @@ fy_status_t fy__cuda_run_dropout(fy__cuda_device_t *dev, CUstream stream,
                                  const fy_launch_t *launch);
 fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 fy_status_t fy__cuda_run_step(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
+
+fy_status_t fy__cuda_run_chain(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 
 /* ---- conv.c: conv2d, its two gradients, and both parameters' gradients in one ---- */
 fy_status_t fy__cuda_run_conv2d(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);

@@ -7,15 +7,22 @@
 
 enum { BLOCKS_A_PROCESSOR = 16 }; /* more than run at once; each thread loops over the rest */
 
-fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request)
+static unsigned at_once(const fy__cuda_device_t *dev, uint64_t blocks)
 {
     const uint64_t most = (uint64_t)dev->nprocessors * BLOCKS_A_PROCESSOR;
-    const unsigned side = request->square ? FY__CUDA_TILE : FY__CUDA_BLOCK;
-    uint64_t blocks = request->square ? request->threads
-                                      : request->threads / FY__CUDA_BLOCK +
-                                            (request->threads % FY__CUDA_BLOCK != 0);
-    if (blocks > most) blocks = most;
-    if (blocks == 0) blocks = 1;
+    return (unsigned)(blocks > most ? most : blocks == 0 ? 1 : blocks);
+}
+
+static uint64_t blocks_of(uint64_t threads)
+{
+    return threads / FY__CUDA_BLOCK + (threads % FY__CUDA_BLOCK != 0);
+}
+
+fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request)
+{
+    const unsigned side = request->square ? FY__CUDA_TILE : FY__CUDA_BLOCK,
+                   blocks = at_once(dev, request->square ? request->threads
+                                                         : blocks_of(request->threads));
     fy__cuda_flat_t flat;
     void *params[] = { &request->args };
     if (request->kernel >= FY__CUDA_KERNEL_FLAT) {
@@ -23,11 +30,24 @@ fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_re
         params[0] = &flat;
     }
     return FY__CUDA_CALL(dev, cuLaunchKernel,
-                         (dev->kernels[request->kernel], (unsigned)blocks, 1, 1, side,
+                         (dev->kernels[request->kernel], blocks, 1, 1, side,
                           request->square ? side : 1, 1, 0, stream, params, NULL),
                          "running %s over %llu elements on cuda:%d",
                          fy__cuda_op_name(request->args.op),
                          (unsigned long long)request->args.nelem, dev->index);
+}
+
+fy_status_t fy__cuda_submit_chain(fy__cuda_device_t *dev, CUstream stream, fy__cuda_chain_t *chain)
+{
+    const uint64_t threads =
+        chain->flags & FY__CUDA_ALIGNED ? chain->nelem / FY__CUDA_CHAIN_WIDE + 1 : chain->nelem;
+    void *params[] = { chain };
+    return FY__CUDA_CALL(dev, cuLaunchKernel,
+                         (dev->kernels[FY__CUDA_KERNEL_fy_chain_f32],
+                          at_once(dev, blocks_of(threads)), 1, 1, FY__CUDA_BLOCK, 1, 1, 0, stream,
+                          params, NULL),
+                         "running a chain of %u ops over %llu elements on cuda:%d",
+                         (unsigned)chain->nops, (unsigned long long)chain->nelem, dev->index);
 }
 
 fy_status_t fy__cuda_submit_several(fy__cuda_device_t *dev, CUstream stream,
@@ -106,6 +126,13 @@ int fy__cuda_supports(void *handle, const fy_launch_t *launch)
     if (launch->kernel != NULL) return 1;
     if (!takes(family, launch)) return 0;
     return !family->uses_lt || !fy__cuda_lt_is_wanted(handle) || fy__cuda_lt_load() == FY_STATUS_OK;
+}
+
+int fy__cuda_chain(void *handle, const fy_launch_t *launch)
+{
+    fy__cuda_chain_t chain;
+    (void)handle;
+    return fy__cuda_pack_chain(launch, &chain);
 }
 
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit)

@@ -30,6 +30,14 @@ fy_status_t fy__cuda_run_copy(fy__cuda_device_t *dev, CUstream stream, const fy_
     return fy__cuda_copy_submit(dev, stream, &copy);
 }
 
+fy_status_t fy__cuda_run_chain(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_chain_t chain;
+    if (!fy__cuda_pack_chain(launch, &chain))
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "the cuda kernel does not take this chain");
+    return fy__cuda_submit_chain(dev, stream, &chain);
+}
+
 fy_status_t fy__cuda_run_random(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     fy__cuda_request_t requests[2];

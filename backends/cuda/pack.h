@@ -93,6 +93,9 @@ void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* resize2d, adaptive_avg_pool2d, and their gradients */
 void fy__cuda_pack_resample2d(const fy_launch_t *launch, fy__cuda_request_t *out);
 
+/* A chain: 0 if the kernel does not take it. */
+int fy__cuda_pack_chain(const fy_launch_t *launch, fy__cuda_chain_t *out);
+
 /* ---- families of one launch, or of several that go through `workspace` ---- */
 enum { FY__CUDA_MOST_REQUESTS = 4 };
 /* Writes at most FY__CUDA_MOST_REQUESTS launches to `out` and returns how many.

@@ -13,6 +13,7 @@ const char *fy__cuda_request_name(uint32_t what)
     switch (what) {
     case FY_LAUNCH_SCATTER: return "packed upload";
     case FY_LAUNCH_GATHER: return "packed download";
+    case FY_LAUNCH_CHAIN: return "chain";
     case FY__CUDA_RECENT_COPY + FY_COPY_UPLOAD: return "upload";
     case FY__CUDA_RECENT_COPY + FY_COPY_DOWNLOAD: return "download";
     case FY__CUDA_RECENT_COPY + FY_COPY_LOCAL: return "copy";

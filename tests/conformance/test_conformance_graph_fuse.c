@@ -38,7 +38,8 @@ static fy_graph_info_t query(const fy_graph_t *graph)
     return info;
 }
 
-static int has_chains(const ts_ctx_t *ctx) { return ctx->is_host || ctx->is_sim; }
+/* The kernel of cuda runs no reductions, and computes in f32 only. */
+static int has_all_ops(const ts_ctx_t *ctx) { return ctx->is_host || ctx->is_sim; }
 
 static void neighbours_become_a_chain(ts_ctx_t *ctx)
 {
@@ -64,14 +65,15 @@ static void neighbours_become_a_chain(ts_ctx_t *ctx)
     assert_int_equal(info.dropped_calls, 1);
     assert_int_equal(lines.ndropped, 1);
     expect_line(&lines, "dropped 3 exp: nothing reads its results");
-    if (has_chains(ctx)) {
-        assert_int_equal(info.chains, 1);
+    assert_int_equal(info.chains, 1);
+    if (has_all_ops(ctx)) {
         assert_int_equal(info.fused_calls, 5);
         expect_line(&lines, "chain 1 add, 2 relu, 4 mul, 5 axpy, 6 sum: 6 elements, 88 bytes "
                             "instead of 280");
     } else {
-        assert_int_equal(info.chains, 0);
-        expect_line(&lines, "call 1 add: this device runs chains call by call");
+        assert_int_equal(info.fused_calls, 4);
+        expect_line(&lines, "chain 1 add, 2 relu, 4 mul, 5 axpy: 6 elements, 84 bytes instead of ");
+        expect_line(&lines, "call 6 sum: this device has no code for its op and dtype in chains");
     }
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(y, (float[]){ 0, -1, 0, 2, 8, 18 }, 6);
@@ -105,7 +107,7 @@ static void a_reduction_of_rows_ends_a_chain(ts_ctx_t *ctx)
     fy_scope_end(scope, 5, kept);
     ts_ok(fy_graph_end(&graph));
     const lines_t lines = explain(graph);
-    if (has_chains(ctx)) {
+    if (has_all_ops(ctx)) {
         expect_line(&lines, "chain 1 affine, 2 mean: 6 elements, 32 bytes instead of 80");
         expect_line(&lines, "chain 3 abs, 4 max");
         expect_line(&lines, "call 6 sum: it does not reduce rows of 2 to 1024 neighbours");
@@ -142,7 +144,7 @@ static void chains_need_less_memory(ts_ctx_t *ctx)
     ts_ok(fy_graph_end(&graph));
     const fy_graph_info_t info = query(graph);
     assert_int_equal(info.recorded_pool_nbytes, 16 << 20);
-    assert_int_equal(info.pool_nbytes, has_chains(ctx) ? 4 << 20 : 16 << 20);
+    assert_int_equal(info.pool_nbytes, 4 << 20);
     if (!ctx->is_host) assert_int_equal(ts_live(ctx->device), live + info.pool_nbytes);
     for (int i = 0; i < 2; i++) {
         fy_tensor_t *last, *other;
@@ -181,11 +183,10 @@ static void tensors_between_chains_share_memory(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_graph_end(&graph));
     const fy_graph_info_t info = query(graph);
-    if (has_chains(ctx)) {
-        assert_int_equal(info.chains, 2);
-        assert_int_equal(info.recorded_pool_nbytes, 8 << 20);
-        assert_int_equal(info.pool_nbytes, 4 << 20);
-    }
+    assert_int_equal(info.chains, 2);
+    assert_int_equal(info.recorded_pool_nbytes, 8 << 20);
+    /* the sums of cuda have workspace, too */
+    assert_int_equal(info.pool_nbytes, has_all_ops(ctx) ? 4 << 20 : 8 << 20);
     for (int i = 0; i < 2; i++) {
         fy_tensor_t *part[2], *other;
         ts_ok(fy_graph_replay(graph, NULL));
@@ -231,10 +232,8 @@ static void overlaps_end_a_chain(ts_ctx_t *ctx)
     ts_ok(fy_axpy(high, 10, y)); /* x[i + 1] -= 10 x[i], of the x before */
     ts_ok(fy_graph_end(&graph));
     assert_int_equal(query(graph).chains, 0);
-    if (has_chains(ctx)) {
-        const lines_t lines = explain(graph);
-        expect_line(&lines, "call 2 axpy: its operands overlap those of the calls before it");
-    }
+    const lines_t lines = explain(graph);
+    expect_line(&lines, "call 2 axpy: its operands overlap those of the calls before it");
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(x, (float[]){ 1, -8, -17, -26, -35, -44 }, 6);
 }
@@ -276,10 +275,45 @@ static void calls_that_stay_alone(ts_ctx_t *ctx)
     const lines_t lines = explain(graph);
     assert_int_equal(lines.nchains, 0);
     assert_int_equal(lines.ncalls, 5);
-    if (!has_chains(ctx)) return;
     expect_line(&lines, "call 2 neg: the calls beside it have another number of elements");
     expect_line(&lines, "call 3 axpy: its result is a view with gaps");
     expect_line(&lines, "call 5 neg: no call beside it can join it");
+}
+
+/* An op that the device does not run in chains splits them: f64 and integers on cuda. */
+static void dtypes_that_split_a_chain(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 5), -3), *half, *flag, *whole, *y;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *a, *kept[4];
+    ts_ok(fy_affine(x, 0.3, 0, &a));
+    ts_ok(fy_cast(a, FY_DTYPE_F16, &half));
+    ts_ok(fy_mul(half, half, &half));
+    ts_ok(fy_gt(x, a, &flag));
+    ts_ok(fy_cast(x, FY_DTYPE_I32, &whole));
+    ts_ok(fy_neg(whole, &whole));
+    ts_ok(fy_abs(x, &y));
+    ts_ok(fy_where(flag, y, x, &y));
+    kept[0] = half, kept[1] = flag, kept[2] = whole, kept[3] = y;
+    fy_scope_end(scope, 4, kept);
+    ts_ok(fy_graph_end(&graph));
+    const fy_graph_info_t info = query(graph);
+    assert_int_equal(info.chains, has_all_ops(ctx) ? 1 : 2);
+    assert_int_equal(info.fused_calls, has_all_ops(ctx) ? 8 : 6);
+    ts_ok(fy_graph_replay(graph, NULL));
+    for (int i = 0; i < 2; i++) ts_ok(fy_graph_replay(graph, NULL));
+    uint16_t halves[10], want[10];
+    fy_tensor_t *h;
+    ts_ok(fy_affine(x, 0.3, 0, &a));
+    ts_ok(fy_cast(a, FY_DTYPE_F16, &h));
+    ts_ok(fy_mul(h, h, &h));
+    ts_read(half, halves, sizeof halves);
+    ts_read(h, want, sizeof want);
+    assert_memory_equal(halves, want, sizeof want);
+    ts_expect_f32(y, (float[]){ -3, -2, -1, 0, 1, 2, 3, 4, 5, 6 }, 10);
+    for (int i = 0; i < 4; i++) fy_tensor_destroy(kept[i]);
 }
 
 static void the_option_turns_it_off(ts_ctx_t *ctx)
@@ -331,7 +365,7 @@ static void large_chains_have_the_same_bits(ts_ctx_t *ctx)
         fy_scope_end(scope, 0, NULL);
     }
     ts_ok(fy_graph_end(&graph));
-    if (has_chains(ctx)) assert_int_equal(query(graph).fused_calls, 8);
+    assert_int_equal(query(graph).fused_calls, 8);
     ts_ok(fy_graph_replay(graph, NULL));
     unsigned char *bytes[2];
     for (int i = 0; i < 2; i++) assert_non_null(bytes[i] = malloc(N * C * sizeof(float)));
@@ -351,6 +385,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(chains_need_less_memory),
     TS_TEST(tensors_between_chains_share_memory),
     TS_TEST(calls_that_stay_alone),
+    TS_TEST(dtypes_that_split_a_chain),
     TS_TEST(the_option_turns_it_off),
     TS_TEST(large_chains_have_the_same_bits),
 };

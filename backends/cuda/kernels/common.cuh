@@ -17,6 +17,7 @@
 #define FY_KERNEL extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK)
 #define FY_ARGS   const __grid_constant__ fy__cuda_args_t
 #define FY_FLAT   const __grid_constant__ fy__cuda_flat_t
+#define FY_CHAIN  const __grid_constant__ fy__cuda_chain_t
 
 using fy_args = fy__cuda_args_t;
 using fy_operand = fy__cuda_operand_t;

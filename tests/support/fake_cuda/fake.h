@@ -17,6 +17,7 @@
 #include "backends/cuda/dnn_library.h"
 #endif
 #include "backends/cuda/nccl_library.h"
+#include "backends/kernels/kernels.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 enum { FAKE_DEVICES = 2, FAKE_PROCESSORS = 4 };
@@ -112,12 +113,19 @@ void fake_graphs_close(CUcontext context, int lost);
 /* ---- kernels ---- */
 /* Dense, uninitialised, with the dims of `like`; the caller frees data. */
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
+/* The operand with host addresses. 0: an element of it is not in memory that the device may use. */
+int fake_rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out);
+/* Runs a launch with the portable kernels. */
+fy_status_t fake_run_launch(fy_launch_t *launch);
 /* Runs one op with the portable kernels. */
 fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src,
                         const void *attrs);
 /* The mean of the rows' losses, which dst[1] has; without a dst[1] the number by which it divides:
  * the sum of the weights of the targets that count. */
 fy_status_t fake_mean_of_losses(const fy__cuda_args_t *args, fy_desc_t *dst, const fy_desc_t *src);
+/* fake_linear.c: dst = activation(sums + bias), rounded once; added to dst if the launch
+ * accumulates. */
+fy_status_t fake_finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src);
 /* fake_wide.c: kept axes first, reduced ones last; dst has 1 there. */
 int fake_axes_fit(const fy__cuda_args_t *args);
 int64_t fake_cudnn_live(void);
@@ -134,6 +142,10 @@ int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args);
  * kernel was stopped. */
 int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
              unsigned grid, unsigned block_x, unsigned block_y);
+/* The same for fy_chain_f32, without barriers. */
+int simt_run_chain(const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x);
+/* fake_chain.c: checks the arguments of fy_chain_f32 and runs the chain. */
+CUresult fake_run_chain(int device, const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x);
 
 #define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;
 FY__CUDA_DRIVER_LIST(X)

@@ -7,7 +7,6 @@
 #include "opset/formulas/random.h"
 #include "opset/formulas/step.h"
 #include "opset/formulas/step_results.h"
-#include "backends/kernels/kernels.h"
 #include "tests/support/fake_cuda/fake.h"
 
 static char last_kernel[48];
@@ -49,7 +48,7 @@ static uint64_t size_of(int32_t dtype)
 }
 
 /* Every element of the operand must be in memory that the device may use. 0: it is not. */
-static int rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out)
+int fake_rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out)
 {
     const uint64_t size = size_of(operand->dtype);
     int64_t low = 0, high = 0;
@@ -88,7 +87,7 @@ static int64_t nelem_of(const fy_desc_t *desc)
     return n;
 }
 
-static fy_status_t run(fy_launch_t *launch)
+fy_status_t fake_run_launch(fy_launch_t *launch)
 {
     uint64_t nbytes = fy__kernels_workspace(launch, 64 << 20);
     void *workspace = nbytes > 0 ? aligned_alloc(64, (nbytes + 63) / 64 * 64) : NULL;
@@ -111,7 +110,7 @@ static fy_status_t run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, fy_desc_t *
                            .src = src,
                            .attrs = attrs,
                            .nelem = (uint64_t)nelem_of(dst) };
-    return run(&launch);
+    return fake_run_launch(&launch);
 }
 
 /* A dense temporary of the dims of `like`. The caller frees data. */
@@ -186,37 +185,6 @@ static int is_plain_reduction(const fy__cuda_args_t *args)
     const int32_t src = args->src[0].dtype, dst = args->dst[0].dtype;
     if (args->count != FY__CUDA_NO_COUNT || args->op == FY_OP_MSE_LOSS) return 0;
     return !is_float(src) || src == dst || args->op == FY_OP_ANY || args->op == FY_OP_ALL;
-}
-
-/* dst = activation(sums + bias), rounded once; added to dst if the launch accumulates. */
-static fy_status_t finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
-{
-    static const fy_op_t ops[] = { FY_OP_COPY, FY_OP_RELU, FY_OP_TANH, FY_OP_SIGMOID, FY_OP_GELU };
-    static const int32_t activations[] = { FY_ACTIVATION_NONE, FY_ACTIVATION_RELU,
-                                           FY_ACTIVATION_TANH, FY_ACTIVATION_SIGMOID,
-                                           FY_ACTIVATION_GELU };
-    const fy_cast_attrs_t to_wide = { src[0].dtype }, to_dst = { dst->dtype };
-    fy_desc_t sum = temporary(&src[0], src[0].dtype),
-              wide[2] = { src[0], temporary(&src[0], src[0].dtype) },
-              before = temporary(dst, src[0].dtype);
-    fy_status_t status = run_op(FY_OP_COPY, &sum, 1, wide, NULL, 0);
-    if (args->nsrc == 2 && status == FY_STATUS_OK)
-        status = run_op(FY_OP_CAST, &wide[1], 1, &src[1], &to_wide, 0);
-    if (args->nsrc == 2 && status == FY_STATUS_OK)
-        status = run_op(FY_OP_ADD, &sum, 2, wide, NULL, 0);
-    for (int i = 1; i < 5; i++)
-        if (activations[i] == args->attrs.linear.activation && status == FY_STATUS_OK)
-            status = run_op(ops[i], &sum, 1, &sum, NULL, 0);
-    if (args->accumulate && status == FY_STATUS_OK) {
-        fy_desc_t both[2] = { sum, before };
-        status = run_op(FY_OP_CAST, &before, 1, dst, &to_wide, 0);
-        if (status == FY_STATUS_OK) status = run_op(FY_OP_ADD, &sum, 2, both, NULL, 0);
-    }
-    if (status == FY_STATUS_OK) status = run_op(FY_OP_CAST, dst, 1, &sum, &to_dst, 0);
-    free(sum.data);
-    free(wide[1].data);
-    free(before.data);
-    return status;
 }
 
 /* ---- assumptions of each kernel ---- */
@@ -369,6 +337,7 @@ typedef struct launched {
     unsigned grid, block_x, block_y;
     fy__cuda_args_t args; /* for a flat kernel: the meaning of `flat` */
     fy__cuda_flat_t flat;
+    fy__cuda_chain_t chain; /* only this, if its struct_size is not 0 */
 } launched_t;
 
 static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault,
@@ -405,7 +374,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     }
     if (strcmp(kernel, "fy_random") == 0) { /* reads the state and does not change it */
         dst[1].data = memcpy(state, dst[1].data, sizeof state);
-        return run(&launch);
+        return fake_run_launch(&launch);
     }
     if (strcmp(kernel, "fy_step_advance") == 0 || strcmp(kernel, "fy_step_flat_advance") == 0) {
         const double *found = args->nsrc > 3 ? src[3].data : NULL;
@@ -418,7 +387,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     /* leaves the step number */
     if (starts_with(kernel, "fy_step") && number >= 0)
         dst[number].data = memcpy(state, dst[number].data, sizeof *state);
-    if (starts_with(kernel, "fy_linear_finish")) return finish_linear(args, dst, src);
+    if (starts_with(kernel, "fy_linear_finish")) return fake_finish_linear(args, dst, src);
     if (starts_with(kernel, "fy_class_loss_mean")) return fake_mean_of_losses(args, dst, src);
     if (starts_with(kernel, "fy_softmax_parts") ||
         (strcmp(kernel, "fy_argmax") == 0 && args->count != FY__CUDA_NO_COUNT)) {
@@ -444,7 +413,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         return fake_conv_slices(args, dst, src);
     if (starts_with(kernel, "fy_reduce") && !is_plain_reduction(args))
         return run_wide(args, dst, src);
-    return run(&launch);
+    return fake_run_launch(&launch);
 }
 
 /* FAKE_CUDA_KERNELS=source: the kernels' source (simt.c) instead of the portable kernels. */
@@ -512,9 +481,9 @@ static CUresult run_kernel(int device, const launched_t *work)
     if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
     if (!fake_wide_is_right(kernel, args)) return CUDA_ERROR_MISALIGNED_ADDRESS;
     for (unsigned i = 0; i < args->ndst; i++)
-        if (!rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (!fake_rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (unsigned i = 0; i < args->nsrc; i++)
-        if (!rebuild(device, &args->src[i], &src[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        if (!fake_rebuild(device, &args->src[i], &src[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (args->fault != 0 && (fault = fake_translate(device, args->fault, sizeof *fault)) == NULL)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (args->op == FY_LAUNCH_SCATTER || args->op == FY_LAUNCH_GATHER) {
@@ -540,7 +509,10 @@ static CUresult run_launched(CUcontext context, const void *work)
     memcpy(last_kernel, launched->kernel, sizeof last_kernel);
     fake_spend(launched->kernel);
     last_threads = (uint64_t)launched->grid * launched->block_x * launched->block_y;
-    const CUresult code = run_kernel(context->device, launched);
+    const CUresult code =
+        launched->chain.struct_size != 0
+            ? fake_run_chain(context->device, &launched->chain, launched->grid, launched->block_x)
+            : run_kernel(context->device, launched);
     if (code != CUDA_ERROR_ILLEGAL_ADDRESS && code != CUDA_ERROR_MISALIGNED_ADDRESS) return code;
     context->lost = code;
     return CUDA_SUCCESS; /* as on a card: the launch succeeds and the next call reports the fault */
@@ -552,6 +524,12 @@ static int take_arguments(const char *kernel, const void *params, launched_t *ou
 {
     uint32_t nbytes;
     memcpy(&nbytes, params, sizeof nbytes);
+    if (strcmp(kernel, "fy_chain_f32") == 0) {
+        if (nbytes != sizeof out->chain) return 0;
+        memcpy(&out->chain, params, sizeof out->chain);
+        if (nbytes > longest_args) longest_args = nbytes;
+        return 1;
+    }
     if (nbytes != (is_flat_kernel(kernel) ? sizeof out->flat : sizeof out->args)) return 0;
     if (nbytes > longest_args) longest_args = nbytes;
     if (!is_flat_kernel(kernel)) {

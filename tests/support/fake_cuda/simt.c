@@ -24,16 +24,22 @@ FY__CUDA_ARGS_KERNEL_LIST(X)
 #define X(module, name) void name(const fy__cuda_flat_t flat);
 FY__CUDA_FLAT_KERNEL_LIST(X)
 #undef X
+#define X(module, name) void name(const fy__cuda_chain_t chain);
+FY__CUDA_CHAIN_KERNEL_LIST(X)
+#undef X
 /* clang-format on */
 
 static void (*entry)(const fy__cuda_args_t args);
 static void (*flat_entry)(const fy__cuda_flat_t flat);
 static const fy__cuda_args_t *arguments;
 static const fy__cuda_flat_t *flat_arguments;
+static const fy__cuda_chain_t *chain_arguments;
 
 static void call_entry(void)
 {
-    if (flat_arguments != NULL)
+    if (chain_arguments != NULL)
+        fy_chain_f32(*chain_arguments);
+    else if (flat_arguments != NULL)
         flat_entry(*flat_arguments);
     else
         entry(*arguments);
@@ -193,20 +199,17 @@ static int joins(const char *kernel)
     return 0;
 }
 
-int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
-             unsigned grid, unsigned block_x, unsigned block_y)
+/* 1, or 0 or -1 as simt_run. */
+static int run_grid(unsigned grid, unsigned block_x, unsigned block_y, int has_barriers)
 {
-    const int n = (int)(block_x * block_y), known = find_entry(kernel, flat != NULL);
+    const int n = (int)(block_x * block_y);
     if (stacks == NULL)
         stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (!known || n > MOST || stacks == MAP_FAILED) return 0;
-    arguments = args;
-    flat_arguments = flat;
+    if (n > MOST || stacks == MAP_FAILED) return 0;
     misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
-    const int has_barriers = args->lanes > 1 || block_y > 1 || joins(kernel);
     for (unsigned block = 0; block < grid; block++) {
         simt_block = (simt_dim_t){ block, 0, 0 };
         const int arrived = has_barriers ? run_block(n) : run_plainly(n);
@@ -214,4 +217,20 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_fla
         if (!arrived) return 0;
     }
     return 1;
+}
+
+int simt_run_chain(const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x)
+{
+    chain_arguments = chain;
+    return run_grid(grid, block_x, 1, 0);
+}
+
+int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
+             unsigned grid, unsigned block_x, unsigned block_y)
+{
+    if (!find_entry(kernel, flat != NULL)) return 0;
+    arguments = args;
+    flat_arguments = flat;
+    chain_arguments = NULL;
+    return run_grid(grid, block_x, block_y, args->lanes > 1 || block_y > 1 || joins(kernel));
 }

@@ -1,0 +1,172 @@
+/* Chains on cuda, over the fake driver: a chain is one launch of fy_chain_f32, also inside a CUDA
+ * Graph, and its results have the bits of the calls. With FAKE_CUDA_KERNELS=source the kernel's
+ * source computes both. Not here: which calls are neighbours
+ * (tests/conformance/test_conformance_graph_fuse.c, which runs over the fake driver too). */
+#include "graph_step.h"
+
+enum { RESULTS = 3, MOST = 4096 };
+
+/* A chain of every kind of operand: rows, columns and one number that repeat, a result in place,
+ * values that a later op reads, f16, bf16 and bool. `x` is a view if `shift` is not 0: the
+ * addresses are then no multiples of 16 bytes. */
+typedef struct chain {
+    fy_tensor_t *x, *row, *column, *one, *sum, *made[RESULTS];
+} chain_t;
+
+static chain_t operands(int64_t rows, int64_t columns, int64_t shift)
+{
+    chain_t c;
+    fy_tensor_t *rng, *all;
+    ts_ok(fy_rng_create(device, 3, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(rows * columns + shift), 0, 1, &all));
+    ts_ok(fy_slice(all, 0, shift, rows * columns + shift, &c.x));
+    ts_ok(fy_reshape(c.x, FY_DIMS(rows, columns), &c.x));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(columns), 0, 1, &c.row));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(rows, 1), 0, 1, &c.column));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, 0, NULL, 0, 1, &c.one));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(rows, columns), &c.sum));
+    return c;
+}
+
+static void run(chain_t *c)
+{
+    fy_scope_t scope = fy_scope_begin("chain");
+    fy_tensor_t *a, *b, *d, *e, *flag;
+    ts_ok(fy_add(c->x, c->row, &a));
+    ts_ok(fy_mul(a, c->column, &b));
+    ts_ok(fy_gelu(b, &d));
+    ts_ok(fy_sub(a, d, &d)); /* `a` is read again */
+    ts_ok(fy_div(d, c->one, &d));
+    ts_ok(fy_gt(d, b, &flag)); /* and `b` */
+    ts_ok(fy_where(flag, a, d, &e));
+    ts_ok(fy_clamp(e, -1, 0.75, &c->made[0]));
+    ts_ok(fy_cast(e, FY_DTYPE_F16, &d));
+    ts_ok(fy_mul(d, d, &d)); /* rounded to f16 */
+    ts_ok(fy_cast(d, FY_DTYPE_BF16, &c->made[1]));
+    ts_ok(fy_cast(d, FY_DTYPE_F32, &d));
+    ts_ok(fy_axpy(c->sum, 0.5, d));
+    ts_ok(fy_lt(c->sum, c->x, &c->made[2]));
+    fy_scope_end(scope, RESULTS, c->made);
+}
+
+static void expect_equal(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    static unsigned char bytes[2][MOST * sizeof(float)];
+    const size_t nbytes = ts_info(a).nbytes;
+    assert_true(nbytes <= sizeof *bytes);
+    ts_read(a, bytes[0], nbytes);
+    ts_read(b, bytes[1], nbytes);
+    assert_memory_equal(bytes[0], bytes[1], nbytes);
+}
+
+static void chains_have_the_bits_of_their_calls(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, columns, shift;
+    } shapes[] = { { 12, 36, 0 }, { 12, 36, 1 }, { 7, 5, 0 },   { 1, 1, 0 },
+                   { 3, 1, 0 },   { 1, 7, 2 },   { 64, 64, 0 }, { 5, 8, 4 } };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        chain_t called = operands(shapes[i].rows, shapes[i].columns, shapes[i].shift),
+                recorded = operands(shapes[i].rows, shapes[i].columns, shapes[i].shift);
+        fy_graph_t *graph;
+        fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+        ts_ok(fy_graph_begin(device));
+        run(&recorded);
+        ts_ok(fy_graph_end(&graph));
+        ts_ok(fy_graph_query(graph, &info));
+        assert_int_equal(info.chains, 1);
+        assert_int_equal(info.fused_calls, 14);
+        for (int round = 0; round < 3; round++) { /* the third one by a CUDA Graph */
+            run(&called);
+            ts_ok(fy_graph_replay(graph, NULL));
+            expect_equal(called.sum, recorded.sum);
+            for (int k = 0; k < RESULTS; k++) expect_equal(called.made[k], recorded.made[k]);
+        }
+        fy_graph_destroy(graph);
+    }
+}
+
+static void a_chain_is_one_launch(void **state)
+{
+    (void)state;
+    chain_t c = operands(8, 8, 0);
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(device));
+    run(&c);
+    ts_ok(fy_graph_end(&graph));
+    const int64_t before = driver.fake_cuda_calls("cuLaunchKernel"),
+                  graphs = driver.fake_cuda_calls("cuGraphLaunch");
+    (void)driver.fake_cuda_longest_args();
+    ts_ok(fy_graph_replay(graph, NULL));
+    assert_int_equal(driver.fake_cuda_calls("cuLaunchKernel"), before + 1);
+    assert_string_equal(driver.fake_cuda_last_kernel(), "fy_chain_f32");
+    assert_true(driver.fake_cuda_longest_args() <= 4096);
+    for (int i = 0; i < 3; i++) ts_ok(fy_graph_replay(graph, NULL)); /* one captures it */
+    assert_int_equal(driver.fake_cuda_calls("cuLaunchKernel"), before + 2);
+    assert_int_equal(driver.fake_cuda_calls("cuGraphLaunch"), graphs + 3);
+    assert_int_equal(nlogged, 0);
+}
+
+/* Five values at once, each read by a later op: more than a thread keeps. */
+static void too_many_values_run_call_by_call(void **state)
+{
+    (void)state;
+    fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 4), 1), *y;
+    fy_graph_t *graph;
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    ts_ok(fy_graph_begin(device));
+    fy_scope_t scope = fy_scope_begin("many");
+    fy_tensor_t *v[7];
+    for (int i = 0; i < 7; i++) ts_ok(fy_affine(x, i, 1, &v[i]));
+    for (int i = 1; i < 7; i++) ts_ok(fy_add(v[0], v[i], &v[0]));
+    y = v[0];
+    fy_scope_end(scope, 1, &y);
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_query(graph, &info));
+    assert_int_equal(info.chains, 0);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ 28, 49, 70, 91, 112, 133, 154, 175 }, 8);
+}
+
+/* Each launch of a replay fails once: the results are poisoned, and the next replay is right. */
+static void each_launch_fails_once(void **state)
+{
+    (void)state;
+    for (int nth = 1; nth <= 3; nth++) {
+        fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 2), 1), *y, *t;
+        fy_graph_t *graph;
+        ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(2, 2), &y));
+        ts_ok(fy_graph_begin(device));
+        fy_scope_t scope = fy_scope_begin("inner");
+        ts_ok(fy_neg(x, &t));
+        ts_ok(fy_mul(t, t, &t)); /* 1 4 9 16 */
+        ts_ok(fy_sum(t, FY_AXES(0), 1, &t));
+        ts_ok(fy_affine(t, 1, 1, &t)); /* 11 21 */
+        ts_ok(fy_relu(t, &t));
+        fy_scope_end(scope, 1, &t);
+        ts_ok(fy_graph_end(&graph));
+        const int64_t before = driver.fake_cuda_calls("cuLaunchKernel");
+        driver.fake_cuda_fail("cuLaunchKernel", nth, 701 /* LAUNCH_OUT_OF_RESOURCES */);
+        assert_int_not_equal(fy_graph_replay(graph, NULL), FY_STATUS_OK);
+        assert_int_equal(driver.fake_cuda_calls("cuLaunchKernel"), before + nth);
+        for (int i = 0; i < 3; i++) {
+            ts_ok(fy_graph_replay(graph, NULL));
+            ts_expect_f32(t, (float[]){ 11, 21 }, 2);
+        }
+        fy_graph_destroy(graph);
+    }
+}
+
+int main(void)
+{
+    fake_driver_or_skip();
+    fy_log_set(note_log, NULL);
+    const struct CMUnitTest tests[] = {
+        TEST(chains_have_the_bits_of_their_calls),
+        TEST(a_chain_is_one_launch),
+        TEST(too_many_values_run_call_by_call),
+        TEST(each_launch_fails_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
