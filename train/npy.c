@@ -17,8 +17,26 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /* ---- reading ---- */
 
-static fy_status_t read_all(fy__input_t *input, void *to, size_t nbytes)
+/* A file, or bytes in memory (a member of an archive, npz.c); each read takes the next bytes. */
+typedef struct source {
+    const char *path;
+    uint64_t nbytes;
+    fy__input_t *input;          /* NULL: */
+    const unsigned char *memory; /* of nbytes */
+    uint64_t at;
+} source_t;
+
+static fy_status_t read_all(source_t *source, void *to, size_t nbytes)
 {
+    fy__input_t *input = source->input;
+    if (!input && nbytes > source->nbytes - source->at)
+        return FYT_FAIL(CORRUPT_DATA, "%s ends %" PRIu64 " bytes too early", source->path,
+                        nbytes - (source->nbytes - source->at));
+    if (!input) {
+        memcpy(to, source->memory + source->at, nbytes);
+        source->at += nbytes;
+        return FY_STATUS_OK;
+    }
     for (size_t at = 0, n; at < nbytes; at += n) {
         if (fy__input_read(input, (char *)to + at, nbytes - at, &n))
             return FYT_FAIL(IO, "%s", input->problem);
@@ -29,38 +47,38 @@ static fy_status_t read_all(fy__input_t *input, void *to, size_t nbytes)
 }
 
 /* Everything before the data; *out_nbytes of it. */
-static fy_status_t read_header(fy__input_t *input, fyt_npy_t *out_npy, uint64_t *out_nbytes)
+static fy_status_t read_header(source_t *source, fyt_npy_t *out_npy, uint64_t *out_nbytes)
 {
     unsigned char prefix[12];
     char text[FYT_NPY_MOST_NBYTES];
-    if (input->nbytes == FY__INPUT_UNKNOWN)
-        return FYT_FAIL(IO, "%s is a pipe: an .npy file must have a size", input->path);
-    if (input->nbytes < sizeof prefix)
-        return FYT_FAIL(CORRUPT_DATA, "%s is no .npy file: it has %" PRIu64 " bytes", input->path,
-                        input->nbytes);
-    FY_TRY(read_all(input, prefix, 10));
+    if (source->nbytes == FY__INPUT_UNKNOWN)
+        return FYT_FAIL(IO, "%s is a pipe: an .npy file must have a size", source->path);
+    if (source->nbytes < sizeof prefix)
+        return FYT_FAIL(CORRUPT_DATA, "%s is no .npy file: it has %" PRIu64 " bytes", source->path,
+                        source->nbytes);
+    FY_TRY(read_all(source, prefix, 10));
     if (memcmp(prefix, "\x93NUMPY", 6) != 0)
-        return FYT_FAIL(CORRUPT_DATA,
-                        "%s is no .npy file: it does not begin with the byte 0x93 and 'NUMPY'%s",
-                        input->path, memcmp(prefix, "PK", 2) ? "" : " (it may be an .npz archive)");
+        return FYT_FAIL(
+            CORRUPT_DATA, "%s is no .npy file: it does not begin with the byte 0x93 and 'NUMPY'%s",
+            source->path, memcmp(prefix, "PK", 2) ? "" : " (it may be an .npz archive)");
     if (prefix[6] < 1 || prefix[6] > 3 || prefix[7])
         return FYT_FAIL(UNSUPPORTED,
                         "%s has version %u.%u of the format; 1.0, 2.0 and 3.0 are read",
-                        input->path, prefix[6], prefix[7]);
+                        source->path, prefix[6], prefix[7]);
     uint64_t begin = 10, length = prefix[8] | (uint64_t)prefix[9] << 8;
     if (prefix[6] > 1) { /* a length of four bytes */
-        FY_TRY(read_all(input, prefix + 10, 2));
+        FY_TRY(read_all(source, prefix + 10, 2));
         length |= (uint64_t)prefix[10] << 16 | (uint64_t)prefix[11] << 24;
         begin = 12;
     }
-    if (length > sizeof text || length > input->nbytes - begin)
+    if (length > sizeof text || length > source->nbytes - begin)
         return FYT_FAIL(CORRUPT_DATA,
                         "%s: its header has %" PRIu64 " bytes; the file has %" PRIu64
                         ", and %zu are read at most",
-                        input->path, length, input->nbytes, sizeof text);
-    FY_TRY(read_all(input, text, (size_t)length));
+                        source->path, length, source->nbytes, sizeof text);
+    FY_TRY(read_all(source, text, (size_t)length));
     *out_nbytes = begin + length;
-    return fyt_npy_read_header(input->path, text, (size_t)length, out_npy);
+    return fyt_npy_read_header(source->path, text, (size_t)length, out_npy);
 }
 
 static fy_status_t check_bools(const char *path, const fyt_npy_t *npy, const unsigned char *data)
@@ -75,7 +93,7 @@ static fy_status_t check_bools(const char *path, const fyt_npy_t *npy, const uns
 }
 
 /* A dense tensor of the bytes in the order of the file; of reversed dims, if that is Fortran's. */
-static fy_status_t read_bytes(fy__input_t *input, const fyt_npy_t *npy, fy_tensor_t **out_tensor)
+static fy_status_t read_bytes(source_t *source, const fyt_npy_t *npy, fy_tensor_t **out_tensor)
 {
     int64_t dims[FY_MAX_RANK];
     void *data;
@@ -83,20 +101,20 @@ static fy_status_t read_bytes(fy__input_t *input, const fyt_npy_t *npy, fy_tenso
         dims[i] = npy->dims[npy->is_fortran ? npy->rank - 1 - i : i];
     FY_TRY(fy_tensor_create(fy_device_host(), npy->dtype, npy->rank, dims, out_tensor));
     FY_TRY(fy_tensor_map(*out_tensor, FY_ACCESS_WRITE, &data));
-    FY_TRY(read_all(input, data, (size_t)npy->nbytes));
-    return check_bools(input->path, npy, data);
+    FY_TRY(read_all(source, data, (size_t)npy->nbytes));
+    return check_bools(source->path, npy, data);
 }
 
-static fy_status_t read_file(fy__input_t *input, fy_tensor_t **out_tensor)
+static fy_status_t read_array(source_t *source, fy_tensor_t **out_tensor)
 {
     fyt_npy_t npy;
     uint64_t begin;
     fy_tensor_t *tensor = NULL, *view = NULL;
-    FY_TRY(read_header(input, &npy, &begin));
-    if (npy.nbytes != input->nbytes - begin)
+    FY_TRY(read_header(source, &npy, &begin));
+    if (npy.nbytes != source->nbytes - begin)
         return FYT_FAIL(CORRUPT_DATA, "%s has %" PRIu64 " bytes of data; its shape needs %" PRIu64,
-                        input->path, input->nbytes - begin, npy.nbytes);
-    fy_status_t status = read_bytes(input, &npy, &tensor);
+                        source->path, source->nbytes - begin, npy.nbytes);
+    fy_status_t status = read_bytes(source, &npy, &tensor);
     if (status == FY_STATUS_OK && npy.is_fortran) {
         status = fy_transpose(tensor, NULL, &view);
         fy_tensor_destroy(tensor);
@@ -116,9 +134,18 @@ fy_status_t fy_npy_read(const char *path, fy_tensor_t **out_tensor)
     *out_tensor = NULL;
     if (!path) return FYT_FAIL(INVALID_ARGUMENT, "npy_read: path is NULL");
     if (fy__input_open(&input, path)) return FYT_FAIL(IO, "%s", input.problem);
-    const fy_status_t status = read_file(&input, out_tensor);
+    source_t source = { .path = path, .nbytes = input.nbytes, .input = &input };
+    const fy_status_t status = read_array(&source, out_tensor);
     fy__input_close(&input);
     return status;
+}
+
+fy_status_t fyt_npy_read_memory(const char *what, const void *bytes, uint64_t nbytes,
+                                fy_tensor_t **out_tensor)
+{
+    source_t source = { .path = what, .nbytes = nbytes, .memory = bytes };
+    *out_tensor = NULL;
+    return read_array(&source, out_tensor);
 }
 
 /* ---- writing ---- */
@@ -154,27 +181,39 @@ static fy_status_t write_file(const char *path, const char *header, size_t heade
     return status;
 }
 
-fy_status_t fy_npy_write(const char *path, fy_tensor_t *tensor)
+fy_status_t fyt_npy_prepare(const char *call, fy_tensor_t *tensor, fyt_npy_bytes_t *out_bytes)
 {
-    char header[FYT_NPY_HEADER_ROOM];
-    size_t header_nbytes;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_t *own = NULL, *bytes;
-    void *data;
-    if (!path || !tensor)
-        return FYT_FAIL(INVALID_ARGUMENT, "npy_write: %s is NULL", path ? "tensor" : "path");
+    fy_tensor_t *bytes;
+    *out_bytes = (fyt_npy_bytes_t){ 0 };
     FY_TRY(fy_tensor_query(tensor, &info));
     if (info.device != fy_device_host())
         return FYT_FAIL(DEVICE_MISMATCH,
-                        "npy_write: the tensor is on %s\n  Ferry moves nothing by itself. Download "
+                        "%s: the tensor is on %s\n  Ferry moves nothing by itself. Download "
                         "it first: %" PRIu64 " bytes",
-                        fy_device_name(info.device), info.nbytes);
+                        call, fy_device_name(info.device), info.nbytes);
     fyt_npy_t npy = { .dtype = info.dtype, .rank = info.rank, .nbytes = info.nbytes };
     memcpy(npy.dims, info.dims, sizeof npy.dims);
-    fy_status_t status = find_bytes(tensor, &info, &npy.is_fortran, &own, &bytes);
-    if (status == FY_STATUS_OK) status = fyt_npy_write_header(&npy, header, &header_nbytes);
-    if (status == FY_STATUS_OK) status = fy_tensor_map(bytes, FY_ACCESS_READ, &data);
-    if (status == FY_STATUS_OK) status = write_file(path, header, header_nbytes, data, npy.nbytes);
-    fy_tensor_destroy(own);
+    fy_status_t status = find_bytes(tensor, &info, &npy.is_fortran, &out_bytes->own, &bytes);
+    if (status == FY_STATUS_OK)
+        status = fyt_npy_write_header(&npy, out_bytes->header, &out_bytes->header_nbytes);
+    if (status == FY_STATUS_OK) status = fy_tensor_map(bytes, FY_ACCESS_READ, &out_bytes->data);
+    out_bytes->nbytes = npy.nbytes;
+    if (status != FY_STATUS_OK) {
+        fy_tensor_destroy(out_bytes->own);
+        out_bytes->own = NULL;
+    }
+    return status;
+}
+
+fy_status_t fy_npy_write(const char *path, fy_tensor_t *tensor)
+{
+    fyt_npy_bytes_t bytes;
+    if (!path || !tensor)
+        return FYT_FAIL(INVALID_ARGUMENT, "npy_write: %s is NULL", path ? "tensor" : "path");
+    FY_TRY(fyt_npy_prepare("npy_write", tensor, &bytes));
+    const fy_status_t status =
+        write_file(path, bytes.header, bytes.header_nbytes, bytes.data, bytes.nbytes);
+    fy_tensor_destroy(bytes.own);
     return status;
 }

@@ -25,4 +25,20 @@ fy_status_t fyt_npy_read_header(const char *path, const char *text, size_t nbyte
 #define FYT_NPY_HEADER_ROOM 512
 fy_status_t fyt_npy_write_header(const fyt_npy_t *npy, char *text, size_t *out_nbytes);
 
+/* Reads a whole file in memory; `what` is for errors. Fails as fy_npy_read. */
+fy_status_t fyt_npy_read_memory(const char *what, const void *bytes, uint64_t nbytes,
+                                fy_tensor_t **out_tensor);
+
+/* The bytes of a file: header, then data. The caller destroys `own`, which may be NULL, after their
+ * last use. */
+typedef struct fyt_npy_bytes {
+    char header[FYT_NPY_HEADER_ROOM];
+    size_t header_nbytes;
+    void *data;
+    uint64_t nbytes; /* of the data */
+    fy_tensor_t *own;
+} fyt_npy_bytes_t;
+/* Fails as fy_npy_write; `call` is for errors. */
+fy_status_t fyt_npy_prepare(const char *call, fy_tensor_t *tensor, fyt_npy_bytes_t *out_bytes);
+
 #endif

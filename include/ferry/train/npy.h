@@ -1,7 +1,7 @@
 /* NumPy's .npy files: one array each ("NEP 1 - a simple file format for NumPy arrays", and
  * numpy.lib.format for versions 2 and 3). Written files equal those of numpy.save byte for byte.
- * Host tensors only: upload and download explicitly. Archives of several arrays (.npz) are not
- * read; safetensors.h holds several tensors. */
+ * Host tensors only: upload and download explicitly. Archives of several arrays:
+ * npz.h. */
 #ifndef FERRY_TRAIN_NPY_H_
 #define FERRY_TRAIN_NPY_H_
 

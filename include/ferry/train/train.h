@@ -10,6 +10,7 @@
 #include <ferry/train/loader.h>
 #include <ferry/train/model.h>
 #include <ferry/train/npy.h>
+#include <ferry/train/npz.h>
 #include <ferry/train/optimizer.h>
 #include <ferry/train/parallel.h>
 #include <ferry/train/safetensors.h>

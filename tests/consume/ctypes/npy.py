@@ -1,5 +1,5 @@
-"""Files of numpy.save are read, and files of fy_npy_write have the bytes of numpy.save. Usage:
-npy.py PATH-OF-LIBFERRY PATH-OF-LIBFERRY_TRAIN. Fails if NumPy is not there."""
+"""Files of numpy.save and numpy.savez are read, and files of fy_npy_write and fy_npz_write have
+their bytes. Usage: npy.py PATH-OF-LIBFERRY PATH-OF-LIBFERRY_TRAIN. Fails if NumPy is not there."""
 
 import ctypes as c
 import os
@@ -45,6 +45,37 @@ def check(array, theirs, ours):
         ferry.fy_tensor_destroy(each)
 
 
+class Entry(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("tensor", c.c_void_p)]
+
+
+train.fy_npz_name.restype = c.c_char_p
+train.fy_npz_count.restype = c.c_size_t
+
+
+def check_archive(arrays, theirs, ours):
+    np.savez(theirs, **arrays)
+    entries = (Entry * (len(arrays) or 1))(
+        *(Entry(name.encode(), wrapped(array)) for name, array in arrays.items()))
+    assert train.fy_npz_write(ours.encode(), c.c_size_t(len(arrays)), entries) == 0
+    with open(theirs, "rb") as a, open(ours, "rb") as b:
+        assert a.read() == b.read(), list(arrays)
+    for save in np.savez, np.savez_compressed:
+        save(theirs, **arrays)
+        file = out(train.fy_npz_open, theirs.encode())
+        assert train.fy_npz_count(file) == len(arrays)
+        for i, (name, array) in enumerate(arrays.items()):
+            assert train.fy_npz_name(file, c.c_size_t(i)) == name.encode()
+            tensor = out(train.fy_npz_read, file, c.c_size_t(i))
+            assert train.fy_npy_write(ours.encode(), tensor) == 0
+            back = np.load(ours)
+            assert back.dtype == array.dtype and back.shape == array.shape and (back == array).all()
+            ferry.fy_tensor_destroy(tensor)
+        train.fy_npz_close(file)
+    for entry in entries[: len(arrays)]:
+        ferry.fy_tensor_destroy(c.c_void_p(entry.tensor))
+
+
 count = 0
 with tempfile.TemporaryDirectory() as folder:
     names = os.path.join(folder, "numpy.npy"), os.path.join(folder, "ferry.npy")
@@ -57,4 +88,9 @@ with tempfile.TemporaryDirectory() as folder:
             for view in views:
                 check(view, *names)
                 count += 1
-print(f"numpy {np.__version__}: {count} arrays, the same bytes")
+    archives = os.path.join(folder, "numpy.npz"), os.path.join(folder, "ferry.npz")
+    large = np.arange(300000, dtype="f4").reshape(500, 600)
+    for arrays in ({}, {"x": large[:2, :3]}, {"a": large, "b.c": large.T, "d/é": np.array(3, "i8")},
+                   {f"n{i}": np.full(i % 7, i, "f8") for i in range(300)}):
+        check_archive(arrays, *archives)
+print(f"numpy {np.__version__}: {count} arrays and 4 archives, the same bytes")

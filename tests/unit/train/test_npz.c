@@ -1,0 +1,276 @@
+/* .npz archives: round trips, an archive of numpy.savez_compressed, every byte damaged, every
+ * length, hostile sizes, host memory that fails at each allocation. Against NumPy itself:
+ * tests/consume/ctypes/npy.py. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ferry/train/npz.h>
+
+#include "tests/support/harness.h"
+#include "tests/support/sweep.h"
+
+static char folder[] = "/tmp/ferry-npz-XXXXXX", path[64];
+static unsigned char bytes[8192];
+static size_t nbytes;
+
+/* numpy.savez_compressed(x=arange(6, dtype='<f4').reshape(2, 3), zeros=zeros(200, '|u1')), version
+ * 2.4. */
+static const unsigned char compressed[] = {
+    0x50, 0x4b, 0x03, 0x04, 0x2d, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x21, 0x00, 0x4f, 0xe9,
+    0x00, 0x2a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x05, 0x00, 0x14, 0x00, 0x78, 0x2e,
+    0x6e, 0x70, 0x79, 0x01, 0x00, 0x10, 0x00, 0x98, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x55,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x9b, 0xec, 0x17, 0xea, 0x1b, 0x10, 0xc9, 0xc8, 0x50,
+    0xc6, 0x50, 0xad, 0x9e, 0x92, 0x5a, 0x9c, 0x5c, 0xa4, 0x6e, 0xa5, 0xa0, 0x6e, 0x93, 0x66, 0xa2,
+    0xae, 0xa3, 0xa0, 0x9e, 0x96, 0x5f, 0x54, 0x52, 0x94, 0x98, 0x17, 0x9f, 0x5f, 0x94, 0x92, 0x0a,
+    0x12, 0x77, 0x4b, 0xcc, 0x29, 0x4e, 0x05, 0x8a, 0x17, 0x67, 0x24, 0x16, 0xa4, 0x02, 0xf9, 0x1a,
+    0x46, 0x3a, 0x0a, 0xc6, 0x9a, 0x3a, 0x0a, 0xb5, 0x0a, 0x64, 0x03, 0x2e, 0x06, 0x30, 0x68, 0xb0,
+    0x07, 0x12, 0x0e, 0x40, 0x04, 0xc4, 0x0d, 0x40, 0xbc, 0xc0, 0x01, 0x00, 0x50, 0x4b, 0x03, 0x04,
+    0x2d, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x21, 0x00, 0xd8, 0xdc, 0x9b, 0xb0, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x09, 0x00, 0x14, 0x00, 0x7a, 0x65, 0x72, 0x6f, 0x73, 0x2e,
+    0x6e, 0x70, 0x79, 0x01, 0x00, 0x10, 0x00, 0x48, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x49,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x9b, 0xec, 0x17, 0xea, 0x1b, 0x10, 0xc9, 0xc8, 0x50,
+    0xc6, 0x50, 0xad, 0x9e, 0x92, 0x5a, 0x9c, 0x5c, 0xa4, 0x6e, 0xa5, 0xa0, 0x5e, 0x53, 0x6a, 0xa8,
+    0xae, 0xa3, 0xa0, 0x9e, 0x96, 0x5f, 0x54, 0x52, 0x94, 0x98, 0x17, 0x9f, 0x5f, 0x94, 0x92, 0x0a,
+    0x12, 0x77, 0x4b, 0xcc, 0x29, 0x4e, 0x05, 0x8a, 0x17, 0x67, 0x24, 0x16, 0xa4, 0x02, 0xf9, 0x1a,
+    0x46, 0x06, 0x06, 0x3a, 0x9a, 0x3a, 0x0a, 0xb5, 0x0a, 0x64, 0x03, 0x2e, 0x86, 0x61, 0x02, 0x00,
+    0x50, 0x4b, 0x01, 0x02, 0x2d, 0x03, 0x2d, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00, 0x00, 0x21, 0x00,
+    0x4f, 0xe9, 0x00, 0x2a, 0x55, 0x00, 0x00, 0x00, 0x98, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x00, 0x00, 0x00, 0x00, 0x78, 0x2e,
+    0x6e, 0x70, 0x79, 0x50, 0x4b, 0x01, 0x02, 0x2d, 0x03, 0x2d, 0x00, 0x00, 0x00, 0x08, 0x00, 0x00,
+    0x00, 0x21, 0x00, 0xd8, 0xdc, 0x9b, 0xb0, 0x49, 0x00, 0x00, 0x00, 0x48, 0x01, 0x00, 0x00, 0x09,
+    0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x8c, 0x00, 0x00,
+    0x00, 0x7a, 0x65, 0x72, 0x6f, 0x73, 0x2e, 0x6e, 0x70, 0x79, 0x50, 0x4b, 0x05, 0x06, 0x00, 0x00,
+    0x00, 0x00, 0x02, 0x00, 0x02, 0x00, 0x6a, 0x00, 0x00, 0x00, 0x10, 0x01, 0x00, 0x00, 0x00, 0x00,
+};
+
+static void save(const void *from, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(from, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void load(void)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    nbytes = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+}
+
+static const float values[6] = { 0, 1, 2, 3, 4, 5 };
+
+/* Two arrays, "x" and "a/b"; the file's bytes are then in `bytes`. */
+static void write_two(void)
+{
+    const fy_scope_t scope = fy_scope_begin("write");
+    fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values), *y;
+    ts_ok(fy_transpose(x, NULL, &y));
+    ts_ok(fy_npz_write(path, 2, (fy_npz_entry_t[]){ { "x", x }, { "a/b", y } }));
+    fy_scope_end(scope, 0, NULL);
+    load();
+}
+
+static void arrays_come_back(void **state)
+{
+    fy_npz_t *file;
+    fy_tensor_t *x, *y;
+    (void)state;
+    write_two();
+    ts_ok(fy_npz_open(path, &file));
+    assert_int_equal(fy_npz_count(file), 2);
+    assert_string_equal(fy_npz_name(file, 0), "x");
+    assert_string_equal(fy_npz_name(file, 1), "a/b");
+    assert_null(fy_npz_name(file, 2));
+    ts_ok(fy_npz_read(file, 0, &x));
+    ts_expect_f32(x, values, 6);
+    ts_ok(fy_npz_read(file, 1, &y));
+    assert_int_equal(ts_info(y).dims[0], 3);
+    ts_expect_f32(y, (float[]){ 0, 3, 1, 4, 2, 5 }, 6);
+    ts_fails(fy_npz_read(file, 2, &x), INVALID_ARGUMENT);
+    fy_npz_close(file);
+    fy_npz_close(NULL);
+    ts_ok(fy_npz_write(path, 0, NULL)); /* an archive without arrays */
+    ts_ok(fy_npz_open(path, &file));
+    assert_int_equal(fy_npz_count(file), 0);
+    fy_npz_close(file);
+}
+
+static void compressed_arrays_are_read(void **state)
+{
+    fy_npz_t *file;
+    fy_tensor_t *x, *zeros;
+    (void)state;
+    save(compressed, sizeof compressed);
+    ts_ok(fy_npz_open(path, &file));
+    assert_int_equal(fy_npz_count(file), 2);
+    ts_ok(fy_npz_read(file, 0, &x));
+    ts_expect_f32(x, values, 6);
+    ts_ok(fy_npz_read(file, 1, &zeros));
+    assert_int_equal(ts_info(zeros).nbytes, 200);
+    fy_npz_close(file);
+}
+
+/* Opens and reads all; the first failure. */
+static fy_status_t read_all(void)
+{
+    fy_npz_t *file;
+    fy_status_t status = fy_npz_open(path, &file);
+    for (size_t i = 0; status == FY_STATUS_OK && i < fy_npz_count(file); i++) {
+        fy_tensor_t *x;
+        status = fy_npz_read(file, i, &x);
+        fy_tensor_destroy(x);
+    }
+    if (file) fy_npz_close(file);
+    return status;
+}
+
+static void damage_each_byte(const unsigned char *from, size_t count)
+{
+    static const unsigned char masks[] = { 1, 0x80, 0xff };
+    memcpy(bytes, from, count);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < sizeof masks; k++) {
+            bytes[i] ^= masks[k];
+            save(bytes, count);
+            const fy_status_t status = read_all();
+            if (status != FY_STATUS_OK && status != FY_STATUS_CORRUPT_DATA &&
+                status != FY_STATUS_UNSUPPORTED && status != FY_STATUS_OUT_OF_MEMORY)
+                fail_msg("byte %zu: %s", i, fy_error_get()->text);
+            bytes[i] ^= masks[k];
+        }
+    for (size_t i = 0; i < count; i++) {
+        save(bytes, i);
+        assert_int_not_equal(read_all(), FY_STATUS_OK);
+    }
+}
+
+static void damaged_archives_are_refused_or_read(void **state)
+{
+    unsigned char own[sizeof bytes];
+    (void)state;
+    write_two();
+    const size_t count = nbytes;
+    memcpy(own, bytes, count);
+    damage_each_byte(own, count);
+    damage_each_byte(compressed, sizeof compressed);
+}
+
+static size_t find(const char *magic, int which)
+{
+    for (size_t i = 0; i + 4 <= nbytes; i++)
+        if (memcmp(bytes + i, magic, 4) == 0 && !which--) return i;
+    fail_msg("no '%s'", magic);
+    return 0;
+}
+
+/* One change to a valid archive, and the refusal. */
+static void refuse(size_t at, unsigned char value, fy_status_t want, const char *text)
+{
+    const unsigned char before = bytes[at];
+    bytes[at] = value;
+    save(bytes, nbytes);
+    const fy_status_t status = read_all();
+    if (status != want || !strstr(fy_error_get()->text, text))
+        fail_msg("byte %zu: status %d, '%s', not '%s'", at, (int)status, fy_error_get()->text,
+                 text);
+    bytes[at] = before;
+}
+
+static void hostile_archives_are_refused_with_numbers(void **state)
+{
+    (void)state;
+    write_two();
+    const size_t end = nbytes - 22, first = find("PK\1\2", 0), second = find("PK\1\2", 1),
+                 local = find("PK\3\4", 1);
+    refuse(end + 20, 1, FY_STATUS_CORRUPT_DATA, "without comment");
+    refuse(end + 10, 3, FY_STATUS_UNSUPPORTED, "several files");
+    refuse(end + 4, 1, FY_STATUS_UNSUPPORTED, "several files");
+    refuse(end + 12, bytes[end + 12] + 1, FY_STATUS_CORRUPT_DATA, "it must end at byte");
+    refuse(end + 19, 0x7f, FY_STATUS_CORRUPT_DATA, "it must end at byte");
+    refuse(first + 8, 1, FY_STATUS_UNSUPPORTED, "flags 0x1 (encryption");
+    refuse(first + 10, 99, FY_STATUS_UNSUPPORTED, "compression 99");
+    refuse(first + 24, 7, FY_STATUS_CORRUPT_DATA, "which is not possible");
+    refuse(first + 16, bytes[first + 16] ^ 1, FY_STATUS_CORRUPT_DATA, "disagrees");
+    refuse(first + 28, 200, FY_STATUS_CORRUPT_DATA, "line 0 of its directory has");
+    refuse(second + 42, 0, FY_STATUS_CORRUPT_DATA, "begins at byte"); /* overlaps the first */
+    refuse(local + 26, bytes[local + 26] + 1, FY_STATUS_CORRUPT_DATA, "bytes from byte");
+    refuse(find("x.npy", 1) + 2, 'N', FY_STATUS_UNSUPPORTED, "is not NAME.npy");
+    bytes[local - 1] ^= 1; /* the last byte of x's data */
+    save(bytes, nbytes);
+    assert_int_equal(read_all(), FY_STATUS_CORRUPT_DATA);
+    ts_text_has("has the CRC-32 0x");
+    /* 132 bytes that claim to give 4 GiB - 2 */
+    memcpy(bytes, compressed, nbytes = sizeof compressed);
+    const size_t line = find("PK\1\2", 0);
+    memcpy(bytes + line + 24, "\xfe\xff\xff\xff", 4);
+    save(bytes, nbytes);
+    assert_int_equal(read_all(), FY_STATUS_CORRUPT_DATA);
+    ts_text_has("that give 4294967294, which is not possible");
+}
+
+static void bad_writes_are_refused(void **state)
+{
+    char names[2][8] = { "x", "x" };
+    (void)state;
+    fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values);
+    ts_fails(fy_npz_write(path, 2, (fy_npz_entry_t[]){ { names[0], x }, { names[1], x } }),
+             INVALID_ARGUMENT);
+    ts_text_has("two of the 2 entries are 'x'");
+    ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "", x } }), INVALID_ARGUMENT);
+    ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { NULL, x } }), INVALID_ARGUMENT);
+    ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "x", NULL } }), INVALID_ARGUMENT);
+    ts_fails(fy_npz_write(NULL, 0, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_npz_write(path, 70000, (fy_npz_entry_t[]){ { "x", x } }), INVALID_ARGUMENT);
+    fy_tensor_destroy(x);
+}
+
+static fy_status_t program(fy_device_t *device)
+{
+    fy_tensor_t *x;
+    fy_npz_t *file = NULL;
+    (void)device;
+    FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2, 3), &x));
+    save(compressed, sizeof compressed);
+    fy_status_t status = read_all();
+    if (status == FY_STATUS_OK) status = fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "x", x } });
+    if (status == FY_STATUS_OK) status = fy_npz_open(path, &file);
+    fy_npz_close(file);
+    fy_tensor_destroy(x);
+    return status;
+}
+
+static void host_memory_fails_at_each_place(void **state)
+{
+    (void)state;
+    ts_sweep_host_memory("host", 400, program);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/x.npz", folder);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder); /* fails if a temporary file was left */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrays_come_back),
+        cmocka_unit_test(compressed_arrays_are_read),
+        cmocka_unit_test(damaged_archives_are_refused_or_read),
+        cmocka_unit_test(hostile_archives_are_refused_with_numbers),
+        cmocka_unit_test(bad_writes_are_refused),
+        cmocka_unit_test(host_memory_fails_at_each_place),
+    };
+    return cmocka_run_group_tests_name("unit_train_npz", tests, begin, end);
+}
