@@ -32,6 +32,7 @@ static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
                               .bias = sums ? &launch->dst[1] : NULL,
                               .accumulate_bias = (launch->accumulate & 2u) != 0 };
     conv->shape = (fy__conv_shape_t){ .op = is_weight ? FY_OP_CONV2D_BACKWARD_WEIGHT : launch->op,
+                                      .half = fy__is_half(conv->x->dtype) ? conv->x->dtype : 0,
                                       .n = conv->x->dims[0],
                                       .h = conv->x->dims[1],
                                       .w = conv->x->dims[2],
@@ -89,7 +90,7 @@ static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
     const char *reason = fy__onednn_has_none;
     if (!is_all_dense(conv))
         reason = "an operand is strided; fy_copy into a new tensor makes a dense one";
-    else if (is_half(conv) ? fy__conv_half_nbytes(conv, UINT64_MAX) != 0
+    else if (is_half(conv) ? fy__conv_half_nbytes(conv, FY__TUNE_FIXED, UINT64_MAX) != 0
                            : fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))
         reason = "oneDNN needs more scratch than the device may take (option workspace=)";
     fy__slow_path_log(host, &conv->shape, reason);
@@ -124,9 +125,9 @@ static fy_status_t run_fixed(const fy_host_api_t *host, const fy__loops_t *loops
                              const fy__conv_t *conv, void *scratch, uint64_t nbytes)
 {
     if (may_use_dnnl(conv)) {
-        const fy_status_t status = is_half(conv)
-                                       ? fy__conv_half_run(host, loops, conv, scratch, nbytes)
-                                       : fy__conv_fast_run(host, loops, conv, scratch, nbytes);
+        const fy_status_t status =
+            is_half(conv) ? fy__conv_half_run(host, loops, conv, FY__TUNE_FIXED, scratch, nbytes)
+                          : fy__conv_fast_run(host, loops, conv, scratch, nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
     note_slow_path(host, conv);
@@ -142,16 +143,35 @@ enum { PLAIN_MACS = 1 << 20 };
 
 static int may_tune(const fy__conv_t *conv)
 {
-    return fy__conv_tune_is_entered() && may_use_dnnl(conv) && !is_half(conv);
+    return fy__conv_tune_is_entered() && may_use_dnnl(conv);
 }
 
-static uint64_t way_nbytes(const fy__conv_t *conv, int way, uint64_t limit)
+uint64_t fy__conv_way_nbytes(const fy__conv_t *conv, int way, uint64_t limit, int *out_fits)
 {
     fy__conv_t own = *conv;
-    uint64_t nbytes;
-    if (way == FY__TUNE_FIXED) return fy__conv_fast_nbytes(conv, limit);
-    own.shape.choice = way - FY__TUNE_DNNL + 1;
-    return way >= FY__TUNE_DNNL && fy__conv_dnnl_plan(&own, limit, &nbytes) ? nbytes : 0;
+    uint64_t nbytes = 0;
+    *out_fits = way == FY__TUNE_PLAIN;
+    if (way == FY__TUNE_FIXED) {
+        nbytes = fy__conv_fast_nbytes(conv, limit);
+        /* loops for few channels may need none */
+        *out_fits = nbytes > 0 ||
+                    (conv->shape.op == FY_OP_CONV2D && fy__conv_few_fits(fy__loops_get(), conv));
+    } else if (way == FY__TUNE_PRODUCT) {
+        nbytes = fy__conv_product_nbytes(conv);
+        *out_fits = fy__conv_product_fits(conv) && nbytes <= limit;
+    } else if (way >= FY__TUNE_DNNL) {
+        own.shape.choice = way - FY__TUNE_DNNL + 1;
+        *out_fits = fy__conv_dnnl_plan(&own, limit, &nbytes);
+    }
+    return *out_fits ? nbytes : 0;
+}
+
+/* Plain loops read f16 and bf16 where they are. */
+static uint64_t way_nbytes(const fy__conv_t *conv, int way, uint64_t limit)
+{
+    int fits;
+    if (is_half(conv)) return way == FY__TUNE_PLAIN ? 0 : fy__conv_half_nbytes(conv, way, limit);
+    return fy__conv_way_nbytes(conv, way, limit, &fits);
 }
 
 /* The most of all ways until one is kept. */
@@ -166,11 +186,12 @@ static uint64_t tuned_nbytes(const fy__conv_t *conv, uint64_t limit)
     return most;
 }
 
-static fy_status_t run_way(const fy_host_api_t *host, const fy__loops_t *loops,
-                           const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes)
+fy_status_t fy__conv_way_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes)
 {
     fy__conv_t own = *conv;
-    if (way == FY__TUNE_FIXED) return run_fixed(host, loops, conv, scratch, nbytes);
+    if (way == FY__TUNE_FIXED) return fy__conv_fast_run(host, loops, conv, scratch, nbytes);
+    if (way == FY__TUNE_PRODUCT) return fy__conv_product_run(host, conv, scratch, nbytes);
     if (way == FY__TUNE_PLAIN) {
         fy__product_by("plain loops");
         fy__conv_plain(loops, conv);
@@ -178,6 +199,15 @@ static fy_status_t run_way(const fy_host_api_t *host, const fy__loops_t *loops,
     }
     own.shape.choice = way - FY__TUNE_DNNL + 1;
     return fy__conv_dnnl_run(host, loops, &own, scratch, nbytes);
+}
+
+static fy_status_t run_way(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes)
+{
+    if (way == FY__TUNE_FIXED) return run_fixed(host, loops, conv, scratch, nbytes);
+    if (is_half(conv) && way != FY__TUNE_PLAIN)
+        return fy__conv_half_run(host, loops, conv, way, scratch, nbytes);
+    return fy__conv_way_run(host, loops, conv, way, scratch, nbytes);
 }
 
 /* A way that cannot run has written nothing, and the fixed rule's runs in its place. */
@@ -201,7 +231,7 @@ uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
     make_conv(&conv, launch);
     if (!may_use_dnnl(&conv)) return 0;
     if (may_tune(&conv)) return tuned_nbytes(&conv, limit);
-    return is_half(&conv) ? fy__conv_half_nbytes(&conv, limit) : fy__conv_fast_nbytes(&conv, limit);
+    return way_nbytes(&conv, FY__TUNE_FIXED, limit);
 }
 
 fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,

@@ -29,6 +29,7 @@ static void make_piece(const fy__conv_t *conv, int64_t images, char *scratch, pi
 {
     fy_desc_t x = *conv->x, y = *conv->y;
     piece->conv = *conv;
+    piece->conv.shape.half = 0;
     piece->images = piece->conv.shape.n = x.dims[0] = y.dims[0] = images;
     piece->own_nbytes = 0;
     take_operand(piece, &piece->x, &x, scratch);
@@ -46,17 +47,16 @@ static void make_piece(const fy__conv_t *conv, int64_t images, char *scratch, pi
 }
 
 /* The most images that fit, so that a run with the scratch that was planned finds the same. */
-static int find_piece(const fy__conv_t *conv, uint64_t limit, char *scratch, piece_t *piece,
-                      uint64_t *out_nbytes)
+static int find_piece(const fy__conv_t *conv, int way, uint64_t limit, char *scratch,
+                      piece_t *piece, uint64_t *out_nbytes)
 {
     for (int64_t images = conv->shape.n; images > 0; images--) {
         if (conv->shape.n % images != 0) continue;
         make_piece(conv, images, scratch, piece);
         if (piece->own_nbytes > limit) continue;
-        const uint64_t rest = fy__conv_fast_nbytes(&piece->conv, limit - piece->own_nbytes);
-        /* loops for few channels may need none */
-        const int fits = rest > 0 || (conv->shape.op == FY_OP_CONV2D &&
-                                      fy__conv_few_fits(fy__loops_get(), &piece->conv));
+        int fits;
+        const uint64_t rest =
+            fy__conv_way_nbytes(&piece->conv, way, limit - piece->own_nbytes, &fits);
         if (!fits || piece->own_nbytes + rest > limit) continue;
         *out_nbytes = piece->own_nbytes + rest;
         return 1;
@@ -64,32 +64,33 @@ static int find_piece(const fy__conv_t *conv, uint64_t limit, char *scratch, pie
     return 0;
 }
 
-uint64_t fy__conv_half_nbytes(const fy__conv_t *conv, uint64_t limit)
+uint64_t fy__conv_half_nbytes(const fy__conv_t *conv, int way, uint64_t limit)
 {
     piece_t piece;
     uint64_t nbytes;
-    return find_piece(conv, limit, NULL, &piece, &nbytes) ? nbytes : 0;
+    return find_piece(conv, way, limit, NULL, &piece, &nbytes) ? nbytes : 0;
 }
 
 static fy_status_t run_piece(const fy_host_api_t *host, const fy__loops_t *loops,
-                             const piece_t *piece, char *scratch, uint64_t nbytes)
+                             const piece_t *piece, int way, char *scratch, uint64_t nbytes)
 {
-    const fy_status_t status = fy__conv_fast_run(
-        host, loops, &piece->conv, scratch + piece->own_nbytes, nbytes - piece->own_nbytes);
+    const fy_status_t status = fy__conv_way_run(
+        host, loops, &piece->conv, way, scratch + piece->own_nbytes, nbytes - piece->own_nbytes);
     if (status != FY_STATUS_UNSUPPORTED) return status;
     fy__conv_plain(loops, &piece->conv); /* the number of threads has changed */
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__conv_half_run(const fy_host_api_t *host, const fy__loops_t *loops,
-                              const fy__conv_t *conv, void *scratch, uint64_t nbytes)
+                              const fy__conv_t *conv, int way, void *scratch, uint64_t nbytes)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const int is_weight = s->op == FY_OP_CONV2D_BACKWARD_WEIGHT,
               is_input = s->op == FY_OP_CONV2D_BACKWARD_INPUT;
     piece_t piece;
     uint64_t needed;
-    if (!find_piece(conv, nbytes, (char *)scratch, &piece, &needed)) return FY_STATUS_UNSUPPORTED;
+    if (!find_piece(conv, way, nbytes, (char *)scratch, &piece, &needed))
+        return FY_STATUS_UNSUPPORTED;
     if (!is_weight || s->accumulate) fy__widen(loops, conv->w, 0, piece.nw, piece.w.data);
     if (conv->bias && (!is_weight || conv->accumulate_bias))
         fy__widen(loops, conv->bias, 0, piece.nbias, piece.bias.data);
@@ -98,7 +99,7 @@ fy_status_t fy__conv_half_run(const fy_host_api_t *host, const fy__loops_t *loop
             fy__widen(loops, conv->x, i * piece.nx, piece.nx, piece.x.data);
         if (s->op != FY_OP_CONV2D) fy__widen(loops, conv->y, i * piece.ny, piece.ny, piece.y.data);
         if (is_weight && i > 0) piece.conv.shape.accumulate = piece.conv.accumulate_bias = 1;
-        FY_TRY(run_piece(host, loops, &piece, (char *)scratch, nbytes));
+        FY_TRY(run_piece(host, loops, &piece, way, (char *)scratch, nbytes));
         if (is_input) fy__narrow(loops, conv->x, i * piece.nx, piece.nx, piece.x.data);
         if (s->op == FY_OP_CONV2D) fy__narrow(loops, conv->y, i * piece.ny, piece.ny, piece.y.data);
     }

@@ -9,9 +9,10 @@
 #include "backends/kernels/conv.h"
 
 enum {
-    FY__TUNE_FIXED, /* what runs without autotune=: a rule of the shape */
-    FY__TUNE_PLAIN, /* the plain loops */
-    FY__TUNE_DNNL,  /* the first implementation that oneDNN lists, then the next ones */
+    FY__TUNE_FIXED,   /* what runs without autotune=: a rule of the shape */
+    FY__TUNE_PLAIN,   /* the plain loops */
+    FY__TUNE_PRODUCT, /* a product of windows (conv_product.c) */
+    FY__TUNE_DNNL,    /* the first implementation that oneDNN lists, then the next ones */
     FY__TUNE_WAYS = FY__TUNE_DNNL + 4,
     FY__TUNE_CAPACITY = 1024 /* shapes */
 };

@@ -13,17 +13,23 @@ const char fy__tune_header[] = "ferry-tune 1\n";
 
 static const struct {
     const char *name;
-    int64_t op;
-} ops[] = { { "conv2d", FY_OP_CONV2D },
-            { "conv2d_backward_input", FY_OP_CONV2D_BACKWARD_INPUT },
-            { "conv2d_backward_weight", FY_OP_CONV2D_BACKWARD_WEIGHT } };
+    int64_t op, half;
+} ops[] = { { "conv2d", FY_OP_CONV2D, 0 },
+            { "conv2d_backward_input", FY_OP_CONV2D_BACKWARD_INPUT, 0 },
+            { "conv2d_backward_weight", FY_OP_CONV2D_BACKWARD_WEIGHT, 0 },
+            { "conv2d/f16", FY_OP_CONV2D, FY_DTYPE_F16 },
+            { "conv2d_backward_input/f16", FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_F16 },
+            { "conv2d_backward_weight/f16", FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F16 },
+            { "conv2d/bf16", FY_OP_CONV2D, FY_DTYPE_BF16 },
+            { "conv2d_backward_input/bf16", FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_BF16 },
+            { "conv2d_backward_weight/bf16", FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_BF16 } };
 enum { OPS = sizeof ops / sizeof *ops };
 
-static const char *const ways[FY__TUNE_WAYS] = { "fixed",    "plain",    "onednn-1",
+static const char *const ways[FY__TUNE_WAYS] = { "fixed",    "plain",    "product", "onednn-1",
                                                  "onednn-2", "onednn-3", "onednn-4" };
 
-/* The shape's numbers behind `op`; `choice`, the last, is no part of the problem. */
-enum { NUMBERS = sizeof(fy__conv_shape_t) / sizeof(int64_t) - 2 };
+/* The shape's numbers behind `op` and `half`; `choice`, the last, is no part of the problem. */
+enum { FIRST = 2, NUMBERS = sizeof(fy__conv_shape_t) / sizeof(int64_t) - FIRST - 1 };
 
 void fy__tune_machine(char machine[FY__TUNE_MACHINE])
 {
@@ -34,9 +40,10 @@ int fy__tune_line(const fy__tune_choice_t *choice, char text[FY__TUNE_LINE])
 {
     int64_t numbers[NUMBERS];
     int used = 0;
-    memcpy(numbers, (const char *)&choice->shape + sizeof *numbers, sizeof numbers);
+    memcpy(numbers, (const char *)&choice->shape + FIRST * sizeof *numbers, sizeof numbers);
     for (int i = 0; i < OPS; i++)
-        if (ops[i].op == choice->shape.op) used = snprintf(text, FY__TUNE_LINE, "%s", ops[i].name);
+        if (ops[i].op == choice->shape.op && ops[i].half == choice->shape.half)
+            used = snprintf(text, FY__TUNE_LINE, "%s", ops[i].name);
     for (int i = 0; i < NUMBERS; i++)
         used += snprintf(text + used, (size_t)(FY__TUNE_LINE - used), " %" PRId64, numbers[i]);
     return used + snprintf(text + used, (size_t)(FY__TUNE_LINE - used),
@@ -82,12 +89,15 @@ static const char *read_line(const char **at, const char *end, fy__tune_choice_t
     size_t length = take(at, end, ' ', &word);
     *out = (fy__tune_choice_t){ .shape.op = -1, .way = -1 };
     for (int i = 0; i < OPS; i++)
-        if (is_word(word, length, ops[i].name)) out->shape.op = ops[i].op;
+        if (is_word(word, length, ops[i].name)) {
+            out->shape.op = ops[i].op;
+            out->shape.half = ops[i].half;
+        }
     if (out->shape.op < 0) return "no known op begins it";
     for (int i = 0; i < NUMBERS; i++)
         if (!(length = take(at, end, ' ', &word)) || !read_number(word, length, &numbers[i]))
             return "a number of its shape is missing or malformed";
-    memcpy((char *)&out->shape + sizeof *numbers, numbers, sizeof numbers);
+    memcpy((char *)&out->shape + FIRST * sizeof *numbers, numbers, sizeof numbers);
     if (!(length = take(at, end, ' ', &word)) || !read_number(word, length, &out->threads) ||
         out->threads < 1)
         return "its number of threads is missing or malformed";

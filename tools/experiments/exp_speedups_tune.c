@@ -7,7 +7,7 @@
 
 #include "tools/experiments/exp_speedups.h"
 
-enum { BATCH = 8, SIZE = 14, CHANNELS = 64, FIRST = 16, CALLS = 20 };
+enum { BATCH = 8, SIZE = 14, CHANNELS = 64, FIRST = 24, CALLS = 20 };
 
 static fy_status_t set_autotune(const char *spec)
 {

@@ -87,6 +87,8 @@ static int count_choices(void)
 
 enum { Y = 2 * 12 * 12 * 16 };
 
+static fy_dtype_t dtype = FY_DTYPE_F32;
+
 static void convolve(float out[Y])
 {
     fy_tensor_t *rng, *x, *w, *y;
@@ -101,7 +103,10 @@ static void convolve(float out[Y])
     ts_ok(fy_rng_create(fy_device_host(), 1, &rng));
     ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(2, 12, 12, 8), -1, 1, &x));
     ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(16, 3, 3, 8), -1, 1, &w));
+    ts_ok(fy_cast(x, dtype, &x));
+    ts_ok(fy_cast(w, dtype, &w));
     ts_ok(fy_conv2d(x, w, NULL, &attrs, &y));
+    ts_ok(fy_cast(y, FY_DTYPE_F32, &y));
     ts_read(y, out, Y * sizeof *out);
     fy_scope_end(scope, 0, NULL);
 }
@@ -155,6 +160,39 @@ static void the_first_calls_are_timed(void **state)
     convolve(again);
     assert_memory_equal(fixed, again, sizeof fixed);
     assert_int_equal(fy__conv_tune_facts().timed, settled.timed);
+    forget_all();
+}
+
+/* f16 and bf16 are other problems than f32, with choices of their own. */
+static void half_precision_is_timed(void **state)
+{
+    (void)state;
+    const fy_dtype_t dtypes[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
+    const float ulp[] = { 1.f / 1024, 1.f / 128 };
+    float fixed[Y], tuned[Y], again[Y];
+    forget_all();
+    for (int k = 0; k < 2; k++) {
+        dtype = dtypes[k];
+        convolve(fixed);
+        open_host(spec);
+        for (int i = 0; i < 3 * FY__TUNE_WAYS; i++) {
+            convolve(tuned); /* sums in f32 or more, one rounding: at most one step apart */
+            for (int j = 0; j < Y; j++)
+                assert_true(fabsf(tuned[j] - fixed[j]) <= ulp[k] * fmaxf(fabsf(fixed[j]), 0.01f));
+        }
+        const fy__tune_facts_t settled = fy__conv_tune_facts();
+        assert_int_equal(settled.shapes, k + 1);
+        convolve(tuned);
+        assert_int_equal(fy__conv_tune_facts().timed, settled.timed);
+        forget_all();
+        open_host(spec); /* both dtypes are read from the file */
+        convolve(again);
+        assert_int_equal(fy__conv_tune_facts().timed, settled.timed);
+        assert_memory_equal(tuned, again, sizeof tuned);
+    }
+    assert_int_equal(count_choices(), 2);
+    dtype = FY_DTYPE_F32;
+    unlink(path);
     forget_all();
 }
 
@@ -352,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_calls_are_timed),
+        cmocka_unit_test(half_precision_is_timed),
         cmocka_unit_test(simulated_devices_use_the_fixed_rule),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(lines_are_read_as_written),

@@ -1,0 +1,181 @@
+/* Convolutions as products of windows (conv_product.c): results of the plain loops for kernels,
+ * strides, paddings, dilations, several chunks, accumulation, bias; scratch to the byte. */
+#include <math.h>
+
+#include "backends/kernels/conv.h"
+#include "tests/support/harness.h"
+
+enum { MOST = 1 << 17, SCRATCH = 3 << 20 };
+static float x[MOST], w[MOST], y[MOST], bias[64], want[MOST], want_bias[64], scratch[SCRATCH];
+
+static fy_status_t api_fail(fy_status_t status, const char *file, int line, const char *format, ...)
+{
+    (void)file;
+    (void)line;
+    (void)format;
+    return status;
+}
+static const fy_host_api_t api = { .fail = api_fail };
+
+static fy_desc_t describe(float *data, int rank, const int64_t *dims)
+{
+    fy_desc_t desc = { .data = data, .dtype = FY_DTYPE_F32, .rank = rank };
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        desc.dims[i] = dims[i];
+        desc.strides[i] = stride;
+        stride *= dims[i];
+    }
+    assert_true(stride <= MOST);
+    return desc;
+}
+
+static void draw(float *to, int64_t n, uint32_t seed)
+{
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        to[i] = (float)(seed >> 8) / (float)(1 << 23) - 1;
+    }
+}
+
+static void compare(const char *what, const fy__conv_shape_t *s, const float *got,
+                    const float *expected, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (fabsf(got[i] - expected[i]) > 2e-3f)
+            fail_msg("%s of op %d, %lldx%lld kernel, accumulate %d: %lld is %g, not %g", what,
+                     (int)s->op, (long long)s->kh, (long long)s->kw, (int)s->accumulate,
+                     (long long)i, (double)got[i], (double)expected[i]);
+}
+
+static void run_case(fy__conv_shape_t s)
+{
+    const int is_weight = s.op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const fy_desc_t dx = describe(x, 4, (int64_t[]){ s.n, s.h, s.w, s.c }),
+                    dw = describe(w, 4, (int64_t[]){ s.o, s.kh, s.kw, s.c }),
+                    dy = describe(y, 4, (int64_t[]){ s.n, s.oh, s.ow, s.o }),
+                    db = describe(bias, 1, &s.o);
+    const fy__conv_t conv = { .shape = s,
+                              .x = &dx,
+                              .w = &dw,
+                              .y = &dy,
+                              .bias = s.has_bias ? &db : NULL,
+                              .relu = s.has_bias && s.op == FY_OP_CONV2D,
+                              .accumulate_bias = (int)s.accumulate };
+    float *result = s.op == FY_OP_CONV2D ? y : is_weight ? w : x;
+    assert_true(fy__conv_product_fits(&conv));
+    const uint64_t nbytes = fy__conv_product_nbytes(&conv);
+    assert_true(nbytes < sizeof scratch);
+    for (int pass = 0; pass < 2; pass++) {
+        draw(x, MOST, 1);
+        draw(w, MOST, 2);
+        draw(y, MOST, 3);
+        draw(bias, 64, 4);
+        if (pass == 0) {
+            fy__conv_plain(fy__loops_get(), &conv);
+            memcpy(want, result, sizeof want);
+            memcpy(want_bias, bias, sizeof want_bias);
+            continue;
+        }
+        if (nbytes)
+            assert_int_equal(fy__conv_product_run(&api, &conv, scratch, nbytes - 1),
+                             FY_STATUS_UNSUPPORTED);
+        scratch[nbytes / sizeof *scratch] = 1234;
+        assert_int_equal(fy__conv_product_run(&api, &conv, scratch, nbytes), FY_STATUS_OK);
+        assert_true(scratch[nbytes / sizeof *scratch] == 1234);
+        compare("result", &s, result, want, MOST); /* what lies behind has not changed */
+        compare("bias", &s, bias, want_bias, 64);
+    }
+}
+
+static void results_are_those_of_the_plain_loops(void **state)
+{
+    (void)state;
+    static const fy__conv_shape_t shapes[] = {
+        { .n = 2,
+          .h = 7,
+          .w = 6,
+          .c = 5,
+          .o = 9,
+          .kh = 3,
+          .kw = 3,
+          .padding_h = 1,
+          .padding_w = 1 },
+        { .n = 3, .h = 5, .w = 4, .c = 8, .o = 16, .kh = 1, .kw = 1 },
+        { .n = 2, .h = 7, .w = 9, .c = 6, .o = 8, .kh = 1, .kw = 1, .stride_h = 2, .stride_w = 2 },
+        { .n = 1,
+          .h = 12,
+          .w = 11,
+          .c = 3,
+          .o = 4,
+          .kh = 5,
+          .kw = 2,
+          .stride_w = 2,
+          .padding_h = 2 },
+        { .n = 2,
+          .h = 9,
+          .w = 9,
+          .c = 4,
+          .o = 5,
+          .kh = 3,
+          .kw = 3,
+          .dilation_h = 2,
+          .dilation_w = 3 },
+        /* several chunks, the last of fewer images */
+        { .n = 7,
+          .h = 32,
+          .w = 32,
+          .c = 16,
+          .o = 8,
+          .kh = 5,
+          .kw = 5,
+          .padding_h = 2,
+          .padding_w = 2 },
+    };
+    static const int64_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                   FY_OP_CONV2D_BACKWARD_WEIGHT };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+            for (int accumulate = 0; accumulate <= (k > 0); accumulate++) {
+                fy__conv_shape_t s = shapes[i];
+                s.op = ops[k];
+                s.groups = 1;
+                s.accumulate = accumulate;
+                s.has_bias = s.op != FY_OP_CONV2D_BACKWARD_INPUT;
+                if (!s.stride_h) s.stride_h = 1;
+                if (!s.stride_w) s.stride_w = 1;
+                if (!s.dilation_h) s.dilation_h = 1;
+                if (!s.dilation_w) s.dilation_w = 1;
+                s.oh = (s.h + 2 * s.padding_h - s.dilation_h * (s.kh - 1) - 1) / s.stride_h + 1;
+                s.ow = (s.w + 2 * s.padding_w - s.dilation_w * (s.kw - 1) - 1) / s.stride_w + 1;
+                run_case(s);
+            }
+}
+
+static void groups_are_left_to_others(void **state)
+{
+    (void)state;
+    const fy__conv_t conv = { .shape = { .op = FY_OP_CONV2D,
+                                         .n = 1,
+                                         .h = 3,
+                                         .w = 3,
+                                         .c = 4,
+                                         .oh = 3,
+                                         .ow = 3,
+                                         .o = 4,
+                                         .kh = 1,
+                                         .kw = 1,
+                                         .groups = 2 } };
+    assert_false(fy__conv_product_fits(&conv));
+    assert_int_equal(fy__conv_product_run(&api, &conv, scratch, sizeof scratch),
+                     FY_STATUS_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_those_of_the_plain_loops),
+        cmocka_unit_test(groups_are_left_to_others),
+    };
+    return cmocka_run_group_tests_name("convolutions as products", tests, NULL, NULL);
+}
