@@ -170,6 +170,20 @@ class TorchRecordTest(unittest.TestCase):
                     self.assertEqual(waits["torch.save"], 8)
                     self.assertEqual(waits["torch.load"], 8)
 
+    def test_numerics_off_moves_the_same_bytes(self):
+        on, off = self.record("mnist.py"), self.record("mnist.py", options=("--numerics", "off"))
+        self.assertIn("numerics off", off.first["approximations"])
+        self.assertEqual(off.out, 6 * "1\n")
+        for way in ("upload", "download"):
+            self.assertEqual(self.transfers(on, way), self.transfers(off, way))
+        self.assertEqual([e["op"] for e in on.of("op")], [e["op"] for e in off.of("op")])
+        blocks = [[e["bytes"] for e in run.of("block_alloc", pool="sim:0")] for run in (on, off)]
+        self.assertEqual(*blocks)
+        big = self.record("gpt.py", "--width", "512", "--batch", "64", "--length", "512",
+                          options=("--numerics", "off"))
+        if big.predicted:
+            self.assertGreater(big.predicted["peak_bytes"], 2 << 30)
+
     def test_profiles_are_those_of_the_simulator(self):
         sys.path.insert(0, SOURCE)
         from torch_record.profile import PROFILES, Profile

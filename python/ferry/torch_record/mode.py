@@ -84,7 +84,7 @@ class Mode(TorchDispatchMode):
             return self.cross(func, args, kwargs, tensors, storages, site)
         if some and asked is False and to_device is None:
             asked = None  # C++ took it from the options of a tensor; Python's wish is to_device
-        if some and to_device is None and not info.mixed:
+        if some and to_device is None and not info.mixed and not all(storages):
             self.check_mixed(info, tensors, storages, site)
         there = to_device if to_device is not None else asked if asked is not None else some
         if kind == TO and tensors and bool(storages[0]) != there:

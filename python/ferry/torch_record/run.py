@@ -49,6 +49,8 @@ def parse(arguments):
                     "what it would move, wait for and hold.")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="h200",
                         help="the device that is simulated [h200]")
+    parser.add_argument("--numerics", choices=("on", "off"), default="on",
+                        help="off: tensors of the device have no bytes; reads return 1 or 0")
     parser.add_argument("--host-op-ns", type=int, metavar="N",
                         help="host time of an op by the model clock; default: measured")
     parser.add_argument("out", metavar="OUT.jsonl", help="the event file; .gz: compressed")
@@ -61,11 +63,14 @@ def main(arguments=None):
     options = parse(arguments)
     profile = Profile(options.profile)
     notes = list(NOTES)
+    if options.numerics == "off":
+        notes.append("numerics off: tensors of the device have no values, item() returns 1 or 0; "
+                     "ops are those of meta tensors, so attention is several ops")
     host_op_ns = options.host_op_ns
     if host_op_ns is None:
         host_op_ns = calibrate() + profile.launch_submit_ns
     notes.append("the host takes %d ns an op" % host_op_ns)
-    backing = torch.device("cpu")
+    backing = torch.device("cpu" if options.numerics == "on" else "meta")
     folder = os.path.dirname(os.path.abspath(options.script))
     recorder = Recorder(options.out, folder, profile, host_op_ns,
                         "torch_record " + " ".join([options.script] + options.args), notes)
