@@ -12,6 +12,7 @@ static const char *const reasons[FY__FATE_COUNT] = {
     [FY__FATE_TRANSFER] = "it is a transfer",
     [FY__FATE_REGISTERED] = "its op is registered by the program",
     [FY__FATE_NOT_ELEMENTWISE] = "it is not elementwise",
+    [FY__FATE_RESULTS] = "it has more than one result (a generator, statistics, states)",
     [FY__FATE_NOT_ROWS] = "it does not reduce rows of 2 to 1024 neighbours",
     [FY__FATE_NO_ROWS] = "no chain before it makes the rows that it reduces",
     [FY__FATE_GAPS] = "its result is a view with gaps",

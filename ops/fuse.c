@@ -218,8 +218,9 @@ static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
         return !reduces_rows(call)                   ? FY__FATE_NOT_ROWS
                : has_chains && !takes_op(fuse, call) ? FY__FATE_OP
                                                      : FY__FATE_NO_ROWS;
-    if (!(info->flags & FY_OP_ELEMENTWISE) || call->fault || launch->ndst != 1 ||
-        launch->nsrc > 3 || launch->attrs_nbytes > sizeof(double[2]))
+    if (launch->ndst != 1) return FY__FATE_RESULTS;
+    if (!(info->flags & FY_OP_ELEMENTWISE) || call->fault || launch->nsrc > 3 ||
+        launch->attrs_nbytes > sizeof(double[2]))
         return FY__FATE_NOT_ELEMENTWISE;
     if (!has_chains) return FY__FATE_DEVICE;
     if (!fy__graph_is_flat(&launch->dst[0])) return FY__FATE_GAPS;

@@ -17,6 +17,7 @@ typedef enum fy__fate {
     FY__FATE_TRANSFER,
     FY__FATE_REGISTERED,
     FY__FATE_NOT_ELEMENTWISE,
+    FY__FATE_RESULTS,  /* several results: dropout's generator, the statistics of batch_norm */
     FY__FATE_NOT_ROWS, /* a reduction, but not of short rows */
     FY__FATE_NO_ROWS,  /* a reduction of short rows, which no chain makes */
     FY__FATE_GAPS,     /* its result is a view with gaps */

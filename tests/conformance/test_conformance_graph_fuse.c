@@ -316,6 +316,33 @@ static void dtypes_that_split_a_chain(ts_ctx_t *ctx)
     for (int i = 0; i < 4; i++) fy_tensor_destroy(kept[i]);
 }
 
+/* Dropout writes its generator, too: it runs alone, between the chains around it. */
+static void dropout_runs_between_chains(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 8), -9), *row, *y, *rng;
+    fy_graph_t *graph;
+    ts_ok(fy_rng_create(ctx->device, 1, &rng));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8), 0.5, &row));
+    ts_ok(fy_graph_begin(ctx->device));
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *a;
+    ts_ok(fy_add(x, row, &a));
+    ts_ok(fy_relu(a, &a));
+    ts_ok(fy_dropout(rng, a, 0, &a));
+    ts_ok(fy_add(a, x, &a));
+    ts_ok(fy_neg(a, &y));
+    fy_scope_end(scope, 1, &y);
+    ts_ok(fy_graph_end(&graph));
+    const lines_t lines = explain(graph);
+    assert_int_equal(query(graph).chains, 2);
+    expect_line(&lines, "call 3 dropout: it has more than one result");
+    ts_ok(fy_graph_replay(graph, NULL));
+    fy_tensor_t *first;
+    ts_ok(fy_slice(y, 0, 3, 4, &first));
+    ts_expect_f32(first, (float[]){ -30.5, -32.5, -34.5, -36.5, -38.5, -40.5, -42.5, -44.5 }, 8);
+    fy_tensor_destroy(y);
+}
+
 static void the_option_turns_it_off(ts_ctx_t *ctx)
 {
     fy_device_t *device = ts_open_with(ctx, "fuse=off");
@@ -386,6 +413,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(tensors_between_chains_share_memory),
     TS_TEST(calls_that_stay_alone),
     TS_TEST(dtypes_that_split_a_chain),
+    TS_TEST(dropout_runs_between_chains),
     TS_TEST(the_option_turns_it_off),
     TS_TEST(large_chains_have_the_same_bits),
 };
