@@ -19,7 +19,8 @@ typedef struct late_reads {
 typedef struct corpus {
     fy_device_t *device;
     waste_t waste;
-    int variant; /* 0, 1, 2: larger */
+    waste_t also; /* a second plant; none if it is clean. One that waste_in_step has */
+    int variant;  /* 0, 1, 2: larger */
     late_reads_t results;
 } corpus_t;
 

@@ -72,6 +72,7 @@ static fy_status_t train_step(corpus_t *corpus, fy_tensor_t *x, fy_tensor_t *con
     fy_tensor_t *h[LAYERS + 1] = { x }, *transposed, *gradient;
     for (int i = 0; i < LAYERS; i++) {
         if (i == 0) FY_TRY(waste_in_step(&corpus->waste, &h[i]));
+        if (i == 0) FY_TRY(waste_in_step(&corpus->also, &h[i]));
         FY_TRY(fy_matmul(h[i], weights[i], &h[i + 1]));
         FY_TRY(fy_relu(h[i + 1], &h[i + 1]));
     }
@@ -146,6 +147,7 @@ static fy_status_t run_fed(corpus_t *corpus, int64_t rows, int layers)
         h = feed.batch[step % SLOTS];
         for (int i = 0; i < layers; i++) {
             if (i == 0) FY_TRY(waste_in_step(&corpus->waste, &h));
+            if (i == 0) FY_TRY(waste_in_step(&corpus->also, &h));
             FY_TRY(fy_matmul(h, weights[i], &h));
             FY_TRY(fy_relu(h, &h));
         }

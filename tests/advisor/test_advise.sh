@@ -56,6 +56,24 @@ done
 expect 0 advise --help
 [ "$(grep -cE '^  FA[0-9]+  ' "$work/out")" -eq ${#rule_of[@]} ] || fail "a rule without a test"
 
+# Two plants whose savings overlap: what all fixes save together is what the clean program saves.
+for program in train stream infer; do
+    "$corpus" "$program" 1 clean "$run"
+    expect 0 advise "$run" --json
+    cp "$work/out" "$work/clean"
+    "$corpus" "$program" 1 scalar-read "$run" round-trip
+    expect 0 advise "$run" --prove
+    says out "together, the fixes of all findings save"
+    expect 0 advise "$run" --prove --json
+    python3 - "$work/out" "$work/clean" <<'END' || fail "the savings together in $program"
+import json, sys
+both, clean = (json.load(open(path)) for path in sys.argv[1:])
+assert sorted(f["id"] for f in both["findings"]) == ["FA03", "FA08"], both["findings"]
+saved = both["ns"] - clean["ns"]
+assert abs(both["together_ns"] - saved) <= 0.1 * saved, (both["together_ns"], saved, [f["measured_ns"] for f in both["findings"]])
+END
+done
+
 # A training loop that reads its loss in each step.
 "$corpus" train 0 scalar-read "$run"
 expect 0 advise "$run"

@@ -40,6 +40,8 @@ typedef struct advice {
     finding_t *findings;
     size_t nfindings, first; /* first: of the rule that runs */
     const struct rule *rule;
+    bool has_together; /* prove.h: what an execution without the waste of all findings saves */
+    int64_t together_ns;
 } advice_t;
 
 /* Runs all rules, or the one with that id; sorts findings by their savings. */

@@ -248,8 +248,16 @@ static uint64_t measured_part(const schedule_t *schedule, const figures_t *machi
     return prediction.steps_ns;
 }
 
-static void prove_one(proof_t *proof, const schedule_t *schedule, const figures_t *machines,
-                      finding_t *finding, uint64_t base_ns)
+static void begin_proof(proof_t *proof, const schedule_t *schedule)
+{
+    proof->schedule = *schedule;
+    proof->schedule.acts = copy_of(schedule->acts, schedule->nacts, sizeof(act_t));
+    proof->schedule.after = copy_of(schedule->after, schedule->nafter, sizeof(uint32_t));
+    proof->room = schedule->nafter;
+}
+
+/* Changes keep the numbers of acts, so one can follow another. */
+static void apply(proof_t *proof, const finding_t *finding)
 {
     const size_t nevents = proof->facts->program->nevents;
     proof->finding = finding;
@@ -257,15 +265,34 @@ static void prove_one(proof_t *proof, const schedule_t *schedule, const figures_
     memset(proof->is_cost, 0, nevents);
     for (size_t i = 0; i < finding->nevents; i++) proof->place[finding->events[i]] = i + 1;
     for (size_t i = 0; i < finding->ncosts; i++) proof->is_cost[finding->costs[i]] = true;
-    proof->schedule = *schedule;
-    proof->schedule.acts = copy_of(schedule->acts, schedule->nacts, sizeof(act_t));
-    proof->schedule.after = copy_of(schedule->after, schedule->nafter, sizeof(uint32_t));
-    proof->room = schedule->nafter;
     change(proof, finding->rule);
-    finding->has_measured = true;
-    finding->measured_ns = (int64_t)base_ns - (int64_t)measured_part(&proof->schedule, machines);
+}
+
+/* What the changed program saves. */
+static int64_t end_proof(proof_t *proof, const figures_t *machines, uint64_t base_ns)
+{
+    const int64_t ns = (int64_t)base_ns - (int64_t)measured_part(&proof->schedule, machines);
     free(proof->schedule.acts);
     free(proof->schedule.after);
+    return ns;
+}
+
+static void prove_all(proof_t *proof, advice_t *advice, const schedule_t *schedule,
+                      const figures_t *machines)
+{
+    const uint64_t base_ns = measured_part(schedule, machines);
+    for (size_t i = 0; i < advice->nfindings; i++) {
+        finding_t *finding = &advice->findings[i];
+        if (finding->rule->change == CHANGE_NONE) continue;
+        begin_proof(proof, schedule);
+        apply(proof, finding);
+        finding->measured_ns = end_proof(proof, machines, base_ns);
+        finding->has_measured = true;
+    }
+    begin_proof(proof, schedule);
+    for (size_t i = 0; i < advice->nfindings; i++) apply(proof, &advice->findings[i]);
+    advice->together_ns = end_proof(proof, machines, base_ns);
+    advice->has_together = true;
 }
 
 fy_status_t prove(advice_t *advice)
@@ -276,16 +303,13 @@ fy_status_t prove(advice_t *advice)
     fy_status_t status = predict_machines(p, NULL, &machines);
     if (status == FY_STATUS_OK) status = schedule_build(p, machines, &schedule);
     if (status == FY_STATUS_OK) {
-        const uint64_t base_ns = measured_part(&schedule, machines);
         proof_t proof = { .facts = advice->facts,
                           .owner = tool_alloc((schedule.nacts + 1) * sizeof(uint32_t)),
                           .place = tool_alloc((p->nevents + 1) * sizeof(size_t)),
                           .is_cost = tool_alloc(p->nevents + 1) };
         for (uint32_t i = 0; i < schedule.nacts; i++)
             proof.owner[i] = owner_of(advice->facts, schedule.acts[i].event);
-        for (size_t i = 0; i < advice->nfindings; i++)
-            if (advice->findings[i].rule->change != CHANGE_NONE)
-                prove_one(&proof, &schedule, machines, &advice->findings[i], base_ns);
+        prove_all(&proof, advice, &schedule, machines);
         free(proof.owner);
         free(proof.place);
         free(proof.is_cost);

@@ -5,7 +5,8 @@
 
 #include "tools/advise/advice.h"
 
-/* Sets has_measured and measured_ns of each finding whose rule has a change. Fails:
+/* Sets has_measured and measured_ns of each finding whose rule has a change, and together_ns: what
+ * all changes save at once, so savings that overlap are counted once. Fails:
  * INVALID_ARGUMENT (the run has no model clock). */
 fy_status_t prove(advice_t *advice);
 

@@ -133,6 +133,16 @@ static void print_finding(const advice_t *advice, const finding_t *finding, size
     print_code(rule->code);
 }
 
+static void print_together(const advice_t *advice)
+{
+    char saving[32];
+    const int64_t ns = advice->together_ns;
+    if (!advice->has_together || advice->nfindings < 2) return;
+    printf("\ntogether, the fixes of all findings save %s%s (%.1f %%), by one execution with all\n",
+           ns < 0 ? "-" : "", time_text((uint64_t)(ns < 0 ? -ns : ns), saving),
+           ns < 0 ? 0 : percent((uint64_t)ns, total_ns(advice)));
+}
+
 void show_text(const advice_t *advice, const char *file, size_t most)
 {
     char saving[32];
@@ -146,6 +156,7 @@ void show_text(const advice_t *advice, const char *file, size_t most)
                total_ns(advice) ? time_text(f->saving_ns, saving) : "", f->rule->title,
                *f->site ? f->site : f->scope);
     }
+    print_together(advice);
 }
 
 void show_rules(void)
@@ -197,6 +208,7 @@ void show_json(const advice_t *advice, const char *file)
     json_text(&json, "step_scope", advice->facts->program->step_path);
     json_uint(&json, "ns", total_ns(advice));
     json_uint(&json, "idle_ns", advice->facts->idle_total_ns);
+    json_real(&json, "together_ns", advice->has_together ? (double)advice->together_ns : NAN);
     show_findings(&json, advice);
     json_end(&json);
 }

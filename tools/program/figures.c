@@ -41,6 +41,17 @@ static void take_fact(void *user, const char *key, const char *value)
         if (strcmp(key, figures[i].key) == 0) *figures[i].figure = strtoull(value, NULL, 10);
 }
 
+/* The library's reason, without the device that the caller did not name and its other options. */
+static fy_status_t report_profile(void)
+{
+    char text[400];
+    const fy_status_t status = fy_error_get()->status;
+    const char *why = fy_error_get()->text;
+    if (strncmp(why, "sim:15: ", 8) == 0) why += 8;
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(why, "\n"), why);
+    return fy_error_set(status, __FILE__, __LINE__, "%s", text);
+}
+
 fy_status_t figures_open(const char *profile, figures_t *out_figures)
 {
     char spec[512];
@@ -48,7 +59,7 @@ fy_status_t figures_open(const char *profile, figures_t *out_figures)
     *out_figures = (figures_t){ .name = "" };
     snprintf(out_figures->name, sizeof out_figures->name, "%s", profile);
     snprintf(spec, sizeof spec, "sim:15?profile=%.400s&numerics=off", profile);
-    FY_TRY(fy_device_open(spec, &device));
+    if (fy_device_open(spec, &device) != FY_STATUS_OK) return report_profile();
     const fy_status_t status = fy_device_describe(device, take_fact, out_figures);
     fy_device_close(device);
     return status;

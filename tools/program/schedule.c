@@ -10,7 +10,7 @@
 #include "tools/cli/tool.h"
 #include "tools/cli/number_table.h"
 
-enum { POLLS_MOST = 12, RING_SLOTS = 4, SLOTS = FY__SIM_ENGINE_COUNT + 1 };
+enum { POLLS_MOST = 12, RING_SLOTS = 4, FLIGHTS = 3, SLOTS = FY__SIM_ENGINE_COUNT + 1 };
 
 /* Acts that used a storage last; PROGRAM_NONE: none. */
 typedef struct uses {
@@ -36,6 +36,8 @@ typedef struct builder {
     number_table_t points, ends; /* acts by stream and number, and by their end */
     uint64_t now_ns;             /* the host's, as far as acts explain it */
     uint64_t staged_nbytes;      /* of the transfer that is being staged */
+    uint32_t flights[FLIGHTS];   /* pieces of a download through the ring, the oldest first */
+    int nflights;
 } builder_t;
 
 /* Room for one more item behind `count`; lists double when they are full. */
@@ -194,6 +196,25 @@ static void note_end(builder_t *builder, uint64_t end_ns)
         note_engine(builder, act->other, FY__SIM_UPLOAD, end_ns, index);
     } else
         note_engine(builder, act->device, act->engine, end_ns, index);
+}
+
+/* The host waits for the oldest piece of a download and copies it out of its staging buffer. */
+static void empty_oldest(builder_t *builder, uint32_t event)
+{
+    const uint32_t index = builder->flights[0];
+    const act_t piece = builder->schedule->acts[index];
+    const figures_t *machine = &builder->machines[piece.device];
+    const uint64_t end_ns = builder->ends_ns[index];
+    add_wait(builder, event, index);
+    schedule_add(builder->schedule, &(act_t){ .kind = ACT_STAGE,
+                                              .event = event,
+                                              .device = piece.device,
+                                              .nbytes = piece.nbytes,
+                                              .before = piece.before });
+    if (end_ns > builder->now_ns) builder->now_ns = end_ns + machine->device.wake_ns;
+    builder->now_ns += figures_staging_ns(machine, piece.before, piece.nbytes);
+    builder->nflights--;
+    memmove(builder->flights, builder->flights + 1, sizeof builder->flights - sizeof index);
 }
 
 /* How the recorded duration comes about: dtype, page-locked or not, else a factor. */
@@ -417,8 +438,13 @@ static void add_copy(builder_t *builder, uint32_t index)
         .is_first = !builder->staged_nbytes,
         .is_last = is_last,
     };
+    const bool is_fetched = copy->direction == PROGRAM_DOWNLOAD &&
+                            strcmp(transfer->path, "staged") == 0;
+    if (request.is_first) builder->nflights = 0;
+    if (is_fetched && builder->nflights == FLIGHTS) empty_oldest(builder, index);
     builder->staged_nbytes = is_last ? 0 : builder->staged_nbytes + copy->nbytes;
     add_request(builder, &request);
+    if (is_fetched) builder->flights[builder->nflights++] = (uint32_t)builder->schedule->nacts - 1;
     if (is_last && event->kind == PROGRAM_STARTED && event->stream != PROGRAM_NONE)
         *number_table_at(&builder->points, key_of(event->stream, event->seq)) =
             (uint32_t)builder->schedule->nacts - 1;
@@ -454,6 +480,8 @@ static void add_event(builder_t *builder, uint32_t index, const fy__sim_profile_
     case PROGRAM_SYNC:
     case PROGRAM_THROTTLE:
     case PROGRAM_ARRIVED:
+        while (builder->nflights && strcmp(event->name, "tensor_download_into") == 0)
+            empty_oldest(builder, index);
         explain_host(builder, profile, index, awaited_by(builder, index),
                      strcmp(event->name, "device_wait") == 0);
         break;

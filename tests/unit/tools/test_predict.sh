@@ -13,7 +13,8 @@ says err "which file?"
 expect 1 predict "$work/nowhere"
 says err "IO"
 expect 2 predict "$work/nowhere" --profile moon
-says err "moon"
+says err "profile=moon: profile may be k80"
+! grep -q "sim:15" "$work/err" || fail "the error names a device that nobody asked for"
 expect 2 predict "$work/nowhere" --link pcie4x7
 says err "'pcie4x7' is no link"
 expect 2 predict "$work/nowhere" --link 0GB/s
@@ -50,6 +51,19 @@ run stream train lenet --limit-samples 256 --batch 32 --max-steps 8 --stream-dat
 run losses train mlp --limit-samples 256 --batch 32 --max-steps 8 --log-every 1
 run graph train mlp --limit-samples 256 --batch 32 --max-steps 8 --graph
 run roundtrip experiment roundtrip
+
+# Downloads through the staging ring: the host waits for each piece, then copies it. Waits for slots
+# of packed uploads are not modelled: to 3 %.
+for profile in h200 t4; do
+    expect 0 experiment link --device "sim:0?profile=$profile" --record "$work/link.$profile"
+done
+for pair in t4:h200 h200:t4; do
+    expect 0 predict "$work/link.${pair#*:}" --json
+    actual=$(figure recorded_model_ns)
+    near "$actual" "$(figure recorded model_ns)" 1 "link on ${pair#*:}"
+    expect 0 predict "$work/link.${pair%:*}" --profile "${pair#*:}" --json
+    near "$actual" "$(figure predicted model_ns)" 30 "link from $pair"
+done
 
 # Conditions of any prediction: time is work or idle; faster links and no staging do not make
 # it slower.
