@@ -15,10 +15,12 @@
 #define CORE_CALLS(X)                                                                            \
     X(fy_add)                                                                                    \
     X(fy_sub)                                                                                    \
-    X(fy_mul) X(fy_div) X(fy_pow) X(fy_floor_divide) X(fy_remainder) X(fy_matmul) X(fy_eq)       \
-        X(fy_ne) X(fy_lt) X(fy_le) X(fy_gt) X(fy_ge) X(fy_neg) X(fy_abs) X(fy_affine) X(fy_full) \
-            X(fy_tensor_query) X(fy_tensor_map) X(fy_tensor_destroy) X(fy_tensor_to_dlpack)      \
-                X(fy_tensor_from_dlpack) X(fy_device_host)
+    X(fy_mul)                                                                                    \
+    X(fy_div)                                                                                    \
+    X(fy_pow)                                                                                    \
+    X(fy_floor_divide) X(fy_remainder) X(fy_matmul) X(fy_eq) X(fy_ne) X(fy_lt) X(fy_le) X(fy_gt) \
+        X(fy_ge) X(fy_neg) X(fy_abs) X(fy_affine) X(fy_full) X(fy_tensor_query) X(fy_tensor_map) \
+            X(fy_tensor_destroy) X(fy_tensor_to_dlpack) X(fy_tensor_from_dlpack) X(fy_device_host)
 
 struct core_api {
 #define X(name) __typeof__(&name) name;
@@ -54,6 +56,9 @@ PyObject *core_from_buffer(PyObject *module, PyObject *object);
 PyObject *core_from_dlpack(PyObject *module, PyObject *args);
 /* number.c */
 extern PyType_Slot tensor_number_slots[];
+/* unary(address of a typed call, tensor), binary(address, a, b): for ferry/ops.py */
+PyObject *core_unary(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *core_binary(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *tensor_item(PyObject *self, PyObject *unused);
 
 #endif

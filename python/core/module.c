@@ -196,6 +196,8 @@ static PyObject *wrap(PyObject *module, PyObject *handle)
 static PyMethodDef functions[] = {
     { "bind", bind, METH_VARARGS, NULL },
     { "wrap", wrap, METH_O, "A Tensor that owns the handle." },
+    { "unary", (PyCFunction)(void (*)(void))core_unary, METH_FASTCALL, NULL },
+    { "binary", (PyCFunction)(void (*)(void))core_binary, METH_FASTCALL, NULL },
     { "from_buffer", core_from_buffer, METH_O, NULL },
     { "from_dlpack", core_from_dlpack, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -4,6 +4,7 @@
 
 #include "core.h"
 
+typedef fy_status_t (*unary_fn)(const fy_tensor_t *, fy_tensor_t **);
 typedef fy_status_t (*binary_fn)(const fy_tensor_t *, const fy_tensor_t *, fy_tensor_t **);
 
 /* Results and products up to this size take less time than letting other threads run. */
@@ -24,8 +25,9 @@ static PyObject *call(binary_fn fn, const tensor_object *a, const tensor_object 
     if (is_small(a, b)) {
         status = fn(a->handle, b->handle, &result);
     } else {
-        Py_BEGIN_ALLOW_THREADS status = fn(a->handle, b->handle, &result);
-        Py_END_ALLOW_THREADS
+        PyThreadState *state = PyEval_SaveThread();
+        status = fn(a->handle, b->handle, &result);
+        PyEval_RestoreThread(state);
     }
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
@@ -38,8 +40,10 @@ static PyObject *affine(const tensor_object *a, double scale, double shift)
 {
     fy_tensor_t *result = NULL;
     fy_status_t status;
-    Py_BEGIN_ALLOW_THREADS status = api.fy_affine(a->handle, scale, shift, &result);
-    Py_END_ALLOW_THREADS return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
+    PyThreadState *state = PyEval_SaveThread();
+    status = api.fy_affine(a->handle, scale, shift, &result);
+    PyEval_RestoreThread(state);
+    return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
 
 /* A tensor of rank 0 with the number, on the device and in the dtype of `like`. */
@@ -49,9 +53,10 @@ static tensor_object *scalar(PyObject *number, const tensor_object *like)
     if (value == -1.0 && PyErr_Occurred()) return NULL;
     fy_tensor_t *result = NULL;
     fy_status_t status;
-    Py_BEGIN_ALLOW_THREADS status = api.fy_full(like->device, like->dtype, 0, NULL, value, &result);
-    Py_END_ALLOW_THREADS return (tensor_object *)(status == FY_STATUS_OK ? core_wrap(result)
-                                                                         : core_raise(status));
+    PyThreadState *state = PyEval_SaveThread();
+    status = api.fy_full(like->device, like->dtype, 0, NULL, value, &result);
+    PyEval_RestoreThread(state);
+    return (tensor_object *)(status == FY_STATUS_OK ? core_wrap(result) : core_raise(status));
 }
 
 static PyObject *binary(binary_fn fn, PyObject *left, PyObject *right)
@@ -101,12 +106,58 @@ static PyObject *power(PyObject *a, PyObject *b, PyObject *modulus)
     return binary(api.fy_pow, a, b);
 }
 
-static PyObject *unary(fy_status_t (*fn)(const fy_tensor_t *, fy_tensor_t **), PyObject *self)
+static PyObject *unary(unary_fn fn, PyObject *self)
 {
+    const tensor_object *a = (tensor_object *)self;
     fy_tensor_t *result = NULL;
     fy_status_t status;
-    Py_BEGIN_ALLOW_THREADS status = fn(((tensor_object *)self)->handle, &result);
-    Py_END_ALLOW_THREADS return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
+    if (a->device == api.fy_device_host() && a->nelem <= SMALL / 16) {
+        status = fn(a->handle, &result);
+    } else {
+        PyThreadState *state = PyEval_SaveThread();
+        status = fn(a->handle, &result);
+        PyEval_RestoreThread(state);
+    }
+    return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
+}
+
+/* The address of a function of C, and `count` tensors, from the arguments of a call. */
+static void *parse(PyObject *const *args, Py_ssize_t given, Py_ssize_t count, tensor_object **out)
+{
+    if (given != count + 1) {
+        PyErr_SetString(PyExc_TypeError, "an address and the tensors of the op are needed");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        out[i] = core_tensor(args[i + 1]);
+        if (!out[i]) {
+            PyErr_SetString(PyExc_TypeError, "ops take tensors: ferry.tensor(...) makes one");
+            return NULL;
+        }
+    }
+    return PyLong_AsVoidPtr(args[0]);
+}
+
+PyObject *core_unary(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    tensor_object *a;
+    unary_fn fn;
+    void *address = parse(args, nargs, 1, &a);
+    if (!address) return NULL;
+    memcpy(&fn, &address, sizeof fn);
+    return unary(fn, (PyObject *)a);
+}
+
+PyObject *core_binary(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    tensor_object *tensors[2];
+    binary_fn fn;
+    void *address = parse(args, nargs, 2, tensors);
+    if (!address) return NULL;
+    memcpy(&fn, &address, sizeof fn);
+    return call(fn, tensors[0], tensors[1]);
 }
 
 static PyObject *negative(PyObject *self) { return unary(api.fy_neg, self); }

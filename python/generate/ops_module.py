@@ -20,7 +20,7 @@ import ctypes
 from typing import Any, Optional, Sequence, Tuple, Union
 
 from ferry import _c
-from ferry._core import wrap as _wrap
+from ferry._core import binary as _binary, unary as _unary, wrap as _wrap
 from ferry._device import Device, as_device as _as_device
 from ferry._tensor import Tensor
 from ferry._types import (
@@ -30,6 +30,11 @@ from ferry._types import (
 from ferry._ops import attributes as _attributes
 
 _Handle, _byref = ctypes.c_void_p, ctypes.byref
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
 
 '''
 
@@ -117,6 +122,11 @@ def function_text(function):
     )
     comment = function.comment.replace("\\", "\\\\").replace('"""', "'''").replace("\n", "\n    ")
     lines = [f"def {name}({', '.join(shown)}) -> {result}:", f'    """{comment or name}\n    """']
+    tensors = [n for n, t, _ in inputs if t == "Tensor"]
+    if not attrs and len(outs) == 1 and len(tensors) == len(inputs) and len(tensors) in (1, 2):
+        kind = "_unary" if len(tensors) == 1 else "_binary"
+        lines.append(f"    return {kind}(_{name}, {', '.join(tensors)})")
+        return f"_{name} = _address(_c.{function.name})\n\n\n" + "\n".join(lines) + "\n"
     if attrs:
         lines.append(f'    _attrs = _attributes("{name}", "{attrs}", attrs)')
     if outs:

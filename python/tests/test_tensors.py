@@ -103,7 +103,7 @@ class Tensors(unittest.TestCase):
         with self.assertRaises(ferry.DeviceMismatch):
             t + ferry.tensor([1.0])
         with self.assertRaises(TypeError):
-            1.0 in t
+            t.__contains__(1.0)
         self.assertEqual(repr(t), "ferry.Tensor(1 f32 on sim:0)")
         self.assertIn("sim:0", t._repr_html_())
         since = ferry.ledger.totals() - before
@@ -147,6 +147,9 @@ class Tensors(unittest.TestCase):
         self.assertEqual(ferry.call("clamp", x, high=1.0).tolist(), [[1, 1], [1, 1]])
         rng = ferry.rng_create(self.device, 1)
         self.assertEqual(ferry.rand(rng, "f32", (2, 2), 0, 1).shape, (2, 2))
+        for wrong in (lambda: ferry.relu(None), lambda: ferry.add(x, 1), lambda: ferry.relu(x, x)):
+            with self.assertRaises(TypeError):
+                wrong()
         with self.assertRaisesRegex(TypeError, "padding_h"):
             ferry.conv2d(image, weight, padding=1)
         with self.assertRaisesRegex(ValueError, "gelu"):
