@@ -184,6 +184,17 @@ class TorchRecordTest(unittest.TestCase):
         if big.predicted:
             self.assertGreater(big.predicted["peak_bytes"], 2 << 30)
 
+    def test_waits_streams_and_threads(self):
+        run = self.record("waits.py")
+        self.assertEqual(run.out, "tensor(16., device='cuda:0')\n64.0 cuda:0\n[2.0, 2.0]\n")
+        self.assertEqual([e["reason"] for e in run.of("sync")],
+                         ["print", "nonzero", "item", "Event.synchronize", "tolist"])
+        self.assertEqual({e["thread"] for e in run.of("op")}, {1, 2})
+        copy = run.of("transfer", direction="upload")[-1]
+        self.assertEqual((copy["pinned"], copy["blocking"]), (True, False))
+        product = run.of("op", op="mul")[0]
+        self.assertGreaterEqual(product["model_start_ns"], copy["model_end_ns"])
+
     def test_profiles_are_those_of_the_simulator(self):
         sys.path.insert(0, SOURCE)
         from torch_record.profile import PROFILES, Profile

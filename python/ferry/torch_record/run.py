@@ -25,6 +25,7 @@ NOTES = (
     "Python's own time and the data loader's are not in the model time",
     "workspaces of cuBLAS and cuDNN and the memory that the allocator caches are not in the file",
     "the bytes that a hidden read moves are those of PyTorch 2.15's kernels",
+    "printing a tensor is one download",
     "random numbers are the CPU's",
     "a gradient that crosses the link in the backward is not seen",
 )

@@ -190,12 +190,10 @@ def patch_tensors(patches, recorder, backing):
     old_text = torch._tensor_str._str
 
     def text(t, **kwargs):
-        before, thread.reason = thread.reason, "print"
-        try:
-            if is_meta and is_ours(t):
-                t = t.cpu()
-            return old_text(t, **kwargs)
-        finally:
-            thread.reason = before
+        """PyTorch prints with all modes off, so the read is recorded here."""
+        if is_ours(t) and recorder.is_on:
+            copy = move(t.detach(), False, "print")
+            t = copy if is_meta else t
+        return old_text(t, **kwargs)
     patches.set(torch._tensor_str, "_str", text)
     return is_ours
