@@ -45,7 +45,7 @@ if(CMAKE_CUDA_COMPILER_LAUNCHER)
     list(APPEND ferry_fatbin_flags -c)
 endif()
 
-set(FERRY_FATBIN_DIR ${CMAKE_BINARY_DIR}/fatbin)
+set(FERRY_FATBIN_DIR ${PROJECT_BINARY_DIR}/fatbin)
 file(MAKE_DIRECTORY ${FERRY_FATBIN_DIR})
 file(GLOB kernel_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/cuda/kernels/*.cu)
 set(fatbins)
@@ -81,7 +81,9 @@ if(NOT FERRY_SANITIZE)
 endif()
 set_target_properties(ferry_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${FERRY_PLUGIN_OUTPUT_DIRECTORY} LINKER_LANGUAGE C
                       INTERPROCEDURAL_OPTIMIZATION OFF) # inline assembly carries the fatbins
-install(TARGETS ferry_cuda LIBRARY DESTINATION ${FERRY_PLUGIN_INSTALL_DIRECTORY})
+if(FERRY_INSTALL)
+    install(TARGETS ferry_cuda LIBRARY DESTINATION ${FERRY_PLUGIN_INSTALL_DIRECTORY})
+endif()
 
 # ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ----------------
 # The kernels' source is compiled a second time, by the C++ compiler, so that it can run without a
@@ -100,13 +102,13 @@ if(FERRY_TESTS)
         target_include_directories(fake_cuda SYSTEM PRIVATE ${FERRY_CUDNN_INCLUDE_DIR})
     endif()
     target_link_libraries(fake_cuda PRIVATE ferry_dependencies Threads::Threads m)
-    set_target_properties(fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
+    set_target_properties(fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
     if(EXISTS ${FERRY_CUDA_INCLUDE_DIR}/nvtx3/nvToolsExt.h) # a profiler for tests
         add_library(nvtx_tool MODULE ${PROJECT_SOURCE_DIR}/tests/support/nvtx_tool/nvtx_tool.c
                     ${PROJECT_SOURCE_DIR}/tests/support/nvtx_tool/nvtx_memory.c)
         ferry_library_flags(nvtx_tool)
         target_include_directories(nvtx_tool SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR})
-        set_target_properties(nvtx_tool PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
+        set_target_properties(nvtx_tool PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
     endif()
     # Coroutines and sanitizers do not know of each other.
     if(CMAKE_CXX_COMPILER AND NOT FERRY_SANITIZE AND NOT FERRY_COVERAGE)
@@ -122,7 +124,7 @@ if(FERRY_TESTS)
         foreach(test chain launch long_rows layouts matmul conv wide flat epilogues)
             add_test(NAME unit_cuda_${test}_source COMMAND test_unit_cuda_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
             set_tests_properties(unit_cuda_${test}_source PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77
-                ENVIRONMENT "FERRY_BUILD_DIR=${CMAKE_BINARY_DIR};FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")
+                ENVIRONMENT "FERRY_BUILD_DIR=${PROJECT_BINARY_DIR};FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")
         endforeach()
         if(EXISTS ${PROJECT_SOURCE_DIR}/tests/ops/test_op_matrix.c) # every op case, computed by the kernels' source
             add_test(NAME ops_op_matrix_cuda_source COMMAND test_ops_op_matrix WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

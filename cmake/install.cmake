@@ -16,6 +16,27 @@ install(FILES ${installed_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry
 if(TARGET ferry_command)
     install(TARGETS ferry_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+# The archives are no exported targets: ferryConfig.cmake and the pkg-config files name them and the
+# libraries that they need, so that a program with shared libraries need not have those.
+install(TARGETS ferry_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET ferry_train_static)
+    install(TARGETS ferry_train_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+set(private ${OpenMP_C_LIB_NAMES} pthread z m ${CMAKE_DL_LIBS})
+if(FERRY_DNNL)
+    get_filename_component(folder ${DNNL_LIBRARY} DIRECTORY)
+    if(folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+        list(PREPEND private dnnl)
+    else()
+        list(PREPEND private ${DNNL_LIBRARY})
+    endif()
+endif()
+list(REMOVE_DUPLICATES private)
+set(FERRY_PRIVATE_LIBRARIES ${private})
+list(TRANSFORM private REPLACE "^([^/].*)$" "-l\\1")
+list(JOIN private " " FERRY_PC_PRIVATE)
+
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT ferryTargets NAMESPACE ferry:: DESTINATION ${config_dir})

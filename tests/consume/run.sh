@@ -48,10 +48,24 @@ if try "CMake: configure" cmake -S "$here/cmake" -B "$temp/cmake" -DCMAKE_PREFIX
     try "CMake: run" "$temp/cmake/plain"
     try "CMake: run with ferry::jemalloc" "$temp/cmake/with_jemalloc"
     if [ -e "$temp/cmake/train" ]; then try "CMake: run with ferry::train" "$temp/cmake/train"; fi
+    # shellcheck disable=SC2016  # the inner shells expand
+    for program in static train_static; do
+        try "CMake: run $program" "$temp/cmake/$program"
+        try "CMake: $program needs no libferry.so" sh -c '! readelf -dW "$1" | grep "NEEDED.*libferry"' _ "$temp/cmake/$program"
+    done
 fi
 
 if try "pkg-config: build" make -s -C "$here/pkgconfig" OUT="$temp"; then
     try "pkg-config: run" "$temp/consumer"
+fi
+# With both kinds in one folder the linker takes the shared one; here are only the archives.
+cp -r "$prefix" "$temp/archives"
+find "$temp/archives" -name 'libferry*.so*' -delete
+static=${libdir/#$prefix/$temp/archives}/pkgconfig
+# shellcheck disable=SC2046  # one word per option is meant
+if try "pkg-config --static: build" cc -std=c11 -Wall -Wextra -Werror "$here/cmake/main.c" -o "$temp/archived" -Wl,-u,fy_model_open -rdynamic \
+    $(PKG_CONFIG_PATH=$static pkg-config --static --cflags --libs ferry-train); then
+    try "pkg-config --static: run" "$temp/archived"
 fi
 try "pkg-config: version" pkg-config --exact-version=0.1.0 ferry
 

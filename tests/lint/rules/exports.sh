@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # libferry.so exports exactly the functions that the public headers declare; everything else with
-# external linkage is fy__.
+# external linkage is fy__, in libferry_train fyt_.
 
 check() {
-    local library=$FERRY_BUILD_DIR/lib/libferry.so archive=$FERRY_BUILD_DIR/lib/libferry_static.a train=$FERRY_BUILD_DIR/lib/libferry_train.so
+    local library=$FERRY_BUILD_DIR/lib/libferry.so archive=$FERRY_BUILD_DIR/lib/libferry.a train=$FERRY_BUILD_DIR/lib/libferry_train.so
     if [ -z "$FERRY_BUILD_DIR" ] || [ ! -e "$library" ]; then
         echo "no libferry.so: name a build folder with --build"
         return 77
@@ -15,7 +15,7 @@ check() {
         nm -D --defined-only "$train" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >>"$temp/exported"
         LC_ALL=C sort -u -o "$temp/exported" "$temp/exported"
     fi
-    local headers
+    local headers file
     mapfile -t headers < <(find_files '*.h' -- include | if [ -e "$train" ]; then cat; else grep -v '^include/ferry/train/'; fi)
     functions_declared "${headers[@]}" >"$temp/declared"
     # Coverage and sanitizer builds add other symbols.
@@ -23,9 +23,10 @@ check() {
     {
         LC_ALL=C comm -13 "$temp/declared" "$temp/exported" | sed 's|^|libferry.so:1: exported, but in no public header: |'
         LC_ALL=C comm -23 "$temp/declared" "$temp/exported" | sed 's|^|include/ferry:1: declared, but not exported: |'
-        if [ -e "$archive" ]; then
-            nm --defined-only "$archive" 2>/dev/null | awk '$2 ~ /^[TDBRVWC]$/ && $3 !~ /^fy_/ && $3 !~ /^(_|DW\.)/ { print "libferry_static.a:1: external name without fy__: " $3 }'
-        fi
+        for file in "$archive" "${archive%.a}_train.a"; do
+            if [ ! -e "$file" ]; then continue; fi
+            nm --defined-only "$file" 2>/dev/null | awk -v file="${file##*/}" '$2 ~ /^[TDBRVWC]$/ && $3 !~ /^fyt?_/ && $3 !~ /^(_|DW\.)/ { print file ":1: external name without fy__ or fyt_: " $3 }'
+        done
     } | LC_ALL=C sort -u | report
     local status=$?
     rm -rf "$temp"
