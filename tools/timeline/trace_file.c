@@ -110,9 +110,19 @@ void trace_arg(trace_file_t *trace, const char *key, uint64_t value)
     put_number(trace, value);
 }
 
+static void put_pop(trace_file_t *trace, track_t track, uint64_t at_ns)
+{
+    begin(trace, "E", track);
+    put_time(trace, at_ns);
+    put(trace, "}");
+}
+
 void trace_end(trace_file_t *trace)
 {
-    if (!trace->sink) put(trace, trace->nargs ? "}}" : "}");
+    if (trace->sink) return;
+    put(trace, trace->nargs ? "}}" : "}");
+    if (trace->is_call) put_pop(trace, trace->call_track, trace->call_end_ns);
+    trace->is_call = 0;
 }
 
 static void metadata(trace_file_t *trace, track_t track, const char *what, const char *name,
@@ -163,6 +173,24 @@ void trace_slice(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t
     trace->slices++;
 }
 
+void trace_call(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t duration_ns,
+                const char *name, const char *category)
+{
+    if (trace->sink) {
+        trace->sink->slice(trace->user, track, start_ns, duration_ns, name, category);
+        return;
+    }
+    begin(trace, "B", track);
+    put_time(trace, start_ns);
+    put_name(trace, name);
+    put(trace, ",\"cat\":");
+    put_text(trace, category);
+    trace->slices++;
+    trace->is_call = 1;
+    trace->call_track = track;
+    trace->call_end_ns = start_ns + duration_ns;
+}
+
 void trace_push(trace_file_t *trace, track_t track, uint64_t at_ns, const char *name)
 {
     if (trace->sink) {
@@ -182,9 +210,7 @@ void trace_pop(trace_file_t *trace, track_t track, uint64_t at_ns)
         trace->sink->pop(trace->user, track, at_ns);
         return;
     }
-    begin(trace, "E", track);
-    put_time(trace, at_ns);
-    trace_end(trace);
+    put_pop(trace, track, at_ns);
 }
 
 void trace_flow(trace_file_t *trace, track_t from, uint64_t from_ns, track_t to, uint64_t to_ns,

@@ -42,6 +42,9 @@ typedef struct trace_file {
     int error;                      /* errno of the first failed write; what follows is dropped */
     int nevents;                    /* 1: a comma is due */
     int nargs;                      /* of the open event */
+    track_t call_track;             /* of the open event, if it is a call */
+    uint64_t call_end_ns;
+    int is_call;
 } trace_file_t;
 
 /* The file appears at `path` when trace_file_commit succeeds. Fails: IO. */
@@ -57,6 +60,10 @@ void trace_track(trace_file_t *trace, track_t track, const char *name, uint32_t 
 /* A slice whose length is known. Arguments may follow; trace_end closes it. */
 void trace_slice(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t duration_ns,
                  const char *name, const char *category);
+/* The same on a track with scopes. Perfetto sorts slices that begin when a scope ends before its
+ * end; so calls are written as scopes are, and events of one time stay in their order. */
+void trace_call(trace_file_t *trace, track_t track, uint64_t start_ns, uint64_t duration_ns,
+                const char *name, const char *category);
 /* A slice that trace_pop ends. trace_end closes it, too. */
 void trace_push(trace_file_t *trace, track_t track, uint64_t at_ns, const char *name);
 void trace_pop(trace_file_t *trace, track_t track, uint64_t at_ns);

@@ -367,11 +367,11 @@ static void add_call(tracks_t *tracks, const event_t *event, const char *kind, c
     if (start_ns < last_ns) start_ns = last_ns;
     if (start_ns > at_ns) start_ns = at_ns;
     if (start_ns == at_ns && (is_wait || clock == TRACKS_MODEL)) return;
-    trace_slice(tracks->trace, track_of(clock, event_whole(event, "thread")), start_ns,
-                at_ns - start_ns, name,
-                is_wait      ? "wait"
-                : is_host_op ? "op"
-                             : "call");
+    trace_call(tracks->trace, track_of(clock, event_whole(event, "thread")), start_ns,
+               at_ns - start_ns, name,
+               is_wait      ? "wait"
+               : is_host_op ? "op"
+                            : "call");
     if (event_has(event, "site")) trace_arg_text(tracks->trace, "site", event_text(event, "site"));
     if (is_wait && event_has(event, "reason"))
         trace_arg_text(tracks->trace, "reason", event_text(event, "reason"));

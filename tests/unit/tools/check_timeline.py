@@ -23,6 +23,9 @@ def check_tracks(trace):
     found = collections.defaultdict(list)
     for event in trace:
         track = event["pid"], event["tid"]
+        if event["ph"] in "BE":
+            assert nanoseconds(event["ts"]) >= last[track], f"a track goes back: {event}"
+            last[track] = nanoseconds(event["ts"])
         if event["ph"] == "B":
             open_scopes[track].append(nanoseconds(event["ts"]))
         elif event["ph"] == "E":
