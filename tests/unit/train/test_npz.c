@@ -204,7 +204,8 @@ static void hostile_archives_are_refused_with_numbers(void **state)
     /* 132 bytes that claim to give 4 GiB - 2 */
     memcpy(bytes, compressed, nbytes = sizeof compressed);
     const size_t line = find("PK\1\2", 0);
-    memcpy(bytes + line + 24, "\xfe\xff\xff\xff", 4);
+    bytes[line + 24] = 0xfe;
+    memset(bytes + line + 25, 0xff, 3);
     save(bytes, nbytes);
     assert_int_equal(read_all(), FY_STATUS_CORRUPT_DATA);
     ts_text_has("that give 4294967294, which is not possible");
