@@ -90,6 +90,17 @@ if try "dlopen: build" cc -std=gnu11 -Wall -Wextra -Werror $(pkg-config --cflags
     try "dlopen: no room left for static TLS" env GLIBC_TUNABLES=glibc.rtld.optional_static_tls=0 "$temp/dlopen" local "$library"
 fi
 
+# Declarations only: what remains of all headers without macros. No function is only an inline one.
+(cd "$prefix/include" && find ferry -name '*.h' | LC_ALL=C sort | sed 's/.*/#include <&>/') >"$temp/all.c"
+if try "no macros: preprocess" cc -std=gnu11 -E -P -I"$prefix/include" "$temp/all.c" -o "$temp/all.i"; then
+    # shellcheck disable=SC2016  # the inner shell expands
+    try "no macros: no inline functions" sh -c '! grep -E "inline[^;]*fy_" "$1"' _ "$temp/all.i"
+    cat "$temp/all.i" "$here/nomacros/main.c" >"$temp/nomacros.i"
+    if try "no macros: build" cc -std=gnu11 -fpreprocessed "$temp/nomacros.i" -o "$temp/nomacros" -L"$libdir" -lferry -Wl,-rpath,"$libdir"; then
+        try "no macros: run" "$temp/nomacros"
+    fi
+fi
+
 if command -v python3 >/dev/null 2>&1; then
     try "Python: ctypes" python3 "$here/ctypes/consume.py" "$library"
 else
