@@ -430,8 +430,9 @@ class Optimizer(_Owner):
     """sgd, adam, adamw, adadelta, rmsprop, lars or lamb; one request updates all parameters.
 
     target: a Model, or a list of (parameter, gradient) tensors. Options: lr, weight_decay,
-    momentum, beta1, beta2, eps, nesterov, ...; the others have PyTorch's defaults. groups: (prefix, lr_scale,
-    weight_decay_scale) for parameters of a model by name. loss_scaling: True, or its options.
+    momentum, beta1, beta2, eps, nesterov, ...; the others have PyTorch's defaults. groups: (prefix,
+    lr_scale, weight_decay_scale) for parameters of a model by name. loss_scaling: True, or its
+    options.
     """
 
     def __init__(
