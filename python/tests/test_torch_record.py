@@ -15,7 +15,9 @@ import unittest
 
 try:
     import torch
-except ImportError:
+
+    torch.Tensor  # the folder torch/ beside this file is a package of that name, too
+except (ImportError, AttributeError):
     torch = None
 
 HERE = os.path.dirname(os.path.abspath(__file__))
