@@ -122,6 +122,29 @@ static fy_status_t compare(comparison_t *c, document_t documents[2])
                      c->is_prediction ? "; the first must be of a simulated device" : "");
 }
 
+/* Adds what differs in two objects at `folder` ("" or with a slash at its end), and the texts that
+ * differ in objects inside them. */
+static void add_settings(sheet_t *sheet, const json_value_t *a, const json_value_t *b,
+                         const char *folder)
+{
+    for (const json_value_t *x = a->kind == JSON_OBJECT ? a->child : NULL; x; x = x->next) {
+        const json_value_t *y = json_member(b, x->key);
+        char path[320];
+        const int n = snprintf(path, sizeof path - 1, "%s%s", folder, x->key);
+        if (!y || x->kind != y->kind || n < 0 || (size_t)n >= sizeof path - 1) continue;
+        if (x->kind == JSON_OBJECT) {
+            memcpy(path + n, "/", 2);
+            add_settings(sheet, x, y, path);
+        }
+        /* numbers inside objects are mostly results */
+        const bool is_setting = x->kind == JSON_STRING || (x->kind == JSON_NUMBER && !*folder);
+        if (!is_setting || strcmp(x->text, y->text) == 0) continue;
+        sheet_text(sheet, path);
+        sheet_text(sheet, x->text);
+        sheet_text(sheet, y->text);
+    }
+}
+
 /* Settings and facts outside lists that are not the same: what else may explain a difference. */
 static sheet_t *list_settings(const document_t documents[2])
 {
@@ -129,16 +152,7 @@ static sheet_t *list_settings(const document_t documents[2])
                                         { "first", "first", 0 },
                                         { "second", "second", 0 } };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
-    const json_value_t *a = documents[0].tree.root, *b = documents[1].tree.root;
-    for (const json_value_t *x = a->kind == JSON_OBJECT ? a->child : NULL; x; x = x->next) {
-        const json_value_t *y = json_member(b, x->key);
-        if (!y || x->kind != y->kind || (x->kind != JSON_STRING && x->kind != JSON_NUMBER) ||
-            strcmp(x->text, y->text) == 0)
-            continue;
-        sheet_text(sheet, x->key);
-        sheet_text(sheet, x->text);
-        sheet_text(sheet, y->text);
-    }
+    add_settings(sheet, documents[0].tree.root, documents[1].tree.root, "");
     return sheet;
 }
 

@@ -90,6 +90,11 @@ cp "$work/out" "$work/again.json"
 expect 0 compare "$work/link.json" "$work/again.json" --within 0.01 --json
 [ "$(grep -c '"what": "rows/' "$work/out")" -eq 16 ] || fail "not all rows of link were paired"
 
+# Texts inside objects are settings too.
+for profile in h200 t4; do echo "{\"kind\": \"predict\", \"predicted\": {\"profile\": \"$profile\", \"step_ns\": 5}}" >"$work/$profile.json"; done
+expect 0 compare "$work/h200.json" "$work/t4.json"
+matches out 'predicted/profile +h200 +t4'
+
 # Files that are not documents.
 echo '{"a": ' >"$work/bad.json"
 expect 1 compare "$work/a.json" "$work/bad.json"
