@@ -73,7 +73,21 @@ static int run_program(char **argv)
 static bool has_events(const char *path)
 {
     struct stat about;
-    return stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size;
+    return stat(path, &about) == 0 && (!S_ISREG(about.st_mode) || about.st_size);
+}
+
+/* The file of --record, without the events of an older run. */
+static fy_status_t clear_file(const settings_t *settings)
+{
+    struct stat about;
+    const char *path = settings->record;
+    if (settings->advise && strstr(path, "%p"))
+        return TOOL_FAIL(INVALID_ARGUMENT, "%s: --advise reads one file, whose name has no %%p",
+                         path);
+    FY_TRY(tool_check_writable(path));
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode) && truncate(path, 0) != 0)
+        return TOOL_FAIL(IO, "%s: %m", path);
+    return FY_STATUS_OK;
 }
 
 static int print_advice(const settings_t *settings, const char *path, const char *program)
@@ -92,8 +106,7 @@ static int print_advice(const settings_t *settings, const char *path, const char
 static int run_recorded(const settings_t *settings, char **argv)
 {
     char *made = NULL;
-    fy_status_t failed = settings->record ? tool_check_writable(settings->record)
-                                          : make_file(&made);
+    fy_status_t failed = settings->record ? clear_file(settings) : make_file(&made);
     const char *path = settings->record ? settings->record : made;
     if (failed == FY_STATUS_OK && setenv("FERRY_RECORD", path, 1) != 0)
         failed = TOOL_FAIL(OUT_OF_MEMORY, "no memory for the environment");
@@ -127,7 +140,7 @@ int cmd_run(int argc, char **argv)
         { "record", OPTION_TEXT, "FILE", &settings.record,
           "write the events to FILE, and keep it; else to a file that is removed", 0, 0 },
     };
-    const usage_t usage = { "ferry run --advise CMD ARGS",
+    const usage_t usage = { "ferry run --advise [options] CMD ARGS",
                             "Runs a program with recording on, then prints advice about the run. "
                             "The exit status is the "
                             "program's; if that is 0, the advisor's.",

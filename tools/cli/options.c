@@ -83,7 +83,8 @@ static void print_default(const option_t *option)
 
 static void print_help(const usage_t *usage)
 {
-    printf("usage: %s [options]\n\n%s\n", usage->command, usage->summary);
+    const char *options = strstr(usage->command, "[options]") ? "" : " [options]";
+    printf("usage: %s%s\n\n%s\n", usage->command, options, usage->summary);
     if (usage->count && usage->options[0].kind != OPTION_HEADING) printf("\noptions:\n");
     for (size_t i = 0; i < usage->count; i++) {
         const option_t *option = &usage->options[i];

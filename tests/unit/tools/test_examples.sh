@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY=passive
 PATH=$(dirname "$ferry"):$PATH
 cd "$work" || exit 1
 yes 'It was the best of times,' | head -c 1000 >book.txt
-commands=(info train generate plan ledger timeline advise report predict watch memory replay calibrate compare)
+commands=(info train generate plan ledger timeline advise report predict watch run memory replay calibrate compare)
 for name in batchsize link minibatch parallel roundtrip speedups vectorize; do commands+=("experiment $name"); done
 for name in alloc copy dispatch gemm train; do commands+=("bench $name"); done
 for command in "${commands[@]}"; do

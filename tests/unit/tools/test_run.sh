@@ -38,10 +38,14 @@ expect 1 run --advise true
 says err "true recorded nothing"
 expect 3 run --advise bash -c 'exit 3'
 says err "bash recorded nothing"
+expect 1 run --advise --record "$work/run.jsonl" true
+says err "true recorded nothing" # of an older run
+expect 1 run --advise --record "$work/%p.jsonl" true
+says err "has no %p"
 
 # Usage; files that cannot be written.
 expect 0 run --help
-says out "ferry run --advise CMD ARGS"
+says out "usage: ferry run --advise [options] CMD ARGS"
 expect 2 run
 says err "which program?"
 expect 2 run --advise
