@@ -77,6 +77,7 @@ static void arrays_come_back(void **state)
     fy_npz_t *file;
     fy_tensor_t *x, *y;
     (void)state;
+    const fy_scope_t scope = fy_scope_begin("read");
     write_two();
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 2);
@@ -91,6 +92,7 @@ static void arrays_come_back(void **state)
     ts_fails(fy_npz_read(file, 2, &x), INVALID_ARGUMENT);
     fy_npz_close(file);
     fy_npz_close(NULL);
+    fy_scope_end(scope, 0, NULL);
     ts_ok(fy_npz_write(path, 0, NULL)); /* an archive without arrays */
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 0);
@@ -102,6 +104,7 @@ static void compressed_arrays_are_read(void **state)
     fy_npz_t *file;
     fy_tensor_t *x, *zeros;
     (void)state;
+    const fy_scope_t scope = fy_scope_begin("read");
     save(compressed, sizeof compressed);
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 2);
@@ -110,6 +113,7 @@ static void compressed_arrays_are_read(void **state)
     ts_ok(fy_npz_read(file, 1, &zeros));
     assert_int_equal(ts_info(zeros).nbytes, 200);
     fy_npz_close(file);
+    fy_scope_end(scope, 0, NULL);
 }
 
 /* Opens and reads all; the first failure. */
