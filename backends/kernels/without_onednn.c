@@ -36,7 +36,8 @@ static void tile(const void *context, int64_t number)
                   j0 = number % across * NB;
     const int64_t m = g->m - i0 < MB ? g->m - i0 : MB, n = g->n - j0 < NB ? g->n - j0 : NB;
     _Alignas(64) float packed[KB * NB];
-    for (int64_t p0 = 0; p0 < g->k; p0 += KB) {
+    int64_t p0 = 0;
+    do { /* once at least: a product of no terms is 0 */
         const int64_t k = g->k - p0 < KB ? g->k - p0 : KB;
         const float *a = g->a + i0 * g->a_row + p0 * g->a_column;
         const fy__small_gemm_t block = { m,        n,
@@ -47,7 +48,8 @@ static void tile(const void *context, int64_t number)
                                          g->ldc,   g->adds || p0 > 0 };
         pack(packed, g, p0, k, j0, n);
         g->loops->gemm_small_f32(&block);
-    }
+        p0 += KB;
+    } while (p0 < g->k);
 }
 
 fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m,
