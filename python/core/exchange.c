@@ -14,6 +14,28 @@ static const char *format_of(fy_dtype_t dtype)
     return (unsigned)dtype < NFORMATS ? formats[dtype] : NULL;
 }
 
+/* Do the elements lie one after the other, the first axis fastest? */
+static int is_fortran(const fy_tensor_info_t *info)
+{
+    int64_t expected = 1;
+    for (int i = 0; i < info->rank; i++) {
+        if (info->dims[i] != 1 && info->strides[i] != expected) return 0;
+        expected *= info->dims[i];
+    }
+    return 1;
+}
+
+/* Is the tensor laid out as the consumer's flags ask? Each of them has the bits of STRIDES. */
+static int has_layout(const fy_tensor_info_t *info, int flags)
+{
+    if (info->nelem == 0) return 1;
+    if ((flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS)
+        return info->is_contiguous || is_fortran(info);
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS) return is_fortran(info);
+    if ((flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS) return info->is_contiguous;
+    return info->is_contiguous || (flags & PyBUF_STRIDES) == PyBUF_STRIDES;
+}
+
 int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     tensor_object *tensor = (tensor_object *)self;
@@ -36,9 +58,10 @@ int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
                     "Python's buffers have no bf16\nConvert it: ferry.cast(t, \"f32\")");
         return -1;
     }
-    if (!info.is_contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
-        PyErr_SetString(PyExc_BufferError,
-                        "the tensor is strided and the consumer reads dense bytes");
+    if (!has_layout(&info, flags)) {
+        PyErr_SetString(
+            PyExc_BufferError,
+            "the consumer needs contiguous bytes, and the tensor's are in another order");
         return -1;
     }
     Py_ssize_t *layout = PyMem_Malloc(sizeof *layout * 2 * FY_MAX_RANK);

@@ -37,7 +37,11 @@ PyObject *core_wrap(fy_tensor_t *handle)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     const fy_status_t status = api.fy_tensor_query(handle, &info);
-    if (status != FY_STATUS_OK) return core_raise(status);
+    if (status != FY_STATUS_OK) {
+        core_raise(status);
+        api.fy_tensor_destroy(handle);
+        return NULL;
+    }
     tensor_object *self = (tensor_object *)PyType_GenericAlloc((PyTypeObject *)tensor_type, 0);
     if (!self) {
         api.fy_tensor_destroy(handle);

@@ -46,11 +46,25 @@ static PyObject *affine(const tensor_object *a, double scale, double shift)
     return status == FY_STATUS_OK ? core_wrap(result) : core_raise(status);
 }
 
+/* Is an integer the double that fy_full takes? If not, sets an exception. */
+static int is_exact(PyObject *number, double value)
+{
+    PyObject *back = PyLong_FromDouble(value);
+    const int same = back ? PyObject_RichCompareBool(number, back, Py_EQ) : -1;
+    Py_XDECREF(back);
+    if (same == 0)
+        PyErr_SetString(PyExc_OverflowError,
+                        "an integer beside a tensor needs a double that is equal to it: make a "
+                        "tensor of it, ferry.tensor(n)");
+    return same > 0;
+}
+
 /* A tensor of rank 0 with the number, on the device and in the dtype of `like`. */
 static tensor_object *scalar(PyObject *number, const tensor_object *like)
 {
     const double value = PyFloat_AsDouble(number);
     if (value == -1.0 && PyErr_Occurred()) return NULL;
+    if (!is_float(like) && PyLong_Check(number) && !is_exact(number, value)) return NULL;
     fy_tensor_t *result = NULL;
     fy_status_t status;
     PyThreadState *state = PyEval_SaveThread();

@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Union
 
 from ferry import _c
-from ferry._types import FOREVER, NAMES, plain, query
+from ferry._types import FOREVER, NAMES, collecting, plain, query
 
 _by_handle: "weakref.WeakValueDictionary[int, Device]" = weakref.WeakValueDictionary()
 
@@ -49,11 +49,12 @@ class Device:
         """Further facts that the device's backend knows, for people and logs."""
         found: Dict[str, str] = {}
 
-        @_c.fy_fact_fn
         def say(user: Any, key: bytes, value: bytes) -> None:
             found[key.decode()] = value.decode(errors="replace")
 
-        _c.fy_device_describe(self, say, None)
+        pointer, check = collecting(_c.fy_fact_fn, say)
+        _c.fy_device_describe(self, pointer, None)
+        check()
         return found
 
     def clock(self) -> Dict[str, Any]:
@@ -140,11 +141,12 @@ def devices() -> List[str]:
     """The specs that Device() can open now: "host", those of each plugin that loads, "sim:0"."""
     found: List[str] = []
 
-    @_c.fy_device_fn
     def say(user: Any, spec: bytes, is_simulated: int) -> None:
         found.append(spec.decode())
 
-    _c.fy_device_enumerate(say, None)
+    pointer, check = collecting(_c.fy_device_fn, say)
+    _c.fy_device_enumerate(pointer, None)
+    check()
     return found
 
 

@@ -7,7 +7,7 @@ import html
 from typing import Any, Dict, Iterator, List, Optional
 
 from ferry import _c
-from ferry._types import enumerator, plain
+from ferry._types import collecting, enumerator, plain
 
 _TRAFFIC = ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")
 
@@ -59,18 +59,14 @@ class Ledger:
     def rows(self) -> List[Totals]:
         """One dict for each path that has figures; parents come first; "" is the process."""
         found: List[Totals] = []
-        function = type(self)._walk_type()
 
-        @function
         def visit(user: Any, path: bytes, totals: Any) -> None:
             found.append(_totals(path.decode(), totals.contents))
 
-        _c.fy_ledger_walk(visit, None)
+        pointer, check = collecting(_c.fy_ledger_walk.argtypes[0], visit)
+        _c.fy_ledger_walk(pointer, None)
+        check()
         return found
-
-    @staticmethod
-    def _walk_type() -> Any:
-        return _c.fy_ledger_walk.argtypes[0]
 
     def __iter__(self) -> Iterator[Totals]:
         return iter(self.rows())

@@ -7,13 +7,13 @@ import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from ferry import _c
-from ferry._callback import Callback, hand_over, views
+from ferry._callback import Callback, calling, hand_over, views
 from ferry._device import Device, as_device, borrowed
 from ferry._errors import Error
 from ferry._scope import scope
 from ferry._stream import Ticket
 from ferry._tensor import Tensor, wrap_out
-from ferry._types import handles, plain, query
+from ferry._types import collecting, handles, plain, query
 
 
 class Tape:
@@ -59,7 +59,7 @@ class Tape:
         """
         options = _c.defaults(_c.fy_backward_options_t, accumulate=int(accumulate))
         options.seed = seed._as_parameter_ if seed is not None else None
-        _c.fy_tape_backward(self, loss, ctypes.byref(options))
+        calling(_c.fy_tape_backward, self, loss, ctypes.byref(options))
 
     def grad(self, tensor: Tensor) -> Optional[Tensor]:
         """The gradient of a watched tensor; None if the loss did not depend on it."""
@@ -82,7 +82,11 @@ class no_tape(scope):
 
     def __enter__(self) -> "no_tape":
         super().__enter__()
-        _c.fy_tape_begin(None)
+        try:
+            _c.fy_tape_begin(None)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
 
@@ -101,7 +105,7 @@ def gradcheck(
     callback = Callback(_c.fy_gradcheck_fn, called, "function")
     result = _c.defaults(_c.fy_gradcheck_result_t)
     chosen = _c.defaults(_c.fy_gradcheck_options_t, **options)
-    callback.run(
+    calling(
         _c.fy_gradcheck, callback.pointer, None, len(inputs), handles(inputs),
         ctypes.byref(chosen), ctypes.byref(result),
     )  # fmt: skip
@@ -134,7 +138,7 @@ def recompute(
     options.states = ctypes.cast(listed, type(options.states))
     options.destroy = ctypes.cast(_drop, type(options.destroy))
     _kept[id(callback)] = (callback, states)
-    return callback.run(
+    return calling(
         wrap_out, _c.fy_tape_recompute, callback.pointer, id(callback), len(inputs),
         handles(inputs), ctypes.byref(options),
     )  # fmt: skip
@@ -200,11 +204,12 @@ class Graph:
         """(key, text) of each chain and of each call outside of chains, in order."""
         found: List[Tuple[str, str]] = []
 
-        @_c.fy_fact_fn
         def say(user: Any, key: bytes, value: bytes) -> None:
             found.append((key.decode(), value.decode(errors="replace")))
 
-        _c.fy_graph_explain(self, say, None)
+        pointer, check = collecting(_c.fy_fact_fn, say)
+        _c.fy_graph_explain(self, pointer, None)
+        check()
         return found
 
 
@@ -236,7 +241,7 @@ def plan(spec: str, step: Step, batch: int) -> Dict[str, Any]:
     fits, peak_reserved, peak_by_category, step_model_ns, ...
     """
     callback, result = _step_callback(step), _c.defaults(_c.fy_plan_t)
-    callback.run(
+    calling(
         _c.fy_plan_step, spec.encode(), callback.pointer, None, batch, None, ctypes.byref(result)
     )
     return _plan(result)
@@ -246,7 +251,7 @@ def fit(spec: str, step: Step, max_batch: int) -> Tuple[int, Dict[str, Any]]:
     """The largest batch up to max_batch that fits, and its plan. Fails: OutOfMemory."""
     callback, result = _step_callback(step), _c.defaults(_c.fy_plan_t)
     batch = ctypes.c_int64()
-    callback.run(
+    calling(
         _c.fy_plan_fit, spec.encode(), callback.pointer, None, max_batch, ctypes.byref(batch),
         ctypes.byref(result),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import threading
 from typing import Any, Optional
@@ -117,7 +118,8 @@ _log: Any = None
 def set_log(function: Any) -> None:
     """Sends Ferry's messages to function(level, text); None drops them.
 
-    level: "error", "warning" or "info". Set it before other threads use Ferry.
+    level: "error", "warning" or "info". Set it before other threads use Ferry. Python prints
+    exceptions of `function` and goes on. At exit the function is removed.
     """
     global _log
     levels = ("error", "warning", "info")
@@ -127,4 +129,6 @@ def set_log(function: Any) -> None:
 
     callback = _c.fy_log_fn(receive) if function else _c.fy_log_fn()
     _c.fy_log_set(callback, None)
+    if function and _log is None:
+        atexit.register(set_log, None)
     _log = callback

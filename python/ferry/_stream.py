@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import ctypes
 import itertools
+import time
 import weakref
 from typing import Any, Dict, Generator, List, Optional, Sequence, Union
 
@@ -13,6 +15,7 @@ from ferry._device import Device, as_device
 from ferry._tensor import Tensor, transfer_options
 from ferry._types import FOREVER, handles
 
+EXIT_WAIT_S = 1.0
 _pending: Dict[int, Any] = {}
 _numbers = itertools.count(1)
 
@@ -31,9 +34,20 @@ def _resolve(future: Any, status: int) -> None:
 @_c.fy_done_fn
 def _on_done(user: Any, status: int) -> None:
     """On Ferry's callback thread."""
-    action = _pending.pop(user, None)
-    if action is not None:
-        action(status)
+    action = _pending.get(user)
+    try:
+        if action is not None:
+            action(status)
+    finally:
+        _pending.pop(user, None)
+
+
+@atexit.register
+def _finish() -> None:
+    """Functions of tickets that are nearly done run before Python ends, not into its end."""
+    deadline = time.monotonic() + EXIT_WAIT_S
+    while _pending and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 class Ticket:

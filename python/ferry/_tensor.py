@@ -18,6 +18,7 @@ from ferry._types import (
 if TYPE_CHECKING:
     from ferry._stream import Download, Ticket
 
+LEGACY_STREAM = 1  # of CUDA: what DLPack means by no stream
 READ, READ_WRITE = _c.FY_ACCESS_READ, _c.FY_ACCESS_READ_WRITE
 _CODES = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}
 
@@ -160,12 +161,13 @@ class Tensor(_core.Tensor):
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
         array = self.numpy()
-        if dtype is not None and array.dtype != dtype or copy:
-            return array.astype(dtype or array.dtype)
-        return array
+        is_other = dtype is not None and array.dtype != dtype
+        if is_other and copy is False:
+            raise ValueError(f"{self.dtype} as {dtype} needs a copy, and copy=False forbids it")
+        return array.astype(dtype or array.dtype) if is_other or copy else array
 
     def __dlpack_device__(self) -> Tuple[int, int]:
-        """(1, 0) for the host; (2, N) for cuda:N; (3, N) for page-locked memory of cuda."""
+        """(1, 0) for the host, page-locked or not; (2, N) for cuda:N."""
         name = self.device.name
         if name.startswith("cuda:"):
             return (2, int(name.partition(":")[2].partition("?")[0]))
@@ -229,6 +231,10 @@ class Tensor(_core.Tensor):
     def __getitem__(self, key: Any) -> "Tensor":
         """A view: integers, slices with a step of 1 or more, ..., None. No index tensors."""
         keys = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(k, bool) for k in keys):
+            raise TypeError("an index is no bool; ferry.where takes elements by a bool tensor")
+        if sum(k is Ellipsis for k in keys) > 1:
+            raise IndexError("an index has one ... at most")
         given = sum(k is not None and k is not Ellipsis for k in keys)
         if given > self.ndim:
             raise IndexError(f"{given} indices for a tensor of rank {self.ndim}")
@@ -356,9 +362,10 @@ def export_dlpack(
         raise BufferError("ferry copies nothing by itself: copy on your side")
     if dl_device is not None and tuple(dl_device) != tensor.__dlpack_device__():
         raise BufferError("ferry moves nothing by itself: download or upload the tensor first")
-    if stream in (None, -1) or tensor.is_host:
+    if stream == -1 or not tensor.device.name.startswith("cuda:"):
         return tensor._dlpack(access, 0)
-    options = _c.defaults(_c.fy_stream_options_t, native=int(stream))
+    native = LEGACY_STREAM if stream is None else int(stream)
+    options = _c.defaults(_c.fy_stream_options_t, native=native)
     wrapped = _c.out(_c.fy_stream_create, tensor.device, ctypes.byref(options))
     try:
         return tensor._dlpack(access, wrapped)
@@ -400,7 +407,10 @@ def tensor(data: Any, dtype: Any = None, device: Union[Device, str, None] = None
 
     dtype: by default that of the buffer, else "f32", "i64" or "bool" by the elements. With
     `device`, the tensor is then uploaded there: heavy, as .upload(device).
+    Fails: DeviceMismatch (`data` is a tensor on another device: download it).
     """
+    if isinstance(data, Tensor) and not data.is_host:
+        memoryview(data)  # refuses, with the call that makes it possible
     made = _from_data(data, dtype)
     if device is None or as_device(device) == host:
         return made
@@ -427,7 +437,10 @@ def _from_values(shape: tuple, flat: list, dtype: Any) -> Tensor:
     stored = "f32" if name == "bf16" else name
     made = wrap_out(_c.fy_tensor_create, host, DTYPES[stored], *shape_arguments(shape))
     if flat:
-        packed = struct.pack(f"{len(flat)}{_CODES[stored]}", *flat)
+        try:
+            packed = struct.pack(f"{len(flat)}{_CODES[stored]}", *flat)
+        except (struct.error, OverflowError) as error:
+            raise ValueError(f"elements of a tensor of {name}: {error}") from None
         address = ctypes.c_void_p()
         _c.fy_tensor_map(made, _c.FY_ACCESS_WRITE, ctypes.byref(address))
         ctypes.memmove(address, packed, len(packed))
@@ -476,8 +489,10 @@ def ones(shape: Shape, dtype: Any = "f32", device: Union[Device, str, None] = No
 def full(
     shape: Shape, value: float, dtype: Any = "f32", device: Union[Device, str, None] = None
 ) -> Tensor:
-    """Every element is `value`."""
+    """Every element is `value`. Fails: OverflowError (an integer that a C double cannot hold)."""
     dims = shape_arguments(shape)
+    if isinstance(value, int) and int(float(value)) != value:
+        raise OverflowError(f"{value} has more digits than numbers of this call: 2**53 is exact")
     return wrap_out(_c.fy_full, as_device(device), dtype_number(dtype), *dims, float(value))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ferry import _c
 
@@ -88,3 +88,22 @@ def query(function: Any, handle: Any, struct: Any) -> Any:
 
 def text(value: Optional[str]) -> Optional[bytes]:
     return None if value is None else str(value).encode()
+
+
+def collecting(kind: Any, function: Callable[..., None]) -> Tuple[Any, Callable[[], None]]:
+    """A function for C without a status, and a check to call afterwards: it raises what that
+    raised, at which ctypes would only print."""
+    failed: List[BaseException] = []
+
+    def called(*arguments: Any) -> None:
+        try:
+            if not failed:
+                function(*arguments)
+        except BaseException as error:
+            failed.append(error)
+
+    def check() -> None:
+        if failed:
+            raise failed[0]
+
+    return kind(called), check

@@ -22,7 +22,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ferry import _c
-from ferry._callback import Callback, view_of
+from ferry._callback import Callback, calling, view_of
 from ferry._core import wrap
 from ferry._device import Device, as_device, device_of
 from ferry._record import Tape
@@ -95,6 +95,17 @@ class Layer(_Owner):
         self._destroy.detach()
         self._as_parameter_ = None
         return handle
+
+
+def _check_free(layers: Sequence[Layer]) -> None:
+    """Before the first of them is handed over."""
+    for i, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise TypeError(f"layers are needed, not {type(layer).__name__}")
+        if layer._as_parameter_ is None:
+            raise ValueError("a layer is part of a container or a model already")
+        if any(layer is other for other in layers[:i]):
+            raise ValueError("a layer is in the container twice: make two")
 
 
 def _maker(name: str, parameters: Sequence[str], struct: Optional[str] = None) -> Any:
@@ -171,8 +182,7 @@ def _children(layers: Union[Sequence[Layer], Mapping[str, Layer]]) -> Tuple[int,
         else ((str(i), layer) for i, layer in enumerate(layers))
     )
     pairs = list(named)
-    if any(layer._as_parameter_ is None for _, layer in pairs):
-        raise ValueError("a layer is part of a container or a model already")
+    _check_free([layer for _, layer in pairs])
     children = (_c.fy_layer_child_t * max(len(pairs), 1))()
     for child, (name, layer) in zip(children, pairs, strict=False):
         child.name, child.layer = name.encode(), layer._give()
@@ -190,14 +200,15 @@ def branches(
     activation: str = "none",
 ) -> Layer:
     """Layers on the same input, whose results are joined: "add", "mul" or "concat"."""
-    count, children = _children(layers)
     how = enumerator("JOIN", join), enumerator("ACTIVATION", activation)
+    count, children = _children(layers)
     return Layer(_c.out(_c.fy_layer_branches, how[0], count, children, how[1]))
 
 
 def residual(body: Layer, shortcut: Optional[Layer] = None, activation: str = "none") -> Layer:
     """activation(body(x) + shortcut(x)); without a shortcut: x."""
     number = enumerator("ACTIVATION", activation)
+    _check_free([body] if shortcut is None else [body, shortcut])
     other = shortcut._give() if shortcut is not None else None
     return Layer(_c.out(_c.fy_layer_residual, body._give(), other, number))
 
@@ -261,7 +272,7 @@ class Model(_Owner):
         """tape.backward(loss), with zeros for parameters on which the loss does not depend."""
         options = _c.defaults(_c.fy_backward_options_t)
         options.seed = seed._as_parameter_ if seed is not None else None
-        _c.fy_model_backward(self, tape, loss, ctypes.byref(options))
+        calling(_c.fy_model_backward, self, tape, loss, ctypes.byref(options))
 
     def _named(self, function: Any, count: int, field: str) -> Dict[str, Tensor]:
         found: Dict[str, Tensor] = {}
@@ -592,7 +603,7 @@ def fit(
     chosen.on_event = callback.pointer
     result = _c.defaults(_c.fy_train_result_t)
     try:
-        callback.run(
+        calling(
             _c.fy_train_run,
             model,
             optimizer,

@@ -58,6 +58,25 @@ class Buffers(unittest.TestCase):
         with self.assertRaises(TypeError):
             ferry.from_buffer(3)
 
+    def test_layouts(self):
+        """Consumers that ask for contiguous bytes get none of a strided tensor."""
+        get = ctypes.pythonapi.PyObject_GetBuffer
+        release = ctypes.pythonapi.PyBuffer_Release
+        c, f, either, strides = 0x38, 0x58, 0x98, 0x18
+        rows = ferry.tensor([[1.0, 2.0], [3.0, 4.0]])
+        given = {"dense": rows, "columns": rows.T, "strided": rows[:, 0:1]}
+        wanted = {"dense": (c, either), "columns": (f, either), "strided": ()}
+        for name, tensor in given.items():
+            for flags in (c, f, either, strides):
+                view = (ctypes.c_char * 128)()
+                arguments = ctypes.py_object(tensor), view, flags
+                if flags == strides or flags in wanted[name]:
+                    self.assertEqual(get(*arguments), 0)
+                    release(view)
+                else:
+                    with self.assertRaisesRegex(BufferError, "contiguous"):
+                        get(*arguments)
+
     def test_references(self):
         source = bytearray(64)
         before = sys.getrefcount(source)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -90,9 +91,10 @@ class Order(unittest.TestCase):
         other = ferry.Stream(self.device)
         other.wait(ticket)
         t.ticket.wait()
-        seen = []
-        ticket.on_done(seen.append)
-        self.device.wait()
+        seen, called = [], threading.Event()
+        ticket.on_done(lambda status: (seen.append(status), called.set()))
+        self.assertTrue(called.wait(30))
+        self.assertEqual(seen, [ferry.Status.OK])
 
     def test_await(self):
         async def work(number):

@@ -75,10 +75,10 @@ class Walk(unittest.TestCase):
         self.assertGreater(self.walk(ferry.host, ferry.Device("sim:0")), 200)
 
     def test_sim_against_host(self):
-        self.walk(ferry.Device("sim:0"), ferry.host)
+        self.assertGreater(self.walk(ferry.Device("sim:0"), ferry.host), 200)
 
     def test_two_devices(self):
-        self.walk(ferry.Device("sim:0"), ferry.Device("sim:1"))
+        self.assertGreater(self.walk(ferry.Device("sim:0"), ferry.Device("sim:1")), 200)
 
 
 if __name__ == "__main__":

@@ -158,5 +158,24 @@ class Tensors(unittest.TestCase):
         self.assertEqual(ferry.op_info("clamp")["attributes"][0]["name"], "low")
 
 
+class Exact(unittest.TestCase):
+    def test_integers_beside_integer_tensors(self):
+        t = ferry.tensor([1, 2])
+        self.assertEqual((t + 2**53).tolist(), [2**53 + 1, 2**53 + 2])
+        for refused in (lambda: t + (2**53 + 1), lambda: ferry.full(2, 2**53 + 1, "i64")):
+            with self.assertRaises(OverflowError):
+                refused()
+
+    def test_refused_keys_and_values(self):
+        t = ferry.ones((2, 2))
+        for key, kind in ((True, TypeError), ((..., ...), IndexError)):
+            with self.assertRaises(kind):
+                t[key]
+        with self.assertRaisesRegex(ValueError, "i32"):
+            ferry.tensor([1.5], dtype="i32")
+        with self.assertRaises(ferry.DeviceMismatch):
+            ferry.tensor(ferry.ones(2, device="sim:0"))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -2,7 +2,9 @@
 
 import io
 import math
+import signal
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -111,6 +113,43 @@ class Training(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             train.fit(model, optimizer, self.loader(), epochs=3, on_event=stop, progress=False)
         train.fit(model, optimizer, self.loader(), epochs=1, progress=False)  # usable
+
+    def test_interrupts_wait_for_python(self):
+        model = train.Model(self.device, network(), (28, 28, 1))
+        optimizer = train.Optimizer(model)
+        handler = signal.getsignal(signal.SIGINT)
+        for on_event in (None, lambda event: None):
+            with self.assertRaises(KeyboardInterrupt):
+                timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+                timer.start()
+                train.fit(
+                    model, optimizer, self.loader(), epochs=100000, on_event=on_event,
+                    progress=False,
+                )  # fmt: skip
+            self.assertIs(signal.getsignal(signal.SIGINT), handler)
+
+    def test_an_exception_of_the_backward(self):
+        calls = []
+
+        def twice(x):
+            calls.append(x)
+            if len(calls) == 2:
+                raise ZeroDivisionError("the second call")
+            return ferry.relu(x)
+
+        w = ferry.ones((2, 2), device=self.device)
+        tape = ferry.Tape()
+        tape.watch(w)
+        with self.assertRaisesRegex(ZeroDivisionError, "second"), tape:
+            loss = ferry.sum(ferry.recompute(twice, w))
+            tape.backward(loss)
+
+    def test_layers_are_checked_before_they_are_taken(self):
+        layer = train.linear(2, 2)
+        for layers in ([layer, layer], [layer, "relu"]):
+            with self.assertRaises((ValueError, TypeError)):
+                train.sequential(layers)
+        train.sequential([layer])
 
     def test_progress_bar(self):
         model = train.Model(self.device, network(), (28, 28, 1))

@@ -62,10 +62,10 @@ class Recorder:
         self.time = self.common = ""
         self.steps_of = None  # the optimizer whose updates divide the run into steps
         self.wants_step = False
-        self.start_ns = time.monotonic_ns()
+        self.start_ns, self.process = time.monotonic_ns(), os.getpid()
         self.out.write(json.dumps({
             "ev": "ferry", "version": 1, "library": "torch " + torch.__version__,
-            "source": source, "process": os.getpid(), "start_ns": self.start_ns,
+            "source": source, "process": self.process, "start_ns": self.start_ns,
             "unix_ns": time.time_ns(), "approximations": "; ".join(notes)}) + "\n")
         self.put("device", '"device":"sim:0","backend":"torch_record","model":"%s profile",'
                  '"profile":"%s","options":"","bytes":%d'
@@ -113,6 +113,12 @@ class Recorder:
         return number
 
     def close(self):
+        """In the child of a fork: its copies of lines that were not written are dropped."""
+        if os.getpid() != self.process:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.out.fileno())
+            os.close(null)
+            return
         with self.lock:
             self.begin()
             self.free_dead()

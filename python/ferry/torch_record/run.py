@@ -90,6 +90,7 @@ def main(arguments=None):
         recorder.close()
         hook.remove()
         patches.undo()
-        print("%s: %d events, %d ops, model time %.3f ms, peak %d bytes" % (
-            options.out, recorder.events, recorder.ops, recorder.clock.now_ns / 1e6,
-            recorder.peak), file=sys.stderr)
+        if os.getpid() == recorder.process:
+            print("%s: %d events, %d ops, model time %.3f ms, peak %d bytes" % (
+                options.out, recorder.events, recorder.ops, recorder.clock.now_ns / 1e6,
+                recorder.peak), file=sys.stderr)
