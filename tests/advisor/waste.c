@@ -28,7 +28,8 @@ static fy_status_t write_source(fy_tensor_t *source)
 
 static bool is_pinned(waste_kind_t kind)
 {
-    return kind == WASTE_NEVER_USED || kind == WASTE_ONE_BUFFER || kind == WASTE_PINNED_IDLE;
+    return kind == WASTE_NEVER_USED || kind == WASTE_ONE_BUFFER || kind == WASTE_PINNED_IDLE ||
+           kind == WASTE_HOST_WORK;
 }
 
 fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
@@ -40,6 +41,8 @@ fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
         FY_TRY(
             fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->source));
     FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->target));
+    if (kind == WASTE_HOST_WORK)
+        return fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->noise);
     if (kind != WASTE_SMALL_COPIES) return FY_STATUS_OK;
     for (int i = 0; i < SMALL; i++) {
         FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1, SIDE),
@@ -113,6 +116,15 @@ static fy_status_t plant_borrowed(waste_t *waste, fy_tensor_t **h, bool is_used)
     return is_used ? use_target(waste, h) : FY_STATUS_OK;
 }
 
+/* The batch is computed in place, where the device copies it from. */
+static fy_status_t plant_host_work(waste_t *waste, fy_tensor_t **h)
+{
+    FY_TRY(fy_ticket_wait(waste->sent, FY_FOREVER));
+    FY_TRY(fy_axpy(waste->source, 0.5, waste->noise));
+    FY_TRY(upload(waste, FY_HOST_BORROW));
+    return use_target(waste, h);
+}
+
 /* A larger result than any before, so no cached block fits. */
 static fy_status_t plant_alloc(waste_t *waste)
 {
@@ -168,6 +180,7 @@ fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
     case WASTE_ONE_BUFFER: return plant_borrowed(waste, h, true);
     case WASTE_ALLOC: return plant_alloc(waste);
     case WASTE_PIN: return plant_pin(waste, h);
+    case WASTE_HOST_WORK: return plant_host_work(waste, h);
     case WASTE_CHAIN: return plant_chain(h);
     default: return FY_STATUS_OK; /* planted where results are read, or when it was created */
     }

@@ -24,7 +24,8 @@
     X(ALLOC, "alloc", "allocates device memory from the driver in each step")             \
     X(PIN, "pin", "page-locks a buffer in each step")                                     \
     X(PINNED_IDLE, "pinned-idle", "page-locks memory that no transfer uses")              \
-    X(CHAIN, "chain", "submits elementwise ops on a large tensor one by one")
+    X(CHAIN, "chain", "submits elementwise ops on a large tensor one by one")             \
+    X(HOST_WORK, "host-work", "computes a batch on the host in each step")
 
 typedef enum waste_kind {
     WASTE_NONE,
@@ -40,6 +41,7 @@ typedef struct waste {
     waste_kind_t kind;
     fy_device_t *device;
     fy_tensor_t *source, *target; /* host and device tensors of the plant, of one size */
+    fy_tensor_t *noise;           /* on the host */
     fy_tensor_t *small_source[SMALL], *small_target[SMALL]; /* the targets are views of `target` */
     fy_ticket_t sent;
     int step;

@@ -79,6 +79,11 @@ const rule_t rules[] = {
       "Record the step as a graph: fy_graph_end makes one launch of the chain.",
       "fy_graph_begin(device); ... fy_graph_end(&graph); fy_graph_replay(graph, NULL);", 3, false,
       rule_chain, CHANGE_FUSE },
+    { "FA17", "the device is idle while the host computes",
+      "The host runs an op in each step and submits nothing to the device until it is done.",
+      "Upload the operands before the loop, and run the op on the device.",
+      "fy_axpy(x, 0.5, noise);                         /* both are on the device */", 3, true,
+      rule_host_work },
 };
 const size_t rules_count = sizeof rules / sizeof *rules;
 

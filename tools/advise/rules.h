@@ -63,5 +63,7 @@ void rule_chain(advice_t *advice);
  * bytes of all operands of all its ops. */
 uint64_t chain_outer_nbytes(const facts_t *facts, const uint32_t *ops, size_t count,
                             uint64_t *out_all);
+/* rules_idle.c */
+void rule_host_work(advice_t *advice);
 
 #endif
