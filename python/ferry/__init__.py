@@ -17,7 +17,8 @@ from ferry import _errors, ops
 from ferry._device import Device, devices, dtypes, host, plugins
 from ferry._errors import *  # noqa: F403
 from ferry._files import (
-    read_events, read_npy, read_safetensors, snapshot, write_npy, write_safetensors,
+    read_events, read_npy, read_npz, read_safetensors, snapshot, write_npy, write_npz,
+    write_safetensors,
 )  # fmt: skip
 from ferry._ledger import Ledger, Totals, ledger, record
 from ferry._ops import call, op_info, op_names
@@ -37,7 +38,7 @@ __all__ = [
     "arange", "budget", "call", "devices", "download_many", "dtypes", "empty", "fit", "from_buffer",
     "from_dlpack", "from_numpy", "full", "gradcheck", "guard", "host", "ledger", "no_tape", "ones",
     "op_info", "op_names", "ops", "pinned", "plan", "plugins", "read_events", "read_npy",
-    "read_safetensors", "record", "recompute", "scope", "set_budget", "set_log", "snapshot",
-    "tensor", "train", "upload_many", "write_npy", "write_safetensors", "zeros",
+    "read_npz", "read_safetensors", "record", "recompute", "scope", "set_budget", "set_log", "snapshot",
+    "tensor", "train", "upload_many", "write_npy", "write_npz", "write_safetensors", "zeros",
     *_errors.__all__, *ops.__all__,
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Files: npy, safetensors, memory snapshots, event files."""
+"""Files: npy, npz, safetensors, memory snapshots, event files."""
 
 from __future__ import annotations
 
@@ -27,6 +27,30 @@ def write_npy(path: Any, tensor: Tensor) -> None:
     _c.fy_npy_write(_path(path), tensor)
 
 
+def read_npz(path: Any) -> Dict[str, Tensor]:
+    """All arrays of an .npz archive by name, as host tensors. Fails: as read_npy."""
+    file = _c.out(_c.fy_npz_open, _path(path))
+    try:
+        names = [_c.fy_npz_name(file, index).decode() for index in range(_c.fy_npz_count(file))]
+        return {name: wrap_out(_c.fy_npz_read, file, index) for index, name in enumerate(names)}
+    finally:
+        _c.fy_npz_close(file)
+
+
+def write_npz(path: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Writes host tensors by name as numpy.savez does, byte for byte. A complete file or none."""
+    entries = (_c.fy_npz_entry_t * max(len(tensors), 1))()
+    _fill(entries, tensors)
+    _c.fy_npz_write(_path(path), len(tensors), entries)
+
+
+def _fill(entries: Any, tensors: Mapping[str, Tensor]) -> None:
+    for entry, (name, tensor) in zip(entries, tensors.items(), strict=False):
+        if not isinstance(tensor, _core.Tensor):
+            raise TypeError(f"{name!r} is {type(tensor).__name__}, not a Tensor")
+        entry.name, entry.tensor = name.encode(), tensor._as_parameter_
+
+
 def read_safetensors(path: Any, device: Union[Device, str, None] = None) -> Dict[str, Tensor]:
     """All tensors of a file by name: on the host, or uploaded to `device` in one call."""
     from ferry._tensor import upload_many
@@ -52,10 +76,7 @@ def write_safetensors(
     """Writes host tensors by name, and texts into __metadata__. A complete file or none."""
     pairs = list((metadata or {}).items())
     entries = (_c.fy_safetensors_entry_t * max(len(tensors), 1))()
-    for entry, (name, tensor) in zip(entries, tensors.items(), strict=False):
-        if not isinstance(tensor, _core.Tensor):
-            raise TypeError(f"{name!r} is {type(tensor).__name__}, not a Tensor")
-        entry.name, entry.tensor = name.encode(), tensor._as_parameter_
+    _fill(entries, tensors)
     texts = (_c.fy_safetensors_pair_t * max(len(pairs), 1))()
     for text, (key, value) in zip(texts, pairs, strict=False):
         text.key, text.value = key.encode(), value.encode()

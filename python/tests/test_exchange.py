@@ -21,6 +21,11 @@ def address(tensor):
     return pointer.value
 
 
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
 class Buffers(unittest.TestCase):
     def test_out(self):
         t = ferry.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -137,6 +142,18 @@ class Dlpack(unittest.TestCase):
         self.assertEqual((a.ctypes.data, t[0, 0].item()), (address(t), 9))
         b = numpy.arange(4)
         self.assertEqual(address(ferry.from_dlpack(b)), b.ctypes.data)
+
+    @unittest.skipIf(numpy is None or numpy.__version__ < "2.1", "no NumPy 2.1")
+    def test_many_exchanges_leave_nothing(self):
+        t, a = ferry.ones(1024), numpy.ones(1024, numpy.float32)
+        before = sys.getrefcount(a)
+        for count in (2000, 50_000):  # a leak of one tensor in ten would be 20 MiB
+            begin = resident()
+            for _ in range(count):
+                numpy.from_dlpack(ferry.from_dlpack(a) + t)
+                ferry.from_dlpack(numpy.from_dlpack(t))
+        self.assertLess(resident() - begin, 8 << 20)
+        self.assertEqual(sys.getrefcount(a), before)
 
 
 if __name__ == "__main__":

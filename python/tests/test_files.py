@@ -29,6 +29,23 @@ class Files(unittest.TestCase):
         with self.assertRaises(ferry.DeviceMismatch):
             ferry.write_npy(path, ferry.ones(2, device="sim:0"))
 
+    def test_npz(self):
+        path = self.folder / "a.npz"
+        tensors = {"x": ferry.tensor([[1.0, 2.0], [3.0, 4.0]]).T, "y": ferry.tensor([5])}
+        ferry.write_npz(path, tensors)
+        again = ferry.read_npz(path)
+        self.assertEqual({k: (v.dtype, v.tolist()) for k, v in again.items()},
+                         {k: (v.dtype, v.tolist()) for k, v in tensors.items()})  # fmt: skip
+        ferry.write_npz(path, {})
+        self.assertEqual(ferry.read_npz(path), {})
+        with self.assertRaises(TypeError):
+            ferry.write_npz(path, {"x": [1]})
+        with self.assertRaises(ferry.DeviceMismatch):
+            ferry.write_npz(path, {"x": ferry.ones(2, device="sim:0")})
+        path.write_bytes(b"no archive")
+        with self.assertRaises(ferry.CorruptData):
+            ferry.read_npz(path)
+
     def test_safetensors(self):
         path = self.folder / "a.safetensors"
         tensors = {"x": ferry.tensor([1, 2]), "y.z": ferry.ones((2, 3), "bf16")}
