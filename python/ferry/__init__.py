@@ -42,3 +42,11 @@ __all__ = [
     "tensor", "train", "upload_many", "write_npy", "write_npz", "write_safetensors", "zeros",
     *_errors.__all__, *ops.__all__,
 ]  # fmt: skip
+
+
+def __getattr__(name):  # type: ignore[no-untyped-def]
+    if name != "torch":  # ferry.torch needs PyTorch, so it is imported when it is used
+        raise AttributeError(f"module 'ferry' has no attribute {name!r}")
+    from ferry import torch_bridge
+
+    return torch_bridge
