@@ -39,7 +39,7 @@ typedef struct fy_graph_info {
 #define FY_GRAPH_INFO_INIT FY_ZEROED_(graph_info)
 
 /* From now on this thread's requests on `device` are recorded and not run. The end of the innermost
- * scope discards a recording that was not ended.
+ * scope discards a recording that was not ended; not that of fy_scope_begin_unowned.
  * Tensors made inside use the graph's memory, which lasts as long as the graph or one of them. To
  * read them before the first replay fails with INVALID_ARGUMENT.
  * Uploads inside must be FY_HOST_BORROW into existing tensors. Each replay reads the source again;

@@ -19,7 +19,7 @@ has_header() { printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdin
 # Sets `build`; with $2 = yes nothing is built.
 build_for() {
     local arch=$1 generator=() tests=ON targets=(ferry_command ferry ferry_train ferry_cuda)
-    has_header oneapi/dnnl/dnnl_version.h || die "oneDNN is not here (Debian: libdnnl-dev): Ferry is not built without it, and the machine with the card cannot bring it"
+    has_header oneapi/dnnl/dnnl_version.h || die "oneDNN is not here (Debian: libdnnl-dev): the figures need it, and the machine with the card cannot bring it"
     has_header zlib.h || die "zlib is not here (Debian: zlib1g-dev)"
     if has_header cmocka.h; then
         ((is_fake)) && targets+=(fake_cuda)

@@ -129,7 +129,7 @@ static void too_many_values_run_call_by_call(void **state)
     ts_expect_f32(y, (float[]){ 28, 49, 70, 91, 112, 133, 154, 175 }, 8);
 }
 
-/* Each launch of a replay fails once: the results are poisoned, and the next replay is right. */
+/* Each launch of a replay fails once: the replay fails, and later ones are right. */
 static void each_launch_fails_once(void **state)
 {
     (void)state;
