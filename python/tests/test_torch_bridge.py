@@ -123,6 +123,8 @@ class Models(unittest.TestCase):
         wrong = {"fc.bias": torch.zeros(2), "fc.weight": torch.zeros(2, 4), "more": torch.ones(1)}
         with self.assertRaisesRegex(ValueError, "no more; fc.weight is f32"):
             ferry.torch.load_state_dict(model, wrong)
+        with self.assertRaisesRegex(ValueError, "fc.bias is on meta"):
+            ferry.torch.load_state_dict(model, {**state, "fc.bias": torch.zeros(3, device="meta")})
         with self.assertRaisesRegex(ValueError, "no fc.weight"):
             ferry.torch.load_state_dict(model, {})
         self.assertEqual(model.parameters()["fc.bias"].tolist(), before)
