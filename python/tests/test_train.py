@@ -117,7 +117,8 @@ class Training(unittest.TestCase):
     def test_interrupts_wait_for_python(self):
         model = train.Model(self.device, network(), (28, 28, 1))
         optimizer = train.Optimizer(model)
-        handler = signal.getsignal(signal.SIGINT)
+        handler = signal.default_int_handler  # jobs in the background ignore SIGINT
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, handler))
         for on_event in (None, lambda event: None):
             with self.assertRaises(KeyboardInterrupt):
                 timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
