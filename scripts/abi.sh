@@ -25,7 +25,7 @@ if grep -Eq 'NEEDED.*(asan|tsan|ubsan)' <<<"$(readelf -dW "$build/lib/libferry.s
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 status=0
-for library in libferry libferry_train; do
+for library in libferry libferry_train libferry_dist; do
     if [ ! -e "$build/lib/$library.so" ]; then continue; fi
     abidw --no-corpus-path --no-comp-dir-path --no-show-locs --no-elf-needed --drop-undefined-syms \
         --suppressions tests/abi/private.suppr --out-file "$temp/$library.abi" "$build/lib/$library.so"

@@ -22,6 +22,8 @@ header:zlib.h         zlib1g-dev
 command:gnuplot       gnuplot-nox"
 tests="
 header:cmocka.h       libcmocka-dev
+command:mpirun.openmpi openmpi-bin
+command:mpicc.openmpi libopenmpi-dev
 command:python3       python3
 python:Python.h       python3-dev"
 ci="

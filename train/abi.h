@@ -25,16 +25,17 @@
     X(find_lr_options, FIND_LR_OPTIONS, stop)                      \
     X(progress, PROGRESS, note)
 /* fy_layer_def_t is read like options; it has no macro of fields. */
-#define FYT_ABI_FACTS(X)                            \
-    X(dataset_info, DATASET_INFO, targets)          \
-    X(loader_info, LOADER_INFO, targets)            \
-    X(model_info, MODEL_INFO, is_training)          \
-    X(param, PARAM, grad)                           \
-    X(model_layer_info, MODEL_LAYER_INFO, out_dims) \
-    X(segments, SEGMENTS, saved_nbytes)             \
-    X(safetensors_info, SAFETENSORS_INFO, offset)   \
-    X(train_result, TRAIN_RESULT, graph_path)       \
-    X(find_lr_result, FIND_LR_RESULT, is_stopped)   \
+#define FYT_ABI_FACTS(X)                             \
+    X(dataset_info, DATASET_INFO, targets)           \
+    X(loader_info, LOADER_INFO, targets)             \
+    X(model_info, MODEL_INFO, is_training)           \
+    X(param, PARAM, grad)                            \
+    X(model_layer_info, MODEL_LAYER_INFO, out_dims)  \
+    X(segments, SEGMENTS, saved_nbytes)              \
+    X(safetensors_info, SAFETENSORS_INFO, offset)    \
+    X(train_result, TRAIN_RESULT, graph_path)        \
+    X(find_lr_result, FIND_LR_RESULT, is_stopped)    \
+    X(train_replicas, TRAIN_REPLICAS, share_buffers) \
     X(layer_def, LAYER_DEF, destroy)
 
 FYT_ABI_OPTIONS(FY__ABI_DECLARATION)

@@ -66,6 +66,10 @@ static fy_status_t check(const fy_device_t *device, const fy_dataset_t *dataset,
     if (options->depth < 1 || options->depth > FYT_LOADER_MAX_DEPTH)
         return FYT_FAIL(INVALID_ARGUMENT, "loader_create: depth is %d; it may be 1 to %d",
                         options->depth, FYT_LOADER_MAX_DEPTH);
+    if (options->ranks < 0 || options->rank < 0 ||
+        options->rank >= (options->ranks ? options->ranks : 1))
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: rank %d of %d", options->rank,
+                        options->ranks);
     return check_normal(options, &dataset->info);
 }
 
@@ -137,9 +141,11 @@ size_t fyt_loader_sample(const fy_loader_t *loader, int *out_rank, int64_t *out_
 
 fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step)
 {
-    const int64_t samples = (int64_t)loader->dataset->info.samples,
-                  begin = step * loader->options.batch, left = samples - begin;
-    return (fyt_span_t){ begin, left < loader->options.batch ? left : loader->options.batch };
+    const int64_t samples = (int64_t)loader->dataset->info.samples, batch = loader->options.batch,
+                  at = step * batch, count = samples - at < batch ? samples - at : batch,
+                  begin = count * loader->options.rank / loader->options.ranks,
+                  end = count * (loader->options.rank + 1) / loader->options.ranks;
+    return (fyt_span_t){ at + begin, end - begin };
 }
 
 fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
@@ -163,6 +169,7 @@ fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
     loader->dataset = fyt_dataset_hold(dataset);
     loader->options = *options;
     if (loader->options.batch > samples) loader->options.batch = samples;
+    if (!loader->options.ranks) loader->options.ranks = 1;
     loader->steps = samples / loader->options.batch +
                     (!options->drop_last && samples % loader->options.batch ? 1 : 0);
 
@@ -204,6 +211,14 @@ fy_status_t fy_loader_limit(fy_loader_t *loader, int64_t batches)
     return FY_STATUS_OK;
 }
 
+/* A streamed batch of another process has one row here. */
+static fy_status_t cut_rows(const fy_loader_t *loader, fy_tensor_t **tensors)
+{
+    if (!loader->stream || fyt_loader_span(loader, loader->step).count) return FY_STATUS_OK;
+    for (int i = 0; i < 2; i++) FY_TRY(fy_slice(tensors[i], 0, 0, 0, &tensors[i]));
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y)
 {
     if (out_x) *out_x = NULL;
@@ -226,6 +241,7 @@ fy_status_t fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t
         status = fyt_resident_next(loader->resident, loader, &results[0], &results[1]);
     else if (status == FY_STATUS_OK)
         status = fyt_stream_next(loader->stream, loader, &results[0], &results[1], &is_taken);
+    if (status == FY_STATUS_OK) status = cut_rows(loader, results);
     fy_scope_end(scope, status == FY_STATUS_OK ? 2 : 0, results);
     if (status == FY_STATUS_OK || is_taken) loader->step++;
     FY_TRY(status);
@@ -250,7 +266,9 @@ fy_status_t fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_inf
                               .workers = loader->options.workers,
                               .seed = loader->options.seed,
                               .classes = loader->dataset->info.classes,
-                              .targets = loader->dataset->info.targets };
+                              .targets = loader->dataset->info.targets,
+                              .shard = loader->options.rank,
+                              .shards = loader->options.ranks };
     fyt_loader_sample(loader, &info.rank, info.dims);
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;

@@ -128,6 +128,8 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
                   fyt_loader_span(loader, step),
                   x,
                   y };
+    /* a batch has rows; fy_loader_next cuts this one off */
+    if (!job.span.count) job.span.count = 1;
     fyt_workers_run(stream->workers, fill_piece, &job);
     batch->rows = job.span.count;
     return FY_STATUS_OK;
@@ -138,9 +140,9 @@ static fy_status_t start(fyt_stream_t *stream)
     const fy_loader_t *loader = stream->loader;
     const fy_dataset_info_t *info = &loader->dataset->info;
     fy_prefetch_options_t options = FY_PREFETCH_OPTIONS_INIT;
-    fy_batch_spec_t specs[2] = { { .dtype = info->dtype, .dims = { loader->options.batch } },
-                                 { 0 } };
-    specs[1].dtype = fyt_dataset_labels(info, loader->options.batch, &specs[1].rank, specs[1].dims);
+    const int64_t ranks = loader->options.ranks, rows = (loader->options.batch + ranks - 1) / ranks;
+    fy_batch_spec_t specs[2] = { { .dtype = info->dtype, .dims = { rows } }, { 0 } };
+    specs[1].dtype = fyt_dataset_labels(info, rows, &specs[1].rank, specs[1].dims);
     fyt_loader_sample(loader, &specs[0].rank, specs[0].dims + 1);
     specs[0].rank++;
     options.depth = loader->options.depth;

@@ -70,6 +70,12 @@ static fy_status_t save(fyt_trainer_t *trainer)
     fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
     if (!trainer->options->checkpoint || trainer->saved_step == trainer->step) return FY_STATUS_OK;
     clock_stop(trainer);
+    FY_TRY(fyt_replicas_share(trainer));
+    if (trainer->data.shard) { /* rank 0 writes */
+        trainer->saved_step = trainer->step;
+        clock_start(trainer);
+        return FY_STATUS_OK;
+    }
     const uint64_t allocs = device_allocs();
     FY_TRY(fy_optimizer_get(trainer->optimizer, &optimizer));
     const fy_progress_t progress = { .struct_size = sizeof progress,
@@ -148,8 +154,10 @@ static fy_status_t look_at_test(fyt_trainer_t *trainer)
     if (!trainer->test) return FY_STATUS_OK;
     clock_stop(trainer);
     const uint64_t allocs = device_allocs();
-    fy_status_t status = fy_train_evaluate(trainer->model, trainer->test, trainer->options->loss,
-                                           &trainer->test_loss, &trainer->test_accuracy);
+    FY_TRY(fyt_replicas_share(trainer));
+    fy_status_t status = fyt_evaluate(trainer->model, trainer->test, trainer->options->loss,
+                                      trainer->options->replicas, &trainer->test_loss,
+                                      &trainer->test_accuracy);
     trainer->allocs_apart += device_allocs() - allocs;
     clock_start(trainer);
     return status;
@@ -183,7 +191,11 @@ static fy_status_t after_step(fyt_trainer_t *trainer)
         FY_TRY(ask_for_loss(trainer));
     FY_TRY(fyt_loss_take(trainer, 0));
     FY_TRY(tell(trainer, 0));
-    trainer->is_stopped |= is_update && options->stop && *options->stop;
+    if (is_update && options->stop) {
+        int stops = *options->stop != 0;
+        FY_TRY(fyt_replicas_agree(trainer, &stops));
+        trainer->is_stopped |= stops;
+    }
     trainer->is_done |= trainer->is_stopped || (is_update && limit_reached(trainer));
     if (is_update && !trainer->is_done && trainer->epoch_step < trainer->data.steps &&
         options->checkpoint_every > 0 && trainer->step % options->checkpoint_every == 0)
@@ -225,6 +237,7 @@ static fy_status_t run(fyt_trainer_t *trainer)
 {
     FY_TRY(resume(trainer));
     FY_TRY(limit_loader(trainer));
+    FY_TRY(fyt_replicas_begin(trainer));
     FY_TRY(fyt_step_prepare(trainer));
     clock_start(trainer);
     trainer->is_done = limit_reached(trainer);
@@ -333,6 +346,7 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     if (trainer->options->graph && trainer->model->nends)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: the model offloads what its backward needs, "
                                           "and waits for it: such a step cannot be a graph");
+    FY_TRY(fyt_replicas_check(trainer));
     trainer->epoch = trainer->data.epoch;
     trainer->epoch_step = trainer->data.step;
     return FY_STATUS_OK;
@@ -343,7 +357,12 @@ fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader
                          fy_train_result_t *out_result)
 {
     fy_train_options_t own;
+    fy_train_replicas_t replicas;
     FY_TRY(FY__READ(train_options, "train_run", options, &own));
+    if (own.replicas) {
+        FY_TRY(FY__READ(train_replicas, "train_run", own.replicas, &replicas));
+        own.replicas = &replicas;
+    }
     fyt_trainer_t trainer = { .model = model,
                               .optimizer = optimizer,
                               .train = train,

@@ -3,6 +3,7 @@
 #define FERRY_TRAIN_TRAINER_INTERNAL_H_
 
 #include <ferry/autocast.h>
+#include <ferry/device.h>
 #include <ferry/graph.h>
 #include <ferry/ledger.h>
 #include <ferry/scope.h>
@@ -24,8 +25,9 @@ typedef struct fyt_trainer {
     /* f32, on the device: loss times samples, since it was last asked for */
     fy_tensor_t *loss_sum;
     double interval_samples; /* that are in it */
-    /* seeds of backward: 1 / accumulate, and 1 / what is left at the end of an epoch */
-    fy_tensor_t *share[2];
+    /* seeds of backward: 1 / accumulate, and 1 / what is left at the end of an epoch; with replicas
+     * times the share of this rank's samples in a batch, [1] in the last batch of an epoch */
+    fy_tensor_t *share[2][2];
 
     fy_graph_t *graph; /* of one full batch; NULL until it is recorded */
     fy_tensor_t *graph_x, *graph_y;
@@ -68,6 +70,22 @@ fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *targ
  * `what` is the call. */
 fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
                              const fy_loader_t *loader, fy_loss_kind_t kind);
+/* Samples of batch `step` of an epoch: of all ranks, and of this one. */
+typedef struct fyt_rows {
+    int64_t all, own;
+} fyt_rows_t;
+fyt_rows_t fyt_rows_of(const fy_loader_info_t *data, int64_t step);
+/* As fy_train_evaluate. replicas not NULL: the sums are those of all ranks. */
+fy_status_t fyt_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
+                         const fy_train_replicas_t *replicas, double *out_loss,
+                         double *out_accuracy);
+/* trainer_replicas.c: nothing without replicas, but the first, which refuses loaders of shards. */
+fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer);
+fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer);
+/* *flag: is it set on any rank? */
+fy_status_t fyt_replicas_agree(const fyt_trainer_t *trainer, int *flag);
+/* Buffers as those of rank 0. */
+fy_status_t fyt_replicas_share(const fyt_trainer_t *trainer);
 /* Starts a download of loss_sum and resets it. Waits for the previous download if it is still
  * pending. */
 fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);

@@ -6,7 +6,7 @@
 /* Both sums are f64, whatever the model is: they are exact counts, and sums of many terms. */
 typedef struct sums {
     fy_tensor_t *both, *loss, *right; /* [2] and its two elements, rank 0 */
-    double samples, labels;
+    double labels_each;               /* of one sample */
     int has_classes;
 } sums_t;
 
@@ -59,13 +59,14 @@ static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT, target = FY_TENSOR_INFO_INIT;
     FY_TRY(fy_tensor_query(x, &info));
     FY_TRY(fy_tensor_query(y, &target));
+    sums->has_classes = target.dtype == FY_DTYPE_I32;
+    sums->labels_each = 1;
+    for (int i = 1; i < target.rank; i++) sums->labels_each *= (double)target.dims[i];
+    if (info.dims[0] == 0) return FY_STATUS_OK; /* a shard of a short batch */
     FY_TRY(fy_model_forward(model, x, &result));
     FY_TRY(fyt_loss(kind, result, y, &loss));
     FY_TRY(fy_cast(loss, FY_DTYPE_F64, &loss));
     FY_TRY(fy_axpy(sums->loss, (double)info.dims[0], loss));
-    sums->samples += (double)info.dims[0];
-    sums->labels += (double)target.nelem;
-    sums->has_classes = target.dtype == FY_DTYPE_I32;
     return sums->has_classes ? add_right(sums, result, y) : FY_STATUS_OK;
 }
 
@@ -82,10 +83,20 @@ static fy_status_t next_batch(fy_model_t *model, fy_loader_t *loader, fy_loss_ki
     return status;
 }
 
+/* Samples of an epoch: of all shards, or of the loader's. */
+static double count_samples(const fy_loader_info_t *data, int is_all)
+{
+    const fyt_rows_t full = fyt_rows_of(data, 0), last = fyt_rows_of(data, data->steps - 1);
+    return (double)(data->steps - 1) * (double)(is_all ? full.all : full.own) +
+           (double)(is_all ? last.all : last.own);
+}
+
 static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind,
-                            double *out_loss, double *out_accuracy)
+                            const fy_train_replicas_t *replicas, double *out_loss,
+                            double *out_accuracy)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_loader_info_t data = FY_LOADER_INFO_INIT;
     sums_t sums = { 0 };
     int more = 1;
     fy_download_t *reply;
@@ -96,17 +107,23 @@ static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind
     FY_TRY(make_sums(info.device, &sums));
     FY_TRY(fy_loader_seek(loader, 0, 0)); /* the same batches each time */
     while (more) FY_TRY(next_batch(model, loader, kind, &sums, &more));
+    if (replicas) FY_TRY(replicas->sum(replicas->user, sums.both));
+    FY_TRY(fy_loader_query(loader, &data));
+    const double samples = count_samples(&data, replicas != NULL);
     FY_TRY(fy_tensor_download(sums.both, NULL, &reply));
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &values));
-    if (out_loss) *out_loss = ((const double *)values)[0] / sums.samples;
+    if (out_loss) *out_loss = ((const double *)values)[0] / samples;
     if (out_accuracy)
-        *out_accuracy = sums.has_classes ? ((const double *)values)[1] / sums.labels : (double)NAN;
+        *out_accuracy = sums.has_classes
+                            ? ((const double *)values)[1] / (samples * sums.labels_each)
+                            : (double)NAN;
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
-                              double *out_loss, double *out_accuracy)
+fy_status_t fyt_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
+                         const fy_train_replicas_t *replicas, double *out_loss,
+                         double *out_accuracy)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     if (!model || !loader)
@@ -115,8 +132,14 @@ fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_ki
     FY_TRY(fyt_labels_check("train_evaluate", &info, loader, loss));
     fy_model_set_training(model, 0);
     fy_scope_t scope = fy_scope_begin("test");
-    fy_status_t status = evaluate(model, loader, loss, out_loss, out_accuracy);
+    fy_status_t status = evaluate(model, loader, loss, replicas, out_loss, out_accuracy);
     fy_scope_end(scope, 0, NULL);
     fy_model_set_training(model, info.is_training);
     return status;
+}
+
+fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
+                              double *out_loss, double *out_accuracy)
+{
+    return fyt_evaluate(model, loader, loss, NULL, out_loss, out_accuracy);
 }

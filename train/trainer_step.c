@@ -20,24 +20,40 @@ fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *targ
 
 /* A seed for backward so that `count` batches together weigh as much as one; made once, so that no
  * step fills one with 1. */
-static fy_status_t make_share(fyt_trainer_t *trainer, int64_t count, fy_tensor_t **out_share)
+static fy_status_t make_share(fyt_trainer_t *trainer, int64_t count, fyt_rows_t rows,
+                              fy_tensor_t **out_share)
 {
     fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
     *out_share = NULL;
     if (count < 1) return FY_STATUS_OK;
     FY_TRY(fy_tensor_query(trainer->info.values, &values));
-    return fy_full(trainer->info.device, values.dtype, 0, NULL, 1 / (double)count, out_share);
+    return fy_full(trainer->info.device, values.dtype, 0, NULL,
+                   (double)rows.own / (double)rows.all / (double)count, out_share);
+}
+
+static fy_status_t make_shares(fyt_trainer_t *trainer)
+{
+    const fy_loader_info_t *data = &trainer->data;
+    const int64_t group = trainer->options->accumulate, left = data->steps % group;
+    const fyt_rows_t full = fyt_rows_of(data, 0), last = fyt_rows_of(data, data->steps - 1);
+    FY_TRY(make_share(trainer, group, full, &trainer->share[0][0]));
+    FY_TRY(make_share(trainer, left, full, &trainer->share[1][0]));
+    if (data->shards == 1) { /* a batch counts as one, however long it is */
+        trainer->share[0][1] = trainer->share[0][0];
+        trainer->share[1][1] = trainer->share[1][0];
+        return FY_STATUS_OK;
+    }
+    FY_TRY(make_share(trainer, group, last, &trainer->share[0][1]));
+    return make_share(trainer, left, last, &trainer->share[1][1]);
 }
 
 fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
 {
-    const int64_t group = trainer->options->accumulate;
     FY_TRY(fy_tape_create(&trainer->tape));
     FY_TRY(fy_model_watch(trainer->model, trainer->tape));
     FY_TRY(fy_zeros(trainer->info.device, FY_DTYPE_F32, 0, NULL, &trainer->loss_sum));
     fy_tensor_set_name(trainer->loss_sum, "loss_sum");
-    FY_TRY(make_share(trainer, group, &trainer->share[0]));
-    return make_share(trainer, trainer->data.steps % group, &trainer->share[1]);
+    return make_shares(trainer);
 }
 
 static bool clips(const fyt_trainer_t *trainer)
@@ -57,6 +73,8 @@ static fy_status_t clip(const fyt_trainer_t *trainer)
 
 static fy_status_t update(fyt_trainer_t *trainer)
 {
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    if (replicas) FY_TRY(replicas->sum_grads(replicas->user));
     fy_scope_t scope = fy_scope_begin("update");
     fy_status_t status = clips(trainer) ? fy_optimizer_unscale(trainer->optimizer) : FY_STATUS_OK;
     if (status == FY_STATUS_OK) status = clip(trainer);
@@ -84,24 +102,33 @@ static fy_status_t make_seed(const fyt_trainer_t *trainer, fy_tensor_t *loss,
     FY_TRY(fy_tensor_query(loss, &info));
     FY_TRY(fy_optimizer_seed(trainer->optimizer, info.dtype, &scale));
     if (!scale) return FY_STATUS_OK;
-    if (trainer->options->accumulate > 1) FY_TRY(fy_mul(scale, share, &scale));
+    if (trainer->options->accumulate > 1 || trainer->options->replicas)
+        FY_TRY(fy_mul(scale, share, &scale));
     *out_seed = scale;
     return FY_STATUS_OK;
 }
 
-/* From x and y to an update. `is_first`: gradients start from 0; `is_last`: of a group of
- * batches. */
-static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples,
-                           const fy_tensor_t *share, int is_first, int is_last)
+/* Gradients of a batch, and its loss. `is_first`: gradients start from 0. */
+static fy_status_t differentiate(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y,
+                                 int64_t samples, const fy_tensor_t *share, int is_first)
 {
     fy_tensor_t *result, *loss;
     fy_backward_options_t options = { sizeof options, share, !is_first };
+    /* a batch may have fewer samples than there are ranks */
+    if (samples == 0) return is_first ? fy_fill(trainer->info.grads, 0) : FY_STATUS_OK;
     FY_TRY(fy_tape_begin(trainer->tape));
     FY_TRY(fy_model_forward(trainer->model, x, &result));
     FY_TRY(fyt_loss(trainer->options->loss, result, y, &loss));
     FY_TRY(make_seed(trainer, loss, share, &options.seed));
     FY_TRY(fy_model_backward(trainer->model, trainer->tape, loss, &options));
-    FY_TRY(add_loss(trainer, loss, samples));
+    return add_loss(trainer, loss, samples);
+}
+
+/* From x and y to an update. `is_last`: of a group of batches. */
+static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples,
+                           const fy_tensor_t *share, int is_first, int is_last)
+{
+    FY_TRY(differentiate(trainer, x, y, samples, share, is_first));
     return is_last ? update(trainer) : FY_STATUS_OK;
 }
 
@@ -133,7 +160,8 @@ static fy_status_t record(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y
     FY_TRY(like(x, &trainer->graph_x));
     FY_TRY(like(y, &trainer->graph_y));
     FY_TRY(fy_graph_begin(trainer->info.device));
-    FY_TRY(compute(trainer, trainer->graph_x, trainer->graph_y, samples, trainer->share[0], 1, 1));
+    FY_TRY(
+        compute(trainer, trainer->graph_x, trainer->graph_y, samples, trainer->share[0][0], 1, 1));
     FY_TRY(fy_graph_end(&trainer->graph));
     fy_graph_keep(trainer->graph);
     return FY_STATUS_OK;
@@ -155,7 +183,9 @@ static fy_status_t run(fyt_trainer_t *trainer)
     /* batches of this epoch that are in full groups */
     const int64_t whole = trainer->data.steps - trainer->data.steps % group;
     const int is_short = trainer->epoch_step >= whole;
-    const int is_last = place == group - 1 || trainer->epoch_step == trainer->data.steps - 1;
+    const int is_end = trainer->epoch_step == trainer->data.steps - 1;
+    const int is_last = place == group - 1 || is_end;
+    const fyt_rows_t rows = fyt_rows_of(&trainer->data, trainer->epoch_step);
     fy_tensor_t *x, *y;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     FY_TRY(fy_loader_next(trainer->train, &x, &y));
@@ -169,9 +199,10 @@ static fy_status_t run(fyt_trainer_t *trainer)
     if (trainer->options->graph && trainer->batches > 0 && info.dims[0] == trainer->data.batch)
         FY_TRY(replay(trainer, x, y, info.dims[0]));
     else
-        FY_TRY(compute(trainer, x, y, info.dims[0], trainer->share[is_short], place == 0, is_last));
-    trainer->interval_samples += (double)info.dims[0];
-    trainer->samples += (uint64_t)info.dims[0];
+        FY_TRY(compute(trainer, x, y, info.dims[0], trainer->share[is_short][is_end], place == 0,
+                       is_last));
+    trainer->interval_samples += (double)rows.all;
+    trainer->samples += (uint64_t)rows.all;
     trainer->batches++;
     trainer->epoch_step++;
     trainer->step += is_last;
@@ -219,8 +250,12 @@ fy_status_t fyt_loss_ask(fyt_trainer_t *trainer)
 {
     if (trainer->interval_samples == 0) return FY_STATUS_OK;
     FY_TRY(fyt_loss_take(trainer, 1));
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
     fy_scope_t scope = fy_scope_begin("loss");
-    fy_status_t status = fy_tensor_download(trainer->loss_sum, NULL, &trainer->reply);
+    fy_status_t status = FY_STATUS_OK;
+    if (replicas) status = replicas->sum(replicas->user, trainer->loss_sum);
+    if (status == FY_STATUS_OK)
+        status = fy_tensor_download(trainer->loss_sum, NULL, &trainer->reply);
     if (status == FY_STATUS_OK) {
         fy_download_keep(trainer->reply); /* it outlives the scope, and perhaps the epoch */
         trainer->reply_samples = trainer->interval_samples;

@@ -52,3 +52,25 @@ void fy__transfer_note(fy__thread_t *thread, const fy__transfer_record_t *record
     fy__guard_charge_transfer(thread, record->direction, record->nbytes);
     FY__EVENT(put_event(thread, record));
 }
+
+fy_status_t fy_ledger_collective(const char *what, uint64_t nbytes)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!what) return FY_FAIL(INVALID_ARGUMENT, "ledger_collective: what is NULL");
+    FY_TRY(fy__guard_check_transfer(thread, FY__COLLECTIVE, nbytes, what));
+    fy__count(&thread->node->traffic[FY__COLLECTIVE].count, 1);
+    fy__count(&thread->node->traffic[FY__COLLECTIVE].nbytes, nbytes);
+    fy__guard_charge_transfer(thread, FY__COLLECTIVE, nbytes);
+    return FY_STATUS_OK;
+}
+
+void fy_ledger_collective_moved(uint64_t wire_nbytes, uint64_t copies, uint64_t blocked_ns)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return;
+    fy__traffic_counters_t *traffic = &thread->node->traffic[FY__COLLECTIVE];
+    fy__count(&traffic->wire_nbytes, wire_nbytes);
+    fy__count(&traffic->copies, copies);
+    fy__count(&traffic->blocked_ns, blocked_ns);
+}

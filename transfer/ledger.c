@@ -30,6 +30,7 @@ static void add_node(void *user, fy__node_t *node)
     add_traffic(&totals->upload, &node->traffic[FY__UPLOAD]);
     add_traffic(&totals->download, &node->traffic[FY__DOWNLOAD]);
     add_traffic(&totals->peer, &node->traffic[FY__PEER]);
+    add_traffic(&totals->collective, &node->traffic[FY__COLLECTIVE]);
     totals->requests += get(&node->requests);
     totals->syncs += get(&node->syncs);
     totals->sync_ns += get(&node->sync_ns);

@@ -16,11 +16,14 @@ typedef struct writing {
     uint64_t rows;
 } writing_t;
 
-static const char *const directions[] = { "upload", "download", "peer" };
+enum { DIRECTIONS = 4 };
+static const char *const directions[DIRECTIONS] = { "upload", "download", "peer", "collective" };
 
 static const fy_traffic_t *traffic_of(const fy_ledger_totals_t *totals, int direction)
 {
-    return direction == 0 ? &totals->upload : direction == 1 ? &totals->download : &totals->peer;
+    const fy_traffic_t *const traffic[DIRECTIONS] = { &totals->upload, &totals->download,
+                                                      &totals->peer, &totals->collective };
+    return traffic[direction];
 }
 
 /* ---- text ---- */
@@ -38,7 +41,7 @@ static void measure(void *user, const char *path, const fy_ledger_totals_t *tota
 static void text_head(const writing_t *writing)
 {
     fprintf(writing->file, "%-*s %12s", writing->width, "scope", "requests");
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < DIRECTIONS; i++)
         fprintf(writing->file, " %10ss %14s %14s", directions[i], "bytes", "wire bytes");
     fprintf(writing->file, " %10s %14s %8s %10s\n", "syncs", "sync ns", "allocs", "throttles");
 }
@@ -47,7 +50,7 @@ static void text_row(void *user, const char *path, const fy_ledger_totals_t *tot
 {
     const writing_t *writing = user;
     fprintf(writing->file, "%-*s %12" PRIu64, writing->width, shown(path), totals->requests);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < DIRECTIONS; i++) {
         const fy_traffic_t *t = traffic_of(totals, i);
         fprintf(writing->file, " %11" PRIu64 " %14" PRIu64 " %14" PRIu64, t->count, t->nbytes,
                 t->wire_nbytes);
@@ -77,7 +80,8 @@ static void json_row(void *user, const char *path, const fy_ledger_totals_t *tot
     const int length = (int)fy__json_quote(path, text, sizeof text);
     fprintf(writing->file, "%s\n  {\"scope\": %.*s, \"requests\": %" PRIu64,
             writing->rows++ ? "," : "", length, text, totals->requests);
-    for (int i = 0; i < 3; i++) json_traffic(writing->file, directions[i], traffic_of(totals, i));
+    for (int i = 0; i < DIRECTIONS; i++)
+        json_traffic(writing->file, directions[i], traffic_of(totals, i));
     fprintf(writing->file,
             ", \"syncs\": %" PRIu64 ", \"sync_ns\": %" PRIu64 ", \"device_allocs\": %" PRIu64
             ", \"throttles\": %" PRIu64 ", \"throttle_ns\": %" PRIu64 "}",
@@ -90,7 +94,7 @@ static void json_row(void *user, const char *path, const fy_ledger_totals_t *tot
 static void csv_head(const writing_t *writing)
 {
     fputs("scope,requests", writing->file);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < DIRECTIONS; i++) {
         fprintf(writing->file, ",%s_count,%s_bytes,%s_wire_bytes,%s_copies,%s_host_blocked_ns",
                 directions[i], directions[i], directions[i], directions[i], directions[i]);
         for (int k = 0; k < FY_PATH_COUNT; k++)
@@ -115,7 +119,7 @@ static void csv_row(void *user, const char *path, const fy_ledger_totals_t *tota
     const writing_t *writing = user;
     csv_text(writing->file, path);
     fprintf(writing->file, ",%" PRIu64, totals->requests);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < DIRECTIONS; i++) {
         const fy_traffic_t *t = traffic_of(totals, i);
         fprintf(writing->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
                 t->count, t->nbytes, t->wire_nbytes, t->copies, t->host_blocked_ns);

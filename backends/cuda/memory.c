@@ -40,7 +40,7 @@ void fy__cuda_free(void *dev_, void *address, uint64_t nbytes)
     fy__cuda_leave(&frame);
 }
 
-/* Memory of the application's allocator is used as it is; a profiler sees it as a heap. */
+/* Memory of the application's allocator is used unchanged; a profiler sees it as a heap. */
 fy_status_t fy__cuda_adopt(void *dev_, void *address, uint64_t nbytes)
 {
     fy__cuda_device_t *dev = dev_;

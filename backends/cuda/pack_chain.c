@@ -45,7 +45,7 @@ static int is_read(const fy_chain_op_t *ops, uint32_t nops, uint32_t k, uint16_t
     return 0;
 }
 
-/* The next op has the value at hand, unless it sets another one first. */
+/* The next op finds the value in the register, unless it sets another one first. */
 static int is_kept(const fy_chain_op_t *ops, uint32_t nops, uint32_t k)
 {
     if (k + 1 < nops && ops[k + 1].dst == ops[k].dst) return 0;

@@ -45,7 +45,7 @@ void fy__slow_path_log(const fy_host_api_t *host, const fy__conv_shape_t *s, con
                                                               : "conv2d_backward_weight";
     host->log(FY_LOG_WARNING,
               "%s %lldx%lld, %lld x [%lldx%lldx%lld] to [%lldx%lldx%lld], %lld groups, runs in "
-              "plain loops, ten times slower or more: %s",
+              "plain loops, in measured trainings 6 to 12 times slower: %s",
               name, (long long)s->kh, (long long)s->kw, (long long)s->n, (long long)s->h,
               (long long)s->w, (long long)s->c, (long long)s->oh, (long long)s->ow, (long long)s->o,
               (long long)s->groups, reason);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "backends/kernels/threads.h"
+#include "backends/sim/network.h"
 #include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
 
@@ -24,6 +25,7 @@ typedef struct options {
     bool numerics, has_seed, overcommit, is_virtual;
     int threads;
     fy__sim_script_t script;
+    fy__sim_network_t net; /* bytes_per_s 0: none */
 } options_t;
 
 /* Writes "a, b, c". */
@@ -111,6 +113,9 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
     } else if (strcmp(key, "threads") == 0) {
         snprintf(known, sizeof(known), "auto, or a number from 1 to %d", FY__THREADS_MOST);
         if (!fy__threads_parse(value, &options->threads)) return fail_value(name, option, known);
+    } else if (strcmp(key, "net") == 0) {
+        if (!fy__sim_network_parse(value, &options->net))
+            return fail_value(name, option, FY__SIM_NETWORK_FORM);
     } else if (strcmp(key, "faults") == 0) {
         FY_TRY(fy__sim_script_parse(name, value, &options->script));
     } else if (strcmp(key, "autotune") == 0 || strcmp(key, "tune") == 0) {
@@ -122,7 +127,7 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
                             "%s: unknown option %s=%s; there are profile, capacity, numerics, "
                             "overcommit, segments, order, "
-                            "seed, threads and faults",
+                            "seed, threads, net and faults",
                             name, key, value);
     }
     return FY_STATUS_OK;
@@ -176,6 +181,10 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
         return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the device itself",
                             name);
     memcpy(dev->name, name, sizeof(name));
+    if (chosen.net.bytes_per_s) {
+        chosen.figures.device.peer_bytes_per_s = chosen.net.bytes_per_s;
+        chosen.figures.device.peer_ns = chosen.net.latency_ns;
+    }
     fy__sim_figures_copy(&chosen.figures, &dev->figures);
     dev->profile = &dev->figures.device;
     dev->order = chosen.order;

@@ -127,7 +127,7 @@ static void give(fy__sim_device_t *dev, uint64_t nbytes)
 }
 
 /* Adds a range whose bytes were taken from the account; false: no memory for it, and the bytes are
- * given back. */
+ * returned to the account. */
 static bool note_segment(fy__sim_device_t *dev, const fy__sim_range_t *range)
 {
     pthread_mutex_lock(&memory_lock);

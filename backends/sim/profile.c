@@ -220,7 +220,8 @@ uint64_t fy__sim_profile_peer_ns(const fy__sim_profile_t *from, const fy__sim_pr
 {
     uint64_t per_s = from->peer_bytes_per_s < to->peer_bytes_per_s ? from->peer_bytes_per_s
                                                                    : to->peer_bytes_per_s;
-    return add(time_of(nbytes, per_s), larger(from->copy_setup_ns, to->copy_setup_ns));
+    return add(time_of(nbytes, per_s),
+               larger(from->copy_setup_ns, to->copy_setup_ns) + larger(from->peer_ns, to->peer_ns));
 }
 
 uint64_t fy__sim_profile_host_ns(const fy__sim_host_profile_t *host, uint64_t flops,

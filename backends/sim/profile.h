@@ -20,6 +20,7 @@ typedef struct fy__sim_profile {
     uint64_t wake_ns; /* from the end of an awaited request to the host running again */
     /* Device time of one request, whatever its size. */
     uint64_t kernel_ns, copy_setup_ns;
+    uint64_t peer_ns; /* of a peer copy, in addition; 0 without a network (network.h) */
 } fy__sim_profile_t;
 
 /* The host's own arithmetic, for host ops between requests. */

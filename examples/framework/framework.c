@@ -1,6 +1,6 @@
 /* A small framework on Ferry, as a test of the seams: modules that learn their shapes from the
- * first batch, a registered fused op with its gradient, an optimizer, an allocator and a data
- * source of its own. It trains LeNet to the bits of `ferry train lenet`, and needs libferry only.
+ * first batch, a registered fused op with its gradient, and a separate optimizer, allocator and
+ * data source. It trains LeNet to the bits of `ferry train lenet`, and needs libferry only.
  * Usage: framework DIR WEIGHTS [device], by default sim:0. DIR has MNIST's training files;
  * WEIGHTS receives the parameters, sorted by name. Next: docs/training.md. */
 #include <stdlib.h>

@@ -55,6 +55,10 @@ typedef struct fy_ledger_totals {
      * device */
     uint64_t throttles;
     uint64_t throttle_ns; /* wall time of these waits */
+    /* Calls of a group of processes (ferry/dist.h). nbytes: of the call's larger tensor;
+     * wire_nbytes: what this process sent to others, with the descriptions of calls; copies: the
+     * messages that it sent. Files of fy_ledger_record do not have them */
+    fy_traffic_t collective;
 } fy_ledger_totals_t;
 #define FY_LEDGER_TOTALS_INIT FY_ZEROED_(ledger_totals)
 
@@ -86,6 +90,13 @@ FY_API_STATUS fy_ledger_write(const char *path, fy_ledger_format_t format);
  * the environment); INVALID_ARGUMENT (empty, or longer than 4095 bytes); UNSUPPORTED (.zst);
  * OUT_OF_MEMORY. */
 FY_API_STATUS fy_ledger_record(const char *path);
+
+/* For libraries that exchange bytes with other processes, as libferry_dist: counts a call of
+ * `nbytes` payload bytes in this thread's scope, before it moves any. `what` names it in refusals.
+ * Fails: REFUSED_BY_GUARD; then nothing is counted. */
+FY_API_STATUS fy_ledger_collective(const char *what, uint64_t nbytes);
+/* What it moved: bytes and messages sent, and the time that it waited. */
+FY_API void fy_ledger_collective_moved(uint64_t wire_nbytes, uint64_t copies, uint64_t blocked_ns);
 
 #ifdef __cplusplus
 }

@@ -28,17 +28,20 @@ typedef struct fy_guard_options {
     uint64_t device_allocs;
     /* live device bytes that this scope made since the guard was set */
     uint64_t memory_nbytes;
+    uint64_t collective_nbytes; /* payload bytes */
 } fy_guard_options_t;
 #define FY_GUARD_OPTIONS_INIT                                                                   \
     FY_DEFAULTS_(guard_options, .upload_nbytes = FY_UNLIMITED, .download_nbytes = FY_UNLIMITED, \
                  .peer_nbytes = FY_UNLIMITED, .syncs = FY_UNLIMITED,                            \
-                 .device_allocs = FY_UNLIMITED, .memory_nbytes = FY_UNLIMITED)
+                 .device_allocs = FY_UNLIMITED, .memory_nbytes = FY_UNLIMITED,                  \
+                 .collective_nbytes = FY_UNLIMITED)
 FY_API void fy_guard_options_init(fy_guard_options_t *options, size_t nbytes);
 /* No transfer and no sync: light requests only. */
 #ifdef __cplusplus
-#define FY_GUARD_LIGHT_ONLY                                                        \
-    FY_CHANGED_(guard_options, changed_.upload_nbytes = changed_.download_nbytes = \
-                                   changed_.peer_nbytes = changed_.syncs = 0;)
+#define FY_GUARD_LIGHT_ONLY                                                                \
+    FY_CHANGED_(guard_options,                                                             \
+                changed_.upload_nbytes = changed_.download_nbytes = changed_.peer_nbytes = \
+                    changed_.collective_nbytes = changed_.syncs = 0;)
 #else
 #define FY_GUARD_LIGHT_ONLY \
     FY_DEFAULTS_(guard_options, .device_allocs = FY_UNLIMITED, .memory_nbytes = FY_UNLIMITED)
@@ -78,9 +81,9 @@ FY_API_STATUS fy_scope_memory(fy_category_t category);
 
 /* Sets a budget for the whole process, as text: "upload=0,download=4KiB/step,sync=0". Each item is
  * limit=amount, for all threads from now on; with /name, for each instance of a scope of that name.
- * Limits: upload, download, peer (bytes: 4096, 4KiB, 1.5GiB), sync, alloc (counts), memory (live
- * device bytes; needs /name). A request that would exceed a limit is REFUSED_BY_GUARD. NULL or ""
- * removes the budget, except from scopes that have begun.
+ * Limits: upload, download, peer, collective (bytes: 4096, 4KiB, 1.5GiB), sync, alloc (counts),
+ * memory (live device bytes; needs /name). A request that would exceed a limit is
+ * REFUSED_BY_GUARD. NULL or "" removes the budget, except from scopes that have begun.
  * $FERRY_BUDGET sets one from the first call on; if it is malformed, fy_device_open fails
  * (docs/environment.md). Fails, and keeps the old budget: INVALID_ARGUMENT (names the item and the
  * values it may have), OUT_OF_MEMORY. */

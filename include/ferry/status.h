@@ -70,7 +70,8 @@ extern "C" {
     X(DEVICE_LOST, "the device is lost: close it and open it again; host tensors stay readable") \
     X(INTERNAL, "a bug in Ferry")                                                                \
     X(KERNEL_FAILED,                                                                             \
-      "the kernel of a registered op failed; the text has the kernel's status and text")
+      "the kernel of a registered op failed; the text has the kernel's status and text")         \
+    X(RANK_LOST, "a process of the group did not take part in time; the text names it")
 
 typedef enum fy_status {
 #define X(name, text) FY_STATUS_##name,

@@ -193,7 +193,8 @@ static void drop_capsule(PyObject *capsule)
         managed->deleter(managed);
 }
 
-/* _dlpack(access, stream): a capsule. */
+/* _dlpack(access, stream): a capsule. Page-locked memory is exported as the CPU's, as
+ * __dlpack_device__ reports it: PyTorch does not import the type "CUDA host". */
 PyObject *tensor_dlpack(PyObject *self, PyObject *args)
 {
     int access = 0;
@@ -204,6 +205,8 @@ PyObject *tensor_dlpack(PyObject *self, PyObject *args)
                                                        (fy_access_t)access,
                                                        (fy_stream_t *)(uintptr_t)stream, &managed);
     if (status != FY_STATUS_OK) return core_raise(status);
+    DLDevice *device = &managed->dl_tensor.device;
+    if (device->device_type == kDLCUDAHost) *device = (DLDevice){ kDLCPU, 0 };
     PyObject *capsule = PyCapsule_New(managed, fresh, drop_capsule);
     if (!capsule) managed->deleter(managed);
     return capsule;

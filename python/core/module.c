@@ -134,7 +134,7 @@ static PyObject *refuse_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return NULL;
 }
 
-/* Not a slot of its own table: number.c's slots are copied behind these. */
+/* number.c's slots are copied behind these. */
 static PyType_Slot object_slots[] = {
     { Py_tp_dealloc, (void *)tensor_dealloc },
     { Py_tp_new, (void *)refuse_new },

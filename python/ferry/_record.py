@@ -10,7 +10,7 @@ from ferry import _c
 from ferry._callback import Callback, calling, hand_over, views
 from ferry._device import Device, as_device, borrowed
 from ferry._errors import Error
-from ferry._scope import scope
+from ferry._scope import begin, scope
 from ferry._stream import Ticket
 from ferry._tensor import Tensor, wrap_out
 from ferry._types import collecting, handles, plain, query
@@ -40,12 +40,7 @@ class Tape:
         _c.fy_tape_watch(self, tensor, grad)
 
     def __enter__(self) -> "Tape":
-        self._scopes.append(scope("tape").__enter__())
-        try:
-            _c.fy_tape_begin(self)
-        except BaseException:
-            self._scopes.pop().__exit__()
-            raise
+        self._scopes.append(begin("tape", _c.fy_tape_begin, self))
         return self
 
     def __exit__(self, *exc: Any) -> None:
@@ -74,20 +69,18 @@ class Tape:
         return plain(query(_c.fy_tape_query, self, _c.fy_tape_info_t))
 
 
-class no_tape(scope):
+class no_tape:
     """`with ferry.no_tape():` records nothing: for validation and metrics."""
 
     def __init__(self) -> None:
-        super().__init__("no_tape")
+        self._scopes: List[scope] = []
 
     def __enter__(self) -> "no_tape":
-        super().__enter__()
-        try:
-            _c.fy_tape_begin(None)
-        except BaseException:
-            self.__exit__()
-            raise
+        self._scopes.append(begin("no_tape", _c.fy_tape_begin, None))
         return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._scopes.pop().__exit__()
 
 
 def gradcheck(
@@ -163,13 +156,7 @@ class Graph:
     def __enter__(self) -> "Graph":
         if self._as_parameter_ is not None or self._scope is not None:
             raise RuntimeError("a Graph records once: make another one")
-        self._scope = scope("graph").__enter__()
-        try:
-            _c.fy_graph_begin(self.device)
-        except BaseException:
-            self._scope.__exit__()
-            self._scope = None
-            raise
+        self._scope = begin("graph", _c.fy_graph_begin, self.device)
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:

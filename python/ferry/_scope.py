@@ -61,8 +61,20 @@ class scope:
         _c.fy_scope_end(begun, 0, None)
 
 
+def begin(name: str, function: Any, *arguments: Any) -> scope:
+    """An open scope in which function(*arguments) was called; if that fails, no scope is open."""
+    begun = scope(name).__enter__()
+    try:
+        function(*arguments)
+    except BaseException:
+        begun.__exit__()
+        raise
+    return begun
+
+
 _LIMITS = {"upload": "upload_nbytes", "download": "download_nbytes", "peer": "peer_nbytes",
-           "sync": "syncs", "alloc": "device_allocs", "memory_limit": "memory_nbytes"}  # fmt: skip
+           "collective": "collective_nbytes", "sync": "syncs", "alloc": "device_allocs",
+           "memory_limit": "memory_nbytes"}  # fmt: skip
 
 
 def _limits(given: dict) -> dict:
@@ -78,12 +90,12 @@ def _limits(given: dict) -> dict:
 
 
 def guard(name: str = "guard", **limits: Any) -> scope:
-    """A scope with limits: upload, download, peer (bytes), sync, alloc (counts), memory_limit.
+    """A scope with limits: upload, download, peer, collective (bytes), sync, alloc (counts), memory_limit.
 
     Without limits it is light only: no transfer and no sync. log=True: what exceeds a limit runs
     and goes to ferry.set_log's function. Fails inside: RefusedByGuard.
     """
-    light_only = {"upload": 0, "download": 0, "peer": 0, "sync": 0}
+    light_only = {"upload": 0, "download": 0, "peer": 0, "collective": 0, "sync": 0}
     if not set(limits) - {"log"}:
         limits = {**light_only, **limits}
     return scope(name, **limits)

@@ -12,6 +12,7 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, Union
 
 from ferry import _c, _core, _errors
 from ferry._device import Device, as_device
+from ferry._scope import begin, scope
 from ferry._tensor import Tensor, transfer_options
 from ferry._types import FOREVER, handles
 
@@ -171,7 +172,7 @@ class Stream:
         handle = _c.out(_c.fy_stream_create, self.device, ctypes.byref(options))
         self._as_parameter_ = handle
         self._destroy = weakref.finalize(self, _c.fy_stream_destroy, handle)
-        self._scopes: List[Any] = []
+        self._scopes: List[scope] = []
 
     def record(self) -> Ticket:
         """The point after everything submitted so far."""
@@ -184,14 +185,7 @@ class Stream:
         _c.fy_stream_wait(self, ticket)
 
     def __enter__(self) -> "Stream":
-        from ferry._scope import scope
-
-        self._scopes.append(scope("stream").__enter__())
-        try:
-            _c.fy_stream_set_current(self)
-        except BaseException:
-            self._scopes.pop().__exit__()
-            raise
+        self._scopes.append(begin("stream", _c.fy_stream_set_current, self))
         return self
 
     def __exit__(self, *exc: Any) -> None:

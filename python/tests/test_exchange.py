@@ -3,9 +3,13 @@
 import array
 import ctypes
 import gc
+import os
+import subprocess
 import sys
+import textwrap
 import unittest
 import zlib
+from pathlib import Path
 
 import ferry
 
@@ -13,6 +17,8 @@ try:
     import numpy
 except ImportError:
     numpy = None
+
+FAKE = Path(os.environ.get("FERRY_LIBRARY", "/"), "tests", "libfake_cuda.so").absolute()
 
 
 def address(tensor):
@@ -118,6 +124,28 @@ class Dlpack(unittest.TestCase):
             t.__dlpack_device__()
         with self.assertRaisesRegex(ferry.Unsupported, "download"):
             t.__dlpack__(max_version=(1, 0))
+
+    @unittest.skipUnless(FAKE.exists(), "no fake CUDA driver in this build")
+    def test_page_locked_memory_is_exported_as_the_cpu(self):
+        program = """
+            import ctypes, ferry
+            t = ferry.ones(2, device="cuda:0").download().wait()
+            assert t.info()["is_pinned"]
+            get = ctypes.pythonapi.PyCapsule_GetPointer
+            get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            capsule = t.__dlpack__(max_version=(1, 1))
+            managed = get(capsule, b"dltensor_versioned")
+            in_capsule = ctypes.c_int32 * 2  # behind version, context, deleter, flags and data
+            print(tuple(in_capsule.from_address(managed + 40)), t.__dlpack_device__())
+        """
+        variables = {"FERRY_PLUGIN_PATH": str(FAKE.parent.parent / "ferry"), "FERRY_CUDNN": "none",
+                     "FERRY_CUDA_DRIVER": str(FAKE), "FERRY_CUBLASLT": str(FAKE),
+                     "FAKE_CUDA_KERNELS": "source"}  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", textwrap.dedent(program)],
+            env={**os.environ, **variables}, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        self.assertEqual((done.stdout, done.stderr), ("(1, 0) (1, 0)\n", ""))
 
     @unittest.skipIf(numpy is None, "no NumPy")
     def test_numpy(self):

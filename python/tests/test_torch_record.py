@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.dirname(os.environ.get("FERRY_LIBRARY", os.path.join(ROOT, "build", "release", "lib")))
 FERRY = os.path.join(BUILD, "bin", "ferry")
-# The recorder needs no libferry, so it also runs from the source as a package of its own.
+# The recorder needs no libferry, so it also runs from the source as a separate package.
 SOURCE = os.path.join(ROOT, "python", "ferry")
 
 

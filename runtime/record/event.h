@@ -57,7 +57,8 @@ void fy__event_map(const struct fy__storage *storage, int access, uint64_t nbyte
  * arrived. */
 void fy__event_arrived(struct fy__thread *thread, const fy_device_t *device, fy__point_t point,
                        uint64_t nbytes, uint64_t blocked_ns, fy_status_t status);
-/* A guard or the budget refused a call; the text is the error record's. */
+/* A guard or the budget refused a call, or BUSY: an upload reads the bytes that it would write.
+ * The text is the error record's. */
 void fy__event_refusal(struct fy__thread *thread, fy_status_t status);
 /* A request failed on the device, or the device was lost. */
 void fy__event_fault(fy_status_t status, const char *text);

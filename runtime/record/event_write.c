@@ -42,7 +42,7 @@ static void put_span(writer_t *w, const fy__event_t *event)
 
 static const char *direction_name(int direction)
 {
-    static const char *const names[] = { "upload", "download", "peer" };
+    static const char *const names[] = { "upload", "download", "peer", "collective" };
     return (unsigned)direction < FY__DIRECTIONS ? names[direction] : "?";
 }
 
@@ -305,6 +305,14 @@ static void put_source(writer_t *w)
     STRING(w, "source", program);
 }
 
+/* Left out if the system does not say. */
+static void put_memory_of_host(writer_t *w)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page_nbytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page_nbytes > 0)
+        NUMBER(w, "memory_bytes", (uint64_t)pages * (uint64_t)page_nbytes);
+}
+
 static void put_first(writer_t *w)
 {
     struct timespec now;
@@ -314,6 +322,7 @@ static void put_first(writer_t *w)
     STRING(w, "library", FERRY_VERSION);
     put_source(w);
     NUMBER(w, "process", (uint64_t)getpid());
+    put_memory_of_host(w);
     NUMBER(w, "start_ns", w->start_ns);
     NUMBER(w, "unix_ns", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
     put_raw(w, "}\n", 2);

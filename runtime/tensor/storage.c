@@ -9,6 +9,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/device/pin.h"
 #include "runtime/order/stream.h"
+#include "runtime/record/event.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/slot.h"
 #include "runtime/tensor/thread_cache.h"
@@ -318,12 +319,15 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
     }
     const fy_ticket_t ticket = fy__point_ticket(borrow);
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
-    return FY_FAIL(BUSY,
-                   "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket "
-                   "{%llu, %llu})\n  Wait for it with "
-                   "fy_ticket_wait, or upload with FY_HOST_COPY",
-                   what, (unsigned long long)storage->nbytes, stream->device->spec,
-                   (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+    const fy_status_t status =
+        FY_FAIL(BUSY,
+                "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket "
+                "{%llu, %llu})\n  Wait for it with "
+                "fy_ticket_wait, or upload with FY_HOST_COPY",
+                what, (unsigned long long)storage->nbytes, stream->device->spec,
+                (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+    if (fy__tls) FY__EVENT(fy__event_refusal(fy__tls, status));
+    return status;
 }
 
 /* ---- faults of transfers that another thread submitted ---- */

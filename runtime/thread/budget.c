@@ -32,8 +32,9 @@ typedef struct budget {
 static const struct {
     const char *name;
     bool counts; /* a count, not bytes */
-} limits[FY__QUOTAS] = { { "upload", false }, { "download", false }, { "peer", false },
-                         { "sync", true },    { "alloc", true },     { "memory", false } };
+} limits[FY__QUOTAS] = { { "upload", false },     { "download", false }, { "peer", false },
+                         { "collective", false }, { "sync", true },      { "alloc", true },
+                         { "memory", false } };
 
 static void release(void *user)
 {
@@ -72,10 +73,11 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
     int quota = 0;
     while (quota < FY__QUOTAS && strcmp(part, limits[quota].name) != 0) quota++;
     if (quota == FY__QUOTAS)
-        snprintf(reason, REASON,
-                 "'%.64s': '%.32s' is no limit; there are upload, download, peer, sync, alloc and "
-                 "memory",
-                 text, part);
+        snprintf(
+            reason, REASON,
+            "'%.64s': '%.32s' is no limit; there are upload, download, peer, collective, sync, "
+            "alloc and memory",
+            text, part);
     else if (limits[quota].counts && !read_count(amount, &item->limit))
         snprintf(reason, REASON, "'%.64s': '%.32s' is no count, such as 0 or 12", text, amount);
     else if (!limits[quota].counts && !fy__bytes_parse(amount, &item->limit))

@@ -15,7 +15,8 @@ typedef unsigned long long ull;
 
 _Static_assert((int)FY__QUOTA_UPLOAD == (int)FY__UPLOAD &&
                    (int)FY__QUOTA_DOWNLOAD == (int)FY__DOWNLOAD &&
-                   (int)FY__QUOTA_PEER == (int)FY__PEER,
+                   (int)FY__QUOTA_PEER == (int)FY__PEER &&
+                   (int)FY__QUOTA_COLLECTIVE == (int)FY__COLLECTIVE,
                "a direction is its quota");
 
 uint64_t fy__now_ns(void)
@@ -80,9 +81,10 @@ void fy__guard_fork_unlock(void) { pthread_mutex_unlock(&process_lock); }
 
 /* ---- claims ---- */
 
-static const char *const quantities[FY__QUOTAS] = { "upload bytes",       "download bytes",
-                                                    "peer bytes",         "syncs",
-                                                    "device allocations", "live device bytes" };
+static const char *const quantities[FY__QUOTAS] = {
+    "upload bytes", "download bytes",     "peer bytes",       "collective bytes",
+    "syncs",        "device allocations", "live device bytes"
+};
 
 static uint64_t load(const _Atomic uint64_t *word)
 {

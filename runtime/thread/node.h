@@ -12,7 +12,7 @@
 
 #include <ferry/ledger.h>
 
-enum { FY__UPLOAD, FY__DOWNLOAD, FY__PEER, FY__DIRECTIONS };
+enum { FY__UPLOAD, FY__DOWNLOAD, FY__PEER, FY__COLLECTIVE, FY__DIRECTIONS };
 
 typedef struct fy__traffic_counters {
     _Atomic uint64_t count, nbytes, wire_nbytes, copies, blocked_ns, by_path[FY_PATH_COUNT];

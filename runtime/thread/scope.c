@@ -167,8 +167,9 @@ fy_status_t fy_scope_memory(fy_category_t category)
  * compared. */
 static fy_status_t check_tighter(const fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
-    static const char *const names[] = { "upload_nbytes", "download_nbytes", "peer_nbytes",
-                                         "syncs",         "device_allocs",   "memory_nbytes" };
+    static const char *const names[] = { "upload_nbytes",     "download_nbytes", "peer_nbytes",
+                                         "collective_nbytes", "syncs",           "device_allocs",
+                                         "memory_nbytes" };
     for (; guard; guard = guard->outer) {
         if (guard->keeper || guard->action != FY_GUARD_REFUSE) continue;
         for (int i = 0; i < FY__QUOTAS; i++) {
@@ -225,8 +226,9 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
                        "scope_guard: action %d is neither FY_GUARD_REFUSE nor FY_GUARD_LOG",
                        (int)options->action);
     const uint64_t asked[FY__QUOTAS] = { options->upload_nbytes, options->download_nbytes,
-                                         options->peer_nbytes,   options->syncs,
-                                         options->device_allocs, options->memory_nbytes };
+                                         options->peer_nbytes,   options->collective_nbytes,
+                                         options->syncs,         options->device_allocs,
+                                         options->memory_nbytes };
     FY_TRY(check_tighter(thread->guards, asked));
     fy__guard_t *guard = find_like(thread, options->action, asked);
     if (guard) {

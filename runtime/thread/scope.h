@@ -36,6 +36,7 @@ typedef enum fy__quota {
     FY__QUOTA_UPLOAD,
     FY__QUOTA_DOWNLOAD,
     FY__QUOTA_PEER,
+    FY__QUOTA_COLLECTIVE,
     FY__QUOTA_SYNCS,
     FY__QUOTA_ALLOCS,
     FY__QUOTA_MEMORY,

@@ -43,7 +43,8 @@ fy_status_t corpus_read(corpus_t *corpus, fy_tensor_t *result)
     late_reads_t *results = &corpus->results;
     fy_tensor_t *sum;
     const waste_kind_t kind = corpus->waste.kind;
-    if (kind == WASTE_ONE_BUFFER) FY_TRY(fy_sum(corpus->waste.target, 0, NULL, 0, &sum));
+    if (kind == WASTE_COPY_INTO) return waste_read(result);
+    FY_TRY(waste_after_ops(&corpus->waste));
     if (kind == WASTE_BLOCKING_READ) return read_now(result);
     if (kind == WASTE_SCALAR_READ) {
         FY_TRY(fy_sum(result, 0, NULL, 0, &sum));
@@ -59,6 +60,7 @@ fy_status_t corpus_read(corpus_t *corpus, fy_tensor_t *result)
 fy_status_t corpus_read_rest(corpus_t *corpus)
 {
     FY_TRY(fy_device_wait(corpus->device, FY_FOREVER));
+    FY_TRY(waste_end(&corpus->waste));
     return read_until(&corpus->results, 0);
 }
 

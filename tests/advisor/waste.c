@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE = 1024, EVERY = 3 }; /* a plant's matrix is 4 MiB */
+enum { SIDE = 1024, EVERY = 3, BUFFERS = 32 }; /* a plant's matrix is 4 MiB */
 
 waste_kind_t waste_named(const char *name)
 {
@@ -26,10 +26,26 @@ static fy_status_t write_source(fy_tensor_t *source)
     return fy_tensor_map(source, FY_ACCESS_WRITE, &bytes);
 }
 
+/* Many buffers where two would do; each is uploaded from once. */
+static fy_status_t create_many_pinned(fy_device_t *device, fy_tensor_t *target)
+{
+    fy_tensor_t *buffer;
+    fy_ticket_t sent;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_HERE;
+    borrow.contract = FY_HOST_BORROW;
+    for (int i = 0; i < BUFFERS; i++) {
+        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &buffer));
+        FY_TRY(write_source(buffer));
+        FY_TRY(fy_tensor_upload_into(target, buffer, &borrow, &sent));
+        FY_TRY(fy_axpy(target, 0.5, target)); /* reads what was uploaded */
+    }
+    return FY_STATUS_OK;
+}
+
 static bool is_pinned(waste_kind_t kind)
 {
     return kind == WASTE_NEVER_USED || kind == WASTE_ONE_BUFFER || kind == WASTE_PINNED_IDLE ||
-           kind == WASTE_HOST_WORK;
+           kind == WASTE_HOST_WORK || kind == WASTE_EARLY_WRITE || kind == WASTE_TURNS;
 }
 
 fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
@@ -43,6 +59,9 @@ fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
     FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->target));
     if (kind == WASTE_HOST_WORK)
         return fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->noise);
+    if (kind == WASTE_PINNED_MOST) return create_many_pinned(device, waste->target);
+    for (int i = 0; i < SPARES && kind == WASTE_EARLY_WRITE; i++)
+        FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->spare[i]));
     if (kind != WASTE_SMALL_COPIES) return FY_STATUS_OK;
     for (int i = 0; i < SMALL; i++) {
         FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1, SIDE),
@@ -165,6 +184,55 @@ static fy_status_t plant_chain(fy_tensor_t **h)
     return FY_STATUS_OK;
 }
 
+/* Behind the upload it tries to write the next bytes at once, and leaves them out when refused. */
+static fy_status_t plant_early_write(waste_t *waste, fy_tensor_t **h)
+{
+    FY_TRY(fy_ticket_wait(waste->sent, FY_FOREVER));
+    FY_TRY(write_source(waste->source));
+    waste->target = waste->spare[waste->step % SPARES];
+    FY_TRY(upload(waste, FY_HOST_BORROW));
+    const fy_status_t status = write_source(waste->source);
+    if (status != FY_STATUS_BUSY) return status;
+    return use_target(waste, h);
+}
+
+fy_status_t waste_read(fy_tensor_t *result)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *answer;
+    void *bytes;
+    FY_TRY(fy_tensor_query(result, &info));
+    FY_TRY(fy_tensor_create(fy_device_host(), info.dtype, info.rank, info.dims, &answer));
+    FY_TRY(
+        fy_tensor_download_into(answer, result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE));
+    return fy_tensor_map(answer, FY_ACCESS_READ, &bytes);
+}
+
+fy_status_t waste_after_ops(waste_t *waste)
+{
+    fy_download_t **reply = &waste->replies[waste->step % SPARES];
+    fy_tensor_t *sum, *host;
+    if (waste->kind == WASTE_ONE_BUFFER) return fy_sum(waste->target, 0, NULL, 0, &sum);
+    if (waste->kind != WASTE_TURNS) return FY_STATUS_OK;
+    FY_TRY(fy_sum(waste->target, 0, NULL, 0, &sum));
+    FY_TRY(fy_axpy(waste->target, 0.5, waste->target));
+    if (*reply) FY_TRY(fy_download_wait(*reply, FY_FOREVER, &host));
+    FY_TRY(
+        fy_tensor_download(waste->target, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, reply));
+    fy_download_keep(*reply);
+    return FY_STATUS_OK;
+}
+
+fy_status_t waste_end(waste_t *waste)
+{
+    fy_tensor_t *host;
+    for (int i = 1; i <= SPARES; i++) {
+        fy_download_t *reply = waste->replies[(waste->step + i) % SPARES];
+        if (reply) FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
+    }
+    return FY_STATUS_OK;
+}
+
 fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
 {
     waste->step++;
@@ -177,7 +245,9 @@ fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
     case WASTE_RELOAD: return plant_reload(waste, h, 1);
     case WASTE_NEVER_READ: return plant_never_read(*h);
     case WASTE_NEVER_USED: return plant_borrowed(waste, h, false);
-    case WASTE_ONE_BUFFER: return plant_borrowed(waste, h, true);
+    case WASTE_ONE_BUFFER:
+    case WASTE_TURNS: return plant_borrowed(waste, h, true);
+    case WASTE_EARLY_WRITE: return plant_early_write(waste, h);
     case WASTE_ALLOC: return plant_alloc(waste);
     case WASTE_PIN: return plant_pin(waste, h);
     case WASTE_HOST_WORK: return plant_host_work(waste, h);

@@ -25,7 +25,11 @@
     X(PIN, "pin", "page-locks a buffer in each step")                                     \
     X(PINNED_IDLE, "pinned-idle", "page-locks memory that no transfer uses")              \
     X(CHAIN, "chain", "submits elementwise ops on a large tensor one by one")             \
-    X(HOST_WORK, "host-work", "computes a batch on the host in each step")
+    X(HOST_WORK, "host-work", "computes a batch on the host in each step")                \
+    X(PINNED_MOST, "pinned-most", "page-locks most of the host's memory")                 \
+    X(COPY_INTO, "copy-into", "downloads into a tensor of the host in each step")         \
+    X(EARLY_WRITE, "early-write", "writes a source that its upload still reads")          \
+    X(TURNS, "turns", "uploads into the buffer that is still downloaded")
 
 typedef enum waste_kind {
     WASTE_NONE,
@@ -35,7 +39,7 @@ typedef enum waste_kind {
         WASTE_COUNT
 } waste_kind_t;
 
-enum { SMALL = 24 };
+enum { SMALL = 24, SPARES = 4 };
 
 typedef struct waste {
     waste_kind_t kind;
@@ -44,6 +48,8 @@ typedef struct waste {
     fy_tensor_t *noise;           /* on the host */
     fy_tensor_t *small_source[SMALL], *small_target[SMALL]; /* the targets are views of `target` */
     fy_ticket_t sent;
+    fy_tensor_t *spare[SPARES];     /* targets that take turns */
+    fy_download_t *replies[SPARES]; /* of `target`, read some steps later */
     int step;
 } waste_t;
 
@@ -53,5 +59,11 @@ waste_kind_t waste_named(const char *name);
 fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind);
 /* Once in a step, before its ops; *h [n, WIDTH] is an activation and may be replaced. */
 fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h);
+/* Copies a result into a tensor of the host, and reads it. */
+fy_status_t waste_read(fy_tensor_t *result);
+/* Once in a step, behind its ops. */
+fy_status_t waste_after_ops(waste_t *waste);
+/* After the last step: reads what is still on its way. */
+fy_status_t waste_end(waste_t *waste);
 
 #endif

@@ -55,7 +55,9 @@ sweep copy experiment minibatch --runs gd,mini100
 sweep copy experiment link --sizes 64,64KiB --pieces 4 --rounds 1
 sweep copy experiment link --overlap --steps 8 --compute 1
 sweep copy experiment parallel lenet --devices 2 --batch 16 --steps 3
-sweep copy experiment speedups --only 1,7,14,15
+sweep launch plan lenet --ranks 4 --shard-optimizer
+sweep launch experiment parallel lenet --ranks 4
+sweep copy experiment speedups --only 1,7,10,14,15
 # shellcheck disable=SC2086
 for budget in sync=0 download=0 download=4 upload=0; do
     for how in "" --stream-data; do run $train --log-every 2 $how --device sim:0 --budget $budget; done

@@ -3,7 +3,7 @@
 
 # Folders of libferry (and its plugins), which must never print, exit or abort.
 # shellcheck disable=SC2034  # rules use it
-library_folders=(opset runtime alloc transfer ops backends train)
+library_folders=(opset runtime alloc transfer ops backends train dist)
 
 # find_files PATTERN... -- FOLDER...: files whose name matches one of the patterns, sorted; folders
 # that do not exist are skipped.

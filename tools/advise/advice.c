@@ -10,16 +10,6 @@
 #include "tools/advise/rules.h"
 #include "tools/cli/tool.h"
 
-/* A list with space for one more item behind `count`. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    free(items);
-    return grown;
-}
-
 /* Shortens `scope` to the part that is `path` or around it. */
 static void widen(char *scope, const char *path)
 {
@@ -41,7 +31,7 @@ finding_t *advice_at(advice_t *advice, uint32_t event)
         widen(finding->scope, scope);
         return finding;
     }
-    advice->findings = grow(advice->findings, advice->nfindings, sizeof *advice->findings);
+    advice->findings = tool_grow(advice->findings, advice->nfindings, sizeof *advice->findings);
     finding_t *finding = &advice->findings[advice->nfindings++];
     *finding = (finding_t){ .rule = advice->rule, .site = e->site, .confidence = CONFIDENCE_HIGH };
     snprintf(finding->scope, sizeof finding->scope, "%s", scope);
@@ -52,7 +42,7 @@ void advice_charge(advice_t *advice, finding_t *finding, uint32_t event)
 {
     if (advice->claimed[event]) return;
     advice->claimed[event] = true;
-    finding->costs = grow(finding->costs, finding->ncosts, sizeof *finding->costs);
+    finding->costs = tool_grow(finding->costs, finding->ncosts, sizeof *finding->costs);
     finding->costs[finding->ncosts++] = event;
 }
 
@@ -60,8 +50,8 @@ void advice_add(advice_t *advice, finding_t *finding, uint32_t event)
 {
     if (advice->claimed[event]) return;
     advice_charge(advice, finding, event);
-    finding->events = grow(finding->events, finding->nevents, sizeof *finding->events);
-    finding->begins = grow(finding->begins, finding->nevents, sizeof *finding->begins);
+    finding->events = tool_grow(finding->events, finding->nevents, sizeof *finding->events);
+    finding->begins = tool_grow(finding->begins, finding->nevents, sizeof *finding->begins);
     finding->begins[finding->nevents] = finding->begins_next;
     finding->begins_next = false;
     finding->events[finding->nevents++] = event;
@@ -155,6 +145,24 @@ static void compute_saving(const facts_t *facts, finding_t *finding)
     if (!finding->saving_ns) finding->saving_ns = saving;
 }
 
+/* Low: the recording lacks what the rules look at. Medium: the saving is an estimate, not time for
+ * which the device stood idle. */
+static void set_confidence(const facts_t *facts, finding_t *finding)
+{
+    if (facts->program->lost || facts->end_ns == facts->begin_ns)
+        finding->confidence = CONFIDENCE_LOW;
+    else if (finding->has_limit || finding->rule->change == CHANGE_FUSE)
+        finding->confidence = CONFIDENCE_MEDIUM;
+}
+
+/* Ops, by the first of them and its shapes. */
+static void name_op(const facts_t *facts, finding_t *finding)
+{
+    const program_event_t *e = finding->nevents ? facts_event(facts, finding->events[0]) : NULL;
+    if (*finding->detail || !e || e->kind != PROGRAM_OP) return;
+    snprintf(finding->detail, sizeof finding->detail, "first %s %s", e->name, e->detail);
+}
+
 static bool is_worth_it(const facts_t *facts, const finding_t *finding)
 {
     const uint64_t all = facts->end_ns - facts->begin_ns;
@@ -176,6 +184,8 @@ static void close_rule(advice_t *advice)
     for (size_t i = advice->first; i < advice->nfindings; i++) {
         finding_t *finding = &advice->findings[i];
         compute_saving(advice->facts, finding);
+        set_confidence(advice->facts, finding);
+        name_op(advice->facts, finding);
         if (is_worth_it(advice->facts, finding)) {
             advice->findings[kept++] = *finding;
             continue;

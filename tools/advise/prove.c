@@ -207,6 +207,24 @@ static void pin(proof_t *proof)
     }
 }
 
+/* Each is one copy to page-locked memory; of its waits, the last is for the copy of `steps` before.
+ */
+static void unblock(proof_t *proof, size_t steps)
+{
+    size_t last = 0; /* place of the wait that was kept */
+    pin(proof);
+    for (uint32_t i = proof->schedule.nacts; i-- > 0;) {
+        act_t *act = &proof->schedule.acts[i];
+        if (!proof->is_cost[proof->owner[i]]) continue;
+        const size_t place = proof->place[proof->owner[act->awaited]];
+        if (act->kind == ACT_WAIT && place && place != last) {
+            wait_for_earlier(proof, act, place, steps);
+            last = place;
+        } else if (act->kind != ACT_REQUEST)
+            remove_act(act);
+    }
+}
+
 /* An upload and the waits for it move on by one: each waits for what the one before it did. */
 static void add_buffer(proof_t *proof)
 {
@@ -235,6 +253,7 @@ static void change(proof_t *proof, const rule_t *rule)
     case CHANGE_PACK: merge(proof, false); break;
     case CHANGE_PIN: pin(proof); break;
     case CHANGE_SECOND_BUFFER: add_buffer(proof); break;
+    case CHANGE_UNBLOCK: unblock(proof, rule->steps); break;
     case CHANGE_FUSE: merge(proof, true); break;
     }
 }

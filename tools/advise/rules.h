@@ -14,6 +14,7 @@ typedef enum change {
     CHANGE_PACK,          /* a series of copies becomes one */
     CHANGE_PIN,           /* copies read page-locked memory, without staging */
     CHANGE_SECOND_BUFFER, /* an upload waits for what the one before it waited for */
+    CHANGE_UNBLOCK,       /* copies to page-locked memory, waited for `steps` events later */
     CHANGE_FUSE           /* a series of ops becomes one */
 } change_t;
 
@@ -50,13 +51,17 @@ void rule_pinned_idle(advice_t *advice);
 void rule_scalar_read(advice_t *advice);
 void rule_blocking_copy(advice_t *advice);
 void rule_sync(advice_t *advice);
+void rule_early_write(advice_t *advice);
+void rule_hidden_sync(advice_t *advice);
 /* rules_copies.c */
 void rule_small_copies(advice_t *advice);
 void rule_staged(advice_t *advice);
 void rule_one_buffer(advice_t *advice);
+void rule_turns(advice_t *advice);
 /* rules_memory.c */
 void rule_pin(advice_t *advice);
 void rule_alloc(advice_t *advice);
+void rule_pinned_most(advice_t *advice);
 /* rules_ops.c */
 void rule_chain(advice_t *advice);
 /* The bytes that a chain reads from outside, and those of its last result. out_all may be NULL: the

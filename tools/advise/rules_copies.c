@@ -1,4 +1,4 @@
-/* Copies that take longer than they must: FA07, FA11, FA12. */
+/* Copies that take longer than they must: FA07, FA11, FA12, FA19. */
 #include <string.h>
 
 #include "tools/advise/rules.h"
@@ -59,26 +59,37 @@ void rule_staged(advice_t *advice)
     }
 }
 
-/* Did an op still use the destination when the upload was submitted? */
-static bool waits_for_buffer(const facts_t *facts, uint32_t upload)
+/* The request that used the destination of an upload last, if it had not ended when the upload was
+ * submitted; PROGRAM_NONE: there is none. */
+static uint32_t user_before(const facts_t *facts, uint32_t upload)
 {
     const program_event_t *e = facts_event(facts, upload);
     const program_operand_t *dst = program_operand(facts->program, e, e->nsrc);
     size_t n, i = 0;
-    if (!e->ndst || dst->storage == PROGRAM_NONE) return false;
+    if (!e->ndst || dst->storage == PROGRAM_NONE) return PROGRAM_NONE;
     const facts_use_t *uses = facts_uses(facts, dst->storage, &n);
     while (i < n && uses[i].event < upload) i++;
-    if (!i || facts_event(facts, uses[i - 1].event)->kind != PROGRAM_OP) return false;
-    return facts->end[uses[i - 1].event] > e->model_ns;
+    if (!i || facts->end[uses[i - 1].event] <= e->model_ns) return PROGRAM_NONE;
+    return uses[i - 1].event;
 }
 
-void rule_one_buffer(advice_t *advice)
+/* Uploads for which the device stood idle, because `kind` used their destination. */
+static void find_waits_for_buffer(advice_t *advice, program_kind_t kind)
 {
     const facts_t *facts = advice->facts;
     for (uint32_t i = 0; i < facts->program->nevents; i++) {
         const program_event_t *e = facts_event(facts, i);
-        if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_UPLOAD && facts->end[i] &&
-            facts->idle_ns[i] && advice_is_free(advice, i) && waits_for_buffer(facts, i))
-            advice_add(advice, advice_at(advice, i), i);
+        if (e->kind != PROGRAM_TRANSFER || e->direction != PROGRAM_UPLOAD || !facts->end[i] ||
+            !facts->idle_ns[i] || !advice_is_free(advice, i))
+            continue;
+        const uint32_t user = user_before(facts, i);
+        if (user == PROGRAM_NONE || facts_event(facts, user)->kind != kind) continue;
+        finding_t *finding = advice_at(advice, i);
+        advice_add(advice, finding, i);
+        if (kind == PROGRAM_TRANSFER && advice_is_free(advice, user))
+            advice_charge(advice, finding, user);
     }
 }
+
+void rule_one_buffer(advice_t *advice) { find_waits_for_buffer(advice, PROGRAM_OP); }
+void rule_turns(advice_t *advice) { find_waits_for_buffer(advice, PROGRAM_TRANSFER); }

@@ -1,4 +1,7 @@
-/* Memory from the driver in steady steps: FA13, FA14. */
+/* Memory from the driver in steady steps: FA13, FA14; page-locked memory beside that of the host:
+ * FA20. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "tools/advise/rules.h"
@@ -49,3 +52,50 @@ static void find_allocs(advice_t *advice, bool pinned)
 
 void rule_pin(advice_t *advice) { find_allocs(advice, true); }
 void rule_alloc(advice_t *advice) { find_allocs(advice, false); }
+
+static bool is_pinned_block(const program_t *p, uint32_t event)
+{
+    const program_event_t *e = &p->events[event];
+    return (e->kind == PROGRAM_BLOCK_ALLOC || e->kind == PROGRAM_BLOCK_FREE) &&
+           strncmp(e->name, "pinned memory", 13) == 0;
+}
+
+/* The event at which the most page-locked bytes were in use; *out_most: how many. */
+static uint32_t find_most_pinned(const program_t *p, uint64_t *out_most)
+{
+    uint64_t live = 0;
+    uint32_t found = PROGRAM_NONE;
+    *out_most = 0;
+    for (uint32_t i = 0; i < p->nevents; i++) {
+        const uint64_t nbytes = p->events[i].nbytes;
+        if (!is_pinned_block(p, i)) continue;
+        if (p->events[i].kind == PROGRAM_BLOCK_FREE)
+            live -= nbytes < live ? nbytes : live;
+        else
+            live += nbytes;
+        if (live <= *out_most) continue;
+        *out_most = live;
+        found = i;
+    }
+    return found;
+}
+
+/* One finding: all blocks that were in use at that moment. */
+void rule_pinned_most(advice_t *advice)
+{
+    const program_t *p = advice->facts->program;
+    uint64_t most;
+    const uint32_t peak = find_most_pinned(p, &most);
+    if (peak == PROGRAM_NONE || !p->memory_nbytes || most <= p->memory_nbytes / 2) return;
+    finding_t *finding = advice_at(advice, peak);
+    for (uint32_t b = 0; b < p->nblocks; b++) {
+        const program_block_t *block = &p->blocks[b];
+        if (block->allocated > peak || (block->freed != PROGRAM_NONE && block->freed <= peak) ||
+            !is_pinned_block(p, block->allocated) || !advice_is_free(advice, block->allocated))
+            continue;
+        advice_add(advice, finding, block->allocated);
+    }
+    snprintf(finding->detail, sizeof finding->detail,
+             "%" PRIu64 " of %" PRIu64 " bytes of the host are page-locked at once", most,
+             p->memory_nbytes);
+}

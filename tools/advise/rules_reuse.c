@@ -141,8 +141,8 @@ void rule_host_op(advice_t *advice)
         if (origin == PROGRAM_NONE || facts_event(facts, origin)->device != e->device) continue;
         finding_t *finding = advice_at(advice, i);
         if (!*finding->detail)
-            snprintf(finding->detail, sizeof finding->detail, "op on the host: %s",
-                     facts_event(facts, writer)->name);
+            snprintf(finding->detail, sizeof finding->detail, "op on the host: %s %s",
+                     facts_event(facts, writer)->name, facts_event(facts, writer)->detail);
         advice_add(advice, finding, i);
         advice_add(advice, finding, origin);
         charge_waits_of(advice, finding, origin, i);

@@ -1,4 +1,6 @@
-/* Calls in which the host waits, and the device then waits for the host: FA08 to FA10. */
+/* Calls in which the host waits, and the device then waits for the host: FA08 to FA10;
+ * and calls that had to wait, but did not: FA18;
+ * and copies that wait inside their call: FA21. */
 #include <string.h>
 
 #include "tools/advise/rules.h"
@@ -51,5 +53,37 @@ void rule_sync(advice_t *advice)
         if (e->kind != PROGRAM_SYNC || !advice_is_free(advice, i)) continue;
         if (strcmp(e->name, "device_wait") != 0 && strcmp(e->name, "ticket_wait") != 0) continue;
         if (!reads_after(facts, i)) advice_add(advice, advice_at(advice, i), i);
+    }
+}
+
+void rule_early_write(advice_t *advice)
+{
+    const facts_t *facts = advice->facts;
+    for (uint32_t i = 0; i < facts->program->nevents; i++) {
+        const program_event_t *e = facts_event(facts, i);
+        if (e->kind == PROGRAM_REFUSAL && strcmp(e->detail, "BUSY") == 0)
+            advice_add(advice, advice_at(advice, i), i);
+    }
+}
+
+/* The line of the transfer follows that of its wait. */
+void rule_hidden_sync(advice_t *advice)
+{
+    const facts_t *facts = advice->facts;
+    const program_t *p = facts->program;
+    for (uint32_t i = 0; i < p->nevents; i++) {
+        uint32_t copy = i + 1;
+        if (p->events[i].kind != PROGRAM_SYNC || !advice_is_free(advice, i) ||
+            strcmp(p->events[i].name, "tensor_download_into") != 0)
+            continue;
+        while (copy < p->nevents &&
+               (p->events[copy].thread != p->events[i].thread || !facts_takes_time(facts, copy)))
+            copy++;
+        if (copy == p->nevents || p->events[copy].kind != PROGRAM_TRANSFER ||
+            !advice_is_free(advice, copy))
+            continue;
+        finding_t *finding = advice_at(advice, copy);
+        advice_add(advice, finding, copy);
+        advice_charge(advice, finding, i);
     }
 }

@@ -51,6 +51,7 @@ static const char *noun_of(const facts_t *facts, const finding_t *finding)
     case PROGRAM_OP: return "ops";
     case PROGRAM_SYNC: return "waits";
     case PROGRAM_BLOCK_ALLOC: return "blocks";
+    case PROGRAM_REFUSAL: return "refused writes";
     default: return "allocations";
     }
 }

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,6 +51,15 @@ void *tool_alloc(size_t nbytes)
     if (memory) return memory;
     fprintf(stderr, "ferry: no host memory for %zu bytes of results\n", nbytes);
     exit(STATUS_OUT_OF_MEMORY);
+}
+
+void *tool_grow(void *items, size_t count, size_t size)
+{
+    if (count & (count - 1)) return items;
+    void *grown = tool_alloc((count ? 2 * count : 1) * size);
+    if (count) memcpy(grown, items, count * size);
+    free(items);
+    return grown;
 }
 
 int status_to_exit(fy_status_t status)

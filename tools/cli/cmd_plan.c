@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/cli/plan_choices.h"
+#include "tools/network/ranks.h"
 
 typedef struct request {
     const plan_model_t *model;
@@ -16,6 +17,8 @@ typedef struct request {
                                            * --offload */
     fy_model_options_t *memory;
     fy_segments_t segments; /* that memory points to */
+    ranks_t ranks;
+    cluster_t cluster; /* of --ranks */
 } request_t;
 
 static const plan_model_t *find_model(const char *name)
@@ -149,26 +152,40 @@ static fy_status_t choose(session_t *session, request_t *request)
     return plan_choose(session, &target, &given, &request->segments, request->memory, NULL);
 }
 
+/* The step, recorded if its gradients are needed. */
+static fy_status_t plan_once(const session_t *session, request_t *request,
+                             const fy_plan_options_t *options, fy_plan_t *plan,
+                             backward_t *backward)
+{
+    const char *device = session->common->device;
+    if (request->ranks.ranks)
+        return backward_plan(device, &request->user, request->batch, options, plan, backward);
+    return fy_plan_step(device, request->model->step, &request->user, request->batch, options,
+                        plan);
+}
+
 static fy_status_t run(session_t *session, request_t *request, fy_plan_t *plan)
 {
     int64_t max_batch = -1;
     timeline_t timeline = { 0 };
+    backward_t backward = { .count = 0 };
     fy_plan_options_t options = FY_PLAN_OPTIONS_INIT;
     options.on_point = timeline_add;
     options.user = &timeline;
-    const char *device = session->common->device;
     if (request->is_auto) FY_TRY(choose(session, request));
-    fy_status_t status =
-        fy_plan_step(device, request->model->step, &request->user, request->batch, &options, plan);
+    fy_status_t status = plan_once(session, request, &options, plan, &backward);
     if (status == FY_STATUS_OK && request->fit) status = find_largest(session, request, &max_batch);
     if (status == FY_STATUS_OK) status = timeline_write(&timeline, session);
     if (status == FY_STATUS_OK && session->out)
         report_text(session, request, plan, max_batch, &timeline);
     if (status == FY_STATUS_OK && !session->out)
         report_json(&session->json, request, plan, max_batch);
+    if (status == FY_STATUS_OK && request->ranks.ranks)
+        ranks_report(session, &request->ranks, &request->cluster, &backward, plan);
     if (status == FY_STATUS_OK && request->fit && request->has_ways)
         status = plan_fit_all(session, request->model, &request->user, request->most);
     if (status == FY_STATUS_OK && request->explain) status = explain(session, request);
+    backward_free(&backward);
     timeline_free(&timeline);
     return status;
 }
@@ -204,6 +221,7 @@ int cmd_plan(int argc, char **argv)
           1 << 30 },
         { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
           "of models; default: the one that each is usually trained with", 0, 0 },
+        RANKS_OPTIONS(&request.ranks),
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = {
@@ -217,6 +235,7 @@ int cmd_plan(int argc, char **argv)
         options, sizeof options / sizeof *options,
         "ferry plan mnist --fit\n"
         "ferry plan lenet --batch 256 --device 'sim:0?profile=h200' --plot lenet.svg\n"
+        "ferry plan resnet18 --batch 64 --ranks 8 --nodes 2\n"
     };
     const char *name;
     const parse_result_t parsed = options_parse_named(&usage, argc, argv, &name);
@@ -231,6 +250,11 @@ int cmd_plan(int argc, char **argv)
     if (request.user.inference && request.model->step != model_plan_step) {
         fprintf(stderr, "ferry: plan: --inference is of models; %s has no forward pass\n",
                 request.model->name);
+        return STATUS_USAGE;
+    }
+    if (!ranks_check("plan", &request.ranks, &request.cluster)) return STATUS_USAGE;
+    if (request.ranks.ranks && (request.model->step != model_plan_step || request.user.inference)) {
+        fprintf(stderr, "ferry: plan: --ranks is of the training steps of models\n");
         return STATUS_USAGE;
     }
     request.memory = &memory;

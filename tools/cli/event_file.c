@@ -169,6 +169,7 @@ static fy_status_t read_line(const char *path, char *line, event_t *event, event
     if (info->lines == 1 && event_whole(event, "version") != 1)
         return TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
                          (unsigned long long)event_whole(event, "version"));
+    if (info->lines == 1) info->memory_nbytes = event_whole(event, "memory_bytes");
     event->line = info->lines;
     return FY_STATUS_OK;
 }

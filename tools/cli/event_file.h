@@ -52,8 +52,9 @@ size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[
 
 typedef struct event_file_info {
     uint64_t lines, events, lost;
-    bool has_end;  /* the last line is an end */
-    bool is_whole; /* and its count is right */
+    uint64_t memory_nbytes; /* of the host; 0: unknown */
+    bool has_end;           /* the last line is an end */
+    bool is_whole;          /* and its count is right */
 } event_file_info_t;
 
 /* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line;

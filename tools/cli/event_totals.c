@@ -13,24 +13,13 @@ static char *copy(const char *text)
     return strcpy(copied, text);
 }
 
-/* One more zeroed item behind `count`; lists double when they are full. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    memset(grown + count * size, 0, (count ? count : 1) * size);
-    free(items);
-    return grown;
-}
-
 static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
 {
     bool is_new;
     size_t *at = text_index_at(&totals->scope_index, path, &is_new);
     if (!is_new) return &totals->scopes[*at].own;
     *at = totals->nscopes;
-    totals->scopes = grow(totals->scopes, totals->nscopes, sizeof *totals->scopes);
+    totals->scopes = tool_grow(totals->scopes, totals->nscopes, sizeof *totals->scopes);
     event_scope_t *scope = &totals->scopes[totals->nscopes++];
     scope->path = copy(path);
     scope->own = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
@@ -48,7 +37,7 @@ static event_site_t *site_of(event_totals_t *totals, const char *site, const cha
     free(key);
     if (!is_new) return &totals->sites[*at];
     *at = totals->nsites;
-    totals->sites = grow(totals->sites, totals->nsites, sizeof *totals->sites);
+    totals->sites = tool_grow(totals->sites, totals->nsites, sizeof *totals->sites);
     event_site_t *added = &totals->sites[totals->nsites++];
     *added = (event_site_t){ copy(site), copy(direction), copy(path), 0, 0, 0 };
     return added;
@@ -58,7 +47,7 @@ static event_pool_t *pool_of(event_totals_t *totals, const char *name)
 {
     for (size_t i = totals->npools; i-- > 0;)
         if (strcmp(totals->pools[i].name, name) == 0) return &totals->pools[i];
-    totals->pools = grow(totals->pools, totals->npools, sizeof *totals->pools);
+    totals->pools = tool_grow(totals->pools, totals->npools, sizeof *totals->pools);
     event_pool_t *pool = &totals->pools[totals->npools++];
     pool->name = copy(name);
     return pool;
@@ -179,7 +168,7 @@ static fy_ledger_totals_t *sum_of(event_totals_t *totals, char *path, size_t len
     path[length] = cut;
     if (!is_new) return &totals->sums[*at];
     *at = totals->nsums;
-    totals->sums = grow(totals->sums, totals->nsums, sizeof *totals->sums);
+    totals->sums = tool_grow(totals->sums, totals->nsums, sizeof *totals->sums);
     totals->sums[totals->nsums] = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
     return &totals->sums[totals->nsums++];
 }
@@ -215,12 +204,12 @@ char **event_totals_paths(const event_totals_t *totals, size_t *out_count)
 {
     char **paths = NULL;
     size_t count = 0, unique = 0;
-    paths = grow(paths, count, sizeof *paths);
+    paths = tool_grow(paths, count, sizeof *paths);
     paths[count++] = copy("");
     for (size_t i = 0; i < totals->nscopes; i++)
         for (const char *end = totals->scopes[i].path; *end;) { /* the path and all above it */
             end += strcspn(end + (*end == '/'), "/") + (*end == '/');
-            paths = grow(paths, count, sizeof *paths);
+            paths = tool_grow(paths, count, sizeof *paths);
             const size_t n = (size_t)(end - totals->scopes[i].path);
             paths[count] = tool_alloc(n + 1);
             memcpy(paths[count], totals->scopes[i].path, n);

@@ -64,16 +64,6 @@ typedef struct writer {
     pickle_t pickle;
 } writer_t;
 
-/* Room for one more item behind `count`; lists double when they are full. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    free(items);
-    return grown;
-}
-
 static char *copy_of(const char *text)
 {
     const size_t nbytes = strlen(text) + 1;
@@ -87,7 +77,7 @@ static pool_t *pool_of(writer_t *writer, const char *name)
     for (size_t i = 0; i < writer->npools; i++)
         if (!writer->pools[i].is_over && strcmp(writer->pools[i].name, name) == 0)
             return &writer->pools[i];
-    writer->pools = grow(writer->pools, writer->npools, sizeof(pool_t));
+    writer->pools = tool_grow(writer->pools, writer->npools, sizeof(pool_t));
     pool_t *pool = &writer->pools[writer->npools++];
     *pool = (pool_t){ .nentries = 0 };
     snprintf(pool->name, sizeof pool->name, "%s", name);
@@ -104,7 +94,7 @@ static size_t frames_of(writer_t *writer, const event_t *event)
     size_t *at = text_index_at(&writer->frames_index, key, &is_new);
     if (!is_new) return *at;
     *at = writer->nframes;
-    writer->frames = grow(writer->frames, writer->nframes, sizeof(frames_t));
+    writer->frames = tool_grow(writer->frames, writer->nframes, sizeof(frames_t));
     writer->frames[writer->nframes] =
         (frames_t){ copy_of(site), copy_of(scope), copy_of(category), 0 };
     return writer->nframes++;
@@ -113,7 +103,7 @@ static size_t frames_of(writer_t *writer, const event_t *event)
 static void add_entry(pool_t *pool, const event_t *event, action_t action, uint64_t address,
                       uint64_t nbytes, uint64_t stream, size_t frames)
 {
-    pool->entries = grow(pool->entries, pool->nentries, sizeof(entry_t));
+    pool->entries = tool_grow(pool->entries, pool->nentries, sizeof(entry_t));
     pool->entries[pool->nentries++] =
         (entry_t){ action, address, nbytes, stream, event_whole(event, "t_ns") / 1000, frames };
 }
@@ -123,7 +113,7 @@ static segment_t *segment_of(writer_t *writer, pool_t *pool, uint64_t id, size_t
 {
     for (size_t i = pool->nsegments; i-- > 0;)
         if (pool->segments[i].id == id) return &pool->segments[i];
-    pool->segments = grow(pool->segments, pool->nsegments, sizeof(segment_t));
+    pool->segments = tool_grow(pool->segments, pool->nsegments, sizeof(segment_t));
     segment_t *segment = &pool->segments[pool->nsegments++];
     *segment = (segment_t){ id, ++writer->nsegments << WINDOW_SHIFT, 0, frames };
     return segment;
@@ -155,7 +145,7 @@ static void add_alloc(writer_t *writer, pool_t *pool, const event_t *event)
                             event_whole(event, "stream"), frames };
     /* a segment from before the recording: as large as its blocks show */
     if (offset + block.nbytes > segment->nbytes) segment->nbytes = offset + block.nbytes;
-    pool->blocks = grow(pool->blocks, pool->nblocks, sizeof block);
+    pool->blocks = tool_grow(pool->blocks, pool->nblocks, sizeof block);
     pool->blocks[pool->nblocks++] = block;
     add_entry(pool, event, ALLOC, block.address, block.nbytes, block.stream, frames);
 }

@@ -20,16 +20,6 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
-/* Room for one more item behind `count`; the list doubles when it is full. */
-static text_entry_t *grow(text_entry_t *entries, size_t count)
-{
-    if (count & (count - 1)) return entries;
-    text_entry_t *grown = tool_alloc((count ? 2 * count : 1) * sizeof *grown);
-    if (count) memcpy(grown, entries, count * sizeof *grown);
-    free(entries);
-    return grown;
-}
-
 static text_entry_t *entry_of(text_index_t *index, const char *text, bool *out_is_new)
 {
     uint32_t *first = number_table_at(&index->hashes, hash_of(text));
@@ -37,7 +27,7 @@ static text_entry_t *entry_of(text_index_t *index, const char *text, bool *out_i
     for (uint32_t at = *first; at != NUMBER_TABLE_NONE; at = index->entries[at].next)
         if (strcmp(index->entries[at].text, text) == 0) return &index->entries[at];
     const size_t nbytes = strlen(text) + 1;
-    index->entries = grow(index->entries, index->count);
+    index->entries = tool_grow(index->entries, index->count, sizeof *index->entries);
     text_entry_t *entry = &index->entries[index->count];
     *entry = (text_entry_t){ memcpy(tool_alloc(nbytes), text, nbytes), SIZE_MAX, *first };
     *first = (uint32_t)index->count++;

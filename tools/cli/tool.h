@@ -139,8 +139,11 @@ double median(double *values, size_t count);
 double worst(const double *values, size_t count);
 /* A counter on standard error, if that is a terminal; `done` == `total` wipes it. */
 void progress(const char *what, int64_t done, int64_t total);
-/* Never NULL: the command prints why and exits with STATUS_OUT_OF_MEMORY. */
+/* Zeroed, never NULL: the command prints why and exits with STATUS_OUT_OF_MEMORY. */
 void *tool_alloc(size_t nbytes);
+/* A list with room for one more item behind its `count` items of `size` bytes; new items are zero.
+ * Lists double when they are full. `items`: NULL, or from here with that count; it may be freed. */
+void *tool_grow(void *items, size_t count, size_t size);
 /* Exit status for what Ferry said. */
 int status_to_exit(fy_status_t status);
 /* A tool's own failure, in Ferry's error record. */

@@ -10,7 +10,7 @@
 #include <ferry/train/train.h>
 
 #include "runtime/base/environment.h"
-#include "tools/cli/tool.h"
+#include "tools/experiments/exp_parallel.h"
 
 enum { MOST_DEVICES = 8, MOST_RUNS = 4, PIXELS = 28 * 28, MADE_UP = 10000 };
 
@@ -423,6 +423,7 @@ static fy_status_t run(session_t *session, const request_t *request)
 int exp_parallel(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
+    scaling_t scaling = { .model = NULL };
     request_t request = { .devices = 4, .steps = 20, .seed = 1, .effort = { .rounds = 1 } };
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &request.data, "folder with MNIST's files", 0, 0 },
@@ -436,6 +437,16 @@ int exp_parallel(int argc, char **argv)
         { "lr", OPTION_TEXT, "X", &request.lr_text,
           "learning rate; default: lenet 0.2, resnet18 0.1 times the number of devices", 0, 0 },
         { "seed", OPTION_INT, "N", &request.seed, "of the initial values", 0, INT32_MAX },
+        { "ranks", OPTION_INT, "N", &scaling.ranks.ranks,
+          "trains nothing: predicts weak and strong scaling on 1, 2, 4, ... N ranks from plans", 1,
+          RANKS_MOST },
+        { "per-node", OPTION_INT, "N", &scaling.per_node,
+          "of --ranks: ranks of a node, a power of two; default 8", 1, RANKS_MOST },
+        { "total-batch", OPTION_INT, "N", &scaling.total,
+          "of --ranks: batch of strong scaling, over all ranks; default 32 times --batch, which is "
+          "that of a rank in weak scaling",
+          1, 1 << 30 },
+        RANKS_NET_OPTIONS(&scaling.ranks),
         EFFORT_OPTIONS(&request.effort),
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
@@ -450,6 +461,7 @@ int exp_parallel(int argc, char **argv)
         "Data: --data, else $FERRY_DATA, else ../shared/data, else made-up digits.",
         options, sizeof options / sizeof *options,
         "ferry experiment parallel --devices 2 --steps 2\n"
+        "ferry experiment parallel lenet --ranks 64 --net eth25\n"
         "ferry experiment parallel resnet18 --steps 2 --device 'sim:0?profile=h200&numerics=off'\n"
     };
     const bool is_named = argc > 1 && argv[1][0] != '-';
@@ -466,7 +478,8 @@ int exp_parallel(int argc, char **argv)
     const parse_result_t parsed =
         options_parse(&usage, is_named ? argc - 1 : argc, is_named ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (common.plot) {
+    if (!scaling_check(common.device, &scaling)) return STATUS_USAGE;
+    if (common.plot && !scaling.ranks.ranks) {
         fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n",
                 usage.command);
         return STATUS_USAGE;
@@ -482,7 +495,10 @@ int exp_parallel(int argc, char **argv)
     }
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "parallel");
-    if (status == FY_STATUS_OK) status = run(&session, &request);
+    scaling.model = request.net->name;
+    scaling.batch = request.batch;
+    if (status == FY_STATUS_OK)
+        status = scaling.ranks.ranks ? scaling_run(&session, &scaling) : run(&session, &request);
     if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
     if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
     return session_end(&session, status);

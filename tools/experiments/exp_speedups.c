@@ -34,6 +34,8 @@ static const row_t rows[] = {
       "bytes after the forward", false, speedup_recompute },
     { 9, "gradient accumulation", "batch of 512 at once | in 8 parts",
       "activation bytes beside the batch", false, speedup_accumulate },
+    { 10, "data parallel, no_sync", "every part reduced | once a step, in buckets",
+      "peer bytes/step", false, speedup_parallel },
     { 11, "gradients set to none", "zeroed each step | first write assigns", "ns/step", false,
       speedup_set_to_none },
     { 12, "wrap, don't copy", "copied into a tensor | fy_tensor_wrap", "wall ns", false,

@@ -35,6 +35,7 @@ fy_status_t speedup_schedule(session_t *session, speedup_t *out);  /* exp_speedu
 fy_status_t speedup_autotune(session_t *session, speedup_t *out);  /* exp_speedups_tune.c */
 fy_status_t speedup_precision(session_t *session, speedup_t *out); /* exp_speedups_precision.c */
 fy_status_t speedup_drop_bias(session_t *session, speedup_t *out); /* exp_speedups_bias.c */
+fy_status_t speedup_parallel(session_t *session, speedup_t *out);  /* exp_speedups_parallel.c */
 /* exp_speedups_keep.c */
 fy_status_t speedup_recompute(session_t *session, speedup_t *out);
 fy_status_t speedup_offload(session_t *session, speedup_t *out);

@@ -31,16 +31,7 @@ typedef struct reader {
     const char *wrong; /* with the line `line`; NULL: nothing so far */
 } reader_t;
 
-/* Room for one more item behind `count`; lists double when they are full. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    free(items);
-    return grown;
-}
-#define ADD(list, count) ((list) = grow((list), (count), sizeof *(list)), &(list)[(count)++])
+#define ADD(list, count) ((list) = tool_grow((list), (count), sizeof *(list)), &(list)[(count)++])
 
 static const char *keep(program_t *program, const char *text)
 {
@@ -93,7 +84,7 @@ static uint32_t storage_of(reader_t *reader, uint64_t id)
     uint32_t *index = number_table_at(&reader->storages, id);
     if (*index != NUMBER_TABLE_NONE) return *index;
     *index = (uint32_t)program->nstorages;
-    reader->writers = grow(reader->writers, program->nstorages, sizeof(writer_t));
+    reader->writers = tool_grow(reader->writers, program->nstorages, sizeof(writer_t));
     reader->writers[program->nstorages] = (writer_t){ PROGRAM_NONE, 0 };
     *ADD(program->storages, program->nstorages) =
         (program_storage_t){ .id = id, .device = PROGRAM_NONE, .block = PROGRAM_NONE };
@@ -328,6 +319,7 @@ static void fill(reader_t *reader, const event_t *line, thread_t *thread, progra
     case PROGRAM_OP:
         event->name = kept(program, line, "op");
         event->dtype = kept(program, line, "dtype");
+        event->detail = kept(program, line, "shapes");
         event->flops = event_whole(line, "flops");
         event->number = event_whole(line, "number");
         *number_table_at(&reader->ops, event->number) = index;
@@ -571,6 +563,7 @@ fy_status_t program_read(const char *path, program_t *out_program)
         status = TOOL_FAIL(CORRUPT_DATA, "%s is damaged: line %llu %s", path,
                            (unsigned long long)reader.line, reader.wrong);
     program->lost = info.lost;
+    program->memory_nbytes = info.memory_nbytes;
     program->is_whole = info.is_whole;
     if (program->begin_model_ns == PROGRAM_NO_TIME) program->begin_model_ns = 0;
     find_steps(program);

@@ -58,7 +58,8 @@ typedef struct program_event {
     size_t operands;           /* first in program_t.operands */
     /* name: the op; of a SYNC what waits; of a WAIT, TRANSFER, THROTTLE the reason; of a REFUSAL,
      * FAULT its text; of memory the pool. path: of a TRANSFER, MAP ("read", ...). detail: of a
-     * TRANSFER the contract, of a BLOCK_ALLOC the category, else the status. */
+     * TRANSFER the contract, of a BLOCK_ALLOC the category, of an OP the shapes of
+     * its operands as a list, sources first, else the status. */
     const char *name, *path, *detail, *site, *dtype;
     uint64_t flops;     /* OP */
     uint64_t number;    /* OP: in the recording; TRANSFER, STARTED: its pieces */
@@ -125,6 +126,7 @@ typedef struct program {
     const char *step_path;                 /* of the steps; "" if there are none */
     uint64_t begin_model_ns, end_model_ns; /* of the first and the last event that has one */
     uint64_t end_t_ns;                     /* of the last event */
+    uint64_t memory_nbytes;                /* of the host; 0: unknown */
     uint64_t lost;                         /* events that the ring had no room for */
     bool is_whole;      /* the file has its end, and as many lines as that says */
     text_index_t texts; /* the program's own */

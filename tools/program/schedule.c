@@ -40,16 +40,6 @@ typedef struct builder {
     int nflights;
 } builder_t;
 
-/* Room for one more item behind `count`; lists double when they are full. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    free(items);
-    return grown;
-}
-
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static uint64_t key_of(uint32_t stream, uint64_t seq)
@@ -186,7 +176,7 @@ static void note_end(builder_t *builder, uint64_t end_ns)
     const uint32_t index = (uint32_t)builder->schedule->nacts - 1;
     const act_t *act = &builder->schedule->acts[index];
     while (builder->nends <= index) {
-        builder->ends_ns = grow(builder->ends_ns, builder->nends, sizeof *builder->ends_ns);
+        builder->ends_ns = tool_grow(builder->ends_ns, builder->nends, sizeof *builder->ends_ns);
         builder->ends_ns[builder->nends++] = 0;
     }
     builder->ends_ns[index] = end_ns;
@@ -468,7 +458,10 @@ static void add_event(builder_t *builder, uint32_t index, const fy__sim_profile_
     const program_event_t *event = &builder->program->events[index];
     switch ((program_kind_t)event->kind) {
     case PROGRAM_OP:
-        if (event->end_ns && is_simulated(builder, event->device)) add_op(builder, index);
+        if (event->end_ns && is_simulated(builder, event->device))
+            add_op(builder, index);
+        else if (!event->end_ns) /* on the host: its time is the op's own */
+            explain_host(builder, profile, index, PROGRAM_NONE, false);
         break;
     case PROGRAM_COPY:
         if (event->parent != PROGRAM_NONE) add_copy(builder, index);

@@ -5,21 +5,11 @@
 #include "tools/cli/tool.h"
 #include "tools/program/schedule.h"
 
-/* Room for one more item behind `count`; lists double when they are full. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    free(items);
-    return grown;
-}
-
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 act_t *schedule_add(schedule_t *schedule, const act_t *act)
 {
-    schedule->acts = grow(schedule->acts, schedule->nacts, sizeof *schedule->acts);
+    schedule->acts = tool_grow(schedule->acts, schedule->nacts, sizeof *schedule->acts);
     act_t *added = &schedule->acts[schedule->nacts++];
     *added = *act;
     added->after = schedule->nafter;
@@ -29,7 +19,7 @@ act_t *schedule_add(schedule_t *schedule, const act_t *act)
 
 static void add_after(schedule_t *schedule, uint32_t awaited)
 {
-    schedule->after = grow(schedule->after, schedule->nafter, sizeof *schedule->after);
+    schedule->after = tool_grow(schedule->after, schedule->nafter, sizeof *schedule->after);
     schedule->after[schedule->nafter++] = awaited;
 }
 

@@ -15,15 +15,6 @@ static const char *const magics[] = { "ferry-trace 1", "ferry-trace 2" };
 
 /* ---- making ---- */
 
-static void *grown(void *list, size_t count, size_t item_nbytes)
-{
-    if (count & (count - 1)) return list; /* room is a power of two */
-    void *more = tool_alloc((count ? 2 * count : 1) * item_nbytes);
-    if (list) memcpy(more, list, count * item_nbytes);
-    free(list);
-    return more;
-}
-
 static char *copy_of(const char *text)
 {
     const size_t nbytes = strlen(text) + 1;
@@ -32,7 +23,7 @@ static char *copy_of(const char *text)
 
 trace_t *traces_add(traces_t *traces, const char *pool)
 {
-    traces->list = grown(traces->list, traces->count, sizeof *traces->list);
+    traces->list = tool_grow(traces->list, traces->count, sizeof *traces->list);
     trace_t *trace = &traces->list[traces->count++];
     *trace = (trace_t){ .pool = copy_of(pool) };
     (void)trace_scope(trace, "");
@@ -43,14 +34,14 @@ uint32_t trace_scope(trace_t *trace, const char *path)
 {
     for (size_t i = trace->nscopes; i-- > 0;)
         if (strcmp(trace->scopes[i], path) == 0) return (uint32_t)i;
-    trace->scopes = grown(trace->scopes, trace->nscopes, sizeof *trace->scopes);
+    trace->scopes = tool_grow(trace->scopes, trace->nscopes, sizeof *trace->scopes);
     trace->scopes[trace->nscopes] = copy_of(path);
     return (uint32_t)trace->nscopes++;
 }
 
 static void add_step(trace_t *trace, trace_step_t step)
 {
-    trace->steps = grown(trace->steps, trace->nsteps, sizeof *trace->steps);
+    trace->steps = tool_grow(trace->steps, trace->nsteps, sizeof *trace->steps);
     trace->steps[trace->nsteps++] = step;
     trace->has_streams |= step.stream || step.npoints;
 }
@@ -59,7 +50,7 @@ static size_t add_points(trace_t *trace, const fy_pool_point_t *points, size_t n
 {
     const size_t first = trace->npoints;
     for (size_t i = 0; i < npoints; i++) {
-        trace->points = grown(trace->points, trace->npoints, sizeof *trace->points);
+        trace->points = tool_grow(trace->points, trace->npoints, sizeof *trace->points);
         trace->points[trace->npoints++] = points[i];
     }
     return first;
@@ -262,7 +253,7 @@ static const char *read_line(reading_t *reading, const char *line)
             return "has no stream from 1 to 65535 where there must be one";
         if (trace->nblocks == TRACE_NO_BLOCK) return "asks for a block too many";
         const uint32_t block = trace_take_on(trace, number, (uint32_t)stream, reading->scope);
-        reading->is_out = grown(reading->is_out, block, sizeof *reading->is_out);
+        reading->is_out = tool_grow(reading->is_out, block, sizeof *reading->is_out);
         reading->is_out[block] = true;
         return NULL;
     }

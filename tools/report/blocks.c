@@ -16,7 +16,7 @@ static size_t pool_of(blocks_t *blocks, const char *name)
 {
     for (size_t i = 0; i < blocks->npools; i++)
         if (strcmp(blocks->pools[i].name, name) == 0) return i;
-    blocks->pools = report_grow(blocks->pools, blocks->npools, sizeof *blocks->pools);
+    blocks->pools = tool_grow(blocks->pools, blocks->npools, sizeof *blocks->pools);
     blocks->pools[blocks->npools].name = copy(name);
     return blocks->npools++;
 }
@@ -37,7 +37,7 @@ static uint32_t category_of(blocks_t *blocks, const char *name)
 static void add_step(const blocks_t *blocks, block_pool_t *pool, block_step_t step)
 {
     memcpy(step.at_ns, blocks->last_ns, sizeof step.at_ns);
-    pool->steps = report_grow(pool->steps, pool->count, sizeof step);
+    pool->steps = tool_grow(pool->steps, pool->count, sizeof step);
     pool->steps[pool->count] = step;
     pool->live += (uint64_t)step.nbytes;
     if (pool->live > pool->peak) {

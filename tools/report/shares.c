@@ -85,7 +85,7 @@ static void change(shares_t *shares, uint64_t at_ns, share_t share)
         memcpy(next.before, last->before, sizeof next.before);
         next.before[last->share] += at_ns - last->at_ns;
     }
-    shares->changes = report_grow(shares->changes, shares->count, sizeof next);
+    shares->changes = tool_grow(shares->changes, shares->count, sizeof next);
     shares->changes[shares->count++] = next;
 }
 

@@ -9,16 +9,6 @@
 
 enum { DEPTH_MOST = 24, PROCESSES_MOST = 1 << 16 };
 
-void *report_grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    memset(grown + count * size, 0, (count ? count : 1) * size);
-    free(items);
-    return grown;
-}
-
 static char *copy(const char *text)
 {
     const size_t nbytes = strlen(text) + 1;
@@ -31,7 +21,7 @@ uint32_t slices_text(slices_t *slices, const char *text)
     size_t *at = text_index_at(&slices->text_index, text, &is_new);
     if (is_new) {
         *at = slices->ntexts;
-        slices->texts = report_grow(slices->texts, slices->ntexts, sizeof *slices->texts);
+        slices->texts = tool_grow(slices->texts, slices->ntexts, sizeof *slices->texts);
         slices->texts[slices->ntexts++] = copy(text);
     }
     return (uint32_t)*at;
@@ -49,7 +39,7 @@ static lane_t *lane_of(slices_t *slices, track_t track, uint32_t depth)
     const place_t *place = place_table_get(&slices->lane_index, key_of(track, depth));
     if (place) return &slices->lanes[place->start_ns];
     const uint32_t name = depth ? lane_of(slices, track, 0)->name : slices_text(slices, "");
-    slices->lanes = report_grow(slices->lanes, slices->nlanes, sizeof *slices->lanes);
+    slices->lanes = tool_grow(slices->lanes, slices->nlanes, sizeof *slices->lanes);
     place_table_set(&slices->lane_index, key_of(track, depth),
                     (place_t){ .start_ns = slices->nlanes });
     lane_t *lane = &slices->lanes[slices->nlanes++];
@@ -59,7 +49,7 @@ static lane_t *lane_of(slices_t *slices, track_t track, uint32_t depth)
 
 static slice_t *add(slices_t *slices, lane_t *lane, slice_t slice)
 {
-    lane->slices = report_grow(lane->slices, lane->count, sizeof slice);
+    lane->slices = tool_grow(lane->slices, lane->count, sizeof slice);
     slice.scope = slice.site = slice.path = slices_text(slices, "");
     slice.count = 1;
     lane->slices[lane->count] = slice;
@@ -71,7 +61,7 @@ static void take_process(void *user, uint32_t process, const char *name)
     slices_t *slices = user;
     while (process < PROCESSES_MOST && slices->nprocesses <= process) {
         slices->processes =
-            report_grow(slices->processes, slices->nprocesses, sizeof *slices->processes);
+            tool_grow(slices->processes, slices->nprocesses, sizeof *slices->processes);
         slices->processes[slices->nprocesses++] = NULL;
     }
     if (process < PROCESSES_MOST && !slices->processes[process])
@@ -164,7 +154,7 @@ static void take_flow(void *user, track_t from, uint64_t from_ns, track_t to, ui
                             .from_lane = (uint32_t)(lane_of(slices, from, 0) - slices->lanes),
                             .to_lane = (uint32_t)(lane_of(slices, to, 0) - slices->lanes),
                             .name = slices_text(slices, name) };
-    slices->arrows = report_grow(slices->arrows, slices->narrows, sizeof arrow);
+    slices->arrows = tool_grow(slices->arrows, slices->narrows, sizeof arrow);
     slices->arrows[slices->narrows++] = arrow;
 }
 

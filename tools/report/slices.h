@@ -68,7 +68,4 @@ void slices_free(slices_t *slices);
  * is 0 if it comes first. */
 uint32_t slices_text(slices_t *slices, const char *text);
 
-/* Room for one more zeroed item behind `count`; lists double when they are full. */
-void *report_grow(void *items, size_t count, size_t size);
-
 #endif

@@ -44,17 +44,6 @@ typedef struct tracks_arrival {
     uint64_t end_ns, nbytes;
 } arrival_t;
 
-/* Room for one more item behind `count`; lists double when they are full. */
-static void *grow(void *items, size_t count, size_t size)
-{
-    if (count & (count - 1)) return items;
-    char *grown = tool_alloc((count ? 2 * count : 1) * size);
-    if (count) memcpy(grown, items, count * size);
-    memset(grown + count * size, 0, (count ? count : 1) * size);
-    free(items);
-    return grown;
-}
-
 static uint64_t key_of(uint64_t stream, uint64_t seq)
 {
     return stream << 48 | (seq & (~0ull >> 16));
@@ -68,7 +57,7 @@ static thread_t *thread_of(tracks_t *tracks, uint64_t number)
 {
     if (number >= THREADS_MOST) number = THREADS_MOST - 1;
     while (number >= tracks->nthreads) {
-        tracks->threads = grow(tracks->threads, tracks->nthreads, sizeof(thread_t));
+        tracks->threads = tool_grow(tracks->threads, tracks->nthreads, sizeof(thread_t));
         tracks->threads[tracks->nthreads++] = (thread_t){ .is_known = false };
     }
     thread_t *thread = &tracks->threads[number];
@@ -96,7 +85,7 @@ static uint32_t process_of(tracks_t *tracks, const char *device)
     char name[96];
     for (size_t i = 0; i < tracks->ndevices; i++)
         if (strcmp(tracks->devices[i], device) == 0) return DEVICE_PROCESS + (uint32_t)i;
-    tracks->devices = grow(tracks->devices, tracks->ndevices, sizeof *tracks->devices);
+    tracks->devices = tool_grow(tracks->devices, tracks->ndevices, sizeof *tracks->devices);
     snprintf(tracks->devices[tracks->ndevices], sizeof *tracks->devices, "%s", device);
     snprintf(name, sizeof name, "%s (model clock)", device);
     const uint32_t process = DEVICE_PROCESS + (uint32_t)tracks->ndevices++;
@@ -110,7 +99,7 @@ static track_t stream_track(tracks_t *tracks, const char *device, uint64_t numbe
     const uint32_t index = (uint32_t)(number & 0xffff);
     char text[24];
     while (index >= tracks->nstreams) {
-        tracks->streams = grow(tracks->streams, tracks->nstreams, sizeof(stream_t));
+        tracks->streams = tool_grow(tracks->streams, tracks->nstreams, sizeof(stream_t));
         tracks->streams[tracks->nstreams++].process = 0;
     }
     stream_t *stream = &tracks->streams[index];
@@ -155,7 +144,7 @@ static void land(tracks_t *tracks, uint64_t now_ns)
 
 static void take_off(tracks_t *tracks, uint64_t at_ns, uint64_t end_ns, uint64_t nbytes)
 {
-    tracks->flying = grow(tracks->flying, tracks->nflying, sizeof(arrival_t));
+    tracks->flying = tool_grow(tracks->flying, tracks->nflying, sizeof(arrival_t));
     size_t i = tracks->nflying++;
     for (; i && tracks->flying[(i - 1) / 2].end_ns > end_ns; i = (i - 1) / 2)
         tracks->flying[i] = tracks->flying[(i - 1) / 2];
@@ -221,7 +210,7 @@ static void keep_queued(tracks_t *tracks, const event_t *event, const char *name
     snprintf(queued.name, sizeof queued.name, "%s", name);
     snprintf(queued.scope, sizeof queued.scope, "%s", event_text(event, "scope"));
     snprintf(queued.site, sizeof queued.site, "%s", event_text(event, "site"));
-    tracks->queued = grow(tracks->queued, tracks->nqueued, sizeof queued);
+    tracks->queued = tool_grow(tracks->queued, tracks->nqueued, sizeof queued);
     tracks->queued[tracks->nqueued++] = queued;
 }
 
@@ -319,7 +308,7 @@ static void add_to_devices(tracks_t *tracks, const event_t *event, const char *k
         wait_t wait = { key_of(event_whole(event, "stream"), event_whole(event, "seq")),
                         key_of(event_whole(event, "on_stream"), event_whole(event, "on_seq")), "" };
         snprintf(wait.reason, sizeof wait.reason, "wait: %s", event_text(event, "site"));
-        tracks->waits = grow(tracks->waits, tracks->nwaits, sizeof wait);
+        tracks->waits = tool_grow(tracks->waits, tracks->nwaits, sizeof wait);
         tracks->waits[tracks->nwaits++] = wait;
     }
 }
@@ -419,7 +408,7 @@ static pool_t *pool_of(tracks_t *tracks, const char *name)
 {
     for (size_t i = 0; i < tracks->npools; i++)
         if (strcmp(tracks->pools[i].name, name) == 0) return &tracks->pools[i];
-    tracks->pools = grow(tracks->pools, tracks->npools, sizeof(pool_t));
+    tracks->pools = tool_grow(tracks->pools, tracks->npools, sizeof(pool_t));
     pool_t *pool = &tracks->pools[tracks->npools++];
     *pool = (pool_t){ .live = 0 };
     snprintf(pool->name, sizeof pool->name, "%s", name);

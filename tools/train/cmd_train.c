@@ -140,6 +140,8 @@ static bool check(train_request_t *request)
         problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
         problem = "--momentum: adadelta has none; name another --optimizer";
+    if (request->dist && (request->graph || request->find_lr || request->chooses))
+        problem = "--dist auto: not with --graph, --find-lr, --recompute auto";
     if (!problem) problem = find_rate_problem(request);
     if (problem) fprintf(stderr, "ferry: train: %s\n", problem);
     return !problem;
@@ -252,6 +254,7 @@ int cmd_train(int argc, char **argv)
           "device memory that --recompute auto plans for; default: the device's", 1, INT64_MAX },
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r.precision, TRAIN_PRECISION_HELP, 0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &r.drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
+        { "dist", OPTION_CHOICE, TRAIN_DIST, &r.dist, TRAIN_DIST_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },
         { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
@@ -280,7 +283,8 @@ int cmd_train(int argc, char **argv)
         "ferry train mlp --device sim:0 --max-steps 20 --log-every 5\n"
         "ferry train mlp --max-steps 20 --checkpoint run --save mlp.safetensors\n"
         "ferry train mlp --max-steps 40 --checkpoint run --resume\n"
-        "ferry train mlp --find-lr --max-steps 50\n",
+        "ferry train mlp --find-lr --max-steps 50\n"
+        "mpirun -n 4 ferry train lenet --dist auto\n",
         print_recipes
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
@@ -300,16 +304,23 @@ int cmd_train(int argc, char **argv)
     fill_defaults(&r);
     r.spec = train_recipe_spec(r.recipe, name);
 
-    train_run_t run = { .request = r };
+    train_dist_t dist = { .group = NULL };
+    fy_status_t status = r.dist ? train_dist_open(&dist, &common, &r) : FY_STATUS_OK;
+    if (status != FY_STATUS_OK) {
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+        train_dist_close(&dist);
+        return status_to_exit(status);
+    }
+    train_run_t run = { .request = r, .dist = r.dist ? &dist : NULL };
     for (size_t i = 0; i < r.ngroups; i++)
         run.request.groups[i].prefix = run.request.group_names[i];
-    fy_status_t status =
-        session_begin(&run.session, &common, "ferry train", "model", r.recipe->model);
+    status = session_begin(&run.session, &common, "ferry train", "model", r.recipe->model);
     if (status == FY_STATUS_OK) status = train(&run);
     const bool is_stopped = status == FY_STATUS_OK && run.result.is_stopped;
     if (status == FY_STATUS_OK && run.session.out && common.traffic)
         ledger_print(run.session.out, true);
     train_teardown(&run);
     const int exit_status = session_end(&run.session, status);
+    train_dist_close(&dist);
     return exit_status == STATUS_OK && is_stopped ? train_interrupt_status() : exit_status;
 }

@@ -5,6 +5,7 @@
 #ifndef FERRY_TOOLS_TRAIN_H_
 #define FERRY_TOOLS_TRAIN_H_
 
+#include <ferry/dist_train.h>
 #include <ferry/train/segments.h>
 
 #include "tools/cli/tool.h"
@@ -27,6 +28,7 @@ typedef struct train_request {
     int precision;             /* of TRAIN_PRECISIONS */
     fy_model_options_t memory; /* what is recomputed */
     bool stream, resume, graph, flip, find_lr, drop_bias;
+    int dist;                 /* of TRAIN_DIST */
     bool chooses;             /* --recompute auto */
     int64_t memory_limit;     /* that it plans for; 0: the device's */
     int64_t warmup, scale_lr; /* 0: not given */
@@ -38,8 +40,24 @@ typedef struct train_request {
 
 #define TRAIN_SCHEDULES "default|constant|step|cosine|cyclic|one-cycle|range"
 
+#define TRAIN_DIST "off|auto"
+#define TRAIN_DIST_HELP                                                                         \
+    "auto: together with the processes that mpirun or srun started; each has a shard of each "  \
+    "batch, so that --batch is of all, and one device: auto is cuda:N for the N-th process of " \
+    "a host, else the host. Rank 0 prints and writes files; --record of rank N is FILE.N"
+
+/* --dist auto: the other processes. */
+typedef struct train_dist {
+    fy_group_t *group;
+    fy_group_info_t info;
+    fy_ddp_t *ddp;
+    fy_train_replicas_t replicas;
+    char device[32], record[4096];
+} train_dist_t;
+
 typedef struct train_run {
     session_t session;
+    train_dist_t *dist; /* NULL: one process */
     train_request_t request;
     fy_dataset_t *train_set, *test_set;
     fy_loader_t *train, *test;
@@ -70,6 +88,16 @@ fy_status_t train_finish(train_run_t *run);
 void train_teardown(train_run_t *run);
 /* That of --schedule, or the recipe's. */
 fy_schedule_kind_t train_schedule_kind(const train_request_t *request);
+
+/* ---- train_dist.c ---- */
+
+/* Finds the other processes; before the session, whose device and outputs it changes. Close it
+ * also after a failure. */
+fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_t *request);
+/* Behind the model and the options: makes the replicas equal. */
+fy_status_t train_dist_begin(train_run_t *run);
+void train_dist_print(const train_run_t *run);
+void train_dist_close(train_dist_t *dist);
 
 /* ---- train_plan.c ---- */
 

@@ -27,7 +27,7 @@ static fy_status_t write_spec(const train_run_t *run, char *spec, size_t nbytes)
                          device);
     if (info->is_host && !given)
         return TOOL_FAIL(INVALID_ARGUMENT, "train: --recompute auto on the host, which has no "
-                                           "limit of its own: add --memory-limit");
+                                           "memory limit: add --memory-limit");
     int length;
     if (info->is_simulated && !given)
         length = snprintf(spec, nbytes, "%s", device);

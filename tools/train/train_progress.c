@@ -54,6 +54,7 @@ static void draw_bar(train_run_t *run, const fy_train_event_t *event)
 {
     const double now = wall_ns();
     if (now - run->shown_ns < 1e8 || !isatty(STDERR_FILENO)) return;
+    if (run->dist && run->dist->info.rank) return;
     run->shown_ns = now;
     const double batches = (double)(event->epochs * event->epoch_steps);
     double done = ((double)event->epoch * (double)event->epoch_steps + (double)event->epoch_step) /

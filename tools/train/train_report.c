@@ -93,6 +93,7 @@ void train_print_summary(const train_run_t *run)
             "light requests %" PRIu64 ", syncs %" PRIu64
             ", device allocations in steady steps %" PRIu64 "\n",
             all.requests, all.syncs, result->device_allocs_steady);
+    train_dist_print(run);
     if (run->request.save)
         fprintf(out, "weights: saved to %s\n", run->request.save);
     else

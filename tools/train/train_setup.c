@@ -122,6 +122,8 @@ static fy_status_t make_loaders(train_run_t *run)
     options.crop = request->crop;
     options.flip = request->flip;
     options.augment = 1;
+    options.rank = run->dist ? run->dist->info.rank : 0;
+    options.ranks = run->dist ? run->dist->info.size : 0;
     fy_scope_t scope = fy_scope_begin("data");
     fy_status_t status =
         fy_loader_create(run->session.device, run->train_set, &options, &run->train);
@@ -258,6 +260,7 @@ fy_status_t train_make(train_run_t *run, const fy_model_options_t *options)
 fy_status_t train_finish(train_run_t *run)
 {
     make_options(run);
+    FY_TRY(train_dist_begin(run));
     FY_TRY(make_optimizer(run));
     return make_schedule(run);
 }

@@ -46,6 +46,10 @@ typedef struct fy_loader_options {
      * and the sample's index: the same for any number of workers. 0, as for evaluation: the centre,
      * not mirrored */
     int augment;
+    /* Several processes share each batch: `batch` counts the samples of all of them. Of a batch's n
+     * samples this loader yields [n * rank / ranks, n * (rank + 1) / ranks), which may be none:
+     * then x and y have 0 rows. ranks 0, 1: all */
+    int rank, ranks;
 } fy_loader_options_t;
 #define FY_LOADER_OPTIONS_INIT                                                                    \
     FY_DEFAULTS_(loader_options, .batch = 64, .shuffle = 1, .seed = 1, .resident = 1, .depth = 2, \
@@ -97,6 +101,7 @@ typedef struct fy_loader_info {
     int classes, targets;
     int rank; /* of one sample of x, as batches have it: after resize, pad and crop */
     int64_t dims[FY_MAX_RANK];
+    int shard, shards; /* rank and ranks of the options; 0 of 1: all samples */
 } fy_loader_info_t;
 #define FY_LOADER_INFO_INIT FY_ZEROED_(loader_info)
 FY_API_STATUS fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_info);

@@ -33,6 +33,20 @@ typedef struct fy_train_event {
     double test_loss, test_accuracy;
 } fy_train_event_t;
 
+/* The other processes of a data-parallel training: fy_ddp_replicas (ferry/dist_train.h) fills it.
+ * All ranks call each function at the same points. */
+typedef struct fy_train_replicas {
+    size_t struct_size;
+    int rank, ranks; /* as those of the loaders */
+    void *user;
+    /* before the first step, behind `resume`. text: lines that are equal on all ranks */
+    fy_status_t (*begin)(void *user, const char *text);
+    fy_status_t (*sum_grads)(void *user); /* of the model */
+    fy_status_t (*sum)(void *user, fy_tensor_t *tensor);
+    fy_status_t (*share_buffers)(void *user); /* before an evaluation and a checkpoint */
+} fy_train_replicas_t;
+#define FY_TRAIN_REPLICAS_INIT FY_ZEROED_(train_replicas)
+
 typedef struct fy_train_options {
     size_t struct_size;
     int64_t epochs;     /* of the loader, counted from its position: a new one starts at 0 */
@@ -62,6 +76,11 @@ typedef struct fy_train_options {
      * parameters, gradients and checkpoints are the same. An optimizer for f16 needs loss_scaling.
      * FY_DTYPE_F32: as the scope around the call has it */
     fy_dtype_t precision;
+    /* The result is that of one process with whole batches, but for the order of sums, dropout
+     * masks and statistics of batch norms. Losses are means over all ranks; rank 0 writes
+     * checkpoints, and every rank reads them. `stop` on one rank stops all. Not with `graph`.
+     * NULL: one process */
+    const fy_train_replicas_t *replicas;
 } fy_train_options_t;
 #define FY_TRAIN_OPTIONS_INIT FY_DEFAULTS_(train_options, .epochs = 1, .accumulate = 1, .keep = 3)
 FY_API void fy_train_options_init(fy_train_options_t *options, size_t nbytes);

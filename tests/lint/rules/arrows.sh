@@ -27,10 +27,10 @@ check() {
             if (file == "runtime/wire.c") next
             if (folder == "include") {
                 if (quoted) bad("public headers see public and system headers only")
-                else if (is_public && file !~ /^include\/ferry\/train\// && path ~ /^ferry\/train\//) bad("libferry does not know libferry_train")
+                else if (is_public && file !~ /^include\/ferry\/(train\/|dist_train\.h)/ && path ~ /^ferry\/train\//) bad("libferry does not know libferry_train")
                 next
             }
-            if (is_public && path ~ /^ferry\/train\// && folder != "train" && folder != "tools" && folder != "examples" && folder != "bench")
+            if (is_public && path ~ /^ferry\/train\// && folder != "train" && folder != "dist" && folder != "tools" && folder != "examples" && folder != "bench")
                 { bad("libferry does not know libferry_train"); next }
             if (is_public && folder == "backends" && !(name in seam_header))
                 { bad("backends see <ferry/{backend,op,status,types}.h> only"); next }
@@ -38,12 +38,12 @@ check() {
             if (target == "opset") next
             if (folder == "opset") { bad("opset/ includes <ferry/...> and itself only"); next }
             # Header only, and the only way to read an environment variable: environment.sh.
-            if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools)$/)) next
+            if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools|dist)$/)) next
             # The only writer of complete files and the only readers of input files and JSON need
             # nothing of Ferry, the reader of structs only fy_error_set: they are compiled into
             # libferry_train and the command too.
             if (path ~ /^runtime\/base\/(replace|input|json)\.h$/ && folder ~ /^(train|tools)$/) next
-            if (path == "runtime/base/abi.h" && folder == "train") next
+            if (path == "runtime/base/abi.h" && folder ~ /^(train|dist)$/) next
             # Plain data in shared memory, without anything of Ferry.
             if (path == "runtime/base/live_page.h" && file == "tools/cli/cmd_watch.c") next
             if (path ~ /^runtime\/base\/(input|json)\.h$/ && file ~ /^backends\/sim\//) next
@@ -55,6 +55,7 @@ check() {
             if (path == "alloc/report/snapshot.h" && file == "tools/cli/snapshot_file.h") next
             # Predictions have formulas and clock of the simulator: CMakeLists.txt.
             if (path ~ /^backends\/sim\/(clock|profile)\.h$/ && file == "tools/program/figures.h") next
+            if (path == "backends/sim/network.h" && file == "tools/network/network.h") next
             # A comparison runs the same step that `ferry bench` times: cmake/bench.cmake.
             if (file ~ /^bench\/peers_/ && path ~ /^tools\/(bench\/roofline|train\/(image|small)_train)\.h$/) next
             if (folder in rank) {

@@ -4,18 +4,19 @@
 
 check() {
     local library=$FERRY_BUILD_DIR/lib/libferry.so archive=$FERRY_BUILD_DIR/lib/libferry.a train=$FERRY_BUILD_DIR/lib/libferry_train.so
+    local dist=$FERRY_BUILD_DIR/lib/libferry_dist.so
     if [ -z "$FERRY_BUILD_DIR" ] || [ ! -e "$library" ]; then
         echo "no libferry.so: name a build folder with --build"
         return 77
     fi
-    local temp
+    local temp headers file
     temp=$(mktemp -d) || return 1
     nm -D --defined-only "$library" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >"$temp/exported"
-    if [ -e "$train" ]; then
-        nm -D --defined-only "$train" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >>"$temp/exported"
-        LC_ALL=C sort -u -o "$temp/exported" "$temp/exported"
-    fi
-    local headers file
+    for file in "$train" "$dist"; do
+        if [ ! -e "$file" ]; then continue; fi
+        nm -D --defined-only "$file" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $3); print $3 }' >>"$temp/exported"
+    done
+    LC_ALL=C sort -u -o "$temp/exported" "$temp/exported"
     mapfile -t headers < <(find_files '*.h' -- include | if [ -e "$train" ]; then cat; else grep -v '^include/ferry/train/'; fi)
     functions_declared "${headers[@]}" >"$temp/declared"
     # Coverage and sanitizer builds add other symbols.

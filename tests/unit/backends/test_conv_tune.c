@@ -163,7 +163,7 @@ static void the_first_calls_are_timed(void **state)
     forget_all();
 }
 
-/* f16 and bf16 are other problems than f32, with choices of their own. */
+/* f16 and bf16 are other problems than f32, with separate choices. */
 static void half_precision_is_timed(void **state)
 {
     (void)state;

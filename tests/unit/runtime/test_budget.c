@@ -26,7 +26,8 @@ static void accepts_the_documented_syntax(ts_ctx_t *ctx)
     static const struct {
         const char *text, *says[2];
     } bad[] = {
-        { "uplaod=0", { "uplaod", "there are upload, download, peer, sync, alloc and memory" } },
+        { "uplaod=0",
+          { "uplaod", "there are upload, download, peer, collective, sync, alloc and memory" } },
         { "upload", { "'upload' is no item", "LIMIT=AMOUNT" } },
         { "upload=", { "no size in bytes", "4KiB" } },
         { "upload=4 parsecs", { "4 parsecs", "no size in bytes" } },

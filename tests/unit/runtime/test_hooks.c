@@ -104,7 +104,7 @@ static void it_sees_every_byte(void **state)
     }
 }
 
-/* Without numerics a device has no bytes; the program's stay as they are. */
+/* Without numerics a device has no bytes; the program's do not change. */
 static void a_device_without_numerics_leaves_the_bytes_alone(void **state)
 {
     (void)state;

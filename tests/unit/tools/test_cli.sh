@@ -261,6 +261,18 @@ expect 0 experiment batchsize --sizes 3,4,5 --model resnet18:size=8 --samples 50
 for sizes in 0 3,x '' 70000 '1,2,'; do expect 2 experiment batchsize --sizes "$sizes"; done
 expect 2 experiment batchsize --model linear
 says err "no model for images"
+expect 0 experiment parallel lenet --ranks 4 --per-node 2 --batch 8 --total-batch 2 --json
+[ "$(sed -n 's/.*"scaling": "\(.*\)",/\1/p' "$work/out" | tr '\n' ' ')" = "weak weak weak strong strong " ] || fail "scaling: $(head -c 400 "$work/out")"
+says out '"net": "ib400"'
+expect 0 experiment parallel lenet --ranks 2 --batch 8 --plot "$work/scaling.svg"
+says out "assumptions: equal ranks"
+expect 4 experiment parallel lenet --ranks 1 --device 'sim:0?limit=1MiB'
+expect 2 experiment parallel lenet --ranks 8 --per-node 3
+says err "--per-node takes a power of two, not 3"
+expect 2 experiment parallel lenet --ranks 2 --device host
+expect 2 experiment parallel lenet --net eth25
+says err "options of networks and nodes need --ranks"
+expect 2 experiment parallel lenet --per-node 4
 expect 2 experiment parallel resnet1
 says err "there are lenet, resnet18"
 expect 2 experiment parallel --lr -1
@@ -268,7 +280,9 @@ expect 1 experiment parallel --device host --batch 16 --steps 1
 says err "several devices are taken from :0 on"
 expect 0 experiment speedups --only 12,16 --device sim:0
 says out "no gradient in validation"
-expect 2 experiment speedups --only 10
+expect 0 experiment speedups --only 10
+says out "buckets or one call: the same bits; replicas equal; no_sync moves 1/4 of the bytes"
+expect 2 experiment speedups --only 20
 says err "there are 1 2 3"
 expect 2 experiment speedups --only 3,
 expect 1 experiment speedups --device 'sim:0?numerics=off'

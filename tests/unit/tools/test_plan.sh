@@ -171,5 +171,38 @@ peak=$(cut -d, -f2 "$work/line.csv" | sort -n | tail -1)
 expect 0 plan mlp --json
 [ "$peak" = "$(figure peak_bytes)" ] || fail "the timeline's peak is $peak, the plan's $(figure peak_bytes)"
 
+# ---- several ranks ----
+expect 2 plan mlp --ranks 8 --nodes 3
+says err "8 ranks are not divisible by 3 nodes; 9 are"
+expect 2 plan mlp --nodes 2
+says err "options of networks and nodes need --ranks"
+expect 2 plan mlp --ranks 2 --net 5us
+says err "LATENCY:BANDWIDTH such as 5us:50GB/s, not '5us'"
+expect 2 plan roundtrip --ranks 2
+expect 2 plan mlp --ranks 2 --inference
+says err "--ranks is of the training steps of models"
+expect 1 plan mlp --ranks 2 --record "$work/events.jsonl"
+says err "BUSY"
+expect 0 plan lenet --batch 16 --ranks 4 --json
+# What four devices of one process send in a step: each byte by the same collectives.
+wire=$(figure wire_bytes_inside) together=$(figure step_model_ns | tail -1) alone=$(figure step_model_ns | head -1)
+[ "$together" -eq $((alone + $(figure exposed_model_ns))) ] || fail "a step of 4 ranks takes $together ns, of one $alone"
+expect 0 experiment parallel lenet --devices 4 --batch 64 --steps 1 --json
+moved=$(figure peer_bytes_per_step | tail -1)
+[ "$moved" -eq $((4 * wire)) ] || fail "four ranks send $wire bytes each, four devices $moved together"
+# Gradients of every parameter are found: resnet18 has 76.
+expect 0 plan resnet18:size=8 --batch 8 --ranks 8 --nodes 2 --json
+count=$(figure gradients | awk 'NR > 1 { sum += $1 } END { print sum + 0 }') # the first is of by_category
+[ "$count" = 76 ] || fail "the buckets have $count gradients"
+[ "$(figure wire_bytes_between)" -gt 0 ] || fail "no byte between nodes"
+# Adam's state of lenet: 2 x 516480 bytes, an eighth of each with shards.
+expect 0 plan lenet --batch 16 --ranks 8 --optimizer adam --json
+peak=$(figure peak_bytes | tail -1) shard=$(figure sharded_state_bytes)
+[ "$(figure state_bytes) $shard" = "1033216 129536" ] || fail "state $(figure state_bytes), sharded $shard"
+expect 0 plan lenet --batch 16 --ranks 8 --optimizer adam --shard-optimizer --json
+[ "$(figure peak_bytes | tail -1)" = $((peak - 1033216 + shard)) ] || fail "the peak does not shrink with the state"
+expect 0 plan lenet --ranks 2
+says out "assumptions: equal ranks"
+
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures != 0))

@@ -141,6 +141,13 @@ static fy_status_t train(const fy_train_options_t *options, fy_train_result_t *r
 }
 static fy_status_t train_options(void *given) { return train(given, NULL); }
 static fy_status_t train_result(void *given) { return train(NULL, given); }
+static fy_status_t train_replicas(void *given)
+{
+    fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
+    options.replicas = given;
+    const fy_status_t status = train(&options, NULL);
+    return strstr(fy_error_get()->text, "a call of replicas is NULL") ? FY_STATUS_OK : status;
+}
 static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_result_t *result)
 {
     fy_loader_t *loader;
@@ -247,6 +254,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(schedule, schedule_lr),
     TS_ABI_OPTIONS(train_options, train_options),
     TS_ABI_FACTS(train_result, train_result),
+    TS_ABI_OPTIONS(train_replicas, train_replicas),
     TS_ABI_OPTIONS(find_lr_options, find_lr_options),
     TS_ABI_FACTS(find_lr_result, find_lr_result),
     TS_ABI_FACTS(segments, segments_fit),

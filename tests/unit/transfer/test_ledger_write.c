@@ -40,21 +40,26 @@ static void make_figures(ts_ctx_t *ctx)
     ts_ok(fy_add(x, x, &y));
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_ok(fy_download_wait(download, FY_FOREVER, &back));
+    ts_ok(fy_ledger_collective("all_reduce", 100));
+    fy_ledger_collective_moved(150, 2, 30);
     fy_scope_end(scope, 0, NULL);
 }
 
 static void csv(ts_ctx_t *ctx)
 {
-    char want[512];
+    char want[1024];
     make_figures(ctx);
     const fy_ledger_totals_t t = ts_ledger("test/a, \"b\"");
     char *text = written(FY_LEDGER_CSV), *copy = strdup(text);
     assert_true(t.upload.count >= 2 && t.download.count >= 1);
+    assert_true(t.collective.count >= 1); /* the figures are those of all devices' tests */
+    assert_int_equal(t.collective.nbytes, 100 * t.collective.count);
+    assert_int_equal(t.collective.wire_nbytes, 150 * t.collective.count);
     const char *line = line_of(text, "\"test/a, \"\"b\"\"\",");
     int n =
         snprintf(want, sizeof want, "\"test/a, \"\"b\"\"\",%llu", (unsigned long long)t.requests);
-    const fy_traffic_t *ways[] = { &t.upload, &t.download, &t.peer };
-    for (int i = 0; i < 3; i++) {
+    const fy_traffic_t *ways[] = { &t.upload, &t.download, &t.peer, &t.collective };
+    for (int i = 0; i < 4; i++) {
         n += snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu",
                       (unsigned long long)ways[i]->count, (unsigned long long)ways[i]->nbytes,
                       (unsigned long long)ways[i]->wire_nbytes, (unsigned long long)ways[i]->copies,
@@ -128,9 +133,39 @@ static void unwritable_paths_are_refused(ts_ctx_t *ctx)
     if (access("/dev/full", W_OK) == 0) ts_fails(fy_ledger_write("/dev/full", FY_LEDGER_CSV), IO);
 }
 
+static void guards_refuse_collectives(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    fy_guard_options_t options = FY_GUARD_OPTIONS_INIT;
+    const uint64_t before = ts_ledger("test/guarded").collective.nbytes;
+    fy_scope_t scope = fy_scope_begin("guarded");
+    options.collective_nbytes = 150;
+    ts_ok(fy_scope_guard(&options));
+    ts_ok(fy_ledger_collective("broadcast", 100));
+    ts_fails(fy_ledger_collective("broadcast", 51), REFUSED_BY_GUARD);
+    ts_text_has("broadcast: the guard on scope 'test/guarded' allows 150 collective bytes, of "
+                "which 100 are used");
+    ts_ok(fy_ledger_collective("broadcast", 50));
+    ts_fails(fy_ledger_collective(NULL, 0), INVALID_ARGUMENT);
+    fy_scope_end(scope, 0, NULL);
+    scope = fy_scope_begin("light");
+    options = (fy_guard_options_t)FY_GUARD_LIGHT_ONLY;
+    ts_ok(fy_scope_guard(&options));
+    ts_fails(fy_ledger_collective("broadcast", 1), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_budget_set("collective=1KiB/step"));
+    scope = fy_scope_begin("step");
+    ts_fails(fy_ledger_collective("broadcast", 1025), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_budget_set(NULL));
+    assert_int_equal(ts_ledger("test/guarded").collective.nbytes - before, 150);
+    assert_int_equal(ts_ledger("test/step").collective.count, 0);
+}
+
 int main(void)
 {
     const ts_test_t tests[] = { TS_TEST(csv), TS_TEST(json), TS_TEST(text),
+                                TS_TEST(guards_refuse_collectives),
                                 TS_TEST(unwritable_paths_are_refused) };
     const int fd = mkstemp(path);
     if (fd < 0) return 1;

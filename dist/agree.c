@@ -1,0 +1,88 @@
+/* Ranks compare their calls before a byte of a tensor is sent: a program whose ranks have gone
+ * different ways would otherwise wait, or sum what does not belong together. Every rank gets every
+ * call, so all come to the same verdict. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dist/group.h"
+
+static const char *const kinds[] = { "open",       "all_reduce", "broadcast", "reduce_scatter",
+                                     "all_gather", "send",       "receive",   "barrier" };
+
+void fyd_call_text(const fyd_call_t *call, char *text, size_t size)
+{
+    static const char *const reductions[] = { "sum", "mean", "max" };
+    int at = snprintf(text, size, "%s %" PRIu64, kinds[call->kind], call->number);
+    if (call->kind == FYD_OPENING || call->kind == FYD_BARRIER) return;
+    at += snprintf(text + at, size - (size_t)at, " of %s [", fy_dtype_name(call->dtype));
+    for (int i = 0; i < call->rank && (size_t)at + 24 < size; i++)
+        at += snprintf(text + at, size - (size_t)at, "%s%" PRId64, i ? ", " : "", call->dims[i]);
+    at += snprintf(text + at, size - (size_t)at, "]");
+    if ((size_t)at >= size) return;
+    if (call->kind == FYD_ALL_REDUCE || call->kind == FYD_REDUCE_SCATTER)
+        snprintf(text + at, size - (size_t)at, ", %s", reductions[call->option]);
+    else if (call->kind != FYD_ALL_GATHER)
+        snprintf(text + at, size - (size_t)at, ", rank %d", call->option);
+}
+
+static bool is_same(const fyd_call_t *a, const fyd_call_t *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static fy_status_t fail_differs(fy_group_t *group, int first, const fyd_call_t *a, int second,
+                                const fyd_call_t *b)
+{
+    char mine[160], theirs[160];
+    fyd_call_text(a, mine, sizeof mine);
+    fyd_call_text(b, theirs, sizeof theirs);
+    (void)FYD_FAIL(INVALID_ARGUMENT,
+                   "the ranks call different things: rank %d %s; rank %d %s\n  All ranks make the "
+                   "same calls in the same order",
+                   first, mine, second, theirs);
+    return fyd_break(group);
+}
+
+/* A pair: the other rank's call is this one, from its side. */
+static fy_status_t agree_pair(fy_group_t *group, int peer)
+{
+    const int self = group->transport.rank;
+    fyd_call_t *theirs = &group->calls[peer], want = group->call;
+    fyd_message_t pair[] = {
+        { .peer = peer, .data = theirs, .nbytes = sizeof *theirs },
+        { .peer = peer, .is_send = true, .data = &group->calls[self], .nbytes = sizeof *theirs }
+    };
+    FY_TRY(fyd_exchange(group, pair, 2));
+    group->peers[peer].last = *theirs;
+    want.kind = want.kind == FYD_SEND ? FYD_RECEIVE : FYD_SEND;
+    want.option = self;
+    want.number = theirs->number; /* of two ranks one may have made more sends than the other */
+    return is_same(&want, theirs) ? FY_STATUS_OK
+                                  : fail_differs(group, self, &group->call, peer, theirs);
+}
+
+fy_status_t fyd_agree(fy_group_t *group, int peer)
+{
+    const int size = group->transport.size, self = group->transport.rank;
+    size_t count = 0;
+    group->calls[self] = group->call;
+    if (peer >= 0) return agree_pair(group, peer);
+    for (int r = 0; r < size; r++) {
+        if (r == self) continue;
+        group->messages[count++] =
+            (fyd_message_t){ .peer = r, .data = &group->calls[r], .nbytes = sizeof(fyd_call_t) };
+        group->messages[count++] = (fyd_message_t){
+            .peer = r, .is_send = true, .data = &group->calls[self], .nbytes = sizeof(fyd_call_t)
+        };
+    }
+    FY_TRY(fyd_exchange(group, group->messages, count));
+    for (int r = 0; r < size; r++) group->peers[r].last = group->calls[r];
+    for (int r = 1; r < size; r++) {
+        fyd_call_t theirs = group->calls[r];
+        theirs.number = group->calls[0].number;
+        if (!is_same(&group->calls[0], &theirs))
+            return fail_differs(group, 0, &group->calls[0], r, &group->calls[r]);
+    }
+    return FY_STATUS_OK;
+}

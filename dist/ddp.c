@@ -1,0 +1,222 @@
+/* Data-parallel training: a model's gradients in buckets, its replicas made equal, and the calls
+ * that fy_train_run makes. Next: compare.c. */
+#include "dist/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/dist_train.h>
+#include <ferry/ops.h>
+#include <ferry/scope.h>
+#include <ferry/transfer.h>
+
+#include "runtime/base/abi.h"
+
+#define DDP_OPTIONS(X) X(ddp_options, DDP_OPTIONS, bucket_nbytes)
+#define DDP_FACTS(X)   X(ddp_info, DDP_INFO, reductions)
+DDP_OPTIONS(FY__ABI_ROW)
+DDP_FACTS(FY__ABI_ROW)
+DDP_OPTIONS(FY__ABI_INIT_FUNCTION)
+
+struct fy_ddp {
+    fy_group_t *group;
+    fy_model_t *model;
+    fy_ddp_options_t options;
+    fy_model_info_t info;
+    int64_t *starts; /* bucket b is the gradients' elements [starts[b + 1], starts[b]) */
+    size_t nbuckets;
+    uint64_t reductions;
+};
+
+/* ---- buckets ---- */
+
+/* In order of the backward: from the last parameter to the first. */
+static fy_status_t cut(fy_ddp_t *ddp)
+{
+    fy_tensor_info_t all = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_tensor_query(ddp->info.grads, &all));
+    const int64_t element = (int64_t)fy_dtype_size(all.dtype);
+    ddp->starts[0] = (int64_t)all.nelem;
+    for (size_t i = ddp->info.nparams; i-- > 0;) {
+        fy_param_t param = FY_PARAM_INIT;
+        fy_tensor_info_t grad = FY_TENSOR_INFO_INIT;
+        FY_TRY(fy_model_param(ddp->model, i, &param));
+        FY_TRY(fy_tensor_query(param.grad, &grad));
+        const int64_t start = (int64_t)(grad.offset_nbytes - all.offset_nbytes) / element;
+        const uint64_t nbytes = (uint64_t)((ddp->starts[ddp->nbuckets] - start) * element);
+        const uint64_t most = ddp->nbuckets ? ddp->options.bucket_nbytes
+                                            : ddp->options.first_bucket_nbytes;
+        if (nbytes < most && i > 0) continue;
+        ddp->starts[++ddp->nbuckets] = i ? start : 0;
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t reduce_bucket(fy_ddp_t *ddp, size_t b)
+{
+    fy_tensor_t *part;
+    FY_TRY(fy_slice(ddp->info.grads, 0, ddp->starts[b + 1], ddp->starts[b], &part));
+    return fy_group_all_reduce(ddp->group, part, FY_GROUP_SUM);
+}
+
+fy_status_t fy_ddp_reduce(fy_ddp_t *ddp)
+{
+    fy_status_t status = FY_STATUS_OK;
+    if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_reduce: ddp is NULL");
+    fy_scope_t scope = fy_scope_begin("reduce");
+    for (size_t b = 0; status == FY_STATUS_OK && b < ddp->nbuckets; b++)
+        status = reduce_bucket(ddp, b);
+    fy_scope_end(scope, 0, NULL);
+    if (status == FY_STATUS_OK) ddp->reductions++;
+    return status;
+}
+
+/* ---- equal replicas ---- */
+
+/* {seed, counter}: as rank 0's, with another seed. Once, so the two copies are no matter. */
+static fy_status_t share_rng(const fy_ddp_t *ddp)
+{
+    fy_download_t *download;
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    fy_tensor_t *host;
+    fy_ticket_t ticket;
+    void *data;
+    FY_TRY(fy_group_broadcast(ddp->group, ddp->info.rng, 0));
+    if (ddp->group->transport.rank == 0) return FY_STATUS_OK;
+    FY_TRY(fy_tensor_download(ddp->info.rng, NULL, &download));
+    FY_TRY(fy_download_wait(download, FY_FOREVER, &host));
+    FY_TRY(fy_tensor_map(host, FY_ACCESS_READ_WRITE, &data));
+    ((int64_t *)data)[0] += ddp->group->transport.rank;
+    return fy_tensor_upload_into(ddp->info.rng, host, &options, &ticket);
+}
+
+static fy_status_t share_all(fy_ddp_t *ddp)
+{
+    FY_TRY(fy_group_broadcast(ddp->group, ddp->info.values, 0));
+    FY_TRY(fy_ddp_share_buffers(ddp));
+    return share_rng(ddp);
+}
+
+static fy_status_t share_model(fy_ddp_t *ddp)
+{
+    fy_scope_t scope = fy_scope_begin("replicate");
+    const fy_status_t status = share_all(ddp);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+fy_status_t fy_ddp_share_buffers(fy_ddp_t *ddp)
+{
+    if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_share_buffers: ddp is NULL");
+    return ddp->info.buffers ? fy_group_broadcast(ddp->group, ddp->info.buffers, 0) : FY_STATUS_OK;
+}
+
+static fy_status_t compare_models(const fy_ddp_t *ddp)
+{
+    const size_t size = fy_model_describe(ddp->model, NULL, 0) + 1;
+    char *text = malloc(size);
+    if (!text) return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for %zu bytes", size);
+    fy_model_describe(ddp->model, text, size);
+    const fy_status_t status = fy_group_compare(ddp->group, text);
+    free(text);
+    return status;
+}
+
+/* ---- for fy_train_run ---- */
+
+/* A checkpoint may have been read since fy_ddp_create. */
+static fy_status_t on_begin(void *user, const char *text)
+{
+    fy_ddp_t *ddp = user;
+    FY_TRY(fy_group_compare(ddp->group, text));
+    return share_model(ddp);
+}
+
+static fy_status_t on_sum_grads(void *user) { return fy_ddp_reduce(user); }
+
+static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
+{
+    return fy_group_all_reduce(((fy_ddp_t *)user)->group, tensor, FY_GROUP_SUM);
+}
+
+static fy_status_t on_share_buffers(void *user) { return fy_ddp_share_buffers(user); }
+
+fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
+{
+    if (!ddp || !out_replicas)
+        return FYD_FAIL(INVALID_ARGUMENT, "ddp_replicas: %s is NULL", ddp ? "out_replicas" : "ddp");
+    *out_replicas = (fy_train_replicas_t){ .struct_size = sizeof *out_replicas,
+                                           .rank = ddp->group->transport.rank,
+                                           .ranks = ddp->group->transport.size,
+                                           .user = ddp,
+                                           .begin = on_begin,
+                                           .sum_grads = on_sum_grads,
+                                           .sum = on_sum,
+                                           .share_buffers = on_share_buffers };
+    return FY_STATUS_OK;
+}
+
+/* ---- from begin to end ---- */
+
+static fy_status_t prepare(fy_ddp_t *ddp)
+{
+    fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_model_query(ddp->model, &ddp->info));
+    FY_TRY(fy_tensor_query(ddp->info.values, &values));
+    if (values.dtype != FY_DTYPE_F32 && values.dtype != FY_DTYPE_F64)
+        return FYD_FAIL(DTYPE_MISMATCH,
+                        "ddp_create: the parameters are %s; sums over ranks take "
+                        "f32 and f64",
+                        fy_dtype_name(values.dtype));
+    ddp->starts = calloc(ddp->info.nparams + 1, sizeof *ddp->starts);
+    if (!ddp->starts) return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for buckets");
+    FY_TRY(cut(ddp));
+    FY_TRY(compare_models(ddp));
+    return share_model(ddp);
+}
+
+fy_status_t fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_options_t *options,
+                          fy_ddp_t **out_ddp)
+{
+    fy_ddp_options_t own;
+    if (!out_ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_create: out_ddp is NULL");
+    *out_ddp = NULL;
+    FY_TRY(FY__READ(ddp_options, "ddp_create", options, &own));
+    if (!group || !model)
+        return FYD_FAIL(INVALID_ARGUMENT, "ddp_create: %s is NULL", group ? "model" : "group");
+    fy_ddp_t *ddp = calloc(1, sizeof *ddp);
+    if (!ddp) return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory");
+    *ddp = (fy_ddp_t){ .group = group, .model = model, .options = own, .info = FY_MODEL_INFO_INIT };
+    const fy_status_t status = prepare(ddp);
+    if (status != FY_STATUS_OK) {
+        fy_ddp_destroy(ddp);
+        return status;
+    }
+    *out_ddp = ddp;
+    return FY_STATUS_OK;
+}
+
+void fy_ddp_destroy(fy_ddp_t *ddp)
+{
+    if (!ddp) return;
+    free(ddp->starts);
+    free(ddp);
+}
+
+fy_status_t fy_ddp_query(const fy_ddp_t *ddp, fy_ddp_info_t *out_info)
+{
+    fy_ddp_info_t info = FY_DDP_INFO_INIT;
+    fy_tensor_info_t grads = FY_TENSOR_INFO_INIT;
+    FY_TRY(FY__CHECK_OUT(ddp_info, "ddp_query", out_info));
+    if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_query: ddp is NULL");
+    FY_TRY(fy_tensor_query(ddp->info.grads, &grads));
+    info.buckets = ddp->nbuckets;
+    for (size_t b = 0; b < ddp->nbuckets; b++) {
+        const uint64_t nbytes = (uint64_t)(ddp->starts[b] - ddp->starts[b + 1]) *
+                                fy_dtype_size(grads.dtype);
+        if (nbytes > info.largest_bucket_nbytes) info.largest_bucket_nbytes = nbytes;
+    }
+    info.reductions = ddp->reductions;
+    FY__WRITE(out_info, &info);
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,32 @@
+/* What a group needs of an MPI: messages between ranks that are polled. Each MPI has an ABI of its
+ * constants and handles, so mpi.c is compiled once for each and loaded as a plugin. It includes
+ * nothing else of Ferry. Next: exchange.c. */
+#ifndef FERRY_DIST_TRANSPORT_H_
+#define FERRY_DIST_TRANSPORT_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { FYD_ERROR_SIZE = 256, FYD_NAME_SIZE = 64 };
+
+typedef struct fyd_transport {
+    int rank, size, local_rank;
+    char engine[FYD_NAME_SIZE], host[FYD_NAME_SIZE];
+    /* The functions return false after an error of MPI and write its text. `data` stays valid until
+     * the request is done. At most INT_MAX bytes. */
+    bool (*post)(bool is_send, void *data, size_t nbytes, int peer, void **out_request,
+                 char error[FYD_ERROR_SIZE]);
+    /* *is_done: the request is freed */
+    bool (*test)(void *request, bool *is_done, char error[FYD_ERROR_SIZE]);
+    /* finalises MPI if open initialised it and is_orderly */
+    void (*close)(bool is_orderly);
+} fyd_transport_t;
+
+typedef enum fyd_open_result { FYD_OPEN, FYD_FINALISED, FYD_FAILED } fyd_open_result_t;
+
+/* The one symbol of a plugin, "fyd_transport_open". */
+fyd_open_result_t fyd_transport_open(fyd_transport_t *out, char error[FYD_ERROR_SIZE]);
+typedef fyd_open_result_t (*fyd_transport_open_fn)(fyd_transport_t *out,
+                                                   char error[FYD_ERROR_SIZE]);
+
+#endif

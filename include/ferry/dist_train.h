@@ -1,0 +1,70 @@
+/* Data-parallel training by a group of processes: each rank has a replica of the model and a shard
+ * of each batch, and gradients are summed over the ranks. In libferry_dist.
+ *
+ *   loaders         rank and ranks of fy_loader_options_t: all ranks share one order, and `batch`
+ *                   counts the samples of all. Uneven last batches are allowed
+ *   fy_ddp_create   compares the models; then every replica has the bytes of rank 0
+ *   fy_train_run    with `replicas` from fy_ddp_replicas: as one process with whole batches
+ *
+ * In a loop of your own: the loss of a rank is the sum over its samples, divided by the samples of
+ * all ranks; call fy_ddp_reduce between backward and fy_grads_clip_norm. Gradients, norms and steps
+ * then have the same bits on all ranks. With `accumulate` of fy_backward_options_t, call
+ * fy_ddp_reduce once behind several backward passes (PyTorch's no_sync): after 4 passes it moves a
+ * quarter of the bytes of 4 calls. The rules of ferry/dist.h hold: gradients are summed after the
+ * backward, not during it. */
+#ifndef FERRY_DIST_TRAIN_H_
+#define FERRY_DIST_TRAIN_H_
+
+#include <ferry/dist.h>
+#include <ferry/train/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* owned by the caller, never by a scope; used by the group's thread. Refers to group and model */
+typedef struct fy_ddp fy_ddp_t;
+
+typedef struct fy_ddp_options {
+    size_t struct_size;
+    /* Gradients are summed in buckets of whole parameters, in the order in which the backward
+     * computes them, from the last to the first. A bucket ends with the parameter that brings it
+     * to so many bytes. Tensors of a device need as many page-locked bytes as the largest bucket.
+     * The size does not change the result */
+    uint64_t first_bucket_nbytes, bucket_nbytes;
+} fy_ddp_options_t;
+/* As PyTorch's DistributedDataParallel (Li et al. 2020): 1 MiB, 25 MiB. */
+#define FY_DDP_OPTIONS_INIT                                             \
+    FY_DEFAULTS_(ddp_options, .first_bucket_nbytes = (uint64_t)1 << 20, \
+                 .bucket_nbytes = (uint64_t)25 << 20)
+FY_API void fy_ddp_options_init(fy_ddp_options_t *options, size_t nbytes);
+
+/* Compares the layers of all ranks' models. Then parameters, buffers and the random state become
+ * those of rank 0; rank r adds r to the seed of the random state, so that dropout masks differ.
+ * options may be NULL. Fails: INVALID_ARGUMENT (names the first line of fy_model_describe that
+ * differs), DTYPE_MISMATCH (parameters are neither f32 nor f64), as fy_group_broadcast. */
+FY_API_STATUS fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_options_t *options,
+                            fy_ddp_t **out_ddp);
+/* NULL is ignored. */
+FY_API void fy_ddp_destroy(fy_ddp_t *ddp);
+/* The model's gradients become their sums over the ranks: fy_group_all_reduce of each bucket. */
+FY_API_STATUS fy_ddp_reduce(fy_ddp_t *ddp);
+/* The model's buffers become those of rank 0: running statistics of batch norms are those of each
+ * rank's shards until then. Call it before an evaluation or a checkpoint. */
+FY_API_STATUS fy_ddp_share_buffers(fy_ddp_t *ddp);
+/* Fills *out_replicas for fy_train_options_t.replicas; it is valid as long as `ddp`. */
+FY_API_STATUS fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas);
+
+typedef struct fy_ddp_info {
+    size_t struct_size;
+    uint64_t buckets, largest_bucket_nbytes;
+    uint64_t reductions; /* calls of fy_ddp_reduce that succeeded */
+} fy_ddp_info_t;
+#define FY_DDP_INFO_INIT FY_ZEROED_(ddp_info)
+/* Fails: INVALID_ARGUMENT. */
+FY_API_STATUS fy_ddp_query(const fy_ddp_t *ddp, fy_ddp_info_t *out_info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

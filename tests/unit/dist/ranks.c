@@ -1,0 +1,346 @@
+/* One rank of the test of groups: test_ranks.sh starts several by mpirun.
+ *   ranks calls DEVICE    every call, with values that each rank knows of the others
+ *   ranks train DEVICE    LeNet on all ranks, against one process with whole batches
+ *   ranks differ          the last rank makes another call than the others
+ *   ranks stop            the last rank stops; rank 0 ends it when its loss is reported
+ * Exit status 0: all holds. */
+#include <dlfcn.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/train/train.h>
+
+#include "tests/unit/dist/ranks.h"
+
+static float value_of(int rank, int64_t i)
+{
+    return (float)((i * 7919 + rank * 104729) % 1009 - 504) * 0.37f + (float)rank;
+}
+
+static fy_tensor_t *make(int64_t n, int rank)
+{
+    fy_tensor_t *host, *out;
+    void *data;
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(n), &host));
+    OK(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
+    for (int64_t i = 0; i < n; i++) ((float *)data)[i] = value_of(rank, i);
+    OK(fy_tensor_upload(host, device, NULL, &out));
+    return out;
+}
+
+static float sum_of(int64_t i)
+{
+    float sum = value_of(0, i);
+    for (int r = 1; r < group.size; r++) sum += value_of(r, i);
+    return sum;
+}
+
+static float max_of(int64_t i)
+{
+    float most = value_of(0, i);
+    for (int r = 1; r < group.size; r++) most = fmaxf(most, value_of(r, i));
+    return most;
+}
+
+static void check_reductions(fy_group_t *g, int64_t n)
+{
+    fy_tensor_t *sum = make(n, group.rank), *mean = make(n, group.rank), *max = make(n, group.rank),
+                *all = make(n * group.size, group.rank), *part;
+    OK(fy_group_all_reduce(g, sum, FY_GROUP_SUM));
+    OK(fy_group_all_reduce(g, mean, FY_GROUP_MEAN));
+    OK(fy_group_all_reduce(g, max, FY_GROUP_MAX));
+    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n), &part));
+    OK(fy_group_reduce_scatter(g, part, all, FY_GROUP_SUM));
+    const float *s = fetch(sum), *m = fetch(mean), *x = fetch(max), *p = fetch(part);
+    for (int64_t i = 0; i < n; i++) {
+        HOLDS(s[i] == sum_of(i));
+        HOLDS(m[i] == sum_of(i) / (float)group.size);
+        HOLDS(x[i] == max_of(i));
+        HOLDS(p[i] == sum_of(group.rank * n + i));
+    }
+}
+
+static void check_copies(fy_group_t *g, int64_t n)
+{
+    const int root = group.size - 1, next = (group.rank + 1) % group.size,
+              before = (group.rank + group.size - 1) % group.size;
+    fy_tensor_t *one = make(n, group.rank), *mine = make(n, group.rank), *all,
+                *theirs = make(n, group.rank);
+    OK(fy_group_broadcast(g, one, root));
+    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n * group.size), &all));
+    OK(fy_group_all_gather(g, all, mine));
+    if (group.rank % 2) OK(fy_group_receive(g, theirs, before));
+    OK(fy_group_send(g, mine, next));
+    if (group.rank % 2 == 0) OK(fy_group_receive(g, theirs, before));
+    const float *b = fetch(one), *a = fetch(all), *t = fetch(theirs);
+    for (int64_t i = 0; i < n; i++) {
+        HOLDS(b[i] == value_of(root, i));
+        HOLDS(t[i] == value_of(before, i));
+        for (int r = 0; r < group.size; r++) HOLDS(a[r * n + i] == value_of(r, i));
+    }
+}
+
+static void check_refusals(fy_group_t *g)
+{
+    fy_tensor_t *x = make(4, 0), *y = make(5, 0), *column, *grid;
+    HOLDS(fy_group_all_gather(g, y, x) == FY_STATUS_SHAPE_MISMATCH);
+    HOLDS(fy_group_send(g, x, group.rank) == FY_STATUS_INVALID_ARGUMENT);
+    HOLDS(fy_group_broadcast(g, x, group.size) == FY_STATUS_INVALID_ARGUMENT);
+    OK(fy_reshape(x, FY_DIMS(2, 2), &grid));
+    OK(fy_slice(grid, 1, 0, 1, &column));
+    HOLDS(fy_group_all_reduce(g, column, FY_GROUP_SUM) == FY_STATUS_INVALID_ARGUMENT);
+    OK(fy_tensor_create(device, FY_DTYPE_I32, FY_DIMS(2), &y));
+    HOLDS(fy_group_all_reduce(g, y, FY_GROUP_MEAN) == FY_STATUS_DTYPE_MISMATCH);
+    fy_group_t *second;
+    HOLDS(fy_group_open(NULL, &second) == FY_STATUS_BUSY);
+}
+
+/* What the ledger has of one sum: the download and the upload of a device's tensor. */
+static void check_ledger(fy_group_t *g)
+{
+    fy_ledger_totals_t t = FY_LEDGER_TOTALS_INIT, u = FY_LEDGER_TOTALS_INIT;
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    fy_group_info_t before = FY_GROUP_INFO_INIT, after = FY_GROUP_INFO_INIT;
+    fy_tensor_t *x = make(1000, group.rank);
+    OK(fy_device_query(device, &info));
+    OK(fy_ledger_query(NULL, &t));
+    OK(fy_group_query(g, &before));
+    OK(fy_group_all_reduce(g, x, FY_GROUP_SUM));
+    OK(fy_group_query(g, &after));
+    OK(fy_ledger_query(NULL, &u));
+    const uint64_t copied = info.is_host || group.size == 1 ? 0 : 4000;
+    HOLDS(u.download.nbytes - t.download.nbytes == copied);
+    HOLDS(u.upload.nbytes - t.upload.nbytes == copied);
+    HOLDS(after.calls == before.calls + 1);
+    HOLDS(after.sent_nbytes - before.sent_nbytes ==
+          8000u * (unsigned)(group.size - 1) / (unsigned)group.size);
+    HOLDS(after.received_nbytes - before.received_nbytes == after.sent_nbytes - before.sent_nbytes);
+}
+
+/* Guards and budgets know collectives; a refused one moves nothing. The other ranks are refused,
+ * too. */
+static void check_guard(fy_group_t *g)
+{
+    fy_guard_options_t options = FY_GUARD_OPTIONS_INIT;
+    fy_ledger_totals_t t = FY_LEDGER_TOTALS_INIT;
+    fy_tensor_t *x = make(10, group.rank);
+    if (group.size == 1) return;
+    const fy_scope_t scope = fy_scope_begin("guarded");
+    options.collective_nbytes = 60;
+    OK(fy_scope_guard(&options));
+    OK(fy_group_all_reduce(g, x, FY_GROUP_SUM)); /* 40 bytes */
+    HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_REFUSED_BY_GUARD);
+    HOLDS(strstr(fy_error_get()->text, "60 collective bytes, of which 40 are used"));
+    OK(fy_group_barrier(g)); /* no bytes */
+    fy_scope_end(scope, 0, NULL);
+    OK(fy_budget_set("collective=0"));
+    HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_REFUSED_BY_GUARD);
+    OK(fy_budget_set(NULL));
+    OK(fy_ledger_query("test/guarded", &t));
+    HOLDS(t.collective.count == 2 && t.collective.nbytes == 40);
+}
+
+/* All that MPI was given to send, from the opening of the group on, is in the ledger. */
+static void check_conservation(void)
+{
+    uint64_t (*nbytes)(void) = NULL, (*messages)(void) = NULL;
+    void *of_nbytes = dlsym(RTLD_DEFAULT, "count_mpi_nbytes"),
+         *of_messages = dlsym(RTLD_DEFAULT, "count_mpi_messages");
+    fy_ledger_totals_t t = FY_LEDGER_TOTALS_INIT;
+    if (!of_nbytes || !of_messages) return;
+    memcpy(&nbytes, &of_nbytes, sizeof nbytes);
+    memcpy(&messages, &of_messages, sizeof messages);
+    OK(fy_ledger_query(NULL, &t));
+    HOLDS(nbytes() > 0 && t.collective.wire_nbytes == nbytes());
+    HOLDS(t.collective.copies == messages());
+    printf("conserved: %llu bytes in %llu messages\n", (unsigned long long)nbytes(),
+           (unsigned long long)messages());
+}
+
+static void calls(fy_group_t *g)
+{
+    static const int64_t lengths[] = { 0, 1, 10, 1000, 300007 };
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const fy_scope_t scope = fy_scope_begin("length");
+        check_reductions(g, lengths[i]);
+        if (group.size > 1 && group.size % 2 == 0) check_copies(g, lengths[i]);
+        fy_scope_end(scope, 0, NULL);
+    }
+    check_refusals(g);
+    check_ledger(g);
+    check_guard(g);
+    OK(fy_group_barrier(g));
+    check_conservation();
+}
+
+/* ---- training ---- */
+
+enum { BATCH = 16, STEPS = 20 };
+
+typedef struct training {
+    fy_model_t *model;
+    fy_tape_t *tape;
+    fy_model_info_t info;
+} training_t;
+
+static training_t begin_training(int seed)
+{
+    training_t t = { .info = FY_MODEL_INFO_INIT };
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.seed = seed;
+    OK(fy_model_open(device, "lenet", &options, &t.model));
+    OK(fy_model_query(t.model, &t.info));
+    OK(fy_tape_create(&t.tape));
+    OK(fy_model_watch(t.model, t.tape));
+    return t;
+}
+
+/* Samples [first, first + n) of a batch: forward, backward; the gradient is a sum over them. */
+static void run_shard(training_t *t, int step, int first, int n)
+{
+    fy_tensor_t *x, *y, *dx, *dy, *logits, *loss;
+    void *pixels, *labels;
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(n, 28, 28, 1), &x));
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I32, FY_DIMS(n), &y));
+    OK(fy_tensor_map(x, FY_ACCESS_WRITE, &pixels));
+    OK(fy_tensor_map(y, FY_ACCESS_WRITE, &labels));
+    for (int i = 0; i < n; i++) {
+        const int sample = step * BATCH + first + i;
+        ((int32_t *)labels)[i] = sample % 10;
+        for (int p = 0; p < 784; p++)
+            ((float *)pixels)[i * 784 + p] =
+                (float)((p * 31 + sample % 10 * 97 + sample * 7) % 255) / 255.0f;
+    }
+    OK(fy_tensor_upload(x, device, NULL, &dx));
+    OK(fy_tensor_upload(y, device, NULL, &dy));
+    OK(fy_tape_begin(t->tape));
+    OK(fy_model_forward(t->model, dx, &logits));
+    OK(fy_cross_entropy(logits, dy, FY_REDUCTION_SUM, &loss));
+    OK(fy_model_backward(t->model, t->tape, loss, NULL));
+}
+
+static void train(fy_group_t *g)
+{
+    HOLDS(group.size > 0);
+    training_t many = begin_training(group.rank + 1), one = begin_training(1);
+    const int shard = BATCH / group.size;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    OK(fy_group_broadcast(g, many.info.values, 0));
+    for (int step = 0; step < STEPS; step++) {
+        const fy_scope_t scope = fy_scope_begin("step");
+        run_shard(&many, step, group.rank * shard, shard);
+        OK(fy_group_all_reduce(g, many.info.grads, FY_GROUP_SUM));
+        OK(fy_axpy(many.info.values, -0.05 / BATCH, many.info.grads));
+        run_shard(&one, step, 0, BATCH);
+        OK(fy_axpy(one.info.values, -0.05 / BATCH, one.info.grads));
+        fy_scope_end(scope, 0, NULL);
+    }
+    const float *a = fetch(many.info.values), *b = fetch(one.info.values);
+    double difference = 0, norm = 0;
+    OK(fy_tensor_query(many.info.values, &info));
+    const int64_t n = (int64_t)info.nelem;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += (double)b[i] * b[i];
+    }
+    HOLDS(norm > 0 && sqrt(difference / norm) <= 1e-5);
+    fy_tensor_t *all, *flat;
+    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n * group.size), &all));
+    OK(fy_reshape(many.info.values, FY_DIMS(n), &flat));
+    OK(fy_group_all_gather(g, all, flat));
+    const float *replicas = fetch(all);
+    for (int r = 0; r < group.size; r++)
+        HOLDS(memcmp(replicas + r * n, a, (size_t)n * sizeof *a) == 0);
+    if (group.rank == 0) printf("difference %.3g\n", sqrt(difference / norm));
+    fy_model_destroy(many.model);
+    fy_model_destroy(one.model);
+}
+
+/* ---- failures ---- */
+
+/* mpirun ends all ranks when one leaves without MPI_Finalize: each gives the others time to
+ * report. */
+static void report(void)
+{
+    printf("rank %d: %s\n", group.rank, fy_error_get()->text);
+    fflush(stdout);
+    sleep(2);
+}
+
+static void differ(fy_group_t *g)
+{
+    fy_tensor_t *x = make(8, group.rank);
+    char want[80];
+    OK(fy_group_all_reduce(g, x, FY_GROUP_SUM));
+    const fy_status_t status = group.rank == group.size - 1
+                                   ? fy_group_all_reduce(g, make(9, 0), FY_GROUP_SUM)
+                                   : fy_group_all_reduce(g, x, FY_GROUP_SUM);
+    HOLDS(status == FY_STATUS_INVALID_ARGUMENT);
+    snprintf(want, sizeof want, "rank %d all_reduce 2 of f32 [9], sum", group.size - 1);
+    HOLDS(strstr(fy_error_get()->text, "rank 0 all_reduce 2 of f32 [8], sum"));
+    HOLDS(strstr(fy_error_get()->text, want));
+    HOLDS(fy_group_barrier(g) == FY_STATUS_INVALID_ARGUMENT);
+    OK(fy_group_query(g, &group));
+    HOLDS(group.is_broken);
+    const float *bytes = fetch(x); /* the failed call changed nothing */
+    HOLDS(bytes[0] == sum_of(0));
+    HOLDS(fy_group_barrier(g) == FY_STATUS_INVALID_ARGUMENT);
+    report();
+}
+
+static void stop(fy_group_t *g)
+{
+    fy_tensor_t *x = make(8, group.rank);
+    const int last = group.size - 1;
+    char want[80];
+    void *data;
+    fy_tensor_t *number, *numbers;
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
+    OK(fy_tensor_map(number, FY_ACCESS_WRITE, &data));
+    *(int64_t *)data = getpid();
+    OK(fy_group_all_gather(g, numbers, number));
+    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
+    const pid_t victim = (pid_t)((int64_t *)data)[last];
+    if (group.rank == last) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
+    snprintf(want, sizeof want, "rank %d (host ", last);
+    HOLDS(strstr(fy_error_get()->text, want) == fy_error_get()->text);
+    snprintf(want, sizeof want, "process %d) took no part in all_reduce 2 of f32 [8], sum",
+             (int)victim);
+    HOLDS(strstr(fy_error_get()->text, want));
+    HOLDS(strstr(fy_error_get()->text, "its last call: all_gather 1 of i64 [1]"));
+    report();
+    if (group.rank == 0) kill(victim, SIGKILL);
+}
+
+int main(int argc, char **argv)
+{
+    fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
+    fy_group_t *g;
+    const char *what = argc > 1 ? argv[1] : "calls";
+    if (strcmp(what, "stop") == 0) options.deadline_ns = 3000000000u;
+    OK(fy_group_open(&options, &g));
+    OK(fy_group_query(g, &group));
+    OK(fy_device_open(argc > 2 ? argv[2] : "host", &device));
+    if (group.rank == 0) printf("%d ranks, %s\n", group.size, group.engine);
+    const fy_scope_t scope = fy_scope_begin("test");
+    if (strcmp(what, "calls") == 0)
+        calls(g);
+    else if (strcmp(what, "train") == 0)
+        train(g);
+    else if (strcmp(what, "differ") == 0)
+        differ(g);
+    else
+        stop(g);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    fy_group_close(g);
+    printf("rank %d ends well\n", group.rank);
+    return 0;
+}

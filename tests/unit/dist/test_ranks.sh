@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Groups of 2 and 4 ranks under each MPI that is here, and one rank without MPI: ranks.c, ddp.c and
+# `ferry train --dist auto`.
+set -euo pipefail
+build=${1:?usage: test_ranks.sh BUILD}
+ranks=$build/bin/tests/ranks ddp=$build/bin/tests/ddp ferry=$build/bin/ferry
+unset WORLD_SIZE OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK PMI_SIZE SLURM_STEP_NUM_TASKS FERRY_MPI
+export OMP_NUM_THREADS=1
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+
+"$ranks" calls host | grep -q '^1 ranks, $'
+"$ranks" calls sim:0 >/dev/null
+if WORLD_SIZE=2 "$ranks" calls host 2>"$temp/err"; then echo "WORLD_SIZE=2 without MPI was accepted" && exit 1; fi
+grep -q 'WORLD_SIZE=2, but no MPI started this process' "$temp/err"
+
+"$ddp" all host >/dev/null
+if WORLD_SIZE=2 "$ferry" train linear --dist auto 2>"$temp/err"; then echo "ferry train: WORLD_SIZE=2 without MPI was accepted" && exit 1; fi
+grep -q 'ferry: UNAVAILABLE: .*WORLD_SIZE=2' "$temp/err"
+
+# counter MPI: counts what that MPI sends; none for sanitizers, whose library comes first.
+counter() {
+    if ! grep -Eq 'NEEDED.*(asan|tsan)' <<<"$(readelf -dW "$ranks")"; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
+}
+# start MPI N PROGRAM ARGUMENT...: what the ranks print is in $temp/out.
+start() {
+    local mpi=$1 n=$2 options=()
+    shift 2
+    # More ranks than cores, as any user, without a search for networks.
+    if [ "$mpi" = openmpi ]; then options=(--allow-run-as-root --oversubscribe --mca btl "self,vader"); fi
+    "mpirun.$mpi" "${options[@]}" -n "$n" "$@" >"$temp/out" 2>"$temp/err"
+}
+# succeed MPI N PROGRAM ARGUMENT...: all ranks end well.
+succeed() {
+    if ! start "$@" || [ "$(grep -c 'ends well' "$temp/out")" != "$2" ]; then
+        echo "failed: $*" && cat "$temp/out" "$temp/err" && exit 1
+    fi
+    echo "ok: $*"
+}
+# The command: rank 0 alone prints, and its epochs are those of one process.
+epochs() { grep '^epoch' "$1" | sed 's/  [0-9]* samples.*//'; }
+train=("$ferry" train lenet --device sim:0 --limit-samples 300 --epochs 2 --log-every 2)
+"${train[@]}" >"$temp/one" 2>/dev/null
+tested=0
+for mpi in openmpi mpich; do
+    if ! command -v "mpirun.$mpi" >/dev/null || [ ! -e "$build/lib/ferry/libferry-mpi-$mpi.so" ]; then continue; fi
+    tested=$((tested + 1))
+    for n in 2 4; do
+        for device in host sim:0; do
+            succeed "$mpi" "$n" env LD_PRELOAD="$(counter "$mpi")" "$ranks" calls "$device"
+            if [ "$(counter "$mpi")" ] && [ "$(grep -c '^conserved' "$temp/out")" != "$n" ]; then
+                echo "failed: the bytes of $mpi are not counted" && cat "$temp/out" "$temp/err" && exit 1
+            fi
+        done
+        succeed "$mpi" "$n" "$ranks" train sim:0
+        succeed "$mpi" "$n" "$ddp" all sim:0
+    done
+    start "$mpi" 3 "${train[@]}" --dist auto --record "$temp/events" --csv "$temp/losses" --checkpoint "$temp/run.$mpi"
+    if [ "$(epochs "$temp/out")" != "$(epochs "$temp/one")" ]; then
+        echo "failed: $mpi ferry train" && cat "$temp/out" "$temp/err" "$temp/one" && exit 1
+    fi
+    grep -q '^ranks: 3, ' "$temp/out"
+    ls "$temp/events" "$temp/events.1" "$temp/events.2" >/dev/null
+    start "$mpi" 2 "${train[@]}" --dist auto --epochs 3 --checkpoint "$temp/run.$mpi" --resume
+    grep -q '^epoch 3/3' "$temp/out" # with another number of ranks
+    # shellcheck disable=SC2016 # the ranks expand it
+    if start "$mpi" 2 sh -c 'exec "$@" --batch $((16 + ${OMPI_COMM_WORLD_RANK:-$PMI_RANK}))' sh "${train[@]}" --dist auto; then
+        echo "failed: $mpi ferry train: two batch sizes were accepted" && exit 1
+    fi
+    grep -q 'ferry: INVALID_ARGUMENT: the ranks differ' "$temp/err"
+    grep -q 'rank 1: data: 300 samples in batches of 17' "$temp/err"
+    echo "ok: $mpi ferry train"
+    # Broken groups leave MPI without MPI_Finalize, so mpirun's exit status is another one.
+    for failure in "differ|call different things|3" "stop|took no part|2"; do
+        IFS='|' read -r what text count <<<"$failure"
+        start "$mpi" 3 "$ranks" "$what" || true
+        if [ "$(grep -c "$text" "$temp/out")" != "$count" ]; then
+            echo "failed: $mpi $what" && cat "$temp/out" "$temp/err" && exit 1
+        fi
+        echo "ok: $mpi 3 $what"
+    done
+done
+if [ $tested = 0 ]; then echo "skipped: no MPI here (Debian: openmpi-bin libopenmpi-dev, mpich libmpich-dev)" && exit 77; fi

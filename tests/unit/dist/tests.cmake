@@ -1,0 +1,13 @@
+# One rank each, on the shared libraries: test_ranks.sh starts them by mpirun.
+foreach(program ranks ddp)
+    add_executable(${program} ${CMAKE_CURRENT_SOURCE_DIR}/unit/dist/${program}.c)
+    ferry_program(${program})
+    target_link_libraries(${program} PRIVATE ferry_dist)
+    set_target_properties(${program} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/tests)
+endforeach()
+foreach(mpi IN LISTS FERRY_MPIS)
+    add_library(count_mpi_${mpi} MODULE ${CMAKE_CURRENT_SOURCE_DIR}/unit/dist/count_mpi.c)
+    target_include_directories(count_mpi_${mpi} SYSTEM PRIVATE $<TARGET_PROPERTY:ferry_mpi_${mpi},INCLUDE_DIRECTORIES>)
+    target_link_libraries(count_mpi_${mpi} PRIVATE $<TARGET_PROPERTY:ferry_mpi_${mpi},LINK_LIBRARIES>)
+    set_target_properties(count_mpi_${mpi} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests)
+endforeach()

@@ -1,0 +1,97 @@
+/* Networks of simulated devices (backends/sim/network.h): names, LATENCY:BANDWIDTH, everything else
+ * is refused; net= of a device, and the time of its peer copies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+#include "backends/sim/network.h"
+
+static fy__sim_network_t net(const char *text)
+{
+    fy__sim_network_t network = { .latency_ns = 0 };
+    assert_true(fy__sim_network_parse(text, &network));
+    return network;
+}
+
+static void names_and_pairs_are_networks(void **state)
+{
+    static const char *const wrong[] = {
+        "",           "ib401",        "IB400",           "5us",
+        "5us:",       "5us:0GB/s",    "0us:1GB/s",       "5us:1GB/s ",
+        "-5us:1GB/s", "5:1GB/s",      "5us:1",           "5us:1GB",
+        "us:1GB/s",   "2000ms:1GB/s", "5us:9999999GB/s", "99999999999999999999ns:1GB/s"
+    };
+    (void)state;
+    fy__sim_network_t network = net("ib400");
+    assert_int_equal(network.latency_ns, 5000);
+    assert_int_equal(network.bytes_per_s, 50000000000);
+    assert_false(network.is_shared);
+    assert_int_equal(net("nvlink").bytes_per_s, 450000000000);
+    assert_true(net("eth25").is_shared && net("eth25").bytes_per_s == 3125000000);
+    network = net("20us:3125MB/s");
+    assert_int_equal(network.latency_ns, 20000);
+    assert_int_equal(network.bytes_per_s, 3125000000);
+    assert_false(network.is_shared);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(fy__sim_network_parse(wrong[i], &network));
+}
+
+/* A megabyte from sim:1 to sim:0, by the model clock. */
+static uint64_t peer_ns(const char *first, const char *second)
+{
+    fy_device_t *devices[2];
+    fy_tensor_t *x, *y;
+    fy_device_clock_t begin = FY_DEVICE_CLOCK_INIT, end = FY_DEVICE_CLOCK_INIT;
+    const fy_scope_t scope = fy_scope_begin("peers");
+    assert_int_equal(fy_device_open(first, &devices[0]), FY_STATUS_OK);
+    assert_int_equal(fy_device_open(second, &devices[1]), FY_STATUS_OK);
+    assert_int_equal(fy_zeros(devices[1], FY_DTYPE_F32, FY_DIMS(250000), &x), FY_STATUS_OK);
+    assert_int_equal(fy_zeros(devices[0], FY_DTYPE_F32, FY_DIMS(250000), &y), FY_STATUS_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fy_device_wait(devices[i], FY_FOREVER), FY_STATUS_OK);
+    assert_int_equal(fy_device_clock_query(devices[0], &begin), FY_STATUS_OK);
+    assert_int_equal(fy_tensor_send_into(y, x, NULL, NULL), FY_STATUS_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fy_device_wait(devices[i], FY_FOREVER), FY_STATUS_OK);
+    assert_int_equal(fy_device_clock_query(devices[0], &end), FY_STATUS_OK);
+    fy_scope_end(scope, 0, NULL);
+    for (int i = 0; i < 2; i++) fy_device_close(devices[i]);
+    return end.now_ns - begin.now_ns;
+}
+
+static void a_device_with_a_network_sends_over_it(void **state)
+{
+    (void)state;
+    /* h200: 450 bytes a ns; both ends on ib400: 50 bytes a ns and 5 us; one end: the slower one */
+    const uint64_t plain = peer_ns("sim:0", "sim:1");
+    const uint64_t ib400 = peer_ns("sim:0?net=ib400", "sim:1?net=ib400");
+    assert_int_equal(ib400 - plain, 5000 + 20000 - 2223);
+    assert_int_equal(peer_ns("sim:0?net=ib400", "sim:1"), ib400);
+    assert_int_equal(peer_ns("sim:0?net=5us:50GB/s", "sim:1?net=ib400"), ib400);
+    /* the profile may come after it */
+    assert_int_equal(peer_ns("sim:0?net=ib400&profile=h200", "sim:1?profile=h200"), ib400);
+}
+
+static void another_network_is_refused(void **state)
+{
+    fy_device_t *device;
+    (void)state;
+    assert_int_equal(fy_device_open("sim:0?net=ib401", &device), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(fy_error_get()->text, "net may be eth25, ib400, nvlink, or LATENCY"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_and_pairs_are_networks),
+        cmocka_unit_test(a_device_with_a_network_sends_over_it),
+        cmocka_unit_test(another_network_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

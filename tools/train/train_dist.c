@@ -1,0 +1,73 @@
+/* `ferry train --dist auto`: the group of all processes, and what each rank does for itself.
+ * Next: ferry/dist_train.h. */
+#include "tools/train/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void look_for_cuda(void *user, const char *spec, int is_simulated)
+{
+    (void)is_simulated;
+    bool *found = user;
+    *found |= strncmp(spec, "cuda:", 5) == 0;
+}
+
+/* One rank, one device. */
+static fy_status_t choose_device(train_dist_t *dist, common_t *common)
+{
+    bool has_cuda = false;
+    if (strcmp(common->device, "auto") != 0) return FY_STATUS_OK;
+    FY_TRY(fy_device_enumerate(look_for_cuda, &has_cuda));
+    snprintf(dist->device, sizeof dist->device, "cuda:%d", dist->info.local_rank);
+    common->device = has_cuda ? dist->device : "host";
+    return FY_STATUS_OK;
+}
+
+/* Rank 0 prints and writes; another rank's recording is FILE.RANK. */
+static fy_status_t be_quiet(train_dist_t *dist, common_t *common, train_request_t *request)
+{
+    if (dist->info.rank == 0) return FY_STATUS_OK;
+    common->csv = common->plot = common->snapshot = request->save = NULL;
+    if (common->record) {
+        snprintf(dist->record, sizeof dist->record, "%.4000s.%d", common->record, dist->info.rank);
+        common->record = dist->record;
+    }
+    if (!freopen("/dev/null", "w", stdout))
+        return TOOL_FAIL(IO, "rank %d cannot close its standard output", dist->info.rank);
+    return FY_STATUS_OK;
+}
+
+fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_t *request)
+{
+    dist->info = (fy_group_info_t)FY_GROUP_INFO_INIT;
+    FY_TRY(fy_group_open(NULL, &dist->group));
+    FY_TRY(fy_group_query(dist->group, &dist->info));
+    FY_TRY(choose_device(dist, common));
+    return be_quiet(dist, common, request);
+}
+
+fy_status_t train_dist_begin(train_run_t *run)
+{
+    train_dist_t *dist = run->dist;
+    if (!dist) return FY_STATUS_OK;
+    FY_TRY(fy_ddp_create(dist->group, run->model, NULL, &dist->ddp));
+    FY_TRY(fy_ddp_replicas(dist->ddp, &dist->replicas));
+    run->options.replicas = &dist->replicas;
+    return FY_STATUS_OK;
+}
+
+void train_dist_print(const train_run_t *run)
+{
+    FILE *out = run->session.out;
+    fy_group_info_t now = FY_GROUP_INFO_INIT;
+    if (!run->dist || !out || fy_group_query(run->dist->group, &now) != FY_STATUS_OK) return;
+    fprintf(out, "ranks: %d%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n", now.size,
+            *now.engine ? ", " : "", now.engine, (unsigned long long)now.calls,
+            (unsigned long long)now.sent_nbytes, (unsigned long long)now.received_nbytes);
+}
+
+void train_dist_close(train_dist_t *dist)
+{
+    fy_ddp_destroy(dist->ddp);
+    fy_group_close(dist->group);
+}
