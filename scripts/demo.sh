@@ -25,7 +25,7 @@ plots=build/demo
 if [ ${#data[@]} -eq 0 ] && [ -z "${FERRY_DATA:-}" ] && [ -d data/airfoil ]; then data=(--data data); fi
 mkdir -p "$plots"
 if [ -z "$device" ]; then
-    if "$ferry" info --json 2>/dev/null | grep -q '"cuda:0"'; then device=cuda:0; else device=sim:0; fi
+    if "$ferry" info --json 2>/dev/null | grep '"cuda:0"' >/dev/null; then device=cuda:0; else device=sim:0; fi
 fi
 
 heading() { printf '\n==== %s\n' "$*"; }
