@@ -27,6 +27,8 @@ command:mpicc.openmpi libopenmpi-dev
 command:python3       python3
 python:Python.h       python3-dev"
 ci="
+command:mpirun.mpich  mpich
+command:mpicc.mpich   libmpich-dev
 command:clang         clang
 archive:libclang_rt.fuzzer libclang-rt-dev
 command:clang-tidy    clang-tidy
