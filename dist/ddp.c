@@ -111,6 +111,67 @@ fy_status_t fy_ddp_share_buffers(fy_ddp_t *ddp)
     return ddp->info.buffers ? fy_group_broadcast(ddp->group, ddp->info.buffers, 0) : FY_STATUS_OK;
 }
 
+/* ---- sharded optimizer state ---- */
+
+enum { PART_MULTIPLE = 64 }; /* elements, so that parts of f32 begin at multiples of 256 bytes */
+
+/* The elements that a rank updates. */
+static fy_optimizer_range_t part_of(const fy_ddp_t *ddp, int rank)
+{
+    const int64_t all = ddp->starts[0], ranks = ddp->group->transport.size,
+                  share = (all + ranks - 1) / ranks,
+                  part = (share + PART_MULTIPLE - 1) / PART_MULTIPLE * PART_MULTIPLE,
+                  begin = rank * part < all ? rank * part : all;
+    return (fy_optimizer_range_t){ begin, all - begin < part ? all : begin + part };
+}
+
+fy_status_t fy_ddp_create_optimizer(fy_ddp_t *ddp, const fy_optimizer_options_t *options,
+                                    fy_optimizer_t **out_optimizer)
+{
+    if (out_optimizer) *out_optimizer = NULL;
+    if (!ddp || !options || !out_optimizer)
+        return FYD_FAIL(INVALID_ARGUMENT, "ddp_create_optimizer: %s is NULL",
+                        !ddp       ? "ddp"
+                        : !options ? "options"
+                                   : "out_optimizer");
+    const fy_optimizer_range_t own = part_of(ddp, ddp->group->transport.rank),
+                               last = part_of(ddp, ddp->group->transport.size - 1);
+    if (last.begin == last.end)
+        return FYD_FAIL(INVALID_ARGUMENT,
+                        "ddp_create_optimizer: %d ranks and %lld elements: some rank has none, as "
+                        "parts are multiples of %d",
+                        ddp->group->transport.size, (long long)ddp->starts[0], PART_MULTIPLE);
+    FY_TRY(fy_optimizer_create_ranges(options, ddp->model, 1, &own, out_optimizer));
+    fy_tensor_t *seed = NULL;
+    const fy_status_t status = fy_optimizer_seed(*out_optimizer, FY_DTYPE_F32, &seed);
+    if (status == FY_STATUS_OK && !seed) return FY_STATUS_OK;
+    fy_optimizer_destroy(*out_optimizer);
+    *out_optimizer = NULL;
+    return status != FY_STATUS_OK
+               ? status
+               : FYD_FAIL(INVALID_ARGUMENT, "ddp_create_optimizer: loss scaling looks at all "
+                                            "gradients, and this optimizer at its part: use bf16");
+}
+
+static fy_status_t share_part(fy_ddp_t *ddp, int rank)
+{
+    const fy_optimizer_range_t range = part_of(ddp, rank);
+    fy_tensor_t *part;
+    FY_TRY(fy_slice(ddp->info.values, 0, range.begin, range.end, &part));
+    return fy_group_broadcast(ddp->group, part, rank);
+}
+
+fy_status_t fy_ddp_share_values(fy_ddp_t *ddp)
+{
+    fy_status_t status = FY_STATUS_OK;
+    if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_share_values: ddp is NULL");
+    fy_scope_t scope = fy_scope_begin("share");
+    for (int r = 0; status == FY_STATUS_OK && r < ddp->group->transport.size; r++)
+        status = share_part(ddp, r);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
 static fy_status_t compare_models(const fy_ddp_t *ddp)
 {
     const size_t size = fy_model_describe(ddp->model, NULL, 0) + 1;

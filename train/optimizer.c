@@ -235,7 +235,8 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
     FY_TRY(fy_tensor_query(value, &info));
     FY_TRY(hold(value, &pair->value));
     FY_TRY(hold(grad, &pair->grad));
-    if (model && model->low) FY_TRY(hold(model->low, &pair->low));
+    /* of a range no copy is written: the model casts its parameters again */
+    if (model && model->low && value == model->values) FY_TRY(hold(model->low, &pair->low));
     FY_TRY(fyt_parts_make(&optimizer->options, value, model, &pair->parts, &pair->trust));
     if (optimizer->scaling.state && !pair->parts)
         FY_TRY(fyt_scaling_make_parts(info.device, &pair->parts));
@@ -327,6 +328,57 @@ fy_status_t fy_optimizer_create_model(const fy_optimizer_options_t *options,
     if (out_optimizer) *out_optimizer = NULL;
     if (!model) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_create_model: model is NULL");
     return create(options, 1, &model->values, &model->grads, model, out_optimizer);
+}
+
+/* A view of elements of a model's block. */
+static fy_status_t slice_block(fy_tensor_t *block, const fy_optimizer_range_t *range,
+                               fy_tensor_t **out_slice)
+{
+    fy_tensor_info_t info = { .struct_size = sizeof info };
+    FY_TRY(fy_tensor_query(block, &info));
+    if (range->begin >= 0 && range->begin <= range->end && (uint64_t)range->end <= info.nelem)
+        return fy_slice(block, 0, range->begin, range->end, out_slice);
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "optimizer_create_ranges: elements %lld to %lld of a model with %llu",
+                    (long long)range->begin, (long long)range->end, (unsigned long long)info.nelem);
+}
+
+/* `slices` has space for two of each range. */
+static fy_status_t create_ranges(const fy_optimizer_options_t *options, const fy_model_t *model,
+                                 size_t count, const fy_optimizer_range_t *ranges,
+                                 fy_tensor_t **slices, fy_optimizer_t **out_optimizer)
+{
+    for (size_t i = 0; i < count; i++) {
+        FY_TRY(slice_block(model->values, &ranges[i], &slices[i]));
+        FY_TRY(slice_block(model->grads, &ranges[i], &slices[count + i]));
+    }
+    return create(options, count, slices, slices + count, model, out_optimizer);
+}
+
+fy_status_t fy_optimizer_create_ranges(const fy_optimizer_options_t *options,
+                                       const fy_model_t *model, size_t count,
+                                       const fy_optimizer_range_t *ranges,
+                                       fy_optimizer_t **out_optimizer)
+{
+    if (out_optimizer) *out_optimizer = NULL;
+    if (!model || !ranges || !options || count == 0 || count > SIZE_MAX / 4)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer_create_ranges: %s",
+                        !model     ? "model is NULL"
+                        : !ranges  ? "ranges is NULL"
+                        : !options ? "options is NULL"
+                                   : "there is no range");
+    if (options->kind == FY_OPTIMIZER_LARS || options->kind == FY_OPTIMIZER_LAMB)
+        return FYT_FAIL(UNSUPPORTED,
+                        "optimizer %s: the trust ratio of a parameter needs all its elements, and "
+                        "a range may have some: use adamw, or fy_optimizer_create_model",
+                        fy_optimizer_name(options->kind));
+    fy_tensor_t **slices = calloc(2 * count, sizeof *slices);
+    if (!slices) return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu ranges", count);
+    const fy_scope_t scope = fy_scope_begin("ranges");
+    const fy_status_t status = create_ranges(options, model, count, ranges, slices, out_optimizer);
+    fy_scope_end(scope, 0, NULL);
+    free(slices);
+    return status;
 }
 
 void fy_optimizer_destroy(fy_optimizer_t *optimizer)

@@ -61,21 +61,32 @@ static bool fill_row(const fy_optimizer_options_t *options, const char *name, in
     return row[1] != 1 || row[2] != 1;
 }
 
+/* `value` is the model's block or a slice of it; *out_nrows: parameters with elements in it. */
 static fy_status_t fill_rows(const fy_optimizer_options_t *options, const fy_tensor_t *value,
-                             const fy_model_t *model, double *rows, bool *out_differs)
+                             const fy_model_t *model, double *rows, size_t *out_nrows,
+                             bool *out_differs)
 {
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT, block = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_tensor_query(value, &info));
     *out_differs = false;
+    *out_nrows = 1;
     if (!model) {
-        FY_TRY(fy_tensor_query(value, &info));
         *out_differs = fill_row(options, info.name, info.rank, 0, rows);
         return FY_STATUS_OK;
     }
+    FY_TRY(fy_tensor_query(model->values, &block));
+    const uint64_t begin = (info.offset_nbytes - block.offset_nbytes) / fy_dtype_size(info.dtype),
+                   end = begin + info.nelem;
+    *out_nrows = 0;
     for (size_t i = 0; i < model->nparams; i++) {
         const fyt_model_param_t *param = &model->params[i];
+        if (param->offset + param->nelem <= begin || param->offset >= end) continue;
+        const uint64_t first = param->offset > begin ? param->offset - begin : 0;
         FY_TRY(fy_tensor_query(param->value, &info));
-        if (fill_row(options, param->name, info.rank, param->offset, &rows[COLUMNS * i]))
+        if (fill_row(options, param->name, info.rank, *out_nrows ? first : 0,
+                     &rows[COLUMNS * *out_nrows]))
             *out_differs = true;
+        ++*out_nrows;
     }
     return FY_STATUS_OK;
 }
@@ -110,14 +121,14 @@ fy_status_t fyt_parts_make(const fy_optimizer_options_t *options, const fy_tenso
                            fy_tensor_t **out_trust)
 {
     const bool has_trust = options->kind == FY_OPTIMIZER_LARS || options->kind == FY_OPTIMIZER_LAMB;
-    const size_t nrows = model ? model->nparams : 1;
+    size_t nrows = model ? model->nparams : 1;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     bool differs;
     if (nrows == 0) return FY_STATUS_OK;
     FY_TRY(fy_tensor_query(value, &info));
     double *rows = calloc(nrows, COLUMNS * sizeof *rows);
     if (!rows) return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu parts", nrows);
-    fy_status_t status = fill_rows(options, value, model, rows, &differs);
+    fy_status_t status = fill_rows(options, value, model, rows, &nrows, &differs);
     if (status == FY_STATUS_OK && (differs || (has_trust && nrows > 1)))
         status = upload(rows, nrows, info.device, out_parts);
     if (status == FY_STATUS_OK && has_trust) status = make_trust(nrows, info.device, out_trust);

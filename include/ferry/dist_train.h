@@ -49,6 +49,16 @@ FY_API_STATUS fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_o
 FY_API void fy_ddp_destroy(fy_ddp_t *ddp);
 /* The model's gradients become their sums over the ranks: fy_group_all_reduce of each bucket. */
 FY_API_STATUS fy_ddp_reduce(fy_ddp_t *ddp);
+/* An optimizer whose state is divided over the ranks (ZeRO stage 1: Rajbhandari et al. 2020): this
+ * rank's has the state of one part of the parameters, a multiple of 64 elements, about 1 / ranks of
+ * all. In a loop of your own: fy_ddp_reduce, fy_optimizer_step, fy_ddp_share_values. Gradients are
+ * summed for every rank, so that clipping and bits are those of a whole optimizer. Not for
+ * fy_train_run, which shares no parameters after a step. Fails: INVALID_ARGUMENT (loss scaling,
+ * more ranks than parts), as fy_optimizer_create_ranges. */
+FY_API_STATUS fy_ddp_create_optimizer(fy_ddp_t *ddp, const fy_optimizer_options_t *options,
+                                      fy_optimizer_t **out_optimizer);
+/* Each part of the parameters becomes that of the rank which updates it: a broadcast for each. */
+FY_API_STATUS fy_ddp_share_values(fy_ddp_t *ddp);
 /* The model's buffers become those of rank 0: running statistics of batch norms are those of each
  * rank's shards until then. Call it before an evaluation or a checkpoint. */
 FY_API_STATUS fy_ddp_share_buffers(fy_ddp_t *ddp);

@@ -101,6 +101,19 @@ FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t 
  * computed on the device. Fails: as above. */
 FY_API_STATUS fy_optimizer_create_model(const fy_optimizer_options_t *options,
                                         const fy_model_t *model, fy_optimizer_t **out_optimizer);
+/* Elements [begin, end) of a model's block of parameters. */
+typedef struct fy_optimizer_range {
+    int64_t begin, end;
+} fy_optimizer_range_t;
+/* As fy_optimizer_create_model, for some elements of the model only: a step changes these, and
+ * there is state for these. Each range is a pair; one may be empty. For data-parallel training,
+ * where each rank updates a part (ferry/dist_train.h).
+ * Fails: as above, INVALID_ARGUMENT (a range outside of the block), UNSUPPORTED (LARS, LAMB: a
+ * trust ratio needs all elements of a parameter). */
+FY_API_STATUS fy_optimizer_create_ranges(const fy_optimizer_options_t *options,
+                                         const fy_model_t *model, size_t count,
+                                         const fy_optimizer_range_t *ranges,
+                                         fy_optimizer_t **out_optimizer);
 /* NULL is ignored. */
 FY_API void fy_optimizer_destroy(fy_optimizer_t *optimizer);
 /* Light requests only. With loss scaling one more for each pair looks for infinite and NaN

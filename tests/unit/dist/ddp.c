@@ -213,6 +213,77 @@ static uint64_t count_sent(fy_group_t *g, int64_t accumulate)
     return counting.sent_nbytes;
 }
 
+static uint64_t state_nbytes(const fy_optimizer_t *optimizer)
+{
+    uint64_t nbytes = 0;
+    const char *name;
+    fy_tensor_t *tensor;
+    for (size_t i = 0; fy_optimizer_state(optimizer, i, &name, &tensor), name; i++) {
+        fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+        OK(fy_tensor_query(tensor, &info));
+        if (info.rank > 0) nbytes += info.nbytes; /* without the step number */
+    }
+    return nbytes;
+}
+
+/* Gradients that differ by rank and step; clipped, so that the norm is that of all ranks. */
+static void step_once(fy_ddp_t *ddp, const run_t *run, fy_optimizer_t *optimizer, int step)
+{
+    OK(fy_copy(run->info.grads, run->info.values));
+    OK(fy_axpy(run->info.grads, 0.1 * step + group.rank, run->info.values));
+    OK(fy_ddp_reduce(ddp));
+    OK(fy_grads_clip_norm(1, &run->info.grads, 0.5, NULL));
+    OK(fy_optimizer_step(optimizer));
+}
+
+/* The state of a rank is a part; parameters have the bits of an optimizer with all state. */
+static void check_sharded(fy_group_t *g)
+{
+    const testing_t c = { "sharded", "lenet", 0, 1, 0, 0, 0 };
+    run_t whole = make_run(&c, 1), part = make_run(&c, 1);
+    fy_ddp_t *whole_ddp, *part_ddp;
+    fy_optimizer_t *all, *own, *none;
+    fy_optimizer_options_t options = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    const uint64_t ranks = (uint64_t)group.size;
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAMW, &options, sizeof options);
+    options.decay_min_rank = 2; /* factors for parameters, also for those cut between ranks */
+    OK(fy_ddp_create(g, whole.model, NULL, &whole_ddp));
+    OK(fy_ddp_create(g, part.model, NULL, &part_ddp));
+    OK(fy_optimizer_create_model(&options, whole.model, &all));
+    OK(fy_ddp_create_optimizer(part_ddp, &options, &own));
+    const uint64_t of_all = state_nbytes(all), of_own = state_nbytes(own);
+    HOLDS(of_all > 0 && of_own <= of_all / ranks + 2 * 64 * sizeof(float));
+    HOLDS(group.size == 1 || of_own < of_all);
+    for (int step = 0; step < 5; step++) {
+        const fy_scope_t scope = fy_scope_begin("step");
+        step_once(whole_ddp, &whole, all, step);
+        step_once(part_ddp, &part, own, step);
+        OK(fy_ddp_share_values(part_ddp));
+        HOLDS(memcmp(fetch(whole.info.values), fetch(part.info.values),
+                     (size_t)length(&whole) * sizeof(float)) == 0);
+        fy_scope_end(scope, 0, NULL);
+    }
+    options.loss_scaling = &scaling;
+    HOLDS(fy_ddp_create_optimizer(part_ddp, &options, &none) == FY_STATUS_INVALID_ARGUMENT);
+    options.loss_scaling = NULL;
+    options.kind = FY_OPTIMIZER_LAMB;
+    HOLDS(fy_ddp_create_optimizer(part_ddp, &options, &none) == FY_STATUS_UNSUPPORTED && !none);
+    const fy_optimizer_range_t outside = { 0, length(&whole) + 1 };
+    options.kind = FY_OPTIMIZER_ADAMW;
+    HOLDS(fy_optimizer_create_ranges(&options, part.model, 1, &outside, &none) ==
+          FY_STATUS_INVALID_ARGUMENT);
+    if (group.rank == 0)
+        printf("sharded: state of a rank %llu bytes of %llu\n", (unsigned long long)of_own,
+               (unsigned long long)of_all);
+    fy_optimizer_destroy(all);
+    fy_optimizer_destroy(own);
+    fy_ddp_destroy(whole_ddp);
+    fy_ddp_destroy(part_ddp);
+    free_run(&whole);
+    free_run(&part);
+}
+
 /* fy_group_compare, and models that differ. */
 static void check_differences(fy_group_t *g)
 {
@@ -239,6 +310,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (argc < 2 || strcmp(argv[1], "all") == 0 || strcmp(argv[1], cases[i].name) == 0)
             check_case(g, &cases[i]);
+    check_sharded(g);
     check_differences(g);
     const uint64_t each = count_sent(g, 1);
     HOLDS((each > 0) == (group.size > 1) && each == 3 * count_sent(g, 3));
