@@ -3,10 +3,12 @@
  *   ranks train DEVICE    LeNet on all ranks, against one process with whole batches
  *   ranks differ          the last rank makes another call than the others
  *   ranks stop            the last rank stops; rank 0 ends it when its loss is reported
+ *   ranks moment KIND SEED  a rank, and a call before which it stops or calls something else
  * Exit status 0: all holds. */
 #include <dlfcn.h>
 #include <math.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -319,15 +321,56 @@ static void stop(fy_group_t *g)
     if (group.rank == 0) kill(victim, SIGKILL);
 }
 
+/* The seed chooses the rank, and how many calls of which lengths are before the fault. */
+static void moment(fy_group_t *g, int stops, unsigned seed)
+{
+    unsigned state = seed * 2654435761u + 1;
+    const int bad = (int)(seed % (unsigned)group.size), other = bad == 0 ? 1 : 0;
+    const int before = (int)(state >> 16) % 40 + 1;
+    fy_tensor_t *number, *numbers;
+    void *data;
+    char want[80];
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
+    OK(fy_tensor_map(number, FY_ACCESS_WRITE, &data));
+    *(int64_t *)data = getpid();
+    OK(fy_group_all_gather(g, numbers, number));
+    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
+    const pid_t process = (pid_t)((int64_t *)data)[bad];
+    for (int i = 0; i < before; i++) {
+        state = state * 1664525u + 1013904223u;
+        const fy_scope_t scope = fy_scope_begin("call");
+        OK(fy_group_all_reduce(g, make((int64_t)(state >> 14), group.rank), FY_GROUP_SUM));
+        fy_scope_end(scope, 0, NULL);
+    }
+    if (group.rank == bad && stops) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    fy_tensor_t *x = make(group.rank == bad ? 9 : 8, group.rank);
+    const fy_status_t status = fy_group_all_reduce(g, x, FY_GROUP_SUM);
+    HOLDS(status == (stops ? FY_STATUS_RANK_LOST : FY_STATUS_INVALID_ARGUMENT));
+    if (stops)
+        snprintf(want, sizeof want, "rank %d (host ", bad);
+    else /* two of the ranks' calls: the other one's is that of all others */
+        snprintf(want, sizeof want, "rank %d all_reduce %d of f32 [9], sum", bad, before + 2);
+    HOLDS(strstr(fy_error_get()->text, want));
+    HOLDS(!stops || !strstr(fy_error_get()->text, "also missing"));
+    HOLDS(fetch(x)[0] == value_of(group.rank, 0));
+    report();
+    if (group.rank == other && stops) kill(process, SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
     fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
     fy_group_t *g;
     const char *what = argc > 1 ? argv[1] : "calls";
-    if (strcmp(what, "stop") == 0) options.deadline_ns = 3000000000u;
+    const bool is_moment = strcmp(what, "moment") == 0 && argc > 3;
+    if (strcmp(what, "stop") == 0 || is_moment) options.deadline_ns = 3000000000u;
     OK(fy_group_open(&options, &g));
     OK(fy_group_query(g, &group));
-    OK(fy_device_open(argc > 2 ? argv[2] : "host", &device));
+    OK(fy_device_open(argc > 2 && !is_moment ? argv[2] : "host", &device));
     if (group.rank == 0) printf("%d ranks, %s\n", group.size, group.engine);
     const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "calls") == 0)
@@ -336,6 +379,8 @@ int main(int argc, char **argv)
         train(g);
     else if (strcmp(what, "differ") == 0)
         differ(g);
+    else if (is_moment)
+        moment(g, strcmp(argv[2], "stop") == 0, (unsigned)strtoul(argv[3], NULL, 10));
     else
         stop(g);
     fy_scope_end(scope, 0, NULL);

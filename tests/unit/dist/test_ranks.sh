@@ -80,5 +80,17 @@ for mpi in openmpi mpich; do
         fi
         echo "ok: $mpi 3 $what"
     done
+    # One of 4 ranks at a random moment: $FERRY_MOMENTS of each kind (nightly: 20). All others name
+    # it; it names itself if it still runs.
+    for seed in $(seq 1 "${FERRY_MOMENTS:-1}"); do
+        for failure in "differ|call different things|4" "stop|took no part|3"; do
+            IFS='|' read -r what text count <<<"$failure"
+            start "$mpi" 4 "$ranks" moment "$what" "$seed" || true
+            if [ "$(grep -c "$text" "$temp/out")" != "$count" ]; then
+                echo "failed: $mpi moment $what $seed" && cat "$temp/out" "$temp/err" && exit 1
+            fi
+            echo "ok: $mpi 4 moment $what $seed"
+        done
+    done
 done
 if [ $tested = 0 ]; then echo "skipped: no MPI here (Debian: openmpi-bin libopenmpi-dev, mpich libmpich-dev)" && exit 77; fi
