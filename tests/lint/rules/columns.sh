@@ -5,7 +5,7 @@
 
 max_columns=100
 max_words_readme=1200
-max_words_docs=42000
+max_words_docs=46000
 
 # long_lines: of lines "file:number:text" on standard input those whose text has too many columns.
 long_lines() {
