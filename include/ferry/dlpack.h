@@ -19,7 +19,7 @@ extern "C" {
 #define DLPACK_DLPACK_H_
 
 #define DLPACK_MAJOR_VERSION 1
-#define DLPACK_MINOR_VERSION 1
+#define DLPACK_MINOR_VERSION 3
 
 typedef struct {
     uint32_t major, minor;
@@ -109,6 +109,38 @@ typedef struct DLManagedTensorVersioned {
     uint64_t flags;
     DLTensor dl_tensor;
 } DLManagedTensorVersioned;
+
+/* A table of C functions that a Python type has as __dlpack_c_exchange_api__: a capsule named
+ * "dlpack_exchange_api". They return 0, or -1 with a Python exception set; the allocator calls
+ * set_error instead and needs no Python. None of them waits or orders streams: the consumer submits
+ * its work to current_work_stream. */
+typedef int (*DLPackManagedTensorAllocator)(DLTensor *prototype, DLManagedTensorVersioned **out,
+                                            void *error_context,
+                                            void (*set_error)(void *error_context, const char *kind,
+                                                              const char *message));
+typedef int (*DLPackManagedTensorFromPyObjectNoSync)(void *object, DLManagedTensorVersioned **out);
+/* `managed` is transferred, also if it fails. */
+typedef int (*DLPackManagedTensorToPyObjectNoSync)(DLManagedTensorVersioned *managed,
+                                                   void **out_object);
+/* *out is valid until the consumer returns to Python. */
+typedef int (*DLPackDLTensorFromPyObjectNoSync)(void *object, DLTensor *out);
+typedef int (*DLPackCurrentWorkStream)(DLDeviceType device_type, int32_t device_id,
+                                       void **out_stream);
+
+/* prev_api: a table for consumers of an older major version; NULL: none. */
+typedef struct DLPackExchangeAPIHeader {
+    DLPackVersion version;
+    struct DLPackExchangeAPIHeader *prev_api;
+} DLPackExchangeAPIHeader;
+
+typedef struct DLPackExchangeAPI {
+    DLPackExchangeAPIHeader header;
+    DLPackManagedTensorAllocator managed_tensor_allocator;
+    DLPackManagedTensorFromPyObjectNoSync managed_tensor_from_py_object_no_sync;
+    DLPackManagedTensorToPyObjectNoSync managed_tensor_to_py_object_no_sync;
+    DLPackDLTensorFromPyObjectNoSync dltensor_from_py_object_no_sync; /* may be NULL */
+    DLPackCurrentWorkStream current_work_stream;
+} DLPackExchangeAPI;
 
 #endif
 

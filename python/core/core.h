@@ -12,15 +12,36 @@
 #include <ferry/ops.h>
 
 /* X(function). Their addresses are in `api` after bind. */
-#define CORE_CALLS(X)                                                                            \
-    X(fy_add)                                                                                    \
-    X(fy_sub)                                                                                    \
-    X(fy_mul)                                                                                    \
-    X(fy_div)                                                                                    \
-    X(fy_pow)                                                                                    \
-    X(fy_floor_divide) X(fy_remainder) X(fy_matmul) X(fy_eq) X(fy_ne) X(fy_lt) X(fy_le) X(fy_gt) \
-        X(fy_ge) X(fy_neg) X(fy_abs) X(fy_affine) X(fy_full) X(fy_tensor_query) X(fy_tensor_map) \
-            X(fy_tensor_destroy) X(fy_tensor_to_dlpack) X(fy_tensor_from_dlpack) X(fy_device_host)
+#define CORE_CALLS(X)        \
+    X(fy_add)                \
+    X(fy_sub)                \
+    X(fy_mul)                \
+    X(fy_div)                \
+    X(fy_pow)                \
+    X(fy_floor_divide)       \
+    X(fy_remainder)          \
+    X(fy_matmul)             \
+    X(fy_eq)                 \
+    X(fy_ne)                 \
+    X(fy_lt)                 \
+    X(fy_le)                 \
+    X(fy_gt)                 \
+    X(fy_ge)                 \
+    X(fy_neg)                \
+    X(fy_abs)                \
+    X(fy_affine)             \
+    X(fy_full)               \
+    X(fy_tensor_create)      \
+    X(fy_tensor_query)       \
+    X(fy_tensor_map)         \
+    X(fy_tensor_destroy)     \
+    X(fy_tensor_to_dlpack)   \
+    X(fy_tensor_from_dlpack) \
+    X(fy_device_host)        \
+    X(fy_device_open)        \
+    X(fy_device_close)       \
+    X(fy_stream_native)      \
+    X(fy_error_get)
 
 struct core_api {
 #define X(name) __typeof__(&name) name;
@@ -36,7 +57,9 @@ typedef struct {
     PyObject_HEAD fy_tensor_t *handle;
     fy_device_t *device;
     uint64_t nelem;
+    int64_t *layout; /* of exchange_table.c: shape and strides; NULL before the first use */
     fy_dtype_t dtype;
+    int frees_slowly; /* destroying may call a driver or the kernel: not while holding the GIL */
 } tensor_object;
 
 /* Sets the exception of this thread's last failure, and returns NULL. */
@@ -48,12 +71,23 @@ PyObject *core_wrap(fy_tensor_t *handle);
 /* The tensor object if `object` is one, else NULL without an exception. */
 tensor_object *core_tensor(PyObject *object);
 
-/* exchange.c */
+/* buffer.c */
 int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags);
 void tensor_releasebuffer(PyObject *self, Py_buffer *view);
-PyObject *tensor_dlpack(PyObject *self, PyObject *args);
 PyObject *core_from_buffer(PyObject *module, PyObject *object);
+/* end(): the interpreter is about to end. */
+PyObject *core_end(PyObject *module, PyObject *unused);
+/* dlpack.c */
+PyObject *tensor_dlpack(PyObject *self, PyObject *args);
 PyObject *core_from_dlpack(PyObject *module, PyObject *args);
+/* As fy_tensor_to_dlpack; page-locked memory as the CPU's. */
+fy_status_t core_export(tensor_object *tensor, int is_read_only, fy_stream_t *stream,
+                        DLManagedTensorVersioned **out_managed);
+/* A ferry.Tensor, or NULL with an exception. *out_is_taken: `managed` was transferred; this can be
+ * so in both cases. */
+PyObject *core_import(fy_device_t *device, DLManagedTensorVersioned *managed, int *out_is_taken);
+/* exchange_table.c: sets the type's attribute; -1 with an exception. */
+int core_add_exchange_table(PyObject *type);
 /* number.c */
 extern PyType_Slot tensor_number_slots[];
 /* unary(address of a typed call, tensor), binary(address, a, b): for ferry/ops.py */

@@ -1,7 +1,8 @@
 /* ferry._core: the tensor object, for calls whose overhead counts. bind() gets libferry's handle
  * from the loader in ferry/_library.py, so this module links nothing of Ferry.
- * Next: number.c (arithmetic), exchange.c (buffers and DLPack). */
+ * Next: number.c (arithmetic), buffer.c, dlpack.c and exchange_table.c (exchange). */
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
@@ -28,6 +29,9 @@ PyObject *core_refuse(fy_status_t status, const char *text)
     return raise_made(PyObject_CallFunction(refuse_error, "is", (int)status, text));
 }
 
+/* Host blocks up to this size stay with the thread when they are freed. */
+enum { CACHED_NBYTES = 1 << 15 };
+
 tensor_object *core_tensor(PyObject *object)
 {
     return PyObject_TypeCheck(object, tensor_base) ? (tensor_object *)object : NULL;
@@ -51,15 +55,24 @@ PyObject *core_wrap(fy_tensor_t *handle)
     self->device = info.device;
     self->nelem = info.nelem;
     self->dtype = info.dtype;
+    self->frees_slowly = info.device != api.fy_device_host() || info.is_pinned ||
+                         info.storage_nbytes > CACHED_NBYTES;
     return (PyObject *)self;
 }
 
-/* Destroying may run the deleter of a buffer, which takes the GIL again on this thread. */
+/* Destroying may run the deleter of a buffer, which takes the GIL on this thread. */
 static void tensor_dealloc(PyObject *object)
 {
     tensor_object *self = (tensor_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->handle) api.fy_tensor_destroy(self->handle);
+    if (self->handle && self->frees_slowly) {
+        PyThreadState *state = PyEval_SaveThread();
+        api.fy_tensor_destroy(self->handle);
+        PyEval_RestoreThread(state);
+    } else {
+        api.fy_tensor_destroy(self->handle);
+    }
+    free(self->layout);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);
@@ -186,10 +199,20 @@ static PyObject *bind(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *wrap(PyObject *module, PyObject *handle)
+/* wrap(handle): an integer, or a c_void_p of ctypes, whose value would be an allocation that can
+ * fail and then leaks the handle. */
+static PyObject *wrap(PyObject *module, PyObject *object)
 {
     (void)module;
-    void *address = PyLong_AsVoidPtr(handle);
+    void *address = NULL;
+    if (PyLong_Check(object)) {
+        address = PyLong_AsVoidPtr(object);
+    } else {
+        Py_buffer view;
+        if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) != 0) return NULL;
+        if (view.len == (Py_ssize_t)sizeof address) memcpy(&address, view.buf, sizeof address);
+        PyBuffer_Release(&view);
+    }
     if (!address) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "wrap: the handle is NULL");
         return NULL;
@@ -202,6 +225,7 @@ static PyMethodDef functions[] = {
     { "wrap", wrap, METH_O, "A Tensor that owns the handle." },
     { "unary", (PyCFunction)(void (*)(void))core_unary, METH_FASTCALL, NULL },
     { "binary", (PyCFunction)(void (*)(void))core_binary, METH_FASTCALL, NULL },
+    { "end", core_end, METH_NOARGS, NULL },
     { "from_buffer", core_from_buffer, METH_O, NULL },
     { "from_dlpack", core_from_dlpack, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },
@@ -221,7 +245,8 @@ PyMODINIT_FUNC PyInit__core(void)
     }
     PyObject *module = PyModule_Create(&definition);
     PyObject *type = module ? make_tensor_base() : NULL;
-    if (!type || PyModule_AddObjectRef(module, "Tensor", type) < 0) {
+    if (!type || core_add_exchange_table(type) < 0 ||
+        PyModule_AddObjectRef(module, "Tensor", type) < 0) {
         Py_XDECREF(type);
         Py_XDECREF(module);
         return NULL;

@@ -1,8 +1,8 @@
-"""Finds and loads libferry and libferry_train.
+"""Finds and loads libferry, libferry_train and libferry_dist.
 
 In this order: $FERRY_LIBRARY (libferry.so itself, the folder that has it, or an installation's
-prefix), the folder lib/ of this package, what the system's loader finds. libferry_train is taken
-from beside libferry.
+prefix), the folder lib/ of this package, what the system's loader finds. The others are taken from
+beside libferry. Without libferry_dist, only its functions fail.
 """
 
 import ctypes
@@ -49,3 +49,7 @@ path = _find()
 """The file of libferry, or the name that the system's loader resolved."""
 ferry = _load(path, "libferry")
 ferry_train = _load(path.replace("libferry.so", "libferry_train.so"), "libferry_train")
+try:
+    ferry_dist = _load(path.replace("libferry.so", "libferry_dist.so"), "libferry_dist")
+except ImportError:
+    ferry_dist = None

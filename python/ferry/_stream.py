@@ -137,7 +137,7 @@ class Download:
         handle, result = self._handle(), ctypes.c_void_p()
         _c.fy_download_wait(handle, timeout_ns, ctypes.byref(result))
         self._done()
-        return _core.wrap(result.value)
+        return _core.wrap(result)
 
     def poll(self) -> Optional[Tensor]:
         """The host tensor if the bytes have arrived, else None. No sync."""
@@ -146,7 +146,7 @@ class Download:
         if not result.value:
             return None
         self._done()
-        return _core.wrap(result.value)
+        return _core.wrap(result)
 
     def __await__(self) -> Generator[Any, None, Tensor]:
         yield from self.ticket.__await__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import html
 import struct
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ferry._stream import Download, Ticket
 
 LEGACY_STREAM = 1  # of CUDA: what DLPack means by no stream
-READ, READ_WRITE = _c.FY_ACCESS_READ, _c.FY_ACCESS_READ_WRITE
+_DLPACK_VERSION = (1, 3)
 _CODES = {"f32": "f", "f64": "d", "f16": "e", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}
 
 
@@ -172,7 +173,7 @@ class Tensor(_core.Tensor):
         if name.startswith("cuda:"):
             return (2, int(name.partition(":")[2].partition("?")[0]))
         if not self.is_host:
-            self._dlpack(READ, 0)  # refuses, with the call that makes it possible
+            self._dlpack(True, True, 0)  # refuses, with the call that makes it possible
         return (1, 0)
 
     def __dlpack__(
@@ -183,8 +184,12 @@ class Tensor(_core.Tensor):
         dl_device: Any = None,
         copy: Any = None,
     ) -> Any:
-        """A capsule of DLPack 1, without a copy. The consumer may write to the bytes."""
-        return export_dlpack(self, READ_WRITE, stream, max_version, dl_device, copy)
+        """A capsule of DLPack, without a copy; of version 1 if max_version allows it.
+
+        The consumer may write to the bytes, unless the tensor is read-only. Consumers in C find the
+        table __dlpack_c_exchange_api__ in the type.
+        """
+        return export_dlpack(self, stream, max_version, dl_device, copy)
 
     # ---- views: nothing moves ----
 
@@ -344,7 +349,7 @@ def wrap_out(function: Any, *arguments: Any) -> Tensor:
     """Calls a function of C whose last parameter is an out tensor; returns the Tensor."""
     result = ctypes.c_void_p()
     function(*arguments, ctypes.byref(result))
-    return _core.wrap(result.value)
+    return _core.wrap(result)
 
 
 def transfer_options(dtype: Any) -> Any:
@@ -354,21 +359,26 @@ def transfer_options(dtype: Any) -> Any:
 
 
 def export_dlpack(
-    tensor: Tensor, access: int, stream: Any, max_version: Any, dl_device: Any, copy: Any
+    tensor: Tensor, stream: Any, max_version: Any, dl_device: Any, copy: Any
 ) -> Any:
-    if max_version is None or max_version[0] < 1:
-        raise BufferError("ferry exports DLPack 1: ask with max_version=(1, 1)")
+    is_versioned = max_version is not None and max_version[0] >= 1
+    is_read_only = tensor.info()["is_read_only"]
+    if is_read_only and not is_versioned:
+        raise BufferError(
+            "the tensor is read-only, which DLPack before version 1 cannot express: ask with "
+            "max_version=(1, 0), or copy the tensor"
+        )
     if copy:
         raise BufferError("ferry copies nothing by itself: copy on your side")
     if dl_device is not None and tuple(dl_device) != tensor.__dlpack_device__():
         raise BufferError("ferry moves nothing by itself: download or upload the tensor first")
     if stream == -1 or not tensor.device.name.startswith("cuda:"):
-        return tensor._dlpack(access, 0)
+        return tensor._dlpack(is_read_only, is_versioned, 0)
     native = LEGACY_STREAM if stream is None else int(stream)
     options = _c.defaults(_c.fy_stream_options_t, native=native)
     wrapped = _c.out(_c.fy_stream_create, tensor.device, ctypes.byref(options))
     try:
-        return tensor._dlpack(access, wrapped)
+        return tensor._dlpack(is_read_only, is_versioned, wrapped)
     finally:
         _c.fy_stream_destroy(wrapped)
 
@@ -376,8 +386,9 @@ def export_dlpack(
 def from_dlpack(source: Any) -> Tensor:
     """A tensor on the bytes of an object with __dlpack__, without a copy.
 
-    Host memory becomes a host tensor, memory of CUDA device N one of cuda:N. Read-only stays so.
-    Fails: Unsupported (version, dtype, lanes), InvalidArgument (layout), DeviceMismatch.
+    Host memory becomes a host tensor, memory of CUDA device N one of cuda:N. Read-only stays so;
+    producers before DLPack 1 cannot tell. Fails: Unsupported (version, dtype, lanes),
+    InvalidArgument (layout), DeviceMismatch.
     """
     kind, number = source.__dlpack_device__()
     device = Device(f"cuda:{number}") if kind == 2 else host
@@ -386,7 +397,10 @@ def from_dlpack(source: Any) -> Tensor:
         native = ctypes.c_void_p()
         _c.fy_stream_native(device, None, ctypes.byref(native))
         stream = native.value
-    capsule = source.__dlpack__(stream=stream, max_version=(1, 1))
+    try:
+        capsule = source.__dlpack__(stream=stream, max_version=_DLPACK_VERSION)
+    except TypeError:  # a producer before DLPack 1
+        capsule = source.__dlpack__(stream=stream)
     return _core.from_dlpack(capsule, device._as_parameter_)
 
 
@@ -512,4 +526,5 @@ def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[T
     return [_core.wrap(handle) for handle in results[: len(tensors)]]
 
 
+atexit.register(_core.end)
 _core.bind(_library._handle, _errors.last_error, _errors._of, Tensor)

@@ -14,6 +14,7 @@ from typing import Callable, Dict, Mapping, Union
 import torch
 
 from ferry import ops
+from ferry._errors import InvalidArgument, Status
 from ferry._stream import download_many
 from ferry._tensor import Tensor, from_dlpack, upload_many
 from ferry.train import Model
@@ -42,6 +43,11 @@ def to_torch(tensor: Tensor) -> torch.Tensor:
     """
     if not isinstance(tensor, Tensor):
         raise TypeError(f"to_torch takes a ferry.Tensor, not {type(tensor).__name__}")
+    if tensor.info()["is_read_only"]:
+        raise InvalidArgument(
+            Status.INVALID_ARGUMENT, "to_torch: the tensor is read-only, and PyTorch has no such "
+            "tensors\n  Copy it first: ferry.tensor(t)",
+        )  # fmt: skip
     return torch.from_dlpack(tensor)
 
 

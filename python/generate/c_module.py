@@ -25,8 +25,8 @@ from ctypes import (
     c_int64, c_size_t, c_uint16, c_uint32, c_uint64, c_uint8, c_void_p, cast, sizeof,
 )
 
-from ferry._library import ferry as _ferry, ferry_train as _ferry_train
-from ferry._errors import check as _check
+from ferry._library import ferry as _ferry, ferry_dist as _ferry_dist, ferry_train as _ferry_train
+from ferry._errors import _of, check as _check
 
 
 def out(function, *arguments):
@@ -52,8 +52,16 @@ def defaults(struct, **fields):
     return value
 
 
+def _missing(name):
+    def refuse(*arguments):
+        raise _of(FY_STATUS_UNAVAILABLE, f"{{name}}: there is no libferry_dist beside libferry\\n"
+                  "  Install all libraries of one version of Ferry into one folder")
+
+    return refuse
+
+
 def _declare(library, name, result, parameters, signature, comment):
-    function = getattr(library, name)
+    function = getattr(library, name) if library else _missing(name)
     function.restype = None if result == "void" else c_int if result == "status" else result
     function.argtypes = parameters
     if result == "status":
@@ -98,6 +106,11 @@ class Writer:
             kind = f"POINTER({kind})"
         return kind
 
+    def library(self, header):
+        if header in ("dist.h", "dist_train.h"):
+            return "_ferry_dist"
+        return "_ferry_train" if header.startswith("train/") else "_ferry"
+
     def lines(self):
         api = self.api
         for name, value in {**api.constants, **api.enumerators}.items():
@@ -119,7 +132,7 @@ class Writer:
             yield "]"
         yield ""
         for function in api.functions:
-            library = "_ferry_train" if str(function.header).startswith("train/") else "_ferry"
+            library = self.library(str(function.header))
             is_status = function.result == "fy_status_t" and function.name != "fy_error_set"
             result = (
                 '"status"'

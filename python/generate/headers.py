@@ -47,14 +47,9 @@ class Api:
 
 
 def all_headers(include):
-    """Every public header that declares functions of libferry or libferry_train.
-
-    backend.h is left out: it is the interface of plugins, and declares what they export. So is
-    dist.h and dist_train.h, whose functions are in libferry_dist.
-    """
-    left_out = ("backend.h", "dist.h", "dist_train.h")
+    """Every public header but backend.h: the interface of plugins declares what they export."""
     found = sorted((include / "ferry").glob("*.h")) + sorted((include / "ferry/train").glob("*.h"))
-    return [path.relative_to(include / "ferry") for path in found if path.name not in left_out]
+    return [path.relative_to(include / "ferry") for path in found if path.name != "backend.h"]
 
 
 def preprocessed(include, compiler):

@@ -3,7 +3,12 @@
 The headers are read here in another way than by the generator: line by line, without a parser.
 """
 
+import os
 import re
+import subprocess
+import sys
+import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 
@@ -21,10 +26,8 @@ def declared(path):
 
 class Reach(unittest.TestCase):
     def headers(self):
-        # backend.h is the interface of plugins: libferry exports nothing of it. dist.h and dist_train.h
-        # are of libferry_dist.
-        left_out = ("backend.h", "dist.h", "dist_train.h")
-        return [p for p in sorted(INCLUDE.rglob("*.h")) if p.name not in left_out]
+        # backend.h is the interface of plugins: libferry exports nothing of it.
+        return [p for p in sorted(INCLUDE.rglob("*.h")) if p.name != "backend.h"]
 
     def test_every_function(self):
         names = [name for path in self.headers() for name in declared(path)]
@@ -59,6 +62,40 @@ class Reach(unittest.TestCase):
         self.assertEqual(missing, ["fy_split"])  # Tensor.split
         for name in ferry.ops.__all__:
             self.assertTrue(getattr(ferry, name).__doc__.strip(), name)
+
+    def test_groups(self):
+        """libferry_dist, with one rank and without MPI."""
+        group = _c.out(_c.fy_group_open, None)
+        info = _c.defaults(_c.fy_group_info_t)
+        _c.fy_group_query(group, _c.byref(info))
+        self.assertEqual((info.rank, info.size), (0, 1))
+        t = ferry.tensor([1.0, 2.0])
+        _c.fy_group_all_reduce(group, t, _c.FY_GROUP_SUM)
+        self.assertEqual(t.tolist(), [1, 2])
+        with self.assertRaises(ferry.InvalidArgument):
+            _c.fy_group_broadcast(group, t, 1)
+        _c.fy_group_close(group)
+
+    def test_without_libferry_dist(self):
+        """A folder with the other two libraries: all else works, a call of a group is refused."""
+        libraries = Path(os.environ["FERRY_LIBRARY"]).absolute()
+        program = """
+            import ferry
+            assert ferry.ones(1).item() == 1
+            try:
+                ferry._c.fy_group_open(None, None)
+            except ferry.Unavailable as error:
+                print(error.cause)
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("libferry.so.0", "libferry_train.so.0"):
+                Path(folder, name).symlink_to(libraries / name)
+            done = subprocess.run(
+                [sys.executable, "-B", "-c", textwrap.dedent(program)], text=True, timeout=120,
+                env={**os.environ, "FERRY_LIBRARY": folder}, capture_output=True,
+            )  # fmt: skip
+        said = "fy_group_open: there is no libferry_dist beside libferry\n"
+        self.assertEqual((done.stdout, done.stderr), (said, ""))
 
     def test_documented(self):
         for name in ferry.__all__:

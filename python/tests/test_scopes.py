@@ -177,6 +177,43 @@ class Interpreters(unittest.TestCase):
         """)
         self.assertEqual((status, out, error), (0, "end\n", ""))
 
+    def test_freeing_does_not_hold_the_gil(self):
+        """The deleter of a large tensor blocks until another thread of Python has run."""
+        status, out, error = run("""
+            import ctypes, ferry, threading, time
+            from ferry import _c, _core
+            libc = ctypes.PyDLL(None)  # its calls keep the GIL
+            gate, memory = (ctypes.c_char * 64)(), (ctypes.c_float * 10_000)()
+            libc.sem_init(gate, 0, 0)
+            deleter = ctypes.cast(libc.sem_wait, _c.fy_deleter_fn)
+            t = _core.wrap(_c.out(
+                _c.fy_tensor_wrap, ferry.host, 0, 1, (ctypes.c_int64 * 1)(10_000), memory, deleter,
+                ctypes.addressof(gate)))
+            threading.Timer(0.1, lambda: libc.sem_post(gate)).start()
+            del t
+            print("freed")
+        """)
+        self.assertEqual((status, out, error), (0, "freed\n", ""))
+
+    def test_the_last_use_ends_on_a_thread_of_c_at_exit(self):
+        """It would wait for the GIL, which the exiting interpreter keeps."""
+        status, out, error = run("""
+            import atexit, ctypes
+            libc = ctypes.PyDLL(None)
+
+            @atexit.register  # before ferry, so it runs last
+            def end():
+                thread = ctypes.c_void_p()
+                destroy = ctypes.cast(ferry._c.fy_tensor_destroy, ctypes.c_void_p)
+                libc.pthread_create(ctypes.byref(thread), None, destroy, ctypes.c_void_p(handle))
+                libc.pthread_join(thread, None)
+                print("joined")
+
+            import ferry
+            handle = ferry.from_buffer(bytearray(8))._take()
+        """)
+        self.assertEqual((status, out, error), (0, "joined\n", ""))
+
     def test_interrupt_in_a_loop(self):
         status, out, error = run("""
             import ferry, signal

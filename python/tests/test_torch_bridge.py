@@ -1,5 +1,6 @@
 """ferry.torch: exchange without a copy, state dicts, a ported resnet18. Skips without PyTorch."""
 
+import ctypes
 import sys
 import unittest
 
@@ -46,6 +47,12 @@ class Resnet18(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+def address(tensor):
+    pointer = ctypes.c_void_p()
+    ferry._c.fy_tensor_map(tensor, 1, ctypes.byref(pointer))
+    return pointer.value
+
+
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
@@ -66,10 +73,20 @@ class Exchange(unittest.TestCase):
             u = ferry.torch.to_torch(ferry.ones((2, 2), dtype))
             self.assertEqual(ferry.torch.to_ferry(u).dtype, dtype)
 
+    def test_capsules_of_both_versions(self):
+        t = ferry.ones((2, 3))
+        for capsule in (t.__dlpack__(), t.__dlpack__(max_version=(1, 0))):
+            u = torch.from_dlpack(capsule)
+            self.assertEqual((u.data_ptr(), u.tolist()), (address(t), t.tolist()))
+        x = torch.ones(2, 3)
+        for capsule in (torch.utils.dlpack.to_dlpack(x), x.__dlpack__(max_version=(1, 0))):
+            v = ferry._core.from_dlpack(capsule, ferry.host._as_parameter_)
+            self.assertEqual((address(v), v.tolist()), (x.data_ptr(), x.tolist()))
+
     def test_refusals(self):
         with self.assertRaisesRegex(ferry.Unsupported, "download"):
             ferry.torch.to_torch(ferry.ones(2, device="sim:0"))
-        with self.assertRaises(ferry.Error):
+        with self.assertRaisesRegex(ferry.InvalidArgument, "read-only"):
             ferry.torch.to_torch(ferry.from_buffer(b"read-only"))
         with self.assertRaises(TypeError):
             ferry.torch.to_ferry([1.0])

@@ -1,6 +1,6 @@
 /* Exchange by DLPack 1: <ferry/dlpack.h>. An exported tensor is a handle in no scope, which the
  * consumer's deleter destroys. An imported one is a wrapped storage whose deleter calls the
- * producer's. Layouts and flags: the specification, version 1.1 (dmlc.github.io/dlpack). */
+ * producer's. Layouts and flags: the specification, version 1.3 (dmlc.github.io/dlpack). */
 #include <ferry/dlpack.h>
 
 #include <inttypes.h>

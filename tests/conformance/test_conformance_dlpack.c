@@ -1,5 +1,5 @@
 /* Tensors exchanged by DLPack: addresses, flags, shapes; who frees what and when; tensors that are
- * refused. The test is the other library. NumPy and PyTorch: tests/unit/tools/test_dlpack.sh. */
+ * refused. The test is the other library. NumPy and PyTorch: python/tests. */
 #include <pthread.h>
 #include <stdatomic.h>
 

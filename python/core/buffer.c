@@ -1,5 +1,6 @@
-/* Bytes shared with other libraries: the buffer protocol and DLPack 1, both ways, without a copy.
- * Only host tensors have a buffer: for others fy_tensor_map refuses, and names the download. */
+/* The buffer protocol, both ways, without a copy. Only host tensors have a buffer: for others
+ * fy_tensor_map refuses, and names the download. Next: dlpack.c. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,11 +105,21 @@ typedef struct {
     Py_buffer view;
 } borrowed_buffer;
 
-/* Runs on the thread that ends the last use, which need not be one of Python. */
+static atomic_int is_ending;
+
+PyObject *core_end(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    atomic_store(&is_ending, 1);
+    Py_RETURN_NONE;
+}
+
+/* Runs on the thread that ends the last use, which need not be one of Python. While Python ends,
+ * such a thread would wait for the GIL for ever: the buffer's object is not released then. */
 static void release_buffer(DLManagedTensorVersioned *managed)
 {
     borrowed_buffer *borrowed = (borrowed_buffer *)managed;
-    if (Py_IsInitialized()) {
+    if (Py_IsInitialized() && (!atomic_load(&is_ending) || PyGILState_GetThisThreadState())) {
         const PyGILState_STATE state = PyGILState_Ensure();
         PyBuffer_Release(&borrowed->view);
         PyGILState_Release(state);
@@ -143,9 +154,9 @@ PyObject *core_from_buffer(PyObject *module, PyObject *object)
     if (!b) return PyErr_NoMemory();
     int is_read_only = 0;
     if (PyObject_GetBuffer(object, &b->view, PyBUF_RECORDS) != 0) {
-        PyErr_Clear();
-        is_read_only = 1;
-        if (PyObject_GetBuffer(object, &b->view, PyBUF_RECORDS_RO) != 0) {
+        is_read_only = !PyErr_ExceptionMatches(PyExc_MemoryError);
+        if (is_read_only) PyErr_Clear();
+        if (!is_read_only || PyObject_GetBuffer(object, &b->view, PyBUF_RECORDS_RO) != 0) {
             free(b);
             return NULL;
         }
@@ -178,58 +189,4 @@ PyObject *core_from_buffer(PyObject *module, PyObject *object)
     PyBuffer_Release(&b->view);
     free(b);
     return core_raise(status);
-}
-
-/* ---- DLPack ---- */
-
-static const char fresh[] = "dltensor_versioned", used[] = "used_dltensor_versioned";
-
-static void drop_capsule(PyObject *capsule)
-{
-    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, fresh);
-    if (!managed)
-        PyErr_Clear(); /* the consumer has renamed it, and owns the tensor */
-    else if (managed->deleter)
-        managed->deleter(managed);
-}
-
-/* _dlpack(access, stream): a capsule. Page-locked memory is exported as the CPU's, as
- * __dlpack_device__ reports it: PyTorch does not import the type "CUDA host". */
-PyObject *tensor_dlpack(PyObject *self, PyObject *args)
-{
-    int access = 0;
-    unsigned long long stream = 0;
-    if (!PyArg_ParseTuple(args, "iK", &access, &stream)) return NULL;
-    DLManagedTensorVersioned *managed = NULL;
-    const fy_status_t status = api.fy_tensor_to_dlpack(((tensor_object *)self)->handle,
-                                                       (fy_access_t)access,
-                                                       (fy_stream_t *)(uintptr_t)stream, &managed);
-    if (status != FY_STATUS_OK) return core_raise(status);
-    DLDevice *device = &managed->dl_tensor.device;
-    if (device->device_type == kDLCUDAHost) *device = (DLDevice){ kDLCPU, 0 };
-    PyObject *capsule = PyCapsule_New(managed, fresh, drop_capsule);
-    if (!capsule) managed->deleter(managed);
-    return capsule;
-}
-
-/* from_dlpack(capsule, device) */
-PyObject *core_from_dlpack(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *capsule;
-    unsigned long long device = 0;
-    if (!PyArg_ParseTuple(args, "OK", &capsule, &device)) return NULL;
-    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, fresh);
-    if (!managed) {
-        PyErr_Clear();
-        return core_refuse(FY_STATUS_UNSUPPORTED,
-                           "the capsule is not one of DLPack 1, or it was consumed before\n"
-                           "Ask the producer for version 1: __dlpack__(max_version=(1, 1))");
-    }
-    fy_tensor_t *tensor = NULL;
-    const fy_status_t status =
-        api.fy_tensor_from_dlpack((fy_device_t *)(uintptr_t)device, managed, &tensor);
-    if (status != FY_STATUS_OK) return core_raise(status);
-    if (PyCapsule_SetName(capsule, used) != 0) PyErr_Clear();
-    return core_wrap(tensor);
 }
