@@ -1,11 +1,10 @@
 /* Data-parallel training: a model's gradients in buckets, its replicas made equal, and the calls
- * that fy_train_run makes. Next: compare.c. */
-#include "dist/group.h"
+ * that fy_train_run makes. Next: shard.c. */
+#include "dist/ddp.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include <ferry/dist_train.h>
 #include <ferry/ops.h>
 #include <ferry/scope.h>
 #include <ferry/transfer.h>
@@ -17,16 +16,6 @@
 DDP_OPTIONS(FY__ABI_ROW)
 DDP_FACTS(FY__ABI_ROW)
 DDP_OPTIONS(FY__ABI_INIT_FUNCTION)
-
-struct fy_ddp {
-    fy_group_t *group;
-    fy_model_t *model;
-    fy_ddp_options_t options;
-    fy_model_info_t info;
-    int64_t *starts; /* bucket b is the gradients' elements [starts[b + 1], starts[b]) */
-    size_t nbuckets;
-    uint64_t reductions;
-};
 
 /* ---- buckets ---- */
 
@@ -55,6 +44,7 @@ static fy_status_t cut(fy_ddp_t *ddp)
 static fy_status_t reduce_bucket(fy_ddp_t *ddp, size_t b)
 {
     fy_tensor_t *part;
+    if (fyd_shards(ddp)) return fyd_shard_reduce(ddp, b);
     FY_TRY(fy_slice(ddp->info.grads, 0, ddp->starts[b + 1], ddp->starts[b], &part));
     return fy_group_all_reduce(ddp->group, part, FY_GROUP_SUM);
 }
@@ -111,67 +101,6 @@ fy_status_t fy_ddp_share_buffers(fy_ddp_t *ddp)
     return ddp->info.buffers ? fy_group_broadcast(ddp->group, ddp->info.buffers, 0) : FY_STATUS_OK;
 }
 
-/* ---- sharded optimizer state ---- */
-
-enum { PART_MULTIPLE = 64 }; /* elements, so that parts of f32 begin at multiples of 256 bytes */
-
-/* The elements that a rank updates. */
-static fy_optimizer_range_t part_of(const fy_ddp_t *ddp, int rank)
-{
-    const int64_t all = ddp->starts[0], ranks = ddp->group->transport.size,
-                  share = (all + ranks - 1) / ranks,
-                  part = (share + PART_MULTIPLE - 1) / PART_MULTIPLE * PART_MULTIPLE,
-                  begin = rank * part < all ? rank * part : all;
-    return (fy_optimizer_range_t){ begin, all - begin < part ? all : begin + part };
-}
-
-fy_status_t fy_ddp_create_optimizer(fy_ddp_t *ddp, const fy_optimizer_options_t *options,
-                                    fy_optimizer_t **out_optimizer)
-{
-    if (out_optimizer) *out_optimizer = NULL;
-    if (!ddp || !options || !out_optimizer)
-        return FYD_FAIL(INVALID_ARGUMENT, "ddp_create_optimizer: %s is NULL",
-                        !ddp       ? "ddp"
-                        : !options ? "options"
-                                   : "out_optimizer");
-    const fy_optimizer_range_t own = part_of(ddp, ddp->group->transport.rank),
-                               last = part_of(ddp, ddp->group->transport.size - 1);
-    if (last.begin == last.end)
-        return FYD_FAIL(INVALID_ARGUMENT,
-                        "ddp_create_optimizer: %d ranks and %lld elements: some rank has none, as "
-                        "parts are multiples of %d",
-                        ddp->group->transport.size, (long long)ddp->starts[0], PART_MULTIPLE);
-    FY_TRY(fy_optimizer_create_ranges(options, ddp->model, 1, &own, out_optimizer));
-    fy_tensor_t *seed = NULL;
-    const fy_status_t status = fy_optimizer_seed(*out_optimizer, FY_DTYPE_F32, &seed);
-    if (status == FY_STATUS_OK && !seed) return FY_STATUS_OK;
-    fy_optimizer_destroy(*out_optimizer);
-    *out_optimizer = NULL;
-    return status != FY_STATUS_OK
-               ? status
-               : FYD_FAIL(INVALID_ARGUMENT, "ddp_create_optimizer: loss scaling looks at all "
-                                            "gradients, and this optimizer at its part: use bf16");
-}
-
-static fy_status_t share_part(fy_ddp_t *ddp, int rank)
-{
-    const fy_optimizer_range_t range = part_of(ddp, rank);
-    fy_tensor_t *part;
-    FY_TRY(fy_slice(ddp->info.values, 0, range.begin, range.end, &part));
-    return fy_group_broadcast(ddp->group, part, rank);
-}
-
-fy_status_t fy_ddp_share_values(fy_ddp_t *ddp)
-{
-    fy_status_t status = FY_STATUS_OK;
-    if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_share_values: ddp is NULL");
-    fy_scope_t scope = fy_scope_begin("share");
-    for (int r = 0; status == FY_STATUS_OK && r < ddp->group->transport.size; r++)
-        status = share_part(ddp, r);
-    fy_scope_end(scope, 0, NULL);
-    return status;
-}
-
 static fy_status_t compare_models(const fy_ddp_t *ddp)
 {
     const size_t size = fy_model_describe(ddp->model, NULL, 0) + 1;
@@ -202,6 +131,18 @@ static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
 
 static fy_status_t on_share_buffers(void *user) { return fy_ddp_share_buffers(user); }
 
+static fy_status_t on_clip_norm(void *user, double max_norm)
+{
+    return fy_ddp_clip_norm(user, max_norm);
+}
+
+static fy_status_t on_share_values(void *user) { return fy_ddp_share_values(user); }
+
+static fy_status_t on_collect(void *user, fy_tensor_t *part, fy_tensor_t *whole)
+{
+    return fyd_shard_collect(user, part, whole);
+}
+
 fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
 {
     if (!ddp || !out_replicas)
@@ -213,7 +154,11 @@ fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
                                            .begin = on_begin,
                                            .sum_grads = on_sum_grads,
                                            .sum = on_sum,
-                                           .share_buffers = on_share_buffers };
+                                           .share_buffers = on_share_buffers,
+                                           .shards_optimizer = fyd_shards(ddp),
+                                           .clip_norm = on_clip_norm,
+                                           .share_values = on_share_values,
+                                           .collect = on_collect };
     return FY_STATUS_OK;
 }
 

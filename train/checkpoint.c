@@ -49,7 +49,7 @@ static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
 }
 
 static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progress,
-                                    const char *path)
+                                    const char *path, const fyt_collect_t *collect)
 {
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     if (p->optimizer) FY_TRY(fy_optimizer_get(p->optimizer, &options));
@@ -59,7 +59,8 @@ static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progre
         { "optimizer", p->optimizer ? fy_optimizer_name(options.kind) : "none" },
         { "note", progress->note },
     };
-    FY_TRY(fyt_pieces_download(p));
+    FY_TRY(fyt_pieces_download(p, 0));
+    if (collect) FY_TRY(fyt_shards_collect(p, collect));
     FY_TRY(fyt_pieces_name(p));
     FY_TRY(fill_progress(p, progress));
     return fyt_pieces_write(p, path, progress->note ? 4 : 3, pairs);
@@ -75,37 +76,66 @@ static fy_status_t verify(const fyt_pieces_t *p, const char *path)
     return status;
 }
 
-fy_status_t fy_checkpoint_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
-                               const fy_progress_t *progress, int keep)
+static fy_status_t check_save(const char *directory, const fy_model_t *model,
+                              const fy_progress_t *progress, int keep, fy_progress_t *out)
 {
     if (!directory || !model || !progress)
         return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_save: %s is NULL",
                         !directory ? "directory"
                         : !model   ? "model"
                                    : "progress");
-    fy_progress_t own;
-    FY_TRY(FY__READ_GIVEN(progress, "checkpoint_save", progress, &own));
-    progress = &own;
-    if (keep < 1 || progress->step < 0)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "checkpoint_save: keep %d, step %lld: keep at least 1, and steps count from 0", keep,
-            (long long)progress->step);
+    FY_TRY(FY__READ_GIVEN(progress, "checkpoint_save", progress, out));
+    if (keep >= 1 && out->step >= 0) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "checkpoint_save: keep %d, step %lld: keep at least 1, and steps count from 0",
+                    keep, (long long)out->step);
+}
+
+static fy_status_t save(fyt_pieces_t *p, const char *directory, const fy_progress_t *progress,
+                        const char *path, const fyt_collect_t *collect)
+{
+    if (collect && !collect->is_writer) {
+        FY_TRY(fyt_pieces_download(p, p->first_state));
+        return fyt_shards_collect(p, collect);
+    }
+    FY_TRY(fyt_folder_make(directory));
+    FY_TRY(write_checkpoint(p, progress, path, collect));
+    return verify(p, path);
+}
+
+fy_status_t fyt_checkpoint_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                                const fy_progress_t *progress, int keep,
+                                const fyt_collect_t *collect)
+{
     char *path;
     fyt_pieces_t pieces;
+    fy_progress_t own;
+    FY_TRY(check_save(directory, model, progress, keep, &own));
+    progress = &own;
+    if (!collect && fyt_optimizer_is_shard(optimizer))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "checkpoint_save: this optimizer has the state of %llu of %llu elements; "
+                        "fy_train_save collects those of all processes",
+                        (unsigned long long)fyt_optimizer_ranges(optimizer)->nelem,
+                        (unsigned long long)fyt_optimizer_ranges(optimizer)->whole);
     FY_TRY(fyt_folder_path(directory, progress->step, &path));
     fy_status_t status = fyt_pieces_make(model, optimizer, 1, &pieces);
     if (status == FY_STATUS_OK) {
         const fy_scope_t scope = fy_scope_begin("save");
-        status = fyt_folder_make(directory);
-        if (status == FY_STATUS_OK) status = write_checkpoint(&pieces, progress, path);
-        if (status == FY_STATUS_OK) status = verify(&pieces, path);
+        status = save(&pieces, directory, progress, path, collect);
         fy_scope_end(scope, 0, NULL);
         fyt_pieces_free(&pieces);
     }
-    if (status == FY_STATUS_OK) status = fyt_folder_trim(directory, keep, progress->step);
+    if (status == FY_STATUS_OK && (!collect || collect->is_writer))
+        status = fyt_folder_trim(directory, keep, progress->step);
     free(path);
     return status;
+}
+
+fy_status_t fy_checkpoint_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                               const fy_progress_t *progress, int keep)
+{
+    return fyt_checkpoint_save(directory, model, optimizer, progress, keep, NULL);
 }
 
 /* ---- finding one ---- */
@@ -266,7 +296,7 @@ fy_status_t fy_checkpoint_load(const char *path, fy_model_t *model, fy_optimizer
 static fy_status_t save_values(fyt_pieces_t *p, const char *path)
 {
     const fy_safetensors_pair_t pair = { "model", p->model->name };
-    FY_TRY(fyt_pieces_download(p));
+    FY_TRY(fyt_pieces_download(p, 0));
     FY_TRY(fyt_pieces_name(p));
     return fyt_pieces_write(p, path, 1, &pair);
 }

@@ -31,6 +31,7 @@ void fyt_pieces_free(fyt_pieces_t *p)
     free(p->device);
     free(p->host);
     free(p->entries);
+    free(p->whole);
     *p = (fyt_pieces_t){ 0 };
 }
 
@@ -49,7 +50,12 @@ fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int wi
     p->device = calloc(p->nblocks, sizeof *p->device);
     p->host = calloc(p->nblocks, sizeof *p->host);
     p->entries = calloc(most, sizeof *p->entries);
-    if (!p->device || !p->host || !p->entries) {
+    if (nstate && fyt_optimizer_is_shard(optimizer)) {
+        p->ranges = fyt_optimizer_ranges(optimizer);
+        p->nstates = nstate / p->ranges->count;
+    }
+    p->whole = calloc(p->nstates + 1, sizeof *p->whole);
+    if (!p->device || !p->host || !p->entries || !p->whole) {
         fyt_pieces_free(p);
         return FYT_FAIL(OUT_OF_MEMORY, "no host memory for a list of %zu tensors", most);
     }
@@ -88,6 +94,22 @@ static fy_status_t add_views(fyt_pieces_t *p, size_t count, const fyt_model_para
     return FY_STATUS_OK;
 }
 
+static fy_status_t add_states(fyt_pieces_t *p)
+{
+    char whole[64];
+    for (size_t k = 0; k < p->nstates; k++) {
+        fyt_shards_name(p, k, whole, sizeof whole);
+        FY_TRY(add(p, "optimizer.", whole, p->whole[k]));
+    }
+    for (size_t i = p->first_state; !p->ranges && i < p->nblocks; i++) {
+        const char *name;
+        fy_tensor_t *tensor;
+        fy_optimizer_state(p->optimizer, i - p->first_state, &name, &tensor);
+        FY_TRY(add(p, "optimizer.", name, p->host[i]));
+    }
+    return FY_STATUS_OK;
+}
+
 fy_status_t fyt_pieces_name(fyt_pieces_t *p)
 {
     const fy_model_t *model = p->model;
@@ -95,25 +117,22 @@ fy_status_t fyt_pieces_name(fyt_pieces_t *p)
     if (model->nbuffers) FY_TRY(add_views(p, model->nbuffers, model->buffers, p->host[1]));
     if (!p->with_all) return FY_STATUS_OK;
     FY_TRY(add(p, "", "model_rng", p->host[p->first_state - 1]));
-    for (size_t i = p->first_state; i < p->nblocks; i++) {
-        const char *name;
-        fy_tensor_t *tensor;
-        fy_optimizer_state(p->optimizer, i - p->first_state, &name, &tensor);
-        FY_TRY(add(p, "optimizer.", name, p->host[i]));
-    }
+    FY_TRY(add_states(p));
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_I64, FY_DIMS(4), &p->progress));
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F64, FY_DIMS(2), &p->rates));
     FY_TRY(add(p, "", "progress", p->progress));
     return add(p, "", "rates", p->rates);
 }
 
-fy_status_t fyt_pieces_download(fyt_pieces_t *p)
+fy_status_t fyt_pieces_download(fyt_pieces_t *p, size_t first)
 {
-    fy_download_t **downloads = calloc(p->nblocks, sizeof *downloads);
-    if (!downloads) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for %zu downloads", p->nblocks);
-    fy_status_t status = fy_tensor_download_many(p->nblocks, p->device, NULL, downloads);
-    for (size_t i = 0; i < p->nblocks && status == FY_STATUS_OK; i++)
-        status = fy_download_wait(downloads[i], FY_FOREVER, &p->host[i]);
+    const size_t count = p->nblocks - first;
+    fy_download_t **downloads = calloc(count + 1, sizeof *downloads);
+    if (!downloads) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for %zu downloads", count);
+    fy_status_t status = count ? fy_tensor_download_many(count, p->device + first, NULL, downloads)
+                               : FY_STATUS_OK;
+    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++)
+        status = fy_download_wait(downloads[i], FY_FOREVER, &p->host[first + i]);
     free(downloads); /* the scope destroys those that were not waited for */
     return status;
 }
@@ -125,7 +144,7 @@ fy_status_t fyt_pieces_make_host(fyt_pieces_t *p)
         FY_TRY(fy_tensor_query(p->device[i], &info));
         FY_TRY(fy_zeros(fy_device_host(), info.dtype, info.rank, info.dims, &p->host[i]));
     }
-    return FY_STATUS_OK;
+    return fyt_shards_make(p);
 }
 
 fy_status_t fyt_pieces_upload(fyt_pieces_t *p)
@@ -200,7 +219,7 @@ fy_status_t fyt_pieces_read(fyt_pieces_t *p, const fy_safetensors_t *file)
         FY_TRY(fy_safetensors_find(file, p->entries[i].name, &index));
         FY_TRY(fy_safetensors_read_into(file, index, p->entries[i].tensor));
     }
-    return FY_STATUS_OK;
+    return fyt_shards_divide(p);
 }
 
 fy_status_t fyt_pieces_write(const fyt_pieces_t *p, const char *path, size_t npairs,

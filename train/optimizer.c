@@ -16,6 +16,7 @@
 #include "train/abi.h"
 #include "train/fail.h"
 #include "train/model.h"
+#include "train/optimizer.h"
 #include "train/optimizer_parts.h"
 #include "train/optimizer_scaling.h"
 
@@ -35,6 +36,8 @@ struct fy_optimizer {
     fy_optimizer_options_t options;
     fy_tensor_t *lr; /* f64 */
     fyt_scaling_t scaling;
+    fyt_ranges_t ranges;
+    uint64_t checksum; /* of groups and loss scaling */
     size_t count;
     pair_t pairs[];
 };
@@ -273,10 +276,9 @@ static fy_status_t make_all(fy_optimizer_t *optimizer, fy_tensor_t *const *value
     return FY_STATUS_OK;
 }
 
-/* model NULL: each value is one part. */
-static fy_status_t create(const fy_optimizer_options_t *options, size_t count,
-                          fy_tensor_t *const *values, fy_tensor_t *const *grads,
-                          const fy_model_t *model, fy_optimizer_t **out_optimizer)
+fy_status_t fyt_optimizer_create(const fy_optimizer_options_t *options, size_t count,
+                                 fy_tensor_t *const *values, fy_tensor_t *const *grads,
+                                 const fy_model_t *model, fy_optimizer_t **out_optimizer)
 {
     if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
     *out_optimizer = NULL;
@@ -300,6 +302,7 @@ static fy_status_t create(const fy_optimizer_options_t *options, size_t count,
     if (!optimizer)
         return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu pairs", count);
     optimizer->options = *options;
+    optimizer->checksum = fyt_parts_checksum(options, &scaling);
     optimizer->count = count;
     fy_scope_t scope = fy_scope_begin("optimizer");
     const fy_status_t status = make_all(optimizer, values, grads, model,
@@ -319,7 +322,7 @@ fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t co
                                 fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                 fy_optimizer_t **out_optimizer)
 {
-    return create(options, count, values, grads, NULL, out_optimizer);
+    return fyt_optimizer_create(options, count, values, grads, NULL, out_optimizer);
 }
 
 fy_status_t fy_optimizer_create_model(const fy_optimizer_options_t *options,
@@ -327,58 +330,7 @@ fy_status_t fy_optimizer_create_model(const fy_optimizer_options_t *options,
 {
     if (out_optimizer) *out_optimizer = NULL;
     if (!model) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_create_model: model is NULL");
-    return create(options, 1, &model->values, &model->grads, model, out_optimizer);
-}
-
-/* A view of elements of a model's block. */
-static fy_status_t slice_block(fy_tensor_t *block, const fy_optimizer_range_t *range,
-                               fy_tensor_t **out_slice)
-{
-    fy_tensor_info_t info = { .struct_size = sizeof info };
-    FY_TRY(fy_tensor_query(block, &info));
-    if (range->begin >= 0 && range->begin <= range->end && (uint64_t)range->end <= info.nelem)
-        return fy_slice(block, 0, range->begin, range->end, out_slice);
-    return FYT_FAIL(INVALID_ARGUMENT,
-                    "optimizer_create_ranges: elements %lld to %lld of a model with %llu",
-                    (long long)range->begin, (long long)range->end, (unsigned long long)info.nelem);
-}
-
-/* `slices` has space for two of each range. */
-static fy_status_t create_ranges(const fy_optimizer_options_t *options, const fy_model_t *model,
-                                 size_t count, const fy_optimizer_range_t *ranges,
-                                 fy_tensor_t **slices, fy_optimizer_t **out_optimizer)
-{
-    for (size_t i = 0; i < count; i++) {
-        FY_TRY(slice_block(model->values, &ranges[i], &slices[i]));
-        FY_TRY(slice_block(model->grads, &ranges[i], &slices[count + i]));
-    }
-    return create(options, count, slices, slices + count, model, out_optimizer);
-}
-
-fy_status_t fy_optimizer_create_ranges(const fy_optimizer_options_t *options,
-                                       const fy_model_t *model, size_t count,
-                                       const fy_optimizer_range_t *ranges,
-                                       fy_optimizer_t **out_optimizer)
-{
-    if (out_optimizer) *out_optimizer = NULL;
-    if (!model || !ranges || !options || count == 0 || count > SIZE_MAX / 4)
-        return FYT_FAIL(INVALID_ARGUMENT, "optimizer_create_ranges: %s",
-                        !model     ? "model is NULL"
-                        : !ranges  ? "ranges is NULL"
-                        : !options ? "options is NULL"
-                                   : "there is no range");
-    if (options->kind == FY_OPTIMIZER_LARS || options->kind == FY_OPTIMIZER_LAMB)
-        return FYT_FAIL(UNSUPPORTED,
-                        "optimizer %s: the trust ratio of a parameter needs all its elements, and "
-                        "a range may have some: use adamw, or fy_optimizer_create_model",
-                        fy_optimizer_name(options->kind));
-    fy_tensor_t **slices = calloc(2 * count, sizeof *slices);
-    if (!slices) return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu ranges", count);
-    const fy_scope_t scope = fy_scope_begin("ranges");
-    const fy_status_t status = create_ranges(options, model, count, ranges, slices, out_optimizer);
-    fy_scope_end(scope, 0, NULL);
-    free(slices);
-    return status;
+    return fyt_optimizer_create(options, 1, &model->values, &model->grads, model, out_optimizer);
 }
 
 void fy_optimizer_destroy(fy_optimizer_t *optimizer)
@@ -395,8 +347,13 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
     }
     fyt_scaling_destroy(&optimizer->scaling);
     fy_tensor_destroy(optimizer->lr);
+    free(optimizer->ranges.list);
     free(optimizer);
 }
+
+uint64_t fyt_optimizer_checksum(const fy_optimizer_t *optimizer) { return optimizer->checksum; }
+
+fyt_ranges_t *fyt_optimizer_ranges(fy_optimizer_t *optimizer) { return &optimizer->ranges; }
 
 /* ---- using it ---- */
 

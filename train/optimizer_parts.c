@@ -43,6 +43,30 @@ fy_status_t fyt_parts_check(const fy_optimizer_options_t *options)
     return FY_STATUS_OK;
 }
 
+/* FNV-1a (Fowler, Noll, Vo), 64 bits. */
+static void add(uint64_t *hash, const void *bytes, size_t nbytes)
+{
+    for (size_t i = 0; i < nbytes; i++)
+        *hash = (*hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+}
+
+uint64_t fyt_parts_checksum(const fy_optimizer_options_t *options,
+                            const fy_loss_scaling_options_t *scaling)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < options->ngroups; i++) {
+        const fy_optimizer_group_t *group = &options->groups[i];
+        const double factors[] = { group->lr_scale, group->weight_decay_scale };
+        add(&hash, group->prefix, strlen(group->prefix) + 1);
+        add(&hash, factors, sizeof factors);
+    }
+    if (!options->loss_scaling) return hash;
+    const double factors[] = { scaling->init_scale, scaling->growth_factor, scaling->backoff_factor,
+                               (double)scaling->growth_interval };
+    add(&hash, factors, sizeof factors);
+    return hash;
+}
+
 /* row: first element, factor of lr, factor of weight decay. 1: a factor is not 1. */
 static bool fill_row(const fy_optimizer_options_t *options, const char *name, int rank,
                      uint64_t first, double row[COLUMNS])

@@ -6,6 +6,9 @@
 
 /* Refuses groups and ranks that are no such. */
 fy_status_t fyt_parts_check(const fy_optimizer_options_t *options);
+/* Of the groups and of loss scaling, to compare two optimizers. */
+uint64_t fyt_parts_checksum(const fy_optimizer_options_t *options,
+                            const fy_loss_scaling_options_t *scaling);
 /* The parts and the trust ratios for a step of `value`, NULL where it needs none; in no scope,
  * owned by the caller even after a failure. model NULL: `value` is one part. */
 fy_status_t fyt_parts_make(const fy_optimizer_options_t *options, const fy_tensor_t *value,

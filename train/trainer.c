@@ -71,11 +71,6 @@ static fy_status_t save(fyt_trainer_t *trainer)
     if (!trainer->options->checkpoint || trainer->saved_step == trainer->step) return FY_STATUS_OK;
     clock_stop(trainer);
     FY_TRY(fyt_replicas_share(trainer));
-    if (trainer->data.shard) { /* rank 0 writes */
-        trainer->saved_step = trainer->step;
-        clock_start(trainer);
-        return FY_STATUS_OK;
-    }
     const uint64_t allocs = device_allocs();
     FY_TRY(fy_optimizer_get(trainer->optimizer, &optimizer));
     const fy_progress_t progress = { .struct_size = sizeof progress,
@@ -86,8 +81,9 @@ static fy_status_t save(fyt_trainer_t *trainer)
                                      .lr = optimizer.lr,
                                      .momentum = optimizer.momentum };
     fy_scope_t scope = fy_scope_begin("checkpoint");
-    fy_status_t status = fy_checkpoint_save(trainer->options->checkpoint, trainer->model,
-                                            trainer->optimizer, &progress, trainer->options->keep);
+    fy_status_t status = fyt_replicas_save(trainer->options->checkpoint, trainer->model,
+                                           trainer->optimizer, trainer->options->replicas,
+                                           &progress, trainer->options->keep);
     fy_scope_end(scope, 0, NULL);
     trainer->saved_step = trainer->step;
     trainer->allocs_apart += device_allocs() - allocs;

@@ -82,10 +82,16 @@ fy_status_t fyt_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t 
 /* trainer_replicas.c: nothing without replicas, but the first, which refuses loaders of shards. */
 fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer);
 fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer);
+/* trainer_text.c: lines that are equal on all ranks of one training. */
+fy_status_t fyt_replicas_text(const fyt_trainer_t *trainer, char *text, size_t size);
 /* *flag: is it set on any rank? */
 fy_status_t fyt_replicas_agree(const fyt_trainer_t *trainer, int *flag);
 /* Buffers as those of rank 0. */
 fy_status_t fyt_replicas_share(const fyt_trainer_t *trainer);
+/* As fy_train_save. */
+fy_status_t fyt_replicas_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                              const fy_train_replicas_t *replicas, const fy_progress_t *progress,
+                              int keep);
 /* Starts a download of loss_sum and resets it. Waits for the previous download if it is still
  * pending. */
 fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);

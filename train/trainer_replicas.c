@@ -1,9 +1,10 @@
-/* A training together with other processes: weights of shards, texts that the ranks compare, a stop
- * that all ranks agree on. fy_train_options_t.replicas has the calls; libferry_dist makes them.
- * Next: trainer_step.c. */
+/* A training together with other processes: weights of shards, a stop that all ranks agree on,
+ * checkpoints. fy_train_options_t.replicas has the calls; libferry_dist makes them.
+ * Not here: the texts that the ranks compare (trainer_text.c). Next: trainer_step.c. */
 #include "trainer.h"
 
-#include <stdio.h>
+#include "train/abi.h"
+#include "train/checkpoint.h"
 
 fyt_rows_t fyt_rows_of(const fy_loader_info_t *data, int64_t step)
 {
@@ -24,6 +25,32 @@ static fy_status_t check_shard(const fy_train_replicas_t *replicas, const fy_loa
                     what, data->shard, data->shards, rank, ranks);
 }
 
+/* A part of the state is of use only if the other ranks have the others. */
+static fy_status_t check_optimizer(const fy_train_replicas_t *replicas, fy_optimizer_t *optimizer)
+{
+    const int is_shard = fyt_optimizer_is_shard(optimizer);
+    const int64_t shards = replicas ? replicas->shards_optimizer : 0;
+    if (replicas && shards &&
+        (!replicas->clip_norm || !replicas->share_values || !replicas->collect))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: shards_optimizer is %lld, and a call of "
+                        "replicas is NULL",
+                        (long long)shards);
+    if (is_shard && !shards)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: the optimizer updates %llu of the model's %llu elements, and "
+                        "no other process updates the rest: set shard_optimizer of "
+                        "fy_ddp_options_t and replicas, or use fy_optimizer_create_model",
+                        (unsigned long long)fyt_optimizer_ranges(optimizer)->nelem,
+                        (unsigned long long)fyt_optimizer_ranges(optimizer)->whole);
+    if (shards && replicas->ranks > 1 && !is_shard)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: replicas divide the optimizer's state over %d ranks, and this "
+                        "optimizer has all of it: make it by fy_ddp_create_optimizer",
+                        replicas->ranks);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer)
 {
     const fy_train_replicas_t *replicas = trainer->options->replicas;
@@ -31,6 +58,7 @@ fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer)
     if (replicas &&
         (!replicas->begin || !replicas->sum_grads || !replicas->sum || !replicas->share_buffers))
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: a call of replicas is NULL");
+    FY_TRY(check_optimizer(replicas, trainer->optimizer));
     FY_TRY(check_shard(replicas, &trainer->data, "training"));
     if (trainer->test) {
         FY_TRY(fy_loader_query(trainer->test, &test));
@@ -41,45 +69,12 @@ fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer)
                                       "a graph cannot replay: set graph to 0");
 }
 
-/* The optimizer's options, the schedule and the position, a line each. */
-static void write_text(const fyt_trainer_t *trainer, const fy_optimizer_options_t *o, char *text,
-                       size_t size)
-{
-    const fy_train_options_t *t = trainer->options;
-    const fy_loader_info_t *data = &trainer->data;
-    const fy_schedule_t *s = t->schedule;
-    int at = snprintf(
-        text, size,
-        "position: epoch %lld, batch %lld, update %lld\n"
-        "data: %llu samples in batches of %lld, %lld an epoch, seed %lld\n"
-        "training: epochs %lld, max_steps %lld, accumulate %lld, loss %d, precision %s\n"
-        "clipping: clip_norm %.17g, clip_value %.17g\n"
-        "rhythm: log_every %lld, checkpoint_every %lld, checkpoint %d, test %d, stop %d\n"
-        "optimizer: %s, lr %.17g, weight_decay %.17g, momentum %.17g, dampening %.17g, "
-        "nesterov %d, beta1 %.17g, beta2 %.17g, rho %.17g, eps %.17g, decay_min_rank %lld\n",
-        (long long)trainer->epoch, (long long)trainer->epoch_step, (long long)trainer->step,
-        (unsigned long long)data->samples, (long long)data->batch, (long long)data->steps,
-        (long long)data->seed, (long long)t->epochs, (long long)t->max_steps,
-        (long long)t->accumulate, (int)t->loss, fy_dtype_name(t->precision), t->clip_norm,
-        t->clip_value, (long long)t->log_every, (long long)t->checkpoint_every, !!t->checkpoint,
-        !!trainer->test, !!t->stop, fy_optimizer_name(o->kind), o->lr, o->weight_decay, o->momentum,
-        o->dampening, o->nesterov, o->beta1, o->beta2, o->rho, o->eps,
-        (long long)o->decay_min_rank);
-    if (s && at > 0 && (size_t)at < size)
-        snprintf(text + at, size - (size_t)at,
-                 "schedule: %s, rate %.17g at updates 0, %.17g at 100, %.17g at 10000\n",
-                 fy_schedule_name(s->kind), fy_schedule_lr(s, 0), fy_schedule_lr(s, 100),
-                 fy_schedule_lr(s, 10000));
-}
-
 fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer)
 {
     const fy_train_replicas_t *replicas = trainer->options->replicas;
-    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
-    char text[2048];
+    char text[4096];
     if (!replicas) return FY_STATUS_OK;
-    FY_TRY(fy_optimizer_get(trainer->optimizer, &optimizer));
-    write_text(trainer, &optimizer, text, sizeof text);
+    FY_TRY(fyt_replicas_text(trainer, text, sizeof text));
     fy_scope_t scope = fy_scope_begin("replicas");
     const fy_status_t status = replicas->begin(replicas->user, text);
     fy_scope_end(scope, 0, NULL);
@@ -112,4 +107,29 @@ fy_status_t fyt_replicas_share(const fyt_trainer_t *trainer)
 {
     const fy_train_replicas_t *replicas = trainer->options->replicas;
     return replicas ? replicas->share_buffers(replicas->user) : FY_STATUS_OK;
+}
+
+fy_status_t fyt_replicas_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                              const fy_train_replicas_t *replicas, const fy_progress_t *progress,
+                              int keep)
+{
+    const fyt_collect_t collect = { .is_writer = replicas && replicas->rank == 0,
+                                    .user = replicas ? replicas->user : NULL,
+                                    .collect = replicas ? replicas->collect : NULL };
+    if (replicas && replicas->rank > 0 && !replicas->shards_optimizer) return FY_STATUS_OK;
+    return fyt_checkpoint_save(directory, model, optimizer, progress, keep,
+                               replicas && replicas->shards_optimizer ? &collect : NULL);
+}
+
+fy_status_t fy_train_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                          const fy_train_replicas_t *replicas, const fy_progress_t *progress,
+                          int keep)
+{
+    fy_train_replicas_t own;
+    if (replicas) {
+        FY_TRY(FY__READ(train_replicas, "train_save", replicas, &own));
+        replicas = &own;
+        FY_TRY(check_optimizer(replicas, optimizer));
+    }
+    return fyt_replicas_save(directory, model, optimizer, replicas, progress, keep);
 }

@@ -56,6 +56,11 @@ fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
     return make_shares(trainer);
 }
 
+static bool is_sharded(const fyt_trainer_t *trainer)
+{
+    return trainer->options->replicas && trainer->options->replicas->shards_optimizer;
+}
+
 static bool clips(const fyt_trainer_t *trainer)
 {
     return trainer->options->clip_value > 0 || trainer->options->clip_norm > 0;
@@ -67,7 +72,10 @@ static fy_status_t clip(const fyt_trainer_t *trainer)
     if (trainer->options->clip_value > 0)
         FY_TRY(fy_grads_clip_value(1, &grads, trainer->options->clip_value));
     if (trainer->options->clip_norm > 0)
-        FY_TRY(fy_grads_clip_norm(1, &grads, trainer->options->clip_norm, NULL));
+        FY_TRY(is_sharded(trainer)
+                   ? trainer->options->replicas->clip_norm(trainer->options->replicas->user,
+                                                           trainer->options->clip_norm)
+                   : fy_grads_clip_norm(1, &grads, trainer->options->clip_norm, NULL));
     return FY_STATUS_OK;
 }
 
@@ -80,7 +88,8 @@ static fy_status_t update(fyt_trainer_t *trainer)
     if (status == FY_STATUS_OK) status = clip(trainer);
     if (status == FY_STATUS_OK) status = fy_optimizer_step(trainer->optimizer);
     fy_scope_end(scope, 0, NULL);
-    return status;
+    FY_TRY(status);
+    return is_sharded(trainer) ? replicas->share_values(replicas->user) : FY_STATUS_OK;
 }
 
 /* The sum is f32 for every model: the download is 4 bytes. */

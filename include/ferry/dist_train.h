@@ -6,12 +6,12 @@
  *   fy_ddp_create   compares the models; then every replica has the bytes of rank 0
  *   fy_train_run    with `replicas` from fy_ddp_replicas: as one process with whole batches
  *
- * In a loop of your own: the loss of a rank is the sum over its samples, divided by the samples of
- * all ranks; call fy_ddp_reduce between backward and fy_grads_clip_norm. Gradients, norms and steps
- * then have the same bits on all ranks. With `accumulate` of fy_backward_options_t, call
- * fy_ddp_reduce once behind several backward passes (PyTorch's no_sync): after 4 passes it moves a
- * quarter of the bytes of 4 calls. The rules of ferry/dist.h hold: gradients are summed after the
- * backward, not during it. */
+ * In your loop: the loss of a rank is the sum over its samples, divided by the samples of all
+ * ranks; behind the backward call fy_ddp_reduce, fy_ddp_clip_norm, fy_optimizer_step and
+ * fy_ddp_share_values, and fy_train_save for checkpoints. Parameters then have the same bits on all
+ * ranks. With `accumulate` of fy_backward_options_t, call fy_ddp_reduce once behind several
+ * backward passes (PyTorch's no_sync): after 4 passes it moves a quarter of the bytes of 4 calls.
+ * The rules of ferry/dist.h hold: gradients are summed after the backward, not during it. */
 #ifndef FERRY_DIST_TRAIN_H_
 #define FERRY_DIST_TRAIN_H_
 
@@ -32,6 +32,12 @@ typedef struct fy_ddp_options {
      * to so many bytes. Tensors of a device need as many page-locked bytes as the largest bucket.
      * The size does not change the result */
     uint64_t first_bucket_nbytes, bucket_nbytes;
+    /* 1: each rank has the optimizer's state of a part of the parameters, about 1 / ranks of all
+     * (ZeRO stage 1: Rajbhandari et al. 2020). Gradients are reduce-scattered, parameters gathered
+     * after the update: as many bytes as an all-reduce of the gradients. The result has the bits of
+     * whole state; with clip_norm it is equal to rounding, as the norm is summed in another order
+     */
+    int64_t shard_optimizer;
 } fy_ddp_options_t;
 /* As PyTorch's DistributedDataParallel (Li et al. 2020): 1 MiB, 25 MiB. */
 #define FY_DDP_OPTIONS_INIT                                             \
@@ -47,17 +53,19 @@ FY_API_STATUS fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_o
                             fy_ddp_t **out_ddp);
 /* NULL is ignored. */
 FY_API void fy_ddp_destroy(fy_ddp_t *ddp);
-/* The model's gradients become their sums over the ranks: fy_group_all_reduce of each bucket. */
+/* The model's gradients become their sums over the ranks: fy_group_all_reduce of each bucket.
+ * With shard_optimizer only those that this rank's optimizer updates: the others are undefined. */
 FY_API_STATUS fy_ddp_reduce(fy_ddp_t *ddp);
-/* An optimizer whose state is divided over the ranks (ZeRO stage 1: Rajbhandari et al. 2020): this
- * rank's has the state of one part of the parameters, a multiple of 64 elements, about 1 / ranks of
- * all. In a loop of your own: fy_ddp_reduce, fy_optimizer_step, fy_ddp_share_values. Gradients are
- * summed for every rank, so that clipping and bits are those of a whole optimizer. Not for
- * fy_train_run, which shares no parameters after a step. Fails: INVALID_ARGUMENT (loss scaling,
- * more ranks than parts), as fy_optimizer_create_ranges. */
+/* As fy_grads_clip_norm, of the sums; with shard_optimizer the ranks exchange their norms. */
+FY_API_STATUS fy_ddp_clip_norm(fy_ddp_t *ddp, double max_norm);
+/* The optimizer of a rank: as fy_optimizer_create_model, or with shard_optimizer as
+ * fy_optimizer_create_ranges of a part of each bucket, in multiples of 64 elements. Fails with
+ * shard_optimizer: INVALID_ARGUMENT (loss scaling, a model too small for so many ranks),
+ * UNSUPPORTED (LARS, LAMB). */
 FY_API_STATUS fy_ddp_create_optimizer(fy_ddp_t *ddp, const fy_optimizer_options_t *options,
                                       fy_optimizer_t **out_optimizer);
-/* Each part of the parameters becomes that of the rank which updates it: a broadcast for each. */
+/* Behind fy_optimizer_step: with shard_optimizer each rank gets the parameters that the others
+ * have updated. */
 FY_API_STATUS fy_ddp_share_values(fy_ddp_t *ddp);
 /* The model's buffers become those of rank 0: running statistics of batch norms are those of each
  * rank's shards until then. Call it before an evaluation or a checkpoint. */

@@ -29,6 +29,7 @@ typedef struct train_request {
     fy_model_options_t memory; /* what is recomputed */
     bool stream, resume, graph, flip, find_lr, drop_bias;
     int dist;                 /* of TRAIN_DIST */
+    bool shard;               /* the optimizer's state, over the ranks */
     bool chooses;             /* --recompute auto */
     int64_t memory_limit;     /* that it plans for; 0: the device's */
     int64_t warmup, scale_lr; /* 0: not given */
@@ -45,6 +46,11 @@ typedef struct train_request {
     "auto: together with the processes that mpirun or srun started; each has a shard of each "  \
     "batch, so that --batch is of all, and one device: auto is cuda:N for the N-th process of " \
     "a host, else the host. Rank 0 prints and writes files; --record of rank N is FILE.N"
+
+#define TRAIN_SHARD_HELP                                                                        \
+    "with --dist auto each process has the optimizer's state of a part of the parameters "      \
+    "(ZeRO-1); checkpoints have all of it, and any number of processes resumes them. Not with " \
+    "lars, lamb, --precision f16"
 
 /* --dist auto: the other processes. */
 typedef struct train_dist {
@@ -96,6 +102,8 @@ fy_schedule_kind_t train_schedule_kind(const train_request_t *request);
 fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_t *request);
 /* Behind the model and the options: makes the replicas equal. */
 fy_status_t train_dist_begin(train_run_t *run);
+/* The optimizer of this rank. */
+fy_status_t train_dist_optimizer(train_run_t *run, const fy_optimizer_options_t *options);
 void train_dist_print(const train_run_t *run);
 void train_dist_close(train_dist_t *dist);
 

@@ -49,11 +49,19 @@ fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_
 fy_status_t train_dist_begin(train_run_t *run)
 {
     train_dist_t *dist = run->dist;
+    fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     if (!dist) return FY_STATUS_OK;
-    FY_TRY(fy_ddp_create(dist->group, run->model, NULL, &dist->ddp));
+    options.shard_optimizer = run->request.shard;
+    FY_TRY(fy_ddp_create(dist->group, run->model, &options, &dist->ddp));
     FY_TRY(fy_ddp_replicas(dist->ddp, &dist->replicas));
     run->options.replicas = &dist->replicas;
     return FY_STATUS_OK;
+}
+
+fy_status_t train_dist_optimizer(train_run_t *run, const fy_optimizer_options_t *options)
+{
+    return run->dist ? fy_ddp_create_optimizer(run->dist->ddp, options, &run->optimizer)
+                     : fy_optimizer_create_model(options, run->model, &run->optimizer);
 }
 
 void train_dist_print(const train_run_t *run)

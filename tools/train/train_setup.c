@@ -171,7 +171,7 @@ static fy_status_t make_optimizer(train_run_t *run)
     train_scale_loss(request->precision, &options);
     scaling.init_scale = request->loss_scale;
     if (request->loss_scale > 0) options.loss_scaling = &scaling;
-    return fy_optimizer_create_model(&options, run->model, &run->optimizer);
+    return train_dist_optimizer(run, &options);
 }
 
 /* Updates an epoch has, and the whole training. */

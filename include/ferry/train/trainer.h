@@ -44,6 +44,15 @@ typedef struct fy_train_replicas {
     fy_status_t (*sum_grads)(void *user); /* of the model */
     fy_status_t (*sum)(void *user, fy_tensor_t *tensor);
     fy_status_t (*share_buffers)(void *user); /* before an evaluation and a checkpoint */
+    /* 1: each rank's optimizer updates a part of the elements (fy_optimizer_create_ranges). Then
+     * sum_grads may leave the other elements' gradients undefined, and the next three are called;
+     * else they may be NULL */
+    int64_t shards_optimizer;
+    fy_status_t (*clip_norm)(void *user, double max_norm); /* as fy_grads_clip_norm, of the sums */
+    fy_status_t (*share_values)(void *user);               /* behind each step */
+    /* For a checkpoint, once for each state. Host tensors: `part` has this rank's elements, range
+     * after range; rank 0's `whole` gets those of all, the others' is NULL */
+    fy_status_t (*collect)(void *user, fy_tensor_t *part, fy_tensor_t *whole);
 } fy_train_replicas_t;
 #define FY_TRAIN_REPLICAS_INIT FY_ZEROED_(train_replicas)
 
@@ -118,6 +127,12 @@ typedef struct fy_train_result {
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
                            fy_loader_t *test, const fy_train_options_t *options,
                            fy_train_result_t *out_result);
+/* A checkpoint as fy_train_run writes it, for your loop: all ranks call it, and rank 0
+ * writes; the file is that of one process, also if each rank has a part of the optimizer's state.
+ * Call share_buffers before. replicas NULL: as fy_checkpoint_save, which has the failures. */
+FY_API_STATUS fy_train_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                            const fy_train_replicas_t *replicas, const fy_progress_t *progress,
+                            int keep);
 /* Blocks. Mean loss and accuracy (largest element of the last axis; NaN without classes) over one
  * epoch of `loader`, without gradients, in evaluation. Downloads two scalars, in one download.
  * Either out may be NULL. */

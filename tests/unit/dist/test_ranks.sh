@@ -4,10 +4,8 @@
 set -euo pipefail
 build=${1:?usage: test_ranks.sh BUILD}
 ranks=$build/bin/tests/ranks ddp=$build/bin/tests/ddp ferry=$build/bin/ferry
-unset WORLD_SIZE OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK PMI_SIZE SLURM_STEP_NUM_TASKS FERRY_MPI
-export OMP_NUM_THREADS=1
-temp=$(mktemp -d)
-trap 'rm -rf "$temp"' EXIT
+# shellcheck source=SCRIPTDIR/mpi.inc.sh
+. "$(dirname "$0")/mpi.inc.sh"
 
 "$ranks" calls host | grep '^1 ranks, $' >/dev/null
 "$ranks" calls sim:0 >/dev/null
@@ -18,37 +16,12 @@ grep -q 'WORLD_SIZE=2, but no MPI started this process' "$temp/err"
 if WORLD_SIZE=2 "$ferry" train linear --dist auto 2>"$temp/err"; then echo "ferry train: WORLD_SIZE=2 without MPI was accepted" && exit 1; fi
 grep -q 'ferry: UNAVAILABLE: .*WORLD_SIZE=2' "$temp/err"
 
-is_sanitized=0
-if grep -Eq 'NEEDED.*(asan|tsan)' <<<"$(readelf -dW "$ranks")"; then is_sanitized=1; fi
-# UCX, below Debian's MPICH, replaces mmap and munmap, as sanitizers do: the two crash together.
-if [ $is_sanitized = 1 ]; then export UCX_MEM_EVENTS=n; fi
-# counter MPI: counts what that MPI sends; none for sanitizers, whose library comes first.
-counter() {
-    if [ $is_sanitized = 0 ]; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
-}
-# start MPI N PROGRAM ARGUMENT...: what the ranks print is in $temp/out.
-start() {
-    local mpi=$1 n=$2 options=()
-    shift 2
-    # More ranks than cores, as any user, without a search for networks.
-    if [ "$mpi" = openmpi ]; then options=(--allow-run-as-root --oversubscribe --mca btl "self,vader"); fi
-    # MPI leaves memory unfreed in plugins that it no longer has loaded.
-    LSAN_OPTIONS=detect_leaks=0 "mpirun.$mpi" "${options[@]}" -n "$n" "$@" >"$temp/out" 2>"$temp/err"
-}
-# succeed MPI N PROGRAM ARGUMENT...: all ranks end well.
-succeed() {
-    if ! start "$@" || [ "$(grep -c 'ends well' "$temp/out")" != "$2" ]; then
-        echo "failed: $*" && cat "$temp/out" "$temp/err" && exit 1
-    fi
-    echo "ok: $*"
-}
 # The command: rank 0 alone prints, and its epochs are those of one process.
 epochs() { grep '^epoch' "$1" | sed 's/  [0-9]* samples.*//'; }
 train=("$ferry" train lenet --device sim:0 --limit-samples 300 --epochs 2 --log-every 2)
 "${train[@]}" >"$temp/one" 2>/dev/null
 tested=0
-for mpi in openmpi mpich; do
-    if ! command -v "mpirun.$mpi" >/dev/null || [ ! -e "$build/lib/ferry/libferry-mpi-$mpi.so" ]; then continue; fi
+for mpi in $(mpis); do
     tested=$((tested + 1))
     for n in 2 4; do
         for device in host sim:0; do
@@ -97,4 +70,4 @@ for mpi in openmpi mpich; do
         done
     done
 done
-if [ $tested = 0 ]; then echo "skipped: no MPI here (Debian: openmpi-bin libopenmpi-dev, mpich libmpich-dev)" && exit 77; fi
+if [ $tested = 0 ]; then skip_without_mpi; fi

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Ranks of a test, by each MPI that is here; sourced by test_*.sh, which set $build.
+# Makes $temp, which is removed at the end.
+unset WORLD_SIZE OMPI_COMM_WORLD_SIZE PMIX_RANK PMI_RANK PMI_SIZE SLURM_STEP_NUM_TASKS FERRY_MPI
+export OMP_NUM_THREADS=1
+build=${build:?set it before}
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+
+is_sanitized=0
+if grep -Eq 'NEEDED.*(asan|tsan)' <<<"$(readelf -dW "$build/bin/ferry")"; then is_sanitized=1; fi
+# UCX, below Debian's MPICH, replaces mmap and munmap, as sanitizers do: the two crash together.
+if [ $is_sanitized = 1 ]; then export UCX_MEM_EVENTS=n; fi
+# counter MPI: counts what that MPI sends; none for sanitizers, whose library comes first.
+counter() {
+    if [ $is_sanitized = 0 ]; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
+}
+# start MPI N PROGRAM ARGUMENT...: what the ranks print is in $temp/out.
+start() {
+    local mpi=$1 n=$2 options=()
+    shift 2
+    # More ranks than cores, as any user, without a search for networks.
+    if [ "$mpi" = openmpi ]; then options=(--allow-run-as-root --oversubscribe --mca btl "self,vader"); fi
+    # MPI leaves memory unfreed in plugins that it no longer has loaded.
+    LSAN_OPTIONS=detect_leaks=0 "mpirun.$mpi" "${options[@]}" -n "$n" "$@" >"$temp/out" 2>"$temp/err"
+}
+# succeed MPI N PROGRAM ARGUMENT...: all ranks end well.
+succeed() {
+    if ! start "$@" || [ "$(grep -c 'ends well' "$temp/out")" != "$2" ]; then
+        echo "failed: $*" && cat "$temp/out" "$temp/err" && exit 1
+    fi
+    echo "ok: $*"
+}
+# The MPIs of this machine and this build.
+mpis() {
+    local mpi
+    for mpi in openmpi mpich; do
+        if command -v "mpirun.$mpi" >/dev/null && [ -e "$build/lib/ferry/libferry-mpi-$mpi.so" ]; then echo "$mpi"; fi
+    done
+}
+skip_without_mpi() { echo "skipped: no MPI here (Debian: openmpi-bin libopenmpi-dev, mpich libmpich-dev)" && exit 77; }
