@@ -45,6 +45,10 @@ static const fy_backend_t backend = {
     .adopt = fy__cuda_adopt,
     .disown = fy__cuda_disown,
     .chain = fy__cuda_chain,
+    .native_event_record = fy__cuda_native_event_record,
+    .native_event_wait = fy__cuda_native_event_wait,
+    .native_timeline_signal = fy__cuda_native_timeline_signal,
+    .native_timeline_wait = fy__cuda_native_timeline_wait,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,

@@ -150,6 +150,12 @@ fy_status_t fy__cuda_stream_create(void *handle, fy_stream_role_t role, int prio
                                    void **out_stream);
 void fy__cuda_stream_destroy(void *handle, void *stream_handle);
 void *fy__cuda_stream_native(void *handle, void *stream_handle);
+fy_status_t fy__cuda_native_event_record(void *handle, void *stream_handle, void *event);
+fy_status_t fy__cuda_native_event_wait(void *handle, void *stream_handle, void *event);
+fy_status_t fy__cuda_native_timeline_signal(void *handle, void *stream_handle, void *word,
+                                            uint64_t value);
+fy_status_t fy__cuda_native_timeline_wait(void *handle, void *stream_handle, void *word,
+                                          uint64_t value);
 fy_status_t fy__cuda_event_create(void *handle, void **out_event);
 void fy__cuda_event_destroy(void *handle, void *event_handle);
 fy_status_t fy__cuda_event_record(void *handle, void *event_handle, void *stream_handle);

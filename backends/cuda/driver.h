@@ -94,7 +94,10 @@ typedef CUresult(CUDAAPI *PFN_cuMemcpyBatchAsync_v13000)(CUdeviceptr *dsts, CUde
 #else
 #define FY__CUDA_DRIVER_BATCH_LIST(X)
 #endif
-#define FY__CUDA_DRIVER_OPTIONAL_LIST(X) FY__CUDA_DRIVER_BATCH_LIST(X)
+#define FY__CUDA_DRIVER_OPTIONAL_LIST(X)                 \
+    X(cuStreamWaitValue64, cuStreamWaitValue64, 11070)   \
+    X(cuStreamWriteValue64, cuStreamWriteValue64, 11070) \
+    FY__CUDA_DRIVER_BATCH_LIST(X)
 
 typedef struct fy__cuda_driver {
     const fy_host_api_t *host;

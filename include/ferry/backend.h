@@ -286,6 +286,14 @@ typedef struct fy_backend {
      * after their last use. INVALID_ARGUMENT: not memory that the device can use. */
     fy_status_t (*adopt)(void *dev, void *address, uint64_t nbytes);
     void (*disown)(void *dev, void *address, uint64_t nbytes);
+
+    /* ---- order with work of the program ---- (optional; NULL: fy_native_... are refused) */
+    /* As fy_native_event_record and _wait: `event` is native, as a queue of stream_native is. */
+    fy_status_t (*native_event_record)(void *dev, void *stream, void *event);
+    fy_status_t (*native_event_wait)(void *dev, void *stream, void *event);
+    /* As fy_native_timeline_signal and _wait; `word` is a multiple of 8. */
+    fy_status_t (*native_timeline_signal)(void *dev, void *stream, void *word, uint64_t value);
+    fy_status_t (*native_timeline_wait)(void *dev, void *stream, void *word, uint64_t value);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the

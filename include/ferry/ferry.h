@@ -12,6 +12,7 @@
 #include <ferry/graph.h>
 #include <ferry/ledger.h>
 #include <ferry/memory.h>
+#include <ferry/native.h>
 #include <ferry/op.h>
 #include <ferry/ops.h>
 #include <ferry/plan.h>

@@ -184,6 +184,17 @@ class Stream:
         """Orders later work of the stream behind the ticket's request; the host does not wait."""
         _c.fy_stream_wait(self, ticket)
 
+    def record_event(self, event: int) -> None:
+        """Records a CUDA event of another library behind everything submitted so far.
+
+        event: a CUevent as an integer, such as torch.cuda.Event().cuda_event.
+        """
+        _c.fy_native_event_record(self.device, self, event)
+
+    def wait_event(self, event: int) -> None:
+        """Orders later work behind what a CUDA event of another library was recorded behind."""
+        _c.fy_native_event_wait(self.device, self, event)
+
     def __enter__(self) -> "Stream":
         self._scopes.append(begin("stream", _c.fy_stream_set_current, self))
         return self

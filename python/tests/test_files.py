@@ -113,6 +113,12 @@ class Order(unittest.TestCase):
         self.assertTrue(called.wait(30))
         self.assertEqual(seen, [ferry.Status.OK])
 
+    def test_events_of_others_need_native_queues(self):
+        stream = ferry.Stream("sim:0")
+        for call in (stream.record_event, stream.wait_event):
+            with self.assertRaisesRegex(ferry.Unsupported, "no native queues"):
+                call(4096)
+
     def test_await(self):
         async def work(number):
             t = ferry.full(4, number, device=self.device) * 2

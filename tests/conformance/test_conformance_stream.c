@@ -392,6 +392,19 @@ static void dependence_shows_on_the_clock(ts_ctx_t *ctx)
     fy_device_close(device);
 }
 
+/* Elsewhere the application has no queues beside Ferry's: tests/unit/cuda/test_native.c. */
+static void foreign_events_need_native_queues(ts_ctx_t *ctx)
+{
+    uint64_t word = 0;
+    ts_fails(fy_native_event_record(ctx->device, NULL, &word), UNSUPPORTED);
+    ts_text_has("no native queues");
+    ts_fails(fy_native_event_wait(ctx->device, NULL, &word), UNSUPPORTED);
+    ts_fails(fy_native_timeline_signal(ctx->device, NULL, &word, 1), UNSUPPORTED);
+    ts_fails(fy_native_timeline_wait(ctx->device, NULL, &word, 1), UNSUPPORTED);
+    ts_fails(fy_native_timeline_wait(NULL, NULL, &word, 1), INVALID_ARGUMENT);
+    assert_int_equal(word, 0);
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(the_done_ticket),
     TS_TEST(any_number_of_waits),
@@ -406,6 +419,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(reused_blocks_wait_on_the_device),
     TS_TEST(the_current_stream_ends_with_its_scope),
     TS_TEST(native_addresses),
+    TS_TEST(foreign_events_need_native_queues),
     TS_TEST(overlap_shows_on_the_clock),
     TS_TEST(dependence_shows_on_the_clock),
 };
@@ -422,6 +436,7 @@ static const ts_exclusion_t k_exclusions[] = {
     { "host", "reused_blocks_wait_on_the_device", ONE_STREAM },
     { "host", "the_current_stream_ends_with_its_scope", ONE_STREAM },
     { "host", "native_addresses", ONE_STREAM },
+    { "cuda", "foreign_events_need_native_queues", "it has them" },
     { "cuda", "overlap_shows_on_the_clock",
       "model time is the simulator's; overlap on a GPU is measured in bench/" },
     { "cuda", "dependence_shows_on_the_clock", "model time is the simulator's" },

@@ -1,6 +1,7 @@
 /* The fake's devices: their number, names, attributes, and peer access. Not here: contexts
  * (fake_context.c). */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/fake_cuda/fake.h"
@@ -44,6 +45,9 @@ CUresult fake_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUd
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: *value = 3; break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: *value = 1; break;
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: *value = 1; break;
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
+        *value = getenv("FAKE_CUDA_NO_MEM_OPS") == NULL;
+        break;
     default: *value = 0; code = CUDA_ERROR_INVALID_VALUE;
     }
     return (CUresult)fake_leave(code);

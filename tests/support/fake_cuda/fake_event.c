@@ -92,6 +92,43 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int fla
     return (CUresult)fake_leave(code);
 }
 
+/* ---- timeline words ---- */
+
+/* The word as host code sees it; NULL and *code: not memory of the device, or unaligned. */
+static uint64_t *word_at(CUcontext context, CUstream stream, CUdeviceptr address, int *code)
+{
+    if (*code == 0 && !fake_stream_is_valid(stream, context)) *code = CUDA_ERROR_INVALID_HANDLE;
+    if (*code == 0) *code = fake_capture_refuses(stream);
+    uint64_t *word = *code == 0 && address % sizeof(uint64_t) == 0
+                         ? fake_translate(context->device, address, sizeof(uint64_t))
+                         : NULL;
+    if (*code == 0 && word == NULL) *code = CUDA_ERROR_INVALID_VALUE;
+    return word;
+}
+
+CUresult fake_cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                   unsigned int flags)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuStreamWriteValue64, &context);
+    if (code == 0 && flags != CU_STREAM_WRITE_VALUE_DEFAULT) code = CUDA_ERROR_INVALID_VALUE;
+    uint64_t *word = word_at(context, stream, address, &code);
+    if (word != NULL) *word = value;
+    return (CUresult)fake_leave(code);
+}
+
+/* Work runs when it is submitted, so a wait whose value is not there yet cannot be kept: misuse. */
+CUresult fake_cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                  unsigned int flags)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuStreamWaitValue64, &context);
+    if (code == 0 && flags != CU_STREAM_WAIT_VALUE_GEQ) code = CUDA_ERROR_INVALID_VALUE;
+    const uint64_t *word = word_at(context, stream, address, &code);
+    if (word != NULL && (int64_t)(*word - value) < 0) fake_count_misuse();
+    return (CUresult)fake_leave(code);
+}
+
 CUresult fake_cuEventQuery(CUevent event)
 {
     CUcontext context;
