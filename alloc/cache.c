@@ -10,6 +10,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 #include "runtime/record/event.h"
+#include "runtime/record/text.h"
 #include "runtime/thread/wait_site.h"
 
 static bool is_done(const fy__hazard_t *hazard)
@@ -28,7 +29,7 @@ const fy__pool_seams_t fy__pool_seams_runtime = {
 
 static FY_COLD void put_pool_event(const fy__pool_t *pool)
 {
-    const fy__event_pool_t event = { pool->name,
+    const fy__event_pool_t event = { pool->text,
                                      pool->live,
                                      pool->reserved,
                                      pool->options.segment_nbytes,
@@ -61,6 +62,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
     pool->seams = *seams;
     snprintf(pool->name, sizeof pool->name, "%s", options->name);
     pool->options.name = pool->name;
+    pool->text = fy__text(pool->name);
     pool->debug = fy__debug_of(options, source);
     bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
     /* Blocks pending on several streams need this list, and a free must not need memory. */
@@ -91,7 +93,7 @@ void fy__pool_destroy(fy__pool_t *pool)
         fy__log(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name,
                 (unsigned long long)pool->live);
     for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
-        FY__EVENT(fy__event_segment(pool->name, range->id, range->nbytes, false));
+        FY__EVENT(fy__event_segment(pool->text, range->id, range->nbytes, false));
         if (pool->debug) fy__debug_segment(pool, range, false);
         pool->source.free(pool->source.user, (void *)(uintptr_t)range->offset, range->nbytes);
     }
@@ -129,7 +131,7 @@ static FY_COLD void put_alloc_event(const fy__pool_t *pool, const fy__node_t *no
                                     const fy__request_t *request)
 {
     const fy__range_t *range = node->span.range;
-    fy__event_block_alloc(pool->name, &node->block, request->asked, request->stream,
+    fy__event_block_alloc(pool->text, &node->block, request->asked, request->stream,
                           (fy__event_place_t){ range->id, node->span.offset - range->offset });
 }
 
@@ -254,7 +256,7 @@ static FY_COLD void put_free_event(const fy__pool_t *pool, const fy__node_t *nod
                                    const fy__reuse_t *reuse)
 {
     const fy__hazard_t single = { .writer = reuse->point };
-    fy__event_block_free(pool->name, &node->block, node->counted,
+    fy__event_block_free(pool->text, &node->block, node->counted,
                          reuse->is_done    ? NULL
                          : reuse->is_mixed ? &node->block.hazard
                                            : &single);

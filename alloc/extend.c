@@ -37,7 +37,7 @@ static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepar
     fy__span_t *span = fy__offsets_extend_range(&pool->offsets, range, prepared, nbytes);
     fy__figure_add(&pool->reserved, nbytes);
     if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
-    FY__EVENT(fy__event_segment(pool->name, range->id, nbytes, true));
+    FY__EVENT(fy__event_segment(pool->text, range->id, nbytes, true));
     if (!request || span->size.nbytes < request->nbytes) return FY__GROWTH_DONE;
     if ((*out_node = fy__pool_cut(pool, request, span))) ++*stage;
     return *out_node ? FY__GROWTH_DONE : FY__GROWTH_NO_NODES;
@@ -99,7 +99,7 @@ uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nb
     const uint64_t before = range->nbytes;
     fy__offsets_shorten_range(&pool->offsets, range, less);
     fy__figure_sub(&pool->reserved, less);
-    FY__EVENT(fy__event_segment(pool->name, range->id, less, false));
+    FY__EVENT(fy__event_segment(pool->text, range->id, less, false));
     pool->stats.released++;
     pthread_mutex_unlock(&pool->lock);
     (void)pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before,

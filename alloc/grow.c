@@ -102,7 +102,7 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
         fy__figure_add(&pool->reserved, sizes[i]);
         if (pool->reserved > pool->peak_reserved)
             fy__figure_set(&pool->peak_reserved, pool->reserved);
-        FY__EVENT(fy__event_segment(pool->name, range->id, sizes[i], true));
+        FY__EVENT(fy__event_segment(pool->text, range->id, sizes[i], true));
         if (request && (*out_node = fy__pool_cut(pool, request, span))) ++*stage;
         if (request && !*out_node) growth = FY__GROWTH_NO_NODES; /* the segment stays, cached */
     } else {
@@ -195,7 +195,7 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_dedica
             if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, range, false);
             fy__offsets_remove_range(&pool->offsets, range);
             fy__figure_sub(&pool->reserved, nbytes);
-            FY__EVENT(fy__event_segment(pool->name, id, nbytes, false));
+            FY__EVENT(fy__event_segment(pool->text, id, nbytes, false));
             pool->stats.released++;
             released += nbytes;
             pthread_mutex_unlock(&pool->lock);

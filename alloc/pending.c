@@ -148,7 +148,7 @@ static uint64_t free_up_to(fy__pool_t *pool, uint32_t list_id, fy__point_t point
     uint64_t count = 0;
     /* the list was reassigned during the poll */
     if (pool->pending[list_id].stream != FY__POINT_STREAM(point)) return 0;
-    FY__EVENT(fy__event_blocks_reached(pool->name, point));
+    FY__EVENT(fy__event_blocks_reached(pool->text, point));
     for (fy__node_t *node = pool->pending[list_id].oldest, *newer; node; node = newer) {
         newer = node->newer;
         if (word(&node->block.hazard, 0) > point) continue;
@@ -204,7 +204,7 @@ static FY_COLD void put_mixed_events(const fy__pool_t *pool, const fy__node_t *n
     for (int i = 0; i < WORD_COUNT && !reuse->is_mixed; i++) {
         const fy__point_t point = word(&node->block.hazard, i);
         if (point && (reuse->is_done || FY__POINT_STREAM(point) != FY__POINT_STREAM(reuse->point)))
-            fy__event_blocks_reached(pool->name, point);
+            fy__event_blocks_reached(pool->text, point);
     }
 }
 

@@ -74,6 +74,7 @@ struct fy__pool {
     fy__pool_seams_t seams;
     uint32_t debug; /* FY__DEBUG_...; usually 0 */
     char name[64];
+    const char *text; /* the name, as events hold it */
 };
 
 /* A wholly free dedicated segment is kept for large blocks, as long as the pool may grow: small

@@ -122,6 +122,7 @@ static fy_status_t cast(fy__thread_t *thread, const fy_tensor_t *tensor, fy_dtyp
     thread->autocasts++;
     thread->autocast_nbytes += fy__tensor_nbytes(*out_cast);
     (*out_cast)->named = tensor->named;
+    atomic_init(&(*out_cast)->name_number, 0);
     if (tensor->named) memcpy((*out_cast)->name, tensor->name, sizeof tensor->name);
     fy__tape_slot_t *slot = leaf_of(thread, tensor); /* the record has grown */
     *out_is_ours = !slot || !keep(thread, slot, *out_cast);

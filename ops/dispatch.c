@@ -268,12 +268,13 @@ static FY_COLD void tell(const fy__call_t *call, fy__point_t point)
 {
     const fy_launch_t *launch = &call->launch;
     fy__event_t event = fy__event_op_begin(call->thread, call->row->info.name, call->device, point,
-                                           launch->flops, launch->nbytes);
+                                           launch->flops, launch->nbytes, fy__event_op_number());
     fy__event_op_launch(&event, &call->row->info, launch);
     for (unsigned i = 0; i < launch->nsrc; i++)
-        fy__event_op_src(&event, call->thread, call->src[i]->storage);
+        fy__event_op_src(&event, call->src[i]->storage, fy__event_name(call->src[i]));
     for (unsigned i = 0; i < launch->ndst; i++)
-        fy__event_op_dst(&event, call->thread, call->dst[i]->storage, call->given >> i & 1);
+        fy__event_op_dst(&event, call->dst[i]->storage, fy__event_name(call->dst[i]),
+                         call->given >> i & 1);
     fy__event_put(&event);
 }
 

@@ -26,6 +26,7 @@ typedef struct replay {
     /* the poison record of a kernel that failed inside its call, part of whose work may be on its
      * way */
     uint32_t refused;
+    fy__graph_events_t events;
     bool after_transfer; /* something read comes from another stream that is not known to be done */
 } replay_t;
 
@@ -96,7 +97,7 @@ static fy_status_t wait_on_device(replay_t *replay)
 /* ---- the calls ---- */
 
 /* All of them as one request. */
-static fy_status_t submit_native(const replay_t *replay, uint32_t *out_submitted)
+static fy_status_t submit_native(replay_t *replay, uint32_t *out_submitted)
 {
     const fy__recording_t *recording = replay->recording;
     fy_device_t *device = replay->device;
@@ -105,6 +106,9 @@ static fy_status_t submit_native(const replay_t *replay, uint32_t *out_submitted
         device->dev, replay->stream->native, replay->graph->native, fy__graph_flags(replay->graph),
         replay->nfaults, replay->words, &is_submitted);
     if (status == FY_STATUS_OK || is_submitted) *out_submitted = recording->ncalls;
+    for (uint32_t i = 0; replay->events.number && is_submitted && i < replay->graph->nsteps; i++)
+        fy__graph_event_launch(&replay->events, replay->thread, replay->graph,
+                               &replay->graph->steps[i], replay->stream, true);
     return FY_UNLIKELY(status != FY_STATUS_OK) ? fy__device_check(device, status) : FY_STATUS_OK;
 }
 
@@ -120,13 +124,10 @@ static fy_status_t submit(replay_t *replay, uint32_t *out_submitted)
         fy__recorded_t *call = &recording->calls[step->call];
         fy_status_t status;
         if (i) *out_submitted = step->call;
-        if (step->chain) {
-            status = backend->launch(device->dev, native, step->chain);
-            if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
-            continue;
-        }
         uint32_t *fault = call->fault ? replay->words[call->fault - 1] : NULL;
-        if (call->is_upload) {
+        if (step->chain)
+            status = backend->launch(device->dev, native, step->chain);
+        else if (call->is_upload) {
             call->upload.copy.fault = fault;
             status = backend->copy(device->dev, native, &call->upload.copy);
         } else {
@@ -135,6 +136,9 @@ static fy_status_t submit(replay_t *replay, uint32_t *out_submitted)
         }
         if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
         if (FY_UNLIKELY(replay->refused)) return fy__poison_fail(replay->refused, "graph_replay");
+        if (FY_UNLIKELY(replay->events.number))
+            fy__graph_event_launch(&replay->events, replay->thread, graph, step, replay->stream,
+                                   false);
     }
     *out_submitted = recording->ncalls;
     return FY_STATUS_OK;
@@ -284,24 +288,6 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
     return status;
 }
 
-/* To the event file: one op that reads or writes every storage there is. */
-static FY_COLD void tell(const replay_t *replay, fy__point_t point)
-{
-    const fy__recording_t *recording = replay->recording;
-    fy__event_t event = fy__event_op_begin(replay->thread, "graph_replay", replay->device, point,
-                                           recording->flops, recording->nbytes);
-    for (int written = 0; written < 2; written++)
-        for (uint32_t i = 0; i < recording->nlive; i++) {
-            const fy__recording_slot_t *slot = live_slot(recording, i);
-            if (slot->is_written != written) continue;
-            if (written)
-                fy__event_op_dst(&event, replay->thread, slot->storage, true);
-            else
-                fy__event_op_src(&event, replay->thread, slot->storage);
-        }
-    fy__event_put(&event);
-}
-
 fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
 {
     replay_t replay;
@@ -319,6 +305,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     replay.stream = device->synchronous ? NULL : fy__stream_current(device, replay.thread->streams);
     replay.nfaults = replay.refused = 0;
     replay.after_transfer = false;
+    replay.events = (fy__graph_events_t){ .number = fy__event_on() ? fy__event_op_number() : 0 };
     FY_TRY(check(&replay));
     for (uint32_t i = 0; i < recording->ncopies; i++)
         FY_TRY(fy__copy_use(replay.thread, &recording->copies[i]));
@@ -337,7 +324,8 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
         fy__charge_host(recording->flops, recording->nbytes);
     if (FY_UNLIKELY(replay.thread->plan != NULL))
         fy__plan_flops(replay.thread, device, recording->flops);
-    FY__EVENT(tell(&replay, point));
+    if (FY_UNLIKELY(replay.events.number))
+        fy__graph_event_replay(&replay.events, replay.thread, graph, point);
     if (!graph->replays) fill_unplayed(&replay);
     if (FY_UNLIKELY(any_tainted(&replay))) spread_poison(&replay);
     for (uint32_t i = 0; i < recording->nlive; i++) {

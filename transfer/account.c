@@ -19,13 +19,13 @@ const char *fy_path_name(fy_path_t path)
 static FY_COLD void put_event(const fy__thread_t *thread, const fy__transfer_record_t *record)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_TRANSFER, thread);
-    event.device = fy__event_intern(record->device->spec);
+    event.device = fy__event_device_text(record->device);
     event.point = record->point;
     event.nbytes = record->nbytes;
     event.ns = record->blocked_ns;
     event.u.transfer.site = record->site;
     event.caller = record->caller;
-    event.u.transfer.other = record->other ? fy__event_intern(record->other->spec) : NULL;
+    event.u.transfer.other = record->other ? fy__event_device_text(record->other) : NULL;
     event.u.transfer.direction = record->direction;
     event.u.transfer.path = (int)record->path;
     event.u.transfer.contract = record->contract;
@@ -34,8 +34,10 @@ static FY_COLD void put_event(const fy__thread_t *thread, const fy__transfer_rec
                                 : record->direction == FY__DOWNLOAD ? record->dst
                                                                     : NULL;
     event.u.transfer.pinned = host ? host->pinned : -1;
-    event.u.transfer.src = fy__event_bytes(thread, record->src);
-    event.u.transfer.dst = fy__event_bytes(thread, record->dst);
+    event.u.transfer.src = fy__event_bytes(&event, record->src);
+    event.u.transfer.dst = fy__event_bytes(&event, record->dst);
+    if (record->src_tensor) event.u.transfer.src.name = fy__event_name(record->src_tensor);
+    if (record->dst_tensor) event.u.transfer.dst.name = fy__event_name(record->dst_tensor);
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(record->point));
     /* a job's event follows when it is submitted */
     if (stream && !stream->timeline) fy__event_span(&event, record->device);

@@ -15,6 +15,7 @@ typedef struct fy__transfer_record {
     fy_path_t path;
     const fy_device_t *device, *other; /* other: the second device of a peer transfer */
     const fy__storage_t *dst, *src;    /* NULL: a file, or memory that is not yet a tensor's */
+    const fy_tensor_t *dst_tensor, *src_tensor; /* for their names; NULL: unknown */
     uint64_t nbytes, blocked_ns;
     fy__point_t point;  /* 0: done */
     const char *site;   /* options->site */

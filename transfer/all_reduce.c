@@ -128,6 +128,7 @@ static void note(fy__thread_t *thread, const sum_t *sum, const fy_transfer_optio
                         .other = device_of(sum, next),
                         .dst = sum->tensors[next]->storage,
                         .src = sum->tensors[i]->storage,
+                        .src_tensor = sum->tensors[i],
                         .nbytes = 2 * (sum->count - 1) * sum->nbytes / sum->count,
                         .blocked_ns = i ? 0 : sum->blocked_ns,
                         .point = atomic_load_explicit(&sum->tensors[i]->storage->hazard.writer,

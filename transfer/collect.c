@@ -183,6 +183,7 @@ static fy_status_t request_others(many_t *many)
                                             .device = many->device,
                                             .dst = many->out[i]->storage,
                                             .src = many->src[i]->storage,
+                                            .src_tensor = many->src[i],
                                             .nbytes = fy__tensor_nbytes(many->src[i]),
                                             .blocked_ns = many->blocked_ns,
                                             .point = many->out[i]->point,

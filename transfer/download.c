@@ -147,6 +147,7 @@ fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t
                                   .device = device,
                                   .dst = download->storage,
                                   .src = src->storage,
+                                  .src_tensor = src,
                                   .nbytes = nbytes,
                                   .point = download->point,
                                   .site = options->site,

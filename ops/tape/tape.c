@@ -66,6 +66,7 @@ void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor)
         blank->strides[i] = tensor->strides[i];
     }
     blank->named = tensor->named;
+    atomic_init(&blank->name_number, 0);
     if (tensor->named) memcpy(blank->name, tensor->name, sizeof blank->name);
 }
 

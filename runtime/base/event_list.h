@@ -9,6 +9,7 @@
     X(SCOPE_END, scope_end)           \
     X(OP, op)                         \
     X(OPERANDS, operands)             \
+    X(LAUNCH, launch)                 \
     X(TRANSFER, transfer)             \
     X(COPY, copy)                     \
     X(STARTED, started)               \
@@ -22,6 +23,7 @@
     X(DEVICE, device)                 \
     X(STREAM, stream)                 \
     X(STORAGE, storage)               \
+    X(NAMED, named)                   \
     X(POOL, pool)                     \
     X(SEGMENT_ALLOC, segment_alloc)   \
     X(SEGMENT_FREE, segment_free)     \

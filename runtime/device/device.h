@@ -30,6 +30,7 @@ struct fy_device {
     fy_backend_info_t info;
     _Atomic uint32_t opens; /* changed under the registry's lock */
     char spec[64];          /* "sim:0" */
+    const char *spec_text;  /* a permanent copy (fy__text) */
     char options[512];      /* the options of the first open, after the '?' */
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
     /* Page-locked host memory for it: all of it, its maximum so far, and the part outside the pool

@@ -14,6 +14,7 @@
 #include "runtime/device/plugin.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
+#include "runtime/record/text.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/thread/budget.h"
 #include "runtime/thread/guard.h"
@@ -174,6 +175,7 @@ static void open_host(void)
     make_device_locks(&device);
     device.is_host = true;
     strcpy(device.spec, "host");
+    device.spec_text = fy__text(device.spec);
     if (fy__wire_open(&device) != FY_STATUS_OK) return;
     device.opens = 1;
     atomic_store(&table[0], &device);
@@ -316,6 +318,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, const fy_devi
     device->index = index;
     if (hooks) device->hooks = *hooks;
     snprintf(device->spec, sizeof device->spec, "%s", name);
+    device->spec_text = fy__text(device->spec);
     _Static_assert(sizeof device->options >= sizeof spec->options,
                    "a later open is compared with all of it");
     snprintf(device->options, sizeof device->options, "%s", spec->options);

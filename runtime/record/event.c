@@ -1,8 +1,6 @@
-/* Begins and ends a recording, puts its events, and handles fork and exit.
- * The invariant: a thread puts an event only between incrementing and decrementing `putting`, and
- * only if it then reads `recording` as true. So once `recording` is false and `putting` is 0, no
- * event can follow, and the writer may finish. Hooks: event_hooks.c. Next: event_ring.h,
- * event_write.c. */
+/* Begins and ends a recording, and handles fork and exit.
+ * Once the ring has ended and all its events are taken, no event can follow, and the writer may
+ * finish. Hooks: event_hooks.c. Next: event_ring.h, event_write.c. */
 #include "runtime/record/event.h"
 
 #include <errno.h>
@@ -21,60 +19,21 @@
 #include "runtime/record/event_write.h"
 #include "runtime/record/signature.h"
 #include "runtime/record/site.h"
+#include "runtime/record/text.h"
 #include "runtime/thread/guard.h"
 
-/* 131,072 events, at most 44 MiB while recording: enough for some tens of milliseconds of the
- * smallest requests. */
-enum { SHIFT = 17 };
+/* 32 MiB while recording, some 200,000 events: enough for some tens of milliseconds of the smallest
+ * requests. */
+enum { SHIFT = 19 };
 
-/* Guards begin and end: `running`, `writer`, `thread`. Hooks never take it. */
+/* Guards begin and end: `running`, `thread`, `has_hooks`. Hooks never take it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__event_writer_t *running; /* NULL: no recording */
 static pthread_t thread;
 static fy__event_ring_t ring;
-static _Atomic bool recording;
-static _Atomic uint32_t putting;
+static bool has_hooks; /* the hooks are on; false again when the recording ends */
 
-void fy__event_put(const fy__event_t *event)
-{
-    atomic_fetch_add(&putting, 1);
-    if (atomic_load(&recording)) (void)fy__event_ring_put(&ring, event);
-    atomic_fetch_sub(&putting, 1);
-}
-
-/* ---- permanent texts ---- */
-
-typedef struct text {
-    struct text *next;
-    char text[];
-} text_t;
-static pthread_mutex_t texts_lock = PTHREAD_MUTEX_INITIALIZER; /* guards additions; a leaf lock */
-static text_t *_Atomic texts;
-
-static const char *find_text(const char *text)
-{
-    for (const text_t *t = atomic_load_explicit(&texts, memory_order_acquire); t; t = t->next)
-        if (strcmp(t->text, text) == 0) return t->text;
-    return NULL;
-}
-
-const char *fy__event_intern(const char *text)
-{
-    const char *found = find_text(text);
-    if (found) return found;
-    pthread_mutex_lock(&texts_lock);
-    if (!(found = find_text(text))) {
-        text_t *added = malloc(sizeof *added + strlen(text) + 1);
-        if (added) {
-            strcpy(added->text, text);
-            added->next = atomic_load_explicit(&texts, memory_order_relaxed);
-            atomic_store_explicit(&texts, added, memory_order_release);
-            found = added->text;
-        }
-    }
-    pthread_mutex_unlock(&texts_lock);
-    return found ? found : "?";
-}
+void fy__event_put(const fy__event_t *event) { (void)fy__event_ring_put(&ring, event); }
 
 /* ---- begin and end ---- */
 
@@ -130,7 +89,7 @@ static fy_status_t begin(const char *path)
         free(writer);
         close(fd);
         return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring",
-                       sizeof(fy__event_slot_t) << SHIFT);
+                       sizeof(fy__event_cell_t) << SHIFT);
     }
     if (!fy__event_sink_open(&writer->sink, fd, fy__event_sink_is_packed(name))) {
         fy__event_ring_close(&ring);
@@ -151,10 +110,17 @@ static fy_status_t begin(const char *path)
     running = writer;
     fy__event_forget();
     fy__site_begin();
-    atomic_store(&recording, true);
+    has_hooks = true;
     fy__watch_hold(FY__WATCH_EVENTS);
     put_present_objects();
     return FY_STATUS_OK;
+}
+
+/* The lock is held. */
+static void release_hooks(void)
+{
+    if (has_hooks) fy__watch_release(FY__WATCH_EVENTS);
+    has_hooks = false;
 }
 
 /* The lock is held. false: a thread has been putting an event for a second, so the recording cannot
@@ -162,11 +128,17 @@ static fy_status_t begin(const char *path)
 static bool end(int *out_error)
 {
     const struct timespec nap = { 0, 100000 };
+    fy__event_drain_t state;
+    uint64_t last = 0, tail;
+    int stuck = 0;
     *out_error = 0;
     if (!running) return true;
-    if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
-    for (int i = 0; atomic_load(&putting); i++) {
-        if (i == 10000) return false;
+    release_hooks();
+    fy__event_ring_end(&ring);
+    for (int i = 0; (state = fy__event_ring_drained(&ring, &tail)) != FY__EVENT_DRAINED; i++) {
+        stuck = state == FY__EVENT_UNFINISHED && tail == last ? stuck + 1 : 0;
+        last = tail;
+        if (stuck == 10000) return false;
         if (i < 100)
             sched_yield();
         else
@@ -230,21 +202,20 @@ void fy__event_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 
 void fy__event_texts_fork_lock(void)
 {
-    pthread_mutex_lock(&texts_lock);
+    fy__text_fork_lock();
     fy__signature_fork_lock();
 }
 
 void fy__event_texts_fork_unlock(void)
 {
     fy__signature_fork_unlock();
-    pthread_mutex_unlock(&texts_lock);
+    fy__text_fork_unlock();
 }
 
 void fy__event_fork_child(void)
 {
     if (running) {
-        if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
-        atomic_store(&putting, 0); /* the other threads do not exist in the child */
+        release_hooks();
         /* the parent's thread writes the remaining events */
         (void)fy__event_sink_close(&running->sink);
         fy__event_ring_close(&ring);

@@ -19,6 +19,7 @@
 struct fy__block;
 struct fy__thread;
 struct fy__storage;
+struct fy_tensor;
 
 static inline bool fy__event_on(void)
 {
@@ -53,6 +54,8 @@ void fy__event_throttle(struct fy__thread *thread, const char *reason, uint64_t 
 /* Host code reads or writes the bytes (fy_access_t); before the version changes. */
 void fy__event_map(const struct fy__storage *storage, int access, uint64_t nbytes,
                    const void *caller);
+/* The tensor was given a name. */
+void fy__event_named(const struct fy_tensor *tensor);
 /* A download was waited for or tried; not OK: its bytes are poisoned, or (TIMEOUT) have not
  * arrived. */
 void fy__event_arrived(struct fy__thread *thread, const fy_device_t *device, fy__point_t point,
@@ -68,7 +71,7 @@ void fy__event_device(const fy_device_t *device);
 /* A stream was added to the table. */
 void fy__event_stream(const fy_stream_t *stream);
 /* A pool's current figures. This and the calls below run under the pool's lock, so that the
- * file has them in their order of execution. */
+ * file has them in their order of execution. Names of pools are permanent (fy__text). */
 typedef struct fy__event_pool {
     const char *name;
     uint64_t live, reserved;

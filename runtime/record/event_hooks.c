@@ -7,6 +7,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/site.h"
+#include "runtime/record/text.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
 
@@ -28,6 +29,11 @@ fy__event_t fy__event_begin(fy__event_kind_t kind, const fy__thread_t *thread)
                           .scope = thread ? thread->node : NULL };
 }
 
+const char *fy__event_device_text(const fy_device_t *device)
+{
+    return device->spec_text ? device->spec_text : fy__text(device->spec);
+}
+
 void fy__event_span(fy__event_t *event, const fy_device_t *device)
 {
     if (device->backend->request_span)
@@ -35,25 +41,52 @@ void fy__event_span(fy__event_t *event, const fy_device_t *device)
 }
 
 /* Several threads may name one storage at the same time: the first number stays. */
-fy__event_bytes_t fy__event_bytes(const fy__thread_t *thread, const fy__storage_t *storage)
+fy__event_bytes_t fy__event_bytes(const fy__event_t *event, const fy__storage_t *storage)
 {
-    if (!storage) return (fy__event_bytes_t){ 0, 0 };
-    _Atomic uint64_t *id = &((fy__storage_t *)storage)->event_id;
+    if (!storage) return (fy__event_bytes_t){ 0, 0, 0 };
+    _Atomic uint64_t *id = &((fy__storage_t *)(uintptr_t)storage)->event_id;
     const uint64_t first = atomic_load(&first_storage),
                    version = atomic_load_explicit(&storage->version, memory_order_relaxed);
     uint64_t held = atomic_load_explicit(id, memory_order_relaxed);
-    if (held >= first) return (fy__event_bytes_t){ held, version };
+    if (held >= first) return (fy__event_bytes_t){ held, 0, version };
     const uint64_t mine = atomic_fetch_add(&last_storage, 1) + 1;
     if (!atomic_compare_exchange_strong(id, &held, mine))
-        return (fy__event_bytes_t){ held, version };
-    fy__event_t event = fy__event_begin(FY__EVENT_STORAGE, thread);
-    event.device = fy__event_intern(storage->device->spec);
-    event.nbytes = storage->nbytes;
-    event.u.memory.id = mine;
-    event.u.memory.block = storage->block ? storage->block->id : 0;
-    event.u.memory.pinned = storage->pinned;
+        return (fy__event_bytes_t){ held, 0, version };
+    fy__event_t made = { .kind = FY__EVENT_STORAGE,
+                         .thread = event->thread,
+                         .at_ns = event->at_ns,
+                         .model_ns = event->model_ns,
+                         .scope = event->scope,
+                         .device = fy__event_device_text(storage->device),
+                         .nbytes = storage->nbytes };
+    made.u.storage.id = mine;
+    made.u.storage.block = storage->block ? storage->block->id : 0;
+    made.u.storage.pinned = storage->pinned;
+    fy__event_put(&made);
+    return (fy__event_bytes_t){ mine, 0, version };
+}
+
+uint16_t fy__event_name(const fy_tensor_t *tensor)
+{
+    if (!*fy__tensor_name(tensor)) return 0;
+    _Atomic uint16_t *kept = &((fy_tensor_t *)(uintptr_t)tensor)->name_number;
+    const uint16_t known = atomic_load_explicit(kept, memory_order_relaxed);
+    if (known) return known;
+    const uint16_t number = fy__text_number(tensor->name);
+    atomic_store_explicit(kept, number, memory_order_relaxed);
+    return number;
+}
+
+void fy__event_named(const fy_tensor_t *tensor)
+{
+    const fy__storage_t *storage = tensor->storage;
+    if (!*tensor->name) return;
+    fy__event_t event = fy__event_begin(FY__EVENT_NAMED, fy__tls);
+    event.nbytes = fy__tensor_nbytes(tensor);
+    event.u.storage.id = fy__event_bytes(&event, storage).id;
+    event.u.storage.offset = (uint64_t)((uintptr_t)tensor->data - (uintptr_t)storage->data);
+    event.u.storage.name = fy__event_name(tensor);
     fy__event_put(&event);
-    return (fy__event_bytes_t){ mine, version };
 }
 
 void fy__event_scope(fy__thread_t *thread, bool is_begin)
@@ -63,16 +96,18 @@ void fy__event_scope(fy__thread_t *thread, bool is_begin)
     fy__event_put(&event);
 }
 
+uint64_t fy__event_op_number(void) { return atomic_fetch_add(&last_op, 1) + 1; }
+
 fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name,
                                const fy_device_t *device, fy__point_t point, uint64_t flops,
-                               uint64_t nbytes)
+                               uint64_t nbytes, uint64_t number)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_OP, thread);
     event.name = name;
-    event.device = fy__event_intern(device->spec);
+    event.device = fy__event_device_text(device);
     event.point = point;
     event.nbytes = nbytes;
-    event.u.op.number = atomic_fetch_add(&last_op, 1) + 1;
+    event.u.op.number = number;
     event.u.op.flops = flops;
     event.caller = fy__site();
     fy__event_span(&event, device);
@@ -83,34 +118,39 @@ void fy__event_op_launch(fy__event_t *event, const fy_op_info_t *info, const fy_
 {
     event->u.op.signature = fy__signature_of(info, launch);
     if (!event->u.op.signature) return;
-    if (launch->attrs && info->attrs_nbytes <= FY__EVENT_ATTRS)
-        memcpy(event->u.op.attrs, launch->attrs, info->attrs_nbytes);
-    else
-        event->u.op.has_fallbacks = true;
+    event->u.op.has_fallbacks = !launch->attrs || info->attrs_nbytes > FY__EVENT_ATTRS;
+    if (event->u.op.has_fallbacks) return;
+    event->u.op.attrs_nbytes = (uint16_t)info->attrs_nbytes;
+    memcpy(event->u.op.more, launch->attrs, info->attrs_nbytes);
 }
 
 /* Puts a full event; further operands follow in another one. */
-static void make_room(fy__event_t *event)
+static fy__event_bytes_t *next_operand(fy__event_t *event)
 {
-    if (event->nsrc + event->ndst < FY__EVENT_OPERANDS_MOST) return;
-    fy__event_put(event);
-    event->kind = FY__EVENT_OPERANDS;
-    event->nsrc = event->ndst = 0;
+    if (event->nsrc + event->ndst == FY__EVENT_OPERANDS_MOST) {
+        fy__event_put(event);
+        event->kind = FY__EVENT_OPERANDS;
+        event->nsrc = event->ndst = 0;
+        event->u.op.attrs_nbytes = 0;
+    }
+    return fy__event_operands(event) + event->nsrc + event->ndst;
 }
 
-void fy__event_op_src(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage)
+void fy__event_op_src(fy__event_t *event, const fy__storage_t *storage, uint16_t name)
 {
-    make_room(event);
-    event->u.op.operand[event->nsrc++] = fy__event_bytes(thread, storage);
+    fy__event_bytes_t *bytes = next_operand(event);
+    *bytes = fy__event_bytes(event, storage);
+    bytes->name = name;
+    event->nsrc++;
 }
 
-void fy__event_op_dst(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage,
-                      bool written)
+void fy__event_op_dst(fy__event_t *event, const fy__storage_t *storage, uint16_t name, bool written)
 {
-    make_room(event);
-    fy__event_bytes_t *bytes = &event->u.op.operand[event->nsrc + event->ndst++];
-    *bytes = fy__event_bytes(thread, storage);
+    fy__event_bytes_t *bytes = next_operand(event);
+    *bytes = fy__event_bytes(event, storage);
+    bytes->name = name;
     bytes->version += written;
+    event->ndst++;
 }
 
 void fy__event_copy(fy__thread_t *thread, int direction, uint64_t nbytes)
@@ -136,7 +176,7 @@ void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__poin
                        fy__point_t point, uint64_t nbytes, fy_status_t status)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_STARTED, thread);
-    event.device = fy__event_intern(device->spec);
+    event.device = fy__event_device_text(device);
     event.point = job;
     event.nbytes = nbytes;
     event.u.wait.on = point;
@@ -171,7 +211,7 @@ void fy__event_map(const fy__storage_t *storage, int access, uint64_t nbytes, co
     event.nbytes = nbytes;
     event.caller = caller;
     event.u.map.access = access;
-    event.u.map.bytes = fy__event_bytes(fy__tls, storage);
+    event.u.map.bytes = fy__event_bytes(&event, storage);
     fy__event_put(&event);
 }
 
@@ -179,7 +219,7 @@ void fy__event_arrived(fy__thread_t *thread, const fy_device_t *device, fy__poin
                        uint64_t nbytes, uint64_t blocked_ns, fy_status_t status)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_ARRIVED, thread);
-    event.device = fy__event_intern(device->spec);
+    event.device = fy__event_device_text(device);
     event.point = point;
     event.nbytes = nbytes;
     event.ns = blocked_ns;
@@ -208,11 +248,11 @@ void fy__event_fault(fy_status_t status, const char *text)
 void fy__event_device(const fy_device_t *device)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_DEVICE, fy__tls);
-    event.device = fy__event_intern(device->spec);
+    event.device = fy__event_device_text(device);
     event.nbytes = device->info.memory_nbytes;
-    event.u.device.backend = fy__event_intern(device->backend->name);
-    event.u.device.model = fy__event_intern(device->info.model);
-    event.u.device.options = fy__event_intern(device->options);
+    event.u.device.backend = fy__text(device->backend->name);
+    event.u.device.model = fy__text(device->info.model);
+    event.u.device.options = fy__text(device->options);
     event.u.device.is_simulated = device->info.is_simulated;
     fy__event_put(&event);
 }
@@ -221,7 +261,7 @@ void fy__event_stream(const fy_stream_t *stream)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_STREAM, fy__tls);
     event.point = FY__POINT(stream->index, 0);
-    event.device = fy__event_intern(stream->device->spec);
+    event.device = fy__event_device_text(stream->device);
     snprintf(event.u.said.text, sizeof event.u.said.text, "%s", stream->name);
     fy__event_put(&event);
 }
@@ -231,7 +271,7 @@ void fy__event_stream(const fy_stream_t *stream)
 void fy__event_pool(const fy__event_pool_t *pool)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_POOL, fy__tls);
-    event.name = fy__event_intern(pool->name);
+    event.name = pool->name;
     event.nbytes = pool->reserved;
     event.u.pool.live = pool->live;
     event.u.pool.segment_nbytes = pool->segment_nbytes;
@@ -244,7 +284,7 @@ void fy__event_segment(const char *pool, uint64_t id, uint64_t nbytes, bool is_a
 {
     fy__event_t event =
         fy__event_begin(is_alloc ? FY__EVENT_SEGMENT_ALLOC : FY__EVENT_SEGMENT_FREE, fy__tls);
-    event.name = fy__event_intern(pool);
+    event.name = pool;
     event.nbytes = nbytes;
     event.u.memory.place.segment = id;
     fy__event_put(&event);
@@ -254,7 +294,7 @@ static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy
                                uint64_t requested)
 {
     fy__event_t event = fy__event_begin(kind, fy__tls);
-    event.name = fy__event_intern(pool);
+    event.name = pool;
     event.nbytes = block->nbytes;
     event.u.memory.block = block->id;
     event.u.memory.requested = requested;
@@ -294,7 +334,7 @@ void fy__event_block_free(const char *pool, const fy__block_t *block, uint64_t r
 void fy__event_blocks_reached(const char *pool, fy__point_t point)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_BLOCKS_REACHED, fy__tls);
-    event.name = fy__event_intern(pool);
+    event.name = pool;
     event.point = point;
     fy__event_put(&event);
 }

@@ -5,6 +5,7 @@
 
 #include "runtime/record/event_text.h"
 #include "runtime/record/symbol.h"
+#include "runtime/record/text.h"
 
 typedef fy__event_writer_t writer_t;
 
@@ -87,6 +88,18 @@ void fy__event_put_signature(writer_t *w, const fy__event_t *event)
         KEY(w, "strides");
         put_axes(w, signature, true);
     }
+    put_raw(w, "}\n", 2);
+    w->nevents++;
+}
+
+void fy__event_put_name(writer_t *w, const fy__event_t *event, uint16_t number)
+{
+    if (!number || w->names.texts[number / 64] >> number % 64 & 1) return;
+    w->names.texts[number / 64] |= UINT64_C(1) << number % 64;
+    put_raw(w, "{\"ev\":\"name\"", 12);
+    put_context(w, event);
+    NUMBER(w, "id", number);
+    STRING(w, "name", fy__text_at(number));
     put_raw(w, "}\n", 2);
     w->nevents++;
 }

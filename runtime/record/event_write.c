@@ -46,34 +46,53 @@ static const char *direction_name(int direction)
     return (unsigned)direction < FY__DIRECTIONS ? names[direction] : "?";
 }
 
+static void put_names(writer_t *w, const fy__event_bytes_t *bytes, unsigned count)
+{
+    KEY(w, "names");
+    for (unsigned i = 0; i < count; i++) {
+        put_raw(w, i ? "," : "[", 1);
+        put_number(w, bytes[i].name);
+    }
+    put_raw(w, "]", 1);
+}
+
 /* ---- kinds ---- */
+
+/* Operands, and their names' numbers if any has one. */
+static void put_operands(writer_t *w, const fy__event_t *e)
+{
+    const fy__event_bytes_t *bytes = fy__event_operands(e);
+    const unsigned count = (unsigned)e->nsrc + e->ndst;
+    bool has_names = false;
+    KEY(w, "src");
+    put_list(w, bytes, e->nsrc);
+    KEY(w, "dst");
+    put_list(w, bytes + e->nsrc, e->ndst);
+    for (unsigned i = 0; i < count; i++) has_names |= bytes[i].name != 0;
+    if (has_names) put_names(w, bytes, count);
+}
 
 static void put_op(writer_t *w, const fy__event_t *e)
 {
-    NUMBER(w, "number", e->u.op.number);
+    if (e->kind == FY__EVENT_LAUNCH)
+        NUMBER(w, "of", e->u.op.number);
+    else
+        NUMBER(w, "number", e->u.op.number);
     STRING(w, "op", e->name);
     STRING(w, "device", e->device);
-    put_point(w, e->point);
+    if (e->kind == FY__EVENT_OP)
+        put_point(w, e->point);
+    else if (e->point)
+        NUMBER(w, "stream", FY__POINT_STREAM(e->point));
     NUMBER(w, "flops", e->u.op.flops);
     NUMBER(w, "bytes", e->nbytes);
     if (e->u.op.signature) {
         NUMBER(w, "signature", e->u.op.signature->id);
-        if (!e->u.op.has_fallbacks) fy__event_put_attrs(w, e->u.op.signature->info, e->u.op.attrs);
+        if (!e->u.op.has_fallbacks) fy__event_put_attrs(w, e->u.op.signature->info, e->u.op.more);
     }
-    KEY(w, "src");
-    put_list(w, e->u.op.operand, e->nsrc);
-    KEY(w, "dst");
-    put_list(w, e->u.op.operand + e->nsrc, e->ndst);
+    if (e->u.op.launches) NUMBER(w, "launches", e->u.op.launches);
+    if (e->kind == FY__EVENT_OP) put_operands(w, e);
     put_span(w, e);
-}
-
-static void put_operands(writer_t *w, const fy__event_t *e)
-{
-    NUMBER(w, "of", e->u.op.number);
-    KEY(w, "src");
-    put_list(w, e->u.op.operand, e->nsrc);
-    KEY(w, "dst");
-    put_list(w, e->u.op.operand + e->nsrc, e->ndst);
 }
 
 /* Why a transfer took its path. */
@@ -116,6 +135,8 @@ static void put_transfer(writer_t *w, const fy__event_t *e, const fy__event_site
     put_bytes(w, e->u.transfer.src);
     KEY(w, "dst");
     put_bytes(w, e->u.transfer.dst);
+    const fy__event_bytes_t both[] = { e->u.transfer.src, e->u.transfer.dst };
+    if (both[0].name || both[1].name) put_names(w, both, 2);
     put_span(w, e);
 }
 
@@ -167,11 +188,17 @@ static void put_memory(writer_t *w, const fy__event_t *e)
 {
     switch ((fy__event_kind_t)e->kind) {
     case FY__EVENT_STORAGE:
-        NUMBER(w, "storage", e->u.memory.id);
+        NUMBER(w, "storage", e->u.storage.id);
         STRING(w, "device", e->device);
         NUMBER(w, "bytes", e->nbytes);
-        if (e->u.memory.block) NUMBER(w, "block", e->u.memory.block);
-        if (e->u.memory.pinned) KEY(w, "pinned"), put_raw(w, "true", 4);
+        if (e->u.storage.block) NUMBER(w, "block", e->u.storage.block);
+        if (e->u.storage.pinned) KEY(w, "pinned"), put_raw(w, "true", 4);
+        break;
+    case FY__EVENT_NAMED:
+        NUMBER(w, "storage", e->u.storage.id);
+        NUMBER(w, "offset", e->u.storage.offset);
+        NUMBER(w, "bytes", e->nbytes);
+        NUMBER(w, "name", e->u.storage.name);
         break;
     case FY__EVENT_POOL:
         STRING(w, "pool", e->name);
@@ -208,6 +235,19 @@ static void put_memory(writer_t *w, const fy__event_t *e)
     }
 }
 
+/* The lines that the event's line refers to. */
+static void put_references(writer_t *w, const fy__event_t *e)
+{
+    const bool is_op = e->kind == FY__EVENT_OP || e->kind == FY__EVENT_OPERANDS,
+               is_transfer = e->kind == FY__EVENT_TRANSFER;
+    for (unsigned i = 0; is_op && i < (unsigned)e->nsrc + e->ndst; i++)
+        fy__event_put_name(w, e, fy__event_operands(e)[i].name);
+    if (is_transfer) fy__event_put_name(w, e, e->u.transfer.src.name);
+    if (is_transfer) fy__event_put_name(w, e, e->u.transfer.dst.name);
+    if (e->kind == FY__EVENT_NAMED) fy__event_put_name(w, e, e->u.storage.name);
+    if (e->kind == FY__EVENT_OP || e->kind == FY__EVENT_LAUNCH) fy__event_put_signature(w, e);
+}
+
 static void put_event(writer_t *w, const fy__event_t *e)
 {
     static const char *const names[] = {
@@ -217,13 +257,17 @@ static void put_event(writer_t *w, const fy__event_t *e)
     };
     const bool is_transfer = e->kind == FY__EVENT_TRANSFER;
     const fy__event_site_t *site = is_transfer && e->u.transfer.site ? NULL : fy__event_site(w, e);
-    if (e->kind == FY__EVENT_OP) fy__event_put_signature(w, e);
+    put_references(w, e);
     put_raw(w, names[e->kind], strlen(names[e->kind]));
     put_context(w, e);
     if (site && !is_transfer) NUMBER(w, "site", site->id);
     switch ((fy__event_kind_t)e->kind) {
-    case FY__EVENT_OP: put_op(w, e); break;
-    case FY__EVENT_OPERANDS: put_operands(w, e); break;
+    case FY__EVENT_OP:
+    case FY__EVENT_LAUNCH: put_op(w, e); break;
+    case FY__EVENT_OPERANDS:
+        NUMBER(w, "of", e->u.op.number);
+        put_operands(w, e);
+        break;
     case FY__EVENT_TRANSFER: put_transfer(w, e, site); break;
     case FY__EVENT_COPY:
         STRING(w, "direction", direction_name(e->u.transfer.direction));
@@ -274,6 +318,7 @@ static void put_event(writer_t *w, const fy__event_t *e)
         STRING(w, "name", e->u.said.text);
         break;
     case FY__EVENT_STORAGE:
+    case FY__EVENT_NAMED:
     case FY__EVENT_POOL:
     case FY__EVENT_SEGMENT_ALLOC:
     case FY__EVENT_SEGMENT_FREE:
@@ -337,6 +382,9 @@ static void put_last(writer_t *w)
     put_raw(w, "}\n", 2);
 }
 
+/* Of one event: those of a site, a signature and names, and its own. */
+enum { LINES_MOST = 3 + FY__EVENT_OPERANDS_MOST };
+
 /* Writes all events in the ring; returns their number. */
 static uint64_t drain(writer_t *w)
 {
@@ -350,8 +398,7 @@ static uint64_t drain(writer_t *w)
             w->nevents++;
         }
         fy__event_ring_done(w->ring);
-        /* of a site, of a signature, and its own */
-        if (FY__EVENT_BUFFER - w->used < 3 * FY__EVENT_LINE_MOST) flush(w, false);
+        if (FY__EVENT_BUFFER - w->used < LINES_MOST * FY__EVENT_LINE_MOST) flush(w, false);
         if (++n % 1024 == 0) fy__event_ring_prepare(w->ring);
     }
     return n;

@@ -6,7 +6,7 @@
 #include "runtime/record/event_names.h"
 #include "runtime/record/event_sink.h"
 
-enum { FY__EVENT_VERSION = 1, FY__EVENT_BUFFER = 1 << 16, FY__EVENT_LINE_MOST = 1 << 13 };
+enum { FY__EVENT_VERSION = 1, FY__EVENT_BUFFER = 1 << 17, FY__EVENT_LINE_MOST = 1 << 13 };
 
 typedef struct fy__event_writer {
     fy__event_ring_t *ring;

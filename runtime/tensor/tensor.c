@@ -455,6 +455,8 @@ void fy_tensor_set_name(fy_tensor_t *tensor, const char *name)
     if (!tensor || fy__tensor_is_gone(tensor)) return;
     snprintf(tensor->name, sizeof tensor->name, "%s", name ? name : "");
     tensor->named = true;
+    atomic_store_explicit(&tensor->name_number, 0, memory_order_relaxed);
+    FY__EVENT(fy__event_named(tensor));
 }
 
 fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data)

@@ -18,6 +18,7 @@ struct fy_tensor {
     bool named, valued;
     bool contiguous;
     bool read_only; /* imported as such, or a view of such a tensor; never of a first handle */
+    _Atomic uint16_t name_number; /* fy__event_name; 0: not asked for, or no name */
     fy__storage_t *storage;
     void *data; /* first element, on the storage's device */
     uint64_t nelem;

@@ -58,6 +58,7 @@ static void print_json(const event_totals_t *totals, const event_file_info_t *in
     json_uint(&json, "waits", totals->waits);
     json_uint(&json, "refusals", totals->refusals);
     json_uint(&json, "faults", totals->faults);
+    json_uint(&json, "graph_launches", totals->launches);
     for (int i = 0; i < 4; i++) sheet_json(sheets[i], &json, keys[i]);
     json_end(&json);
 }
@@ -73,8 +74,9 @@ static void print_text(const event_totals_t *totals, const event_file_info_t *in
         printf("%zu call sites more, with fewer bytes: --format json has them all\n",
                totals->nsites - SITES_SHOWN);
     printf("\nevents %" PRIu64 ", lost %" PRIu64 "; waits %" PRIu64 ", refusals %" PRIu64
-           ", faults %" PRIu64 "\n",
-           info->events, info->lost, totals->waits, totals->refusals, totals->faults);
+           ", faults %" PRIu64 "; launches of graphs %" PRIu64 "\n",
+           info->events, info->lost, totals->waits, totals->refusals, totals->faults,
+           totals->launches);
     if (info->lost)
         printf("What was lost is in no figure here: the ring was full. The ledger of the process "
                "itself has it all.\n");

@@ -203,7 +203,7 @@ static fy_status_t read_lines(text_lines_t *lines, event_names_t *names,
 fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
                              void *user, event_file_info_t *out_info)
 {
-    event_names_t names = { NULL, NULL };
+    event_names_t names = { .site = NULL };
     const fy_status_t status = read_lines(lines, &names, fn, user, out_info);
     event_names_free(&names);
     return status;

@@ -32,9 +32,10 @@ static const column_t path_columns[] = {
     { "peers", "peers", 0 },
 };
 static const column_t site_columns[] = {
-    { "site", "call site", 0 }, { "direction", "direction", 0 },
-    { "path", "path", 0 },      { "count", "count", 0 },
-    { "bytes", "bytes", 0 },    { "blocked_ns", "blocked [ns]", 0 },
+    { "site", "call site", 0 },  { "direction", "direction", 0 },
+    { "path", "path", 0 },       { "count", "count", 0 },
+    { "bytes", "bytes", 0 },     { "blocked_ns", "blocked [ns]", 0 },
+    { "tensors", "tensors", 0 },
 };
 static const column_t pool_columns[] = {
     { "pool", "pool", 0 },
@@ -106,6 +107,7 @@ sheet_t *event_site_sheet(const event_totals_t *totals, size_t most)
         sheet_int(sheet, (int64_t)site->count);
         sheet_int(sheet, (int64_t)site->nbytes);
         sheet_int(sheet, (int64_t)site->blocked_ns);
+        sheet_text(sheet, site->tensors);
     }
     return sheet;
 }

@@ -2,6 +2,7 @@
  * pools by a search of a short list. */
 #include "tools/cli/event_totals.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ static event_site_t *site_of(event_totals_t *totals, const char *site, const cha
     *at = totals->nsites;
     totals->sites = tool_grow(totals->sites, totals->nsites, sizeof *totals->sites);
     event_site_t *added = &totals->sites[totals->nsites++];
-    *added = (event_site_t){ copy(site), copy(direction), copy(path), 0, 0, 0 };
+    *added = (event_site_t){ copy(site), copy(direction), copy(path), 0, 0, 0, "" };
     return added;
 }
 
@@ -60,6 +61,31 @@ static fy_traffic_t *traffic_of(fy_ledger_totals_t *totals, const char *directio
                                                 : &totals->peer;
 }
 
+/* Is `name` in the list "x, w1"? */
+static bool is_listed(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at++)
+        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ',')) return true;
+    return false;
+}
+
+/* Adds the first name of the pair "x, -" that is none, unless it is there. A list that is full ends
+ * in "...". */
+static void add_tensors(event_site_t *at, const char *names)
+{
+    char name[48];
+    const size_t used = strlen(at->tensors);
+    if (strncmp(names, "-, ", 3) == 0) names += 3;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(names, ","), names);
+    if (!*name || strcmp(name, "-") == 0 || is_listed(at->tensors, name) ||
+        is_listed(at->tensors, "..."))
+        return;
+    const bool fits = used + strlen(name) + sizeof ", , ..." <= sizeof at->tensors;
+    snprintf(at->tensors + used, sizeof at->tensors - used, "%s%s", used ? ", " : "",
+             fits ? name : "...");
+}
+
 static void add_transfer(event_totals_t *totals, fy_ledger_totals_t *own, const event_t *event)
 {
     const char *direction = event_text(event, "direction"), *path = event_text(event, "path"),
@@ -73,6 +99,7 @@ static void add_transfer(event_totals_t *totals, fy_ledger_totals_t *own, const 
     traffic->host_blocked_ns += blocked_ns;
     for (int i = 0; i < FY_PATH_COUNT; i++)
         traffic->by_path[i] += strcmp(path, fy_path_name((fy_path_t)i)) == 0;
+    add_tensors(at, event_text(event, "names"));
     at->count++;
     at->nbytes += nbytes;
     at->blocked_ns += blocked_ns;
@@ -127,6 +154,7 @@ void event_totals_add(void *user, const event_t *event)
     totals->refusals += strcmp(kind, "refusal") == 0;
     totals->faults += strcmp(kind, "fault") == 0;
     totals->waits += strcmp(kind, "wait") == 0;
+    totals->launches += strcmp(kind, "launch") == 0;
 }
 
 bool event_is_inside(const char *path, const char *outer)

@@ -17,6 +17,7 @@ typedef struct event_scope {
 typedef struct event_site {
     char *site, *direction, *path;
     uint64_t count, nbytes, blocked_ns;
+    char tensors[64]; /* names of those that moved, "x, w1"; "": none has one */
 } event_site_t;
 
 typedef struct event_pool {
@@ -32,7 +33,7 @@ typedef struct event_totals {
     text_index_t scope_index, site_index, sum_index;
     fy_ledger_totals_t *sums; /* by path, from the first event_totals_of on */
     size_t nsums;
-    uint64_t refusals, faults, waits;
+    uint64_t refusals, faults, waits, launches; /* launches: of graphs */
 } event_totals_t;
 
 /* For event_file_read; `user` is an event_totals_t that began as zeros. */

@@ -372,6 +372,8 @@ static void fill(reader_t *reader, const event_t *line, thread_t *thread, progra
     case PROGRAM_SCOPE_END:
     case PROGRAM_DEVICE_ALLOC:
     case PROGRAM_OPERANDS: /* these are no events of a program: add_line */
+    case PROGRAM_LAUNCH:
+    case PROGRAM_NAMED:
     case PROGRAM_DEVICE:
     case PROGRAM_STREAM:
     case PROGRAM_STORAGE:
@@ -465,7 +467,7 @@ static void add_line(void *user, const event_t *line)
         add_storage(reader, line);
     else if (strcmp(name, "operands") == 0)
         add_more_operands(reader, line);
-    else
+    else if (strcmp(name, "launch") != 0 && strcmp(name, "named") != 0)
         add_event(reader, line, kind_of(name));
 }
 

@@ -56,8 +56,33 @@ static void set_time(blocks_t *blocks, const event_t *event)
     }
 }
 
+/* A storage has a block of its device's pool; those in page-locked and graph memory have no name
+ * here. */
+static void add_storage(blocks_t *blocks, const event_t *event)
+{
+    if (!event_has(event, "block") || event_has(event, "pinned")) return;
+    const uint64_t key = (uint64_t)pool_of(blocks, event_text(event, "device")) << 48 |
+                         event_whole(event, "block");
+    place_table_set(&blocks->storages, event_whole(event, "storage"), (place_t){ .start_ns = key });
+}
+
+static void add_name(blocks_t *blocks, slices_t *slices, const event_t *event)
+{
+    const uint64_t nbytes = event_whole(event, "bytes");
+    const place_t *storage = place_table_get(&blocks->storages, event_whole(event, "storage")),
+                  *place = storage ? place_table_get(&blocks->open, storage->start_ns) : NULL;
+    if (!place) return;
+    const block_pool_t *pool = &blocks->pools[storage->start_ns >> 48];
+    block_step_t *step = place->start_ns < pool->count ? &pool->steps[place->start_ns] : NULL;
+    if (!step || step->ends != UINT64_MAX || nbytes < step->named_nbytes) return;
+    step->name = slices_text(slices, event_text(event, "name"));
+    step->named_nbytes = nbytes;
+}
+
 void blocks_add(blocks_t *blocks, slices_t *slices, const event_t *event)
 {
+    if (event_is(event, "storage")) add_storage(blocks, event);
+    if (event_is(event, "named")) add_name(blocks, slices, event);
     const bool is_alloc = event_is(event, "block_alloc"), is_free = event_is(event, "block_free");
     if (!is_alloc && !is_free && !event_is(event, "pool")) return;
     const size_t number = pool_of(blocks, event_text(event, "pool"));
@@ -70,6 +95,7 @@ void blocks_add(blocks_t *blocks, slices_t *slices, const event_t *event)
                  (block_step_t){ .nbytes = (int64_t)event_whole(event, "bytes"),
                                  .scope = slices_text(slices, event_text(event, "scope")),
                                  .category = category_of(blocks, event_text(event, "category")),
+                                 .name = slices_text(slices, ""),
                                  .ends = UINT64_MAX });
     } else if (is_free) {
         const place_t *place = place_table_get(&blocks->open, key);
@@ -122,6 +148,7 @@ static int compare_keys(const void *a, const void *b)
 {
     const block_owner_t *x = a, *y = b;
     if (x->scope != y->scope) return x->scope < y->scope ? -1 : 1;
+    if (x->name != y->name) return x->name < y->name ? -1 : 1;
     return x->category < y->category ? -1 : x->category > y->category;
 }
 
@@ -139,8 +166,8 @@ block_owner_t *blocks_owners(const block_pool_t *pool, size_t *out_count)
     for (size_t i = 0; i < pool->peak_at; i++) {
         const block_step_t *step = &pool->steps[i];
         if (step->nbytes > 0 && step->ends >= pool->peak_at)
-            owners[live++] =
-                (block_owner_t){ step->scope, step->category, (uint64_t)step->nbytes, 1 };
+            owners[live++] = (block_owner_t){ step->scope, step->category, step->name,
+                                              (uint64_t)step->nbytes, 1 };
     }
     if (live) qsort(owners, live, sizeof *owners, compare_keys);
     for (size_t i = 0; i < live; i++) {
@@ -164,5 +191,6 @@ void blocks_free(blocks_t *blocks)
     for (size_t i = 0; i < blocks->ncategories; i++) free(blocks->categories[i]);
     free(blocks->pools);
     place_table_free(&blocks->open);
+    place_table_free(&blocks->storages);
     *blocks = (blocks_t){ .npools = 0 };
 }

@@ -15,7 +15,9 @@ typedef struct block_step { /* an allocation or a free */
     int64_t nbytes;
     uint32_t scope; /* of the allocation, a text */
     uint32_t category;
-    uint64_t ends; /* of an allocation: the number of the free; UINT64_MAX: none */
+    uint32_t name;         /* of the largest tensor in it that has one, a text */
+    uint64_t named_nbytes; /* of that tensor */
+    uint64_t ends;         /* of an allocation: the number of the free; UINT64_MAX: none */
 } block_step_t;
 
 typedef struct block_pool {
@@ -32,7 +34,7 @@ typedef struct block_point {
 } block_point_t;
 
 typedef struct block_owner {
-    uint32_t scope, category;
+    uint32_t scope, category, name; /* name: of the tensor, a text */
     uint64_t nbytes, count;
 } block_owner_t;
 
@@ -41,11 +43,13 @@ typedef struct blocks {
     size_t npools;
     char *categories[BLOCK_CATEGORIES];
     size_t ncategories;
-    place_table_t open; /* blocks that are live, by pool and number */
+    place_table_t open;     /* blocks that are live, by pool and number */
+    place_table_t storages; /* their pool and number, by storage */
     uint64_t last_ns[TRACKS_CLOCKS];
 } blocks_t;
 
-/* Takes an event that has a pool; other events change nothing. Scopes become texts of `slices`. */
+/* Takes blocks, pools, storages and names of tensors; other events change nothing. Scopes and names
+ * become texts of `slices`. */
 void blocks_add(blocks_t *blocks, slices_t *slices, const event_t *event);
 /* At most about `most` points; each minimum and maximum of an interval is one of them. The list is
  * the caller's to free. */

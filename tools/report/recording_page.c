@@ -146,6 +146,7 @@ static void put_lane(page_t *page, const lane_t *lane)
     COLUMN("flops", flops, 0);
     COLUMN("site", site, 0);
     COLUMN("path", path, 0);
+    COLUMN("tensors", tensors, 0);
     COLUMN("merged", count, 1);
     bool is_merged = false;
     for (size_t i = 0; i < lane->count && !is_merged; i++) is_merged = lane->slices[i].count > 1;
@@ -217,7 +218,7 @@ static void put_points(page_t *page, const recording_t *run, const block_pool_t 
     free(points);
 }
 
-/* Four numbers an owner: scope, category, bytes, blocks. */
+/* Five numbers an owner: scope, category, bytes, blocks, name. */
 static void put_owners(page_t *page, const block_pool_t *pool)
 {
     size_t count;
@@ -228,6 +229,7 @@ static void put_owners(page_t *page, const block_pool_t *pool)
         page_whole(page, NULL, owners[i].category);
         page_whole(page, NULL, owners[i].nbytes);
         page_whole(page, NULL, owners[i].count);
+        page_whole(page, NULL, owners[i].name);
     }
     page_end(page, ']');
     page_whole(page, "owners_in_all", count);

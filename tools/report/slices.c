@@ -50,7 +50,7 @@ static lane_t *lane_of(slices_t *slices, track_t track, uint32_t depth)
 static slice_t *add(slices_t *slices, lane_t *lane, slice_t slice)
 {
     lane->slices = tool_grow(lane->slices, lane->count, sizeof slice);
-    slice.scope = slice.site = slice.path = slices_text(slices, "");
+    slice.scope = slice.site = slice.path = slice.tensors = slices_text(slices, "");
     slice.count = 1;
     lane->slices[lane->count] = slice;
     return slices->last = &lane->slices[lane->count++];
@@ -129,6 +129,8 @@ static void take_arg_text(void *user, const char *key, const char *value)
         slices->last->scope = slices_text(slices, value);
     else if (strcmp(key, "site") == 0)
         slices->last->site = slices_text(slices, value);
+    else if (strcmp(key, "tensors") == 0)
+        slices->last->tensors = slices_text(slices, value);
     else if (strcmp(key, "path") == 0 || strcmp(key, "shapes") == 0)
         slices->last->path = slices_text(slices, value);
 }

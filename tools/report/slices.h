@@ -27,6 +27,7 @@ typedef struct slice {
     uint64_t start_ns, end_ns, busy_ns; /* busy: without the gaps between merged slices */
     uint64_t nbytes, flops;
     uint32_t name, scope, site, path; /* numbers of texts; path: of an op its shapes */
+    uint32_t tensors;                 /* their names, a text */
     uint32_t count;                   /* of slices that are merged into this one, or 1 */
     uint32_t kind;                    /* slice_kind_t */
 } slice_t;

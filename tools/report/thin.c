@@ -75,6 +75,7 @@ static void join(slice_t *into, const slice_t *slice, uint32_t several)
     if (into->scope != slice->scope) into->scope = several;
     if (into->site != slice->site) into->site = several;
     if (into->path != slice->path) into->path = several;
+    if (into->tensors != slice->tensors) into->tensors = several;
 }
 
 /* The kept slice that `slice` can join, among the last ones; SIZE_MAX: none. Kinds stay apart, so

@@ -232,17 +232,14 @@ static place_t place_of(tracks_t *tracks, const event_t *event, const char *stre
                       event_whole(event, "model_start_ns"), event_whole(event, "model_end_ns"), 0 };
 }
 
-/* An op or a transfer that was submitted at once. */
-static void add_request(tracks_t *tracks, const event_t *event, const char *name, bool is_transfer)
+static void add_slice(tracks_t *tracks, const event_t *event, const place_t *place,
+                      const char *name, bool is_transfer)
 {
-    const uint64_t request = key_of(event_whole(event, "stream"), event_whole(event, "seq")),
-                   nbytes = event_whole(event, "bytes");
-    const place_t place = place_of(tracks, event, "stream");
     trace_file_t *trace = tracks->trace;
-    trace_slice(trace, place.track, place.start_ns, place.end_ns - place.start_ns, name,
+    trace_slice(trace, place->track, place->start_ns, place->end_ns - place->start_ns, name,
                 is_transfer ? "transfer" : "op");
     trace_arg_text(trace, "scope", event_text(event, "scope"));
-    trace_arg(trace, "bytes", nbytes);
+    trace_arg(trace, "bytes", event_whole(event, "bytes"));
     if (is_transfer) {
         trace_arg_text(trace, "path", event_text(event, "path"));
         if (event_has(event, "reason"))
@@ -252,15 +249,25 @@ static void add_request(tracks_t *tracks, const event_t *event, const char *name
     } else
         trace_arg(trace, "flops", event_whole(event, "flops"));
     trace_arg_text(trace, "site", event_text(event, "site"));
+    if (*event_text(event, "names")) trace_arg_text(trace, "tensors", event_text(event, "names"));
     if (!is_transfer && event->signature) {
         trace_arg_text(trace, "dtypes", event_text(event, "dtypes"));
         trace_arg_text(trace, "shapes", event_text(event, "shapes"));
     }
     trace_end(trace);
+}
+
+/* An op or a transfer that was submitted at once. A replay has the slices of its launches. */
+static void add_request(tracks_t *tracks, const event_t *event, const char *name, bool is_transfer)
+{
+    const uint64_t request = key_of(event_whole(event, "stream"), event_whole(event, "seq"));
+    const place_t place = place_of(tracks, event, "stream");
+    if (!event_whole(event, "launches")) add_slice(tracks, event, &place, name, is_transfer);
     add_operands(tracks, event, &place);
     draw_wait_arrows(tracks, request, &place);
     place_table_set(&tracks->requests, request, place);
-    if (is_transfer) take_off(tracks, event_whole(event, "model_ns"), place.end_ns, nbytes);
+    if (is_transfer)
+        take_off(tracks, event_whole(event, "model_ns"), place.end_ns, event_whole(event, "bytes"));
 }
 
 /* A transfer that was queued is submitted now, as another request. */
@@ -299,7 +306,10 @@ static void add_to_devices(tracks_t *tracks, const event_t *event, const char *k
         add_started(tracks, event);
     else if ((is_transfer || strcmp(kind, "op") == 0) && is_known && event_has(event, "stream"))
         add_request(tracks, event, name, is_transfer);
-    else if (is_transfer && event_has(event, "stream"))
+    else if (strcmp(kind, "launch") == 0 && is_known && event_has(event, "stream")) {
+        const place_t place = place_of(tracks, event, "stream");
+        add_slice(tracks, event, &place, event_text(event, "op"), false);
+    } else if (is_transfer && event_has(event, "stream"))
         keep_queued(tracks, event, name);
     else if (strcmp(kind, "stream") == 0)
         (void)stream_track(tracks, event_text(event, "device"), event_whole(event, "stream"),

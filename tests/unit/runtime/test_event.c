@@ -9,8 +9,9 @@
 
 #include "tests/support/harness.h"
 
-enum { SHIFT = 6, CAPACITY = 1 << SHIFT, THREADS = 4, EACH = 20000 };
+enum { SHIFT = 7, CELLS = 2, CAPACITY = (1 << SHIFT) / CELLS, THREADS = 4, EACH = 20000 };
 
+/* It takes CELLS cells. */
 static fy__event_t numbered(uint32_t thread, uint64_t number)
 {
     return (fy__event_t){ .kind = FY__EVENT_SYNC, .thread = thread, .nbytes = number };
@@ -20,7 +21,7 @@ static fy__event_t numbered(uint32_t thread, uint64_t number)
 static void ring_is_bounded(void **state)
 {
     (void)state;
-    fy__event_ring_t ring;
+    fy__event_ring_t ring = { NULL };
     fy__event_t event;
     assert_true(fy__event_ring_open(&ring, SHIFT));
     assert_null(fy__event_ring_peek(&ring));
@@ -47,6 +48,82 @@ static void ring_is_bounded(void **state)
     fy__event_ring_close(&ring);
 }
 
+/* An op with `count` operands whose ids are `number` and the following ones. */
+static fy__event_t op_with(unsigned count, uint64_t number)
+{
+    fy__event_t event = { .kind = FY__EVENT_OP, .nsrc = (uint8_t)count, .nbytes = number };
+    for (unsigned i = 0; i < count; i++)
+        fy__event_operands(&event)[i] = (fy__event_bytes_t){ number + i, 7, i };
+    return event;
+}
+
+/* Events of different lengths, at every place of the ring, also over its end: each arrives whole,
+ * and nothing of a longer one shows in a later, shorter one. */
+static void records_have_different_lengths(void **state)
+{
+    (void)state;
+    fy__event_ring_t ring = { NULL };
+    uint64_t put = 0, taken = 0;
+    assert_true(fy__event_ring_open(&ring, SHIFT));
+    while (taken < 5000) {
+        fy__event_t event = op_with((unsigned)(put * 5 % 9), put);
+        while (fy__event_ring_put(&ring, &event)) {
+            put++;
+            event = op_with((unsigned)(put * 5 % 9), put);
+        }
+        for (int i = 0; i < 3 && taken < put; i++, taken++) {
+            const fy__event_t *oldest = fy__event_ring_peek(&ring);
+            assert_non_null(oldest);
+            assert_int_equal(oldest->nbytes, taken);
+            assert_int_equal(oldest->nsrc, taken * 5 % 9);
+            for (unsigned k = 0; k < oldest->nsrc; k++) {
+                const fy__event_bytes_t bytes = fy__event_operands(oldest)[k];
+                assert_int_equal(bytes.id, taken + k);
+                assert_int_equal(bytes.name, 7);
+                assert_int_equal(bytes.version, k);
+            }
+            fy__event_ring_done(&ring);
+        }
+    }
+    fy__event_ring_close(&ring);
+}
+
+/* A ring that has ended takes nothing, and one that is opened again begins empty. */
+static void a_ring_ends(void **state)
+{
+    (void)state;
+    fy__event_ring_t ring = { NULL };
+    const fy__event_t event = numbered(1, 1);
+    uint64_t tail;
+    for (int lap = 0; lap < 3; lap++) {
+        assert_true(fy__event_ring_open(&ring, SHIFT));
+        assert_null(fy__event_ring_peek(&ring));
+        assert_true(fy__event_ring_put(&ring, &event));
+        fy__event_ring_end(&ring);
+        assert_false(fy__event_ring_put(&ring, &event));
+        assert_int_equal(atomic_load(&ring.lost), 0);
+        assert_int_equal(fy__event_ring_drained(&ring, &tail), FY__EVENT_DRAINING);
+        assert_non_null(fy__event_ring_peek(&ring));
+        fy__event_ring_done(&ring);
+        assert_int_equal(fy__event_ring_drained(&ring, &tail), FY__EVENT_DRAINED);
+        fy__event_ring_close(&ring);
+    }
+}
+
+/* A thread took cells and has not filled them: a signal handler that exits interrupted it. */
+static void an_unfinished_record_is_seen(void **state)
+{
+    (void)state;
+    fy__event_ring_t ring = { NULL };
+    uint64_t tail;
+    assert_true(fy__event_ring_open(&ring, SHIFT));
+    atomic_fetch_add(&ring.head, CELLS);
+    fy__event_ring_end(&ring);
+    assert_int_equal(fy__event_ring_drained(&ring, &tail), FY__EVENT_UNFINISHED);
+    assert_null(fy__event_ring_peek(&ring));
+    fy__event_ring_close(&ring);
+}
+
 typedef struct producer {
     fy__event_ring_t *ring;
     uint32_t number;
@@ -68,7 +145,7 @@ static void *produce(void *user)
 static void four_threads(void **state)
 {
     (void)state;
-    fy__event_ring_t ring;
+    fy__event_ring_t ring = { NULL };
     pthread_t threads[THREADS];
     producer_t producers[THREADS];
     uint64_t last[THREADS] = { 0 }, taken[THREADS] = { 0 }, all = 0, put = 0;
@@ -184,6 +261,78 @@ static void a_recording(void **state)
     free(text);
 }
 
+/* Names that tensors have before they are used, and get later; a name is written once. */
+static void tensors_have_names(void **state)
+{
+    (void)state;
+    fy_tensor_t *x, *y;
+    ts_ok(fy_ledger_record(path));
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+    fy_tensor_set_name(x, "a \"name\"");
+    ts_ok(fy_add(x, x, &y));
+    fy_tensor_set_name(y, "sum");
+    fy_tensor_destroy(y);
+    ts_ok(fy_add(x, x, &y));
+    fy_tensor_set_name(x, "");
+    ts_ok(fy_add(x, y, &y));
+    ts_ok(fy_ledger_record(NULL));
+    char *text = slurp();
+    assert_int_equal(count(text, "{\"ev\":\"name\""), 2);
+    assert_int_equal(count(text, "\"name\":\"a \\\"name\\\"\"}"), 1);
+    assert_int_equal(count(text, "\"name\":\"sum\"}"), 1);
+    assert_int_equal(count(text, "{\"ev\":\"named\""), 2); /* a name that is taken away is none */
+    assert_int_equal(count(text, "\"names\":["), 2);
+    const char *names = strstr(text, "\"names\":[");
+    unsigned first = 0, second = 0, third = 9;
+    assert_int_equal(sscanf(names, "\"names\":[%u,%u,%u]", &first, &second, &third), 3);
+    assert_int_not_equal(first, 0);
+    assert_int_equal(first, second);
+    assert_int_equal(third, 0);
+    free(text);
+    fy_tensor_destroy(x);
+    fy_tensor_destroy(y);
+}
+
+/* A replay of two calls is an op behind its launches. */
+static void a_replay_has_launches(void **state)
+{
+    (void)state;
+    fy_device_t *device;
+    fy_tensor_t *x, *y, *z;
+    fy_graph_t *graph;
+    ts_ok(fy_device_open("sim:0?fuse=off", &device));
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 2), 1, &x));
+    ts_ok(fy_graph_begin(device));
+    ts_ok(fy_matmul(x, x, &y));
+    ts_ok(fy_sum(y, FY_AXES(0), 0, &z));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_ledger_record(path));
+    for (int i = 0; i < 2; i++) ts_ok(fy_graph_replay(graph, NULL));
+    ts_ok(fy_ledger_record(NULL));
+    char *text = slurp();
+    unsigned long long of = 0, number = 0, first[2] = { 0 }, last[2] = { 0 }, all[2] = { 0 };
+    assert_int_equal(count(text, "{\"ev\":\"launch\""), 4);
+    assert_int_equal(count(text, "{\"ev\":\"op\""), 2);
+    assert_int_equal(count(text, "\"launches\":2"), 2);
+    const char *matmul = strstr(text, "{\"ev\":\"launch\""), *op = strstr(text, "{\"ev\":\"op\""),
+               *sum = strstr(matmul + 1, "{\"ev\":\"launch\"");
+    assert_true(matmul < sum && sum < op);
+    assert_int_equal(sscanf(strstr(matmul, "\"of\":"), "\"of\":%llu,\"op\":\"matmul\"", &of), 1);
+    assert_int_equal(sscanf(strstr(op, "\"number\":"), "\"number\":%llu", &number), 1);
+    assert_int_equal(of, number);
+    static const char format[] = "\"model_start_ns\":%llu,\"model_end_ns\":%llu";
+    assert_int_equal(sscanf(strstr(matmul, "\"model_start"), format, &first[0], &first[1]), 2);
+    assert_int_equal(sscanf(strstr(sum, "\"model_start"), format, &last[0], &last[1]), 2);
+    assert_int_equal(sscanf(strstr(op, "\"model_start"), format, &all[0], &all[1]), 2);
+    assert_true(first[1] <= last[0]); /* one after the other */
+    assert_int_equal(all[0], first[0]);
+    assert_int_equal(all[1], last[1]);
+    free(text);
+    fy_graph_destroy(graph);
+    fy_tensor_destroy(x);
+    fy_device_close(device);
+}
+
 static void *work(void *user)
 {
     fy_scope_t scope = fy_scope_begin("work");
@@ -291,8 +440,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ring_is_bounded),
+        cmocka_unit_test(records_have_different_lengths),
+        cmocka_unit_test(a_ring_ends),
+        cmocka_unit_test(an_unfinished_record_is_seen),
         cmocka_unit_test(four_threads),
         cmocka_unit_test_setup_teardown(a_recording, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(tensors_have_names, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(a_replay_has_launches, make_path, remove_path),
         cmocka_unit_test_setup_teardown(recordings_while_threads_work_are_complete, make_path,
                                         remove_path),
         cmocka_unit_test_setup_teardown(fork_records_in_the_parent_only, make_path, remove_path),

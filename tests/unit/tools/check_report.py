@@ -46,7 +46,7 @@ def check_run(run, ledger, ids):
         assert pool["peak"] == peaks[pool["pool"]] == max(pool["total"]), f"peak of {pool['pool']}"
         for i, total in enumerate(pool["total"]):
             assert total == pool["before"] + sum(sizes[i] for sizes in pool["by_category"]), "categories do not add up"
-        assert sum(pool["owners"][2::4]) + pool["before"] == pool["peak"] or pool["owners_in_all"] > 200, "owners do not add up"
+        assert sum(pool["owners"][2::5]) + pool["before"] == pool["peak"] or pool["owners_in_all"] > 200, "owners do not add up"
 
 
 def main():

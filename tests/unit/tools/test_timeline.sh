@@ -39,6 +39,31 @@ done
 expect 0 timeline "$work/run.jsonl" --out "$work/step.json" --scope lenet/train/epoch/step
 [ "$(wc -c <"$work/step.json")" -lt "$(wc -c <"$work/model.json")" ] || fail "--scope leaves nothing out"
 
+# A replay has a slice for each launch instead of one; tensors that were read have names.
+expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --graph --record "$work/graph.jsonl"
+expect 0 ledger "$work/graph.jsonl" --json
+cp "$work/out" "$work/ledger.json"
+expect 0 timeline "$work/graph.jsonl" --out "$work/graph.json"
+python3 - "$work/graph.jsonl" "$work/graph.json" "$work/ledger.json" <<'PY' || fail "the slices of a replay are not its launches"
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1])]
+trace = json.load(open(sys.argv[2]))["traceEvents"]
+device = [e for e in trace if e.get("cat") == "op" and e["pid"] >= 10]
+launches = [e for e in events if e["ev"] == "launch"]
+ledger = json.load(open(sys.argv[3]))
+assert ledger["graph_launches"] == len(launches) > 40
+assert "weights" in [site["tensors"] for site in ledger["sites"] if site["direction"] == "download"], ledger["sites"]
+replays = {e["number"]: e for e in events if e.get("op") == "graph_replay"}
+assert replays and sum(e["launches"] for e in replays.values()) == len(launches)
+assert not [e for e in device if e["name"] == "graph_replay"]
+starts = {(round(e["ts"] * 1000), e["name"]) for e in device}
+for e in launches:
+    assert (e["model_start_ns"], e["op"]) in starts, e
+    whole = replays[e["of"]]
+    assert whole["model_start_ns"] <= e["model_start_ns"] <= e["model_end_ns"] <= whole["model_end_ns"], e
+assert any("conv1.weight" in e["args"].get("tensors", "") for e in device)
+PY
+
 # Names from outside are quoted.
 expect 0 experiment roundtrip --device sim:0 --size 1000 --iters 2 --record "$work/names.jsonl"
 sed -i '2,$ s/"scope":"[^"]*"/"scope":"a\\"b<\/script>\\u00e9"/' "$work/names.jsonl"

@@ -1,23 +1,27 @@
 /* Memory over time: a chart for each pool, stacked by category. */
 
+/* The numbers of an owner, in their order: scope, category, bytes, blocks, name of the tensor. */
+const OWNER_NUMBERS = 5;
+
 function categoryColour(i) { return "c" + Math.min(i, 5); }
 
 function ownersTable(run, pool) {
     const rows = [];
-    for (let i = 0; i < pool.owners.length; i += 4) {
-        const [scope, category, size, count] = pool.owners.slice(i, i + 4);
+    for (let i = 0; i < pool.owners.length; i += OWNER_NUMBERS) {
+        const [scope, category, size, count, name] = pool.owners.slice(i, i + OWNER_NUMBERS);
         rows.push(element("tr", {},
                           element("th", {scope: "row"}, run.texts[scope] || "(outside any scope)"),
                           element("td", {class: "left"}, run.categories[category]),
+                          element("td", {class: "left"}, run.texts[name]),
                           element("td", {}, bytes(size)),
                           element("td", {}, percent(size, pool.peak)),
                           element("td", {}, whole(count))));
     }
     const head =
         element("tr", {},
-                ...["scope", "category", "bytes", "of the peak", "blocks"].map(
-                    (text, i) =>
-                        element("th", {scope: "col", class: i === 1 ? "left" : ""}, text)));
+                ...["scope", "category", "tensor", "bytes", "of the peak", "blocks"].map(
+                    (text, i) => element(
+                        "th", {scope: "col", class: i === 1 || i === 2 ? "left" : ""}, text)));
     const table = element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
     return element("div", {
         class: "scroll",
@@ -50,10 +54,10 @@ function showOwners(run, pool, panel, at) {
                            bytes(pool.before) +
                                " were live before the recording began; their owners are unknown."));
     lines.push(ownersTable(run, pool));
-    if (pool.owners_in_all * 4 > pool.owners.length)
+    const shown = pool.owners.length / OWNER_NUMBERS;
+    if (pool.owners_in_all > shown)
         lines.push(element("p", {class: "hint"},
-                           whole(pool.owners_in_all - pool.owners.length / 4) +
-                               " more with fewer bytes."));
+                           whole(pool.owners_in_all - shown) + " more with fewer bytes."));
     panel.replaceChildren(...lines);
 }
 

@@ -38,7 +38,7 @@ function decodeLane(lane, index) {
         lane.reach[i] = reach = Math.max(reach, lane.end[i]);
     }
     lane.busy ??= lane.length;
-    for (const key of ["text", "kind", "scope", "bytes", "flops", "site", "path"])
+    for (const key of ["text", "kind", "scope", "bytes", "flops", "site", "path", "tensors"])
         lane[key] ??= zeros;
     lane.merged ??= new Uint8Array(n).fill(1);
 }

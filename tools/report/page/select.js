@@ -82,6 +82,7 @@ function figuresOf({run, lane, slice}) {
         ]);
     if (lane.path[slice])
         figures.push([lane.kind[slice] ? "path" : "shapes", texts[lane.path[slice]]]);
+    if (lane.tensors[slice]) figures.push(["tensors", texts[lane.tensors[slice]]]);
     if (lane.site[slice]) figures.push(["call site", texts[lane.site[slice]]]);
     return figures;
 }
