@@ -19,7 +19,8 @@ function addShares() {
             const text = percent(run.shares[i], run.part_ns);
             used.add(i);
             texts.push(text + " " + shareTexts[run.clock][i]);
-            part.textContent = run.shares[i] / run.part_ns > 0.05 ? text : "";
+            const width = run.shares[i] / run.part_ns * byId("where").clientWidth;
+            part.textContent = width > 50 ? text : "";
             part.title = text + " " + shareTexts[run.clock][i];
         });
         bar.setAttribute("role", "img");
@@ -34,9 +35,18 @@ function addShares() {
         }
         byId("where").append(row);
     }
-    for (const i of [...used].sort())
-        byId("legend").append(
-            element("li", {}, element("i", {class: shares[i]}), shareTexts[runs[0].clock][i]));
+    for (const i of [...used].sort()) {
+        const figures = runs.map(run => percent(run.shares[i], run.part_ns) + ", " +
+                                     time(run.shares[i] / (isPerStep ? run.step.count : 1)));
+        byId("legend").append(element("li", {}, element("i", {class: shares[i]}),
+                                      shareTexts[runs[0].clock][i],
+                                      element("b", {}, " " + figures.join(" \u2192 "))));
+    }
+    byId("where-hint").textContent =
+        (isPerStep ? "The mean step. " : "The whole run. ") +
+        (runs[0].clock === "model" ?
+             "A moment counts as computing if the device computes, else by what the device waits for." :
+             "A moment counts by what the host's thread does.");
 }
 
 function card(name, ...values) {
@@ -63,7 +73,7 @@ function addCards() {
     card("downloads",
          ...totals.map(row => whole(row.downloads) + ", " + bytes(row.download_bytes)));
     if (isModel && runs.some(run => run.busy[1]))
-        card("upload time behind computing", ...runs.map(run => hidden(run, 1)));
+        card("upload time hidden by computing", ...runs.map(run => hidden(run, 1)));
     card("waits of the host", ...totals.map(row => whole(row.syncs)));
     for (const name of pools)
         card("peak of " + name,

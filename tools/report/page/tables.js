@@ -33,7 +33,8 @@ function shareBar(sums, name) {
     return bar;
 }
 
-const leftHeadings = ["run", "call site", "direction", "path", "where the time goes"];
+const leftHeadings =
+    ["run", "call site", "direction", "path", "tensors", "where the time goes"];
 
 function headings(...texts) {
     const cells = texts.map(text => {
@@ -177,12 +178,13 @@ function addLedger() {
 
 const SITES_SHOWN = 100;
 function addSites() {
-    const heads = ["call site", "direction", "path", "count", "bytes", "blocked"];
+    const heads = ["call site", "direction", "path", "tensors", "count", "bytes", "blocked"];
     if (isComparison) heads.unshift("run");
     const rows = runs.flatMap(run => run.sites.slice(0, SITES_SHOWN).map(site => {
         const cells = [
             element("td", {class: "left"}, site.direction),
-            element("td", {class: "left"}, site.path), figureCell("count", [site.count], whole),
+            element("td", {class: "left"}, site.path),
+            element("td", {class: "left"}, site.tensors), figureCell("count", [site.count], whole),
             figureCell("bytes", [site.bytes], bytes),
             figureCell("blocked_ns", [site.blocked_ns], time)
         ];
@@ -201,6 +203,7 @@ const headerTexts = {
     version: "version of the event file",
     library: "Ferry that recorded",
     process: "process",
+    memory_bytes: "memory of the host",
     start_ns: "",
     unix_ns: "recorded at",
     source: "recorded by",
@@ -220,11 +223,12 @@ function factsOf(run) {
         if (text)
             facts.push([
                 text,
-                key === "unix_ns" ? new Date(value / 1e6)
-                                        .toISOString()
-                                        .replace(/\.\d+Z/, " UTC")
-                                        .replace("T", " ") :
-                                    value
+                key === "unix_ns"        ? new Date(value / 1e6)
+                                               .toISOString()
+                                               .replace(/\.\d+Z/, " UTC")
+                                               .replace("T", " ") :
+                    key === "memory_bytes" ? bytes(Number(value)) :
+                                             value
             ]);
     }
     facts.push(
@@ -239,8 +243,7 @@ function factsOf(run) {
         facts.push([
             "pool " + pool.pool,
             "peak " + bytes(pool.peak_live_bytes) + " live, " + bytes(pool.peak_reserved_bytes) +
-                " reserved; " + whole(pool.blocks) + " blocks, " + whole(pool.segments) +
-                " segments"
+                " reserved; blocks " + whole(pool.blocks) + ", segments " + whole(pool.segments)
         ]);
     facts.push(["waits on devices", whole(run.waits)], ["refusals", whole(run.refusals)],
                ["faults", whole(run.faults)]);

@@ -75,7 +75,8 @@ function drawAxis(g, canvas, height) {
         const x = gutter + (at - view.from) / (view.until - view.from) * (width - gutter);
         g.moveTo(x, 0);
         g.lineTo(x, height);
-        g.fillText(time(at).replace(/\.0+ /, " "), x + 3, 12);
+        const text = time(at).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
+        if (x + 3 + g.measureText(text).width <= width) g.fillText(text, x + 3, 12);
     }
     g.stroke();
 }
