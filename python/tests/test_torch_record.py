@@ -1,5 +1,6 @@
-"""Tests of ferry.torch_record: what a recording of each script in torch/ holds. Skips without
-PyTorch. The `ferry` command beside $FERRY_LIBRARY reads the recordings."""
+"""Tests of ferry.torch_record: what a recording of each script in torch/ holds. Runs in the Python
+that $FERRY_TORCH_PYTHON names if this one has no PyTorch, and skips without it. The `ferry` command
+beside $FERRY_LIBRARY reads the recordings."""
 
 import collections
 import contextlib
@@ -24,8 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.dirname(os.environ.get("FERRY_LIBRARY", os.path.join(ROOT, "build", "release", "lib")))
 FERRY = os.path.join(BUILD, "bin", "ferry")
-# The recorder needs no libferry, so it also runs from the source as a separate package.
-SOURCE = os.path.join(ROOT, "python", "ferry")
+TORCH_PYTHON = os.environ.get("FERRY_TORCH_PYTHON", "")
 
 
 def script(name):
@@ -56,9 +56,8 @@ class Recording:
         with tempfile.TemporaryDirectory() as folder:
             self.path = os.path.join(folder, "run.jsonl")
             done = subprocess.run(
-                [sys.executable, "-m", "torch_record", "--host-op-ns", "5000", *options,
-                 self.path, script(name), *args],
-                env=dict(os.environ, PYTHONPATH=SOURCE), capture_output=True, text=True)
+                [sys.executable, "-m", "ferry.torch_record", "--host-op-ns", "5000", *options,
+                 self.path, script(name), *args], capture_output=True, text=True)
             self.out, self.err, self.status = done.stdout, done.stderr, done.returncode
             with open(self.path) as file:
                 lines = [json.loads(line) for line in file]
@@ -198,8 +197,7 @@ class TorchRecordTest(unittest.TestCase):
         self.assertGreaterEqual(product["model_start_ns"], copy["model_end_ns"])
 
     def test_profiles_are_those_of_the_simulator(self):
-        sys.path.insert(0, SOURCE)
-        from torch_record.profile import PROFILES, Profile
+        from ferry.torch_record.profile import PROFILES, Profile
         rows = {}
         for line in lines_of(os.path.join(ROOT, "docs", "simulator.md")):
             cells = [c.strip() for c in line.strip().strip("|").split("|")]
@@ -222,7 +220,9 @@ class TorchRecordTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if torch is None and TORCH_PYTHON and os.path.realpath(TORCH_PYTHON) != sys.executable:
+        os.execv(TORCH_PYTHON, [TORCH_PYTHON, *sys.argv])
     if torch is None:
-        print("skipped: this Python has no PyTorch")
+        print("skipped: this Python has no PyTorch, and FERRY_TORCH_PYTHON names none")
         sys.exit(77)
     unittest.main()

@@ -5,7 +5,6 @@ import threading
 
 import torch
 
-from .clock import Stream as Timeline
 from .profile import POLL_NS
 
 CUDA = torch.device("cuda", 0)
@@ -15,57 +14,58 @@ def constant(value):
     return lambda *args, **kwargs: value
 
 
-def patch_cuda(patches, recorder, mode):
+def patch_cuda(patches, recorder):
     cuda, profile = torch.cuda, recorder.profile
     memory = profile.memory_nbytes
 
     class Event:
-        """torch.cuda.Event on the model clock."""
+        """torch.cuda.Event on the model clock: a point (stream, seq, end) of a stream."""
 
         def __init__(self, *args, **kwargs):
-            self.at_ns, self.stream, self.seq = 0, None, 0
+            self.at = None
 
         def record(self, stream=None):
-            line = stream.line if stream is not None else recorder.stream()
-            self.at_ns = max(line.end_ns, recorder.clock.now_ns)
-            self.stream, self.seq = line.number, line.seq
+            self.at = point_of(number_of(stream))
 
         def synchronize(self):
-            if self.stream is not None:
-                recorder.synchronize("Event.synchronize",
-                                     Timeline.until(self.stream, self.seq, self.at_ns))
+            if self.at:
+                recorder.synchronize("Event.synchronize", self.at)
 
         def query(self):
-            recorder.clock.now_ns += POLL_NS
-            return self.at_ns <= recorder.clock.now_ns
+            recorder.now_ns += POLL_NS
+            return not self.at or self.at[2] <= recorder.now_ns
 
         def wait(self, stream=None):
-            line = stream.line if stream is not None else recorder.stream()
-            if self.stream is not None:
-                behind(line, self.stream, self.seq, self.at_ns)
+            if self.at:
+                recorder.behind(number_of(stream), *self.at)
 
         def elapsed_time(self, other):
-            return (other.at_ns - self.at_ns) / 1e6
+            return (other.at[2] - self.at[2]) / 1e6
 
     class Stream:
-        """torch.cuda.Stream on the model clock."""
+        """torch.cuda.Stream on the model clock. Streams with the same number are equal."""
 
-        device, priority = CUDA, 0
+        device, priority, device_index, device_type = CUDA, 0, 0, 1
 
-        def __init__(self, *args, line=None, **kwargs):
-            self.line = line or recorder.open_stream()
-            self.outer = []
+        def __init__(self, *args, number=None, **kwargs):
+            self.stream_id = number or recorder.open_stream()
+            self.cuda_stream, self.outer = self.stream_id - 1, []
+
+        def __eq__(self, other):
+            return isinstance(other, Stream) and other.stream_id == self.stream_id
+
+        def __hash__(self):
+            return hash(self.stream_id)
 
         def synchronize(self):
-            recorder.synchronize("Stream.synchronize", self.line)
+            recorder.synchronize("Stream.synchronize", point_of(self.stream_id))
 
         def query(self):
-            recorder.clock.now_ns += POLL_NS
-            return self.line.end_ns <= recorder.clock.now_ns
+            recorder.now_ns += POLL_NS
+            return recorder.point(self.stream_id)[1] <= recorder.now_ns
 
         def wait_stream(self, other):
-            if other.line is not self.line:
-                behind(self.line, other.line.number, other.line.seq, other.line.end_ns)
+            recorder.behind(self.stream_id, *point_of(other.stream_id))
 
         def wait_event(self, event):
             event.wait(self)
@@ -79,17 +79,24 @@ def patch_cuda(patches, recorder, mode):
             return False
 
         def __enter__(self):
-            self.outer.append(recorder.thread.stream)
-            recorder.thread.stream = self.line
+            self.outer.append(recorder.stream)
+            recorder.stream = self.stream_id
             return self
 
         def __exit__(self, *exc):
-            recorder.thread.stream = self.outer.pop()
+            recorder.stream = self.outer.pop()
 
-    def behind(line, number, seq, end_ns):
-        line.end_ns = max(line.end_ns, end_ns)
-        if seq:
-            line.owes = (line.owes or []) + [(number, seq)]
+    def number_of(stream):
+        return recorder.stream if stream is None else stream.stream_id
+
+    def point_of(number):
+        """The last request of a stream, which may be later than the host."""
+        seq, end_ns = recorder.point(number)
+        return number, seq, max(end_ns, recorder.now_ns)
+
+    def set_stream(stream):
+        if stream is not None:
+            recorder.stream = stream.stream_id
 
     class Context:
         """torch.cuda.device and its like."""
@@ -104,7 +111,7 @@ def patch_cuda(patches, recorder, mode):
             return False
 
     def current_stream(*args, **kwargs):
-        return Stream(line=recorder.stream())
+        return Stream(number=recorder.stream)
 
     values = dict(
         _lazy_init=None, is_available=True, device_count=1, current_device=0, set_device=None,
@@ -113,7 +120,7 @@ def patch_cuda(patches, recorder, mode):
         get_device_capability=profile.capability, is_bf16_supported=profile.capability >= (8, 0),
         reset_peak_memory_stats=None, ipc_collect=None, set_rng_state=None, memory_stats={},
         set_rng_state_all=None, get_rng_state_all=[], is_current_stream_capturing=False,
-        mem_get_info=(memory, memory), memory_summary="", set_stream=None,
+        mem_get_info=(memory, memory), memory_summary="",
         get_rng_state=torch.zeros(16, dtype=torch.uint8), get_arch_list=[])
     for name, value in values.items():
         patches.set(cuda, name, constant(value))
@@ -130,7 +137,7 @@ def patch_cuda(patches, recorder, mode):
             max_memory_reserved=lambda *a, **k: recorder.peak,
             get_device_properties=constant(properties), Event=Event, Stream=Stream,
             current_stream=current_stream,
-            default_stream=lambda *a, **k: Stream(line=recorder.streams[1]),
+            default_stream=lambda *a, **k: Stream(number=1), set_stream=set_stream,
             stream=lambda stream: stream or Context(), device=Context,
             device_of=Context).items():
         patches.set(cuda, name, value)

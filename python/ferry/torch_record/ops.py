@@ -6,6 +6,7 @@ from torch.utils.flop_counter import flop_registry
 aten = torch.ops.aten
 
 VIEW, EMPTY, ITEM, COPY, TO, RUN = range(6)
+COMPUTE, UPLOAD, DOWNLOAD = range(3)  # engines
 
 # Ops that read results back to the host on CUDA: the bytes, to know the size of their result.
 READS_BACK = {
@@ -34,20 +35,30 @@ DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16",
           torch.bool: "bool", torch.int8: "i8", torch.int16: "i16"}
 
 
+class Group:
+    """Several ops that CUDA has as one, or an op that C++ runs unseen: the `func` of its Info."""
+
+    def __init__(self, name, count_flops=None):
+        self.name, self.count_flops = name, count_flops
+
+
 class Info:
     """What is known of an op before it runs."""
 
-    __slots__ = ("name", "kind", "writes", "writes_lists", "fills", "flops", "mixed", "reads_back",
-                 "masks", "counts")
-
     def __init__(self, func):
+        self.fills = self.mixed = self.masks = False
+        self.writes, self.written_names, self.reads_back, self.kind = (), (), 0, RUN
+        self.call = getattr(func, "_op", None)
+        if isinstance(func, Group):
+            self.name, self.flops = func.name, func.count_flops
+            return
         schema = func._schema
-        self.name = CUDA_NAMES.get(name := schema.name.split("::")[1], name)
-        self.writes = [i for i, a in enumerate(schema.arguments)
-                       if a.alias_info and a.alias_info.is_write and not a.kwarg_only]
-        self.counts = schema.is_mutable or bool(schema.returns)
-        self.writes_lists = schema.is_mutable and name.startswith(
-            ("_foreach", "_fused", "_amp_foreach"))
+        name = schema.name.split("::")[1]
+        self.name = CUDA_NAMES.get(name, name)
+        written = [(i, a) for i, a in enumerate(schema.arguments)
+                   if a.alias_info and a.alias_info.is_write]
+        self.writes = tuple(i for i, a in written if not a.kwarg_only)
+        self.written_names = tuple(a.name for _, a in written if a.kwarg_only)
         self.fills = name in FILLS
         self.flops = flop_registry.get(func._overloadpacket)
         self.mixed = func in MIXED
@@ -64,8 +75,11 @@ class Info:
             self.kind = EMPTY
         elif returns and not schema.is_mutable and all(r.alias_info for r in returns):
             self.kind = VIEW
-        else:
-            self.kind = RUN
+
+    def facts(self):
+        """For Core (struct op_info)."""
+        return (self, self.call, self.name, self.kind, self.writes, self.written_names, self.fills,
+                self.mixed, self.masks, self.reads_back)
 
 
 def operands(args, kwargs):

@@ -10,7 +10,7 @@ import torch
 
 from .cuda_api import patch_cuda, patch_threads
 from .events import Recorder
-from .mode import Mode
+from .mode import Mode, Slow
 from .profile import PROFILES, Profile
 from .script_api import patch_scripts
 from .tensor_api import Patches, patch_tensors
@@ -73,14 +73,16 @@ def main(arguments=None):
     notes.append("the host takes %d ns an op" % host_op_ns)
     backing = torch.device("cpu" if options.numerics == "on" else "meta")
     folder = os.path.dirname(os.path.abspath(options.script))
-    recorder = Recorder(options.out, folder, profile, host_op_ns,
-                        "torch_record " + " ".join([options.script] + options.args), notes)
-    mode, patches = Mode(recorder, backing), Patches()
+    slow = Slow(backing)
+    slow.recorder = recorder = Recorder(
+        options.out, folder, profile, host_op_ns,
+        "torch_record " + " ".join([options.script] + options.args), notes, slow)
+    mode, patches = Mode(recorder), Patches()
     os.register_at_fork(after_in_child=recorder.forget)
-    is_ours = patch_tensors(patches, recorder, backing)
-    patch_cuda(patches, recorder, mode)
+    patch_tensors(patches, recorder, backing)
+    patch_cuda(patches, recorder)
     patch_threads(patches, mode)
-    hook = patch_scripts(patches, recorder, is_ours)
+    hook = patch_scripts(patches, recorder)
     sys.argv = [options.script] + options.args
     sys.path.insert(0, folder)
     try:
@@ -92,5 +94,5 @@ def main(arguments=None):
         patches.undo()
         if os.getpid() == recorder.process:
             print("%s: %d events, %d ops, model time %.3f ms, peak %d bytes" % (
-                options.out, recorder.events, recorder.ops, recorder.clock.now_ns / 1e6,
+                options.out, recorder.events, recorder.ops, recorder.now_ns / 1e6,
                 recorder.peak), file=sys.stderr)

@@ -9,12 +9,12 @@ import torch.optim.optimizer as optimizers
 import torch.optim.swa_utils as swa_utils
 import torch.utils._foreach_utils as foreach
 
-from .clock import DOWNLOAD, UPLOAD
+from .ops import DOWNLOAD, UPLOAD
 from .tensor_api import CUDA
 
 
-def patch_scripts(patches, recorder, is_ours):
-    thread = recorder.thread
+def patch_scripts(patches, recorder):
+    thread, is_ours = recorder.thread, recorder.has
 
     # ---- scopes ----
     record_function = torch.autograd.profiler.record_function
@@ -60,11 +60,11 @@ def patch_scripts(patches, recorder, is_ours):
     old_apply = torch.nn.Module._apply
 
     def apply(self, *args, **kwargs):
-        before, thread.category = thread.category, "weights"
+        before, recorder.category = recorder.category, "weights"
         try:
             return old_apply(self, *args, **kwargs)
         finally:
-            thread.category = before
+            recorder.category = before
     patches.set(torch.nn.Module, "_apply", apply)
     patches.set(torch.nn.Module, "compile", lambda self, *args, **kwargs: None)
 
@@ -103,10 +103,10 @@ def patch_scripts(patches, recorder, is_ours):
     # ---- files ----
     def saved(storage):
         inner = storage if isinstance(storage, torch.UntypedStorage) else storage._untyped_storage
-        ours = recorder.device.get(inner._cdata)
+        ours = recorder.find_storage(inner)
         if ours is None:
             return None
-        with recorder.lock:
+        with recorder:
             recorder.copy(DOWNLOAD, inner.nbytes(), (ours.number, ours.version), None,
                           "torch.save", False, True, recorder.site())
         return "cuda:0"
@@ -115,8 +115,7 @@ def patch_scripts(patches, recorder, is_ours):
         if not location.startswith("cuda") or not recorder.is_on:
             return None
         t = torch.empty(0, dtype=torch.uint8).set_(storage)
-        with recorder.lock:
-            recorder.begin()
+        with recorder:
             site = recorder.site()
             ours = recorder.add(t, "other", site)
             ours.version += 1

@@ -1,8 +1,7 @@
-"""Call sites: the innermost line of the script, or of a library that is neither PyTorch nor this
-package."""
+"""Texts of call sites: "file.py:12", of the innermost line of the script, or of a library that is
+neither PyTorch nor this package. Core finds the frame (python/recorder/sites.c)."""
 
 import os
-import sys
 
 import torch
 
@@ -13,40 +12,25 @@ SKIPPED = (HERE, os.path.dirname(torch.__file__) + os.sep, "<", LIBRARY + "runpy
 
 
 class Sites:
-    """Numbers of call sites. A site is a text "file.py:12"; `root` is the script's folder."""
+    """Numbers of call sites; `root` is the script's folder, to which its paths are relative."""
 
     def __init__(self, root):
         self.root = os.path.abspath(root) + os.sep
-        self.skips = {}  # by file name: is it left out?
-        self.numbers = {}  # by code and instruction
         self.texts = ["?"]
         self.by_text = {"?": 0}
 
-    def here(self):
-        """The number of the call site; 0: none of the script's lines is on the stack."""
-        frame = sys._getframe(2)
-        skips = self.skips
-        while frame is not None:
-            code = frame.f_code
-            name = code.co_filename
-            skip = skips.get(name)
-            if skip is None:
-                skip = skips[name] = name.startswith(SKIPPED)
-            if not skip:
-                key = (code, frame.f_lasti)
-                number = self.numbers.get(key)
-                return number if number is not None else self.add(key, name, frame.f_lineno)
-            frame = frame.f_back
-        return 0
+    def is_skipped(self, name):
+        return name.startswith(SKIPPED)
 
-    def add(self, key, name, line):
+    def add(self, name, line):
+        """The number of a line, and whether it is new."""
         path = os.path.abspath(name)
         if path.startswith(self.root):
             path = path[len(self.root):]
         text = "%s:%d" % (path, line)
         number = self.by_text.get(text)
-        if number is None:
-            number = self.by_text[text] = len(self.texts)
-            self.texts.append(text)
-        self.numbers[key] = number
-        return number
+        if number is not None:
+            return number, False
+        number = self.by_text[text] = len(self.texts)
+        self.texts.append(text)
+        return number, True

@@ -9,7 +9,6 @@ from .ops import aten
 
 Tensor, Base = torch.Tensor, torch._C.TensorBase
 CUDA = torch.device("cuda", 0)
-untyped = Base.untyped_storage
 
 
 class Patches:
@@ -33,16 +32,12 @@ class Patches:
 
 
 def patch_tensors(patches, recorder, backing):
-    known, thread = recorder.device, recorder.thread
+    thread = recorder.thread
     is_meta = backing.type == "meta"
     old_device, old_is_cpu = Base.device.__get__, Base.is_cpu.__get__
     old_is_meta = Base.is_meta.__get__
 
-    def is_ours(t):
-        return t.layout is torch.strided and untyped(t)._cdata in known
-
-    def shows_cuda(t):
-        return not thread.is_inside and is_ours(t)
+    is_ours, shows_cuda = recorder.has, recorder.shows
 
     set_on_tensor = functools.partial(patches.set, Tensor)
     set_on_tensor("device", property(lambda t: CUDA if shows_cuda(t) else old_device(t)))
@@ -63,16 +58,16 @@ def patch_tensors(patches, recorder, backing):
     # ---- copies ----
 
     def move(t, to_device, reason, **options):
-        before = thread.to_device, thread.reason
-        thread.to_device, thread.reason = to_device, reason
+        before = recorder.to_device, thread.reason
+        recorder.to_device, thread.reason = to_device, reason
         try:
             options = {name: value for name, value in options.items() if value is not None}
             return aten._to_copy.default(t, **options)
         finally:
-            thread.to_device, thread.reason = before
+            recorder.to_device, thread.reason = before
 
     def to(t, *args, **kwargs):
-        if thread.is_inside:
+        if recorder.inside:
             return Base.to(t, *args, **kwargs)
         if args and isinstance(args[0], Tensor):
             args = (args[0].device, args[0].dtype) + args[1:]
@@ -100,14 +95,14 @@ def patch_tensors(patches, recorder, backing):
         old = getattr(Base, name)
 
         def method(t, *args, device=None, **kwargs):
-            if thread.is_inside:
+            if recorder.inside:
                 return old(t, *args, device=device, **kwargs)
             want = is_ours(t) if device is None else torch.device(device).type == "cuda"
-            before, thread.to_device = thread.to_device, want
+            before, recorder.to_device = recorder.to_device, want
             try:
                 return old(t, *args, device=backing if want else "cpu", **kwargs)
             finally:
-                thread.to_device = before
+                recorder.to_device = before
         set_on_tensor(name, method)
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided"):
         new_on(name)
@@ -117,16 +112,16 @@ def patch_tensors(patches, recorder, backing):
         old = getattr(torch, name)
 
         def function(t, *args, device=None, **kwargs):
-            if thread.is_inside:
+            if recorder.inside:
                 return old(t, *args, device=device, **kwargs)
             want = is_ours(t) if device is None else torch.device(device).type == "cuda"
             if device is None or want == is_ours(t):
                 return old(t, *args, **kwargs)
-            before, thread.to_device = thread.to_device, want
+            before, recorder.to_device = recorder.to_device, want
             try:
                 return old(t, *args, device=backing if want else "cpu", **kwargs)
             finally:
-                thread.to_device = before
+                recorder.to_device = before
         patches.set(torch, name, function)
     for name in ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"):
         like_on(name)
@@ -136,7 +131,7 @@ def patch_tensors(patches, recorder, backing):
         old = getattr(torch, name)
 
         def function(*args, device=None, **kwargs):
-            if thread.is_inside:
+            if recorder.inside:
                 return old(*args, **kwargs, **({} if device is None else {"device": device}))
             want = torch.get_default_device() if device is None else torch.device(device)
             if want.type != "cuda":
@@ -196,4 +191,3 @@ def patch_tensors(patches, recorder, backing):
             t = copy if is_meta else t
         return old_text(t, **kwargs)
     patches.set(torch._tensor_str, "_str", text)
-    return is_ours
