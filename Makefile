@@ -4,7 +4,7 @@
 # the plugin takes most of the build's time.
 configure := $(if $(CUDA),-DFERRY_CUDA=$(CUDA))
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers build install format lint docs coverage sanitize clean
+.PHONY: help demo test bench bench-peers build install uninstall format lint docs coverage sanitize clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ build: ## the release build, in build/release (CUDA=off leaves the plugin out)
 
 install: build ## installs the release build (PREFIX=DIR)
 	cmake --install build/release $(if $(PREFIX),--prefix '$(PREFIX)')
+
+uninstall: ## removes what the last `make install` installed
+	@cmake --build build/release --target uninstall
 
 bench: build ## Ferry's own benchmarks
 	@scripts/bench.sh

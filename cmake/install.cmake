@@ -42,7 +42,18 @@ set(FERRY_PRIVATE_LIBRARIES ${private})
 list(TRANSFORM private REPLACE "^([^/].*)$" "-l\\1")
 list(JOIN private " " FERRY_PC_PRIVATE)
 
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Pages and examples, in the folders that their links to each other expect.
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+file(GLOB pages CONFIGURE_DEPENDS docs/*.md)
+install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(DIRECTORY docs/internals docs/pictures DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES python/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/python)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.[ch]" PATTERN "*.md")
+if(TARGET ferry_command)
+    install(FILES docs/ferry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
+                  -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
 
 install(EXPORT ferryTargets NAMESPACE ferry:: DESTINATION ${config_dir})
 configure_package_config_file(cmake/ferryConfig.cmake.in ferryConfig.cmake INSTALL_DESTINATION ${config_dir})

@@ -42,6 +42,8 @@ command:shellcheck    shellcheck
 command:git           git
 command:ccache        ccache
 command:debootstrap   debootstrap
+command:rustc         rustc
+command:bindgen       bindgen
 clang:-fopenmp        libomp-dev"
 peers="
 header:torch/csrc/api/include/torch/torch.h libtorch-dev

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a build, moves the installed tree, and uses it as applications do: CMake, pkg-config,
-# C++, dlopen, Python. Each consumer also checks which library provides malloc and operator new.
+# C++, dlopen, Rust, Python. Consumers in C also check which library provides malloc and operator new.
 # Usage: tests/consume/run.sh BUILD
 set -u
 
@@ -67,6 +67,11 @@ if try "pkg-config --static: build" cc -std=c11 -Wall -Wextra -Werror "$here/cma
     $(PKG_CONFIG_PATH=$static pkg-config --static --cflags --libs ferry-train); then
     try "pkg-config --static: run" "$temp/archived"
 fi
+# shellcheck disable=SC2046
+if try "-flto: build with the archive" cc -O2 -flto -std=c11 -Wall -Wextra -Werror "$here/cmake/main.c" -o "$temp/lto" -Wl,-u,fy_model_open -rdynamic \
+    $(PKG_CONFIG_PATH=$static pkg-config --static --cflags --libs ferry-train); then
+    try "-flto: run" "$temp/lto"
+fi
 try "pkg-config: version" pkg-config --exact-version=0.1.0 ferry
 
 # shellcheck disable=SC2046  # one word per option is meant
@@ -101,13 +106,76 @@ if try "no macros: preprocess" cc -std=gnu11 -E -P -I"$prefix/include" "$temp/al
     fi
 fi
 
+# The programs of docs/linking.md, and the output that the page has: the first line behind a `$ `.
+# shellcheck source=/dev/null
+page_program() { # page_program LANGUAGE: the program's file
+    awk -v fence="\`\`\`$1" '$0 == fence { on = 1; next } /^```/ { on = 0 } on' "$page" >"$temp/page.$1"
+    awk -v fence="\`\`\`$1" '$0 == fence { on = 1 } on && answer && !/^\$/ { print; exit } on && /^\$/ { answer = 1 }' "$page" >"$temp/page.$1.out"
+    [ -s "$temp/page.$1" ] && [ -s "$temp/page.$1.out" ]
+}
+page_prints() { [ -s "$temp/page.$1.out" ] && "${@:2}" | diff "$temp/page.$1.out" -; }
+page=$prefix/share/doc/ferry/docs/linking.md
+for language in cpp rust python; do try "docs/linking.md: has a program in $language" page_program $language; done
+# shellcheck disable=SC2046
+if try "docs/linking.md: build C++" c++ -std=c++17 $(pkg-config --cflags ferry) -x c++ "$temp/page.cpp" -o "$temp/page_cxx" $(pkg-config --libs ferry) \
+    -Wl,-rpath,"$libdir"; then
+    try "docs/linking.md: C++ prints what the page has" page_prints cpp "$temp/page_cxx"
+fi
+
+rust=(rustc --edition 2021 -D warnings -L "$libdir" -l ferry -C "link-arg=-Wl,-rpath,$libdir")
+if ! rustc --version >/dev/null 2>&1; then
+    skip "Rust" "no rustc here"
+else
+    if try "docs/linking.md: build Rust" "${rust[@]}" "$temp/page.rust" -o "$temp/page_rust"; then
+        try "docs/linking.md: Rust prints what the page has" page_prints rust "$temp/page_rust"
+    fi
+    # Declarations that a generator makes of all headers.
+    if ! command -v bindgen >/dev/null 2>&1; then
+        skip "Rust: bindgen" "no bindgen here"
+    elif try "Rust: bindgen reads all headers" bindgen "$temp/all.c" -o "$temp/bindings.rs" --no-prepend-enum-name --no-layout-tests \
+        --allowlist-function 'fy.*' --allowlist-type 'fy.*' --allowlist-var 'FY.*' -- -I"$prefix/include" &&
+        try "Rust: build with bindgen's declarations" env FERRY_BINDINGS="$temp/bindings.rs" "${rust[@]}" "$here/rust/main.rs" -o "$temp/rust"; then
+        try "Rust: run" "$temp/rust"
+    fi
+fi
+
 if command -v python3 >/dev/null 2>&1; then
     try "Python: ctypes" python3 "$here/ctypes/consume.py" "$library"
+    try "docs/linking.md: Python prints what the page has" page_prints python env LD_LIBRARY_PATH="$libdir" python3 "$temp/page.python"
 else
     skip "Python: ctypes" "no python3 here"
 fi
 
 if [ -x "$prefix/bin/ferry" ]; then try "the installed command runs" "$prefix/bin/ferry" info --json; fi
+
+# The installed pages and examples.
+docs=$prefix/share/doc/ferry
+examples() {
+    local source
+    for source in "$docs"/examples/*.c "$docs"/examples/framework/*.c; do
+        # shellcheck disable=SC2046
+        cc -std=gnu11 -Wall -Wextra -Werror -I"$docs" "$source" -o "$temp/$(basename "$source" .c)" $(pkg-config --cflags --libs ferry-train) \
+            -Wl,-rpath,"$libdir" -lm -pthread || return 1
+    done
+    "$temp/01_linear" | grep '^traffic: '
+}
+try "the installed examples compile, the first one runs" examples
+for file in README.md LICENSE docs/cli.md docs/pictures/memory.svg; do try "installed: $file" test -s "$docs/$file"; done
+if [ -x "$prefix/bin/ferry" ]; then try "installed: the manual page" grep -q '^\.TH FERRY 1' "$prefix/share/man/man1/ferry.1"; fi
+# Nothing installed names the folder of the build or the prefix of the installation.
+# shellcheck disable=SC2016  # the inner shell expands
+try "nothing installed names its first folder" sh -c '! grep -rlF -e "$1" -e "$2" "$3"' _ "$temp/first" "$build" "$prefix"
+
+# Uninstalling removes the installed files, and no others.
+uninstalls() {
+    mkdir -p "$temp/second/share/doc/ferry" && echo kept >"$temp/second/share/doc/ferry/own.txt"
+    DESTDIR=$1 cmake --install "$build" --prefix "$temp/second" && test -n "$(find "$1$temp/second" -name libferry.so)" || return 1
+    DESTDIR=$1 cmake -DMANIFEST="$build/install_manifest.txt" -P "$here/../../cmake/uninstall.cmake" || return 1
+    find "$1$temp/second" ! -type d | diff - <([ "$1" ] || echo "$temp/second/share/doc/ferry/own.txt") &&
+        [ "$(find "$1$temp/second" -path '*/ferry/*' -type d | wc -l)" -eq 0 ]
+}
+try "uninstall: leaves the files of others" uninstalls ""
+try "uninstall: below DESTDIR" uninstalls "$temp/stage"
 
 echo "consume: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
