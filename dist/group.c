@@ -76,9 +76,9 @@ static fy_status_t load(const char *mpi, fyd_transport_t *out)
     memcpy(&open, &symbol, sizeof open);
     if (!open)
         return FYD_FAIL(UNAVAILABLE,
-                        "group_open: no plugin for %s: %.300s\n  Install that MPI's headers and "
-                        "build Ferry again",
-                        mpi, dlerror());
+                        "group_open: no plugin for %s: %.300s\n  Install Debian's package "
+                        "libferry-mpi-%s, or that MPI's headers and build Ferry again",
+                        mpi, dlerror(), mpi);
     switch (open(out, error)) {
     case FYD_OPEN: return FY_STATUS_OK;
     case FYD_FINALISED:
