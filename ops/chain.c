@@ -210,6 +210,6 @@ fy_status_t fy__graph_chain(fy_graph_t *graph, uint32_t first, uint32_t last,
     for (uint32_t i = first, k = 0; i <= last; i++)
         if (call_at(&chain, i) && !add_op(&chain, i, &ops[k++])) return FY_STATUS_OK;
     set_cost(&chain, launch);
-    if (device->backend->chain(device->dev, launch)) *out_launch = launch;
+    if (device->backend->chain(device->dev, launch) == FY_CHAIN_TAKEN) *out_launch = launch;
     return FY_STATUS_OK;
 }

@@ -12,7 +12,10 @@ static const char *const reasons[FY__FATE_COUNT] = {
     [FY__FATE_TRANSFER] = "it is a transfer",
     [FY__FATE_REGISTERED] = "its op is registered by the program",
     [FY__FATE_NOT_ELEMENTWISE] = "it is not elementwise",
-    [FY__FATE_RESULTS] = "it has more than one result (a generator, statistics, states)",
+    [FY__FATE_RESULTS] = "it has more than one result",
+    [FY__FATE_DRAWS] = "it draws numbers: its generator is a second result",
+    [FY__FATE_STATISTICS] =
+        "it is a norm: statistics come first; a batch norm takes relu and residual itself",
     [FY__FATE_NOT_ROWS] = "it does not reduce rows of 2 to 1024 neighbours",
     [FY__FATE_NO_ROWS] = "no chain before it makes the rows that it reduces",
     [FY__FATE_GAPS] = "its result is a view with gaps",
@@ -20,8 +23,10 @@ static const char *const reasons[FY__FATE_COUNT] = {
     [FY__FATE_OVERLAP] = "its operands overlap those of the calls before it",
     [FY__FATE_FULL] = "the chain before it is full",
     [FY__FATE_DEVICE] = "this device runs chains call by call",
-    [FY__FATE_OP] = "this device has no code for its op and dtype in chains",
-    [FY__FATE_REFUSED] = "a chain here would have too many operands",
+    [FY__FATE_OP] = "this device has no code for its op in chains",
+    [FY__FATE_DTYPE] = "chains of this device compute in f32, which it does not",
+    [FY__FATE_REDUCTION] = "a chain of this device would add its rows in another order",
+    [FY__FATE_REFUSED] = "a chain here would have too many operands, axes or values at once",
     [FY__FATE_OFF] = "fuse=off",
 };
 

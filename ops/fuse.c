@@ -181,8 +181,8 @@ static uint64_t count_of(const fy_desc_t *desc)
     return nelem;
 }
 
-/* Does the device run the op in chains? Asks with a chain of this call alone. */
-static bool takes_op(const fuse_t *fuse, const fy__recorded_t *call)
+/* Does the device run the op in chains? Asks with a chain of this call alone. ALONE: it does. */
+static fy__fate_t ask_device(const fuse_t *fuse, const fy__recorded_t *call)
 {
     const fy_launch_t *launch = &call->launch;
     const fy_device_t *device = fuse->recording->device;
@@ -204,7 +204,31 @@ static bool takes_op(const fuse_t *fuse, const fy__recorded_t *call)
                                                             : launch->nelem };
     for (unsigned k = 0; k < launch->nsrc; k++) op.src_dtype[k] = (uint8_t)launch->src[k].dtype;
     if (launch->attrs_nbytes) memcpy(op.attrs, launch->attrs, launch->attrs_nbytes);
-    return device->backend->chain(device->dev, &chain) != 0;
+    switch (device->backend->chain(device->dev, &chain)) {
+    case FY_CHAIN_TAKEN: return FY__FATE_ALONE;
+    case FY_CHAIN_NO_DTYPE: return FY__FATE_DTYPE;
+    case FY_CHAIN_NO_REDUCTION: return FY__FATE_REDUCTION;
+    case FY_CHAIN_TOO_LARGE: return FY__FATE_REFUSED;
+    default: return FY__FATE_OP;
+    }
+}
+
+static fy__fate_t why_several(fy_op_t op)
+{
+    switch (op) {
+    case FY_OP_RAND:
+    case FY_OP_RANDN:
+    case FY_OP_RANDPERM:
+    case FY_OP_DROPOUT:
+    case FY_OP_DROPOUT2D: return FY__FATE_DRAWS;
+    case FY_OP_BATCH_NORM:
+    case FY_OP_BATCH_NORM_BACKWARD:
+    case FY_OP_LAYER_NORM:
+    case FY_OP_LAYER_NORM_BACKWARD:
+    case FY_OP_RMS_NORM:
+    case FY_OP_RMS_NORM_BACKWARD: return FY__FATE_STATISTICS;
+    default: return FY__FATE_RESULTS;
+    }
 }
 
 static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
@@ -214,17 +238,19 @@ static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
     const fy_launch_t *launch = &call->launch;
     const fy_op_info_t *info = &fy__op_rows[launch->op].info;
     const bool has_chains = fuse->recording->device->backend->chain != NULL;
-    if (is_reduction(launch->op))
-        return !reduces_rows(call)                   ? FY__FATE_NOT_ROWS
-               : has_chains && !takes_op(fuse, call) ? FY__FATE_OP
-                                                     : FY__FATE_NO_ROWS;
-    if (launch->ndst != 1) return FY__FATE_RESULTS;
+    if (is_reduction(launch->op)) {
+        if (!reduces_rows(call)) return FY__FATE_NOT_ROWS;
+        const fy__fate_t answer = has_chains ? ask_device(fuse, call) : FY__FATE_ALONE;
+        return answer == FY__FATE_ALONE ? FY__FATE_NO_ROWS : answer;
+    }
+    if (launch->ndst != 1) return why_several(launch->op);
     if (!(info->flags & FY_OP_ELEMENTWISE) || call->fault || launch->nsrc > 3 ||
         launch->attrs_nbytes > sizeof(double[2]))
         return FY__FATE_NOT_ELEMENTWISE;
     if (!has_chains) return FY__FATE_DEVICE;
     if (!fy__graph_is_flat(&launch->dst[0])) return FY__FATE_GAPS;
-    if (!takes_op(fuse, call)) return FY__FATE_OP;
+    const fy__fate_t answer = ask_device(fuse, call);
+    if (answer != FY__FATE_ALONE) return answer;
     for (unsigned k = 0; k < launch->nsrc; k++)
         if (!is_same(&launch->dst[0], &launch->src[k]) &&
             !is_disjoint(&launch->dst[0], &launch->src[k]))

@@ -17,17 +17,21 @@ typedef enum fy__fate {
     FY__FATE_TRANSFER,
     FY__FATE_REGISTERED,
     FY__FATE_NOT_ELEMENTWISE,
-    FY__FATE_RESULTS,  /* several results: dropout's generator, the statistics of batch_norm */
-    FY__FATE_NOT_ROWS, /* a reduction, but not of short rows */
-    FY__FATE_NO_ROWS,  /* a reduction of short rows, which no chain makes */
-    FY__FATE_GAPS,     /* its result is a view with gaps */
-    FY__FATE_SIZE,     /* the calls beside it have another number of elements */
-    FY__FATE_OVERLAP,  /* its operands overlap those of the calls before it */
-    FY__FATE_FULL,     /* the chain before it is as long as chains get */
-    FY__FATE_DEVICE,   /* the device runs no chains */
-    FY__FATE_OP,       /* its chains do not have this op or dtype */
-    FY__FATE_REFUSED,  /* the device does not run this chain */
-    FY__FATE_OFF,      /* fuse=off */
+    FY__FATE_RESULTS,    /* several results */
+    FY__FATE_DRAWS,      /* it writes a random generator */
+    FY__FATE_STATISTICS, /* a norm: no result before all elements of a group were read */
+    FY__FATE_NOT_ROWS,   /* a reduction, but not of short rows */
+    FY__FATE_NO_ROWS,    /* a reduction of short rows, which no chain makes */
+    FY__FATE_GAPS,       /* its result is a view with gaps */
+    FY__FATE_SIZE,       /* the calls beside it have another number of elements */
+    FY__FATE_OVERLAP,    /* its operands overlap those of the calls before it */
+    FY__FATE_FULL,       /* the chain before it is as long as chains get */
+    FY__FATE_DEVICE,     /* the device runs no chains */
+    FY__FATE_OP,         /* its chains do not have this op */
+    FY__FATE_DTYPE,      /* or this dtype */
+    FY__FATE_REDUCTION,  /* or no reduction: the order of its sums would differ */
+    FY__FATE_REFUSED,    /* the device does not run this chain */
+    FY__FATE_OFF,        /* fuse=off */
     FY__FATE_COUNT
 } fy__fate_t;
 

@@ -1,6 +1,7 @@
 /* Runs a launch: finds the op's row (families.h), packs the arguments, submits; and the slots that
  * say beforehand what a launch would be and would need. Nothing here allocates or waits. Next:
  * families.c, pack.h for the arguments, launch_product.c for products. */
+#include "backends/cuda/chain_rules.h"
 #include "backends/cuda/families.h"
 #include "backends/cuda/flat.h"
 #include "backends/cuda/lt.h"
@@ -130,9 +131,8 @@ int fy__cuda_supports(void *handle, const fy_launch_t *launch)
 
 int fy__cuda_chain(void *handle, const fy_launch_t *launch)
 {
-    fy__cuda_chain_t chain;
     (void)handle;
-    return fy__cuda_pack_chain(launch, &chain);
+    return fy__cuda_chain_check(launch);
 }
 
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit)

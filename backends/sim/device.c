@@ -22,7 +22,7 @@ typedef struct options {
     const fy__sim_order_t *order;
     uint64_t capacity_nbytes; /* 0: the profile's */
     uint64_t seed;
-    bool numerics, has_seed, overcommit, is_virtual;
+    bool numerics, has_seed, overcommit, is_virtual, chains_of_cuda;
     int threads;
     fy__sim_script_t script;
     fy__sim_network_t net; /* bytes_per_s 0: none */
@@ -98,6 +98,10 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         options->is_virtual = strcmp(value, "virtual") == 0;
         if (!options->is_virtual && strcmp(value, "fixed") != 0)
             return fail_value(name, option, "fixed, virtual");
+    } else if (strcmp(key, "chains") == 0) {
+        options->chains_of_cuda = strcmp(value, "cuda") == 0;
+        if (!options->chains_of_cuda && strcmp(value, "host") != 0)
+            return fail_value(name, option, "host, cuda");
     } else if (strcmp(key, "order") == 0) {
         const fy__sim_order_t *order = fy__sim_order_find(value);
         list_names(order_name_at, sizeof(known), known);
@@ -126,7 +130,7 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
     } else {
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
                             "%s: unknown option %s=%s; there are profile, capacity, numerics, "
-                            "overcommit, segments, order, "
+                            "overcommit, segments, chains, order, "
                             "seed, threads, net and faults",
                             name, key, value);
     }
@@ -192,6 +196,7 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     dev->seed = dev->random = chosen.seed;
     dev->numerics = chosen.numerics;
     dev->threads = chosen.threads;
+    dev->chains_of_cuda = chosen.chains_of_cuda;
     dev->memory.overcommits = chosen.overcommit;
     dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes
                                                          : chosen.figures.device.memory_nbytes;
@@ -248,6 +253,7 @@ fy_status_t fy__sim_device_describe(void *dev, fy_fact_fn say, void *user)
     FY_TRY(fy__sim_device_check(sim));
     fy__sim_figures_say(&sim->figures, say, user);
     say(user, "segments", sim->memory.resize_nbytes ? "virtual" : "fixed");
+    say(user, "chains", sim->chains_of_cuda ? "cuda" : "host");
     return FY_STATUS_OK;
 }
 

@@ -25,7 +25,8 @@ typedef struct fy__sim_device {
     const fy__sim_order_t *order;
     uint64_t seed; /* of a random order */
     bool numerics;
-    int threads; /* of its kernels: as fy__threads_override takes it */
+    bool chains_of_cuda; /* graphs fuse what fuses on cuda */
+    int threads;         /* of its kernels: as fy__threads_override takes it */
 
     uint64_t random; /* the state that began as seed; guarded by the queues' lock */
     fy__sim_memory_t memory;
@@ -96,6 +97,7 @@ void fy__sim_work_span(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns);
 fy_status_t fy__sim_work_fill(void *dev, void *stream, void *address, int value, uint64_t nbytes);
 fy_status_t fy__sim_work_launch(void *dev, void *stream, const fy_launch_t *launch);
 int fy__sim_work_supports(void *dev, const fy_launch_t *launch);
+int fy__sim_work_chain(void *dev, const fy_launch_t *launch);
 uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit);
 
 #endif

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "backends/cuda/chain_rules.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/threads.h"
 #include "backends/sim/scatter.h"
@@ -310,6 +311,14 @@ int fy__sim_work_supports(void *dev, const fy_launch_t *launch)
     if (launch->kernel || fy__sim_is_scatter(launch)) return 1;
     return (launch->op < FY_OP_BUILTIN_COUNT || launch->op == FY_LAUNCH_CHAIN) &&
            fy__kernels_supports(launch);
+}
+
+int fy__sim_work_chain(void *dev, const fy_launch_t *launch)
+{
+    int answer = FY_CHAIN_TAKEN;
+    if (((const fy__sim_device_t *)dev)->chains_of_cuda) answer = fy__cuda_chain_check(launch);
+    if (answer != FY_CHAIN_TAKEN) return answer;
+    return fy__sim_work_supports(dev, launch) ? FY_CHAIN_TAKEN : FY_CHAIN_TOO_LARGE;
 }
 
 uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit)

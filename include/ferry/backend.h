@@ -134,6 +134,15 @@ typedef struct fy_chain_op {
     double attrs[2];
 } fy_chain_op_t;
 
+/* What the slot `chain` returns. Reasons are for fy_graph_explain. */
+enum {
+    FY_CHAIN_TAKEN = 1,
+    FY_CHAIN_NO_OP = 0,         /* an op, or a reason without a name */
+    FY_CHAIN_NO_DTYPE = -1,     /* chains of this device compute in f32, and an op does not */
+    FY_CHAIN_NO_REDUCTION = -2, /* a chain would add a row in another order than the op alone */
+    FY_CHAIN_TOO_LARGE = -3     /* too many ops, operands, axes, or values at once */
+};
+
 /* Begins a range `name` of the calling thread, valid during the call; NULL ends the innermost
  * one. */
 typedef void (*fy_range_fn)(const char *name);
@@ -273,7 +282,8 @@ typedef struct fy_backend {
     void *(*stream_native)(void *dev, void *stream);
 
     /* ---- chains ---- (optional; NULL: graphs submit the calls of a chain one by one) */
-    /* 1 if `launch` would accept this FY_LAUNCH_CHAIN. Submits nothing. */
+    /* FY_CHAIN_TAKEN if `launch` would accept this FY_LAUNCH_CHAIN; else a reason. Submits
+     * nothing. */
     int (*chain)(void *dev, const fy_launch_t *launch);
 
     /* ---- model clock of the host ---- (optional; NULL if there is no `clock`) */

@@ -73,7 +73,8 @@ static void neighbours_become_a_chain(ts_ctx_t *ctx)
     } else {
         assert_int_equal(info.fused_calls, 4);
         expect_line(&lines, "chain 1 add, 2 relu, 4 mul, 5 axpy: 6 elements, 84 bytes instead of ");
-        expect_line(&lines, "call 6 sum: this device has no code for its op and dtype in chains");
+        expect_line(&lines,
+                    "call 6 sum: a chain of this device would add its rows in another order");
     }
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(y, (float[]){ 0, -1, 0, 2, 8, 18 }, 6);
@@ -335,7 +336,7 @@ static void dropout_runs_between_chains(ts_ctx_t *ctx)
     ts_ok(fy_graph_end(&graph));
     const lines_t lines = explain(graph);
     assert_int_equal(query(graph).chains, 2);
-    expect_line(&lines, "call 3 dropout: it has more than one result");
+    expect_line(&lines, "call 3 dropout: it draws numbers");
     ts_ok(fy_graph_replay(graph, NULL));
     fy_tensor_t *first;
     ts_ok(fy_slice(y, 0, 3, 4, &first));
@@ -363,6 +364,55 @@ static void the_option_turns_it_off(ts_ctx_t *ctx)
     fy_device_t *none = NULL;
     ts_fails(fy_device_open("sim:9?fuse=no", &none), INVALID_ARGUMENT);
     ts_text_has("fuse=no");
+}
+
+/* sim with the rules of cuda: fewer calls fuse, more tensors have memory, the bits are the same.
+ * tests/unit/cuda/test_chain.c compares with cuda. */
+static void sim_fuses_as_cuda_does(ts_ctx_t *ctx)
+{
+    enum { N = 1 << 20 };
+    uint64_t pool_nbytes[2];
+    for (int as_cuda = 0; as_cuda < 2; as_cuda++) {
+        fy_device_t *device = ts_open_with(ctx, as_cuda ? "chains=cuda" : "chains=host");
+        fy_scope_t scope = fy_scope_begin("outer");
+        fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 3), -2), *wide, *rows, *last;
+        fy_graph_t *graph;
+        ts_ok(fy_full(device, FY_DTYPE_F64, FY_DIMS(N), 1, &wide));
+        ts_ok(fy_graph_begin(device));
+        fy_scope_t inner = fy_scope_begin("inner");
+        fy_tensor_t *a, *kept[2];
+        ts_ok(fy_affine(x, 2, 0, &a));
+        ts_ok(fy_abs(a, &a)); /* 4 2 0, 2 4 6 */
+        ts_ok(fy_sum(a, FY_AXES(1), 0, &rows));
+        ts_ok(fy_neg(wide, &a));
+        ts_ok(fy_affine(a, 3, 1, &a));
+        ts_ok(fy_slice(a, 0, N - 1, N, &a));
+        ts_ok(fy_cast(a, FY_DTYPE_F32, &last));
+        kept[0] = rows, kept[1] = last;
+        fy_scope_end(inner, 2, kept);
+        ts_ok(fy_graph_end(&graph));
+        const lines_t lines = explain(graph);
+        pool_nbytes[as_cuda] = query(graph).pool_nbytes;
+        if (as_cuda) {
+            expect_line(&lines, "chain 1 affine, 2 abs: ");
+            expect_line(&lines, "call 3 sum: a chain of this device would add its rows in another");
+            expect_line(&lines, "call 4 neg: chains of this device compute in f32, which it does");
+            expect_line(&lines, "call 6 cast: chains of this device compute in f32");
+        } else {
+            expect_line(&lines, "chain 1 affine, 2 abs, 3 sum: ");
+            expect_line(&lines, "chain 4 neg, 5 affine: ");
+        }
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_expect_f32(rows, (float[]){ 6, 12 }, 2);
+        ts_expect_f32(last, (float[]){ -2 }, 1);
+        for (int k = 0; k < 2; k++) fy_tensor_destroy(kept[k]);
+        fy_scope_end(scope, 0, NULL);
+        ts_reopen(ctx, device);
+    }
+    assert_true(pool_nbytes[1] > pool_nbytes[0]);
+    fy_device_t *none = NULL;
+    ts_fails(fy_device_open("sim:9?chains=both", &none), INVALID_ARGUMENT);
+    ts_text_has("chains=both");
 }
 
 /* Large: results go past the cache, sources repeat with every period, threads divide the work. */
@@ -415,10 +465,13 @@ static const ts_test_t k_tests[] = {
     TS_TEST(dtypes_that_split_a_chain),
     TS_TEST(dropout_runs_between_chains),
     TS_TEST(the_option_turns_it_off),
+    TS_TEST(sim_fuses_as_cuda_does),
     TS_TEST(large_chains_have_the_same_bits),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "the_option_turns_it_off", "the host has no options" },
+    { "host", "sim_fuses_as_cuda_does", "an option of sim" },
+    { "cuda", "sim_fuses_as_cuda_does", "an option of sim" },
     { "sim", "wrapped_twice", "a program wraps its own memory only" },
     { "cuda", "wrapped_twice", "a program wraps its own memory only" },
     { NULL, NULL, NULL },

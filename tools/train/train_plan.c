@@ -14,7 +14,8 @@ typedef struct rehearsal {
     volatile int stop;
 } rehearsal_t;
 
-/* The device of the training if it is simulated, else one with as much memory. */
+/* The device of the training if it is simulated, else one with as much memory, and on cuda with
+ * cuda's chains. */
 static fy_status_t write_spec(const train_run_t *run, char *spec, size_t nbytes)
 {
     const fy_device_info_t *info = &run->session.info;
@@ -28,6 +29,12 @@ static fy_status_t write_spec(const train_run_t *run, char *spec, size_t nbytes)
     if (info->is_host && !given)
         return TOOL_FAIL(INVALID_ARGUMENT, "train: --recompute auto on the host, which has no "
                                            "memory limit: add --memory-limit");
+    if (strstr(device, "autotune=on") || strstr(device, "?tune=") || strstr(device, "&tune="))
+        return TOOL_FAIL(INVALID_ARGUMENT,
+                         "train: --recompute auto cannot plan %s: convolutions that are chosen by "
+                         "time take other scratch memory than a plan knows; leave autotune= and "
+                         "tune= out, or give --recompute a way",
+                         device);
     int length;
     if (info->is_simulated && !given)
         length = snprintf(spec, nbytes, "%s", device);
@@ -37,7 +44,8 @@ static fy_status_t write_spec(const train_run_t *run, char *spec, size_t nbytes)
     else {
         const uint64_t most = info->limit_nbytes < info->free_nbytes ? info->limit_nbytes
                                                                      : info->free_nbytes;
-        length = snprintf(spec, nbytes, "sim:0?capacity=%llu",
+        length = snprintf(spec, nbytes, "sim:0?chains=%s&capacity=%llu",
+                          info->is_host ? "host" : "cuda",
                           (unsigned long long)(given ? given : most));
     }
     return length >= 0 && (size_t)length < nbytes

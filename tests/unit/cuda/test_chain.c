@@ -3,6 +3,7 @@
  * source computes both. Not here: which calls are neighbours
  * (tests/conformance/test_conformance_graph_fuse.c, which runs over the fake driver too). */
 #include "graph_step.h"
+#include "tests/support/value.h"
 
 enum { RESULTS = 3, MOST = 4096 };
 
@@ -158,6 +159,138 @@ static void each_launch_fails_once(void **state)
     }
 }
 
+/* ---- sim:N?chains=cuda ---- */
+
+typedef struct text {
+    char lines[8000];
+    int nchains, nreasons;
+} text_t;
+
+static void add_line(void *user, const char *key, const char *value)
+{
+    text_t *text = user;
+    const size_t at = strlen(text->lines);
+    snprintf(text->lines + at, sizeof text->lines - at, "%s %s\n", key, value);
+    text->nchains += strcmp(key, "chain") == 0;
+    text->nreasons += strstr(value, "of this device") != NULL;
+}
+
+enum { TENSORS = 8, CALLS = 30 };
+
+/* Random calls on tensors of several dtypes and layouts. Bit k of `only`: call k is made. Returns
+ * the calls that were accepted. */
+static uint32_t play(fy_tensor_t *t[TENSORS], uint64_t seed, uint32_t only)
+{
+    static const fy_dtype_t dtypes[] = { FY_DTYPE_F32, FY_DTYPE_F32, FY_DTYPE_F16, FY_DTYPE_BF16,
+                                         FY_DTYPE_F64, FY_DTYPE_I32, FY_DTYPE_BOOL };
+    static const int orders[][5] = { { 4, 3, 2, 1, 0 }, { 1, 0, 3, 2, 4 }, { 0, 2, 1, 4, 3 } };
+    ts_random_t random = { seed };
+    uint32_t accepted = 0;
+    for (int k = 0; k < CALLS; k++) {
+        fy_tensor_t *made = NULL, *a = t[ts_random_below(&random, TENSORS)],
+                    *b = t[ts_random_below(&random, TENSORS)];
+        const int to = (int)ts_random_below(&random, TENSORS),
+                  choice = (int)ts_random_below(&random, 64),
+                  kind = (int)ts_random_below(&random, 9);
+        fy_status_t status;
+        if (!(only >> k & 1)) continue;
+        switch (kind) {
+        case 0: status = fy_add(a, b, &made); break;
+        case 1: status = fy_mul(a, b, &made); break;
+        case 2: status = fy_gt(a, b, &made); break;
+        case 3: status = fy_cast(a, dtypes[choice % 7], &made); break;
+        case 4: status = fy_transpose(a, orders[choice % 3], &made); break;
+        case 5: status = fy_sum(a, FY_AXES(-1), 1, &made); break;
+        case 6: status = fy_axpy(a, 0.5, b); break;
+        case 7: status = fy_affine(a, 2, choice, &made); break;
+        default: status = fy_gelu(a, &made); break;
+        }
+        accepted |= (uint32_t)(status == FY_STATUS_OK) << k;
+        if (!made) continue;
+        fy_tensor_destroy(t[to]);
+        t[to] = made;
+    }
+    return accepted;
+}
+
+static void make(fy_device_t *on, fy_tensor_t *t[TENSORS])
+{
+    for (int i = 0; i < TENSORS; i++) /* some repeat along an axis */
+        ts_ok(fy_zeros(on, FY_DTYPE_F32, FY_DIMS(2, i % 3 ? 2 : 1, 2, 2, i % 4 ? 4 : 1), &t[i]));
+}
+
+static text_t explain_program(fy_device_t *on, uint64_t seed)
+{
+    fy_tensor_t *called[TENSORS], *t[TENSORS];
+    fy_graph_t *graph;
+    text_t text = { "", 0, 0 };
+    fy_scope_t scope = fy_scope_begin("program");
+    make(on, called);
+    const uint32_t accepted = play(called, seed, UINT32_MAX);
+    make(on, t);
+    ts_ok(fy_graph_begin(on));
+    assert_int_equal(play(t, seed, accepted), accepted);
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_explain(graph, add_line, &text));
+    fy_scope_end(scope, 0, NULL);
+    return text;
+}
+
+/* One table of rules: what a plan on sim says of cuda is what cuda does. */
+static void sim_fuses_the_same_calls(void **state)
+{
+    fy_device_t *sim;
+    int nchains = 0, nreasons = 0;
+    (void)state;
+    ts_ok(fy_device_open("sim:7?chains=cuda", &sim));
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        const text_t cuda = explain_program(device, seed), same = explain_program(sim, seed);
+        assert_string_equal(cuda.lines, same.lines);
+        nchains += cuda.nchains;
+        nreasons += cuda.nreasons;
+    }
+    fy_device_close(sim);
+    assert_true(nchains > 60 && nreasons > 60);
+}
+
+/* The rules take every elementwise op; the kernel has the formula of each. */
+static void every_elementwise_op_is_in_chains(void **state)
+{
+    int nops = 0;
+    (void)state;
+    for (fy_op_t op = 0; op < fy_op_count(); op++) {
+        const fy_op_info_t *info = fy_op_get(op);
+        if (!info || !(info->flags & FY_OP_ELEMENTWISE) || (info->flags & FY_OP_IN_PLACE) ||
+            op == FY_OP_CAST)
+            continue;
+        fy_scope_t scope = fy_scope_begin("op");
+        chain_t c = operands(4, 8, 0);
+        fy_tensor_t *src[3] = { c.x, c.row, c.column }, *called = NULL, *recorded = NULL, *flag;
+        fy_graph_t *graph;
+        fy_graph_info_t graph_info = FY_GRAPH_INFO_INIT;
+        ts_ok(fy_gt(c.x, c.row, &flag));
+        if (op == FY_OP_WHERE) src[0] = flag;
+        if (fy_op_call(op, info->nsrc_min, src, NULL, 0, 1, &called) != FY_STATUS_OK) {
+            fy_scope_end(scope, 0, NULL); /* of integers or bool only */
+            continue;
+        }
+        ts_ok(fy_cast(called, FY_DTYPE_F32, &called));
+        ts_ok(fy_add(called, c.x, &called));
+        ts_ok(fy_graph_begin(device));
+        ts_ok(fy_op_call(op, info->nsrc_min, src, NULL, 0, 1, &recorded));
+        ts_ok(fy_cast(recorded, FY_DTYPE_F32, &recorded));
+        ts_ok(fy_add(recorded, c.x, &recorded));
+        ts_ok(fy_graph_end(&graph));
+        ts_ok(fy_graph_query(graph, &graph_info));
+        if (graph_info.chains != 1) fail_msg("%s is in no chain", info->name);
+        ts_ok(fy_graph_replay(graph, NULL));
+        expect_equal(called, recorded);
+        fy_scope_end(scope, 0, NULL);
+        nops++;
+    }
+    assert_true(nops > 40);
+}
+
 int main(void)
 {
     fake_driver_or_skip();
@@ -167,6 +300,8 @@ int main(void)
         TEST(a_chain_is_one_launch),
         TEST(too_many_values_run_call_by_call),
         TEST(each_launch_fails_once),
+        TEST(sim_fuses_the_same_calls),
+        TEST(every_elementwise_op_is_in_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

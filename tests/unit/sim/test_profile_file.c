@@ -107,7 +107,7 @@ static void a_complete_file_gives_its_figures(void **state)
                  "peer_bytes_per_s=108 launch_submit_ns=9 "
                  "copy_submit_ns=10 poll_ns=11 wake_ns=12 kernel_ns=13 copy_setup_ns=14 "
                  "host_flops_per_s=15 host_bytes_per_s=16 "
-                 "host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
+                 "host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed chains=host ");
 }
 
 static void a_base_profile_gives_the_missing_figures(void **state)
@@ -115,15 +115,16 @@ static void a_base_profile_gives_the_missing_figures(void **state)
     (void)state;
     static const char text[] = HEAD "\"base\": \"t4\", \"figures\": {" HOST "}}";
     write_file(text, strlen(text));
-    assert_facts("profile=mine memory_bytes=16106127360 f32_flops_per_s=8100000000000 "
-                 "f64_flops_per_s=253000000000 "
-                 "f16_flops_per_s=65000000000000 bf16_flops_per_s=8100000000000 "
-                 "memory_bytes_per_s=320000000000 "
-                 "pinned_bytes_per_s=12000000000 pageable_bytes_per_s=8000000000 "
-                 "peer_bytes_per_s=12000000000 launch_submit_ns=1700 "
-                 "copy_submit_ns=7000 poll_ns=200 wake_ns=11000 kernel_ns=2000 copy_setup_ns=2000 "
-                 "host_flops_per_s=15 "
-                 "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
+    assert_facts(
+        "profile=mine memory_bytes=16106127360 f32_flops_per_s=8100000000000 "
+        "f64_flops_per_s=253000000000 "
+        "f16_flops_per_s=65000000000000 bf16_flops_per_s=8100000000000 "
+        "memory_bytes_per_s=320000000000 "
+        "pinned_bytes_per_s=12000000000 pageable_bytes_per_s=8000000000 "
+        "peer_bytes_per_s=12000000000 launch_submit_ns=1700 "
+        "copy_submit_ns=7000 poll_ns=200 wake_ns=11000 kernel_ns=2000 copy_setup_ns=2000 "
+        "host_flops_per_s=15 "
+        "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed chains=host ");
 }
 
 /* The figures are used: the host time and the submission time of a launch follow them. */

@@ -22,6 +22,8 @@ expect 0 plan mlp --batch 4 --explain
 says out "call     8 relu_backward: no call beside it can join it"
 expect 0 plan mobilenet_v3_large --batch 2 --explain
 says out "  chain "
+expect 0 plan mobilenet_v3_large --batch 2 --explain --device 'sim:0?chains=cuda'
+says out "  chain "
 expect 2 plan mlp --device cuda:0
 says err "no simulated device"
 expect 2 plan mlp --device 'sim:0?profile=nothing'

@@ -67,6 +67,10 @@ expect 1 train mlp --device host --recompute auto
 says err "add --memory-limit"
 expect 1 train mlp --device 'sim:0?limit=1GiB' --recompute auto --memory-limit 1GiB
 says err "name one"
+for tuned in autotune=on "tune=$work/choices"; do
+    expect 1 train mlp --device "host?$tuned" --recompute auto --memory-limit 1GiB
+    says err "chosen by time take other scratch memory"
+done
 
 # ---- unwritable files are reported before the first step ----
 # shellcheck disable=SC2086
