@@ -141,5 +141,18 @@ while read -r module; do
         done < <(grep "^$kernel " "$work/stacks")
     done <<<"$expected"
 done < <(cut -d' ' -f1 <<<"$expected" | sort -u)
+# Every kernel that is made for f16 or bf16 alone, of products and convolutions, is on the list with
+# HMMA. Other products of these dtypes are cuBLASLt's, with CUBLAS_COMPUTE_32F: fake_lt.c takes
+# nothing else.
+nhalves=0
+for fatbin in "$fatbins"/{conv,matmul,attention}*.fatbin; do
+    while read -r kernel; do
+        nhalves=$((nhalves + 1))
+        awk -v kernel="$kernel" '$2 == kernel && $7 > 0 { found = 1 } END { exit !found }' <<<"$expected" && continue
+        echo "FAIL $kernel: a kernel of half precision that is not on the list, with HMMA"
+        nfailed=$((nfailed + 1))
+    done < <("$cuobjdump" -sass "$fatbin" | sed -n 's/.*Function : \(fy_[a-z0-9_]*_b\?f16\)$/\1/p' | sort -u)
+done
+if [ $nhalves -lt 2 ]; then echo "FAIL: $nhalves kernels of half precision were found"; nfailed=$((nfailed + 1)); fi
 echo "$(wc -l <<<"$expected") kernels looked at, $nfailed findings"
 [ "$nfailed" -eq 0 ]
