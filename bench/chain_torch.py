@@ -36,6 +36,52 @@ def ferry(program, *words):
     return json.loads(text)["rows"]
 
 
+class Cases:
+    """PyTorch's chain and step, eager and compiled."""
+
+    def __init__(self, torch):
+        f = torch.nn.functional
+        x = torch.full((1 << 16, 64), 0.75)
+        bias = torch.full((64,), -0.5)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
+        )
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+        sample, target = torch.rand(1, 64), torch.rand(1, 10)
+
+        def chain():
+            t = x * 1.5 + 0.25
+            t = f.relu(t + bias) * x * 0.5 - 1
+            return t.abs() - bias + x
+
+        def loss_of():
+            return f.mse_loss(model(sample), target)
+
+        def step_of(loss):
+            def step():
+                optimizer.zero_grad()
+                loss().backward()
+                optimizer.step()
+
+            return step
+
+        self.chain = {"eager": chain, "compile": torch.compile(chain)}
+        self.step = {"eager": step_of(loss_of), "compile": step_of(torch.compile(loss_of))}
+
+
+def run_round(program, cases, repeats, note):
+    """Each case once; `note` gets its name and its time in ns."""
+    for row in ferry(program, "chain"):
+        note(f"chain, Ferry, {row['case']}", row["ns"])
+        note("chain, memcpy of 16 MiB", row["peer_ns"])
+    for mode, call in cases.chain.items():
+        note(f"chain, PyTorch, {mode}", time_of(call, repeats))
+    for row in ferry(program, "train", "--case", "mlp 64-64-10 sgd"):
+        note(f"step, Ferry, {row['mode']}", row["ns_per_step"])
+    for mode, call in cases.step.items():
+        note(f"step, PyTorch, {mode}", time_of(call, 20 * repeats))
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -49,47 +95,14 @@ def main():
     import torch
 
     torch.set_num_threads(args.threads)
-    f = torch.nn.functional
-    x = torch.full((1 << 16, 64), 0.75)
-    bias = torch.full((64,), -0.5)
-
-    def chain():
-        t = x * 1.5 + 0.25
-        t = f.relu(t + bias) * x * 0.5 - 1
-        return t.abs() - bias + x
-
-    model = torch.nn.Sequential(
-        torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
-    )
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    sample, target = torch.rand(1, 64), torch.rand(1, 10)
-
-    def loss_of():
-        return f.mse_loss(model(sample), target)
-
-    compiled_loss = torch.compile(loss_of)
-
-    def step(loss):
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-
-    compiled = torch.compile(chain)
+    cases = Cases(torch)
     rows = {}
 
     def note(name, ns):
         rows.setdefault(name, []).append(ns)
 
     for _ in range(args.rounds):
-        for row in ferry(args.ferry, "chain"):
-            note(f"chain, Ferry, {row['case']}", row["ns"])
-            note("chain, memcpy of 16 MiB", row["peer_ns"])
-        note("chain, PyTorch, eager", time_of(chain, args.repeats))
-        note("chain, PyTorch, compile", time_of(compiled, args.repeats))
-        for row in ferry(args.ferry, "train", "--case", "mlp 64-64-10 sgd"):
-            note(f"step, Ferry, {row['mode']}", row["ns_per_step"])
-        note("step, PyTorch, eager", time_of(lambda: step(loss_of), 20 * args.repeats))
-        note("step, PyTorch, compile", time_of(lambda: step(compiled_loss), 20 * args.repeats))
+        run_round(args.ferry, cases, args.repeats, note)
     medians = {name: statistics.median(times) for name, times in rows.items()}
     print(f"PyTorch {torch.__version__}, {args.threads} threads, {args.rounds} rounds; us")
     for name, ns in medians.items():
