@@ -49,7 +49,7 @@ static void add_row(comparison_t *c, const figure_t *a, const figure_t *b)
     const bool is_outside = !isnan(c->within) && !(fabs(difference) <= c->within);
     const bool is_sure = have_intervals(a, b) && a->low > 0;
     sheet_text(c->sheet, b->path);
-    sheet_text(c->sheet, c->is_prediction ? NULL : b->is_model ? "model" : "wall");
+    sheet_text(c->sheet, c->is_prediction ? NULL : figure_clock(b));
     sheet_real(c->sheet, a->value);
     sheet_real(c->sheet, a->low);
     sheet_real(c->sheet, a->high);
@@ -84,10 +84,10 @@ static void pair(comparison_t *c, document_t documents[2])
     for (size_t i = 0; i < documents[1].count; i++) {
         const figure_t *b = &documents[1].figures[i], *a;
         const bool predicts = c->is_prediction && !c->key;
-        if (predicts && b->is_model) continue;
+        if (predicts && (b->is_model || !b->has_clock)) continue;
         a = predicts ? prediction_of(&documents[0], b) : document_find(&documents[0], b->path);
         if (!a) continue;
-        if (!predicts && !c->key && a->is_model != b->is_model)
+        if (!predicts && !c->key && !figures_agree(a, b))
             c->other_clock++;
         else
             add_row(c, a, b);

@@ -47,6 +47,15 @@ static const json_value_t *member_of(const json_value_t *object, const char *key
     return json_member(object, name);
 }
 
+/* A row with a unit is by a clock only if that is a time; a row can also have no clock at all. */
+static bool has_clock(const json_value_t *object)
+{
+    const json_value_t *unit = json_member(object, "unit"), *clock = json_member(object, "clock");
+    if (clock && clock->kind != JSON_STRING) return false;
+    return !unit || unit->kind != JSON_STRING || strncmp(unit->text, "ns", 2) == 0 ||
+           strstr(unit->text, " ns");
+}
+
 static void add(document_t *d, const char *path, figure_t figure)
 {
     bool is_new;
@@ -119,7 +128,7 @@ static void walk_member(walk_t *w, const char *path, const json_value_t *object,
         if (!is_part(key) && (low || is_time(key)))
             add(w->document, below,
                 (figure_t){ NULL, number_of(member), number_of(low),
-                            number_of(member_of(object, key, "_high")),
+                            number_of(member_of(object, key, "_high")), has_clock(object),
                             is_model || strncmp(key, "model_", 6) == 0 || strstr(key, "_model_") });
         return;
     }
@@ -132,7 +141,7 @@ static void walk(walk_t *w, const char *path, const json_value_t *value, bool is
     char below[PATH_ROOM], name[160];
     size_t place = 0;
     if (value->kind == JSON_NUMBER && is_chosen)
-        add(w->document, path, (figure_t){ NULL, number_of(value), NAN, NAN, is_model });
+        add(w->document, path, (figure_t){ NULL, number_of(value), NAN, NAN, true, is_model });
     if (value->kind == JSON_LIST)
         for (const json_value_t *x = value->child; x; x = x->next) {
             name_element(x, place++, name, sizeof name);

@@ -15,6 +15,7 @@
 typedef struct figure {
     const char *path;        /* "variants/copies/ns_per_iter" */
     double value, low, high; /* NaN without an interval */
+    bool has_clock;          /* false: a loss, a count */
     bool is_model;           /* by the model clock */
 } figure_t;
 
@@ -35,6 +36,16 @@ fy_status_t document_parse(document_t *document, char *text, const char *key);
 void document_close(document_t *document);
 /* NULL: there is none. */
 const figure_t *document_find(document_t *document, const char *path);
+/* By one clock, or without one. */
+static inline bool figures_agree(const figure_t *a, const figure_t *b)
+{
+    return a->has_clock == b->has_clock && (!a->has_clock || a->is_model == b->is_model);
+}
+/* "model", "wall"; NULL: it has no clock. */
+static inline const char *figure_clock(const figure_t *figure)
+{
+    return !figure->has_clock ? NULL : figure->is_model ? "model" : "wall";
+}
 /* "experiment roundtrip": what the document is of; NULL: it does not tell. */
 const char *document_kind(const document_t *document, char *text, size_t room);
 

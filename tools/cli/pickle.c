@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/output.h"
 #include "tools/cli/tool.h"
 
 enum { ROOM = 1 << 16, TEXT_LONGEST = 4096, LONGEST = TEXT_LONGEST + 16 };
@@ -33,8 +34,7 @@ static void put_code(pickle_t *pickle, unsigned char code, uint64_t argument, si
 fy_status_t pickle_open(pickle_t *pickle, const char *path)
 {
     *pickle = (pickle_t){ .used = 0 };
-    if (fy__replace_begin(&pickle->replace, path))
-        return TOOL_FAIL(IO, "%s", pickle->replace.problem);
+    FY_TRY(output_begin(&pickle->replace, path));
     pickle->buffer = tool_alloc(ROOM);
     put_code(pickle, 0x80, 2, 1); /* PROTO 2 */
     return FY_STATUS_OK;
@@ -42,7 +42,7 @@ fy_status_t pickle_open(pickle_t *pickle, const char *path)
 
 void pickle_abort(pickle_t *pickle)
 {
-    fy__replace_abort(&pickle->replace);
+    output_abort(&pickle->replace);
     free(pickle->buffer);
 }
 
@@ -56,8 +56,7 @@ fy_status_t pickle_commit(pickle_t *pickle)
         return status;
     }
     free(pickle->buffer);
-    return fy__replace_commit(&pickle->replace) ? TOOL_FAIL(IO, "%s", pickle->replace.problem)
-                                                : FY_STATUS_OK;
+    return output_commit(&pickle->replace);
 }
 
 void pickle_begin_dict(pickle_t *pickle) { put(pickle, "}(", 2); } /* EMPTY_DICT, MARK */

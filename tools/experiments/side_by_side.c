@@ -168,10 +168,10 @@ static void add_row(sheet_t *sheet, const request_t *request, document_t *docume
 {
     const figure_t *first = NULL;
     sheet_text(sheet, like->path);
-    sheet_text(sheet, like->is_model ? "model" : "wall");
+    sheet_text(sheet, figure_clock(like));
     for (size_t d = 0; d < request->count; d++) {
         const figure_t *f = document_find(&documents[d], like->path);
-        if (f && f->is_model != like->is_model) f = NULL;
+        if (f && !figures_agree(f, like)) f = NULL;
         if (!d) first = f;
         sheet_real(sheet, f ? f->value : NAN);
         sheet_real(sheet, f ? f->low : NAN);
@@ -189,7 +189,7 @@ static void fill(sheet_t *sheet, const request_t *request, document_t *documents
             const figure_t *figure = &documents[d].figures[i], *before = NULL;
             for (size_t e = 0; e < d && !before; e++) {
                 before = document_find(&documents[e], figure->path);
-                if (before && before->is_model != figure->is_model) before = NULL;
+                if (before && !figures_agree(before, figure)) before = NULL;
             }
             if (!before) add_row(sheet, request, documents, figure);
         }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/json.h"
+#include "tools/cli/output.h"
 #include "tools/cli/tool.h"
 
 enum { ROOM = 1 << 20 };
@@ -71,7 +72,7 @@ static void put_head(page_t *page)
 fy_status_t page_open(page_t *page, const char *path)
 {
     *page = (page_t){ .used = 0 };
-    if (fy__replace_begin(&page->replace, path)) return TOOL_FAIL(IO, "%s", page->replace.problem);
+    FY_TRY(output_begin(&page->replace, path));
     page->buffer = tool_alloc(ROOM);
     put_head(page);
     return FY_STATUS_OK;
@@ -79,7 +80,7 @@ fy_status_t page_open(page_t *page, const char *path)
 
 void page_abort(page_t *page)
 {
-    fy__replace_abort(&page->replace);
+    output_abort(&page->replace);
     free(page->buffer);
     page->buffer = NULL;
 }
@@ -97,8 +98,7 @@ fy_status_t page_commit(page_t *page)
     }
     free(page->buffer);
     page->buffer = NULL;
-    return fy__replace_commit(&page->replace) ? TOOL_FAIL(IO, "%s", page->replace.problem)
-                                              : FY_STATUS_OK;
+    return output_commit(&page->replace);
 }
 
 /* ---- the document ---- */

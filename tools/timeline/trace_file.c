@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/json.h"
+#include "tools/cli/output.h"
 #include "tools/cli/tool.h"
 
 enum { ROOM = 1 << 20, LONGEST = 8192, TEXT_LONGEST = 1024 };
@@ -12,8 +13,7 @@ enum { ROOM = 1 << 20, LONGEST = 8192, TEXT_LONGEST = 1024 };
 fy_status_t trace_file_open(trace_file_t *trace, const char *path)
 {
     *trace = (trace_file_t){ .used = 0 };
-    if (fy__replace_begin(&trace->replace, path))
-        return TOOL_FAIL(IO, "%s", trace->replace.problem);
+    FY_TRY(output_begin(&trace->replace, path));
     trace->buffer = tool_alloc(ROOM);
     trace->used = (size_t)sprintf(trace->buffer, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     return FY_STATUS_OK;
@@ -251,7 +251,7 @@ static void finish(trace_file_t *trace)
 
 void trace_file_abort(trace_file_t *trace)
 {
-    fy__replace_abort(&trace->replace);
+    output_abort(&trace->replace);
     finish(trace);
 }
 
@@ -268,6 +268,5 @@ fy_status_t trace_file_commit(trace_file_t *trace, const char *about)
         return status;
     }
     finish(trace);
-    return fy__replace_commit(&trace->replace) ? TOOL_FAIL(IO, "%s", trace->replace.problem)
-                                               : FY_STATUS_OK;
+    return output_commit(&trace->replace);
 }

@@ -95,6 +95,24 @@ for profile in h200 t4; do echo "{\"kind\": \"predict\", \"predicted\": {\"profi
 expect 0 compare "$work/h200.json" "$work/t4.json"
 matches out 'predicted/profile +h200 +t4'
 
+# A loss has no clock, so a host's and a simulated device's are compared; their times are not.
+row='"row": 1, "unit": "loss after 60 steps", "with": 1.5, "with_low": 1.4, "with_high": 1.6'
+echo "{\"clock\": \"model\", \"rows\": [{$row}, {\"row\": 2, \"unit\": \"model ns\", \"with\": 5, \"with_low\": 4, \"with_high\": 6}]}" >"$work/sim.json"
+echo "{\"clock\": \"wall\", \"rows\": [{$row}, {\"row\": 2, \"unit\": \"wall ns\", \"with\": 7, \"with_low\": 6, \"with_high\": 8}]}" >"$work/real.json"
+expect 0 compare "$work/sim.json" "$work/real.json" --json
+says out '"clock": null'
+says out '"verdict": "not told apart"'
+[ "$(grep -c '"what": "rows/' "$work/out")" -eq 1 ] || fail "a loss was not compared, or a time was"
+expect 0 experiment speedups --device sim:0 --device host --only 1,14 --json
+python3 - "$work/out" <<'PY' || fail "several devices: a loss has a clock, or a time has none"
+import json, sys
+rows = {row["what"]: row for row in json.load(open(sys.argv[1]))["rows"]}
+losses = [row for what, row in rows.items() if "loss after" in what]
+times = [row for what, row in rows.items() if " ns" in what]
+assert len(losses) == 2 and all(row["clock"] is None and row["device0_ratio"] == 1 and row["device1_ratio"] for row in losses), losses
+assert len(times) == 4 and all(row["clock"] in ("model", "wall") for row in times), times
+PY
+
 # Files that are not documents.
 echo '{"a": ' >"$work/bad.json"
 expect 1 compare "$work/a.json" "$work/bad.json"

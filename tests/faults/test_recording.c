@@ -1,0 +1,138 @@
+/* Recordings whose N-th allocation or write fails. The call that begins or ends the recording
+ * reports it, no other call fails, nothing leaks, and the next recording is whole. */
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+#include "tests/support/host_files.h"
+#include "tests/support/host_memory.h"
+
+static char path[64];
+
+/* Requests of every kind that has an event, with a name and a graph. */
+static void work(fy_device_t *device)
+{
+    float data[64] = { 1 }, sum = 0;
+    fy_tensor_t *host, *x, *y;
+    fy_download_t *answer;
+    fy_graph_t *graph;
+    double value = 0;
+    const fy_scope_t scope = fy_scope_begin("work");
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(8, 8), data, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, device, NULL, &x));
+    fy_tensor_set_name(x, "x");
+    ts_ok(fy_graph_begin(device));
+    ts_ok(fy_matmul(x, x, &y));
+    ts_ok(fy_sum(y, FY_AXES(0, 1), 0, &y));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_ok(fy_tensor_download(y, NULL, &answer));
+    ts_ok(fy_download_wait_f64(answer, FY_FOREVER, &value));
+    sum = (float)value;
+    assert_true(sum > 0);
+    fy_graph_destroy(graph);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static size_t size_of_file(void)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    const long size = ftell(file);
+    fclose(file);
+    return (size_t)size;
+}
+
+/* A whole recording. */
+static void records(fy_device_t *device)
+{
+    ts_ok(fy_ledger_record(path));
+    work(device);
+    ts_ok(fy_ledger_record(NULL));
+    assert_true(size_of_file() > 500);
+}
+
+static void begins_without_memory(fy_device_t *device)
+{
+    int failed = 0;
+    for (int n = 0;; n++) {
+        ts_fail_allocation(n);
+        const fy_status_t status = fy_ledger_record(path);
+        const int struck = ts_allocation_failed();
+        ts_fail_allocation(-1);
+        if (!struck) {
+            ts_ok(status);
+            ts_ok(fy_ledger_record(NULL));
+            break;
+        }
+        failed += status != FY_STATUS_OK;
+        if (status == FY_STATUS_OK) {
+            ts_ok(fy_ledger_record(NULL)); /* a text or a signature that has no memory */
+            continue;
+        }
+        ts_fails(status, OUT_OF_MEMORY);
+        ts_text_has("ledger_record");
+        ts_ok(fy_ledger_record(NULL)); /* nothing runs */
+        work(device);
+    }
+    assert_true(failed >= 2); /* the ring, the writer */
+    records(device);
+}
+
+static void writes_fail(fy_device_t *device)
+{
+    int n = 0;
+    for (;; n++) {
+        ts_ok(fy_ledger_record(path));
+        ts_fail_write(n);
+        work(device);
+        const fy_status_t status = fy_ledger_record(NULL);
+        const int struck = ts_write_failed();
+        ts_fail_write(-1);
+        if (!struck) {
+            ts_ok(status);
+            break;
+        }
+        ts_fails(status, IO);
+        ts_text_has("No space");
+    }
+    assert_true(n >= 1);
+    records(device);
+}
+
+static void sweep(const char *suffix, void (*run)(fy_device_t *device))
+{
+    fy_device_t *device;
+    snprintf(path, sizeof path, "/tmp/test_recording.XXXXXX%s", suffix);
+    const int fd = mkstemps(path, (int)strlen(suffix));
+    assert_true(fd >= 0);
+    close(fd);
+    ts_ok(fy_device_open("sim:0", &device));
+    work(device); /* what only the first run makes */
+    run(device);
+    fy_device_close(device);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void beginning_without_memory(void **state)
+{
+    (void)state;
+    sweep(".jsonl", begins_without_memory);
+    sweep(".jsonl.gz", begins_without_memory);
+}
+
+static void a_disk_that_fills(void **state)
+{
+    (void)state;
+    sweep(".jsonl", writes_fail);
+    sweep(".jsonl.gz", writes_fail);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(beginning_without_memory),
+        cmocka_unit_test(a_disk_that_fills),
+    };
+    return cmocka_run_group_tests_name("recording", tests, NULL, NULL);
+}
