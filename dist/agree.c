@@ -1,6 +1,6 @@
-/* Ranks compare their calls before a byte of a tensor is sent: a program whose ranks have gone
+/* Ranks compare their calls before a byte of a tensor changes: a program whose ranks have gone
  * different ways would otherwise wait, or sum what does not belong together. Every rank gets every
- * call, so all come to the same verdict. */
+ * call, so all come to the same verdict. The elements of a small tensor are in the same message. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,17 +44,36 @@ static fy_status_t fail_differs(fy_group_t *group, int first, const fyd_call_t *
     return fyd_break(group);
 }
 
+/* The messages to and from a rank. Its message may be shorter than the slot. */
+static void add(fy_group_t *group, size_t *count, int rank)
+{
+    char *out = group->outbox + (size_t)rank * FYD_SLOT;
+    memcpy(out, &group->call, sizeof group->call);
+    group->messages[(*count)++] = (fyd_message_t){ .peer = rank,
+                                                   .data = group->inbox + (size_t)rank * FYD_SLOT,
+                                                   .nbytes = FYD_SLOT };
+    group->messages[(*count)++] =
+        (fyd_message_t){ .peer = rank,
+                         .is_send = true,
+                         .data = out,
+                         .nbytes = sizeof group->call + group->packed[rank] };
+}
+
+static void take(fy_group_t *group, int rank)
+{
+    memcpy(&group->calls[rank], group->inbox + (size_t)rank * FYD_SLOT, sizeof group->call);
+    group->peers[rank].last = group->calls[rank];
+}
+
 /* A pair: the other rank's call is this one, from its side. */
 static fy_status_t agree_pair(fy_group_t *group, int peer)
 {
     const int self = group->transport.rank;
     fyd_call_t *theirs = &group->calls[peer], want = group->call;
-    fyd_message_t pair[] = {
-        { .peer = peer, .data = theirs, .nbytes = sizeof *theirs },
-        { .peer = peer, .is_send = true, .data = &group->calls[self], .nbytes = sizeof *theirs }
-    };
-    FY_TRY(fyd_exchange(group, pair, 2));
-    group->peers[peer].last = *theirs;
+    size_t count = 0;
+    add(group, &count, peer);
+    FY_TRY(fyd_exchange(group, group->messages, count));
+    take(group, peer);
     want.kind = want.kind == FYD_SEND ? FYD_RECEIVE : FYD_SEND;
     want.option = self;
     want.number = theirs->number; /* of two ranks one may have made more sends than the other */
@@ -68,16 +87,11 @@ fy_status_t fyd_agree(fy_group_t *group, int peer)
     size_t count = 0;
     group->calls[self] = group->call;
     if (peer >= 0) return agree_pair(group, peer);
-    for (int r = 0; r < size; r++) {
-        if (r == self) continue;
-        group->messages[count++] =
-            (fyd_message_t){ .peer = r, .data = &group->calls[r], .nbytes = sizeof(fyd_call_t) };
-        group->messages[count++] = (fyd_message_t){
-            .peer = r, .is_send = true, .data = &group->calls[self], .nbytes = sizeof(fyd_call_t)
-        };
-    }
+    for (int r = 0; r < size; r++)
+        if (r != self) add(group, &count, r);
     FY_TRY(fyd_exchange(group, group->messages, count));
-    for (int r = 0; r < size; r++) group->peers[r].last = group->calls[r];
+    for (int r = 0; r < size; r++)
+        if (r != self) take(group, r);
     for (int r = 1; r < size; r++) {
         fyd_call_t theirs = group->calls[r];
         theirs.number = group->calls[0].number;

@@ -1,4 +1,4 @@
-/* Messages between ranks, polled until the deadline. Next: agree.c. */
+/* Messages between ranks, polled until the deadline. Next: beat.c, agree.c. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "dist/group.h"
 
-static uint64_t now_ns(void)
+uint64_t fyd_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -19,22 +19,37 @@ static uint64_t now_ns(void)
 fy_status_t fyd_break(fy_group_t *group)
 {
     const fy_error_t *error = fy_error_get();
-    group->broken = error->status;
     memcpy(group->reason, error->text, sizeof group->reason);
-    return group->broken;
+    atomic_store(&group->broken, (int)error->status);
+    return error->status;
 }
 
-static fy_status_t fail_lost(fy_group_t *group, const fyd_message_t *messages, size_t count)
+fy_status_t fyd_check(fy_group_t *group)
+{
+    const fy_status_t broken = (fy_status_t)atomic_load(&group->broken);
+    return broken == FY_STATUS_OK ? FY_STATUS_OK
+                                  : fy_error_set(broken, __FILE__, __LINE__, "%s", group->reason);
+}
+
+static int first_missing(const fyd_message_t *messages, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (messages[i].request) return messages[i].peer;
+    return -1;
+}
+
+static fy_status_t fail_late(fy_group_t *group, const fyd_message_t *messages, size_t count)
 {
     char call[160], last[160] = "none", more[160] = "";
-    int lost = -1;
+    const int lost = fyd_blame(group, first_missing(messages, count));
+    int before = lost;
     for (size_t i = 0; i < count; i++) {
-        if (!messages[i].request || messages[i].peer == lost) continue;
-        if (lost < 0)
-            lost = messages[i].peer;
-        else if (strlen(more) < 100)
+        const int peer = messages[i].peer;
+        if (!messages[i].request || peer == before || fyd_blame(group, peer) == lost) continue;
+        before = peer;
+        if (strlen(more) < 100)
             snprintf(more + strlen(more), sizeof more - strlen(more), "%s%d",
-                     *more ? ", " : "; also missing: ", messages[i].peer);
+                     *more ? ", " : "; also missing: ", peer);
     }
     const fyd_peer_t *peer = &group->peers[lost];
     fyd_call_text(&group->call, call, sizeof call);
@@ -44,40 +59,54 @@ static fy_status_t fail_lost(fy_group_t *group, const fyd_message_t *messages, s
                    "last call: %s%s",
                    lost, peer->host, peer->process, call, (double)group->deadline_ns * 1e-9, last,
                    more);
+    const fy_status_t status = fyd_break(group);
+    fyd_beat_lost(group, lost);
+    return status;
+}
+
+static fy_status_t fail_message(fy_group_t *group, const fyd_message_t *message, const char *error)
+{
+    (void)FYD_FAIL(IO, "a message %s rank %d (host %s) failed: %s",
+                   message->is_send ? "to" : "from", message->peer,
+                   group->peers[message->peer].host, error);
     return fyd_break(group);
 }
 
-/* Polls; *open is how many are not done. */
-static bool poll(const fy_group_t *group, fyd_message_t *messages, size_t count, size_t *open,
-                 char *error)
+/* *open is how many are not done. */
+static fy_status_t poll(fy_group_t *group, fyd_message_t *messages, size_t count, size_t *open)
 {
+    char error[FYD_ERROR_SIZE] = "";
+    const fyd_transport_t *t = &group->transport;
     for (size_t i = 0; i < count; i++) {
         bool is_done = false;
         if (!messages[i].request) continue;
-        if (!group->transport.test(messages[i].request, &is_done, error)) return false;
+        if (!t->test(t->context, messages[i].request, &is_done, error))
+            return fail_message(group, &messages[i], error);
         if (!is_done) continue;
         messages[i].request = NULL;
         *open -= 1;
     }
-    return true;
+    return FY_STATUS_OK;
 }
 
-static bool post(fy_group_t *group, fyd_message_t *messages, size_t count, size_t *open,
-                 char *error)
+static fy_status_t post(fy_group_t *group, fyd_message_t *messages, size_t count, size_t *open)
 {
+    char error[FYD_ERROR_SIZE] = "";
+    const fyd_transport_t *t = &group->transport;
     for (size_t i = 0; i < count; i++) messages[i].request = NULL;
     for (int is_send = 0; is_send <= 1; is_send++) /* a send finds its receiver waiting */
         for (size_t i = 0; i < count; i++) {
             fyd_message_t *m = &messages[i];
             if (m->is_send != is_send || !m->nbytes) continue;
-            if (!group->transport.post(is_send, m->data, m->nbytes, m->peer, &m->request, error))
-                return false;
+            if (!t->post(t->context, FYD_CALLS, is_send, m->data, m->nbytes, m->peer, &m->request,
+                         error))
+                return fail_message(group, m, error);
             *open += 1;
             if (!is_send) continue;
             group->wire_nbytes += m->nbytes;
             group->nmessages++;
         }
-    return true;
+    return FY_STATUS_OK;
 }
 
 void fyd_account(fy_group_t *group)
@@ -90,29 +119,27 @@ static fy_status_t exchange(fy_group_t *group, fyd_message_t *messages, size_t c
 {
     enum { SPINS = 100, YIELDS = 2000 };
     const struct timespec pause = { .tv_nsec = 50000 };
-    char error[FYD_ERROR_SIZE] = "";
     size_t open = 0;
-    bool ok = post(group, messages, count, &open, error);
-    const uint64_t begin = now_ns();
-    for (uint64_t round = 0; ok && open; round++) {
-        ok = poll(group, messages, count, &open, error);
-        if (!ok || !open) break;
-        if (now_ns() - begin > group->deadline_ns) return fail_lost(group, messages, count);
+    FY_TRY(post(group, messages, count, &open));
+    const uint64_t begin = fyd_now_ns();
+    for (uint64_t round = 0; open; round++) {
+        FY_TRY(poll(group, messages, count, &open));
+        if (!open) break;
+        FY_TRY(fyd_beat(group, first_missing(messages, count)));
+        if (fyd_now_ns() - begin > group->deadline_ns) return fail_late(group, messages, count);
         if (round < SPINS) continue;
         if (round < YIELDS)
             sched_yield(); /* the other rank may need this core */
         else
             nanosleep(&pause, NULL);
     }
-    if (ok) return FY_STATUS_OK;
-    (void)FYD_FAIL(IO, "%s", error);
-    return fyd_break(group);
+    return FY_STATUS_OK;
 }
 
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count)
 {
-    const uint64_t begin = now_ns();
+    const uint64_t begin = fyd_now_ns();
     const fy_status_t status = exchange(group, messages, count);
-    group->blocked_ns += now_ns() - begin;
+    group->blocked_ns += fyd_now_ns() - begin;
     return status;
 }

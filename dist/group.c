@@ -90,11 +90,19 @@ static fy_status_t load(const char *mpi, fyd_transport_t *out)
 
 /* ---- the group ---- */
 
-static void free_group(fy_group_t *group)
+void fyd_group_free(fy_group_t *group)
 {
+    pthread_mutex_destroy(&group->engine);
+    pthread_mutex_destroy(&group->lock);
+    pthread_cond_destroy(&group->changed);
+    pthread_cond_destroy(&group->closing);
     free(group->peers);
+    free(group->watches);
     free(group->calls);
     free(group->messages);
+    free(group->inbox);
+    free(group->outbox);
+    free(group->packed);
     free(group->scratch);
     free(group->sources);
     free(group);
@@ -104,13 +112,35 @@ static fy_status_t allocate(fy_group_t *group)
 {
     const size_t size = (size_t)group->transport.size;
     group->peers = calloc(size, sizeof *group->peers);
+    group->watches = calloc(size, sizeof *group->watches);
     group->calls = calloc(size, sizeof *group->calls);
     group->messages = calloc(2 * size, sizeof *group->messages);
+    group->inbox = malloc(size * FYD_SLOT);
+    group->outbox = malloc(size * FYD_SLOT);
+    group->packed = calloc(size, sizeof *group->packed);
     group->scratch = malloc(size * FYD_PIECE);
     group->sources = calloc(size, sizeof *group->sources);
-    if (!group->peers || !group->calls || !group->messages || !group->scratch || !group->sources)
+    if (!group->peers || !group->watches || !group->calls || !group->messages || !group->inbox ||
+        !group->outbox || !group->packed || !group->scratch || !group->sources)
         return FYD_FAIL(OUT_OF_MEMORY, "group_open: no host memory for a group of %zu", size);
+    for (size_t r = 0; r < size; r++) group->watches[r].heard = (fyd_beat_t){ 0, -1, -1 };
+    group->beaten_ns = fyd_now_ns();
     return FY_STATUS_OK;
+}
+
+static fy_group_t *create(void)
+{
+    fy_group_t *group = calloc(1, sizeof *group);
+    pthread_condattr_t monotonic;
+    if (!group) return NULL;
+    pthread_mutex_init(&group->engine, NULL);
+    pthread_mutex_init(&group->lock, NULL);
+    pthread_cond_init(&group->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&group->closing, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return group;
 }
 
 /* Every rank gets the others' hosts and process numbers, for the texts of failures. */
@@ -122,6 +152,7 @@ static fy_status_t introduce(fy_group_t *group)
         snprintf(group->peers[r].host, FYD_NAME_SIZE, "%s",
                  r == self ? group->transport.host : "?");
     group->peers[self].process = getpid();
+    group->peers[self].beats = group->transport.has_threads;
     for (int r = 0; r < group->transport.size; r++) {
         if (r == self) continue;
         group->messages[count++] =
@@ -133,19 +164,50 @@ static fy_status_t introduce(fy_group_t *group)
     return fyd_exchange(group, group->messages, count);
 }
 
-static fy_status_t open_group(fy_group_t *group)
+/* The transport is open. */
+static fy_status_t set_up(fy_group_t *group)
 {
-    const char *mpi = mpi_of_launcher();
-    group->transport.size = 1;
-    if (mpi)
-        FY_TRY(load(mpi, &group->transport));
-    else
-        FY_TRY(check_alone());
     FY_TRY(allocate(group));
+    pthread_mutex_lock(&group->engine);
     const fy_status_t status = introduce(group);
     fyd_account(group);
-    return status;
+    pthread_mutex_unlock(&group->engine);
+    FY_TRY(status);
+    return group->transport.has_threads && group->transport.size > 1 ? fyd_heart_start(group)
+                                                                     : FY_STATUS_OK;
 }
+
+static void close_transport(const fyd_transport_t *transport, bool is_orderly)
+{
+    if (transport->close) transport->close(transport->context, is_orderly);
+}
+
+fy_status_t fyd_group_make(const fyd_transport_t *transport, const fy_group_options_t *options,
+                           fy_group_t **out_group)
+{
+    fy_group_t *group = create();
+    *out_group = group;
+    if (!group) {
+        close_transport(transport, false);
+        return FYD_FAIL(OUT_OF_MEMORY, "group_open: no host memory for a group");
+    }
+    group->transport = *transport;
+    group->deadline_ns = options->deadline_ns;
+    group->silence_ns = options->silence_ns;
+    return set_up(group);
+}
+
+bool fyd_group_end(fy_group_t *group)
+{
+    fyd_threads_stop(group);
+    fyd_beat_close(group);
+    const bool is_orderly = atomic_load(&group->broken) == FY_STATUS_OK;
+    close_transport(&group->transport, is_orderly);
+    if (is_orderly) fyd_group_free(group);
+    return is_orderly;
+}
+
+/* ---- one group in a process ---- */
 
 static fy_status_t reserve(void)
 {
@@ -161,42 +223,45 @@ static fy_status_t reserve(void)
 
 static void release(fy_group_t *group)
 {
-    const bool is_broken = group->broken != FY_STATUS_OK;
-    if (group->transport.close) group->transport.close(!is_broken);
+    const bool is_freed = !group || fyd_group_end(group);
     pthread_mutex_lock(&lock);
-    is_open = is_broken;
-    if (is_broken) abandoned = group;
+    is_open = !is_freed;
+    if (!is_freed) abandoned = group;
     pthread_mutex_unlock(&lock);
-    if (!is_broken) free_group(group);
+}
+
+static fy_status_t open_group(const fy_group_options_t *options, fy_group_t **out_group)
+{
+    fyd_transport_t transport = { .size = 1 };
+    const char *mpi = mpi_of_launcher();
+    if (mpi)
+        FY_TRY(load(mpi, &transport));
+    else
+        FY_TRY(check_alone());
+    return fyd_group_make(&transport, options, out_group);
 }
 
 fy_status_t fy_group_open(const fy_group_options_t *options, fy_group_t **out_group)
 {
     fy_group_options_t own;
+    fy_group_t *group = NULL;
     if (!out_group) return FYD_FAIL(INVALID_ARGUMENT, "group_open: out_group is NULL");
     *out_group = NULL;
     FY_TRY(FY__READ(group_options, "group_open", options, &own));
+    if (own.silence_ns <= 2000000000u)
+        return FYD_FAIL(INVALID_ARGUMENT,
+                        "group_open: silence_ns is %llu; ranks send a beat each second, so it is "
+                        "more than 2 s",
+                        (unsigned long long)own.silence_ns);
     FY_TRY(reserve());
-    fy_group_t *group = calloc(1, sizeof *group);
-    fy_status_t status = group ? FY_STATUS_OK
-                               : FYD_FAIL(OUT_OF_MEMORY, "group_open: no host memory for a group");
-    if (group) {
-        group->deadline_ns = own.deadline_ns;
-        status = open_group(group);
-    }
+    const fy_status_t status = open_group(&own, &group);
     if (status == FY_STATUS_OK) {
         *out_group = group;
         return FY_STATUS_OK;
     }
-    if (group) {
-        const fy_error_t error = *fy_error_get();
-        release(group);
-        return fy_error_set(status, error.file, error.line, "%s", error.text);
-    }
-    pthread_mutex_lock(&lock);
-    is_open = false;
-    pthread_mutex_unlock(&lock);
-    return status;
+    const fy_error_t error = *fy_error_get();
+    release(group);
+    return fy_error_set(status, error.file, error.line, "%s", error.text);
 }
 
 void fy_group_close(fy_group_t *group)
@@ -209,14 +274,18 @@ fy_status_t fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
     fy_group_info_t info = FY_GROUP_INFO_INIT;
     FY_TRY(FY__CHECK_OUT(group_info, "group_query", out_info));
     if (!group) return FYD_FAIL(INVALID_ARGUMENT, "group_query: the group is NULL");
+    fy_group_t *mine = (fy_group_t *)group; /* its lock */
     info.rank = group->transport.rank;
     info.size = group->transport.size;
     info.local_rank = group->transport.local_rank;
-    info.is_broken = group->broken != FY_STATUS_OK;
+    info.is_broken = atomic_load(&mine->broken) != FY_STATUS_OK;
+    info.has_threads = group->transport.size > 1 && group->transport.has_threads;
     memcpy(info.engine, group->transport.engine, sizeof info.engine);
+    pthread_mutex_lock(&mine->engine);
     info.calls = group->ncalls;
     info.sent_nbytes = group->sent_nbytes;
     info.received_nbytes = group->received_nbytes;
+    pthread_mutex_unlock(&mine->engine);
     FY__WRITE(out_info, &info);
     return FY_STATUS_OK;
 }

@@ -1,12 +1,19 @@
-/* Inside a group. group.c opens and closes it, exchange.c moves messages, agree.c compares calls,
- * staging.c has the bytes of tensors on the host, collective.c is the calls. */
+/* Inside a group. group.c opens and closes it, call.c has the public calls, collective.c what each
+ * moves, worker.c the group's thread, exchange.c messages with a deadline, beat.c ranks that
+ * are silent, agree.c compares calls, staging.c has the bytes of tensors on the host.
+ *
+ * Two threads use a group: the caller's and the group's own. `engine` is held by the one that calls
+ * the transport; it guards all fields without another comment. */
 #ifndef FERRY_DIST_GROUP_H_
 #define FERRY_DIST_GROUP_H_
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <ferry/dist.h>
+#include <ferry/external.h>
 
 #include "dist/transport.h"
 
@@ -30,11 +37,26 @@ typedef struct fyd_call {
     int64_t dims[FY_MAX_RANK];
 } fyd_call_t;
 
+/* What a rank sends to each other rank every second. */
+typedef struct fyd_beat {
+    uint64_t number;   /* of its call that runs, or of the last one */
+    int32_t waits_for; /* the rank for which that call waits; -1: none */
+    int32_t lost;      /* the rank that it lost; -1: none */
+} fyd_beat_t;
+
 typedef struct fyd_peer {
     char host[FYD_NAME_SIZE];
     int64_t process;
+    int64_t beats;   /* 1: its silence means that it is lost */
     fyd_call_t last; /* that this rank has seen; kind FYD_OPENING: none */
 } fyd_peer_t;
+
+/* The beats from and to one rank. MPI owns a buffer while its request is open. */
+typedef struct fyd_watch {
+    fyd_beat_t in, out, heard; /* heard: the last one that came */
+    void *in_request, *out_request;
+    uint64_t silent_ns; /* for so long, in time during which this rank polled */
+} fyd_watch_t;
 
 typedef struct fyd_message {
     int peer;
@@ -44,54 +66,145 @@ typedef struct fyd_message {
     void *request;   /* of the transport; NULL: done */
 } fyd_message_t;
 
+struct fyd_work;
+
 struct fy_group {
     fyd_transport_t transport;
-    uint64_t deadline_ns;
+    uint64_t deadline_ns, silence_ns;
+    pthread_mutex_t engine;
     fyd_call_t call; /* the one that runs, or the last */
     fyd_peer_t *peers;
+    fyd_watch_t *watches;
+    uint64_t beaten_ns;      /* when the beats were sent last */
     fyd_call_t *calls;       /* of all ranks, for agree.c */
     fyd_message_t *messages; /* two for each rank */
+    char *inbox, *outbox;    /* FYD_SLOT bytes for each rank: its call, and a small tensor */
+    uint64_t *packed;        /* bytes of tensors in each slot of outbox */
     char *scratch;           /* FYD_PIECE bytes for each rank */
     const void **sources;    /* of a sum, one for each rank */
     uint64_t ncalls, sent_nbytes, received_nbytes;
     uint64_t wire_nbytes, nmessages, blocked_ns; /* sent, and waited, not yet in the ledger */
-    fy_status_t broken;                          /* OK: it is not */
-    char reason[512];                            /* why */
+    char reason[512];                            /* why it is broken; written before */
+    _Atomic int broken;                          /* a status; OK: it is not. Read by any thread */
+    /* worker.c; used by the caller's thread */
+    pthread_t worker, heart;
+    bool has_worker, has_heart;
+    pthread_mutex_t lock; /* guards the rest */
+    pthread_cond_t changed, closing;
+    struct fyd_work *first, *last; /* queued */
+    bool is_running, is_paused, is_closing;
 };
 
-/* Bytes of a tensor that go to one rank at a time: two pieces fit in a core's cache. */
-#define FYD_PIECE ((uint64_t)256 << 10)
+enum {
+    FYD_PIECE = 256 << 10, /* bytes of a tensor that go to one rank at a time: two fit in a cache */
+    FYD_SMALL = 8 << 10,   /* tensors up to here are sent with the call itself */
+    FYD_SLOT = FYD_SMALL + 128
+};
+_Static_assert(sizeof(fyd_call_t) <= FYD_SLOT - FYD_SMALL && sizeof(fyd_call_t) % 8 == 0,
+               "elements behind a call are aligned");
 
+/* ---- exchange.c ---- */
+
+uint64_t fyd_now_ns(void);
 /* Sends and receives all messages, or breaks the group: RANK_LOST, IO. */
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count);
 /* Adds what was moved since the last call to the ledger. */
 void fyd_account(fy_group_t *group);
 /* Records the error of this thread as the group's. Returns its status. */
 fy_status_t fyd_break(fy_group_t *group);
+/* OK, or the error of the broken group. */
+fy_status_t fyd_check(fy_group_t *group);
+
+/* ---- beat.c ---- */
+
+/* Receives beats and, once a second, sends them. Breaks the group if a rank is silent for too long,
+ * or another rank has lost one. `waits_for`: as in a beat. */
+fy_status_t fyd_beat(fy_group_t *group, int waits_for);
+/* The rank to blame for a missing message of `rank`: it may itself wait for another one. */
+int fyd_blame(const fy_group_t *group, int rank);
+/* The group broke because `rank` is lost: reports it to the others. */
+void fyd_beat_lost(fy_group_t *group, int rank);
+void fyd_beat_close(fy_group_t *group);
+
+/* ---- agree.c ---- */
 
 /* Writes "all_reduce 17 of f32 [10, 3]". */
 void fyd_call_text(const fyd_call_t *call, char *text, size_t size);
-/* Compares group->call with that of every rank; `peer` >= 0: with that rank's only. */
+/* Compares group->call with that of every rank; `peer` >= 0: with that rank's only. The bytes in
+ * outbox go along, and those of the others are in inbox: fyd_inbox. */
 fy_status_t fyd_agree(fy_group_t *group, int peer);
+static inline char *fyd_inbox(const fy_group_t *group, int rank)
+{
+    return group->inbox + (size_t)rank * FYD_SLOT + sizeof(fyd_call_t);
+}
+static inline char *fyd_outbox(const fy_group_t *group, int rank)
+{
+    return group->outbox + (size_t)rank * FYD_SLOT + sizeof(fyd_call_t);
+}
 
-/* A tensor whose elements are on the host during a call. */
+/* ---- staging.c: a tensor whose elements are on the host during a call ---- */
+
 typedef struct fyd_operand {
     fy_tensor_t *tensor, *staging; /* staging NULL: the tensor is on the host */
+    bool is_own;                   /* `tensor` is a handle of the operand's */
     fy_tensor_info_t info;
     void *data;
 } fyd_operand_t;
 
-/* Fails: INVALID_ARGUMENT (not contiguous). Allocates what fyd_operand_read and _write need. */
-fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access,
+/* Fails: INVALID_ARGUMENT (not contiguous). Allocates what fyd_operand_read and _write need.
+ * `is_own`: uses a handle of its own, which no scope ends. */
+fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
                              fyd_operand_t *out);
-fy_status_t fyd_operand_read(fyd_operand_t *operand);  /* downloads */
-fy_status_t fyd_operand_write(fyd_operand_t *operand); /* uploads */
+fy_status_t fyd_operand_read(fyd_operand_t *operand); /* downloads */
+/* Uploads. {0, 0}: no upload was needed. */
+fy_status_t fyd_operand_write(fyd_operand_t *operand, fy_ticket_t *out_ticket);
 /* is_used: MPI may still use the bytes; they are not freed. */
 void fyd_operand_close(fyd_operand_t *operand, bool is_used);
+
+/* ---- call.c, collective.c, worker.c ---- */
+
+typedef struct fyd_work {
+    const char *name;
+    fyd_kind_t kind;
+    int option;              /* the reduction, the root, the other rank */
+    bool in_place;           /* src only */
+    bool is_used;            /* after a failure: MPI may still use the elements */
+    fyd_operand_t src, dst;  /* tensor NULL: none */
+    fyd_call_t call;         /* without its number */
+    fy_external_t *external; /* asynchronous; NULL: the caller waits */
+    struct fyd_work *next;
+} fyd_work_t;
+
+/* Compares the calls and moves the bytes between the operands' elements on the host. */
+fy_status_t fyd_move(fy_group_t *group, fyd_work_t *work);
+/* The whole call: download, exchange, upload. Closes the operands. */
+fy_status_t fyd_work_run(fy_group_t *group, fyd_work_t *work, fy_ticket_t *out_ticket);
+void fyd_work_close(fyd_work_t *work);
+
+fy_status_t fyd_heart_start(fy_group_t *group);
+/* At the first asynchronous call; does nothing at later ones. */
+fy_status_t fyd_worker_start(fy_group_t *group);
+/* Runs queued work, then ends the threads. */
+void fyd_threads_stop(fy_group_t *group);
+void fyd_worker_submit(fy_group_t *group, fyd_work_t *work);
+/* Waits until no work is queued or runs; the caller then runs its own until fyd_worker_resume. */
+void fyd_worker_pause(fy_group_t *group);
+void fyd_worker_resume(fy_group_t *group);
 
 /* out[i] = the reduction of sources[rank][i] over `size` ranks, in their order; out may be one of
  * the sources. */
 void fyd_reduce(fy_dtype_t dtype, fy_group_reduce_t reduce, void *out, const void *const *sources,
                 int size, uint64_t nelem);
+
+/* ---- group.c ---- */
+
+/* A group on a transport that is open. After a failure *out_group may be a group that has to be
+ * ended. */
+fy_status_t fyd_group_make(const fyd_transport_t *transport, const fy_group_options_t *options,
+                           fy_group_t **out_group);
+/* Ends its threads and closes the transport. false: it is broken and not freed, because MPI may
+ * still use its memory. */
+bool fyd_group_end(fy_group_t *group);
+void fyd_group_free(fy_group_t *group);
 
 #endif

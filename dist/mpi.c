@@ -8,7 +8,6 @@
 
 #include "dist/transport.h"
 
-enum { TAG = 1 };
 static MPI_Comm comm = MPI_COMM_NULL;
 static bool is_ours; /* open initialised MPI */
 
@@ -22,18 +21,21 @@ static bool check(int code, const char *call, char *error)
     return false;
 }
 
-static bool post(bool is_send, void *data, size_t nbytes, int peer, void **out_request, char *error)
+static bool post(void *context, fyd_channel_t channel, bool is_send, void *data, size_t nbytes,
+                 int peer, void **out_request, char *error)
 {
     MPI_Request *request = malloc(sizeof *request);
     bool ok = request != NULL;
+    const int tag = (int)channel;
+    (void)context;
     *out_request = NULL;
     if (!ok)
         snprintf(error, FYD_ERROR_SIZE, "no memory for a request");
     else if (is_send)
-        ok = check(MPI_Isend(data, (int)nbytes, MPI_BYTE, peer, TAG, comm, request), "MPI_Isend",
+        ok = check(MPI_Isend(data, (int)nbytes, MPI_BYTE, peer, tag, comm, request), "MPI_Isend",
                    error);
     else
-        ok = check(MPI_Irecv(data, (int)nbytes, MPI_BYTE, peer, TAG, comm, request), "MPI_Irecv",
+        ok = check(MPI_Irecv(data, (int)nbytes, MPI_BYTE, peer, tag, comm, request), "MPI_Irecv",
                    error);
     if (ok)
         *out_request = request;
@@ -42,17 +44,26 @@ static bool post(bool is_send, void *data, size_t nbytes, int peer, void **out_r
     return ok;
 }
 
-static bool test(void *request, bool *is_done, char *error)
+static bool test(void *context, void *request, bool *is_done, char *error)
 {
     int flag = 0;
+    (void)context;
     const bool ok = check(MPI_Test(request, &flag, MPI_STATUS_IGNORE), "MPI_Test", error);
     *is_done = ok && flag;
     if (*is_done) free(request);
     return ok;
 }
 
-static void close_mpi(bool is_orderly)
+static void cancel(void *context, void *request)
 {
+    (void)context;
+    if (MPI_Cancel(request) == MPI_SUCCESS) MPI_Wait(request, MPI_STATUS_IGNORE);
+    free(request);
+}
+
+static void close_mpi(void *context, bool is_orderly)
+{
+    (void)context;
     if (!is_orderly) return; /* both calls may wait for the lost rank */
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     if (is_ours) MPI_Finalize();
@@ -84,15 +95,19 @@ static bool describe(fyd_transport_t *out, char *error)
 __attribute__((visibility("default"))) fyd_open_result_t
 fyd_transport_open(fyd_transport_t *out, char error[FYD_ERROR_SIZE])
 {
-    int is_initialised = 0, is_finalised = 0, level;
-    *out = (fyd_transport_t){ .post = post, .test = test, .close = close_mpi };
+    int is_initialised = 0, is_finalised = 0, level = MPI_THREAD_SINGLE;
+    *out = (fyd_transport_t){ .post = post, .test = test, .cancel = cancel, .close = close_mpi };
     MPI_Finalized(&is_finalised);
     if (is_finalised) return FYD_FINALISED;
     MPI_Initialized(&is_initialised);
-    if (!is_initialised &&
-        !check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread", error))
+    if (!is_initialised && !check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+                                  "MPI_Init_thread", error))
         return FYD_FAILED;
     is_ours = !is_initialised;
+    if (!is_ours) MPI_Query_thread(&level);
+    /* The constants are in this order (MPI 4.0, 11.6). A program that initialised MPI calls it
+     * whenever it likes. */
+    out->has_threads = level >= (is_ours ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     return describe(out, error) ? FYD_OPEN : FYD_FAILED;
 }

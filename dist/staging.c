@@ -5,11 +5,32 @@
 #include <ferry/device.h>
 #include <ferry/transfer.h>
 
-fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access,
+/* A handle that the caller's scope does not end. */
+static fy_status_t own(fyd_operand_t *operand)
+{
+    fy_tensor_t *view;
+    FY_TRY(fy_reshape(operand->tensor, operand->info.rank, operand->info.dims, &view));
+    fy_tensor_keep(view);
+    operand->tensor = view;
+    operand->is_own = true;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t stage(fyd_operand_t *operand)
+{
+    const fy_tensor_info_t *info = &operand->info;
+    FY_TRY(fy_tensor_create_pinned(info->device, info->dtype, info->rank, info->dims,
+                                   &operand->staging));
+    fy_tensor_keep(operand->staging);
+    return fy_tensor_map(operand->staging, FY_ACCESS_READ_WRITE, &operand->data);
+}
+
+fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
                              fyd_operand_t *out)
 {
-    *out = (fyd_operand_t){ .tensor = tensor, .info = FY_TENSOR_INFO_INIT };
+    *out = (fyd_operand_t){ .info = FY_TENSOR_INFO_INIT };
     FY_TRY(fy_tensor_query(tensor, &out->info));
+    out->tensor = tensor;
     const fy_tensor_info_t *info = &out->info;
     if (!info->is_contiguous)
         return FYD_FAIL(INVALID_ARGUMENT,
@@ -17,13 +38,10 @@ fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t 
                         info->name);
     if (info->is_read_only && (access & FY_ACCESS_WRITE))
         return FYD_FAIL(INVALID_ARGUMENT, "%s: the tensor '%s' is read-only", call, info->name);
+    if (is_own) FY_TRY(own(out));
     /* not fy_device_query, which asks the system for free memory */
-    if (info->device == fy_device_host()) return fy_tensor_map(tensor, access, &out->data);
-    FY_TRY(
-        fy_tensor_create_pinned(info->device, info->dtype, info->rank, info->dims, &out->staging));
-    const fy_status_t status = fy_tensor_map(out->staging, FY_ACCESS_READ_WRITE, &out->data);
-    if (status != FY_STATUS_OK) fyd_operand_close(out, false);
-    return status;
+    return info->device == fy_device_host() ? fy_tensor_map(tensor, access, &out->data)
+                                            : stage(out);
 }
 
 fy_status_t fyd_operand_read(fyd_operand_t *operand)
@@ -32,26 +50,29 @@ fy_status_t fyd_operand_read(fyd_operand_t *operand)
     return fy_tensor_download_into(operand->staging, operand->tensor, NULL);
 }
 
-fy_status_t fyd_operand_write(fyd_operand_t *operand)
+fy_status_t fyd_operand_write(fyd_operand_t *operand, fy_ticket_t *out_ticket)
 {
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
-    fy_ticket_t ticket;
+    *out_ticket = (fy_ticket_t){ 0, 0 };
     options.contract = FY_HOST_BORROW;
     if (!operand->staging) return FY_STATUS_OK;
-    return fy_tensor_upload_into(operand->tensor, operand->staging, &options, &ticket);
+    return fy_tensor_upload_into(operand->tensor, operand->staging, &options, out_ticket);
+}
+
+/* A handle that is never destroyed keeps the bytes. */
+static void leave(fyd_operand_t *operand)
+{
+    if (operand->staging || !operand->tensor) return;
+    if (!operand->is_own && own(operand) != FY_STATUS_OK) return;
+    operand->tensor = NULL;
 }
 
 void fyd_operand_close(fyd_operand_t *operand, bool is_used)
 {
-    if (is_used) { /* this handle is never destroyed, so the bytes stay */
-        fy_tensor_t *kept = operand->staging;
-        const fy_tensor_info_t *info = &operand->info;
-        if (!kept && (!operand->tensor ||
-                      fy_reshape(operand->tensor, info->rank, info->dims, &kept) != FY_STATUS_OK))
-            return;
-        fy_tensor_keep(kept);
-    } else {
+    if (is_used)
+        leave(operand);
+    else
         fy_tensor_destroy(operand->staging);
-    }
-    operand->staging = NULL;
+    if (operand->is_own) fy_tensor_destroy(operand->tensor);
+    *operand = (fyd_operand_t){ .info = FY_TENSOR_INFO_INIT };
 }

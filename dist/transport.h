@@ -1,6 +1,6 @@
 /* What a group needs of an MPI: messages between ranks that are polled. Each MPI has an ABI of its
  * constants and handles, so mpi.c is compiled once for each and loaded as a plugin. It includes
- * nothing else of Ferry. Next: exchange.c. */
+ * nothing else of Ferry. A group calls from one thread at a time. Next: exchange.c. */
 #ifndef FERRY_DIST_TRANSPORT_H_
 #define FERRY_DIST_TRANSPORT_H_
 
@@ -9,17 +9,26 @@
 
 enum { FYD_ERROR_SIZE = 256, FYD_NAME_SIZE = 64 };
 
+/* Messages of one channel between two ranks keep their order. */
+typedef enum fyd_channel { FYD_CALLS = 1, FYD_BEATS = 2 } fyd_channel_t;
+
 typedef struct fyd_transport {
+    void *context; /* for the functions */
     int rank, size, local_rank;
+    /* The functions may be called by a thread that did not open it, also while the program calls
+     * MPI. false: by the thread of fy_group_open only */
+    bool has_threads;
     char engine[FYD_NAME_SIZE], host[FYD_NAME_SIZE];
-    /* The functions return false after an error of MPI and write its text. `data` stays valid until
-     * the request is done. At most INT_MAX bytes. */
-    bool (*post)(bool is_send, void *data, size_t nbytes, int peer, void **out_request,
-                 char error[FYD_ERROR_SIZE]);
+    /* The functions return false after an error and write its text. `data` stays valid until the
+     * request is done. At most INT_MAX bytes; a message may be shorter than its receiver's room. */
+    bool (*post)(void *context, fyd_channel_t channel, bool is_send, void *data, size_t nbytes,
+                 int peer, void **out_request, char error[FYD_ERROR_SIZE]);
     /* *is_done: the request is freed */
-    bool (*test)(void *request, bool *is_done, char error[FYD_ERROR_SIZE]);
+    bool (*test)(void *context, void *request, bool *is_done, char error[FYD_ERROR_SIZE]);
+    /* frees a receive to which no message will come */
+    void (*cancel)(void *context, void *request);
     /* finalises MPI if open initialised it and is_orderly */
-    void (*close)(bool is_orderly);
+    void (*close)(void *context, bool is_orderly);
 } fyd_transport_t;
 
 typedef enum fyd_open_result { FYD_OPEN, FYD_FINALISED, FYD_FAILED } fyd_open_result_t;

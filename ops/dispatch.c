@@ -251,11 +251,21 @@ static __attribute__((noinline)) fy_status_t take_results(fy__call_t *call)
     return FY_STATUS_OK;
 }
 
+/* A host tensor that unfinished external work writes is no operand. */
+static FY_COLD fy_status_t refuse_busy(const fy__call_t *call)
+{
+    for (unsigned i = 0; i < call->launch.nsrc; i++)
+        if (call->src[i]->storage->taint.poison == FY__POISON_EXTERNAL)
+            return fy__poison_fail(FY__POISON_EXTERNAL, call->row->info.name);
+    return FY_STATUS_OK;
+}
+
 /* What only some calls need before they are launched. */
 static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 {
     const fy_op_info_t *info = &call->row->info;
     fy_device_t *device = call->device;
+    if (FY_UNLIKELY(call->taint) && device->is_host) FY_TRY(refuse_busy(call));
     if (call->row->nkernels) FY_TRY(fy__kernel_choose(call->row, device, &call->launch));
     if (!(info->flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
     /* On the host the cost is computed only if a recording reads it. */

@@ -23,6 +23,7 @@
 #include "runtime/device/pressure.h"
 #include "runtime/device/registry.h"
 #include "runtime/order/callback.h"
+#include "runtime/order/external.h"
 #include "runtime/order/stream.h"
 #include "runtime/record/event.h"
 #include "runtime/record/notes.h"
@@ -407,6 +408,7 @@ static const fork_row_t fork_rows[] = {
     { fy__registry_fork_lock_pools, fy__registry_fork_unlock_pools, NULL },
     { fy__host_segments_fork_lock, fy__host_segments_fork_unlock, fy__host_segments_fork_child },
     { fy__queue_fork_lock, fy__queue_fork_unlock, fy__queue_fork_child },
+    { fy__external_fork_lock, fy__external_fork_unlock, fy__external_fork_child },
     { fy__stream_fork_lock, fy__stream_fork_unlock, fy__stream_fork_child },
     { fy__callback_fork_lock, fy__callback_fork_unlock, fy__callback_fork_child },
     { fy__pressure_fork_lock, fy__pressure_fork_unlock, fy__pressure_fork_child },

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/order/external.h"
 #include "runtime/thread/guard.h"
 
 /* Closed queues, reused and never freed: a thread with an old ticket may read one. */
@@ -187,7 +188,9 @@ static fy_status_t make_timeline(fy__queue_t *queue)
     if (!queue->jobs || !queue->failures)
         return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of a queue",
                        FY__QUEUE_JOBS * sizeof *queue->jobs);
-    FY_TRY(fy__stream_open_timeline(queue->native, &fy__queue_timeline, queue, &queue->stream));
+    FY_TRY(fy__stream_open_timeline(queue->native->device, queue->native->reader,
+                                    queue->native->name, &fy__queue_timeline, queue,
+                                    &queue->stream));
     fy_device_t *device = queue->device;
     atomic_store_explicit(&device->jobs[queue == device->downloads], queue->stream,
                           memory_order_release);
@@ -198,6 +201,7 @@ static void depend(fy__job_t *job, fy__point_t point)
 {
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     if (!stream || fy__stream_is_past(stream, FY__POINT_SEQ(point))) return;
+    if (fy__external_is_own(point)) return;
     for (uint32_t i = 0; i < job->ndependencies; i++)
         if (job->dependencies[i] == point) return;
     job->dependencies[job->ndependencies++] = point;
@@ -237,6 +241,8 @@ fy_status_t fy__queue_enqueue(fy__thread_t *thread, fy__queue_t *queue,
                               const fy__job_order_t *order, fy__point_t *out_point)
 {
     fy__job_conversion_t *conversion = NULL;
+    FY_TRY(fy__external_await(&order->dst->hazard));
+    FY_TRY(fy__external_await(&order->src->hazard));
     if (order->final) {
         conversion = malloc(sizeof *conversion);
         if (!conversion)

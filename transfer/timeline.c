@@ -124,4 +124,4 @@ static fy_status_t drain(fy_stream_t *stream, uint64_t timeout_ns)
     return status;
 }
 
-const fy__timeline_t fy__queue_timeline = { look, submit, cancel, pump, drain, flush };
+const fy__timeline_t fy__queue_timeline = { look, submit, cancel, pump, drain, flush, NULL };

@@ -4,9 +4,12 @@
  *
  * These rules hold for all calls of a group but fy_group_open, _query and _close:
  *   1. Every rank makes the same calls in the same order, each with the same dtype, shape and
- *      options. fy_group_send and _receive concern two ranks only.
- *   2. The call waits for the other ranks. It returns when the tensor may be read and written; a
- *      result on a device is ready for ops as after fy_tensor_upload_into.
+ *      options; asynchronous calls count where they are made. fy_group_send and _receive concern
+ *      two ranks only.
+ *   2. A call waits for the other ranks. It returns when the tensor may be read and written; a
+ *      result on a device is ready for ops as after fy_tensor_upload_into. The same call with
+ *      _async at its end returns at once, with a ticket; the tensors are then in the state of
+ *      ferry/external.h until the ticket is done. Calls run in the order in which they were made.
  *   3. Tensors are contiguous. Those on the host are sent from where they are. Those on another
  *      device are downloaded to page-locked memory, results uploaded: both are heavy, counted and
  *      guarded as such. fy_tensor_download_into is a sync. With one rank, a call in place moves
@@ -15,14 +18,17 @@
  *      run with as many ranks, and with every MPI.
  *   5. All ranks first compare their calls. If these differ, every rank fails with
  *      INVALID_ARGUMENT, whose text has both calls, and no tensor has changed.
- *   6. A rank that does not take part before the deadline fails the call with RANK_LOST, whose text
- *      has its number, host, process and last call. Bytes of the call's result are undefined then,
- *      and are not freed before the process ends. All other tensors are as before.
- *   7. After 5 and 6, and after an error of MPI (IO), the group is broken: each further call
- *      returns the same error. fy_group_close still works. */
+ *   6. A rank that does not take part before the deadline fails the call with RANK_LOST. So does
+ *      one that is silent: each rank sends a beat to each other one every second, also while it
+ *      computes. The text has the lost rank's number, host, process and last call; all ranks name
+ *      the same one. Bytes of the call's result are undefined then, and are not freed before the
+ *      process ends. All other tensors are as before.
+ *   7. After 5 and 6, and after an error of MPI (IO), the group is broken: each further call and
+ *      each ticket fails with the same error. fy_group_close still works. */
 #ifndef FERRY_DIST_H_
 #define FERRY_DIST_H_
 
+#include <ferry/external.h>
 #include <ferry/tensor.h>
 
 #ifdef __cplusplus
@@ -36,21 +42,26 @@ typedef struct fy_group_options {
     size_t struct_size;
     /* how long a call waits for another rank; FY_FOREVER: no deadline */
     uint64_t deadline_ns;
+    /* how long a rank may send no beat; more than 2 s. FY_FOREVER: any time */
+    uint64_t silence_ns;
 } fy_group_options_t;
-#define FY_GROUP_OPTIONS_INIT FY_DEFAULTS_(group_options, .deadline_ns = 60000000000u)
+#define FY_GROUP_OPTIONS_INIT \
+    FY_DEFAULTS_(group_options, .deadline_ns = 60000000000u, .silence_ns = 8000000000u)
 FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
 
 /* The group of all processes that were started together. Started alone, it has one rank and needs
  * no MPI. Each MPI has an ABI, and so libferry_dist has a plugin for each of them: $FERRY_MPI
  * (openmpi, mpich) chooses one, else the variables that the launcher sets (OMPI_COMM_WORLD_SIZE,
- * PMIX_RANK: openmpi; PMI_RANK, PMI_SIZE: mpich). Initialises MPI if the program has not; then only
- * the thread that opened the group uses it. Waits for all ranks. options may be NULL.
- * Fails: UNAVAILABLE (no plugin, or WORLD_SIZE or SLURM_STEP_NUM_TASKS announce several processes
+ * PMIX_RANK: openmpi; PMI_RANK, PMI_SIZE: mpich). Waits for all ranks. options may be NULL.
+ * Initialises MPI, with MPI_THREAD_SERIALIZED, if the program has not. A program that calls MPI
+ * itself initialises it first, with MPI_THREAD_MULTIPLE; with less, or if MPI grants less, the
+ * group has no threads: asynchronous calls then run inside the call, and this rank sends no beats.
+ * Fails: INVALID_ARGUMENT (silence_ns), UNAVAILABLE (no plugin, or WORLD_SIZE or SLURM_STEP_NUM_TASKS announce several processes
  * without MPI), BUSY (a group is open), UNSUPPORTED (MPI has been finalised), RANK_LOST, IO. */
 FY_API_STATUS fy_group_open(const fy_group_options_t *options, fy_group_t **out_group);
-/* Waits for nothing but MPI_Finalize, which is called if fy_group_open initialised MPI and the
- * group is not broken; then this process can open no further group with several ranks. NULL is
- * ignored. */
+/* Waits for asynchronous calls, and for MPI_Finalize, which is called if fy_group_open initialised
+ * MPI and the group is not broken; then this process can open no further group with several ranks.
+ * NULL is ignored. */
 FY_API void fy_group_close(fy_group_t *group);
 
 typedef struct fy_group_info {
@@ -62,6 +73,7 @@ typedef struct fy_group_info {
     uint64_t calls;  /* collective calls, sends and receives that succeeded */
     /* bytes of tensor elements that this rank has sent to and received from others */
     uint64_t sent_nbytes, received_nbytes;
+    int has_threads; /* 1: asynchronous calls run beside the caller, and beats are sent */
 } fy_group_info_t;
 #define FY_GROUP_INFO_INIT FY_ZEROED_(group_info)
 /* Fails: INVALID_ARGUMENT. */
@@ -89,6 +101,20 @@ FY_API_STATUS fy_group_all_gather(fy_group_t *group, fy_tensor_t *dst, fy_tensor
 /* To and from another rank, which calls the other function with the same dtype and shape. */
 FY_API_STATUS fy_group_send(fy_group_t *group, fy_tensor_t *src, int rank);
 FY_API_STATUS fy_group_receive(fy_group_t *group, fy_tensor_t *dst, int rank);
+/* The same calls, which return a ticket: rule 2. Fails: as ferry/external.h, and as the calls; what
+ * concerns other ranks, and transfers, is on the ticket. {0, 0}: the call is done already. */
+FY_API_STATUS fy_group_all_reduce_async(fy_group_t *group, fy_tensor_t *tensor,
+                                        fy_group_reduce_t reduce, fy_ticket_t *out_ticket);
+FY_API_STATUS fy_group_broadcast_async(fy_group_t *group, fy_tensor_t *tensor, int root,
+                                       fy_ticket_t *out_ticket);
+FY_API_STATUS fy_group_reduce_scatter_async(fy_group_t *group, fy_tensor_t *dst, fy_tensor_t *src,
+                                            fy_group_reduce_t reduce, fy_ticket_t *out_ticket);
+FY_API_STATUS fy_group_all_gather_async(fy_group_t *group, fy_tensor_t *dst, fy_tensor_t *src,
+                                        fy_ticket_t *out_ticket);
+FY_API_STATUS fy_group_send_async(fy_group_t *group, fy_tensor_t *src, int rank,
+                                  fy_ticket_t *out_ticket);
+FY_API_STATUS fy_group_receive_async(fy_group_t *group, fy_tensor_t *dst, int rank,
+                                     fy_ticket_t *out_ticket);
 /* Returns when every rank has called it. */
 FY_API_STATUS fy_group_barrier(fy_group_t *group);
 /* Fails on every rank with INVALID_ARGUMENT unless all have the same text; the first line that

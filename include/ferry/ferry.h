@@ -9,6 +9,7 @@
 #include <ferry/autocast.h>
 #include <ferry/device.h>
 #include <ferry/dlpack.h>
+#include <ferry/external.h>
 #include <ferry/graph.h>
 #include <ferry/ledger.h>
 #include <ferry/memory.h>

@@ -72,6 +72,11 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
                             "so nothing has computed them\n"
                             "  Replay the graph first: fy_graph_replay",
                             what);
+    if (record == FY__POISON_EXTERNAL)
+        return fy_error_set(status, __FILE__, __LINE__,
+                            "%s: external work that is not finished writes these bytes\n  Wait for "
+                            "its ticket first: fy_ticket_wait",
+                            what);
     if (record == FY__POISON_FORGOTTEN)
         return fy_error_set(
             status, __FILE__, __LINE__,

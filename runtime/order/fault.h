@@ -63,6 +63,8 @@ typedef struct fy__faults {
 /* The poison of bytes that depend on a request older than the failures that the device remembers.
  * No entry of the table. */
 #define FY__POISON_FORGOTTEN ((uint32_t)FY_STATUS_BAD_VALUE << 24)
+/* The poison of host bytes that unfinished external work writes. No entry of the table. */
+#define FY__POISON_EXTERNAL ((uint32_t)FY_STATUS_BUSY << 24)
 /* Writes a fault into the table and returns its record number. The table is bounded: the text of an
  * overwritten record is generic. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);

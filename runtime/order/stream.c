@@ -201,15 +201,15 @@ static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint3
         atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
 }
 
-fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline,
-                                     void *jobs, fy_stream_t **out_stream)
+fy_status_t fy__stream_open_timeline(fy_device_t *device, uint32_t reader, const char *name,
+                                     const fy__timeline_t *timeline, void *jobs,
+                                     fy_stream_t **out_stream)
 {
     fy_stream_t *stream = take_slot();
     if (!stream)
-        return FY_FAIL(OUT_OF_MEMORY,
-                       "transfer: %d streams are open; there is none for a queue's jobs",
-                       FY__MAX_STREAMS - 1);
-    set_up(stream, native->device, NULL, native->reader, native->name);
+        return FY_FAIL(OUT_OF_MEMORY, "%s: %d streams are open; there is none for queued work",
+                       name, FY__MAX_STREAMS - 1);
+    set_up(stream, device, NULL, reader, name);
     atomic_store(&stream->jobs, jobs);
     atomic_store_explicit(&stream->timeline, timeline, memory_order_release);
     FY__EVENT(fy__event_stream(stream));
@@ -342,16 +342,6 @@ bool fy__point_cancel(fy__point_t point)
     return timeline && timeline->cancel(stream, FY__POINT_SEQ(point));
 }
 
-uint32_t fy__point_fault(fy_device_t *device, fy__point_t point)
-{
-    fy__job_view_t view;
-    if (fy__point_job_view(point, &view)) {
-        if (view.record) return view.record;
-        if (view.native) point = view.native;
-    }
-    return fy__fault_at(device, point);
-}
-
 fy_status_t fy__point_submit(fy__point_t *point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(*point));
@@ -434,8 +424,12 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
 fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
-    FY_TRY(fy__point_submit(&point));
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const fy__timeline_t *timeline = stream ? atomic_load(&stream->timeline) : NULL;
+    if (timeline && timeline->await)
+        FY_TRY(timeline->await(stream, FY__POINT_SEQ(point), timeout_ns));
+    FY_TRY(fy__point_submit(&point));
+    stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream) return FY_STATUS_OK;
     if (fy__stream_is_past(stream, seq)) return FY_STATUS_OK;

@@ -65,9 +65,10 @@ struct fy_stream {
 
 fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role,
                             const fy_stream_options_t *options, fy_stream_t **out_stream);
-/* A job timeline for the engine whose requests go to `native`. */
-fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline,
-                                     void *jobs, fy_stream_t **out_stream);
+/* A timeline without a native queue. */
+fy_status_t fy__stream_open_timeline(fy_device_t *device, uint32_t reader, const char *name,
+                                     const fy__timeline_t *timeline, void *jobs,
+                                     fy_stream_t **out_stream);
 /* Destroys the native queue; submitted requests still run. */
 void fy__stream_close(fy_stream_t *stream);
 /* Destroys the events of `device`'s closed streams: after the device was drained (or lost), before

@@ -37,6 +37,19 @@ static fy_status_t refuse(const char *what, fy_ticket_t ticket)
                    (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
 }
 
+uint32_t fy__point_fault(fy_device_t *device, fy__point_t point)
+{
+    fy__job_view_t view;
+    while (fy__point_job_view(point, &view)) {
+        if (view.record) return view.record;
+        if (!view.native) break;
+        point = view.native;
+        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+        if (stream) device = stream->device;
+    }
+    return fy__fault_at(device, point);
+}
+
 fy_status_t fy__point_status(fy__point_t point, const char *what)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
@@ -66,8 +79,8 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
     }
     if (!fy__wait_drops(FY__WAIT_TICKET_POLL) && !fy__point_reached(point)) return FY_POLL_PENDING;
     if (fy__point_is_lost(point)) return FY_POLL_FAILED;
-    return fy__fault_at(fy__stream_at(FY__POINT_STREAM(point))->device, point) ? FY_POLL_FAILED
-                                                                               : FY_POLL_DONE;
+    return fy__point_fault(fy__stream_at(FY__POINT_STREAM(point))->device, point) ? FY_POLL_FAILED
+                                                                                  : FY_POLL_DONE;
 }
 
 fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)

@@ -3,7 +3,8 @@
  * hazard words can name it before it is submitted. A wait for a job, or an order after it, submits
  * its dependencies and then the job. From then on its point on the engine's stream replaces it.
  * Jobs finish out of order: only `look` knows the state of one.
- * runtime/ calls it, transfer/queue.c implements it. Why:
+ * runtime/ calls it; transfer/queue.c implements it, and external.c for work of other libraries,
+ * which is submitted when it is finished. Why:
  * docs/decisions/0017-jobs-on-a-virtual-timeline.md. */
 #ifndef FERRY_RUNTIME_TIMELINE_H_
 #define FERRY_RUNTIME_TIMELINE_H_
@@ -49,6 +50,8 @@ typedef struct fy__timeline {
     fy_status_t (*drain)(struct fy_stream *jobs, uint64_t timeout_ns);
     /* Submits all queued jobs, regardless of the window. */
     void (*flush)(struct fy_stream *jobs);
+    /* Blocks until it may be submitted: OK, TIMEOUT. NULL: at any time. */
+    fy_status_t (*await)(struct fy_stream *jobs, uint64_t seq, uint64_t timeout_ns);
 } fy__timeline_t;
 
 #endif

@@ -319,13 +319,14 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
     }
     const fy_ticket_t ticket = fy__point_ticket(borrow);
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
-    const fy_status_t status =
-        FY_FAIL(BUSY,
-                "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket "
-                "{%llu, %llu})\n  Wait for it with "
-                "fy_ticket_wait, or upload with FY_HOST_COPY",
-                what, (unsigned long long)storage->nbytes, stream->device->spec,
-                (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+    const bool is_upload = !stream->device->is_host; /* external.c: its timeline is the host's */
+    const fy_status_t status = FY_FAIL(
+        BUSY,
+        "%s: these %llu bytes are borrowed by %s%s that is not done (ticket {%llu, %llu})\n"
+        "  Wait for it with fy_ticket_wait%s",
+        what, (unsigned long long)storage->nbytes, is_upload ? "an upload to " : "external work",
+        is_upload ? stream->device->spec : "", (unsigned long long)ticket.stream,
+        (unsigned long long)ticket.seq, is_upload ? ", or upload with FY_HOST_COPY" : "");
     if (fy__tls) FY__EVENT(fy__event_refusal(fy__tls, status));
     return status;
 }

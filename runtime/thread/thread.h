@@ -74,6 +74,8 @@ typedef struct fy__thread {
     uint32_t large_last, large_next; /* the slot used last; the slot to empty next */
     /* stream.c: set by fy_stream_set_current; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
+    /* external.c: the work that this thread has entered; 0: none */
+    fy__point_t external;
     /* fail.c */
     fy_error_t error;
     fy_oom_verdict_t verdict;

@@ -3,6 +3,7 @@
  *   ranks train DEVICE    LeNet on all ranks, against one process with whole batches
  *   ranks differ          the last rank makes another call than the others
  *   ranks stop            the last rank stops; rank 0 ends it when its loss is reported
+ *   ranks silent, ranks silent-async   the same, named by its silence
  *   ranks moment KIND SEED  a rank, and a call before which it stops or calls something else
  * Exit status 0: all holds. */
 #include <dlfcn.h>
@@ -154,11 +155,57 @@ static void check_conservation(void)
     if (!of_nbytes || !of_messages) return;
     memcpy(&nbytes, &of_nbytes, sizeof nbytes);
     memcpy(&messages, &of_messages, sizeof messages);
-    OK(fy_ledger_query(NULL, &t));
+    for (int i = 0; i < 1000; i++) { /* a beat may be between both counters */
+        OK(fy_ledger_query(NULL, &t));
+        if (t.collective.wire_nbytes == nbytes() && t.collective.copies == messages()) break;
+        usleep(1000);
+    }
     HOLDS(nbytes() > 0 && t.collective.wire_nbytes == nbytes());
     HOLDS(t.collective.copies == messages());
     printf("conserved: %llu bytes in %llu messages\n", (unsigned long long)nbytes(),
            (unsigned long long)messages());
+}
+
+/* Asynchronous calls: as the others, in the order in which they are made; ops wait for them. */
+static void check_async(fy_group_t *g, int64_t n)
+{
+    const int root = group.size - 1, next = (group.rank + 1) % group.size,
+              before = (group.rank + group.size - 1) % group.size;
+    fy_tensor_t *sum = make(n, group.rank), *one = make(n, group.rank), *mine = make(n, group.rank),
+                *all, *part, *wide = make(n * group.size, group.rank),
+                *theirs = make(n, group.rank), *other = make(n, group.rank), *twice;
+    fy_ticket_t t[6];
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    const int is_pair = group.size > 1 && group.size % 2 == 0;
+    OK(fy_device_query(device, &info));
+    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n * group.size), &all));
+    OK(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n), &part));
+    const fy_scope_t scope = fy_scope_begin("short"); /* ends before the calls do */
+    OK(fy_group_all_reduce_async(g, sum, FY_GROUP_SUM, &t[0]));
+    OK(fy_group_broadcast_async(g, one, root, &t[1]));
+    OK(fy_group_all_gather_async(g, all, mine, &t[2]));
+    OK(fy_group_reduce_scatter_async(g, part, wide, FY_GROUP_SUM, &t[3]));
+    t[4] = t[5] = t[3];
+    if (is_pair && group.rank % 2 == 0) OK(fy_group_send_async(g, mine, next, &t[4]));
+    if (is_pair) OK(fy_group_receive_async(g, theirs, before, &t[5]));
+    if (is_pair && group.rank % 2) OK(fy_group_send_async(g, mine, next, &t[4]));
+    fy_scope_end(scope, 0, NULL);
+    if (info.is_host) OK(fy_ticket_wait(t[0], FY_FOREVER)); /* BUSY before */
+    OK(fy_affine(sum, 2, 0, &twice));
+    OK(fy_group_all_reduce(g, other, FY_GROUP_SUM)); /* waits for those before it */
+    for (int i = 0; i < 6; i++) OK(fy_ticket_wait(t[i], FY_FOREVER));
+    const float *s = fetch(sum), *d = fetch(twice), *b = fetch(one), *a = fetch(all),
+                *p = fetch(part), *o = fetch(other), *x = fetch(theirs);
+    for (int64_t i = 0; i < n; i++) {
+        HOLDS(s[i] == sum_of(i) && d[i] == 2 * sum_of(i) && o[i] == s[i]);
+        HOLDS(b[i] == value_of(root, i));
+        HOLDS(p[i] == sum_of(group.rank * n + i));
+        HOLDS(x[i] == value_of(is_pair ? before : group.rank, i));
+        for (int r = 0; r < group.size; r++) HOLDS(a[r * n + i] == value_of(r, i));
+    }
+    HOLDS(fy_group_all_reduce_async(g, sum, FY_GROUP_SUM, NULL) == FY_STATUS_INVALID_ARGUMENT);
+    if (n && group.size > 1)
+        HOLDS(fy_group_all_gather_async(g, part, mine, &t[0]) == FY_STATUS_SHAPE_MISMATCH);
 }
 
 static void calls(fy_group_t *g)
@@ -167,6 +214,7 @@ static void calls(fy_group_t *g)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         const fy_scope_t scope = fy_scope_begin("length");
         check_reductions(g, lengths[i]);
+        check_async(g, lengths[i]);
         if (group.size > 1 && group.size % 2 == 0) check_copies(g, lengths[i]);
         fy_scope_end(scope, 0, NULL);
     }
@@ -321,6 +369,47 @@ static void stop(fy_group_t *g)
     if (group.rank == 0) kill(victim, SIGKILL);
 }
 
+/* The last rank stops while the others compute or wait. All name it by its silence, long before the
+ * deadline; a rank that computes for longer than that is not lost. */
+static void silent(fy_group_t *g, int is_async)
+{
+    fy_tensor_t *x = make(8, group.rank), *number, *numbers;
+    const int last = group.size - 1;
+    fy_ticket_t ticket;
+    char want[80];
+    void *data;
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
+    OK(fy_tensor_map(number, FY_ACCESS_READ_WRITE, &data));
+    *(int64_t *)data = getpid();
+    OK(fy_group_all_gather(g, numbers, number));
+    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
+    const pid_t victim = (pid_t)((int64_t *)data)[last];
+    if (group.rank == 0) sleep(5); /* computes: silence_ns is 4 s */
+    OK(fy_group_barrier(g));
+    if (group.rank == last) {
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    if (group.rank == 0 && !is_async) sleep(2); /* the others wait for two ranks */
+    if (is_async) {
+        OK(fy_group_all_reduce_async(g, x, FY_GROUP_SUM, &ticket));
+        HOLDS(fy_ticket_wait(ticket, FY_FOREVER) == FY_STATUS_RANK_LOST);
+        HOLDS(fy_ticket_poll(ticket) == FY_POLL_FAILED);
+    } else {
+        HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
+    }
+    snprintf(want, sizeof want, "rank %d (host ", last);
+    HOLDS(strstr(fy_error_get()->text, want));
+    HOLDS(strstr(fy_error_get()->text, "is silent for") ||
+          strstr(fy_error_get()->text, "is lost, as rank"));
+    HOLDS(strstr(fy_error_get()->text, "its last call: barrier 2"));
+    HOLDS(fy_group_barrier(g) == FY_STATUS_RANK_LOST);
+    if (!is_async) HOLDS(fetch(x)[0] == value_of(group.rank, 0));
+    report();
+    if (group.rank == 0) kill(victim, SIGKILL);
+}
+
 /* The seed chooses the rank, and how many calls of which lengths are before the fault. */
 static void moment(fy_group_t *g, int stops, unsigned seed)
 {
@@ -368,8 +457,11 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "calls";
     const bool is_moment = strcmp(what, "moment") == 0 && argc > 3;
     if (strcmp(what, "stop") == 0 || is_moment) options.deadline_ns = 3000000000u;
+    const bool is_silent = strncmp(what, "silent", 6) == 0;
+    if (is_silent) options.silence_ns = 4000000000u;
     OK(fy_group_open(&options, &g));
     OK(fy_group_query(g, &group));
+    HOLDS(group.has_threads == (group.size > 1));
     OK(fy_device_open(argc > 2 && !is_moment ? argv[2] : "host", &device));
     if (group.rank == 0) printf("%d ranks, %s\n", group.size, group.engine);
     const fy_scope_t scope = fy_scope_begin("test");
@@ -379,6 +471,8 @@ int main(int argc, char **argv)
         train(g);
     else if (strcmp(what, "differ") == 0)
         differ(g);
+    else if (is_silent)
+        silent(g, strcmp(what, "silent-async") == 0);
     else if (is_moment)
         moment(g, strcmp(argv[2], "stop") == 0, (unsigned)strtoul(argv[3], NULL, 10));
     else

@@ -1,0 +1,166 @@
+/* Beats: a short message from each rank to each other one every second, from whichever thread has
+ * the engine. A rank that computes for long still beats; one that is stopped or killed does not.
+ * Beats also carry for whom a rank waits and whom it lost, so that all ranks name the same one.
+ * No function here calls a driver. Next: worker.c. */
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+
+#include "dist/group.h"
+
+#define PERIOD_NS UINT64_C(1000000000)
+enum { LEAVING = -2 }; /* in waits_for: the last beat of a rank that closes its group */
+
+static bool has_left(const fy_group_t *group, int rank)
+{
+    return group->watches[rank].heard.waits_for == LEAVING;
+}
+
+static fy_status_t fail(fy_group_t *group, int rank, const char *error)
+{
+    (void)FYD_FAIL(IO, "a beat of rank %d (host %s) failed: %s", rank, group->peers[rank].host,
+                   error);
+    return fyd_break(group);
+}
+
+/* All beats that came; the next one is received in the background. */
+static fy_status_t receive(fy_group_t *group, int rank, uint64_t elapsed_ns)
+{
+    char error[FYD_ERROR_SIZE] = "";
+    const fyd_transport_t *t = &group->transport;
+    fyd_watch_t *watch = &group->watches[rank];
+    bool is_done = true;
+    watch->silent_ns += elapsed_ns;
+    while (is_done) {
+        if (!watch->in_request && !t->post(t->context, FYD_BEATS, false, &watch->in,
+                                           sizeof watch->in, rank, &watch->in_request, error))
+            return fail(group, rank, error);
+        if (!t->test(t->context, watch->in_request, &is_done, error))
+            return fail(group, rank, error);
+        if (!is_done) break;
+        watch->in_request = NULL;
+        watch->heard = watch->in;
+        watch->silent_ns = 0;
+        if (has_left(group, rank)) return FY_STATUS_OK;
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t send(fy_group_t *group, int rank, int waits_for, int lost)
+{
+    char error[FYD_ERROR_SIZE] = "";
+    const fyd_transport_t *t = &group->transport;
+    fyd_watch_t *watch = &group->watches[rank];
+    bool is_done = false;
+    if (watch->out_request && !t->test(t->context, watch->out_request, &is_done, error))
+        return fail(group, rank, error);
+    if (is_done) watch->out_request = NULL;
+    if (watch->out_request) return FY_STATUS_OK; /* the rank does not receive */
+    watch->out = (fyd_beat_t){ group->call.number, waits_for, lost };
+    if (!t->post(t->context, FYD_BEATS, true, &watch->out, sizeof watch->out, rank,
+                 &watch->out_request, error))
+        return fail(group, rank, error);
+    group->wire_nbytes += sizeof watch->out;
+    group->nmessages++;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
+{
+    char call[160], last[160] = "none", why[80];
+    const fyd_peer_t *peer = &group->peers[rank];
+    fyd_call_text(&group->call, call, sizeof call);
+    if (peer->last.kind != FYD_OPENING) fyd_call_text(&peer->last, last, sizeof last);
+    if (reporter >= 0)
+        snprintf(why, sizeof why, "is lost, as rank %d reports", reporter);
+    else
+        snprintf(why, sizeof why, "is silent for %.3g s",
+                 (double)group->watches[rank].silent_ns * 1e-9);
+    (void)FYD_FAIL(RANK_LOST,
+                   "rank %d (host %s, process %" PRId64 ") %s; its last call: %s; this rank's: %s",
+                   rank, peer->host, peer->process, why, last, call);
+    const fy_status_t status = fyd_break(group);
+    if (reporter < 0) fyd_beat_lost(group, rank);
+    return status;
+}
+
+fy_status_t fyd_beat(fy_group_t *group, int waits_for)
+{
+    const int size = group->transport.size, self = group->transport.rank;
+    const uint64_t now = fyd_now_ns(), since = now - group->beaten_ns;
+    int silent = -1;
+    if (since < PERIOD_NS) return FY_STATUS_OK;
+    /* this process may itself have been stopped: only time in which it polled counts */
+    const uint64_t elapsed = since < 2 * PERIOD_NS ? since : 2 * PERIOD_NS;
+    group->beaten_ns = now;
+    for (int r = 0; r < size; r++) {
+        if (r == self || has_left(group, r)) continue;
+        FY_TRY(receive(group, r, elapsed));
+        FY_TRY(send(group, r, waits_for, -1));
+    }
+    for (int r = 0; r < size; r++) {
+        if (r == self || has_left(group, r) || !group->peers[r].beats) continue;
+        const fyd_watch_t *watch = &group->watches[r];
+        if (watch->heard.lost >= 0) return fail_silent(group, watch->heard.lost, r);
+        if (watch->silent_ns > group->silence_ns &&
+            (silent < 0 || watch->silent_ns > group->watches[silent].silent_ns))
+            silent = r;
+    }
+    return silent < 0 ? FY_STATUS_OK : fail_silent(group, silent, -1);
+}
+
+int fyd_blame(const fy_group_t *group, int rank)
+{
+    for (int hop = 0; hop < group->transport.size; hop++) {
+        const fyd_watch_t *watch = &group->watches[rank];
+        const int next = watch->heard.waits_for;
+        const bool is_fresh = group->peers[rank].beats && watch->silent_ns < 2 * PERIOD_NS;
+        if (!is_fresh || next < 0 || next == group->transport.rank) break;
+        rank = next;
+    }
+    return rank;
+}
+
+void fyd_beat_lost(fy_group_t *group, int rank)
+{
+    const fy_error_t error = *fy_error_get();
+    for (int r = 0; r < group->transport.size; r++)
+        if (r != group->transport.rank && r != rank && !has_left(group, r))
+            (void)send(group, r, -1, rank);
+    fy_error_set(error.status, error.file, error.line, "%s", error.text);
+    (void)fyd_break(group); /* the first reason, if a beat failed */
+}
+
+/* Sends the last beat behind one that is under way. Returns when it is sent, or after a period. */
+static void send_last(fy_group_t *group, int rank)
+{
+    char error[FYD_ERROR_SIZE];
+    const fyd_transport_t *t = &group->transport;
+    fyd_watch_t *watch = &group->watches[rank];
+    const uint64_t begin = fyd_now_ns();
+    for (int sent = 0; fyd_now_ns() - begin < PERIOD_NS;) {
+        bool is_done = true;
+        if (watch->out_request && !t->test(t->context, watch->out_request, &is_done, error)) return;
+        if (!is_done) continue;
+        watch->out_request = NULL;
+        if (sent++ || send(group, rank, LEAVING, -1) != FY_STATUS_OK) return;
+    }
+}
+
+void fyd_beat_close(fy_group_t *group)
+{
+    const fyd_transport_t *t = &group->transport;
+    if (!group->watches || t->size == 1 || !t->has_threads || atomic_load(&group->broken)) return;
+    for (int r = 0; r < t->size; r++)
+        if (r != t->rank) send_last(group, r);
+    /* MPI is finalised without messages that are not received, if the others close now, too */
+    const uint64_t begin = fyd_now_ns();
+    for (int r = 0; r < t->size && !atomic_load(&group->broken); r++) {
+        while (r != t->rank && !has_left(group, r) && fyd_now_ns() - begin < PERIOD_NS &&
+               receive(group, r, 0) == FY_STATUS_OK)
+            sched_yield();
+        fyd_watch_t *watch = &group->watches[r];
+        if (watch->in_request) t->cancel(t->context, watch->in_request);
+        watch->in_request = NULL;
+    }
+}

@@ -1,0 +1,147 @@
+/* The threads of a group. The worker runs asynchronous calls in the order in which they were made;
+ * it begins with the first one. The heart beats while no exchange runs, and never calls a driver:
+ * a worker may wait long for a device. Next: exchange.c. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dist/group.h"
+
+/* ---- threads ---- */
+
+/* Signals are the program's. */
+static fy_status_t start(pthread_t *thread, void *(*serve)(void *), fy_group_t *group)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int code = pthread_create(thread, NULL, serve, group);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code == 0 ? FY_STATUS_OK
+                     : FYD_FAIL(OUT_OF_MEMORY, "group: no thread: %s", strerror(code));
+}
+
+static void *beat(void *user)
+{
+    fy_group_t *group = user;
+    pthread_mutex_lock(&group->lock);
+    while (!group->is_closing) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += 250000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&group->closing, &group->lock, &until);
+        pthread_mutex_unlock(&group->lock);
+        if (pthread_mutex_trylock(&group->engine) == 0) { /* else an exchange beats */
+            if (!atomic_load(&group->broken)) (void)fyd_beat(group, -1);
+            if (group->nmessages) fyd_account(group);
+            pthread_mutex_unlock(&group->engine);
+        }
+        pthread_mutex_lock(&group->lock);
+    }
+    pthread_mutex_unlock(&group->lock);
+    return NULL;
+}
+
+static void run(fy_group_t *group, fyd_work_t *work)
+{
+    fy_ticket_t ticket = { 0, 0 };
+    fy_status_t status = fy_external_enter(work->external);
+    if (status == FY_STATUS_OK) {
+        status = fyd_work_run(group, work, &ticket);
+    } else {
+        const fy_error_t error = *fy_error_get();
+        fyd_work_close(work);
+        fy_error_set(status, error.file, error.line, "%s", error.text);
+    }
+    fy_external_finish(work->external, ticket, status);
+    free(work);
+}
+
+static void *serve(void *user)
+{
+    fy_group_t *group = user;
+    pthread_mutex_lock(&group->lock);
+    for (;;) {
+        while ((!group->first && !group->is_closing) || group->is_paused)
+            pthread_cond_wait(&group->changed, &group->lock);
+        fyd_work_t *work = group->first;
+        if (!work) break;
+        group->first = work->next;
+        group->is_running = true;
+        pthread_mutex_unlock(&group->lock);
+        run(group, work);
+        pthread_mutex_lock(&group->lock);
+        group->is_running = false;
+        pthread_cond_broadcast(&group->changed);
+    }
+    pthread_mutex_unlock(&group->lock);
+    return NULL;
+}
+
+/* ---- from the caller's thread ---- */
+
+fy_status_t fyd_heart_start(fy_group_t *group)
+{
+    FY_TRY(start(&group->heart, beat, group));
+    group->has_heart = true;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fyd_worker_start(fy_group_t *group)
+{
+    if (group->has_worker) return FY_STATUS_OK;
+    FY_TRY(start(&group->worker, serve, group));
+    group->has_worker = true;
+    return FY_STATUS_OK;
+}
+
+void fyd_threads_stop(fy_group_t *group)
+{
+    pthread_mutex_lock(&group->lock);
+    group->is_closing = !group->has_worker; /* the heart beats until the work is done */
+    const bool has_worker = group->has_worker;
+    pthread_mutex_unlock(&group->lock);
+    if (has_worker) {
+        fyd_worker_pause(group);
+        pthread_mutex_lock(&group->lock);
+        group->is_paused = false;
+        group->is_closing = true;
+        pthread_cond_broadcast(&group->changed);
+        pthread_mutex_unlock(&group->lock);
+        pthread_join(group->worker, NULL);
+    }
+    pthread_mutex_lock(&group->lock);
+    pthread_cond_broadcast(&group->closing);
+    pthread_mutex_unlock(&group->lock);
+    if (group->has_heart) pthread_join(group->heart, NULL);
+    group->has_heart = group->has_worker = false;
+}
+
+void fyd_worker_submit(fy_group_t *group, fyd_work_t *work)
+{
+    pthread_mutex_lock(&group->lock);
+    *(group->first ? &group->last->next : &group->first) = work;
+    group->last = work;
+    pthread_cond_broadcast(&group->changed);
+    pthread_mutex_unlock(&group->lock);
+}
+
+void fyd_worker_pause(fy_group_t *group)
+{
+    pthread_mutex_lock(&group->lock);
+    while (group->first || group->is_running) pthread_cond_wait(&group->changed, &group->lock);
+    group->is_paused = true;
+    pthread_mutex_unlock(&group->lock);
+}
+
+/* Nothing was queued meanwhile, so the worker need not wake up. */
+void fyd_worker_resume(fy_group_t *group)
+{
+    pthread_mutex_lock(&group->lock);
+    group->is_paused = false;
+    pthread_mutex_unlock(&group->lock);
+}
