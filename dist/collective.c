@@ -1,7 +1,7 @@
-/* What each call of a group moves, once the calls of all ranks are compared. Tensors are moved in
- * windows, each cut into one part a rank, so that scratch memory is bounded. Each rank sums one part
- * and sends it to all others (reduce-scatter, all-gather: Patarasuk and Yuan 2009). Small tensors
- * are sent with the comparison of calls. Next: agree.c, exchange.c. */
+/* The bytes that each call of a group moves, once the calls of all ranks are compared. Tensors are
+ * moved in windows, each cut into one part a rank, so that scratch memory is bounded. Each rank
+ * sums one part and sends it to all others (reduce-scatter, all-gather: Patarasuk and Yuan 2009).
+ * Small tensors are sent with the comparison of calls. Next: agree.c, exchange.c. */
 #include <string.h>
 
 #include "dist/group.h"

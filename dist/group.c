@@ -248,6 +248,7 @@ fy_status_t fy_group_open(const fy_group_options_t *options, fy_group_t **out_gr
     if (!out_group) return FYD_FAIL(INVALID_ARGUMENT, "group_open: out_group is NULL");
     *out_group = NULL;
     FY_TRY(FY__READ(group_options, "group_open", options, &own));
+    if (own.silence_ns == 0) own.silence_ns = 8000000000u;
     if (own.silence_ns <= 2000000000u)
         return FYD_FAIL(INVALID_ARGUMENT,
                         "group_open: silence_ns is %llu; ranks send a beat each second, so it is "

@@ -39,15 +39,15 @@ typedef struct fyd_call {
 
 /* What a rank sends to each other rank every second. */
 typedef struct fyd_beat {
-    uint64_t number;   /* of its call that runs, or of the last one */
+    uint64_t number;   /* of the call that it runs, or ran last */
     int32_t waits_for; /* the rank for which that call waits; -1: none */
-    int32_t lost;      /* the rank that it lost; -1: none */
+    int32_t lost;      /* the rank whose loss ended its group; -1: none */
 } fyd_beat_t;
 
 typedef struct fyd_peer {
     char host[FYD_NAME_SIZE];
     int64_t process;
-    int64_t beats;   /* 1: its silence means that it is lost */
+    int64_t beats;   /* 1: if silent, it is lost */
     fyd_call_t last; /* that this rank has seen; kind FYD_OPENING: none */
 } fyd_peer_t;
 
@@ -152,7 +152,7 @@ typedef struct fyd_operand {
 } fyd_operand_t;
 
 /* Fails: INVALID_ARGUMENT (not contiguous). Allocates what fyd_operand_read and _write need.
- * `is_own`: uses a handle of its own, which no scope ends. */
+ * `is_own`: uses another handle, which no scope ends. */
 fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
                              fyd_operand_t *out);
 fy_status_t fyd_operand_read(fyd_operand_t *operand); /* downloads */

@@ -42,11 +42,10 @@ typedef struct fy_group_options {
     size_t struct_size;
     /* how long a call waits for another rank; FY_FOREVER: no deadline */
     uint64_t deadline_ns;
-    /* how long a rank may send no beat; more than 2 s. FY_FOREVER: any time */
+    /* how long a rank may send no beat: more than 2 s; 0: 8 s; FY_FOREVER: any time */
     uint64_t silence_ns;
 } fy_group_options_t;
-#define FY_GROUP_OPTIONS_INIT \
-    FY_DEFAULTS_(group_options, .deadline_ns = 60000000000u, .silence_ns = 8000000000u)
+#define FY_GROUP_OPTIONS_INIT FY_DEFAULTS_(group_options, .deadline_ns = 60000000000u)
 FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
 
 /* The group of all processes that were started together. Started alone, it has one rank and needs
@@ -56,8 +55,9 @@ FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
  * Initialises MPI, with MPI_THREAD_SERIALIZED, if the program has not. A program that calls MPI
  * itself initialises it first, with MPI_THREAD_MULTIPLE; with less, or if MPI grants less, the
  * group has no threads: asynchronous calls then run inside the call, and this rank sends no beats.
- * Fails: INVALID_ARGUMENT (silence_ns), UNAVAILABLE (no plugin, or WORLD_SIZE or SLURM_STEP_NUM_TASKS announce several processes
- * without MPI), BUSY (a group is open), UNSUPPORTED (MPI has been finalised), RANK_LOST, IO. */
+ * Fails: INVALID_ARGUMENT (silence_ns), UNAVAILABLE (no plugin, or WORLD_SIZE or
+ * SLURM_STEP_NUM_TASKS announce several processes without MPI), BUSY (a group is open), UNSUPPORTED
+ * (MPI has been finalised), RANK_LOST, IO. */
 FY_API_STATUS fy_group_open(const fy_group_options_t *options, fy_group_t **out_group);
 /* Waits for asynchronous calls, and for MPI_Finalize, which is called if fy_group_open initialised
  * MPI and the group is not broken; then this process can open no further group with several ranks.
