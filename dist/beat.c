@@ -156,7 +156,7 @@ void fyd_beat_close(fy_group_t *group)
     /* MPI is finalised without messages that are not received, if the others close now, too */
     const uint64_t begin = fyd_now_ns();
     for (int r = 0; r < t->size && !atomic_load(&group->broken); r++) {
-        while (r != t->rank && !has_left(group, r) && fyd_now_ns() - begin < PERIOD_NS &&
+        while (r != t->rank && !has_left(group, r) && fyd_now_ns() - begin < PERIOD_NS / 4 &&
                receive(group, r, 0) == FY_STATUS_OK)
             sched_yield();
         fyd_watch_t *watch = &group->watches[r];

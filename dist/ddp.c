@@ -35,6 +35,7 @@ static fy_status_t cut(fy_ddp_t *ddp)
         const uint64_t nbytes = (uint64_t)((ddp->starts[ddp->nbuckets] - start) * element);
         const uint64_t most = ddp->nbuckets ? ddp->options.bucket_nbytes
                                             : ddp->options.first_bucket_nbytes;
+        ddp->buckets[ddp->nbuckets].nparams++;
         if (nbytes < most && i > 0) continue;
         ddp->starts[++ddp->nbuckets] = i ? start : 0;
     }
@@ -54,7 +55,9 @@ fy_status_t fy_ddp_reduce(fy_ddp_t *ddp)
     fy_status_t status = FY_STATUS_OK;
     if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_reduce: ddp is NULL");
     fy_scope_t scope = fy_scope_begin("reduce");
-    for (size_t b = 0; status == FY_STATUS_OK && b < ddp->nbuckets; b++)
+    const size_t nstarted = ddp->nstarted; /* during the backward; these are the first calls */
+    status = fyd_overlap_finish(ddp);
+    for (size_t b = nstarted; status == FY_STATUS_OK && b < ddp->nbuckets; b++)
         status = reduce_bucket(ddp, b);
     fy_scope_end(scope, 0, NULL);
     if (status == FY_STATUS_OK) ddp->reductions++;
@@ -122,6 +125,12 @@ static fy_status_t on_begin(void *user, const char *text)
     return share_model(ddp);
 }
 
+static fy_status_t on_backward(void *user, fy_tape_t *tape, const fy_tensor_t *loss,
+                               const fy_backward_options_t *options)
+{
+    return fy_ddp_backward(user, tape, loss, options);
+}
+
 static fy_status_t on_sum_grads(void *user) { return fy_ddp_reduce(user); }
 
 static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
@@ -154,6 +163,7 @@ fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
                                            .begin = on_begin,
                                            .sum_grads = on_sum_grads,
                                            .sum = on_sum,
+                                           .backward = on_backward,
                                            .share_buffers = on_share_buffers,
                                            .shards_optimizer = fyd_shards(ddp),
                                            .clip_norm = on_clip_norm,
@@ -175,7 +185,9 @@ static fy_status_t prepare(fy_ddp_t *ddp)
                         "f32 and f64",
                         fy_dtype_name(values.dtype));
     ddp->starts = calloc(ddp->info.nparams + 1, sizeof *ddp->starts);
-    if (!ddp->starts) return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for buckets");
+    ddp->buckets = calloc(ddp->info.nparams + 1, sizeof *ddp->buckets);
+    if (!ddp->starts || !ddp->buckets)
+        return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for buckets");
     FY_TRY(cut(ddp));
     FY_TRY(compare_models(ddp));
     return share_model(ddp);
@@ -205,7 +217,9 @@ fy_status_t fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_opt
 void fy_ddp_destroy(fy_ddp_t *ddp)
 {
     if (!ddp) return;
+    (void)fyd_overlap_finish(ddp);
     free(ddp->starts);
+    free(ddp->buckets);
     free(ddp);
 }
 

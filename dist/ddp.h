@@ -1,5 +1,5 @@
 /* Inside of a data-parallel training: ddp.c has buckets and replicas, shard.c a part of the
- * optimizer's state for each rank. Next: ddp.c. */
+ * optimizer's state for each rank, overlap.c sums during the backward. Next: ddp.c. */
 #ifndef FERRY_DIST_DDP_H_
 #define FERRY_DIST_DDP_H_
 
@@ -7,13 +7,21 @@
 
 #include "dist/group.h"
 
+typedef struct fyd_bucket {
+    size_t nparams;
+    size_t missing;    /* gradients that this backward has not completed */
+    fy_tensor_t *part; /* its elements while their sum runs; NULL: none does */
+    fy_ticket_t ticket;
+} fyd_bucket_t;
+
 struct fy_ddp {
     fy_group_t *group;
     fy_model_t *model;
     fy_ddp_options_t options;
     fy_model_info_t info;
     int64_t *starts; /* bucket b is the gradients' elements [starts[b + 1], starts[b]) */
-    size_t nbuckets;
+    fyd_bucket_t *buckets;
+    size_t nbuckets, nstarted; /* the first ones: their sums run */
     uint64_t reductions;
 };
 
@@ -22,6 +30,9 @@ static inline bool fyd_shards(const fy_ddp_t *ddp)
 {
     return ddp->options.shard_optimizer && ddp->group->transport.size > 1;
 }
+
+/* Waits for the sums that run. Gradients are complete in these buckets, and no sum runs. */
+fy_status_t fyd_overlap_finish(fy_ddp_t *ddp);
 
 /* The gradients of a bucket: this rank's elements become their sums over the ranks, the others
  * are undefined. */

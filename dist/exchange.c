@@ -69,7 +69,9 @@ static fy_status_t fail_message(fy_group_t *group, const fyd_message_t *message,
     (void)FYD_FAIL(IO, "a message %s rank %d (host %s) failed: %s",
                    message->is_send ? "to" : "from", message->peer,
                    group->peers[message->peer].host, error);
-    return fyd_break(group);
+    const fy_status_t status = fyd_break(group);
+    fyd_beat_lost(group, group->transport.rank);
+    return status;
 }
 
 /* *open is how many are not done. */

@@ -46,6 +46,17 @@ static void *beat(void *user)
     return NULL;
 }
 
+/* The other ranks wait for this one, whose next call is another: they need not wait longer. */
+static void give_up(fy_group_t *group)
+{
+    pthread_mutex_lock(&group->engine);
+    if (!atomic_load(&group->broken)) {
+        (void)fyd_break(group);
+        fyd_beat_lost(group, group->transport.rank);
+    }
+    pthread_mutex_unlock(&group->engine);
+}
+
 static void run(fy_group_t *group, fyd_work_t *work)
 {
     fy_ticket_t ticket = { 0, 0 };
@@ -57,6 +68,7 @@ static void run(fy_group_t *group, fyd_work_t *work)
         fyd_work_close(work);
         fy_error_set(status, error.file, error.line, "%s", error.text);
     }
+    if (status != FY_STATUS_OK) give_up(group);
     fy_external_finish(work->external, ticket, status);
     free(work);
 }

@@ -117,9 +117,20 @@ static fy_status_t make_seed(const fyt_trainer_t *trainer, fy_tensor_t *loss,
     return FY_STATUS_OK;
 }
 
+/* `is_last`: the sum over the ranks may begin. */
+static fy_status_t go_back(const fyt_trainer_t *trainer, const fy_tensor_t *loss,
+                           const fy_backward_options_t *options, int is_last)
+{
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    return replicas && replicas->backward && is_last
+               ? replicas->backward(replicas->user, trainer->tape, loss, options)
+               : fy_model_backward(trainer->model, trainer->tape, loss, options);
+}
+
 /* Gradients of a batch, and its loss. `is_first`: gradients start from 0. */
 static fy_status_t differentiate(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y,
-                                 int64_t samples, const fy_tensor_t *share, int is_first)
+                                 int64_t samples, const fy_tensor_t *share, int is_first,
+                                 int is_last)
 {
     fy_tensor_t *result, *loss;
     fy_backward_options_t options = { sizeof options, share, !is_first };
@@ -129,7 +140,7 @@ static fy_status_t differentiate(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tens
     FY_TRY(fy_model_forward(trainer->model, x, &result));
     FY_TRY(fyt_loss(trainer->options->loss, result, y, &loss));
     FY_TRY(make_seed(trainer, loss, share, &options.seed));
-    FY_TRY(fy_model_backward(trainer->model, trainer->tape, loss, &options));
+    FY_TRY(go_back(trainer, loss, &options, is_last));
     return add_loss(trainer, loss, samples);
 }
 
@@ -137,7 +148,7 @@ static fy_status_t differentiate(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tens
 static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples,
                            const fy_tensor_t *share, int is_first, int is_last)
 {
-    FY_TRY(differentiate(trainer, x, y, samples, share, is_first));
+    FY_TRY(differentiate(trainer, x, y, samples, share, is_first, is_last));
     return is_last ? update(trainer) : FY_STATUS_OK;
 }
 

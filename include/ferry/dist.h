@@ -23,8 +23,9 @@
  *      computes. The text has the lost rank's number, host, process and last call; all ranks name
  *      the same one. Bytes of the call's result are undefined then, and are not freed before the
  *      process ends. All other tensors are as before.
- *   7. After 5 and 6, and after an error of MPI (IO), the group is broken: each further call and
- *      each ticket fails with the same error. fy_group_close still works. */
+ *   7. After 5 and 6, after an error of MPI (IO), and after an asynchronous call that fails on this
+ *      rank alone (a transfer, a guard), the group is broken: each further call and each ticket
+ *      fails with the same error. The other ranks lose this one. fy_group_close still works. */
 #ifndef FERRY_DIST_H_
 #define FERRY_DIST_H_
 

@@ -11,7 +11,7 @@
  * fy_ddp_share_values, and fy_train_save for checkpoints. Parameters then have the same bits on all
  * ranks. With `accumulate` of fy_backward_options_t, call fy_ddp_reduce once behind several
  * backward passes (PyTorch's no_sync): after 4 passes it moves a quarter of the bytes of 4 calls.
- * The rules of ferry/dist.h hold: gradients are summed after the backward, not during it. */
+ * fy_ddp_backward, for the last pass before fy_ddp_reduce, sums gradients while it goes on. */
 #ifndef FERRY_DIST_TRAIN_H_
 #define FERRY_DIST_TRAIN_H_
 
@@ -38,6 +38,8 @@ typedef struct fy_ddp_options {
      * whole state; with clip_norm it is equal to rounding, as the norm is summed in another order
      */
     int64_t shard_optimizer;
+    /* 1: fy_ddp_backward sums nothing, fy_ddp_reduce all. The result has the same bits */
+    int64_t after_backward;
 } fy_ddp_options_t;
 /* As PyTorch's DistributedDataParallel (Li et al. 2020): 1 MiB, 25 MiB. */
 #define FY_DDP_OPTIONS_INIT                                             \
@@ -53,6 +55,13 @@ FY_API_STATUS fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_o
                             fy_ddp_t **out_ddp);
 /* NULL is ignored. */
 FY_API void fy_ddp_destroy(fy_ddp_t *ddp);
+/* fy_model_backward. Each bucket is summed as soon as its gradients are complete, while the
+ * backward goes on: fy_group_all_reduce_async, in the order of the buckets. Gradients are undefined
+ * until fy_ddp_reduce, which has to follow; on a device each bucket needs a copy until then. With
+ * shard_optimizer, or without threads of the group, fy_ddp_reduce sums all of them.
+ * Fails: BUSY (fy_ddp_reduce did not follow the last one), as fy_model_backward and the call. */
+FY_API_STATUS fy_ddp_backward(fy_ddp_t *ddp, fy_tape_t *tape, const fy_tensor_t *loss,
+                              const fy_backward_options_t *options);
 /* The model's gradients become their sums over the ranks: fy_group_all_reduce of each bucket.
  * With shard_optimizer only those that this rank's optimizer updates: the others are undefined. */
 FY_API_STATUS fy_ddp_reduce(fy_ddp_t *ddp);

@@ -46,6 +46,13 @@ typedef struct fy_backward_options {
     const fy_tensor_t *seed;
     /* 1: adds to the gradients that watched tensors have from an earlier backward; 0: assigns */
     int accumulate;
+    /* Called when the gradient of a parameter is complete, in the order in which the backward
+     * completes them: no later request of the backward changes it. NULL: nothing. Parameters are
+     * tensors that were watched while the tape did not record. Those used inside fy_tape_recompute
+     * follow the first of its functions. The function makes light requests, and calls no tape; if
+     * it fails, the backward does. Both tensors are valid during the call */
+    fy_status_t (*on_grad)(void *user, const fy_tensor_t *tensor, fy_tensor_t *grad);
+    void *user;
 } fy_backward_options_t;
 #define FY_BACKWARD_OPTIONS_INIT FY_ZEROED_(backward_options)
 FY_API void fy_backward_options_init(fy_backward_options_t *options, size_t nbytes);

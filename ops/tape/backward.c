@@ -412,6 +412,8 @@ fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t fir
         if (status == FY_STATUS_OK)
             status = is_again ? fy__tape_run_again(thread, tape, i, frame)
                               : run_rule(thread, tape, i);
+        if (tape->ready && !first && status == FY_STATUS_OK)
+            status = fy__tape_ready_after(thread, tape, i, frame);
         free_call(thread, tape, i);
     }
     fy__tape_forget_calls(thread, tape, first);
@@ -500,7 +502,9 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
     begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
     fy_status_t status = set_seed_gradient(thread, tape, value, loss, options->seed);
+    if (status == FY_STATUS_OK && options->on_grad) status = fy__tape_ready_begin(tape, options);
     status = fy__tape_go_back(thread, tape, 0, frame, status);
+    fy__tape_ready_end(tape);
     tape->is_spent = true;
     tape->is_running = false;
     thread->tape = interrupted;

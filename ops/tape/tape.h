@@ -87,7 +87,8 @@ struct fy_tape {
     fy__tape_parcel_t *parcels;
     uint32_t *segments; /* for each fy_tape_offload the number of calls before it */
     uint32_t nparcels, nsegments, parcels_room, segments_room;
-    uint32_t ahead; /* segments whose bytes are to be uploaded */
+    struct fy__tape_ready *ready; /* in a backward with `on_grad`; else NULL */
+    uint32_t ahead;               /* segments whose bytes are to be uploaded */
     uint32_t nleaves, nvalues, noperands, ncalls, nattrs;
     uint32_t nlows;                /* slots with an autocast */
     fy__copy_t copies[FY__COPIES]; /* fy_autocast_keep */
@@ -163,6 +164,15 @@ fy_status_t fy__tape_go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t fir
 
 /* BUSY if an operand that the call saved was written since. */
 fy_status_t fy__tape_check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands);
+
+/* ---- ready.c ---- */
+
+/* Before the backward: the order in which gradients will be complete. */
+fy_status_t fy__tape_ready_begin(fy_tape_t *tape, const fy_backward_options_t *options);
+/* The backward has gone through the call: reports gradients. */
+fy_status_t fy__tape_ready_after(fy__thread_t *thread, fy_tape_t *tape, uint32_t call,
+                                 fy__frame_t *frame);
+void fy__tape_ready_end(fy_tape_t *tape);
 
 /* ---- remake.c ---- */
 

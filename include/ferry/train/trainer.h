@@ -53,6 +53,9 @@ typedef struct fy_train_replicas {
     /* For a checkpoint, once for each state. Host tensors: `part` has this rank's elements, range
      * after range; rank 0's `whole` gets those of all, the others' is NULL */
     fy_status_t (*collect)(void *user, fy_tensor_t *part, fy_tensor_t *whole);
+    /* fy_model_backward for the last batch before sum_grads; NULL: fy_model_backward itself */
+    fy_status_t (*backward)(void *user, fy_tape_t *tape, const fy_tensor_t *loss,
+                            const fy_backward_options_t *options);
 } fy_train_replicas_t;
 #define FY_TRAIN_REPLICAS_INIT FY_ZEROED_(train_replicas)
 

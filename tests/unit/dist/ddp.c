@@ -2,6 +2,8 @@
  * each rank runs for itself: test_ranks.sh starts several by mpirun.
  *   ddp CASE DEVICE
  * Exit status 0: parameters are those of one process to 1e-5, and the same bits on all ranks. */
+#include <unistd.h>
+
 #include "tests/unit/dist/training.h"
 
 static const testing_t cases[] = { { "plain", "lenet", 20, 1, 0, 0, 1e-5 },
@@ -11,12 +13,13 @@ static const testing_t cases[] = { { "plain", "lenet", 20, 1, 0, 0, 1e-5 },
                                    { "mlp", "mlp", 20, 1, 0, 0, 1e-5 } };
 
 /* Trains on all ranks. */
-static void train_ranks(fy_group_t *g, const testing_t *c, uint64_t bucket, run_t *out)
+static void train_ranks(fy_group_t *g, const testing_t *c, uint64_t bucket, int after, run_t *out)
 {
     fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     fy_ddp_info_t info = FY_DDP_INFO_INIT;
     fy_train_replicas_t replicas;
     fy_ddp_t *ddp;
+    options.after_backward = after;
     if (bucket) options.bucket_nbytes = options.first_bucket_nbytes = bucket;
     *out = make_run(c, 1);
     OK(fy_ddp_create(g, out->model, &options, &ddp));
@@ -34,7 +37,7 @@ static void check_case(fy_group_t *g, const testing_t *c)
 {
     run_t one = make_run(c, 0), many, small;
     train(c, &one, NULL);
-    train_ranks(g, c, 0, &many);
+    train_ranks(g, c, 0, 1, &many);
     const double d = difference(&many, &one);
     if (group.rank == 0) printf("%s: difference %.3g\n", c->name, d);
     HOLDS(d <= c->bound);
@@ -42,8 +45,9 @@ static void check_case(fy_group_t *g, const testing_t *c)
     HOLDS(fabs(many.result.test_loss - one.result.test_loss) <= 1e-5);
     HOLDS(many.result.test_accuracy == one.result.test_accuracy);
     HOLDS(many.result.steps == one.result.steps && many.result.epochs == one.result.epochs);
-    if (strcmp(c->name, "plain") == 0) { /* a bucket for each parameter: the same bits */
-        train_ranks(g, c, 1, &small);
+    for (int after = 0; after <= 1; after++) { /* a bucket for each parameter: the same bits */
+        if (after && strcmp(c->name, "plain") != 0) break;
+        train_ranks(g, c, 1, after, &small);
         HOLDS(difference(&small, &many) == 0);
         free_run(&small);
     }
@@ -107,6 +111,59 @@ static uint64_t count_sent(fy_group_t *g, int64_t accumulate)
     return counting.sent_nbytes;
 }
 
+/* A forward and what leads to its backward: another loss on each rank. */
+static fy_tensor_t *make_loss(const run_t *run, fy_tape_t *tape, int scale)
+{
+    fy_tensor_t *x, *y, *loss;
+    OK(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 28, 28, 1), 0.1 * (group.rank + scale), &x));
+    OK(fy_tape_begin(tape));
+    OK(fy_model_forward(run->model, x, &y));
+    OK(fy_mul(y, y, &y));
+    OK(fy_sum(y, FY_AXES(0, 1), 0, &loss));
+    return loss;
+}
+
+/* Sums during the backward have the bits of sums after it, and begin before it ends. */
+static void check_backward(fy_group_t *g)
+{
+    const testing_t c = { "backward", "lenet", 0, 1, 0, 0, 0 };
+    run_t run = make_run(&c, 1);
+    const size_t nbytes = (size_t)length(&run) * sizeof(float);
+    float *after = malloc(nbytes);
+    fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
+    fy_group_info_t before = FY_GROUP_INFO_INIT, now = FY_GROUP_INFO_INIT;
+    fy_tape_t *tape;
+    fy_ddp_t *ddp;
+    HOLDS(after != NULL);
+    options.first_bucket_nbytes = options.bucket_nbytes = 4096;
+    OK(fy_ddp_create(g, run.model, &options, &ddp));
+    OK(fy_tape_create(&tape));
+    OK(fy_model_watch(run.model, tape));
+    for (int scale = 1; scale <= 3; scale++) {
+        const fy_scope_t scope = fy_scope_begin("backward");
+        OK(fy_model_backward(run.model, tape, make_loss(&run, tape, scale), NULL));
+        OK(fy_ddp_reduce(ddp));
+        memcpy(after, fetch(run.info.grads), nbytes);
+        OK(fy_group_query(g, &before));
+        OK(fy_ddp_backward(ddp, tape, make_loss(&run, tape, scale), NULL));
+        if (group.size > 1) {
+            HOLDS(fy_ddp_backward(ddp, tape, make_loss(&run, tape, scale), NULL) == FY_STATUS_BUSY);
+            for (int i = 0; i < 5000 && now.calls < before.calls + 1; i++) {
+                usleep(1000);
+                OK(fy_group_query(g, &now)); /* a sum is done, and fy_ddp_reduce not called */
+            }
+            HOLDS(now.calls > before.calls);
+        }
+        OK(fy_ddp_reduce(ddp));
+        HOLDS(memcmp(after, fetch(run.info.grads), nbytes) == 0);
+        fy_scope_end(scope, 0, NULL);
+    }
+    free(after);
+    fy_tape_destroy(tape);
+    fy_ddp_destroy(ddp);
+    free_run(&run);
+}
+
 /* fy_group_compare, and models that differ. */
 static void check_differences(fy_group_t *g)
 {
@@ -133,6 +190,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (argc < 2 || strcmp(argv[1], "all") == 0 || strcmp(argv[1], cases[i].name) == 0)
             check_case(g, &cases[i]);
+    check_backward(g);
     check_differences(g);
     const uint64_t each = count_sent(g, 1);
     HOLDS((each > 0) == (group.size > 1) && each == 3 * count_sent(g, 3));

@@ -11,3 +11,7 @@ foreach(mpi IN LISTS FERRY_MPIS)
     target_link_libraries(count_mpi_${mpi} PRIVATE $<TARGET_PROPERTY:ferry_mpi_${mpi},LINK_LIBRARIES>)
     set_target_properties(count_mpi_${mpi} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests)
 endforeach()
+# Ranks in one process, on the objects of libferry_dist, whose allocations fail.
+target_link_libraries(test_unit_dist_group PRIVATE ferry_dist_static)
+target_link_options(test_unit_dist_group PRIVATE
+    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
