@@ -75,6 +75,13 @@ FY_API_STATUS fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns);
  * Fails: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 typedef void (*fy_done_fn)(void *user, fy_status_t status);
 FY_API_STATUS fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user);
+/* From now on fy_ticket_wait, fy_download_wait... and fy_device_wait on this thread call `fn` about
+ * 20 times a second while they block. If it returns other than 0, the wait fails with CANCELLED.
+ * The request goes on, as after TIMEOUT. It is for runtimes that handle signals between calls, such
+ * as Ctrl-C in Python. NULL removes it. `fn` runs with no lock held and must not call Ferry.
+ * Other calls that block do not call it. Waits for simulated devices do not block. */
+typedef int (*fy_interrupt_fn)(void *user);
+FY_API void fy_interrupt_set(fy_interrupt_fn fn, void *user);
 /* Cancels a transfer that is still in its engine's queue: its ticket fails with CANCELLED, an
  * upload's destination is poisoned, its memory is freed.
  * Fails: BUSY (it has started, is done, or another request was already ordered after it),

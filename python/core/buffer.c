@@ -111,6 +111,7 @@ PyObject *core_end(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
     atomic_store(&is_ending, 1);
+    api.fy_interrupt_set(NULL, NULL);
     Py_RETURN_NONE;
 }
 

@@ -41,6 +41,7 @@
     X(fy_device_open)        \
     X(fy_device_close)       \
     X(fy_stream_native)      \
+    X(fy_interrupt_set)      \
     X(fy_error_get)
 
 struct core_api {
@@ -77,6 +78,10 @@ void tensor_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *core_from_buffer(PyObject *module, PyObject *object);
 /* end(): the interpreter is about to end. */
 PyObject *core_end(PyObject *module, PyObject *unused);
+/* interrupt.c: waits of the calling thread, the main one, handle signals of Python. */
+void core_watch_signals(void);
+/* raise_interrupt(): raises the exception of the handler that ended the last wait, if one did. */
+PyObject *core_raise_interrupt(PyObject *module, PyObject *unused);
 /* dlpack.c */
 PyObject *tensor_dlpack(PyObject *self, PyObject *args);
 PyObject *core_from_dlpack(PyObject *module, PyObject *args);

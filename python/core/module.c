@@ -1,6 +1,7 @@
 /* ferry._core: the tensor object, for calls whose overhead counts. bind() gets libferry's handle
  * from the loader in ferry/_library.py, so this module links nothing of Ferry.
- * Next: number.c (arithmetic), buffer.c, dlpack.c and exchange_table.c (exchange). */
+ * Next: number.c (arithmetic), buffer.c, dlpack.c and exchange_table.c (exchange),
+ * interrupt.c. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,13 +173,15 @@ static PyObject *make_tensor_base(void)
     return PyType_FromSpec(&spec);
 }
 
-/* bind(library, raise_error, refuse_error, tensor_type) */
+/* bind(library, raise_error, refuse_error, tensor_type, is_main_thread) */
 static PyObject *bind(PyObject *module, PyObject *args)
 {
     (void)module;
     unsigned long long library = 0;
     PyObject *raises, *refuses, *type;
-    if (!PyArg_ParseTuple(args, "KOOO", &library, &raises, &refuses, &type)) return NULL;
+    int is_main_thread;
+    if (!PyArg_ParseTuple(args, "KOOOp", &library, &raises, &refuses, &type, &is_main_thread))
+        return NULL;
     void *const handle = (void *)(uintptr_t)library;
     struct core_api found;
 #define X(name)                                                           \
@@ -196,6 +199,7 @@ static PyObject *bind(PyObject *module, PyObject *args)
     raise_error = Py_NewRef(raises);
     refuse_error = Py_NewRef(refuses);
     tensor_type = Py_NewRef(type);
+    if (is_main_thread) core_watch_signals();
     Py_RETURN_NONE;
 }
 
@@ -226,6 +230,7 @@ static PyMethodDef functions[] = {
     { "unary", (PyCFunction)(void (*)(void))core_unary, METH_FASTCALL, NULL },
     { "binary", (PyCFunction)(void (*)(void))core_binary, METH_FASTCALL, NULL },
     { "end", core_end, METH_NOARGS, NULL },
+    { "raise_interrupt", core_raise_interrupt, METH_NOARGS, NULL },
     { "from_buffer", core_from_buffer, METH_O, NULL },
     { "from_dlpack", core_from_dlpack, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -3,6 +3,7 @@
 import ctypes
 from enum import IntEnum
 
+from ferry import _core
 from ferry._library import ferry as _ferry
 
 _ferry.fy_status_name.restype = ctypes.c_char_p
@@ -85,6 +86,8 @@ def _of(status, text, file="", line=0):
 
 def last_error(status):
     """The exception of this thread's last failure, whose status is `status`."""
+    if status == Status.CANCELLED:
+        _core.raise_interrupt()  # Ctrl-C, in a wait that it ended
     record = _ferry.fy_error_get().contents
     if record.status != status:
         return _of(status, _ferry.fy_status_text(status).decode())

@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import html
 import struct
+import threading
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple, Union
 
 from ferry import _c, _core
@@ -527,4 +528,5 @@ def upload_many(tensors: Sequence[Tensor], device: Union[Device, str]) -> List[T
 
 
 atexit.register(_core.end)
-_core.bind(_library._handle, _errors.last_error, _errors._of, Tensor)
+_is_main = threading.current_thread() is threading.main_thread()
+_core.bind(_library._handle, _errors.last_error, _errors._of, Tensor, _is_main)

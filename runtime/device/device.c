@@ -199,7 +199,9 @@ fy_status_t fy_device_wait(fy_device_t *device, uint64_t timeout_ns)
                             atomic_load_explicit(&compute->submitted, memory_order_acquire))
                 : 0;
     FY_TRY(fy__sync_begin(thread, "device_wait", FY__WAIT_DRAIN, last, &start_ns));
+    thread->in_device_wait = true;
     fy_status_t status = device->synchronous ? FY_STATUS_OK : fy__device_drain(device, timeout_ns);
+    thread->in_device_wait = false;
     fy__storage_reap(device);
     if (status == FY_STATUS_OK) status = fy__faults_take(device, "device_wait");
     fy__sync_end(thread, start_ns);

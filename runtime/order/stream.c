@@ -8,6 +8,7 @@
 
 #include "runtime/base/abi_structs.h"
 #include "runtime/base/fail.h"
+#include "runtime/order/interrupt.h"
 #include "runtime/record/event.h"
 #include "runtime/tensor/storage.h"
 #include "runtime/thread/guard.h"
@@ -390,7 +391,8 @@ bool fy__point_reached(fy__point_t point) { return reached(point, false); }
 bool fy__point_peek(fy__point_t point) { return reached(point, true); }
 
 /* Blocks on an event that covers `seq`. */
-static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
+static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
+                        fy__wait_site_t site)
 {
     fy_device_t *device = stream->device;
     fy__stream_event_t *event = NULL;
@@ -405,7 +407,7 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     const uint64_t covered = event->seq;
     event->waiters++;
     fy__unlock(&stream->lock);
-    status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
+    status = fy__device_check(device, fy__event_block(device, native, timeout_ns, site));
     fy__lock(&stream->lock);
     /* A backend may return one pointer for many events, so the entry is identified by pointer and
      * number. Both stay while the entry has waiters. */
@@ -434,7 +436,7 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
     if (!stream) return FY_STATUS_OK;
     if (fy__stream_is_past(stream, seq)) return FY_STATUS_OK;
     if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
-    return sync(stream, seq, timeout_ns);
+    return sync(stream, seq, timeout_ns, site);
 }
 
 fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)

@@ -36,6 +36,7 @@ static void detach(void *state)
     fy__guard_settle(thread);
     fy__cache_flush_large(thread);
     memset(thread->streams, 0, sizeof thread->streams);
+    thread->interrupt = NULL;
     thread->error.file = NULL;
     pthread_mutex_lock(&lock);
     thread->in_use = 0;
@@ -109,6 +110,7 @@ static void abandon(fy__thread_t *thread)
         atomic_store_explicit(&thread->ncached[class], 0, memory_order_relaxed);
     }
     memset(thread->streams, 0, sizeof thread->streams);
+    thread->interrupt = NULL;
     thread->error.file = NULL;
     thread->scratch = NULL;
     thread->scratch_nbytes = 0;

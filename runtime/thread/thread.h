@@ -5,6 +5,7 @@
 #ifndef FERRY_RUNTIME_THREAD_H_
 #define FERRY_RUNTIME_THREAD_H_
 
+#include <ferry/stream.h>
 #include <ferry/memory.h>
 #include <ferry/status.h>
 
@@ -76,6 +77,10 @@ typedef struct fy__thread {
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* external.c: the work that this thread has entered; 0: none */
     fy__point_t external;
+    /* interrupt.c: fy_interrupt_set; whether a drain is that of fy_device_wait */
+    fy_interrupt_fn interrupt;
+    void *interrupt_user;
+    bool in_device_wait;
     /* fail.c */
     fy_error_t error;
     fy_oom_verdict_t verdict;
