@@ -25,6 +25,7 @@ from ferry import _c
 from ferry._callback import Callback, calling, view_of
 from ferry._core import wrap
 from ferry._device import Device, as_device, device_of
+from ferry._layer import make_custom
 from ferry._record import Tape
 from ferry._tensor import Tensor, wrap_out
 from ferry._types import (
@@ -157,6 +158,33 @@ op = _maker("op", ("op_name",))
 identity = _maker("identity", ())
 
 
+def custom(
+    forward: Callable[..., Tensor],
+    params: Optional[Mapping[str, Any]] = None,
+    *,
+    shape: Optional[Callable[[tuple], Shape]] = None,
+    macs: Union[int, Callable[[tuple], int]] = 0,
+    name: str = "custom",
+) -> Layer:
+    """A layer of yours: forward(x, *parameters) returns its result, by ops that have gradients.
+
+        def scaled(x, weight):
+            return ferry.call("my_op", x * weight)  # registered ops, too
+
+        train.custom(scaled, {"weight": ([128], ("constant", 1.0))}, name="scaled")
+
+    params: name to a shape (initially zeros), or to (shape, init). shape(dims) returns the result's
+    dims for an input's, the batch first; None: they are equal. macs: multiply-accumulates of one
+    call, or a function of the input's dims; for plans. An exception of `forward` ends the call of
+    the model.
+    """
+    return Layer(make_custom(forward, dict(params or {}), shape, macs, name, _init_of))
+
+
+def _init_of(value: Any) -> Any:
+    return init(*value) if isinstance(value, tuple) else init(value)
+
+
 def _pool(name: str) -> Any:
     function = getattr(_c, f"fy_layer_{name}")
 
@@ -233,9 +261,8 @@ class Model(_Owner):
         chosen = ctypes.byref(_options(_c.fy_model_options_t, options))
         dims = shape_arguments(shape)
         target = as_device(device)
-        self._own(
-            _c.out(_c.fy_model_create, target, layer._give(), *dims, chosen), _c.fy_model_destroy
-        )
+        handle = calling(_c.out, _c.fy_model_create, target, layer._give(), *dims, chosen)
+        self._own(handle, _c.fy_model_destroy)
 
     @classmethod
     def open(cls, device: Union[Device, str], name: str, **options: Any) -> "Model":
@@ -257,7 +284,7 @@ class Model(_Owner):
         return found
 
     def __call__(self, x: Tensor) -> Tensor:
-        return wrap_out(_c.fy_model_forward, self, x)
+        return calling(wrap_out, _c.fy_model_forward, self, x)
 
     def train(self, is_training: bool = True) -> "Model":
         """Training: dropout draws, batch norm uses the batch. False: evaluation."""

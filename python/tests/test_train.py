@@ -1,5 +1,7 @@
 """The training library: layers, models, loaders, optimizers, the loop, checkpoints."""
 
+import ctypes
+import gc
 import io
 import math
 import signal
@@ -9,13 +11,122 @@ import unittest
 from pathlib import Path
 
 import ferry
-from ferry import train
+from ferry import _c, train
 
 
 def network():
     return train.sequential(
         [train.flatten(), train.linear(784, 32, activation="relu"), train.linear(32, 10)]
     )
+
+
+class Custom(unittest.TestCase):
+    """A layer of Python computes what the same layer of C does, and is trained alike."""
+
+    @staticmethod
+    def dense(x, weight, bias):
+        return x @ weight.T + bias
+
+    def model(self, first, device="host"):
+        return train.Model(device, train.sequential({"a": first, "b": train.linear(4, 2)}), (3,))
+
+    def custom(self, forward=None, **options):
+        params = {"weight": ([4, 3], ("normal", 0.5)), "bias": [4]}
+        options = {"shape": lambda dims: (dims[0], 4), "macs": lambda dims: 12, **options}
+        return train.custom(forward or self.dense, params, name="dense", **options)
+
+    def test_it_is_trained_as_a_layer_of_c(self):
+        for device in ("host", "sim:0"):
+            with ferry.scope("custom"):
+                mine = self.model(self.custom(), device)
+                theirs = self.model(train.linear(3, 4), device)
+                self.assertEqual(list(mine.parameters()), list(theirs.parameters()))
+                for name, value in theirs.parameters().items():
+                    ferry.copy(value, mine.parameters()[name])
+                x = ferry.tensor([[1.0, -2.0, 3.0], [0.5, 0.25, -1.0]])
+                x = x if device == "host" else x.upload(device)
+                grads = []
+                for model in (mine, theirs):
+                    tape = ferry.Tape()
+                    model.watch(tape)
+                    with tape:
+                        loss = ferry.mean(ferry.tanh(model(x)))
+                    model.backward(tape, loss)
+                    grads.append([g for g in model.gradients().values()])
+                for a, b in zip(*grads, strict=True):
+                    a, b = (t if t.is_host else t.download().wait() for t in (a, b))
+                    for u, v in zip(a.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True):
+                        self.assertAlmostEqual(u, v, 5)
+
+    def test_a_registered_op(self):
+        """Its kernel and its gradient rule are functions of Python here; the layer calls it."""
+        fields = dict(_c.fy_op_kernel_t._fields_)
+
+        def run(launch, stream):
+            call = launch.contents
+            floats = ctypes.POINTER(ctypes.c_float)
+            out, x = ctypes.cast(call.dst[0].data, floats), ctypes.cast(call.src[0].data, floats)
+            for i in range(call.nelem):
+                out[i] = 3 * x[i]
+            return 0
+
+        def back(call, grads):
+            made = ctypes.c_void_p()
+            _c.fy_affine(call.contents.dst_grad[0], 3.0, 0.0, ctypes.byref(made))
+            grads[0] = made.value
+            return 0
+
+        kernel = _c.fy_op_kernel_t(backend=b"host", kernel=fields["kernel"](run))
+        rule = dict(_c.fy_op_def_t._fields_)["backward"](back)
+        info = _c.defaults(_c.fy_op_info_t, name=b"py_triple", summary=b"3 x", nsrc_min=1, nsrc_max=1,
+                           ndst=1, flags=_c.FY_OP_ELEMENTWISE, dtypes=1)  # fmt: skip
+        definition = _c.defaults(_c.fy_op_def_t, nkernels=1, backward=rule)
+        definition.info, definition.kernels = ctypes.pointer(info), ctypes.pointer(kernel)
+        number = ctypes.c_uint32()
+        _c.fy_op_register(ctypes.byref(definition), ctypes.byref(number))
+        for device in ("host", "sim:0"):
+            triple = train.custom(lambda x, w: ferry.call("py_triple", x * w), {"w": [3]})
+            model = train.Model(device, triple, (3,))
+            x, tape = ferry.ones((2, 3), device=device), ferry.Tape()
+            model.watch(tape)
+            with tape:
+                loss = ferry.sum(model(x))
+            model.backward(tape, loss)
+            grad = model.gradients()["w"]
+            grad = grad if device == "host" else grad.download().wait()
+            self.assertEqual(grad.tolist(), [6, 6, 6])
+        type(self).kept = kernel, rule  # the op lives as long as the process
+
+    def test_exceptions_are_those_of_the_function(self):
+        def broken(x, *parameters):
+            raise LookupError("planted")
+
+        def wrong(x, *parameters):
+            return 3
+
+        x = ferry.ones((2, 3))
+        with self.assertRaisesRegex(LookupError, "planted"):
+            self.model(self.custom(broken))(x)
+        with self.assertRaisesRegex(TypeError, "int, not a Tensor"):
+            self.model(self.custom(wrong))(x)
+        with self.assertRaisesRegex(ZeroDivisionError, "zero"):
+            self.model(self.custom(shape=lambda dims: 1 // 0))
+        with self.assertRaises(ferry.ShapeMismatch):
+            self.model(self.custom(shape=lambda dims: (dims[0], 5)))(x)
+        with self.assertRaisesRegex(ValueError, "9 axes"):
+            train.custom(self.dense, {"weight": [1] * 9})
+        self.assertEqual(self.model(self.custom())(x).shape, (2, 2))
+
+    def test_layers_are_freed(self):
+        from ferry import _layer
+
+        gc.collect()
+        before = len(_layer._kept)
+        model, unused = self.model(self.custom()), self.custom()
+        self.assertEqual(len(_layer._kept), before + 2)
+        del model, unused
+        gc.collect()
+        self.assertEqual(len(_layer._kept), before)
 
 
 class Training(unittest.TestCase):
