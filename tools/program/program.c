@@ -11,7 +11,6 @@ enum { THREADS_MOST = 1 << 20, STREAMS_MOST = 1 << 16, OPERANDS_MOST = 1024 };
 
 typedef struct thread {
     uint32_t scope; /* the innermost; 0: outside of any */
-    uint32_t copy;  /* the first COPY since the last request that had some */
 } thread_t;
 
 /* The last event that wrote a storage. */
@@ -118,8 +117,7 @@ static thread_t *thread_of(reader_t *reader, const event_t *line)
         complain(reader, line, "names a thread above 1048575");
         number = 0;
     }
-    while (number >= reader->nthreads)
-        *ADD(reader->threads, reader->nthreads) = (thread_t){ 0, PROGRAM_NONE };
+    while (number >= reader->nthreads) *ADD(reader->threads, reader->nthreads) = (thread_t){ 0 };
     return &reader->threads[number];
 }
 
@@ -236,19 +234,6 @@ static uint64_t key_of(uint32_t stream, uint64_t seq)
     return (uint64_t)stream << 48 | (seq & (UINT64_MAX >> 16));
 }
 
-/* Pieces are recorded before their request, by the same thread. */
-static void claim_copies(program_t *program, thread_t *thread, program_event_t *event,
-                         uint32_t index)
-{
-    for (uint32_t i = thread->copy; i < index; i++) {
-        program_event_t *copy = &program->events[i];
-        if (copy->kind != PROGRAM_COPY || copy->thread != event->thread) continue;
-        copy->parent = index;
-        event->number++;
-    }
-    thread->copy = PROGRAM_NONE;
-}
-
 static void add_device(program_t *program, const event_t *line)
 {
     const uint32_t index = device_of(program, event_text(line, "device"));
@@ -294,8 +279,8 @@ static void fill_block(reader_t *reader, const event_t *line, program_event_t *e
     }
 }
 
-static void fill_transfer(reader_t *reader, const event_t *line, thread_t *thread,
-                          program_event_t *event, uint32_t index)
+static void fill_transfer(reader_t *reader, const event_t *line, program_event_t *event,
+                          uint32_t index)
 {
     program_t *program = reader->program;
     event->path = kept(program, line, "path");
@@ -307,12 +292,10 @@ static void fill_transfer(reader_t *reader, const event_t *line, thread_t *threa
     if (event->direction < 0) complain(reader, line, "has no direction of a transfer");
     if (event->stream != PROGRAM_NONE)
         *number_table_at(&reader->queued, key_of(event->stream, event->seq)) = index;
-    claim_copies(program, thread, event, index);
 }
 
 /* Keys that some kinds have. */
-static void fill(reader_t *reader, const event_t *line, thread_t *thread, program_event_t *event,
-                 uint32_t index)
+static void fill(reader_t *reader, const event_t *line, program_event_t *event, uint32_t index)
 {
     program_t *program = reader->program;
     switch ((program_kind_t)event->kind) {
@@ -325,16 +308,12 @@ static void fill(reader_t *reader, const event_t *line, thread_t *thread, progra
         *number_table_at(&reader->ops, event->number) = index;
         if (!*event->name) complain(reader, line, "has no name of an op");
         break;
-    case PROGRAM_TRANSFER: fill_transfer(reader, line, thread, event, index); break;
-    case PROGRAM_COPY:
-        if (thread->copy == PROGRAM_NONE) thread->copy = index;
-        break;
+    case PROGRAM_TRANSFER: fill_transfer(reader, line, event, index); break;
     case PROGRAM_STARTED:
         event->on =
             (program_point_t){ stream_of(reader, line, "as_stream"), event_whole(line, "as_seq") };
         event->detail = kept(program, line, "status");
         event->parent = *number_table_at(&reader->queued, key_of(event->stream, event->seq));
-        claim_copies(program, thread, event, index);
         break;
     case PROGRAM_WAIT:
         event->on =
@@ -368,6 +347,7 @@ static void fill(reader_t *reader, const event_t *line, thread_t *thread, progra
         event->name = kept(program, line, "pool");
         fill_block(reader, line, event, index);
         break;
+    case PROGRAM_COPY:
     case PROGRAM_SCOPE_BEGIN:
     case PROGRAM_SCOPE_END:
     case PROGRAM_DEVICE_ALLOC:
@@ -438,7 +418,7 @@ static void add_event(reader_t *reader, const event_t *line, program_kind_t kind
     if (event.end_ns < event.start_ns) complain(reader, line, "ends before it starts");
     enter_scope(reader, thread, &event, kept(program, line, "scope"), index);
     event.scope = thread->scope;
-    fill(reader, line, thread, &event, index);
+    fill(reader, line, &event, index);
     if (kind == PROGRAM_OP || kind == PROGRAM_TRANSFER || kind == PROGRAM_MAP) {
         event.nsrc = (uint16_t)add_operands(reader, line, "src", index, false);
         event.ndst = (uint16_t)add_operands(reader, line, "dst", index, true);
@@ -568,6 +548,7 @@ fy_status_t program_read(const char *path, program_t *out_program)
     program->memory_nbytes = info.memory_nbytes;
     program->is_whole = info.is_whole;
     if (program->begin_model_ns == PROGRAM_NO_TIME) program->begin_model_ns = 0;
+    if (status == FY_STATUS_OK) program_claim_pieces(program);
     find_steps(program);
     free(reader.threads);
     free(reader.writers);

@@ -2,66 +2,27 @@
  * is known after each event, and start and end of each request: a wait of the host ends at the end
  * of the awaited request plus the wake-up, to the nanosecond, and a request that waits for another
  * one starts at its end. */
-#include "tools/program/schedule.h"
+#include "tools/program/builder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/cli/tool.h"
-#include "tools/cli/number_table.h"
 
-enum { POLLS_MOST = 12, RING_SLOTS = 4, FLIGHTS = 3, SLOTS = FY__SIM_ENGINE_COUNT + 1 };
-
-/* Acts that used a storage last; PROGRAM_NONE: none. */
-typedef struct uses {
-    uint32_t writer, readers[SLOTS];
-} uses_t;
-
-typedef struct device_state {
-    uint64_t free_ns[FY__SIM_ENGINE_COUNT];
-    uint32_t last[FY__SIM_ENGINE_COUNT]; /* acts */
-    uint32_t ring[RING_SLOTS];           /* the last copies out of the staging ring */
-    unsigned next_slot;
-} device_state_t;
-
-typedef struct builder {
-    const program_t *program;
-    const figures_t *machines;
-    schedule_t *schedule;
-    device_state_t *devices;
-    uses_t *uses;      /* by storage */
-    uint32_t *awaited; /* by stream: act for which its next request waits */
-    uint64_t *ends_ns; /* by act */
-    size_t nends;
-    number_table_t points, ends; /* acts by stream and number, and by their end */
-    uint64_t now_ns;             /* the host's, as far as acts explain it */
-    uint64_t staged_nbytes;      /* of the transfer that is being staged */
-    uint32_t flights[FLIGHTS];   /* pieces of a download through the ring, the oldest first */
-    int nflights;
-} builder_t;
+enum { POLLS_MOST = 12 };
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-static uint64_t key_of(uint32_t stream, uint64_t seq)
-{
-    return (uint64_t)stream << 48 | (seq & (UINT64_MAX >> 16));
-}
-
-static bool is_simulated(const builder_t *builder, uint32_t device)
-{
-    return device != PROGRAM_NONE && builder->machines[device].device.memory_nbytes;
-}
-
 /* ---- the host's side ---- */
 
-static void add_host(builder_t *builder, uint32_t event, uint64_t ns)
+void builder_add_host(builder_t *builder, uint32_t event, uint64_t ns)
 {
     if (ns)
         schedule_add(builder->schedule,
                      &(act_t){ .kind = ACT_HOST, .event = event, .host_ns = ns });
 }
 
-static void add_wait(builder_t *builder, uint32_t event, uint32_t awaited)
+void builder_add_wait(builder_t *builder, uint32_t event, uint32_t awaited)
 {
     if (awaited != PROGRAM_NONE)
         schedule_add(builder->schedule,
@@ -78,9 +39,9 @@ static bool explain_wait(builder_t *builder, const fy__sim_profile_t *profile, u
         if (until_ns < spent_ns || until_ns - spent_ns <= builder->now_ns) return false;
         const uint32_t awaited = *number_table_at(&builder->ends, until_ns - spent_ns);
         if (awaited == NUMBER_TABLE_NONE) continue;
-        add_host(builder, event, profile->poll_ns);
-        add_wait(builder, event, awaited);
-        add_host(builder, event, polls * profile->poll_ns);
+        builder_add_host(builder, event, profile->poll_ns);
+        builder_add_wait(builder, event, awaited);
+        builder_add_host(builder, event, polls * profile->poll_ns);
         return true;
     }
     return false;
@@ -89,7 +50,7 @@ static bool explain_wait(builder_t *builder, const fy__sim_profile_t *profile, u
 static uint32_t act_at(builder_t *builder, uint32_t stream, uint64_t seq)
 {
     return stream == PROGRAM_NONE ? PROGRAM_NONE
-                                  : *number_table_at(&builder->points, key_of(stream, seq));
+                                  : *number_table_at(&builder->points, builder_key(stream, seq));
 }
 
 /* The host's time up to the event, in which it may have waited. `awaited`: for which request, if it
@@ -100,53 +61,53 @@ static void explain_host(builder_t *builder, const fy__sim_profile_t *profile, u
     const uint64_t now_ns = builder->program->events[event].model_ns;
     if (now_ns < builder->now_ns) return;
     if (!explain_wait(builder, profile, event, now_ns))
-        add_host(builder, event, now_ns - builder->now_ns);
+        builder_add_host(builder, event, now_ns - builder->now_ns);
     builder->now_ns = now_ns;
     if (awaited == PROGRAM_NONE || builder->ends_ns[awaited] > now_ns) return;
-    add_wait(builder, event, awaited);
+    builder_add_wait(builder, event, awaited);
     const uint32_t device = builder->schedule->acts[awaited].device;
     for (int engine = 0; all && engine < FY__SIM_ENGINE_COUNT; engine++) {
         const uint32_t last = builder->devices[device].last[engine];
         if (last != PROGRAM_NONE && builder->ends_ns[last] <= now_ns)
-            add_wait(builder, event, last);
+            builder_add_wait(builder, event, last);
     }
 }
 
 /* ---- requests ---- */
 
-static void await(builder_t *builder, const act_t *act, uint32_t other)
+void builder_await(builder_t *builder, uint32_t index, uint32_t other)
 {
-    if (other != PROGRAM_NONE && (builder->schedule->acts[other].engine != act->engine ||
-                                  builder->schedule->acts[other].device != act->device))
-        schedule_append_after(builder->schedule,
-                              &builder->schedule->acts[builder->schedule->nacts - 1], other);
+    act_t *act = &builder->schedule->acts[index];
+    if (other != PROGRAM_NONE && other != index &&
+        (builder->schedule->acts[other].engine != act->engine ||
+         builder->schedule->acts[other].device != act->device))
+        schedule_append_after(builder->schedule, act, other);
 }
 
-/* What the bytes of `event` make the last act wait for: the order of all uses of a storage. */
-static void add_hazards(builder_t *builder, const program_event_t *event)
+/* What the bytes of `event` make the act wait for: the order of all uses of a storage. */
+void builder_add_hazards(builder_t *builder, const program_event_t *event, uint32_t act)
 {
-    const schedule_t *schedule = builder->schedule;
-    const uint32_t index = (uint32_t)schedule->nacts - 1;
-    const act_t act = schedule->acts[index];
     for (size_t i = 0; i < (size_t)event->nsrc + event->ndst; i++) {
-        const program_operand_t *operand = program_operand(builder->program, event, i);
-        uses_t *uses = &builder->uses[operand->storage];
-        await(builder, &act, uses->writer);
-        if (i < event->nsrc) continue;
-        for (int slot = 0; slot < SLOTS; slot++) await(builder, &act, uses->readers[slot]);
+        const uint32_t storage = program_operand(builder->program, event, i)->storage;
+        const builder_uses_t *uses = &builder->uses[storage];
+        builder_await(builder, act, uses->writer);
+        for (int slot = 0; i >= event->nsrc && slot < BUILDER_SLOTS; slot++)
+            builder_await(builder, act, uses->readers[slot]);
     }
 }
 
-static void note_uses(builder_t *builder, const program_event_t *event, uint32_t index)
+void builder_note_reads(builder_t *builder, const program_event_t *event, uint32_t act)
 {
-    const int slot = builder->schedule->acts[index].engine;
-    for (size_t i = 0; i < (size_t)event->nsrc + event->ndst; i++) {
-        uses_t *uses = &builder->uses[program_operand(builder->program, event, i)->storage];
-        if (i < event->nsrc)
-            uses->readers[slot] = index;
-        else
-            uses->writer = index;
-    }
+    const int slot = builder->schedule->acts[act].engine;
+    for (size_t i = 0; i < event->nsrc; i++)
+        builder->uses[program_operand(builder->program, event, i)->storage].readers[slot] = act;
+}
+
+void builder_note_writes(builder_t *builder, const program_event_t *event, uint32_t act)
+{
+    for (size_t i = 0; i < event->ndst; i++)
+        builder->uses[program_operand(builder->program, event, event->nsrc + i)->storage].writer =
+            act;
 }
 
 /* Start as computed from the known times; the last act, submitted when the host was at host_ns. */
@@ -188,25 +149,6 @@ static void note_end(builder_t *builder, uint64_t end_ns)
         note_engine(builder, act->device, act->engine, end_ns, index);
 }
 
-/* The host waits for the oldest piece of a download and copies it out of its staging buffer. */
-static void empty_oldest(builder_t *builder, uint32_t event)
-{
-    const uint32_t index = builder->flights[0];
-    const act_t piece = builder->schedule->acts[index];
-    const figures_t *machine = &builder->machines[piece.device];
-    const uint64_t end_ns = builder->ends_ns[index];
-    add_wait(builder, event, index);
-    schedule_add(builder->schedule, &(act_t){ .kind = ACT_STAGE,
-                                              .event = event,
-                                              .device = piece.device,
-                                              .nbytes = piece.nbytes,
-                                              .before = piece.before });
-    if (end_ns > builder->now_ns) builder->now_ns = end_ns + machine->device.wake_ns;
-    builder->now_ns += figures_staging_ns(machine, piece.before, piece.nbytes);
-    builder->nflights--;
-    memmove(builder->flights, builder->flights + 1, sizeof builder->flights - sizeof index);
-}
-
 /* How the recorded duration comes about: dtype, page-locked or not, else a factor. */
 static void explain_duration(builder_t *builder, act_t *act, uint64_t recorded_ns)
 {
@@ -226,17 +168,6 @@ static void explain_duration(builder_t *builder, act_t *act, uint64_t recorded_n
     if (computed_ns) act->factor = (double)recorded_ns / (double)computed_ns;
 }
 
-/* Adds the request `act`. `event` has its model times if is_timed; `host`: the event after which
- * the host was done. `operands`: the event that names what it uses; is_first, is_last: of its
- * pieces. */
-typedef struct request {
-    act_t act;
-    const program_event_t *event, *operands;
-    uint32_t host, stream;
-    uint64_t seq;
-    bool is_timed, is_first, is_last;
-} request_t;
-
 /* An event of another thread can divide the time of a submission: the part before it is in host
  * acts then, and is taken out of them. false: they do not have as much. */
 static bool take_back(builder_t *builder, uint64_t ns)
@@ -255,17 +186,15 @@ static bool take_back(builder_t *builder, uint64_t ns)
     return !ns;
 }
 
-static uint64_t explain_submission(builder_t *builder, request_t *request)
+/* Adds the host's acts until it had submitted the request; returns when that was. */
+static uint64_t explain_submission(builder_t *builder, const request_t *request)
 {
-    const program_t *program = builder->program;
     const figures_t *machine = &builder->machines[request->act.device];
-    device_state_t *device = &builder->devices[request->act.device];
-    const uint64_t at_ns = later(program->events[request->host].model_ns, builder->now_ns),
+    builder_device_t *device = &builder->devices[request->act.device];
+    const uint64_t at_ns = later(request->at_ns, builder->now_ns),
                    spent_ns = act_submit_ns(&request->act, builder->machines),
                    staging_ns =
-                       request->act.is_staged
-                           ? figures_staging_ns(machine, request->act.before, request->act.nbytes)
-                           : 0;
+                       figures_staging_ns(machine, request->act.before, request->staged_nbytes);
     uint64_t host_ns = at_ns; /* when it had submitted */
     if (request->is_timed && request->event->start_ns < host_ns &&
         request->event->start_ns >= builder->now_ns + spent_ns)
@@ -280,41 +209,47 @@ static uint64_t explain_submission(builder_t *builder, request_t *request)
         if (passed_ns > spent_ns) until_ns = host_ns - spent_ns;
     }
     if (!explain_wait(builder, &machine->device, request->host, until_ns)) {
-        add_host(builder, request->host, until_ns - builder->now_ns);
+        builder_add_host(builder, request->host, until_ns - builder->now_ns);
         if (request->act.is_staged) {
             const uint32_t used = device->ring[device->next_slot];
             if (used != PROGRAM_NONE && builder->ends_ns[used] <= until_ns)
-                add_wait(builder, request->host, used);
+                builder_add_wait(builder, request->host, used);
         }
     }
     if (has_staged)
         schedule_add(builder->schedule, &(act_t){ .kind = ACT_STAGE,
                                                   .event = request->host,
                                                   .device = request->act.device,
-                                                  .nbytes = request->act.nbytes,
+                                                  .nbytes = request->staged_nbytes,
                                                   .before = request->act.before });
     builder->now_ns = at_ns;
     return host_ns;
 }
 
-static void add_request(builder_t *builder, request_t *request)
+uint32_t builder_submit(builder_t *builder, request_t *request)
 {
     schedule_t *schedule = builder->schedule;
-    const uint64_t host_ns = explain_submission(builder, request);
-    const program_event_t *event = request->event;
+    request->at_ns = explain_submission(builder, request);
     if (request->is_timed)
-        explain_duration(builder, &request->act, event->end_ns - event->start_ns);
+        explain_duration(builder, &request->act, request->event->end_ns - request->event->start_ns);
     schedule_add(schedule, &request->act);
     const uint32_t index = (uint32_t)schedule->nacts - 1;
-    if (request->stream != PROGRAM_NONE) {
-        if (builder->awaited[request->stream] != PROGRAM_NONE)
-            schedule_append_after(schedule, &schedule->acts[index],
-                                  builder->awaited[request->stream]);
-        builder->awaited[request->stream] = PROGRAM_NONE;
-        *number_table_at(&builder->points, key_of(request->stream, request->seq)) = index;
-    }
-    if (request->is_first) add_hazards(builder, request->operands);
-    if (request->is_last) note_uses(builder, request->operands, index);
+    if (request->stream == PROGRAM_NONE) return index;
+    builder_stream_t *stream = &builder->streams[request->stream];
+    builder_await(builder, index, stream->last);
+    if (stream->awaited != PROGRAM_NONE)
+        schedule_append_after(schedule, &schedule->acts[index], stream->awaited);
+    *stream = (builder_stream_t){ .awaited = PROGRAM_NONE, .last = index };
+    if (request->seq)
+        *number_table_at(&builder->points, builder_key(request->stream, request->seq)) = index;
+    return index;
+}
+
+void builder_end_request(builder_t *builder, const request_t *request, uint32_t index)
+{
+    schedule_t *schedule = builder->schedule;
+    const program_event_t *event = request->event;
+    const uint64_t host_ns = request->at_ns;
     act_t *act = &schedule->acts[index];
     uint64_t start_ns = start_of(builder, act, host_ns);
     if (request->is_timed && event->start_ns > start_ns) {
@@ -328,17 +263,39 @@ static void add_request(builder_t *builder, request_t *request)
     note_end(builder, request->is_timed ? event->end_ns
                                         : start_ns + act_duration_ns(act, builder->machines));
     if (request->act.is_staged) {
-        device_state_t *device = &builder->devices[act->device];
+        builder_device_t *device = &builder->devices[act->device];
         device->ring[device->next_slot] = index;
-        device->next_slot = (device->next_slot + 1) % RING_SLOTS;
+        device->next_slot = (device->next_slot + 1) % BUILDER_RING_SLOTS;
     }
     if (act->is_pageable) {
         const uint64_t wake_ns = builder->machines[act->device].device.wake_ns;
         const uint64_t awake_ns = builder->ends_ns[index] + wake_ns;
         if (builder->now_ns > awake_ns)
-            add_host(builder, request->host, builder->now_ns - awake_ns);
+            builder_add_host(builder, request->host, builder->now_ns - awake_ns);
     } else if (builder->now_ns > host_ns)
-        add_host(builder, request->host, builder->now_ns - host_ns);
+        builder_add_host(builder, request->host, builder->now_ns - host_ns);
+}
+
+uint32_t builder_add_request(builder_t *builder, request_t *request,
+                             const program_event_t *operands)
+{
+    const uint32_t act = builder_submit(builder, request);
+    if (request->is_first) builder_add_hazards(builder, operands, act);
+    if (request->is_last) {
+        builder_note_reads(builder, operands, act);
+        builder_note_writes(builder, operands, act);
+    }
+    builder_end_request(builder, request, act);
+    return act;
+}
+
+/* When the host had submitted the request of an op. Another thread can advance the clock before the
+ * line is recorded; a request never starts before it is submitted. */
+static uint64_t submitted_ns(const program_event_t *event)
+{
+    const bool is_one = event->kind == PROGRAM_OP && event->end_ns &&
+                        strcmp(event->name, "graph_replay") != 0;
+    return is_one && event->start_ns < event->model_ns ? event->start_ns : event->model_ns;
 }
 
 /* A graph's replay is one event of many launches: their number follows from the host's time. */
@@ -360,8 +317,8 @@ static void add_op(builder_t *builder, uint32_t index)
                  .nbytes = event->nbytes / count,
                  .factor = 1 },
         .event = event,
-        .operands = event,
         .host = index,
+        .at_ns = submitted_ns(event),
         .stream = event->stream,
         .seq = event->seq,
         .is_timed = true,
@@ -374,70 +331,19 @@ static void add_op(builder_t *builder, uint32_t index)
                        all_ns = count * act_duration_ns(&request.act, builder->machines);
         if (event->end_ns > busy_from_ns && event->end_ns - busy_from_ns > count * each_ns)
             request.act.factor = (double)(event->end_ns - busy_from_ns) / (double)all_ns;
-        add_host(builder, index, spent_ns - count * each_ns);
+        builder_add_host(builder, index, spent_ns - count * each_ns);
         request.is_timed = false;
     }
     for (uint64_t i = 0; i + 1 < count; i++) {
         builder->now_ns = event->model_ns - each_ns * (count - i - 1);
         schedule_add(builder->schedule, &request.act);
-        if (!i) add_hazards(builder, event);
-        const act_t *act = &builder->schedule->acts[builder->schedule->nacts - 1];
+        const uint32_t launch = (uint32_t)builder->schedule->nacts - 1;
+        if (!i) builder_add_hazards(builder, event, launch);
+        const act_t *act = &builder->schedule->acts[launch];
         note_end(builder,
                  start_of(builder, act, builder->now_ns) + act_duration_ns(act, builder->machines));
     }
-    add_request(builder, &request);
-}
-
-static void add_copy(builder_t *builder, uint32_t index)
-{
-    const program_t *program = builder->program;
-    const program_event_t *copy = &program->events[index], *event = &program->events[copy->parent],
-                          *transfer = event;
-    program_point_t point = { event->stream, event->seq };
-    if (event->kind == PROGRAM_STARTED) {
-        if (event->parent == PROGRAM_NONE) return;
-        transfer = &program->events[event->parent];
-        point = event->on;
-    }
-    if (!is_simulated(builder, transfer->device)) return;
-    bool is_last = true;
-    for (uint32_t i = index + 1; i < copy->parent && is_last; i++)
-        is_last = program->events[i].kind != PROGRAM_COPY ||
-                  program->events[i].parent != copy->parent;
-    const bool is_peer = copy->direction == PROGRAM_PEER;
-    request_t request = {
-        .act = { .kind = ACT_REQUEST,
-                 .engine = is_peer                               ? FY__SIM_ENGINE_COUNT
-                           : copy->direction == PROGRAM_DOWNLOAD ? FY__SIM_DOWNLOAD
-                                                                 : FY__SIM_UPLOAD,
-                 .is_staged = strcmp(transfer->path, "staged") == 0 &&
-                              copy->direction == PROGRAM_UPLOAD,
-                 .event = copy->parent,
-                 .device = is_peer && transfer->other != PROGRAM_NONE ? transfer->other
-                                                                      : transfer->device,
-                 .other = transfer->device,
-                 .nbytes = copy->nbytes,
-                 .before = builder->staged_nbytes,
-                 .factor = 1 },
-        .event = event,
-        .operands = transfer,
-        .host = index,
-        .stream = point.stream,
-        .seq = is_last ? point.seq : 0,
-        .is_timed = is_last && event->end_ns,
-        .is_first = !builder->staged_nbytes,
-        .is_last = is_last,
-    };
-    const bool is_fetched = copy->direction == PROGRAM_DOWNLOAD &&
-                            strcmp(transfer->path, "staged") == 0;
-    if (request.is_first) builder->nflights = 0;
-    if (is_fetched && builder->nflights == FLIGHTS) empty_oldest(builder, index);
-    builder->staged_nbytes = is_last ? 0 : builder->staged_nbytes + copy->nbytes;
-    add_request(builder, &request);
-    if (is_fetched) builder->flights[builder->nflights++] = (uint32_t)builder->schedule->nacts - 1;
-    if (is_last && event->kind == PROGRAM_STARTED && event->stream != PROGRAM_NONE)
-        *number_table_at(&builder->points, key_of(event->stream, event->seq)) =
-            (uint32_t)builder->schedule->nacts - 1;
+    (void)builder_add_request(builder, &request, event);
 }
 
 /* ---- all of it ---- */
@@ -458,23 +364,24 @@ static void add_event(builder_t *builder, uint32_t index, const fy__sim_profile_
     const program_event_t *event = &builder->program->events[index];
     switch ((program_kind_t)event->kind) {
     case PROGRAM_OP:
-        if (event->end_ns && is_simulated(builder, event->device))
+        if (event->end_ns && builder_is_simulated(builder, event->device))
             add_op(builder, index);
         else if (!event->end_ns) /* on the host: its time is the op's own */
             explain_host(builder, profile, index, PROGRAM_NONE, false);
         break;
     case PROGRAM_COPY:
-        if (event->parent != PROGRAM_NONE) add_copy(builder, index);
+        if (event->parent != PROGRAM_NONE) builder_add_copy(builder, index);
         break;
     case PROGRAM_WAIT:
         if (event->stream != PROGRAM_NONE)
-            builder->awaited[event->stream] = act_at(builder, event->on.stream, event->on.seq);
+            builder->streams[event->stream].awaited =
+                act_at(builder, event->on.stream, event->on.seq);
         break;
     case PROGRAM_SYNC:
     case PROGRAM_THROTTLE:
     case PROGRAM_ARRIVED:
         while (builder->nflights && strcmp(event->name, "tensor_download_into") == 0)
-            empty_oldest(builder, index);
+            builder_empty_oldest(builder, index);
         explain_host(builder, profile, index, awaited_by(builder, index),
                      strcmp(event->name, "device_wait") == 0);
         break;
@@ -508,7 +415,7 @@ static void add_events(builder_t *builder, const fy__sim_profile_t *profile)
     size_t count = 0;
     for (uint32_t i = 0; i < program->nevents; i++)
         if (program->events[i].model_ns != PROGRAM_NO_TIME)
-            moments[count++] = (moment_t){ program->events[i].model_ns, i };
+            moments[count++] = (moment_t){ submitted_ns(&program->events[i]), i };
         else
             schedule->acts_until[i] = 0;
     qsort(moments, count, sizeof *moments, compare_moments);
@@ -533,11 +440,11 @@ fy_status_t schedule_build(const program_t *program, const figures_t *machines,
                                            "run on a simulated device can be predicted");
     builder.devices = tool_alloc((program->ndevices + 1) * sizeof *builder.devices);
     builder.uses = tool_alloc((program->nstorages + 1) * sizeof *builder.uses);
-    builder.awaited = tool_alloc((program->nstreams + 1) * sizeof *builder.awaited);
+    builder.streams = tool_alloc((program->nstreams + 1) * sizeof *builder.streams);
     memset(builder.uses, 0xff, program->nstorages * sizeof *builder.uses);
-    memset(builder.awaited, 0xff, program->nstreams * sizeof *builder.awaited);
+    memset(builder.streams, 0xff, program->nstreams * sizeof *builder.streams);
     for (size_t i = 0; i < program->ndevices; i++) {
-        builder.devices[i] = (device_state_t){ .next_slot = 0 };
+        builder.devices[i] = (builder_device_t){ .next_slot = 0 };
         memset(builder.devices[i].ring, 0xff, sizeof builder.devices[i].ring);
         memset(builder.devices[i].last, 0xff, sizeof builder.devices[i].last);
     }
@@ -546,7 +453,7 @@ fy_status_t schedule_build(const program_t *program, const figures_t *machines,
     add_events(&builder, profile);
     free(builder.devices);
     free(builder.uses);
-    free(builder.awaited);
+    free(builder.streams);
     free(builder.ends_ns);
     number_table_free(&builder.points);
     number_table_free(&builder.ends);
