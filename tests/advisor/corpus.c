@@ -1,5 +1,6 @@
 /* corpus PROGRAM VARIANT PLANT FILE [PLANT]: runs a program of the corpus, with one or two kinds of
- * waste or "clean", and records it. `corpus --list` prints the plants. */
+ * waste or "clean", and records it. `corpus --list` prints the plants.
+ * $FERRY_CORPUS_DEVICE: another device than sim:0. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@ static fy_status_t run(const char *name, int variant, waste_kind_t kind, waste_k
 {
     corpus_t corpus = { .variant = variant };
     fy_status_t status = FY_STATUS_INVALID_ARGUMENT;
-    FY_TRY(fy_device_open("sim:0?numerics=off", &corpus.device));
+    const char *spec = getenv("FERRY_CORPUS_DEVICE");
+    FY_TRY(fy_device_open(spec ? spec : "sim:0?numerics=off", &corpus.device));
     fy_scope_t scope = fy_scope_begin(name);
     FY_TRY(waste_create(&corpus.waste, corpus.device, kind));
     FY_TRY(waste_create(&corpus.also, corpus.device, also));

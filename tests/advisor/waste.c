@@ -45,7 +45,8 @@ static fy_status_t create_many_pinned(fy_device_t *device, fy_tensor_t *target)
 static bool is_pinned(waste_kind_t kind)
 {
     return kind == WASTE_NEVER_USED || kind == WASTE_ONE_BUFFER || kind == WASTE_PINNED_IDLE ||
-           kind == WASTE_HOST_WORK || kind == WASTE_EARLY_WRITE || kind == WASTE_TURNS;
+           kind == WASTE_HOST_WORK || kind == WASTE_EARLY_WRITE || kind == WASTE_TURNS ||
+           kind == WASTE_SLOW_COPY || kind == WASTE_LATE_UPLOAD;
 }
 
 fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
@@ -60,7 +61,9 @@ fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
     if (kind == WASTE_HOST_WORK)
         return fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->noise);
     if (kind == WASTE_PINNED_MOST) return create_many_pinned(device, waste->target);
-    for (int i = 0; i < SPARES && kind == WASTE_EARLY_WRITE; i++)
+    const bool takes_turns = kind == WASTE_EARLY_WRITE || kind == WASTE_SLOW_COPY ||
+                             kind == WASTE_LATE_UPLOAD;
+    for (int i = 0; i < SPARES && takes_turns; i++)
         FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->spare[i]));
     if (kind != WASTE_SMALL_COPIES) return FY_STATUS_OK;
     for (int i = 0; i < SMALL; i++) {
@@ -196,6 +199,24 @@ static fy_status_t plant_early_write(waste_t *waste, fy_tensor_t **h)
     return use_target(waste, h);
 }
 
+/* Four targets take turns, so an upload never waits for its buffer. */
+static fy_status_t plant_turns_of_four(waste_t *waste, fy_tensor_t **h)
+{
+    FY_TRY(fy_ticket_wait(waste->sent, FY_FOREVER));
+    FY_TRY(write_source(waste->source));
+    waste->target = waste->spare[waste->step % SPARES];
+    FY_TRY(upload(waste, FY_HOST_BORROW));
+    return use_target(waste, h);
+}
+
+static fy_status_t plant_tiny_ops(waste_t *waste)
+{
+    fy_tensor_t *row;
+    FY_TRY(fy_slice(waste->target, 0, 0, 1, &row));
+    for (int i = 0; i < TINY; i++) FY_TRY(fy_axpy(row, 0.5, row));
+    return FY_STATUS_OK;
+}
+
 fy_status_t waste_read(fy_tensor_t *result)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -208,11 +229,23 @@ fy_status_t waste_read(fy_tensor_t *result)
     return fy_tensor_map(answer, FY_ACCESS_READ, &bytes);
 }
 
+/* Decides by a sum of the step whether to go on, as an iterative solver does. */
+static fy_status_t read_sum(waste_t *waste)
+{
+    fy_tensor_t *sum, *host;
+    fy_download_t *reply;
+    FY_TRY(fy_sum(waste->target, 0, NULL, 0, &sum));
+    FY_TRY(fy_tensor_download(sum, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
+    FY_TRY(fy_axpy(waste->target, 0.5, waste->target));
+    return fy_download_wait(reply, FY_FOREVER, &host);
+}
+
 fy_status_t waste_after_ops(waste_t *waste)
 {
     fy_download_t **reply = &waste->replies[waste->step % SPARES];
     fy_tensor_t *sum, *host;
     if (waste->kind == WASTE_ONE_BUFFER) return fy_sum(waste->target, 0, NULL, 0, &sum);
+    if (waste->kind == WASTE_LATE_UPLOAD) return read_sum(waste);
     if (waste->kind != WASTE_TURNS) return FY_STATUS_OK;
     FY_TRY(fy_sum(waste->target, 0, NULL, 0, &sum));
     FY_TRY(fy_axpy(waste->target, 0.5, waste->target));
@@ -252,6 +285,9 @@ fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
     case WASTE_PIN: return plant_pin(waste, h);
     case WASTE_HOST_WORK: return plant_host_work(waste, h);
     case WASTE_CHAIN: return plant_chain(h);
+    case WASTE_LATE_UPLOAD:
+    case WASTE_SLOW_COPY: return plant_turns_of_four(waste, h);
+    case WASTE_TINY_OPS: return plant_tiny_ops(waste);
     default: return FY_STATUS_OK; /* planted where results are read, or when it was created */
     }
 }

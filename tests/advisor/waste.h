@@ -29,7 +29,10 @@
     X(PINNED_MOST, "pinned-most", "page-locks most of the host's memory")                 \
     X(COPY_INTO, "copy-into", "downloads into a tensor of the host in each step")         \
     X(EARLY_WRITE, "early-write", "writes a source that its upload still reads")          \
-    X(TURNS, "turns", "uploads into the buffer that is still downloaded")
+    X(TURNS, "turns", "uploads into the buffer that is still downloaded")                 \
+    X(SLOW_COPY, "slow-copy", "uploads over a link that is slower than calibrated")       \
+    X(TINY_OPS, "tiny-ops", "submits many small ops one by one in each step")             \
+    X(LATE_UPLOAD, "late-upload", "uploads a matrix in the step that reads it")
 
 typedef enum waste_kind {
     WASTE_NONE,
@@ -39,7 +42,7 @@ typedef enum waste_kind {
         WASTE_COUNT
 } waste_kind_t;
 
-enum { SMALL = 24, SPARES = 4 };
+enum { SMALL = 24, SPARES = 4, TINY = 160 };
 
 typedef struct waste {
     waste_kind_t kind;

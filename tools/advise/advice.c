@@ -9,6 +9,7 @@
 
 #include "tools/advise/rules.h"
 #include "tools/cli/tool.h"
+#include "tools/program/predict.h"
 
 /* Shortens `scope` to the part that is `path` or around it. */
 static void widen(char *scope, const char *path)
@@ -56,6 +57,15 @@ void advice_add(advice_t *advice, finding_t *finding, uint32_t event)
     finding->begins_next = false;
     finding->events[finding->nevents++] = event;
     finding->nbytes += facts_event(advice->facts, event)->nbytes;
+}
+
+uint64_t advice_calibrated_ns(const advice_t *advice, uint32_t event, uint64_t nbytes)
+{
+    const uint32_t device = facts_event(advice->facts, event)->device;
+    if (!advice->machines || device == PROGRAM_NONE ||
+        !advice->machines[device].device.memory_nbytes)
+        return 0;
+    return fy__sim_profile_link_ns(&advice->machines[device].device, 1, nbytes);
 }
 
 void advice_begin_series(finding_t *finding)
@@ -109,9 +119,9 @@ static uint64_t rest_of(const facts_t *facts, const finding_t *finding, facts_en
 }
 
 /* Requests that remain are still behind others in the queue. */
-static bool is_queue_saved(change_t change)
+static bool is_queue_saved(change_kind_t change)
 {
-    return change != CHANGE_PACK && change != CHANGE_PIN && change != CHANGE_SECOND_BUFFER;
+    return change != CHANGE_BATCH && change != CHANGE_PIN && change != CHANGE_SECOND_BUFFER;
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -124,16 +134,55 @@ static uint64_t lead_of(const facts_t *facts, const finding_t *finding)
     return 0;
 }
 
-static void compute_saving(const facts_t *facts, finding_t *finding)
+/* Each series becomes one copy and a kernel that reads and writes all bytes. For a series that kept
+ * the device waiting, the host still stages and submits, and the bytes still cross. The kernels
+ * count if the device has no other idle time in which they fit. */
+static uint64_t packed_ns(const advice_t *advice, const finding_t *finding)
 {
+    const facts_t *facts = advice->facts;
+    uint64_t all = 0, kernels = 0, nbytes = 0, idle = 0;
+    for (size_t i = 0; i < finding->nevents; i++) {
+        const uint32_t event = finding->events[i];
+        nbytes += facts_event(facts, event)->nbytes;
+        idle += facts->idle_ns[event];
+        if (i + 1 < finding->nevents && !finding->begins[i + 1]) continue;
+        const uint64_t link_ns = advice_calibrated_ns(advice, event, nbytes);
+        if (!link_ns) return 0;
+        const figures_t *machine = &advice->machines[facts_event(facts, event)->device];
+        kernels += fy__sim_profile_launch_ns(&machine->device, FY_DTYPE_U8, 0, 2 * nbytes);
+        if (idle)
+            all += figures_staging_ns(machine, 0, nbytes) + machine->device.copy_submit_ns +
+                   machine->device.launch_submit_ns + link_ns;
+        nbytes = idle = 0;
+    }
+    const uint64_t other = facts->idle_total_ns - smaller(facts->idle_total_ns, finding->idle_ns);
+    return all + (other < kernels ? kernels : 0);
+}
+
+/* In a graph, the first op of a step is still submitted. */
+static uint64_t idle_of(const facts_t *facts, const finding_t *finding, size_t cost)
+{
+    const change_kind_t change = finding->rule->change;
+    const bool stays = change == CHANGE_GRAPH && cost < finding->nevents && finding->begins[cost];
+    return stays ? 0
+                 : facts->idle_ns[finding->costs[cost]] +
+                       (is_queue_saved(change) ? facts->queue_ns[finding->costs[cost]] : 0);
+}
+
+static void compute_saving(const advice_t *advice, finding_t *finding)
+{
+    const facts_t *facts = advice->facts;
     const uint64_t all = facts->end_ns - facts->begin_ns;
-    const change_t change = finding->rule->change;
-    for (size_t i = 0; i < finding->ncosts; i++)
-        finding->idle_ns += facts->idle_ns[finding->costs[i]] +
-                            (is_queue_saved(change) ? facts->queue_ns[finding->costs[i]] : 0);
+    const change_kind_t change = finding->rule->change;
+    for (size_t i = 0; i < finding->ncosts; i++) finding->idle_ns += idle_of(facts, finding, i);
     uint64_t saving = finding->idle_ns;
-    if (change == CHANGE_PIN) saving -= smaller(saving, lead_of(facts, finding));
-    if (finding->nevents && finding->kept) saving -= saving / finding->nevents * finding->kept;
+    if (change == CHANGE_PIN && !finding->rest_ns) finding->rest_ns = lead_of(facts, finding);
+    if (change == CHANGE_BATCH) finding->rest_ns = packed_ns(advice, finding);
+    if (change == CHANGE_UPLOAD_EARLIER && finding->nevents) /* the first one has no step before */
+        finding->rest_ns = idle_of(facts, finding, 0);
+    saving -= smaller(saving, finding->rest_ns);
+    if (change == CHANGE_BATCH && !finding->rest_ns && finding->nevents)
+        saving -= saving / finding->nevents * finding->kept;
     for (int engine = 0; engine < FACTS_ENGINES; engine++) {
         const uint64_t rest = rest_of(facts, finding, (facts_engine_t)engine);
         const uint64_t most = rest < all ? all - rest : 0;
@@ -183,7 +232,7 @@ static void close_rule(advice_t *advice)
     size_t kept = advice->first;
     for (size_t i = advice->first; i < advice->nfindings; i++) {
         finding_t *finding = &advice->findings[i];
-        compute_saving(advice->facts, finding);
+        compute_saving(advice, finding);
         set_confidence(advice->facts, finding);
         name_op(advice->facts, finding);
         if (is_worth_it(advice->facts, finding)) {
@@ -209,6 +258,10 @@ void advice_create(const facts_t *facts, const char *only, advice_t *out_advice)
     const size_t n = facts->program->nevents;
     *out_advice = (advice_t){ .facts = facts, .claimed = tool_alloc(n + 1) };
     memset(out_advice->claimed, 0, n + 1);
+    if (predict_machines(facts->program, NULL, &out_advice->machines) != FY_STATUS_OK) {
+        free(out_advice->machines);
+        out_advice->machines = NULL;
+    }
     for (size_t i = 0; i < rules_count; i++) {
         out_advice->rule = &rules[i];
         out_advice->first = out_advice->nfindings;
@@ -230,4 +283,5 @@ void advice_free(advice_t *advice)
     for (size_t i = 0; i < advice->nfindings; i++) drop(&advice->findings[i]);
     free(advice->findings);
     free(advice->claimed);
+    free(advice->machines);
 }

@@ -7,6 +7,7 @@
 #define FERRY_TOOLS_ADVISE_ADVICE_H_
 
 #include "tools/program/facts.h"
+#include "tools/program/figures.h"
 
 struct rule;
 
@@ -24,6 +25,7 @@ typedef struct finding {
     bool begins_next;
     bool *begins;     /* by event: it begins a series that becomes one request */
     uint64_t kept;    /* series; 0: all events go, or change */
+    uint64_t rest_ns; /* time of requests that the fix leaves, or makes */
     uint64_t idle_ns; /* the device stood idle because of the costs */
     uint64_t saving_ns;
     bool has_measured; /* prove.h: the saving that an execution without the waste shows */
@@ -31,12 +33,14 @@ typedef struct finding {
     bool has_limit; /* the saving is less than idle_ns, because of `limit` */
     facts_engine_t limit;
     confidence_t confidence;
-    char detail[200]; /* what a reader needs besides, or "" */
+    const char *formula; /* of a saving that is not idle_ns; NULL: it is */
+    char detail[200];    /* what a reader needs besides, or "" */
 } finding_t;
 
 typedef struct advice {
     const facts_t *facts;
-    bool *claimed; /* by event */
+    figures_t *machines; /* by device: as recorded; NULL: unknown */
+    bool *claimed;       /* by event */
     finding_t *findings;
     size_t nfindings, first; /* first: of the rule that runs */
     const struct rule *rule;
@@ -57,6 +61,8 @@ finding_t *advice_at(advice_t *advice, uint32_t event);
 void advice_add(advice_t *advice, finding_t *finding, uint32_t event);
 /* The next event added begins a series, of which one request remains. */
 void advice_begin_series(finding_t *finding);
+/* How long a copy of this event's bytes takes at the rate of the device's profile; 0: unknown. */
+uint64_t advice_calibrated_ns(const advice_t *advice, uint32_t event, uint64_t nbytes);
 /* The event costs time only because of events of the finding. */
 void advice_charge(advice_t *advice, finding_t *finding, uint32_t event);
 /* Has no rule explained it? */

@@ -35,19 +35,19 @@ const rule_t rules[] = {
       "Each copy costs a submission and a set-up, whatever its size.",
       "Pass them in one call, which packs them.",
       "fy_tensor_upload_many_into(count, on_device, on_host, NULL, &ticket);", 8, false,
-      rule_small_copies, CHANGE_PACK },
+      rule_small_copies, CHANGE_BATCH },
     { "FA08", "the host waits for a scalar in a loop",
       "The device is idle from its last request until the host submits the next one.",
       "Read it some steps later: fy_download_try_f64 neither waits nor blocks.",
       "if (i >= 8) fy_download_try_f64(reply[i % 8], &done, &value);\n"
       "fy_tensor_download(loss, NULL, &reply[i % 8]);",
-      3, true, rule_scalar_read, CHANGE_LATER, 8 },
+      3, true, rule_scalar_read, CHANGE_READ_LATER, 8 },
     { "FA09", "a copy blocks the host",
       "The host waits for the copy, then the device waits for the host's next submission.",
       "Wait for it some steps later; until then submit other work.",
       "if (i >= 4) fy_download_wait(reply[i % 4], FY_FOREVER, &host);\n"
       "fy_tensor_download(y, NULL, &reply[i % 4]);",
-      3, true, rule_blocking_copy, CHANGE_LATER, 4 },
+      3, true, rule_blocking_copy, CHANGE_READ_LATER, 4 },
     { "FA10", "the host waits for the device and reads nothing",
       "Ferry orders requests by the tensors that they use; the wait only empties the queue.",
       "Remove the wait.", "/* no fy_device_wait */", 3, true, rule_sync, CHANGE_DROP },
@@ -106,6 +106,23 @@ const rule_t rules[] = {
       "fy_ticket_wait(sent[i % 2], FY_FOREVER); fy_tensor_map(source[i % 2], FY_ACCESS_WRITE, "
       "&bytes);",
       3, false, rule_early_write },
+    { "FA24", "the device waits for an upload that was submitted late",
+      "The host submits the upload in the step that reads it, so nothing hides the copy.",
+      "Submit it a step earlier, into another buffer: a prefetch of depth 1 or more.",
+      "fy_prefetch_create(device, 1, &spec, fill, NULL, &options, &prefetch);   /* options.depth = "
+      "2 "
+      "*/",
+      3, true, rule_late_upload, CHANGE_UPLOAD_EARLIER, 1 },
+    { "FA22", "copies are slower than the device's calibrated rate",
+      "Their bytes are page-locked, but cross more slowly than the profile of the device says.",
+      "Page-lock memory near the device, and see whether ferry calibrate still measures the rate.",
+      "fy_tensor_pin(source, device);                  /* from memory of the device's NUMA node */",
+      3, false, rule_slow_copy, CHANGE_PIN },
+    { "FA23", "a step submits the same ops each time, one by one",
+      "The device is idle until the host has submitted the next op.",
+      "Record the step as a graph once, and replay it: one submission.",
+      "fy_graph_begin(device); ... fy_graph_end(&graph); for (...) fy_graph_replay(graph, NULL);",
+      8, true, rule_replay, CHANGE_GRAPH },
 };
 const size_t rules_count = sizeof rules / sizeof *rules;
 

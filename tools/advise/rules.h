@@ -5,18 +5,7 @@
 #define FERRY_TOOLS_ADVISE_RULES_H_
 
 #include "tools/advise/advice.h"
-
-/* How a program is changed to measure a saving (prove.c). */
-typedef enum change {
-    CHANGE_NONE,          /* the model clock does not show it */
-    CHANGE_DROP,          /* the costs go */
-    CHANGE_LATER,         /* the host waits for the request of `steps` events before */
-    CHANGE_PACK,          /* a series of copies becomes one */
-    CHANGE_PIN,           /* copies read page-locked memory, without staging */
-    CHANGE_SECOND_BUFFER, /* an upload waits for what the one before it waited for */
-    CHANGE_UNBLOCK,       /* copies to page-locked memory, waited for `steps` events later */
-    CHANGE_FUSE           /* a series of ops becomes one */
-} change_t;
+#include "tools/program/change.h"
 
 typedef struct rule {
     const char *id;    /* stable */
@@ -28,8 +17,8 @@ typedef struct rule {
     /* a finding that saves less than a thousandth of the time is dropped; no harm without a cost */
     bool needs_saving;
     void (*find)(advice_t *advice);
-    change_t change;
-    size_t steps; /* LATER */
+    change_kind_t change; /* how it is proved; NONE: the model clock does not show it */
+    uint32_t steps;       /* of that change */
 } rule_t;
 
 extern const rule_t rules[];
@@ -64,11 +53,11 @@ void rule_alloc(advice_t *advice);
 void rule_pinned_most(advice_t *advice);
 /* rules_ops.c */
 void rule_chain(advice_t *advice);
-/* The bytes that a chain reads from outside, and those of its last result. out_all may be NULL: the
- * bytes of all operands of all its ops. */
-uint64_t chain_outer_nbytes(const facts_t *facts, const uint32_t *ops, size_t count,
-                            uint64_t *out_all);
+void rule_replay(advice_t *advice);
+/* rules_rate.c */
+void rule_slow_copy(advice_t *advice);
 /* rules_idle.c */
 void rule_host_work(advice_t *advice);
+void rule_late_upload(advice_t *advice);
 
 #endif

@@ -60,19 +60,22 @@ static const char *formula_of(const finding_t *finding, char out[200])
 {
     char idle[32];
     int n;
-    if (!finding->saving_ns && !finding->idle_ns) {
+    if (!finding->saving_ns && (!finding->idle_ns || finding->formula)) {
         snprintf(out, 200, "%s",
                  finding->nbytes ? "no time of this run: the bytes and the host's work"
                                  : "no time of this run");
         return out;
     }
-    if (!finding->idle_ns || finding->saving_ns > finding->idle_ns) {
-        snprintf(out, 200, "device time of the ops x bytes between them / bytes of all operands");
+    if (finding->formula) {
+        snprintf(out, 200, "%s", finding->formula);
         return out;
     }
     n = snprintf(out, 200, "idle time of the device because of them, %s",
                  time_text(finding->idle_ns, idle));
-    if (finding->kept)
+    if (finding->rest_ns)
+        n += snprintf(out + n, 200 - (size_t)n, ", - %s that copies still take",
+                      time_text(finding->rest_ns, idle));
+    else if (finding->kept && finding->rule->change == CHANGE_BATCH)
         n += snprintf(out + n, 200 - (size_t)n, ", x (%zu - %" PRIu64 ") / %zu", finding->nevents,
                       finding->kept, finding->nevents);
     if (finding->has_limit)
@@ -138,7 +141,12 @@ static void print_together(const advice_t *advice)
 {
     char saving[32];
     const int64_t ns = advice->together_ns;
-    if (!advice->has_together || advice->nfindings < 2) return;
+    if (advice->nfindings < 2 || !total_ns(advice)) return;
+    if (!advice->has_together) {
+        printf(
+            "\nsavings overlap, so their sum is no saving: --prove executes all fixes together\n");
+        return;
+    }
     printf("\ntogether, the fixes of all findings save %s%s (%.1f %%), by one execution with all\n",
            ns < 0 ? "-" : "", time_text((uint64_t)(ns < 0 ? -ns : ns), saving),
            ns < 0 ? 0 : percent((uint64_t)ns, total_ns(advice)));

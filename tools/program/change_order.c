@@ -79,6 +79,12 @@ static void end_moves(schedule_t *schedule, move_t *moves)
     free(moves);
 }
 
+/* Does the act belong to an event of the change? */
+static bool is_changed(const changer_t *changer, const act_t *act)
+{
+    return changer->place[change_owner(changer, act)] != 0;
+}
+
 /* ---- steps ---- */
 
 static uint32_t step_of(const schedule_t *schedule, const act_t *act)
@@ -97,34 +103,17 @@ static uint32_t acts_at(const schedule_t *schedule, uint64_t step, bool is_end)
     return event == PROGRAM_NONE ? UINT32_MAX : schedule->acts_until[event];
 }
 
-void change_read_later(changer_t *changer)
-{
-    schedule_t *schedule = changer->schedule;
-    move_t *moves = begin_moves(schedule);
-    for (uint32_t i = 0; i < schedule->nacts; i++) {
-        const act_t *act = &schedule->acts[i];
-        if (act->kind != ACT_WAIT || !change_has(changer, &schedule->acts[act->awaited])) continue;
-        const uint32_t step = step_of(schedule, &schedule->acts[act->awaited]);
-        if (step == PROGRAM_NONE) continue;
-        uint64_t later = (uint64_t)step + changer->steps;
-        if (later >= schedule->program->nsteps) later = schedule->program->nsteps - 1;
-        const uint32_t at = acts_at(schedule, later, true);
-        if (at != UINT32_MAX && at > i) move_before(&moves[i], at);
-    }
-    end_moves(schedule, moves);
-}
-
 void change_upload_earlier(changer_t *changer)
 {
     schedule_t *schedule = changer->schedule;
     move_t *moves = begin_moves(schedule);
     for (uint32_t i = 0; i < schedule->nacts; i++) {
         const act_t *act = &schedule->acts[i];
-        if (!changer->is_changed[act->event]) continue;
+        if (!is_changed(changer, act)) continue;
         const uint32_t step = step_of(schedule, act);
         if (step == PROGRAM_NONE) continue;
-        const uint32_t at =
-            acts_at(schedule, step > changer->steps ? step - changer->steps : 0, false);
+        const uint32_t at = acts_at(
+            schedule, step > changer->change->steps ? step - changer->change->steps : 0, false);
         if (at != UINT32_MAX && at < i) move_before(&moves[i], at);
     }
     end_moves(schedule, moves);
@@ -155,7 +144,7 @@ static void drop_host_time(const changer_t *changer, const batch_t *batch)
 {
     act_t *acts = changer->schedule->acts;
     for (uint32_t i = batch->members[0] + 1; i < batch->members[batch->count - 1]; i++) {
-        if (acts[i].kind == ACT_HOST && changer->is_changed[acts[i].event]) change_drop(&acts[i]);
+        if (acts[i].kind == ACT_HOST && is_changed(changer, &acts[i])) change_drop(&acts[i]);
         if (acts[i].kind != ACT_WAIT || !batch->is_member[acts[i].awaited]) continue;
         if (acts[i - 1].kind == ACT_HOST && acts[i - 1].event == acts[i].event)
             change_drop(&acts[i - 1]);
@@ -220,6 +209,12 @@ static void end_batch(const changer_t *changer, batch_t *batch, uint32_t *replac
     batch->has_wait = false;
 }
 
+static bool begins_series(const changer_t *changer, const act_t *act)
+{
+    return changer->change->begins &&
+           changer->change->begins[changer->place[change_owner(changer, act)] - 1];
+}
+
 void change_batch(changer_t *changer)
 {
     schedule_t *schedule = changer->schedule;
@@ -233,16 +228,17 @@ void change_batch(changer_t *changer)
     for (uint32_t i = 0; i < schedule->nacts; i++) {
         act_t *act = &schedule->acts[i];
         const act_t *first = batch.count ? &schedule->acts[batch.members[0]] : NULL;
-        const bool is_changed = change_has(changer, act);
+        const bool is_member = change_has(changer, act);
         const bool is_download = first && first->engine == FY__SIM_DOWNLOAD;
         if (is_download && act->kind == ACT_WAIT) batch.has_wait |= batch.is_member[act->awaited];
-        if (first && needs(schedule, &batch, act, is_download, changer->is_changed[act->event]))
+        if (first && needs(schedule, &batch, act, is_download, is_changed(changer, act)))
             end_batch(changer, &batch, replaced, moves);
-        else if (first && is_changed &&
-                 (first->engine != act->engine || first->device != act->device ||
+        else if (first && is_member &&
+                 (begins_series(changer, act) || first->engine != act->engine ||
+                  first->device != act->device ||
                   step_of(schedule, first) != step_of(schedule, act)))
             end_batch(changer, &batch, replaced, moves);
-        if (is_changed) {
+        if (is_member) {
             batch.is_member[i] = true;
             batch.members[batch.count++] = i;
         }

@@ -64,14 +64,14 @@ static fy_status_t check_program(const settings_t *settings, const program_t *pr
 static fy_status_t pin_all(work_t *work)
 {
     const program_t *program = &work->program;
+    facts_t facts;
     uint32_t *events = tool_alloc((program->nevents + 1) * sizeof *events);
     change_t change = { .kind = CHANGE_PIN, .events = events };
-    schedule_t pinned;
     for (uint32_t i = 0; i < program->nevents; i++)
         if (program->events[i].kind == PROGRAM_TRANSFER) events[change.nevents++] = i;
-    const fy_status_t status = change_make(&work->schedule, &change, &pinned);
-    schedule_free(&work->schedule);
-    work->schedule = pinned;
+    facts_create(program, &facts);
+    const fy_status_t status = change_apply(&work->schedule, &facts, &change);
+    facts_free(&facts);
     free(events);
     return status;
 }

@@ -80,11 +80,14 @@ static size_t choose(const program_t *program, int direction, uint64_t nbytes, b
 static void prove(const program_t *program, const change_t *change, proof_t *out_proof)
 {
     schedule_t schedule;
+    facts_t facts;
     figures_t *figures;
+    facts_create(program, &facts);
     assert_int_equal(predict_machines(program, NULL, &figures), FY_STATUS_OK);
     assert_int_equal(schedule_build(program, figures, &schedule), FY_STATUS_OK);
-    assert_int_equal(change_prove(&schedule, figures, change, out_proof), FY_STATUS_OK);
+    assert_int_equal(change_prove(&schedule, &facts, figures, change, 1, out_proof), FY_STATUS_OK);
     schedule_free(&schedule);
+    facts_free(&facts);
     free(figures);
 }
 
@@ -287,13 +290,16 @@ static void test_graph(void **state)
      * the host is the limit: 7 of 8 submissions of 1,700 ns are saved. */
     assert_true(proof.saved_ns >= 0);
     schedule_t schedule;
+    facts_t facts;
     figures_t *figures;
+    facts_create(&program, &facts);
     assert_int_equal(predict_machines(&program, NULL, &figures), FY_STATUS_OK);
     assert_int_equal(schedule_build(&program, figures, &schedule), FY_STATUS_OK);
     for (size_t i = 0; i < program.ndevices; i++) figures[i].device.kernel_ns = 0;
-    assert_int_equal(change_prove(&schedule, figures, &change, &proof), FY_STATUS_OK);
+    assert_int_equal(change_prove(&schedule, &facts, figures, &change, 1, &proof), FY_STATUS_OK);
     assert_near(STEPS * 7 * 1700, (uint64_t)proof.saved_ns, 20);
     schedule_free(&schedule);
+    facts_free(&facts);
     free(figures);
     program_free(&program);
 }
@@ -302,22 +308,25 @@ static void test_refusals(void **state)
 {
     program_t program;
     variant_t variant = { .is_fixed = false };
-    schedule_t schedule, changed;
+    schedule_t schedule;
+    facts_t facts;
     figures_t *figures;
     (void)state;
     record(&variant, step_small, SMALL, &program);
+    facts_create(&program, &facts);
     assert_int_equal(predict_machines(&program, NULL, &figures), FY_STATUS_OK);
     assert_int_equal(schedule_build(&program, figures, &schedule), FY_STATUS_OK);
+    const size_t nacts = schedule.nacts;
     uint32_t event = 0;
     while (program.events[event].kind != PROGRAM_OP) event++;
     change_t change = { .kind = CHANGE_DROP, .events = &event, .nevents = 1 };
-    assert_int_equal(change_make(&schedule, &change, &changed), FY_STATUS_INVALID_ARGUMENT);
-    schedule_free(&changed);
+    assert_int_equal(change_apply(&schedule, &facts, &change), FY_STATUS_INVALID_ARGUMENT);
     event = (uint32_t)program.nevents;
-    assert_int_equal(change_make(&schedule, &change, &changed), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(change_apply(&schedule, &facts, &change), FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(fy_error_get()->text, "is no transfer"));
-    schedule_free(&changed);
+    assert_int_equal(schedule.nacts, nacts);
     schedule_free(&schedule);
+    facts_free(&facts);
     free(figures);
     program_free(&program);
 }
