@@ -76,7 +76,7 @@ FY_API void fy_tensor_destroy(fy_tensor_t *tensor);
 FY_API void fy_tensor_keep(fy_tensor_t *tensor);
 /* Facts about `tensor`; never blocks. Fails: INVALID_ARGUMENT (NULL, destroyed, struct_size). */
 FY_API_STATUS fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info);
-/* Names it for errors and plans. Copied, cut at 31 bytes; NULL removes the name. */
+/* Names it for errors, plans and event files. Copied, cut at 31 bytes; NULL removes the name. */
 FY_API void fy_tensor_set_name(fy_tensor_t *tensor, const char *name);
 
 /* Address of a host tensor's first element, valid until the tensor is destroyed; strides as

@@ -40,6 +40,16 @@ matches out '^[0-9]+ % of the step .*A step takes .* \(mean of 4\)\.$'
 check "$work/page.html" "$work/run.jsonl"
 grep -q '"sim:0":"h200 profile, backend sim' "$work/page.html" || fail "the facts of sim:0 are not on the page"
 grep -qF '"[[32,' "$work/page.html" || fail "no shapes of operands are on the page"
+python3 - "$work/page.html" <<'PY' || fail "tensors have no names on the page"
+import json, re, sys
+data = re.search(r'<script type="application/json" id="data">(.*?)</script>', open(sys.argv[1]).read(), re.S).group(1)
+run = json.loads(data)["runs"][0]
+pool = [pool for pool in run["memory"] if pool["pool"] == "sim:0"][0]
+assert {"weights", "gradients"} <= {run["texts"][name] for name in pool["owners"][4::5]}, pool["owners"]
+slices = {run["texts"][name] for lane in run["lanes"] for name in lane.get("tensors", [])}
+assert any("fc1.weight" in name for name in slices), slices
+assert any(site["tensors"] == "weights" for site in run["sites"])
+PY
 expect 0 report "$work/run.jsonl" --out "$work/again.html"
 sed -i 's/again\.html/page.html/' "$work/again.html"
 cmp -s "$work/page.html" "$work/again.html" || fail "the same recording gives two pages"
