@@ -204,12 +204,16 @@ static void set_confidence(const facts_t *facts, finding_t *finding)
         finding->confidence = CONFIDENCE_MEDIUM;
 }
 
-/* Ops, by the first of them and its shapes. */
-static void name_op(const facts_t *facts, finding_t *finding)
+/* Ops, by the first of them and its shapes; ops and transfers by the names of its tensors. */
+static void name_first(const facts_t *facts, finding_t *finding)
 {
     const program_event_t *e = finding->nevents ? facts_event(facts, finding->events[0]) : NULL;
-    if (*finding->detail || !e || e->kind != PROGRAM_OP) return;
-    snprintf(finding->detail, sizeof finding->detail, "first %s %s", e->name, e->detail);
+    if (*finding->detail || !e) return;
+    if (e->kind == PROGRAM_OP)
+        snprintf(finding->detail, sizeof finding->detail, "first %s %s%s%s", e->name, e->detail,
+                 *e->tensors ? " of " : "", e->tensors);
+    else if (*e->tensors)
+        snprintf(finding->detail, sizeof finding->detail, "tensors of the first: %s", e->tensors);
 }
 
 static bool is_worth_it(const facts_t *facts, const finding_t *finding)
@@ -234,7 +238,7 @@ static void close_rule(advice_t *advice)
         finding_t *finding = &advice->findings[i];
         compute_saving(advice, finding);
         set_confidence(advice->facts, finding);
-        name_op(advice->facts, finding);
+        name_first(advice->facts, finding);
         if (is_worth_it(advice->facts, finding)) {
             advice->findings[kept++] = *finding;
             continue;

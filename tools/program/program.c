@@ -409,6 +409,7 @@ static void add_event(reader_t *reader, const event_t *line, program_kind_t kind
         .detail = none,
         .site = kept(program, line, "site"),
         .dtype = none,
+        .tensors = kept(program, line, "names"),
         .on = { PROGRAM_NONE, 0 },
         .other = PROGRAM_NONE,
         .block = PROGRAM_NONE,

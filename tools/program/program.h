@@ -61,6 +61,8 @@ typedef struct program_event {
      * TRANSFER the contract, of a BLOCK_ALLOC the category, of an OP the shapes of
      * its operands as a list, sources first, else the status. */
     const char *name, *path, *detail, *site, *dtype;
+    /* names of the operands of an OP, a TRANSFER: "x, w1, -"; "": none has one */
+    const char *tensors;
     uint64_t flops;     /* OP */
     uint64_t number;    /* OP: in the recording; TRANSFER, STARTED: its pieces */
     program_point_t on; /* WAIT, SYNC: the awaited point; STARTED: the request */
