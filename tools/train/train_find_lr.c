@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 enum { USUAL_STEPS = 100, SHOWN = 25 };
+/* A lowest loss above this part of the first one shows no rate. */
+static const double STILL = 0.98;
 
 static const column_t columns[] = { { "step", "step", 0 },
                                     { "lr", "lr", 7 },
@@ -42,6 +44,11 @@ static void print(const train_run_t *run, const fy_lr_point_t *points,
     if (!isnan(result->lowest_lr))
         fprintf(out, "lowest smoothed loss: %.4f at lr %.3g\n", result->lowest_loss,
                 result->lowest_lr);
+    if (result->steps > 1 && result->lowest_loss > STILL * points[0].smoothed)
+        fprintf(out,
+                "the loss hardly falls (%.4f at first): a suggestion means little; use more steps, "
+                "or a model that learns sooner\n",
+                points[0].smoothed);
     if (isnan(result->lr))
         fprintf(out, "no suggestion: the smoothed loss falls nowhere\n");
     else

@@ -182,7 +182,8 @@ typedef struct fy_find_lr_result {
 } fy_find_lr_result_t;
 #define FY_FIND_LR_RESULT_INIT FY_ZEROED_(find_lr_result)
 
-/* Blocks. Trains with a growing lr (Smith 2017, section 3.3) from the begin of the loader's epoch.
+/* Blocks. Trains with a growing lr (Smith 2017, section 3.3) from the begin of the loader's epoch,
+ * in half precision under fy_autocast_set of the caller's scope.
  * Then restores parameters, gradients, buffers, random state, optimizer state, lr, training mode
  * and the loader's position, bit for bit, also after a failure. `points` has room for
  * options->steps. A step downloads its loss; copies of the restored tensors are on the device until

@@ -94,7 +94,11 @@ says err "cannot make the folder"
 
 # ---- learning rates ----
 # shellcheck disable=SC2086
+expect 0 train lenet $small --find-lr --max-steps 12
+says out "the loss hardly falls"
+# shellcheck disable=SC2086
 expect 0 train mlp $small --find-lr --csv "$work/rates.csv"
+if grep -q "hardly falls" "$work/out"; then fail "the loss of mlp hardly falls"; fi
 matches out "suggested: --lr 0\.[0-9]+, where the smoothed loss falls fastest"
 says out "then the loss diverged; the training is restored"
 [ "$(head -1 "$work/rates.csv" | tr -d '\r')" = step,lr,loss,smoothed ] || fail "columns $(head -1 "$work/rates.csv")"
@@ -178,6 +182,26 @@ for precision in bf16 f16; do
     done
     [ "$want16" != "$want" ] || fail "$precision ends with the bits of f32"
 done
+# every model trains in every precision, each with other bits
+while read -r model options; do
+    seen=
+    for precision in f32 bf16 f16; do
+        # shellcheck disable=SC2086
+        expect 0 train "$model" --device sim:0 --limit-samples 16 --batch 8 --epochs 1 --max-steps 2 --loss-scale 256 $options --precision $precision
+        case " $seen " in *" $(checksum) "*) fail "$model in $precision ends with the bits of another precision" ;; esac
+        seen="$seen $(checksum)"
+    done
+done <<'MODELS'
+linear
+mlp
+lenet
+mnist
+mnist2018
+resnet18:size=8,channels=3 --crop 8
+mobilenet_v3_large:size=32,classes=10
+vit_tiny:size=16,patch=4,classes=10,layers=2 --crop 16
+gpt:layers=2,heads=2,width=32,context=16,vocab=256
+MODELS
 # shellcheck disable=SC2086
 expect 0 train mlp $small --find-lr --max-steps 5 --precision bf16
 # shellcheck disable=SC2086
