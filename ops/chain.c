@@ -62,14 +62,15 @@ static bool find_operands(chain_t *chain)
             const fy__recorded_t *call = call_at(chain, i);
             if (!call) continue;
             const fy_launch_t *launch = &call->launch;
-            if (pass == 0 && !chain->is_value[call->slots[0]] &&
-                find_dst(chain, &launch->dst[0]) < 0) {
+            for (unsigned k = 0; pass == 0 && k < launch->ndst; k++) {
+                if (chain->is_value[call->slots[k]] || find_dst(chain, &launch->dst[k]) >= 0)
+                    continue;
                 if (chain->ndst == OPERANDS) return false;
-                chain->dst[chain->ndst++] = launch->dst[0];
+                chain->dst[chain->ndst++] = launch->dst[k];
             }
             for (unsigned k = 0; pass == 1 && k < launch->nsrc; k++) {
-                if (chain->is_value[call->slots[1 + k]] || find_dst(chain, &launch->src[k]) >= 0 ||
-                    find_src(chain, &launch->src[k]) >= 0)
+                if (chain->is_value[call->slots[launch->ndst + k]] ||
+                    find_dst(chain, &launch->src[k]) >= 0 || find_src(chain, &launch->src[k]) >= 0)
                     continue;
                 if (chain->ndst + chain->nsrc == OPERANDS) return false;
                 chain->src[chain->nsrc++] = launch->src[k];
@@ -103,7 +104,7 @@ static int take_value(chain_t *chain, uint32_t i)
     const uint32_t slot = call->slots[0];
     const uint8_t dtype = (uint8_t)call->launch.dst[0].dtype;
     int place = find_value(chain, slot);
-    for (uint32_t k = 1; k <= call->nsrc && place < 0; k++) {
+    for (uint32_t k = call->ndst; k < call->ndst + call->nsrc && place < 0; k++) {
         const int source = find_value(chain, call->slots[k]);
         if (source >= 0 && !is_read_after(chain, i, call->slots[k]) &&
             fy__dtype_sizes[chain->value[source].dtype] == fy__dtype_sizes[dtype])
@@ -130,6 +131,14 @@ static uint16_t number(chain_t *chain, uint32_t slot, const fy_desc_t *desc)
     return (uint16_t)dst;
 }
 
+void fy__graph_set_states(fy_chain_op_t *op, uint16_t state, uint16_t before)
+{
+    op->nsrc = 3;
+    op->src[1] = state;
+    op->src[2] = before;
+    op->src_dtype[1] = op->src_dtype[2] = FY_DTYPE_I64;
+}
+
 /* false: too many values. */
 static bool add_op(chain_t *chain, uint32_t i, fy_chain_op_t *out_op)
 {
@@ -142,9 +151,12 @@ static bool add_op(chain_t *chain, uint32_t i, fy_chain_op_t *out_op)
                                .attrs_nbytes = (uint32_t)launch->attrs_nbytes };
     if (launch->attrs_nbytes) memcpy(out_op->attrs, launch->attrs, launch->attrs_nbytes);
     for (unsigned k = 0; k < launch->nsrc; k++) {
-        out_op->src[k] = number(chain, call->slots[1 + k], &launch->src[k]);
+        out_op->src[k] = number(chain, call->slots[launch->ndst + k], &launch->src[k]);
         out_op->src_dtype[k] = (uint8_t)launch->src[k].dtype;
     }
+    if (launch->op == FY_OP_DROPOUT)
+        fy__graph_set_states(out_op, number(chain, call->slots[1], &launch->dst[1]),
+                             (uint16_t)find_dst(chain, &launch->dst[2]));
     if (!chain->is_value[call->slots[0]]) {
         const int dst = find_dst(chain, &launch->dst[0]);
         chain->is_read[dst] |= (launch->accumulate | fy__op_rows[launch->op].info.inout) & 1;

@@ -22,6 +22,7 @@ typedef struct use {
     uint32_t slot;
     const fy_desc_t *desc;
     bool is_written;
+    bool is_state; /* of dropout: it is used once, not for each element */
 } use_t;
 
 typedef struct fuse {
@@ -41,6 +42,15 @@ static bool is_inside(const fuse_t *fuse, uint32_t slot)
 }
 
 static uint32_t noperands(const fy__recorded_t *call) { return call->ndst + call->nsrc; }
+
+/* Results first, as slots have them. */
+static use_t use_of(const fy__recorded_t *call, uint32_t k)
+{
+    const fy_launch_t *launch = &call->launch;
+    const bool is_dst = k < call->ndst;
+    return (use_t){ call->slots[k], is_dst ? &launch->dst[k] : &launch->src[k - call->ndst], is_dst,
+                    fy__graph_is_dropout(launch->op) && k != 0 && k != call->ndst };
+}
 
 /* ---- dropped calls ---- */
 
@@ -84,6 +94,11 @@ static void note_uses(fuse_t *fuse)
 }
 
 /* ---- operands ---- */
+
+bool fy__graph_is_dropout(fy_op_t op)
+{
+    return op == FY_OP_DROPOUT || op == FY_OP_DROPOUT_BACKWARD;
+}
 
 bool fy__graph_is_flat(const fy_desc_t *desc)
 {
@@ -138,6 +153,11 @@ static bool is_value(const fuse_t *fuse, uint32_t slot, uint32_t begin, uint32_t
 static bool may_meet(const fuse_t *fuse, const use_t *then, const use_t *now, uint32_t i)
 {
     if ((!then->is_written && !now->is_written) || is_disjoint(then->desc, now->desc)) return true;
+    /* a state that is destroyed: a tensor made later may have its bytes */
+    if (then->is_state && !now->is_state)
+        return is_inside(fuse, then->slot) && fuse->last[then->slot] < i;
+    if (now->is_state && !then->is_state) return false;
+    if (then->is_state) return true; /* used one call after the other, before all elements */
     if (then->slot == now->slot) return is_same(then->desc, now->desc);
     /* Other tensor, same bytes: the earlier one is read before, or it is gone and was a value. */
     if (!then->is_written && now->is_written) return is_same(then->desc, now->desc);
@@ -189,13 +209,14 @@ static fy__fate_t ask_device(const fuse_t *fuse, const fy__recorded_t *call)
     fy_chain_op_t op = { .op = launch->op,
                          .accumulate = (uint16_t)(launch->accumulate & 1),
                          .nsrc = launch->nsrc,
-                         .src = { 1, 2, 3 },
+                         .src = { launch->ndst, (uint16_t)(launch->ndst + 1),
+                                  (uint16_t)(launch->ndst + 2) },
                          .dst_dtype = (uint8_t)launch->dst[0].dtype,
                          .attrs_nbytes = (uint32_t)launch->attrs_nbytes };
     fy_launch_t chain = { .struct_size = sizeof chain,
                           .op = FY_LAUNCH_CHAIN,
                           .nsrc = launch->nsrc,
-                          .ndst = 1,
+                          .ndst = launch->ndst,
                           .dst = launch->dst,
                           .src = launch->src,
                           .attrs = &op,
@@ -204,6 +225,7 @@ static fy__fate_t ask_device(const fuse_t *fuse, const fy__recorded_t *call)
                                                             : launch->nelem };
     for (unsigned k = 0; k < launch->nsrc; k++) op.src_dtype[k] = (uint8_t)launch->src[k].dtype;
     if (launch->attrs_nbytes) memcpy(op.attrs, launch->attrs, launch->attrs_nbytes);
+    if (launch->op == FY_OP_DROPOUT) fy__graph_set_states(&op, 1, 2);
     switch (device->backend->chain(device->dev, &chain)) {
     case FY_CHAIN_TAKEN: return FY__FATE_ALONE;
     case FY_CHAIN_NO_DTYPE: return FY__FATE_DTYPE;
@@ -219,7 +241,6 @@ static fy__fate_t why_several(fy_op_t op)
     case FY_OP_RAND:
     case FY_OP_RANDN:
     case FY_OP_RANDPERM:
-    case FY_OP_DROPOUT:
     case FY_OP_DROPOUT2D: return FY__FATE_DRAWS;
     case FY_OP_BATCH_NORM:
     case FY_OP_BATCH_NORM_BACKWARD:
@@ -243,13 +264,18 @@ static fy__fate_t why_alone(const fuse_t *fuse, const fy__recorded_t *call)
         const fy__fate_t answer = has_chains ? ask_device(fuse, call) : FY__FATE_ALONE;
         return answer == FY__FATE_ALONE ? FY__FATE_NO_ROWS : answer;
     }
-    if (launch->ndst != 1) return why_several(launch->op);
-    if (!(info->flags & FY_OP_ELEMENTWISE) || call->fault || launch->nsrc > 3 ||
+    const bool is_dropout = fy__graph_is_dropout(launch->op);
+    if (launch->ndst != 1 && !is_dropout) return why_several(launch->op);
+    if (!(info->flags & FY_OP_ELEMENTWISE || is_dropout) || call->fault || launch->nsrc > 3 ||
         launch->attrs_nbytes > sizeof(double[2]))
         return FY__FATE_NOT_ELEMENTWISE;
     if (!has_chains) return FY__FATE_DEVICE;
-    if (!fy__graph_is_flat(&launch->dst[0])) return FY__FATE_GAPS;
+    for (uint32_t k = 0; k < noperands(call); k++) {
+        const use_t use = use_of(call, k);
+        if ((k == 0 || use.is_state) && !fy__graph_is_flat(use.desc)) return FY__FATE_GAPS;
+    }
     const fy__fate_t answer = ask_device(fuse, call);
+    if (answer == FY__FATE_OP && is_dropout) return FY__FATE_DRAWS;
     if (answer != FY__FATE_ALONE) return answer;
     for (unsigned k = 0; k < launch->nsrc; k++)
         if (!is_same(&launch->dst[0], &launch->src[k]) &&
@@ -266,8 +292,7 @@ static fy__fate_t why_not(const fuse_t *fuse, uint32_t i)
     if (call->launch.nelem != before->launch.nelem) return FY__FATE_SIZE;
     if (fuse->count == CALLS) return FY__FATE_FULL;
     for (uint32_t k = 0; k < noperands(call); k++) {
-        const use_t now = { call->slots[k], k ? &call->launch.src[k - 1] : &call->launch.dst[0],
-                            k == 0 };
+        const use_t now = use_of(call, k);
         for (uint32_t j = 0; j < fuse->nuses; j++)
             if (!may_meet(fuse, &fuse->uses[j], &now, i)) return FY__FATE_OVERLAP;
     }
@@ -284,7 +309,7 @@ static bool can_end(const fuse_t *fuse, uint32_t i)
     if (!fuse->count || fuse->count == CALLS || !fuse->recording->device->backend->chain)
         return false;
     if (count_of(src) != fuse->recording->calls[fuse->begin].launch.nelem) return false;
-    const use_t read = { call->slots[1], src, false };
+    const use_t read = { call->slots[1], src, false, false };
     for (uint32_t j = 0; j < fuse->nuses; j++) {
         const use_t *use = &fuse->uses[j];
         is_made |= use->is_written && use->slot == read.slot;
@@ -302,9 +327,7 @@ static void join(fuse_t *fuse, uint32_t i)
         fuse->begin = i;
         fuse->nuses = 0;
     }
-    for (uint32_t k = 0; k < noperands(call); k++)
-        fuse->uses[fuse->nuses++] =
-            (use_t){ call->slots[k], k ? &call->launch.src[k - 1] : &call->launch.dst[0], k == 0 };
+    for (uint32_t k = 0; k < noperands(call); k++) fuse->uses[fuse->nuses++] = use_of(call, k);
     fuse->before = fuse->end;
     fuse->end = i;
     fuse->count++;

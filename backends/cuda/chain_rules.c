@@ -28,6 +28,8 @@ static int check_op(uint32_t op)
     case FY_OP_MIN:
     case FY_OP_ANY:
     case FY_OP_ALL: return FY_CHAIN_NO_REDUCTION;
+    case FY_OP_DROPOUT:
+    case FY_OP_DROPOUT_BACKWARD: return FY_CHAIN_NO_OP;
     default: return op < FY_OP_BUILTIN_COUNT ? FY_CHAIN_TAKEN : FY_CHAIN_NO_OP;
     }
 }

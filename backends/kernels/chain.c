@@ -33,7 +33,7 @@ enum {
 /* The time of an op on registers, of its time alone in the cache. */
 #define ON_REGISTERS 0.5
 
-enum form { FORM_ONE, FORM_TWO, FORM_SCALED, FORM_LAUNCH, FORM_ROWS };
+enum form { FORM_ONE, FORM_TWO, FORM_SCALED, FORM_LAUNCH, FORM_ROWS, FORM_DROPOUT };
 
 /* An op with its loop. FORM_LAUNCH, FORM_ROWS: its family runs it, on one axis or on rows. */
 typedef struct step {
@@ -45,7 +45,8 @@ typedef struct step {
         fy__loop_scaled_fn scaled;
     } loop;
     double p, q;
-    int run, count; /* the first of `count` ops that run on registers; 0: it is not */
+    int64_t state[2]; /* FORM_DROPOUT: seed and counter of its draws */
+    int run, count;   /* the first of `count` ops that run on registers; 0: it is not */
 } step_t;
 
 typedef struct operand {
@@ -54,7 +55,8 @@ typedef struct operand {
     int block; /* its block on the stack; -1: used where it is */
     /* a source on a block: the block is the same for each period of this many elements; 0: never */
     int64_t period;
-    int64_t row; /* of a reduction's result: elements for each of its elements; else 1 */
+    int64_t row;  /* of a reduction's result: elements for each of its elements; else 1 */
+    int is_state; /* of dropout: read and written before the first block */
 } operand_t;
 
 typedef struct chain {
@@ -95,6 +97,18 @@ static int is_reduction(fy_op_t op)
     return row->run == fy__run_sum || row->run == fy__run_extreme;
 }
 
+static int is_dropout(fy_op_t op) { return op == FY_OP_DROPOUT || op == FY_OP_DROPOUT_BACKWARD; }
+
+/* Is operand i a state, used once and not for each element? */
+static int is_state(const fy_launch_t *launch, int i)
+{
+    const fy_chain_op_t *ops = (const fy_chain_op_t *)launch->attrs;
+    for (size_t k = 0; k < launch->attrs_nbytes / sizeof *ops; k++)
+        for (int j = 1; is_dropout(ops[k].op) && j < ops[k].nsrc; j++)
+            if (ops[k].src[j] == i) return 1;
+    return 0;
+}
+
 /* Elements of a row if the last op reduces rows; else 1. */
 static int64_t row_of(const fy_launch_t *launch)
 {
@@ -113,14 +127,14 @@ static void bind(step_t *step, const fy__loops_t *loops)
     const fy_chain_op_t *op = step->op;
     const fy__kernel_row_t *row = &fy__kernel_rows[op->op];
     const int32_t dtype = op->dst_dtype;
-    step->form = is_reduction(op->op) ? FORM_ROWS : FORM_LAUNCH;
-    if (op->accumulate || step->form == FORM_ROWS) return;
+    step->form = is_reduction(op->op) ? FORM_ROWS : is_dropout(op->op) ? FORM_DROPOUT : FORM_LAUNCH;
+    step->p = op->attrs[0];
+    if (op->accumulate || step->form != FORM_LAUNCH) return;
     if (row->run == fy__run_unary && (step->loop.one = loops->unary[row->index][dtype]))
         step->form = FORM_ONE;
     if (row->run == fy__run_binary && (step->loop.two = loops->binary[row->index][dtype]))
         step->form = FORM_TWO;
     if (dtype > FY_DTYPE_F64) return;
-    step->p = op->attrs[0];
     step->q = op->attrs_nbytes > sizeof(double) ? op->attrs[1] : 0;
     if (row->run == fy__run_scaled) step->loop.scaled = loops->scaled[row->index][dtype];
     if (row->run == fy__run_affine) step->loop.scaled = loops->affine[dtype];
@@ -137,6 +151,7 @@ static int is_streamed(const fy_launch_t *launch, int i)
     const size_t count = launch->attrs_nbytes / sizeof *ops;
     const uint64_t nbytes = launch->nelem << fy__log2_size(launch->dst[i].dtype);
     if (nbytes < STREAMED_NBYTES || (uintptr_t)launch->dst[i].data % 16) return 0;
+    if (is_state(launch, i)) return 0;
     if (row_of(launch) > 1 && row_of(launch) % 64) return 0; /* blocks begin at other addresses */
     for (size_t k = 0; k < count; k++) {
         if (ops[k].dst == i && (ops[k].accumulate || is_reduction(ops[k].op) ||
@@ -182,7 +197,8 @@ static int64_t serial_of(const chain_t *chain)
     double time = 0;
     for (int k = 0, rest = 0; k < chain->nsteps; k++, rest--) {
         const fy_chain_op_t *op = chain->step[k].op;
-        const int64_t serial = fy__elementwise_serial(op->op);
+        const int64_t serial = is_dropout(op->op) ? FY__DROPOUT_SERIAL
+                                                  : fy__elementwise_serial(op->op);
         if (chain->step[k].count) rest = chain->step[k].count;
         time += (rest > 0 ? ON_REGISTERS : 1.0) / (double)fy__serial_of(op->dst_dtype, serial);
     }
@@ -256,10 +272,12 @@ static void prepare(chain_t *chain, const fy_launch_t *launch)
         operand->desc = is_dst ? &launch->dst[i] : &launch->src[i - chain->ndst];
         operand->shift = fy__log2_size(operand->desc->dtype);
         operand->row = is_dst && ops[chain->nsteps - 1].dst == i ? chain->row : 1;
-        operand->period = is_dst ? 0 : period_of(operand->desc);
-        const int has_block = is_dst ? is_streamed(launch, i) &&
-                                           !stream_from_registers(chain, launch, i)
-                                     : !is_flat(operand->desc);
+        operand->is_state = is_state(launch, i);
+        operand->period = is_dst || operand->is_state ? 0 : period_of(operand->desc);
+        const int has_block = operand->is_state ? 0
+                              : is_dst          ? is_streamed(launch, i) &&
+                                             !stream_from_registers(chain, launch, i)
+                                       : !is_flat(operand->desc);
         operand->block = has_block ? chain->nblocks++ : -1;
         shift = operand->shift > shift ? operand->shift : shift;
     }
@@ -270,6 +288,19 @@ static void prepare(chain_t *chain, const fy_launch_t *launch)
     for (int i = 0; i < chain->noperands; i++)
         if (chain->operand[i].period && chain->n % chain->operand[i].period)
             chain->operand[i].period = 0;
+}
+
+/* The draws of each dropout, in the order of the ops, as if each ran alone. */
+static void read_states(chain_t *chain)
+{
+    for (int k = 0; k < chain->nsteps; k++) {
+        step_t *step = &chain->step[k];
+        if (step->form != FORM_DROPOUT) continue;
+        const fy_desc_t *state = chain->operand[step->op->src[1]].desc;
+        const fy_desc_t *before =
+            step->op->op == FY_OP_DROPOUT ? chain->operand[step->op->src[2]].desc : NULL;
+        fy__dropout_state(state, before, chain->nelem, step->state);
+    }
 }
 
 /* ---- running ---- */
@@ -384,9 +415,15 @@ static void run_rows(const chain_t *chain, const step_t *step, int64_t n, char *
     (void)fy__kernel_rows[op->op].run(chain->host, chain->loops, &launch);
 }
 
-static inline void run_step(const chain_t *chain, const step_t *step, int64_t n, char *const *at)
+/* `first`: the number of the first element. */
+static inline void run_step(const chain_t *chain, const step_t *step, int64_t first, int64_t n,
+                            char *const *at)
 {
     switch (step->form) {
+    case FORM_DROPOUT:
+        fy__dropout_block(chain->loops, step->op->dst_dtype, step->state, step->p, first, n, at[0],
+                          at[1]);
+        break;
     case FORM_ONE: step->loop.one(n, at[0], at[1]); break;
     case FORM_TWO: step->loop.two(n, at[0], at[1], at[2]); break;
     case FORM_SCALED: step->loop.scaled(n, at[0], at[1], step->p, step->q); break;
@@ -419,8 +456,8 @@ typedef struct code {
 } code_t;
 
 /* The ops of a run: on registers, and the elements behind the last group one op after the other. */
-static void run_registers(const chain_t *chain, int k, int64_t n, const place_t *place,
-                          code_t *code)
+static void run_registers(const chain_t *chain, int k, int64_t from, int64_t n,
+                          const place_t *place, code_t *code)
 {
     const step_t *first = &chain->step[k];
     const fy__chain_run_t *run = &chain->run[first->run];
@@ -431,7 +468,7 @@ static void run_registers(const chain_t *chain, int k, int64_t n, const place_t 
         char *at[4] = { NULL };
         for (int j = 0; j <= chain->step[i].op->nsrc; j++)
             at[j] = place[i].at[j] + done * (int64_t)sizeof(float);
-        run_step(chain, &chain->step[i], n - done, at);
+        run_step(chain, &chain->step[i], from + done, n - done, at);
     }
 }
 
@@ -452,15 +489,15 @@ static void find_places(const chain_t *chain, int64_t first, char *room, place_t
         }
 }
 
-static void run_steps(const chain_t *chain, int64_t n, place_t *place, code_t *code)
+static void run_steps(const chain_t *chain, int64_t first, int64_t n, place_t *place, code_t *code)
 {
     for (int k = 0; k < chain->nsteps; k++) {
         const step_t *step = &chain->step[k];
         if (step->count) {
-            run_registers(chain, k, n, place, &code[step->run]);
+            run_registers(chain, k, first, n, place, &code[step->run]);
             k += step->count - 1;
         } else {
-            run_step(chain, step, n, place[k].at);
+            run_step(chain, step, first, n, place[k].at);
         }
     }
     for (int k = 0; k < chain->nsteps; k++)
@@ -477,11 +514,12 @@ static void run_piece(const chain_t *chain, int64_t begin, int64_t end, char *ro
         const int64_t n = end - first < chain->n ? end - first : chain->n;
         for (int i = chain->ndst; i < chain->noperands; i++) {
             const operand_t *o = &chain->operand[i];
+            if (o->is_state) continue;
             if (o->block < 0) prefetch(o, first + AHEAD * chain->n, chain->n, end);
             if (o->block >= 0 && ((is_first && first == begin) || !o->period))
                 gather(chain, o, first, n, room + o->block * chain->block_nbytes);
         }
-        run_steps(chain, n, place, code);
+        run_steps(chain, first, n, place, code);
         for (int i = 0; i < chain->ndst; i++) {
             const operand_t *o = &chain->operand[i];
             if (o->block >= 0)
@@ -520,6 +558,7 @@ fy_status_t fy__run_chain(const fy_host_api_t *host, const fy__loops_t *loops,
     chain.loops = loops;
     chain.next = &next;
     prepare(&chain, launch);
+    read_states(&chain);
     const int threads = fy__threads_for(chain.nelem, serial_of(&chain));
     const int64_t blocks = (chain.nelem + chain.n - 1) / chain.n;
     const int64_t pieces = threads > 1 ? (int64_t)threads * SHARES : 1;

@@ -1,11 +1,11 @@
 /* dropout, dropout2d and their gradients, which are the same with a state that was kept: y = keep ?
  * x / (1 - p) : 0. Which elements are kept is a function of the state and the element's number
  * (formulas/random.h), so neither threads nor layouts change it, and nothing is stored. Not here:
- * the vectors (loops_template.h), other draws (generate.c). */
+ * the vectors (loops_template.h), other draws (generate.c), which blocks of a chain (chain.c). */
 #include "opset/formulas/random.h"
 #include "backends/kernels/rows.h"
 
-enum { PIECE = FY__BLOCK, SERIAL = 8192 };
+enum { PIECE = FY__BLOCK };
 
 typedef struct dropout {
     const fy__loops_t *loops;
@@ -42,6 +42,38 @@ static void apply(const dropout_t *drop, int64_t n, char *dst, int64_t dst_strid
     fy__stage_in(drop->loops, n, x, drop->compute, src, src_stride, drop->dtype);
     drop->loops->dropout[drop->compute](n, x, x, keep, drop->scale);
     fy__stage_out(drop->loops, n, dst, dst_stride, drop->dtype, x, drop->compute);
+}
+
+/* ---- for chains ---- */
+
+void fy__dropout_state(const fy_desc_t *state, const fy_desc_t *before, int64_t n,
+                       int64_t out_state[2])
+{
+    int64_t *counter = (int64_t *)state->data + state->strides[0];
+    out_state[0] = ((const int64_t *)state->data)[0];
+    out_state[1] = *counter;
+    if (!before) return;
+    ((int64_t *)before->data)[0] = out_state[0];
+    ((int64_t *)before->data)[before->strides[0]] = out_state[1];
+    *counter = (int64_t)((uint64_t)out_state[1] + fy__dropout_blocks((uint64_t)n));
+}
+
+void fy__dropout_block(const fy__loops_t *loops, int32_t dtype, const int64_t state[2], double p,
+                       int64_t first, int64_t n, char *dst, const char *src)
+{
+    const dropout_t drop = { .loops = loops,
+                             .dtype = dtype,
+                             .compute = fy__compute_dtype(dtype),
+                             .shift = fy__log2_size(dtype),
+                             .seed = state[0],
+                             .counter = state[1],
+                             .threshold = fy__dropout_threshold(p),
+                             .scale = fy__dropout_scale(p) };
+    _Alignas(64) uint32_t keep[PIECE + 2 * FY_DROPOUT_GROUP];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t m = n - i < PIECE ? n - i : PIECE, offset = i * ((int64_t)1 << drop.shift);
+        apply(&drop, m, dst + offset, 1, src + offset, 1, keep_from(&drop, first + i, m, keep));
+    }
 }
 
 /* ---- dropout: pieces of the row-major order ---- */
@@ -147,22 +179,17 @@ fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops,
                        .compute = fy__compute_dtype(src->dtype) };
     (void)host;
     drop.shift = fy__log2_size(src->dtype);
-    drop.seed = ((const int64_t *)state->data)[0];
-    drop.counter = ((const int64_t *)state->data)[state->strides[0]];
     drop.threshold = fy__dropout_threshold(p);
     drop.scale = fy__dropout_scale(p);
     fy__walk_make(&drop.from, src, NULL, 0);
     fy__walk_make(&drop.to, &launch->dst[0], NULL, 0);
     const int64_t n = drop.to.nelem;
-    const int threads = fy__threads_for(n, SERIAL);
-    if (draws) {
-        int64_t *rng = (int64_t *)launch->dst[1].data, *before = (int64_t *)launch->dst[2].data;
-        before[0] = drop.seed;
-        before[launch->dst[2].strides[0]] = drop.counter;
-        const int64_t ndrawn = of_channels && n > 0 ? src->dims[0] * src->dims[3] : n;
-        rng[launch->dst[1].strides[0]] =
-            (int64_t)((uint64_t)drop.counter + fy__dropout_blocks((uint64_t)ndrawn));
-    }
+    const int threads = fy__threads_for(n, FY__DROPOUT_SERIAL);
+    const int64_t ndrawn = of_channels && n > 0 ? src->dims[0] * src->dims[3] : n;
+    int64_t numbers[2];
+    fy__dropout_state(state, draws ? &launch->dst[2] : NULL, ndrawn, numbers);
+    drop.seed = numbers[0];
+    drop.counter = numbers[1];
     if (n == 0) return FY_STATUS_OK;
     if (of_channels)
         fy__for_each(src->dims[0], threads, drop_image, &drop);

@@ -203,6 +203,15 @@ static inline int64_t fy__serial_of(int32_t dtype, int64_t serial)
 
 /* f32 elements of an elementwise op that one thread does in 20 us. elementwise.c */
 int64_t fy__elementwise_serial(fy_op_t op);
+/* ---- dropout.c, for chains ---- */
+enum { FY__DROPOUT_SERIAL = 8192 }; /* as fy__elementwise_serial */
+/* Seed and counter of a draw. `before` not NULL: it gets them, and the state advances by a draw of
+ * n elements. */
+void fy__dropout_state(const fy_desc_t *state, const fy_desc_t *before, int64_t n,
+                       int64_t out_state[2]);
+/* Dropout of elements first .. first + n - 1 of a tensor, which lie side by side. */
+void fy__dropout_block(const fy__loops_t *loops, int32_t dtype, const int64_t state[2], double p,
+                       int64_t first, int64_t n, char *dst, const char *src);
 
 static inline int64_t fy__desc_nelem(const fy_desc_t *desc)
 {

@@ -119,6 +119,9 @@ typedef struct fy_packed_entry {
  * else no result overlaps another operand.
  * The last op may be a reduction of a dense operand: sum, mean, prod, norm, max, min, any, all. Its
  * dst then has one element for each row of neighbours; attrs is its fy_reduce_attrs_t.
+ * dropout and its gradient can be in a chain: the number of an element selects its draw. src[1] is
+ * the state, i64 [2]; src[2] of dropout is the state before. Both are results of dropout in
+ * launch->dst, written once. No other op uses them.
  * A result has the bits that a launch of each op alone would give; a NaN may have others. */
 #define FY_LAUNCH_CHAIN 0xFFFFFFF2u
 typedef struct fy_chain_op {

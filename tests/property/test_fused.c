@@ -31,7 +31,9 @@ typedef enum kind {
     COPY_TO,
     VIEW,
     BREAK,
-    DROP
+    DROP,
+    DROPOUT,
+    DROPOUT_BACK
 } kind_t;
 
 typedef struct step {
@@ -47,7 +49,7 @@ typedef struct program {
 
 /* Base tensors first: [R, C], [R, C], [C], [R, 1], []; then those that the program makes. */
 typedef struct world {
-    fy_tensor_t *t[NTENSORS];
+    fy_tensor_t *t[NTENSORS], *rng;
 } world_t;
 
 static const fy_op_t k_one[] = { FY_OP_NEG,  FY_OP_ABS,     FY_OP_RELU,      FY_OP_TANH,
@@ -59,8 +61,9 @@ static program_t draw(uint64_t seed)
 {
     program_t program;
     ts_random_t random = { seed };
-    static const kind_t kinds[] = { NEW1, NEW1, NEW1, NEW2, NEW2,   NEW2,    NEW3, SCALE, SCALE,
-                                    CAST, INTO, INTO, INTO, ADD_TO, COPY_TO, VIEW, BREAK, DROP };
+    static const kind_t kinds[] = { NEW1,    NEW1,  NEW1,  NEW2, NEW2,    NEW2,        NEW3,
+                                    SCALE,   SCALE, CAST,  INTO, INTO,    INTO,        ADD_TO,
+                                    COPY_TO, VIEW,  BREAK, DROP, DROPOUT, DROPOUT_BACK };
     for (int i = 0; i < NSTEPS; i++)
         program.steps[i] = (step_t){
             .kind = kinds[ts_random_below(&random, sizeof kinds / sizeof *kinds)],
@@ -115,6 +118,13 @@ static fy_status_t run_step(world_t *w, const step_t *s)
         if (s->choice % 3 == 1) status = fy_mean(a, FY_AXES(-1), 1, &made);
         if (s->choice % 3 == 2) status = fy_max(a, FY_AXES(-1), 0, &made);
         break;
+    case DROPOUT: status = fy_dropout(w->rng, a, 0.25 * (s->choice % 4), &made); break;
+    case DROPOUT_BACK: { /* as with the state that a dropout left */
+        const fy_dropout_attrs_t half = { .p = 0.5 };
+        fy_tensor_t *src[] = { a, w->rng };
+        status = fy_op_call(FY_OP_DROPOUT_BACKWARD, 2, src, &half, sizeof half, 1, &made);
+        break;
+    }
     case DROP: break;
     }
     if (made && ts_info(made).nelem > (uint64_t)most) {
@@ -139,6 +149,8 @@ static uint64_t run(world_t *w, const program_t *program, uint64_t only)
 
 static void clear(world_t *w, int from)
 {
+    if (!from) fy_tensor_destroy(w->rng);
+
     for (int i = from; i < NTENSORS; i++) {
         fy_tensor_destroy(w->t[i]);
         w->t[i] = NULL;
@@ -147,7 +159,8 @@ static void clear(world_t *w, int from)
 
 static void make_base(fy_device_t *device, world_t *w)
 {
-    *w = (world_t){ { NULL } };
+    *w = (world_t){ { NULL }, NULL };
+    ts_ok(fy_rng_create(device, 8, &w->rng));
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(rows, columns), &w->t[0]));
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(rows, columns), &w->t[1]));
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(columns), &w->t[2]));
@@ -165,6 +178,7 @@ static void change(fy_device_t *device, world_t *w, int round)
         ts_ok(fy_copy(w->t[i], noise));
         fy_tensor_destroy(noise);
     }
+    ts_ok(fy_copy(w->rng, rng));
     fy_tensor_destroy(rng);
 }
 
@@ -273,6 +287,7 @@ static uint64_t run_program(ts_ctx_t *ctx, uint64_t seed)
         ts_ok(fy_graph_replay(graph, NULL));
         for (int i = 0; i < NTENSORS; i++)
             if (replayed.t[i]) expect_same(eager.t[i], replayed.t[i], seed, i);
+        expect_same(eager.rng, replayed.rng, seed, NTENSORS);
         clear(&eager, NBASE);
         if (round == 1) {
             change(ctx->device, &eager, 2);
