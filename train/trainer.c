@@ -65,21 +65,28 @@ static fy_status_t tell(fyt_trainer_t *trainer, int is_epoch_end)
 
 /* ---- checkpoints ---- */
 
-static fy_status_t save(fyt_trainer_t *trainer)
+fy_status_t fyt_progress(const fyt_trainer_t *trainer, fy_progress_t *out_progress)
 {
     fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
-    if (!trainer->options->checkpoint || trainer->saved_step == trainer->step) return FY_STATUS_OK;
-    clock_stop(trainer);
-    FY_TRY(fyt_replicas_share(trainer));
-    const uint64_t allocs = device_allocs();
     FY_TRY(fy_optimizer_get(trainer->optimizer, &optimizer));
-    const fy_progress_t progress = { .struct_size = sizeof progress,
+    *out_progress = (fy_progress_t){ .struct_size = sizeof *out_progress,
                                      .step = trainer->step,
                                      .epoch = trainer->epoch,
                                      .epoch_step = trainer->epoch_step,
                                      .seed = trainer->data.seed,
                                      .lr = optimizer.lr,
                                      .momentum = optimizer.momentum };
+    return FY_STATUS_OK;
+}
+
+static fy_status_t save(fyt_trainer_t *trainer)
+{
+    fy_progress_t progress;
+    if (!trainer->options->checkpoint || trainer->saved_step == trainer->step) return FY_STATUS_OK;
+    clock_stop(trainer);
+    FY_TRY(fyt_replicas_share(trainer));
+    const uint64_t allocs = device_allocs();
+    FY_TRY(fyt_progress(trainer, &progress));
     fy_scope_t scope = fy_scope_begin("checkpoint");
     fy_status_t status = fyt_replicas_save(trainer->options->checkpoint, trainer->model,
                                            trainer->optimizer, trainer->options->replicas,
@@ -248,7 +255,8 @@ static fy_status_t run(fyt_trainer_t *trainer)
         }
         if (!trainer->is_stopped) FY_TRY(look_at_test(trainer));
         FY_TRY(tell(trainer, 1));
-        if (trainer->is_done || trainer->options->checkpoint_every == 0 ||
+        const int64_t every = trainer->options->checkpoint_every;
+        if (trainer->is_done || every == 0 || trainer->step % every == 0 ||
             trainer->epoch == trainer->options->epochs)
             FY_TRY(save(trainer));
     }
@@ -376,6 +384,7 @@ fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader
     fy_model_set_training(model, 1);
     fy_scope_t scope = fy_scope_begin("train");
     fy_status_t status = run(&trainer);
+    if (status != FY_STATUS_OK) status = fyt_rescue_save(&trainer, status);
     fy_scope_end(scope, 0, NULL);
     const fy_status_t unlimited = fy_loader_limit(train, 0);
     if (status == FY_STATUS_OK) status = unlimited;
@@ -384,6 +393,7 @@ fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader
     fy_graph_destroy(trainer.graph);
     fy_tensor_destroy(trainer.graph_x);
     fy_tensor_destroy(trainer.graph_y);
+    fy_tensor_destroy(trainer.draws);
     fy_model_set_training(model, 0);
     return status;
 }

@@ -55,6 +55,11 @@ typedef struct fyt_trainer {
     int64_t skipped;    /* steps, by loss scaling; known at the end */
     double test_loss, test_accuracy;
     int is_done, is_stopped;
+    fy_tensor_t *draws; /* with replicas: the counter of the random state, [1] */
+    /* trainer_rescue.c: a copy of the buffers from before the group of batches that is running, and
+     * its first batch; -1: none is running */
+    fy_tensor_t *buffers_before;
+    int64_t group_begin;
 } fyt_trainer_t;
 
 /* Room for what a step needs; watches the model. */
@@ -86,12 +91,26 @@ fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer);
 fy_status_t fyt_replicas_text(const fyt_trainer_t *trainer, char *text, size_t size);
 /* *flag: is it set on any rank? */
 fy_status_t fyt_replicas_agree(const fyt_trainer_t *trainer, int *flag);
+/* Before each batch. The counter of the random state depends on the position only, so that a
+ * resumed training draws as an undisturbed one: shards of ranks have different sizes. */
+fy_status_t fyt_replicas_draw(fyt_trainer_t *trainer);
 /* Buffers as those of rank 0. */
 fy_status_t fyt_replicas_share(const fyt_trainer_t *trainer);
 /* As fy_train_save. */
 fy_status_t fyt_replicas_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
                               const fy_train_replicas_t *replicas, const fy_progress_t *progress,
                               int keep);
+/* trainer_rescue.c: for a training of several ranks with checkpoints; else nothing. */
+fy_status_t fyt_rescue_prepare(fyt_trainer_t *trainer);
+/* Before the first batch of a group: one light request, if the model has buffers. */
+fy_status_t fyt_rescue_begin(fyt_trainer_t *trainer);
+/* Behind the update of a group. */
+void fyt_rescue_end(fyt_trainer_t *trainer);
+/* The training has failed with `status`: rank 0 writes a checkpoint of the last update, the other
+ * ranks wait for its file. Adds to the error's text what became of it. Returns `status`. */
+fy_status_t fyt_rescue_save(fyt_trainer_t *trainer, fy_status_t status);
+/* The position of the training, for a checkpoint. */
+fy_status_t fyt_progress(const fyt_trainer_t *trainer, fy_progress_t *out_progress);
 /* Starts a download of loss_sum and resets it. Waits for the previous download if it is still
  * pending. */
 fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);

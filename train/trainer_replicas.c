@@ -81,6 +81,18 @@ fy_status_t fyt_replicas_begin(fyt_trainer_t *trainer)
     return status;
 }
 
+fy_status_t fyt_replicas_draw(fyt_trainer_t *trainer)
+{
+    const double batch = (double)trainer->epoch * (double)trainer->data.steps +
+                         (double)trainer->epoch_step;
+    if (!trainer->options->replicas || trainer->options->replicas->ranks == 1) return FY_STATUS_OK;
+    if (!trainer->draws) {
+        FY_TRY(fy_slice(trainer->info.rng, 0, 1, 2, &trainer->draws));
+        fy_tensor_keep(trainer->draws);
+    }
+    return fy_fill(trainer->draws, batch * 0x1p32);
+}
+
 static fy_status_t sum_flag(const fy_train_replicas_t *replicas, int *flag)
 {
     fy_tensor_t *host;

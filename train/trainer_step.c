@@ -53,6 +53,7 @@ fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
     FY_TRY(fy_model_watch(trainer->model, trainer->tape));
     FY_TRY(fy_zeros(trainer->info.device, FY_DTYPE_F32, 0, NULL, &trainer->loss_sum));
     fy_tensor_set_name(trainer->loss_sum, "loss_sum");
+    FY_TRY(fyt_rescue_prepare(trainer));
     return make_shares(trainer);
 }
 
@@ -214,6 +215,8 @@ static fy_status_t run(fyt_trainer_t *trainer)
                         (long long)trainer->epoch_step, (long long)trainer->data.steps);
     FY_TRY(fy_tensor_query(x, &info));
     if (is_last) FY_TRY(apply_schedule(trainer));
+    if (place == 0) FY_TRY(fyt_rescue_begin(trainer));
+    FY_TRY(fyt_replicas_draw(trainer));
     /* The first batch runs without the graph: objects that are created once (plans of libraries,
      * for example) are created outside of the graph. */
     if (trainer->options->graph && trainer->batches > 0 && info.dims[0] == trainer->data.batch)
@@ -226,6 +229,7 @@ static fy_status_t run(fyt_trainer_t *trainer)
     trainer->batches++;
     trainer->epoch_step++;
     trainer->step += is_last;
+    if (is_last) fyt_rescue_end(trainer);
     return FY_STATUS_OK;
 }
 

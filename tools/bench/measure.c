@@ -69,6 +69,7 @@ int status_to_exit(fy_status_t status)
     case FY_STATUS_DEVICE_LOST: return STATUS_DEVICE_LOST;
     case FY_STATUS_OUT_OF_MEMORY:
     case FY_STATUS_PINNED_LIMIT: return STATUS_OUT_OF_MEMORY;
+    case FY_STATUS_RANK_LOST: return STATUS_RANK_LOST;
     default: return STATUS_FAILED;
     }
 }

@@ -19,7 +19,8 @@ enum {
     STATUS_FAILED = 1,
     STATUS_USAGE = 2,
     STATUS_DEVICE_LOST = 3,
-    STATUS_OUT_OF_MEMORY = 4
+    STATUS_OUT_OF_MEMORY = 4,
+    STATUS_RANK_LOST = 5
 };
 
 typedef struct command {

@@ -140,6 +140,8 @@ static bool check(train_request_t *request)
         problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
         problem = "--momentum: adadelta has none; name another --optimizer";
+    if (request->deadline_s && !request->dist)
+        problem = "--dist-deadline is how long a process of --dist auto waits for another one";
     if (request->shard && !request->dist)
         problem = "--shard-optimizer divides state over the processes of --dist auto";
     if (request->dist && (request->graph || request->find_lr || request->chooses))
@@ -257,6 +259,9 @@ int cmd_train(int argc, char **argv)
         { "precision", OPTION_CHOICE, TRAIN_PRECISIONS, &r.precision, TRAIN_PRECISION_HELP, 0, 0 },
         { "drop-bias", OPTION_FLAG, NULL, &r.drop_bias, TRAIN_DROP_BIAS_HELP, 0, 0 },
         { "dist", OPTION_CHOICE, TRAIN_DIST, &r.dist, TRAIN_DIST_HELP, 0, 0 },
+        { "dist-deadline", OPTION_INT, "SECONDS", &r.deadline_s,
+          "of --dist: how long a process waits for another one; then it ends with status 5", 1,
+          INT32_MAX },
         { "shard-optimizer", OPTION_FLAG, NULL, &r.shard, TRAIN_SHARD_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },

@@ -29,6 +29,7 @@ typedef struct train_request {
     fy_model_options_t memory; /* what is recomputed */
     bool stream, resume, graph, flip, find_lr, drop_bias;
     int dist;                 /* of TRAIN_DIST */
+    int64_t deadline_s;       /* 0: not given */
     bool shard;               /* the optimizer's state, over the ranks */
     bool chooses;             /* --recompute auto */
     int64_t memory_limit;     /* that it plans for; 0: the device's */

@@ -39,8 +39,10 @@ static fy_status_t be_quiet(train_dist_t *dist, common_t *common, train_request_
 
 fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_t *request)
 {
+    fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
     dist->info = (fy_group_info_t)FY_GROUP_INFO_INIT;
-    FY_TRY(fy_group_open(NULL, &dist->group));
+    if (request->deadline_s) options.deadline_ns = (uint64_t)request->deadline_s * 1000000000u;
+    FY_TRY(fy_group_open(&options, &dist->group));
     FY_TRY(fy_group_query(dist->group, &dist->info));
     FY_TRY(choose_device(dist, common));
     return be_quiet(dist, common, request);

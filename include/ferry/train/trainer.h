@@ -90,8 +90,9 @@ typedef struct fy_train_options {
     fy_dtype_t precision;
     /* The result is that of one process with whole batches, but for the order of sums, dropout
      * masks and statistics of batch norms. Losses are means over all ranks; rank 0 writes
-     * checkpoints, and every rank reads them. `stop` on one rank stops all. Not with `graph`.
-     * NULL: one process */
+     * checkpoints, and every rank reads them. If a rank fails, as when another one is lost, rank 0
+     * writes a checkpoint of the last update, for which the others wait up to 10 s; not with
+     * shards_optimizer. `stop` on one rank stops all. Not with `graph`. NULL: one process */
     const fy_train_replicas_t *replicas;
 } fy_train_options_t;
 #define FY_TRAIN_OPTIONS_INIT FY_DEFAULTS_(train_options, .epochs = 1, .accumulate = 1, .keep = 3)

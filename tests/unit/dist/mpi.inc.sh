@@ -15,7 +15,7 @@ if [ $is_sanitized = 1 ]; then export UCX_MEM_EVENTS=n; fi
 counter() {
     if [ $is_sanitized = 0 ]; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
 }
-# start MPI N PROGRAM ARGUMENT...: what the ranks print is in $temp/out.
+# start MPI N [OPTION...] PROGRAM ARGUMENT...: what the ranks print is in $temp/out.
 start() {
     local mpi=$1 n=$2 options=()
     shift 2

@@ -23,6 +23,7 @@ typedef struct testing {
     fy_dtype_t precision;          /* 0: f32 */
     const char *checkpoint;
     int resume;
+    int64_t batch; /* 0: BATCH */
 } testing_t;
 
 typedef struct run {
@@ -55,7 +56,7 @@ static inline run_t make_run(const testing_t *c, int is_shard)
     OK(fy_dataset_split(all, SAMPLES, -1, &run.set, &rest));
     fy_dataset_destroy(rest);
     fy_dataset_destroy(all);
-    loader.batch = BATCH;
+    loader.batch = c->batch ? c->batch : BATCH;
     loader.scale = 1.0 / 255;
     loader.resident = !c->is_streamed;
     if (is_shard) {

@@ -1,0 +1,180 @@
+/* One rank of a training in which a rank is lost: test_faults.sh starts four by mpirun.
+ *   faults kill|stop|differ SEED FOLDER   the seed chooses the rank and the moment
+ *   faults resume 0 FOLDER                goes on from the checkpoint, to the end
+ * The fault: every other rank names the rank, and exits with status 5 (4: other calls). After a
+ * resume: exit status 0 if parameters and running statistics have the bits of an undisturbed
+ * training. */
+#include <signal.h>
+#include <unistd.h>
+
+#include "tests/unit/dist/training.h"
+
+enum { WIDTH = 40, STEPS = 14, EVERY = 4, LOST = 5, DIFFERENT = 4 };
+
+typedef struct plan {
+    fy_group_t *group;
+    fy_train_replicas_t inner;
+    const char *kind;
+    int bad, moment, calls; /* the rank; before this call to sum gradients */
+} plan_t;
+
+/* Running statistics and dropout change in batches whose update never comes. */
+static fy_layer_t *make_layers(void)
+{
+    fy_layer_t *flatten, *fc1, *norm, *dropout, *fc2, *all;
+    OK(fy_layer_flatten(&flatten));
+    OK(fy_layer_linear(784, WIDTH, NULL, &fc1));
+    OK(fy_layer_batch_norm(WIDTH, NULL, &norm));
+    OK(fy_layer_dropout(0.2, &dropout));
+    OK(fy_layer_linear(WIDTH, 10, NULL, &fc2));
+    const fy_layer_child_t children[] = {
+        { "", flatten }, { "fc1", fc1 }, { "norm", norm }, { "", dropout }, { "fc2", fc2 }
+    };
+    OK(fy_layer_sequential(5, children, &all));
+    return all;
+}
+
+static run_t make_training(void)
+{
+    /* two batches of 25: shards of 6 and 7 samples; a batch norm takes no single one */
+    const testing_t c = {
+        .name = "faults", .model = "mlp", .optimizer = FY_OPTIMIZER_ADAM, .batch = SAMPLES / 2
+    };
+    const fy_optimizer_options_t optimizer = optimizer_of(&c);
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    run_t run = make_run(&c, 1);
+    fy_optimizer_destroy(run.optimizer);
+    fy_model_destroy(run.model);
+    options.seed = 3;
+    OK(fy_model_create(device, make_layers(), FY_DIMS(28, 28, 1), &options, &run.model));
+    run.info = (fy_model_info_t)FY_MODEL_INFO_INIT;
+    OK(fy_model_query(run.model, &run.info));
+    OK(fy_optimizer_create_model(&optimizer, run.model, &run.optimizer));
+    return run;
+}
+
+static fy_status_t on_begin(void *user, const char *text)
+{
+    plan_t *plan = user;
+    return plan->inner.begin(plan->inner.user, text);
+}
+
+static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
+{
+    plan_t *plan = user;
+    return plan->inner.sum(plan->inner.user, tensor);
+}
+
+static fy_status_t on_share_buffers(void *user)
+{
+    plan_t *plan = user;
+    return plan->inner.share_buffers(plan->inner.user);
+}
+
+static fy_status_t on_sum_grads(void *user)
+{
+    plan_t *plan = user;
+    if (++plan->calls == plan->moment && group.rank == plan->bad) {
+        if (strcmp(plan->kind, "kill") == 0) raise(SIGKILL);
+        if (strcmp(plan->kind, "stop") == 0) {
+            raise(SIGSTOP);
+            _exit(0);
+        }
+        if (strcmp(plan->kind, "differ") == 0) return fy_group_barrier(plan->group);
+    }
+    return plan->inner.sum_grads(plan->inner.user);
+}
+
+static fy_status_t train_with(plan_t *plan, run_t *run, const char *folder, int resume)
+{
+    fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
+    const fy_train_replicas_t replicas = { .struct_size = sizeof replicas,
+                                           .rank = group.rank,
+                                           .ranks = group.size,
+                                           .user = plan,
+                                           .begin = on_begin,
+                                           .sum_grads = on_sum_grads,
+                                           .sum = on_sum,
+                                           .share_buffers = on_share_buffers };
+    fy_ddp_t *ddp;
+    OK(fy_ddp_create(plan->group, run->model, NULL, &ddp));
+    OK(fy_ddp_replicas(ddp, &plan->inner));
+    options.epochs = 100;
+    options.max_steps = STEPS;
+    options.accumulate = 2;
+    options.checkpoint = folder;
+    options.checkpoint_every = EVERY;
+    options.resume = resume;
+    options.log_every = 3;
+    options.replicas = &replicas;
+    const fy_status_t status =
+        fy_train_run(run->model, run->optimizer, run->train, NULL, &options, &run->result);
+    fy_ddp_destroy(ddp);
+    return status;
+}
+
+static void check_equal(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    OK(fy_tensor_query(a, &info));
+    HOLDS(memcmp(fetch(a), fetch(b), info.nbytes) == 0);
+}
+
+static void resume(fy_group_t *g, const char *folder)
+{
+    run_t again = make_training(), whole = make_training();
+    plan_t plan = { .group = g, .kind = "none" };
+    OK(train_with(&plan, &again, folder, 1));
+    const int resumed = plan.calls;
+    OK(train_with(&plan, &whole, NULL, 0));
+    HOLDS(resumed < STEPS && again.result.steps == STEPS && whole.result.steps == STEPS);
+    check_equal(again.info.values, whole.info.values);
+    if (group.rank == 0) { /* the others have the statistics of their shards */
+        check_equal(again.info.buffers, whole.info.buffers);
+        printf("resumed from update %d of %d: the same bits\n", STEPS - resumed, STEPS);
+    }
+    free_run(&again);
+    free_run(&whole);
+}
+
+/* The rank and the moment; returns the exit status of a rank that is left. */
+static int fail(fy_group_t *g, const char *kind, unsigned seed, const char *folder)
+{
+    const int differs = strcmp(kind, "differ") == 0;
+    run_t run = make_training();
+    plan_t plan = { .group = g, .kind = kind, .bad = (int)(seed % (unsigned)group.size) };
+    plan.moment = EVERY + 1 + (int)((seed * 2654435761u >> 16) % (STEPS - EVERY - 1));
+    const fy_status_t status = train_with(&plan, &run, folder, 0);
+    char want[32];
+    snprintf(want, sizeof want, "rank %d ", plan.bad);
+    printf("rank %d: %s\n", group.rank, fy_error_get()->text);
+    fflush(stdout);
+    HOLDS(status == (differs ? FY_STATUS_INVALID_ARGUMENT : FY_STATUS_RANK_LOST));
+    HOLDS(strstr(fy_error_get()->text, want));
+    const char *process = strstr(fy_error_get()->text, "process ");
+    if (process && group.rank == (plan.bad + 1) % group.size) /* mpirun waits for it */
+        kill((pid_t)atoi(process + strlen("process ")), SIGKILL);
+    return differs ? DIFFERENT : LOST;
+}
+
+int main(int argc, char **argv)
+{
+    fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
+    fy_group_t *g;
+    int status = 0;
+    options.deadline_ns = 3000000000u;
+    HOLDS(argc == 4);
+    OK(fy_group_open(&options, &g));
+    OK(fy_group_query(g, &group));
+    OK(fy_device_open("sim:0", &device));
+    const fy_scope_t scope = fy_scope_begin("test");
+    if (strcmp(argv[1], "resume") == 0)
+        resume(g, argv[3]);
+    else
+        status = fail(g, argv[1], (unsigned)strtoul(argv[2], NULL, 10), argv[3]);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    fy_group_close(g);
+    printf("rank %d ends well\n", group.rank);
+    return status;
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Trainings on 4 ranks in which one is killed, stopped, or makes another call, at seeded moments:
+# faults.c; all others name it, and a resumed training ends with the bits of an undisturbed one.
+# $FERRY_MOMENTS (1; nightly: 20) moments of each kind. Then `ferry train`: its exit status.
+set -euo pipefail
+build=${1:?usage: test_faults.sh BUILD}
+faults=$build/bin/tests/faults ferry=$(realpath "$build")/bin/ferry
+# shellcheck source=SCRIPTDIR/mpi.inc.sh
+. "$(dirname "$0")/mpi.inc.sh"
+
+fail() { echo "failed: $*" && cat "$temp/out" "$temp/err" && exit 1; }
+# Ranks that are left after each kind of fault; `differ` leaves all.
+left_of() { case $1 in differ) echo 4 ;; *) echo 3 ;; esac }
+tested=0
+for mpi in $(mpis); do
+    tested=$((tested + 1))
+    kinds='kill'
+    if [ $tested = 1 ] || [ -n "${FERRY_MOMENTS:-}" ]; then kinds="kill stop differ"; fi
+    first=3 # so that the first one is rank 0, which writes checkpoints
+    for kind in $kinds; do
+        first=$((first + 1))
+        for seed in $(seq "$first" "$((first + ${FERRY_MOMENTS:-1} - 1))"); do
+            folder=$temp/$mpi.$kind.$seed
+            # Open MPI's mpirun ends all ranks when one is killed, but for this option; MPICH's
+            # always does. Then the last checkpoint is there.
+            recovery=()
+            if [ "$mpi" = openmpi ]; then recovery=(--enable-recovery); fi
+            start "$mpi" 4 "${recovery[@]}" "$faults" "$kind" "$seed" "$folder" || true
+            if [ "$mpi $kind" != "mpich kill" ] && [ "$(grep -c 'ends well' "$temp/out")" != "$(left_of "$kind")" ]; then
+                fail "$mpi $kind $seed"
+            fi
+            start "$mpi" 4 "$faults" resume 0 "$folder" || fail "$mpi resume after $kind $seed"
+            echo "ok: $mpi $kind $seed: $(grep resumed "$temp/out")"
+        done
+    done
+done
+if [ $tested = 0 ]; then skip_without_mpi; fi
+
+# `ferry train`: the second of 3 ranks is stopped once there is a checkpoint. The others write
+# another one, if there was an update since, and leave with status 5.
+mpi=$(mpis | head -n 1)
+train=("$ferry" train lenet --device sim:0 --limit-samples 300 --max-steps 60 --epochs 60 --dist auto)
+start "$mpi" 3 "${train[@]}" || fail "ferry train"
+want=$(grep '^weights: ' "$temp/out")
+cat >"$temp/rank" <<'END'
+folder=$1
+shift
+"$@" &
+process=$!
+if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then
+    until [ -e "$folder/step-00000005.safetensors" ]; do sleep 0.02; done
+    kill -STOP "$process"
+    until [ -e "$folder.status" ]; do sleep 0.1; done
+    kill -KILL "$process"
+    sleep 1
+    exit 0
+fi
+status=0
+wait "$process" || status=$?
+echo "status $status"
+touch "$folder.status"
+sleep 1
+END
+start "$mpi" 3 sh "$temp/rank" "$temp/run" "${train[@]}" --dist-deadline 3 --checkpoint "$temp/run" --checkpoint-every 5 --keep 9 || true
+cat "$temp/out" "$temp/err" >"$temp/both"
+if [ "$(grep -c '^status 5$' "$temp/both")" != 2 ]; then fail "exit status after a lost rank"; fi
+grep -q 'ferry: RANK_LOST: rank 1 ' "$temp/err" || fail "the lost rank is not named"
+start "$mpi" 3 "${train[@]}" --checkpoint "$temp/run" --resume || fail "resume"
+if [ "$(grep '^weights: ' "$temp/out")" != "$want" ]; then fail "a resumed run has other parameters ($want)"; fi
+if "$ferry" train lenet --dist-deadline 3 2>"$temp/err"; then fail "--dist-deadline without --dist"; fi
+echo "ok: ferry train, status 5, resumed"
