@@ -64,7 +64,7 @@ END
 start "$mpi" 3 sh "$temp/rank" "$temp/run" "${train[@]}" --dist-deadline 3 --checkpoint "$temp/run" --checkpoint-every 5 --keep 9 || true
 cat "$temp/out" "$temp/err" >"$temp/both"
 if [ "$(grep -c '^status 5$' "$temp/both")" != 2 ]; then fail "exit status after a lost rank"; fi
-grep -q 'ferry: RANK_LOST: rank 1 ' "$temp/err" || fail "the lost rank is not named"
+grep -q 'ferry: RANK_LOST: .*rank 1 (host' "$temp/err" || fail "the lost rank is not named"
 start "$mpi" 3 "${train[@]}" --checkpoint "$temp/run" --resume || fail "resume"
 if [ "$(grep '^weights: ' "$temp/out")" != "$want" ]; then fail "a resumed run has other parameters ($want)"; fi
 if "$ferry" train lenet --dist-deadline 3 2>"$temp/err"; then fail "--dist-deadline without --dist"; fi
