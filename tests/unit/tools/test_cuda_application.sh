@@ -5,7 +5,7 @@ set -euo pipefail
 build=$(cd "$1" && pwd)
 program=$build/bin/cuda_application
 fake=$build/lib/tests/libfake_cuda.so
-if [ ! -x "$program" ] || [ ! -r "$fake" ]; then
+if [ ! -x "$program" ] || [ ! -r "$fake" ] || [ ! -r "$build/lib/ferry/libferry_cuda.so" ]; then
     echo "SKIP: no CUDA plugin, or no examples, in this build"
     exit 77
 fi
