@@ -36,7 +36,7 @@ expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --
 expect 1 report "$work/run.jsonl" --out "$work/no/page.html"
 says err "IO: cannot write $work/no/page.html"
 expect 0 report "$work/run.jsonl" --out "$work/page.html"
-matches out '^[0-9]+ % of the step .*A step takes .* \(mean of 4\)\.$'
+matches out '^[0-9]+ % of the step .*A step takes .* \(mean of 4\)\.( [0-9]+ finding.*)?$'
 check "$work/page.html" "$work/run.jsonl"
 grep -q '"sim:0":"h200 profile, backend sim' "$work/page.html" || fail "the facts of sim:0 are not on the page"
 grep -qF '"[[32,' "$work/page.html" || fail "no shapes of operands are on the page"
