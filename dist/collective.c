@@ -182,7 +182,18 @@ static uint64_t unit_nbytes(const fyd_work_t *work)
 /* Of two ranks each sends the whole tensor: one message fewer, and as many bytes. */
 static bool is_summed_whole(const fy_group_t *group, const fyd_work_t *work)
 {
-    return work->kind == FYD_ALL_REDUCE && group->transport.size == 2;
+    return work->kind == FYD_ALL_REDUCE && group->transport.size == 2 &&
+           sizeof(fyd_call_t) + work->src.info.nbytes <= group->transport.eager_nbytes;
+}
+
+/* Is the comparison of calls as fast with the elements as without? */
+static bool is_small(const fy_group_t *group, const fyd_work_t *work)
+{
+    const uint64_t unit = unit_nbytes(work), size = (uint64_t)group->transport.size;
+    const bool is_cut = work->kind == FYD_ALL_REDUCE && !is_summed_whole(group, work);
+    const uint64_t most = is_cut ? unit / size + fy_dtype_size(work->src.info.dtype) : unit;
+    return unit > 0 && unit <= FYD_SMALL &&
+           sizeof(fyd_call_t) + most <= group->transport.eager_nbytes;
 }
 
 static window_t whole(const fyd_work_t *work)
@@ -275,19 +286,18 @@ static fy_status_t run(fy_group_t *group, fyd_work_t *work)
 {
     const bool is_pair = work->kind == FYD_SEND || work->kind == FYD_RECEIVE;
     const int peer = is_pair ? work->option : -1;
-    const uint64_t unit = unit_nbytes(work);
-    const bool is_small = unit > 0 && unit <= FYD_SMALL;
+    const bool small = is_small(group, work);
     FY_TRY(fyd_check(group));
     work->call.number = group->call.number + 1;
     group->call = work->call;
     for (int r = 0; r < group->transport.size; r++) {
-        const bool is_sent = is_small && r != group->transport.rank && (!is_pair || r == peer);
+        const bool is_sent = small && r != group->transport.rank && (!is_pair || r == peer);
         group->packed[r] = is_sent ? pack(group, work, r) : 0;
     }
     FY_TRY(fyd_agree(group, peer));
     work->is_used = true;
-    if (is_small) count_small(group, work, peer);
-    FY_TRY(is_small ? run_small(group, work) : run_large(group, work));
+    if (small) count_small(group, work, peer);
+    FY_TRY(small ? run_small(group, work) : run_large(group, work));
     work->is_used = false;
     group->ncalls++;
     return FY_STATUS_OK;

@@ -19,24 +19,40 @@ DDP_OPTIONS(FY__ABI_INIT_FUNCTION)
 
 /* ---- buckets ---- */
 
+/* Where the gradient of parameter i begins, in elements of the block; behind the last: its end. */
+static fy_status_t start_of(const fy_ddp_t *ddp, size_t i, int64_t *out_start)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    fy_tensor_info_t all = FY_TENSOR_INFO_INIT, grad = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_tensor_query(ddp->info.grads, &all));
+    *out_start = (int64_t)all.nelem;
+    if (i == ddp->info.nparams) return FY_STATUS_OK;
+    FY_TRY(fy_model_param(ddp->model, i, &param));
+    FY_TRY(fy_tensor_query(param.grad, &grad));
+    *out_start = (int64_t)((grad.offset_nbytes - all.offset_nbytes) / fy_dtype_size(all.dtype));
+    return FY_STATUS_OK;
+}
+
 /* In order of the backward: from the last parameter to the first. */
 static fy_status_t cut(fy_ddp_t *ddp)
 {
+    const fy_ddp_options_t *options = &ddp->options;
     fy_tensor_info_t all = FY_TENSOR_INFO_INIT;
+    int64_t start;
+    size_t tail = 0; /* parameters of the last bucket; all or none: it is not separate */
     FY_TRY(fy_tensor_query(ddp->info.grads, &all));
-    const int64_t element = (int64_t)fy_dtype_size(all.dtype);
+    const uint64_t element = fy_dtype_size(all.dtype);
+    for (; tail < ddp->info.nparams; tail++) {
+        FY_TRY(start_of(ddp, tail + 1, &start));
+        if ((uint64_t)start * element > options->last_bucket_nbytes) break;
+    }
     ddp->starts[0] = (int64_t)all.nelem;
     for (size_t i = ddp->info.nparams; i-- > 0;) {
-        fy_param_t param = FY_PARAM_INIT;
-        fy_tensor_info_t grad = FY_TENSOR_INFO_INIT;
-        FY_TRY(fy_model_param(ddp->model, i, &param));
-        FY_TRY(fy_tensor_query(param.grad, &grad));
-        const int64_t start = (int64_t)(grad.offset_nbytes - all.offset_nbytes) / element;
-        const uint64_t nbytes = (uint64_t)((ddp->starts[ddp->nbuckets] - start) * element);
-        const uint64_t most = ddp->nbuckets ? ddp->options.bucket_nbytes
-                                            : ddp->options.first_bucket_nbytes;
+        FY_TRY(start_of(ddp, i, &start));
+        const uint64_t nbytes = (uint64_t)(ddp->starts[ddp->nbuckets] - start) * element;
+        const uint64_t most = ddp->nbuckets ? options->bucket_nbytes : options->first_bucket_nbytes;
         ddp->buckets[ddp->nbuckets].nparams++;
-        if (nbytes < most && i > 0) continue;
+        if (nbytes < most && i > 0 && i != tail) continue;
         ddp->starts[++ddp->nbuckets] = i ? start : 0;
     }
     return FY_STATUS_OK;

@@ -87,6 +87,11 @@ static bool describe(fyd_transport_t *out, char *error)
     MPI_Get_library_version(library, &length);
     for (char *tab = library; (tab = strchr(tab, '\t'));) *tab = ' '; /* MPICH's has some */
     snprintf(out->engine, sizeof out->engine, "%.*s", (int)strcspn(library, ",\n"), library);
+#ifdef OPEN_MPI
+    out->eager_nbytes = 4000; /* in shared memory: its default, 4096, with its header */
+#else
+    out->eager_nbytes = 16384;
+#endif
     MPI_Get_processor_name(host, &length);
     snprintf(out->host, sizeof out->host, "%.60s", host);
     return true;

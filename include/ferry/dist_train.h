@@ -40,11 +40,14 @@ typedef struct fy_ddp_options {
     int64_t shard_optimizer;
     /* 1: fy_ddp_backward sums nothing, fy_ddp_reduce all. The result has the same bits */
     int64_t after_backward;
+    /* The parameters that the backward reaches last, of together at most so many bytes, have a
+     * separate bucket, if there are others: no backward hides its sum. 0: none has */
+    uint64_t last_bucket_nbytes;
 } fy_ddp_options_t;
-/* As PyTorch's DistributedDataParallel (Li et al. 2020): 1 MiB, 25 MiB. */
+/* 1 MiB and 25 MiB as PyTorch's DistributedDataParallel (Li et al. 2020); the last: 256 KiB. */
 #define FY_DDP_OPTIONS_INIT                                             \
     FY_DEFAULTS_(ddp_options, .first_bucket_nbytes = (uint64_t)1 << 20, \
-                 .bucket_nbytes = (uint64_t)25 << 20)
+                 .bucket_nbytes = (uint64_t)25 << 20, .last_bucket_nbytes = (uint64_t)256 << 10)
 FY_API void fy_ddp_options_init(fy_ddp_options_t *options, size_t nbytes);
 
 /* Compares the layers of all ranks' models. Then parameters, buffers and the random state become

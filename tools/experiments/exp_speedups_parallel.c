@@ -53,7 +53,7 @@ static fy_status_t cut_block(const net_t *net, replicas_t *r)
         nbytes[i] = grad.nbytes;
         offset[i] = grad.offset_nbytes - block.offset_nbytes;
     }
-    r->nbuckets = buckets_cut(info.nparams, nbytes, FIRST_NBYTES, BUCKET_MOST_NBYTES, ends);
+    r->nbuckets = buckets_cut(info.nparams, nbytes, FIRST_NBYTES, BUCKET_MOST_NBYTES, 0, ends);
     for (size_t b = 0; b < r->nbuckets; b++) {
         r->begin[b] = (int64_t)(offset[ends[b] - 1] / sizeof(float));
         r->end[b] = b ? r->begin[b - 1] : (int64_t)block.nelem;

@@ -15,7 +15,8 @@ static void cut(const backward_t *backward, uint64_t most, overlap_t *out)
     size_t *ends = tool_alloc((backward->count + 1) * sizeof *ends), first = 0;
     for (size_t i = 0; i < backward->count; i++) nbytes[i] = backward->arrivals[i].nbytes;
     out->count = buckets_cut(backward->count, nbytes,
-                             most < BUCKET_FIRST_NBYTES ? most : BUCKET_FIRST_NBYTES, most, ends);
+                             most < BUCKET_FIRST_NBYTES ? most : BUCKET_FIRST_NBYTES, most,
+                             most < BUCKET_LAST_NBYTES ? most : BUCKET_LAST_NBYTES, ends);
     out->buckets = tool_alloc((out->count + 1) * sizeof *out->buckets);
     for (size_t b = 0; b < out->count; b++) {
         bucket_t *bucket = &out->buckets[b];

@@ -33,7 +33,8 @@ typedef struct overlap {
     uint64_t state_nbytes, shard_nbytes;
 } overlap_t;
 
-/* bucket_nbytes: of a full bucket; the first one has BUCKET_FIRST_NBYTES at most. Free
+/* bucket_nbytes: of a full bucket; the first one has BUCKET_FIRST_NBYTES at most,
+ * the last one BUCKET_LAST_NBYTES. Free
  * *out_overlap. */
 void overlap_run(const cluster_t *cluster, const backward_t *backward, uint64_t bucket_nbytes,
                  bool shard, overlap_t *out_overlap);

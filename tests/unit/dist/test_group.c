@@ -138,6 +138,7 @@ static void *sit(void *user)
                                   .rank = seat->port.rank,
                                   .size = seat->size,
                                   .has_threads = true,
+                                  .eager_nbytes = 4000,
                                   .host = "here",
                                   .post = post,
                                   .test = test,
