@@ -129,7 +129,11 @@ static PyObject *dispatch(PyObject *mode, PyObject *const *args, Py_ssize_t narg
     bool some = false;
     if (operands_collect(core, &tensors, inputs, kwargs)) {
         for (size_t i = 0; i < tensors.size; i++) some |= tensors.items[i].storage != NULL;
-        if (kwargs && asks_for_device(core, kwargs, some))
+        const bool asks = kwargs && asks_for_device(core, kwargs, some);
+        if (info->kind == OP_COMPOSITE && (some || asks || me.to_device >= 0))
+            out = PyObject_CallMethod(self, "compose", "OOO", func, inputs,
+                                      kwargs ? kwargs : Py_None);
+        else if (asks)
             out = PyObject_CallMethod(self, "slow", "OOOO", info->info, func, inputs, kwargs);
         else if (!some && me.to_device < 0)
             out = PyObject_Call(info->call, inputs, kwargs); /* an op on the host */

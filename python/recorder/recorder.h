@@ -75,8 +75,9 @@ typedef struct {
     char is_pinned;
 } storage_object;
 
-/* An op before it runs: ferry/torch_record/ops.py describes it. */
-enum { OP_VIEW, OP_EMPTY, OP_ITEM, OP_COPY, OP_TO, OP_RUN };
+/* An op before it runs: ferry/torch_record/ops.py describes it. OP_COMPOSITE: other ops make it up,
+ * and PyTorch passes it on as a whole only in inference mode. */
+enum { OP_VIEW, OP_EMPTY, OP_ITEM, OP_COPY, OP_TO, OP_RUN, OP_COMPOSITE };
 struct op_info {
     PyObject *info; /* ops.Info */
     PyObject *call; /* func._op, without a Python frame */

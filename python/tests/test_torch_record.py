@@ -108,6 +108,10 @@ class TorchRecordTest(unittest.TestCase):
                     self.assertGreater(version, versions.get(storage, 0) if e["dst"] else -1)
                     versions[storage] = version
 
+    def dtypes(self, run, op):
+        forms = {e["id"]: e["dtypes"] for e in run.of("signature")}
+        return forms[op["signature"]]
+
     def transfers(self, run, way):
         return [(e["bytes"], e["pinned"], e["blocking"]) for e in run.of("transfer", direction=way)]
 
@@ -154,7 +158,7 @@ class TorchRecordTest(unittest.TestCase):
                                  {f["id"] for f in run.advice["findings"]})
 
     def test_other_scripts_compute_what_the_cpu_computes(self):
-        for name in ("gpt.py", "lstm.py", "amp.py"):
+        for name in ("gpt.py", "lstm.py", "packed.py", "amp.py"):
             with self.subTest(name):
                 run = self.record(name)
                 self.assertEqual(run.out, on_host(name))
@@ -162,12 +166,32 @@ class TorchRecordTest(unittest.TestCase):
                     self.assertEqual(run.predicted["recorded"]["model_ns"],
                                      run.predicted["predicted"]["model_ns"])
                 waits = collections.Counter(e["reason"] for e in run.of("sync"))
-                if name == "gpt.py":
-                    self.assertTrue(run.of("op", op="_scaled_dot_product_flash_attention"))
+                if name == "gpt.py":  # float32: 2 blocks, 3 steps
+                    attention = run.of("op", op="_scaled_dot_product_efficient_attention")
+                    self.assertEqual(len(attention), 6)
+                    self.assertEqual(attention[0]["flops"], 2 * 4 * 4 * 16 * 16 * (8 + 8))
+                    backward = run.of("op", op="_scaled_dot_product_efficient_attention_backward")
+                    self.assertEqual([e["node"] for e in backward],
+                                     6 * ["ScaledDotProductAttentionBackward"])
+                    self.assertFalse(run.of("op", op="_softmax") + run.of("op", op="bmm"))
                     self.assertEqual(waits, {"item": 1})
                     self.assertEqual(self.transfers(run, "upload"), [])
+                elif name == "lstm.py":  # LBFGS: as many calls of the closure as on the CPU
+                    layers = run.of("op", op="_cudnn_rnn")
+                    self.assertEqual(len(layers), len(run.of("op", op="_cudnn_rnn_backward")))
+                    self.assertEqual(layers[0]["flops"], 2 * 6 * 5 * 4 * 8 * (4 + 8))
+                    self.assertFalse(run.of("op", op="sigmoid"))
+                elif name == "packed.py":
+                    for op in ("_pack_padded_sequence", "_cudnn_rnn", "_pad_packed_sequence"):
+                        self.assertEqual(len(run.of("op", op=op)), 1)
+                        self.assertEqual(len(run.of("op", op=op + "_backward")), 1)
+                    self.assertEqual(self.transfers(run, "download"), 2 * [(4, True, True)])
                 elif name == "amp.py":
                     self.assertEqual(waits["GradScaler"], 3)
+                    self.assertEqual({self.dtypes(run, e) for e in run.of("op", op="pow")},
+                                     {"f32 f32"})
+                    self.assertIn("f16 f16", {self.dtypes(run, e)[:7]
+                                              for e in run.of("op", op="addmm")})
                     self.assertEqual(waits["torch.save"], 8)
                     self.assertEqual(waits["torch.load"], 8)
 
@@ -195,6 +219,10 @@ class TorchRecordTest(unittest.TestCase):
         self.assertEqual((copy["pinned"], copy["blocking"]), (True, False))
         product = run.of("op", op="mul")[0]
         self.assertGreaterEqual(product["model_start_ns"], copy["model_end_ns"])
+        self.assertEqual({e["stream"] for e in run.of("op", op="neg")}, {5})
+        self.assertEqual(product["stream"], 1)
+        behind = run.of("wait", stream=1, on_stream=5)
+        self.assertEqual([e["on_seq"] for e in behind], [run.of("op", op="neg")[-1]["seq"]])
 
     def test_profiles_are_those_of_the_simulator(self):
         from ferry.torch_record.profile import PROFILES, Profile

@@ -40,7 +40,7 @@ class Recorder(Core):
                          slow.backing, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
                          host_op_ns, POLL_NS)
         self.profile, self.thread = profile, Thread()
-        self.slow_op = slow
+        self.slow_op, self.mode = slow, None
         self.sites, self.host = Sites(root), {}
         self.steps_of = None  # the optimizer whose updates divide the run into steps
         self.process = os.getpid()
@@ -69,6 +69,10 @@ class Recorder(Core):
 
     def slow(self, info, func, args, kwargs):
         return self.slow_op(info, func, args, kwargs or {})
+
+    def compose(self, func, args, kwargs):
+        with self.mode:
+            return func.decompose(*args, **(kwargs or {}))
 
     def has_mask(self, args):
         """Does the index of an op have a mask of bools?"""

@@ -5,7 +5,7 @@ from torch.utils.flop_counter import flop_registry
 
 aten = torch.ops.aten
 
-VIEW, EMPTY, ITEM, COPY, TO, RUN = range(6)
+VIEW, EMPTY, ITEM, COPY, TO, RUN, COMPOSITE = range(7)
 COMPUTE, UPLOAD, DOWNLOAD = range(3)  # engines
 
 # Ops that read results back to the host on CUDA: the bytes, to know the size of their result.
@@ -65,7 +65,9 @@ class Info:
         self.reads_back = READS_BACK.get(func, 0)
         self.masks = func in (aten.index.Tensor, aten.index_put_.default)
         returns = schema.returns
-        if func is aten._local_scalar_dense.default:
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            self.kind = COMPOSITE
+        elif func is aten._local_scalar_dense.default:
             self.kind = ITEM
         elif func is aten.copy_.default:
             self.kind = COPY

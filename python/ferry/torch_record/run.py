@@ -7,20 +7,29 @@ import sys
 import time
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from .autocast import patch_autocast
 from .cuda_api import patch_cuda, patch_threads
 from .events import Recorder
+from .groups import patch_groups
 from .mode import Mode, Slow
+from .ops import VIEW, Info
 from .profile import PROFILES, Profile
 from .script_api import patch_scripts
 from .tensor_api import Patches, patch_tensors
 
 NOTES = (
-    "ops are those that PyTorch runs on a CPU, but for dropout and the names of attention",
-    "an RNN is an op each time step",
-    "autocast casts the ops of the CPU's list",
-    "flops of matrix products, convolutions and attention by torch.utils.flop_counter, else one "
-    "an element of the result",
+    "ops are those that PyTorch runs on a CPU, but for dropout, attention and recurrent layers",
+    "attention is the flash kernel in half precision without a mask, else the memory-efficient "
+    "one; in float64, with grouped heads in float32 or with a mask that has a gradient it is the "
+    "CPU's ops",
+    "a recurrent layer is one op; the bytes that it keeps for the backward are estimated, and "
+    "autocast does not change them",
+    "packing a sequence is one op, and so is padding it",
+    "autocast: the ops of CUDA's lists, and those that only the CPU's autocast casts to float32",
+    "flops of matrix products, convolutions, attention and recurrent layers are counted, those of "
+    "another op are one an element of its result",
     "model times are by the peak rates of the profile, the host's by a constant for each op",
     "Python's own time and the data loader's are not in the model time",
     "workspaces of cuBLAS and cuDNN and the memory that the allocator caches are not in the file",
@@ -31,16 +40,41 @@ NOTES = (
 )
 
 
+class Counter(TorchDispatchMode):
+    """Counts ops that are no views."""
+
+    ops = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ops += Info(func).kind != VIEW
+        return func(*args, **(kwargs or {}))
+
+
 def calibrate():
-    """Nanoseconds of the host for an op: eager PyTorch on a tensor of one element."""
-    x = torch.ones(1)
+    """Nanoseconds of this host for an op: a step of a network so small that its kernels take next
+    to nothing, in eager PyTorch, divided by the ops in it."""
+    net = torch.nn.Sequential(*[layer for _ in range(4)
+                                for layer in (torch.nn.Linear(4, 4), torch.nn.ReLU())])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    x = torch.ones(2, 4)
+
+    def step():
+        optimizer.zero_grad()
+        net(x).sum().backward()
+        optimizer.step()
+    state = torch.get_rng_state()
+    counter = Counter()
+    step()
+    with counter:
+        step()
     best = 1 << 62
-    for _ in range(5):
+    for _ in range(30):
         begin = time.perf_counter_ns()
-        for _ in range(2000):
-            torch.add(x, x)
-        best = min(best, (time.perf_counter_ns() - begin) // 2000)
-    return best
+        for _ in range(5):
+            step()
+        best = min(best, (time.perf_counter_ns() - begin) // 5)
+    torch.set_rng_state(state)
+    return best // counter.ops
 
 
 def parse(arguments):
@@ -65,23 +99,27 @@ def main(arguments=None):
     profile = Profile(options.profile)
     notes = list(NOTES)
     if options.numerics == "off":
-        notes.append("numerics off: tensors of the device have no values, item() returns 1 or 0; "
-                     "ops are those of meta tensors, so attention is several ops")
+        notes.append("numerics off: tensors of the device have no values, item() returns 1 or 0")
     host_op_ns = options.host_op_ns
     if host_op_ns is None:
         host_op_ns = calibrate() + profile.launch_submit_ns
-    notes.append("the host takes %d ns an op" % host_op_ns)
+    notes.append("the host takes %d ns an op%s" % (
+        host_op_ns, "" if options.host_op_ns is not None else
+        ", measured by a small network where it was recorded, and the profile's launch"))
     backing = torch.device("cpu" if options.numerics == "on" else "meta")
     folder = os.path.dirname(os.path.abspath(options.script))
     slow = Slow(backing)
     slow.recorder = recorder = Recorder(
         options.out, folder, profile, host_op_ns,
         "torch_record " + " ".join([options.script] + options.args), notes, slow)
-    mode, patches = Mode(recorder), Patches()
+    recorder.mode = mode = Mode(recorder)
+    patches = Patches()
     os.register_at_fork(after_in_child=recorder.forget)
     patch_tensors(patches, recorder, backing)
     patch_cuda(patches, recorder)
     patch_threads(patches, mode)
+    patch_groups(patches, recorder)
+    patch_autocast(patches, recorder)
     hook = patch_scripts(patches, recorder)
     sys.argv = [options.script] + options.args
     sys.path.insert(0, folder)

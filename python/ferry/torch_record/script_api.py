@@ -1,5 +1,5 @@
-"""Replaces what scripts of PyTorch use around tensors: scopes, optimizers, modules, autocast,
-torch.compile, saved files; and ops that CUDA has in another form."""
+"""Replaces what scripts of PyTorch use around tensors: scopes, optimizers, modules, GradScaler,
+torch.compile, saved files; and dropout, which CUDA has in another form."""
 
 import functools
 
@@ -72,14 +72,7 @@ def patch_scripts(patches, recorder):
         return model if model is not None else lambda function: function
     patches.set(torch, "compile", compile)
 
-    # ---- half precision ----
-    old_autocast = torch.autocast.__init__
-
-    def autocast(self, device_type, dtype=None, *args, **kwargs):
-        if device_type == "cuda":
-            device_type, dtype = "cpu", dtype or torch.float16
-        old_autocast(self, device_type, dtype, *args, **kwargs)
-    patches.set(torch.autocast, "__init__", autocast)
+    # ---- the scaler of losses ----
     scaler = torch.amp.GradScaler
     for name in ("_maybe_opt_step", "update"):
         def method(self, *args, _old=getattr(scaler, name), **kwargs):

@@ -15,7 +15,10 @@ class Patches:
     """Attributes that are replaced until `undo`."""
 
     def __init__(self):
-        self.old = []
+        self.old, self.ends = [], []
+
+    def at_end(self, function):
+        self.ends.append(function)
 
     def set(self, owner, name, value):
         missing = object()
@@ -29,6 +32,8 @@ class Patches:
             else:
                 setattr(owner, name, value)
         self.old.clear()
+        while self.ends:
+            self.ends.pop()()
 
 
 def patch_tensors(patches, recorder, backing):
@@ -45,6 +50,7 @@ def patch_tensors(patches, recorder, backing):
     set_on_tensor("is_cpu", property(lambda t: not shows_cuda(t) and old_is_cpu(t)))
     set_on_tensor("is_meta", property(lambda t: old_is_meta(t) and not shows_cuda(t)))
     set_on_tensor("get_device", lambda t: 0 if shows_cuda(t) else Base.get_device(t))
+    set_on_tensor("record_stream", lambda t, stream: None)
     set_on_tensor("is_pinned", lambda t, *a, **k: recorder.is_pinned(t))
 
     def pin_memory(t, *args, **kwargs):

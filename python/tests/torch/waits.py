@@ -1,4 +1,4 @@
-"""Reads of device tensors outside of a training loop, a thread, a stream and an event."""
+"""Reads of device tensors outside of a training loop, a thread, streams and an event."""
 
 import threading
 
@@ -21,6 +21,13 @@ with torch.cuda.stream(stream):
     y = torch.ones(1024).pin_memory().to("cuda", non_blocking=True)
 torch.cuda.current_stream().wait_stream(stream)
 z = y * 2
+main, side = torch.cuda.current_stream(), torch.cuda.Stream()
+torch.cuda.set_stream(side)
+assert torch.cuda.current_stream() == side
+w = -(-z)
+torch.cuda.set_stream(main)
+main.wait_stream(side)
+z = w + 0
 event.record()
 event.synchronize()
 print(z[:2].tolist())
