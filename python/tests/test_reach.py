@@ -78,7 +78,7 @@ class Reach(unittest.TestCase):
 
     def test_without_libferry_dist(self):
         """A folder with the other two libraries: all else works, a call of a group is refused."""
-        libraries = Path(os.environ["FERRY_LIBRARY"]).absolute()
+        libraries = Path(ferry._library.path).absolute().parent
         program = """
             import ferry
             assert ferry.ones(1).item() == 1
