@@ -3,7 +3,7 @@
  *   ranks train DEVICE    LeNet on all ranks, against one process with whole batches
  *   ranks differ          the last rank makes another call than the others
  *   ranks stop            the last rank stops; rank 0 ends it when its loss is reported
- *   ranks silent, ranks silent-async   the same, named by its silence
+ *   ranks silent, silent-async, silent-kill   the same, named by its silence; killed
  *   ranks moment KIND SEED  a rank, and a call before which it stops or calls something else
  * Exit status 0: all holds. */
 #include <dlfcn.h>
@@ -371,7 +371,7 @@ static void stop(fy_group_t *g)
 
 /* The last rank stops while the others compute or wait. All name it by its silence, long before the
  * deadline; a rank that computes for longer than that is not lost. */
-static void silent(fy_group_t *g, int is_async)
+static void silent(fy_group_t *g, int is_async, int sig)
 {
     fy_tensor_t *x = make(8, group.rank), *number, *numbers;
     const int last = group.size - 1;
@@ -388,7 +388,7 @@ static void silent(fy_group_t *g, int is_async)
     if (group.rank == 0) sleep(5); /* computes: silence_ns is 4 s */
     OK(fy_group_barrier(g));
     if (group.rank == last) {
-        raise(SIGSTOP);
+        raise(sig);
         _exit(0);
     }
     if (group.rank == 0 && !is_async) sleep(2); /* the others wait for two ranks */
@@ -407,7 +407,7 @@ static void silent(fy_group_t *g, int is_async)
     HOLDS(fy_group_barrier(g) == FY_STATUS_RANK_LOST);
     if (!is_async) HOLDS(fetch(x)[0] == value_of(group.rank, 0));
     report();
-    if (group.rank == 0) kill(victim, SIGKILL);
+    if (group.rank == 0 && sig == SIGSTOP) kill(victim, SIGKILL);
 }
 
 /* The seed chooses the rank, and how many calls of which lengths are before the fault. */
@@ -472,7 +472,8 @@ int main(int argc, char **argv)
     else if (strcmp(what, "differ") == 0)
         differ(g);
     else if (is_silent)
-        silent(g, strcmp(what, "silent-async") == 0);
+        silent(g, strcmp(what, "silent-async") == 0,
+               strcmp(what, "silent-kill") == 0 ? SIGKILL : SIGSTOP);
     else if (is_moment)
         moment(g, strcmp(argv[2], "stop") == 0, (unsigned)strtoul(argv[3], NULL, 10));
     else

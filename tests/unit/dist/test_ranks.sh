@@ -58,6 +58,14 @@ for mpi in $(mpis); do
         fi
         echo "ok: $mpi 3 $what"
     done
+    # A rank that is killed: mpirun ends the others, too, without --enable-recovery (Open MPI 4).
+    if [ "$mpi" = openmpi ] && grep -q 'Open MPI) 4' <<<"$(mpirun.openmpi --version)"; then
+        OMPI_MCA_orte_enable_recovery=1 start "$mpi" 3 "$ranks" silent-kill || true
+        if [ "$(grep -c 'its last call: barrier 2' "$temp/out")" != 2 ]; then
+            echo "failed: $mpi silent-kill" && cat "$temp/out" "$temp/err" && exit 1
+        fi
+        echo "ok: $mpi 3 silent-kill"
+    fi
     # One of 4 ranks at a random moment: $FERRY_MOMENTS of each kind (nightly: 20). All others name
     # it; it names itself if it still runs.
     for seed in $(seq 1 "${FERRY_MOMENTS:-1}"); do
