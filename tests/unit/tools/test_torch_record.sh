@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Recordings of PyTorch scripts (python/ferry/torch_record): the commands read one that is stored
+# Recordings of PyTorch scripts (python/ferry/torch_record): the commands read those that are stored
 # here; python/tests/test_torch_record.py makes others. Usage: test_torch_record.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -26,5 +26,20 @@ says out "pinned memory of sim:0"
 expect 0 report "$file" --out "$work/report.html"
 expect 0 timeline "$file" --out "$work/trace.json"
 expect 0 memory "$file" --format pytorch --out "$work/memory.pickle"
+
+# attention, and recurrent layers on packed sequences: one op each, forward and backward
+read_all() { # NAME REQUESTS
+    file=$here/torch/$1.jsonl.gz
+    expect 0 ledger "$file" --format csv
+    IFS=, read -r _ requests _ <<<"$(grep '^everything,' "$work/out")"
+    [ "$requests" = "$2" ] || fail "$1: $requests requests, not $2"
+    expect 0 predict "$file" --json
+    mapfile -t times < <(grep -o '"model_ns": [0-9]*' "$work/out")
+    [ "${times[0]}" = "${times[1]}" ] || fail "$1: the same device takes ${times[1]}, not ${times[0]}"
+    for command in advise replay; do expect 0 "$command" "$file"; done
+    expect 0 report "$file" --out "$work/report.html"
+}
+read_all gpt 372
+read_all packed 20
 
 [ $failures -eq 0 ]
