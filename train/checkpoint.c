@@ -48,8 +48,9 @@ static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
     return FY_STATUS_OK;
 }
 
-static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progress,
-                                    const char *path, const fyt_collect_t *collect)
+static fy_status_t write_checkpoint(fyt_pieces_t *p, const char *directory,
+                                    const fy_progress_t *progress, const char *path,
+                                    const fyt_collect_t *collect)
 {
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     if (p->optimizer) FY_TRY(fy_optimizer_get(p->optimizer, &options));
@@ -61,6 +62,7 @@ static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progre
     };
     FY_TRY(fyt_pieces_download(p, 0));
     if (collect) FY_TRY(fyt_shards_collect(p, collect));
+    FY_TRY(fyt_folder_make(directory)); /* may fail on this rank alone: the others have sent all */
     FY_TRY(fyt_pieces_name(p));
     FY_TRY(fill_progress(p, progress));
     return fyt_pieces_write(p, path, progress->note ? 4 : 3, pairs);
@@ -98,8 +100,7 @@ static fy_status_t save(fyt_pieces_t *p, const char *directory, const fy_progres
         FY_TRY(fyt_pieces_download(p, p->first_state));
         return fyt_shards_collect(p, collect);
     }
-    FY_TRY(fyt_folder_make(directory));
-    FY_TRY(write_checkpoint(p, progress, path, collect));
+    FY_TRY(write_checkpoint(p, directory, progress, path, collect));
     return verify(p, path);
 }
 
