@@ -11,6 +11,7 @@ typedef struct fyd_bucket {
     size_t nparams;
     size_t missing;    /* gradients that this backward has not completed */
     fy_tensor_t *part; /* its elements while their sum runs; NULL: none does */
+    fy_tensor_t *held; /* host: a view that keeps the block; it stays if MPI may use the bytes */
     fy_ticket_t ticket;
 } fyd_bucket_t;
 

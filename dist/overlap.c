@@ -5,11 +5,11 @@
  * fy_ddp_reduce. Not here: sums after the backward (ddp.c). */
 #include "dist/ddp.h"
 
-#include <string.h>
-
 #include <ferry/device.h>
 #include <ferry/ops.h>
 #include <ferry/scope.h>
+
+#include "runtime/base/abi.h"
 
 static fy_status_t view_of(const fy_ddp_t *ddp, size_t b, fy_tensor_t **out_view)
 {
@@ -17,38 +17,46 @@ static fy_status_t view_of(const fy_ddp_t *ddp, size_t b, fy_tensor_t **out_view
 }
 
 /* A tensor with the bucket's elements in a separate storage. */
-static fy_status_t make_part(const fy_ddp_t *ddp, size_t b, fy_tensor_t **out_part)
+static fy_status_t make_part(const fy_ddp_t *ddp, size_t b)
 {
+    fyd_bucket_t *bucket = &ddp->buckets[b];
     const int64_t nelem = ddp->starts[b] - ddp->starts[b + 1];
     fy_tensor_info_t all = FY_TENSOR_INFO_INIT;
     fy_tensor_t *view;
     void *data;
     FY_TRY(fy_tensor_query(ddp->info.grads, &all));
+    FY_TRY(view_of(ddp, b, &view));
     if (all.device == fy_device_host()) {
         FY_TRY(fy_tensor_map(ddp->info.grads, FY_ACCESS_READ_WRITE, &data));
         char *begin = (char *)data + (size_t)ddp->starts[b + 1] * fy_dtype_size(all.dtype);
-        return fy_tensor_wrap(all.device, all.dtype, FY_DIMS(nelem), begin, NULL, NULL, out_part);
+        FY_TRY(fy_tensor_wrap(all.device, all.dtype, FY_DIMS(nelem), begin, NULL, NULL,
+                              &bucket->part));
+        fy_tensor_keep(view);
+        bucket->held = view;
+        return FY_STATUS_OK;
     }
-    FY_TRY(view_of(ddp, b, &view));
-    FY_TRY(fy_tensor_create(all.device, all.dtype, FY_DIMS(nelem), out_part));
-    return fy_copy(*out_part, view);
+    FY_TRY(fy_tensor_create(all.device, all.dtype, FY_DIMS(nelem), &bucket->part));
+    return fy_copy(bucket->part, view);
 }
 
 static fy_status_t start(fy_ddp_t *ddp, size_t b)
 {
     fyd_bucket_t *bucket = &ddp->buckets[b];
     fy_scope_t scope = fy_scope_begin("reduce");
-    fy_status_t status = make_part(ddp, b, &bucket->part);
+    fy_status_t status = make_part(ddp, b);
     if (status == FY_STATUS_OK) {
         fy_tensor_keep(bucket->part);
         status = fy_group_all_reduce_async(ddp->group, bucket->part, FY_GROUP_SUM, &bucket->ticket);
-        if (status != FY_STATUS_OK) fy_tensor_destroy(bucket->part);
+        if (status != FY_STATUS_OK) { /* nothing was submitted */
+            fy_tensor_destroy(bucket->part);
+            fy_tensor_destroy(bucket->held);
+        }
     }
     fy_scope_end(scope, 0, NULL);
     if (status == FY_STATUS_OK)
         ddp->nstarted++;
     else
-        bucket->part = NULL;
+        bucket->part = bucket->held = NULL;
     return status;
 }
 
@@ -94,7 +102,9 @@ static fy_status_t finish(fy_ddp_t *ddp, size_t b)
     FY_TRY(fy_tensor_query(bucket->part, &part));
     if (part.device == fy_device_host()) return FY_STATUS_OK;
     FY_TRY(view_of(ddp, b, &view));
-    return fy_copy(view, bucket->part);
+    const fy_status_t status = fy_copy(view, bucket->part);
+    fy_tensor_destroy(view);
+    return status;
 }
 
 fy_status_t fyd_overlap_finish(fy_ddp_t *ddp)
@@ -108,30 +118,38 @@ fy_status_t fyd_overlap_finish(fy_ddp_t *ddp)
         else
             fy_error_set(status, error.file, error.line, "%s", error.text);
         fy_tensor_destroy(ddp->buckets[b].part);
-        ddp->buckets[b].part = NULL;
+        if (one == FY_STATUS_OK) fy_tensor_destroy(ddp->buckets[b].held);
+        ddp->buckets[b].part = ddp->buckets[b].held = NULL;
     }
     ddp->nstarted = 0;
     return status;
 }
 
+/* As FY__READ, whose row for this struct is in another library. */
+static fy_status_t read_options(const fy_backward_options_t *given, fy_backward_options_t *out)
+{
+    static const fy_backward_options_t defaults = FY_BACKWARD_OPTIONS_INIT;
+    static const fy__abi_t abi = { "fy_backward_options_t", "FY_BACKWARD_OPTIONS_INIT",
+                                   FY__ABI_SIZE(fy_backward_options_t, accumulate), sizeof defaults,
+                                   &defaults };
+    *out = defaults;
+    return given ? fy__abi_read(&abi, "ddp_backward", "options", given, out, sizeof *out)
+                 : FY_STATUS_OK;
+}
+
 fy_status_t fy_ddp_backward(fy_ddp_t *ddp, fy_tape_t *tape, const fy_tensor_t *loss,
                             const fy_backward_options_t *options)
 {
-    fy_backward_options_t own = FY_BACKWARD_OPTIONS_INIT;
+    fy_backward_options_t own;
     pass_t pass = { ddp, FY_BACKWARD_OPTIONS_INIT };
     if (!ddp) return FYD_FAIL(INVALID_ARGUMENT, "ddp_backward: ddp is NULL");
-    if (options && (options->struct_size < sizeof(size_t) || options->struct_size > sizeof own))
-        return FYD_FAIL(INVALID_ARGUMENT,
-                        "ddp_backward: options->struct_size is %zu, the size is %zu: use "
-                        "FY_BACKWARD_OPTIONS_INIT",
-                        options->struct_size, sizeof own);
+    FY_TRY(read_options(options, &pass.given));
     if (ddp->nstarted)
         return FYD_FAIL(BUSY, "ddp_backward: the sums of the last backward run: fy_ddp_reduce");
-    if (ddp->options.after_backward || fyd_shards(ddp) || ddp->group->transport.size == 1)
+    if (ddp->options.after_backward || fyd_shards(ddp) || ddp->group->transport.size == 1 ||
+        !ddp->group->transport.has_threads)
         return fy_model_backward(ddp->model, tape, loss, options);
-    if (options) memcpy(&pass.given, options, options->struct_size);
     own = pass.given;
-    own.struct_size = sizeof own;
     own.on_grad = on_grad;
     own.user = &pass;
     for (size_t b = 0; b < ddp->nbuckets; b++) ddp->buckets[b].missing = ddp->buckets[b].nparams;

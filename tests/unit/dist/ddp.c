@@ -133,9 +133,14 @@ static void check_backward(fy_group_t *g)
     float *after = malloc(nbytes);
     fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     fy_group_info_t before = FY_GROUP_INFO_INIT, now = FY_GROUP_INFO_INIT;
+    struct { /* of a newer version: a field that is asked for is refused, else all is as now */
+        fy_backward_options_t known;
+        uint64_t field;
+    } newer = { FY_BACKWARD_OPTIONS_INIT, 0 };
     fy_tape_t *tape;
     fy_ddp_t *ddp;
     HOLDS(after != NULL);
+    newer.known.struct_size = sizeof newer;
     options.first_bucket_nbytes = options.bucket_nbytes = 4096;
     OK(fy_ddp_create(g, run.model, &options, &ddp));
     OK(fy_tape_create(&tape));
@@ -146,7 +151,11 @@ static void check_backward(fy_group_t *g)
         OK(fy_ddp_reduce(ddp));
         memcpy(after, fetch(run.info.grads), nbytes);
         OK(fy_group_query(g, &before));
-        OK(fy_ddp_backward(ddp, tape, make_loss(&run, tape, scale), NULL));
+        fy_tensor_t *loss = make_loss(&run, tape, scale);
+        newer.field = 1;
+        HOLDS(fy_ddp_backward(ddp, tape, loss, &newer.known) == FY_STATUS_INVALID_ARGUMENT);
+        newer.field = 0;
+        OK(fy_ddp_backward(ddp, tape, loss, &newer.known));
         if (group.size > 1) {
             HOLDS(fy_ddp_backward(ddp, tape, make_loss(&run, tape, scale), NULL) == FY_STATUS_BUSY);
             for (int i = 0; i < 5000 && now.calls < before.calls + 1; i++) {

@@ -32,6 +32,7 @@ for mpi in $(mpis); do
         done
         succeed "$mpi" "$n" "$ranks" train sim:0
         succeed "$mpi" "$n" "$ddp" all sim:0
+        succeed "$mpi" "$n" "$ddp" backward host
     done
     start "$mpi" 3 "${train[@]}" --dist auto --record "$temp/events" --csv "$temp/losses" --checkpoint "$temp/run.$mpi"
     if [ "$(epochs "$temp/out")" != "$(epochs "$temp/one")" ]; then
