@@ -73,6 +73,8 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
     if (peer->last.kind != FYD_OPENING) fyd_call_text(&peer->last, last, sizeof last);
     if (reporter >= 0)
         snprintf(why, sizeof why, "is lost, as rank %d reports", reporter);
+    else if (has_left(group, rank))
+        snprintf(why, sizeof why, "has closed its group");
     else
         snprintf(why, sizeof why, "is silent for %.3g s",
                  (double)group->watches[rank].silent_ns * 1e-9);
@@ -94,13 +96,23 @@ fy_status_t fyd_beat(fy_group_t *group, int waits_for)
     const uint64_t elapsed = since < 2 * PERIOD_NS ? since : 2 * PERIOD_NS;
     group->beaten_ns = now;
     for (int r = 0; r < size; r++) {
-        if (r == self || has_left(group, r)) continue;
+        if (r == self) continue;
+        if (has_left(group, r)) {
+            group->watches[r].silent_ns += elapsed;
+            continue;
+        }
         FY_TRY(receive(group, r, elapsed));
         FY_TRY(send(group, r, waits_for, -1));
     }
     for (int r = 0; r < size; r++) {
-        if (r == self || has_left(group, r) || !group->peers[r].beats) continue;
         const fyd_watch_t *watch = &group->watches[r];
+        if (r != self && has_left(group, r)) {
+            /* what it sent before it left has come by now, and no more will */
+            if (r == waits_for && watch->silent_ns > 2 * PERIOD_NS)
+                return fail_silent(group, r, -1);
+            continue;
+        }
+        if (r == self || !group->peers[r].beats) continue;
         if (watch->heard.lost >= 0) return fail_silent(group, watch->heard.lost, r);
         if (watch->silent_ns > group->silence_ns &&
             (silent < 0 || watch->silent_ns > group->watches[silent].silent_ns))
@@ -128,7 +140,6 @@ void fyd_beat_lost(fy_group_t *group, int rank)
         if (r != group->transport.rank && r != rank && !has_left(group, r))
             (void)send(group, r, -1, rank);
     fy_error_set(error.status, error.file, error.line, "%s", error.text);
-    (void)fyd_break(group); /* the first reason, if a beat failed */
 }
 
 /* Sends the last beat behind one that is under way. Returns when it is sent, or after a period. */
@@ -150,7 +161,7 @@ static void send_last(fy_group_t *group, int rank)
 void fyd_beat_close(fy_group_t *group)
 {
     const fyd_transport_t *t = &group->transport;
-    if (!group->watches || t->size == 1 || !t->has_threads || atomic_load(&group->broken)) return;
+    if (!group->watches || t->size == 1 || atomic_load(&group->broken)) return;
     for (int r = 0; r < t->size; r++)
         if (r != t->rank) send_last(group, r);
     /* MPI is finalised without messages that are not received, if the others close now, too */

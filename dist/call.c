@@ -57,7 +57,10 @@ static fy_status_t check_parts(const fy_group_t *group, const request_t *q,
 static fy_status_t check(fy_group_t *group, const request_t *q)
 {
     const bool is_pair = q->kind == FYD_SEND || q->kind == FYD_RECEIVE;
+    const bool lacks_src = !q->src && q->kind != FYD_RECEIVE;
+    const bool lacks_dst = !q->dst && q->kind != FYD_SEND;
     if (!group) return FYD_FAIL(INVALID_ARGUMENT, "%s: the group is NULL", q->name);
+    FY_TRY(fyd_check_process(group, q->name));
     FY_TRY(fyd_check(group));
     if (is_pair || q->kind == FYD_BROADCAST)
         if (q->option < 0 || q->option >= group->transport.size ||
@@ -65,7 +68,9 @@ static fy_status_t check(fy_group_t *group, const request_t *q)
             return FYD_FAIL(INVALID_ARGUMENT, "%s: %d is %s of this group of %d", q->name,
                             q->option, is_pair ? "no other rank" : "no rank",
                             group->transport.size);
-    return FY_STATUS_OK;
+    return q->kind != FYD_BARRIER && (lacks_src || lacks_dst)
+               ? FYD_FAIL(INVALID_ARGUMENT, "%s: a tensor is NULL", q->name)
+               : FY_STATUS_OK;
 }
 
 /* ---- from a request to work ---- */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <ferry/ledger.h>
 
@@ -19,6 +20,7 @@ uint64_t fyd_now_ns(void)
 fy_status_t fyd_break(fy_group_t *group)
 {
     const fy_error_t *error = fy_error_get();
+    if (atomic_load(&group->broken)) return error->status;
     memcpy(group->reason, error->text, sizeof group->reason);
     atomic_store(&group->broken, (int)error->status);
     return error->status;
@@ -29,6 +31,16 @@ fy_status_t fyd_check(fy_group_t *group)
     const fy_status_t broken = (fy_status_t)atomic_load(&group->broken);
     return broken == FY_STATUS_OK ? FY_STATUS_OK
                                   : fy_error_set(broken, __FILE__, __LINE__, "%s", group->reason);
+}
+
+fy_status_t fyd_check_process(const fy_group_t *group, const char *call)
+{
+    const int64_t process = group->peers[group->transport.rank].process;
+    if (process == getpid()) return FY_STATUS_OK;
+    return FYD_FAIL(UNSUPPORTED,
+                    "%s: process %" PRId64 " opened this group, and this is its child %d\n  Call "
+                    "from the process that opened it, or fork before fy_group_open",
+                    call, process, (int)getpid());
 }
 
 static int first_missing(const fyd_message_t *messages, size_t count)

@@ -267,7 +267,7 @@ fy_status_t fy_group_open(const fy_group_options_t *options, fy_group_t **out_gr
 
 void fy_group_close(fy_group_t *group)
 {
-    if (group) release(group);
+    if (group && group->peers[group->transport.rank].process == getpid()) release(group);
 }
 
 fy_status_t fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
@@ -275,6 +275,7 @@ fy_status_t fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
     fy_group_info_t info = FY_GROUP_INFO_INIT;
     FY_TRY(FY__CHECK_OUT(group_info, "group_query", out_info));
     if (!group) return FYD_FAIL(INVALID_ARGUMENT, "group_query: the group is NULL");
+    FY_TRY(fyd_check_process(group, "group_query"));
     fy_group_t *mine = (fy_group_t *)group; /* its lock */
     info.rank = group->transport.rank;
     info.size = group->transport.size;

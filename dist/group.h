@@ -110,10 +110,13 @@ uint64_t fyd_now_ns(void);
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count);
 /* Adds what was moved since the last call to the ledger. */
 void fyd_account(fy_group_t *group);
-/* Records the error of this thread as the group's. Returns its status. */
+/* Records the error of this thread as the group's, unless it is broken already. Returns the status
+ * of this error. */
 fy_status_t fyd_break(fy_group_t *group);
 /* OK, or the error of the broken group. */
 fy_status_t fyd_check(fy_group_t *group);
+/* In a child of a fork, which has none of the group's threads: UNSUPPORTED. */
+fy_status_t fyd_check_process(const fy_group_t *group, const char *call);
 
 /* ---- beat.c ---- */
 
@@ -122,7 +125,7 @@ fy_status_t fyd_check(fy_group_t *group);
 fy_status_t fyd_beat(fy_group_t *group, int waits_for);
 /* The rank to blame for a missing message of `rank`: it may itself wait for another one. */
 int fyd_blame(const fy_group_t *group, int rank);
-/* The group broke because `rank` is lost: reports it to the others. */
+/* The group broke because `rank` is lost: reports it to the others. This thread's error stays. */
 void fyd_beat_lost(fy_group_t *group, int rank);
 void fyd_beat_close(fy_group_t *group);
 

@@ -20,12 +20,15 @@
  *      INVALID_ARGUMENT, whose text has both calls, and no tensor has changed.
  *   6. A rank that does not take part before the deadline fails the call with RANK_LOST. So does
  *      one that is silent: each rank sends a beat to each other one every second, also while it
- *      computes. The text has the lost rank's number, host, process and last call; all ranks name
- *      the same one. Bytes of the call's result are undefined then, and are not freed before the
- *      process ends. All other tensors are as before.
+ *      computes. A rank that has closed its group fails the call within seconds. The text has the
+ *      lost rank's number, host, process and last call; all ranks name the same one. Bytes of the
+ *      call's result are undefined then, and are not freed before the process ends. All other
+ *      tensors are as before.
  *   7. After 5 and 6, after an error of MPI (IO), and after an asynchronous call that fails on this
  *      rank alone (a transfer, a guard), the group is broken: each further call and each ticket
- *      fails with the same error. The other ranks lose this one. fy_group_close still works. */
+ *      fails with the same error. The other ranks lose this one. fy_group_close still works.
+ *   8. The group is of the process that opened it. In a child of a fork all calls, and
+ *      fy_group_query, fail with UNSUPPORTED, and fy_group_close does nothing. */
 #ifndef FERRY_DIST_H_
 #define FERRY_DIST_H_
 
@@ -55,7 +58,8 @@ FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
  * PMIX_RANK: openmpi; PMI_RANK, PMI_SIZE: mpich). Waits for all ranks. options may be NULL.
  * Initialises MPI, with MPI_THREAD_SERIALIZED, if the program has not. A program that calls MPI
  * itself initialises it first, with MPI_THREAD_MULTIPLE; with less, or if MPI grants less, the
- * group has no threads: asynchronous calls then run inside the call, and this rank sends no beats.
+ * group has no threads: asynchronous calls then run inside the call, and this rank sends beats only
+ * while a call waits: it is not lost if it is silent.
  * Fails: INVALID_ARGUMENT (silence_ns), UNAVAILABLE (no plugin, or WORLD_SIZE or
  * SLURM_STEP_NUM_TASKS announce several processes without MPI), BUSY (a group is open), UNSUPPORTED
  * (MPI has been finalised), RANK_LOST, IO. */
@@ -74,10 +78,10 @@ typedef struct fy_group_info {
     uint64_t calls;  /* collective calls, sends and receives that succeeded */
     /* bytes of tensor elements that this rank has sent to and received from others */
     uint64_t sent_nbytes, received_nbytes;
-    int has_threads; /* 1: asynchronous calls run beside the caller, and beats are sent */
+    int has_threads; /* 1: asynchronous calls and beats run beside the caller */
 } fy_group_info_t;
 #define FY_GROUP_INFO_INIT FY_ZEROED_(group_info)
-/* Fails: INVALID_ARGUMENT. */
+/* Fails: INVALID_ARGUMENT, UNSUPPORTED (rule 8). */
 FY_API_STATUS fy_group_query(const fy_group_t *group, fy_group_info_t *out_info);
 
 typedef enum fy_group_reduce {

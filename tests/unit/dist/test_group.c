@@ -3,6 +3,9 @@
  * fails, too, or has finished; nothing hangs. With an MPI: test_ranks.sh. */
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "dist/group.h"
 #include "tests/support/harness.h"
@@ -28,7 +31,8 @@ typedef struct port {
     network_t *network;
     int rank;
     int posts, tests; /* until one fails; 0: none does */
-    bool failed;
+    int requests;     /* open */
+    bool failed, leaves_quietly;
 } port_t;
 
 typedef struct receipt {
@@ -71,6 +75,7 @@ static bool post(void *context, fyd_channel_t channel, bool is_send, void *data,
         pthread_mutex_unlock(&port->network->lock);
     }
     *out_request = receipt;
+    port->requests++;
     return true;
 }
 
@@ -97,13 +102,15 @@ static bool test(void *context, void *request, bool *is_done, char *error)
         free(letter);
     }
     free(receipt);
+    port->requests--;
     *is_done = true;
     return true;
 }
 
 static void cancel(void *context, void *request)
 {
-    (void)context;
+    port_t *port = context;
+    port->requests--;
     free(request);
 }
 
@@ -112,7 +119,7 @@ static void hang_up(void *context, bool is_orderly)
     port_t *port = context;
     (void)is_orderly;
     pthread_mutex_lock(&port->network->lock);
-    port->network->is_gone[port->rank] = true;
+    port->network->is_gone[port->rank] = !port->leaves_quietly;
     pthread_mutex_unlock(&port->network->lock);
 }
 
@@ -126,7 +133,9 @@ typedef struct seat {
     fy_device_t *device;
     program_fn program;
     fy_status_t status;
-    bool failed;
+    bool failed, lacks_threads;
+    int left;             /* requests that are open behind an orderly end */
+    uint64_t deadline_ns; /* 0: as usual */
     char text[512];
 } seat_t;
 
@@ -137,7 +146,7 @@ static void *sit(void *user)
     fyd_transport_t transport = { .context = &seat->port,
                                   .rank = seat->port.rank,
                                   .size = seat->size,
-                                  .has_threads = true,
+                                  .has_threads = !seat->lacks_threads,
                                   .eager_nbytes = 4000,
                                   .host = "here",
                                   .post = post,
@@ -146,6 +155,7 @@ static void *sit(void *user)
                                   .close = hang_up };
     fy_group_t *group;
     options.silence_ns = FY_FOREVER;
+    if (seat->deadline_ns) options.deadline_ns = seat->deadline_ns;
     const fy_scope_t scope = fy_scope_begin("rank");
     ts_fail_allocation(seat->allocations);
     seat->status = fyd_group_make(&transport, &options, &group);
@@ -154,7 +164,10 @@ static void *sit(void *user)
         snprintf(seat->text, sizeof seat->text, "%.500s", fy_error_get()->text);
     seat->failed = seat->port.failed || (seat->allocations >= 0 && ts_allocation_failed());
     ts_fail_allocation(-1);
-    if (group && !fyd_group_end(group)) fyd_group_free(group); /* no MPI uses its memory */
+    if (group && !fyd_group_end(group))
+        fyd_group_free(group); /* no MPI uses its memory */
+    else
+        seat->left = seat->port.requests;
     fy_scope_end(scope, 0, NULL);
     return NULL;
 }
@@ -175,7 +188,11 @@ static seat_t run(int size, const char *const *specs, program_fn program, seat_t
     network_t network = { .lock = PTHREAD_MUTEX_INITIALIZER };
     pthread_t threads[RANKS];
     for (int r = 0; r < size; r++) {
-        seats[r] = (seat_t){ .size = size, .allocations = -1, .program = program };
+        seats[r] = (seat_t){ .size = size,
+                             .allocations = -1,
+                             .program = program,
+                             .deadline_ns = faults.deadline_ns,
+                             .lacks_threads = faults.lacks_threads };
         if (r == size - 1) seats[r].port = faults.port, seats[r].allocations = faults.allocations;
         seats[r].port.network = &network;
         seats[r].port.rank = r;
@@ -184,7 +201,10 @@ static seat_t run(int size, const char *const *specs, program_fn program, seat_t
     for (int r = 0; r < size; r++)
         assert_int_equal(pthread_create(&threads[r], NULL, sit, &seats[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
-    for (int r = 0; r < size; r++) fy_device_close(seats[r].device);
+    for (int r = 0; r < size; r++) {
+        fy_device_close(seats[r].device);
+        if (seats[r].left) fail_msg("rank %d left %d requests open", r, seats[r].left);
+    }
     clear(&network);
     return seats[size - 1];
 }
@@ -282,6 +302,78 @@ static fy_status_t beside(fy_group_t *group, fy_device_t *device)
     return status == FY_STATUS_OK ? fy_group_barrier(group) : status;
 }
 
+static void wait_ms(int ms)
+{
+    const struct timespec pause = { ms / 1000, ms % 1000 * 1000000L };
+    nanosleep(&pause, NULL);
+}
+
+/* All but rank 0 wait for longer than a second, so they beat, if need be inside the call. */
+static fy_status_t slow(fy_group_t *group, fy_device_t *device)
+{
+    FY_TRY(call_all(group, device, 10));
+    if (group->transport.rank == 0) wait_ms(1500);
+    FY_TRY(fy_group_barrier(group));
+    return call_all(group, device, 10);
+}
+
+/* The last rank closes its group; the other ones make another call. */
+static fy_status_t leave(fy_group_t *group, fy_device_t *device)
+{
+    FY_TRY(call_all(group, device, 10));
+    return group->transport.rank == group->transport.size - 1 ? FY_STATUS_OK
+                                                              : fy_group_barrier(group);
+}
+
+/* Calls without a tensor that they need; the group still works. */
+static fy_status_t lack_tensors(fy_group_t *group, fy_device_t *device)
+{
+    const int other = 1 - group->transport.rank;
+    fy_tensor_t *x;
+    fy_ticket_t ticket;
+    FY_TRY(make(group, device, 10, &x));
+    const fy_status_t statuses[] = { fy_group_all_reduce(group, NULL, FY_GROUP_SUM),
+                                     fy_group_broadcast(group, NULL, 0),
+                                     fy_group_reduce_scatter(group, NULL, x, FY_GROUP_SUM),
+                                     fy_group_reduce_scatter(group, x, NULL, FY_GROUP_SUM),
+                                     fy_group_all_gather(group, NULL, x),
+                                     fy_group_all_gather(group, x, NULL),
+                                     fy_group_send(group, NULL, other),
+                                     fy_group_receive(group, NULL, other),
+                                     fy_group_all_reduce_async(group, NULL, FY_GROUP_SUM,
+                                                               &ticket) };
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        if (statuses[i] != FY_STATUS_INVALID_ARGUMENT)
+            return FYD_FAIL(CORRUPT_DATA, "call %zu: %s", i, fy_status_name(statuses[i]));
+    return call_all(group, device, 10);
+}
+
+/* A child has no threads of the group: nothing waits for them. */
+static void use_in_child(fy_group_t *group)
+{
+    fy_group_info_t info = FY_GROUP_INFO_INIT;
+    alarm(20); /* ends a child that waits */
+    int wrong = fy_group_query(group, &info) != FY_STATUS_UNSUPPORTED;
+    wrong |= (fy_group_barrier(group) != FY_STATUS_UNSUPPORTED) << 1;
+    wrong |= (strstr(fy_error_get()->text, "opened this group") == NULL) << 2;
+    fy_group_close(group);
+    wrong |= (fy_group_query(group, &info) != FY_STATUS_UNSUPPORTED) << 3;
+    _exit(wrong);
+}
+
+static fy_status_t forks(fy_group_t *group, fy_device_t *device)
+{
+    int status = 0;
+    FY_TRY(call_all(group, device, 10));
+    if (group->transport.rank == 1) {
+        const pid_t child = fork();
+        if (child == 0) use_in_child(group);
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+            return FYD_FAIL(CORRUPT_DATA, "the child ends with %d", status);
+    }
+    return fy_group_barrier(group);
+}
+
 static const struct {
     program_fn program;
     const char *const *specs;
@@ -301,6 +393,54 @@ static void every_call_works(void **state)
                 if (seats[r].status != FY_STATUS_OK)
                     fail_msg("program %d, rank %d of %d: %s", p, r, size, seats[r].text);
         }
+}
+
+static void all_hold(int size, const char *const *specs, program_fn program, seat_t options)
+{
+    seat_t seats[RANKS];
+    (void)run(size, specs, program, options, seats);
+    for (int r = 0; r < size; r++)
+        if (seats[r].status != FY_STATUS_OK) fail_msg("rank %d of %d: %s", r, size, seats[r].text);
+}
+
+static void a_group_without_threads_beats_inside_calls(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= RANKS; size++)
+        all_hold(size, hosts, slow, (seat_t){ .allocations = -1, .lacks_threads = true });
+    all_hold(2, sims, slow, no_faults);
+}
+
+static void a_closed_group_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (int lacks_threads = 0; lacks_threads < 2; lacks_threads++) {
+        const seat_t options = { .port.leaves_quietly = true,
+                                 .allocations = -1,
+                                 .lacks_threads = lacks_threads,
+                                 .deadline_ns = FY_FOREVER };
+        seat_t seats[RANKS];
+        (void)run(RANKS, hosts, leave, options, seats);
+        for (int r = 0; r < RANKS - 1; r++) {
+            assert_int_equal(seats[r].status, FY_STATUS_RANK_LOST);
+            assert_non_null(strstr(seats[r].text, "rank 2 (host here"));
+        }
+        assert_true(strstr(seats[0].text, "has closed its group") ||
+                    strstr(seats[1].text, "has closed its group"));
+        assert_int_equal(seats[RANKS - 1].status, FY_STATUS_OK);
+    }
+}
+
+static void a_missing_tensor_is_refused(void **state)
+{
+    (void)state;
+    all_hold(2, hosts, lack_tensors, no_faults);
+}
+
+static void a_child_cannot_use_a_group(void **state)
+{
+    (void)state;
+    all_hold(2, hosts, forks, no_faults);
 }
 
 /* The faulty rank fails with `want`, the other one with a lost or broken message; a fault that both
@@ -325,20 +465,24 @@ static void a_message_fails(void **state)
 {
     (void)state;
     for (int p = 0; p < PROGRAMS; p++)
-        for (int kind = 0; kind < 2; kind++)
-            for (int n = 1, failed = 1; failed; n = after(n)) {
+        for (int kind = 0; kind < 2; kind++) {
+            int n = 1;
+            for (bool failed = true; failed; n = after(n)) {
                 seat_t seats[RANKS], faults = no_faults;
                 *(kind ? &faults.port.tests : &faults.port.posts) = n;
                 (void)run(2, programs[p].specs, programs[p].program, faults, seats);
                 failed = check(seats, FY_STATUS_IO, n) && n < 3000;
             }
+            assert_true(n > 5);
+        }
 }
 
 static void an_allocation_fails(void **state)
 {
     (void)state;
-    for (int p = 0; p < PROGRAMS; p++)
-        for (int n = 0, failed = 1; failed; n++) {
+    for (int p = 0; p < PROGRAMS; p++) {
+        int n = 0;
+        for (bool failed = true; failed; n++) {
             seat_t seats[RANKS], faults = no_faults;
             faults.allocations = n;
             assert_in_range(n, 0, 2000);
@@ -346,13 +490,16 @@ static void an_allocation_fails(void **state)
             if (seats[1].status == FY_STATUS_IO) seats[1].status = FY_STATUS_OUT_OF_MEMORY;
             failed = check(seats, FY_STATUS_OUT_OF_MEMORY, n);
         }
+        assert_true(n > 5);
+    }
 }
 
 static void a_copy_fails(void **state)
 {
     (void)state;
-    for (int p = 1; p < PROGRAMS; p += 2)
-        for (int n = 1, failed = 1; failed; n++) {
+    for (int p = 1; p < PROGRAMS; p += 2) {
+        int n = 1;
+        for (bool failed = true; failed; n++) {
             char spec[40];
             const char *specs[] = { "sim:4", spec };
             seat_t seats[RANKS];
@@ -363,12 +510,18 @@ static void a_copy_fails(void **state)
             seats[1].failed = true;
             (void)check(seats, FY_STATUS_IO, n);
         }
+        assert_true(n > 2); /* the last one found no fault */
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_works),
+        cmocka_unit_test(a_group_without_threads_beats_inside_calls),
+        cmocka_unit_test(a_closed_group_is_not_waited_for),
+        cmocka_unit_test(a_missing_tensor_is_refused),
+        cmocka_unit_test(a_child_cannot_use_a_group),
         cmocka_unit_test(a_message_fails),
         cmocka_unit_test(an_allocation_fails),
         cmocka_unit_test(a_copy_fails),
