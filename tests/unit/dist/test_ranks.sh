@@ -34,6 +34,10 @@ for mpi in $(mpis); do
         succeed "$mpi" "$n" "$ddp" all sim:0
         succeed "$mpi" "$n" "$ddp" backward host
     done
+    start "$mpi" 2 "$ddp" lost host || true
+    if ! grep '^kept' "$temp/out"; then
+        echo "failed: $mpi ddp lost" && cat "$temp/out" "$temp/err" && exit 1
+    fi
     start "$mpi" 3 "${train[@]}" --dist auto --record "$temp/events" --csv "$temp/losses" --checkpoint "$temp/run.$mpi"
     if [ "$(epochs "$temp/out")" != "$(epochs "$temp/one")" ]; then
         echo "failed: $mpi ferry train" && cat "$temp/out" "$temp/err" "$temp/one" && exit 1
