@@ -1,8 +1,8 @@
 /* Sums of gradients while the backward goes on. A bucket begins when the tape has reported all of
- * its gradients and those before it have begun, so all ranks begin them in one order. On the host a
- * bucket is summed in place, as a tensor of its own storage: writes to other gradients of the block
- * do not wait. On a device it is copied there first, for the same reason, and copied back by
- * fy_ddp_reduce. Not here: sums after the backward (ddp.c). */
+ * its gradients, and earlier buckets have begun. So all ranks begin them in one order. On the host
+ * a bucket is summed in place, as a tensor with a separate storage: writes to other gradients of
+ * the block do not wait. On a device it is copied there first, for the same reason, and copied
+ * back by fy_ddp_reduce. Not here: sums after the backward (ddp.c). */
 #include "dist/ddp.h"
 
 #include <ferry/device.h>

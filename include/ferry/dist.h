@@ -4,12 +4,12 @@
  *
  * These rules hold for all calls of a group but fy_group_open, _query and _close:
  *   1. Every rank makes the same calls in the same order, each with the same dtype, shape and
- *      options; asynchronous calls count where they are made. fy_group_send and _receive concern
- *      two ranks only.
+ *      options. An asynchronous call has its place where it is made. fy_group_send and _receive
+ *      concern two ranks only.
  *   2. A call waits for the other ranks. It returns when the tensor may be read and written; a
  *      result on a device is ready for ops as after fy_tensor_upload_into. The same call with
- *      _async at its end returns at once, with a ticket; the tensors are then in the state of
- *      ferry/external.h until the ticket is done. Calls run in the order in which they were made.
+ *      _async at its end returns a ticket at once. Until the ticket is done, the tensors obey the
+ *      rules of ferry/external.h. Calls run in the order in which they were made.
  *   3. Tensors are contiguous. Those on the host are sent from where they are. Those on another
  *      device are downloaded to page-locked memory, results uploaded: both are heavy, counted and
  *      guarded as such. fy_tensor_download_into is a sync. With one rank, a call in place moves
@@ -64,9 +64,9 @@ FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
  * SLURM_STEP_NUM_TASKS announce several processes without MPI), BUSY (a group is open), UNSUPPORTED
  * (MPI has been finalised), RANK_LOST, IO. */
 FY_API_STATUS fy_group_open(const fy_group_options_t *options, fy_group_t **out_group);
-/* Waits for asynchronous calls, and for MPI_Finalize, which is called if fy_group_open initialised
- * MPI and the group is not broken; then this process can open no further group with several ranks.
- * NULL is ignored. */
+/* Waits for asynchronous calls. Calls MPI_Finalize if fy_group_open initialised MPI and the group
+ * is not broken. This process can then open no further group with several ranks. NULL is ignored.
+ */
 FY_API void fy_group_close(fy_group_t *group);
 
 typedef struct fy_group_info {

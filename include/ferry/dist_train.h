@@ -7,10 +7,10 @@
  *   fy_train_run    with `replicas` from fy_ddp_replicas: as one process with whole batches
  *
  * In your loop: the loss of a rank is the sum over its samples, divided by the samples of all
- * ranks; behind the backward call fy_ddp_reduce, fy_ddp_clip_norm, fy_optimizer_step and
+ * ranks. Behind the backward call fy_ddp_reduce, fy_ddp_clip_norm, fy_optimizer_step and
  * fy_ddp_share_values, and fy_train_save for checkpoints. Parameters then have the same bits on all
  * ranks. With `accumulate` of fy_backward_options_t, call fy_ddp_reduce once behind several
- * backward passes (PyTorch's no_sync): after 4 passes it moves a quarter of the bytes of 4 calls.
+ * backward passes (PyTorch's no_sync). After 4 passes it moves a quarter of the bytes of 4 calls.
  * fy_ddp_backward, for the last pass before fy_ddp_reduce, sums gradients while it goes on. */
 #ifndef FERRY_DIST_TRAIN_H_
 #define FERRY_DIST_TRAIN_H_
@@ -40,8 +40,8 @@ typedef struct fy_ddp_options {
     int64_t shard_optimizer;
     /* 1: fy_ddp_backward sums nothing, fy_ddp_reduce all. The result has the same bits */
     int64_t after_backward;
-    /* The parameters that the backward reaches last, of together at most so many bytes, have a
-     * separate bucket, if there are others: no backward hides its sum. 0: none has */
+    /* The parameters that the backward reaches last, at most so many bytes, have a separate bucket
+     * if there are others. No backward hides its sum, so it is small. 0: no such bucket */
     uint64_t last_bucket_nbytes;
 } fy_ddp_options_t;
 /* 1 MiB and 25 MiB as PyTorch's DistributedDataParallel (Li et al. 2020); the last: 256 KiB. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel with pip, installs it in a fresh environment, and runs there the example of
 # python/README.md and the tests. It uses no library of Ferry but the wheel's.
-# Usage: python/tests/wheel.sh FOLDER      FOLDER: the environment and the wheel are made in it anew
+# Usage: python/tests/wheel.sh FOLDER      FOLDER: the environment and the wheel in it are replaced
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "${1:?usage: python/tests/wheel.sh FOLDER}"

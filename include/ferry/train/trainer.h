@@ -91,8 +91,8 @@ typedef struct fy_train_options {
     /* The result is that of one process with whole batches, but for the order of sums, dropout
      * masks and statistics of batch norms. Losses are means over all ranks; rank 0 writes
      * checkpoints, and every rank reads them. If a rank fails, as when another one is lost, rank 0
-     * writes a checkpoint of the last update, for which the others wait up to 10 s; not with
-     * shards_optimizer. `stop` on one rank stops all. Not with `graph`. NULL: one process */
+     * writes a checkpoint of the last update, except with shards_optimizer. The others wait for it
+     * up to 10 s. `stop` on one rank stops all. Not with `graph`. NULL: one process */
     const fy_train_replicas_t *replicas;
 } fy_train_options_t;
 #define FY_TRAIN_OPTIONS_INIT FY_DEFAULTS_(train_options, .epochs = 1, .accumulate = 1, .keep = 3)
@@ -131,8 +131,8 @@ typedef struct fy_train_result {
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
                            fy_loader_t *test, const fy_train_options_t *options,
                            fy_train_result_t *out_result);
-/* A checkpoint as fy_train_run writes it, for your loop: all ranks call it, and rank 0
- * writes; the file is that of one process, also if each rank has a part of the optimizer's state.
+/* Writes a checkpoint as fy_train_run does, for your loop. All ranks call it, and rank 0 writes.
+ * The file is that of one process, also if each rank has a part of the optimizer's state.
  * Call share_buffers before. replicas NULL: as fy_checkpoint_save, which has the failures. */
 FY_API_STATUS fy_train_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
                             const fy_train_replicas_t *replicas, const fy_progress_t *progress,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What data-parallel training promises, a line each: docs/distributed.md. Every line is run by each
-# MPI in turn; $FERRY_BARS=all (nightly) runs each line by every MPI.
+# What data-parallel training promises, a line each: docs/distributed.md. The MPIs take
+# the lines alternately; with $FERRY_BARS=all (nightly) each MPI runs every line.
 set -euo pipefail
 build=${1:?usage: test_bars.sh BUILD}
 # shellcheck source=SCRIPTDIR/mpi.inc.sh
