@@ -114,7 +114,7 @@ def patch_attention(patches, recorder):
         n, heads, length, width = query.shape
         products = 2 * n * heads * length * key.shape[-2]
         flops = products * (width + value.shape[-1])
-        case = is_flash, flops, width
+        case = is_flash, products, width, value.shape[-1]
         plan = plans.get(case)
         if plan is None:
             name = "flash" if is_flash else "efficient"

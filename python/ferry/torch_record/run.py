@@ -127,9 +127,11 @@ def main(arguments=None):
         with mode:
             runpy.run_path(options.script, run_name="__main__")
     finally:
-        recorder.close()
-        hook.remove()
-        patches.undo()
+        try:
+            recorder.close()
+        finally:
+            hook.remove()
+            patches.undo()
         if os.getpid() == recorder.process:
             print("%s: %d events, %d ops, model time %.3f ms, peak %d bytes" % (
                 options.out, recorder.events, recorder.ops, recorder.now_ns / 1e6,

@@ -20,7 +20,7 @@ class Writer:
             try:
                 if self.error is None:
                     self.file.write(chunk)
-            except OSError as error:
+            except BaseException as error:  # any: a queue that nobody empties would block the script
                 self.error = error
 
     def write(self, chunk):
