@@ -21,12 +21,14 @@ for mpi in $(mpis); do
         first=$((first + 1))
         for seed in $(seq "$first" "$((first + ${FERRY_MOMENTS:-1} - 1))"); do
             folder=$temp/$mpi.$kind.$seed
-            # Open MPI's mpirun ends all ranks when one is killed, but for this option; MPICH's
-            # always does. Then the last checkpoint is there.
-            recovery=()
-            if [ "$mpi" = openmpi ]; then recovery=(--enable-recovery); fi
+            # mpirun ends all ranks when one is killed, but Open MPI 4's with this option. Then
+            # the last checkpoint is there.
+            recovery=() is_ended=0
+            if [ "$kind" = kill ]; then
+                if grep -q 'Open MPI) 4' <<<"$("mpirun.$mpi" --version)"; then recovery=(--enable-recovery); else is_ended=1; fi
+            fi
             start "$mpi" 4 "${recovery[@]}" "$faults" "$kind" "$seed" "$folder" || true
-            if [ "$mpi $kind" != "mpich kill" ] && [ "$(grep -c 'ends well' "$temp/out")" != "$(left_of "$kind")" ]; then
+            if [ $is_ended = 0 ] && [ "$(grep -c 'ends well' "$temp/out")" != "$(left_of "$kind")" ]; then
                 fail "$mpi $kind $seed"
             fi
             start "$mpi" 4 "$faults" resume 0 "$folder" || fail "$mpi resume after $kind $seed"

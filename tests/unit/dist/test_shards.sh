@@ -10,6 +10,8 @@ shards=$build/bin/tests/shards ferry=$build/bin/ferry
 folder() { mkdir "$temp/$1" && echo "$temp/$1"; }
 # The steps of a training end with this line, which has a checksum of all parameters.
 weights() { grep '^weights: ' "$temp/out"; }
+# A training without a checkpoint begins with epoch 1.
+resumed() { ! grep -q '^epoch 1/' "$temp/out"; }
 # fail MESSAGE
 fail() { echo "failed: $1" && cat "$temp/out" "$temp/err" && exit 1; }
 
@@ -31,10 +33,11 @@ if [ "$(weights)" != "$want" ]; then fail "divided state has other parameters th
 # Without the last checkpoint the run goes on from step 6: on other numbers of ranks too.
 rm "$temp/run/step-00000008.safetensors"
 cp -r "$temp/run" "$temp/run2"
-start "$last" 3 "${train[@]}" --dist auto --shard-optimizer --checkpoint "$temp/run" --resume || fail "resume"
+cp -r "$temp/run" "$temp/run3"
+{ start "$last" 3 "${train[@]}" --dist auto --shard-optimizer --checkpoint "$temp/run" --resume && resumed; } || fail "resume"
 if [ "$(weights)" != "$want" ]; then fail "a resumed run has other parameters ($want)"; fi
-start "$first" 2 "${train[@]}" --dist auto --shard-optimizer --checkpoint "$temp/run2" --resume || fail "resume on 2 ranks"
-"${train[@]}" --checkpoint "$temp/run2" --resume >"$temp/out" 2>"$temp/err" || fail "resume in one process"
+{ start "$first" 2 "${train[@]}" --dist auto --shard-optimizer --checkpoint "$temp/run2" --resume && resumed; } || fail "resume on 2 ranks"
+{ "${train[@]}" --checkpoint "$temp/run3" --resume >"$temp/out" 2>"$temp/err" && resumed; } || fail "resume in one process"
 if start "$last" 2 "${train[@]}" --optimizer lamb --dist auto --shard-optimizer; then fail "lamb"; fi
 grep -q 'UNSUPPORTED.*lamb' "$temp/err"
 if start "$last" 2 "${train[@]}" --precision f16 --dist auto --shard-optimizer; then fail "f16"; fi

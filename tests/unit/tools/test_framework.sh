@@ -7,8 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 program=$build/bin/framework
 [ -x "$program" ] || { echo "SKIP: no examples in this build" && exit 77; }
 # Of Ferry's files it reads include/ and the examples' own only.
-private=$("${CC:-cc}" -MM -Iinclude -I. examples/framework/framework.c |
-    tr ' ' '\n' | grep -vE '^(include/ferry/.*|examples/.*|framework.o:|\\|)$' || true)
+read_files=$("${CC:-cc}" -MM -Iinclude -I. examples/framework/framework.c)
+private=$(tr ' ' '\n' <<<"$read_files" | grep -vE '^(include/ferry/.*|examples/.*|framework.o:|\\|)$' || true)
 [ -z "$private" ] || { echo "private headers are included: $private" && exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
