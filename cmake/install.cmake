@@ -52,8 +52,10 @@ install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PA
 if(TARGET ferry_command)
     install(FILES docs/ferry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
-add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
-                  -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
+if(NOT TARGET uninstall)
+    add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt
+                      -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
+endif()
 
 install(EXPORT ferryTargets NAMESPACE ferry:: DESTINATION ${config_dir})
 configure_package_config_file(cmake/ferryConfig.cmake.in ferryConfig.cmake INSTALL_DESTINATION ${config_dir})
