@@ -206,7 +206,11 @@ static void check_refusals(fy_group_t *g)
     fy_optimizer_options_t optimizer = optimizer_of(&c);
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     fy_optimizer_t *none;
-    if (group.size == 1) return;
+    if (group.size == 1) {
+        free_part(&whole);
+        free_part(&part);
+        return;
+    }
     options.replicas = &whole.replicas;
     HOLDS(fy_train_run(part.run.model, part.run.optimizer, part.run.train, NULL, &options, NULL) ==
           FY_STATUS_INVALID_ARGUMENT);

@@ -40,7 +40,7 @@ if [ $tested = 0 ]; then skip_without_mpi; fi
 
 # `ferry train`: the second of 3 ranks is stopped once there is a checkpoint. The others write
 # another one, if there was an update since, and leave with status 5.
-mpi=$(mpis | head -n 1)
+mpi=$(mpis | sed -n 1p) # head would end the pipe early
 train=("$ferry" train lenet --device sim:0 --limit-samples 300 --max-steps 60 --epochs 60 --dist auto)
 start "$mpi" 3 "${train[@]}" || fail "ferry train"
 want=$(grep '^weights: ' "$temp/out")

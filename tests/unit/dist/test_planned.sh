@@ -7,7 +7,7 @@ build=${1:?usage: test_planned.sh BUILD}
 ferry=$build/bin/ferry
 # shellcheck source=SCRIPTDIR/mpi.inc.sh
 . "$(dirname "$0")/mpi.inc.sh"
-mpi=$(mpis | head -n 1)
+mpi=$(mpis | sed -n 1p) # head would end the pipe early
 if [ -z "$mpi" ]; then skip_without_mpi; fi
 
 # planned MODEL RANKS [OPTION]: calls and bytes of a step, as `ferry plan` has them.

@@ -265,7 +265,7 @@ static void a_recording(void **state)
 static void tensors_have_names(void **state)
 {
     (void)state;
-    fy_tensor_t *x, *y;
+    fy_tensor_t *x, *y, *z;
     ts_ok(fy_ledger_record(path));
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
     fy_tensor_set_name(x, "a \"name\"");
@@ -274,7 +274,7 @@ static void tensors_have_names(void **state)
     fy_tensor_destroy(y);
     ts_ok(fy_add(x, x, &y));
     fy_tensor_set_name(x, "");
-    ts_ok(fy_add(x, y, &y));
+    ts_ok(fy_add(x, y, &z));
     ts_ok(fy_ledger_record(NULL));
     char *text = slurp();
     assert_int_equal(count(text, "{\"ev\":\"name\""), 2);
@@ -291,6 +291,7 @@ static void tensors_have_names(void **state)
     free(text);
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
+    fy_tensor_destroy(z);
 }
 
 /* A replay of two calls is an op behind its launches. */
@@ -330,6 +331,8 @@ static void a_replay_has_launches(void **state)
     free(text);
     fy_graph_destroy(graph);
     fy_tensor_destroy(x);
+    fy_tensor_destroy(y);
+    fy_tensor_destroy(z);
     fy_device_close(device);
 }
 
