@@ -21,7 +21,8 @@ typedef struct fy_external fy_external_t;
 /* From now on work named `what` reads `src` and writes `dst`: NULL is none, equal is in place. Both
  * keep their bytes until fy_external_finish, even if they are destroyed. Until then a request that
  * writes src, or uses dst, waits on the host, as a throttle, if the tensor is on an asynchronous
- * device. On the host it is BUSY; bytes that the work uses were mapped before this call.
+ * device. On the host it is BUSY until you have waited for the ticket or polled it as done; bytes
+ * that the work uses were mapped before this call.
  * *out_ticket can be polled, waited for and passed to fy_stream_wait; it cannot be cancelled.
  * Fails: INVALID_ARGUMENT (read-only dst), BUSY (earlier work uses a host tensor, or 1,024 pieces
  * of work are not finished), UNSUPPORTED (this thread records a graph), DEVICE_LOST,

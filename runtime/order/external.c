@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/order/interrupt.h"
 #include "runtime/record/recording.h"
 #include "runtime/tensor/tensor.h"
 #include "runtime/thread/guard.h"
@@ -60,32 +61,38 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
     fy__unlock(&lock);
 }
 
-static struct timespec after(uint64_t timeout_ns)
+static struct timespec at(uint64_t ns)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    const uint64_t ns = (uint64_t)at.tv_nsec + timeout_ns % 1000000000u;
-    at.tv_sec += (time_t)(timeout_ns / 1000000000u + ns / 1000000000u);
-    at.tv_nsec = (long)(ns % 1000000000u);
-    return at;
+    return (struct timespec){ (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
 }
 
-static fy_status_t await(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
+static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static fy_status_t await(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns,
+                         fy__wait_site_t site)
 {
     const slot_t *slot = &slots[seq % SLOTS];
     if (fy__external_is_own(FY__POINT(stream->index, seq))) return FY_STATUS_OK;
-    const struct timespec until = after(timeout_ns == FY_FOREVER ? 0 : timeout_ns);
+    const bool asks = fy__interrupt_may_end(stream->device, site);
+    const uint64_t now_ns = fy__now_ns();
+    const uint64_t end_ns = timeout_ns < FY_FOREVER - now_ns ? now_ns + timeout_ns : FY_FOREVER;
+    uint64_t next_ns = asks ? earlier(end_ns, now_ns + FY__INTERRUPT_NS) : end_ns;
+    fy_status_t status = FY_STATUS_OK;
     fy__lock(&lock);
-    while (slot->seq == seq && slot->is_running) {
-        const int code = timeout_ns == FY_FOREVER
-                             ? pthread_cond_wait(&finished, &lock)
-                             : pthread_cond_timedwait(&finished, &lock, &until);
-        if (code == ETIMEDOUT) break;
+    while (status == FY_STATUS_OK && slot->seq == seq && slot->is_running) {
+        const struct timespec until = at(next_ns);
+        const int code = next_ns == FY_FOREVER ? pthread_cond_wait(&finished, &lock)
+                                               : pthread_cond_timedwait(&finished, &lock, &until);
+        if (code != ETIMEDOUT || slot->seq != seq || !slot->is_running) continue;
+        fy__unlock(&lock);
+        status = next_ns == end_ns ? FY_FAIL(TIMEOUT, "external work %llu is not finished",
+                                             (unsigned long long)seq)
+                                   : fy__interrupt_ask(stream->device);
+        next_ns = earlier(end_ns, fy__now_ns() + FY__INTERRUPT_NS);
+        fy__lock(&lock);
     }
-    const bool is_late = slot->seq == seq && slot->is_running;
     fy__unlock(&lock);
-    return is_late ? FY_FAIL(TIMEOUT, "external work %llu is not finished", (unsigned long long)seq)
-                   : FY_STATUS_OK;
+    return status;
 }
 
 static fy_status_t submit(fy_stream_t *stream, uint64_t seq, fy__point_t *out_native)
@@ -98,7 +105,7 @@ static fy_status_t submit(fy_stream_t *stream, uint64_t seq, fy__point_t *out_na
     look(stream, seq, &view);
     if (view.state == FY__JOB_STANDING) {
         const uint64_t start_ns = fy__now_ns();
-        FY_TRY(await(stream, seq, FY_FOREVER));
+        FY_TRY(await(stream, seq, FY_FOREVER, FY__WAIT_NONE));
         fy__throttled(thread, "external", start_ns);
         look(stream, seq, &view);
     }
@@ -143,7 +150,9 @@ static void depend(fy_external_t *external, fy__point_t point)
     external->dependencies[external->ndependencies++] = point;
 }
 
-/* On an asynchronous device the words name the work; on the host two fields refuse other uses. */
+/* On an asynchronous device the words name the work; on the host two fields refuse other uses. The
+ * readers of a host source are words as well: an upload, or later work, replaces `borrow`. One word
+ * is for all work: the next piece depends on the last one and so covers it. */
 static void mark(fy_external_t *external)
 {
     fy__storage_t *src = external->src, *dst = external->dst;
@@ -157,12 +166,9 @@ static void mark(fy_external_t *external)
         fy__storage_poison(dst, FY__POISON_EXTERNAL);
     }
     if (!src || src == dst) return;
-    if (src->device->synchronous) {
-        fy__storage_lend(src, external->point);
-    } else {
-        depend(external, atomic_load(&src->hazard.writer));
-        depend(external, fy__hazard_read_job(&src->hazard, FY__READER_OTHER, external->point));
-    }
+    depend(external, atomic_load(&src->hazard.writer));
+    depend(external, fy__hazard_read_job(&src->hazard, FY__READER_OTHER, external->point));
+    if (src->device->synchronous) fy__storage_lend(src, external->point);
 }
 
 /* The lock is held. */
@@ -209,7 +215,10 @@ static fy_status_t check(fy__thread_t *thread, const char *what, const fy_tensor
     if (src && src->storage->taint.poison) return fy__poison_fail(src->storage->taint.poison, what);
     if (src && src->storage->device->synchronous)
         FY_TRY(fy__taint_resolve(src->storage->device, &src->storage->taint, what));
-    if (src) FY_TRY(fy__external_await(&src->storage->hazard));
+    if (src) { /* other work may read it at the same time */
+        const fy__hazard_t writer = { .writer = atomic_load(&src->storage->hazard.writer) };
+        FY_TRY(fy__external_await(&writer));
+    }
     if (!dst) return FY_STATUS_OK;
     FY_TRY(fy__tensor_check_writable(dst, what, "dst"));
     FY_TRY(fy__storage_check_borrow(dst->storage, what));
@@ -288,10 +297,11 @@ void fy_external_leave(fy_external_t *external)
     thread->external = 0;
 }
 
-/* The host's tensors can be used again. */
+/* The host's tensors can be used again. The loan of a source ends when someone wants to write it
+ * and finds all its readers done: fy__storage_check_borrow. */
 static void unmark(fy_external_t *external, uint32_t record)
 {
-    fy__storage_t *src = external->src, *dst = external->dst;
+    fy__storage_t *dst = external->dst;
     if (dst && (record || dst->device->synchronous)) {
         if (dst->device->synchronous)
             fy__storage_poison(dst, record);
@@ -299,16 +309,12 @@ static void unmark(fy_external_t *external, uint32_t record)
             fy__storage_late_add(dst->device, dst, &(fy__taint_t){ .poison = record });
     }
     if (dst && dst->device->synchronous) atomic_store(&dst->borrow, 0);
-    if (src && src != dst && src->device->synchronous) {
-        fy__point_t own = external->point; /* or a later upload's */
-        atomic_compare_exchange_strong(&src->borrow, &own, 0);
-    }
 }
 
 void fy_external_finish(fy_external_t *external, fy_ticket_t last, fy_status_t status)
 {
     fy__thread_t *thread = fy__thread();
-    if (!external || !thread) return;
+    if (!external) return;
     const uint64_t seq = FY__POINT_SEQ(external->point);
     uint32_t record = 0;
     fy_external_leave(external);
@@ -327,8 +333,9 @@ void fy_external_finish(fy_external_t *external, fy_ticket_t last, fy_status_t s
     pthread_cond_broadcast(&finished);
     fy__unlock(&lock);
     fy__heritage_release(&external->heritage);
-    if (external->src) fy__storage_release(thread, external->src);
-    if (external->dst) fy__storage_release(thread, external->dst);
+    /* without memory for this thread's state the bytes stay; what waits for the work goes on */
+    if (thread && external->src) fy__storage_release(thread, external->src);
+    if (thread && external->dst) fy__storage_release(thread, external->dst);
     free(external);
 }
 

@@ -428,8 +428,14 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
     if (fy__wait_drops(site)) return FY_STATUS_OK;
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const fy__timeline_t *timeline = stream ? atomic_load(&stream->timeline) : NULL;
-    if (timeline && timeline->await)
-        FY_TRY(timeline->await(stream, FY__POINT_SEQ(point), timeout_ns));
+    if (timeline && timeline->await) {
+        const uint64_t start_ns = fy__now_ns();
+        FY_TRY(timeline->await(stream, FY__POINT_SEQ(point), timeout_ns, site));
+        if (timeout_ns != FY_FOREVER) {
+            const uint64_t spent_ns = fy__now_ns() - start_ns;
+            timeout_ns = spent_ns < timeout_ns ? timeout_ns - spent_ns : 0;
+        }
+    }
     FY_TRY(fy__point_submit(&point));
     stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);

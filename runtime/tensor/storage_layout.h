@@ -28,7 +28,8 @@ typedef struct fy__storage {
     bool pinned_here; /* page-locked by fy__storage_pin; unlocked when the storage is freed */
     bool leaving;     /* deferred, and pinned_here: counted as leaving */
     void *data;
-    /* The upload that reads these host bytes in place; 0: none. Written by fy__storage_lend. */
+    /* The last upload, or external work, that reads these host bytes in place; 0: none. Written by
+     * fy__storage_lend. */
     _Atomic fy__point_t borrow;
     union {
         _Atomic uint64_t version;
@@ -42,9 +43,11 @@ typedef struct fy__storage {
     /* ---- the cache line ends inside `taint` ---- */
     fy_device_t *device; /* where the bytes are */
     fy__block_t *block;  /* NULL: wrapped, or empty */
-    fy__hazard_t hazard; /* used on asynchronous devices and for pinned bytes */
-    fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
-    fy__taint_t late;    /* guarded by the fault lock of the device whose transfer failed */
+    /* used on asynchronous devices, for pinned bytes and for host bytes that external work reads;
+     * a reused host storage may hold points that are reached */
+    fy__hazard_t hazard;
+    fy_device_t *peer; /* pinned: the device it is pinned for, kept open by this storage */
+    fy__taint_t late;  /* guarded by the fault lock of the device whose transfer failed */
     _Atomic bool has_late;
     /* The guard that counts its live bytes against a limit, with a reference; NULL: none. */
     struct fy__guard *guards;

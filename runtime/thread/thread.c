@@ -37,6 +37,8 @@ static void detach(void *state)
     fy__cache_flush_large(thread);
     memset(thread->streams, 0, sizeof thread->streams);
     thread->interrupt = NULL;
+    thread->external = 0;
+    thread->in_device_wait = false;
     thread->error.file = NULL;
     pthread_mutex_lock(&lock);
     thread->in_use = 0;
@@ -111,6 +113,8 @@ static void abandon(fy__thread_t *thread)
     }
     memset(thread->streams, 0, sizeof thread->streams);
     thread->interrupt = NULL;
+    thread->external = 0;
+    thread->in_device_wait = false;
     thread->error.file = NULL;
     thread->scratch = NULL;
     thread->scratch_nbytes = 0;

@@ -267,6 +267,112 @@ static void refusals_change_nothing(ts_ctx_t *ctx)
     ts_ok(fy_fill(x, 1));
 }
 
+/* ---- several readers of one host source ---- */
+
+/* An upload that takes the place of the work in `borrow`, and the other way round. */
+static void a_source_of_uploads_and_work_stays_protected(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) return;
+    for (int upload_first = 0; upload_first < 2; upload_first++) {
+        const fy_scope_t scope = fy_scope_begin("both");
+        fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+        fy_tensor_t *src, *x = ts_iota(ctx->device, FY_DIMS(N), 0);
+        fy_external_t *external = NULL;
+        fy_ticket_t upload, ticket;
+        borrow.contract = FY_HOST_BORROW;
+        ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &src));
+        ts_ok(fy_fill(src, 1));
+        if (!upload_first) external = begin(src, NULL, &ticket);
+        ts_ok(fy_tensor_upload_into(x, src, &borrow, &upload));
+        if (upload_first) {
+            external = begin(src, NULL, &ticket);
+            ts_fails(fy_fill(src, 2), BUSY);
+        } else {
+            ts_ok(fy_ticket_wait(upload, FY_FOREVER));
+            for (int i = 0; i < 2; i++) ts_fails(fy_fill(src, 2), BUSY);
+            ts_text_has("external work");
+        }
+        fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
+        ts_ok(fy_ticket_wait(upload, FY_FOREVER));
+        ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+        ts_ok(fy_fill(src, 2));
+        fy_scope_end(scope, 0, NULL);
+    }
+}
+
+static void *finish_now(void *external)
+{
+    fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
+    return NULL;
+}
+
+/* The later work is asked to finish first: it still covers the earlier. */
+static void two_pieces_of_work_read_one_source(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), TENS);
+    fy_ticket_t first, second;
+    pthread_t thread;
+    fy_external_t *earlier = begin(x, NULL, &first);
+    fy_external_t *later = begin(x, NULL, &second); /* does not block */
+    assert_int_equal(pthread_create(&thread, NULL, finish_now, later), 0);
+    ts_fails(fy_ticket_wait(second, 20000000), TIMEOUT);
+    if (ctx->is_host) ts_fails(fy_fill(x, 0), BUSY);
+    fy_external_finish(earlier, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    ts_ok(fy_ticket_wait(first, FY_FOREVER));
+    ts_ok(fy_ticket_wait(second, FY_FOREVER));
+    ts_ok(fy_fill(x, 0));
+}
+
+/* ---- waits that end early ---- */
+
+static int calls, stop_at;
+static int interrupt(void *user)
+{
+    (void)user;
+    return ++calls == stop_at;
+}
+
+static void an_interrupt_ends_the_wait(ts_ctx_t *ctx)
+{
+    fy_ticket_t ticket;
+    if (!ctx->is_host) return;
+    fy_external_t *external = begin(NULL, NULL, &ticket);
+    fy_interrupt_set(interrupt, NULL);
+    calls = 0, stop_at = 2;
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED);
+    ts_text_has("goes on");
+    assert_int_equal(calls, 2);
+    calls = 0, stop_at = 0;
+    ts_fails(fy_ticket_wait(ticket, 100000000), TIMEOUT); /* at most two pieces */
+    assert_in_range(calls, 1, 2);
+    calls = 0, stop_at = 1;
+    ts_fails(fy_ticket_wait(ticket, 0), TIMEOUT);
+    assert_int_equal(calls, 0);
+    fy_interrupt_set(NULL, NULL);
+    fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
+    ts_ok(fy_ticket_wait(ticket, 0));
+}
+
+static void *enter_and_end(void *external)
+{
+    ts_ok(fy_external_enter(external)); /* the thread ends without fy_external_leave */
+    return NULL;
+}
+
+static void a_new_thread_has_not_entered(ts_ctx_t *ctx)
+{
+    fy_ticket_t ticket;
+    pthread_t thread;
+    if (!ctx->is_host) return;
+    for (int i = 0; i < 2; i++) { /* the second thread takes the state of the first */
+        fy_external_t *external = begin(NULL, NULL, &ticket);
+        assert_int_equal(pthread_create(&thread, NULL, enter_and_end, external), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
+    }
+}
+
 static const ts_test_t tests[] = {
     TS_TEST(host_bytes_are_busy_until_the_end),
     TS_TEST(a_source_can_be_read),
@@ -277,6 +383,10 @@ static const ts_test_t tests[] = {
     TS_TEST(guards_of_the_caller_hold),
     TS_TEST(results_are_kept_for_late_tickets),
     TS_TEST(refusals_change_nothing),
+    TS_TEST(a_source_of_uploads_and_work_stays_protected),
+    TS_TEST(two_pieces_of_work_read_one_source),
+    TS_TEST(an_interrupt_ends_the_wait),
+    TS_TEST(a_new_thread_has_not_entered),
 };
 
 int main(void) { return TS_RUN("external", tests, NULL); }
