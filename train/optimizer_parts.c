@@ -44,10 +44,17 @@ fy_status_t fyt_parts_check(const fy_optimizer_options_t *options)
 }
 
 /* FNV-1a (Fowler, Noll, Vo), 64 bits. */
-static void add(uint64_t *hash, const void *bytes, size_t nbytes)
+static uint64_t mix(uint64_t hash, unsigned char byte)
 {
-    for (size_t i = 0; i < nbytes; i++)
-        *hash = (*hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return (hash ^ byte) * UINT64_C(0x100000001b3);
+}
+
+static uint64_t mix_number(uint64_t hash, double number)
+{
+    uint64_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    for (int shift = 0; shift < 64; shift += 8) hash = mix(hash, (unsigned char)(bits >> shift));
+    return hash;
 }
 
 uint64_t fyt_parts_checksum(const fy_optimizer_options_t *options,
@@ -56,15 +63,17 @@ uint64_t fyt_parts_checksum(const fy_optimizer_options_t *options,
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (size_t i = 0; i < options->ngroups; i++) {
         const fy_optimizer_group_t *group = &options->groups[i];
-        const double factors[] = { group->lr_scale, group->weight_decay_scale };
-        add(&hash, group->prefix, strlen(group->prefix) + 1);
-        add(&hash, factors, sizeof factors);
+        const char *c = group->prefix;
+        do hash = mix(hash, (unsigned char)*c); /* with the zero behind it */
+        while (*c++);
+        hash = mix_number(hash, group->lr_scale);
+        hash = mix_number(hash, group->weight_decay_scale);
     }
     if (!options->loss_scaling) return hash;
-    const double factors[] = { scaling->init_scale, scaling->growth_factor, scaling->backoff_factor,
-                               (double)scaling->growth_interval };
-    add(&hash, factors, sizeof factors);
-    return hash;
+    hash = mix_number(hash, scaling->init_scale);
+    hash = mix_number(hash, scaling->growth_factor);
+    hash = mix_number(hash, scaling->backoff_factor);
+    return mix_number(hash, (double)scaling->growth_interval);
 }
 
 /* row: first element, factor of lr, factor of weight decay. 1: a factor is not 1. */

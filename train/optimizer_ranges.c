@@ -55,12 +55,14 @@ fy_status_t fy_optimizer_create_ranges(const fy_optimizer_options_t *options,
                                        fy_optimizer_t **out_optimizer)
 {
     if (out_optimizer) *out_optimizer = NULL;
-    if (!model || !ranges || !options || count == 0 || count > SIZE_MAX / 4 / sizeof *ranges)
+    if (!model || !ranges || !options || !out_optimizer || count == 0 ||
+        count > SIZE_MAX / 4 / sizeof *ranges)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer_create_ranges: %s",
-                        !model     ? "model is NULL"
-                        : !ranges  ? "ranges is NULL"
-                        : !options ? "options is NULL"
-                                   : "there is no range");
+                        !model           ? "model is NULL"
+                        : !ranges        ? "ranges is NULL"
+                        : !options       ? "options is NULL"
+                        : !out_optimizer ? "out_optimizer is NULL"
+                                         : "there is no range");
     if (options->kind == FY_OPTIMIZER_LARS || options->kind == FY_OPTIMIZER_LAMB)
         return FYT_FAIL(UNSUPPORTED,
                         "optimizer %s: the trust ratio of a parameter needs all its elements, and "

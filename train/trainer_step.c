@@ -72,12 +72,11 @@ static fy_status_t clip(const fyt_trainer_t *trainer)
     fy_tensor_t *grads = trainer->info.grads;
     if (trainer->options->clip_value > 0)
         FY_TRY(fy_grads_clip_value(1, &grads, trainer->options->clip_value));
-    if (trainer->options->clip_norm > 0)
-        FY_TRY(is_sharded(trainer)
-                   ? trainer->options->replicas->clip_norm(trainer->options->replicas->user,
-                                                           trainer->options->clip_norm)
-                   : fy_grads_clip_norm(1, &grads, trainer->options->clip_norm, NULL));
-    return FY_STATUS_OK;
+    const double max_norm = trainer->options->clip_norm;
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    if (!(max_norm > 0)) return FY_STATUS_OK;
+    return replicas && replicas->shards_optimizer ? replicas->clip_norm(replicas->user, max_norm)
+                                                  : fy_grads_clip_norm(1, &grads, max_norm, NULL);
 }
 
 static fy_status_t update(fyt_trainer_t *trainer)

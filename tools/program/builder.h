@@ -72,9 +72,9 @@ uint32_t builder_add_request(builder_t *builder, request_t *request,
 /* The same in parts: the act waits for others, which are added between these two; it becomes a use
  * of the sources of `event`, or of what it writes. */
 uint32_t builder_submit(builder_t *builder, request_t *request);
-void builder_end_request(builder_t *builder, const request_t *request, uint32_t act);
+void builder_end_request(builder_t *builder, const request_t *request, uint32_t index);
 /* `other` may be PROGRAM_NONE. */
-void builder_await(builder_t *builder, uint32_t act, uint32_t other);
+void builder_await(builder_t *builder, uint32_t index, uint32_t other);
 void builder_add_hazards(builder_t *builder, const program_event_t *event, uint32_t act);
 void builder_note_reads(builder_t *builder, const program_event_t *event, uint32_t act);
 void builder_note_writes(builder_t *builder, const program_event_t *event, uint32_t act);
