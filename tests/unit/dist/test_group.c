@@ -50,8 +50,16 @@ static bool fails(port_t *port, int *left, char *error)
     return true;
 }
 
-static bool post(void *context, fyd_channel_t channel, bool is_send, void *data, size_t nbytes,
-                 int peer, void **out_request, char *error)
+/* For LeakSanitizer: a broken group keeps the bytes that its transport may still use (rule 6 of
+ * dist.h), and this transport keeps the requests that were open. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:fyd_operand_open\nleak:fyd_operand_close\nleak:post_message\n";
+}
+
+static bool post_message(void *context, fyd_channel_t channel, bool is_send, void *data,
+                         size_t nbytes, int peer, void **out_request, char *error)
 {
     port_t *port = context;
     *out_request = NULL;
@@ -149,7 +157,7 @@ static void *sit(void *user)
                                   .has_threads = !seat->lacks_threads,
                                   .eager_nbytes = 4000,
                                   .host = "here",
-                                  .post = post,
+                                  .post = post_message,
                                   .test = test,
                                   .cancel = cancel,
                                   .close = hang_up };
