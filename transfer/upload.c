@@ -335,7 +335,10 @@ void fy__upload_poison(fy_tensor_t *dst, fy_status_t status)
 
 void fy__upload_done(fy_tensor_t *dst)
 {
-    if (replaces(dst)) dst->storage->taint = (fy__taint_t){ 0, 0, 0 }; /* all of it is new */
+    /* All of it is new. No store without a fault: the owner may read this while external work
+     * uploads (external.h). */
+    if (replaces(dst) && fy__taint_any(&dst->storage->taint))
+        dst->storage->taint = (fy__taint_t){ 0, 0, 0 };
     fy__storage_wrote(dst->storage);
 }
 
