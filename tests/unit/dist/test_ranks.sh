@@ -64,7 +64,7 @@ for mpi in $(mpis); do
         echo "ok: $mpi 3 $what"
     done
     # A rank that is killed: mpirun ends the others, too, without --enable-recovery (Open MPI 4).
-    if [ "$mpi" = openmpi ] && grep -q 'Open MPI) 4' <<<"$(mpirun.openmpi --version)"; then
+    if [ "$mpi" = openmpi ] && grep -q '(Open[^)]*) 4' <<<"$(mpirun.openmpi --version)"; then
         OMPI_MCA_orte_enable_recovery=1 start "$mpi" 3 "$ranks" silent-kill || true
         if [ "$(grep -c 'its last call: barrier 2' "$temp/out")" != 2 ]; then
             echo "failed: $mpi silent-kill" && cat "$temp/out" "$temp/err" && exit 1
