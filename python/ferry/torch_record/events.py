@@ -36,11 +36,13 @@ class Thread(threading.local):
 
 class Recorder(Core):
     def __init__(self, path, root, profile, host_op_ns, source, notes, slow):
+        # DLPack refuses tensors of "meta" by a C++ exception, which takes 10 ms
+        exchange = None if slow.is_meta else getattr(
+            torch.Tensor, "__dlpack_c_exchange_api__", None)
         super().__init__(Base, untyped, torch._C._current_autograd_node, torch.is_grad_enabled,
-                         slow.backing, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None),
-                         host_op_ns, POLL_NS)
+                         slow.backing, exchange, host_op_ns, POLL_NS)
         self.profile, self.thread = profile, Thread()
-        self.slow_op, self.mode = slow, None
+        self.slow_op, self.backing, self.mode = slow, slow.backing, None
         self.sites, self.host = Sites(root), {}
         self.steps_of = None  # the optimizer whose updates divide the run into steps
         self.process = os.getpid()

@@ -26,6 +26,10 @@ def listed(out):
     return tuple(out) if isinstance(out, (tuple, list)) else (out,)
 
 
+def make_empty(forms, device):
+    return tuple(torch.empty(shape, dtype=dtype, device=device) for shape, dtype in forms)
+
+
 class Grouped(torch.autograd.Function):
     """Runs `function(*tensors)` as one op; `kept`: shapes and dtypes of what CUDA keeps for the
     backward. Its own graph of the CPU's ops makes the gradients."""
@@ -37,8 +41,8 @@ class Grouped(torch.autograd.Function):
         with torch.enable_grad():
             out = listed(recorder.run_silent(function, tuple(inner)))
         results = tuple(t.detach() for t in out)
-        # of the device "meta": they have a size, and no bytes
-        ctx.kept = tuple(torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in kept)
+        # nothing writes their bytes, so the host's system gives them no memory
+        ctx.kept = recorder.run_silent(make_empty, (kept, recorder.backing))
         ctx.recorder, ctx.plan, ctx.inner, ctx.out = recorder, plan, inner, out
         ctx.set_materialize_grads(False)
         write(recorder, plan.forward, tensors, results[:plan.on_device] + ctx.kept, None)
