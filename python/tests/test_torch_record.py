@@ -61,7 +61,7 @@ class Recording:
             self.out, self.err, self.status = done.stdout, done.stderr, done.returncode
             with open(self.path) as file:
                 lines = [json.loads(line) for line in file]
-            self.ledger = self.advice = None
+            self.ledger = self.advice = self.predicted = None
             if os.access(FERRY, os.X_OK):
                 self.ledger = self.ferry("ledger")
                 self.advice = self.ferry("advise")
