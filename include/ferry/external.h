@@ -31,7 +31,8 @@ FY_API_STATUS fy_external_begin(const char *what, fy_tensor_t *src, fy_tensor_t 
                                 fy_external_t **out_external, fy_ticket_t *out_ticket);
 /* Blocks until requests made before fy_external_begin no longer use the tensors; it is no sync.
  * From now on this thread's requests do not wait for the work; they count in the scope of
- * fy_external_begin and obey its guards. Several pieces of work: one after another.
+ * fy_external_begin and obey its guards. Several pieces of work: one after another, finished in the
+ * order of fy_external_begin if they read one host tensor (else this thread waits for ever).
  * Fails: INVALID_ARGUMENT (this thread has a scope open, or has entered), DEVICE_LOST. */
 FY_API_STATUS fy_external_enter(fy_external_t *external);
 /* Ends the scopes that are open on this thread. */

@@ -20,7 +20,7 @@ class Writer:
             try:
                 if self.error is None:
                     self.file.write(chunk)
-            except BaseException as error:  # any: a queue that nobody empties would block the script
+            except BaseException as error:  # without this thread a full queue blocks the script
                 self.error = error
 
     def write(self, chunk):
