@@ -406,22 +406,29 @@ static uint64_t drain(writer_t *w)
 
 void *fy__event_write(void *writer)
 {
-    enum { NAP_LEAST_NS = 250000, NAP_MOST_NS = 4000000 };
+    /* Each time the thread wakes up it takes a processor from the program, perhaps in the middle of
+     * an op. So it sleeps longer as long as few events arrive; the ring has room for those of the
+     * longest sleep. */
+    enum { NAP_LEAST_NS = 250000, NAP_MOST_NS = 8000000, FEW_EVENTS = 8192 };
     writer_t *w = writer;
     struct timespec nap = { 0, NAP_LEAST_NS };
+    uint64_t taken = 0; /* since the last sleep */
     put_first(w);
     for (;;) {
         fy__event_ring_prepare(w->ring);
         /* before the last drain */
         const bool ending = atomic_load_explicit(&w->ending, memory_order_acquire);
-        if (drain(w)) {
-            nap.tv_nsec = NAP_LEAST_NS;
-            continue;
-        }
+        const uint64_t n = drain(w);
+        taken += n;
+        if (n) continue;
         flush(w, false); /* a reader that follows the file sees all events so far */
         if (ending) break;
+        if (taken <= FEW_EVENTS && nap.tv_nsec < NAP_MOST_NS)
+            nap.tv_nsec *= 2;
+        else if (taken > FEW_EVENTS && nap.tv_nsec > NAP_LEAST_NS)
+            nap.tv_nsec /= 2;
+        taken = 0;
         nanosleep(&nap, NULL);
-        if (nap.tv_nsec < NAP_MOST_NS) nap.tv_nsec *= 2;
     }
     put_last(w);
     flush(w, true);
