@@ -19,12 +19,20 @@ typedef struct writer {
     uint64_t version;
 } writer_t;
 
+/* A launch whose op's line has not come yet. */
+typedef struct early_launch {
+    program_launch_t launch;
+    uint32_t previous; /* of the same op; NUMBER_TABLE_NONE: it is the first */
+} early_launch_t;
+
 typedef struct reader {
     program_t *program;
     thread_t *threads;
     writer_t *writers; /* by storage */
-    size_t nthreads;
+    early_launch_t *early;
+    size_t nthreads, nearly;
     number_table_t storages, ops, queued; /* by numbers in the file; queued: by stream and seq */
+    number_table_t launches;              /* the last early launch of an op's number */
     text_index_t blocks;                  /* by pool and number */
     uint64_t line;
     const char *wrong; /* with the line `line`; NULL: nothing so far */
@@ -294,6 +302,41 @@ static void fill_transfer(reader_t *reader, const event_t *line, program_event_t
         *number_table_at(&reader->queued, key_of(event->stream, event->seq)) = index;
 }
 
+static void add_launch(reader_t *reader, const event_t *line)
+{
+    uint32_t *last = number_table_at(&reader->launches, event_whole(line, "of"));
+    const uint32_t index = (uint32_t)reader->nearly;
+    const program_launch_t launch = { .model_ns = event_whole(line, "model_ns"),
+                                      .start_ns = event_whole(line, "model_start_ns"),
+                                      .end_ns = event_whole(line, "model_end_ns"),
+                                      .flops = event_whole(line, "flops"),
+                                      .nbytes = event_whole(line, "bytes") };
+    if (launch.end_ns < launch.start_ns) complain(reader, line, "ends before it starts");
+    *ADD(reader->early, reader->nearly) = (early_launch_t){ launch, *last };
+    *last = index;
+}
+
+/* The launches before the op's line become its own, if all are there and have model times. */
+static void take_launches(reader_t *reader, const event_t *line, program_event_t *event)
+{
+    program_t *program = reader->program;
+    const uint64_t count = event_whole(line, "launches");
+    if (!count) return;
+    uint32_t *last = number_table_at(&reader->launches, event->number);
+    const uint32_t first = *last;
+    uint64_t found = 0;
+    *last = NUMBER_TABLE_NONE;
+    for (uint32_t i = first; i != NUMBER_TABLE_NONE; i = reader->early[i].previous)
+        found += reader->early[i].launch.end_ns != 0;
+    if (found != count) return;
+    event->launches = program->nlaunches;
+    event->nlaunches = (uint32_t)count;
+    for (uint64_t n = 0; n < count; n++) (void)ADD(program->launches, program->nlaunches);
+    uint32_t early = first;
+    for (uint64_t n = count; n-- > 0; early = reader->early[early].previous)
+        program->launches[event->launches + n] = reader->early[early].launch;
+}
+
 /* Keys that some kinds have. */
 static void fill(reader_t *reader, const event_t *line, program_event_t *event, uint32_t index)
 {
@@ -306,6 +349,7 @@ static void fill(reader_t *reader, const event_t *line, program_event_t *event, 
         event->flops = event_whole(line, "flops");
         event->number = event_whole(line, "number");
         *number_table_at(&reader->ops, event->number) = index;
+        take_launches(reader, line, event);
         if (!*event->name) complain(reader, line, "has no name of an op");
         break;
     case PROGRAM_TRANSFER: fill_transfer(reader, line, event, index); break;
@@ -434,7 +478,7 @@ static void add_line(void *user, const event_t *line)
     program_t *program = reader->program;
     const char *name = event_text(line, "ev");
     if (reader->wrong) return;
-    if (program->nevents == PROGRAM_NONE - 1)
+    if (program->nevents == PROGRAM_NONE - 1 || reader->nearly == PROGRAM_NONE - 1)
         complain(reader, line, "is beyond the 4294967294 events that a program can have");
     else if (strcmp(name, "stream") == 0) {
         const uint32_t stream = stream_of(reader, line, "stream");
@@ -448,7 +492,9 @@ static void add_line(void *user, const event_t *line)
         add_storage(reader, line);
     else if (strcmp(name, "operands") == 0)
         add_more_operands(reader, line);
-    else if (strcmp(name, "launch") != 0 && strcmp(name, "named") != 0)
+    else if (strcmp(name, "launch") == 0)
+        add_launch(reader, line);
+    else if (strcmp(name, "named") != 0)
         add_event(reader, line, kind_of(name));
 }
 
@@ -553,9 +599,11 @@ fy_status_t program_read(const char *path, program_t *out_program)
     find_steps(program);
     free(reader.threads);
     free(reader.writers);
+    free(reader.early);
     number_table_free(&reader.storages);
     number_table_free(&reader.ops);
     number_table_free(&reader.queued);
+    number_table_free(&reader.launches);
     text_index_free(&reader.blocks);
     return status;
 }
@@ -564,6 +612,7 @@ void program_free(program_t *program)
 {
     free(program->events);
     free(program->operands);
+    free(program->launches);
     free(program->devices);
     free(program->streams);
     free(program->storages);

@@ -64,6 +64,8 @@ typedef struct program_event {
     /* names of the operands of an OP, a TRANSFER: "x, w1, -"; "": none has one */
     const char *tensors;
     uint64_t flops;     /* OP */
+    uint32_t nlaunches; /* OP: of a graph's replay, in program_t.launches; 0: one, or unknown */
+    size_t launches;    /* the first of them */
     uint64_t number;    /* OP: in the recording; TRANSFER, STARTED: its pieces */
     program_point_t on; /* WAIT, SYNC: the awaited point; STARTED: the request */
     uint32_t other;     /* TRANSFER: the device at the other end of a peer copy */
@@ -71,6 +73,12 @@ typedef struct program_event {
     /* event; COPY: the TRANSFER or STARTED of which it is a piece; STARTED: its TRANSFER */
     uint32_t parent;
 } program_event_t;
+
+/* One launch of a graph's replay. */
+typedef struct program_launch {
+    uint64_t model_ns; /* when the host had submitted it */
+    uint64_t start_ns, end_ns, flops, nbytes;
+} program_launch_t;
 
 typedef enum program_direction {
     PROGRAM_UPLOAD,
@@ -118,13 +126,14 @@ typedef struct program_scope {
 typedef struct program {
     program_event_t *events;
     program_operand_t *operands;
+    program_launch_t *launches;
     program_device_t *devices;
     program_stream_t *streams;
     program_storage_t *storages;
     program_block_t *blocks;
     program_scope_t *scopes; /* 0: outside of any */
     uint32_t *steps;         /* scopes, in the order in which they begin */
-    size_t nevents, noperands, ndevices, nstreams, nstorages, nblocks, nscopes, nsteps;
+    size_t nevents, noperands, nlaunches, ndevices, nstreams, nstorages, nblocks, nscopes, nsteps;
     const char *step_path;                 /* of the steps; "" if there are none */
     uint64_t begin_model_ns, end_model_ns; /* of the first and the last event that has one */
     uint64_t end_t_ns;                     /* of the last event */

@@ -298,23 +298,17 @@ static uint64_t submitted_ns(const program_event_t *event)
     return is_one && event->start_ns < event->model_ns ? event->start_ns : event->model_ns;
 }
 
-/* A graph's replay is one event of many launches: their number follows from the host's time. */
-static void add_op(builder_t *builder, uint32_t index)
+/* Of an op, or of one launch of a replay: its own flops and bytes are to be set. */
+static request_t op_request(const program_event_t *event, uint32_t index)
 {
-    const program_event_t *event = &builder->program->events[index];
-    const uint64_t each_ns = builder->machines[event->device].device.launch_submit_ns,
-                   spent_ns = event->model_ns - builder->now_ns;
-    uint64_t count = 1;
-    if (strcmp(event->name, "graph_replay") == 0 && each_ns && event->model_ns > builder->now_ns)
-        count = later(1, spent_ns / each_ns);
-    request_t request = {
+    return (request_t){
         .act = { .kind = ACT_REQUEST,
                  .engine = FY__SIM_COMPUTE,
                  .dtype = FY_DTYPE_F32,
                  .event = index,
                  .device = event->device,
-                 .flops = event->flops / count,
-                 .nbytes = event->nbytes / count,
+                 .flops = event->flops,
+                 .nbytes = event->nbytes,
                  .factor = 1 },
         .event = event,
         .host = index,
@@ -325,15 +319,45 @@ static void add_op(builder_t *builder, uint32_t index)
         .is_first = true,
         .is_last = true,
     };
-    if (count > 1) {
-        const uint64_t busy_from_ns = later(builder->devices[event->device].free_ns[0],
-                                            builder->now_ns + each_ns),
-                       all_ns = count * act_duration_ns(&request.act, builder->machines);
-        if (event->end_ns > busy_from_ns && event->end_ns - busy_from_ns > count * each_ns)
-            request.act.factor = (double)(event->end_ns - busy_from_ns) / (double)all_ns;
-        builder_add_host(builder, index, spent_ns - count * each_ns);
-        request.is_timed = false;
+}
+
+/* A graph's replay whose launches are known. */
+static void add_launches(builder_t *builder, uint32_t index)
+{
+    const program_event_t *event = &builder->program->events[index];
+    const program_launch_t *launches = &builder->program->launches[event->launches];
+    for (uint32_t i = 0; i < event->nlaunches; i++) {
+        program_event_t one = *event;
+        one.model_ns = launches[i].model_ns;
+        one.start_ns = launches[i].start_ns;
+        one.end_ns = launches[i].end_ns;
+        one.flops = launches[i].flops;
+        one.nbytes = launches[i].nbytes;
+        request_t request = op_request(&one, index);
+        request.at_ns = one.start_ns < one.model_ns ? one.start_ns : one.model_ns;
+        request.is_first = i == 0;
+        request.is_last = i + 1 == event->nlaunches;
+        if (!request.is_last) request.seq = 0; /* the op's number is that of its last launch */
+        (void)builder_add_request(builder, &request, event);
     }
+}
+
+/* A replay in a file without launches: their number follows from the host's time. */
+static void guess_launches(builder_t *builder, uint32_t index, uint64_t count)
+{
+    const program_event_t *event = &builder->program->events[index];
+    const uint64_t each_ns = builder->machines[event->device].device.launch_submit_ns,
+                   spent_ns = event->model_ns - builder->now_ns;
+    request_t request = op_request(event, index);
+    request.act.flops /= count;
+    request.act.nbytes /= count;
+    request.is_timed = false;
+    const uint64_t busy_from_ns =
+                       later(builder->devices[event->device].free_ns[0], builder->now_ns + each_ns),
+                   all_ns = count * act_duration_ns(&request.act, builder->machines);
+    if (event->end_ns > busy_from_ns && event->end_ns - busy_from_ns > count * each_ns)
+        request.act.factor = (double)(event->end_ns - busy_from_ns) / (double)all_ns;
+    builder_add_host(builder, index, spent_ns - count * each_ns);
     for (uint64_t i = 0; i + 1 < count; i++) {
         builder->now_ns = event->model_ns - each_ns * (count - i - 1);
         schedule_add(builder->schedule, &request.act);
@@ -344,6 +368,23 @@ static void add_op(builder_t *builder, uint32_t index)
                  start_of(builder, act, builder->now_ns) + act_duration_ns(act, builder->machines));
     }
     (void)builder_add_request(builder, &request, event);
+}
+
+static void add_op(builder_t *builder, uint32_t index)
+{
+    const program_event_t *event = &builder->program->events[index];
+    const uint64_t each_ns = builder->machines[event->device].device.launch_submit_ns;
+    uint64_t count = 1;
+    if (strcmp(event->name, "graph_replay") == 0 && each_ns && event->model_ns > builder->now_ns)
+        count = later(1, (event->model_ns - builder->now_ns) / each_ns);
+    if (event->nlaunches)
+        add_launches(builder, index);
+    else if (count > 1)
+        guess_launches(builder, index, count);
+    else {
+        request_t request = op_request(event, index);
+        (void)builder_add_request(builder, &request, event);
+    }
 }
 
 /* ---- all of it ---- */

@@ -35,6 +35,7 @@ run lenet "" train lenet --limit-samples 256 --batch 32 --max-steps 8
 run stream "" train lenet --limit-samples 256 --batch 32 --max-steps 8 --stream-data --workers 0
 run losses "" train mlp --limit-samples 256 --batch 32 --max-steps 8 --log-every 1
 run graph "" train mlp --limit-samples 256 --batch 32 --max-steps 8 --graph
+run convolutions "" train lenet --limit-samples 256 --batch 32 --max-steps 8 --graph
 run roundtrip "" experiment roundtrip
 # Copies of all sizes, packed ones, and those through the staging ring.
 run link "" experiment link
@@ -50,7 +51,7 @@ done
 python3 - "$work" <<'END' || fail "predictions beside runs"
 import glob, json, sys
 predictions = {tuple(path.split(".")[-3:]): json.load(open(path)) for path in glob.glob(sys.argv[1] + "/prediction.*")}
-assert len(predictions) == 7 * 9 + 3, len(predictions)
+assert len(predictions) == 8 * 9 + 3, len(predictions)
 wrong = []
 def near(what, actual, predicted, share):
     if abs(actual - predicted) > share * actual: wrong.append(f"{what}: {predicted}, not {actual}")

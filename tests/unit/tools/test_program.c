@@ -171,6 +171,39 @@ static void refuse(const char *line, const char *because)
     program_free(&program);
 }
 
+/* A replay of two launches, of which lines of another op's launches come between; one with a launch
+ * missing, and one without model times, have none. */
+static void test_launches(void **state)
+{
+    static const char text[] = HEAD
+        "{\"ev\":\"launch\",\"of\":4,\"model_ns\":10,\"flops\":8,\"bytes\":16,"
+        "\"model_start_ns\":11,\"model_end_ns\":13}\n"
+        "{\"ev\":\"launch\",\"of\":5,\"model_ns\":11,\"model_start_ns\":13,\"model_end_ns\":14}\n"
+        "{\"ev\":\"launch\",\"of\":4,\"model_ns\":12,\"flops\":2,\"bytes\":4,"
+        "\"model_start_ns\":14,\"model_end_ns\":15}\n"
+        "{\"ev\":\"launch\",\"of\":6,\"flops\":2,\"bytes\":4}\n"
+        "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":4,\"launches\":2}\n"
+        "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":5,\"launches\":2}\n"
+        "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":6,\"launches\":1}\n"
+        "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":4,\"launches\":2}\n";
+    program_t program;
+    (void)state;
+    write_bytes(text, strlen(text));
+    assert_int_equal(program_read(path, &program), FY_STATUS_OK);
+    assert_int_equal(program.nlaunches, 2);
+    const program_event_t *op = find(&program, PROGRAM_OP, 0);
+    assert_int_equal(op->nlaunches, 2);
+    const program_launch_t *launches = &program.launches[op->launches];
+    assert_int_equal(launches[0].flops, 8);
+    assert_int_equal(launches[0].model_ns, 10);
+    assert_int_equal(launches[1].nbytes, 4);
+    assert_int_equal(launches[1].end_ns, 15);
+    for (size_t i = 1; i < 4; i++) assert_int_equal(find(&program, PROGRAM_OP, i)->nlaunches, 0);
+    program_free(&program);
+    refuse("{\"ev\":\"launch\",\"of\":1,\"model_start_ns\":9,\"model_end_ns\":1}",
+           "before it starts");
+}
+
 static void test_damage(void **state)
 {
     (void)state;
@@ -268,8 +301,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),    cmocka_unit_test(test_events),
-        cmocka_unit_test(test_damage),    cmocka_unit_test(test_any_bytes),
-        cmocka_unit_test(test_recording),
+        cmocka_unit_test(test_launches),  cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_recording),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
