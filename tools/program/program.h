@@ -156,6 +156,8 @@ bool program_is_inside(const program_t *program, uint32_t scope, const char *pat
 const char *program_direction_name(int direction);
 /* pieces.c, for program_read: sets `parent` of COPY events, and `number` of what they belong to. */
 void program_claim_pieces(program_t *program);
+/* steps.c, for program_read: sets `step_path`, `steps` and each scope's `step`. */
+void program_find_steps(program_t *program);
 /* The event's operand `i`, sources first. */
 static inline const program_operand_t *program_operand(const program_t *program,
                                                        const program_event_t *event, size_t i)
