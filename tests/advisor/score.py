@@ -15,17 +15,23 @@ RULES = {
     "device-wait": "FA10", "staged": "FA11", "one-buffer": "FA12", "pin": "FA13", "alloc": "FA14",
     "pinned-idle": "FA15", "chain": "FA16", "host-work": "FA17", "early-write": "FA18",
     "turns": "FA19", "pinned-most": "FA20", "copy-into": "FA21", "slow-copy": "FA22",
-    "tiny-ops": "FA23", "late-upload": "FA24",
+    "tiny-ops": "FA23", "late-upload": "FA24", "ragged-ops": "FA25",
 }
-# Plants that need another device: one that takes longer for each request than its profile says, and
-# one on which the host needs 6 us to submit an op.
+# Plants that need another device: one that takes longer for each request than its profile says, one
+# on which the host needs 6 us to submit an op, and one with a link so slow that ops do not hide copies.
+SLOW_LINK = "sim:0?numerics=off&profile={folder}/link.json"
 DEVICES = {
+    "reload": SLOW_LINK, "never-read": SLOW_LINK, "never-used": SLOW_LINK,
     "slow-copy": "sim:0?numerics=off&faults=slow@1*:70us",
     "tiny-ops": "sim:0?numerics=off&profile={folder}/launch.json",
+    "ragged-ops": "sim:0?numerics=off&profile={folder}/launch.json",
 }
 LAUNCH = {"ferry_profile": 1, "name": "slow-launch", "base": "h200",
           "figures": {"launch_submit_ns": {"value": 6000, "unit": "ns"}, "kernel_ns": {"value": 1000, "unit": "ns"}}}
-UNMEASURED = {"FA13", "FA14", "FA15", "FA18", "FA20"}  # no model time
+LINK = {"ferry_profile": 1, "name": "slow-link", "base": "h200",
+        "figures": {"pinned_bytes_per_s": {"value": 10000000000, "unit": "bytes/s"},
+                    "pageable_bytes_per_s": {"value": 10000000000, "unit": "bytes/s"}}}
+UNMEASURED = {"FA13", "FA14", "FA15", "FA18", "FA20", "FA25"}  # no model time, or no mechanical fix
 PROGRAMS = ("train", "stream", "infer")
 SIZES = (0, 1, 2)
 FEWEST = 3  # plants, and clean programs, of each rule
@@ -53,8 +59,9 @@ def advise(run):
     return json.loads(result.stdout)
 
 
-with open(os.path.join(folder, "launch.json"), "w") as profile:
-    json.dump(LAUNCH, profile)
+for name, content in (("launch", LAUNCH), ("link", LINK)):
+    with open(os.path.join(folder, name + ".json"), "w") as profile:
+        json.dump(content, profile)
 plants = [line.split()[0] for line in subprocess.check_output([corpus, "--list"], text=True).splitlines()]
 listed = subprocess.check_output([ferry, "advise", "--help"], text=True).splitlines()
 rules = sorted(line.split()[0] for line in listed if line.startswith("  FA"))

@@ -50,6 +50,7 @@ expect 0 advise "$run"
 says out "a copy blocks the host"
 expect 0 advise "$run" --prove
 says out "proved   "
+matches out "^  because of: uploads [0-9.]+ ms, downloads"
 [ "$(wc -l <"$work/out")" -le 40 ] || fail "the advice is longer than a screen"
 # The largest saving comes first.
 expect 0 advise "$run" --json
@@ -59,6 +60,7 @@ document = json.load(open(sys.argv[1]))
 savings = [finding["saving_ns"] for finding in document["findings"]]
 assert savings == sorted(savings, reverse=True) and savings[0] > 0
 assert sum(savings) <= document["idle_ns"] <= document["ns"]
+assert sum(document["idle_causes"].values()) == document["idle_ns"] and document["idle_causes"]["uploads"] > 0
 assert all(finding["count"] > 0 and finding["fix"] and finding["code"] for finding in document["findings"])
 END
 

@@ -209,10 +209,11 @@ static fy_status_t plant_turns_of_four(waste_t *waste, fy_tensor_t **h)
     return use_target(waste, h);
 }
 
-static fy_status_t plant_tiny_ops(waste_t *waste)
+static fy_status_t plant_tiny_ops(waste_t *waste, int64_t length)
 {
     fy_tensor_t *row;
     FY_TRY(fy_slice(waste->target, 0, 0, 1, &row));
+    FY_TRY(fy_slice(row, 1, 0, length, &row));
     for (int i = 0; i < TINY; i++) FY_TRY(fy_axpy(row, 0.5, row));
     return FY_STATUS_OK;
 }
@@ -287,7 +288,8 @@ fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
     case WASTE_CHAIN: return plant_chain(h);
     case WASTE_LATE_UPLOAD:
     case WASTE_SLOW_COPY: return plant_turns_of_four(waste, h);
-    case WASTE_TINY_OPS: return plant_tiny_ops(waste);
+    case WASTE_TINY_OPS: return plant_tiny_ops(waste, SIDE);
+    case WASTE_RAGGED_OPS: return plant_tiny_ops(waste, SIDE - 8 * waste->step);
     default: return FY_STATUS_OK; /* planted where results are read, or when it was created */
     }
 }

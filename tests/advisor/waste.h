@@ -32,7 +32,8 @@
     X(TURNS, "turns", "uploads into the buffer that is still downloaded")                 \
     X(SLOW_COPY, "slow-copy", "uploads over a link that is slower than calibrated")       \
     X(TINY_OPS, "tiny-ops", "submits many small ops one by one in each step")             \
-    X(LATE_UPLOAD, "late-upload", "uploads a matrix in the step that reads it")
+    X(LATE_UPLOAD, "late-upload", "uploads a matrix in the step that reads it")           \
+    X(RAGGED_OPS, "ragged-ops", "submits small ops, of another length in each step")
 
 typedef enum waste_kind {
     WASTE_NONE,

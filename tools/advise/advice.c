@@ -101,6 +101,11 @@ void advice_charge_wait(advice_t *advice, finding_t *finding, uint32_t wait)
 
 /* ---- savings ---- */
 
+enum { QUEUE_LINES_MOST = 4096 };
+
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 /* How long each engine is still busy without the costs of a finding. */
 static uint64_t rest_of(const facts_t *facts, const finding_t *finding, facts_engine_t engine)
 {
@@ -123,8 +128,6 @@ static bool is_queue_saved(change_kind_t change)
 {
     return change != CHANGE_BATCH && change != CHANGE_PIN && change != CHANGE_SECOND_BUFFER;
 }
-
-static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* The first copy without staging still has to cross before its op starts. */
 static uint64_t lead_of(const facts_t *facts, const finding_t *finding)
@@ -169,13 +172,104 @@ static uint64_t idle_of(const facts_t *facts, const finding_t *finding, size_t c
                        (is_queue_saved(change) ? facts->queue_ns[finding->costs[cost]] : 0);
 }
 
+/* What is saved of `left`: transfers of the engine of `event`, up to `event`, that ended after
+ * `since`. */
+static void save_before(const advice_t *advice, uint32_t event, uint64_t since, uint64_t left,
+                        const uint64_t *most, uint64_t *saves)
+{
+    const facts_t *facts = advice->facts;
+    for (uint32_t i = event + 1, n = 0; left && i-- > 0 && n < QUEUE_LINES_MOST; n++) {
+        if (!most[i] || saves[i] || facts->end[i] <= since ||
+            facts_event(facts, i)->device != facts_event(facts, event)->device ||
+            facts_engine(facts, i) != facts_engine(facts, event))
+            continue;
+        saves[i] = smaller(left, most[i]);
+        left -= saves[i];
+    }
+}
+
+void advice_save_queue(const advice_t *advice, const uint64_t *most, uint64_t *saves)
+{
+    const facts_t *facts = advice->facts;
+    for (uint32_t i = 0; i < facts->program->nevents; i++) {
+        const uint64_t left = facts->queue_ns[i];
+        if (left && facts_is_request(facts, i))
+            save_before(advice, i, facts->start[i] - smaller(facts->start[i], left), left, most,
+                        saves);
+    }
+}
+
+uint32_t advice_last_copy(const facts_t *facts)
+{
+    const uint32_t last = facts->nby_end ? facts->by_end[facts->nby_end - 1] : PROGRAM_NONE;
+    return last != PROGRAM_NONE && facts_event(facts, last)->kind == PROGRAM_TRANSFER
+               ? last
+               : PROGRAM_NONE;
+}
+
+/* Copies behind the last op, up to the copy with which the run ends. */
+static void save_tail(const advice_t *advice, const uint64_t *most, uint64_t *saves)
+{
+    const facts_t *facts = advice->facts;
+    const uint32_t last = advice_last_copy(facts);
+    size_t i = facts->nby_end;
+    while (i > 0 && facts_event(facts, facts->by_end[i - 1])->kind != PROGRAM_OP) i--;
+    if (last == PROGRAM_NONE || !i) return;
+    const uint64_t since = facts->end[facts->by_end[i - 1]];
+    save_before(advice, last, since, facts->end[last] - since, most, saves);
+}
+
+/* Transfers that are removed no longer hold up those behind them in their engine's queue, nor the
+ * end of the run. */
+static uint64_t queue_saving(const advice_t *advice, const finding_t *finding)
+{
+    const facts_t *facts = advice->facts;
+    const size_t n = facts->program->nevents;
+    uint64_t *most = tool_alloc((n + 1) * sizeof *most),
+             *saves = tool_alloc((n + 1) * sizeof *saves);
+    uint64_t sum = 0;
+    memset(most, 0, n * sizeof *most);
+    memset(saves, 0, n * sizeof *saves);
+    for (size_t i = 0; i < finding->nevents; i++) {
+        const uint32_t event = finding->events[i];
+        const uint64_t counted = facts->idle_ns[event] + facts->queue_ns[event],
+                       took = facts_device_ns(facts, event);
+        if (facts_event(facts, event)->kind == PROGRAM_TRANSFER && took > counted)
+            most[event] = took - counted;
+    }
+    advice_save_queue(advice, most, saves);
+    save_tail(advice, most, saves);
+    for (size_t i = 0; i < finding->nevents; i++) sum += saves[finding->events[i]];
+    free(most);
+    free(saves);
+    return sum;
+}
+
+/* A link that is busy for four fifths of the time sets the pace: without some of its copies, all
+ * others come earlier. What remains is the time of the ops, and idle time with other causes or from
+ * before the first of those copies. */
+static uint64_t pace_saving(const facts_t *facts, const finding_t *finding, facts_engine_t engine)
+{
+    const uint64_t all = facts->end_ns - facts->begin_ns,
+                   gone = facts->busy_ns[engine] - rest_of(facts, finding, engine);
+    uint64_t rest = facts->busy_ns[FACTS_COMPUTE] + facts->idle_total_ns;
+    if (!gone || facts->busy_ns[engine] < all / 5 * 4) return 0;
+    for (uint32_t i = finding->events[0]; i < facts->program->nevents; i++)
+        if (facts_event(facts, i)->kind == PROGRAM_TRANSFER && facts_engine(facts, i) == engine)
+            rest -= smaller(rest, facts->idle_ns[i] + facts->queue_ns[i]);
+    return rest < all ? smaller(gone, all - rest) : 0;
+}
+
 static void compute_saving(const advice_t *advice, finding_t *finding)
 {
     const facts_t *facts = advice->facts;
     const uint64_t all = facts->end_ns - facts->begin_ns;
     const change_kind_t change = finding->rule->change;
     for (size_t i = 0; i < finding->ncosts; i++) finding->idle_ns += idle_of(facts, finding, i);
+    if (change == CHANGE_DROP) finding->idle_ns += queue_saving(advice, finding);
     uint64_t saving = finding->idle_ns;
+    for (int engine = FACTS_UPLOAD; change == CHANGE_DROP && engine <= FACTS_DOWNLOAD; engine++)
+        saving = larger(saving, pace_saving(facts, finding, (facts_engine_t)engine));
     if (change == CHANGE_PIN && !finding->rest_ns) finding->rest_ns = lead_of(facts, finding);
     if (change == CHANGE_BATCH) finding->rest_ns = packed_ns(advice, finding);
     if (change == CHANGE_UPLOAD_EARLIER && finding->nevents) /* the first one has no step before */
@@ -184,10 +278,13 @@ static void compute_saving(const advice_t *advice, finding_t *finding)
     if (change == CHANGE_BATCH && !finding->rest_ns && finding->nevents)
         saving -= saving / finding->nevents * finding->kept;
     for (int engine = 0; engine < FACTS_ENGINES; engine++) {
-        const uint64_t rest = rest_of(facts, finding, (facts_engine_t)engine);
+        const uint64_t rest = rest_of(facts, finding, (facts_engine_t)engine),
+                       gone = facts->busy_ns[engine] - rest;
+        const bool is_link = engine == FACTS_UPLOAD || engine == FACTS_DOWNLOAD;
         const uint64_t most = rest < all ? all - rest : 0;
         if (saving <= most) continue;
-        saving = most;
+        /* a link that is the limit keeps the gaps that it has between its copies */
+        saving = is_link && gone && change == CHANGE_DROP ? smaller(gone, most) : most;
         finding->has_limit = true;
         finding->limit = (facts_engine_t)engine;
     }
@@ -200,7 +297,8 @@ static void set_confidence(const facts_t *facts, finding_t *finding)
 {
     if (facts->program->lost || facts->end_ns == facts->begin_ns)
         finding->confidence = CONFIDENCE_LOW;
-    else if (finding->has_limit || finding->rule->change == CHANGE_FUSE)
+    else if (finding->confidence == CONFIDENCE_HIGH &&
+             (finding->has_limit || finding->rule->change == CHANGE_FUSE))
         finding->confidence = CONFIDENCE_MEDIUM;
 }
 

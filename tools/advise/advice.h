@@ -63,6 +63,11 @@ void advice_add(advice_t *advice, finding_t *finding, uint32_t event);
 void advice_begin_series(finding_t *finding);
 /* How long a copy of this event's bytes takes at the rate of the device's profile; 0: unknown. */
 uint64_t advice_calibrated_ns(const advice_t *advice, uint32_t event, uint64_t nbytes);
+/* Of the time for which the device waited while requests were behind others in an engine's queue:
+ * what goes if transfer i takes most[i] less. Adds to saves[i]; those that are not 0 stay. */
+void advice_save_queue(const advice_t *advice, const uint64_t *most, uint64_t *saves);
+/* The run ends with this copy, if it is behind all ops; PROGRAM_NONE: it does not. */
+uint32_t advice_last_copy(const facts_t *facts);
 /* The event costs time only because of events of the finding. */
 void advice_charge(advice_t *advice, finding_t *finding, uint32_t event);
 /* Has no rule explained it? */

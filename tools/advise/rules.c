@@ -123,6 +123,11 @@ const rule_t rules[] = {
       "Record the step as a graph once, and replay it: one submission.",
       "fy_graph_begin(device); ... fy_graph_end(&graph); for (...) fy_graph_replay(graph, NULL);",
       8, true, rule_replay, CHANGE_GRAPH },
+    { "FA25", "the device is idle in steps, and no finding above says why",
+      "Between its ops it waits for the host or for a copy, for a quarter of the time or more.",
+      "Find the largest cause in the timeline; give each request more work, by larger batches or "
+      "fewer, larger ops.",
+      "ferry timeline run.jsonl --out trace.json", 3, true, rule_idle },
 };
 const size_t rules_count = sizeof rules / sizeof *rules;
 

@@ -59,5 +59,6 @@ void rule_slow_copy(advice_t *advice);
 /* rules_idle.c */
 void rule_host_work(advice_t *advice);
 void rule_late_upload(advice_t *advice);
+void rule_idle(advice_t *advice);
 
 #endif

@@ -7,7 +7,7 @@
 #include "tools/advise/rules.h"
 #include "tools/cli/tool.h"
 
-enum { LEAST_NBYTES = 256 << 10, LINES_MOST = 4096 };
+enum { LEAST_NBYTES = 256 << 10 };
 
 /* How much longer than at the calibrated rate; 0: it is not slow. */
 static uint64_t longer_ns(const advice_t *advice, uint32_t event)
@@ -25,45 +25,20 @@ static uint64_t longer_ns(const advice_t *advice, uint32_t event)
 
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Slow copies for which `event` was waiting in the queue: what each of them saves. */
-static void save_queue(const advice_t *advice, uint32_t event, uint64_t *saves)
-{
-    const facts_t *facts = advice->facts;
-    const program_event_t *e = facts_event(facts, event);
-    uint64_t left = facts->queue_ns[event];
-    for (uint32_t i = event, n = 0; left && i-- > 0 && n < LINES_MOST; n++) {
-        const uint64_t longer = longer_ns(advice, i);
-        if (!longer || facts_event(facts, i)->device != e->device || saves[i] ||
-            facts_engine(facts, i) != facts_engine(facts, event) ||
-            facts->end[i] <= facts->start[event] - facts->queue_ns[event])
-            continue;
-        saves[i] = smaller(left, longer);
-        left -= saves[i];
-    }
-}
-
-/* The run ends with this copy, if it is behind all ops; PROGRAM_NONE: it does not. */
-static uint32_t find_last(const facts_t *facts)
-{
-    const uint32_t last = facts->nby_end ? facts->by_end[facts->nby_end - 1] : PROGRAM_NONE;
-    return last != PROGRAM_NONE && facts_event(facts, last)->kind == PROGRAM_TRANSFER
-               ? last
-               : PROGRAM_NONE;
-}
-
 void rule_slow_copy(advice_t *advice)
 {
     const facts_t *facts = advice->facts;
     const size_t n = facts->program->nevents;
-    const uint32_t last = find_last(facts);
-    uint64_t *saves = tool_alloc((n + 1) * sizeof *saves);
-    memset(saves, 0, n * sizeof *saves);
-    for (uint32_t i = 0; i < n; i++)
-        saves[i] = smaller(longer_ns(advice, i), i == last ? UINT64_MAX : facts->idle_ns[i]);
-    for (uint32_t i = 0; i < n; i++)
-        if (facts->queue_ns[i] && facts_is_request(facts, i)) save_queue(advice, i, saves);
+    const uint32_t last = advice_last_copy(facts);
+    uint64_t *longers = tool_alloc((n + 1) * sizeof *longers),
+             *saves = tool_alloc((n + 1) * sizeof *saves);
     for (uint32_t i = 0; i < n; i++) {
-        const uint64_t longer = longer_ns(advice, i);
+        longers[i] = longer_ns(advice, i);
+        saves[i] = smaller(longers[i], i == last ? UINT64_MAX : facts->idle_ns[i]);
+    }
+    advice_save_queue(advice, longers, saves);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t longer = longers[i];
         if (!longer || !advice_is_free(advice, i)) continue;
         finding_t *finding = advice_at(advice, i);
         const double nbytes = (double)facts_event(facts, i)->nbytes,
@@ -76,4 +51,5 @@ void rule_slow_copy(advice_t *advice)
                  nbytes / took_ns, nbytes / (took_ns - (double)longer));
     }
     free(saves);
+    free(longers);
 }

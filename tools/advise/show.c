@@ -47,6 +47,7 @@ static const char *noun_of(const facts_t *facts, const finding_t *finding)
         other |= e->kind != PROGRAM_TRANSFER;
     }
     if (!other) return up && down ? "transfers" : up ? "uploads" : "downloads";
+    if (finding->rule->find == rule_idle) return "requests and calls";
     switch (facts_event(facts, finding->events[0])->kind) {
     case PROGRAM_OP: return "ops";
     case PROGRAM_SYNC: return "waits";
@@ -86,6 +87,28 @@ static const char *formula_of(const finding_t *finding, char out[200])
 
 /* ---- text ---- */
 
+/* Of the device's idle time in the measured part. */
+static void sum_causes(const facts_t *facts, uint64_t out_causes[FACTS_CAUSES])
+{
+    memset(out_causes, 0, FACTS_CAUSES * sizeof *out_causes);
+    for (uint32_t i = 0; i < facts->program->nevents; i++)
+        out_causes[facts_cause(facts, i)] += facts->idle_ns[i] + facts->queue_ns[i];
+}
+
+static void print_causes(const facts_t *facts)
+{
+    uint64_t causes[FACTS_CAUSES];
+    char text[32];
+    const char *between = "  because of: ";
+    sum_causes(facts, causes);
+    for (int i = 0; i < FACTS_CAUSES; i++) {
+        if (!causes[i]) continue;
+        printf("%s%s %s", between, facts_cause_name((facts_cause_t)i), time_text(causes[i], text));
+        between = ", ";
+    }
+    if (facts->idle_total_ns) printf("\n");
+}
+
 static void print_head(const advice_t *advice, const char *file)
 {
     const program_t *p = advice->facts->program;
@@ -99,6 +122,7 @@ static void print_head(const advice_t *advice, const char *file)
     else
         printf("no model clock in this recording, so savings in time are unknown\n"
                "  Record the run on a simulated device to have them: --device sim:0\n");
+    print_causes(advice->facts);
     if (!advice->nfindings) printf("no findings\n");
 }
 
@@ -217,6 +241,12 @@ void show_json(const advice_t *advice, const char *file)
     json_text(&json, "step_scope", advice->facts->program->step_path);
     json_uint(&json, "ns", total_ns(advice));
     json_uint(&json, "idle_ns", advice->facts->idle_total_ns);
+    uint64_t causes[FACTS_CAUSES];
+    sum_causes(advice->facts, causes);
+    json_begin_object(&json, "idle_causes");
+    for (int i = 0; i < FACTS_CAUSES; i++)
+        json_uint(&json, facts_cause_name((facts_cause_t)i), causes[i]);
+    json_end(&json);
     json_real(&json, "together_ns", advice->has_together ? (double)advice->together_ns : NAN);
     show_findings(&json, advice);
     json_end(&json);

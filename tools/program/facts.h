@@ -23,6 +23,17 @@ typedef enum facts_engine {
     FACTS_ENGINES
 } facts_engine_t;
 
+/* What the device stood idle for. */
+typedef enum facts_cause {
+    FACTS_CAUSE_UPLOAD,
+    FACTS_CAUSE_DOWNLOAD,
+    FACTS_CAUSE_WAIT,    /* the host waited for a request, so it had submitted nothing */
+    FACTS_CAUSE_SUBMIT,  /* the host was submitting the op */
+    FACTS_CAUSE_HOST_OP, /* an op on the host */
+    FACTS_CAUSE_OTHER,   /* other calls of the host, copies between devices */
+    FACTS_CAUSES
+} facts_cause_t;
+
 typedef struct facts {
     const program_t *program;
     uint64_t *host_begin;  /* by event: when the event before it ended, on any thread */
@@ -77,5 +88,8 @@ uint32_t facts_step(const facts_t *facts, uint32_t event);
 
 /* idle.c: fills idle_ns and idle_total_ns. */
 void facts_find_idle(facts_t *facts);
+facts_cause_t facts_cause(const facts_t *facts, uint32_t event);
+/* "uploads", ... */
+const char *facts_cause_name(facts_cause_t cause);
 
 #endif

@@ -262,3 +262,22 @@ void facts_find_idle(facts_t *facts)
         }
     }
 }
+
+facts_cause_t facts_cause(const facts_t *facts, uint32_t event)
+{
+    const program_event_t *e = facts_event(facts, event);
+    if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_UPLOAD) return FACTS_CAUSE_UPLOAD;
+    if (e->kind == PROGRAM_TRANSFER && e->direction == PROGRAM_DOWNLOAD)
+        return FACTS_CAUSE_DOWNLOAD;
+    if (is_wait(e->kind)) return FACTS_CAUSE_WAIT;
+    if (e->kind != PROGRAM_OP) return FACTS_CAUSE_OTHER;
+    return facts_is_on_host(facts, event) ? FACTS_CAUSE_HOST_OP : FACTS_CAUSE_SUBMIT;
+}
+
+const char *facts_cause_name(facts_cause_t cause)
+{
+    static const char *const names[] = { "uploads",           "downloads",
+                                         "waits of the host", "submission of ops",
+                                         "ops on the host",   "other calls" };
+    return names[cause];
+}
