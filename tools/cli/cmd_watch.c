@@ -166,10 +166,13 @@ static double per_s(uint64_t now, uint64_t before, double seconds)
 static sheet_t *traffic_sheet(const fy__live_figures_t *now, const fy__live_figures_t *before)
 {
     static const column_t columns[] = {
-        { "direction", "direction", 0 },   { "count", "count", 0 },
-        { "bytes", "bytes", 0 },           { "count_per_s", "a second", 1 },
-        { "bytes_per_s", "bytes/s", 0 },   { "blocked_ns", "host blocked [ns]", 0 },
-        { "blocked_share", "of time", 3 },
+        { "direction", "direction", 0 },
+        { "count", "count", 0 },
+        { "bytes", "bytes", 0 },
+        { "count_per_s", "a second", 1 },
+        { "bytes_per_s", "bytes/s", 0 },
+        { "blocked_ns", "host blocked [ns]", 0 },
+        { "blocked_share", "share of time", 3 },
     };
     const rate_t rates[] = { { "upload", &now->upload, &before->upload },
                              { "download", &now->download, &before->download },
@@ -184,7 +187,9 @@ static sheet_t *traffic_sheet(const fy__live_figures_t *now, const fy__live_figu
         sheet_real(sheet, per_s(r->now->count, r->before->count, seconds));
         sheet_real(sheet, per_s(r->now->nbytes, r->before->nbytes, seconds));
         sheet_int(sheet, (int64_t)r->now->blocked_ns);
-        sheet_real(sheet, 1e-9 * per_s(r->now->blocked_ns, r->before->blocked_ns, seconds));
+        /* to a thousandth: a smaller share is none */
+        sheet_real(sheet,
+                   round(1e-6 * per_s(r->now->blocked_ns, r->before->blocked_ns, seconds)) / 1e3);
     }
     return sheet;
 }
