@@ -142,7 +142,8 @@ void fyd_beat_lost(fy_group_t *group, int rank)
     fy_error_set(error.status, error.file, error.line, "%s", error.text);
 }
 
-/* Sends the last beat behind one that is under way. Returns when it is sent, or after a period. */
+/* Sends the last beat behind one that is under way, for at most a period. The engine still reads the
+ * bytes of one that is not sent then, so the group breaks. */
 static void send_last(fy_group_t *group, int rank)
 {
     char error[FYD_ERROR_SIZE];
@@ -151,11 +152,18 @@ static void send_last(fy_group_t *group, int rank)
     const uint64_t begin = fyd_now_ns();
     for (int sent = 0; fyd_now_ns() - begin < PERIOD_NS;) {
         bool is_done = true;
-        if (watch->out_request && !t->test(t->context, watch->out_request, &is_done, error)) return;
+        if (watch->out_request && !t->test(t->context, watch->out_request, &is_done, error)) {
+            (void)fail(group, rank, error);
+            return;
+        }
         if (!is_done) continue;
         watch->out_request = NULL;
         if (sent++ || send(group, rank, LEAVING, -1) != FY_STATUS_OK) return;
     }
+    (void)FYD_FAIL(RANK_LOST,
+                   "group_close: rank %d (host %s) has not taken the last beat for %.3g s", rank,
+                   group->peers[rank].host, (double)PERIOD_NS * 1e-9);
+    (void)fyd_break(group);
 }
 
 void fyd_beat_close(fy_group_t *group)
