@@ -142,8 +142,8 @@ void fyd_beat_lost(fy_group_t *group, int rank)
     fy_error_set(error.status, error.file, error.line, "%s", error.text);
 }
 
-/* Sends the last beat behind one that is under way, for at most a period. The engine still reads the
- * bytes of one that is not sent then, so the group breaks. */
+/* Sends the last beat behind one that is under way, for at most a period. The engine still reads
+ * the bytes of one that is not sent then, so the group breaks. */
 static void send_last(fy_group_t *group, int rank)
 {
     char error[FYD_ERROR_SIZE];

@@ -15,14 +15,15 @@ if [ $is_sanitized = 1 ]; then export UCX_MEM_EVENTS=n; fi
 counter() {
     if [ $is_sanitized = 0 ]; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
 }
-# start MPI N PROGRAM ARGUMENT...: what the ranks print is in $temp/out and $temp/err, one rank after
+# start MPI N [OPTION...] PROGRAM ARGUMENT...: what the ranks print is in $temp/out and $temp/err, one rank after
 # another: mpirun would mix their lines, and parts of lines.
 start() {
     local mpi=$1 n=$2 options=() status=0
     shift 2
+    while [[ "$1" == -* ]]; do options+=("$1") && shift; done
     rm -f "$temp"/rank.*
     # More ranks than cores, as any user, without a search for networks.
-    if [ "$mpi" = openmpi ]; then options=(--allow-run-as-root --oversubscribe --mca btl "self,vader"); fi
+    if [ "$mpi" = openmpi ]; then options+=(--allow-run-as-root --oversubscribe --mca btl "self,vader"); fi
     # MPI leaves memory unfreed in plugins that it no longer has loaded.
     # shellcheck disable=SC2016 # the ranks expand it
     LSAN_OPTIONS=detect_leaks=0 "mpirun.$mpi" "${options[@]}" -n "$n" \

@@ -479,8 +479,8 @@ static fy_status_t barrier_only(fy_group_t *group, fy_device_t *device)
     return fy_group_barrier(group);
 }
 
-/* The beat with which a rank leaves: its bytes are kept if the engine may still read them (run looks
- * for requests that are open although the group was freed). */
+/* The beat with which a rank leaves: its bytes are kept if the engine may still read them (run
+ * looks for requests that are open although the group was freed). */
 static void a_last_beat_fails(void **state)
 {
     static const char *const specs[] = { "sim:4", "sim:9" };
