@@ -4,6 +4,8 @@
  * Small tensors are sent with the comparison of calls. Next: agree.c, exchange.c. */
 #include <string.h>
 
+#include <ferry/ledger.h>
+
 #include "dist/group.h"
 
 /* A window cut into parts, in bytes. stride 0: [at, at + nbytes) is cut into parts of about equal
@@ -305,9 +307,12 @@ static fy_status_t run(fy_group_t *group, fyd_work_t *work)
 
 fy_status_t fyd_move(fy_group_t *group, fyd_work_t *work)
 {
+    const uint64_t start_ns = fyd_now_ns();
     pthread_mutex_lock(&group->engine);
     const fy_status_t status = run(group, work);
     fyd_account(group);
+    fy_ledger_collective_ran(work->name, group->transport.rank, group->call.number, start_ns,
+                             status);
     pthread_mutex_unlock(&group->engine);
     return status;
 }

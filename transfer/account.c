@@ -64,6 +64,7 @@ fy_status_t fy_ledger_collective(const char *what, uint64_t nbytes)
     fy__count(&thread->node->traffic[FY__COLLECTIVE].count, 1);
     fy__count(&thread->node->traffic[FY__COLLECTIVE].nbytes, nbytes);
     fy__guard_charge_transfer(thread, FY__COLLECTIVE, nbytes);
+    FY__EVENT(fy__event_collective(thread, what, nbytes));
     return FY_STATUS_OK;
 }
 
@@ -75,4 +76,13 @@ void fy_ledger_collective_moved(uint64_t wire_nbytes, uint64_t copies, uint64_t 
     fy__count(&traffic->wire_nbytes, wire_nbytes);
     fy__count(&traffic->copies, copies);
     fy__count(&traffic->blocked_ns, blocked_ns);
+    FY__EVENT(fy__event_exchange(thread, wire_nbytes, copies, blocked_ns));
+}
+
+void fy_ledger_collective_ran(const char *what, int rank, uint64_t number, uint64_t start_ns,
+                              fy_status_t status)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread || !what || rank < 0) return;
+    FY__EVENT(fy__event_collective_ran(thread, what, rank, number, start_ns, status));
 }

@@ -97,6 +97,10 @@ FY_API_STATUS fy_ledger_record(const char *path);
 FY_API_STATUS fy_ledger_collective(const char *what, uint64_t nbytes);
 /* What it moved: bytes and messages sent, and the time that it waited. */
 FY_API void fy_ledger_collective_moved(uint64_t wire_nbytes, uint64_t copies, uint64_t blocked_ns);
+/* For the event file only: this process, rank `rank` of a group, has run call `number` of that
+ * group, from start_ns of CLOCK_MONOTONIC to now, with this result. */
+FY_API void fy_ledger_collective_ran(const char *what, int rank, uint64_t number, uint64_t start_ns,
+                                     fy_status_t status);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,9 @@
     X(LAUNCH, launch)                 \
     X(TRANSFER, transfer)             \
     X(COPY, copy)                     \
+    X(COLLECTIVE, collective)         \
+    X(EXCHANGE, exchange)             \
+    X(COLLECTIVE_RAN, collective_ran) \
     X(STARTED, started)               \
     X(WAIT, wait)                     \
     X(MAP, map)                       \

@@ -41,6 +41,12 @@ void fy__event_scope(struct fy__thread *thread, bool is_begin);
 
 /* The executor copied; direction is FY__UPLOAD, ... */
 void fy__event_copy(struct fy__thread *thread, int direction, uint64_t nbytes);
+/* fy_ledger_collective, _moved and _ran. */
+void fy__event_collective(struct fy__thread *thread, const char *what, uint64_t nbytes);
+void fy__event_exchange(struct fy__thread *thread, uint64_t wire_nbytes, uint64_t messages,
+                        uint64_t blocked_ns);
+void fy__event_collective_ran(struct fy__thread *thread, const char *what, int rank,
+                              uint64_t number, uint64_t start_ns, fy_status_t status);
 /* Later work on `stream` waits for `point`, on the device. */
 void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_t site);
 /* The transfer that was queued as `job` is now request `point`; point 0: its submission failed with

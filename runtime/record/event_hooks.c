@@ -161,6 +161,37 @@ void fy__event_copy(fy__thread_t *thread, int direction, uint64_t nbytes)
     fy__event_put(&event);
 }
 
+void fy__event_collective(fy__thread_t *thread, const char *what, uint64_t nbytes)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_COLLECTIVE, thread);
+    event.name = fy__text(what);
+    event.nbytes = nbytes;
+    event.caller = fy__site();
+    fy__event_put(&event);
+}
+
+void fy__event_exchange(fy__thread_t *thread, uint64_t wire_nbytes, uint64_t messages,
+                        uint64_t blocked_ns)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_EXCHANGE, thread);
+    event.nbytes = wire_nbytes;
+    event.ns = blocked_ns;
+    event.u.collective.messages = messages;
+    fy__event_put(&event);
+}
+
+void fy__event_collective_ran(fy__thread_t *thread, const char *what, int rank, uint64_t number,
+                              uint64_t start_ns, fy_status_t status)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_COLLECTIVE_RAN, thread);
+    event.name = fy__text(what);
+    event.u.collective.rank = rank;
+    event.u.collective.number = number;
+    event.u.collective.lasted_ns = event.at_ns > start_ns ? event.at_ns - start_ns : 0;
+    event.u.collective.status = (int)status;
+    fy__event_put(&event);
+}
+
 void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_WAIT, fy__tls);

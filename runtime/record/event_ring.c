@@ -27,6 +27,9 @@ static size_t used_nbytes(const fy__event_t *event)
                ((size_t)event->nsrc + event->ndst) * sizeof(fy__event_bytes_t);
     case FY__EVENT_TRANSFER:
     case FY__EVENT_COPY: return UPTO(transfer);
+    case FY__EVENT_COLLECTIVE:
+    case FY__EVENT_EXCHANGE:
+    case FY__EVENT_COLLECTIVE_RAN: return UPTO(collective);
     case FY__EVENT_STARTED:
     case FY__EVENT_WAIT:
     case FY__EVENT_SYNC: return UPTO(wait);

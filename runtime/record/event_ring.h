@@ -68,6 +68,10 @@ typedef struct fy__event {
             int site, status;
         } wait; /* SYNC: site */
         struct {
+            uint64_t number, messages, lasted_ns; /* messages: EXCHANGE; the rest: COLLECTIVE_RAN */
+            int rank, status;
+        } collective;
+        struct {
             int access;
             fy__event_bytes_t bytes; /* before a write */
         } map;

@@ -140,6 +140,25 @@ static void put_transfer(writer_t *w, const fy__event_t *e, const fy__event_site
     put_span(w, e);
 }
 
+static void put_collective(writer_t *w, const fy__event_t *e)
+{
+    if (e->kind == FY__EVENT_EXCHANGE) {
+        NUMBER(w, "bytes", e->nbytes);
+        NUMBER(w, "messages", e->u.collective.messages);
+        NUMBER(w, "blocked_ns", e->ns);
+        return;
+    }
+    STRING(w, "op", e->name);
+    if (e->kind == FY__EVENT_COLLECTIVE) {
+        NUMBER(w, "bytes", e->nbytes);
+        return;
+    }
+    NUMBER(w, "rank", (uint64_t)e->u.collective.rank);
+    NUMBER(w, "number", e->u.collective.number);
+    NUMBER(w, "lasted_ns", e->u.collective.lasted_ns);
+    STRING(w, "status", fy_status_name((fy_status_t)e->u.collective.status));
+}
+
 static void put_map(writer_t *w, const fy__event_t *e)
 {
     const int access = e->u.map.access;
@@ -273,6 +292,9 @@ static void put_event(writer_t *w, const fy__event_t *e)
         STRING(w, "direction", direction_name(e->u.transfer.direction));
         NUMBER(w, "bytes", e->nbytes);
         break;
+    case FY__EVENT_COLLECTIVE:
+    case FY__EVENT_EXCHANGE:
+    case FY__EVENT_COLLECTIVE_RAN: put_collective(w, e); break;
     case FY__EVENT_STARTED:
         STRING(w, "device", e->device);
         put_point(w, e->point);

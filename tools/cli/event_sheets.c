@@ -24,6 +24,11 @@ static const column_t scope_columns[] = {
     { "device_allocs", "allocs", 0 },
     { "throttles", "throttles", 0 },
     { "throttle_ns", NULL, 0 },
+    { "collectives", NULL, 0 },
+    { "collective_bytes", "bytes coll.", 0 },
+    { "collective_wire_bytes", NULL, 0 },
+    { "collective_copies", NULL, 0 },
+    { "collective_blocked_ns", NULL, 0 },
 };
 static const column_t path_columns[] = {
     { "path", "path", 0 },
@@ -76,6 +81,7 @@ sheet_t *event_scope_sheet(event_totals_t *totals, const char *under)
             sheet_int(sheet, (int64_t)t.device_allocs);
             sheet_int(sheet, (int64_t)t.throttles);
             sheet_int(sheet, (int64_t)t.throttle_ns);
+            add_traffic(sheet, &t.collective);
         }
         free(paths[i]);
     }

@@ -105,6 +105,17 @@ static void add_transfer(event_totals_t *totals, fy_ledger_totals_t *own, const 
     at->blocked_ns += blocked_ns;
 }
 
+/* Its call site's path is the name of the call. */
+static void add_collective(event_totals_t *totals, fy_ledger_totals_t *own, const event_t *event)
+{
+    const char *site = event_text(event, "site");
+    event_site_t *at = site_of(totals, *site ? site : "?", "collective", event_text(event, "op"));
+    own->collective.count++;
+    own->collective.nbytes += event_whole(event, "bytes");
+    at->count++;
+    at->nbytes += event_whole(event, "bytes");
+}
+
 static void add_memory(event_totals_t *totals, const char *kind, const event_t *event)
 {
     event_pool_t *pool = pool_of(totals, event_text(event, "pool"));
@@ -139,6 +150,12 @@ void event_totals_add(void *user, const event_t *event)
         fy_traffic_t *traffic = traffic_of(own, event_text(event, "direction"));
         traffic->copies++;
         traffic->wire_nbytes += event_whole(event, "bytes");
+    } else if (strcmp(kind, "collective") == 0) {
+        add_collective(totals, own, event);
+    } else if (strcmp(kind, "exchange") == 0) {
+        own->collective.wire_nbytes += event_whole(event, "bytes");
+        own->collective.copies += event_whole(event, "messages");
+        own->collective.host_blocked_ns += event_whole(event, "blocked_ns");
     } else if (strcmp(kind, "sync") == 0) {
         own->syncs++;
         own->sync_ns += event_whole(event, "blocked_ns");
@@ -178,6 +195,7 @@ static void add_totals(fy_ledger_totals_t *sum, const fy_ledger_totals_t *own)
     add_traffic(&sum->upload, &own->upload);
     add_traffic(&sum->download, &own->download);
     add_traffic(&sum->peer, &own->peer);
+    add_traffic(&sum->collective, &own->collective);
     sum->requests += own->requests;
     sum->syncs += own->syncs;
     sum->sync_ns += own->sync_ns;

@@ -398,6 +398,9 @@ static void fill(reader_t *reader, const event_t *line, program_event_t *event, 
     case PROGRAM_OPERANDS: /* these are no events of a program: add_line */
     case PROGRAM_LAUNCH:
     case PROGRAM_NAMED:
+    case PROGRAM_COLLECTIVE:
+    case PROGRAM_EXCHANGE:
+    case PROGRAM_COLLECTIVE_RAN:
     case PROGRAM_DEVICE:
     case PROGRAM_STREAM:
     case PROGRAM_STORAGE:

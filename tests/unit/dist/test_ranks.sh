@@ -65,7 +65,17 @@ for mpi in $(mpis); do
         echo "failed: $mpi ferry train" && cat "$temp/out" "$temp/err" "$temp/one" && exit 1
     fi
     grep -q '^ranks: 3, ' "$temp/out"
-    ls "$temp/events" "$temp/events.1" "$temp/events.2" >/dev/null
+    # Each rank's event file has the calls of the group.
+    calls=$(sed -n 's/^ranks: .*; \([0-9]*\) calls of rank 0,.*/\1/p' "$temp/out")
+    for rank in 0 1 2; do
+        file=$temp/events
+        if [ $rank != 0 ]; then file=$file.$rank; fi
+        found=$("$ferry" ledger "$file" --json | sed -n 's/.*"collectives": \([0-9]*\),*/\1/p' | sed -n 1p)
+        ran=$(grep -c "\"collective_ran\".*\"rank\":$rank,.*\"status\":\"OK\"" "$file")
+        if [ "$found" != "$calls" ] || [ "$ran" != "$calls" ]; then
+            echo "failed: $mpi $file: $calls calls, $found recorded, $ran ran" && exit 1
+        fi
+    done
     start "$mpi" 2 "${train[@]}" --dist auto --epochs 3 --checkpoint "$temp/run.$mpi" --resume
     grep -q '^epoch 3/3' "$temp/out" # with another number of ranks
     # shellcheck disable=SC2016 # the ranks expand it
