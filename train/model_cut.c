@@ -122,8 +122,9 @@ fy_status_t fyt_model_cut(fy_model_t *model, const fy_model_options_t *options)
     size_t places = 0;
     if (options->offload && options->recompute)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "model '%s': recompute is %d and offload %d; segments are one or the other",
-                        model->name, options->recompute, options->offload);
+                        "model '%s': recompute and offload are both set; segments are one or the "
+                        "other, so leave one of them out",
+                        model->name);
     if (recompute < FY_RECOMPUTE_SQRT)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "model '%s': %s is %d; a number of segments, or FY_RECOMPUTE_SQRT",
