@@ -39,6 +39,7 @@ command:valgrind      valgrind
 command:abidiff       abigail-tools
 module:ensurepip      python3-venv
 command:shellcheck    shellcheck
+command:groff         groff-base
 command:git           git
 command:ccache        ccache
 command:debootstrap   debootstrap

@@ -49,7 +49,13 @@ path = _find()
 """The file of libferry, or the name that the system's loader resolved."""
 ferry = _load(path, "libferry")
 ferry_train = _load(path.replace("libferry.so", "libferry_train.so"), "libferry_train")
+_dist_path = path.replace("libferry.so", "libferry_dist.so")
 try:
-    ferry_dist = _load(path.replace("libferry.so", "libferry_dist.so"), "libferry_dist")
-except ImportError:
+    ferry_dist = ctypes.CDLL(_dist_path)
+    no_dist = ""
+    """Why there is no libferry_dist."""
+except OSError as error:
     ferry_dist = None
+    no_dist = f"libferry_dist was not loaded: {error}"
+    if os.sep in _dist_path and not os.path.exists(_dist_path):
+        no_dist = "there is no libferry_dist beside libferry"

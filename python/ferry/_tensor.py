@@ -400,7 +400,10 @@ def from_dlpack(source: Any) -> Tensor:
         stream = native.value
     try:
         capsule = source.__dlpack__(stream=stream, max_version=_DLPACK_VERSION)
-    except TypeError:  # a producer before DLPack 1
+    except TypeError as error:
+        if not any(word in str(error) for word in ("max_version", "keyword", "argument")):
+            raise  # not about the call: from inside the producer
+        # a producer before DLPack 1
         capsule = source.__dlpack__(stream=stream)
     return _core.from_dlpack(capsule, device._as_parameter_)
 

@@ -26,6 +26,7 @@ from ctypes import (
 )
 
 from ferry._library import ferry as _ferry, ferry_dist as _ferry_dist, ferry_train as _ferry_train
+from ferry._library import no_dist as _no_dist
 from ferry._errors import _of, check as _check
 
 
@@ -54,7 +55,7 @@ def defaults(struct, **fields):
 
 def _missing(name):
     def refuse(*arguments):
-        raise _of(FY_STATUS_UNAVAILABLE, f"{{name}}: there is no libferry_dist beside libferry\\n"
+        raise _of(FY_STATUS_UNAVAILABLE, f"{{name}}: {{_no_dist}}\\n"
                   "  Install all libraries of one version of Ferry into one folder")
 
     return refuse

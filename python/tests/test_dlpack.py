@@ -73,6 +73,20 @@ class Producer:
 
 
 class Capsules(unittest.TestCase):
+    def test_a_producer_that_fails(self):
+        class Broken:
+            def __dlpack_device__(self):
+                return 1, 0
+
+            def __dlpack__(self, **options):
+                asked.append(options)
+                raise TypeError("bad operand type for unary -: 'str'")
+
+        asked = []
+        with self.assertRaisesRegex(TypeError, "bad operand"):
+            ferry.from_dlpack(Broken())
+        self.assertEqual(len(asked), 1)
+
     def test_own_capsules(self):
         t = ferry.tensor([[1, 2], [3, 4]])
         u = ferry.from_dlpack(t.T)

@@ -77,7 +77,8 @@ class Reach(unittest.TestCase):
         _c.fy_group_close(group)
 
     def test_without_libferry_dist(self):
-        """A folder with the other two libraries: all else works, a call of a group is refused."""
+        """A folder without it, or with a damaged one: all else works, a call of a group is refused
+        with the reason."""
         libraries = Path(ferry._library.path).absolute().parent
         program = """
             import ferry
@@ -90,12 +91,14 @@ class Reach(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("libferry.so.0", "libferry_train.so.0"):
                 Path(folder, name).symlink_to(libraries / name)
-            done = subprocess.run(
-                [sys.executable, "-B", "-c", textwrap.dedent(program)], text=True, timeout=120,
-                env={**os.environ, "FERRY_LIBRARY": folder}, capture_output=True,
-            )  # fmt: skip
-        said = "fy_group_open: there is no libferry_dist beside libferry\n"
-        self.assertEqual((done.stdout, done.stderr), (said, ""))
+            for said in ("there is no libferry_dist beside libferry", "file too short"):
+                done = subprocess.run(
+                    [sys.executable, "-B", "-c", textwrap.dedent(program)], text=True, timeout=120,
+                    env={**os.environ, "FERRY_LIBRARY": folder}, capture_output=True,
+                )  # fmt: skip
+                self.assertRegex(done.stdout, f"^fy_group_open: .*{said}\n")
+                self.assertEqual(done.stderr, "")
+                Path(folder, "libferry_dist.so.0").write_bytes(b"")
 
     def test_documented(self):
         for name in ferry.__all__:
