@@ -5,6 +5,7 @@
  * resume: exit status 0 if parameters and running statistics have the bits of an undisturbed
  * training. */
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/unit/dist/training.h"
@@ -137,8 +138,14 @@ static void resume(fy_group_t *g, const char *folder)
     free_run(&whole);
 }
 
+typedef struct lost {
+    int rank;      /* -1: all are left */
+    pid_t process; /* 0: unknown */
+} lost_t;
+
 /* The rank and the moment; returns the exit status of a rank that is left. */
-static int fail(fy_group_t *g, const char *kind, unsigned seed, const char *folder)
+static int fail(fy_group_t *g, const char *kind, unsigned seed, const char *folder,
+                lost_t *out_lost)
 {
     const int differs = strcmp(kind, "differ") == 0;
     run_t run = make_training();
@@ -158,15 +165,35 @@ static int fail(fy_group_t *g, const char *kind, unsigned seed, const char *fold
         HOLDS(is_rescued == (strstr(fy_error_get()->text, "was written to") ||
                              strstr(fy_error_get()->text, "wrote a checkpoint of update")));
     const char *process = strstr(fy_error_get()->text, "process ");
-    if (process && group.rank == (plan.bad + 1) % group.size) /* mpirun waits for it */
-        kill((pid_t)atoi(process + strlen("process ")), SIGKILL);
+    *out_lost = (lost_t){ differs ? -1 : plan.bad,
+                          process ? (pid_t)atoi(process + strlen("process ")) : 0 };
     return differs ? DIFFERENT : LOST;
+}
+
+/* mpirun ends all ranks when one leaves without MPI_Finalize, or is killed: each stays until all
+ * others have reported. Then one of them kills the stopped rank, for which mpirun waits. */
+static void leave_together(const char *folder, lost_t lost)
+{
+    char path[600];
+    const struct timespec pause = { .tv_nsec = 20000000 };
+    snprintf(path, sizeof path, "%s.reported.%d", folder, group.rank);
+    FILE *file = fopen(path, "w");
+    HOLDS(file && fclose(file) == 0);
+    for (int r = 0, waits = 0; r < group.size && waits < 1000; waits++) {
+        snprintf(path, sizeof path, "%s.reported.%d", folder, r);
+        if (r == lost.rank || access(path, F_OK) == 0)
+            r++;
+        else
+            nanosleep(&pause, NULL);
+    }
+    if (lost.process && group.rank == (lost.rank + 1) % group.size) kill(lost.process, SIGKILL);
 }
 
 int main(int argc, char **argv)
 {
     fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
     fy_group_t *g;
+    lost_t lost = { -1, 0 };
     int status = 0;
     options.deadline_ns = 3000000000u;
     HOLDS(argc == 4);
@@ -177,10 +204,12 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "resume") == 0)
         resume(g, argv[3]);
     else
-        status = fail(g, argv[1], (unsigned)strtoul(argv[2], NULL, 10), argv[3]);
+        status = fail(g, argv[1], (unsigned)strtoul(argv[2], NULL, 10), argv[3], &lost);
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
     fy_group_close(g);
     printf("rank %d ends well\n", group.rank);
+    fflush(stdout);
+    if (status) leave_together(argv[3], lost);
     return status;
 }
