@@ -57,7 +57,7 @@ typedef struct fy_ledger_totals {
     uint64_t throttle_ns; /* wall time of these waits */
     /* Calls of a group of processes (ferry/dist.h). nbytes: of the call's larger tensor;
      * wire_nbytes: what this process sent to others, with the descriptions of calls; copies: the
-     * messages that it sent. Files of fy_ledger_record do not have them */
+     * messages that it sent */
     fy_traffic_t collective;
 } fy_ledger_totals_t;
 #define FY_LEDGER_TOTALS_INIT FY_ZEROED_(ledger_totals)

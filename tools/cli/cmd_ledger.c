@@ -1,5 +1,5 @@
-/* `ferry ledger FILE`: what a recorded run moved, from its event file: by scope path, by the way
- * transfers went, by call site, by pool.
+/* `ferry ledger FILE...`: what a recorded run moved, from its event file, or from those of its
+ * ranks: by scope path, by the way transfers went, by call site, by pool.
  * Not here: adding up (event_totals.h), the columns (event_sheets.h). */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,12 +43,83 @@ static void print_event(FILE *file, const event_t *event)
     fputc('\n', file);
 }
 
+/* ---- reading ---- */
+
+/* One file. */
+typedef struct reading {
+    const char *file, *under; /* under: a scope path, or "" */
+    bool prints_events, met;  /* met: something was inside */
+    uint64_t rank;            /* as its calls say, else the place among the files */
+    event_totals_t totals;
+    event_file_info_t info;
+} reading_t;
+
+/* Pools belong to no scope: their events count under any --scope. */
+static void take(void *user, const event_t *event)
+{
+    reading_t *reading = user;
+    const bool inside = event_is_inside(event_text(event, "scope"), reading->under);
+    reading->met |= inside;
+    if (strcmp(event_text(event, "ev"), "collective_ran") == 0 && event_has(event, "rank"))
+        reading->rank = event_whole(event, "rank");
+    if (inside && reading->prints_events) print_event(stdout, event);
+    if (inside || event_has(event, "pool")) event_totals_add(&reading->totals, event);
+}
+
+static fy_status_t check_end(const reading_t *reading)
+{
+    if (reading->info.is_whole) return FY_STATUS_OK;
+    return TOOL_FAIL(CORRUPT_DATA, "%s %s %" PRIu64 "; what is above is what is there",
+                     reading->file,
+                     reading->info.has_end
+                         ? "does not have as many events as its last line says, but"
+                         : "has no end (the process was killed, or still runs, or the disk was "
+                           "full) after its",
+                     reading->info.events);
+}
+
 /* ---- output ---- */
 
-static void print_json(const event_totals_t *totals, const event_file_info_t *info,
-                       const char *file, sheet_t *const sheets[4])
+/* A line for each file. */
+static sheet_t *rank_sheet(reading_t *readings, size_t count, const char *under)
 {
-    static const char *const keys[] = { "scopes", "paths", "sites", "pools" };
+    static const column_t columns[] = {
+        { "rank", "rank", 0 },
+        { "file", "file", 0 },
+        { "events", NULL, 0 },
+        { "lost", "lost", 0 },
+        { "requests", "requests", 0 },
+        { "upload_bytes", "bytes up", 0 },
+        { "download_bytes", "bytes down", 0 },
+        { "collectives", "collectives", 0 },
+        { "collective_bytes", "bytes", 0 },
+        { "collective_wire_bytes", "sent", 0 },
+        { "collective_blocked_ns", "blocked [ns]", 0 },
+    };
+    sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
+    for (size_t i = 0; i < count; i++) {
+        const fy_ledger_totals_t t = event_totals_of(&readings[i].totals, under);
+        sheet_int(sheet, (int64_t)readings[i].rank);
+        sheet_text(sheet, readings[i].file);
+        sheet_int(sheet, (int64_t)readings[i].info.events);
+        sheet_int(sheet, (int64_t)readings[i].info.lost);
+        sheet_int(sheet, (int64_t)t.requests);
+        sheet_int(sheet, (int64_t)t.upload.nbytes);
+        sheet_int(sheet, (int64_t)t.download.nbytes);
+        sheet_int(sheet, (int64_t)t.collective.count);
+        sheet_int(sheet, (int64_t)t.collective.nbytes);
+        sheet_int(sheet, (int64_t)t.collective.wire_nbytes);
+        sheet_int(sheet, (int64_t)t.collective.host_blocked_ns);
+    }
+    return sheet;
+}
+
+enum { SCOPES, PATHS, SITES, POOLS, RANKS, SHEETS };
+
+static void print_json(const event_totals_t *totals, const event_file_info_t *info,
+                       const char *file, sheet_t *const sheets[SHEETS])
+{
+    static const char *const keys[SHEETS] = { "scopes", "paths", "sites", "pools", "ranks" };
     json_t json = { .file = stdout };
     json_begin_object(&json, NULL);
     json_text(&json, "file", file);
@@ -59,14 +130,19 @@ static void print_json(const event_totals_t *totals, const event_file_info_t *in
     json_uint(&json, "refusals", totals->refusals);
     json_uint(&json, "faults", totals->faults);
     json_uint(&json, "graph_launches", totals->launches);
-    for (int i = 0; i < 4; i++) sheet_json(sheets[i], &json, keys[i]);
+    for (int i = 0; i < SHEETS; i++)
+        if (sheets[i]) sheet_json(sheets[i], &json, keys[i]);
     json_end(&json);
 }
 
 static void print_text(const event_totals_t *totals, const event_file_info_t *info,
-                       sheet_t *const sheets[4])
+                       sheet_t *const sheets[SHEETS])
 {
-    for (int i = 0; i < 4; i++) {
+    if (sheets[RANKS]) {
+        sheet_print(sheets[RANKS], stdout);
+        printf("\nall ranks together:\n\n");
+    }
+    for (int i = 0; i < RANKS; i++) {
         if (i) putchar('\n');
         sheet_print(sheets[i], stdout);
     }
@@ -83,90 +159,105 @@ static void print_text(const event_totals_t *totals, const event_file_info_t *in
 }
 
 static void print_totals(event_totals_t *totals, const event_file_info_t *info, const char *file,
-                         const char *under, int format)
+                         const char *under, int format, sheet_t *ranks)
 {
     const fy_ledger_totals_t all = event_totals_of(totals, under);
     event_totals_sort(totals);
-    sheet_t *sheets[4] = { event_scope_sheet(totals, under), event_path_sheet(&all),
-                           event_site_sheet(totals, format == TEXT ? SITES_SHOWN : SIZE_MAX),
-                           event_pool_sheet(totals) };
+    sheet_t *sheets[SHEETS] = { event_scope_sheet(totals, under), event_path_sheet(&all),
+                                event_site_sheet(totals, format == TEXT ? SITES_SHOWN : SIZE_MAX),
+                                event_pool_sheet(totals), ranks };
     if (format == JSON)
         print_json(totals, info, file, sheets);
     else if (format == CSV)
-        sheet_print_csv(sheets[0], stdout);
+        sheet_print_csv(ranks ? ranks : sheets[SCOPES], stdout);
     else
         print_text(totals, info, sheets);
-    for (int i = 0; i < 4; i++) sheet_destroy(sheets[i]);
+    for (int i = 0; i < SHEETS; i++)
+        if (sheets[i]) sheet_destroy(sheets[i]);
 }
 
-typedef struct reading {
-    const char *under;       /* a scope path, or "" */
-    bool prints_events, met; /* met: something was inside */
-    event_totals_t totals;
-} reading_t;
-
-/* Pools belong to no scope: their events count under any --scope. */
-static void take(void *user, const event_t *event)
+static void print_ranks(reading_t *readings, size_t count, const char *under, int format)
 {
-    reading_t *reading = user;
-    const bool inside = event_is_inside(event_text(event, "scope"), reading->under);
-    reading->met |= inside;
-    if (inside && reading->prints_events) print_event(stdout, event);
-    if (inside || event_has(event, "pool")) event_totals_add(&reading->totals, event);
+    event_totals_t all = { 0 };
+    event_file_info_t info = { .is_whole = true };
+    for (size_t i = 0; i < count; i++) {
+        event_totals_merge(&all, &readings[i].totals, readings[i].rank);
+        info.events += readings[i].info.events;
+        info.lost += readings[i].info.lost;
+        info.is_whole &= readings[i].info.is_whole;
+    }
+    print_totals(&all, &info, NULL, under, format, rank_sheet(readings, count, under));
+    event_totals_free(&all);
+}
+
+/* Reads all files before anything is printed. */
+static fy_status_t show(reading_t *readings, size_t count, int format)
+{
+    const char *under = readings[0].under;
+    bool met = false;
+    for (size_t i = 0; i < count; i++) {
+        FY_TRY(event_file_read(readings[i].file, take, &readings[i], &readings[i].info));
+        met |= readings[i].met;
+    }
+    if (*under && !met)
+        return TOOL_FAIL(
+            INVALID_ARGUMENT,
+            "--scope: nothing in %s is inside a scope '%s'; without --scope all are listed",
+            count == 1 ? readings[0].file : "these files", under);
+    if (count > 1)
+        print_ranks(readings, count, under, format);
+    else if (!readings[0].prints_events)
+        print_totals(&readings[0].totals, &readings[0].info, readings[0].file, under, format, NULL);
+    for (size_t i = 0; i < count; i++) FY_TRY(check_end(&readings[i]));
+    return fflush(stdout) == 0 ? FY_STATUS_OK : TOOL_FAIL(IO, "cannot write to standard output");
 }
 
 int cmd_ledger(int argc, char **argv)
 {
     int format = TEXT;
-    bool json = false;
-    reading_t reading = { .under = "" };
+    bool json = false, prints_events = false;
+    const char *under = "";
     const option_t options[] = {
         { "format", OPTION_CHOICE, "text|json|csv", &format,
-          "tables, one JSON document, or the scopes as CSV", 0, 0 },
+          "tables, one JSON document, or the scopes (several files: the ranks) as CSV", 0, 0 },
         { "json", OPTION_FLAG, NULL, &json, "the same as --format json", 0, 0 },
-        { "scope", OPTION_TEXT, "PATH", &reading.under,
+        { "scope", OPTION_TEXT, "PATH", &under,
           "only this scope path, such as train/step, and what is inside it", 0, 0 },
-        { "events", OPTION_FLAG, NULL, &reading.prints_events,
+        { "events", OPTION_FLAG, NULL, &prints_events,
           "print the events themselves, a line each, instead of sums", 0, 0 },
     };
-    const usage_t usage = { "ferry ledger FILE",
-                            "What a run moved, from the file that --record FILE, $FERRY_RECORD or "
-                            "fy_ledger_record wrote.",
-                            options, sizeof options / sizeof *options,
-                            "ferry train linear --device sim:0 --record run.events\n"
-                            "ferry ledger run.events\n"
-                            "ferry ledger run.events --events --scope linear/train/epoch\n" };
-    const char *file;
-    const parse_result_t parsed = options_parse_named(&usage, argc, argv, &file);
+    const usage_t usage = {
+        "ferry ledger FILE...",
+        "What a run moved, from the file that --record FILE, $FERRY_RECORD or "
+        "fy_ledger_record wrote;\n"
+        "several files are those of the ranks of one run: each, and their sums.",
+        options, sizeof options / sizeof *options,
+        "ferry train linear --device sim:0 --record run.events\n"
+        "ferry ledger run.events\n"
+        "ferry ledger run.events --events --scope linear/train/epoch\n"
+    };
+    int nfiles = 0;
+    while (nfiles + 1 < argc && strncmp(argv[nfiles + 1], "--", 2) != 0) nfiles++;
+    const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    if (!file) {
+    if (!nfiles) {
         fprintf(stderr, "ferry: which file? 'ferry ledger FILE'; --record FILE makes one\n");
         return STATUS_USAGE;
     }
-    if (reading.prints_events && (json || format != TEXT)) {
-        fprintf(stderr, "ferry: --events prints text; as JSON the events are the file itself, so "
-                        "leave --json and --format out\n");
+    if (prints_events && (json || format != TEXT || nfiles > 1)) {
+        fprintf(stderr, "ferry: --events prints text, of one file; as JSON the events are the file "
+                        "itself, so leave --json, --format and other files out\n");
         return STATUS_USAGE;
     }
-    event_file_info_t info;
-    fy_status_t status = event_file_read(file, take, &reading, &info);
-    if (status == FY_STATUS_OK && *reading.under && !reading.met)
-        status = TOOL_FAIL(
-            INVALID_ARGUMENT,
-            "--scope: nothing in %s is inside a scope '%s'; without --scope all are listed", file,
-            reading.under);
-    if (status == FY_STATUS_OK && !reading.prints_events)
-        print_totals(&reading.totals, &info, file, reading.under, json ? JSON : format);
-    event_totals_free(&reading.totals);
-    if (status == FY_STATUS_OK && !info.is_whole) {
-        const char *why = info.has_end ? "does not have as many events as its last line says, but"
-                                       : "has no end (the process was killed, or still runs, or "
-                                         "the disk was full) after its";
-        status = TOOL_FAIL(CORRUPT_DATA, "%s %s %" PRIu64 "; what is above is what is there", file,
-                           why, info.events);
-    }
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
-        status = TOOL_FAIL(IO, "cannot write to standard output");
+    reading_t *readings = tool_alloc((size_t)nfiles * sizeof *readings);
+    for (int i = 0; i < nfiles; i++)
+        readings[i] = (reading_t){
+            .file = argv[i + 1], .under = under, .prints_events = prints_events, .rank = (uint64_t)i
+        };
+    const fy_status_t status = show(readings, (size_t)nfiles, json ? JSON : format);
+    for (int i = 0; i < nfiles; i++) event_totals_free(&readings[i].totals);
+    free(readings);
+    fflush(stdout);
     if (status != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;

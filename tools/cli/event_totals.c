@@ -204,6 +204,33 @@ static void add_totals(fy_ledger_totals_t *sum, const fy_ledger_totals_t *own)
     sum->throttle_ns += own->throttle_ns;
 }
 
+void event_totals_merge(event_totals_t *totals, const event_totals_t *other, uint64_t rank)
+{
+    for (size_t i = 0; i < other->nscopes; i++)
+        add_totals(scope_of(totals, other->scopes[i].path), &other->scopes[i].own);
+    for (size_t i = 0; i < other->nsites; i++) {
+        const event_site_t *from = &other->sites[i];
+        event_site_t *at = site_of(totals, from->site, from->direction, from->path);
+        at->count += from->count;
+        at->nbytes += from->nbytes;
+        at->blocked_ns += from->blocked_ns;
+        if (!*at->tensors) memcpy(at->tensors, from->tensors, sizeof at->tensors);
+    }
+    for (size_t i = 0; i < other->npools; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "%.150s, rank %llu", other->pools[i].name,
+                 (unsigned long long)rank);
+        event_pool_t *pool = pool_of(totals, name);
+        char *own = pool->name;
+        *pool = other->pools[i];
+        pool->name = own;
+    }
+    totals->refusals += other->refusals;
+    totals->faults += other->faults;
+    totals->waits += other->waits;
+    totals->launches += other->launches;
+}
+
 /* The sum of `path`, which is cut off at `length` for the look-up. */
 static fy_ledger_totals_t *sum_of(event_totals_t *totals, char *path, size_t length)
 {

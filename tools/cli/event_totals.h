@@ -38,6 +38,9 @@ typedef struct event_totals {
 
 /* For event_file_read; `user` is an event_totals_t that began as zeros. */
 void event_totals_add(void *user, const event_t *event);
+/* Adds the sums of another file, of a process of the same group; its pools are named "POOL, rank
+ * N". Before the first event_totals_of of `totals`. */
+void event_totals_merge(event_totals_t *totals, const event_totals_t *other, uint64_t rank);
 /* Of a path, with the scopes inside it; "" is everything. All events were added before the first
  * call. */
 fy_ledger_totals_t event_totals_of(event_totals_t *totals, const char *path);

@@ -174,5 +174,38 @@ says err "version 2"
 expect 1 ledger "$work/more"
 says err "follows the end"
 
+# ---- files of several ranks: each, and their sums ----
+expect 0 experiment roundtrip --device sim:0 --iters 5 --record "$work/one"
+expect 0 train linear --device sim:0 --epochs 2 --record "$work/two"
+expect 0 ledger "$work/one" "$work/two"
+says out "all ranks together:"
+says out "sim:0, rank 1"
+expect 2 ledger "$work/one" "$work/two" --events
+says err "of one file"
+expect 1 ledger "$work/one" "$work/nowhere"
+silent out
+expect 1 ledger "$work/one" "$work/two" --scope nothing
+says err "nothing in these files"
+for file in one two; do
+    expect 0 ledger "$work/$file" --json
+    cp "$work/out" "$work/$file.json"
+done
+expect 0 ledger "$work/one" "$work/two" --json
+python3 - "$work" <<'PY' || fail "the sums of two files are not those of each"
+import json, sys
+one, two, both = (json.load(open(f"{sys.argv[1]}/{name}")) for name in ("one.json", "two.json", "out"))
+assert both["file"] is None and both["events"] == one["events"] + two["events"]
+def everything(document): return next(row for row in document["scopes"] if row["scope"] == "everything")
+for key, value in everything(both).items():
+    if key != "scope": assert value == everything(one)[key] + everything(two)[key], key
+assert [row["rank"] for row in both["ranks"]] == [0, 1]
+assert [row["upload_bytes"] for row in both["ranks"]] == [everything(d)["upload_bytes"] for d in (one, two)]
+assert sum(p["blocks"] for p in both["pools"]) == sum(p["blocks"] for d in (one, two) for p in d["pools"])
+PY
+head -n 50 "$work/two" >"$work/cut"
+expect 1 ledger "$work/one" "$work/cut"
+says out "all ranks together:"
+says err "$work/cut has no end"
+
 [ $failures -eq 0 ] || { echo "$failures failed" && exit 1; }
 echo "ok"
