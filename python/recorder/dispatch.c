@@ -30,8 +30,10 @@ static const struct op_info *describe(core_object *core, PyObject *func)
         const Py_ssize_t count = PyTuple_Size(writes);
         for (Py_ssize_t i = 0; i < count && made->nwrites < 8; i++)
             made->writes[made->nwrites++] = (int)PyLong_AsLong(PyTuple_GetItem(writes, i));
-        Py_INCREF(func); /* with `answer`, for the life of the process: it owns all of these */
-        if (!PyErr_Occurred() && table_put(&core->infos, func, made)) return made;
+        if (!PyErr_Occurred() && table_put(&core->infos, func, made)) {
+            Py_INCREF(func); /* with `answer`, for the life of the process: it owns all of these */
+            return made;
+        }
     }
     if (answer && !made) PyErr_NoMemory();
     Py_XDECREF(answer);
@@ -97,14 +99,11 @@ static bool is_special(core_object *core, const struct op_info *info,
  * device, C++ passes on where their bytes are: that asks for nothing. */
 static bool asks_for_device(core_object *core, PyObject *kwargs, bool some)
 {
-    static PyObject *device, *pin_memory;
-    if (!device) device = PyUnicode_InternFromString("device");
-    if (!pin_memory) pin_memory = PyUnicode_InternFromString("pin_memory");
-    PyObject *value = PyDict_GetItemWithError(kwargs, device);
+    PyObject *value = PyDict_GetItemWithError(kwargs, interned.device);
     if (value && value != Py_None &&
         !(some && PyObject_RichCompareBool(value, core->backing, Py_EQ) == 1))
         return true;
-    value = PyDict_GetItemWithError(kwargs, pin_memory);
+    value = PyDict_GetItemWithError(kwargs, interned.pin_memory);
     return value == Py_True;
 }
 

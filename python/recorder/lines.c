@@ -74,6 +74,13 @@ bool line_begin(core_object *core, const char *kind, size_t more)
     return true;
 }
 
+bool lines_reserve(core_object *core, size_t lines, size_t more)
+{
+    enum { KIND_MOST = 32 };
+    const size_t scope = me.scope ? strlen(me.scope) : 2;
+    return text_reserve(&core->text, lines * (COMMON_SIZE + KIND_MOST + scope) + more);
+}
+
 void line_end(core_object *core)
 {
     TEXT_PUT(&core->text, "}\n");
@@ -82,13 +89,17 @@ void line_end(core_object *core)
 
 bool core_flush(core_object *core, bool always)
 {
-    if (core->text.size < FLUSH_SIZE && !always) return true;
-    PyObject *chunk = PyBytes_FromStringAndSize(core->text.data, (Py_ssize_t)core->text.size);
-    if (!chunk) return false;
-    core->text.size = 0;
-    PyObject *done = PyObject_CallMethod((PyObject *)core, "write", "N", chunk);
-    Py_XDECREF(done);
-    return done != NULL;
+    struct text *text = &core->text;
+    const size_t size = text->size;
+    if (size < FLUSH_SIZE && !always) return true;
+    PyObject *chunk = PyBytes_FromStringAndSize(text->data, (Py_ssize_t)size);
+    PyObject *done = chunk ? PyObject_CallMethod((PyObject *)core, "write", "O", chunk) : NULL;
+    Py_XDECREF(chunk);
+    if (!done) return false; /* the next flush writes these lines */
+    Py_DECREF(done);
+    text->size -= size;
+    memmove(text->data, text->data + size, text->size);
+    return true;
 }
 
 /* line(kind, rest=""): a line whose other keys Python has formatted. */
@@ -255,8 +266,8 @@ bool stream_pay(core_object *core, int number)
     struct stream *stream = &core->streams[number];
     for (int other = 1; other < stream->known; other++) {
         const uint64_t seq = stream->owes[other];
-        stream->owes[other] = 0;
         if (seq && !stream_order(core, number, other, seq)) return false;
+        stream->owes[other] = 0;
     }
     stream->has_owes = false;
     return true;

@@ -205,11 +205,26 @@ static struct PyModuleDef definition = { .m_base = PyModuleDef_HEAD_INIT,
                                          .m_name = "_recorder",
                                          .m_size = -1 };
 
+struct interned interned;
+
+static bool interned_init(void)
+{
+    const struct {
+        PyObject **at;
+        const char *text;
+    } all[] = { { &interned.device, "device" }, { &interned.pin_memory, "pin_memory" },
+                { &interned.name, "name" },     { &interned.f_lasti, "f_lasti" },
+                { &interned.f_back, "f_back" }, { &interned.nbytes, "nbytes" } };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (!(*all[i].at = PyUnicode_InternFromString(all[i].text))) return false;
+    return true;
+}
+
 PyMODINIT_FUNC PyInit__recorder(void);
 PyMODINIT_FUNC PyInit__recorder(void)
 {
     PyObject *module = PyModule_Create(&definition);
-    PyObject *type = module && storages_init() ? make_type() : NULL;
+    PyObject *type = module && interned_init() && storages_init() ? make_type() : NULL;
     core_type = (PyTypeObject *)type;
     PyObject *mode = type ? dispatch_type() : NULL;
     if (!mode || PyModule_AddObjectRef(module, "Core", type) < 0 ||

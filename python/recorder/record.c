@@ -4,7 +4,7 @@
 
 #include "recorder.h"
 
-enum { SHOWN = 8, OP_SIZE = 768 };
+enum { SHOWN = 8, OP_SIZE = 768, PAIR_SIZE = 48 };
 
 void operands_init(struct operands *list)
 {
@@ -78,7 +78,7 @@ bool operands_collect(core_object *core, struct operands *list, PyObject *args, 
 static bool put_pairs(core_object *core, const struct operand *items, size_t count, bool as_written)
 {
     struct text *text = &core->text;
-    if (!text_reserve(text, count * 48)) return false;
+    if (!text_reserve(text, count * PAIR_SIZE)) return false;
     bool first = true;
     for (size_t i = 0; i < count; i++) {
         if (!items[i].storage) continue;
@@ -132,11 +132,9 @@ static bool more_operands(core_object *core, const struct operands *src, const s
 /* The node's name; NULL without an exception: no node, the op is not part of a backward. */
 static const char *name_of(PyObject *node, PyObject **out_name)
 {
-    static PyObject *name;
     *out_name = NULL;
     if (node == Py_None) return NULL;
-    if (!name) name = PyUnicode_InternFromString("name");
-    *out_name = PyObject_CallMethodObjArgs(node, name, NULL);
+    *out_name = PyObject_CallMethodObjArgs(node, interned.name, NULL);
     return *out_name ? PyUnicode_AsUTF8AndSize(*out_name, NULL) : NULL;
 }
 
@@ -147,6 +145,11 @@ static bool op_line(core_object *core, const char *name, long site, const struct
     if (stream->has_owes && !stream_pay(core, me.stream)) return false;
     keep_device(src);
     keep_device(dst);
+    const size_t more = src->size > dst->size ? src->size / SHOWN : dst->size / SHOWN;
+    if (!lines_reserve(core, 1 + more,
+                       (1 + more) * OP_SIZE + (src->size + dst->size) * PAIR_SIZE + strlen(name) +
+                           (node ? strlen(node) : 0)))
+        return false;
     uint64_t start, end;
     clock_run(core, COMPUTE, stream, form->duration_ns, core->host_op_ns, &start, &end);
     if (!line_begin(core, "op", OP_SIZE + strlen(name) + (node ? strlen(node) : 0))) return false;
@@ -168,9 +171,9 @@ static bool op_line(core_object *core, const char *name, long site, const struct
     text_number(text, form->flops);
     TEXT_PUT(text, ",\"bytes\":");
     text_number(text, form->nbytes);
-    if (form->number) {
+    if (form->has_line) {
         TEXT_PUT(text, ",\"signature\":");
-        text_number(text, form->number);
+        text_number(text, form->id);
     }
     TEXT_PUT(text, ",\"src\":[");
     if (!put_pairs(core, src->items, least(SHOWN, src->size), false)) return false;
@@ -217,8 +220,9 @@ static const struct signature *form_of(core_object *core, const struct op_info *
         ok = shapes_add(core, &shapes, results->items[i].tensor, &has_axes);
     if (!ok) return NULL;
     struct signature *form = signature_find(core, &shapes, &hash);
-    if (form) return form;
-    form = signature_add(core, &shapes, hash); /* before Python runs ops: shapes is the thread's */
+    if (form && form->is_known) return form;
+    /* before Python runs ops: shapes is the thread's */
+    if (!form) form = signature_add(core, &shapes, hash);
     if (!form) return NULL;
     me.inside++;
     PyObject *text = NULL, *answer = NULL, *src = tuple_of(sources), *dst = tuple_of(results);
@@ -241,16 +245,17 @@ static const struct signature *form_of(core_object *core, const struct op_info *
     if (line) {
         ok = line_begin(core, "signature", (size_t)size + 64);
         if (ok) {
-            form->number = (unsigned)core->nsignatures;
+            form->has_line = true;
             TEXT_PUT(&core->text, ",\"id\":");
-            text_number(&core->text, form->number);
+            text_number(&core->text, form->id);
             TEXT_PUT(&core->text, ",");
             text_put(&core->text, line, (size_t)size);
             line_end(core);
         }
     }
     Py_XDECREF(answer);
-    return ok && !PyErr_Occurred() ? form : NULL;
+    form->is_known = ok && !PyErr_Occurred();
+    return form->is_known ? form : NULL;
 }
 
 static const char *category_of(core_object *core, const struct op_info *info, PyObject *node)

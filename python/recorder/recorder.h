@@ -122,6 +122,9 @@ void core_lock(core_object *core);
 void core_unlock(core_object *core);
 /* Begins a line {"ev":"KIND",<common keys>, with room for `more` bytes behind it. */
 bool line_begin(core_object *core, const char *kind, size_t more);
+/* Room for so many lines with `more` bytes in all, whose line_begin then cannot fail: so that lines
+ * and what they describe change together, or not at all. */
+bool lines_reserve(core_object *core, size_t lines, size_t more);
 void line_end(core_object *core);
 /* Writes the buffer if it is full, or if `always`. */
 bool core_flush(core_object *core, bool always);
@@ -156,7 +159,9 @@ bool shapes_add(core_object *core, struct shapes *shapes, PyObject *tensor, bool
 bool shapes_word(struct shapes *shapes, int64_t word);
 struct signature {
     uint64_t hash, flops, nbytes, duration_ns;
-    unsigned number; /* 0: it has no line */
+    unsigned id;
+    bool is_known; /* Python has described it */
+    bool has_line;
     size_t size;
     int64_t words[];
 };
@@ -167,6 +172,9 @@ struct signature *signature_add(core_object *core, const struct shapes *shapes, 
 
 /* module.c */
 extern PyTypeObject *core_type;
+extern struct interned {
+    PyObject *device, *pin_memory, *name, *f_lasti, *f_back, *nbytes;
+} interned;
 
 /* record.c */
 /* Tensors of an op with their device memory; NULL: host. References are strong. */

@@ -140,6 +140,6 @@ struct signature *signature_add(core_object *core, const struct shapes *shapes, 
     *made = (struct signature){ .hash = hash, .size = shapes->size };
     memcpy(made->words, shapes->words, shapes->size * sizeof *made->words);
     *slot_of(core, shapes, hash) = made;
-    core->nsignatures++;
+    made->id = (unsigned)++core->nsignatures;
     return made;
 }

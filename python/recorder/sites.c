@@ -30,9 +30,7 @@ static bool is_skipped(core_object *core, PyObject *code, bool *out_skipped)
 
 static long number_of(core_object *core, PyObject *code, PyObject *frame)
 {
-    static PyObject *name;
-    if (!name) name = PyUnicode_InternFromString("f_lasti");
-    PyObject *last = PyObject_GetAttr(frame, name);
+    PyObject *last = PyObject_GetAttr(frame, interned.f_lasti);
     const long lasti = last ? PyLong_AsLong(last) : -1;
     Py_XDECREF(last);
     if (PyErr_Occurred()) return -1;
@@ -48,8 +46,6 @@ static long number_of(core_object *core, PyObject *code, PyObject *frame)
 
 long site_here(core_object *core)
 {
-    static PyObject *name;
-    if (!name) name = PyUnicode_InternFromString("f_back");
     PyObject *frame = Py_XNewRef((PyObject *)PyEval_GetFrame());
     long number = 0;
     while (frame && frame != Py_None) {
@@ -59,7 +55,7 @@ long site_here(core_object *core)
         if (!skip) number = number_of(core, code, frame);
         Py_DECREF(code);
         if (!skip || number < 0) break;
-        PyObject *back = PyObject_GetAttr(frame, name);
+        PyObject *back = PyObject_GetAttr(frame, interned.f_back);
         Py_DECREF(frame);
         frame = back;
     }

@@ -114,9 +114,7 @@ static storage_object *enter(core_object *core, PyObject *torch, bool is_pinned)
 
 static bool nbytes_of(PyObject *torch, uint64_t *out_nbytes)
 {
-    static PyObject *name;
-    if (!name) name = PyUnicode_InternFromString("nbytes");
-    PyObject *answer = PyObject_CallMethodObjArgs(torch, name, NULL);
+    PyObject *answer = PyObject_CallMethodObjArgs(torch, interned.nbytes, NULL);
     if (answer) *out_nbytes = PyLong_AsUnsignedLongLong(answer);
     Py_XDECREF(answer);
     return !PyErr_Occurred();
@@ -190,6 +188,9 @@ storage_object *storage_add(core_object *core, PyObject *tensor, const char *cat
     uint64_t requested = 0;
     storage_object *storage = torch ? table_get(&core->storages, torch) : NULL;
     if (!storage && torch && nbytes_of(torch, &requested)) storage = enter(core, torch, false);
+    if (torch && storage && storage->number == 0 &&
+        !lines_reserve(core, 2, 2 * LINE_SIZE + strlen(me.category ? me.category : category)))
+        storage = NULL;
     if (torch && storage && storage->number == 0) {
         storage->number = ++core->numbers;
         storage->block = ++core->blocks;

@@ -90,7 +90,12 @@ class Recorder(Core):
     def add_site(self, frame):
         number, is_new = self.sites.add(frame.f_code.co_filename, frame.f_lineno)
         if is_new:
-            self.line("site", '"id":%d,"site":%s' % (number, json.dumps(self.sites.texts[number])))
+            try:
+                text = json.dumps(self.sites.texts[number])
+                self.line("site", '"id":%d,"site":%s' % (number, text))
+            except BaseException:
+                self.sites.drop_last()
+                raise
         return number
 
     def begin_step(self):

@@ -31,6 +31,11 @@ class Sites:
         number = self.by_text.get(text)
         if number is not None:
             return number, False
-        number = self.by_text[text] = len(self.texts)
+        number = len(self.texts)
         self.texts.append(text)
+        self.by_text[text] = number
         return number, True
+
+    def drop_last(self):
+        """The last one that was new has got no line in the file."""
+        del self.by_text[self.texts.pop()]
