@@ -161,6 +161,7 @@ examples() {
 }
 try "the installed examples compile, the first one runs" examples
 for file in README.md LICENSE docs/cli.md docs/pictures/memory.svg; do try "installed: $file" test -s "$docs/$file"; done
+if command -v python3 >/dev/null; then try "installed: pages have no dead link" python3 "$here/links.py" "$docs"; fi
 if [ -x "$prefix/bin/ferry" ]; then try "installed: the manual page" grep -q '^\.TH FERRY 1' "$prefix/share/man/man1/ferry.1"; fi
 # Nothing installed names the folder of the build or the prefix of the installation.
 # shellcheck disable=SC2016  # the inner shell expands
