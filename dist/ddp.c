@@ -120,15 +120,43 @@ fy_status_t fy_ddp_share_buffers(fy_ddp_t *ddp)
     return ddp->info.buffers ? fy_group_broadcast(ddp->group, ddp->info.buffers, 0) : FY_STATUS_OK;
 }
 
+/* With another sync_batch_norm a rank would wait for calls that the others do not make. */
 static fy_status_t compare_models(const fy_ddp_t *ddp)
 {
-    const size_t size = fy_model_describe(ddp->model, NULL, 0) + 1;
-    char *text = malloc(size);
+    const char *norms = ddp->options.sync_batch_norm ? "sync_batch_norm 1\n"
+                                                     : "sync_batch_norm 0\n";
+    const size_t length = strlen(norms), size = fy_model_describe(ddp->model, NULL, 0) + 1;
+    char *text = malloc(length + size);
     if (!text) return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for %zu bytes", size);
-    fy_model_describe(ddp->model, text, size);
+    memcpy(text, norms, length);
+    fy_model_describe(ddp->model, text + length, size);
     const fy_status_t status = fy_group_compare(ddp->group, text);
     free(text);
     return status;
+}
+
+/* ---- batch norms of all ranks ---- */
+
+static fy_status_t gather_norms(void *user, fy_tensor_t *all, fy_tensor_t *part)
+{
+    return fy_group_all_gather(((fy_ddp_t *)user)->group, all, part);
+}
+
+static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
+{
+    return fy_group_all_reduce(((fy_ddp_t *)user)->group, tensor, FY_GROUP_SUM);
+}
+
+static bool syncs_norms(const fy_ddp_t *ddp)
+{
+    return ddp->options.sync_batch_norm && ddp->group->transport.size > 1;
+}
+
+static fy_status_t sync_norms(fy_ddp_t *ddp)
+{
+    const fy_norm_exchange_t exchange = { sizeof exchange, ddp->group->transport.size, ddp,
+                                          gather_norms, on_sum };
+    return syncs_norms(ddp) ? fy_model_sync_norms(ddp->model, &exchange) : FY_STATUS_OK;
 }
 
 /* ---- for fy_train_run ---- */
@@ -148,11 +176,6 @@ static fy_status_t on_backward(void *user, fy_tape_t *tape, const fy_tensor_t *l
 }
 
 static fy_status_t on_sum_grads(void *user) { return fy_ddp_reduce(user); }
-
-static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
-{
-    return fy_group_all_reduce(((fy_ddp_t *)user)->group, tensor, FY_GROUP_SUM);
-}
 
 static fy_status_t on_share_buffers(void *user) { return fy_ddp_share_buffers(user); }
 
@@ -182,6 +205,7 @@ fy_status_t fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas)
                                            .backward = on_backward,
                                            .share_buffers = on_share_buffers,
                                            .shards_optimizer = fyd_shards(ddp),
+                                           .syncs_norms = syncs_norms(ddp),
                                            .clip_norm = on_clip_norm,
                                            .share_values = on_share_values,
                                            .collect = on_collect };
@@ -206,7 +230,8 @@ static fy_status_t prepare(fy_ddp_t *ddp)
         return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for buckets");
     FY_TRY(cut(ddp));
     FY_TRY(compare_models(ddp));
-    return share_model(ddp);
+    FY_TRY(share_model(ddp));
+    return sync_norms(ddp);
 }
 
 fy_status_t fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_options_t *options,
@@ -234,6 +259,7 @@ void fy_ddp_destroy(fy_ddp_t *ddp)
 {
     if (!ddp) return;
     (void)fyd_overlap_finish(ddp);
+    if (syncs_norms(ddp)) (void)!fy_model_sync_norms(ddp->model, NULL);
     free(ddp->starts);
     free(ddp->buckets);
     free(ddp);

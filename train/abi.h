@@ -36,6 +36,7 @@
     X(train_result, TRAIN_RESULT, graph_path)        \
     X(find_lr_result, FIND_LR_RESULT, is_stopped)    \
     X(train_replicas, TRAIN_REPLICAS, share_buffers) \
+    X(norm_exchange, NORM_EXCHANGE, sum)             \
     X(layer_def, LAYER_DEF, destroy)
 
 FYT_ABI_OPTIONS(FY__ABI_DECLARATION)

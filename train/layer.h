@@ -83,6 +83,11 @@ fy_status_t fyt_batch_norm_forward(const fy_layer_t *layer, const fy_pass_t *pas
                                    fy_tensor_t *const *params, fy_tensor_t *x,
                                    fy_tensor_t *residual, fy_activation_t activation,
                                    fy_tensor_t **out_y);
+/* fy_batch_norm with the statistics of all ranks. params: those of a batch norm layer, then its
+ * buffers; attrs->activation is NONE or RELU; residual may be NULL. */
+fy_status_t fyt_batch_norm_sync(const fy_norm_exchange_t *exchange,
+                                const fy_batch_norm_attrs_t *attrs, fy_tensor_t *const *params,
+                                fy_tensor_t *x, fy_tensor_t *residual, fy_tensor_t **out_y);
 /* A def's struct of settings, copied to the heap; NULL: no memory (the error is set). */
 void *fyt_settings(const void *settings, size_t nbytes);
 

@@ -1,5 +1,6 @@
 /* Layers that normalise: batch norm; layer norm and rms norm, of rows; group norm.
- * Not here: the arithmetic (fy_batch_norm, fy_layer_norm, fy_rms_norm, fy_group_norm). */
+ * Not here: the arithmetic (fy_batch_norm, fy_layer_norm, fy_rms_norm, fy_group_norm), statistics of
+ * all ranks (layer_norm_sync.c). */
 #include "layer.h"
 #include "train/abi.h"
 
@@ -36,7 +37,10 @@ static fy_status_t normalize(const batch_norm_t *norm, const fy_pass_t *pass,
     const int is_relu = activation == FY_ACTIVATION_RELU;
     const int32_t fused = is_relu ? FY_ACTIVATION_RELU : FY_ACTIVATION_NONE;
     fy_tensor_t *y;
-    if (pass->is_training) {
+    if (pass->is_training && pass->norms) {
+        const fy_batch_norm_attrs_t attrs = { norm->momentum, norm->eps, fused };
+        FY_TRY(fyt_batch_norm_sync(pass->norms, &attrs, params, x, residual, &y));
+    } else if (pass->is_training) {
         const fy_batch_norm_attrs_t attrs = { norm->momentum, norm->eps, fused };
         FY_TRY(fy_batch_norm(x, params[0], params[1], residual, params[2], params[3], &attrs, &y,
                              NULL, NULL));

@@ -228,6 +228,28 @@ void fy_model_set_training(fy_model_t *model, int is_training)
     if (model) model->is_training = is_training != 0;
 }
 
+fy_status_t fy_model_sync_norms(fy_model_t *model, const fy_norm_exchange_t *exchange)
+{
+    fy_norm_exchange_t own = FY_NORM_EXCHANGE_INIT;
+    if (!model) return FYT_FAIL(INVALID_ARGUMENT, "model_sync_norms: model is NULL");
+    if (exchange) {
+        FY_TRY(FY__READ(norm_exchange, "model_sync_norms", exchange, &own));
+        if (own.ranks < 1 || !own.gather || !own.sum)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "model_sync_norms: exchange has %d ranks and %s: at least 1, and both "
+                            "functions",
+                            own.ranks,
+                            own.gather && own.sum ? "both functions" : "a NULL function");
+        if (model->dtype != FY_DTYPE_F32 && model->dtype != FY_DTYPE_F64)
+            return FYT_FAIL(DTYPE_MISMATCH,
+                            "model_sync_norms: the parameters of '%s' are %s; statistics of all "
+                            "ranks take f32 and f64: options.low computes in half precision",
+                            model->name, fy_dtype_name(model->dtype));
+    }
+    model->norms = own;
+    return FY_STATUS_OK;
+}
+
 static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x,
                                fy_tensor_info_t *info)
 {

@@ -75,9 +75,10 @@ struct fy_model {
     fy_tensor_t *buffer_values;  /* NULL: there are no buffers */
     uint64_t room, buffers_room; /* elements: of `values` and of `grads`; of `buffer_values` */
     int is_training;
-    int is_cheap;  /* options: recompute_cheap */
-    char *note;    /* of the last loaded checkpoint; NULL: none */
-    int has_grads; /* after the first backward: each gradient is written */
+    int is_cheap;             /* options: recompute_cheap */
+    char *note;               /* of the last loaded checkpoint; NULL: none */
+    int has_grads;            /* after the first backward: each gradient is written */
+    fy_norm_exchange_t norms; /* ranks 0: none */
 };
 
 enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */

@@ -240,11 +240,19 @@ static fy_status_t run_range(const run_t *run, fy_tensor_t **out_y)
     return FY_STATUS_OK;
 }
 
+static fy_pass_t make_pass(const fy_model_t *model)
+{
+    return (fy_pass_t){ .struct_size = sizeof(fy_pass_t),
+                        .is_training = model->is_training,
+                        .rng = model->rng,
+                        .norms = model->norms.ranks ? &model->norms : NULL };
+}
+
 fy_status_t fyt_model_run(const fy_model_t *model, fy_tensor_t *x, int64_t batch,
                           fy_tensor_t **out_y)
 {
     const run_t run = { .model = model,
-                        .pass = { sizeof run.pass, model->is_training, model->rng },
+                        .pass = make_pass(model),
                         .end = model->nleaves,
                         .origin = FYT_MODEL_INPUT,
                         .x = x,
@@ -263,9 +271,8 @@ size_t fyt_model_leaf_input(const fy_model_t *model, const fyt_leaf_t *leaf, siz
 fy_status_t fyt_model_run_leaf(const fy_model_t *model, size_t index, fy_tensor_t *const *inputs,
                                int64_t batch, fy_tensor_t **out_y)
 {
-    const run_t run = { .model = model,
-                        .pass = { sizeof run.pass, model->is_training, model->rng },
-                        .batch = batch,
-                        .inputs = inputs };
+    const run_t run = {
+        .model = model, .pass = make_pass(model), .batch = batch, .inputs = inputs
+    };
     return compute(&run, &model->leaves[index], out_y);
 }

@@ -51,6 +51,22 @@ static fy_status_t check_optimizer(const fy_train_replicas_t *replicas, fy_optim
     return FY_STATUS_OK;
 }
 
+/* A rank without a sample runs no forward, and the others would wait for its statistics. */
+static fy_status_t check_norms(const fyt_trainer_t *trainer)
+{
+    const fy_train_replicas_t *replicas = trainer->options->replicas;
+    const fy_loader_info_t *data = &trainer->data;
+    const int64_t last = fyt_rows_of(data, data->steps - 1).all;
+    if (!replicas || !replicas->syncs_norms || last >= replicas->ranks) return FY_STATUS_OK;
+    return FYT_FAIL(
+        INVALID_ARGUMENT,
+        "train_run: batch norms of all ranks need a sample on each of %d ranks, and the "
+        "last batch of an epoch has %lld: %llu samples in batches of %lld\n  Use "
+        "another batch, drop_last of fy_loader_options_t, or sync_batch_norm 0",
+        replicas->ranks, (long long)last, (unsigned long long)data->samples,
+        (long long)data->batch);
+}
+
 fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer)
 {
     const fy_train_replicas_t *replicas = trainer->options->replicas;
@@ -60,6 +76,7 @@ fy_status_t fyt_replicas_check(const fyt_trainer_t *trainer)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: a call of replicas is NULL");
     FY_TRY(check_optimizer(replicas, trainer->optimizer));
     FY_TRY(check_shard(replicas, &trainer->data, "training"));
+    FY_TRY(check_norms(trainer));
     if (trainer->test) {
         FY_TRY(fy_loader_query(trainer->test, &test));
         FY_TRY(check_shard(replicas, &test, "test"));

@@ -43,6 +43,11 @@ typedef struct fy_ddp_options {
     /* The parameters that the backward reaches last, at most so many bytes, have a separate bucket
      * if there are others. No backward hides its sum, so it is small. 0: no such bucket */
     uint64_t last_bucket_nbytes;
+    /* 1: batch norms in training have the statistics of all ranks' samples (fy_model_sync_norms):
+     * the same running statistics and gradients as one process with the whole batch, but for
+     * rounding. Each norm exchanges 1 + 2 C values in the forward, and 2 C in the backward. Every
+     * rank needs a sample of each batch. 0: statistics of this rank's samples */
+    int64_t sync_batch_norm;
 } fy_ddp_options_t;
 /* 1 MiB and 25 MiB as PyTorch's DistributedDataParallel (Li et al. 2020); the last: 256 KiB. */
 #define FY_DDP_OPTIONS_INIT                                             \
@@ -56,7 +61,7 @@ FY_API void fy_ddp_options_init(fy_ddp_options_t *options, size_t nbytes);
  * differs), DTYPE_MISMATCH (parameters are neither f32 nor f64), as fy_group_broadcast. */
 FY_API_STATUS fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_options_t *options,
                             fy_ddp_t **out_ddp);
-/* NULL is ignored. */
+/* Before the model's. NULL is ignored. */
 FY_API void fy_ddp_destroy(fy_ddp_t *ddp);
 /* fy_model_backward. Each bucket is summed as soon as its gradients are complete, while the
  * backward goes on: fy_group_all_reduce_async, in the order of the buckets. Gradients are undefined
@@ -79,8 +84,8 @@ FY_API_STATUS fy_ddp_create_optimizer(fy_ddp_t *ddp, const fy_optimizer_options_
 /* Behind fy_optimizer_step: with shard_optimizer each rank gets the parameters that the others
  * have updated. */
 FY_API_STATUS fy_ddp_share_values(fy_ddp_t *ddp);
-/* The model's buffers become those of rank 0: running statistics of batch norms are those of each
- * rank's shards until then. Call it before an evaluation or a checkpoint. */
+/* The model's buffers become those of rank 0: without sync_batch_norm, running statistics are those
+ * of each rank's shards until then. Call it before an evaluation or a checkpoint. */
 FY_API_STATUS fy_ddp_share_buffers(fy_ddp_t *ddp);
 /* Fills *out_replicas for fy_train_options_t.replicas; it is valid as long as `ddp`. */
 FY_API_STATUS fy_ddp_replicas(fy_ddp_t *ddp, fy_train_replicas_t *out_replicas);

@@ -402,8 +402,8 @@ typedef struct fy_op_kernel {
     fy_supports_fn supports; /* NULL: the kernel runs every call that the shape rule accepts */
 } fy_op_kernel_t;
 
-/* A recorded call, for the gradient rule of a registered op. All of it is borrowed until the rule
- * returns; its tensors must not be written or destroyed. */
+/* A recorded call, for the gradient rule of a registered op or of fy_tape_attach. All of it is
+ * borrowed until the rule returns; its tensors must not be written or destroyed. */
 typedef struct fy_op_backward {
     size_t struct_size;
     const fy_op_info_t *info;
@@ -414,9 +414,9 @@ typedef struct fy_op_backward {
     fy_tensor_t *const *dst_grad; /* d loss / d dst[i], of its shape; NULL: it is 0 */
     /* dtype, rank and dims of source i, if it needs a gradient; else NULL */
     const fy_desc_t *const *wanted;
-    void *user; /* fy_op_def_t.user */
+    void *user; /* fy_op_def_t.user, or that of fy_tape_attach */
 } fy_op_backward_t;
-/* The gradient rule of a registered op. For each i with wanted[i], sets src_grad[i] to
+/* A gradient rule. For each i with wanted[i], sets src_grad[i] to
  * d loss / d src[i] by calls of ops and views. NULL means 0; a view, or dst_grad[j] itself, is
  * legal. src_grad[i] has source i's device, dtype and shape. It may also have a shape to which the
  * source broadcasts: Ferry then sums it.

@@ -5,6 +5,7 @@
 #ifndef FERRY_TAPE_H_
 #define FERRY_TAPE_H_
 
+#include <ferry/op.h>
 #include <ferry/tensor.h>
 
 #ifdef __cplusplus
@@ -79,6 +80,31 @@ typedef struct fy_tape_info {
 } fy_tape_info_t;
 #define FY_TAPE_INFO_INIT FY_ZEROED_(tape_info)
 FY_API_STATUS fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info);
+
+/* ---- results that the tape has not recorded ---- */
+
+typedef struct fy_attach_options {
+    size_t struct_size;
+    const char *name; /* of the call, in texts of failures; copied; NULL: "attached" */
+    /* Bit i: the tape saves input i until `backward` has run; bit 31: 31 and all after it. Bit 0 of
+     * saved_dsts: the result. A saved tensor must not be written in between (BUSY) */
+    uint32_t saved_srcs, saved_dsts;
+    /* called once, when `backward` will not be called again; NULL: nothing */
+    void (*destroy)(void *user);
+} fy_attach_options_t;
+#define FY_ATTACH_OPTIONS_INIT FY_ZEROED_(attach_options)
+FY_API void fy_attach_options_init(fy_attach_options_t *options, size_t nbytes);
+
+/* Records `result`, float, as one call on the `count` tensors in `inputs` whose gradients `backward`
+ * computes (op.h): after calls that the tape could not record, such as one of another library, or
+ * that have one gradient together. Make them in an inner scope, after fy_tape_begin(NULL).
+ * Without a tape that records, or if no input depends on a watched tensor, nothing is recorded.
+ * Takes over `user`, even when it fails. options may be NULL.
+ * Fails: INVALID_ARGUMENT (the tape has recorded `result`), DTYPE_MISMATCH (it is not float), BUSY
+ * (it is watched; an input was written since the tape saw it), OUT_OF_MEMORY. */
+FY_API_STATUS fy_tape_attach(fy_backward_fn backward, void *user, size_t count,
+                             fy_tensor_t *const *inputs, fy_tensor_t *result,
+                             const fy_attach_options_t *options);
 
 /* ---- less memory for a second forward ---- */
 

@@ -391,6 +391,7 @@ static void free_call(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
 {
     fy__tape_call_t *call = &tape->calls[index];
     fy__tape_again_free(thread, tape, call);
+    fy__tape_attached_free(call);
     fy__tape_free_made(thread, call);
     fy__tape_operand_t *operands = tape->operands + call->first;
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {

@@ -110,6 +110,7 @@ void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape, uint32_t first
     if (first >= tape->ncalls) return;
     for (uint32_t i = first; i < tape->ncalls; i++) {
         fy__tape_again_free(thread, tape, &tape->calls[i]);
+        fy__tape_attached_free(&tape->calls[i]);
         fy__tape_free_made(thread, &tape->calls[i]);
     }
     for (uint32_t i = tape->calls[first].first; i < tape->noperands; i++)

@@ -3,7 +3,8 @@
  * slot, so there is no search and no lock.
  * tape.c: handles, watching, beginning · record.c: the record of a call · backward.c: the backward
  * pass · recompute.c: functions that run again in it · remake.c: cheap ops that do · offload.c:
- * saved bytes on the host · rules_*.c: one rule per op; rules_registered.c: the rules of users. */
+ * saved bytes on the host · attach.c: results from elsewhere · rules_*.c: one rule per op;
+ * rules_registered.c: the rules of users. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 
@@ -217,6 +218,11 @@ void fy__tape_again_free(fy__thread_t *thread, fy_tape_t *tape, const fy__tape_c
  * nor made by it. */
 fy_status_t fy__tape_check_state(const fy__thread_t *thread, const fy_tape_t *tape,
                                  const char *what, const fy_tensor_t *dst);
+
+/* ---- attach.c ---- */
+
+/* Frees the rule of the call, if fy_tape_attach made it. */
+void fy__tape_attached_free(fy__tape_call_t *call);
 
 /* ---- record.c ---- */
 

@@ -15,6 +15,7 @@
     X(pool_options, POOL_OPTIONS, keeps_segments)     \
     X(prefetch_options, PREFETCH_OPTIONS, threads)    \
     X(backward_options, BACKWARD_OPTIONS, accumulate) \
+    X(attach_options, ATTACH_OPTIONS, destroy)        \
     X(recompute_options, RECOMPUTE_OPTIONS, destroy)  \
     X(gradcheck_options, GRADCHECK_OPTIONS, seed)     \
     X(op_info, OP_INFO, dst)                          \

@@ -144,6 +144,8 @@ static bool check(train_request_t *request)
         problem = "--dist-deadline is how long a process of --dist auto waits for another one";
     if (request->shard && !request->dist)
         problem = "--shard-optimizer divides state over the processes of --dist auto";
+    if (request->sync_norms && !request->dist)
+        problem = "--sync-batch-norm joins statistics of the processes of --dist auto";
     if (request->dist && (request->graph || request->find_lr || request->chooses))
         problem = "--dist auto: not with --graph, --find-lr, --recompute auto";
     if (!problem) problem = find_rate_problem(request);
@@ -263,6 +265,7 @@ int cmd_train(int argc, char **argv)
           "of --dist: how long a process waits for another one; then it ends with status 5", 1,
           INT32_MAX },
         { "shard-optimizer", OPTION_FLAG, NULL, &r.shard, TRAIN_SHARD_HELP, 0, 0 },
+        { "sync-batch-norm", OPTION_FLAG, NULL, &r.sync_norms, TRAIN_SYNC_HELP, 0, 0 },
         { "log-every", OPTION_INT, "N", &r.log_every,
           "updates between downloaded losses; 0: at the end of an epoch", 0, INT64_MAX },
         { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,

@@ -31,6 +31,7 @@ typedef struct train_request {
     int dist;                 /* of TRAIN_DIST */
     int64_t deadline_s;       /* 0: not given */
     bool shard;               /* the optimizer's state, over the ranks */
+    bool sync_norms;          /* statistics of batch norms */
     bool chooses;             /* --recompute auto */
     int64_t memory_limit;     /* that it plans for; 0: the device's */
     int64_t warmup, scale_lr; /* 0: not given */
@@ -52,6 +53,10 @@ typedef struct train_request {
     "with --dist auto each process has the optimizer's state of a part of the parameters "      \
     "(ZeRO-1); checkpoints have all of it, and any number of processes resumes them. Not with " \
     "lars, lamb, --precision f16"
+
+#define TRAIN_SYNC_HELP                                                                        \
+    "with --dist auto batch norms have the statistics of the whole batch, as in one process; " \
+    "each batch has a sample for each process"
 
 /* --dist auto: the other processes. */
 typedef struct train_dist {

@@ -54,6 +54,7 @@ fy_status_t train_dist_begin(train_run_t *run)
     fy_ddp_options_t options = FY_DDP_OPTIONS_INIT;
     if (!dist) return FY_STATUS_OK;
     options.shard_optimizer = run->request.shard;
+    options.sync_batch_norm = run->request.sync_norms;
     FY_TRY(fy_ddp_create(dist->group, run->model, &options, &dist->ddp));
     FY_TRY(fy_ddp_replicas(dist->ddp, &dist->replicas));
     run->options.replicas = &dist->replicas;

@@ -144,7 +144,7 @@ FY_API_STATUS fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_
                               const fy_conv2d_options_t *options, fy_layer_t **out_layer);
 /* Parameters "weight" (1), "bias" (0) [channels], buffers "running_mean" (0), "running_var" (1):
  * [n, ..., channels] -> the same. In training fy_batch_norm, in evaluation fy_batch_norm_inference.
- * options may be NULL. */
+ * With fy_model_sync_norms, statistics are those of all ranks. options may be NULL. */
 FY_API_STATUS fy_layer_batch_norm(int64_t channels, const fy_batch_norm_options_t *options,
                                   fy_layer_t **out_layer);
 /* Parameters "weight" (1), "bias" (0) [width]: [n, ..., width] -> the same, by fy_layer_norm and
@@ -234,11 +234,25 @@ typedef struct fy_layer_param {
     fy_init_t init;
 } fy_layer_param_t;
 
+/* How the batch norms of several processes' replicas of a model join their statistics:
+ * fy_model_sync_norms. All ranks make the same calls in the same order. */
+typedef struct fy_norm_exchange {
+    size_t struct_size;
+    int ranks;
+    void *user;
+    /* `all` [ranks * k] becomes the `part` [k] of all ranks, in their order. f64, on the host */
+    fy_status_t (*gather)(void *user, fy_tensor_t *all, fy_tensor_t *part);
+    /* `tensor` becomes its sum over all ranks, with the same bits on each of them */
+    fy_status_t (*sum)(void *user, fy_tensor_t *tensor);
+} fy_norm_exchange_t;
+#define FY_NORM_EXCHANGE_INIT FY_ZEROED_(norm_exchange)
+
 /* The arguments of a forward. */
 typedef struct fy_pass {
     size_t struct_size;
     int is_training;
-    fy_tensor_t *rng; /* the model's random state, for fy_rand, fy_dropout, ... */
+    fy_tensor_t *rng;                /* the model's random state, for fy_rand, fy_dropout, ... */
+    const fy_norm_exchange_t *norms; /* of fy_model_sync_norms; NULL: statistics of this batch */
 } fy_pass_t;
 
 typedef struct fy_layer_def {

@@ -204,6 +204,16 @@ static fy_status_t tape_recompute(void *given)
     fy_tensor_t *x = ones(sim, FY_DTYPE_F32), *y;
     return fy_tape_recompute(squares, NULL, 1, &x, given, &y);
 }
+static fy_status_t no_gradient(const fy_op_backward_t *call, fy_tensor_t **src_grad)
+{
+    (void)call, (void)src_grad;
+    return FY_STATUS_OK;
+}
+static fy_status_t tape_attach(void *given)
+{
+    fy_tensor_t *x = ones(sim, FY_DTYPE_F32), *y = ones(sim, FY_DTYPE_F32);
+    return fy_tape_attach(no_gradient, NULL, 1, &x, y, given);
+}
 static fy_status_t gradcheck(void *given)
 {
     fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
@@ -298,6 +308,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(pool_options, pool_create),
     TS_ABI_OPTIONS(prefetch_options, prefetch_create),
     TS_ABI_OPTIONS(backward_options, tape_backward),
+    TS_ABI_OPTIONS(attach_options, tape_attach),
     TS_ABI_OPTIONS(recompute_options, tape_recompute),
     TS_ABI_OPTIONS(gradcheck_options, gradcheck),
     TS_ABI_OPTIONS(op_def, op_register),
