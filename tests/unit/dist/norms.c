@@ -1,0 +1,254 @@
+/* One rank of trainings with synchronised batch norms, against one process with whole batches,
+ * which each rank runs for itself: test_norms.sh starts several by mpirun.
+ *   norms CASE DEVICE
+ * small: conv, norms with and without a residual, a norm of one value a channel; f32, f64, bf16.
+ * resnet18: gradients in f64, one update in f32. refuse: what fails, on all ranks alike. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include <ferry/autocast.h>
+#include <ferry/dist_train.h>
+#include <ferry/graph.h>
+#include <ferry/train/train.h>
+
+#include "tests/unit/dist/ranks.h"
+
+enum { CLASSES = 10 };
+
+/* Samples of all ranks in each step; lengths of shards differ. */
+static const int64_t batches[] = { 8, 7, 5, 8, 6, 5, 8, 7 };
+enum { STEPS = sizeof batches / sizeof *batches };
+
+typedef struct side {
+    fy_model_t *model;
+    fy_ddp_t *ddp; /* NULL: one process */
+    fy_tape_t *tape;
+    fy_optimizer_t *optimizer;
+    fy_model_info_t info;
+} side_t;
+
+static fy_layer_t *conv(int64_t in, int64_t out)
+{
+    fy_conv2d_options_t options = FY_CONV2D_OPTIONS_INIT;
+    fy_layer_t *layer;
+    options.padding_h = options.padding_w = 1;
+    options.no_bias = 1;
+    OK(fy_layer_conv2d(in, out, 3, 3, &options, &layer));
+    return layer;
+}
+
+static fy_layer_t *norm(int64_t channels, fy_activation_t activation)
+{
+    fy_batch_norm_options_t options = FY_BATCH_NORM_OPTIONS_INIT;
+    fy_layer_t *layer;
+    options.activation = activation;
+    OK(fy_layer_batch_norm(channels, &options, &layer));
+    return layer;
+}
+
+static fy_layer_t *small(void)
+{
+    fy_layer_t *body, *block, *pool, *fc1, *fc2, *all;
+    const fy_layer_child_t inner[] = { { "conv", conv(8, 8) }, { "norm", norm(8, 0) } };
+    OK(fy_layer_sequential(2, inner, &body));
+    OK(fy_layer_residual(body, NULL, FY_ACTIVATION_RELU, &block));
+    OK(fy_layer_global_avg_pool2d(&pool));
+    OK(fy_layer_linear(8, 16, NULL, &fc1));
+    OK(fy_layer_linear(16, CLASSES, NULL, &fc2));
+    const fy_layer_child_t children[] = {
+        { "conv1", conv(3, 8) }, { "norm1", norm(8, FY_ACTIVATION_RELU) },
+        { "block", block },      { "", pool },
+        { "fc1", fc1 },          { "norm2", norm(16, FY_ACTIVATION_NONE) },
+        { "fc2", fc2 }
+    };
+    OK(fy_layer_sequential(sizeof children / sizeof *children, children, &all));
+    return all;
+}
+
+static side_t make_side(fy_group_t *g, const char *name, const fy_model_options_t *options)
+{
+    side_t side = { .info = FY_MODEL_INFO_INIT };
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
+    fy_ddp_options_t ddp = FY_DDP_OPTIONS_INIT;
+    ddp.sync_batch_norm = 1;
+    optimizer.lr = 0.05;
+    optimizer.momentum = 0.9;
+    if (name)
+        OK(fy_model_open(device, name, options, &side.model));
+    else
+        OK(fy_model_create(device, small(), FY_DIMS(8, 8, 3), options, &side.model));
+    OK(fy_model_query(side.model, &side.info));
+    if (g) OK(fy_ddp_create(g, side.model, &ddp, &side.ddp));
+    OK(fy_optimizer_create_model(&optimizer, side.model, &side.optimizer));
+    OK(fy_tape_create(&side.tape));
+    OK(fy_model_watch(side.model, side.tape));
+    return side;
+}
+
+static void free_side(side_t *side)
+{
+    fy_tape_destroy(side->tape);
+    fy_optimizer_destroy(side->optimizer);
+    fy_ddp_destroy(side->ddp);
+    fy_model_destroy(side->model);
+}
+
+/* The whole batch of a step, and the part of it that `side` computes. */
+static void make_batch(const side_t *side, int step, int64_t batch, int size, fy_dtype_t dtype,
+                       fy_tensor_t **out_x, fy_tensor_t **out_labels)
+{
+    fy_tensor_t *x, *labels;
+    void *data;
+    uint32_t state = 12345u + 7919u * (uint32_t)step;
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(batch, size, size, 3), &x));
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(batch), &labels));
+    OK(fy_tensor_map(x, FY_ACCESS_WRITE, &data));
+    for (int64_t i = 0; i < batch * size * size * 3; i++) {
+        state = state * 1664525u + 1013904223u;
+        ((float *)data)[i] = (float)(state >> 8) * 0x1p-23f - 0.7f;
+    }
+    OK(fy_tensor_map(labels, FY_ACCESS_WRITE, &data));
+    for (int64_t i = 0; i < batch; i++) ((int64_t *)data)[i] = (i * 7 + step) % CLASSES;
+    if (device != fy_device_host()) {
+        OK(fy_tensor_upload(x, device, NULL, &x));
+        OK(fy_tensor_upload(labels, device, NULL, &labels));
+    }
+    OK(fy_cast(x, dtype, out_x));
+    *out_labels = labels;
+    if (!side->ddp) return;
+    const int64_t begin = batch * group.rank / group.size,
+                  end = batch * (group.rank + 1) / group.size;
+    OK(fy_slice(*out_x, 0, begin, end, out_x));
+    OK(fy_slice(*out_labels, 0, begin, end, out_labels));
+}
+
+/* The gradients of a batch of `batch` samples. */
+static void pass(side_t *side, int step, int64_t batch, int size, fy_dtype_t precision)
+{
+    fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *x, *labels, *y, *loss;
+    const fy_scope_t scope = fy_scope_begin("pass");
+    OK(fy_tensor_query(side->info.values, &values));
+    make_batch(side, step, batch, size, values.dtype, &x, &labels);
+    if (precision) OK(fy_autocast_set(precision));
+    OK(fy_tape_begin(side->tape));
+    OK(fy_model_forward(side->model, x, &y));
+    OK(fy_cross_entropy(y, labels, FY_REDUCTION_SUM, &loss));
+    OK(fy_affine(loss, 1.0 / (double)batch, 0, &loss));
+    if (side->ddp) {
+        OK(fy_ddp_backward(side->ddp, side->tape, loss, NULL));
+        OK(fy_ddp_reduce(side->ddp));
+    } else {
+        OK(fy_model_backward(side->model, side->tape, loss, NULL));
+    }
+    fy_scope_end(scope, 0, NULL);
+}
+
+static const double *doubles(const fy_tensor_t *tensor, int64_t *out_n)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *wide;
+    OK(fy_tensor_query(tensor, &info));
+    *out_n = (int64_t)info.nelem;
+    OK(fy_cast(tensor, FY_DTYPE_F64, &wide));
+    return (const double *)(const void *)fetch(wide);
+}
+
+/* |a - b| / |b|, of all elements. */
+static double difference(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    const fy_scope_t scope = fy_scope_begin("difference");
+    int64_t n;
+    const double *x = doubles(a, &n), *y = doubles(b, &n);
+    double sum = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (x[i] - y[i]) * (x[i] - y[i]);
+        all += y[i] * y[i];
+    }
+    HOLDS(all > 0);
+    fy_scope_end(scope, 0, NULL);
+    return sqrt(sum / all);
+}
+
+/* All ranks have the same bits. */
+static void check_equal(fy_group_t *g, fy_tensor_t *tensor)
+{
+    const fy_scope_t scope = fy_scope_begin("equal");
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *all;
+    OK(fy_tensor_query(tensor, &info));
+    OK(fy_tensor_create(device, info.dtype, FY_DIMS((int64_t)info.nelem * group.size), &all));
+    OK(fy_group_all_gather(g, all, tensor));
+    const char *replicas = (const char *)fetch(all), *own = (const char *)fetch(tensor);
+    for (int r = 0; r < group.size; r++)
+        HOLDS(memcmp(replicas + (uint64_t)r * info.nbytes, own, info.nbytes) == 0);
+    fy_scope_end(scope, 0, NULL);
+}
+
+typedef struct testing {
+    const char *name, *model; /* model NULL: small */
+    fy_dtype_t dtype, precision;
+    int size, steps;
+    double grads, values, buffers; /* the most that they may differ: of the last step */
+    int recompute;
+} testing_t;
+
+/* steps 0: gradients alone, in f64; else after so many updates. */
+static const testing_t cases[] = {
+    { "small", NULL, FY_DTYPE_F32, 0, 8, 1, 3e-6, 2.2e-7, 2.2e-7, 0 },
+    { "small", NULL, FY_DTYPE_F32, 0, 8, STEPS, 5e-5, 5e-6, 5e-6, 0 },
+    { "small", NULL, FY_DTYPE_F64, 0, 8, STEPS, 1e-13, 1e-14, 1e-14, 0 },
+    { "small", NULL, FY_DTYPE_F32, 0, 8, STEPS, 5e-5, 5e-6, 5e-6, 2 },
+    { "small", NULL, FY_DTYPE_F32, FY_DTYPE_BF16, 8, 1, 5e-2, 5e-3, 5e-3, 0 },
+    { "resnet18", "resnet18:channels=3,classes=10", FY_DTYPE_F64, 0, 32, 1, 1e-13, 1e-14, 1e-14, 0 },
+    { "resnet18", "resnet18:channels=3,classes=10", FY_DTYPE_F32, 0, 32, 1, 1e-4, 5e-5, 1e-6, 0 }
+};
+
+static void check_case(fy_group_t *g, const testing_t *c)
+{
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.dtype = c->dtype;
+    side_t one = make_side(NULL, c->model, &options);
+    options.recompute = c->recompute;
+    options.seed = group.rank + 1; /* other values, until they are rank 0's */
+    side_t many = make_side(g, c->model, &options);
+    const fy_scope_t scope = fy_scope_begin(c->name);
+    for (int step = 0; step < c->steps; step++) {
+        const int64_t batch = c->model ? 8 : batches[step];
+        pass(&one, step, batch, c->size, c->precision);
+        pass(&many, step, batch, c->size, c->precision);
+        OK(fy_optimizer_step(one.optimizer));
+        OK(fy_optimizer_step(many.optimizer));
+    }
+    check_equal(g, many.info.values);
+    check_equal(g, many.info.buffers); /* before fy_ddp_share_buffers */
+    const double grads = difference(many.info.grads, one.info.grads),
+                 values = difference(many.info.values, one.info.values),
+                 buffers = difference(many.info.buffers, one.info.buffers);
+    if (group.rank == 0)
+        printf("%s %s%s%s: gradients %.3g, parameters %.3g, running statistics %.3g\n", c->name,
+               fy_dtype_name(c->dtype), c->precision ? " bf16" : "",
+               c->recompute ? " recomputed" : "", grads, values, buffers);
+    HOLDS(grads <= c->grads && values <= c->values && buffers <= c->buffers);
+    fy_scope_end(scope, 0, NULL);
+    free_side(&one);
+    free_side(&many);
+}
+
+int main(int argc, char **argv)
+{
+    fy_group_t *g;
+    OK(fy_group_open(NULL, &g));
+    OK(fy_group_query(g, &group));
+    OK(fy_device_open(argc > 2 ? argv[2] : "host", &device));
+    const fy_scope_t scope = fy_scope_begin("test");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (argc < 2 || strcmp(argv[1], "all") == 0 || strcmp(argv[1], cases[i].name) == 0)
+            check_case(g, &cases[i]);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    fy_group_close(g);
+    printf("rank %d ends well\n", group.rank);
+    return 0;
+}
