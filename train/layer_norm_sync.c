@@ -93,7 +93,7 @@ static fy_status_t measure(const call_t *call, fy_tensor_t **out_rows, fy_dtype_
     return FY_STATUS_OK;
 }
 
-static fy_status_t fetch(const call_t *call, fy_tensor_t *rows, void **out_data)
+static fy_status_t read_rows(const call_t *call, fy_tensor_t *rows, void **out_data)
 {
     fy_download_t *download;
     if (call->device != fy_device_host()) {
@@ -101,6 +101,17 @@ static fy_status_t fetch(const call_t *call, fy_tensor_t *rows, void **out_data)
         FY_TRY(fy_download_wait(download, FY_FOREVER, &rows));
     }
     return fy_tensor_map(rows, FY_ACCESS_READ, out_data);
+}
+
+static fy_status_t fetch(const call_t *call, fy_tensor_t *rows, void **out_data)
+{
+    const fy_status_t status = read_rows(call, rows, out_data);
+    if (status != FY_STATUS_UNSUPPORTED) return status;
+    return FYT_FAIL(UNSUPPORTED,
+                    "batch norm of %d ranks: this thread records a graph, which cannot exchange "
+                    "statistics with other processes\n  Run the step without a graph, or call "
+                    "fy_model_sync_norms(model, NULL)",
+                    call->norm.exchange.ranks);
 }
 
 /* part: {n, mean of each channel, sum of squared deviations of each channel}. */

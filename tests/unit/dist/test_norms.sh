@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Batch norms with the statistics of all ranks: norms.c without MPI and under each MPI, and
+# `ferry train --dist auto --sync-batch-norm`, which trains as one process with whole batches.
+set -euo pipefail
+build=${1:?usage: test_norms.sh BUILD}
+norms=$build/bin/tests/norms ferry=$build/bin/ferry
+# shellcheck source=SCRIPTDIR/mpi.inc.sh
+. "$(dirname "$0")/mpi.inc.sh"
+
+# fail MESSAGE
+fail() { echo "failed: $1" && cat "$temp/out" "$temp/err" && exit 1; }
+epochs() { grep '^epoch' "$temp/out" | sed 's/  [0-9]* samples.*//'; }
+
+"$norms" small host >/dev/null
+train=("$ferry" train resnet18:channels=3,size=8 --resize 8 --device sim:0 --limit-samples 40 --batch 16)
+train+=(--max-steps 3 --epochs 2 --log-every 1 --lr 0.01)
+if "${train[@]}" --sync-batch-norm >"$temp/out" 2>"$temp/err"; then fail "--sync-batch-norm without --dist"; fi
+grep -q 'of --dist auto' "$temp/err" || fail "the refusal"
+
+read -ra list <<<"$(mpis | xargs)"
+if [ ${#list[@]} = 0 ]; then skip_without_mpi; fi
+first=${list[0]} last=${list[-1]}
+for case in small refuse; do
+    for device in host sim:0; do
+        succeed "$first" 2 "$norms" $case $device
+        succeed "$last" 4 "$norms" $case $device
+    done
+done
+if [ $is_sanitized = 0 ]; then succeed "$first" 2 "$norms" resnet18 host; fi
+
+"${train[@]}" >"$temp/out" 2>"$temp/err" || fail "one process"
+want=$(epochs)
+start "$last" 3 "${train[@]}" --dist auto --sync-batch-norm || fail "synchronised"
+if [ "$(epochs)" != "$want" ]; then fail "another training than that of one process ($want)"; fi
+start "$last" 3 "${train[@]}" --dist auto || fail "local statistics"
+if [ "$(epochs)" = "$want" ]; then fail "local statistics make no difference"; fi
+# The last batch of an epoch has 2 samples: one rank has none.
+if start "$last" 3 "${train[@]}" --batch 38 --dist auto --sync-batch-norm; then fail "a rank without samples"; fi
+grep -q 'ferry: INVALID_ARGUMENT: .*need a sample on each of 3 ranks, and the last batch of an epoch has 2' "$temp/err" ||
+    fail "the refusal of a rank without samples"
+echo "ok: ferry train --sync-batch-norm"
