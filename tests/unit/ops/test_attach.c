@@ -1,6 +1,6 @@
 /* ops/tape/attach: fy_tape_attach records a result that the tape has not seen, with the caller's
  * gradient rule; the rule's data are destroyed once. Not here: failures of memory
- * (tests/faults/test_attach.c). */
+ * (tests/faults/test_norms.c). */
 #include "tests/support/harness.h"
 
 enum { N = 4 };
