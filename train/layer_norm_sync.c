@@ -93,25 +93,25 @@ static fy_status_t measure(const call_t *call, fy_tensor_t **out_rows, fy_dtype_
     return FY_STATUS_OK;
 }
 
-static fy_status_t read_rows(const call_t *call, fy_tensor_t *rows, void **out_data)
+/* `status`: of a call that is UNSUPPORTED while this thread records a graph. */
+static fy_status_t explain(const call_t *call, fy_status_t status)
 {
-    fy_download_t *download;
-    if (call->device != fy_device_host()) {
-        FY_TRY(fy_tensor_download(rows, NULL, &download));
-        FY_TRY(fy_download_wait(download, FY_FOREVER, &rows));
-    }
-    return fy_tensor_map(rows, FY_ACCESS_READ, out_data);
-}
-
-static fy_status_t fetch(const call_t *call, fy_tensor_t *rows, void **out_data)
-{
-    const fy_status_t status = read_rows(call, rows, out_data);
     if (status != FY_STATUS_UNSUPPORTED) return status;
     return FYT_FAIL(UNSUPPORTED,
                     "batch norm of %d ranks: this thread records a graph, which cannot exchange "
                     "statistics with other processes\n  Run the step without a graph, or call "
                     "fy_model_sync_norms(model, NULL)",
                     call->norm.exchange.ranks);
+}
+
+static fy_status_t fetch(const call_t *call, fy_tensor_t *rows, void **out_data)
+{
+    fy_download_t *download;
+    if (call->device != fy_device_host()) {
+        FY_TRY(explain(call, fy_tensor_download(rows, NULL, &download)));
+        FY_TRY(fy_download_wait(download, FY_FOREVER, &rows));
+    }
+    return fy_tensor_map(rows, FY_ACCESS_READ, out_data);
 }
 
 /* part: {n, mean of each channel, sum of squared deviations of each channel}. */
@@ -174,26 +174,41 @@ static void join(const norm_t *norm, const double *all, void *statistics)
     }
 }
 
+/* What the ranks exchange, on the host. */
+typedef struct parts {
+    fy_tensor_t *own, *all, *joined;
+    void *joined_data;
+} parts_t;
+
+static fy_status_t make_parts(const call_t *call, parts_t *parts, fy_dtype_t *out_dtype)
+{
+    const norm_t *norm = &call->norm;
+    const int64_t length = 1 + 2 * norm->channels;
+    fy_device_t *host = fy_device_host();
+    void *data;
+    FY_TRY(fy_tensor_create(host, FY_DTYPE_F64, FY_DIMS(length), &parts->own));
+    FY_TRY(
+        fy_tensor_create(host, FY_DTYPE_F64, FY_DIMS(norm->exchange.ranks * length), &parts->all));
+    FY_TRY(fy_tensor_create(host, norm->dtype, FY_DIMS(ROWS, norm->channels), &parts->joined));
+    FY_TRY(explain(call, fy_tensor_map(parts->joined, FY_ACCESS_WRITE, &parts->joined_data)));
+    FY_TRY(fy_tensor_map(parts->own, FY_ACCESS_WRITE, &data));
+    return fill_part(call, data, out_dtype);
+}
+
 static fy_status_t exchange(call_t *call, fy_dtype_t *out_dtype)
 {
     norm_t *norm = &call->norm;
-    const int64_t length = 1 + 2 * norm->channels;
-    fy_device_t *host = fy_device_host();
-    fy_tensor_t *part, *all, *joined;
-    void *part_data, *all_data, *joined_data;
-    FY_TRY(fy_tensor_create(host, FY_DTYPE_F64, FY_DIMS(length), &part));
-    FY_TRY(fy_tensor_create(host, FY_DTYPE_F64, FY_DIMS(norm->exchange.ranks * length), &all));
-    FY_TRY(fy_tensor_create(host, norm->dtype, FY_DIMS(ROWS, norm->channels), &joined));
-    FY_TRY(fy_tensor_map(part, FY_ACCESS_WRITE, &part_data));
-    FY_TRY(fy_tensor_map(joined, FY_ACCESS_WRITE, &joined_data));
-    FY_TRY(fill_part(call, part_data, out_dtype));
-    FY_TRY(norm->exchange.gather(norm->exchange.user, all, part));
-    FY_TRY(fy_tensor_map(all, FY_ACCESS_READ, &all_data));
-    FY_TRY(check_counts(norm, all_data));
-    join(norm, all_data, joined_data);
-    call->statistics = joined;
-    return call->device == host ? FY_STATUS_OK
-                                : fy_tensor_upload(joined, call->device, NULL, &call->statistics);
+    parts_t parts;
+    void *data;
+    FY_TRY(make_parts(call, &parts, out_dtype));
+    FY_TRY(norm->exchange.gather(norm->exchange.user, parts.all, parts.own));
+    FY_TRY(fy_tensor_map(parts.all, FY_ACCESS_READ, &data));
+    FY_TRY(check_counts(norm, data));
+    join(norm, data, parts.joined_data);
+    call->statistics = parts.joined;
+    return call->device == fy_device_host()
+               ? FY_STATUS_OK
+               : fy_tensor_upload(parts.joined, call->device, NULL, &call->statistics);
 }
 
 /* ---- the forward ---- */
