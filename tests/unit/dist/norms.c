@@ -3,8 +3,8 @@
  *   norms CASE DEVICE
  * small: conv, norms with and without a residual, a norm of one value a channel; f32, f64, bf16.
  * resnet18: gradients and one update, in f64 and f32. refuse: what fails, on all ranks alike.
- * drift: 20 updates of resnet18, printed beside those of one process with one weight changed by
- * 1e-7 of its value (docs/results/); not part of `all`. */
+ * drift: 20 updates of resnet18, printed beside those of one process with one weight, and with all
+ * weights changed by 1e-7 (docs/results/); not part of `all`. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -156,6 +156,13 @@ static const double *doubles(const fy_tensor_t *tensor, int64_t *out_n)
     *out_n = (int64_t)info.nelem;
     OK(fy_cast(tensor, FY_DTYPE_F64, &wide));
     return (const double *)(const void *)fetch(wide);
+}
+
+static int64_t length_of(const fy_tensor_t *tensor)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    OK(fy_tensor_query(tensor, &info));
+    return (int64_t)info.nelem;
 }
 
 /* |a - b| / |b|, of all elements. */
@@ -313,13 +320,20 @@ static void check_ledger(fy_group_t *g)
 
 /* ---- drift ---- */
 
-/* One weight of the first convolution. */
-static void perturb(side_t *side)
+/* Changes `count` weights by at most 1e-7 of each. */
+static void perturb(side_t *side, int64_t count)
 {
-    fy_tensor_t *one, *change;
-    OK(fy_slice(side->info.values, 0, 0, 1, &one));
-    OK(fy_affine(one, 1e-7, 0, &change));
-    OK(fy_axpy(one, 1, change));
+    fy_tensor_t *part, *rng, *factors, *change;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    OK(fy_slice(side->info.values, 0, 0, count, &part));
+    OK(fy_tensor_query(part, &info));
+    OK(fy_full(device, info.dtype, FY_DIMS(count), 1, &factors));
+    if (count > 1) {
+        OK(fy_rng_create(device, 5, &rng));
+        OK(fy_rand(rng, info.dtype, FY_DIMS(count), -1, 1, &factors));
+    }
+    OK(fy_mul(part, factors, &change));
+    OK(fy_axpy(part, 1e-7, change));
 }
 
 static void drift(fy_group_t *g, fy_dtype_t dtype)
@@ -327,27 +341,30 @@ static void drift(fy_group_t *g, fy_dtype_t dtype)
     enum { UPDATES = 20 };
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.dtype = dtype;
-    side_t one = make_side(NULL, RESNET, &options), other = make_side(NULL, RESNET, &options),
-           many = make_side(g, RESNET, &options);
-    perturb(&other);
+    side_t one = make_side(NULL, RESNET, &options), weight = make_side(NULL, RESNET, &options),
+           weights = make_side(NULL, RESNET, &options), many = make_side(g, RESNET, &options);
+    side_t *const sides[] = { &many, &weight, &weights, &one };
+    perturb(&weight, 1);
+    perturb(&weights, length_of(weights.info.values));
     if (group.rank == 0)
-        printf("| updates, %s | %d ranks | one weight changed |\n", fy_dtype_name(dtype),
-               group.size);
+        printf("| updates, %s | %d ranks | one weight changed | all weights changed |\n",
+               fy_dtype_name(dtype), group.size);
     for (int step = 0; step <= UPDATES; step++) {
         const fy_scope_t scope = fy_scope_begin("drift");
-        if (group.rank == 0 && (step < 3 || step % 5 == 0))
-            printf("| %d | %.2g | %.2g |\n", step, difference(many.info.values, one.info.values),
-                   difference(other.info.values, one.info.values));
-        side_t *const sides[3] = { &one, &other, &many };
-        for (int i = 0; i < 3 && step < UPDATES; i++) {
+        if (group.rank == 0 && (step < 3 || step % 5 == 0)) {
+            printf("| %d |", step);
+            for (int i = 0; i < 3; i++)
+                printf(" %.2g |", difference(sides[i]->info.values, one.info.values));
+            printf("\n");
+            fflush(stdout);
+        }
+        for (int i = 0; i < 4 && step < UPDATES; i++) {
             pass(sides[i], step, 8, 32, 0);
             OK(fy_optimizer_step(sides[i]->optimizer));
         }
         fy_scope_end(scope, 0, NULL);
     }
-    free_side(&one);
-    free_side(&other);
-    free_side(&many);
+    for (int i = 0; i < 4; i++) free_side(sides[i]);
 }
 
 int main(int argc, char **argv)
