@@ -95,9 +95,9 @@ typedef struct fy_attach_options {
 #define FY_ATTACH_OPTIONS_INIT FY_ZEROED_(attach_options)
 FY_API void fy_attach_options_init(fy_attach_options_t *options, size_t nbytes);
 
-/* Records `result`, float, as one call on the `count` tensors in `inputs` whose gradients `backward`
- * computes (op.h): after calls that the tape could not record, such as one of another library, or
- * that have one gradient together. Make them in an inner scope, after fy_tape_begin(NULL).
+/* Records `result` (float) as one call on the `count` tensors in `inputs`, with the gradient rule
+ * `backward` (op.h; call->attrs is NULL). For results that a tape cannot record, such as those of
+ * another library: compute them in an inner scope, after fy_tape_begin(NULL).
  * Without a tape that records, or if no input depends on a watched tensor, nothing is recorded.
  * Takes over `user`, even when it fails. options may be NULL.
  * Fails: INVALID_ARGUMENT (the tape has recorded `result`), DTYPE_MISMATCH (it is not float), BUSY

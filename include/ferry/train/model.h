@@ -82,15 +82,14 @@ FY_API void fy_model_set_training(fy_model_t *model, int is_training);
 /* y = model(x), x [n, dims...]. Records on the thread's tape, if one is recording. Fails:
  * SHAPE_MISMATCH, DEVICE_MISMATCH, as ops do. */
 FY_API_STATUS fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y);
-/* From now on the training forward of each batch norm joins its statistics with those of the other
- * ranks: in one gather of 1 + 2 C values, in f64, in the order of the ranks. Its backward sums 2 C
- * values. Mean, variance (divisor: the values of all ranks, n; running_var: n - 1) and gradients of
- * x are those of one process with the batches of all ranks, which may have different lengths.
- * Gradients of weight and bias stay this rank's: sum them as the others. NULL: no exchange. What it
- * refers to stays until a backward that needs it is done. fy_ddp_create (ferry/dist_train.h) calls
- * this. Fails: INVALID_ARGUMENT, DTYPE_MISMATCH (parameters are neither f32 nor f64); the forward:
- * SHAPE_MISMATCH on all ranks (a rank has no values, or all have one together), UNSUPPORTED (a
- * graph is recorded), as the calls of `exchange`. */
+/* From now on each batch norm in training has the mean and variance of all ranks' values, joined in
+ * f64 in the order of the ranks, which may have different numbers of samples. The forward gathers
+ * 1 + 2 C values, the backward sums 2 C. Gradients of x are those of the whole batch; those of
+ * weight and bias have this rank's samples, as all parameters. NULL: no exchange. *exchange is
+ * copied; its `user` stays until the last backward. fy_ddp_create (ferry/dist_train.h) calls this.
+ * Fails: INVALID_ARGUMENT, DTYPE_MISMATCH (parameters are neither f32 nor f64); the forward:
+ * SHAPE_MISMATCH on all ranks (one has no values, or all have one value a channel), UNSUPPORTED (a
+ * graph is recorded), as the functions. */
 FY_API_STATUS fy_model_sync_norms(fy_model_t *model, const fy_norm_exchange_t *exchange);
 /* Watches all parameters; their gradients are in the model's block. Once for each tape. Calls
  * fy_tape_recompute_cheap if options.recompute_cheap was 1. */
