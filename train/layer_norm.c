@@ -1,6 +1,6 @@
 /* Layers that normalise: batch norm; layer norm and rms norm, of rows; group norm.
- * Not here: the arithmetic (fy_batch_norm, fy_layer_norm, fy_rms_norm, fy_group_norm), statistics of
- * all ranks (layer_norm_sync.c). */
+ * Not here: the arithmetic (fy_batch_norm, fy_layer_norm, fy_rms_norm, fy_group_norm), statistics
+ * of all ranks (layer_norm_sync.c). */
 #include "layer.h"
 #include "train/abi.h"
 

@@ -56,8 +56,8 @@ typedef struct fy_train_replicas {
     /* fy_model_backward for the last batch before sum_grads; NULL: fy_model_backward itself */
     fy_status_t (*backward)(void *user, fy_tape_t *tape, const fy_tensor_t *loss,
                             const fy_backward_options_t *options);
-    int64_t
-        syncs_norms; /* 1: fy_model_sync_norms was called; each batch has a sample for each rank */
+    /* 1: fy_model_sync_norms was called. Each batch must have a sample for each rank */
+    int64_t syncs_norms;
 } fy_train_replicas_t;
 #define FY_TRAIN_REPLICAS_INIT FY_ZEROED_(train_replicas)
 
@@ -91,10 +91,10 @@ typedef struct fy_train_options {
      * FY_DTYPE_F32: as the scope around the call has it */
     fy_dtype_t precision;
     /* The result is that of one process with whole batches, but for the order of sums, dropout
-     * masks and, without syncs_norms, statistics of batch norms. Losses are means over all ranks; rank 0 writes
-     * checkpoints, and every rank reads them. If a rank fails, as when another one is lost, rank 0
-     * writes a checkpoint of the last update, except with shards_optimizer. The others wait for it
-     * up to 10 s. `stop` on one rank stops all. Not with `graph`. NULL: one process */
+     * masks and, without syncs_norms, statistics of batch norms. Losses are means over all ranks;
+     * rank 0 writes checkpoints, and every rank reads them. If a rank fails, as when another one is
+     * lost, rank 0 writes a checkpoint of the last update, except with shards_optimizer. The others
+     * wait for it up to 10 s. `stop` on one rank stops all. Not with `graph`. NULL: one process */
     const fy_train_replicas_t *replicas;
 } fy_train_options_t;
 #define FY_TRAIN_OPTIONS_INIT FY_DEFAULTS_(train_options, .epochs = 1, .accumulate = 1, .keep = 3)

@@ -221,6 +221,7 @@ static void check_case(fy_group_t *g, const testing_t *c)
     options.dtype = c->dtype;
     side_t one = make_side(NULL, c->model, &options);
     options.recompute = c->recompute;
+    options.recompute_cheap = c->recompute != 0;
     options.seed = group.rank + 1; /* other values, until they are rank 0's */
     side_t many = make_side(g, c->model, &options);
     const fy_scope_t scope = fy_scope_begin(c->name);

@@ -12,7 +12,7 @@ fail() { echo "failed: $1" && cat "$temp/out" "$temp/err" && exit 1; }
 epochs() { grep '^epoch' "$temp/out" | sed 's/  [0-9]* samples.*//'; }
 
 "$norms" small host >/dev/null
-train=("$ferry" train resnet18:channels=3,size=8 --resize 8 --device sim:0 --limit-samples 40 --batch 16)
+train=("$ferry" train "resnet18:channels=3,size=8" --resize 8 --device sim:0 --limit-samples 40 --batch 16)
 train+=(--max-steps 3 --epochs 2 --log-every 1 --lr 0.01)
 if "${train[@]}" --sync-batch-norm >"$temp/out" 2>"$temp/err"; then fail "--sync-batch-norm without --dist"; fi
 grep -q 'of --dist auto' "$temp/err" || fail "the refusal"
