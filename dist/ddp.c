@@ -2,6 +2,7 @@
  * that fy_train_run makes. Next: shard.c. */
 #include "dist/ddp.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,13 +124,13 @@ fy_status_t fy_ddp_share_buffers(fy_ddp_t *ddp)
 /* With another sync_batch_norm a rank would wait for calls that the others do not make. */
 static fy_status_t compare_models(const fy_ddp_t *ddp)
 {
-    const char *norms = ddp->options.sync_batch_norm ? "sync_batch_norm 1\n"
-                                                     : "sync_batch_norm 0\n";
-    const size_t length = strlen(norms), size = fy_model_describe(ddp->model, NULL, 0) + 1;
-    char *text = malloc(length + size);
+    enum { OPTIONS = 32 };
+    const size_t size = OPTIONS + fy_model_describe(ddp->model, NULL, 0) + 1;
+    char *text = malloc(size);
     if (!text) return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for %zu bytes", size);
-    memcpy(text, norms, length);
-    fy_model_describe(ddp->model, text + length, size);
+    const int length =
+        snprintf(text, OPTIONS, "sync_batch_norm %d\n", ddp->options.sync_batch_norm != 0);
+    fy_model_describe(ddp->model, text + length, size - (size_t)length);
     const fy_status_t status = fy_group_compare(ddp->group, text);
     free(text);
     return status;

@@ -80,6 +80,7 @@ static fy_status_t step(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_dx)
 {
     fy_tensor_t *y, *loss;
     fy_tape_t *tape;
+    *out_dx = NULL;
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_model_watch(model, tape));
     ts_ok(fy_tape_watch(tape, x, NULL));
