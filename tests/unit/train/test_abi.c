@@ -148,6 +148,11 @@ static fy_status_t train_replicas(void *given)
     const fy_status_t status = train(&options, NULL);
     return strstr(fy_error_get()->text, "a call of replicas is NULL") ? FY_STATUS_OK : status;
 }
+static fy_status_t model_sync_norms(void *given)
+{
+    const fy_status_t status = fy_model_sync_norms(model, given);
+    return strstr(fy_error_get()->text, "has 0 ranks") ? FY_STATUS_OK : status;
+}
 static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_result_t *result)
 {
     fy_loader_t *loader;
@@ -255,6 +260,7 @@ static const ts_abi_case_t cases[] = {
     TS_ABI_OPTIONS(train_options, train_options),
     TS_ABI_FACTS(train_result, train_result),
     TS_ABI_OPTIONS(train_replicas, train_replicas),
+    TS_ABI_OPTIONS(norm_exchange, model_sync_norms),
     TS_ABI_OPTIONS(find_lr_options, find_lr_options),
     TS_ABI_FACTS(find_lr_result, find_lr_result),
     TS_ABI_FACTS(segments, segments_fit),
