@@ -259,7 +259,9 @@ fy_status_t fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_opt
 void fy_ddp_destroy(fy_ddp_t *ddp)
 {
     if (!ddp) return;
-    (void)fyd_overlap_finish(ddp);
+    const fy_error_t error = *fy_error_get(); /* it stays: the caller may report it later */
+    if (fyd_overlap_finish(ddp) != FY_STATUS_OK && error.status != FY_STATUS_OK)
+        (void)!fy_error_set(error.status, error.file, error.line, "%s", error.text);
     if (syncs_norms(ddp)) (void)!fy_model_sync_norms(ddp->model, NULL);
     free(ddp->starts);
     free(ddp->buckets);

@@ -111,6 +111,8 @@ fy_status_t train_dist_begin(train_run_t *run);
 /* The optimizer of this rank. */
 fy_status_t train_dist_optimizer(train_run_t *run, const fy_optimizer_options_t *options);
 void train_dist_print(const train_run_t *run);
+/* Before the model is destroyed. */
+void train_dist_end(train_run_t *run);
 void train_dist_close(train_dist_t *dist);
 
 /* ---- train_plan.c ---- */

@@ -77,8 +77,11 @@ void train_dist_print(const train_run_t *run)
             (unsigned long long)now.sent_nbytes, (unsigned long long)now.received_nbytes);
 }
 
-void train_dist_close(train_dist_t *dist)
+void train_dist_end(train_run_t *run)
 {
-    fy_ddp_destroy(dist->ddp);
-    fy_group_close(dist->group);
+    if (!run->dist) return;
+    fy_ddp_destroy(run->dist->ddp);
+    run->dist->ddp = NULL;
 }
+
+void train_dist_close(train_dist_t *dist) { fy_group_close(dist->group); }

@@ -285,6 +285,7 @@ fy_status_t train_setup(train_run_t *run)
 void train_teardown(train_run_t *run)
 {
     fy_optimizer_destroy(run->optimizer);
+    train_dist_end(run);
     fy_model_destroy(run->model);
     fy_loader_destroy(run->train);
     fy_loader_destroy(run->test);

@@ -30,8 +30,12 @@ if [ $is_sanitized = 0 ]; then succeed "$first" 2 "$norms" resnet18 host; fi
 
 "${train[@]}" >"$temp/out" 2>"$temp/err" || fail "one process"
 want=$(epochs)
-start "$last" 3 "${train[@]}" --dist auto --sync-batch-norm || fail "synchronised"
+start "$last" 3 "${train[@]}" --dist auto --sync-batch-norm --checkpoint "$temp/run" --checkpoint-every 2 || fail "synchronised"
 if [ "$(epochs)" != "$want" ]; then fail "another training than that of one process ($want)"; fi
+weights=$(grep '^weights: ' "$temp/out")
+rm "$temp/run/step-00000003.safetensors" # the run goes on from step 2
+start "$last" 3 "${train[@]}" --dist auto --sync-batch-norm --checkpoint "$temp/run" --resume || fail "resume"
+if [ "$(grep '^weights: ' "$temp/out")" != "$weights" ]; then fail "a resumed run has other parameters ($weights)"; fi
 start "$last" 3 "${train[@]}" --dist auto || fail "local statistics"
 if [ "$(epochs)" = "$want" ]; then fail "local statistics make no difference"; fi
 # The last batch of an epoch has 2 samples: one rank has none.
