@@ -37,6 +37,11 @@ foreach(name low model model_gradients trainer)
     set_property(TEST unit_train_${name}_orders APPEND PROPERTY ENVIRONMENT
                  "FERRY_TEST_DEVICE=sim:0?order=lazy,sim:0?order=random&seed=1")
 endforeach()
+if(TARGET test_unit_train_norm_sync)
+    ferry_test(unit_train_norm_sync_orders unit test_unit_train_norm_sync)
+    set_property(TEST unit_train_norm_sync_orders APPEND PROPERTY ENVIRONMENT
+                 "FERRY_TEST_DEVICE=sim:0?order=lazy,sim:0?order=random&seed=1")
+endif()
 if(TARGET test_unit_train_checkpoint_kill)
     target_link_options(test_unit_train_checkpoint_kill PRIVATE -Wl,--wrap=write)
 endif()
