@@ -8,17 +8,18 @@
 #include "dist/group.h"
 
 static const char *const kinds[] = { "open",       "all_reduce", "broadcast", "reduce_scatter",
-                                     "all_gather", "send",       "receive",   "barrier" };
+                                     "all_gather", "send",       "receive",   "barrier",
+                                     "use_device" };
 
 void fyd_call_text(const fyd_call_t *call, char *text, size_t size)
 {
     static const char *const reductions[] = { "sum", "mean", "max" };
     int at = snprintf(text, size, "%s %" PRIu64, kinds[call->kind], call->number);
-    if (call->kind == FYD_OPENING || call->kind == FYD_BARRIER) return;
+    if (call->kind == FYD_OPENING || call->kind >= FYD_BARRIER) return;
     at += snprintf(text + at, size - (size_t)at, " of %s [", fy_dtype_name(call->dtype));
     for (int i = 0; i < call->rank && (size_t)at + 24 < size; i++)
         at += snprintf(text + at, size - (size_t)at, "%s%" PRId64, i ? ", " : "", call->dims[i]);
-    at += snprintf(text + at, size - (size_t)at, "]");
+    at += snprintf(text + at, size - (size_t)at, "]%s", call->is_native ? " on devices" : "");
     if ((size_t)at >= size) return;
     if (call->kind == FYD_ALL_REDUCE || call->kind == FYD_REDUCE_SCATTER)
         snprintf(text + at, size - (size_t)at, ", %s", reductions[call->option]);

@@ -103,6 +103,12 @@ static fy_status_t open_work(const fy_group_t *group, const request_t *q, bool i
     if (q->kind == FYD_REDUCE_SCATTER)
         FY_TRY(check_parts(group, q, &work->dst.info, &work->src.info));
     describe(&work->call, q, named->tensor ? &named->info : NULL);
+    work->is_native = fyd_is_native(group, work);
+    work->call.is_native = work->is_native;
+    if (!work->is_native) {
+        FY_TRY(fyd_operand_stage(&work->src));
+        FY_TRY(fyd_operand_stage(&work->dst));
+    }
     if (group->transport.size == 1) return FY_STATUS_OK;
     const uint64_t src = work->src.info.nbytes, dst = work->dst.info.nbytes;
     return fy_ledger_collective(q->name, src > dst ? src : dst);
@@ -114,8 +120,18 @@ void fyd_work_close(fyd_work_t *work)
     fyd_operand_close(&work->dst, work->is_used);
 }
 
+static fy_status_t run_native(fy_group_t *group, fyd_work_t *work, fy_ticket_t *out_ticket)
+{
+    FY_TRY(fyd_check(group));
+    FY_TRY(fyd_native_prepare(group, work));
+    FY_TRY(fyd_move(group, work));
+    *out_ticket = work->ticket;
+    return FY_STATUS_OK;
+}
+
 static fy_status_t run(fy_group_t *group, fyd_work_t *work, fy_ticket_t *out_ticket)
 {
+    if (work->is_native) return run_native(group, work, out_ticket);
     const bool is_alone = group->transport.size == 1;
     const bool is_overwritten = work->kind == FYD_BROADCAST &&
                                 work->option != group->transport.rank;

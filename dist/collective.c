@@ -288,7 +288,7 @@ static fy_status_t run(fy_group_t *group, fyd_work_t *work)
 {
     const bool is_pair = work->kind == FYD_SEND || work->kind == FYD_RECEIVE;
     const int peer = is_pair ? work->option : -1;
-    const bool small = is_small(group, work);
+    const bool small = !work->is_native && is_small(group, work);
     FY_TRY(fyd_check(group));
     work->call.number = group->call.number + 1;
     group->call = work->call;
@@ -297,6 +297,11 @@ static fy_status_t run(fy_group_t *group, fyd_work_t *work)
         group->packed[r] = is_sent ? pack(group, work, r) : 0;
     }
     FY_TRY(fyd_agree(group, peer));
+    if (work->is_native) {
+        FY_TRY(fyd_native_run(group, work));
+        group->ncalls++;
+        return FY_STATUS_OK;
+    }
     work->is_used = true;
     if (small) count_small(group, work, peer);
     FY_TRY(small ? run_small(group, work) : run_large(group, work));

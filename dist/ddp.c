@@ -231,6 +231,7 @@ static fy_status_t prepare(fy_ddp_t *ddp)
         return FYD_FAIL(OUT_OF_MEMORY, "ddp_create: no host memory for buckets");
     FY_TRY(cut(ddp));
     FY_TRY(compare_models(ddp));
+    if (!ddp->group->device) FY_TRY(fy_group_use_device(ddp->group, values.device));
     FY_TRY(share_model(ddp));
     return sync_norms(ddp);
 }

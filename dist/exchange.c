@@ -23,7 +23,8 @@ fy_status_t fyd_break(fy_group_t *group)
     if (atomic_load(&group->broken)) return error->status;
     memcpy(group->reason, error->text, sizeof group->reason);
     atomic_store(&group->broken, (int)error->status);
-    return error->status;
+    fyd_native_abort(group);
+    return fy_error_get()->status;
 }
 
 fy_status_t fyd_check(fy_group_t *group)

@@ -199,9 +199,12 @@ fy_status_t fyd_group_make(const fyd_transport_t *transport, const fy_group_opti
 
 bool fyd_group_end(fy_group_t *group)
 {
+    fyd_native_close(group);
     fyd_threads_stop(group);
     fyd_beat_close(group);
     const bool is_orderly = atomic_load(&group->broken) == FY_STATUS_OK;
+    fy_communicator_close(group->communicator); /* of a broken group: aborted */
+    group->communicator = NULL;
     close_transport(&group->transport, is_orderly);
     if (is_orderly) fyd_group_free(group);
     return is_orderly;
@@ -283,6 +286,7 @@ fy_status_t fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
     info.is_broken = atomic_load(&mine->broken) != FY_STATUS_OK;
     info.has_threads = group->transport.size > 1 && group->transport.has_threads;
     memcpy(info.engine, group->transport.engine, sizeof info.engine);
+    memcpy(info.path, group->path, sizeof info.path);
     pthread_mutex_lock(&mine->engine);
     info.calls = group->ncalls;
     info.sent_nbytes = group->sent_nbytes;

@@ -1,6 +1,7 @@
 /* Inside a group. group.c opens and closes it, call.c has the public calls, collective.c what each
  * moves, worker.c the group's thread, exchange.c messages with a deadline, beat.c ranks that
- * are silent, agree.c compares calls, staging.c has the bytes of tensors on the host.
+ * are silent, agree.c compares calls, staging.c has the bytes of tensors on the host, native.c
+ * calls that stay on devices.
  *
  * Two threads use a group: the caller's and the group's own. `engine` is held by the one that calls
  * the transport; it guards all fields without another comment. */
@@ -12,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <ferry/communicator.h>
 #include <ferry/dist.h>
 #include <ferry/external.h>
 
@@ -27,7 +29,8 @@ typedef enum fyd_kind {
     FYD_ALL_GATHER,
     FYD_SEND,
     FYD_RECEIVE,
-    FYD_BARRIER
+    FYD_BARRIER,
+    FYD_USE_DEVICE
 } fyd_kind_t;
 
 /* One call, as the ranks compare it; sent as it is between processes of one program. */
@@ -35,6 +38,7 @@ typedef struct fyd_call {
     uint64_t number; /* of the rank's calls: 1, 2, ... */
     int32_t kind, dtype, option, rank;
     int64_t dims[FY_MAX_RANK];
+    int64_t is_native; /* from device to device: fyd_is_native */
 } fyd_call_t;
 
 /* What a rank sends to each other rank every second. */
@@ -86,6 +90,11 @@ struct fy_group {
     uint64_t wire_nbytes, nmessages, blocked_ns; /* sent, and waited, not yet in the ledger */
     char reason[512];                            /* why it is broken; written before */
     _Atomic int broken;                          /* a status; OK: it is not. Read by any thread */
+    /* native.c; NULL: fy_group_use_device was not called, calls cross the host. The caller's
+     * thread writes them while no work is queued */
+    fy_device_t *device;
+    fy_communicator_t *communicator;
+    char path[128]; /* "direct", "host: ..." */
     /* worker.c; used by the caller's thread */
     pthread_t worker, heart;
     bool has_worker, has_heart;
@@ -150,14 +159,17 @@ static inline char *fyd_outbox(const fy_group_t *group, int rank)
 typedef struct fyd_operand {
     fy_tensor_t *tensor, *staging; /* staging NULL: the tensor is on the host */
     bool is_own;                   /* `tensor` is a handle of the operand's */
+    fy_access_t access;
     fy_tensor_info_t info;
     void *data;
 } fyd_operand_t;
 
-/* Fails: INVALID_ARGUMENT (not contiguous). Allocates what fyd_operand_read and _write need.
- * `is_own`: uses another handle, which no scope ends. */
+/* Fails: INVALID_ARGUMENT (not contiguous, read-only). `is_own`: uses another handle, which no scope ends. */
 fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
                              fyd_operand_t *out);
+/* Makes its elements available on the host: maps them, or allocates what fyd_operand_read and
+ * _write need. */
+fy_status_t fyd_operand_stage(fyd_operand_t *operand);
 fy_status_t fyd_operand_read(fyd_operand_t *operand); /* downloads */
 /* Uploads. {0, 0}: no upload was needed. */
 fy_status_t fyd_operand_write(fyd_operand_t *operand, fy_ticket_t *out_ticket);
@@ -171,9 +183,11 @@ typedef struct fyd_work {
     fyd_kind_t kind;
     int option;              /* the reduction, the root, the other rank */
     bool in_place;           /* src only */
+    bool is_native;          /* the tensors stay on the device */
     bool is_used;            /* after a failure: MPI may still use the elements */
     fyd_operand_t src, dst;  /* tensor NULL: none */
     fyd_call_t call;         /* without its number */
+    fy_ticket_t ticket;      /* is_native: of the request that has run last */
     fy_external_t *external; /* asynchronous; NULL: the caller waits */
     struct fyd_work *next;
 } fyd_work_t;
@@ -198,6 +212,19 @@ void fyd_worker_resume(fy_group_t *group);
  * the sources. */
 void fyd_reduce(fy_dtype_t dtype, fy_group_reduce_t reduce, void *out, const void *const *sources,
                 int size, uint64_t nelem);
+
+/* ---- native.c ---- */
+
+/* Does this call go from device to device? The operands are open. */
+bool fyd_is_native(const fy_group_t *group, const fyd_work_t *work);
+/* Everything that can fail, or wait for the device, before other ranks are concerned. */
+fy_status_t fyd_native_prepare(fy_group_t *group, const fyd_work_t *work);
+/* Submits it; the calls are compared and the engine is held. */
+fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work);
+/* The group is broken: calls that run on the device end. */
+void fyd_native_abort(fy_group_t *group);
+/* Waits for the other ranks, unless the group is broken. */
+void fyd_native_close(fy_group_t *group);
 
 /* ---- group.c ---- */
 

@@ -28,7 +28,7 @@ static fy_status_t stage(fyd_operand_t *operand)
 fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
                              fyd_operand_t *out)
 {
-    *out = (fyd_operand_t){ .info = FY_TENSOR_INFO_INIT };
+    *out = (fyd_operand_t){ .info = FY_TENSOR_INFO_INIT, .access = access };
     FY_TRY(fy_tensor_query(tensor, &out->info));
     out->tensor = tensor;
     const fy_tensor_info_t *info = &out->info;
@@ -38,10 +38,16 @@ fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t 
                         info->name);
     if (info->is_read_only && (access & FY_ACCESS_WRITE))
         return FYD_FAIL(INVALID_ARGUMENT, "%s: the tensor '%s' is read-only", call, info->name);
-    if (is_own) FY_TRY(own(out));
+    return is_own ? own(out) : FY_STATUS_OK;
+}
+
+fy_status_t fyd_operand_stage(fyd_operand_t *operand)
+{
+    if (!operand->tensor) return FY_STATUS_OK;
     /* not fy_device_query, which asks the system for free memory */
-    return info->device == fy_device_host() ? fy_tensor_map(tensor, access, &out->data)
-                                            : stage(out);
+    return operand->info.device == fy_device_host()
+               ? fy_tensor_map(operand->tensor, operand->access, &operand->data)
+               : stage(operand);
 }
 
 fy_status_t fyd_operand_read(fyd_operand_t *operand)

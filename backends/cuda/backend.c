@@ -49,6 +49,11 @@ static const fy_backend_t backend = {
     .native_event_wait = fy__cuda_native_event_wait,
     .native_timeline_signal = fy__cuda_native_timeline_signal,
     .native_timeline_wait = fy__cuda_native_timeline_wait,
+    .communicator_id = fy__cuda_communicator_id,
+    .communicator_open = fy__cuda_communicator_open,
+    .communicator_test = fy__cuda_communicator_test,
+    .communicator_call = fy__cuda_communicator_call,
+    .communicator_close = fy__cuda_communicator_close,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,

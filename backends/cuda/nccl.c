@@ -1,49 +1,59 @@
-/* A clique is an ordered set of devices with one communicator for each. The first sum over them
- * makes it; it is kept until one of them is closed or a call of NCCL fails. A sum is one group of
+/* The sums, and the list of cliques. The first sum over a set of devices
+ * makes its clique, which is kept until one of them is closed or a call of NCCL fails. A sum is one group of
  * calls by one thread. A failure ends its clique: communicators are aborted, so NCCL kernels that
  * wait for a peer end, with any bytes as their results. A poll may detect the failure and drop its
  * status. Therefore the devices of a clique that had sums are lost then, and no call uses such
- * bytes as a sum. See nccl.h. */
-#include "backends/cuda/nccl.h"
+ * bytes as a sum. Next: nccl_ranks.c, for several processes. */
+#include "backends/cuda/nccl_clique.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-
-#include "backends/cuda/nccl_library.h"
 
 enum { MOST = FY__CUDA_PEERS };
 
-typedef struct clique {
-    size_t count;
-    uint64_t nsums; /* that were submitted; they may be on their way */
-    fy__cuda_device_t *devs[MOST];
-    fy__nccl_comm_t comms[MOST];
-    struct clique *next;
-} clique_t;
+typedef fy__cuda_clique_t clique_t;
 
-/* Guards the list, and is held over the calls of NCCL: two groups over the same devices from two
- * threads could wait for each other. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fy__cuda_clique_lock = PTHREAD_MUTEX_INITIALIZER;
 static clique_t *cliques;
 
 static fy_status_t failed(fy_status_t status, int code, const char *call, const clique_t *clique,
                           int line)
 {
-    return fy__cuda.host->fail(
-        status, __FILE__, line,
-        "a sum over %zu devices, cuda:%d and others: %s gave %s (%d)\n  %sNCCL_DEBUG=WARN says "
-        "more, FERRY_NCCL=none sums by copies between devices",
-        clique->count, clique->devs[0]->index, call, fy__nccl_name(code), code,
-        status == FY_STATUS_DEVICE_LOST ? "Earlier sums may have been cut short, so these devices "
-                                          "are lost: close them and open them again. "
-                                        : "The tensors hold garbage; ");
+    char who[80];
+    const char *more = clique->owner != NULL ? "" : "The tensors hold garbage; ";
+    if (clique->owner != NULL)
+        snprintf(who, sizeof who, "a call of cuda:%d with other processes",
+                 clique->devs[0]->index);
+    else
+        snprintf(who, sizeof who, "a sum over %zu devices, cuda:%d and others", clique->count,
+                 clique->devs[0]->index);
+    if (status == FY_STATUS_DEVICE_LOST)
+        more = clique->owner != NULL
+                   ? "Earlier calls may have been cut short, so this device is lost: close it and "
+                     "open it again. "
+                   : "Earlier sums may have been cut short, so these devices are lost: close them "
+                     "and open them again. ";
+    return fy__cuda.host->fail(status, __FILE__, line,
+                               "%s: %s gave %s (%d)\n  %sNCCL_DEBUG=WARN says more, "
+                               "FERRY_NCCL=none %s",
+                               who, call, fy__nccl_name(code), code, more,
+                               clique->owner != NULL ? "sends through the host"
+                                                     : "sums by copies between devices");
 }
 
-/* Takes it out of the list and ends it; the lock is held. */
-static void end(clique_t *clique, int abort)
+void fy__cuda_clique_add(clique_t *clique)
+{
+    for (size_t i = 0; i < clique->count; i++) atomic_fetch_add(&clique->devs[i]->ncliques, 1);
+    clique->next = cliques;
+    cliques = clique;
+}
+
+void fy__cuda_clique_end(clique_t *clique, int abort)
 {
     clique_t **link = &cliques;
     while (*link != NULL && *link != clique) link = &(*link)->next;
     if (*link != NULL) *link = clique->next;
+    if (clique->owner != NULL) *clique->owner = NULL;
     for (size_t i = 0; i < clique->count; i++) {
         atomic_fetch_sub(&clique->devs[i]->ncliques, 1);
         (void)(abort ? fy__nccl.ncclCommAbort(clique->comms[i])
@@ -52,18 +62,21 @@ static void end(clique_t *clique, int abort)
     free(clique);
 }
 
-/* After a failure. The devices are marked lost first, so that an aborted sum never counts as done.
- * The lock is held. */
-static fy_status_t give_up(clique_t *clique, int code, const char *call, int line)
+void fy__cuda_clique_lose(clique_t *clique, int code)
 {
-    const int loses = clique->nsums > 0;
-    for (size_t i = 0; loses && i < clique->count; i++) {
+    for (size_t i = 0; i < clique->count; i++) {
         int none = 0;
         atomic_compare_exchange_strong(&clique->devs[i]->lost, &none, -code);
     }
+}
+
+fy_status_t fy__cuda_clique_give_up(clique_t *clique, int code, const char *call, int line)
+{
+    const int loses = clique->nsums > 0;
+    if (loses) fy__cuda_clique_lose(clique, code);
     const fy_status_t status =
         failed(loses ? FY_STATUS_DEVICE_LOST : fy__nccl_status(code), code, call, clique, line);
-    end(clique, 1);
+    fy__cuda_clique_end(clique, 1);
     return status;
 }
 
@@ -76,17 +89,28 @@ fy_status_t fy__cuda_nccl_lost(const fy__cuda_device_t *dev, int code)
                          dev->index, fy__nccl_name(code), code);
 }
 
-/* The lock is held. */
-static fy_status_t check(clique_t *clique)
+fy_status_t fy__cuda_clique_test(clique_t *clique, int *out_done)
 {
+    *out_done = 1;
     for (size_t i = 0; i < clique->count; i++) {
         int state = 0;
         int code = fy__nccl.ncclCommGetAsyncError(clique->comms[i], &state);
-        if (code == 0) code = state == 7 ? 0 : state; /* in progress is no error */
+        if (code == 0 && state == FY__NCCL_IN_PROGRESS) {
+            *out_done = 0;
+            continue;
+        }
+        if (code == 0) code = state;
         if (code == 0) continue;
-        return give_up(clique, code, "ncclCommGetAsyncError", __LINE__);
+        return fy__cuda_clique_give_up(clique, code, "ncclCommGetAsyncError", __LINE__);
     }
     return FY_STATUS_OK;
+}
+
+/* The lock is held. */
+static fy_status_t check(clique_t *clique)
+{
+    int done;
+    return fy__cuda_clique_test(clique, &done);
 }
 
 /* NULL: *out_status says why. The lock is held. */
@@ -96,7 +120,7 @@ static clique_t *find_or_make(size_t count, void *const *devs, fy_status_t *out_
     for (clique_t *clique = cliques; clique != NULL; clique = clique->next) {
         size_t i = 0;
         while (clique->count == count && i < count && clique->devs[i] == devs[i]) i++;
-        if (clique->count != count || i < count) continue;
+        if (clique->owner != NULL || clique->count != count || i < count) continue;
         *out_status = check(clique);
         return *out_status == FY_STATUS_OK ? clique : NULL;
     }
@@ -117,9 +141,7 @@ static clique_t *find_or_make(size_t count, void *const *devs, fy_status_t *out_
         free(clique);
         return NULL;
     }
-    for (size_t i = 0; i < count; i++) atomic_fetch_add(&clique->devs[i]->ncliques, 1);
-    clique->next = cliques;
-    cliques = clique;
+    fy__cuda_clique_add(clique);
     return clique;
 }
 
@@ -142,14 +164,16 @@ static fy_status_t submit(clique_t *clique, void *const *streams, void *const *b
             code = ended;
         }
     }
-    if (code != 0) return give_up(clique, code, call, __LINE__);
+    if (code != 0) return fy__cuda_clique_give_up(clique, code, call, __LINE__);
     clique->nsums++;
     return FY_STATUS_OK;
 }
 
-static int nccl_dtype(int32_t dtype)
+int fy__nccl_dtype(int32_t dtype)
 {
     switch (dtype) {
+    case FY_DTYPE_I32: return FY__NCCL_I32;
+    case FY_DTYPE_I64: return FY__NCCL_I64;
     case FY_DTYPE_F16: return FY__NCCL_F16;
     case FY_DTYPE_BF16: return FY__NCCL_BF16;
     case FY_DTYPE_F32: return FY__NCCL_F32;
@@ -173,11 +197,11 @@ static void tell(const clique_t *clique, void *const *streams, uint64_t nbytes)
 fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams,
                                 void *const *buffers, int32_t dtype, uint64_t nelem)
 {
-    const int type = nccl_dtype(dtype);
+    const int type = fy__nccl_dtype(dtype);
     fy_status_t status = FY_STATUS_OK;
     fy__cuda_frame_t frame;
     FY_TRY(fy__nccl_load());
-    if (type < 0 || count < 2 || count > MOST)
+    if (type < FY__NCCL_F16 || count < 2 || count > MOST)
         return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
                              "a sum over %zu devices of dtype %d is not NCCL's", count, (int)dtype);
     /* lost ones are refused before anything is asked of the others */
@@ -187,12 +211,12 @@ fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *st
     }
     /* NCCL changes the current device, and puts back what it found: this one */
     FY_TRY(fy__cuda_enter(devs[0], &frame));
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fy__cuda_clique_lock);
     clique_t *clique = find_or_make(count, devs, &status);
     if (clique != NULL) status = submit(clique, streams, buffers, type, nelem);
     if (clique != NULL && status == FY_STATUS_OK)
         tell(clique, streams, nelem * (dtype == FY_DTYPE_F64 ? 8 : dtype == FY_DTYPE_F32 ? 4 : 2));
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__cuda_clique_lock);
     fy__cuda_leave(&frame);
     return status;
 }
@@ -214,7 +238,7 @@ fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev)
 {
     fy_status_t status = FY_STATUS_OK;
     /* who holds it looks himself */
-    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&lock) != 0) return status;
+    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&fy__cuda_clique_lock) != 0) return status;
     for (clique_t *clique = cliques, *next; clique != NULL && status == FY_STATUS_OK;
          clique = next) {
         next = clique->next;
@@ -224,7 +248,7 @@ fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev)
                 break;
             }
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fy__cuda_clique_lock);
     return status;
 }
 
@@ -232,7 +256,8 @@ void fy__cuda_nccl_forget(fy__cuda_device_t *dev)
 {
     clique_t *clique;
     if (!fy__cuda_nccl_is_used(dev)) return;
-    pthread_mutex_lock(&lock);
-    while ((clique = clique_of(dev)) != NULL) end(clique, atomic_load(&dev->lost) != 0);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&fy__cuda_clique_lock);
+    while ((clique = clique_of(dev)) != NULL)
+        fy__cuda_clique_end(clique, atomic_load(&dev->lost) != 0);
+    pthread_mutex_unlock(&fy__cuda_clique_lock);
 }

@@ -1,5 +1,5 @@
-/* Sums over the open CUDA devices of this process, by NCCL. Not here: finding it (nccl_library.h),
- * sums by copies (train/parallel.c). */
+/* Sums over the open CUDA devices of this process, and calls with other processes, by NCCL. Not
+ * here: finding it (nccl_library.h), sums by copies (train/parallel.c). */
 #ifndef FERRY_BACKENDS_CUDA_NCCL_H_
 #define FERRY_BACKENDS_CUDA_NCCL_H_
 
@@ -8,6 +8,14 @@
 /* The slot; see backend.h. */
 fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams,
                                 void *const *buffers, int32_t dtype, uint64_t nelem);
+/* The communicator slots (nccl_ranks.c). */
+fy_status_t fy__cuda_communicator_id(void *dev, void *id);
+fy_status_t fy__cuda_communicator_open(void *dev, const void *id, int rank, int size,
+                                       void **out_communicator);
+fy_status_t fy__cuda_communicator_test(void *communicator, int *out_done);
+fy_status_t fy__cuda_communicator_call(void *communicator, void *stream,
+                                       const fy_backend_collective_t *call);
+void fy__cuda_communicator_close(void *communicator, fy_backend_closing_t closing);
 /* Checks whether NCCL has detected since the last call that a sum with `dev` will not end (a link
  * or a device is lost). If so, it aborts those sums, so that no call waits forever, marks their
  * devices as lost, and fails. Never blocks. Costs one load before the first sum. */

@@ -14,7 +14,9 @@
 fy__nccl_t fy__nccl;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char why_not[256]; /* written under `once`; empty: it is there */
+/* Written under `once`; empty: it is there. `lacks`: an entry for several processes. */
+static char why_not[256];
+static const char *lacks;
 
 static const char *asked_for(void)
 {
@@ -47,6 +49,12 @@ static void load(void)
     memcpy(&table.name, &entry, sizeof entry);
     FY__NCCL_LIST(X)
 #undef X
+#define X(name, result, parameters)       \
+    entry = dlsym(table.library, #name);  \
+    if (entry == NULL) lacks = #name;     \
+    memcpy(&table.name, &entry, sizeof entry);
+    FY__NCCL_RANKS_LIST(X)
+#undef X
     fy__nccl = table;
 }
 
@@ -55,6 +63,16 @@ fy_status_t fy__nccl_load(void)
     pthread_once(&once, load);
     if (why_not[0] == '\0') return FY_STATUS_OK;
     return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "sums over devices by NCCL: %s", why_not);
+}
+
+fy_status_t fy__nccl_load_ranks(void)
+{
+    pthread_once(&once, load);
+    if (why_not[0] != '\0')
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "calls between processes by NCCL: %s", why_not);
+    if (lacks == NULL) return FY_STATUS_OK;
+    return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "'%s' has no %s; NCCL from 2.14 on does",
+                         asked_for(), lacks);
 }
 
 fy_status_t fy__cuda_nccl_say(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)

@@ -43,6 +43,22 @@ typedef struct fy_host_api {
     void (*record)(fy_copy_kind_t kind, uint64_t nbytes);
 } fy_host_api_t;
 
+/* A call of a communicator; see fy_collective_t. Elements are dense, in the device's memory. */
+typedef struct fy_backend_collective {
+    fy_collective_t kind;
+    int option;         /* a rank, or FY_COLLECTIVE_SUM or _MEAN */
+    int32_t dtype;      /* of a reduction */
+    uint64_t nelem;     /* of src; of dst for REDUCE_SCATTER and RECEIVE */
+    uint64_t nbytes;    /* of nelem elements */
+    void *dst;          /* equal to src: in place; NULL: none */
+    const void *src;    /* NULL: none */
+} fy_backend_collective_t;
+typedef enum fy_backend_closing {
+    FY_CLOSING_DONE,
+    FY_CLOSING_IDLE,
+    FY_CLOSING_RUNNING
+} fy_backend_closing_t;
+
 /* One `key=value` of a device spec that is not one of Ferry's options. */
 typedef struct fy_backend_option {
     const char *key, *value; /* valid during device_open only */
@@ -307,6 +323,22 @@ typedef struct fy_backend {
     /* As fy_native_timeline_signal and _wait; `word` is a multiple of 8. */
     fy_status_t (*native_timeline_signal)(void *dev, void *stream, void *word, uint64_t value);
     fy_status_t (*native_timeline_wait)(void *dev, void *stream, void *word, uint64_t value);
+
+    /* ---- communicators ---- (optional, all or none; see ferry/communicator.h) */
+    /* Writes a new id; NULL: checks only. UNSUPPORTED: the library was not found; the text says
+     * why. */
+    fy_status_t (*communicator_id)(void *dev, void *id);
+    /* Begins to connect `dev` as rank `rank` of `size`; waits for no other process. */
+    fy_status_t (*communicator_open)(void *dev, const void *id, int rank, int size,
+                                     void **out_communicator);
+    /* *out_done is 1 if it is connected and the last call is on its stream. Does not wait. */
+    fy_status_t (*communicator_test)(void *communicator, int *out_done);
+    /* Submits a call, after communicator_test has said that the last one is done. */
+    fy_status_t (*communicator_call)(void *communicator, void *stream,
+                                     const fy_backend_collective_t *call);
+    /* Ends and frees it. DONE: its calls are complete, on all ranks. IDLE: aborts; no call of this
+     * rank runs. RUNNING: aborts, and marks `dev` as lost, because a call may run. */
+    void (*communicator_close)(void *communicator, fy_backend_closing_t closing);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the

@@ -79,10 +79,22 @@ typedef struct fy_group_info {
     /* bytes of tensor elements that this rank has sent to and received from others */
     uint64_t sent_nbytes, received_nbytes;
     int has_threads; /* 1: asynchronous calls and beats run beside the caller */
+    /* of tensors on the device of fy_group_use_device. "direct": from device to device; "host: "
+     * and why not; "": no such device, or one rank */
+    char path[128];
 } fy_group_info_t;
 #define FY_GROUP_INFO_INIT FY_ZEROED_(group_info)
 /* Fails: INVALID_ARGUMENT, UNSUPPORTED (rule 8). */
 FY_API_STATUS fy_group_query(const fy_group_t *group, fy_group_info_t *out_info);
+
+/* All ranks call it, each with its device. From now on tensors on these devices go from device to
+ * device by the library of their vendor (NCCL for cuda, ferry/communicator.h), if every rank's
+ * device has it; else across the host, as without this call: rule 3. NCCL adds in an order of its
+ * own (rule 4), and may divide before it adds; maxima always cross the host, because NCCL's may
+ * drop NaN. Once per group; closes with it, the group keeps the device open. fy_ddp_create calls it.
+ * A rank that is lost while a call runs on the devices loses the device, too (DEVICE_LOST).
+ * Fails: INVALID_ARGUMENT (a second time), as the rules above and as fy_communicator_open. */
+FY_API_STATUS fy_group_use_device(fy_group_t *group, fy_device_t *device);
 
 typedef enum fy_group_reduce {
     FY_GROUP_SUM,

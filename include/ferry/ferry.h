@@ -7,6 +7,7 @@
 #define FERRY_FERRY_H_
 
 #include <ferry/autocast.h>
+#include <ferry/communicator.h>
 #include <ferry/device.h>
 #include <ferry/dlpack.h>
 #include <ferry/external.h>

@@ -115,6 +115,21 @@ typedef void (*fy_fact_fn)(void *user, const char *key, const char *value);
     (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (const int[]) { __VA_ARGS__ }
 #define FY_ALL_AXES 0, NULL
 
+/* Calls of communicator.h, of tensors src and dst; n is the number of ranks. The first two are in
+ * place: src is dst or NULL. */
+typedef enum fy_collective {
+    /* dst becomes the sum, or the mean, over the ranks. F32, F64; sums I32, I64 */
+    FY_COLLECTIVE_ALL_REDUCE,
+    FY_COLLECTIVE_BROADCAST, /* dst becomes that of rank `option` */
+    /* dst [k, ...] becomes part `rank` of the sum, or the mean, of src [n * k, ...] */
+    FY_COLLECTIVE_REDUCE_SCATTER,
+    FY_COLLECTIVE_ALL_GATHER, /* dst [n * k, ...] becomes the src [k, ...] of all ranks */
+    FY_COLLECTIVE_SEND,       /* src to rank `option`, which receives; dst is NULL */
+    FY_COLLECTIVE_RECEIVE     /* dst from rank `option`, which sends; src is NULL */
+} fy_collective_t;
+#define FY_COMMUNICATOR_ID_NBYTES 128
+enum { FY_COLLECTIVE_SUM, FY_COLLECTIVE_MEAN }; /* `option` of a reduction */
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 /* X(name, NAME, last): fy_<name>_t with FY_<NAME>_INIT; `last` is the last field of the first
  * version, and stays when fields are added behind it. */
 #define FY__ABI_OPTIONS(X)                            \
+    X(communicator_options, COMMUNICATOR_OPTIONS, is_counted) \
     X(device_options, DEVICE_OPTIONS, free_pinned)    \
     X(stream_options, STREAM_OPTIONS, native)         \
     X(transfer_options, TRANSFER_OPTIONS, site)       \

@@ -37,7 +37,7 @@ enum fake_entry {
 #endif
 #undef X
 #define X(name, result, parameters) FAKE_##name,
-                    FY__NCCL_LIST(X)
+                    FY__NCCL_LIST(X) FY__NCCL_RANKS_LIST(X)
 #undef X
                         FAKE_ENTRIES
 };

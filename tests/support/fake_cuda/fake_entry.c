@@ -34,7 +34,7 @@ static const char *const names[FAKE_ENTRIES] = {
 #endif
 #undef X
 #define X(name, result, parameters) #name,
-                    FY__NCCL_LIST(X)
+                    FY__NCCL_LIST(X) FY__NCCL_RANKS_LIST(X)
 #undef X
 };
 

@@ -1,22 +1,19 @@
-/* NCCL of the fake, for one process: communicators for sets of devices, groups of calls, sums in
- * the order of the ranks. Stricter than NCCL: a group must have a call of every rank of a set, of
- * one size and type, on a stream of the rank's own device, and buffers must lie there. */
+/* NCCL of the fake, for the devices of one process: communicators for sets of devices, groups of
+ * calls, sums in the order of the ranks. Stricter than NCCL: a group must have a call of every rank
+ * of a set, of one size and type, on a stream of the rank's own device, and buffers must lie there.
+ * Next: fake_nccl_ranks.c. */
+#include "tests/support/fake_cuda/fake_nccl.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "opset/formulas/half.h"
-#include "tests/support/fake_cuda/fake.h"
 
 enum { RANKS = FAKE_DEVICES, CALLS = 16 };
 
-typedef struct set {
+typedef struct fake_nccl_set {
     int count, alive;
 } set_t;
-
-struct ncclComm {
-    int device, rank, error;
-    set_t *set;
-};
 
 typedef struct call {
     void *buffer;
@@ -46,6 +43,18 @@ void fake_cuda_nccl_error(int code)
 FY__NCCL_LIST(X)
 #undef X
 
+struct ncclComm *fake_nccl_add(int device, int rank)
+{
+    struct ncclComm *comm = calloc(1, sizeof *comm);
+    comm->device = device;
+    comm->rank = rank;
+    int place = 0;
+    while (place < 63 && all[place] != NULL) place++;
+    all[place] = comm;
+    live++;
+    return comm;
+}
+
 int ncclGetVersion(int *version)
 {
     int code = fake_enter(FAKE_ncclGetVersion);
@@ -65,12 +74,8 @@ int ncclCommInitAll(fy__nccl_comm_t *comms, int count, const int *devices)
     set_t *set = code == 0 ? malloc(sizeof *set) : NULL;
     if (set != NULL) *set = (set_t){ count, count };
     for (int i = 0; code == 0 && i < count; i++) {
-        comms[i] = malloc(sizeof **comms);
-        *comms[i] = (struct ncclComm){ devices[i], i, 0, set };
-        int place = 0;
-        while (place < 63 && all[place] != NULL) place++;
-        all[place] = comms[i];
-        live++;
+        comms[i] = fake_nccl_add(devices[i], i);
+        comms[i]->set = set;
     }
     return fake_leave(code);
 }
@@ -84,7 +89,10 @@ static int end(enum fake_entry entry, fy__nccl_comm_t comm)
         return fake_leave(4);
     }
     all[place] = NULL;
-    if (--comm->set->alive == 0) free(comm->set);
+    if (comm->link != NULL)
+        fake_nccl_unlink(comm);
+    else if (--comm->set->alive == 0)
+        free(comm->set);
     free(comm);
     live--;
     return fake_leave(code);
@@ -97,6 +105,7 @@ int ncclCommGetAsyncError(fy__nccl_comm_t comm, int *error)
 {
     int code = fake_enter(FAKE_ncclCommGetAsyncError);
     *error = comm->error;
+    if (code == 0 && comm->error == 0 && comm->link != NULL) *error = fake_nccl_progress(comm);
     return fake_leave(code);
 }
 
@@ -111,12 +120,22 @@ int ncclAllReduce(const void *from, void *to, size_t nelem, int dtype, int op, f
                   CUstream stream)
 {
     int code = fake_enter(FAKE_ncclAllReduce);
+    if (code == 0 && comm->link != NULL)
+        return fake_leave(fake_nccl_submit(comm, stream,
+                                           &(fake_nccl_call_t){ .kind = FAKE_NCCL_ALL_REDUCE,
+                                                                .op = op,
+                                                                .dtype = dtype,
+                                                                .nelem = nelem,
+                                                                .from = from,
+                                                                .to = to }));
     if (code == 0 && (from != to || op != FY__NCCL_SUM || dtype < FY__NCCL_F16 ||
                       dtype > FY__NCCL_BF16 || depth != 1 || ncalls == CALLS))
         code = 5; /* outside of a group, one thread would wait for itself */
     if (code == 0) calls[ncalls++] = (call_t){ to, nelem, dtype, comm, stream };
     return fake_leave(code);
 }
+
+int fake_nccl_depth(void) { return depth; }
 
 static size_t width(int dtype) { return dtype == FY__NCCL_F64 ? 8 : dtype == FY__NCCL_F32 ? 4 : 2; }
 

@@ -1,5 +1,6 @@
 /* One rank of the test of groups: test_ranks.sh starts several by mpirun.
- *   ranks calls DEVICE    every call, with values that each rank knows of the others
+ *   ranks calls DEVICE    every call, with values that each rank knows of the others; cuda: from
+ *                         device to device
  *   ranks train DEVICE    LeNet on all ranks, against one process with whole batches
  *   ranks differ          the last rank makes another call than the others
  *   ranks stop            the last rank stops; rank 0 ends it when its loss is reported
@@ -113,7 +114,8 @@ static void check_ledger(fy_group_t *g)
     OK(fy_group_all_reduce(g, x, FY_GROUP_SUM));
     OK(fy_group_query(g, &after));
     OK(fy_ledger_query(NULL, &u));
-    const uint64_t copied = info.is_host || group.size == 1 ? 0 : 4000;
+    const bool is_direct = strcmp(after.path, "direct") == 0;
+    const uint64_t copied = info.is_host || is_direct || group.size == 1 ? 0 : 4000;
     HOLDS(u.download.nbytes - t.download.nbytes == copied);
     HOLDS(u.upload.nbytes - t.upload.nbytes == copied);
     HOLDS(after.calls == before.calls + 1);
@@ -463,7 +465,12 @@ int main(int argc, char **argv)
     OK(fy_group_query(g, &group));
     HOLDS(group.has_threads == (group.size > 1));
     OK(fy_device_open(argc > 2 && !is_moment ? argv[2] : "host", &device));
-    if (group.rank == 0) printf("%d ranks, %s\n", group.size, group.engine);
+    if (argc > 2 && strncmp(argv[2], "cuda", 4) == 0) {
+        OK(fy_group_use_device(g, device));
+        HOLDS(fy_group_use_device(g, device) == FY_STATUS_INVALID_ARGUMENT);
+        OK(fy_group_query(g, &group));
+    }
+    if (group.rank == 0) printf("%d ranks, %s %s\n", group.size, group.engine, group.path);
     const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "calls") == 0)
         calls(g);

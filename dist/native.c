@@ -1,0 +1,200 @@
+/* Calls from device to device, by a communicator (ferry/communicator.h) of the device that all
+ * ranks have passed to fy_group_use_device. The ranks compare each call by MPI first, as all calls:
+ * then it is known that all take part. Next: call.c. */
+#include <stdio.h>
+#include <string.h>
+
+#include "dist/group.h"
+
+/* ---- one device for all ranks ---- */
+
+/* What each rank sends to each other; `id` is that of rank 0. */
+typedef struct offer {
+    int64_t can;
+    char id[FY_COMMUNICATOR_ID_NBYTES], why_not[128];
+} offer_t;
+_Static_assert(sizeof(offer_t) <= FYD_SMALL, "an offer is sent with the call");
+
+static void make_offer(const fy_group_t *group, fy_device_t *device, offer_t *offer)
+{
+    memset(offer, 0, sizeof *offer);
+    const bool is_first = group->transport.rank == 0;
+    offer->can = fy_communicator_id(device, is_first ? offer->id : NULL) == FY_STATUS_OK;
+    if (!offer->can) snprintf(offer->why_not, sizeof offer->why_not, "%s", fy_error_get()->text);
+}
+
+/* The engine is held. All ranks get all offers. */
+static fy_status_t exchange_offers(fy_group_t *group, const offer_t *mine, offer_t *first)
+{
+    const int size = group->transport.size, self = group->transport.rank;
+    FY_TRY(fyd_check(group));
+    group->call = (fyd_call_t){ .number = group->call.number + 1, .kind = FYD_USE_DEVICE };
+    for (int r = 0; r < size; r++) {
+        group->packed[r] = r == self ? 0 : sizeof *mine;
+        if (r != self) memcpy(fyd_outbox(group, r), mine, sizeof *mine);
+    }
+    FY_TRY(fyd_agree(group, -1));
+    group->path[0] = 0;
+    for (int r = 0; r < size; r++) {
+        const offer_t *offer = r == self ? mine : (const void *)fyd_inbox(group, r);
+        if (r == 0) *first = *offer;
+        if (!offer->can && !group->path[0])
+            snprintf(group->path, sizeof group->path, "host: rank %d: %.*s", r,
+                     (int)strcspn(offer->why_not, "\n"), offer->why_not);
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t on_wait(void *user) { return fyd_beat(user, -1); }
+
+/* This rank alone fails: the others lose it. */
+static fy_status_t give_up(fy_group_t *group, fy_status_t status)
+{
+    if (atomic_load(&group->broken)) return fyd_check(group);
+    (void)fyd_break(group);
+    fyd_beat_lost(group, group->transport.rank);
+    return status;
+}
+
+/* The engine is held. */
+static fy_status_t use_device(fy_group_t *group, fy_device_t *device, const offer_t *mine)
+{
+    offer_t first;
+    fy_communicator_options_t options = FY_COMMUNICATOR_OPTIONS_INIT;
+    FY_TRY(exchange_offers(group, mine, &first));
+    group->device = device;
+    if (group->path[0]) return FY_STATUS_OK;
+    options.rank = group->transport.rank;
+    options.size = group->transport.size;
+    options.id = first.id;
+    options.deadline_ns = group->deadline_ns;
+    options.on_wait = on_wait;
+    options.user = group;
+    options.is_counted = 1;
+    const fy_status_t status = fy_communicator_open(device, &options, &group->communicator);
+    if (status != FY_STATUS_OK) return give_up(group, status);
+    snprintf(group->path, sizeof group->path, "direct");
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_group_use_device(fy_group_t *group, fy_device_t *device)
+{
+    offer_t mine;
+    if (!group || !device)
+        return FYD_FAIL(INVALID_ARGUMENT, "group_use_device: %s is NULL",
+                        group ? "device" : "group");
+    FY_TRY(fyd_check_process(group, "group_use_device"));
+    FY_TRY(fyd_check(group));
+    if (group->device)
+        return FYD_FAIL(INVALID_ARGUMENT, "group_use_device: this group has a device already");
+    if (group->transport.size == 1) {
+        group->device = device;
+        return FY_STATUS_OK;
+    }
+    const fy_error_t before = *fy_error_get();
+    make_offer(group, device, &mine);
+    fy_error_set(before.status, before.file, before.line, "%s", before.text);
+    fyd_worker_pause(group);
+    pthread_mutex_lock(&group->engine);
+    const fy_status_t status = use_device(group, device, &mine);
+    fyd_account(group);
+    pthread_mutex_unlock(&group->engine);
+    fyd_worker_resume(group);
+    return status;
+}
+
+/* ---- calls ---- */
+
+bool fyd_is_native(const fy_group_t *group, const fyd_work_t *work)
+{
+    const fyd_operand_t *a = work->src.tensor ? &work->src : &work->dst;
+    const fyd_operand_t *b = work->dst.tensor ? &work->dst : a;
+    const bool is_reduction = work->kind == FYD_ALL_REDUCE || work->kind == FYD_REDUCE_SCATTER;
+    if (!group->communicator || !a->tensor || !a->info.nelem) return false;
+    if (is_reduction && work->option == FY_GROUP_MAX) return false; /* NCCL's may drop NaN */
+    return a->info.device == group->device && b->info.device == group->device;
+}
+
+static void name_call(const fyd_work_t *work, fy_collective_t *out_kind, int *out_option)
+{
+    static const fy_collective_t kinds[] = {
+        [FYD_ALL_REDUCE] = FY_COLLECTIVE_ALL_REDUCE,
+        [FYD_BROADCAST] = FY_COLLECTIVE_BROADCAST,
+        [FYD_REDUCE_SCATTER] = FY_COLLECTIVE_REDUCE_SCATTER,
+        [FYD_ALL_GATHER] = FY_COLLECTIVE_ALL_GATHER,
+        [FYD_SEND] = FY_COLLECTIVE_SEND,
+        [FYD_RECEIVE] = FY_COLLECTIVE_RECEIVE,
+    };
+    *out_kind = kinds[work->kind];
+    *out_option = work->option;
+    if (work->kind == FYD_ALL_REDUCE || work->kind == FYD_REDUCE_SCATTER)
+        *out_option = work->option == FY_GROUP_MEAN ? FY_COLLECTIVE_MEAN : FY_COLLECTIVE_SUM;
+}
+
+static fy_tensor_t *written(const fyd_work_t *work)
+{
+    return work->in_place ? work->src.tensor : work->dst.tensor;
+}
+
+fy_status_t fyd_native_prepare(fy_group_t *group, const fyd_work_t *work)
+{
+    fy_collective_t kind;
+    int option;
+    name_call(work, &kind, &option);
+    return fy_communicator_prepare(group->communicator, kind, option, written(work),
+                                   work->src.tensor);
+}
+
+/* Bytes of elements that this rank sends and receives, as the same call by MPI would. */
+static void count(fy_group_t *group, const fyd_work_t *work)
+{
+    const uint64_t n = (uint64_t)group->transport.size;
+    const uint64_t src = work->src.info.nbytes, dst = work->dst.info.nbytes;
+    uint64_t sent = 0, received = 0;
+    switch (work->kind) {
+    case FYD_ALL_REDUCE: sent = received = 2 * (n - 1) * src / n; break;
+    case FYD_REDUCE_SCATTER: sent = received = (n - 1) * dst; break;
+    case FYD_ALL_GATHER: sent = received = (n - 1) * src; break;
+    case FYD_BROADCAST:
+        sent = work->option == group->transport.rank ? src : (n - 2) * src / n;
+        received = work->option == group->transport.rank ? 0 : src;
+        break;
+    case FYD_SEND: sent = src; break;
+    default: received = dst;
+    }
+    group->sent_nbytes += sent;
+    group->received_nbytes += received;
+    group->wire_nbytes += sent;
+    group->nmessages++;
+}
+
+fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work)
+{
+    fy_collective_t kind;
+    int option;
+    const uint64_t begin = fyd_now_ns();
+    name_call(work, &kind, &option);
+    const fy_status_t status = fy_communicator_submit(group->communicator, kind, option,
+                                                      written(work), work->src.tensor,
+                                                      &work->ticket);
+    group->blocked_ns += fyd_now_ns() - begin;
+    if (status != FY_STATUS_OK) return give_up(group, status);
+    count(group, work);
+    return FY_STATUS_OK;
+}
+
+/* ---- the end ---- */
+
+void fyd_native_abort(fy_group_t *group)
+{
+    if (group->communicator) fy_communicator_abort(group->communicator, group->reason);
+}
+
+void fyd_native_close(fy_group_t *group)
+{
+    if (!group->communicator) return;
+    /* all ranks close: NCCL's end waits for the others of this machine */
+    if (atomic_load(&group->broken) || fy_group_barrier(group) != FY_STATUS_OK) return;
+    fy_communicator_close(group->communicator);
+    group->communicator = NULL;
+}
