@@ -72,8 +72,11 @@ void train_dist_print(const train_run_t *run)
     FILE *out = run->session.out;
     fy_group_info_t now = FY_GROUP_INFO_INIT;
     if (!run->dist || !out || fy_group_query(run->dist->group, &now) != FY_STATUS_OK) return;
-    fprintf(out, "ranks: %d%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n", now.size,
-            *now.engine ? ", " : "", now.engine, (unsigned long long)now.calls,
+    const bool is_direct = strcmp(now.path, "direct") == 0;
+    if (!is_direct && strncmp(run->session.info.backend, "cuda", 4) != 0) now.path[0] = 0;
+    fprintf(out, "ranks: %d%s%s%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n", now.size,
+            *now.engine ? ", " : "", now.engine, *now.path ? ", tensors by " : "",
+            is_direct ? "the devices' library" : now.path, (unsigned long long)now.calls,
             (unsigned long long)now.sent_nbytes, (unsigned long long)now.received_nbytes);
 }
 

@@ -3,6 +3,7 @@
  * FY__NCCL_IN_PROGRESS, and ncclCommGetAsyncError moves the bytes. Stricter than NCCL: one call at a
  * time, outside of groups, without `blocking`. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,16 @@ static void plan_receive(link_t *link, int rank, char *data, size_t nbytes)
     link->in_nbytes[rank] = nbytes;
 }
 
+/* $FAKE_NCCL_STOP is "RANK.N": that rank stops in its N-th call, whose bytes never come. */
+static void stop_if_asked(const struct ncclComm *comm)
+{
+    static int ncalls;
+    int rank = -1, nth = -1;
+    const char *asked = getenv("FAKE_NCCL_STOP");
+    if (asked == NULL || sscanf(asked, "%d.%d", &rank, &nth) != 2 || rank != comm->rank) return;
+    if (++ncalls == nth) raise(SIGSTOP);
+}
+
 /* Who gets what. `own`: the bytes of nelem. */
 static void plan(struct ncclComm *comm, const char *from, char *to, size_t own)
 {
@@ -199,6 +210,7 @@ int fake_nccl_submit(struct ncclComm *comm, CUstream stream, const fake_nccl_cal
         to = fake_translate(comm->device, (uint64_t)(uintptr_t)call->to, out);
         if (to == NULL) return 1;
     }
+    stop_if_asked(comm);
     if (is_sum) link->inputs = malloc(own * size);
     link->call = *call;
     link->call.to = to;

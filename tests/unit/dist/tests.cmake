@@ -1,5 +1,5 @@
 # One rank each, on the shared libraries: test_*.sh start them by mpirun.
-foreach(program ranks ddp shards norms faults)
+foreach(program ranks ddp shards norms faults native)
     add_executable(${program} ${CMAKE_CURRENT_SOURCE_DIR}/unit/dist/${program}.c)
     ferry_program(${program})
     target_link_libraries(${program} PRIVATE ferry_dist)
