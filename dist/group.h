@@ -164,7 +164,8 @@ typedef struct fyd_operand {
     void *data;
 } fyd_operand_t;
 
-/* Fails: INVALID_ARGUMENT (not contiguous, read-only). `is_own`: uses another handle, which no scope ends. */
+/* Fails: INVALID_ARGUMENT (not contiguous, read-only). `is_own`: uses another handle, which no
+ * scope ends. */
 fy_status_t fyd_operand_open(const char *call, fy_tensor_t *tensor, fy_access_t access, bool is_own,
                              fyd_operand_t *out);
 /* Makes its elements available on the host: maps them, or allocates what fyd_operand_read and

@@ -23,8 +23,8 @@ struct fy_communicator {
     fy_device_t *device; /* in use */
     void *native;        /* NULL: aborted */
     fy_communicator_options_t options;
-    fy__point_t last;         /* of its last call */
-    _Atomic bool is_aborted;  /* `reason` is written */
+    fy__point_t last;        /* of its last call */
+    _Atomic bool is_aborted; /* `reason` is written */
     char reason[256];
 };
 
@@ -168,9 +168,9 @@ static fy_status_t prepare(fy__thread_t *thread, fy_communicator_t *c, call_t *c
 static fy_status_t name_call(fy_collective_t kind, int option, call_t *out_call)
 {
     *out_call = (call_t){ .what = name_of((int)kind), .kind = kind, .option = option };
-    return out_call->what ? FY_STATUS_OK
-                          : FY_FAIL(INVALID_ARGUMENT, "communicator: %d is no kind of call",
-                                    (int)kind);
+    return out_call->what
+               ? FY_STATUS_OK
+               : FY_FAIL(INVALID_ARGUMENT, "communicator: %d is no kind of call", (int)kind);
 }
 
 /* ---- the backend's communicator ---- */
@@ -186,7 +186,8 @@ void fy_communicator_abort(fy_communicator_t *communicator, const char *reason)
     fy__error_copy_t before;
     if (!communicator || communicator->is_aborted) return;
     fy_device_t *device = communicator->device;
-    snprintf(communicator->reason, sizeof communicator->reason, "%s", reason ? reason : "no reason");
+    snprintf(communicator->reason, sizeof communicator->reason, "%s",
+             reason ? reason : "no reason");
     communicator->is_aborted = true;
     fy__error_save(&before);
     const bool is_running = communicator->last && !fy__point_peek(communicator->last);
@@ -216,15 +217,15 @@ static fy_status_t settle(fy_communicator_t *c, const char *what)
     const uint64_t start_ns = fy__now_ns();
     for (int round = 0;; round += round < YIELDS) {
         int done = 0;
-        fy_status_t status = c->is_aborted ? check_alive(c, what)
-                                           : c->device->backend->communicator_test(c->native, &done);
+        fy_status_t status = c->is_aborted
+                                 ? check_alive(c, what)
+                                 : c->device->backend->communicator_test(c->native, &done);
         if (status == FY_STATUS_OK && done) return FY_STATUS_OK;
         if (status == FY_STATUS_OK && o->on_wait) status = o->on_wait(o->user);
         if (status == FY_STATUS_OK && fy__now_ns() - start_ns > o->deadline_ns)
-            status = FY_FAIL(RANK_LOST,
-                             "%s: rank %d of %d on %s waited %.3g s for the other ranks to connect",
-                             what, o->rank, o->size, c->device->spec,
-                             (double)o->deadline_ns * 1e-9);
+            status = FY_FAIL(
+                RANK_LOST, "%s: rank %d of %d on %s waited %.3g s for the other ranks to connect",
+                what, o->rank, o->size, c->device->spec, (double)o->deadline_ns * 1e-9);
         if (status != FY_STATUS_OK) return give_up(c, status);
         if (round < YIELDS)
             sched_yield();
@@ -276,8 +277,8 @@ fy_status_t fy_communicator_open(fy_device_t *device, const fy_communicator_opti
     c->device = device;
     c->options = own;
     fy_status_t status = fy__device_check(
-        device, device->backend->communicator_open(device->dev, own.id, own.rank, own.size,
-                                                   &c->native));
+        device,
+        device->backend->communicator_open(device->dev, own.id, own.rank, own.size, &c->native));
     c->options.id = NULL;
     if (status == FY_STATUS_OK) {
         status = settle(c, what);
@@ -298,9 +299,8 @@ void fy_communicator_close(fy_communicator_t *communicator)
     fy__error_save(&before);
     if (!communicator->is_aborted) {
         const fy_status_t status =
-            communicator->last
-                ? fy__point_wait(communicator->last, FY_FOREVER, FY__WAIT_DRAIN)
-                : FY_STATUS_OK;
+            communicator->last ? fy__point_wait(communicator->last, FY_FOREVER, FY__WAIT_DRAIN)
+                               : FY_STATUS_OK;
         if (status == FY_STATUS_OK && !fy__device_is_lost(device))
             end(communicator, FY_CLOSING_DONE);
         else
@@ -364,7 +364,8 @@ static fy_status_t submit(fy_communicator_t *c, const call_t *call)
     fy_status_t status =
         device->backend->communicator_call(c->native, device->download->native, &request);
     status = status == FY_STATUS_OK ? settle(c, call->what) : give_up(c, status);
-    c->last = fy__stream_submitted_anchored(device->download); /* also after a failure: some may run */
+    c->last =
+        fy__stream_submitted_anchored(device->download); /* also after a failure: some may run */
     if (call->read && !call->in_place)
         fy__hazard_read(&call->read->storage->hazard, device->download, c->last);
     if (!call->written) return status;
@@ -386,8 +387,7 @@ static fy_status_t run(fy__thread_t *thread, fy_communicator_t *c, call_t *call,
     const uint64_t start_ns = fy__now_ns();
     FY_TRY(submit(c, call));
     blocked_ns += fy__now_ns() - start_ns;
-    if (!c->options.is_counted)
-        fy_ledger_collective_moved(sent_nbytes(c, call), 1, blocked_ns);
+    if (!c->options.is_counted) fy_ledger_collective_moved(sent_nbytes(c, call), 1, blocked_ns);
     fy__storage_reap(c->device);
     return FY_STATUS_OK;
 }

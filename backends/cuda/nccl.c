@@ -1,9 +1,9 @@
-/* The sums, and the list of cliques. The first sum over a set of devices
- * makes its clique, which is kept until one of them is closed or a call of NCCL fails. A sum is one group of
- * calls by one thread. A failure ends its clique: communicators are aborted, so NCCL kernels that
- * wait for a peer end, with any bytes as their results. A poll may detect the failure and drop its
- * status. Therefore the devices of a clique that had sums are lost then, and no call uses such
- * bytes as a sum. Next: nccl_ranks.c, for several processes. */
+/* The sums, and the list of cliques. The first sum over a set of devices makes its clique, which
+ * is kept until one of them is closed or a call of NCCL fails. A sum is one group of calls by one
+ * thread. A failure ends its clique: communicators are aborted, so NCCL kernels that wait for a
+ * peer end, with any bytes as their results. A poll may detect the failure and drop its status.
+ * Therefore the devices of a clique that had sums are lost then, and no call uses such bytes as a
+ * sum. Next: nccl_ranks.c, for several processes. */
 #include "backends/cuda/nccl_clique.h"
 
 #include <stdio.h>
@@ -22,8 +22,7 @@ static fy_status_t failed(fy_status_t status, int code, const char *call, const 
     char who[80];
     const char *more = clique->owner != NULL ? "" : "The tensors hold garbage; ";
     if (clique->owner != NULL)
-        snprintf(who, sizeof who, "a call of cuda:%d with other processes",
-                 clique->devs[0]->index);
+        snprintf(who, sizeof who, "a call of cuda:%d with other processes", clique->devs[0]->index);
     else
         snprintf(who, sizeof who, "a sum over %zu devices, cuda:%d and others", clique->count,
                  clique->devs[0]->index);
@@ -238,7 +237,8 @@ fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev)
 {
     fy_status_t status = FY_STATUS_OK;
     /* who holds it looks himself */
-    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&fy__cuda_clique_lock) != 0) return status;
+    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&fy__cuda_clique_lock) != 0)
+        return status;
     for (clique_t *clique = cliques, *next; clique != NULL && status == FY_STATUS_OK;
          clique = next) {
         next = clique->next;

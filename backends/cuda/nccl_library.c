@@ -49,9 +49,9 @@ static void load(void)
     memcpy(&table.name, &entry, sizeof entry);
     FY__NCCL_LIST(X)
 #undef X
-#define X(name, result, parameters)       \
-    entry = dlsym(table.library, #name);  \
-    if (entry == NULL) lacks = #name;     \
+#define X(name, result, parameters)      \
+    entry = dlsym(table.library, #name); \
+    if (entry == NULL) lacks = #name;    \
     memcpy(&table.name, &entry, sizeof entry);
     FY__NCCL_RANKS_LIST(X)
 #undef X

@@ -36,7 +36,10 @@ typedef struct fy__nccl_config {
     int reserved;
 } fy__nccl_config_t;
 enum { FY__NCCL_IN_PROGRESS = 7 };
-#define FY__NCCL_CONFIG_INIT { sizeof(fy__nccl_config_t), 0xcafebeefu, 21400, 0, 0 }
+#define FY__NCCL_CONFIG_INIT                                \
+    {                                                       \
+        sizeof(fy__nccl_config_t), 0xcafebeefu, 21400, 0, 0 \
+    }
 
 /* X(number, name, what it is to Ferry): every result NCCL knows. */
 #define FY__NCCL_CODE_LIST(X)                   \
@@ -62,24 +65,24 @@ enum { FY__NCCL_IN_PROGRESS = 7 };
        CUstream stream))
 
 /* For several processes; NCCL before 2.14 has not all of them. */
-#define FY__NCCL_RANKS_LIST(X)                                                                    \
-    X(ncclGetUniqueId, int, (fy__nccl_id_t * out_id))                                             \
-    X(ncclCommInitRankConfig, int,                                                                \
-      (fy__nccl_comm_t * out_comm, int nranks, fy__nccl_id_t id, int rank,                        \
-       fy__nccl_config_t *config))                                                                \
-    X(ncclBroadcast, int,                                                                         \
-      (const void *from, void *to, size_t nelem, int dtype, int root, fy__nccl_comm_t comm,       \
-       CUstream stream))                                                                          \
-    X(ncclReduceScatter, int,                                                                     \
-      (const void *from, void *to, size_t nelem, int dtype, int op, fy__nccl_comm_t comm,         \
-       CUstream stream))                                                                          \
-    X(ncclAllGather, int,                                                                         \
-      (const void *from, void *to, size_t nelem, int dtype, fy__nccl_comm_t comm,                 \
-       CUstream stream))                                                                          \
-    X(ncclSend, int,                                                                              \
-      (const void *from, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm,                 \
-       CUstream stream))                                                                          \
-    X(ncclRecv, int,                                                                              \
+#define FY__NCCL_RANKS_LIST(X)                                                              \
+    X(ncclGetUniqueId, int, (fy__nccl_id_t * out_id))                                       \
+    X(ncclCommInitRankConfig, int,                                                          \
+      (fy__nccl_comm_t * out_comm, int nranks, fy__nccl_id_t id, int rank,                  \
+       fy__nccl_config_t *config))                                                          \
+    X(ncclBroadcast, int,                                                                   \
+      (const void *from, void *to, size_t nelem, int dtype, int root, fy__nccl_comm_t comm, \
+       CUstream stream))                                                                    \
+    X(ncclReduceScatter, int,                                                               \
+      (const void *from, void *to, size_t nelem, int dtype, int op, fy__nccl_comm_t comm,   \
+       CUstream stream))                                                                    \
+    X(ncclAllGather, int,                                                                   \
+      (const void *from, void *to, size_t nelem, int dtype, fy__nccl_comm_t comm,           \
+       CUstream stream))                                                                    \
+    X(ncclSend, int,                                                                        \
+      (const void *from, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm,           \
+       CUstream stream))                                                                    \
+    X(ncclRecv, int,                                                                        \
       (void *to, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm, CUstream stream))
 
 typedef struct fy__nccl {

@@ -12,7 +12,7 @@ typedef struct communicator {
     fy__cuda_clique_t *clique; /* NULL: it ended; guarded by the lock of cliques */
 } communicator_t;
 
-_Static_assert(sizeof(fy__nccl_id_t) == FY_COMMUNICATOR_ID_NBYTES, "an id is passed as it is");
+_Static_assert(sizeof(fy__nccl_id_t) == FY_COMMUNICATOR_ID_NBYTES, "an id is copied whole");
 
 fy_status_t fy__cuda_communicator_id(void *dev, void *id)
 {
@@ -51,8 +51,7 @@ static fy_status_t connect(communicator_t *communicator, const void *id, int ran
     clique->owner = &communicator->clique;
     memcpy(&own, id, sizeof own);
     pthread_mutex_lock(&fy__cuda_clique_lock);
-    const int code =
-        fy__nccl.ncclCommInitRankConfig(&clique->comms[0], size, own, rank, &config);
+    const int code = fy__nccl.ncclCommInitRankConfig(&clique->comms[0], size, own, rank, &config);
     const int fails = code != 0 && code != FY__NCCL_IN_PROGRESS;
     if (!fails) {
         communicator->clique = clique;
@@ -118,8 +117,7 @@ static int call_nccl(const fy_backend_collective_t *call, fy__nccl_comm_t comm, 
     case FY_COLLECTIVE_REDUCE_SCATTER:
         return CALL(ncclReduceScatter, call->src, call->dst, call->nelem, type, op);
     case FY_COLLECTIVE_BROADCAST:
-        return CALL(ncclBroadcast, call->src, call->dst, call->nbytes, FY__NCCL_BYTE,
-                    call->option);
+        return CALL(ncclBroadcast, call->src, call->dst, call->nbytes, FY__NCCL_BYTE, call->option);
     case FY_COLLECTIVE_ALL_GATHER:
         return CALL(ncclAllGather, call->src, call->dst, call->nbytes, FY__NCCL_BYTE);
     case FY_COLLECTIVE_SEND:

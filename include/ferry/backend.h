@@ -46,12 +46,12 @@ typedef struct fy_host_api {
 /* A call of a communicator; see fy_collective_t. Elements are dense, in the device's memory. */
 typedef struct fy_backend_collective {
     fy_collective_t kind;
-    int option;         /* a rank, or FY_COLLECTIVE_SUM or _MEAN */
-    int32_t dtype;      /* of a reduction */
-    uint64_t nelem;     /* of src; of dst for REDUCE_SCATTER and RECEIVE */
-    uint64_t nbytes;    /* of nelem elements */
-    void *dst;          /* equal to src: in place; NULL: none */
-    const void *src;    /* NULL: none */
+    int option;      /* a rank, or FY_COLLECTIVE_SUM or _MEAN */
+    int32_t dtype;   /* of a reduction */
+    uint64_t nelem;  /* of src; of dst for REDUCE_SCATTER and RECEIVE */
+    uint64_t nbytes; /* of nelem elements */
+    void *dst;       /* equal to src: in place; NULL: none */
+    const void *src; /* NULL: none */
 } fy_backend_collective_t;
 typedef enum fy_backend_closing {
     FY_CLOSING_DONE,

@@ -18,9 +18,8 @@
 extern "C" {
 #endif
 
-/* Owned by the caller, never by a scope; keeps its device open. Used by one thread at a time, but
- * for fy_communicator_abort and _prepare: while one thread is in one of these two, another may be in
- * a request or a wait of the device. */
+/* Owned by the caller, never by a scope; keeps its device open. Used by one thread at a time.
+ * Meanwhile another one may be in fy_communicator_prepare, or wait for the device. */
 typedef struct fy_communicator fy_communicator_t;
 
 /* Writes a new id, of FY_COMMUNICATOR_ID_NBYTES, for one communicator. NULL: only checks whether
@@ -38,9 +37,9 @@ typedef struct fy_communicator_options {
      * none. */
     fy_status_t (*on_wait)(void *user);
     void *user;
-    /* 1: your program counts calls itself (fy_ledger_collective and _moved); 0: fy_communicator_submit
-     * counts and guards them */
-    int is_counted;
+    /* 0: fy_communicator_submit counts and guards calls; 1: your program does it itself, by
+     * fy_ledger_collective and _moved */
+    int64_t is_counted;
 } fy_communicator_options_t;
 #define FY_COMMUNICATOR_OPTIONS_INIT \
     FY_DEFAULTS_(communicator_options, .size = 1, .deadline_ns = 60000000000u)
@@ -51,15 +50,14 @@ FY_API void fy_communicator_options_init(fy_communicator_options_t *options, siz
 FY_API_STATUS fy_communicator_open(fy_device_t *device, const fy_communicator_options_t *options,
                                    fy_communicator_t **out_communicator);
 
-/* Submits a call on the device's download engine. Requests on the same bytes are ordered with it as
- * with a transfer. Returns when it is submitted: the first calls wait until other processes have
- * connected. *out_ticket is the call's; NULL: not wanted. Sums are in the library's order, whose
- * bits are the same on all ranks; a mean may divide before it adds.
- * Fails: INVALID_ARGUMENT (other device, not contiguous, read-only, shared storage), DTYPE_MISMATCH,
- * SHAPE_MISMATCH, REFUSED_BY_GUARD, UNSUPPORTED (this thread records a graph, or a tape has a
- * gradient of src), DEVICE_LOST, the fault of src's bytes; nothing was submitted then, and the other
- * ranks wait. RANK_LOST (the deadline), a failure of on_wait or of the library abort the
- * communicator and poison dst. UNAVAILABLE: it was aborted before. */
+/* Submits a call on the device's download engine, ordered by the tensors' bytes as a transfer is.
+ * The first calls wait until other processes have connected. *out_ticket may be NULL. Sums are in
+ * the library's order, with the same bits on all ranks; a mean may divide before it adds.
+ * Fails, and the other ranks wait: INVALID_ARGUMENT (not contiguous, read-only, shared storage),
+ * DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH, REFUSED_BY_GUARD, UNSUPPORTED (this thread
+ * records a graph, or a tape has a gradient of src), DEVICE_LOST, UNAVAILABLE (aborted), the fault
+ * of src's bytes. RANK_LOST (the deadline), a failure of on_wait or of the library: dst is
+ * poisoned, and the communicator aborted. */
 FY_API_STATUS fy_communicator_submit(fy_communicator_t *communicator, fy_collective_t kind,
                                      int option, fy_tensor_t *dst, fy_tensor_t *src,
                                      fy_ticket_t *out_ticket);

@@ -91,8 +91,8 @@ FY_API_STATUS fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
  * device by the library of their vendor (NCCL for cuda, ferry/communicator.h), if every rank's
  * device has it; else across the host, as without this call: rule 3. NCCL adds in an order of its
  * own (rule 4), and may divide before it adds; maxima always cross the host, because NCCL's may
- * drop NaN. Once per group; closes with it, the group keeps the device open. fy_ddp_create calls it.
- * A rank that is lost while a call runs on the devices loses the device, too (DEVICE_LOST).
+ * drop NaN. fy_ddp_create calls it. A rank that is lost while a call runs on the devices costs the
+ * device, too: DEVICE_LOST.
  * Fails: INVALID_ARGUMENT (a second time), as the rules above and as fy_communicator_open. */
 FY_API_STATUS fy_group_use_device(fy_group_t *group, fy_device_t *device);
 

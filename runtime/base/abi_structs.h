@@ -6,20 +6,20 @@
 
 /* X(name, NAME, last): fy_<name>_t with FY_<NAME>_INIT; `last` is the last field of the first
  * version, and stays when fields are added behind it. */
-#define FY__ABI_OPTIONS(X)                            \
+#define FY__ABI_OPTIONS(X)                                    \
     X(communicator_options, COMMUNICATOR_OPTIONS, is_counted) \
-    X(device_options, DEVICE_OPTIONS, free_pinned)    \
-    X(stream_options, STREAM_OPTIONS, native)         \
-    X(transfer_options, TRANSFER_OPTIONS, site)       \
-    X(guard_options, GUARD_OPTIONS, memory_nbytes)    \
-    X(plan_options, PLAN_OPTIONS, user)               \
-    X(pool_options, POOL_OPTIONS, keeps_segments)     \
-    X(prefetch_options, PREFETCH_OPTIONS, threads)    \
-    X(backward_options, BACKWARD_OPTIONS, accumulate) \
-    X(attach_options, ATTACH_OPTIONS, destroy)        \
-    X(recompute_options, RECOMPUTE_OPTIONS, destroy)  \
-    X(gradcheck_options, GRADCHECK_OPTIONS, seed)     \
-    X(op_info, OP_INFO, dst)                          \
+    X(device_options, DEVICE_OPTIONS, free_pinned)            \
+    X(stream_options, STREAM_OPTIONS, native)                 \
+    X(transfer_options, TRANSFER_OPTIONS, site)               \
+    X(guard_options, GUARD_OPTIONS, memory_nbytes)            \
+    X(plan_options, PLAN_OPTIONS, user)                       \
+    X(pool_options, POOL_OPTIONS, keeps_segments)             \
+    X(prefetch_options, PREFETCH_OPTIONS, threads)            \
+    X(backward_options, BACKWARD_OPTIONS, accumulate)         \
+    X(attach_options, ATTACH_OPTIONS, destroy)                \
+    X(recompute_options, RECOMPUTE_OPTIONS, destroy)          \
+    X(gradcheck_options, GRADCHECK_OPTIONS, seed)             \
+    X(op_info, OP_INFO, dst)                                  \
     X(op_def, OP_DEF, user)
 #define FY__ABI_FACTS(X)                                \
     X(device_info, DEVICE_INFO, numerics)               \

@@ -57,7 +57,7 @@ static fy_status_t train(train_run_t *run)
     fy_status_t status = fy_train_run(run->model, run->optimizer, run->train, run->test,
                                       &run->options, &run->result);
     train_release_interrupt();
-    FY_TRY(status);
+    FY_TRY(train_dist_cause(run, status));
     fy_scope_t scope = fy_scope_begin("weights");
     status = bring_down(run);
     fy_scope_end(scope, 0, NULL);

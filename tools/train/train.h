@@ -110,6 +110,8 @@ fy_status_t train_dist_open(train_dist_t *dist, common_t *common, train_request_
 fy_status_t train_dist_begin(train_run_t *run);
 /* The optimizer of this rank. */
 fy_status_t train_dist_optimizer(train_run_t *run, const fy_optimizer_options_t *options);
+/* What a failed fy_train_run reports: that a rank is lost, if that is why the device is. */
+fy_status_t train_dist_cause(const train_run_t *run, fy_status_t status);
 void train_dist_print(const train_run_t *run);
 /* Before the model is destroyed. */
 void train_dist_end(train_run_t *run);

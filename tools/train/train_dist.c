@@ -67,6 +67,17 @@ fy_status_t train_dist_optimizer(train_run_t *run, const fy_optimizer_options_t 
                      : fy_optimizer_create_model(options, run->model, &run->optimizer);
 }
 
+/* A lost rank also ends calls that ran on the device, which is lost then. */
+fy_status_t train_dist_cause(const train_run_t *run, fy_status_t status)
+{
+    fy_group_info_t now = FY_GROUP_INFO_INIT;
+    if (status != FY_STATUS_DEVICE_LOST || !run->dist) return status;
+    const fy_error_t first = *fy_error_get();
+    if (fy_group_query(run->dist->group, &now) == FY_STATUS_OK && now.is_broken)
+        return fy_group_barrier(run->dist->group);
+    return fy_error_set(status, first.file, first.line, "%s", first.text);
+}
+
 void train_dist_print(const train_run_t *run)
 {
     FILE *out = run->session.out;
@@ -74,8 +85,8 @@ void train_dist_print(const train_run_t *run)
     if (!run->dist || !out || fy_group_query(run->dist->group, &now) != FY_STATUS_OK) return;
     const bool is_direct = strcmp(now.path, "direct") == 0;
     if (!is_direct && strncmp(run->session.info.backend, "cuda", 4) != 0) now.path[0] = 0;
-    fprintf(out, "ranks: %d%s%s%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n", now.size,
-            *now.engine ? ", " : "", now.engine, *now.path ? ", tensors by " : "",
+    fprintf(out, "ranks: %d%s%s%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n",
+            now.size, *now.engine ? ", " : "", now.engine, *now.path ? ", tensors by " : "",
             is_direct ? "the devices' library" : now.path, (unsigned long long)now.calls,
             (unsigned long long)now.sent_nbytes, (unsigned long long)now.received_nbytes);
 }

@@ -43,11 +43,12 @@ void fake_cuda_nccl_error(int code)
 FY__NCCL_LIST(X)
 #undef X
 
-struct ncclComm *fake_nccl_add(int device, int rank)
+struct ncclComm *fake_nccl_add(int device, int rank, struct fake_nccl_set *set)
 {
     struct ncclComm *comm = calloc(1, sizeof *comm);
     comm->device = device;
     comm->rank = rank;
+    comm->set = set;
     int place = 0;
     while (place < 63 && all[place] != NULL) place++;
     all[place] = comm;
@@ -65,6 +66,7 @@ int ncclGetVersion(int *version)
 int ncclCommInitAll(fy__nccl_comm_t *comms, int count, const int *devices)
 {
     int code = fake_enter(FAKE_ncclCommInitAll);
+    if (code == 0 && count < 1) code = 4;
     for (int i = 0; code == 0 && i < count; i++) {
         if (devices[i] < 0 || devices[i] >= FAKE_DEVICES || fake_primary(devices[i]) == NULL)
             code = 4;
@@ -73,10 +75,7 @@ int ncclCommInitAll(fy__nccl_comm_t *comms, int count, const int *devices)
     }
     set_t *set = code == 0 ? malloc(sizeof *set) : NULL;
     if (set != NULL) *set = (set_t){ count, count };
-    for (int i = 0; code == 0 && i < count; i++) {
-        comms[i] = fake_nccl_add(devices[i], i);
-        comms[i]->set = set;
-    }
+    for (int i = 0; code == 0 && i < count; i++) { comms[i] = fake_nccl_add(devices[i], i, set); }
     return fake_leave(code);
 }
 

@@ -30,7 +30,7 @@ struct ncclComm {
     struct fake_nccl_link *link; /* NULL: of a set */
 };
 
-struct ncclComm *fake_nccl_add(int device, int rank);
+struct ncclComm *fake_nccl_add(int device, int rank, struct fake_nccl_set *set);
 /* The calls of this thread's open group. */
 int fake_nccl_depth(void);
 /* Moves bytes without waiting; returns 0, or FY__NCCL_IN_PROGRESS. */

@@ -1,7 +1,7 @@
 /* NCCL of the fake, for one device in each of several processes. Ranks meet in a file in shared
  * memory, whose name is the id, with a mailbox for each pair. Calls never wait: they return
- * FY__NCCL_IN_PROGRESS, and ncclCommGetAsyncError moves the bytes. Stricter than NCCL: one call at a
- * time, outside of groups, without `blocking`. */
+ * FY__NCCL_IN_PROGRESS, and ncclCommGetAsyncError moves the bytes. Stricter than NCCL: one call at
+ * a time, outside of groups, without `blocking`. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -59,8 +59,7 @@ static meeting_t *meet(const char *path)
 {
     const int file = open(path, O_RDWR | O_CLOEXEC);
     if (file < 0) return NULL;
-    meeting_t *meeting =
-        mmap(NULL, sizeof(meeting_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    meeting_t *meeting = mmap(NULL, sizeof(meeting_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     return meeting == MAP_FAILED ? NULL : meeting;
 }
@@ -81,7 +80,7 @@ int ncclCommInitRankConfig(fy__nccl_comm_t *out_comm, int nranks, fy__nccl_id_t 
     link->meeting = meeting;
     link->size = nranks;
     memcpy(link->path, id.bytes, sizeof link->path - 1);
-    *out_comm = fake_nccl_add(context->device, rank);
+    *out_comm = fake_nccl_add(context->device, rank, NULL);
     (*out_comm)->link = link;
     atomic_fetch_add(&meeting->joined, 1);
     return fake_leave(FY__NCCL_IN_PROGRESS);
@@ -109,13 +108,13 @@ static size_t width(int dtype)
     }
 }
 
-#define ADD(type, scale)                                                                        \
-    for (size_t i = 0; i < n; i++) {                                                            \
-        type sum = (type)(((const type *)inputs)[i] * (scale));                                 \
-        for (int r = 1; r < size; r++)                                                          \
-            sum = (type)(sum + ((const type *)inputs)[(size_t)r * n + i] * (scale));            \
-        ((type *)to)[i] = sum;                                                                  \
-    }                                                                                           \
+#define ADD(type, scale)                                                             \
+    for (size_t i = 0; i < n; i++) {                                                 \
+        type sum = (type)(((const type *)inputs)[i] * (scale));                      \
+        for (int r = 1; r < size; r++)                                               \
+            sum = (type)(sum + ((const type *)inputs)[(size_t)r * n + i] * (scale)); \
+        ((type *)to)[i] = sum;                                                       \
+    }                                                                                \
     break
 
 /* In the order of the ranks; a mean divides first, as NCCL's does. */
@@ -295,31 +294,25 @@ int ncclReduceScatter(const void *from, void *to, size_t nelem, int dtype, int o
 int ncclAllGather(const void *from, void *to, size_t nelem, int dtype, fy__nccl_comm_t comm,
                   CUstream stream)
 {
-    return run(FAKE_ncclAllGather, comm, stream,
-               &(fake_nccl_call_t){ .kind = FAKE_NCCL_ALL_GATHER,
-                                    .dtype = dtype,
-                                    .nelem = nelem,
-                                    .from = from,
-                                    .to = to });
+    return run(
+        FAKE_ncclAllGather, comm, stream,
+        &(fake_nccl_call_t){
+            .kind = FAKE_NCCL_ALL_GATHER, .dtype = dtype, .nelem = nelem, .from = from, .to = to });
 }
 
 int ncclSend(const void *from, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm,
              CUstream stream)
 {
-    return run(FAKE_ncclSend, comm, stream,
-               &(fake_nccl_call_t){ .kind = FAKE_NCCL_SEND,
-                                    .dtype = dtype,
-                                    .peer = peer,
-                                    .nelem = nelem,
-                                    .from = from });
+    return run(
+        FAKE_ncclSend, comm, stream,
+        &(fake_nccl_call_t){
+            .kind = FAKE_NCCL_SEND, .dtype = dtype, .peer = peer, .nelem = nelem, .from = from });
 }
 
 int ncclRecv(void *to, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm, CUstream stream)
 {
-    return run(FAKE_ncclRecv, comm, stream,
-               &(fake_nccl_call_t){ .kind = FAKE_NCCL_RECEIVE,
-                                    .dtype = dtype,
-                                    .peer = peer,
-                                    .nelem = nelem,
-                                    .to = to });
+    return run(
+        FAKE_ncclRecv, comm, stream,
+        &(fake_nccl_call_t){
+            .kind = FAKE_NCCL_RECEIVE, .dtype = dtype, .peer = peer, .nelem = nelem, .to = to });
 }

@@ -415,6 +415,7 @@ static void silent(fy_group_t *g, int is_async, int sig)
 /* The seed chooses the rank, and how many calls of which lengths are before the fault. */
 static void moment(fy_group_t *g, int stops, unsigned seed)
 {
+    HOLDS(group.size > 0);
     unsigned state = seed * 2654435761u + 1;
     const int bad = (int)(seed % (unsigned)group.size), other = bad == 0 ? 1 : 0;
     const int before = (int)(state >> 16) % 40 + 1;
