@@ -44,14 +44,24 @@ FY__NCCL_RANKS_LIST(X)
 
 /* ---- ranks meet ---- */
 
+/* The last file that this process has made: its ranks may never have met. */
+static char made[128];
+
+__attribute__((destructor)) static void remove_made(void)
+{
+    if (made[0] != 0) unlink(made);
+}
+
 int ncclGetUniqueId(fy__nccl_id_t *out_id)
 {
     int code = fake_enter(FAKE_ncclGetUniqueId);
+    remove_made();
     memset(out_id, 0, sizeof *out_id);
     snprintf(out_id->bytes, sizeof out_id->bytes, "/dev/shm/fake-nccl-XXXXXX");
     const int file = code == 0 ? mkstemp(out_id->bytes) : -1;
     if (code == 0 && (file < 0 || ftruncate(file, sizeof(meeting_t)) != 0)) code = 2;
     if (file >= 0) close(file);
+    memcpy(made, out_id->bytes, sizeof made);
     return fake_leave(code);
 }
 
