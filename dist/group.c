@@ -286,7 +286,8 @@ fy_status_t fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
     info.is_broken = atomic_load(&mine->broken) != FY_STATUS_OK;
     info.has_threads = group->transport.size > 1 && group->transport.has_threads;
     memcpy(info.engine, group->transport.engine, sizeof info.engine);
-    memcpy(info.path, group->path, sizeof info.path);
+    info.is_direct = group->communicator != NULL;
+    memcpy(info.reason, group->not_direct, sizeof info.reason);
     pthread_mutex_lock(&mine->engine);
     info.calls = group->ncalls;
     info.sent_nbytes = group->sent_nbytes;

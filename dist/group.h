@@ -94,7 +94,7 @@ struct fy_group {
      * thread writes them while no work is queued */
     fy_device_t *device;
     fy_communicator_t *communicator;
-    char path[128]; /* "direct", "host: ..." */
+    char not_direct[128]; /* why there is no communicator; "": it is not known */
     /* worker.c; used by the caller's thread */
     pthread_t worker, heart;
     bool has_worker, has_heart;

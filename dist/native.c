@@ -34,12 +34,12 @@ static fy_status_t exchange_offers(fy_group_t *group, const offer_t *mine, offer
         if (r != self) memcpy(fyd_outbox(group, r), mine, sizeof *mine);
     }
     FY_TRY(fyd_agree(group, -1));
-    group->path[0] = 0;
+    group->not_direct[0] = 0;
     for (int r = 0; r < size; r++) {
         const offer_t *offer = r == self ? mine : (const void *)fyd_inbox(group, r);
         if (r == 0) *first = *offer;
-        if (!offer->can && !group->path[0])
-            snprintf(group->path, sizeof group->path, "host: rank %d: %.*s", r,
+        if (!offer->can && !group->not_direct[0])
+            snprintf(group->not_direct, sizeof group->not_direct, "rank %d: %.*s", r,
                      (int)strcspn(offer->why_not, "\n"), offer->why_not);
     }
     return FY_STATUS_OK;
@@ -63,7 +63,7 @@ static fy_status_t use_device(fy_group_t *group, fy_device_t *device, const offe
     fy_communicator_options_t options = FY_COMMUNICATOR_OPTIONS_INIT;
     FY_TRY(exchange_offers(group, mine, &first));
     group->device = device;
-    if (group->path[0]) return FY_STATUS_OK;
+    if (group->not_direct[0]) return FY_STATUS_OK;
     options.rank = group->transport.rank;
     options.size = group->transport.size;
     options.id = first.id;
@@ -73,7 +73,6 @@ static fy_status_t use_device(fy_group_t *group, fy_device_t *device, const offe
     options.is_counted = 1;
     const fy_status_t status = fy_communicator_open(device, &options, &group->communicator);
     if (status != FY_STATUS_OK) return give_up(group, status);
-    snprintf(group->path, sizeof group->path, "direct");
     return FY_STATUS_OK;
 }
 

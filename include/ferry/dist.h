@@ -79,9 +79,10 @@ typedef struct fy_group_info {
     /* bytes of tensor elements that this rank has sent to and received from others */
     uint64_t sent_nbytes, received_nbytes;
     int has_threads; /* 1: asynchronous calls and beats run beside the caller */
-    /* of tensors on the device of fy_group_use_device. "direct": from device to device; "host: "
-     * and why not; "": no such device, or one rank */
-    char path[128];
+    /* 1: tensors on the device of fy_group_use_device go from device to device. Else the reason,
+     * with the rank; "": one rank, or no such device */
+    int64_t is_direct;
+    char reason[128];
 } fy_group_info_t;
 #define FY_GROUP_INFO_INIT FY_ZEROED_(group_info)
 /* Fails: INVALID_ARGUMENT, UNSUPPORTED (rule 8). */

@@ -7,7 +7,7 @@
 
 # Conformance programs whose behaviour depends on a card, by phase. The others test Ferry above its
 # backends, and every device alike.
-conformance_right=(device memory ops views transfer paths peer memory_debug contract files pressure lifetime fork)
+conformance_right=(device memory ops views transfer paths peer communicator memory_debug contract files pressure lifetime fork)
 conformance_order=(graph graph_refusal stream tape fault random threads queue prefetch)
 
 # Tests run on this device only; a device that does not open is a failure.

@@ -83,12 +83,12 @@ void train_dist_print(const train_run_t *run)
     FILE *out = run->session.out;
     fy_group_info_t now = FY_GROUP_INFO_INIT;
     if (!run->dist || !out || fy_group_query(run->dist->group, &now) != FY_STATUS_OK) return;
-    const bool is_direct = strcmp(now.path, "direct") == 0;
-    if (!is_direct && strncmp(run->session.info.backend, "cuda", 4) != 0) now.path[0] = 0;
-    fprintf(out, "ranks: %d%s%s%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n",
-            now.size, *now.engine ? ", " : "", now.engine, *now.path ? ", tensors by " : "",
-            is_direct ? "the devices' library" : now.path, (unsigned long long)now.calls,
+    const bool is_cuda = strcmp(run->session.info.backend, "cuda") == 0;
+    fprintf(out, "ranks: %d%s%s%s; %llu calls of rank 0, %llu bytes sent, %llu received\n",
+            now.size, *now.engine ? ", " : "", now.engine,
+            now.is_direct ? ", from device to device" : "", (unsigned long long)now.calls,
             (unsigned long long)now.sent_nbytes, (unsigned long long)now.received_nbytes);
+    if (is_cuda && *now.reason) fprintf(out, "ranks: across the host: %s\n", now.reason);
 }
 
 void train_dist_end(train_run_t *run)

@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     OK(fy_device_open("cuda:0", &device));
     OK(fy_group_use_device(g, device));
     OK(fy_group_query(g, &group));
-    HOLDS(strcmp(group.path, "direct") == 0);
+    HOLDS(group.is_direct && !group.reason[0]);
     const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "differ") == 0)
         differ(g);

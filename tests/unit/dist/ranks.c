@@ -114,8 +114,7 @@ static void check_ledger(fy_group_t *g)
     OK(fy_group_all_reduce(g, x, FY_GROUP_SUM));
     OK(fy_group_query(g, &after));
     OK(fy_ledger_query(NULL, &u));
-    const bool is_direct = strcmp(after.path, "direct") == 0;
-    const uint64_t copied = info.is_host || is_direct || group.size == 1 ? 0 : 4000;
+    const uint64_t copied = info.is_host || after.is_direct || group.size == 1 ? 0 : 4000;
     HOLDS(u.download.nbytes - t.download.nbytes == copied);
     HOLDS(u.upload.nbytes - t.upload.nbytes == copied);
     HOLDS(after.calls == before.calls + 1);
@@ -471,7 +470,9 @@ int main(int argc, char **argv)
         HOLDS(fy_group_use_device(g, device) == FY_STATUS_INVALID_ARGUMENT);
         OK(fy_group_query(g, &group));
     }
-    if (group.rank == 0) printf("%d ranks, %s %s\n", group.size, group.engine, group.path);
+    if (group.rank == 0)
+        printf("%d ranks, %s%s%s\n", group.size, group.engine,
+               group.is_direct ? ", from device to device" : "", group.reason);
     const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "calls") == 0)
         calls(g);

@@ -8,7 +8,7 @@ ranks=$build/bin/tests/ranks ddp=$build/bin/tests/ddp ferry=$build/bin/ferry
 # shellcheck source=SCRIPTDIR/mpi.inc.sh
 . "$(dirname "$0")/mpi.inc.sh"
 
-"$ranks" calls host | grep '^1 ranks, *$' >/dev/null
+"$ranks" calls host | grep '^1 ranks, $' >/dev/null
 "$ranks" calls sim:0 >/dev/null
 if WORLD_SIZE=2 "$ranks" calls host 2>"$temp/err"; then echo "WORLD_SIZE=2 without MPI was accepted" && exit 1; fi
 grep -q 'WORLD_SIZE=2, but no MPI started this process' "$temp/err"

@@ -69,7 +69,7 @@ says "bytes, [0-9]* more than the limit of 62914560 (60 MiB)" "a folder that is 
 
 # ---- a folder, moved and with its x bits lost ----
 asked 0 prepare --build "$build" --fake --out "$work/small"
-says "bytes of at most 62914560, 23 test programs, the fake driver" prepare
+says "bytes of at most 62914560, 24 test programs, the fake driver" prepare
 folder="$work/moved there"
 mv "$work/small" "$folder"
 chmod -R a-x,a+X "$folder"
@@ -133,7 +133,7 @@ import json, sys
 summary = json.load(open(sys.argv[1], encoding="utf-8"))
 steps = {step["step"]: step for step in summary["steps"]}
 assert summary["fake_driver"] is True and summary["card"].startswith("Fake GPU"), summary["card"]
-assert summary["staged"]["tests"] == 23 and summary["versions"]["staged_c_library"] is False
+assert summary["staged"]["tests"] == 24 and summary["versions"]["staged_c_library"] is False
 assert summary["steps"][0]["step"] == "racecheck-softmax" and summary["steps"][0]["verdict"] == "failed"
 assert any(row["what"] == "launch_2120_bytes" and row["ns"] > 0 for row in steps["probe"]["figures"]["rows"])
 assert len(steps["kernels-without-cudnn"]["figures"]["rows"]) == 10
