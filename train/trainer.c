@@ -92,7 +92,7 @@ static fy_status_t save(fyt_trainer_t *trainer)
                                            trainer->optimizer, trainer->options->replicas,
                                            &progress, trainer->options->keep);
     fy_scope_end(scope, 0, NULL);
-    trainer->saved_step = trainer->step;
+    if (status == FY_STATUS_OK) trainer->saved_step = trainer->step;
     trainer->allocs_apart += device_allocs() - allocs;
     clock_start(trainer);
     return status;

@@ -5,8 +5,9 @@
  * Not here: what fails (fy_train_replicas_t), ordinary checkpoints (trainer.c). */
 #include "trainer.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,38 +70,69 @@ static fy_status_t write_file(fyt_trainer_t *trainer)
                                &progress, trainer->options->keep, NULL);
 }
 
-/* mpirun ends all ranks when the first one leaves, so no rank leaves before the file is there. */
-static int wait_for_file(const fyt_trainer_t *trainer)
+/* Is the file of the last update there? UNKNOWN: this rank could not look. */
+typedef enum presence { IS_THERE, IS_MISSING, IS_UNKNOWN } presence_t;
+
+static presence_t look_for_file(const char *path)
+{
+    if (access(path, F_OK) == 0) return IS_THERE;
+    return errno == ENOENT ? IS_MISSING : IS_UNKNOWN;
+}
+
+/* mpirun ends all ranks when the first one leaves, so no rank leaves before the file is there.
+ * *out_waited: it was not there at first. *out_error: why this rank could not look; 0: no memory. */
+static presence_t wait_for_file(const fyt_trainer_t *trainer, int *out_waited, int *out_error)
 {
     const struct timespec pause = { .tv_nsec = POLL_MS * 1000000 };
     char *path;
-    int is_there = 0;
+    *out_waited = *out_error = 0;
     if (fyt_folder_path(trainer->options->checkpoint, trainer->step, &path) != FY_STATUS_OK)
-        return 0;
-    for (int ms = 0; !is_there && ms < WAIT_MS; ms += POLL_MS) {
-        is_there = access(path, F_OK) == 0;
-        if (!is_there) nanosleep(&pause, NULL);
+        return IS_UNKNOWN;
+    presence_t presence = look_for_file(path);
+    for (int ms = 0; presence == IS_MISSING && ms < WAIT_MS; ms += POLL_MS) {
+        *out_waited = 1;
+        nanosleep(&pause, NULL);
+        presence = look_for_file(path);
     }
+    if (presence == IS_UNKNOWN) *out_error = errno;
     free(path);
-    return is_there;
+    return presence;
+}
+
+/* Rank 0 writes also the checkpoints without a failure, and may still do so when this rank fails.
+ */
+static fy_status_t report_file(const fyt_trainer_t *trainer, fy_status_t status,
+                               const fy_error_t *first)
+{
+    const char *folder = trainer->options->checkpoint;
+    const long long step = trainer->step;
+    int waited, error;
+    const presence_t presence = wait_for_file(trainer, &waited, &error);
+    if (presence == IS_THERE && !waited && trainer->saved_step == trainer->step)
+        return fy_error_set(status, first->file, first->line, "%s", first->text);
+    if (presence == IS_THERE)
+        return fy_error_set(status, first->file, first->line,
+                            "%s\n  Rank 0 wrote a checkpoint of update %lld to %s", first->text,
+                            step, folder);
+    if (presence == IS_MISSING)
+        return fy_error_set(status, first->file, first->line,
+                            "%s\n  Rank 0 wrote no checkpoint of update %lld to %s within %d s; "
+                            "resume from the last one there",
+                            first->text, step, folder, WAIT_MS / 1000);
+    return fy_error_set(status, first->file, first->line,
+                        "%s\n  This rank could not look for a checkpoint of update %lld in %s: %s",
+                        first->text, step, folder, error ? strerror(error) : "no host memory");
 }
 
 fy_status_t fyt_rescue_save(fyt_trainer_t *trainer, fy_status_t status)
 {
-    const fy_error_t *error = fy_error_get();
-    const fy_error_t first = *error;
+    const fy_error_t first = *fy_error_get();
     const char *folder = trainer->options->checkpoint;
     if (!can_rescue(trainer) || status == FY_STATUS_DEVICE_LOST || !trainer->tape ||
-        trainer->step <= (trainer->saved_step < 0 ? 0 : trainer->saved_step))
-        return status; /* no update was made since the last checkpoint */
-    if (trainer->options->replicas->rank > 0) {
-        const int is_there = wait_for_file(trainer);
-        return fy_error_set(status, first.file, first.line,
-                            is_there ? "%s\n  Rank 0 wrote a checkpoint of update %lld to %s"
-                                     : "%s\n  Rank 0 wrote no checkpoint of update %lld to %s; "
-                                       "resume from the last one there",
-                            first.text, (long long)trainer->step, folder);
-    }
+        trainer->step < 1)
+        return status;
+    if (trainer->options->replicas->rank > 0) return report_file(trainer, status, &first);
+    if (trainer->step <= trainer->saved_step) return status; /* it has a checkpoint */
     const fy_scope_t scope = fy_scope_begin("rescue");
     const fy_status_t saved = write_file(trainer);
     fy_scope_end(scope, 0, NULL);
@@ -109,6 +141,7 @@ fy_status_t fyt_rescue_save(fyt_trainer_t *trainer, fy_status_t status)
                             "%s\n  A checkpoint of update %lld was written to %s", first.text,
                             (long long)trainer->step, folder);
     const fy_error_t second = *fy_error_get();
-    return fy_error_set(status, first.file, first.line, "%s\n  No checkpoint was written: %s",
-                        first.text, second.text);
+    return fy_error_set(status, first.file, first.line,
+                        "%s\n  The checkpoint of update %lld failed: %s", first.text,
+                        (long long)trainer->step, second.text);
 }

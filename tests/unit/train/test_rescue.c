@@ -1,0 +1,308 @@
+/* The checkpoint of a training of several ranks that fails: one rank, whose calls of the group are
+ * functions of this test. A checkpoint that failed is written by the rescue; the other ranks report
+ * what they have seen. Not here: ranks that are lost (tests/unit/dist/test_faults.sh). */
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <ferry/train/train.h>
+
+#include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
+
+enum { SAMPLES = 24, BATCH = 6, EVERY = 2 };
+
+static char folder[] = "/tmp/ferry-rescue-XXXXXX";
+
+static const char *path_of(int step)
+{
+    static char path[96];
+    snprintf(path, sizeof path, "%s/step-%08d.safetensors", folder, step);
+    return path;
+}
+
+static bool exists(int step) { return access(path_of(step), F_OK) == 0; }
+
+static void remove_files(void)
+{
+    for (int step = 0; step < 10; step++) (void)unlink(path_of(step));
+}
+
+/* ---- a rank ---- */
+
+typedef struct rank {
+    int number, lost_at, calls; /* sum_grads fails at this call, from 1; 0: at none */
+    int arms_at, left;          /* after update arms_at, allocation `left` fails: host_memory.h */
+    void (*at_loss)(void);      /* just before sum_grads fails; NULL: nothing */
+    int64_t step;               /* of the last event */
+    fy_dataset_t *set;
+    fy_loader_t *loader;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+    char text[1024];
+} rank_t;
+
+static fy_status_t on_begin(void *user, const char *text)
+{
+    (void)user;
+    assert_true(text[0]);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t on_sum_grads(void *user)
+{
+    rank_t *rank = user;
+    if (++rank->calls != rank->lost_at) return FY_STATUS_OK;
+    if (rank->at_loss) rank->at_loss();
+    if (rank->arms_at == rank->calls) ts_fail_allocation(rank->left);
+    return fy_error_set(FY_STATUS_RANK_LOST, __FILE__, __LINE__, "rank 9 took no part");
+}
+
+static fy_status_t on_sum(void *user, fy_tensor_t *tensor)
+{
+    (void)user;
+    (void)tensor;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t on_share_buffers(void *user)
+{
+    (void)user;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t on_event(void *user, const fy_train_event_t *event)
+{
+    rank_t *rank = user;
+    rank->step = event->step;
+    if (!rank->lost_at && event->step == rank->arms_at) ts_fail_allocation(rank->left);
+    return FY_STATUS_OK;
+}
+
+static void make(rank_t *rank, fy_device_t *device)
+{
+    fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
+    fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
+    optimizer.lr = 0.1;
+    batches.batch = BATCH;
+    batches.scale = 1.0 / 255;
+    batches.rank = rank->number;
+    batches.ranks = 2;
+    ts_ok(fy_dataset_synthetic_digits(SAMPLES, 1, &rank->set));
+    ts_ok(fy_loader_create(device, rank->set, &batches, &rank->loader));
+    ts_ok(fy_model_open(device, "mlp", NULL, &rank->model));
+    ts_ok(fy_optimizer_create_model(&optimizer, rank->model, &rank->optimizer));
+}
+
+static void end(rank_t *rank)
+{
+    fy_optimizer_destroy(rank->optimizer);
+    fy_model_destroy(rank->model);
+    fy_loader_destroy(rank->loader);
+    fy_dataset_destroy(rank->set);
+}
+
+/* `rank` has number and faults; *out_failed: the armed allocation has failed. */
+static fy_status_t train(rank_t *rank, fy_device_t *device, bool *out_failed)
+{
+    fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
+    const fy_train_replicas_t replicas = { .struct_size = sizeof replicas,
+                                           .rank = rank->number,
+                                           .ranks = 2,
+                                           .user = rank,
+                                           .begin = on_begin,
+                                           .sum_grads = on_sum_grads,
+                                           .sum = on_sum,
+                                           .share_buffers = on_share_buffers };
+    make(rank, device);
+    options.epochs = 10;
+    options.max_steps = 5;
+    options.checkpoint = folder;
+    options.checkpoint_every = EVERY;
+    options.replicas = &replicas;
+    options.on_event = on_event;
+    options.user = rank;
+    const fy_status_t status =
+        fy_train_run(rank->model, rank->optimizer, rank->loader, NULL, &options, NULL);
+    *out_failed = rank->left >= 0 && ts_allocation_failed();
+    ts_fail_allocation(-1);
+    if (status != FY_STATUS_OK) snprintf(rank->text, sizeof rank->text, "%s", fy_error_get()->text);
+    return status;
+}
+
+static bool has(const rank_t *rank, const char *text) { return strstr(rank->text, text) != NULL; }
+
+/* ---- rank 0 ---- */
+
+static void check_file(rank_t *rank, fy_device_t *device, int step)
+{
+    fy_progress_t progress = FY_PROGRESS_INIT;
+    fy_model_t *model;
+    fy_model_info_t saved = FY_MODEL_INFO_INIT, own = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_open(device, "mlp", NULL, &model));
+    ts_ok(fy_model_query(model, &saved));
+    ts_ok(fy_model_query(rank->model, &own));
+    ts_ok(fy_checkpoint_load(path_of(step), model, NULL, &progress));
+    assert_int_equal(progress.step, step);
+    const size_t nbytes = ts_info(own.values).nbytes;
+    char *x = malloc(nbytes), *y = malloc(nbytes);
+    ts_read(saved.values, x, nbytes);
+    ts_read(own.values, y, nbytes);
+    assert_memory_equal(x, y, nbytes);
+    free(x);
+    free(y);
+    fy_model_destroy(model);
+}
+
+/* An allocation behind an update fails once. If the training fails with it, the rescue writes the
+ * checkpoint of that update, whichever call it was. */
+static void a_checkpoint_that_failed_is_written_by_the_rescue(void **state)
+{
+    fy_device_t *device;
+    int rescues = 0;
+    (void)state;
+    ts_ok(fy_device_open("sim:3", &device));
+    for (int left = 0, done = 0; !done; left++) {
+        rank_t rank = { .arms_at = EVERY, .left = left };
+        bool failed;
+        assert_in_range(left, 0, 2000);
+        const fy_scope_t scope = fy_scope_begin("rank");
+        const fy_status_t status = train(&rank, device, &failed);
+        done = !failed;
+        if (status != FY_STATUS_OK) {
+            assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+            if (!exists((int)rank.step)) fail_msg("allocation %d: %s", left, rank.text);
+            if (rank.step == EVERY && has(&rank, "checkpoint of update")) {
+                rescues++;
+                check_file(&rank, device, EVERY);
+            }
+        }
+        end(&rank);
+        fy_scope_end(scope, 0, NULL);
+        remove_files();
+    }
+    fy_device_close(device);
+    print_message("%d checkpoints were written by the rescue\n", rescues);
+    assert_true(rescues > 3);
+}
+
+/* ---- the other ranks ---- */
+
+/* The file is there. A rank that has no memory for its name does not say that it is missing. */
+static void a_rank_that_cannot_look_says_so(void **state)
+{
+    fy_device_t *device;
+    int unknown = 0;
+    (void)state;
+    ts_ok(fy_device_open("sim:3", &device));
+    for (int left = 0, done = 0; !done; left++) {
+        rank_t rank = { .number = 1, .lost_at = 4, .arms_at = 4, .left = left };
+        bool failed;
+        FILE *file = fopen(path_of(3), "w");
+        assert_non_null(file);
+        fclose(file);
+        assert_in_range(left, 0, 200);
+        const fy_scope_t scope = fy_scope_begin("rank");
+        assert_int_equal(train(&rank, device, &failed), FY_STATUS_RANK_LOST);
+        done = !failed;
+        const bool is_unknown = has(&rank, "This rank could not look for a checkpoint of update 3");
+        if (!is_unknown && !has(&rank, "Rank 0 wrote a checkpoint of update 3"))
+            fail_msg("allocation %d: %s", left, rank.text);
+        unknown += is_unknown;
+        end(&rank);
+        fy_scope_end(scope, 0, NULL);
+    }
+    remove_files();
+    fy_device_close(device);
+    assert_true(unknown > 0);
+}
+
+static void *write_late(void *user)
+{
+    const struct timespec pause = { .tv_nsec = 200000000 };
+    (void)user;
+    nanosleep(&pause, NULL);
+    FILE *file = fopen(path_of(EVERY), "w");
+    if (file) fclose(file);
+    return NULL;
+}
+
+static pthread_t writer;
+static void write_soon(void) { (void)!pthread_create(&writer, NULL, write_late, NULL); }
+
+/* Rank 0 still writes an ordinary checkpoint when this rank fails. */
+static void a_rank_waits_for_an_ordinary_checkpoint(void **state)
+{
+    fy_device_t *device;
+    bool failed;
+    (void)state;
+    ts_ok(fy_device_open("sim:3", &device));
+    for (int is_late = 0; is_late < 2; is_late++) {
+        rank_t rank = { .number = 1, .lost_at = EVERY + 1, .left = -1 };
+        if (is_late)
+            rank.at_loss = write_soon;
+        else
+            write_late(NULL);
+        const fy_scope_t scope = fy_scope_begin("rank");
+        assert_int_equal(train(&rank, device, &failed), FY_STATUS_RANK_LOST);
+        assert_true(exists(EVERY));
+        if (is_late) pthread_join(writer, NULL);
+        if (is_late != has(&rank, "Rank 0 wrote a checkpoint of update 2"))
+            fail_msg("%s", rank.text);
+        end(&rank);
+        fy_scope_end(scope, 0, NULL);
+        remove_files();
+    }
+    fy_device_close(device);
+}
+
+static void replace_folder(void)
+{
+    (void)!rmdir(folder);
+    FILE *file = fopen(folder, "w");
+    if (file) fclose(file);
+}
+
+static void a_folder_that_cannot_be_read_is_reported(void **state)
+{
+    fy_device_t *device;
+    rank_t rank = { .number = 1, .lost_at = 2, .left = -1, .at_loss = replace_folder };
+    bool failed;
+    (void)state;
+    ts_ok(fy_device_open("sim:3", &device));
+    const fy_scope_t scope = fy_scope_begin("rank");
+    assert_int_equal(train(&rank, device, &failed), FY_STATUS_RANK_LOST);
+    if (!has(&rank, "could not look for a checkpoint of update 1") ||
+        !has(&rank, "Not a directory"))
+        fail_msg("%s", rank.text);
+    end(&rank);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    assert_int_equal(unlink(folder), 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int finish(void **state)
+{
+    (void)state;
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_that_failed_is_written_by_the_rescue),
+        cmocka_unit_test(a_rank_that_cannot_look_says_so),
+        cmocka_unit_test(a_rank_waits_for_an_ordinary_checkpoint),
+        cmocka_unit_test(a_folder_that_cannot_be_read_is_reported),
+    };
+    return cmocka_run_group_tests_name("rescue", tests, begin, finish);
+}
