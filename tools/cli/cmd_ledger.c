@@ -49,7 +49,7 @@ static void print_event(FILE *file, const event_t *event)
 typedef struct reading {
     const char *file, *under; /* under: a scope path, or "" */
     bool prints_events, met;  /* met: something was inside */
-    uint64_t rank;            /* as its calls say, else the place among the files */
+    uint64_t rank;            /* as its calls have it, else the place among the files */
     event_totals_t totals;
     event_file_info_t info;
 } reading_t;
@@ -60,8 +60,7 @@ static void take(void *user, const event_t *event)
     reading_t *reading = user;
     const bool inside = event_is_inside(event_text(event, "scope"), reading->under);
     reading->met |= inside;
-    if (strcmp(event_text(event, "ev"), "collective_ran") == 0 && event_has(event, "rank"))
-        reading->rank = event_whole(event, "rank");
+    event_totals_rank(&reading->totals, event);
     if (inside && reading->prints_events) print_event(stdout, event);
     if (inside || event_has(event, "pool")) event_totals_add(&reading->totals, event);
 }
@@ -176,7 +175,7 @@ static void print_totals(event_totals_t *totals, const event_file_info_t *info, 
         if (sheets[i]) sheet_destroy(sheets[i]);
 }
 
-static void print_ranks(reading_t *readings, size_t count, const char *under, int format)
+static fy_status_t print_ranks(reading_t *readings, size_t count, const char *under, int format)
 {
     event_totals_t all = { 0 };
     event_file_info_t info = { .is_whole = true };
@@ -186,18 +185,29 @@ static void print_ranks(reading_t *readings, size_t count, const char *under, in
         info.lost += readings[i].info.lost;
         info.is_whole &= readings[i].info.is_whole;
     }
-    print_totals(&all, &info, NULL, under, format, rank_sheet(readings, count, under));
+    const fy_status_t status = event_totals_check(&all, NULL);
+    if (status == FY_STATUS_OK)
+        print_totals(&all, &info, NULL, under, format, rank_sheet(readings, count, under));
     event_totals_free(&all);
+    return status;
 }
 
 /* Reads all files before anything is printed. */
 static fy_status_t show(reading_t *readings, size_t count, int format)
 {
     const char *under = readings[0].under;
+    uint64_t lost = 0;
     bool met = false;
     for (size_t i = 0; i < count; i++) {
         FY_TRY(event_file_read(readings[i].file, take, &readings[i], &readings[i].info));
         met |= readings[i].met;
+        if (readings[i].prints_events) continue; /* there are no sums */
+        FY_TRY(event_totals_check(&readings[i].totals, readings[i].file));
+        if (readings[i].totals.has_rank) readings[i].rank = readings[i].totals.rank;
+        if (readings[i].info.lost > (uint64_t)INT64_MAX - lost)
+            return TOOL_FAIL(CORRUPT_DATA, "%s: with these the lost events exceed 2^63 - 1",
+                             readings[i].file);
+        lost += readings[i].info.lost;
     }
     if (*under && !met)
         return TOOL_FAIL(
@@ -205,7 +215,7 @@ static fy_status_t show(reading_t *readings, size_t count, int format)
             "--scope: nothing in %s is inside a scope '%s'; without --scope all are listed",
             count == 1 ? readings[0].file : "these files", under);
     if (count > 1)
-        print_ranks(readings, count, under, format);
+        FY_TRY(print_ranks(readings, count, under, format));
     else if (!readings[0].prints_events)
         print_totals(&readings[0].totals, &readings[0].info, readings[0].file, under, format, NULL);
     for (size_t i = 0; i < count; i++) FY_TRY(check_end(&readings[i]));

@@ -3,6 +3,7 @@
 #include "tools/cli/event_file.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,8 @@ static char *read_value(char *s, char *line_end, event_field_t *field)
     }
     for (int i = 0; i < 3; i++)
         if (strncmp(s, words[i], strlen(words[i])) == 0) {
-            field->number = (double)(field->whole = i == 2);
+            field->number = (double)NAN;
+            field->whole = i == 2;
             return s + strlen(words[i]);
         }
     return read_number(s, field);
@@ -149,6 +151,16 @@ uint64_t event_whole(const event_t *event, const char *key)
     return field ? field->whole : 0;
 }
 
+/* The two values of a number are equal only if it is such a number. */
+bool event_count(const event_t *event, const char *key, uint64_t most, uint64_t *out_count)
+{
+    const event_field_t *field = find(event, key);
+    const bool is_count =
+        !field || (!field->text && field->whole <= most && field->number == (double)field->whole);
+    *out_count = field && is_count ? field->whole : 0;
+    return is_count;
+}
+
 size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[2], size_t most)
 {
     size_t n = 0;
@@ -210,7 +222,11 @@ static fy_status_t read_lines(text_lines_t *lines, event_names_t *names,
         FY_TRY(read_line(lines->input.path, line, &event, info));
         if (event_is(&event, "end")) {
             info->has_end = true;
-            info->lost = event_whole(&event, "lost");
+            if (!event_count(&event, "lost", INT64_MAX, &info->lost))
+                return TOOL_FAIL(CORRUPT_DATA,
+                                 "%s is no whole event file: \"lost\" of line %llu is no whole "
+                                 "number below 2^63",
+                                 lines->input.path, (unsigned long long)info->lines);
             info->is_whole = event_whole(&event, "events") == info->events;
         } else if (info->lines > 1) {
             info->events++;

@@ -16,8 +16,8 @@ enum { EVENT_FIELDS = 32 };
 typedef struct event_field {
     const char *key;
     const char *text; /* of a text, decoded; of a list, its text in the file; else NULL */
-    double number;
-    uint64_t whole; /* the number, if it is an integer that is not negative */
+    double number;    /* of null, true and false: NaN */
+    uint64_t whole;   /* the number, if it is an integer that is not negative */
 } event_field_t;
 
 /* The operands of an op: "dtypes", "shapes" and, if not all are without gaps, "strides"; the first
@@ -44,6 +44,8 @@ const char *event_parse(char *line, event_t *out_event);
  * a text, also where the file has its number; so are names of tensors (event_names.h). */
 const char *event_text(const event_t *event, const char *key);
 uint64_t event_whole(const event_t *event, const char *key);
+/* Is the key absent, or a whole number from 0 to `most` < 2^63? If not, *out_count is 0. */
+bool event_count(const event_t *event, const char *key, uint64_t most, uint64_t *out_count);
 bool event_has(const event_t *event, const char *key);
 bool event_is(const event_t *event, const char *kind);
 /* Pairs in a list of them, or in a list that is one pair; returns how many there are, of which

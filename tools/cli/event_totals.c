@@ -14,6 +14,68 @@ static char *copy(const char *text)
     return strcpy(copied, text);
 }
 
+/* ---- values that cannot be added ---- */
+
+/* The first one stays. */
+static void refuse(event_totals_t *totals, const char *key, uint64_t line, uint64_t most)
+{
+    if (totals->bad_key) return;
+    totals->bad_key = key;
+    totals->bad_line = line;
+    totals->bad_most = most;
+}
+
+static bool fits(event_totals_t *totals, uint64_t value)
+{
+    if (value > (uint64_t)INT64_MAX - totals->all) return false;
+    totals->all += value;
+    return true;
+}
+
+/* The value of a key, 0 if it is none. */
+static uint64_t value_of(event_totals_t *totals, const event_t *event, const char *key)
+{
+    uint64_t value;
+    if (!event_count(event, key, INT64_MAX, &value)) refuse(totals, key, event->line, INT64_MAX);
+    return value;
+}
+
+/* The same, for sums. */
+static uint64_t figure(event_totals_t *totals, const event_t *event, const char *key)
+{
+    const uint64_t value = value_of(totals, event, key);
+    if (fits(totals, value)) return value;
+    refuse(totals, key, event->line, 0);
+    return 0;
+}
+
+void event_totals_rank(event_totals_t *totals, const event_t *event)
+{
+    if (!event_is(event, "collective_ran") || !event_has(event, "rank")) return;
+    totals->has_rank = event_count(event, "rank", INT32_MAX, &totals->rank);
+    if (!totals->has_rank) refuse(totals, "rank", event->line, INT32_MAX);
+}
+
+fy_status_t event_totals_check(const event_totals_t *totals, const char *file)
+{
+    if (!totals->bad_key) return FY_STATUS_OK;
+    if (!file)
+        return TOOL_FAIL(CORRUPT_DATA, "the figures of these files cannot be added: their sum "
+                                       "exceeds 2^63 - 1");
+    if (!totals->bad_most)
+        return TOOL_FAIL(CORRUPT_DATA,
+                         "%s cannot be summed up: with \"%s\" of line %llu its figures exceed "
+                         "2^63 - 1",
+                         file, totals->bad_key, (unsigned long long)totals->bad_line);
+    return TOOL_FAIL(
+        CORRUPT_DATA,
+        "%s cannot be summed up: \"%s\" of line %llu is no whole number from 0 to %llu", file,
+        totals->bad_key, (unsigned long long)totals->bad_line,
+        (unsigned long long)totals->bad_most);
+}
+
+/* ---- tables ---- */
+
 static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
 {
     bool is_new;
@@ -90,8 +152,8 @@ static void add_transfer(event_totals_t *totals, fy_ledger_totals_t *own, const 
 {
     const char *direction = event_text(event, "direction"), *path = event_text(event, "path"),
                *site = event_text(event, "site");
-    const uint64_t nbytes = event_whole(event, "bytes"),
-                   blocked_ns = event_whole(event, "blocked_ns");
+    const uint64_t nbytes = figure(totals, event, "bytes"),
+                   blocked_ns = figure(totals, event, "blocked_ns");
     fy_traffic_t *traffic = traffic_of(own, direction);
     event_site_t *at = site_of(totals, *site ? site : "?", direction, path);
     traffic->count++;
@@ -110,29 +172,43 @@ static void add_collective(event_totals_t *totals, fy_ledger_totals_t *own, cons
 {
     const char *site = event_text(event, "site");
     event_site_t *at = site_of(totals, *site ? site : "?", "collective", event_text(event, "op"));
+    const uint64_t nbytes = figure(totals, event, "bytes");
     own->collective.count++;
-    own->collective.nbytes += event_whole(event, "bytes");
+    own->collective.nbytes += nbytes;
     at->count++;
-    at->nbytes += event_whole(event, "bytes");
+    at->nbytes += nbytes;
 }
+
+/* Blocks are allocated and freed for as long as a program runs: only what is live can be too
+ * much. */
+static void grow(event_totals_t *totals, const event_t *event, uint64_t *sum, uint64_t nbytes)
+{
+    if (nbytes > (uint64_t)INT64_MAX - *sum)
+        refuse(totals, "bytes", event->line, 0);
+    else
+        *sum += nbytes;
+}
+
+/* The allocation may be lost. */
+static void shrink(uint64_t *sum, uint64_t nbytes) { *sum -= nbytes < *sum ? nbytes : *sum; }
 
 static void add_memory(event_totals_t *totals, const char *kind, const event_t *event)
 {
     event_pool_t *pool = pool_of(totals, event_text(event, "pool"));
-    const uint64_t nbytes = event_whole(event, "bytes");
+    const uint64_t nbytes = value_of(totals, event, "bytes");
     if (strcmp(kind, "pool") == 0) {
-        pool->live = event_whole(event, "live_bytes");
-        pool->reserved = event_whole(event, "reserved_bytes");
+        pool->live = value_of(totals, event, "live_bytes");
+        pool->reserved = value_of(totals, event, "reserved_bytes");
     } else if (strcmp(kind, "block_alloc") == 0) {
-        pool->live += nbytes;
+        grow(totals, event, &pool->live, nbytes);
         pool->blocks++;
     } else if (strcmp(kind, "block_free") == 0)
-        pool->live -= nbytes;
+        shrink(&pool->live, nbytes);
     else if (strcmp(kind, "segment_alloc") == 0) {
-        pool->reserved += nbytes;
+        grow(totals, event, &pool->reserved, nbytes);
         pool->segments++;
     } else if (strcmp(kind, "segment_free") == 0)
-        pool->reserved -= nbytes;
+        shrink(&pool->reserved, nbytes);
     if (pool->live > pool->peak_live) pool->peak_live = pool->live;
     if (pool->reserved > pool->peak_reserved) pool->peak_reserved = pool->reserved;
 }
@@ -149,21 +225,21 @@ void event_totals_add(void *user, const event_t *event)
     else if (strcmp(kind, "copy") == 0) {
         fy_traffic_t *traffic = traffic_of(own, event_text(event, "direction"));
         traffic->copies++;
-        traffic->wire_nbytes += event_whole(event, "bytes");
+        traffic->wire_nbytes += figure(totals, event, "bytes");
     } else if (strcmp(kind, "collective") == 0) {
         add_collective(totals, own, event);
     } else if (strcmp(kind, "exchange") == 0) {
-        own->collective.wire_nbytes += event_whole(event, "bytes");
-        own->collective.copies += event_whole(event, "messages");
-        own->collective.host_blocked_ns += event_whole(event, "blocked_ns");
+        own->collective.wire_nbytes += figure(totals, event, "bytes");
+        own->collective.copies += figure(totals, event, "messages");
+        own->collective.host_blocked_ns += figure(totals, event, "blocked_ns");
     } else if (strcmp(kind, "sync") == 0) {
         own->syncs++;
-        own->sync_ns += event_whole(event, "blocked_ns");
+        own->sync_ns += figure(totals, event, "blocked_ns");
     } else if (strcmp(kind, "throttle") == 0) {
         own->throttles++;
-        own->throttle_ns += event_whole(event, "blocked_ns");
+        own->throttle_ns += figure(totals, event, "blocked_ns");
     } else if (strcmp(kind, "arrived") == 0)
-        own->download.host_blocked_ns += event_whole(event, "blocked_ns");
+        own->download.host_blocked_ns += figure(totals, event, "blocked_ns");
     else if (strcmp(kind, "device_alloc") == 0)
         own->device_allocs++;
     else if (event_has(event, "pool"))
@@ -206,6 +282,7 @@ static void add_totals(fy_ledger_totals_t *sum, const fy_ledger_totals_t *own)
 
 void event_totals_merge(event_totals_t *totals, const event_totals_t *other, uint64_t rank)
 {
+    if (!fits(totals, other->all)) refuse(totals, "", 0, 0);
     for (size_t i = 0; i < other->nscopes; i++)
         add_totals(scope_of(totals, other->scopes[i].path), &other->scopes[i].own);
     for (size_t i = 0; i < other->nsites; i++) {
@@ -220,10 +297,15 @@ void event_totals_merge(event_totals_t *totals, const event_totals_t *other, uin
         char name[200];
         snprintf(name, sizeof name, "%.150s, rank %llu", other->pools[i].name,
                  (unsigned long long)rank);
+        const event_pool_t *from = &other->pools[i];
         event_pool_t *pool = pool_of(totals, name);
-        char *own = pool->name;
-        *pool = other->pools[i];
-        pool->name = own;
+        if (!fits(totals, from->peak_live + from->peak_reserved)) refuse(totals, "", 0, 0);
+        pool->live += from->live;
+        pool->reserved += from->reserved;
+        pool->peak_live += from->peak_live;
+        pool->peak_reserved += from->peak_reserved;
+        pool->blocks += from->blocks;
+        pool->segments += from->segments;
     }
     totals->refusals += other->refusals;
     totals->faults += other->faults;

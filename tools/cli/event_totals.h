@@ -34,12 +34,23 @@ typedef struct event_totals {
     fy_ledger_totals_t *sums; /* by path, from the first event_totals_of on */
     size_t nsums;
     uint64_t refusals, faults, waits, launches; /* launches: of graphs */
+    uint64_t rank;                              /* of the process, in its group */
+    bool has_rank;
+    uint64_t all; /* the sum of all figures but those of pools: no other sum exceeds it */
+    /* the first key whose value cannot be added, and its line; NULL: there is none */
+    const char *bad_key;
+    uint64_t bad_line, bad_most; /* bad_most: the largest value; 0: `all` would exceed 2^63 - 1 */
 } event_totals_t;
 
 /* For event_file_read; `user` is an event_totals_t that began as zeros. */
 void event_totals_add(void *user, const event_t *event);
+/* The rank, if the event has it. */
+void event_totals_rank(event_totals_t *totals, const event_t *event);
+/* Fails: CORRUPT_DATA, with the line of `file` whose value cannot be added (NULL: several files
+ * have been merged). */
+fy_status_t event_totals_check(const event_totals_t *totals, const char *file);
 /* Adds the sums of another file, of a process of the same group; its pools are named "POOL, rank
- * N". Before the first event_totals_of of `totals`. */
+ * N", and those of equal names are added. Before the first event_totals_of of `totals`. */
 void event_totals_merge(event_totals_t *totals, const event_totals_t *other, uint64_t rank);
 /* Of a path, with the scopes inside it; "" is everything. All events were added before the first
  * call. */

@@ -76,6 +76,7 @@ static fy_status_t read_all(recording_t *run, reading_t *reading)
         text_lines_back(&lines);
     }
     if (status == FY_STATUS_OK) status = event_lines_read(&lines, take, reading, &run->info);
+    if (status == FY_STATUS_OK) status = event_totals_check(&run->totals, run->file);
     text_lines_close(&lines);
     return status;
 }

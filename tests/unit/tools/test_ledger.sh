@@ -174,6 +174,75 @@ says err "version 2"
 expect 1 ledger "$work/more"
 says err "follows the end"
 
+# ---- values that cannot be added ----
+# hostile NAME LINE...: a whole file of these lines
+hostile() {
+    local name=$1
+    shift
+    { printf '{"ev":"ferry","version":1}\n' && printf '%s\n' "$@" && printf '{"ev":"end","events":%d,"lost":0}\n' $#; } >"$work/$name"
+}
+# refused TEXT LINE...
+refused() {
+    local text=$1
+    shift
+    hostile hostile "$@"
+    for command in ledger "ledger $work/one_rank" "report --out $work/hostile.html"; do
+        # shellcheck disable=SC2086  # words
+        set -- $command
+        expect 1 "$1" "$work/hostile" "${@:2}"
+        silent out
+        says err "$work/hostile"
+        says err "$text"
+    done
+    [ -e "$work/hostile.html" ] && fail "ferry report wrote a page of: $text"
+}
+hostile one_rank '{"ev":"collective_ran","op":"group_barrier","rank":7,"scope":"","number":1,"lasted_ns":5,"status":"OK"}'
+expect 0 ledger "$work/one_rank" "$work/one_rank" --json
+grep -q '"rank": *7' "$work/out" || fail "a rank of 7 is not in: $(cat "$work/out")"
+good='{"ev":"collective","op":"group_all_reduce","bytes":5,"scope":""}'
+for value in '"1"' -1 -0.5 1.5 1e3 true null '[1,2]' 2147483648 4294967296 18446744073709551615 18446744073709551617 1e999; do
+    hostile rank "$good" '{"ev":"collective_ran","op":"group_barrier","rank":'"$value"',"scope":"","number":1}'
+    expect 1 ledger "$work/rank"
+    says err "$work/rank cannot be summed up: \"rank\" of line 3 is no whole number from 0 to 2147483647"
+    silent out
+    expect 1 ledger "$work/one_rank" "$work/rank" --scope nosuch
+    says err "\"rank\" of line 3"
+done
+for value in '"5"' -5 0.5 1e3 true null '[]' 9223372036854775808 18446744073709551616; do
+    for line in '{"ev":"collective","op":"group_broadcast","scope":"a","bytes":@}' \
+        '{"ev":"exchange","scope":"a","bytes":@,"messages":1,"blocked_ns":1}' \
+        '{"ev":"exchange","scope":"a","bytes":1,"blocked_ns":1,"messages":@}' \
+        '{"ev":"exchange","scope":"a","bytes":1,"messages":1,"blocked_ns":@}' \
+        '{"ev":"transfer","scope":"a","direction":"upload","path":"pageable","bytes":@}' \
+        '{"ev":"copy","scope":"a","direction":"peer","bytes":@}' \
+        '{"ev":"sync","scope":"a","blocked_ns":@}' \
+        '{"ev":"block_alloc","pool":"host","block":1,"bytes":@}' \
+        '{"ev":"pool","pool":"host","live_bytes":@}'; do
+        refused 'of line 3 is no whole number from 0 to 9223372036854775807' "$good" "${line/@/$value}"
+    done
+done
+big='"bytes":9223372036854775807'
+refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"collective","scope":"a",'$big'}' "$good"
+refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"exchange","scope":"a",'$big'}' '{"ev":"exchange","scope":"b",'$big'}'
+refused '"messages" of line 2 its figures exceed 2^63 - 1' '{"ev":"exchange","scope":"a",'$big',"messages":1}'
+refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"block_alloc","pool":"host",'$big'}' '{"ev":"block_alloc","pool":"host","bytes":1}'
+hostile big '{"ev":"collective","scope":"a","op":"x",'$big'}'
+hostile freed '{"ev":"block_free","pool":"host","block":9,"bytes":7}' '{"ev":"segment_free","pool":"host","segment":9,"bytes":7}'
+expect 0 ledger "$work/big" --format csv
+matches out '^everything,.*,9223372036854775807,'
+expect 1 ledger "$work/big" "$work/big" # each can be summed up
+says err "the figures of these files cannot be added"
+silent out
+expect 0 ledger "$work/freed" --json
+matches out '"live_bytes": 0'
+printf '{"ev":"ferry","version":1}\n{"ev":"end","events":0,"lost":-1}\n' >"$work/hostile"
+expect 1 ledger "$work/hostile"
+says err '"lost" of line 2 is no whole number'
+printf '{"ev":"ferry","version":1}\n{"ev":"end","events":0,"lost":9223372036854775807}\n' >"$work/hostile"
+expect 0 ledger "$work/hostile"
+expect 1 ledger "$work/hostile" "$work/hostile"
+says err "the lost events exceed"
+
 # ---- files of several ranks: each, and their sums ----
 expect 0 experiment roundtrip --device sim:0 --iters 5 --record "$work/one"
 expect 0 train linear --device sim:0 --epochs 2 --record "$work/two"
