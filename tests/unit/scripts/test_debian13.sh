@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# The checks of .ci/debian13 behind its packages: a file or a package that is left, a search that
+# fails, a mount in a folder that is deleted. The functions run without a root: `in_root` is one of
+# this test. Usage: test_debian13.sh BUILD_DIR.
+set -uo pipefail
+cd "$(dirname "$0")/../../.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for name in remove_folder traces check_purged; do
+    body=$(sed -n "/^$name() {/,/^}/p" .ci/debian13)
+    [ -n "$body" ] || { echo "FAILED: .ci/debian13 has no $name" && exit 1; }
+    eval "$body"
+done
+
+failures=0
+# expect STATUS TEXT: of check_purged, with $found, $found_status, $listed, $listed_status
+expect() {
+    local output status=0
+    output=$(check_purged libferry0 ferry-tools 2>&1) || status=$?
+    if [ $status -eq "$1" ] && [[ $output == *"$2"* ]]; then return 0; fi
+    echo "FAILED: status $status, not $1, or no '$2' in: $output"
+    failures=$((failures + 1))
+}
+# shellcheck disable=SC2317  # check_purged calls it
+in_root() {
+    case $1 in
+    find*) printf '%s' "$found" && return "$found_status" ;;
+    dpkg-query*) printf '%s\n' "$listed" && return "$listed_status" ;;
+    esac
+    return 1
+}
+
+found='' found_status=0 listed=$'ii  base-files\nii  gcc' listed_status=0
+expect 0 ''
+found=/usr/lib/libferry.so
+expect 1 'the purge leaves these'
+found=''
+listed=$'ii  base-files\nrc  ferry-tools'
+expect 1 'package ferry-tools is left'
+listed=$'ii  base-files'
+found_status=1
+expect 1 'files cannot be searched'
+found_status=0 listed_status=1
+expect 1 'packages cannot be listed'
+
+# kept MOUNTS STATUS: the folder stays if this is what awk prints and returns
+kept() {
+    # shellcheck disable=SC2317  # remove_folder calls it
+    (
+        awk() { printf '%s' "$mounts" && return "$status"; }
+        mounts=$1 status=$2
+        ! remove_folder "$work/folder" 2>/dev/null && [ -e "$work/folder" ]
+    )
+}
+mkdir "$work/folder"
+if ! kept '' 2; then echo "FAILED: a folder was deleted although its mounts are unknown" && failures=$((failures + 1)); fi
+if ! kept "$work/folder/root" 0; then echo "FAILED: a folder with a mount was deleted" && failures=$((failures + 1)); fi
+remove_folder "$work/folder"
+if [ -e "$work/folder" ]; then echo "FAILED: the folder is left" && failures=$((failures + 1)); fi
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))
