@@ -137,7 +137,13 @@ fy_status_t fyt_folder_trim(const char *directory, int keep, int64_t written)
     for (size_t i = (size_t)keep; steps && i < count; i++) {
         char name[MOST_NAME];
         write_name(name, steps[i]);
-        char *path = steps[i] == written ? NULL : join(directory, name);
+        if (steps[i] == written) continue;
+        char *path = join(directory, name);
+        if (!path && status == FY_STATUS_OK)
+            status = FYT_FAIL(OUT_OF_MEMORY,
+                              "the new checkpoint is written, but there is no host memory to "
+                              "delete the old one %s/%s",
+                              directory, name);
         if (path && unlink(path) && errno != ENOENT && status == FY_STATUS_OK)
             status = FYT_FAIL(
                 IO, "the new checkpoint is written, but the old one %s cannot be deleted: %s", path,

@@ -44,15 +44,18 @@ static fy_status_t check_name(const call_t *call, const fy_layer_child_t *childr
 }
 
 /* A maker that fails gives NULL, so its text follows: this failure replaces it. A caller that never
- * called a maker gives NULL, too. */
+ * called a maker gives NULL, too. Without memory no argument is wrong: callers free some and retry.
+ */
 static fy_status_t refuse_null(const call_t *call, const char *place)
 {
     const fy_error_t *last = fy_error_get();
     if (last->status == FY_STATUS_OK)
         return FYT_FAIL(INVALID_ARGUMENT, "%s: %s is NULL; %s", call->name, place, last->text);
-    return FYT_FAIL(INVALID_ARGUMENT,
-                    "%s: %s is NULL; the last failure on this thread, maybe of its maker: %s",
-                    call->name, place, last->text);
+    const fy_status_t status = last->status == FY_STATUS_OUT_OF_MEMORY ? last->status
+                                                                       : FY_STATUS_INVALID_ARGUMENT;
+    return fy_error_set(status, __FILE__, __LINE__,
+                        "%s: %s is NULL; the last failure on this thread, maybe of its maker: %s",
+                        call->name, place, last->text);
 }
 
 static fy_status_t check_children(const call_t *call, size_t count,

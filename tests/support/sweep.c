@@ -4,11 +4,24 @@
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
+int ts_sweep_next(int n, int stride) { return n + (n < 20 || getenv("FERRY_SWEEP") ? 1 : stride); }
+
 void ts_sweep_device(const char *options, const char *kind, fy_status_t want, int most,
                      ts_program_fn program)
 {
+    ts_sweep_device_by(options, kind, want, most, 1, program);
+}
+
+void ts_sweep_host_memory(const char *spec, int most, ts_program_fn program)
+{
+    ts_sweep_host_memory_by(spec, most, 1, program);
+}
+
+void ts_sweep_device_by(const char *options, const char *kind, fy_status_t want, int most,
+                        int stride, ts_program_fn program)
+{
     int done = 0;
-    for (int n = 1; !done; n++) {
+    for (int n = 1; !done; n = ts_sweep_next(n, stride)) {
         char spec[96];
         fy_device_t *device;
         assert_in_range(n, 1, most);
@@ -28,14 +41,14 @@ void ts_sweep_device(const char *options, const char *kind, fy_status_t want, in
     }
 }
 
-void ts_sweep_host_memory(const char *spec, int most, ts_program_fn program)
+void ts_sweep_host_memory_by(const char *spec, int most, int stride, ts_program_fn program)
 {
     fy_device_t *device;
     ts_ok(fy_device_open(spec, &device));
     ts_ok(program(device));
     const uint64_t live = ts_live(device);
     int done = 0;
-    for (int n = 0; !done; n++) {
+    for (int n = 0; !done; n = ts_sweep_next(n, stride)) {
         assert_in_range(n, 0, most);
         ts_fail_allocation(n);
         const fy_status_t status = program(device);

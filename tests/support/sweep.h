@@ -16,5 +16,11 @@ void ts_sweep_device(const char *options, const char *kind, fy_status_t want, in
 /* On the device of `spec`, the n-th allocation of host memory fails, as above; with OUT_OF_MEMORY
  * or not at all. */
 void ts_sweep_host_memory(const char *spec, int most, ts_program_fn program);
+/* The same with every n up to 20, then every `stride`-th; with $FERRY_SWEEP (nightly) every n. */
+void ts_sweep_device_by(const char *options, const char *kind, fy_status_t want, int most,
+                        int stride, ts_program_fn program);
+void ts_sweep_host_memory_by(const char *spec, int most, int stride, ts_program_fn program);
+/* The n after this one. */
+int ts_sweep_next(int n, int stride);
 
 #endif

@@ -7,7 +7,8 @@ if(TARGET test_unit_train_dataset_faults)
     target_link_options(test_unit_train_dataset_faults PRIVATE
         -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=read)
 endif()
-foreach(name buffers containers layer_checkpoint low_faults npy npz rescue segments)
+foreach(name buffers containers layer_checkpoint low_faults npy npz replicas_faults rescue
+        segments)
     if(TARGET test_unit_train_${name})
         target_link_options(test_unit_train_${name} PRIVATE
             -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
