@@ -146,6 +146,7 @@ typedef struct seat {
     program_fn program;
     fy_status_t status;
     bool failed, lacks_threads;
+    bool exits;           /* if it fails, without closing its group: no last beat, no waiting */
     int left;             /* requests that are open behind an orderly end */
     uint64_t deadline_ns; /* 0: as usual */
     char text[512];
@@ -176,6 +177,11 @@ static inline void *sit(void *user)
         snprintf(seat->text, sizeof seat->text, "%.500s", fy_error_get()->text);
     seat->failed = seat->port.failed || (seat->allocations >= 0 && ts_allocation_failed());
     ts_fail_allocation(-1);
+    if (group && seat->exits && seat->status != FY_STATUS_OK) {
+        pthread_mutex_lock(&group->engine);
+        (void)fyd_break(group);
+        pthread_mutex_unlock(&group->engine);
+    }
     if (group && !fyd_group_end(group))
         fyd_group_free(group); /* no MPI uses its memory */
     else
@@ -204,7 +210,8 @@ static inline seat_t run(int size, const char *const *specs, program_fn program,
                              .allocations = -1,
                              .program = program,
                              .deadline_ns = faults.deadline_ns,
-                             .lacks_threads = faults.lacks_threads };
+                             .lacks_threads = faults.lacks_threads,
+                             .exits = faults.exits };
         if (r == size - 1 - faults.faulty)
             seats[r].port = faults.port, seats[r].allocations = faults.allocations;
         seats[r].port.network = &network;
@@ -215,6 +222,10 @@ static inline seat_t run(int size, const char *const *specs, program_fn program,
         assert_int_equal(pthread_create(&threads[r], NULL, sit, &seats[r]), 0);
     for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
     for (int r = 0; r < size; r++) {
+        (void)!fy_device_wait(seats[r].device, FY_FOREVER);
+        if (strncmp(specs[r], "host", 4) != 0 && ts_live(seats[r].device) > 0)
+            fail_msg("rank %d left %llu bytes on %s", r,
+                     (unsigned long long)ts_live(seats[r].device), specs[r]);
         fy_device_close(seats[r].device);
         if (seats[r].left) fail_msg("rank %d left %d requests open", r, seats[r].left);
     }
