@@ -34,7 +34,7 @@ if [ ${#files[@]} -eq 0 ]; then
     exit 1
 fi
 # The reader of event files, and what it uses of the command.
-files+=(tools/cli/event_file.c tools/cli/event_names.c tools/cli/number_table.c tools/cli/text_file.c
+files+=(tools/cli/event_file.c tools/cli/event_totals.c tools/cli/event_names.c tools/cli/number_table.c tools/cli/text_file.c
     tools/cli/text_index.c tools/cli/unzip.c tools/program/{pieces,program,steps}.c tools/bench/measure.c)
 mkdir -p "$out/objects"
 rm -f "$out/objects/"*.o "$out/libtrain.a"

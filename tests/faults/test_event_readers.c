@@ -38,6 +38,9 @@ static void step(fy_device_t *device, fy_tensor_t *host, fy_tensor_t *w)
     ts_ok(fy_sum(y, FY_AXES(0, 1), 0, &y));
     ts_ok(fy_tensor_download(y, NULL, &answer));
     ts_ok(fy_download_wait_f64(answer, FY_FOREVER, &value));
+    ts_ok(fy_ledger_collective("group_all_reduce", 256));
+    fy_ledger_collective_moved(400, 2, 30);
+    fy_ledger_collective_ran("group_all_reduce", 1, 1, 0, FY_STATUS_OK);
     fy_scope_end(scope, 0, NULL);
 }
 
@@ -176,6 +179,7 @@ static void commands_that_read_events(void **state)
 {
     static const row_t rows[] = {
         { cmd_ledger, { "ledger", "IN", "--json" }, false },
+        { cmd_ledger, { "ledger", "IN", "IN" }, false }, /* of ranks */
         { cmd_timeline, { "timeline", "IN", "--out", "OUT" }, true },
         { cmd_report, { "report", "IN", "--out", "OUT" }, true },
         { cmd_memory, { "memory", "IN", "--format", "pytorch", "--out", "OUT" }, true },

@@ -5,8 +5,17 @@
 #include "tests/support/harness.h"
 #include "tests/support/host_files.h"
 #include "tests/support/host_memory.h"
+#include "tools/cli/event_file.h"
 
 static char path[64];
+
+/* A call of a group of processes, as libferry_dist reports it. */
+static void call_group(void)
+{
+    ts_ok(fy_ledger_collective("group_all_reduce", 256));
+    fy_ledger_collective_moved(400, 2, 30);
+    fy_ledger_collective_ran("group_all_reduce", 1, 1, 0, FY_STATUS_OK);
+}
 
 /* Requests of every kind that has an event, with a name and a graph. */
 static void work(fy_device_t *device)
@@ -27,6 +36,7 @@ static void work(fy_device_t *device)
     ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_tensor_download(y, NULL, &answer));
     ts_ok(fy_download_wait_f64(answer, FY_FOREVER, &value));
+    call_group();
     sum = (float)value;
     assert_true(sum > 0);
     fy_graph_destroy(graph);
@@ -43,13 +53,26 @@ static size_t size_of_file(void)
     return (size_t)size;
 }
 
+static void count_calls(void *user, const event_t *event)
+{
+    int *counts = user;
+    counts[0] += event_is(event, "collective") && event_whole(event, "bytes") == 256;
+    counts[1] += event_is(event, "exchange") && event_whole(event, "messages") == 2;
+    counts[2] += event_is(event, "collective_ran") && event_whole(event, "rank") == 1;
+}
+
 /* A whole recording. */
 static void records(fy_device_t *device)
 {
+    int counts[3] = { 0 };
+    event_file_info_t info;
     ts_ok(fy_ledger_record(path));
     work(device);
     ts_ok(fy_ledger_record(NULL));
     assert_true(size_of_file() > 500);
+    ts_ok(event_file_read(path, count_calls, counts, &info));
+    assert_true(info.is_whole);
+    for (int i = 0; i < 3; i++) assert_int_equal(counts[i], 1);
 }
 
 static void begins_without_memory(fy_device_t *device)
@@ -77,6 +100,37 @@ static void begins_without_memory(fy_device_t *device)
     }
     assert_true(failed >= 2); /* the ring, the writer */
     records(device);
+}
+
+/* The name of a call is copied at its first event: without memory for the copy the recording goes
+ * on, and all lines can be read. */
+static void calls_of_groups_without_memory(fy_device_t *device)
+{
+    static int names;
+    int n = 0;
+    (void)device;
+    for (int struck = 1; struck; n++) {
+        char name[64];
+        int counts[3] = { 0 };
+        event_file_info_t info;
+        assert_in_range(n, 0, 100);
+        snprintf(name, sizeof name, "group %d of \"\\\n\x01\xff\"", names++);
+        ts_ok(fy_ledger_record(path));
+        const fy_scope_t scope = fy_scope_begin("calls");
+        ts_fail_allocation(n);
+        const fy_status_t status = fy_ledger_collective(name, 256);
+        fy_ledger_collective_moved(400, 2, 30);
+        fy_ledger_collective_ran(name, 1, 1, 0, FY_STATUS_RANK_LOST);
+        struck = ts_allocation_failed();
+        ts_fail_allocation(-1);
+        fy_scope_end(scope, 0, NULL);
+        ts_ok(status);
+        ts_ok(fy_ledger_record(NULL));
+        ts_ok(event_file_read(path, count_calls, counts, &info));
+        assert_true(info.is_whole);
+        for (int i = 0; i < 3; i++) assert_int_equal(counts[i], 1);
+    }
+    assert_true(n > 1);
 }
 
 static void writes_fail(fy_device_t *device)
@@ -121,6 +175,13 @@ static void beginning_without_memory(void **state)
     sweep(".jsonl.gz", begins_without_memory);
 }
 
+static void a_call_of_a_group_without_memory(void **state)
+{
+    (void)state;
+    sweep(".jsonl", calls_of_groups_without_memory);
+    sweep(".jsonl.gz", calls_of_groups_without_memory);
+}
+
 static void a_disk_that_fills(void **state)
 {
     (void)state;
@@ -132,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(beginning_without_memory),
+        cmocka_unit_test(a_call_of_a_group_without_memory),
         cmocka_unit_test(a_disk_that_fills),
     };
     return cmocka_run_group_tests_name("recording", tests, NULL, NULL);

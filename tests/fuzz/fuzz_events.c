@@ -1,5 +1,6 @@
-/* Passes bytes to the reader of event files, plain or compressed, and to the program in memory that
- * tools make of one. Whatever is accepted must refer only to what there is.
+/* Passes bytes to the reader of event files, plain or compressed, to the program in memory that
+ * tools make of one, and to the sums of `ferry ledger`. Whatever is accepted must refer only to what
+ * there is, and no sum exceeds 2^63 - 1.
  * Not here: what tools compute from a program. How to run: README.md. */
 #include <stdint.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tools/cli/event_totals.h"
 #include "tools/program/program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
@@ -48,6 +50,72 @@ static void check(const program_t *p)
     for (size_t i = 0; i < p->nsteps; i++) need(p->steps[i] < p->nscopes);
 }
 
+/* ---- sums ---- */
+
+static void need_figure(uint64_t value) { need(value <= INT64_MAX); }
+
+static void check_traffic(const fy_traffic_t *traffic)
+{
+    need_figure(traffic->count);
+    need_figure(traffic->nbytes);
+    need_figure(traffic->wire_nbytes);
+    need_figure(traffic->copies);
+    need_figure(traffic->host_blocked_ns);
+}
+
+static void check_sums(event_totals_t *totals)
+{
+    const fy_ledger_totals_t all = event_totals_of(totals, "");
+    check_traffic(&all.upload);
+    check_traffic(&all.download);
+    check_traffic(&all.peer);
+    check_traffic(&all.collective);
+    need_figure(all.sync_ns);
+    need_figure(all.throttle_ns);
+    need(!totals->has_rank || totals->rank <= INT32_MAX);
+    for (size_t i = 0; i < totals->nsites; i++) {
+        need_figure(totals->sites[i].nbytes);
+        need_figure(totals->sites[i].blocked_ns);
+    }
+    for (size_t i = 0; i < totals->npools; i++) {
+        const event_pool_t *pool = &totals->pools[i];
+        need(pool->live <= pool->peak_live && pool->reserved <= pool->peak_reserved);
+        need_figure(pool->peak_live);
+        need_figure(pool->peak_reserved);
+    }
+    size_t count;
+    char **paths = event_totals_paths(totals, &count);
+    for (size_t i = 0; i < count; i++) {
+        const fy_ledger_totals_t part = event_totals_of(totals, paths[i]);
+        need(part.collective.nbytes <= all.collective.nbytes && part.requests <= all.requests);
+        free(paths[i]);
+    }
+    free(paths);
+    event_totals_sort(totals);
+}
+
+static void take(void *user, const event_t *event)
+{
+    event_totals_rank(user, event);
+    event_totals_add(user, event);
+}
+
+/* The file as that of two ranks. */
+static void add_up(const char *path)
+{
+    event_totals_t totals = { 0 }, both = { 0 };
+    event_file_info_t info;
+    if (event_file_read(path, take, &totals, &info) == FY_STATUS_OK &&
+        event_totals_check(&totals, path) == FY_STATUS_OK) {
+        event_totals_merge(&both, &totals, totals.rank);
+        event_totals_merge(&both, &totals, totals.rank);
+        if (event_totals_check(&both, NULL) == FY_STATUS_OK) check_sums(&both);
+        check_sums(&totals);
+    }
+    event_totals_free(&both);
+    event_totals_free(&totals);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
     char path[64];
@@ -57,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (program_read(path, &program) == FY_STATUS_OK) check(&program);
     program_free(&program);
+    add_up(path);
     close(fd);
     return 0;
 }

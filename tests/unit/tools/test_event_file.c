@@ -27,7 +27,12 @@ static const char text[] =
     "\n"
     "{\"ev\":\"sync\",\"scope\":\"\",\"what\":\"ticket_wait\",\"site\":1,\"blocked_ns\":7}\n"
     "{\"ev\":\"op\",\"scope\":\"\",\"op\":\"mul\",\"site\":2,\"signature\":70000}\n"
-    "{\"ev\":\"end\",\"events\":5,\"lost\":0}\n";
+    "{\"ev\":\"collective\",\"scope\":\"step\",\"op\":\"group_all_reduce\",\"bytes\":40,\"site\":1}"
+    "\n"
+    "{\"ev\":\"exchange\",\"scope\":\"step\",\"bytes\":168,\"messages\":2,\"blocked_ns\":30}\n"
+    "{\"ev\":\"collective_ran\",\"scope\":\"step\",\"op\":\"group_all_reduce\",\"rank\":3,"
+    "\"number\":17,\"lasted_ns\":90,\"status\":\"OK\"}\n"
+    "{\"ev\":\"end\",\"events\":8,\"lost\":0}\n";
 
 static size_t compress_text(unsigned char *bytes)
 {
@@ -57,6 +62,16 @@ static void see(void *user, const event_t *event)
         assert_string_equal(event_text(event, "shapes"), "[[2,3],[2,3],[2,3]]");
         assert_int_equal(event->signature->sources, 2);
         assert_false(event_has(event, "strides"));
+    } else if (event_is(event, "collective")) {
+        assert_string_equal(event_text(event, "site"), "step+0x1c");
+        assert_int_equal(event_whole(event, "bytes"), 40);
+    } else if (event_is(event, "exchange")) {
+        assert_int_equal(event_whole(event, "bytes"), 168);
+        assert_int_equal(event_whole(event, "messages"), 2);
+    } else if (event_is(event, "collective_ran")) {
+        assert_int_equal(event_whole(event, "rank"), 3);
+        assert_int_equal(event_whole(event, "number"), 17);
+        assert_string_equal(event_text(event, "status"), "OK");
     } else if (event_is(event, "op")) { /* refers to lines that are not there */
         assert_string_equal(event_text(event, "site"), "");
         assert_null(event->signature);
@@ -76,7 +91,7 @@ static void expect_all(void)
     unsigned seen = 0;
     event_file_info_t info;
     assert_int_equal(event_file_read(path, see, &seen, &info), FY_STATUS_OK);
-    assert_int_equal(seen, 5);
+    assert_int_equal(seen, 8);
     assert_true(info.is_whole);
 }
 
@@ -135,12 +150,94 @@ static void changed_bytes_do_no_harm(void **state)
     }
 }
 
+/* Values as counts: what is a whole number from 0 to a limit, and what is not. */
+static void counts_are_whole_numbers(void **state)
+{
+    static const struct {
+        const char *value;
+        bool is_count;
+        uint64_t count;
+    } rows[] = {
+        { "0", true, 0 },
+        { "-0", true, 0 },
+        { "7", true, 7 },
+        { "7.0", true, 7 },
+        { "2147483647", true, INT32_MAX },
+        { "2147483648", false, 0 },
+        { "999999999999999", false, 0 },
+        { "1000000000000000", false, 0 },
+        { "18446744073709551615", false, 0 },
+        { "18446744073709551616", false, 0 },
+        { "36893488147419103239", false, 0 },
+        { "-1", false, 0 },
+        { "-0.5", false, 0 },
+        { "0.5", false, 0 },
+        { "1e3", false, 0 },
+        { "1e999", false, 0 },
+        { "-1e999", false, 0 },
+        { "-inf", false, 0 },
+        { "-nan", false, 0 },
+        { "null", false, 0 },
+        { "true", false, 0 },
+        { "false", false, 0 },
+        { "[7]", false, 0 },
+        { "[]", false, 0 },
+        { "\"7\"", false, 0 },
+        { "\"\"", false, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char line[128];
+        event_t event;
+        uint64_t count = 99;
+        snprintf(line, sizeof line, "{\"ev\":\"collective_ran\",\"rank\":%s}", rows[i].value);
+        const char *wrong = event_parse(line, &event);
+        if (wrong) fail_msg("%s %s", rows[i].value, wrong);
+        if (event_count(&event, "rank", INT32_MAX, &count) != rows[i].is_count ||
+            count != rows[i].count)
+            fail_msg("%s is %sa count, %llu", rows[i].value, rows[i].is_count ? "not " : "",
+                     (unsigned long long)count);
+        assert_true(event_count(&event, "absent", INT32_MAX, &count));
+        assert_int_equal(count, 0);
+    }
+}
+
+/* Lines of the calls of a group that are changed at each byte: read or refused, no crash. */
+static void changed_lines_of_groups_do_no_harm(void **state)
+{
+    static const char *const lines[] = {
+        "{\"ev\":\"collective\",\"op\":\"group_send\",\"bytes\":40,\"site\":1}",
+        "{\"ev\":\"exchange\",\"bytes\":168,\"messages\":2,\"blocked_ns\":30}",
+        "{\"ev\":\"collective_ran\",\"op\":\"x\",\"rank\":3,\"number\":17,\"status\":\"OK\"}",
+    };
+    static const char bytes[] = "\"{}[],:-+.eE0 9\\/u\x01\xff\n";
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        for (size_t at = 0; at < strlen(lines[i]); at++)
+            for (size_t b = 0; b < sizeof bytes; b++) { /* the last one ends the line */
+                char line[256];
+                event_t event;
+                uint64_t count;
+                snprintf(line, sizeof line, "%s", lines[i]);
+                line[at] = bytes[b];
+                if (event_parse(line, &event)) continue;
+                assert_true(event.count <= EVENT_FIELDS);
+                (void)event_count(&event, "rank", INT32_MAX, &count);
+                assert_true(count <= INT32_MAX);
+                (void)event_count(&event, "bytes", INT64_MAX, &count);
+                assert_true(count <= INT64_MAX);
+                assert_true(strlen(event_text(&event, "op")) < sizeof line);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(references_are_resolved),
                                         cmocka_unit_test(a_compressed_file_is_the_same),
                                         cmocka_unit_test(a_file_that_is_cut_off_is_refused),
-                                        cmocka_unit_test(changed_bytes_do_no_harm) };
+                                        cmocka_unit_test(changed_bytes_do_no_harm),
+                                        cmocka_unit_test(counts_are_whole_numbers),
+                                        cmocka_unit_test(changed_lines_of_groups_do_no_harm) };
     const int fd = mkstemp(path);
     if (fd < 0) return 1;
     close(fd);

@@ -149,5 +149,45 @@ for row in events:good.events advised:good.events executed:good.events drawn:goo
     done
 done
 
+# Lines of the calls of a group in a whole recording, with values that no writer makes: read, or
+# refused with the file's name.
+lines=()
+for value in '"1"' '""' -1 -0.5 0.5 1e3 1e999 true null '[]' '[[1,2],null]' 2147483648 9223372036854775807 18446744073709551615 99999999999999999999999999; do
+    lines+=('{"ev":"collective","scope":"a/b","op":"group_all_reduce","site":1,"bytes":'"$value"'}'
+        '{"ev":"collective","scope":"a/b","op":'"$value"',"site":'"$value"',"bytes":5}'
+        '{"ev":"exchange","scope":'"$value"',"bytes":'"$value"',"messages":1,"blocked_ns":1}'
+        '{"ev":"exchange","scope":"a","bytes":1,"messages":'"$value"',"blocked_ns":'"$value"'}'
+        '{"ev":"collective_ran","scope":"a","op":"group_send","rank":'"$value"',"number":1,"lasted_ns":1,"status":"OK"}'
+        '{"ev":"collective_ran","scope":"a","op":'"$value"',"rank":1,"t_ns":'"$value"',"model_ns":'"$value"',"thread":'"$value"',"number":'"$value"',"lasted_ns":'"$value"',"status":'"$value"'}')
+done
+lines+=('{"ev":"collective"}' '{"ev":"exchange"}' '{"ev":"collective_ran"}'
+    '{"ev":"collective_ran","rank":0,"rank":1,"lasted_ns":5,"t_ns":1}'
+    '{"ev":"collective","op":"'"$(head -c 100000 /dev/zero | tr '\0' x)"'","bytes":1}'
+    '{"ev":"collective","op":"'"$(printf '\377\1')"'\u0000\ud800","bytes":1}')
+whole=$(($(wc -l <good.events) - 2))
+refused=0
+for line in "${lines[@]}"; do
+    { # three: sums of large values
+        sed '$d' good.events
+        printf '%s\n' "$line" "$line" "$line"
+        printf '{"ev":"end","events":%d,"lost":0}\n' $((whole + 3))
+    } >group.events
+    for reader in events advised executed drawn reported recording; do
+        run $reader group.events
+        case $status in
+        0) ;;
+        1)
+            refused=$((refused + 1))
+            grep -qF group.events err || fail "$reader, ${line:0:200}: no file in: $(head -c 300 err)"
+            ;;
+        *) fail "$reader, ${line:0:200}: exit status $status: $(head -c 300 err)" ;;
+        esac
+        if [ $status -eq 0 ] && grep -qE -- '(^|[ ,:])-[0-9]|18446744073709551615' out; then
+            fail "$reader, ${line:0:200}: a sum wrapped: $(grep -E -- '(^|[ ,:])-[0-9]|18446744073709551615' out | head -3)"
+        fi
+    done
+done
+[ $refused -gt 20 ] || fail "only $refused of these lines were refused"
+
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures != 0))

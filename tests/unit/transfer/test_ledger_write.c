@@ -143,6 +143,9 @@ static void guards_refuse_collectives(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&options));
     ts_ok(fy_ledger_collective("broadcast", 100));
     ts_fails(fy_ledger_collective("broadcast", 51), REFUSED_BY_GUARD);
+    /* with 100 these are 0 and 99 bytes in 64 bits */
+    ts_fails(fy_ledger_collective("broadcast", UINT64_MAX - 99), REFUSED_BY_GUARD);
+    ts_fails(fy_ledger_collective("broadcast", UINT64_MAX), REFUSED_BY_GUARD);
     ts_text_has("broadcast: the guard on scope 'test/guarded' allows 150 collective bytes, of "
                 "which 100 are used");
     ts_ok(fy_ledger_collective("broadcast", 50));
