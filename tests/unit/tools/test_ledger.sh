@@ -222,11 +222,11 @@ for value in '"5"' -5 0.5 1e3 true null '[]' 9223372036854775808 184467440737095
     done
 done
 big='"bytes":9223372036854775807'
-refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"collective","scope":"a",'$big'}' "$good"
-refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"exchange","scope":"a",'$big'}' '{"ev":"exchange","scope":"b",'$big'}'
-refused '"messages" of line 2 its figures exceed 2^63 - 1' '{"ev":"exchange","scope":"a",'$big',"messages":1}'
-refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"block_alloc","pool":"host",'$big'}' '{"ev":"block_alloc","pool":"host","bytes":1}'
-hostile big '{"ev":"collective","scope":"a","op":"x",'$big'}'
+refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"collective","scope":"a",'"$big"'}' "$good"
+refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"exchange","scope":"a",'"$big"'}' '{"ev":"exchange","scope":"b",'"$big"'}'
+refused '"messages" of line 2 its figures exceed 2^63 - 1' '{"ev":"exchange","scope":"a",'"$big"',"messages":1}'
+refused '"bytes" of line 3 its figures exceed 2^63 - 1' '{"ev":"block_alloc","pool":"host",'"$big"'}' '{"ev":"block_alloc","pool":"host","bytes":1}'
+hostile big '{"ev":"collective","scope":"a","op":"x",'"$big"'}'
 hostile freed '{"ev":"block_free","pool":"host","block":9,"bytes":7}' '{"ev":"segment_free","pool":"host","segment":9,"bytes":7}'
 expect 0 ledger "$work/big" --format csv
 matches out '^everything,.*,9223372036854775807,'
