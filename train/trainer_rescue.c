@@ -80,7 +80,8 @@ static presence_t look_for_file(const char *path)
 }
 
 /* mpirun ends all ranks when the first one leaves, so no rank leaves before the file is there.
- * *out_waited: it was not there at first. *out_error: why this rank could not look; 0: no memory. */
+ * *out_waited: the file was not there at first. *out_error: why this rank could not look; 0: it had
+ * no memory. */
 static presence_t wait_for_file(const fyt_trainer_t *trainer, int *out_waited, int *out_error)
 {
     const struct timespec pause = { .tv_nsec = POLL_MS * 1000000 };

@@ -1,6 +1,6 @@
 /* Passes bytes to the reader of event files, plain or compressed, to the program in memory that
- * tools make of one, and to the sums of `ferry ledger`. Whatever is accepted must refer only to what
- * there is, and no sum exceeds 2^63 - 1.
+ * tools make of one, and to the sums of `ferry ledger`. Whatever is accepted must refer only to
+ * what there is, and no sum exceeds 2^63 - 1.
  * Not here: what tools compute from a program. How to run: README.md. */
 #include <stdint.h>
 #include <stdio.h>

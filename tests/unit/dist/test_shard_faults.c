@@ -1,7 +1,8 @@
-/* A training with divided optimizer state (ZeRO-1), two ranks in one process, in which each message,
- * poll, allocation, copy and launch of one rank fails. That rank reports it, the other one reports a
- * lost rank or has finished; nothing leaks, no half-written checkpoint is left, and what both have
- * finished has the bits of a run without faults. $FERRY_SWEEP=all: every call, else some of them.
+/* A training with divided optimizer state (ZeRO-1), two ranks in one process, in which each
+ * message, poll, allocation, copy and launch of one rank fails. That rank reports it; the other one
+ * reports a lost rank or has finished. Nothing leaks, and no half-written checkpoint is left. A
+ * finished training has the bits of one without faults. $FERRY_SWEEP=all: every call fails once,
+ * else some of them.
  * Not here: results and traffic (test_shards.sh), the calls of a group (test_group.c). */
 #include <dirent.h>
 #include <unistd.h>

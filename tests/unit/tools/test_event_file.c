@@ -150,7 +150,7 @@ static void changed_bytes_do_no_harm(void **state)
     }
 }
 
-/* Values as counts: what is a whole number from 0 to a limit, and what is not. */
+/* Values that are whole numbers from 0 to a limit, and all other values. */
 static void counts_are_whole_numbers(void **state)
 {
     static const struct {

@@ -1,8 +1,8 @@
-/* Data-parallel training in one process while things fail: replicas on two devices, whose sums are
- * made by peer copies; a training by fy_train_run that is one of two ranks, whose calls of the group
- * are functions of this test, with whole and with divided state. After each failure nothing leaks,
- * no half-written file is left, and the next run works. $FERRY_SWEEP=all: every call fails once,
- * else some of them. Not here: results (test_parallel.c), processes (tests/unit/dist/). */
+/* Data-parallel training in one process while calls fail: replicas on two devices, whose sums are
+ * made by peer copies; a training by fy_train_run that is one of two ranks, with whole and with
+ * divided state. Its calls of the group are functions of this test. After each failure nothing
+ * leaks, no half-written file is left, and the next run works. $FERRY_SWEEP=all: every call fails
+ * once, else some of them. Not here: results (test_parallel.c), processes (tests/unit/dist/). */
 #include <dirent.h>
 #include <unistd.h>
 

@@ -190,7 +190,7 @@ static void a_checkpoint_that_failed_is_written_by_the_rescue(void **state)
 
 /* ---- the other ranks ---- */
 
-/* The file is there. A rank that has no memory for its name does not say that it is missing. */
+/* The file is there. A rank that has no memory for its name reports no missing file. */
 static void a_rank_that_cannot_look_says_so(void **state)
 {
     fy_device_t *device;
