@@ -28,29 +28,38 @@ static void cut(int64_t nelem, size_t count, size_t piece, int64_t *out_begin, i
     *out_end = *out_begin + length < nelem ? *out_begin + length : nelem;
 }
 
-/* Of a flat tensor. An empty piece gives NULL. */
-static fy_status_t slice_piece(fy_tensor_t *flat, int64_t nelem, size_t count, size_t piece,
-                               fy_tensor_t **out_view)
+/* The handles of one sum. */
+typedef struct views {
+    fy_tensor_t **pieces;   /* [tensor][owner], views; NULL: the piece is empty */
+    fy_tensor_t **received; /* [owner][from] */
+} views_t;
+
+/* All views are made before the first tensor changes. */
+static fy_status_t make_views(size_t count, fy_tensor_t *const *tensors, int64_t nelem,
+                              views_t *views)
 {
-    int64_t begin, end;
-    cut(nelem, count, piece, &begin, &end);
-    *out_view = NULL;
-    return begin == end ? FY_STATUS_OK : fy_slice(flat, 0, begin, end, out_view);
+    for (size_t i = 0; i < count; i++) {
+        fy_tensor_t *flat;
+        FY_TRY(fy_reshape(tensors[i], FY_DIMS(-1), &flat));
+        for (size_t owner = 0; owner < count; owner++) {
+            int64_t begin, end;
+            cut(nelem, count, owner, &begin, &end);
+            if (begin < end)
+                FY_TRY(fy_slice(flat, 0, begin, end, &views->pieces[i * count + owner]));
+        }
+    }
+    return FY_STATUS_OK;
 }
 
-/* Each device gets its piece from all others. If this fails, their tensors have not changed.
- * received is [owner][from]. */
-static fy_status_t gather(size_t count, fy_tensor_t *const *flat, int64_t nelem,
-                          fy_device_t *const *devices, fy_tensor_t **received)
+/* Each device gets its piece from all others. If this fails, their tensors have not changed. */
+static fy_status_t gather(size_t count, fy_device_t *const *devices, const views_t *views)
 {
     for (size_t owner = 0; owner < count; owner++)
         for (size_t from = 0; from < count; from++) {
-            fy_tensor_t *piece;
-            if (from == owner) continue;
-            FY_TRY(slice_piece(flat[from], nelem, count, owner, &piece));
-            if (piece)
-                FY_TRY(
-                    fy_tensor_send(piece, devices[owner], NULL, &received[owner * count + from]));
+            fy_tensor_t *piece = views->pieces[from * count + owner];
+            if (from != owner && piece)
+                FY_TRY(fy_tensor_send(piece, devices[owner], NULL,
+                                      &views->received[owner * count + from]));
         }
     return FY_STATUS_OK;
 }
@@ -67,23 +76,18 @@ static fy_status_t add_up(size_t count, size_t owner, fy_tensor_t *own,
 }
 
 static fy_status_t allreduce(size_t count, fy_tensor_t *const *tensors, int64_t nelem,
-                             fy_device_t *const *devices, fy_tensor_t **flat,
-                             fy_tensor_t **received)
+                             fy_device_t *const *devices, views_t *views)
 {
-    for (size_t i = 0; i < count; i++) FY_TRY(fy_reshape(tensors[i], FY_DIMS(-1), &flat[i]));
     FY_TRY(fy_scope_memory(FY_CATEGORY_WORKSPACE));
-    FY_TRY(gather(count, flat, nelem, devices, received));
+    FY_TRY(make_views(count, tensors, nelem, views));
+    FY_TRY(gather(count, devices, views));
     for (size_t owner = 0; owner < count; owner++) {
-        fy_tensor_t *own;
-        FY_TRY(slice_piece(flat[owner], nelem, count, owner, &own));
+        fy_tensor_t *own = views->pieces[owner * count + owner];
         if (!own) continue;
-        FY_TRY(add_up(count, owner, own, received + owner * count));
-        for (size_t to = 0; to < count; to++) {
-            fy_tensor_t *there;
-            if (to == owner) continue;
-            FY_TRY(slice_piece(flat[to], nelem, count, owner, &there));
-            FY_TRY(fy_tensor_send_into(there, own, NULL, NULL));
-        }
+        FY_TRY(add_up(count, owner, own, views->received + owner * count));
+        for (size_t to = 0; to < count; to++)
+            if (to != owner)
+                FY_TRY(fy_tensor_send_into(views->pieces[to * count + owner], own, NULL, NULL));
     }
     return FY_STATUS_OK;
 }
@@ -132,10 +136,10 @@ fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
         return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: %zu devices; 1024 is the most", count);
     int64_t nelem = 0;
     fy_device_t **devices = calloc(count, sizeof *devices);
-    fy_tensor_t **flat = calloc(count, sizeof *flat),
-                **received = calloc(count * count, sizeof *received);
+    views_t views = { calloc(count * count, sizeof *views.pieces),
+                      calloc(count * count, sizeof *views.received) };
     fy_status_t status =
-        devices && flat && received
+        devices && views.pieces && views.received
             ? FY_STATUS_OK
             : FYT_FAIL(OUT_OF_MEMORY, "allreduce_sum: no host memory for %zu tensors", count);
     if (status == FY_STATUS_OK) status = check_tensors(count, tensors, &nelem, devices);
@@ -144,11 +148,11 @@ fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
         const fy_scope_t scope = fy_scope_begin("allreduce");
         status = fy_tensor_all_reduce(count, tensors, NULL, &done);
         if (status == FY_STATUS_OK && !done)
-            status = allreduce(count, tensors, nelem, devices, flat, received);
+            status = allreduce(count, tensors, nelem, devices, &views);
         fy_scope_end(scope, 0, NULL);
     }
-    free(received);
-    free(flat);
+    free(views.received);
+    free(views.pieces);
     free(devices);
     return status;
 }
