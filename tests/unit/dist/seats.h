@@ -55,7 +55,8 @@ static inline bool fails(port_t *port, int *left, char *error)
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:fyd_operand_open\nleak:fyd_operand_close\nleak:post_message\nleak:make_part\n";
+    return "leak:fyd_operand_open\nleak:fyd_operand_stage\nleak:fyd_operand_close\nleak:post_"
+           "message\nleak:make_part\n";
 }
 
 static inline bool post_message(void *context, fyd_channel_t channel, bool is_send, void *data,
