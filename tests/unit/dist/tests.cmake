@@ -12,7 +12,7 @@ foreach(mpi IN LISTS FERRY_MPIS)
     set_target_properties(count_mpi_${mpi} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests)
 endforeach()
 # Ranks in one process, on the objects of libferry_dist, whose allocations fail.
-foreach(name group shard_faults)
+foreach(name group shard_faults native_faults)
     target_link_libraries(test_unit_dist_${name} PRIVATE ferry_dist_static)
     target_link_options(test_unit_dist_${name} PRIVATE
         -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
