@@ -9,7 +9,7 @@
 
 static const char *const kinds[] = { "open",       "all_reduce", "broadcast", "reduce_scatter",
                                      "all_gather", "send",       "receive",   "barrier",
-                                     "use_device" };
+                                     "use_device", "close" };
 
 void fyd_call_text(const fyd_call_t *call, char *text, size_t size)
 {
@@ -32,17 +32,31 @@ static bool is_same(const fyd_call_t *a, const fyd_call_t *b)
     return memcmp(a, b, sizeof *a) == 0;
 }
 
+static fy_status_t fail_closed(fy_group_t *group, int rank)
+{
+    char call[160];
+    fyd_call_text(&group->call, call, sizeof call);
+    (void)FYD_FAIL(RANK_LOST,
+                   "rank %d (host %s, process %" PRId64
+                   ") has closed its group; this rank's call: %s",
+                   rank, group->peers[rank].host, group->peers[rank].process, call);
+    return fyd_break(group, -1);
+}
+
 static fy_status_t fail_differs(fy_group_t *group, int first, const fyd_call_t *a, int second,
                                 const fyd_call_t *b)
 {
     char mine[160], theirs[160];
+    if (a->kind == FYD_CLOSING && first != group->transport.rank) return fail_closed(group, first);
+    if (b->kind == FYD_CLOSING && second != group->transport.rank)
+        return fail_closed(group, second);
     fyd_call_text(a, mine, sizeof mine);
     fyd_call_text(b, theirs, sizeof theirs);
     (void)FYD_FAIL(INVALID_ARGUMENT,
                    "the ranks call different things: rank %d %s; rank %d %s\n  All ranks make the "
                    "same calls in the same order",
                    first, mine, second, theirs);
-    return fyd_break(group);
+    return fyd_break(group, -1);
 }
 
 /* The messages to and from a rank. Its message may be shorter than the slot. */

@@ -1,7 +1,7 @@
 /* Beats: a short message from each rank to each other one every second, from whichever thread has
  * the engine. A rank that computes for long still beats; one that is stopped or killed does not.
  * Beats also carry for whom a rank waits and whom it lost, so that all ranks name the same one.
- * No function here calls a driver. Next: worker.c. */
+ * No function here calls a driver, unless the group breaks: fyd_break. Next: worker.c. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static fy_status_t fail(fy_group_t *group, int rank, const char *error)
 {
     (void)FYD_FAIL(IO, "a beat of rank %d (host %s) failed: %s", rank, group->peers[rank].host,
                    error);
-    return fyd_break(group);
+    return fyd_break(group, -1);
 }
 
 /* All beats that came; the next one is received in the background. */
@@ -81,9 +81,7 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
     (void)FYD_FAIL(RANK_LOST,
                    "rank %d (host %s, process %" PRId64 ") %s; its last call: %s; this rank's: %s",
                    rank, peer->host, peer->process, why, last, call);
-    const fy_status_t status = fyd_break(group);
-    if (reporter < 0) fyd_beat_lost(group, rank);
-    return status;
+    return fyd_break(group, reporter < 0 ? rank : -1);
 }
 
 fy_status_t fyd_beat(fy_group_t *group, int waits_for)
@@ -163,7 +161,7 @@ static void send_last(fy_group_t *group, int rank)
     (void)FYD_FAIL(RANK_LOST,
                    "group_close: rank %d (host %s) has not taken the last beat for %.3g s", rank,
                    group->peers[rank].host, (double)PERIOD_NS * 1e-9);
-    (void)fyd_break(group);
+    (void)fyd_break(group, -1);
 }
 
 void fyd_beat_close(fy_group_t *group)

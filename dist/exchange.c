@@ -17,13 +17,14 @@ uint64_t fyd_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-fy_status_t fyd_break(fy_group_t *group)
+fy_status_t fyd_break(fy_group_t *group, int lost)
 {
     const fy_error_t *error = fy_error_get();
     if (atomic_load(&group->broken)) return error->status;
     memcpy(group->reason, error->text, sizeof group->reason);
     atomic_store(&group->broken, (int)error->status);
-    fyd_native_abort(group);
+    if (lost >= 0) fyd_beat_lost(group, lost);
+    fyd_native_abort(group); /* last: it may take seconds, in which this rank does not beat */
     return fy_error_get()->status;
 }
 
@@ -72,9 +73,7 @@ static fy_status_t fail_late(fy_group_t *group, const fyd_message_t *messages, s
                    "last call: %s%s",
                    lost, peer->host, peer->process, call, (double)group->deadline_ns * 1e-9, last,
                    more);
-    const fy_status_t status = fyd_break(group);
-    fyd_beat_lost(group, lost);
-    return status;
+    return fyd_break(group, lost);
 }
 
 static fy_status_t fail_message(fy_group_t *group, const fyd_message_t *message, const char *error)
@@ -82,9 +81,7 @@ static fy_status_t fail_message(fy_group_t *group, const fyd_message_t *message,
     (void)FYD_FAIL(IO, "a message %s rank %d (host %s) failed: %s",
                    message->is_send ? "to" : "from", message->peer,
                    group->peers[message->peer].host, error);
-    const fy_status_t status = fyd_break(group);
-    fyd_beat_lost(group, group->transport.rank);
-    return status;
+    return fyd_break(group, group->transport.rank);
 }
 
 /* *open is how many are not done. */

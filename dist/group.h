@@ -30,7 +30,8 @@ typedef enum fyd_kind {
     FYD_SEND,
     FYD_RECEIVE,
     FYD_BARRIER,
-    FYD_USE_DEVICE
+    FYD_USE_DEVICE,
+    FYD_CLOSING
 } fyd_kind_t;
 
 /* One call, as the ranks compare it; sent as it is between processes of one program. */
@@ -94,6 +95,7 @@ struct fy_group {
      * thread writes them while no work is queued */
     fy_device_t *device;
     fy_communicator_t *communicator;
+    fy_ticket_t last_native; /* of the last call from device to device */
     char not_direct[128]; /* why there is no communicator; "": it is not known */
     /* worker.c; used by the caller's thread */
     pthread_t worker, heart;
@@ -119,9 +121,10 @@ uint64_t fyd_now_ns(void);
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count);
 /* Adds what was moved since the last call to the ledger. */
 void fyd_account(fy_group_t *group);
-/* Records the error of this thread as the group's, unless it is broken already. Returns the status
- * of this error. */
-fy_status_t fyd_break(fy_group_t *group);
+/* Records the error of this thread as the group's, unless it is broken already: then reports to the
+ * other ranks that `lost` is lost (-1: reports nothing), and aborts calls on devices. Returns the
+ * status of this error. */
+fy_status_t fyd_break(fy_group_t *group, int lost);
 /* OK, or the error of the broken group. */
 fy_status_t fyd_check(fy_group_t *group);
 /* In a child of a fork, which has none of the group's threads: UNSUPPORTED. */
@@ -224,7 +227,7 @@ fy_status_t fyd_native_prepare(fy_group_t *group, const fyd_work_t *work);
 fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work);
 /* The group is broken: calls that run on the device end. */
 void fyd_native_abort(fy_group_t *group);
-/* Waits for the other ranks, unless the group is broken. */
+/* Waits until all ranks close, or the group breaks. This thread's error stays. */
 void fyd_native_close(fy_group_t *group);
 
 /* ---- group.c ---- */

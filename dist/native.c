@@ -3,6 +3,7 @@
  * then it is known that all take part. Next: call.c. */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "dist/group.h"
 
@@ -51,8 +52,7 @@ static fy_status_t on_wait(void *user) { return fyd_beat(user, -1); }
 static fy_status_t give_up(fy_group_t *group, fy_status_t status)
 {
     if (atomic_load(&group->broken)) return fyd_check(group);
-    (void)fyd_break(group);
-    fyd_beat_lost(group, group->transport.rank);
+    (void)fyd_break(group, group->transport.rank);
     return status;
 }
 
@@ -178,6 +178,7 @@ fy_status_t fyd_native_run(fy_group_t *group, fyd_work_t *work)
                                                       &work->ticket);
     group->blocked_ns += fyd_now_ns() - begin;
     if (status != FY_STATUS_OK) return give_up(group, status);
+    group->last_native = work->ticket;
     count(group, work);
     return FY_STATUS_OK;
 }
@@ -189,11 +190,48 @@ void fyd_native_abort(fy_group_t *group)
     if (group->communicator) fy_communicator_abort(group->communicator, group->reason);
 }
 
+/* Returns when this rank's calls on the device are done, or the group is broken. Beats, because
+ * they may wait for a rank that is lost. */
+static void drain(fy_group_t *group)
+{
+    const struct timespec pause = { .tv_nsec = 1000000 };
+    fy_status_t status = FY_STATUS_OK;
+    while (status == FY_STATUS_OK && fy_ticket_poll(group->last_native) == FY_POLL_PENDING) {
+        pthread_mutex_lock(&group->engine);
+        status = fyd_check(group);
+        if (status == FY_STATUS_OK) status = fyd_beat(group, -1);
+        pthread_mutex_unlock(&group->engine);
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The engine is held. Without a deadline: a rank may compute for long before it closes. */
+static fy_status_t meet(fy_group_t *group)
+{
+    const uint64_t deadline_ns = group->deadline_ns;
+    FY_TRY(fyd_check(group));
+    group->call = (fyd_call_t){ .number = group->call.number + 1, .kind = FYD_CLOSING };
+    for (int r = 0; r < group->transport.size; r++) group->packed[r] = 0;
+    group->deadline_ns = FY_FOREVER;
+    const fy_status_t status = fyd_agree(group, -1);
+    group->deadline_ns = deadline_ns;
+    return status;
+}
+
 void fyd_native_close(fy_group_t *group)
 {
     if (!group->communicator) return;
+    const fy_error_t before = *fy_error_get();
+    fyd_worker_pause(group);
+    drain(group);
+    pthread_mutex_lock(&group->engine); /* else the heart may abort what this thread closes */
     /* all ranks close: NCCL's end waits for the others of this machine */
-    if (atomic_load(&group->broken) || fy_group_barrier(group) != FY_STATUS_OK) return;
-    fy_communicator_close(group->communicator);
-    group->communicator = NULL;
+    if (meet(group) == FY_STATUS_OK) {
+        fy_communicator_close(group->communicator);
+        group->communicator = NULL;
+    }
+    fyd_account(group);
+    pthread_mutex_unlock(&group->engine);
+    fyd_worker_resume(group);
+    fy_error_set(before.status, before.file, before.line, "%s", before.text);
 }

@@ -1,6 +1,6 @@
 /* The threads of a group. The worker runs asynchronous calls in the order in which they were made;
- * it begins with the first one. The heart beats while no exchange runs, and never calls a driver:
- * a worker may wait long for a device. Next: exchange.c. */
+ * it begins with the first one. The heart beats while no exchange runs. It calls a driver only to
+ * abort calls on devices (fyd_break): a worker may wait long for a device. Next: exchange.c. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,10 +50,7 @@ static void *beat(void *user)
 static void give_up(fy_group_t *group)
 {
     pthread_mutex_lock(&group->engine);
-    if (!atomic_load(&group->broken)) {
-        (void)fyd_break(group);
-        fyd_beat_lost(group, group->transport.rank);
-    }
+    (void)fyd_break(group, group->transport.rank);
     pthread_mutex_unlock(&group->engine);
 }
 

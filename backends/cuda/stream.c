@@ -163,8 +163,9 @@ static fy_status_t query(fy__cuda_device_t *dev, fy__cuda_event_t *event, int *o
         return fy__cuda_failed(code, __FILE__, __LINE__, "cuEventQuery",
                                "asking whether work on cuda:%d is done", dev->index);
     FY_TRY(fy__cuda_nccl_check(dev));
+    /* another thread may have aborted it meanwhile; such work may also never end */
+    FY_TRY(fy__cuda_is_usable(dev));
     if (code != CUDA_SUCCESS) return FY_STATUS_OK;
-    FY_TRY(fy__cuda_is_usable(dev)); /* another thread may have aborted it since this one came in */
     fy__cuda_mark_reached(&event->mark);
     *out_done = 1;
     return FY_STATUS_OK;

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "opset/formulas/half.h"
 
@@ -98,7 +99,12 @@ static int end(enum fake_entry entry, fy__nccl_comm_t comm)
 }
 
 int ncclCommDestroy(fy__nccl_comm_t comm) { return end(FAKE_ncclCommDestroy, comm); }
-int ncclCommAbort(fy__nccl_comm_t comm) { return end(FAKE_ncclCommAbort, comm); }
+int ncclCommAbort(fy__nccl_comm_t comm)
+{
+    const char *seconds = getenv("FAKE_NCCL_SLOW_ABORT");
+    if (seconds != NULL) sleep((unsigned)atoi(seconds));
+    return end(FAKE_ncclCommAbort, comm);
+}
 
 int ncclCommGetAsyncError(fy__nccl_comm_t comm, int *error)
 {

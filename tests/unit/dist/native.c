@@ -3,7 +3,12 @@
  *   native stop          the others name it; the device, and what earlier calls wrote, stay usable
  *   native stop-async    the same for a call of the group's thread
  *   native differ        the last rank's tensor is on the host: found before anything moves
+ *   native close-late    the last rank closes its group long after the deadline of calls
+ *   native close-stop    the last rank stops while the others close, and a call runs on their devices
+ *   native leave         the last rank closes its group; the others call
+ *   native slow-abort    the last rank stays away; rank 0 reports it, though its abort takes long
  * Exit status 0: all holds. */
+#include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,12 +86,89 @@ static void differ(fy_group_t *g)
     report();
 }
 
+/* Requests on the fake's devices stay unfinished. */
+static void hold(void)
+{
+    void *fake = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = fake ? dlsym(fake, "fake_cuda_hold") : NULL;
+    void (*fake_cuda_hold)(int on) = NULL;
+    HOLDS(symbol);
+    memcpy(&fake_cuda_hold, &symbol, sizeof symbol);
+    fake_cuda_hold(1);
+}
+
+static void close_late(void)
+{
+    if (group.rank == group.size - 1) sleep(4);
+    printf("rank %d ends well\n", group.rank);
+}
+
+static void close_stop(fy_group_t *g)
+{
+    const pid_t victim = process_of(g, group.size - 1);
+    fy_tensor_t *x = make(device, 1), *host;
+    fy_download_t *download;
+    OK(fy_device_wait(device, FY_FOREVER));
+    hold();
+    OK(fy_group_all_reduce(g, x, FY_GROUP_SUM));
+    OK(fy_group_barrier(g)); /* all have the call */
+    if (group.rank == group.size - 1) raise(SIGSTOP);
+    fy_group_close(g);
+    fy_status_t status = fy_tensor_download(x, NULL, &download);
+    if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+    HOLDS(status == FY_STATUS_DEVICE_LOST);
+    report();
+    if (group.rank == 0) kill(victim, SIGKILL);
+    exit(0);
+}
+
+static void leave(fy_group_t *g)
+{
+    fy_tensor_t *x = make(device, 1);
+    if (group.rank == group.size - 1) {
+        OK(fy_device_wait(device, FY_FOREVER));
+        fy_group_close(g);
+        sleep(2);
+        exit(0);
+    }
+    HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
+    report();
+}
+
+/* Rank 0 waits for 2 s, the others longer. Those get its report before it aborts. */
+static void slow_abort(fy_group_t *g)
+{
+    const int last = group.size - 1;
+    fy_tensor_t *x = make(device, 1);
+    char want[80];
+    OK(fy_device_wait(device, FY_FOREVER));
+    if (group.rank == last) sleep(20);
+    HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
+    snprintf(want, sizeof want, "rank %d (host ", last);
+    HOLDS(strstr(fy_error_get()->text, want));
+    if (group.rank > 0) HOLDS(strstr(fy_error_get()->text, "is lost, as rank 0 reports"));
+    report();
+    if (group.rank > 0) sleep(8); /* for rank 0 */
+}
+
+static const char *rank_of_launcher(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank) rank = getenv("PMI_RANK");
+    return rank ? rank : "-1";
+}
+
 int main(int argc, char **argv)
 {
     fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
     fy_group_t *g;
     const char *what = argc > 1 ? argv[1] : "stop";
     options.silence_ns = 4000000000u;
+    if (strcmp(what, "close-late") == 0) options.deadline_ns = 2000000000u;
+    if (strcmp(what, "slow-abort") == 0 && atoi(rank_of_launcher()) == 0) {
+        options.deadline_ns = 2000000000u;
+        setenv("FAKE_NCCL_SLOW_ABORT", "6", 1);
+    }
     OK(fy_group_open(&options, &g));
     OK(fy_device_open("cuda:0", &device));
     OK(fy_group_use_device(g, device));
@@ -95,6 +177,14 @@ int main(int argc, char **argv)
     const fy_scope_t scope = fy_scope_begin("test");
     if (strcmp(what, "differ") == 0)
         differ(g);
+    else if (strcmp(what, "close-late") == 0)
+        close_late();
+    else if (strcmp(what, "close-stop") == 0)
+        close_stop(g);
+    else if (strcmp(what, "leave") == 0)
+        leave(g);
+    else if (strcmp(what, "slow-abort") == 0)
+        slow_abort(g);
     else
         stop(g, strcmp(what, "stop-async") == 0);
     fy_scope_end(scope, 0, NULL);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Groups whose tensors go from device to device, on the fake CUDA and its NCCL: every call, trainings,
-# ranks that stop inside NCCL or call something else, and a machine without NCCL.
+# ranks that stop inside NCCL, call something else or close, and a machine without NCCL.
 set -euo pipefail
 build=${1:?usage: test_native.sh BUILD}
 tests=$build/bin/tests
@@ -23,6 +23,13 @@ says() {
     fi
     echo "ok: $mpi $n $*"
 }
+# late MPI: one rank closes later than the others. In the background, too.
+late() {
+    temp=$temp/late
+    mkdir "$temp"
+    succeed "$1" 3 "$tests/native" close-late
+    rm -r "$temp"
+}
 tested=0 faults=0 jobs=()
 for mpi in $(mpis); do
     tested=$((tested + 1))
@@ -38,6 +45,10 @@ for mpi in $(mpis); do
     FAKE_NCCL_STOP=2.2 says "$mpi" 3 "its last call: all_reduce 4" 2 stop & jobs+=($!) faults=$((faults + 1))
     FAKE_NCCL_STOP=2.2 says "$mpi" 3 "its last call: all_reduce 4" 2 stop-async & jobs+=($!) faults=$((faults + 1))
     says "$mpi" 3 "call different things" 3 differ & jobs+=($!) faults=$((faults + 1))
+    says "$mpi" 3 "is lost: a call with other processes did not end" 2 close-stop & jobs+=($!) faults=$((faults + 1))
+    says "$mpi" 3 "has closed its group" 2 leave & jobs+=($!) faults=$((faults + 1))
+    says "$mpi" 3 "is lost, as rank 0 reports" 1 slow-abort & jobs+=($!) faults=$((faults + 1))
+    late "$mpi" & jobs+=($!)
     for job in "${jobs[@]}"; do wait "$job"; done
     jobs=()
 done
