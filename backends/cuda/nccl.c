@@ -53,11 +53,17 @@ void fy__cuda_clique_end(clique_t *clique, int abort)
     while (*link != NULL && *link != clique) link = &(*link)->next;
     if (*link != NULL) *link = clique->next;
     if (clique->owner != NULL) *clique->owner = NULL;
+    /* The heart of a group has no context; NCCL would create that of device 0 then. A caller with
+     * a device of a clique of several has its context, which stays current. */
+    fy__cuda_frame_t frame;
+    const int has_entered = clique->owner != NULL &&
+                            fy__cuda_enter_to_release(clique->devs[0], &frame);
     for (size_t i = 0; i < clique->count; i++) {
         atomic_fetch_sub(&clique->devs[i]->ncliques, 1);
         (void)(abort ? fy__nccl.ncclCommAbort(clique->comms[i])
                      : fy__nccl.ncclCommDestroy(clique->comms[i]));
     }
+    if (has_entered) fy__cuda_leave(&frame);
     free(clique);
 }
 

@@ -56,6 +56,8 @@ static fy_status_t connect(communicator_t *communicator, const void *id, int ran
     if (!fails) {
         communicator->clique = clique;
         fy__cuda_clique_add(clique);
+    } else if (clique->comms[0] != NULL) {
+        (void)fy__nccl.ncclCommAbort(clique->comms[0]); /* it began to connect before it failed */
     }
     pthread_mutex_unlock(&fy__cuda_clique_lock);
     if (!fails) return FY_STATUS_OK;

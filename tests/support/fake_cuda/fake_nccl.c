@@ -82,7 +82,13 @@ int ncclCommInitAll(fy__nccl_comm_t *comms, int count, const int *devices)
 
 static int end(enum fake_entry entry, fy__nccl_comm_t comm)
 {
-    int code = fake_enter(entry), place = 0;
+    CUcontext context = NULL;
+    int code = 0, place = 0;
+    (void)fake_enter_release(entry, &context, &code);
+    if (context == NULL) { /* NCCL would create that of device 0 */
+        fake_count_misuse();
+        code = 0;
+    }
     while (place < 64 && all[place] != comm) place++;
     if (place == 64) {
         fake_count_misuse();

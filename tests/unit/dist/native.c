@@ -4,7 +4,7 @@
  *   native stop-async    the same for a call of the group's thread
  *   native differ        the last rank's tensor is on the host: found before anything moves
  *   native close-late    the last rank closes its group long after the deadline of calls
- *   native close-stop    the last rank stops while the others close, and a call runs on their devices
+ *   native close-stop    the last rank stops; the others close while a call runs on their devices
  *   native leave         the last rank closes its group; the others call
  *   native slow-abort    the last rank stays away; rank 0 reports it, though its abort takes long
  * Exit status 0: all holds. */

@@ -360,6 +360,23 @@ static void an_idle_one_is_aborted(void **state)
     fy_communicator_close(c);
 }
 
+static void *abort_there(void *communicator)
+{
+    fy_communicator_abort(communicator, "rank 7 is gone");
+    return NULL;
+}
+
+/* The fake counts an end of NCCL on a thread without a context (tear_down). */
+static void another_thread_aborts(void **state)
+{
+    pthread_t thread;
+    (void)state;
+    fy_communicator_t *c = open_one();
+    assert_int_equal(pthread_create(&thread, NULL, abort_there, c), 0);
+    pthread_join(thread, NULL);
+    fy_communicator_close(c);
+}
+
 static void a_running_one_loses_the_device(void **state)
 {
     (void)state;
@@ -465,6 +482,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(calls_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(waits_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_idle_one_is_aborted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_thread_aborts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_running_one_loses_the_device, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_call_poisons_its_result, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_call_of_the_driver_fails, set_up, tear_down),
