@@ -32,6 +32,8 @@ static fy_status_t failed(fy_status_t status, int code, const char *call, const 
                      "open it again. "
                    : "Earlier sums may have been cut short, so these devices are lost: close them "
                      "and open them again. ";
+    else if (clique->owner != NULL && code == 5 /* ncclInvalidUsage */)
+        more = "NCCL refuses two ranks that use one card. ";
     return fy__cuda.host->fail(status, __FILE__, line,
                                "%s: %s gave %s (%d)\n  %sNCCL_DEBUG=WARN says more, "
                                "FERRY_NCCL=none %s",

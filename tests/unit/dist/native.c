@@ -6,6 +6,7 @@
  *   native close-late    the last rank closes its group long after the deadline of calls
  *   native close-stop    the last rank stops; the others close while a call runs on their devices
  *   native leave         the last rank closes its group; the others call
+ *   native open-fails    NCCL fails on the last rank while the devices connect
  *   native slow-abort    the last rank stays away; rank 0 reports it, though its abort takes long
  * Exit status 0: all holds. */
 #include <dlfcn.h>
@@ -86,15 +87,38 @@ static void differ(fy_group_t *g)
     report();
 }
 
+static void *of_fake(const char *name)
+{
+    void *fake = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = fake ? dlsym(fake, name) : NULL;
+    HOLDS(symbol);
+    return symbol;
+}
+
 /* Requests on the fake's devices stay unfinished. */
 static void hold(void)
 {
-    void *fake = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_NOLOAD);
-    void *symbol = fake ? dlsym(fake, "fake_cuda_hold") : NULL;
+    void *symbol = of_fake("fake_cuda_hold");
     void (*fake_cuda_hold)(int on) = NULL;
-    HOLDS(symbol);
     memcpy(&fake_cuda_hold, &symbol, sizeof symbol);
     fake_cuda_hold(1);
+}
+
+static void open_fails(fy_group_t *g)
+{
+    void *symbol = of_fake("fake_cuda_fail");
+    void (*fake_cuda_fail)(const char *call, int64_t nth, int code) = NULL;
+    const int last = group.size - 1;
+    char want[80];
+    memcpy(&fake_cuda_fail, &symbol, sizeof symbol);
+    if (group.rank == last) fake_cuda_fail("ncclCommInitRankConfig", 1, 2);
+    const fy_status_t status = fy_group_use_device(g, device);
+    HOLDS(status == (group.rank == last ? FY_STATUS_UNAVAILABLE : FY_STATUS_RANK_LOST));
+    snprintf(want, sizeof want, "is lost, as rank %d reports", last);
+    HOLDS(strstr(fy_error_get()->text, group.rank == last ? "ncclSystemError" : want));
+    OK(fy_group_query(g, &group));
+    HOLDS(group.is_broken && !group.is_direct);
+    report();
 }
 
 static void close_late(void)
@@ -171,6 +195,13 @@ int main(int argc, char **argv)
     }
     OK(fy_group_open(&options, &g));
     OK(fy_device_open("cuda:0", &device));
+    OK(fy_group_query(g, &group));
+    if (strcmp(what, "open-fails") == 0) {
+        open_fails(g);
+        fy_device_close(device);
+        fy_group_close(g);
+        return 0;
+    }
     OK(fy_group_use_device(g, device));
     OK(fy_group_query(g, &group));
     HOLDS(group.is_direct && !group.reason[0]);

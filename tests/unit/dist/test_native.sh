@@ -48,6 +48,7 @@ for mpi in $(mpis); do
     says "$mpi" 3 "is lost: a call with other processes did not end" 2 close-stop & jobs+=($!) faults=$((faults + 1))
     says "$mpi" 3 "has closed its group" 2 leave & jobs+=($!) faults=$((faults + 1))
     says "$mpi" 3 "is lost, as rank 0 reports" 1 slow-abort & jobs+=($!) faults=$((faults + 1))
+    says "$mpi" 3 "is lost, as rank 2 reports" 2 open-fails & jobs+=($!) faults=$((faults + 1))
     late "$mpi" & jobs+=($!)
     for job in "${jobs[@]}"; do wait "$job"; done
     jobs=()

@@ -341,6 +341,19 @@ static void waits_end(void **state)
     assert_int_equal(asked, 3);
 }
 
+static void connecting_fails(void **state)
+{
+    char id[FY_COMMUNICATOR_ID_NBYTES];
+    fy_communicator_t *c;
+    (void)state;
+    ts_ok(fy_communicator_id(cards[0], id));
+    const fy_communicator_options_t options = options_of(0, 2, id);
+    driver.fake_cuda_fail("ncclCommGetAsyncError", 1, 5);
+    ts_fails(fy_communicator_open(cards[0], &options, &c), INTERNAL);
+    ts_text_has("NCCL refuses two ranks that use one card");
+    driver.fake_cuda_fail(NULL, 0, 0);
+}
+
 /* ---- aborts and failures ---- */
 
 static void an_idle_one_is_aborted(void **state)
@@ -481,6 +494,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(opening_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(calls_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(waits_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(connecting_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_idle_one_is_aborted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_thread_aborts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_running_one_loses_the_device, set_up, tear_down),
