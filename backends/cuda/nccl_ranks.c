@@ -1,6 +1,6 @@
 /* A device as a rank among those of other processes: the communicator slots. NCCL's calls wait for
- * no other process (its `blocking` is 0): fy__cuda_communicator_test says when one is on the
- * stream. A device that is closed, and a failure that a poll detects, end the clique before the
+ * no other process (its `blocking` is 0): fy__cuda_communicator_test reports when one is on
+ * the stream. A device that is closed, and a failure that a poll detects, end the clique before the
  * communicator is closed. See nccl.c. */
 #include <stdlib.h>
 #include <string.h>

@@ -325,15 +325,15 @@ typedef struct fy_backend {
     fy_status_t (*native_timeline_wait)(void *dev, void *stream, void *word, uint64_t value);
 
     /* ---- communicators ---- (optional, all or none; see ferry/communicator.h) */
-    /* Writes a new id; NULL: checks only. UNSUPPORTED: the library was not found; the text says
-     * why. */
+    /* Writes a new id; NULL: checks only. UNSUPPORTED: the library was not found; the text has the
+     * cause. */
     fy_status_t (*communicator_id)(void *dev, void *id);
     /* Begins to connect `dev` as rank `rank` of `size`; waits for no other process. */
     fy_status_t (*communicator_open)(void *dev, const void *id, int rank, int size,
                                      void **out_communicator);
     /* *out_done is 1 if it is connected and the last call is on its stream. Does not wait. */
     fy_status_t (*communicator_test)(void *communicator, int *out_done);
-    /* Submits a call, after communicator_test has said that the last one is done. */
+    /* Submits a call, after communicator_test has reported that the last one is done. */
     fy_status_t (*communicator_call)(void *communicator, void *stream,
                                      const fy_backend_collective_t *call);
     /* Ends and frees it. DONE: its calls are complete, on all ranks. IDLE: aborts; no call of this

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /* Owned by the caller, never by a scope; keeps its device open. Used by one thread at a time.
- * Meanwhile another one may be in fy_communicator_prepare, or wait for the device. */
+ * Meanwhile another thread may call fy_communicator_prepare, or wait for the device. */
 typedef struct fy_communicator fy_communicator_t;
 
 /* Writes a new id, of FY_COMMUNICATOR_ID_NBYTES, for one communicator. NULL: only checks whether

@@ -1,5 +1,5 @@
 /* Calls between processes by the library of the device's vendor, with one rank: its results, its
- * order among other requests, what is counted. A device without such a library refuses. Several
+ * order among other requests, its counts. A device without such a library refuses. Several
  * ranks: tests/unit/transfer/test_communicator.c, tests/unit/dist/test_native.sh. */
 #include "tests/support/harness.h"
 #include "tests/support/noise.h"
