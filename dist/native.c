@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <ferry/device.h>
+
 #include "dist/group.h"
 
 /* ---- one device for all ranks ---- */
@@ -13,15 +15,50 @@
 typedef struct offer {
     int64_t can;
     char id[FY_COMMUNICATOR_ID_NBYTES], why_not[128];
+    char card[64]; /* its place in the machine; "": unknown */
 } offer_t;
 _Static_assert(sizeof(offer_t) <= FYD_SMALL, "an offer is sent with the call");
+
+static void find_card(void *user, const char *key, const char *value)
+{
+    offer_t *offer = user;
+    if (strcmp(key, "pci_bus") == 0) snprintf(offer->card, sizeof offer->card, "%s", value);
+}
 
 static void make_offer(const fy_group_t *group, fy_device_t *device, offer_t *offer)
 {
     memset(offer, 0, sizeof *offer);
     const bool is_first = group->transport.rank == 0;
     offer->can = fy_communicator_id(device, is_first ? offer->id : NULL) == FY_STATUS_OK;
-    if (!offer->can) snprintf(offer->why_not, sizeof offer->why_not, "%s", fy_error_get()->text);
+    if (!offer->can)
+        snprintf(offer->why_not, sizeof offer->why_not, "%s", fy_error_get()->text);
+    else
+        (void)!fy_device_describe(device, find_card, offer);
+}
+
+static const offer_t *offer_of(const fy_group_t *group, const offer_t *mine, int rank)
+{
+    return rank == group->transport.rank ? mine : (const void *)fyd_inbox(group, rank);
+}
+
+/* The first reason for which not all ranks can; the same on all of them. */
+static void find_reason(fy_group_t *group, const offer_t *mine)
+{
+    const int size = group->transport.size;
+    char *reason = group->not_direct;
+    reason[0] = 0;
+    for (int r = 0; r < size && !reason[0]; r++) {
+        const offer_t *offer = offer_of(group, mine, r);
+        if (!offer->can)
+            snprintf(reason, sizeof group->not_direct, "rank %d: %.*s", r,
+                     (int)strcspn(offer->why_not, "\n"), offer->why_not);
+        for (int k = 0; k < r && offer->card[0] && !reason[0]; k++)
+            if (strcmp(offer->card, offer_of(group, mine, k)->card) == 0 &&
+                strcmp(group->peers[r].host, group->peers[k].host) == 0)
+                snprintf(reason, sizeof group->not_direct,
+                         "ranks %d and %d of host %s use one card, which NCCL refuses", k, r,
+                         group->peers[r].host);
+    }
 }
 
 /* The engine is held. All ranks get all offers. */
@@ -35,14 +72,8 @@ static fy_status_t exchange_offers(fy_group_t *group, const offer_t *mine, offer
         if (r != self) memcpy(fyd_outbox(group, r), mine, sizeof *mine);
     }
     FY_TRY(fyd_agree(group, -1));
-    group->not_direct[0] = 0;
-    for (int r = 0; r < size; r++) {
-        const offer_t *offer = r == self ? mine : (const void *)fyd_inbox(group, r);
-        if (r == 0) *first = *offer;
-        if (!offer->can && !group->not_direct[0])
-            snprintf(group->not_direct, sizeof group->not_direct, "rank %d: %.*s", r,
-                     (int)strcspn(offer->why_not, "\n"), offer->why_not);
-    }
+    *first = *offer_of(group, mine, 0);
+    find_reason(group, mine);
     return FY_STATUS_OK;
 }
 

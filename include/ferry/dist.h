@@ -90,10 +90,10 @@ FY_API_STATUS fy_group_query(const fy_group_t *group, fy_group_info_t *out_info)
 
 /* All ranks call it, each with its device. From now on tensors on these devices go from device to
  * device by the library of their vendor (NCCL for cuda, ferry/communicator.h), if every rank's
- * device has it; else across the host, as without this call: rule 3. NCCL adds in an order of its
- * own (rule 4), and may divide before it adds; maxima always cross the host, because NCCL's may
- * drop NaN. fy_ddp_create calls it. A rank that is lost while a call runs on the devices costs the
- * device, too: DEVICE_LOST. fy_group_close then waits until all ranks close.
+ * device has it and no two ranks use one card; else across the host, as without this call. NCCL
+ * adds in another order (rule 4), and may divide before it adds; maxima cross the host, because
+ * NCCL's may drop NaN. fy_ddp_create calls it. A rank that is lost while a call runs on the devices
+ * costs the device, too: DEVICE_LOST. fy_group_close then waits until all ranks close.
  * Fails: INVALID_ARGUMENT (a second time), as the rules above and as fy_communicator_open. */
 FY_API_STATUS fy_group_use_device(fy_group_t *group, fy_device_t *device);
 

@@ -99,7 +99,7 @@ FY_API void fy_attach_options_init(fy_attach_options_t *options, size_t nbytes);
  * `backward` (op.h; call->attrs is NULL). For results that a tape cannot record, such as those of
  * another library: compute them in an inner scope, after fy_tape_begin(NULL).
  * Without a tape that records, or if no input depends on a watched tensor, nothing is recorded.
- * Takes over `user`, even when it fails. options may be NULL.
+ * Takes over `user`, even when it fails, if options can be read. options may be NULL.
  * Fails: INVALID_ARGUMENT (the tape has recorded `result`), DTYPE_MISMATCH (it is not float), BUSY
  * (it is watched; an input was written since the tape saw it), OUT_OF_MEMORY. */
 FY_API_STATUS fy_tape_attach(fy_backward_fn backward, void *user, size_t count,

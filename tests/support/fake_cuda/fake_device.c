@@ -56,7 +56,11 @@ CUresult fake_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUd
 CUresult fake_cuDeviceGetPCIBusId(char *bus, int len, CUdevice device)
 {
     int code = fake_enter(FAKE_cuDeviceGetPCIBusId);
-    if (code == 0) snprintf(bus, (size_t)len, "0000:%02x:00.0", 0x1b + device);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (rank == NULL) rank = getenv("PMI_RANK");
+    if (getenv("FAKE_CUDA_SHARED") != NULL) rank = NULL; /* else each rank has its own cards */
+    if (code == 0)
+        snprintf(bus, (size_t)len, "%04x:%02x:00.0", rank != NULL ? atoi(rank) : 0, 0x1b + device);
     return (CUresult)fake_leave(code);
 }
 

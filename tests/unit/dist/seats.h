@@ -180,7 +180,7 @@ static inline void *sit(void *user)
     ts_fail_allocation(-1);
     if (group && seat->exits && seat->status != FY_STATUS_OK) {
         pthread_mutex_lock(&group->engine);
-        (void)fyd_break(group);
+        (void)fyd_break(group, -1);
         pthread_mutex_unlock(&group->engine);
     }
     if (group && !fyd_group_end(group))

@@ -40,6 +40,8 @@ for mpi in $(mpis); do
     succeed "$mpi" 2 "$tests/ddp" mlp cuda:0
     FERRY_NCCL=none succeed "$mpi" 2 "$tests/ranks" calls cuda:0
     grep -q 'rank 0: .*FERRY_NCCL=none$' "$temp/out"
+    FAKE_CUDA_SHARED=1 succeed "$mpi" 2 "$tests/ranks" calls cuda:0
+    grep -q 'ranks 0 and 1 of host .* use one card' "$temp/out"
     start "$mpi" 2 "$build/bin/ferry" train mlp --device cuda:0 --dist auto --limit-samples 128 --epochs 1
     grep -q '^ranks: 2, .*, from device to device; ' "$temp/out"
     FAKE_NCCL_STOP=2.2 says "$mpi" 3 "its last call: all_reduce 4" 2 stop & jobs+=($!) faults=$((faults + 1))
