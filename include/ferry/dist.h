@@ -64,9 +64,10 @@ FY_API void fy_group_options_init(fy_group_options_t *options, size_t nbytes);
  * SLURM_STEP_NUM_TASKS announce several processes without MPI), BUSY (a group is open), UNSUPPORTED
  * (MPI has been finalised), RANK_LOST, IO. */
 FY_API_STATUS fy_group_open(const fy_group_options_t *options, fy_group_t **out_group);
-/* Waits for asynchronous calls. Calls MPI_Finalize if fy_group_open initialised MPI and the group
- * is not broken. This process can then open no further group with several ranks. NULL is ignored.
- */
+/* Waits for asynchronous calls and, after fy_group_use_device, until all ranks close, without a
+ * deadline; a broken group waits for no rank. Calls MPI_Finalize if fy_group_open initialised MPI
+ * and the group is not broken. This process can then open no further group with several ranks. NULL
+ * is ignored. */
 FY_API void fy_group_close(fy_group_t *group);
 
 typedef struct fy_group_info {
@@ -78,23 +79,22 @@ typedef struct fy_group_info {
     uint64_t calls;  /* collective calls, sends and receives that succeeded */
     /* bytes of tensor elements that this rank has sent to and received from others */
     uint64_t sent_nbytes, received_nbytes;
-    int has_threads; /* 1: asynchronous calls and beats run beside the caller */
-    /* 1: tensors on the device of fy_group_use_device go from device to device. Else the reason,
-     * with the rank; "": one rank, or no such device */
-    int64_t is_direct;
-    char reason[128];
+    int has_threads;   /* 1: asynchronous calls and beats run beside the caller */
+    int64_t is_direct; /* 1: calls go from device to device: fy_group_use_device */
+    char reason[128];  /* why not, with the rank; "": one rank, or no fy_group_use_device */
 } fy_group_info_t;
 #define FY_GROUP_INFO_INIT FY_ZEROED_(group_info)
 /* Fails: INVALID_ARGUMENT, UNSUPPORTED (rule 8). */
 FY_API_STATUS fy_group_query(const fy_group_t *group, fy_group_info_t *out_info);
 
-/* All ranks call it, each with its device. From now on tensors on these devices go from device to
- * device by the library of their vendor (NCCL for cuda, ferry/communicator.h), if every rank's
+/* All ranks call it, each with its device. From now on tensors on these devices go from device
+ * to device by the library of their vendor (NCCL for cuda, ferry/communicator.h), if every rank's
  * device has it and no two ranks use one card; else across the host, as without this call. NCCL
  * adds in another order (rule 4), and may divide before it adds; maxima cross the host, because
- * NCCL's may drop NaN. fy_ddp_create calls it. A rank that is lost while a call runs on the devices
- * costs the device, too: DEVICE_LOST. fy_group_close then waits until all ranks close.
- * Fails: INVALID_ARGUMENT (a second time), as the rules above and as fy_communicator_open. */
+ * NCCL's may drop NaN. If a rank is lost while a call runs on devices, the others lose theirs, with
+ * all tensors there: DEVICE_LOST. fy_ddp_create calls it unless the program has. The group keeps
+ * the device open, if calls are direct. Fails: INVALID_ARGUMENT (the group has a device), as the
+ * rules above and as fy_communicator_open. */
 FY_API_STATUS fy_group_use_device(fy_group_t *group, fy_device_t *device);
 
 typedef enum fy_group_reduce {

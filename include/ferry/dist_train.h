@@ -43,10 +43,11 @@ typedef struct fy_ddp_options {
     /* The parameters that the backward reaches last, at most so many bytes, have a separate bucket
      * if there are others. No backward hides its sum, so it is small. 0: no such bucket */
     uint64_t last_bucket_nbytes;
-    /* 1: batch norms in training have the statistics of all ranks' samples (fy_model_sync_norms):
-     * the same running statistics and gradients as one process with the whole batch, but for
-     * rounding. Each norm exchanges 1 + 2 C values in the forward, and 2 C in the backward. Every
-     * rank needs a sample of each batch. 0: statistics of this rank's samples */
+    /* 1: batch norms in training have the statistics of all ranks' samples
+     * (fy_model_sync_norms): the same running statistics and gradients as one process with the
+     * whole batch, but for rounding. Each norm exchanges 1 + 2 C values in the forward, and 2 C in
+     * the backward, where it waits for the buckets that are being summed. Every rank needs a sample
+     * of each batch. 0: statistics of this rank's samples */
     int64_t sync_batch_norm;
 } fy_ddp_options_t;
 /* 1 MiB and 25 MiB as PyTorch's DistributedDataParallel (Li et al. 2020); the last: 256 KiB. */
@@ -57,11 +58,12 @@ FY_API void fy_ddp_options_init(fy_ddp_options_t *options, size_t nbytes);
 
 /* Compares the layers of all ranks' models. Then parameters, buffers and the random state become
  * those of rank 0; rank r adds r to the seed of the random state, so that dropout masks differ.
- * options may be NULL. Fails: INVALID_ARGUMENT (names the first line of fy_model_describe that
- * differs), DTYPE_MISMATCH (parameters are neither f32 nor f64), as fy_group_broadcast. */
+ * Calls fy_group_use_device with the model's device, unless the program has. options may be NULL.
+ * Fails: INVALID_ARGUMENT (names the first line of fy_model_describe that differs), DTYPE_MISMATCH
+ * (parameters are neither f32 nor f64), as fy_group_use_device and fy_group_broadcast. */
 FY_API_STATUS fy_ddp_create(fy_group_t *group, fy_model_t *model, const fy_ddp_options_t *options,
                             fy_ddp_t **out_ddp);
-/* Before the model's. NULL is ignored. */
+/* Call it before fy_model_destroy and fy_group_close. Ends sync_batch_norm. NULL is ignored. */
 FY_API void fy_ddp_destroy(fy_ddp_t *ddp);
 /* fy_model_backward. Each bucket is summed as soon as its gradients are complete, while the
  * backward goes on: fy_group_all_reduce_async, in the order of the buckets. Gradients are undefined

@@ -86,7 +86,7 @@ FY_API_STATUS fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info);
 typedef struct fy_attach_options {
     size_t struct_size;
     const char *name; /* of the call, in texts of failures; copied; NULL: "attached" */
-    /* Bit i: the tape saves input i until `backward` has run; bit 31: 31 and all after it. Bit 0 of
+    /* Bit i: the tape saves input i until `backward` has run; bit 31: inputs 31 and later. Bit 0 of
      * saved_dsts: the result. A saved tensor must not be written in between (BUSY) */
     uint32_t saved_srcs, saved_dsts;
     /* called once, when `backward` will not be called again; NULL: nothing */
@@ -97,9 +97,11 @@ FY_API void fy_attach_options_init(fy_attach_options_t *options, size_t nbytes);
 
 /* Records `result` (float) as one call on the `count` tensors in `inputs`, with the gradient rule
  * `backward` (op.h; call->attrs is NULL). For results that a tape cannot record, such as those of
- * another library: compute them in an inner scope, after fy_tape_begin(NULL).
+ * another library: compute them in an inner scope, after fy_tape_begin(NULL), and call this after
+ * that scope has ended with the result.
  * Without a tape that records, or if no input depends on a watched tensor, nothing is recorded.
- * Takes over `user`, even when it fails, if options can be read. options may be NULL.
+ * options->destroy frees `user`: at once if nothing is recorded or the call fails; not if options
+ * are invalid (struct_size). options may be NULL.
  * Fails: INVALID_ARGUMENT (the tape has recorded `result`), DTYPE_MISMATCH (it is not float), BUSY
  * (it is watched; an input was written since the tape saw it), OUT_OF_MEMORY. */
 FY_API_STATUS fy_tape_attach(fy_backward_fn backward, void *user, size_t count,

@@ -123,9 +123,10 @@ typedef enum fy_collective {
     FY_COLLECTIVE_BROADCAST, /* dst becomes that of rank `option` */
     /* dst [k, ...] becomes part `rank` of the sum, or the mean, of src [n * k, ...] */
     FY_COLLECTIVE_REDUCE_SCATTER,
-    FY_COLLECTIVE_ALL_GATHER, /* dst [n * k, ...] becomes the src [k, ...] of all ranks */
-    FY_COLLECTIVE_SEND,       /* src to rank `option`, which receives; dst is NULL */
-    FY_COLLECTIVE_RECEIVE     /* dst from rank `option`, which sends; src is NULL */
+    /* dst [n * k, ...] becomes the src [k, ...] of all ranks; option is not used */
+    FY_COLLECTIVE_ALL_GATHER,
+    FY_COLLECTIVE_SEND,   /* src to rank `option`, which receives; dst is NULL */
+    FY_COLLECTIVE_RECEIVE /* dst from rank `option`, which sends; src is NULL */
 } fy_collective_t;
 #define FY_COMMUNICATOR_ID_NBYTES 128
 enum { FY_COLLECTIVE_SUM, FY_COLLECTIVE_MEAN }; /* `option` of a reduction */

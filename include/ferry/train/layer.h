@@ -240,9 +240,11 @@ typedef struct fy_norm_exchange {
     size_t struct_size;
     int ranks;
     void *user;
-    /* `all` [ranks * k] becomes the `part` [k] of all ranks, in their order. f64, on the host */
+    /* Both return when the result can be read; a failure is that of the forward or the backward.
+     * `all` [ranks * k] becomes the `part` [k] of all ranks, in their order: f64, on the host */
     fy_status_t (*gather)(void *user, fy_tensor_t *all, fy_tensor_t *part);
-    /* `tensor` becomes its sum over all ranks, with the same bits on each of them */
+    /* `tensor` becomes its sum over all ranks, with the same bits on each of them: the parameters'
+     * dtype, on the model's device */
     fy_status_t (*sum)(void *user, fy_tensor_t *tensor);
 } fy_norm_exchange_t;
 #define FY_NORM_EXCHANGE_INIT FY_ZEROED_(norm_exchange)

@@ -82,14 +82,16 @@ FY_API void fy_model_set_training(fy_model_t *model, int is_training);
 /* y = model(x), x [n, dims...]. Records on the thread's tape, if one is recording. Fails:
  * SHAPE_MISMATCH, DEVICE_MISMATCH, as ops do. */
 FY_API_STATUS fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y);
-/* From now on each batch norm in training has the mean and variance of all ranks' values, joined in
- * f64 in the order of the ranks, which may have different numbers of samples. The forward gathers
- * 1 + 2 C values, the backward sums 2 C. Gradients of x are those of the whole batch; those of
- * weight and bias have this rank's samples, as all parameters. NULL: no exchange. *exchange is
- * copied; its `user` stays until the last backward. fy_ddp_create (ferry/dist_train.h) calls this.
+/* From now on each batch norm in training has the mean and variance of all ranks' values, joined
+ * in f64 in the order of the ranks, which may have different numbers of samples. The forward
+ * gathers 1 + 2 C values, the backward sums 2 C; on a device the first is a download and an upload,
+ * which guards refuse as such. Gradients of x are those of the whole batch; those of weight and
+ * bias are sums over this rank's samples, as all gradients of parameters. NULL: no exchange.
+ * *exchange is copied; keep what its `user` points to until the last backward. fy_ddp_create
+ * (ferry/dist_train.h) calls this.
  * Fails: INVALID_ARGUMENT, DTYPE_MISMATCH (parameters are neither f32 nor f64); the forward:
- * SHAPE_MISMATCH on all ranks (one has no values, or all have one value a channel), UNSUPPORTED (a
- * graph is recorded), as the functions. */
+ * SHAPE_MISMATCH on all ranks (a rank has no values, or all together have one a channel),
+ * UNSUPPORTED (a graph is recorded), as the functions. */
 FY_API_STATUS fy_model_sync_norms(fy_model_t *model, const fy_norm_exchange_t *exchange);
 /* Watches all parameters; their gradients are in the model's block. Once for each tape. Calls
  * fy_tape_recompute_cheap if options.recompute_cheap was 1. */
