@@ -33,7 +33,7 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
 # shellcheck disable=SC2034
 tsan_long_labels='^(ops|golden)$'
 # shellcheck disable=SC2034
-tsan_long_names='^unit_(alloc_pool_random|dist_(bars|faults|planned|ranks|shards)|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute)|tools_(examples|replay))'
+tsan_long_names='^unit_(alloc_pool_random|dist_(bars|faults|norms|planned|ranks|shards)|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute)|tools_(examples|precision|replay))'
 
 # Whole trainings and commands that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
 # shellcheck disable=SC2034
