@@ -21,25 +21,7 @@ grep -q 'ferry: UNAVAILABLE: .*WORLD_SIZE=2' "$temp/err"
 epochs() { grep '^epoch' "$1" | sed 's/  [0-9]* samples.*//'; }
 train=("$ferry" train lenet --device sim:0 --limit-samples 300 --epochs 2 --log-every 2)
 "${train[@]}" >"$temp/one" 2>/dev/null
-# lost MPI N TEXT COUNT ARGUMENT...: so many of the N ranks print the text. In the background: these
-# ranks mostly wait. Broken groups leave MPI without MPI_Finalize, so mpirun's status is another one.
-lost() {
-    local mpi=$1 n=$2 text=$3 count=$4
-    shift 4
-    temp=$temp/$faults
-    mkdir "$temp"
-    start "$mpi" "$n" "$ranks" "$@" || true
-    if [ "$(grep -c "$text" "$temp/out")" != "$count" ]; then
-        echo "failed: $mpi $n $*" && cat "$temp/out" "$temp/err" && exit 1
-    fi
-    echo "ok: $mpi $n $*"
-}
-wait_for_lost() {
-    local job
-    for job in "${jobs[@]}"; do wait "$job"; done
-    jobs=()
-}
-faults=0 jobs=()
+lost() { says "${@:1:4}" "$ranks" "${@:5}"; }
 few=${FERRY_MOMENTS:-}
 tested=0
 for mpi in $(mpis); do
@@ -93,12 +75,12 @@ for mpi in $(mpis); do
     if [ "$mpi" = openmpi ] && grep -q '(Open[^)]*) 4' <<<"$(mpirun.openmpi --version)"; then
         OMPI_MCA_orte_enable_recovery=1 lost "$mpi" 3 "its last call: barrier 2" 2 silent-kill & jobs+=($!) faults=$((faults + 1))
     fi
-    wait_for_lost
+    wait_for_jobs
     # One of 4 ranks at a random moment. All others name it; it names itself if it still runs.
     for seed in $(seq 1 "${few:-1}"); do
         lost "$mpi" 4 "call different things" 4 moment differ "$seed" & jobs+=($!) faults=$((faults + 1))
         lost "$mpi" 4 "took no part" 3 moment stop "$seed" & jobs+=($!) faults=$((faults + 1))
-        wait_for_lost
+        wait_for_jobs
     done
 done
 if [ $tested = 0 ]; then skip_without_mpi; fi
