@@ -71,10 +71,10 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
     const fyd_peer_t *peer = &group->peers[rank];
     fyd_call_text(&group->call, call, sizeof call);
     if (peer->last.kind != FYD_OPENING) fyd_call_text(&peer->last, last, sizeof last);
-    if (reporter >= 0)
-        snprintf(why, sizeof why, "is lost, as rank %d reports", reporter);
-    else if (has_left(group, rank))
+    if (has_left(group, rank))
         snprintf(why, sizeof why, "has closed its group");
+    else if (reporter >= 0)
+        snprintf(why, sizeof why, "is lost, as rank %d reports", reporter);
     else
         snprintf(why, sizeof why, "is silent for %.3g s",
                  (double)group->watches[rank].silent_ns * 1e-9);

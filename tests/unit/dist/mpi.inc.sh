@@ -40,25 +40,31 @@ succeed() {
     fi
     echo "ok: $*"
 }
-# says MPI N TEXT COUNT PROGRAM ARGUMENT...: so many of the N ranks print the text. For the
-# background, as these ranks mostly wait: ... & jobs+=($!) faults=$((faults + 1)); then wait_for_jobs.
-# Broken groups leave MPI without MPI_Finalize, so mpirun's status is another one.
-faults=0 jobs=()
+# says MPI N PATTERN COUNT PROGRAM ARGUMENT...: so many of the N ranks print the pattern. Broken groups
+# leave MPI without MPI_Finalize, so mpirun's status is another one.
 says() {
-    local mpi=$1 n=$2 text=$3 count=$4
+    local mpi=$1 n=$2 pattern=$3 count=$4
     shift 4
-    temp=$temp/$faults
-    mkdir "$temp"
     start "$mpi" "$n" "$@" || true
-    if [ "$(grep -c "$text" "$temp/out")" != "$count" ]; then
+    if [ "$(grep -c "$pattern" "$temp/out")" != "$count" ]; then
         echo "failed: $mpi $n $*" && cat "$temp/out" "$temp/err" && exit 1
     fi
     echo "ok: $mpi $n $*"
 }
-wait_for_jobs() {
-    local job
-    for job in "${jobs[@]}"; do wait "$job"; done
+# later COMMAND...: in the background and a folder of its own, as ranks that lose another mostly wait.
+# wait_for_all fails if one of them did.
+jobs=()
+later() {
+    local folder
+    folder=$(mktemp -d "$temp/XXXXXX")
+    temp=$folder "$@" &
+    jobs+=($!)
+}
+wait_for_all() {
+    local job failed=0
+    for job in "${jobs[@]}"; do wait "$job" || failed=1; done
     jobs=()
+    return $failed
 }
 # The MPIs of this machine and this build.
 mpis() {

@@ -10,14 +10,8 @@ fake=$(realpath "$build")/lib/tests/libfake_cuda.so
 if [ ! -e "$fake" ]; then echo "skipped: the CUDA plugin was not built, as nvcc is missing" && exit 77; fi
 export FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none FERRY_NCCL=$fake
 
-# native MPI N TEXT COUNT ARGUMENT...
-native() { says "${@:1:4}" "$tests/native" "${@:5}"; }
-# late MPI: one rank closes later than the others. In the background, too.
-late() {
-    temp=$temp/$faults
-    mkdir "$temp"
-    succeed "$1" 3 "$tests/native" close-late
-}
+# native MPI N PATTERN COUNT ARGUMENT...
+native() { later says "${@:1:4}" "$tests/native" "${@:5}"; }
 tested=0
 for mpi in $(mpis); do
     tested=$((tested + 1))
@@ -32,14 +26,14 @@ for mpi in $(mpis); do
     grep -q 'ranks 0 and 1 of host .* use one card' "$temp/out"
     start "$mpi" 2 "$build/bin/ferry" train mlp --device cuda:0 --dist auto --limit-samples 128 --epochs 1
     grep -q '^ranks: 2, .*, from device to device; ' "$temp/out"
-    FAKE_NCCL_STOP=2.2 native "$mpi" 3 "its last call: all_reduce 4" 2 stop & jobs+=($!) faults=$((faults + 1))
-    FAKE_NCCL_STOP=2.2 native "$mpi" 3 "its last call: all_reduce 4" 2 stop-async & jobs+=($!) faults=$((faults + 1))
-    native "$mpi" 3 "call different things" 3 differ & jobs+=($!) faults=$((faults + 1))
-    native "$mpi" 3 "is lost: a call with other processes did not end" 2 close-stop & jobs+=($!) faults=$((faults + 1))
-    native "$mpi" 3 "has closed its group" 2 leave & jobs+=($!) faults=$((faults + 1))
-    native "$mpi" 3 "is lost, as rank 0 reports" 1 slow-abort & jobs+=($!) faults=$((faults + 1))
-    native "$mpi" 3 "is lost, as rank 2 reports" 2 open-fails & jobs+=($!) faults=$((faults + 1))
-    late "$mpi" & jobs+=($!) faults=$((faults + 1))
-    wait_for_jobs
+    FAKE_NCCL_STOP=2.2 native "$mpi" 3 "its last call: all_reduce 4" 2 stop
+    FAKE_NCCL_STOP=2.2 native "$mpi" 3 "its last call: all_reduce 4" 2 stop-async
+    native "$mpi" 3 "call different things" 3 differ
+    native "$mpi" 3 "is lost: a call with other processes did not end" 2 close-stop
+    native "$mpi" 3 "has closed its group" 2 leave
+    native "$mpi" 3 "is lost, as rank 0 reports" 1 slow-abort
+    native "$mpi" 3 "is lost, as rank 2 reports" 2 open-fails
+    later succeed "$mpi" 3 "$tests/native" close-late # one rank closes later than the others
+    wait_for_all
 done
 if [ $tested = 0 ]; then skip_without_mpi; fi
