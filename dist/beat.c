@@ -3,13 +3,16 @@
  * Beats also carry for whom a rank waits and whom it lost, so that all ranks name the same one.
  * No function here calls a driver, unless the group breaks: fyd_break. Next: worker.c. */
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 
 #include "dist/group.h"
 
-#define PERIOD_NS UINT64_C(1000000000)
 enum { LEAVING = -2 }; /* in waits_for: the last beat of a rank that closes its group */
+
+static uint64_t period_of(const fy_group_t *group)
+{
+    return group->transport.beat_ns ? group->transport.beat_ns : UINT64_C(1000000000);
+}
 
 static bool has_left(const fy_group_t *group, int rank)
 {
@@ -87,11 +90,11 @@ static fy_status_t fail_silent(fy_group_t *group, int rank, int reporter)
 fy_status_t fyd_beat(fy_group_t *group, int waits_for)
 {
     const int size = group->transport.size, self = group->transport.rank;
-    const uint64_t now = fyd_now_ns(), since = now - group->beaten_ns;
+    const uint64_t now = fyd_now_ns(), since = now - group->beaten_ns, period = period_of(group);
     int silent = -1;
-    if (since < PERIOD_NS) return FY_STATUS_OK;
+    if (since < period) return FY_STATUS_OK;
     /* this process may itself have been stopped: only time in which it polled counts */
-    const uint64_t elapsed = since < 2 * PERIOD_NS ? since : 2 * PERIOD_NS;
+    const uint64_t elapsed = since < 2 * period ? since : 2 * period;
     group->beaten_ns = now;
     for (int r = 0; r < size; r++) {
         if (r == self) continue;
@@ -106,7 +109,7 @@ fy_status_t fyd_beat(fy_group_t *group, int waits_for)
         const fyd_watch_t *watch = &group->watches[r];
         if (r != self && has_left(group, r)) {
             /* what it sent before it left has come by now, and no more will */
-            if (r == waits_for && watch->silent_ns > 2 * PERIOD_NS)
+            if (r == waits_for && watch->silent_ns > 2 * period)
                 return fail_silent(group, r, -1);
             continue;
         }
@@ -124,7 +127,7 @@ int fyd_blame(const fy_group_t *group, int rank)
     for (int hop = 0; hop < group->transport.size; hop++) {
         const fyd_watch_t *watch = &group->watches[rank];
         const int next = watch->heard.waits_for;
-        const bool is_fresh = group->peers[rank].beats && watch->silent_ns < 2 * PERIOD_NS;
+        const bool is_fresh = group->peers[rank].beats && watch->silent_ns < 2 * period_of(group);
         if (!is_fresh || next < 0 || next == group->transport.rank) break;
         rank = next;
     }
@@ -147,20 +150,24 @@ static void send_last(fy_group_t *group, int rank)
     char error[FYD_ERROR_SIZE];
     const fyd_transport_t *t = &group->transport;
     fyd_watch_t *watch = &group->watches[rank];
-    const uint64_t begin = fyd_now_ns();
-    for (int sent = 0; fyd_now_ns() - begin < PERIOD_NS;) {
+    const uint64_t begin = fyd_now_ns(), period = period_of(group);
+    int sent = 0;
+    for (uint64_t round = 0; fyd_now_ns() - begin < period; round++) {
         bool is_done = true;
         if (watch->out_request && !t->test(t->context, watch->out_request, &is_done, error)) {
             (void)fail(group, rank, error);
             return;
         }
-        if (!is_done) continue;
+        if (!is_done) {
+            fyd_pause(round);
+            continue;
+        }
         watch->out_request = NULL;
         if (sent++ || send(group, rank, LEAVING, -1) != FY_STATUS_OK) return;
     }
     (void)FYD_FAIL(RANK_LOST,
                    "group_close: rank %d (host %s) has not taken the last beat for %.3g s", rank,
-                   group->peers[rank].host, (double)PERIOD_NS * 1e-9);
+                   group->peers[rank].host, (double)period * 1e-9);
     (void)fyd_break(group, -1);
 }
 
@@ -171,11 +178,13 @@ void fyd_beat_close(fy_group_t *group)
     for (int r = 0; r < t->size; r++)
         if (r != t->rank) send_last(group, r);
     /* MPI is finalised without messages that are not received, if the others close now, too */
-    const uint64_t begin = fyd_now_ns();
+    const uint64_t begin = fyd_now_ns(), longest = period_of(group) / 4;
     for (int r = 0; r < t->size && !atomic_load(&group->broken); r++) {
-        while (r != t->rank && !has_left(group, r) && fyd_now_ns() - begin < PERIOD_NS / 4 &&
-               receive(group, r, 0) == FY_STATUS_OK)
-            sched_yield();
+        for (uint64_t round = 0; r != t->rank && !has_left(group, r) &&
+                                 fyd_now_ns() - begin < longest &&
+                                 receive(group, r, 0) == FY_STATUS_OK;
+             round++)
+            fyd_pause(round);
         fyd_watch_t *watch = &group->watches[r];
         if (watch->in_request) t->cancel(t->context, watch->in_request);
         watch->in_request = NULL;

@@ -127,10 +127,19 @@ void fyd_account(fy_group_t *group)
     group->wire_nbytes = group->nmessages = group->blocked_ns = 0;
 }
 
-static fy_status_t exchange(fy_group_t *group, fyd_message_t *messages, size_t count)
+void fyd_pause(uint64_t round)
 {
     enum { SPINS = 100, YIELDS = 2000 };
     const struct timespec pause = { .tv_nsec = 50000 };
+    if (round < SPINS) return;
+    if (round < YIELDS)
+        sched_yield(); /* the other rank may need this core */
+    else
+        nanosleep(&pause, NULL);
+}
+
+static fy_status_t exchange(fy_group_t *group, fyd_message_t *messages, size_t count)
+{
     size_t open = 0;
     FY_TRY(post(group, messages, count, &open));
     const uint64_t begin = fyd_now_ns();
@@ -139,11 +148,7 @@ static fy_status_t exchange(fy_group_t *group, fyd_message_t *messages, size_t c
         if (!open) break;
         FY_TRY(fyd_beat(group, first_missing(messages, count)));
         if (fyd_now_ns() - begin > group->deadline_ns) return fail_late(group, messages, count);
-        if (round < SPINS) continue;
-        if (round < YIELDS)
-            sched_yield(); /* the other rank may need this core */
-        else
-            nanosleep(&pause, NULL);
+        fyd_pause(round);
     }
     return FY_STATUS_OK;
 }

@@ -117,6 +117,8 @@ _Static_assert(sizeof(fyd_call_t) <= FYD_SLOT - FYD_SMALL && sizeof(fyd_call_t) 
 /* ---- exchange.c ---- */
 
 uint64_t fyd_now_ns(void);
+/* Between two polls, so many of which found nothing: first no pause, then a short one. */
+void fyd_pause(uint64_t round);
 /* Sends and receives all messages, or breaks the group: RANK_LOST, IO. */
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count);
 /* Adds what was moved since the last call to the ledger. */

@@ -19,6 +19,7 @@ typedef struct fyd_transport {
      * MPI. false: by the thread of fy_group_open only */
     bool has_threads;
     size_t eager_nbytes; /* messages up to here are sent at once, not when they are received */
+    uint64_t beat_ns;    /* between two beats, the same on all ranks; 0: a second */
     char engine[FYD_NAME_SIZE], host[FYD_NAME_SIZE];
     /* The functions return false after an error and write its text. `data` stays valid until the
      * request is done. At most INT_MAX bytes; a message may be shorter than its receiver's room. */

@@ -49,20 +49,25 @@ static fy_tensor_t *upload_image(ts_operand_t *operand, fy_device_t *device)
     return base;
 }
 
+/* Moves index and *at to the next element, in row-major order. */
+static void next_element(const ts_operand_t *operand, int64_t *index, int64_t *at)
+{
+    for (int axis = operand->rank - 1; axis >= 0; axis--) {
+        *at += operand->strides[axis];
+        if (++index[axis] < operand->dims[axis]) return;
+        *at -= index[axis] * operand->strides[axis];
+        index[axis] = 0;
+    }
+}
+
 static void fill_image(ts_operand_t *operand, const ts_array_t *values)
 {
     size_t nbytes = operand->buffer_nelem * fy_dtype_size(operand->dtype);
     assert_int_equal(posix_memalign((void **)&operand->image, 64, nbytes + 64), 0);
     memset(operand->image, 0xFF, nbytes);
-    for (uint64_t k = 0; k < values->nelem; k++) {
-        uint64_t rest = k;
-        int64_t at = operand->offset;
-        for (int axis = operand->rank - 1; axis >= 0; axis--) {
-            at += (int64_t)(rest % (uint64_t)operand->dims[axis]) * operand->strides[axis];
-            rest /= (uint64_t)operand->dims[axis];
-        }
+    int64_t index[FY_MAX_RANK] = { 0 }, at = operand->offset;
+    for (uint64_t k = 0; k < values->nelem; k++, next_element(operand, index, &at))
         ts_encode(values, k, operand->image, (uint64_t)at);
-    }
 }
 
 /* Row-major strides for `dims`; returns the product. */
@@ -173,17 +178,13 @@ void ts_operand_check(const ts_operand_t *operand, bool unchanged, ts_array_t *o
     assert_non_null(is_element);
     ts_read(operand->base, now, nbytes);
     if (out) ts_array_make(out, operand->dtype, operand->rank, operand->dims);
-    for (uint64_t k = 0; k < operand->nelem; k++) {
-        uint64_t rest = k;
-        int64_t at = operand->offset;
-        for (int axis = operand->rank - 1; axis >= 0; axis--) {
-            at += (int64_t)(rest % (uint64_t)operand->dims[axis]) * operand->strides[axis];
-            rest /= (uint64_t)operand->dims[axis];
-        }
-        is_element[at] = 1;
-        if (out) ts_decode(out, k, now, (uint64_t)at);
+    int64_t index[FY_MAX_RANK] = { 0 }, of_element = operand->offset;
+    for (uint64_t k = 0; k < operand->nelem; k++, next_element(operand, index, &of_element)) {
+        is_element[of_element] = 1;
+        if (out) ts_decode(out, k, now, (uint64_t)of_element);
     }
-    for (uint64_t at = 0; at < operand->buffer_nelem; at++) {
+    const bool is_as_before = memcmp(now, operand->image, nbytes) == 0;
+    for (uint64_t at = 0; at < operand->buffer_nelem && !is_as_before; at++) {
         if (is_element[at] && !unchanged) continue;
         if (memcmp(now + at * size, operand->image + at * size, size) != 0) {
             print_error("%s: %s at element %llu of a %llu-element %s buffer (%s, first element at "

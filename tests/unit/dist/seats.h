@@ -12,7 +12,7 @@
 
 /* ---- the transport ---- */
 
-enum { RANKS = 3, CHANNELS = 3 };
+enum { RANKS = 3, CHANNELS = 3, BEAT_MS = 40 };
 
 typedef struct letter {
     struct letter *next;
@@ -162,6 +162,7 @@ static inline void *sit(void *user)
                                   .size = seat->size,
                                   .has_threads = !seat->lacks_threads,
                                   .eager_nbytes = 4000,
+                                  .beat_ns = BEAT_MS * 1000000u,
                                   .host = "here",
                                   .post = post_message,
                                   .test = test,

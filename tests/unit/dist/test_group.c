@@ -103,11 +103,11 @@ static void wait_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-/* All but rank 0 wait for longer than a second, so they beat, if need be inside the call. */
+/* All but rank 0 wait for longer than a period, so they beat, if need be inside the call. */
 static fy_status_t slow(fy_group_t *group, fy_device_t *device)
 {
     FY_TRY(call_all(group, device, 10));
-    if (group->transport.rank == 0) wait_ms(1500);
+    if (group->transport.rank == 0) wait_ms(3 * BEAT_MS / 2);
     FY_TRY(fy_group_barrier(group));
     return call_all(group, device, 10);
 }
