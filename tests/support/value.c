@@ -28,9 +28,19 @@ bool ts_is_float(fy_dtype_t dtype)
            dtype == FY_DTYPE_BF16;
 }
 
+/* 2^n for |n| <= 1074, remembered: ldexp would take a tenth of the tests' time. */
+static double power_of_2(int n)
+{
+    enum { MOST = 1074 };
+    static double powers[2 * MOST + 1];
+    double *power = &powers[n + MOST];
+    if (*power == 0) *power = ldexp(1.0, n);
+    return *power;
+}
+
 double ts_unit(fy_dtype_t dtype)
 {
-    return ts_is_float(dtype) ? ldexp(1.0, -k_formats[dtype].mantissa - 1) : 0.0;
+    return ts_is_float(dtype) ? power_of_2(-k_formats[dtype].mantissa - 1) : 0.0;
 }
 double ts_unit_compute(fy_dtype_t dtype)
 {
@@ -39,18 +49,8 @@ double ts_unit_compute(fy_dtype_t dtype)
 double ts_tiny(fy_dtype_t dtype)
 {
     return ts_is_float(dtype)
-               ? ldexp(1.0, k_formats[dtype].min_exponent - k_formats[dtype].mantissa)
+               ? power_of_2(k_formats[dtype].min_exponent - k_formats[dtype].mantissa)
                : 0.0;
-}
-
-/* 2^n for -150 <= n <= 150, remembered: ldexp would take a tenth of the tests' time. */
-static double power_of_2(int n)
-{
-    enum { MOST = 150 };
-    static double powers[2 * MOST + 1];
-    double *power = &powers[n + MOST];
-    if (*power == 0) *power = ldexp(1.0, n);
-    return *power;
 }
 
 double ts_round(fy_dtype_t dtype, double x)

@@ -295,7 +295,7 @@ int cmd_train(int argc, char **argv)
         "ferry train mlp --max-steps 20 --checkpoint run --save mlp.safetensors\n"
         "ferry train mlp --max-steps 40 --checkpoint run --resume\n"
         "ferry train mlp --find-lr --max-steps 50\n"
-        "mpirun -n 4 ferry train lenet --dist auto\n",
+        "mpirun -n 2 ferry train mlp --dist auto\n",
         print_recipes
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
