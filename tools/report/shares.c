@@ -7,10 +7,12 @@
 #include "tools/cli/tool.h"
 #include "tools/timeline/tracks.h"
 
+enum { RANKS_BESIDE = SHARES, OPEN }; /* a call between ranks, of another thread */
+
 typedef struct edge {
     uint64_t at_ns;
     int32_t step; /* 1: a slice begins; -1: it ends */
-    share_t share;
+    int share;    /* or RANKS_BESIDE */
 } edge_t;
 
 static int compare_edges(const void *a, const void *b)
@@ -20,7 +22,8 @@ static int compare_edges(const void *a, const void *b)
 }
 
 /* SHARE_HOST: none. */
-static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_host, bool is_model)
+static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_host, bool is_ranks,
+                        bool is_model)
 {
     const char *name = slices->texts[slice->name];
     const share_t transfer = strcmp(name, "upload") == 0        ? SHARE_UPLOAD
@@ -29,6 +32,7 @@ static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_ho
                                                                 : SHARE_HOST;
     if (slice->kind == SLICE_OP) return is_host ? SHARE_HOST_OP : SHARE_COMPUTE;
     if (!is_host || (!is_model && transfer != SHARE_HOST)) return transfer;
+    if (is_ranks) return SHARE_RANKS;
     if (slice->kind == SLICE_WAIT) return is_model ? SHARE_HOST : SHARE_WAIT;
     return is_model && transfer != SHARE_HOST ? SHARE_CALL : SHARE_HOST;
 }
@@ -51,11 +55,14 @@ static size_t list_edges(const slices_t *slices, bool is_model, edge_t *edges)
     for (size_t i = 0; i < slices->nlanes; i++) {
         const lane_t *lane = &slices->lanes[i];
         const bool is_host = lane->track.process <= TRACKS_HOST_PROCESS + TRACKS_WALL;
-        if (lane->depth || (!is_model && thread && lane->track.thread != thread->track.thread))
-            continue;
+        const bool is_ranks = is_host && lane->track.thread > TRACKS_RANKS;
+        const uint32_t number = lane->track.thread - (is_ranks ? TRACKS_RANKS : 0);
+        const bool is_beside = !is_model && thread && number != thread->track.thread;
+        if (lane->depth || (is_beside && !is_ranks)) continue;
         for (size_t j = 0; j < lane->count; j++) {
             const slice_t *slice = &lane->slices[j];
-            const share_t share = share_of(slices, slice, is_host, is_model);
+            const int share = is_beside ? RANKS_BESIDE
+                                        : (int)share_of(slices, slice, is_host, is_ranks, is_model);
             if (share == SHARE_HOST || slice->end_ns == slice->start_ns) continue;
             edges[count++] = (edge_t){ slice->start_ns, 1, share };
             edges[count++] = (edge_t){ slice->end_ns, -1, share };
@@ -65,11 +72,11 @@ static size_t list_edges(const slices_t *slices, bool is_model, edge_t *edges)
     return count;
 }
 
-static share_t first_open(const int64_t open[SHARES])
+static share_t first_open(const int64_t open[OPEN])
 {
     int share = 0;
     while (share < SHARE_HOST && !open[share]) share++;
-    return (share_t)share;
+    return share == SHARE_WAIT && open[RANKS_BESIDE] ? SHARE_RANKS : (share_t)share;
 }
 
 static void change(shares_t *shares, uint64_t at_ns, share_t share)
@@ -91,7 +98,7 @@ static void change(shares_t *shares, uint64_t at_ns, share_t share)
 
 void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares)
 {
-    int64_t open[SHARES] = { 0 };
+    int64_t open[OPEN] = { 0 };
     size_t room = 1;
     for (size_t i = 0; i < slices->nlanes; i++) room += 2 * slices->lanes[i].count;
     edge_t *edges = tool_alloc(room * sizeof *edges);
@@ -104,7 +111,8 @@ void shares_find(const slices_t *slices, bool is_model, shares_t *out_shares)
         if (i + 1 < count && edges[i + 1].at_ns == at_ns) continue;
         change(out_shares, at_ns, first_open(open));
         for (int share = 0; share < SHARES && i + 1 < count; share++)
-            if (open[share]) out_shares->busy_ns[share] += edges[i + 1].at_ns - at_ns;
+            if (open[share] || (share == SHARE_RANKS && open[RANKS_BESIDE]))
+                out_shares->busy_ns[share] += edges[i + 1].at_ns - at_ns;
     }
     free(edges);
 }

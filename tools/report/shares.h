@@ -3,7 +3,8 @@
  * computes; an upload is under way; a download; a copy between devices; the host is in a call that
  * transfers (it copies to page-locked memory); the host computes; none (the devices wait for the
  * host). On the wall clock devices are unknown: the first host thread with scopes is
- * blocked in an upload, in a download, or in another wait; or host code runs.
+ * blocked in an upload, in a download, in a call between ranks (its own, or any wait while another
+ * thread runs one), or in another wait; or host code runs.
  * Not here: the slices (slices.h). Next: shares.c. */
 #ifndef FERRY_TOOLS_SHARES_H_
 #define FERRY_TOOLS_SHARES_H_
@@ -16,7 +17,8 @@ typedef enum share {
     SHARE_UPLOAD,
     SHARE_DOWNLOAD,
     SHARE_PEER,
-    SHARE_WAIT, /* wall clock only */
+    SHARE_RANKS, /* wall clock only, as the next */
+    SHARE_WAIT,
     SHARE_CALL, /* model clock only, as the next */
     SHARE_HOST_OP,
     SHARE_HOST,

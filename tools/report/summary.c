@@ -19,12 +19,13 @@ typedef struct part {
 
 static const char *const verbs[TRACKS_CLOCKS][SHARES] = {
     [TRACKS_MODEL] = { "computes", "waits for uploads", "waits for downloads",
-                       "waits for copies between devices", "waits",
+                       "waits for copies between devices", "waits for other ranks", "waits",
                        "waits for the host's transfer calls", "waits for ops on the host",
                        "waits for the host" },
     [TRACKS_WALL] = { "computes", "blocks in uploads", "blocks in downloads",
-                      "blocks in copies between devices", "blocks in other waits",
-                      "runs transfer calls", "runs ops on the host", "runs host code" },
+                      "blocks in copies between devices", "blocks in calls between ranks",
+                      "blocks in other waits", "runs transfer calls", "runs ops on the host",
+                      "runs host code" },
 };
 
 const char *summary_time(double ns, char *out_text)

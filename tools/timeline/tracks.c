@@ -16,7 +16,9 @@ typedef struct tracks_thread {
     uint64_t called_ns[TRACKS_CLOCKS]; /* of its last event that is not a part of a later call */
     uint64_t waited_ns[TRACKS_CLOCKS]; /* end of its last wait, if that took time; else 0 */
     uint32_t depth[TRACKS_CLOCKS];     /* open scopes that the file has */
-    bool is_known;
+    uint64_t ranks_end_ns;             /* of its last call between ranks, on the wall clock */
+    uint64_t sent_nbytes;              /* in the call between ranks that runs */
+    bool is_known, calls_ranks;
 } thread_t;
 
 typedef struct tracks_stream {
@@ -412,6 +414,44 @@ static void add_to_thread(tracks_t *tracks, const event_t *event, const char *ki
     }
 }
 
+/* ---- calls between ranks ---- */
+
+/* A thread that waits for the engine of a group has begun its call before another thread's ends. */
+static void add_ranks_call(tracks_t *tracks, const event_t *event, thread_t *thread)
+{
+    const uint64_t end_ns = event_whole(event, "t_ns"), lasted_ns = event_whole(event, "lasted_ns");
+    track_t track = track_of(TRACKS_WALL, event_whole(event, "thread"));
+    uint64_t start_ns = lasted_ns < end_ns ? end_ns - lasted_ns : 0;
+    char name[64];
+    track.thread += TRACKS_RANKS;
+    if (!thread->calls_ranks) {
+        snprintf(name, sizeof name, "host thread %u: calls between ranks",
+                 (unsigned)(track.thread - TRACKS_RANKS - 1));
+        trace_track(tracks->trace, track, name, track.thread - TRACKS_RANKS - 1);
+        thread->calls_ranks = true;
+    }
+    if (start_ns < thread->ranks_end_ns) start_ns = thread->ranks_end_ns;
+    if (start_ns > end_ns) start_ns = end_ns;
+    trace_slice(tracks->trace, track, start_ns, end_ns - start_ns, event_text(event, "op"), "wait");
+    trace_arg_text(tracks->trace, "scope", event_text(event, "scope"));
+    trace_arg(tracks->trace, "bytes", thread->sent_nbytes);
+    trace_arg(tracks->trace, "rank", event_whole(event, "rank"));
+    trace_arg(tracks->trace, "number", event_whole(event, "number"));
+    trace_arg_text(tracks->trace, "status", event_text(event, "status"));
+    trace_end(tracks->trace);
+    thread->ranks_end_ns = end_ns;
+}
+
+/* What a call sends comes before the line that it has ended. */
+static void add_ranks(tracks_t *tracks, const event_t *event, const char *kind, bool is_inside,
+                      thread_t *thread)
+{
+    if (strcmp(kind, "exchange") == 0) thread->sent_nbytes += event_whole(event, "bytes");
+    if (strcmp(kind, "collective_ran") != 0) return;
+    if (is_inside && tracks->shows[TRACKS_WALL]) add_ranks_call(tracks, event, thread);
+    thread->sent_nbytes = 0;
+}
+
 /* ---- memory ---- */
 
 static pool_t *pool_of(tracks_t *tracks, const char *name)
@@ -489,6 +529,7 @@ void tracks_add(void *user, const event_t *event)
         if (is_timed[clock])
             add_to_thread(tracks, event, kind, name, is_call, (tracks_clock_t)clock, thread,
                           at_ns[clock]);
+    add_ranks(tracks, event, kind, is_inside, thread);
     if (tracks->shows[TRACKS_MODEL] &&
         (is_inside || strcmp(kind, "stream") == 0 || strcmp(kind, "started") == 0))
         add_to_devices(tracks, event, kind, name);

@@ -1,8 +1,10 @@
 /* Makes a timeline of events: tracks for the host's threads and for each stream of each device,
  * arrows for dependencies and waits, counters for memory.
  * On the model clock a thread's call lasts from the thread's call before it, because only calls
- * advance that clock; a request lasts as its device computed. On the wall clock only waits have a
- * length, and devices have no tracks: their wall times are unknown.
+ * advance that clock; a request lasts as its device computed. On the wall clock only waits and
+ * calls between ranks have a length, and devices have no tracks: their wall times are unknown. A
+ * thread's calls between ranks have a separate track, on the wall clock only: a network takes no
+ * time of the model clock.
  * Not here: the file's form (trace_file.h), reading events (tools/cli/event_file.h). */
 #ifndef FERRY_TOOLS_TRACKS_H_
 #define FERRY_TOOLS_TRACKS_H_
@@ -15,6 +17,9 @@ typedef enum tracks_clock { TRACKS_MODEL, TRACKS_WALL, TRACKS_CLOCKS } tracks_cl
 
 /* The process of the host's tracks is this plus the clock; those of devices are larger. */
 enum { TRACKS_HOST_PROCESS = 1 };
+
+/* A thread's track is its number plus 1; that of its calls between ranks is this much more. */
+enum { TRACKS_RANKS = 1 << 21 };
 
 typedef struct tracks {
     trace_file_t *trace;

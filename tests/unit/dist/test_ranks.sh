@@ -60,6 +60,11 @@ for mpi in $(mpis); do
         if [ "$found" != "$calls" ] || [ "$ran" != "$calls" ]; then
             echo "failed: $mpi $file: $calls calls, $found recorded, $ran ran" && exit 1
         fi
+        "$ferry" timeline "$file" --out "$temp/trace" --clock wall >/dev/null
+        drawn=$(grep -c '"name":"group_.*"cat":"wait".*"rank":'"$rank,"'"number":' "$temp/trace" || true)
+        if [ "$drawn" != "$calls" ]; then
+            echo "failed: $mpi: the timeline of rank $rank has $drawn of $calls calls" && exit 1
+        fi
     done
     start "$mpi" 2 "${train[@]}" --dist auto --epochs 3 --checkpoint "$temp/run.$mpi" --resume
     grep -q '^epoch 3/3' "$temp/out" # with another number of ranks

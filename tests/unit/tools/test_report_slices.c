@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tools/report/thin.h"
+#include "tools/timeline/tracks.h"
 
 enum { STEPS = 1000, OPS = 9, MOST = 1000 };
 
@@ -72,6 +73,40 @@ static void shares_add_up(void **state)
     slices_free(&slices);
 }
 
+/* The first thread waits for 200 ns in a call between ranks, 100 ns of which upload, and for 50 ns
+ * while another thread runs such a call; it computes during the rest of that one. */
+static void calls_between_ranks_have_a_share(void **state)
+{
+    (void)state;
+    const track_t first = { 2, 1 }, second = { 2, 2 };
+    const track_t ranks[] = { { 2, TRACKS_RANKS + 1 }, { 2, TRACKS_RANKS + 2 } };
+    const trace_sink_t *sink = &slices_sink;
+    slices_t slices = { .nlanes = 0 };
+    shares_t shares;
+    uint64_t sums[SHARES] = { 0 };
+    (void)slices_text(&slices, "");
+    sink->track(&slices, first, "host thread 0");
+    sink->track(&slices, second, "host thread 1");
+    sink->push(&slices, first, 0, "step");
+    sink->arg_text(&slices, "scope", "step");
+    sink->slice(&slices, first, 350, 100, "upload", "wait");
+    sink->slice(&slices, ranks[1], 0, 300, "group_all_reduce", "wait");
+    sink->slice(&slices, first, 250, 50, "wait: ticket_wait", "wait");
+    sink->slice(&slices, ranks[0], 300, 200, "group_barrier", "wait");
+    sink->slice(&slices, first, 600, 50, "wait: download", "wait");
+    sink->pop(&slices, first, 1000);
+    slices_finish(&slices);
+    shares_find(&slices, false, &shares);
+    shares_add(&shares, 0, 1000, sums);
+    assert_int_equal(sums[SHARE_UPLOAD], 100);
+    assert_int_equal(sums[SHARE_RANKS], 150);
+    assert_int_equal(shares.busy_ns[SHARE_RANKS], 500);
+    assert_int_equal(sums[SHARE_DOWNLOAD], 50);
+    assert_int_equal(sums[SHARE_HOST], 700);
+    shares_free(&shares);
+    slices_free(&slices);
+}
+
 static void the_middle_is_merged(void **state)
 {
     (void)state;
@@ -119,6 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_add_up),
+        cmocka_unit_test(calls_between_ranks_have_a_share),
         cmocka_unit_test(the_middle_is_merged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,18 +4,18 @@ const report = JSON.parse(byId("data").textContent);
 const runs = report.runs;
 const isComparison = runs.length === 2;
 const letters = ["A", "B"];
-const shares = ["compute", "upload", "download", "peer", "wait", "call", "host-op", "host"];
+const shares = ["compute", "upload", "download", "peer", "ranks", "wait", "call", "host-op", "host"];
 const kinds = ["op", "upload", "download", "peer", "call", "wait", "scope"];
 const kindColours = ["compute", "upload", "download", "peer", "call", "wait", "scope"];
 const shareTexts = {
     model: [
         "computes", "waits for uploads", "waits for downloads", "waits for copies between devices",
-        "waits", "waits for the host's transfer calls", "waits for ops on the host",
+        "waits for other ranks", "waits", "waits for the host's transfer calls", "waits for ops on the host",
         "waits for the host"
     ],
     wall: [
         "computes", "blocks in uploads", "blocks in downloads", "blocks in copies between devices",
-        "blocks in other waits", "runs transfer calls", "runs ops on the host", "runs host code"
+        "blocks in calls between ranks", "blocks in other waits", "runs transfer calls", "runs ops on the host", "runs host code"
     ],
 };
 
