@@ -1,7 +1,7 @@
-/* Beats: a short message from each rank to each other one every second, from whichever thread has
- * the engine. A rank that computes for long still beats; one that is stopped or killed does not.
- * Beats also carry for whom a rank waits and whom it lost, so that all ranks name the same one.
- * No function here calls a driver, unless the group breaks: fyd_break. Next: worker.c. */
+/* Beats: a short message from each rank to each other one every period (a second), from whichever
+ * thread has the engine. A rank that computes for long still beats; one that is stopped or killed
+ * does not. Beats also carry for whom a rank waits and whom it lost, so that all ranks name the
+ * same one. No function here calls a driver, unless the group breaks: fyd_break. Next: worker.c. */
 #include <inttypes.h>
 #include <stdio.h>
 

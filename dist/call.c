@@ -163,6 +163,7 @@ static fy_status_t call_now(fy_group_t *group, const request_t *q)
         fyd_work_close(&work);
         return status;
     }
+    work.start_ns = fyd_now_ns();
     fyd_worker_pause(group);
     status = fyd_work_run(group, &work, &ticket);
     fyd_worker_resume(group);

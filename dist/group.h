@@ -117,7 +117,8 @@ _Static_assert(sizeof(fyd_call_t) <= FYD_SLOT - FYD_SMALL && sizeof(fyd_call_t) 
 /* ---- exchange.c ---- */
 
 uint64_t fyd_now_ns(void);
-/* Between two polls, so many of which found nothing: first no pause, then a short one. */
+/* Waits between two polls. `round`: how many polls have found nothing. At first it returns at once,
+ * then it yields, then it sleeps for 50 us. */
 void fyd_pause(uint64_t round);
 /* Sends and receives all messages, or breaks the group: RANK_LOST, IO. */
 fy_status_t fyd_exchange(fy_group_t *group, fyd_message_t *messages, size_t count);
@@ -134,8 +135,8 @@ fy_status_t fyd_check_process(const fy_group_t *group, const char *call);
 
 /* ---- beat.c ---- */
 
-/* Receives beats and, once a second, sends them. Breaks the group if a rank is silent for too long,
- * or another rank has lost one. `waits_for`: as in a beat. */
+/* Receives beats and, once a period (a second), sends them. Breaks the group if a rank is silent
+ * for too long, or another rank has lost one. `waits_for`: as in a beat. */
 fy_status_t fyd_beat(fy_group_t *group, int waits_for);
 /* The rank to blame for a missing message of `rank`: it may itself wait for another one. */
 int fyd_blame(const fy_group_t *group, int rank);
@@ -194,6 +195,7 @@ typedef struct fyd_work {
     fyd_operand_t src, dst;  /* tensor NULL: none */
     fyd_call_t call;         /* without its number */
     fy_ticket_t ticket;      /* is_native: of the request that has run last */
+    uint64_t start_ns;       /* of the call; 0: asynchronous, it starts when the worker takes it */
     fy_external_t *external; /* asynchronous; NULL: the caller waits */
     struct fyd_work *next;
 } fyd_work_t;

@@ -28,7 +28,8 @@ bool ts_is_float(fy_dtype_t dtype)
            dtype == FY_DTYPE_BF16;
 }
 
-/* 2^n for |n| <= 1074, remembered: ldexp would take a tenth of the tests' time. */
+/* 2^n for |n| <= 1074, remembered: ldexp would take a tenth of the tests' time.
+ * For one thread. */
 static double power_of_2(int n)
 {
     enum { MOST = 1074 };

@@ -30,9 +30,9 @@ static share_t share_of(const slices_t *slices, const slice_t *slice, bool is_ho
                              : strstr(name, "download") != NULL ? SHARE_DOWNLOAD
                              : strcmp(name, "peer") == 0        ? SHARE_PEER
                                                                 : SHARE_HOST;
+    if (is_ranks) return SHARE_RANKS;
     if (slice->kind == SLICE_OP) return is_host ? SHARE_HOST_OP : SHARE_COMPUTE;
     if (!is_host || (!is_model && transfer != SHARE_HOST)) return transfer;
-    if (is_ranks) return SHARE_RANKS;
     if (slice->kind == SLICE_WAIT) return is_model ? SHARE_HOST : SHARE_WAIT;
     return is_model && transfer != SHARE_HOST ? SHARE_CALL : SHARE_HOST;
 }

@@ -17,7 +17,7 @@ typedef struct tracks_thread {
     uint64_t waited_ns[TRACKS_CLOCKS]; /* end of its last wait, if that took time; else 0 */
     uint32_t depth[TRACKS_CLOCKS];     /* open scopes that the file has */
     uint64_t ranks_end_ns;             /* of its last call between ranks, on the wall clock */
-    uint64_t sent_nbytes;              /* in the call between ranks that runs */
+    uint64_t sent_nbytes, sent_ns;     /* of its last exchange */
     bool is_known, calls_ranks;
 } thread_t;
 
@@ -416,7 +416,7 @@ static void add_to_thread(tracks_t *tracks, const event_t *event, const char *ki
 
 /* ---- calls between ranks ---- */
 
-/* A thread that waits for the engine of a group has begun its call before another thread's ends. */
+/* Calls of several threads overlap, as each waits for the group. So each thread has a track. */
 static void add_ranks_call(tracks_t *tracks, const event_t *event, thread_t *thread)
 {
     const uint64_t end_ns = event_whole(event, "t_ns"), lasted_ns = event_whole(event, "lasted_ns");
@@ -430,26 +430,29 @@ static void add_ranks_call(tracks_t *tracks, const event_t *event, thread_t *thr
         trace_track(tracks->trace, track, name, track.thread - TRACKS_RANKS - 1);
         thread->calls_ranks = true;
     }
+    const bool has_sent = thread->sent_ns >= start_ns && thread->sent_ns <= end_ns;
+    if (end_ns < thread->ranks_end_ns) return; /* no writer makes times that go back */
     if (start_ns < thread->ranks_end_ns) start_ns = thread->ranks_end_ns;
-    if (start_ns > end_ns) start_ns = end_ns;
     trace_slice(tracks->trace, track, start_ns, end_ns - start_ns, event_text(event, "op"), "wait");
     trace_arg_text(tracks->trace, "scope", event_text(event, "scope"));
-    trace_arg(tracks->trace, "bytes", thread->sent_nbytes);
+    trace_arg(tracks->trace, "bytes", has_sent ? thread->sent_nbytes : 0);
     trace_arg(tracks->trace, "rank", event_whole(event, "rank"));
     trace_arg(tracks->trace, "number", event_whole(event, "number"));
     trace_arg_text(tracks->trace, "status", event_text(event, "status"));
     trace_end(tracks->trace);
     thread->ranks_end_ns = end_ns;
+    thread->sent_nbytes = 0;
 }
 
-/* What a call sends comes before the line that it has ended. */
+/* The `exchange` line of a call comes before its `collective_ran` line. */
 static void add_ranks(tracks_t *tracks, const event_t *event, const char *kind, bool is_inside,
                       thread_t *thread)
 {
-    if (strcmp(kind, "exchange") == 0) thread->sent_nbytes += event_whole(event, "bytes");
-    if (strcmp(kind, "collective_ran") != 0) return;
-    if (is_inside && tracks->shows[TRACKS_WALL]) add_ranks_call(tracks, event, thread);
-    thread->sent_nbytes = 0;
+    if (strcmp(kind, "exchange") == 0) {
+        thread->sent_nbytes = event_whole(event, "bytes");
+        thread->sent_ns = event_whole(event, "t_ns");
+    } else if (strcmp(kind, "collective_ran") == 0 && is_inside && tracks->shows[TRACKS_WALL])
+        add_ranks_call(tracks, event, thread);
 }
 
 /* ---- memory ---- */

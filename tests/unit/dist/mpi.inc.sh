@@ -51,7 +51,7 @@ says() {
     fi
     echo "ok: $mpi $n $*"
 }
-# later COMMAND...: in the background and a folder of its own, as ranks that lose another mostly wait.
+# later COMMAND...: in the background and a separate folder, as ranks that lose another mostly wait.
 # wait_for_all fails if one of them did.
 jobs=()
 later() {

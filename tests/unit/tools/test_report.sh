@@ -54,6 +54,12 @@ expect 0 report "$work/run.jsonl" --out "$work/again.html"
 sed -i 's/again\.html/page.html/' "$work/again.html"
 cmp -s "$work/page.html" "$work/again.html" || fail "the same recording gives two pages"
 
+# Calls between ranks: 700 ns by the first thread, and its wait of 200 ns while the second thread
+# runs one, of 2,000 ns.
+expect 0 report "$here/ranks.jsonl" --out "$work/ranks.html"
+says out "55 % of the run runs host code, 45 % blocks in calls between ranks. The run takes 2 µs."
+check "$work/ranks.html" "$here/ranks.jsonl"
+
 # Names from outside.
 expect 0 experiment roundtrip --device sim:0 --size 100 --iters 4 --record "$work/names.jsonl"
 sed -i '2,$ s/"scope":"roundtrip[^"]*"/"scope":"a<\/script><img src=x onerror=alert(1)>\\"\\u00e9"/' "$work/names.jsonl"

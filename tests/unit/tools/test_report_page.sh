@@ -26,6 +26,7 @@ check() {
 
 expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
 check "$work/run.jsonl"
+check "$here/ranks.jsonl"
 expect 0 experiment roundtrip --device sim:0 --size 100 --iters 4 --record "$work/names.jsonl"
 check "$work/run.jsonl" "$work/names.jsonl"
 sed -i '2,$ s/"scope":"roundtrip/"scope":"a\/<\\\/script><img src=x onerror=alert(1)>/' "$work/names.jsonl"

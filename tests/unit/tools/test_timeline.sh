@@ -77,6 +77,21 @@ expect 1 timeline "$work/host.jsonl" --out "$work/host.json"
 says err "--clock wall"
 expect 0 timeline "$work/host.jsonl" --out "$work/host.json" --clock wall
 
+# Calls between ranks: a track for each thread, without overlap also where times go back, with the
+# bytes of the call's own exchange.
+expect 0 timeline "$here/ranks.jsonl" --out "$work/ranks.json" --clock wall
+python3 - "$work/ranks.json" <<'PY' || fail "calls between ranks are drawn otherwise"
+import json, sys
+trace = json.load(open(sys.argv[1]))["traceEvents"]
+first, second = (1 << 21) + 2, (1 << 21) + 3
+names = {e["tid"]: e["args"]["name"] for e in trace if e.get("name") == "thread_name"}
+assert names[first] == "host thread 1: calls between ranks" and names[second] == "host thread 2: calls between ranks", names
+drawn = [(e["tid"], round(e["ts"] * 1000), round(e["dur"] * 1000), e["name"], e["args"]["bytes"], e["args"]["status"]) for e in trace if e["ph"] == "X" and e["tid"] >= first]
+assert drawn == [(first, 500, 500, "group_all_reduce", 96, "OK"), (second, 800, 300, "group_broadcast", 0, "OK"),
+                 (first, 1000, 200, "group_barrier", 0, "RANK_LOST"), (second, 1300, 300, "upload", 0, "OK")], drawn
+PY
+expect 1 timeline "$here/ranks.jsonl" --out "$work/ranks.json" --clock wall --scope elsewhere
+
 # A file without its end is drawn as far as it goes.
 head -n 300 "$work/run.jsonl" >"$work/cut.jsonl"
 expect 1 timeline "$work/cut.jsonl" --out "$work/cut.json"

@@ -55,7 +55,7 @@ function card(name, ...values) {
     byId("cards").append(element("div", {class: "card"}, name, figure));
 }
 
-/* The part of a share's time that an earlier share, or host code, hides. */
+/* The part of a share's time that another share covers. */
 function hidden(run, i) {
     const whole_ns = run.times[0].shares[i];
     return run.busy[i] ? percent(run.busy[i] - whole_ns, run.busy[i]) : "-";
@@ -78,7 +78,7 @@ function addCards() {
         card("calls between ranks",
              ...totals.map(row => whole(row.collectives) + ", " + bytes(row.collective_wire_bytes)));
     if (!isModel && runs.some(run => run.busy[4]))
-        card("calls between ranks hidden by host code", ...runs.map(run => hidden(run, 4)));
+        card("calls between ranks beside other work", ...runs.map(run => hidden(run, 4)));
     card("waits of the host", ...totals.map(row => whole(row.syncs)));
     for (const name of pools)
         card("peak of " + name,

@@ -48,10 +48,20 @@ function compareLanes(a, b) {
     return a.process - b.process || a.thread - b.thread || (a.depth || 99) - (b.depth || 99);
 }
 
+/* A lane of calls between ranks: TRACKS_RANKS of tools/timeline/tracks.h. */
+function isOfRanks(lane) {
+    return lane.process <= 2 && lane.thread > 1 << 21;
+}
+
+function colourOf(lane, i) {
+    return isOfRanks(lane) ? "ranks" : kindColours[lane.kind[i]];
+}
+
 function nameLane(run, lane) {
     const process =
         run.processes[lane.process].replace(" (model clock)", "").replace(" (wall clock)", "");
     const name = run.texts[lane.name];
+    if (isOfRanks(lane)) return name.replace("host thread", "thread");
     if (process === "host")
         return lane.depth ? (lane.depth === 1 ? name : "") :
                             (lane.process === 1 ? name + ": calls" : name + ": waits");

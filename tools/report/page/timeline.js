@@ -31,7 +31,7 @@ function drawSlice(g, run, row, i, x, width, left) {
     const part = lane.length[i] ? lane.busy[i] / lane.length[i] : 1;
     const high = Math.max(2, row.height * Math.min(1, part));
     g.globalAlpha = isDim ? 0.2 : 1;
-    g.fillStyle = colour(kindColours[lane.kind[i]]);
+    g.fillStyle = colour(colourOf(lane, i));
     g.fillRect(visible, row.y + row.height - high, Math.max(1, x + width - visible - 0.6), high);
     g.globalAlpha = 1;
     if (x + width - visible < 34) return;
@@ -68,7 +68,7 @@ function drawRow(g, run, row, width, left) {
         }
         const kind = matches && !isMatch(run, lane, i) ? "line" :
             matches                                    ? "chosen" :
-                                                         kindColours[lane.kind[i]];
+                                                         colourOf(lane, i);
         if (!cover.has(kind)) cover.set(kind, new Float32Array(width - left + 2));
         cover.get(kind)[Math.max(0, Math.floor(x - left))] +=
             Math.max(w, 1e-6) * (lane.busy[i] / (lane.length[i] || 1) || 1);
