@@ -45,7 +45,9 @@ function explain(it, causes) {
     const {lane, slice} = it, start = lane.start[slice], last = causes[0];
     if (lane.merged[slice] > 1)
         return "Zoom in on the first or the last steps: slices here are merged.";
-    if (lane.kind[slice] === 6) return "";
+    if (lane.kind[slice] === 6) return "The program was in this scope.";
+    if (isOfRanks(lane))
+        return "The thread waited for other ranks, and exchanged data with them.";
     if (lane.kind[slice] === 5)
         return last ? "The host waited for " + nameOf(last) + "." :
                       "The host waited until all requests before were done.";
