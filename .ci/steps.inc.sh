@@ -37,7 +37,7 @@ tsan_long_names='^unit_(alloc_pool_random|dist_(bars|faults|norms|planned|ranks|
 
 # Whole trainings and commands that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
 # shellcheck disable=SC2034
-asan_long_names='^(golden_plan_programs|unit_tools_examples)$'
+asan_long_names='^(golden_plan_programs|unit_dist_bars|unit_tools_(examples|precision|replay))$'
 
 with_preset() { # with_preset PRESET [CTEST OPTION...]
     scripts/build.sh "$1" && scripts/test.sh "$@"
