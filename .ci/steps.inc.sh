@@ -29,11 +29,12 @@ step() { # step NAME TITLE COMMAND...: exit 77 is a skip
     return 0
 }
 
-# Long tests of one thread, and of processes under mpirun: ThreadSanitizer runs them in .ci/nightly only. Labels, then names.
+# Long tests of one thread, of processes under mpirun, and of whole commands, whose threads shorter tests use as well:
+# ThreadSanitizer runs them in .ci/nightly only. Labels, then names.
 # shellcheck disable=SC2034
 tsan_long_labels='^(ops|golden)$'
 # shellcheck disable=SC2034
-tsan_long_names='^unit_(alloc_pool_random|dist_(bars|faults|norms|planned|ranks|shards)|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute)|tools_(examples|precision|replay))'
+tsan_long_names='^unit_(alloc_pool_random|dist_(bars|faults|norms|planned|ranks|shards)|backends_(conv_depthwise|dispatch|elementwise|matmul|move|reduce|slow_path)|train_(drop_bias|launches|model_recompute)|tools_(examples|precision|predict|replay|train))'
 
 # Whole trainings and commands that shorter tests cover line by line: AddressSanitizer runs them in .ci/nightly.
 # shellcheck disable=SC2034
