@@ -10,7 +10,7 @@ shift
 if ! command -v clang-tidy >/dev/null 2>&1; then echo "SKIP tidy: no clang-tidy here" && exit 0; fi
 files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
-    mapfile -t files < <(find runtime alloc transfer ops backends train tools -name '*.c' -not -path 'backends/cuda/*' | LC_ALL=C sort)
+    mapfile -t files < <(find runtime alloc transfer ops backends train dist tools -name '*.c' -not -path 'backends/cuda/*' | LC_ALL=C sort)
 fi
 
 mkdir -p "$build/tidy"
