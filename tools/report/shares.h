@@ -4,8 +4,7 @@
  * transfers (it copies to page-locked memory); the host computes; none (the devices wait for the
  * host). On the wall clock devices are unknown: the first host thread with scopes is
  * blocked in an upload, in a download, in a call between ranks (its own, or any wait while another
- * thread runs one), or in another wait; or host code runs. Without scopes
- * all threads count.
+ * thread runs one), or in another wait; or host code runs. Without scopes all threads count.
  * Not here: the slices (slices.h). Next: shares.c. */
 #ifndef FERRY_TOOLS_SHARES_H_
 #define FERRY_TOOLS_SHARES_H_

@@ -56,7 +56,7 @@ says() {
 jobs=()
 later() {
     local folder
-    folder=$(mktemp -d "$temp/XXXXXX")
+    folder=$(mktemp -d -p "$temp")
     temp=$folder "$@" &
     jobs+=($!)
 }

@@ -77,8 +77,9 @@ function addCards() {
     if (totals.some(row => row.collectives))
         card("calls between ranks",
              ...totals.map(row => whole(row.collectives) + ", " + bytes(row.collective_wire_bytes)));
-    if (!isModel && runs.some(run => run.busy[4]))
-        card("calls between ranks beside other work", ...runs.map(run => hidden(run, 4)));
+    const ranks = shares.indexOf("ranks");
+    if (!isModel && runs.some(run => run.busy[ranks]))
+        card("calls between ranks beside other work", ...runs.map(run => hidden(run, ranks)));
     card("waits of the host", ...totals.map(row => whole(row.syncs)));
     for (const name of pools)
         card("peak of " + name,
