@@ -4,7 +4,7 @@
 # the plugin takes most of the build's time.
 configure := $(if $(CUDA),-DFERRY_CUDA=$(CUDA))
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-peers build install uninstall format lint docs coverage sanitize clean
+.PHONY: help demo test check bench bench-peers build install uninstall format lint docs coverage sanitize clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -18,6 +18,10 @@ test: ## every test
 	@scripts/setup.sh --tests
 	@scripts/build.sh dev $(configure)
 	@scripts/test.sh dev
+
+check: ## before a push: lint, quick tests of the folders that were touched
+	@scripts/setup.sh --ci
+	@.ci/check
 
 build: ## the release build, in build/release (CUDA=off leaves the plugin out)
 	@scripts/setup.sh

@@ -121,17 +121,6 @@ if(FERRY_TESTS)
         set_target_properties(fake_cuda_kernels PROPERTIES CXX_STANDARD 17 POSITION_INDEPENDENT_CODE ON)
         target_sources(fake_cuda PRIVATE $<TARGET_OBJECTS:fake_cuda_kernels>)
         target_compile_definitions(fake_cuda PRIVATE FAKE_CUDA_HAS_SOURCE)
-        foreach(test chain launch long_rows layouts matmul conv wide flat epilogues)
-            add_test(NAME unit_cuda_${test}_source COMMAND test_unit_cuda_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-            set_tests_properties(unit_cuda_${test}_source PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77
-                ENVIRONMENT "FERRY_BUILD_DIR=${PROJECT_BINARY_DIR};FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")
-        endforeach()
-        if(EXISTS ${PROJECT_SOURCE_DIR}/tests/ops/test_op_matrix.c) # every op case, computed by the kernels' source
-            add_test(NAME ops_op_matrix_cuda_source COMMAND test_ops_op_matrix WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-            set(fake $<TARGET_FILE:fake_cuda>)
-            set_tests_properties(ops_op_matrix_cuda_source PROPERTIES LABELS ops TIMEOUT 300 SKIP_RETURN_CODE 77
-                ENVIRONMENT "FERRY_TEST_DEVICE=cuda:0;FERRY_TEST_REQUIRE=1;FERRY_PLUGIN_PATH=${FERRY_PLUGIN_OUTPUT_DIRECTORY};FERRY_CUDA_DRIVER=${fake};FERRY_CUBLASLT=${fake};FERRY_CUDNN=none;FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")
-        endif()
     else()
         set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/simt.c PROPERTIES HEADER_FILE_ONLY ON)
     endif()

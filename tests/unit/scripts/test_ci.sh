@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Which steps and tests .ci/run chooses for a change: functions of .ci/steps.inc.sh in a small
+# repository. Usage: test_ci.sh BUILD_DIR.
+set -uo pipefail
+build=$(realpath "${1:?usage: test_ci.sh BUILD_DIR}")
+tree=$(cd "$(dirname "$0")/../../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if ! command -v git >/dev/null; then echo "skipped: no git here" && exit 77; fi
+unset FERRY_CI_BASE
+export FERRY_CI_ROOTS=$work/kept HOME=$work GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+failures=0
+# equals WHAT GOT WANT
+equals() { if [ "$2" != "$3" ]; then echo "FAILED: $1 is '$2', not '$3'" && failures=$((failures + 1)); fi; }
+# commit FILE: changes it; prints the commit
+commit() { mkdir -p "$(dirname "$1")" && echo "$RANDOM $RANDOM" >>"$1" && git add -A && git commit -q -m "$1" && git rev-parse HEAD; }
+
+mkdir "$work/tree" && cd "$work/tree" || exit 1
+git init -q .
+# shellcheck source=.ci/steps.inc.sh
+. "$tree/.ci/steps.inc.sh"
+first=$(commit alloc/cache.c)
+equals "the base without a record" "$(find_base)" ""
+read_changes >/dev/null
+if ! touched docs/; then equals "docs/ without a base" spared touched; fi
+equals "tests without a base" "$(touched_tests)" .
+
+# the nearest ancestor that is known to be green
+mkdir .ci && echo "$first" >.ci/base
+second=$(commit ops/fuse.c)
+equals "the base of .ci/base" "$(find_base)" "$first"
+mkdir -p "$kept/green" "$kept/nightly"
+touch "$kept/green/$second" "$kept/green/$(printf '0%.0s' {1..40})" "$kept/green/notes"
+third=$(commit tests/unit/train/test_clip.c)
+equals "the base of a record" "$(find_base)" "$second"
+tier=nightly
+equals "the base at night" "$(find_base)" "$first"
+tier=landing
+git checkout -q -b other "$first"
+commit docs/ops.md >/dev/null
+equals "the base on another branch" "$(find_base)" ""
+git checkout -q -
+equals "a base that is asked for" "$(FERRY_CI_BASE=$third find_base)" "$third"
+equals "no base" "$(FERRY_CI_BASE=none find_base)" ""
+
+# committed, uncommitted and new files count; a beginning is no middle
+echo x >>alloc/cache.c
+echo x >notes.txt
+read_changes >/dev/null
+equals "the files that differ" "$(xargs <<<"$changed")" "alloc/cache.c notes.txt tests/unit/train/test_clip.c"
+for path in alloc/ notes docs/\ tests/unit/; do
+    # shellcheck disable=SC2086  # two beginnings
+    touched $path || equals "$path" untouched touched
+done
+for path in docs/ train/ cache.c; do
+    if touched $path; then equals "$path" touched untouched; fi
+done
+equals "their tests" "$(touched_tests)" "^(faults_memory|traces|unit_alloc|unit_train)"
+
+# steps: what was not touched is spared, but not at night and not if it is named
+# shellcheck disable=SC2317  # step calls both
+count() { ran+=" $1"; }
+# shellcheck disable=SC2317
+skip() { return 77; }
+steps() {
+    ran='' passed=0 failed=0 skipped=0 untouched=0 summary=''
+    step one "" always count one
+    step two "" "alloc/ docs/" count two
+    step three "" docs/ count three
+    step four "" nightly count four
+    step five "" always false
+    step six "" always skip
+}
+steps >/dev/null
+equals "a landing" "$ran, $passed $failed $skipped $untouched" " one two, 2 1 1 1"
+if summarize >/dev/null; then equals "a summary with a failure" success failure; fi
+tier=nightly
+steps >/dev/null
+equals "a night" "$ran, $passed $failed $skipped $untouched" " one two three four, 4 1 1 0"
+tier=landing wanted=" three four "
+steps >/dev/null
+equals "named steps" "$ran, $passed $failed $skipped $untouched" " three four, 2 0 0 0"
+summary=green
+record_green >/dev/null
+equals "the record" "$(cat "$kept/green/$third")" green
+
+# the commit since which a step fails
+base=''
+for state in 0 0 1 1; do
+    printf '#!/bin/sh\nexit %d\n' $state >.ci/run
+    chmod +x .ci/run
+    commit "docs/page$state" >/dev/null
+    if [ -z "$base" ]; then base=$(git rev-parse HEAD); fi
+    if [ $state = 1 ] && [ -z "${broken:-}" ]; then broken=$(git log -1 --format=%h); fi
+done
+equals "the bisection" "$(bisect lint | sed -n 2p | cut -d ' ' -f 1)" "$broken"
+
+# every label names a test of the build (tests/labels.cmake)
+names=$(ctest --test-dir "$build" -N | sed -n 's/^ *Test *#[0-9]*: //p')
+cd "$tree" || exit 1
+if grep -q '^unit_cuda_' <<<"$names"; then
+    while read -r name; do
+        if ! grep -qx "$name" <<<"$names"; then equals "$name of tests/labels.cmake" missing "a test"; fi
+    done < <(sed -n "s/^    \([a-z0-9_]*\))\{0,1\}\$/\1/p" tests/labels.cmake)
+fi
+[ $failures -eq 0 ] && echo ok
+exit $((failures != 0))
