@@ -72,7 +72,7 @@ static void growing_in_place_reserves_less(void **state)
     if (in_place > 0.75 * fixed) fail_msg("%.3f of waste in place, %.3f fixed", in_place, fixed);
 }
 
-/* Recorded runs, each as its own kind of memory. */
+/* Recorded runs, compressed, each as its own kind of memory. */
 static void recorded_runs_reserve_least(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static void recorded_runs_reserve_least(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         traces_t traces;
         char path[256];
-        snprintf(path, sizeof path, "tests/traces/%s.trace", names[i]);
+        snprintf(path, sizeof path, "tests/traces/%s.trace.gz", names[i]);
         assert_int_equal(traces_read(path, &traces), FY_STATUS_OK);
         replay_as(&traces.list[0], names[i], strstr(names[i], "pinned") ? "pinned" : "device");
         traces_free(&traces);
