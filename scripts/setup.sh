@@ -36,7 +36,7 @@ command:clang-format  clang-format
 command:doxygen       doxygen
 command:gcovr         gcovr
 command:valgrind      valgrind
-command:abidiff       abigail-tools
+command:abidw         abigail-tools
 module:ensurepip      python3-venv
 command:shellcheck    shellcheck
 command:groff         groff-base
