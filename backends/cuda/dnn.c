@@ -1,8 +1,7 @@
 /* Plans of cuDNN: the descriptors of a convolution and the algorithm for it. Asking costs tens of
- * microseconds and more, so the last 64 shapes are kept, least recently used first out; a refusal
- * is kept, too. Only algorithms that cuDNN calls deterministic and that add up products as they
- * stand (no FFT, no Winograd, which have other errors) are taken; f32 is multiplied in f32. Next:
- * conv.c. */
+ * microseconds and more, so plans are kept (plans.h); a refusal is kept, too. Only algorithms that
+ * cuDNN calls deterministic and that add up products as they stand (no FFT, no Winograd, which have
+ * other errors) are taken; f32 is multiplied in f32. Next: conv.c. */
 #include "backends/cuda/dnn.h"
 
 #include <pthread.h>
@@ -11,21 +10,18 @@
 #include <string.h>
 
 #include "backends/cuda/dnn_library.h"
+#include "backends/cuda/plans.h"
 #include "runtime/base/environment.h"
 
-enum { NPLANS = 64, MOST_ALGORITHMS = 8 };
+enum { MOST_ALGORITHMS = 8 };
 
 _Static_assert(sizeof(fy__cuda_dnn_problem_t) == 19 * 4,
                "the key is compared as bytes: it may have no padding");
 
 typedef struct plan {
+    fy__cuda_plan_t kept; /* if it is refused, the descriptors are gone */
     fy__cuda_dnn_problem_t problem;
-    uint64_t used;   /* tick of the last use; 0: the place is empty */
-    uint64_t limit;  /* scratch that it was allowed */
-    uint64_t nbytes; /* and needs */
-    int refused;     /* there is no algorithm; the descriptors are gone */
-    int never;       /* refused when it was to run: so is this problem with any scratch */
-    int algorithm;   /* a cudnnConvolution{Fwd,BwdData,BwdFilter}Algo_t */
+    int algorithm; /* a cudnnConvolution{Fwd,BwdData,BwdFilter}Algo_t */
     cudnnTensorDescriptor_t x, y, bias;
     cudnnFilterDescriptor_t w;
     cudnnConvolutionDescriptor_t conv;
@@ -45,8 +41,8 @@ struct fy__cuda_dnn {
     atomic_int unusable;
     atomic_int told;   /* the log has heard it */
     char refusal[320]; /* for the log, which is written without the lock; "": nothing new */
-    uint64_t tick;
-    plan_t plans[NPLANS];
+    fy__cuda_plans_t table;
+    plan_t plans[FY__CUDA_PLANS];
 };
 
 #define DNN_FAIL_AS(status, code, call, p)                                                    \
@@ -63,6 +59,18 @@ struct fy__cuda_dnn {
         if (code_ != CUDNN_STATUS_SUCCESS) return note_refusal(dnn, code_, #call, p); \
     } while (0)
 
+static void drop_descriptors(void *plan_)
+{
+    plan_t *plan = plan_;
+    if (plan->x != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->x);
+    if (plan->y != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->y);
+    if (plan->bias != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->bias);
+    if (plan->w != NULL) fy__cudnn.cudnnDestroyFilterDescriptor(plan->w);
+    if (plan->conv != NULL) fy__cudnn.cudnnDestroyConvolutionDescriptor(plan->conv);
+    if (plan->activation != NULL) fy__cudnn.cudnnDestroyActivationDescriptor(plan->activation);
+    *plan = (plan_t){ .kept = plan->kept, .problem = plan->problem };
+}
+
 fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn)
 {
     fy__cuda_dnn_t *dnn = calloc(1, sizeof *dnn);
@@ -72,25 +80,16 @@ fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn
                              "no host memory for the convolution plans of cuda:%d", dev->index);
     dnn->dev = dev;
     dnn->is_wanted = fy__cuda_dnn_is_asked_for();
+    dnn->table = (fy__cuda_plans_t){ (char *)dnn->plans, sizeof *dnn->plans,
+                                     sizeof dnn->plans->problem, .drop = drop_descriptors };
     pthread_mutex_init(&dnn->lock, NULL);
     return FY_STATUS_OK;
-}
-
-static void drop_descriptors(plan_t *plan)
-{
-    if (plan->x != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->x);
-    if (plan->y != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->y);
-    if (plan->bias != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->bias);
-    if (plan->w != NULL) fy__cudnn.cudnnDestroyFilterDescriptor(plan->w);
-    if (plan->conv != NULL) fy__cudnn.cudnnDestroyConvolutionDescriptor(plan->conv);
-    if (plan->activation != NULL) fy__cudnn.cudnnDestroyActivationDescriptor(plan->activation);
-    memset(plan, 0, sizeof *plan);
 }
 
 void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn)
 {
     if (dnn == NULL) return;
-    for (int i = 0; i < NPLANS; i++) drop_descriptors(&dnn->plans[i]);
+    fy__cuda_plans_clear(&dnn->table);
     if (dnn->handle != NULL) fy__cudnn.cudnnDestroy(dnn->handle);
     pthread_mutex_destroy(&dnn->lock);
     free(dnn);
@@ -248,7 +247,7 @@ static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, 
         /* Algorithm and way of multiplying belong together; f32 stays FMA. */
         if (!exact) DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, offer->math), p);
         plan->algorithm = offer->algorithm;
-        plan->nbytes = offer->nbytes;
+        plan->kept.nbytes = offer->nbytes;
         return FY_STATUS_OK;
     }
     const fy_status_t status = note_refusal(dnn, CUDNN_STATUS_NOT_SUPPORTED,
@@ -264,37 +263,18 @@ static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, 
 
 /* A refusal makes a plan, too: one that says so. */
 static fy_status_t make_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit,
-                             plan_t *place)
+                             plan_t *out)
 {
-    drop_descriptors(place);
-    fy_status_t status = describe(dnn, p, place);
-    if (status == FY_STATUS_OK) status = choose(dnn, p, limit, place);
-    if (status != FY_STATUS_OK) drop_descriptors(place);
-    if (status != FY_STATUS_OK && status != FY_STATUS_UNSUPPORTED) return status;
-    place->problem = *p;
-    place->limit = limit;
-    place->refused = status == FY_STATUS_UNSUPPORTED;
-    return FY_STATUS_OK;
+    *out = (plan_t){ .kept = { .limit = limit }, .problem = *p };
+    fy_status_t status = describe(dnn, p, out);
+    if (status == FY_STATUS_OK) status = choose(dnn, p, limit, out);
+    if (status == FY_STATUS_OK) return status;
+    drop_descriptors(out);
+    out->kept.refused = status == FY_STATUS_UNSUPPORTED;
+    return out->kept.refused ? FY_STATUS_OK : status;
 }
 
 /* ---- finding one; the lock is held ---- */
-
-/* The plan of this problem that was made under just this limit, or (limit UINT64_MAX) the roomiest
- * that `granted` suffices for. One that was refused when it was to run stands for all of its
- * problem. */
-static plan_t *find(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit,
-                    uint64_t granted)
-{
-    plan_t *found = NULL;
-    for (int i = 0; i < NPLANS; i++) {
-        plan_t *plan = &dnn->plans[i];
-        if (plan->used == 0 || memcmp(&plan->problem, p, sizeof *p) != 0) continue;
-        if (plan->never) return plan;
-        if (limit != UINT64_MAX ? plan->limit != limit : plan->nbytes > granted) continue;
-        if (found == NULL || plan->limit > found->limit) found = plan;
-    }
-    return found;
-}
 
 /* cuDNN's codes do not tell a lost device from a refused launch; the driver's do. */
 static fy_status_t explain(fy__cuda_device_t *dev, cudnnStatus_t code, const char *call,
@@ -325,20 +305,17 @@ static fy_status_t start(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p)
 static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit,
                             uint64_t granted, plan_t **out_plan)
 {
-    plan_t *plan = find(dnn, p, limit, granted);
+    plan_t *plan = fy__cuda_plans_find(&dnn->table, p, limit, granted), made;
     *out_plan = NULL;
     if (plan == NULL) {
         FY_TRY(fy__cuda_check_capture("choosing how to convolve"));
-        plan = &dnn->plans[0];
-        for (int i = 1; i < NPLANS; i++)
-            if (dnn->plans[i].used < plan->used) plan = &dnn->plans[i];
         if (dnn->handle == NULL) FY_TRY(start(dnn, p));
-        FY_TRY(make_plan(dnn, p, limit != UINT64_MAX ? limit : granted, plan));
+        FY_TRY(make_plan(dnn, p, limit != UINT64_MAX ? limit : granted, &made));
+        plan = fy__cuda_plans_add(&dnn->table, &made);
     }
-    plan->used = ++dnn->tick;
     *out_plan = plan;
     /* sets no error text: a Ferry kernel runs instead, at every launch */
-    return plan->refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
+    return plan->kept.refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
 }
 
 /* ---- use ---- */
@@ -381,18 +358,16 @@ fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_pr
     *out_nbytes = 0;
     if (limit == UINT64_MAX) limit--;
     pthread_mutex_lock(&dnn->lock);
-    plan_t *plan = find(dnn, problem, limit, 0);
-    if (plan != NULL) {
-        plan->used = ++dnn->tick;
-    } else {
+    plan_t *plan = fy__cuda_plans_find(&dnn->table, problem, limit, 0);
+    if (plan == NULL) {
         status = fy__cuda_enter(dev, &frame);
         if (status == FY_STATUS_OK) {
             status = get_plan(dnn, problem, limit, 0, &plan);
             fy__cuda_leave(&frame);
         }
     }
-    if (plan != NULL && plan->refused) status = FY_STATUS_UNSUPPORTED;
-    if (status == FY_STATUS_OK) *out_nbytes = plan->nbytes;
+    if (plan != NULL && plan->kept.refused) status = FY_STATUS_UNSUPPORTED;
+    if (status == FY_STATUS_OK) *out_nbytes = plan->kept.nbytes;
     unlock(dnn, problem, status);
     return status;
 }
@@ -406,27 +381,27 @@ static cudnnStatus_t submit(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
     const void *one = wide ? (const void *)&one_f64 : &one_f32,
                *zero = wide ? (const void *)&zero_f64 : &zero_f32;
     const void *keep = o->accumulate ? one : zero;
-    void *scratch = plan->nbytes > 0 ? o->workspace : NULL;
+    void *scratch = plan->kept.nbytes > 0 ? o->workspace : NULL;
     switch (p->kind) {
     case FY__CUDA_DNN_INPUT:
         return fy__cudnn.cudnnConvolutionBackwardData(
             dnn->handle, one, plan->w, o->src[1], plan->y, o->src[0], plan->conv,
-            (cudnnConvolutionBwdDataAlgo_t)plan->algorithm, scratch, plan->nbytes, keep, plan->x,
-            o->dst);
+            (cudnnConvolutionBwdDataAlgo_t)plan->algorithm, scratch, plan->kept.nbytes, keep,
+            plan->x, o->dst);
     case FY__CUDA_DNN_WEIGHT:
         return fy__cudnn.cudnnConvolutionBackwardFilter(
             dnn->handle, one, plan->x, o->src[1], plan->y, o->src[0], plan->conv,
-            (cudnnConvolutionBwdFilterAlgo_t)plan->algorithm, scratch, plan->nbytes, keep, plan->w,
-            o->dst);
+            (cudnnConvolutionBwdFilterAlgo_t)plan->algorithm, scratch, plan->kept.nbytes, keep,
+            plan->w, o->dst);
     default:
         if (!p->bias)
-            return fy__cudnn.cudnnConvolutionForward(dnn->handle, one, plan->x, o->src[0], plan->w,
-                                                     o->src[1], plan->conv,
-                                                     (cudnnConvolutionFwdAlgo_t)plan->algorithm,
-                                                     scratch, plan->nbytes, keep, plan->y, o->dst);
+            return fy__cudnn.cudnnConvolutionForward(
+                dnn->handle, one, plan->x, o->src[0], plan->w, o->src[1], plan->conv,
+                (cudnnConvolutionFwdAlgo_t)plan->algorithm, scratch, plan->kept.nbytes, keep,
+                plan->y, o->dst);
         return fy__cudnn.cudnnConvolutionBiasActivationForward(
             dnn->handle, one, plan->x, o->src[0], plan->w, o->src[1], plan->conv,
-            (cudnnConvolutionFwdAlgo_t)plan->algorithm, scratch, plan->nbytes, zero, plan->y,
+            (cudnnConvolutionFwdAlgo_t)plan->algorithm, scratch, plan->kept.nbytes, zero, plan->y,
             o->dst, plan->bias, o->bias, plan->activation, plan->y, o->dst);
     }
 }
@@ -434,12 +409,10 @@ static cudnnStatus_t submit(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
 /* A plan that cuDNN offered and then refused to run: no launch of this problem asks again. */
 static void refuse_from_now_on(fy__cuda_dnn_t *dnn, plan_t *plan, cudnnStatus_t code)
 {
-    const fy__cuda_dnn_problem_t problem = plan->problem;
-    const uint64_t used = plan->used;
     drop_descriptors(plan);
-    plan->problem = problem;
-    plan->used = used;
-    plan->refused = plan->never = 1;
+    plan->kept.limit = UINT64_MAX;
+    plan->kept.nbytes = 0;
+    plan->kept.refused = 1;
     snprintf(dnn->refusal, sizeof dnn->refusal, "it was planned, and running it gave %s (%d)",
              fy__cudnn_name(code), (int)code);
 }

@@ -1,6 +1,6 @@
 /* The plugin's use of cuDNN: found by dlopen at the first convolution, one handle a device, and a
- * small table of plans (descriptors and the algorithm that its heuristic chose) keyed by shape,
- * dtype and fused steps. Not here: the choice of convolutions for it (conv.c).
+ * table of plans (descriptors and the algorithm that its heuristic chose) keyed by shape, dtype and
+ * fused steps. Not here: the choice of convolutions for it (conv.c).
  * Built without cudnn.h, these functions report that there is no cuDNN. */
 #ifndef FERRY_BACKENDS_CUDA_DNN_H_
 #define FERRY_BACKENDS_CUDA_DNN_H_

@@ -142,20 +142,23 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream,
     return fy__cuda_submit_several(dev, stream, &sum, fy__cuda_pack_reduce);
 }
 
-/* Scratch of a product; it is used before the next launch's. */
-static uint64_t product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul,
-                                  uint64_t limit)
+/* Scratch of a product; it is used before the next launch's. 0: cuBLASLt refuses it. */
+static int product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul,
+                             uint64_t limit, uint64_t *out_nbytes)
 {
-    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted(dev)) return 0;
-    return fy__cuda_lt_workspace(dev, &matmul->problem, limit);
+    *out_nbytes = 0;
+    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted(dev)) return 1;
+    return fy__cuda_lt_workspace(dev, &matmul->problem, limit, out_nbytes);
 }
 
 uint64_t fy__cuda_matmul_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
                                    uint64_t limit)
 {
     fy__cuda_matmul_t matmul;
+    uint64_t nbytes;
     fy__cuda_matmul_plan(launch, &matmul);
-    return product_workspace(dev, &matmul, limit);
+    (void)product_workspace(dev, &matmul, limit, &nbytes);
+    return nbytes;
 }
 
 uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
@@ -165,18 +168,18 @@ uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
     fy__cuda_matmul_t matmul;
     fy__cuda_linear_scratch_t s;
+    uint64_t nbytes;
     if (!fy__cuda_lt_is_wanted(dev)) return 0;
-    if (fy__cuda_linear_plan(dev, launch, &product, &matmul)) {
-        const uint64_t nbytes = product_workspace(dev, &matmul, limit);
-        if (!fy__cuda_lt_is_refused(dev, &matmul.problem, limit)) return nbytes;
-    }
+    if (fy__cuda_linear_plan(dev, launch, &product, &matmul) &&
+        product_workspace(dev, &matmul, limit, &nbytes))
+        return nbytes;
     if (!fy__cuda_linear_scratch(launch, &product, NULL, limit, &s)) return 0;
     s.matmul.problem = fy__cuda_linear_run_problem(&s, s.at_once);
-    const uint64_t behind = product_workspace(dev, &s.matmul, limit - s.nbytes);
-    if (s.at_once == s.rows) return s.nbytes + behind;
+    (void)product_workspace(dev, &s.matmul, limit - s.nbytes, &nbytes);
+    if (s.at_once == s.rows) return s.nbytes + nbytes;
     s.matmul.problem = fy__cuda_linear_run_problem(&s, s.rows % s.at_once);
     /* the last run's plan */
-    if (s.rows % s.at_once != 0) (void)product_workspace(dev, &s.matmul, limit - s.nbytes);
+    if (s.rows % s.at_once != 0) (void)product_workspace(dev, &s.matmul, limit - s.nbytes, &nbytes);
     /* of which the launch makes the same runs */
     return limit;
 }
@@ -186,12 +189,12 @@ uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launc
 {
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
     fy__cuda_matmul_t matmul;
+    uint64_t nbytes[3] = { fy__cuda_several_workspace(dev, &sum, limit, fy__cuda_pack_reduce) };
     fy__cuda_matmul_plan(&product, &matmul);
-    const uint64_t of_product = product_workspace(dev, &matmul, limit),
-                   of_sum = fy__cuda_several_workspace(dev, &sum, limit, fy__cuda_pack_reduce);
-    if (fy__cuda_linear_params_plan(launch, &product, &matmul)) {
-        const uint64_t of_both = product_workspace(dev, &matmul, limit);
-        if (of_both > of_product && of_both > of_sum) return of_both;
-    }
-    return of_product > of_sum ? of_product : of_sum;
+    (void)product_workspace(dev, &matmul, limit, &nbytes[1]);
+    if (fy__cuda_linear_params_plan(launch, &product, &matmul))
+        (void)product_workspace(dev, &matmul, limit, &nbytes[2]);
+    for (int i = 1; i < 3; i++)
+        if (nbytes[i] > nbytes[0]) nbytes[0] = nbytes[i];
+    return nbytes[0];
 }

@@ -1,6 +1,6 @@
 /* Plans: the descriptors of a product and the algorithm that cuBLASLt's heuristic chose for it.
- * Asking costs tens of microseconds, so the last 256 shapes are kept, found by hash, least recently
- * used first out. Steady launches create nothing. Next: matmul.c. */
+ * Asking costs tens of microseconds, so plans are kept (plans.h). Steady launches create nothing.
+ * Next: matmul.c. */
 #include "backends/cuda/lt.h"
 
 #include <pthread.h>
@@ -8,21 +8,17 @@
 #include <string.h>
 
 #include "backends/cuda/lt_library.h"
-
-enum { NPLANS = 256, NBUCKETS = 512 };
+#include "backends/cuda/plans.h"
 
 _Static_assert(sizeof(fy__cuda_lt_problem_t) == 10 * 8 + 10 * 4,
                "the key is compared as bytes: it may have no padding");
 
 typedef struct plan {
+    fy__cuda_plan_t kept;
     fy__cuda_lt_problem_t problem;
-    uint64_t used;  /* tick of the last use; 0: the place is empty */
-    uint32_t next;  /* in its bucket: a place + 1; 0: the last */
-    int refused;    /* there is no algorithm */
-    uint64_t limit; /* scratch that the heuristic was allowed */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulHeuristicResult_t choice; /* algorithm and the scratch it needs */
+    cublasLtMatmulAlgo_t algo;
 } plan_t;
 
 struct fy__cuda_lt {
@@ -32,9 +28,8 @@ struct fy__cuda_lt {
      * its plan meanwhile. */
     pthread_mutex_t lock;
     cublasLtHandle_t handle;
-    uint64_t tick, hits, misses, evictions;
-    uint32_t buckets[NBUCKETS]; /* a place + 1; 0: none */
-    plan_t plans[NPLANS];
+    fy__cuda_plans_t table;
+    plan_t plans[FY__CUDA_PLANS];
 };
 
 #define LT_FAIL(code, call, problem)                                                  \
@@ -49,6 +44,17 @@ struct fy__cuda_lt {
         if (code_ != CUBLAS_STATUS_SUCCESS) return LT_FAIL(code_, #call, problem); \
     } while (0)
 
+static void drop_plan(void *plan_)
+{
+    plan_t *plan = plan_;
+    if (plan->product != NULL) fy__cublaslt.cublasLtMatmulDescDestroy(plan->product);
+    if (plan->a != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->a);
+    if (plan->b != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->b);
+    if (plan->d != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->d);
+    plan->product = NULL;
+    plan->a = plan->b = plan->d = NULL;
+}
+
 fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt)
 {
     fy__cuda_lt_t *lt = calloc(1, sizeof *lt);
@@ -58,25 +64,18 @@ fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt)
                              "no host memory for the matmul plans of cuda:%d", dev->index);
     lt->dev = dev;
     lt->is_wanted = fy__cuda_lt_is_asked_for();
+    lt->table = (fy__cuda_plans_t){ (char *)lt->plans, sizeof *lt->plans, sizeof lt->plans->problem,
+                                    .drop = drop_plan };
     pthread_mutex_init(&lt->lock, NULL);
     return FY_STATUS_OK;
 }
 
 int fy__cuda_lt_is_wanted(const fy__cuda_device_t *dev) { return dev->lt->is_wanted; }
 
-static void drop_plan(plan_t *plan)
-{
-    if (plan->product != NULL) fy__cublaslt.cublasLtMatmulDescDestroy(plan->product);
-    if (plan->a != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->a);
-    if (plan->b != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->b);
-    if (plan->d != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->d);
-    memset(plan, 0, sizeof *plan);
-}
-
 void fy__cuda_lt_destroy(fy__cuda_lt_t *lt)
 {
     if (lt == NULL) return;
-    for (int i = 0; i < NPLANS; i++) drop_plan(&lt->plans[i]);
+    fy__cuda_plans_clear(&lt->table);
     if (lt->handle != NULL) fy__cublaslt.cublasLtDestroy(lt->handle);
     pthread_mutex_destroy(&lt->lock);
     free(lt);
@@ -168,93 +167,47 @@ static fy_status_t choose(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uin
                           plan_t *plan)
 {
     cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t choice;
     int found = 0;
     LT_TRY(cublasLtMatmulPreferenceCreate, (&preference), p);
     fy_status_t status = set_preference(p, limit, preference);
     if (status == FY_STATUS_OK) {
         cublasStatus_t code = fy__cublaslt.cublasLtMatmulAlgoGetHeuristic(
-            lt->handle, plan->product, plan->a, plan->b, plan->d, plan->d, preference, 1,
-            &plan->choice, &found);
-        if (code == CUBLAS_STATUS_SUCCESS &&
-            (found == 0 || plan->choice.state != CUBLAS_STATUS_SUCCESS))
+            lt->handle, plan->product, plan->a, plan->b, plan->d, plan->d, preference, 1, &choice,
+            &found);
+        if (code == CUBLAS_STATUS_SUCCESS && (found == 0 || choice.state != CUBLAS_STATUS_SUCCESS))
             code = CUBLAS_STATUS_NOT_SUPPORTED;
-        if (code != CUBLAS_STATUS_SUCCESS)
+        if (code != CUBLAS_STATUS_SUCCESS) {
             status = LT_FAIL(code, "cublasLtMatmulAlgoGetHeuristic", p);
+        } else {
+            plan->algo = choice.algo;
+            plan->kept.nbytes = choice.workspaceSize;
+        }
     }
     fy__cublaslt.cublasLtMatmulPreferenceDestroy(preference);
     return status;
 }
 
-/* Into an empty place. */
 static fy_status_t make_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
-                             plan_t *place)
+                             plan_t *out)
 {
-    fy_status_t status = describe(lt, p, place);
-    if (status == FY_STATUS_OK) status = choose(lt, p, limit, place);
-    const int refused = status == FY_STATUS_UNSUPPORTED;
-    if (status != FY_STATUS_OK) drop_plan(place);
-    if (status != FY_STATUS_OK && !refused) return status;
-    place->problem = *p;
-    place->limit = limit;
-    place->refused = refused;
-    return FY_STATUS_OK;
+    *out = (plan_t){ .kept = { .limit = limit }, .problem = *p };
+    fy_status_t status = describe(lt, p, out);
+    if (status == FY_STATUS_OK) status = choose(lt, p, limit, out);
+    if (status == FY_STATUS_OK) return status;
+    drop_plan(out);
+    out->kept.refused = status == FY_STATUS_UNSUPPORTED;
+    return out->kept.refused ? FY_STATUS_OK : status;
 }
 
 /* ---- finding one; the lock is held ---- */
 
-static uint32_t bucket_of(const fy__cuda_lt_problem_t *p)
-{
-    uint64_t words[sizeof *p / 8], hash = 0;
-    memcpy(words, p, sizeof *p);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        /* 2^64 / golden ratio: Knuth, multiplicative hashing */
-        hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u;
-        hash ^= hash >> 32;
-    }
-    return (uint32_t)(hash % NBUCKETS);
-}
-
-/* The plan of this product that was made under just this limit, or (limit UINT64_MAX) the roomiest
- * that `granted` suffices for. */
-static plan_t *find(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
-                    uint64_t granted)
-{
-    plan_t *found = NULL;
-    for (uint32_t place = lt->buckets[bucket_of(p)]; place != 0;
-         place = lt->plans[place - 1].next) {
-        plan_t *plan = &lt->plans[place - 1];
-        if (memcmp(&plan->problem, p, sizeof *p) != 0) continue;
-        if (limit != UINT64_MAX ? plan->limit != limit : plan->choice.workspaceSize > granted)
-            continue;
-        if (found == NULL || plan->limit > found->limit) found = plan;
-    }
-    return found;
-}
-
-/* An empty place: the least recently used plan gives way. */
-static plan_t *take_place(fy__cuda_lt_t *lt)
-{
-    plan_t *place = &lt->plans[0];
-    for (int i = 1; i < NPLANS && place->used != 0; i++)
-        if (lt->plans[i].used < place->used) place = &lt->plans[i];
-    if (place->used == 0) return place;
-    uint32_t *link = &lt->buckets[bucket_of(&place->problem)];
-    while (&lt->plans[*link - 1] != place) link = &lt->plans[*link - 1].next;
-    *link = place->next;
-    drop_plan(place);
-    lt->evictions++;
-    return place;
-}
-
 static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
                             uint64_t granted, plan_t **out_plan)
 {
-    plan_t *plan = find(lt, p, limit, granted);
+    plan_t *plan = fy__cuda_plans_find(&lt->table, p, limit, granted), made;
     *out_plan = NULL;
-    if (plan != NULL) {
-        lt->hits++;
-    } else {
-        lt->misses++;
+    if (plan == NULL) {
         /* cuBLASLt of CUDA 13.3 fails there */
         FY_TRY(fy__cuda_check_capture("choosing how to multiply"));
         if (lt->handle == NULL) {
@@ -264,26 +217,19 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
                 return LT_FAIL(code, "cublasLtCreate", p);
             }
         }
-        plan = take_place(lt);
-        FY_TRY(make_plan(lt, p, limit != UINT64_MAX ? limit : granted, plan));
-        uint32_t *bucket = &lt->buckets[bucket_of(p)];
-        plan->next = *bucket;
-        *bucket = (uint32_t)(plan - lt->plans) + 1;
+        FY_TRY(make_plan(lt, p, limit != UINT64_MAX ? limit : granted, &made));
+        plan = fy__cuda_plans_add(&lt->table, &made);
     }
-    plan->used = ++lt->tick;
-    /* no text: something else runs it, launch after launch */
-    if (plan->refused) return FY_STATUS_UNSUPPORTED;
     *out_plan = plan;
-    return FY_STATUS_OK;
+    /* no text: something else runs it, launch after launch */
+    return plan->kept.refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
 }
 
 void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts)
 {
     pthread_mutex_lock(&lt->lock);
-    *out_counts = (fy__cuda_lt_counts_t){
-        .most = NPLANS, .hits = lt->hits, .misses = lt->misses, .evictions = lt->evictions
-    };
-    for (int i = 0; i < NPLANS; i++) out_counts->plans += lt->plans[i].used != 0;
+    *out_counts = (fy__cuda_lt_counts_t){ lt->table.count, FY__CUDA_PLANS, lt->table.hits,
+                                          lt->table.misses, lt->table.evictions };
     pthread_mutex_unlock(&lt->lock);
 }
 
@@ -295,36 +241,24 @@ uint32_t fy__cuda_lt_alignment(const void *address)
 
 /* ---- use ---- */
 
-uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
-                               uint64_t limit)
+int fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
+                          uint64_t limit, uint64_t *out_nbytes)
 {
     fy__cuda_lt_t *lt = dev->lt;
     fy__cuda_frame_t frame;
-    if (fy__cuda_lt_load() != FY_STATUS_OK) return 0; /* launch will say so */
+    *out_nbytes = 0;
+    if (fy__cuda_lt_load() != FY_STATUS_OK) return 1; /* launch will say so */
     if (limit == UINT64_MAX) limit--;
     pthread_mutex_lock(&lt->lock);
-    plan_t *plan = find(lt, problem, limit, 0);
-    if (plan != NULL) {
-        lt->hits++;
-        plan->used = ++lt->tick;
-    } else if (fy__cuda_enter_to_release(dev, &frame)) {
+    plan_t *plan = fy__cuda_plans_find(&lt->table, problem, limit, 0);
+    if (plan == NULL && fy__cuda_enter_to_release(dev, &frame)) {
         (void)get_plan(lt, problem, limit, 0, &plan);
         fy__cuda_leave(&frame);
     }
-    const uint64_t nbytes = plan != NULL && !plan->refused ? plan->choice.workspaceSize : 0;
+    const int refused = plan != NULL && plan->kept.refused;
+    if (plan != NULL) *out_nbytes = plan->kept.nbytes;
     pthread_mutex_unlock(&lt->lock);
-    return nbytes;
-}
-
-int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
-                           uint64_t limit)
-{
-    if (limit == UINT64_MAX) limit--;
-    pthread_mutex_lock(&dev->lt->lock);
-    const plan_t *plan = find(dev->lt, problem, limit, 0);
-    const int refused = plan != NULL && plan->refused;
-    pthread_mutex_unlock(&dev->lt->lock);
-    return refused;
+    return !refused;
 }
 
 /* cuBLASLt's codes do not tell a lost device from a refused launch; the driver's do. */
@@ -353,17 +287,17 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream,
     pthread_mutex_lock(&lt->lock);
     fy_status_t status = get_plan(lt, problem, UINT64_MAX, workspace_nbytes, &plan);
     /* a plan serves many: the lock is held until it is submitted */
-    if (plan != NULL && bias != NULL) {
+    if (status == FY_STATUS_OK && bias != NULL) {
         cublasStatus_t code = fy__cublaslt.cublasLtMatmulDescSetAttribute(
             plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
         if (code != CUBLAS_STATUS_SUCCESS)
             status = LT_FAIL(code, "cublasLtMatmulDescSetAttribute", problem);
     }
-    if (plan != NULL && status == FY_STATUS_OK) {
+    if (status == FY_STATUS_OK) {
         cublasStatus_t code = fy__cublaslt.cublasLtMatmul(
             lt->handle, plan->product, alpha, a, plan->a, b, plan->b, beta, d, plan->d, d, plan->d,
-            &plan->choice.algo, plan->choice.workspaceSize > 0 ? workspace : NULL,
-            plan->choice.workspaceSize, (cudaStream_t)stream);
+            &plan->algo, plan->kept.nbytes > 0 ? workspace : NULL, plan->kept.nbytes,
+            (cudaStream_t)stream);
         if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmul", problem);
     }
     pthread_mutex_unlock(&lt->lock);

@@ -1,6 +1,6 @@
 /* cuBLASLt as this plugin uses it: found by dlopen at the first matmul, one handle a device, and a
- * small table of plans (descriptors and the algorithm that the heuristic chose) keyed by shape,
- * layout and alignment. Not here: which matmul becomes which plan (matmul.c). */
+ * table of plans (descriptors and the algorithm that the heuristic chose) keyed by shape, layout
+ * and alignment. Not here: which matmul becomes which plan (matmul.c). */
 #ifndef FERRY_BACKENDS_CUDA_LT_H_
 #define FERRY_BACKENDS_CUDA_LT_H_
 
@@ -41,13 +41,11 @@ void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts);
 /* The power of two, at most 256, that an address is a multiple of. */
 uint32_t fy__cuda_lt_alignment(const void *address);
 
-/* Bytes of scratch, at most `limit`, with which this product runs fastest; 0 also if there is no
- * plan. For a new problem it enters the device and makes the plan; later it is a look-up. */
-uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
-                               uint64_t limit);
-/* 1: this problem, with so much scratch, was refused when its workspace was asked for. */
-int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
-                           uint64_t limit);
+/* Bytes of scratch, at most `limit`, with which this product runs fastest. 0: it is refused within
+ * this limit, and then needs none. For a new problem it enters the device and makes the plan; later
+ * it is a look-up. */
+int fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
+                          uint64_t limit, uint64_t *out_nbytes);
 /* Submits it. `bias`: rows values that the epilogue adds, or cols values that it makes (BGRADB);
  * else NULL. The context is current.
  * UNSUPPORTED: there is no algorithm, and nothing ran. A problem that was refused once is refused

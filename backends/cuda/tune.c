@@ -5,14 +5,15 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { NCHOICES = 64, SAMPLES = 2 };
+#include "backends/cuda/plans.h"
+
+enum { SAMPLES = 2 };
 enum { IDLE, RUNNING, RECORDED }; /* the pair of events: free; between begin and end; to be asked */
 
 typedef struct choice {
+    fy__cuda_plan_t kept;
     fy__cuda_tune_key_t key;
-    uint64_t used; /* tick of the last use; 0: the place is empty */
     uint32_t ways; /* that are left: those that failed are gone */
     int settled;   /* nothing is measured any more */
     int nsamples[FY__CUDA_TUNE_WAYS];
@@ -24,8 +25,8 @@ struct fy__cuda_tune {
     CUevent begin, end;   /* made at the first measurement */
     int state, way;       /* of the pair, and what it measures */
     fy__cuda_tune_key_t key;
-    uint64_t tick;
-    choice_t choices[NCHOICES];
+    fy__cuda_plans_t table;
+    choice_t choices[FY__CUDA_PLANS];
 };
 
 fy_status_t fy__cuda_tune_create(fy__cuda_device_t *dev, fy__cuda_tune_t **out_tune)
@@ -35,6 +36,8 @@ fy_status_t fy__cuda_tune_create(fy__cuda_device_t *dev, fy__cuda_tune_t **out_t
     if (tune == NULL)
         return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
                              "no host memory for the timed choices of cuda:%d", dev->index);
+    tune->table = (fy__cuda_plans_t){ (char *)tune->choices, sizeof *tune->choices,
+                                      sizeof tune->choices->key };
     pthread_mutex_init(&tune->lock, NULL);
     return FY_STATUS_OK;
 }
@@ -50,25 +53,11 @@ void fy__cuda_tune_destroy(fy__cuda_tune_t *tune)
 
 /* ---- the lock is held ---- */
 
-static choice_t *find(fy__cuda_tune_t *tune, const fy__cuda_tune_key_t *key)
-{
-    for (int i = 0; i < NCHOICES; i++)
-        if (tune->choices[i].used != 0 && memcmp(&tune->choices[i].key, key, sizeof *key) == 0)
-            return &tune->choices[i];
-    return NULL;
-}
-
 static choice_t *find_or_add(fy__cuda_tune_t *tune, const fy__cuda_tune_key_t *key, uint32_t ways)
 {
-    choice_t *choice = find(tune, key);
-    if (choice == NULL) {
-        choice = &tune->choices[0];
-        for (int i = 1; i < NCHOICES; i++)
-            if (tune->choices[i].used < choice->used) choice = &tune->choices[i];
-        *choice = (choice_t){ .key = *key, .ways = ways };
-    }
-    choice->used = ++tune->tick;
-    return choice;
+    choice_t *choice = fy__cuda_plans_find(&tune->table, key, 0, 0);
+    const choice_t made = { .key = *key, .ways = ways };
+    return choice != NULL ? choice : fy__cuda_plans_add(&tune->table, &made);
 }
 
 /* The shortest of the ways that have samples; `fallback` if none has. */
@@ -102,7 +91,8 @@ static void collect(fy__cuda_device_t *dev, fy__cuda_tune_t *tune)
     if (code == CUDA_SUCCESS)
         code = fy__cuda_checked(dev, fy__cuda.cuEventElapsedTime(&ms, tune->begin, tune->end));
     tune->state = IDLE;
-    choice_t *choice = find(tune, &tune->key); /* it may have been put out */
+    /* NULL: other choices replaced it */
+    choice_t *choice = fy__cuda_plans_find(&tune->table, &tune->key, 0, 0);
     if (choice == NULL) return;
     if (code != CUDA_SUCCESS) {
         choice->ways &= ~(1u << tune->way);
@@ -175,7 +165,7 @@ void fy__cuda_tune_end(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_t
     fy__cuda_tune_t *tune = dev->tune;
     if (ok && !ticket->measured) return;
     pthread_mutex_lock(&tune->lock);
-    choice_t *choice = find(tune, key);
+    choice_t *choice = fy__cuda_plans_find(&tune->table, key, 0, 0);
     if (!ok && choice != NULL) choice->ways &= ~(1u << ticket->way);
     /* an event that cannot be recorded measures nothing; what was submitted runs all the same */
     if (ticket->measured)

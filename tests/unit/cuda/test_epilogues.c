@@ -292,7 +292,7 @@ static void plans_are_counted(void **state)
     facts[0] = '\0';
     assert_ok(cuda->describe(dev, note, NULL));
     /* two lookups a launch */
-    if (strstr(facts, "product_plans=1 of 256, 9 hits, 1 misses, 0 evictions") == NULL)
+    if (strstr(facts, "product_plans=1 of 512, 9 hits, 1 misses, 0 evictions") == NULL)
         fail_msg("%s", facts);
     assert_non_null(strstr(facts, "f32_products=f32\n"));
     assert_non_null(strstr(facts, "relu_of_linear=exact\n"));

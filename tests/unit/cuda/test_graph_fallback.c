@@ -164,7 +164,7 @@ static void evicted_plans_are_made_again(void **state)
     step_t s = record(1);
     replay(&s, 1);
     fy_scope_t scope = fy_scope_begin("others");
-    for (int64_t n = 1; n <= 300; n++) {
+    for (int64_t n = 1; n <= 600; n++) {
         fy_tensor_t *a, *b, *c;
         ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, n), &a));
         ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(n, 1), &b));

@@ -181,7 +181,7 @@ static void plans_are_kept_and_bounded(void **state)
         assert_int_equal(asked, round == 0 ? 30 : round == 1 ? 0 : 570);
         objects = fake.fake_cuda_live(FAKE_LT_OBJECTS);
     }
-    assert_true(objects <= 256 * 4 + 1);
+    assert_true(objects <= 512 * 4 + 1);
     cuda->free(dev, memory, sizeof bytes);
 }
 

@@ -73,6 +73,20 @@ static void the_fastest_kernel_is_kept(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
 }
 
+/* The choice of each shape is kept: of 95 shapes in turn, as in a step, none is measured again. */
+static void choices_of_a_step_are_kept(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        const int64_t before = events();
+        for (int64_t channels = 2; channels < 97; channels++) {
+            op_case_t c = forward(channels);
+            run_case(&c);
+        }
+        if (round == 5) assert_int_equal(events(), before);
+    }
+}
+
 static int nreaders;
 
 static void launch_another(void)
@@ -176,6 +190,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_tuned, close_device)
     const struct CMUnitTest tests[] = {
         TEST(the_fastest_kernel_is_kept),
+        TEST(choices_of_a_step_are_kept),
         TEST(no_launch_waits_for_a_measurement),
         TEST(the_log_function_may_launch),
         TEST(failures_of_events_do_not_fail_launches),

@@ -245,10 +245,13 @@ expect 0 train mnist2018 --device sim:0 --limit-samples 64 --batch 16 --epochs 1
 says out '"path": "calls"'
 fake=$1/lib/tests/libfake_cuda.so
 if [ -f "$fake" ]; then
-    for model in mlp mnist2018 mnist; do # the last has dropout
+    # mnist has dropout, mobilenet_v3_large 95 plans of cuDNN
+    for model in mlp mnist2018 mnist mobilenet_v3_large:classes=10,size=32; do
+        batch=16
+        [ "${model%%_*}" != mobilenet ] || batch=4
         for how in "" "--graph"; do
             # shellcheck disable=SC2086
-            FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=$fake expect 0 train $model --device cuda:0 --limit-samples 32 --batch 16 --epochs 2 $how
+            FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=$fake expect 0 train $model --device cuda:0 --limit-samples $((2 * batch)) --batch $batch --epochs 2 $how
             [ -z "$how" ] || says out "replayed 3 times, one request for the device each"
             [ -z "$how" ] || [ "$(checksum)" = "$called" ] || fail "$model --graph ends with $(checksum), not $called"
             called=$(checksum)
