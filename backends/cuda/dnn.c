@@ -406,17 +406,6 @@ static cudnnStatus_t submit(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
     }
 }
 
-/* A plan that cuDNN offered and then refused to run: no launch of this problem asks again. */
-static void refuse_from_now_on(fy__cuda_dnn_t *dnn, plan_t *plan, cudnnStatus_t code)
-{
-    drop_descriptors(plan);
-    plan->kept.limit = UINT64_MAX;
-    plan->kept.nbytes = 0;
-    plan->kept.refused = 1;
-    snprintf(dnn->refusal, sizeof dnn->refusal, "it was planned, and running it gave %s (%d)",
-             fy__cudnn_name(code), (int)code);
-}
-
 fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream,
                              const fy__cuda_dnn_problem_t *problem,
                              const fy__cuda_dnn_operands_t *operands)
@@ -432,7 +421,12 @@ fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream,
         if (code == CUDNN_STATUS_SUCCESS) dnn->stream = stream;
         if (code == CUDNN_STATUS_SUCCESS) code = submit(dnn, problem, plan, operands);
         if (code != CUDNN_STATUS_SUCCESS) status = explain(dev, code, "the convolution", problem);
-        if (status == FY_STATUS_UNSUPPORTED) refuse_from_now_on(dnn, plan, code);
+        if (status == FY_STATUS_UNSUPPORTED) {
+            fy__cuda_plans_refuse(&dnn->table, &plan->kept);
+            snprintf(dnn->refusal, sizeof dnn->refusal,
+                     "it was planned, and running it gave %s (%d)", fy__cudnn_name(code),
+                     (int)code);
+        }
     }
     unlock(dnn, problem, status);
     return status;

@@ -299,6 +299,7 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream,
             &plan->algo, plan->kept.nbytes > 0 ? workspace : NULL, plan->kept.nbytes,
             (cudaStream_t)stream);
         if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmul", problem);
+        if (status == FY_STATUS_UNSUPPORTED) fy__cuda_plans_refuse(&lt->table, &plan->kept);
     }
     pthread_mutex_unlock(&lt->lock);
     return explain(dev, status);

@@ -48,8 +48,8 @@ int fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *p
                           uint64_t limit, uint64_t *out_nbytes);
 /* Submits it. `bias`: rows values that the epilogue adds, or cols values that it makes (BGRADB);
  * else NULL. The context is current.
- * UNSUPPORTED: there is no algorithm, and nothing ran. A problem that was refused once is refused
- * again without a call of the heuristic. */
+ * UNSUPPORTED: there is no algorithm, or cuBLASLt refuses to run it, and nothing ran. A problem
+ * that was refused once is refused again without a call of the library. */
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream,
                             const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
                             void *d, const void *bias, void *workspace, uint64_t workspace_nbytes);

@@ -69,6 +69,14 @@ void *fy__cuda_plans_add(fy__cuda_plans_t *table, const void *made)
     return plan;
 }
 
+void fy__cuda_plans_refuse(fy__cuda_plans_t *table, fy__cuda_plan_t *plan)
+{
+    table->drop(plan);
+    plan->limit = UINT64_MAX;
+    plan->nbytes = 0;
+    plan->refused = 1;
+}
+
 void fy__cuda_plans_clear(fy__cuda_plans_t *table)
 {
     for (uint32_t i = 0; i < table->count; i++) table->drop(at(table, i));

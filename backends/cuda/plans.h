@@ -31,6 +31,8 @@ void *fy__cuda_plans_find(fy__cuda_plans_t *table, const void *key, uint64_t lim
                           uint64_t granted);
 /* Moves a plan with its key, limit, scratch and refusal into the table. */
 void *fy__cuda_plans_add(fy__cuda_plans_t *table, const void *made);
+/* The library refused to run it: drops what it holds; it is the plan of each limit from now on. */
+void fy__cuda_plans_refuse(fy__cuda_plans_t *table, fy__cuda_plan_t *plan);
 void fy__cuda_plans_clear(fy__cuda_plans_t *table);
 
 #endif

@@ -175,6 +175,24 @@ static void a_missing_epilogue_uses_scratch(void **state)
     }
 }
 
+/* The call itself is refused, which is cached: the first launch has no scratch for the sums, so
+ * the kernel runs; the others use scratch. */
+static void a_refused_epilogue_uses_scratch(void **state)
+{
+    (void)state;
+    const fy_linear_attrs_t tanh = { FY_ACTIVATION_TANH };
+    op_case_t c = linear_case(FY_DTYPE_F32, &tanh);
+    c.workspace_limit = 600; /* the product alone needs none */
+    const int64_t before = products();
+    fake.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
+    for (int i = 0; i < 3; i++) {
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(),
+                            i == 0 ? "fy_matmul_f32" : "fy_linear_finish_f32");
+    }
+    assert_int_equal(products() - before, 3);
+}
+
 static op_case_t params_case(int32_t dtype)
 {
     op_case_t c = { .op = FY_OP_LINEAR_BACKWARD_PARAMS,
@@ -310,6 +328,7 @@ int main(void)
         TEST(scratch_is_declared, open_device),
         TEST(many_rows_are_split_into_groups, open_device),
         TEST(a_missing_epilogue_uses_scratch, open_device),
+        TEST(a_refused_epilogue_uses_scratch, open_device),
         TEST(a_refusal_is_cached, open_device),
         TEST(f32_does_not_use_tf32, open_device),
         TEST(tf32_is_used_if_requested, open_tf32),

@@ -149,6 +149,25 @@ static void products_without_an_algorithm_take_the_kernel(void **state)
     assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 1);
 }
 
+/* The heuristic offers an algorithm that cublasLtMatmul then refuses: it is called once. */
+static void a_refused_call_is_cached(void **state)
+{
+    (void)state;
+    fy_matmul_attrs_t attrs;
+    op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
+    const int64_t asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
+                  ran = fake.fake_cuda_calls("cublasLtMatmul");
+    fake.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
+    for (int i = 0; i < 3; i++) {
+        c.workspace_limit = i * 1000u; /* with other scratch too */
+        c.accumulate = 1;
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+    }
+    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked, 1);
+    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmul") - ran, 1);
+}
+
 /* ---- plans ---- */
 
 static void plans_are_kept_and_bounded(void **state)
@@ -325,6 +344,7 @@ int main(void)
         TEST(missing_cublaslt_is_logged), /* first: a process loads the library once */
         TEST(products_agree),
         TEST(products_without_an_algorithm_take_the_kernel),
+        TEST(a_refused_call_is_cached),
         TEST(unaligned_addresses_work),
         TEST(plans_are_kept_and_bounded),
         TEST(steady_launches_make_no_other_calls),
