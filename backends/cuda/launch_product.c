@@ -36,7 +36,6 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
     if (matmul.problem.inner == 0) return launch_zero(dev, stream, launch);
     if (matmul.takes_lt && fy__cuda_lt_is_wanted(dev)) {
         FY_TRY(fy__cuda_lt_load());
-        /* UNSUPPORTED comes from the heuristic, so before anything ran. */
         fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
         if (status != FY_STATUS_UNSUPPORTED) return status;
         tell_slow(dev, "it has no algorithm for this shape and alignment");
@@ -49,8 +48,8 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
     return fy__cuda_submit(dev, stream, &request);
 }
 
-/* Run by run of rows: the product into scratch, then bias and activation. UNSUPPORTED: before
- * anything ran. */
+/* Run by run of rows: the product into scratch, then bias and activation. UNSUPPORTED: cuBLASLt
+ * refuses a run. A kernel may then write all rows, because linear does not add to dst. */
 static fy_status_t run_through_scratch(fy__cuda_device_t *dev, CUstream stream,
                                        const fy_launch_t *launch, const fy_launch_t *product)
 {
@@ -83,7 +82,6 @@ fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const f
     if (fy__cuda_lt_is_wanted(dev)) {
         FY_TRY(fy__cuda_lt_load());
         if (fy__cuda_linear_plan(dev, launch, &product, &matmul)) {
-            /* UNSUPPORTED: before anything ran */
             status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
             if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(dev, launch, &request))
                 return fy__cuda_submit(dev, stream, &request);
@@ -134,7 +132,6 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream,
     if (launch->nelem > 0 && fy__cuda_lt_is_wanted(dev) &&
         fy__cuda_linear_params_plan(launch, &product, &matmul)) {
         FY_TRY(fy__cuda_lt_load());
-        /* UNSUPPORTED: before anything ran */
         const fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
@@ -175,13 +172,14 @@ uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
         return nbytes;
     if (!fy__cuda_linear_scratch(launch, &product, NULL, limit, &s)) return 0;
     s.matmul.problem = fy__cuda_linear_run_problem(&s, s.at_once);
-    (void)product_workspace(dev, &s.matmul, limit - s.nbytes, &nbytes);
+    if (!product_workspace(dev, &s.matmul, limit - s.nbytes, &nbytes)) return 0;
     if (s.at_once == s.rows) return s.nbytes + nbytes;
     s.matmul.problem = fy__cuda_linear_run_problem(&s, s.rows % s.at_once);
-    /* the last run's plan */
-    if (s.rows % s.at_once != 0) (void)product_workspace(dev, &s.matmul, limit - s.nbytes, &nbytes);
+    /* the last run's plan, if it is shorter */
+    const int has_all = s.rows % s.at_once == 0 ||
+                        product_workspace(dev, &s.matmul, limit - s.nbytes, &nbytes);
     /* of which the launch makes the same runs */
-    return limit;
+    return has_all ? limit : 0;
 }
 
 uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,

@@ -128,9 +128,16 @@ fy_status_t fy__cuda_matmul_run(fy__cuda_device_t *dev, CUstream stream, const f
         int64_t a = fy__offset_of(i, matmul->nouter, matmul->outer, matmul->step_a),
                 b = fy__offset_of(i, matmul->nouter, matmul->outer, matmul->step_b),
                 d = fy__offset_of(i, matmul->nouter, matmul->outer, matmul->step_d);
-        FY_TRY(fy__cuda_lt_run(dev, stream, &matmul->problem, matmul->a + a, matmul->b + b,
-                               matmul->d + d, matmul->bias, launch->workspace,
-                               launch->workspace_nbytes));
+        const fy_status_t status = fy__cuda_lt_run(dev, stream, &matmul->problem, matmul->a + a,
+                                                   matmul->b + b, matmul->d + d, matmul->bias,
+                                                   launch->workspace, launch->workspace_nbytes);
+        if (status == FY_STATUS_UNSUPPORTED && i > 0 && matmul->problem.accumulate)
+            return FY__CUDA_FAIL(FY_STATUS_INTERNAL,
+                                 "matmul on cuda:%d: cuBLASLt refused product %lld of %lld, and "
+                                 "those before it were added\n  Compute the sum again; Ferry's "
+                                 "kernel then does all of it",
+                                 dev->index, (long long)i + 1, (long long)count);
+        FY_TRY(status);
     }
     return FY_STATUS_OK;
 }

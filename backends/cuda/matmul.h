@@ -18,6 +18,8 @@ typedef struct fy__cuda_matmul {
 } fy__cuda_matmul_t;
 
 void fy__cuda_matmul_plan(const fy_launch_t *launch, fy__cuda_matmul_t *out);
+/* UNSUPPORTED: cuBLASLt refuses it. The same launch may then be run in another way: nothing was
+ * added to dst. */
 fy_status_t fy__cuda_matmul_run(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch,
                                 const fy__cuda_matmul_t *matmul);
 void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out);

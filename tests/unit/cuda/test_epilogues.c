@@ -129,19 +129,26 @@ static void scratch_is_declared(void **state)
     assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
 }
 
+static const fy_linear_attrs_t tanh_attrs = { FY_ACTIVATION_TANH };
+
+/* 300 rows, of which 128 fit into scratch: three quarters of it are 128 rows of 64 bytes. */
+static op_case_t case_of_groups(int transposed)
+{
+    op_case_t c = linear_case(FY_DTYPE_F16, &tanh_attrs);
+    c.dst[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 16 }, (const int64_t[]){ 24, 1 });
+    c.src[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 8 },
+                        transposed ? (const int64_t[]){ 1, 300 } : (const int64_t[]){ 8, 1 });
+    c.workspace_limit = 11000;
+    return c;
+}
+
 /* More rows than fit into scratch: groups of a multiple of 64 rows. A steady launch makes no plan
  * for them. */
 static void many_rows_are_split_into_groups(void **state)
 {
     (void)state;
-    const fy_linear_attrs_t tanh = { FY_ACTIVATION_TANH };
     for (int transposed = 0; transposed < 2; transposed++) {
-        op_case_t c = linear_case(FY_DTYPE_F16, &tanh);
-        c.dst[0] =
-            describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 16 }, (const int64_t[]){ 24, 1 });
-        c.src[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 8 },
-                            transposed ? (const int64_t[]){ 1, 300 } : (const int64_t[]){ 8, 1 });
-        c.workspace_limit = 11000; /* three quarters are 128 rows of 64 bytes */
+        op_case_t c = case_of_groups(transposed);
         const int64_t before = products(), launches = kernels();
         run_case(&c);
         assert_int_equal(products() - before, 3);
@@ -149,6 +156,49 @@ static void many_rows_are_split_into_groups(void **state)
         const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
         run_case(&c);
         assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), heuristics);
+    }
+}
+
+/* The heuristic refuses the first groups (call 1) or the 44 last rows (call 2): the kernel does
+ * everything, in one launch and without scratch. */
+static void refused_groups_need_no_scratch(void **state)
+{
+    op_case_t c = case_of_groups(0);
+    const fy_launch_t launch = { .struct_size = sizeof launch,
+                                 .op = FY_OP_LINEAR,
+                                 .nsrc = 3,
+                                 .ndst = 1,
+                                 .dst = c.dst,
+                                 .src = c.src,
+                                 .attrs = &tanh_attrs,
+                                 .nelem = 4800 };
+    for (int call = 1; call <= 2; call++) {
+        assert_int_equal(close_device(state) | open_device(state), 0);
+        const int64_t before = products(), launches = kernels();
+        fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", call, 15); /* NOT_SUPPORTED */
+        assert_int_equal(cuda->workspace(dev, &launch, c.workspace_limit), 0);
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+        assert_int_equal(products() - before, 0);
+        assert_int_equal(kernels() - launches, 1);
+    }
+}
+
+/* cublasLtMatmul refuses the 44 last rows, after two groups: the kernel writes all rows again, and
+ * later launches use it from the first row on. */
+static void a_group_may_be_refused_when_it_is_submitted(void **state)
+{
+    (void)state;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        op_case_t c = case_of_groups(transposed);
+        const int64_t before = products(), launches = kernels();
+        fake.fake_cuda_fail("cublasLtMatmul", 3, 15);
+        for (int i = 0; i < 2; i++) {
+            run_case(&c);
+            assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+            assert_int_equal(products() - before, 3);
+            assert_int_equal(kernels() - launches, 3 + i);
+        }
     }
 }
 
@@ -180,8 +230,7 @@ static void a_missing_epilogue_uses_scratch(void **state)
 static void a_refused_epilogue_uses_scratch(void **state)
 {
     (void)state;
-    const fy_linear_attrs_t tanh = { FY_ACTIVATION_TANH };
-    op_case_t c = linear_case(FY_DTYPE_F32, &tanh);
+    op_case_t c = linear_case(FY_DTYPE_F32, &tanh_attrs);
     c.workspace_limit = 600; /* the product alone needs none */
     const int64_t before = products();
     fake.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
@@ -327,6 +376,8 @@ int main(void)
         TEST(half_activations_are_a_product_and_a_launch, open_device),
         TEST(scratch_is_declared, open_device),
         TEST(many_rows_are_split_into_groups, open_device),
+        TEST(a_group_may_be_refused_when_it_is_submitted, open_device),
+        TEST(refused_groups_need_no_scratch, open_device),
         TEST(a_missing_epilogue_uses_scratch, open_device),
         TEST(a_refused_epilogue_uses_scratch, open_device),
         TEST(a_refusal_is_cached, open_device),

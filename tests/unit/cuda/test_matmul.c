@@ -168,6 +168,38 @@ static void a_refused_call_is_cached(void **state)
     assert_int_equal(fake.fake_cuda_calls("cublasLtMatmul") - ran, 1);
 }
 
+/* Two calls, of which the second one is refused: a kernel would add the product of the first one
+ * again, so a launch that accumulates fails. One that assigns is run by the kernel. */
+static void products_are_added_once(void **state)
+{
+    (void)state;
+    static const float bytes[1024];
+    fy_matmul_attrs_t attrs;
+    op_case_t c = case_of(&products[15], FY_DTYPE_F32, &attrs);
+    fake.fake_cuda_fail("cublasLtMatmul", 2, 15); /* NOT_SUPPORTED */
+    run_case(&c);
+    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+    char *memory = device_bytes(bytes, sizeof bytes);
+    c.dst[0].data = memory, c.src[0].data = memory + 1024, c.src[1].data = memory + 2048;
+    const fy_launch_t launch = { .struct_size = sizeof launch,
+                                 .op = FY_OP_MATMUL,
+                                 .nsrc = 2,
+                                 .ndst = 1,
+                                 .accumulate = 1,
+                                 .dst = c.dst,
+                                 .src = c.src,
+                                 .attrs = &attrs,
+                                 .nelem = nelem_of(&c.dst[0]) };
+    const int64_t launches = fake.fake_cuda_calls("cuLaunchKernel");
+    fake.fake_cuda_fail("cublasLtMatmul", 2, 15);
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL,
+                  "cuBLASLt refused product 2 of 2");
+    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel"), launches);
+    assert_ok(cuda->launch(dev, stream, &launch));
+    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - launches, 1);
+    cuda->free(dev, memory, sizeof bytes);
+}
+
 /* ---- plans ---- */
 
 static void plans_are_kept_and_bounded(void **state)
@@ -345,6 +377,7 @@ int main(void)
         TEST(products_agree),
         TEST(products_without_an_algorithm_take_the_kernel),
         TEST(a_refused_call_is_cached),
+        TEST(products_are_added_once),
         TEST(unaligned_addresses_work),
         TEST(plans_are_kept_and_bounded),
         TEST(steady_launches_make_no_other_calls),
