@@ -233,7 +233,19 @@ static fy_status_t choose_segment(const fy_device_t *device, uint64_t *out_nbyte
                    device->spec);
 }
 
-enum { FAULT_PAGE = 4096 };
+enum { FAULT_PAGE = 4096, WORKSPACE_LEAST = 32 << 20 };
+
+/* Without workspace= in the spec. Scratch of convolutions grows with the batch, and large cards run
+ * large batches. */
+static uint64_t default_workspace(const fy_device_t *device)
+{
+    const fy_backend_info_t *info = &device->info;
+    const bool is_real = info->numerics && !info->is_simulated && !info->unified;
+    const uint64_t most = info->memory_nbytes < device->limit_nbytes ? info->memory_nbytes
+                                                                     : device->limit_nbytes;
+    const uint64_t part = most / 100 >> 20 << 20;
+    return is_real && part > WORKSPACE_LEAST ? part : WORKSPACE_LEAST;
+}
 
 static uint64_t ring_at(void *user, uint64_t limit_nbytes)
 {
@@ -343,6 +355,8 @@ fy_status_t fy__wire_open(fy_device_t *device)
 {
     fy_status_t status = device->backend->device_query(device->dev, &device->info);
     if (status != FY_STATUS_OK) return status;
+    if (device->workspace_nbytes == FY_UNLIMITED)
+        device->workspace_nbytes = default_workspace(device);
     fy__memory_forget_peaks(device->index);
     const fy_range_fn ranges = device->backend->ranges ? device->backend->ranges(device->dev)
                                                        : NULL;

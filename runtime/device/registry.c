@@ -128,8 +128,7 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
 {
     device->backend = backend;
     device->synchronous = backend->is_synchronous;
-    device->limit_nbytes = device->pinned_limit_nbytes = FY_UNLIMITED;
-    device->workspace_nbytes = 32u << 20;
+    device->limit_nbytes = device->pinned_limit_nbytes = device->workspace_nbytes = FY_UNLIMITED;
     device->ahead = 1024;
     device->window_nbytes = 64u << 20;
     device->queue_nbytes = 256u << 20;

@@ -129,6 +129,8 @@ fy_status_t fake_finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_d
 /* fake_wide.c: kept axes first, reduced ones last; dst has 1 there. */
 int fake_axes_fit(const fy__cuda_args_t *args);
 int64_t fake_cudnn_live(void);
+/* Bytes of scratch that its algorithms need. */
+extern uint64_t fake_cudnn_scratch;
 /* Returns whether a cuDNN handle is bound to it. */
 int fake_cudnn_holds(CUstream stream);
 /* fake_conv.c: whether this kernel accepts this convolution; and weight gradients in slices. */

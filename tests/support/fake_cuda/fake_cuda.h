@@ -49,6 +49,8 @@ enum fake_cuda_live {
     /* While held, events recorded from now on stay pending. */                                      \
     X(void, fake_cuda_hold, (int on))                                                                \
     X(void, fake_cuda_capacity, (uint64_t nbytes_a_device))                                          \
+    /* Bytes of scratch that cuDNN's algorithms need. */                                             \
+    X(void, fake_cuda_dnn_scratch, (uint64_t nbytes))                                                \
     /* A context of the test (as an application may have one current). */                            \
     X(void *, fake_cuda_context, (int device))                                                       \
     /* The application pushes it on this thread; NULL: it pops the topmost. Not counted. */          \

@@ -19,7 +19,7 @@ struct object {
     CUstream stream;
 };
 enum { HANDLE = 0x27, TENSOR, FILTER, CONVOLUTION, ACTIVATION, DEAD = 0xDEAD };
-enum { SCRATCH = 4096 };
+enum { SCRATCH = 1 }; /* in an offer: fake_cudnn_scratch */
 
 static int64_t live;
 static struct object *handles[4]; /* the live handles; more than there are devices */
@@ -245,6 +245,7 @@ static int is_whole(const problem_t *p)
             code = CUDNN_STATUS_BAD_PARAM;                                                \
         for (int i = 0; code == 0 && i < n; i++) {                                        \
             results[i] = offers[i];                                                       \
+            if (results[i].memory == SCRATCH) results[i].memory = fake_cudnn_scratch;     \
             if (i > 0)                                                                    \
                 results[i].mathType =                                                     \
                     p.conv->math; /* the first one: a math type that was not requested */ \
@@ -452,7 +453,7 @@ static cudnnStatus_t run(enum fake_entry entry, cudnnHandle_t handle, const call
 static size_t forward_needs(cudnnConvolutionFwdAlgo_t algo)
 {
     if (algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM) return 0;
-    return algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ? SCRATCH : SIZE_MAX;
+    return algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ? fake_cudnn_scratch : SIZE_MAX;
 }
 
 EXPORT cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
@@ -518,7 +519,8 @@ EXPORT cudnnStatus_t cudnnConvolutionBackwardData(
                        .x = x,
                        .w = w,
                        .y = y,
-                       .needs = algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 ? SCRATCH : SIZE_MAX,
+                       .needs = algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 ? fake_cudnn_scratch
+                                                                          : SIZE_MAX,
                        .nbytes = nbytes,
                        .scratch = scratch };
     return run(FAKE_cudnnConvolutionBackwardData, handle, &c);
@@ -537,7 +539,8 @@ EXPORT cudnnStatus_t cudnnConvolutionBackwardFilter(
                        .x = x,
                        .w = w,
                        .y = y,
-                       .needs = algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ? SCRATCH : SIZE_MAX,
+                       .needs = algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ? fake_cudnn_scratch
+                                                                            : SIZE_MAX,
                        .nbytes = nbytes,
                        .scratch = scratch };
     return run(FAKE_cudnnConvolutionBackwardFilter, handle, &c);

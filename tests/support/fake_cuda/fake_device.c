@@ -6,6 +6,9 @@
 
 #include "tests/support/fake_cuda/fake.h"
 
+uint64_t fake_cudnn_scratch = 4096;
+void fake_cuda_dnn_scratch(uint64_t nbytes) { fake_cudnn_scratch = nbytes; }
+
 CUresult fake_cuDeviceGetCount(int *count)
 {
     int code = fake_enter(FAKE_cuDeviceGetCount);
