@@ -90,7 +90,16 @@ static fy_status_t describe(fy__cuda_device_t *dev)
     dev->model[sizeof dev->model - 1] = '\0';
     FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &dev->nprocessors));
     FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &dev->major));
-    return read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &dev->minor);
+    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &dev->minor));
+    int same_address = 0;
+    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                          &same_address));
+    if (same_address) return FY_STATUS_OK;
+    return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
+                         "cuda:%d (%s): kernels do not reach page-locked host memory at the host's "
+                         "address (CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM is 0), where those of "
+                         "Ferry write fault flags\n  Use another device, or host",
+                         dev->index, dev->model);
 }
 
 static _Atomic uint32_t last_serial;

@@ -83,8 +83,8 @@ static int is_covered(uintptr_t address, uint64_t nbytes)
     return begin <= address && address + nbytes <= begin + size;
 }
 
-/* DEVICEMAP, with unified addressing (every 64-bit system): kernels use the same address. `range`
- * is not in the list yet. */
+/* DEVICEMAP: kernels use the same address, which device_open has checked. `range` is not in the
+ * list yet. */
 static fy_status_t lock_pages(fy__cuda_device_t *dev, range_t *range)
 {
     fy__cuda_frame_t frame;

@@ -51,6 +51,9 @@ CUresult fake_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUd
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
         *value = getenv("FAKE_CUDA_NO_MEM_OPS") == NULL;
         break;
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+        *value = getenv("FAKE_CUDA_NO_HOST_POINTERS") == NULL;
+        break;
     default: *value = 0; code = CUDA_ERROR_INVALID_VALUE;
     }
     return (CUresult)fake_leave(code);

@@ -75,6 +75,21 @@ static void kernels_that_do_not_load_name_versions(void **state)
     assert_failed(cuda->device_open(0, 0, NULL, &other), FY_STATUS_UNSUPPORTED, versions);
 }
 
+/* Kernels write fault flags in page-locked host memory, and get the host's address of it. */
+static void host_memory_at_other_addresses_is_refused(void **state)
+{
+    (void)state;
+    void *other;
+    const int64_t contexts = fake.fake_cuda_live(FAKE_CONTEXTS);
+    setenv("FAKE_CUDA_NO_HOST_POINTERS", "1", 1);
+    assert_failed(cuda->device_open(1, 0, NULL, &other), FY_STATUS_UNSUPPORTED,
+                  "cuda:1 (Fake GPU (no kernel runs here)): kernels do not reach page-locked host "
+                  "memory at the host's address");
+    unsetenv("FAKE_CUDA_NO_HOST_POINTERS");
+    assert_null(other);
+    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), contexts);
+}
+
 static void a_device_opens_twice(void **state)
 {
     (void)state;
@@ -390,6 +405,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(query_names_the_library, open_device, close_device),
         cmocka_unit_test_setup_teardown(wrong_index_and_unknown_option, open_device, close_device),
         cmocka_unit_test_setup_teardown(kernels_that_do_not_load_name_versions, open_device,
+                                        close_device),
+        cmocka_unit_test_setup_teardown(host_memory_at_other_addresses_is_refused, open_device,
                                         close_device),
         cmocka_unit_test_setup_teardown(a_device_opens_twice, open_device, close_device),
         cmocka_unit_test(every_call_fails_once),
