@@ -60,7 +60,9 @@ static fy_status_t batch(fy__cuda_device_t *dev, CUstream stream, size_t count,
 static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count,
                           const fy_copy_t *copies)
 {
-    if (count < 2 || !has_batches()) return loop(dev, stream, count, copies);
+    /* cuda.h: "Must not be legacy NULL stream", which an application may have wrapped */
+    if (count < 2 || stream == CU_STREAM_LEGACY || !has_batches())
+        return loop(dev, stream, count, copies);
     for (size_t done = 0; done < count; done += PIECE)
         FY_TRY(batch(dev, stream, count - done < PIECE ? count - done : PIECE, copies + done));
     return FY_STATUS_OK;

@@ -192,7 +192,9 @@ CUresult fake_cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 int fake_stream_is_valid(CUstream stream, CUcontext context)
 {
-    int valid = stream >= streams && stream < streams + NHANDLES && stream->context == context;
+    const int valid =
+        stream == CU_STREAM_LEGACY ||
+        (stream >= streams && stream < streams + NHANDLES && stream->context == context);
     if (!valid) misuses++;
     return valid;
 }
@@ -258,9 +260,11 @@ CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *out)
     CUcontext context;
     int code = fake_enter_context(FAKE_cuStreamGetCtx, &context);
     *out = NULL;
-    if (code == 0 && (stream < streams || stream >= streams + NHANDLES || stream->context == NULL))
+    const int is_legacy = stream == CU_STREAM_LEGACY;
+    if (code == 0 && !is_legacy &&
+        (stream < streams || stream >= streams + NHANDLES || stream->context == NULL))
         code = CUDA_ERROR_INVALID_HANDLE;
-    if (code == 0) *out = stream->context;
+    if (code == 0) *out = is_legacy ? context : stream->context;
     return (CUresult)fake_leave(code);
 }
 

@@ -376,6 +376,7 @@ static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUde
     *failed = SIZE_MAX;
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream); /* Ferry's graphs have no batches */
+    if (code == 0 && stream == CU_STREAM_LEGACY) code = CUDA_ERROR_INVALID_VALUE;
     if (code == 0 && (count == 0 || nattrs == 0 || nattrs > count || indices[0] != 0))
         code = CUDA_ERROR_INVALID_VALUE;
     for (size_t k = 0; code == 0 && k < nattrs; k++)

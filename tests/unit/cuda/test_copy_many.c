@@ -1,6 +1,7 @@
 /* Many copies in one submission, against fake drivers of three releases: 12.4 has no batches, 12.8
  * has the first ABI, 13.0 the second. A process loads one driver, so each release is tested in a
  * separate process. */
+#include <cuda.h>
 #include <sys/wait.h>
 
 #include "fixture.h"
@@ -85,6 +86,20 @@ static void other_kinds_and_a_single_copy(void **state)
     assert_int_equal(recorded[FY_COPY_LOCAL], NBYTES);
 }
 
+/* The driver refuses a batch on the legacy stream. */
+static void the_legacy_stream_has_no_batches(void **state)
+{
+    (void)state;
+    void *wrapped;
+    const int64_t batches = fake.fake_cuda_calls(entry()),
+                  single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
+    assert_ok(cuda->stream_create(dev, FY_STREAM_UPLOAD, 0, CU_STREAM_LEGACY, &wrapped));
+    assert_ok(cuda->copy_many(dev, wrapped, COUNT, copies));
+    assert_int_equal(fake.fake_cuda_calls(entry()), batches);
+    assert_int_equal(fake.fake_cuda_calls("cuMemcpyHtoDAsync") - single, COUNT);
+    cuda->stream_destroy(dev, wrapped);
+}
+
 /* The reported bytes are the copied bytes, and no copy is submitted again. */
 static void a_failure_in_the_middle_reports_the_copied_bytes(void **state)
 {
@@ -117,6 +132,7 @@ static int run_all(void)
     const struct CMUnitTest tests[] = {
         TEST(all_bytes_arrive_and_are_counted_once),
         TEST(other_kinds_and_a_single_copy),
+        TEST(the_legacy_stream_has_no_batches),
         TEST(a_failure_in_the_middle_reports_the_copied_bytes),
         TEST(a_wrong_copy_is_named),
     };
