@@ -160,7 +160,7 @@ static fy_status_t launch_timed(fy__cuda_device_t *dev, CUstream stream, const f
         fy__cuda_tune_begin(dev, stream, &key, way_names, ways, heuristic);
     const fy_status_t status = launch_way(dev, stream, launch, ticket.way);
     fy__cuda_tune_end(dev, stream, &key, &ticket, status == FY_STATUS_OK);
-    return status == FY_STATUS_UNSUPPORTED ? launch_way(dev, stream, launch, kernel) : status;
+    return status;
 }
 
 static fy_status_t launch_one(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
@@ -169,9 +169,9 @@ static fy_status_t launch_one(fy__cuda_device_t *dev, CUstream stream, const fy_
     if (kernel == FY__CUDA_CONV_PLAIN) tell_slow(dev);
     const int heuristic = takes_dnn(dev, launch, kernel) ? BY_DNN : kernel;
     /* A capture fixes the choice, and its stream must not be queried. */
-    if (dev->tune != NULL && kernel != FY__CUDA_CONV_PLAIN && fy__cuda_captures == 0)
-        return launch_timed(dev, stream, launch, kernel, heuristic);
-    const fy_status_t status = launch_way(dev, stream, launch, heuristic);
+    const int timed = dev->tune != NULL && kernel != FY__CUDA_CONV_PLAIN && fy__cuda_captures == 0;
+    const fy_status_t status = timed ? launch_timed(dev, stream, launch, kernel, heuristic)
+                                     : launch_way(dev, stream, launch, heuristic);
     return status == FY_STATUS_UNSUPPORTED ? launch_way(dev, stream, launch, kernel) : status;
 }
 

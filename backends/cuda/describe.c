@@ -135,21 +135,21 @@ static fy_status_t say_memory(fy__cuda_device_t *dev, const fy__cuda_facts_t *fa
 static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
     const char *asked = fy__env_file("FERRY_CUBLASLT");
-    fy__cuda_lt_counts_t counts;
+    fy__cuda_plans_t table;
     const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13",
                                   asked != NULL ? NULL : "libcublasLt.so.12", NULL };
-    if (fy__cuda_lt_is_wanted(dev))
+    if (dev->wants_lt)
         fy__cuda_say_library(facts, "cublaslt", names, "cublasLtGetVersion");
     else
         fy__cuda_say(facts, "cublaslt",
                      "not used: FERRY_CUBLASLT=none; matmul takes Ferry's own kernel");
-    fy__cuda_lt_query(dev->lt, &counts);
+    fy__cuda_lt_query(dev->lt, &table);
     fy__cuda_say(facts, "f32_products", "%s", dev->tf32 ? "TF32 (tf32=on)" : "f32");
     fy__cuda_say(facts, "relu_of_linear", "%s",
                  dev->fused_relu ? "by cuBLASLt (relu=fused)" : "exact");
     fy__cuda_say(facts, "product_plans", "%u of %u, %llu hits, %llu misses, %llu evictions",
-                 counts.plans, counts.most, (unsigned long long)counts.hits,
-                 (unsigned long long)counts.misses, (unsigned long long)counts.evictions);
+                 table.count, (unsigned)FY__CUDA_PLANS, (unsigned long long)table.hits,
+                 (unsigned long long)table.misses, (unsigned long long)table.evictions);
     return FY_STATUS_OK;
 }
 
@@ -158,7 +158,7 @@ static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts
 #ifdef FERRY_HAS_CUDNN
     const char *asked = fy__env_file("FERRY_CUDNN");
     const char *const names[] = { asked != NULL ? asked : "libcudnn.so.9", NULL };
-    if (fy__cuda_dnn_is_wanted(dev))
+    if (dev->wants_dnn)
         fy__cuda_say_library(facts, "cudnn", names, "cudnnGetVersion");
     else
         fy__cuda_say(facts, "cudnn",

@@ -14,6 +14,7 @@
 #include "backends/cuda/nvtx.h"
 #include "backends/cuda/tune.h"
 #include "backends/cuda/virtual.h"
+#include "runtime/base/environment.h"
 
 _Thread_local CUresult fy__cuda_last_code;
 _Thread_local fy__cuda_device_t *fy__cuda_last_device;
@@ -133,6 +134,12 @@ static fy_status_t read_option(int index, const fy_backend_option_t *option, opt
                          index, option->key);
 }
 
+static int is_wanted(const char *library)
+{
+    const char *file = fy__env_file(library);
+    return file == NULL || strcmp(file, "none") != 0;
+}
+
 fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options,
                                  void **out_dev)
 {
@@ -152,6 +159,8 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     dev->index = index;
     dev->tf32 = chosen.tf32;
     dev->fused_relu = chosen.fused_relu;
+    dev->wants_lt = is_wanted("FERRY_CUBLASLT");
+    dev->wants_dnn = is_wanted("FERRY_CUDNN");
     pthread_mutex_init(&dev->trails.lock, NULL);
     dev->serial = atomic_fetch_add(&last_serial, 1) + 1;
     fy__cuda_frame_t frame;

@@ -51,6 +51,8 @@ typedef struct fy__cuda_device {
     fy__cuda_virtual_t *virtual_memory; /* segments=virtual; NULL: cuMemAlloc gives all */
     /* by index: serial of the peer that this device's way to was settled for; 0: none yet */
     _Atomic uint32_t peers[FY__CUDA_PEERS];
+    /* 0: FERRY_CUBLASLT=none, FERRY_CUDNN=none, when the device was opened */
+    int wants_lt, wants_dnn;
     /* tf32=on: f32 products may round their factors to TF32 */
     int tf32;
     /* relu=fused: cuBLASLt applies relu; what it makes of NaN is not documented */

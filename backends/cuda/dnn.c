@@ -35,14 +35,13 @@ struct fy__cuda_dnn {
     pthread_mutex_t lock;
     cudnnHandle_t handle;
     CUstream stream;    /* that the handle has */
-    int is_wanted;      /* by the environment at the opening of the device */
     atomic_int missing; /* the library was looked for and is not there */
     /* cuDNN's code: it was found, but does not start here. Read without the lock */
     atomic_int unusable;
     atomic_int told;   /* the log has heard it */
     char refusal[320]; /* for the log, which is written without the lock; "": nothing new */
     fy__cuda_plans_t table;
-    plan_t plans[FY__CUDA_PLANS];
+    plan_t plans[FY__CUDA_PLANS + 1];
 };
 
 #define DNN_FAIL_AS(status, code, call, p)                                                    \
@@ -59,49 +58,11 @@ struct fy__cuda_dnn {
         if (code_ != CUDNN_STATUS_SUCCESS) return note_refusal(dnn, code_, #call, p); \
     } while (0)
 
-static void drop_descriptors(void *plan_)
-{
-    plan_t *plan = plan_;
-    if (plan->x != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->x);
-    if (plan->y != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->y);
-    if (plan->bias != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->bias);
-    if (plan->w != NULL) fy__cudnn.cudnnDestroyFilterDescriptor(plan->w);
-    if (plan->conv != NULL) fy__cudnn.cudnnDestroyConvolutionDescriptor(plan->conv);
-    if (plan->activation != NULL) fy__cudnn.cudnnDestroyActivationDescriptor(plan->activation);
-    *plan = (plan_t){ .kept = plan->kept, .problem = plan->problem };
-}
-
-fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn)
-{
-    fy__cuda_dnn_t *dnn = calloc(1, sizeof *dnn);
-    *out_dnn = dnn;
-    if (dnn == NULL)
-        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
-                             "no host memory for the convolution plans of cuda:%d", dev->index);
-    dnn->dev = dev;
-    dnn->is_wanted = fy__cuda_dnn_is_asked_for();
-    dnn->table = (fy__cuda_plans_t){ (char *)dnn->plans, sizeof *dnn->plans,
-                                     sizeof dnn->plans->problem, .drop = drop_descriptors };
-    pthread_mutex_init(&dnn->lock, NULL);
-    return FY_STATUS_OK;
-}
-
-void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn)
-{
-    if (dnn == NULL) return;
-    fy__cuda_plans_clear(&dnn->table);
-    if (dnn->handle != NULL) fy__cudnn.cudnnDestroy(dnn->handle);
-    pthread_mutex_destroy(&dnn->lock);
-    free(dnn);
-}
-
-int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev) { return dev->dnn->is_wanted; }
-
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
 {
     static atomic_int told;
     fy__cuda_dnn_t *dnn = dev->dnn;
-    if (!dnn->is_wanted || atomic_load(&dnn->unusable) || atomic_load(&dnn->missing)) return 0;
+    if (!dev->wants_dnn || atomic_load(&dnn->unusable) || atomic_load(&dnn->missing)) return 0;
     if (fy__cudnn_load() == FY_STATUS_OK) return 1;
     atomic_store(&dnn->missing, 1);
     const char *asked = fy__env_file("FERRY_CUDNN");
@@ -261,21 +222,6 @@ static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, 
     return status;
 }
 
-/* A refusal makes a plan, too: one that says so. */
-static fy_status_t make_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit,
-                             plan_t *out)
-{
-    *out = (plan_t){ .kept = { .limit = limit }, .problem = *p };
-    fy_status_t status = describe(dnn, p, out);
-    if (status == FY_STATUS_OK) status = choose(dnn, p, limit, out);
-    if (status == FY_STATUS_OK) return status;
-    drop_descriptors(out);
-    out->kept.refused = status == FY_STATUS_UNSUPPORTED;
-    return out->kept.refused ? FY_STATUS_OK : status;
-}
-
-/* ---- finding one; the lock is held ---- */
-
 /* cuDNN's codes do not tell a lost device from a refused launch; the driver's do. */
 static fy_status_t explain(fy__cuda_device_t *dev, cudnnStatus_t code, const char *call,
                            const fy__cuda_dnn_problem_t *p)
@@ -302,20 +248,53 @@ static fy_status_t start(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p)
     return DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "cudnnCreate", p);
 }
 
-static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit,
-                            uint64_t granted, plan_t **out_plan)
+/* A refusal makes a plan, too: one that says so. */
+static fy_status_t make_plan(void *dnn_, void *plan_)
 {
-    plan_t *plan = fy__cuda_plans_find(&dnn->table, p, limit, granted), made;
-    *out_plan = NULL;
-    if (plan == NULL) {
-        FY_TRY(fy__cuda_check_capture("choosing how to convolve"));
-        if (dnn->handle == NULL) FY_TRY(start(dnn, p));
-        FY_TRY(make_plan(dnn, p, limit != UINT64_MAX ? limit : granted, &made));
-        plan = fy__cuda_plans_add(&dnn->table, &made);
-    }
-    *out_plan = plan;
-    /* sets no error text: a Ferry kernel runs instead, at every launch */
-    return plan->kept.refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
+    fy__cuda_dnn_t *dnn = dnn_;
+    plan_t *plan = plan_;
+    if (dnn->handle == NULL) FY_TRY(start(dnn, &plan->problem));
+    FY_TRY(describe(dnn, &plan->problem, plan));
+    return choose(dnn, &plan->problem, plan->kept.limit, plan);
+}
+
+static void drop_plan(void *plan_)
+{
+    const plan_t *plan = plan_;
+    if (plan->x != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->x);
+    if (plan->y != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->y);
+    if (plan->bias != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->bias);
+    if (plan->w != NULL) fy__cudnn.cudnnDestroyFilterDescriptor(plan->w);
+    if (plan->conv != NULL) fy__cudnn.cudnnDestroyConvolutionDescriptor(plan->conv);
+    if (plan->activation != NULL) fy__cudnn.cudnnDestroyActivationDescriptor(plan->activation);
+}
+
+fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn)
+{
+    fy__cuda_dnn_t *dnn = calloc(1, sizeof *dnn);
+    *out_dnn = dnn;
+    if (dnn == NULL)
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                             "no host memory for the convolution plans of cuda:%d", dev->index);
+    dnn->dev = dev;
+    dnn->table = (fy__cuda_plans_t){ (char *)dnn->plans,
+                                     sizeof *dnn->plans,
+                                     sizeof dnn->plans->problem,
+                                     make_plan,
+                                     drop_plan,
+                                     dnn,
+                                     "choosing how to convolve" };
+    pthread_mutex_init(&dnn->lock, NULL);
+    return FY_STATUS_OK;
+}
+
+void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn)
+{
+    if (dnn == NULL) return;
+    fy__cuda_plans_clear(&dnn->table);
+    if (dnn->handle != NULL) fy__cudnn.cudnnDestroy(dnn->handle);
+    pthread_mutex_destroy(&dnn->lock);
+    free(dnn);
 }
 
 /* ---- use ---- */
@@ -353,21 +332,12 @@ fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_pr
                                    uint64_t limit, uint64_t *out_nbytes)
 {
     fy__cuda_dnn_t *dnn = dev->dnn;
-    fy__cuda_frame_t frame;
-    fy_status_t status = FY_STATUS_OK;
+    fy_status_t status;
     *out_nbytes = 0;
-    if (limit == UINT64_MAX) limit--;
     pthread_mutex_lock(&dnn->lock);
-    plan_t *plan = fy__cuda_plans_find(&dnn->table, problem, limit, 0);
-    if (plan == NULL) {
-        status = fy__cuda_enter(dev, &frame);
-        if (status == FY_STATUS_OK) {
-            status = get_plan(dnn, problem, limit, 0, &plan);
-            fy__cuda_leave(&frame);
-        }
-    }
-    if (plan != NULL && plan->kept.refused) status = FY_STATUS_UNSUPPORTED;
-    if (status == FY_STATUS_OK) *out_nbytes = plan->kept.nbytes;
+    const plan_t *plan = fy__cuda_plans_get(&dnn->table, dev, problem,
+                                            limit == UINT64_MAX ? limit - 1 : limit, 0, &status);
+    if (plan != NULL) *out_nbytes = plan->kept.nbytes;
     unlock(dnn, problem, status);
     return status;
 }
@@ -411,11 +381,11 @@ fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream,
                              const fy__cuda_dnn_operands_t *operands)
 {
     fy__cuda_dnn_t *dnn = dev->dnn;
-    plan_t *plan;
+    fy_status_t status;
     pthread_mutex_lock(&dnn->lock);
-    fy_status_t status = get_plan(dnn, problem, UINT64_MAX,
-                                  operands->workspace != NULL ? operands->workspace_nbytes : 0,
-                                  &plan);
+    plan_t *plan = fy__cuda_plans_get(&dnn->table, dev, problem, UINT64_MAX,
+                                      operands->workspace != NULL ? operands->workspace_nbytes : 0,
+                                      &status);
     if (status == FY_STATUS_OK) {
         cudnnStatus_t code = fy__cudnn.cudnnSetStream(dnn->handle, (cudaStream_t)stream);
         if (code == CUDNN_STATUS_SUCCESS) dnn->stream = stream;

@@ -33,10 +33,6 @@ fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn
 /* The device's context is current if anything was ever run. NULL is fine. */
 void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn);
 
-/* Does the environment ask for cuDNN? 0: FERRY_CUDNN=none. */
-int fy__cuda_dnn_is_asked_for(void);
-/* Its value when the device was opened. */
-int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev);
 /* Returns whether cuDNN is enabled and found. Searches for the library once for each opening of the
  * device; logs a missing library once a process. */
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev);

@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/cuda/dnn.h"
@@ -13,10 +11,9 @@
 
 fy__cudnn_t fy__cudnn;
 
-/* Guards the filling of fy__cudnn and `missing`; `loaded` is set last. */
+/* Guards the filling of fy__cudnn; `loaded` is set last. */
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int loaded;
-static char missing[256]; /* names that were not found: they are not searched again */
 
 /* By thousands of the code. Another kernel runs a convolution that is UNSUPPORTED; other codes fail
  * the op. */
@@ -56,14 +53,6 @@ const char *fy__cudnn_name(cudnnStatus_t code)
     }
 }
 
-static const char *asked_for(void) { return fy__env_file("FERRY_CUDNN"); }
-
-int fy__cuda_dnn_is_asked_for(void)
-{
-    const char *name = asked_for();
-    return name == NULL || strcmp(name, "none") != 0;
-}
-
 static fy_status_t load(const char *name)
 {
     fy__cudnn_t table = { .library = dlopen(name, RTLD_NOW | RTLD_LOCAL) };
@@ -96,18 +85,11 @@ static fy_status_t load(const char *name)
 fy_status_t fy__cudnn_load(void)
 {
     if (atomic_load_explicit(&loaded, memory_order_acquire)) return FY_STATUS_OK;
-    const char *name = asked_for() != NULL ? asked_for() : "libcudnn.so.9";
-    fy_status_t status = FY_STATUS_OK;
+    const char *asked = fy__env_file("FERRY_CUDNN");
     pthread_mutex_lock(&load_lock);
-    if (!loaded && strncmp(missing, name, sizeof missing - 1) == 0)
-        status = FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
-                               "cuDNN ('%s') did not load when it was first looked for", name);
-    else if (!loaded)
-        status = load(name);
-    if (status == FY_STATUS_OK)
-        atomic_store_explicit(&loaded, 1, memory_order_release);
-    else
-        snprintf(missing, sizeof missing, "%s", name);
+    const fy_status_t status = loaded ? FY_STATUS_OK
+                                      : load(asked != NULL ? asked : "libcudnn.so.9");
+    if (status == FY_STATUS_OK) atomic_store_explicit(&loaded, 1, memory_order_release);
     pthread_mutex_unlock(&load_lock);
     return status;
 }

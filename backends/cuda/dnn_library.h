@@ -45,8 +45,7 @@ typedef struct fy__cudnn {
 /* Filled by fy__cudnn_load, read without a lock after it succeeded. */
 extern fy__cudnn_t fy__cudnn;
 
-/* Loads the library. UNSUPPORTED with the reason if there is none; the same file is not looked for
- * twice. */
+/* Loads the library. UNSUPPORTED with the reason if there is none; tries again after a failure. */
 fy_status_t fy__cudnn_load(void);
 
 fy_status_t fy__cudnn_status(cudnnStatus_t code);

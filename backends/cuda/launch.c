@@ -123,10 +123,11 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
 
 int fy__cuda_supports(void *handle, const fy_launch_t *launch)
 {
+    const fy__cuda_device_t *dev = handle;
     const fy__cuda_family_t *family = fy__cuda_family_of(launch->op);
     if (launch->kernel != NULL) return 1;
     if (!takes(family, launch)) return 0;
-    return !family->uses_lt || !fy__cuda_lt_is_wanted(handle) || fy__cuda_lt_load() == FY_STATUS_OK;
+    return !family->uses_lt || !dev->wants_lt || fy__cuda_lt_load() == FY_STATUS_OK;
 }
 
 int fy__cuda_chain(void *handle, const fy_launch_t *launch)

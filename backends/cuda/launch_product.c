@@ -34,7 +34,7 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
     fy__cuda_request_t request;
     fy__cuda_matmul_plan(launch, &matmul);
     if (matmul.problem.inner == 0) return launch_zero(dev, stream, launch);
-    if (matmul.takes_lt && fy__cuda_lt_is_wanted(dev)) {
+    if (matmul.takes_lt && dev->wants_lt) {
         FY_TRY(fy__cuda_lt_load());
         fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
         if (status != FY_STATUS_UNSUPPORTED) return status;
@@ -79,7 +79,7 @@ fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const f
     fy__cuda_matmul_t matmul;
     fy__cuda_request_t request;
     fy_status_t status = FY_STATUS_UNSUPPORTED;
-    if (fy__cuda_lt_is_wanted(dev)) {
+    if (dev->wants_lt) {
         FY_TRY(fy__cuda_lt_load());
         if (fy__cuda_linear_plan(dev, launch, &product, &matmul)) {
             status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
@@ -129,7 +129,7 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream,
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
     fy__cuda_matmul_t matmul;
     if (sum.nelem == 0) return FY_STATUS_OK;
-    if (launch->nelem > 0 && fy__cuda_lt_is_wanted(dev) &&
+    if (launch->nelem > 0 && dev->wants_lt &&
         fy__cuda_linear_params_plan(launch, &product, &matmul)) {
         FY_TRY(fy__cuda_lt_load());
         const fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
@@ -144,7 +144,7 @@ static int product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *ma
                              uint64_t limit, uint64_t *out_nbytes)
 {
     *out_nbytes = 0;
-    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted(dev)) return 1;
+    if (matmul->problem.inner == 0 || !matmul->takes_lt || !dev->wants_lt) return 1;
     return fy__cuda_lt_workspace(dev, &matmul->problem, limit, out_nbytes);
 }
 
@@ -166,7 +166,7 @@ uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     fy__cuda_matmul_t matmul;
     fy__cuda_linear_scratch_t s;
     uint64_t nbytes;
-    if (!fy__cuda_lt_is_wanted(dev)) return 0;
+    if (!dev->wants_lt) return 0;
     if (fy__cuda_linear_plan(dev, launch, &product, &matmul) &&
         product_workspace(dev, &matmul, limit, &nbytes))
         return nbytes;

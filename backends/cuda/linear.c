@@ -134,7 +134,6 @@ int fy__cuda_linear_scratch(const fy_launch_t *launch, const fy_launch_t *produc
         out->nbytes = sums_nbytes(out->at_once, p->rows, size);
     }
     p->ldd = p->rows;
-    p->accumulate = 0;
     p->align_d = SCRATCH_ALIGNMENT;
     /* from a row of x to the next; across, if x is transposed */
     const uint64_t step = (uint64_t)p->ldb * fy__cuda_dtype_nbytes(p->dtype);
@@ -165,7 +164,6 @@ void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *p
     fy__cuda_args_t *args = &out->args;
     fy__cuda_args_init(args, FY_OP_LINEAR, (uint64_t)(count * p->rows), launch->nsrc == 3 ? 2 : 1,
                        &attrs, sizeof attrs);
-    args->accumulate = launch->accumulate & 1;
     args->dst[0].data = (uint64_t)(uintptr_t)dst->data + (uint64_t)(first * ld * size);
     args->dst[0].dtype = dst->dtype;
     args->src[0].data = (uint64_t)(uintptr_t)scratch->matmul.d;

@@ -23,13 +23,12 @@ typedef struct plan {
 
 struct fy__cuda_lt {
     fy__cuda_device_t *dev;
-    int is_wanted;
     /* Guards everything below. Held while a product is submitted, so that no other thread can drop
      * its plan meanwhile. */
     pthread_mutex_t lock;
     cublasLtHandle_t handle;
     fy__cuda_plans_t table;
-    plan_t plans[FY__CUDA_PLANS];
+    plan_t plans[FY__CUDA_PLANS + 1];
 };
 
 #define LT_FAIL(code, call, problem)                                                  \
@@ -43,43 +42,6 @@ struct fy__cuda_lt {
         cublasStatus_t code_ = fy__cublaslt.call args;                             \
         if (code_ != CUBLAS_STATUS_SUCCESS) return LT_FAIL(code_, #call, problem); \
     } while (0)
-
-static void drop_plan(void *plan_)
-{
-    plan_t *plan = plan_;
-    if (plan->product != NULL) fy__cublaslt.cublasLtMatmulDescDestroy(plan->product);
-    if (plan->a != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->a);
-    if (plan->b != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->b);
-    if (plan->d != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->d);
-    plan->product = NULL;
-    plan->a = plan->b = plan->d = NULL;
-}
-
-fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt)
-{
-    fy__cuda_lt_t *lt = calloc(1, sizeof *lt);
-    *out_lt = lt;
-    if (lt == NULL)
-        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
-                             "no host memory for the matmul plans of cuda:%d", dev->index);
-    lt->dev = dev;
-    lt->is_wanted = fy__cuda_lt_is_asked_for();
-    lt->table = (fy__cuda_plans_t){ (char *)lt->plans, sizeof *lt->plans, sizeof lt->plans->problem,
-                                    .drop = drop_plan };
-    pthread_mutex_init(&lt->lock, NULL);
-    return FY_STATUS_OK;
-}
-
-int fy__cuda_lt_is_wanted(const fy__cuda_device_t *dev) { return dev->lt->is_wanted; }
-
-void fy__cuda_lt_destroy(fy__cuda_lt_t *lt)
-{
-    if (lt == NULL) return;
-    fy__cuda_plans_clear(&lt->table);
-    if (lt->handle != NULL) fy__cublaslt.cublasLtDestroy(lt->handle);
-    pthread_mutex_destroy(&lt->lock);
-    free(lt);
-}
 
 /* ---- making a plan ---- */
 
@@ -188,48 +150,62 @@ static fy_status_t choose(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uin
     return status;
 }
 
-static fy_status_t make_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
-                             plan_t *out)
+static fy_status_t make_plan(void *lt_, void *plan_)
 {
-    *out = (plan_t){ .kept = { .limit = limit }, .problem = *p };
-    fy_status_t status = describe(lt, p, out);
-    if (status == FY_STATUS_OK) status = choose(lt, p, limit, out);
-    if (status == FY_STATUS_OK) return status;
-    drop_plan(out);
-    out->kept.refused = status == FY_STATUS_UNSUPPORTED;
-    return out->kept.refused ? FY_STATUS_OK : status;
-}
-
-/* ---- finding one; the lock is held ---- */
-
-static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
-                            uint64_t granted, plan_t **out_plan)
-{
-    plan_t *plan = fy__cuda_plans_find(&lt->table, p, limit, granted), made;
-    *out_plan = NULL;
-    if (plan == NULL) {
-        /* cuBLASLt of CUDA 13.3 fails there */
-        FY_TRY(fy__cuda_check_capture("choosing how to multiply"));
-        if (lt->handle == NULL) {
-            cublasStatus_t code = fy__cublaslt.cublasLtCreate(&lt->handle);
-            if (code != CUBLAS_STATUS_SUCCESS) {
-                lt->handle = NULL;
-                return LT_FAIL(code, "cublasLtCreate", p);
-            }
-        }
-        FY_TRY(make_plan(lt, p, limit != UINT64_MAX ? limit : granted, &made));
-        plan = fy__cuda_plans_add(&lt->table, &made);
+    fy__cuda_lt_t *lt = lt_;
+    plan_t *plan = plan_;
+    const cublasStatus_t code = lt->handle == NULL ? fy__cublaslt.cublasLtCreate(&lt->handle)
+                                                   : CUBLAS_STATUS_SUCCESS;
+    if (code != CUBLAS_STATUS_SUCCESS) {
+        lt->handle = NULL;
+        return LT_FAIL(code, "cublasLtCreate", &plan->problem);
     }
-    *out_plan = plan;
-    /* no text: something else runs it, launch after launch */
-    return plan->kept.refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
+    FY_TRY(describe(lt, &plan->problem, plan));
+    return choose(lt, &plan->problem, plan->kept.limit, plan);
 }
 
-void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts)
+static void drop_plan(void *plan_)
+{
+    const plan_t *plan = plan_;
+    if (plan->product != NULL) fy__cublaslt.cublasLtMatmulDescDestroy(plan->product);
+    if (plan->a != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->a);
+    if (plan->b != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->b);
+    if (plan->d != NULL) fy__cublaslt.cublasLtMatrixLayoutDestroy(plan->d);
+}
+
+fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt)
+{
+    fy__cuda_lt_t *lt = calloc(1, sizeof *lt);
+    *out_lt = lt;
+    if (lt == NULL)
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                             "no host memory for the matmul plans of cuda:%d", dev->index);
+    lt->dev = dev;
+    /* cuBLASLt of CUDA 13.3 fails if a capture is running */
+    lt->table = (fy__cuda_plans_t){ (char *)lt->plans,
+                                    sizeof *lt->plans,
+                                    sizeof lt->plans->problem,
+                                    make_plan,
+                                    drop_plan,
+                                    lt,
+                                    "choosing how to multiply" };
+    pthread_mutex_init(&lt->lock, NULL);
+    return FY_STATUS_OK;
+}
+
+void fy__cuda_lt_destroy(fy__cuda_lt_t *lt)
+{
+    if (lt == NULL) return;
+    fy__cuda_plans_clear(&lt->table);
+    if (lt->handle != NULL) fy__cublaslt.cublasLtDestroy(lt->handle);
+    pthread_mutex_destroy(&lt->lock);
+    free(lt);
+}
+
+void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_plans_t *out_table)
 {
     pthread_mutex_lock(&lt->lock);
-    *out_counts = (fy__cuda_lt_counts_t){ lt->table.count, FY__CUDA_PLANS, lt->table.hits,
-                                          lt->table.misses, lt->table.evictions };
+    *out_table = lt->table;
     pthread_mutex_unlock(&lt->lock);
 }
 
@@ -244,21 +220,15 @@ uint32_t fy__cuda_lt_alignment(const void *address)
 int fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
                           uint64_t limit, uint64_t *out_nbytes)
 {
-    fy__cuda_lt_t *lt = dev->lt;
-    fy__cuda_frame_t frame;
+    fy_status_t status;
     *out_nbytes = 0;
     if (fy__cuda_lt_load() != FY_STATUS_OK) return 1; /* launch will say so */
-    if (limit == UINT64_MAX) limit--;
-    pthread_mutex_lock(&lt->lock);
-    plan_t *plan = fy__cuda_plans_find(&lt->table, problem, limit, 0);
-    if (plan == NULL && fy__cuda_enter_to_release(dev, &frame)) {
-        (void)get_plan(lt, problem, limit, 0, &plan);
-        fy__cuda_leave(&frame);
-    }
-    const int refused = plan != NULL && plan->kept.refused;
+    pthread_mutex_lock(&dev->lt->lock);
+    const plan_t *plan = fy__cuda_plans_get(&dev->lt->table, dev, problem,
+                                            limit == UINT64_MAX ? limit - 1 : limit, 0, &status);
     if (plan != NULL) *out_nbytes = plan->kept.nbytes;
-    pthread_mutex_unlock(&lt->lock);
-    return !refused;
+    pthread_mutex_unlock(&dev->lt->lock);
+    return status != FY_STATUS_UNSUPPORTED;
 }
 
 /* cuBLASLt's codes do not tell a lost device from a refused launch; the driver's do. */
@@ -282,10 +252,11 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream,
     const void *alpha = wide ? (const void *)&one_f64 : &one_f32;
     const void *beta = problem->accumulate ? alpha : wide ? (const void *)&zero_f64 : &zero_f32;
     fy__cuda_lt_t *lt = dev->lt;
-    plan_t *plan = NULL;
+    fy_status_t status;
     FY_TRY(fy__cuda_lt_load());
     pthread_mutex_lock(&lt->lock);
-    fy_status_t status = get_plan(lt, problem, UINT64_MAX, workspace_nbytes, &plan);
+    plan_t *plan =
+        fy__cuda_plans_get(&lt->table, dev, problem, UINT64_MAX, workspace_nbytes, &status);
     /* a plan serves many: the lock is held until it is submitted */
     if (status == FY_STATUS_OK && bias != NULL) {
         cublasStatus_t code = fy__cublaslt.cublasLtMatmulDescSetAttribute(

@@ -4,7 +4,7 @@
 #ifndef FERRY_BACKENDS_CUDA_LT_H_
 #define FERRY_BACKENDS_CUDA_LT_H_
 
-#include "backends/cuda/device.h"
+#include "backends/cuda/plans.h"
 
 /* One product in cuBLASLt's own terms: column-major, d (rows x cols) = op(a) op(b), or += . All
  * fields are part of the key, and there is no padding between them. */
@@ -26,18 +26,11 @@ fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt);
 /* The device's context is current if anything was ever run. NULL is fine. */
 void fy__cuda_lt_destroy(fy__cuda_lt_t *lt);
 
-/* Does the environment ask for cuBLASLt? 0: FERRY_CUBLASLT=none. */
-int fy__cuda_lt_is_asked_for(void);
-/* What it said when the device was opened; launches do not read it again. */
-int fy__cuda_lt_is_wanted(const fy__cuda_device_t *dev);
 /* Loads the library. UNSUPPORTED with the reason if there is none. Tries again after a failure. */
 fy_status_t fy__cuda_lt_load(void);
 
-typedef struct fy__cuda_lt_counts {
-    uint32_t plans, most;             /* kept now, and at most */
-    uint64_t hits, misses, evictions; /* of lookups; of plans that were in use */
-} fy__cuda_lt_counts_t;
-void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts);
+/* A copy, for its counts. */
+void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_plans_t *out_table);
 /* The power of two, at most 256, that an address is a multiple of. */
 uint32_t fy__cuda_lt_alignment(const void *address);
 

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backends/cuda/lt.h"
@@ -47,17 +46,9 @@ const char *fy__cublaslt_name(cublasStatus_t code)
     return "unknown code";
 }
 
-static const char *asked_for(void) { return fy__env_file("FERRY_CUBLASLT"); }
-
-int fy__cuda_lt_is_asked_for(void)
-{
-    const char *name = asked_for();
-    return name == NULL || strcmp(name, "none") != 0;
-}
-
 static fy_status_t load(void)
 {
-    const char *asked = asked_for();
+    const char *asked = fy__env_file("FERRY_CUBLASLT");
     const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13",
                                   asked != NULL ? NULL : "libcublasLt.so.12" };
     char why[2][160] = { "", "" };

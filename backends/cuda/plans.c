@@ -41,6 +41,15 @@ void *fy__cuda_plans_find(fy__cuda_plans_t *table, const void *key, uint64_t lim
     return found;
 }
 
+/* Its key and its head stay. */
+static void drop(fy__cuda_plans_t *table, fy__cuda_plan_t *plan)
+{
+    if (table->drop == NULL) return;
+    const size_t kept = sizeof *plan + table->key_nbytes;
+    table->drop(plan);
+    memset((char *)plan + kept, 0, table->plan_nbytes - kept);
+}
+
 /* The place of the least recently used plan, which is dropped. */
 static uint32_t evict(fy__cuda_plans_t *table)
 {
@@ -50,7 +59,7 @@ static uint32_t evict(fy__cuda_plans_t *table)
     uint32_t *link = &table->buckets[at(table, place)->hash % FY__CUDA_PLAN_BUCKETS];
     while (*link != place + 1) link = &at(table, *link - 1)->next;
     *link = at(table, place)->next;
-    if (table->drop != NULL) table->drop(at(table, place));
+    drop(table, at(table, place));
     table->evictions++;
     return place;
 }
@@ -69,9 +78,32 @@ void *fy__cuda_plans_add(fy__cuda_plans_t *table, const void *made)
     return plan;
 }
 
+void *fy__cuda_plans_get(fy__cuda_plans_t *table, fy__cuda_device_t *dev, const void *key,
+                         uint64_t limit, uint64_t granted, fy_status_t *out_status)
+{
+    fy__cuda_plan_t *plan = fy__cuda_plans_find(table, key, limit, granted),
+                    *made = at(table, FY__CUDA_PLANS);
+    fy__cuda_frame_t frame;
+    if (plan == NULL) {
+        *out_status = fy__cuda_check_capture(table->text);
+        if (*out_status == FY_STATUS_OK) *out_status = fy__cuda_enter(dev, &frame);
+        if (*out_status != FY_STATUS_OK) return NULL;
+        memset(made, 0, table->plan_nbytes);
+        made->limit = limit != UINT64_MAX ? limit : granted;
+        memcpy(made + 1, key, table->key_nbytes);
+        *out_status = table->make(table->owner, made);
+        if (*out_status != FY_STATUS_OK) drop(table, made);
+        made->refused = *out_status == FY_STATUS_UNSUPPORTED;
+        if (*out_status == FY_STATUS_OK || made->refused) plan = fy__cuda_plans_add(table, made);
+        fy__cuda_leave(&frame);
+    }
+    if (plan != NULL) *out_status = plan->refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK;
+    return plan;
+}
+
 void fy__cuda_plans_refuse(fy__cuda_plans_t *table, fy__cuda_plan_t *plan)
 {
-    table->drop(plan);
+    drop(table, plan);
     plan->limit = UINT64_MAX;
     plan->nbytes = 0;
     plan->refused = 1;
@@ -79,5 +111,5 @@ void fy__cuda_plans_refuse(fy__cuda_plans_t *table, fy__cuda_plan_t *plan)
 
 void fy__cuda_plans_clear(fy__cuda_plans_t *table)
 {
-    for (uint32_t i = 0; i < table->count; i++) table->drop(at(table, i));
+    for (uint32_t i = 0; i < table->count; i++) drop(table, at(table, i));
 }

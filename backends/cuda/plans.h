@@ -1,11 +1,10 @@
 /* A table of plans: what a library or a timing chose for a problem. A launch finds its plan by
  * hash. At most 512 plans are kept; a new one then replaces the least recently used. Not here:
- * locking, and how plans are made (their owners: lt.c, dnn.c, tune.c). */
+ * locking, and the choice (their owners: lt.c, dnn.c, tune.c). */
 #ifndef FERRY_BACKENDS_CUDA_PLANS_H_
 #define FERRY_BACKENDS_CUDA_PLANS_H_
 
-#include <stddef.h>
-#include <stdint.h>
+#include "backends/cuda/device.h"
 
 enum { FY__CUDA_PLANS = 512, FY__CUDA_PLAN_BUCKETS = 1024 };
 
@@ -18,9 +17,14 @@ typedef struct fy__cuda_plan {
 } fy__cuda_plan_t;
 
 typedef struct fy__cuda_plans {
-    char *plans; /* FY__CUDA_PLANS of them, the owner's */
+    char *plans; /* the owner's: FY__CUDA_PLANS, and one that is being made */
     size_t plan_nbytes, key_nbytes;
-    void (*drop)(void *plan); /* releases what a plan holds, and forgets it; NULL: nothing */
+    /* The owner's, for get. `make` has the key and the limit; UNSUPPORTED: there is no algorithm.
+     * `drop` releases what a plan holds. `text`: "choosing how to multiply". */
+    fy_status_t (*make)(void *owner, void *plan);
+    void (*drop)(void *plan);
+    void *owner;
+    const char *text;
     uint64_t tick, hits, misses, evictions;
     uint32_t count, buckets[FY__CUDA_PLAN_BUCKETS]; /* a place + 1; 0: none */
 } fy__cuda_plans_t;
@@ -29,7 +33,11 @@ typedef struct fy__cuda_plans {
  * the largest limit among those that need at most `granted`. NULL: there is none. */
 void *fy__cuda_plans_find(fy__cuda_plans_t *table, const void *key, uint64_t limit,
                           uint64_t granted);
-/* Moves a plan with its key, limit, scratch and refusal into the table. */
+/* The same; makes the plan if there is none, with the device's context current, and not in a
+ * capture. *out_status: UNSUPPORTED, without a text: the plan is refused. NULL: it was not made. */
+void *fy__cuda_plans_get(fy__cuda_plans_t *table, fy__cuda_device_t *dev, const void *key,
+                         uint64_t limit, uint64_t granted, fy_status_t *out_status);
+/* Moves a plan with its key and limit into the table. */
 void *fy__cuda_plans_add(fy__cuda_plans_t *table, const void *made);
 /* The library refused to run it: drops what it holds; it is the plan of each limit from now on. */
 void fy__cuda_plans_refuse(fy__cuda_plans_t *table, fy__cuda_plan_t *plan);
