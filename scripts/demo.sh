@@ -2,8 +2,7 @@
 # The main job: the roundtrip and minibatch experiments, and an epoch of training, on cuda:0 if
 # there is one, else on sim:0.
 # Usage: scripts/demo.sh [--device SPEC] [--data DIR]
-# Data: else $FERRY_DATA, else data/ (scripts/get-data.sh airfoil), else ../shared/data, else made
-# up in the same format.
+# Data: else $FERRY_DATA, else data/ (scripts/get-data.sh), else made up in the same format.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,7 +21,6 @@ if [ -z "${LC_ALL:-}${LC_CTYPE:-}${LANG:-}" ]; then export LC_CTYPE=C.UTF-8; fi
 
 ferry=build/release/bin/ferry
 plots=build/demo
-if [ ${#data[@]} -eq 0 ] && [ -z "${FERRY_DATA:-}" ] && [ -d data/airfoil ]; then data=(--data data); fi
 mkdir -p "$plots"
 if [ -z "$device" ]; then
     if "$ferry" info --json 2>/dev/null | grep '"cuda:0"' >/dev/null; then device=cuda:0; else device=sim:0; fi

@@ -99,6 +99,4 @@ cifar10) # Krizhevsky 2009
     exit 2
     ;;
 esac
-# Data are not part of the repository.
-if [ "$root" = data ]; then echo '*' >data/.gitignore; fi
 echo "$name is in $folder: use --data $root, or FERRY_DATA=$root"

@@ -5,7 +5,7 @@
 #   gpu-check.sh prepare [--arch 90] [--out DIR] [--data DIR] [--build DIR] [--fake]
 #       Run it on a machine with nvcc; it needs no GPU. It builds for compute capability ARCH (90 is 9.0) and stages everything that a check
 #       needs into one folder, DIR [build/gpu-check], of at most 60 MiB: stripped programs and tests, their libraries, MNIST, these scripts.
-#       --data: the folder with MNIST's four files, or with a folder mnist that has them [$FERRY_DATA, ../shared/data, data].
+#       --data: the folder with MNIST's four files, or with a folder mnist that has them [$FERRY_DATA, else data/].
 #       --build: stage this build and build nothing. --fake: also stage the fake driver, which `run` then uses; such a run tests the
 #       folder and says nothing about a card.
 #   DIR/gpu-check.sh run [--results DIR] PHASE...      (right, order, figures, learn, all)

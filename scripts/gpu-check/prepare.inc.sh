@@ -103,13 +103,13 @@ pack_libraries() {
 }
 
 stage_data() {
-    local folder file found=""
-    for folder in ${data:+"$data" "$data/mnist"} ${FERRY_DATA:+"$FERRY_DATA/mnist"} "$root/../shared/data/mnist" "$root/data/mnist"; do
+    local place=${data:-${FERRY_DATA:-$root/data}} folder file found=""
+    for folder in "$place" "$place/mnist"; do
         [[ -z $found && -e $folder/train-images-idx3-ubyte.gz ]] && found=$folder
     done
     if [[ -z $found ]]; then
         [[ -z $data ]] || die "--data $data has no MNIST (train-images-idx3-ubyte.gz, ...): scripts/get-data.sh mnist fetches it"
-        say "MNIST is not here (scripts/get-data.sh mnist DIR fetches it): accuracy will be skipped"
+        say "MNIST is not in $place (scripts/get-data.sh mnist fetches it): accuracy will be skipped"
         return
     fi
     mkdir -p "$out/data/mnist"

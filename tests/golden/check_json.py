@@ -190,7 +190,7 @@ def check_minibatch(device):
     if uploads != 1:
         fail(f"minibatch: the data set went up {uploads} times")
     if not str(doc.get("data", "")).endswith("airfoil_self_noise.dat"):
-        print("skipped: the losses' bars need the airfoil data ($FERRY_DATA or ../shared/data)")
+        print("skipped: the losses' bars need the airfoil data ($FERRY_DATA, else data/)")
         skipped += 1
         return
     published = [0.2757, 0.2503, 0.2465, 0.2455, 0.2451, 0.2451, 0.2453, 0.2456, 0.2462, 0.2470]

@@ -6,7 +6,7 @@
 library_folders=(opset runtime alloc transfer ops backends train dist)
 
 # find_files PATTERN... -- FOLDER...: files whose name matches one of the patterns, sorted; folders
-# that do not exist are skipped.
+# that do not exist are skipped, and so are builds and data sets.
 find_files() {
     local tests=() folders=()
     while [ "$1" != -- ]; do
@@ -20,7 +20,7 @@ find_files() {
         if [ -e "$folder" ]; then folders+=("$folder"); fi
     done
     if [ ${#folders[@]} -eq 0 ]; then return 0; fi
-    find "${folders[@]}" \( -name build -o -name .git -o -name .cache -o -name __pycache__ \) -prune -o -type f \( "${tests[@]}" \) -print |
+    find "${folders[@]}" \( -name build -o -name .git -o -name .cache -o -name __pycache__ -o -path ./data \) -prune -o -type f \( "${tests[@]}" \) -print |
         sed 's|^\./||' | LC_ALL=C sort
 }
 

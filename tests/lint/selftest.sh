@@ -14,7 +14,7 @@ trap 'rm -rf "$temp"' EXIT
 # Each rule gets a fresh copy.
 copy_tree() {
     mkdir -p "$1"
-    (cd "$root" && tar -cf - --exclude=./build --exclude=./.git --exclude=./.cache .) | tar -xf - -C "$1"
+    (cd "$root" && tar -cf - --exclude=./build --exclude=./.git --exclude=./.cache --exclude=./data .) | tar -xf - -C "$1"
 }
 
 passed=0 failed=0 skipped=0

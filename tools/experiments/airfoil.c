@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "runtime/base/environment.h"
 #include "tools/cli/tool.h"
 
 enum {
@@ -30,23 +29,12 @@ static bool find_file(const char *place, char *out, size_t room)
 
 fy_status_t airfoil_load(const char *data, char *out_origin, size_t room, fy_table_t **out_table)
 {
-    const char *environment = fy__env_file("FERRY_DATA");
     *out_table = NULL;
-    bool found = find_file(data          ? data
-                           : environment ? environment
-                                         : "../shared/data",
-                           out_origin, room);
-    if (!found && data)
-        return TOOL_FAIL(
-            IO, "--data: %s holds no airfoil/airfoil_self_noise.dat and is no such file", data);
-    if (!found && environment) {
-        fprintf(stderr, "ferry: $FERRY_DATA, %s, holds no airfoil/airfoil_self_noise.dat\n",
-                environment);
-        found = find_file("../shared/data", out_origin, room);
-    }
-    if (!found) {
-        fprintf(stderr, "ferry: the airfoil data are not here (--data, $FERRY_DATA, "
-                        "../shared/data); made-up data in the same format serve\n");
+    if (!find_file(data_folder(data), out_origin, room)) {
+        const fy_status_t missing =
+            TOOL_FAIL(IO, "%s holds no airfoil/airfoil_self_noise.dat and is no such file",
+                      data_folder(data));
+        if (!data_may_be_made_up(data, "airfoil", missing)) return missing;
         snprintf(out_origin, room, "synthetic");
         return fy_table_synthetic(SYNTHETIC_ROWS, SYNTHETIC_SEED, out_table);
     }

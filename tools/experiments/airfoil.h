@@ -8,10 +8,10 @@
 
 enum { AIRFOIL_COLUMNS = 6, AIRFOIL_FEATURES = 5 };
 
-/* Looks for the file in `data` (a folder or the file itself; NULL: nothing given), $FERRY_DATA,
- * ../shared/data. If it is nowhere, and `data` is NULL, makes a table of the same shape and says so
- * on standard error. `out_origin` (of `room` bytes): the file's path, or "synthetic". The table is
- * the caller's. Fails: as fy_table_read; IO if `data` holds no such file. */
+/* Looks for the file in data_folder(data); `data` may also be the file itself. If it is missing,
+ * and `data` is NULL, makes a table of the same shape and says so on standard error. `out_origin`
+ * (of `room` bytes): the file's path, or "synthetic". The table is the caller's. Fails: as
+ * fy_table_read; IO if `data` holds no such file. */
 fy_status_t airfoil_load(const char *data, char *out_origin, size_t room, fy_table_t **out_table);
 
 #endif

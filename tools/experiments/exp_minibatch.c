@@ -210,7 +210,7 @@ int exp_minibatch(int argc, char **argv)
     const usage_t usage = {
         "ferry experiment minibatch",
         "Fits a linear regression by gradient descent with batches of 1500, 1, 100 and 10 rows.\n"
-        "Data: --data, else $FERRY_DATA, else ../shared/data, else made up in the same format.",
+        "Data: --data, else $FERRY_DATA, else data/, else made up in the same format.",
         options, sizeof options / sizeof *options,
         "ferry experiment minibatch --device sim:0\n"
         "ferry experiment minibatch --runs gd,mini100 --init zero --csv runs.csv\n"

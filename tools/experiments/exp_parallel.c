@@ -9,7 +9,6 @@
 
 #include <ferry/train/train.h>
 
-#include "runtime/base/environment.h"
 #include "tools/experiments/exp_parallel.h"
 
 enum { MOST_DEVICES = 8, MOST_RUNS = 4, PIXELS = 28 * 28, MADE_UP = 10000 };
@@ -68,15 +67,9 @@ typedef struct outcome {
 static fy_status_t open_digits(const request_t *request, const char **out_origin,
                                fy_dataset_t **out_digits)
 {
-    const char *environment = fy__env_file("FERRY_DATA"), *place = request->data ? request->data
-                                                                   : environment ? environment
-                                                                                 : "../shared/data";
-    *out_origin = place;
-    if (fy_dataset_open("mnist", place, 0, out_digits) == FY_STATUS_OK) return FY_STATUS_OK;
-    if (request->data || fy_error_get()->status != FY_STATUS_IO) return fy_error_get()->status;
-    fprintf(
-        stderr,
-        "ferry: MNIST is not here (--data, $FERRY_DATA, ../shared/data); made-up digits serve\n");
+    *out_origin = data_folder(request->data);
+    const fy_status_t status = fy_dataset_open("mnist", *out_origin, 0, out_digits);
+    if (!data_may_be_made_up(request->data, "mnist", status)) return status;
     *out_origin = "synthetic";
     return fy_dataset_synthetic_digits(MADE_UP, 1, out_digits);
 }
@@ -458,7 +451,7 @@ int exp_parallel(int argc, char **argv)
         "each batch, gradients summed by peer transfers.\n"
         "ResNet-18 has batch norm, whose statistics are those of a device's shard: its parameters "
         "depend on the number of devices.\n"
-        "Data: --data, else $FERRY_DATA, else ../shared/data, else made-up digits.",
+        "Data: --data, else $FERRY_DATA, else data/, else made-up digits.",
         options, sizeof options / sizeof *options,
         "ferry experiment parallel --devices 2 --steps 2\n"
         "ferry experiment parallel lenet --ranks 64 --net eth25\n"

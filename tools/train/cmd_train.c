@@ -197,8 +197,8 @@ int cmd_train(int argc, char **argv)
     const char *scales = NULL;
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &r.data,
-          "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up. gpt: a "
-          "file of text, else made up",
+          "folder of the data set; else $FERRY_DATA, else data/, else made up. gpt: a file of "
+          "text, else made up",
           0, 0 },
         { "epochs", OPTION_INT, "N", &r.epochs, "how often it goes through the data", 1, 1 << 20 },
         { "max-steps", OPTION_INT, "N", &r.max_steps,

@@ -1,7 +1,6 @@
 /* Data, loaders, model, optimizer and schedule of a training, from a recipe and what the options
  * say otherwise.
  * Not here: options (cmd_train.c). */
-#include "runtime/base/environment.h"
 #include "tools/train/train.h"
 
 #include <math.h>
@@ -51,21 +50,12 @@ static fy_status_t open_text(train_run_t *run)
     return status;
 }
 
-/* --data, else $FERRY_DATA, else ../shared/data, else synthetic; requested files that are missing
- * are an error. */
 static fy_status_t open_data(train_run_t *run)
 {
-    const char *environment = fy__env_file("FERRY_DATA"), *name = run->request.recipe->dataset;
-    const char *place = run->request.data ? run->request.data
-                        : environment     ? environment
-                                          : "../shared/data";
-    snprintf(run->origin, sizeof run->origin, "%s, %s", name, place);
-    const fy_status_t status = open_both(run, place);
-    if (status != FY_STATUS_IO || run->request.data) return status;
-    fprintf(stderr,
-            "ferry: the data set %s is not in %s (--data, $FERRY_DATA, ../shared/data); made-up "
-            "data in the same form serve\n",
-            name, place);
+    const char *name = run->request.recipe->dataset, *folder = data_folder(run->request.data);
+    snprintf(run->origin, sizeof run->origin, "%s, %s", name, folder);
+    const fy_status_t status = open_both(run, folder);
+    if (!data_may_be_made_up(run->request.data, name, status)) return status;
     snprintf(run->origin, sizeof run->origin, "%s, synthetic", name);
     return open_both(run, NULL);
 }

@@ -12,6 +12,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
+# Real data sets, for the tests that have more to check with them.
+real_data=${FERRY_DATA:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/data}
 
 fail() {
     echo "FAILED: $*"

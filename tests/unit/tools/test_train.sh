@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
 # Synthetic data everywhere, except for one training on the real ones.
-real=${FERRY_DATA:-$(cd "$(dirname "$0")/../../.." && pwd)/../shared/data}
 export FERRY_DATA=$work/nothing
 checksum() { sed -n 's/^weights: .* checksum \([0-9a-f]*\).*/\1/p' "$work/out"; }
 figure() { sed -n "s/^ *\"$1\": \([0-9a-z.]*\),*\$/\1/p" "$work/out"; }
@@ -320,12 +319,12 @@ for signal in INT TERM; do
 done
 
 # ---- real digits: the first steps of the training whose result is in docs/results ----
-if [ -e "$real/mnist" ]; then
-    expect 0 train mnist2018 --data "$real" --device sim:0 --epochs 2 --limit-samples 12800 --log-every 0 --json
+if [ -e "$real_data/mnist" ]; then
+    expect 0 train mnist2018 --data "$real_data" --device sim:0 --epochs 2 --limit-samples 12800 --log-every 0 --json
     accuracy=$(figure test_accuracy)
     awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || fail "after 400 steps $accuracy of MNIST's test set is read right, not 0.85"
 else
-    echo "skipped: MNIST is not in $real"
+    echo "skipped: MNIST is not in $real_data"
 fi
 
 [ $failures -eq 0 ] && echo "ok"

@@ -441,8 +441,9 @@ static const char *real_data(const char *name)
 {
     static char path[512];
     const char *base = getenv("FERRY_DATA");
-    snprintf(path, sizeof path, "%s/%s", base ? base : "../shared/data", name);
-    if (access(path, R_OK) == 0) return base ? base : "../shared/data";
+    if (!base || !*base) base = "data"; /* of the sources, where CTest starts tests */
+    snprintf(path, sizeof path, "%s/%s", base, name);
+    if (access(path, R_OK) == 0) return base;
     print_message("skipped: no %s (FERRY_DATA says where data sets are)\n", path);
     skip();
     return NULL;
@@ -485,14 +486,15 @@ static void the_real_cifar10_is_read(void **state)
 {
     (void)state;
     const char *data = real_data("cifar10");
-    char command[512];
+    char command[1024];
     fy_dataset_t *dataset;
     ts_ok(fy_dataset_open("cifar10", data, 1, &dataset));
-    assert_int_equal(info_of(dataset).samples, 1000);
     ts_ok(fy_dataset_write_cifar10(dataset, path_of("x")));
     fy_dataset_destroy(dataset);
-    snprintf(command, sizeof command, "gzip -dc %s/cifar10/test_batch.bin.gz | cmp - %s", data,
-             path_of("x"));
+    snprintf(command, sizeof command,
+             "cd %s/cifar10 && { cat test_batch.bin 2>/dev/null || gzip -dc test_batch.bin.gz; } | "
+             "cmp - %s",
+             data, path_of("x"));
     assert_int_equal(system(command), 0);
 }
 
