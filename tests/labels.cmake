@@ -5,14 +5,19 @@
 # them out under sanitizers and on Debian 13 if their folder was not touched. `make test` starts them
 # first.
 set(slow
-    advisor_advise
+    consume
+    faults_command_sweep
+    faults_gradient
     golden_golden
+    golden_json
     golden_plan_programs
+    lint
+    mutation_orders
     ops_op_accumulate
     ops_op_bits
-    ops_op_gradients
     ops_op_matrix
     ops_op_matrix_cuda_source
+    unit_alloc_pool_random
     unit_alloc_pool_random
     unit_backends_elementwise
     unit_backends_reduce
@@ -134,6 +139,11 @@ set(threads
     unit_transfer_transfer_threads)
 # They read data sets if there are any: .ci/run repeats them with real ones.
 set(data
+    golden_golden
+    golden_json
+    unit_tools_cli
+    unit_tools_data
+    unit_tools_train
     unit_train_dataset)
 
 foreach(label slow threads data)
