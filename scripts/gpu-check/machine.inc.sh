@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154,SC2034  # here is gpu-check.sh's; what is found here is used by the other parts
+# shellcheck shell=bash disable=SC2154,SC2034,SC2004  # here is gpu-check.sh's; what is found here is used by the other parts
 # The machine with the card: unpacks the folder, sees to it that its programs load, and finds what
 # NVIDIA and Python left there: the driver, cuBLASLt, cuDNN, NCCL, PyTorch, compute-sanitizer, ncu.
 # Bash and coreutils only. Not here: what runs (phases.inc.sh).
@@ -9,22 +9,23 @@ staged() {
     while IFS= read -r line; do [[ $line == "$1="* ]] && echo "${line#*=}"; done <"$here/staged.txt"
 }
 
-# Sets `unpacked`. Programs are unpacked once for each folder that prepare made.
+# Sets `unpacked`. Programs are unpacked once for each folder that prepare made: one stream, cut by
+# the lines of files.txt.
+unpack_seconds=15
 unpack() {
-    local name unpacker started=$SECONDS
+    local name nbytes started=$SECONDS
     unpacked=$work/unpacked
     [[ -e $unpacked/whole ]] && return 0
     rm -rf "$unpacked"
     mkdir -p "$unpacked/tools" || die "$unpacked cannot be made"
     # They may have lost their x bits on the way.
     { cp "$here"/tools/* "$unpacked/tools/" && chmod 755 "$unpacked"/tools/*; } || die "no room in $unpacked"
-    unpacker=("$unpacked/tools/ld-linux-x86-64.so.2" --library-path "$unpacked/tools" "$unpacked/tools/inflate")
-    while IFS= read -r name; do
+    "$unpacked/tools/ld-linux-x86-64.so.2" --library-path "$unpacked/tools" "$unpacked/tools/xz" -dc "$here/programs.xz" | while read -r nbytes name <&3; do
         mkdir -p "$unpacked/${name%/*}"
-        "${unpacker[@]}" "$here/packed/$name.gz" "$unpacked/$name" ||
-            die "$here/packed/$name.gz cannot be unpacked: is the folder whole, is there room in $work?"
+        head -c "$nbytes" >"$unpacked/$name"
+        [[ $(wc -c <"$unpacked/$name") == "$nbytes" ]] || exit 1
         chmod 755 "$unpacked/$name"
-    done <"$here/packed/files.txt"
+    done 3<"$here/files.txt" || die "$here/programs.xz cannot be unpacked: is the folder whole, is there room in $work?"
     touch "$unpacked/whole"
     echo "unpacked to $unpacked in $((SECONDS - started)) s"
 }
@@ -135,12 +136,13 @@ write_wrappers() {
 # program NAME: sets `program` to the words that start it.
 program() { program=("${loader[@]}" "$unpacked/bin/$1"); }
 
-# Everything of the above, and the environment of every step.
+# make_ready BEFORE: everything of the above, and the environment of every step. What is known comes
+# from this machine, or from the results of an earlier call in BEFORE.
 make_ready() {
+    local name verdict
     [[ -e $here/staged.txt ]] || die "run starts in a folder that 'gpu-check.sh prepare' made; $here is none"
     is_fake=$(staged fake)
     device=${FERRY_GPU_DEVICE:-cuda:0}
-    quick=${FERRY_GPU_QUICK:-}
     work=${FERRY_GPU_WORK:-${TMPDIR:-/tmp}/ferry-gpu-check-$UID}
     mkdir -p "$work" || die "no folder to work in: set FERRY_GPU_WORK"
     if [[ ! -e $work/id || $(<"$work/id") != $(staged id) ]]; then
@@ -149,14 +151,20 @@ make_ready() {
     fi
     logs=$work/logs
     steps=$work/steps.tsv
-    { mkdir -p "$logs" && touch "$steps"; } || die "$work cannot be written: set FERRY_GPU_WORK"
+    mkdir -p "$logs" || die "$work cannot be written: set FERRY_GPU_WORK"
+    if [[ ! -e $steps && -s $1/steps.tsv ]]; then
+        cp "$1/steps.tsv" "$steps"
+        [[ -s $1/card.profile.json ]] && cp "$1/card.profile.json" "$logs/"
+    fi
+    touch "$steps"
+    cp "$steps" "$results/steps.tsv" || die "$results cannot be written"
+    while IFS=$'\t' read -r _ name verdict _; do verdict_of[$name]=$verdict; done <"$steps"
     unpack
     find_pythons
     find_folders
     make_loadable
     write_wrappers
-    export FERRY_PLUGIN_PATH=$unpacked/lib/ferry FERRY_BUILD_DIR=$unpacked OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
-    export FERRY_DATA=$here/data # without MNIST: made-up data
+    export FERRY_PLUGIN_PATH=$unpacked/lib/ferry FERRY_BUILD_DIR=$unpacked OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} FERRY_DATA=$here/data
     if ((is_fake)); then
         fake=$unpacked/lib/libfake_cuda.so
         export FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=$fake FERRY_NCCL=none

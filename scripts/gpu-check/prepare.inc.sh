@@ -2,12 +2,14 @@
 # `gpu-check.sh prepare`: builds, and stages a folder that needs nothing of this machine any more.
 # Next: machine.inc.sh, which unpacks it.
 #
-# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py, staged.txt (facts, a line
-# each), plan.txt (steps and limits), data/mnist/, tools/ (what unpacks: a loader, its C library,
-# zlib, inflate), packed/ (programs and libraries, one gzip file each; packed/files.txt lists them).
-# packed/lib is what such machines lack; packed/base is the C and C++ runtime, used only where the
-# machine's is missing or too old.
+# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py, staged.txt
+# (facts, a line each), plan.txt (steps and limits), ops.txt, data/mnist/, recorded/ (losses of the
+# simulated device), tools/ (what unpacks: xz, its libraries, a loader), programs.xz (programs and
+# libraries, one behind the other; files.txt lists them with their bytes).
+# lib/ is what such machines lack; base/ is the C and C++ runtime, used only where the machine's is
+# missing or too old.
 
+# Of the folder and the tracked files of the tree.
 limit_bytes=$((60 << 20))
 base_libraries=' ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libmvec.so.1 libpthread.so.0 libdl.so.2 librt.so.1 libstdc++.so.6 libgcc_s.so.1 '
 
@@ -25,7 +27,7 @@ build_for() {
         ((is_fake)) && targets+=(fake_cuda)
     else
         tests=OFF
-        say "CMocka is not here (Debian: libcmocka-dev): the tests are left out, so the phases 'right' and 'order' will check little"
+        say "CMocka is not here (Debian: libcmocka-dev): the tests are left out, so the call 'right' will check little"
     fi
     command -v cmake >/dev/null || die "cmake is not here"
     command -v ninja >/dev/null && generator=(-G Ninja)
@@ -36,42 +38,45 @@ build_for() {
         -DFERRY_TESTS=$tests -DFERRY_EXAMPLES=OFF -DFERRY_BENCH=ON -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON >"$build/gpu-check.log" 2>&1 ||
         die "configuring failed: $(tail -n 20 "$build/gpu-check.log")"
     local program
-    for program in dispatch_floor ledger_cost cuda_probe ten_kernels; do targets+=("bench_$program"); done
+    for program in cuda_probe kernels; do targets+=("bench_$program"); done
     if [[ $tests == ON ]]; then
         targets+=(test_ops_op_matrix)
-        for program in "${conformance_right[@]}" "${conformance_order[@]}"; do targets+=("test_conformance_$program"); done
+        for program in "${conformance[@]}"; do targets+=("test_conformance_$program"); done
     fi
     cmake --build "$build" --parallel "${FERRY_JOBS:-$(nproc)}" --target "${targets[@]}" >>"$build/gpu-check.log" 2>&1 ||
         die "building failed: $(tail -n 20 "$build/gpu-check.log")"
 }
 
-# pack FILE NAME: strips a copy and adds it to the folder as packed/NAME.gz.
+# pack FILE NAME: strips a copy; `compress` adds it to the folder.
 pack() {
-    local from=$1 name=$2
-    mkdir -p "$out/packed/$(dirname "$name")"
-    cp -L "$from" "$temp/stripped" || die "$from cannot be read"
-    chmod u+w "$temp/stripped"
-    [[ $name == base/* || $name == lib/lib[!f]* ]] || strip "$temp/stripped" || die "strip failed on $from"
-    gzip -6 -n -c "$temp/stripped" >"$out/packed/$name.gz" || die "gzip failed on $from"
-    echo "$name" >>"$out/packed/files.txt"
+    local from=$1 copy=$temp/packed/$2
+    mkdir -p "${copy%/*}"
+    cp -L "$from" "$copy" || die "$from cannot be read"
+    chmod u+w "$copy"
+    [[ $2 == base/* || $2 == lib/lib[!f]* ]] || strip "$copy" || die "strip failed on $from"
+    echo "$(stat -c %s "$copy") $2" >>"$out/files.txt"
     staged_files+=("$from")
+}
+
+# Programs share most of their code, which a window of 64 MiB finds again.
+compress() {
+    while read -r _ name; do cat "$temp/packed/$name"; done <"$out/files.txt" |
+        XZ_OPT=${XZ_OPT:---lzma2=preset=0,dict=64MiB} xz -c >"$out/programs.xz" || die "xz failed"
 }
 
 pack_programs() {
     local file
-    for file in "$build"/bin/ferry "$build"/bin/bench/{cuda_probe,ten_kernels,dispatch_floor,ledger_cost}; do
+    for file in "$build"/bin/ferry "$build"/bin/bench/{cuda_probe,kernels}; do
         [[ -e $file ]] || die "$file was not built"
         pack "$file" "${file#"$build"/}"
     done
-    pack "$build/lib/libferry.so.0" lib/libferry.so.0
-    pack "$build/lib/libferry_train.so.0" lib/libferry_train.so.0
     pack "$build/lib/ferry/libferry_cuda.so" lib/ferry/libferry_cuda.so
     if ((is_fake)); then
         [[ -e $build/lib/tests/libfake_cuda.so ]] || die "--fake: $build has no fake driver; it is built with the tests, which need CMocka"
         pack "$build/lib/tests/libfake_cuda.so" lib/libfake_cuda.so
     fi
     ntests=0
-    for file in ops_op_matrix "${conformance_right[@]/#/conformance_}" "${conformance_order[@]/#/conformance_}"; do
+    for file in ops_op_matrix "${conformance[@]/#/conformance_}"; do
         [[ -x $build/bin/tests/test_$file ]] || continue
         pack "$build/bin/tests/test_$file" "bin/tests/test_$file"
         ntests=$((ntests + 1))
@@ -79,11 +84,14 @@ pack_programs() {
     ((ntests)) || say "$build has no tests (no CMocka when it was configured?): they are left out"
 }
 
-# Every library that one of the staged files needs, by name, once, as the loader of this machine
-# finds it.
+# Every library that one of the staged files needs, Ferry's included, by name, once, as the loader of
+# this machine finds it.
 pack_libraries() {
     local name arrow path rest known=" "
     for path in "${staged_files[@]}"; do LD_LIBRARY_PATH=$build/lib ldd "$path"; done >"$temp/needed" 2>&1
+    for path in $(ldd "$(type -P xz)" | grep -o '/[^ ]*'); do cp -L "$path" "$out/tools/"; done
+    [[ -e $out/tools/ld-linux-x86-64.so.2 ]] || die "ldd did not name the loader of xz: only glibc on x86-64 can be staged"
+    cp -L "$(type -P xz)" "$out/tools/xz"
     while read -r name arrow path rest; do
         if [[ $name == /*/ld-linux* ]]; then
             path=$name name=${name##*/}
@@ -91,15 +99,10 @@ pack_libraries() {
             continue
         fi
         [[ $path == not ]] && die "$name is needed and not found on this machine"
-        [[ $known == *" $name "* || $name == libferry* ]] && continue
+        [[ $known == *" $name "* ]] && continue
         known+="$name "
         if [[ $base_libraries == *" $name "* ]]; then pack "$path" "base/$name"; else pack "$path" "lib/$name"; fi
-        case $name in ld-linux* | libc.so.6 | libz.so.1) cp -L "$path" "$out/tools/$name" ;; esac
     done <"$temp/needed"
-    [[ -e $out/tools/libc.so.6 && -e $out/tools/libz.so.1 && -e $out/tools/ld-linux-x86-64.so.2 ]] ||
-        die "ldd did not name the loader, libc.so.6 and libz.so.1: only glibc on x86-64 can be staged"
-    ${CC:-cc} -O2 -o "$out/tools/inflate" "$parts/inflate.c" -lz || die "$parts/inflate.c does not compile"
-    strip "$out/tools/inflate"
 }
 
 stage_data() {
@@ -119,37 +122,50 @@ stage_data() {
     chmod u+w "$out"/data/mnist/*
 }
 
+# Losses that no other device needs to be here for.
+record_losses() {
+    local model
+    mkdir "$out/recorded"
+    for model in "${loss_models[@]}"; do
+        losses_words "$model" 'sim:0' "$steps"
+        FERRY_DATA=$out/data "$build/bin/ferry" "${words[@]}" >"$out/recorded/$model.json" || die "the losses of $model on sim:0 cannot be recorded"
+    done
+}
+
 stage_scripts() {
     local what
     mkdir -p "$out/gpu-check"
     cp "$script" "$out/gpu-check.sh"
     cp "$parts"/*.inc.sh "$out/gpu-check/"
     cp "$root/bench/gpu_torch.py" "$out/"
-    what=$(cat "$out"/packed/*/*.gz "$out"/packed/*/*/*.gz "$out/gpu-check.sh" "$out"/gpu-check/* | sha256sum)
+    sed -n 's/^ *X([A-Z0-9_]*, \([a-z0-9_]*\)).*/\1/p' "$root/include/ferry/op_list.h" >"$out/ops.txt"
+    what=$(cat "$out/programs.xz" "$out/gpu-check.sh" "$out"/gpu-check/* | sha256sum)
     {
         echo "id=${what:0:16}"
         echo "arch=$arch"
         echo "fake=$is_fake"
         echo "tests=$ntests"
+        echo "steps=$steps"
         echo "commit=$(git -C "$root" log -1 --format=%h 2>/dev/null || echo unknown)"
         echo "made=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
     } >"$out/staged.txt"
-    FERRY_GPU_QUICK='' bash "$out/gpu-check.sh" plan >"$out/plan.txt" || die "the plan of the staged script cannot be printed"
+    bash "$out/gpu-check.sh" plan >"$out/plan.txt" || die "the plan of the staged script cannot be printed"
 }
 
 check_size() {
-    local bytes
+    local bytes tree
     bytes=$(du -sb --apparent-size "$out" | cut -f 1)
-    if ((bytes > limit_bytes)); then
+    tree=$(cd "$root" && git ls-files -z 2>/dev/null | xargs -0 -r cat | wc -c)
+    if ((bytes + tree > limit_bytes)); then
         du -ab --apparent-size "$out" | sort -rn | head -n 12 >&2
-        die "$out has $bytes bytes, $((bytes - limit_bytes)) more than the limit of $limit_bytes (60 MiB). Above are its largest files"
+        die "$out has $bytes bytes and the tree's tracked files $tree, $((bytes + tree - limit_bytes)) more than the limit of $limit_bytes (60 MiB). Above are its largest files"
     fi
-    say "staged $out: $bytes bytes of at most $limit_bytes, $ntests test programs$( ((is_fake)) && echo ', the fake driver')"
-    say "there: bash DIR/gpu-check.sh run right   (then order, figures, learn; one command each)"
+    say "staged $out: $bytes bytes, with the tree's tracked files $((bytes + tree)) of at most $limit_bytes, $ntests test programs$( ((is_fake)) && echo ', the fake driver')"
+    say "there: bash DIR/gpu-check.sh run right   (then figures, learn; one command each)"
 }
 
 prepare() {
-    local root arch=90 out="" data="" build="" is_fake=0 ntests=0 temp staged_files=()
+    local root arch=90 out="" data="" build="" is_fake=0 ntests=0 steps=50 temp staged_files=()
     root=$(readlink -f "$here/..")
     [[ -e $root/CMakeLists.txt ]] || die "prepare runs in a source tree of Ferry; $root is none"
     while (($#)); do
@@ -159,7 +175,7 @@ prepare() {
             case $1 in --arch) arch=$2 ;; --out) out=$2 ;; --data) data=$2 ;; --build) build=$2 ;; esac
             shift
             ;;
-        --fake) is_fake=1 ;;
+        --fake) is_fake=1 steps=3 ;;
         *) usage "prepare has no option '$1'" ;;
         esac
         shift
@@ -174,14 +190,16 @@ prepare() {
         build_for "$arch"
     fi
     rm -rf "$out"
-    mkdir -p "$out/tools" "$out/packed" || exit 1
+    mkdir -p "$out/tools" || exit 1
     temp=$(mktemp -d)
     # shellcheck disable=SC2064 # this folder, now
     trap "rm -rf '$temp'" EXIT
     touch "$out/staged.txt"
     pack_programs
     pack_libraries
+    compress
     stage_data
     stage_scripts
     check_size
+    record_losses
 }

@@ -1,12 +1,18 @@
 # shellcheck shell=bash disable=SC2154,SC2034  # set by machine.inc.sh, used by the other parts
-# Steps and their limits: runs a command, decides what its end means, keeps a line about it in
-# steps.tsv. Also: numbers and texts out of JSON documents, without any tool. Not here: which steps
-# there are (phases.inc.sh), the table (report.inc.sh).
+# Steps and their limits: runs commands, several at once, decides what their ends mean, and writes
+# each result at once: a line of steps.tsv, one of results.jsonl, the log. Also: numbers and texts
+# out of JSON documents, without any tool. Not here: which steps there are (phases.inc.sh), the
+# table (report.inc.sh).
 
-# Seconds of a phase. Below 480 each, 1500 together.
-declare -A phase_seconds=([right]=320 [order]=400 [figures]=450 [learn]=320)
-all_phases=(right order figures learn)
-is_plan=0
+# Seconds of a call, together at most 780.
+declare -A call_seconds=([right]=200 [figures]=240 [learn]=200)
+all_phases=(right figures learn)
+at_once=12
+is_plan=0 planned=0 # seconds that the steps of a plan may take
+reserve=0           # seconds of the call that later steps keep
+bad=0               # steps of this call that did not pass
+queued=()
+declare -A verdict_of=() # of each step, also of earlier calls
 
 # One line, letters that no table or JSON document minds, at most 160.
 plain() {
@@ -16,12 +22,48 @@ plain() {
     echo "${text:0:160}"
 }
 
+# The JSON documents that a step printed, with a comma between, in one line. Of a document that is
+# not whole nothing is taken.
+documents_of() {
+    local text
+    [[ -s $logs/$1.json ]] || return
+    text=$(<"$logs/$1.json")
+    [[ $text == '{'*'}' ]] || return
+    text=${text//$'}\n{'/'}, {'}
+    echo "${text//$'\n'/ }"
+}
+
+# A long log gives its first and last 20,000 bytes.
+log_of() {
+    printf '\n======== %s\n' "$1"
+    if (($(wc -c <"$logs/$1.log") > 40000)); then
+        head -c 20000 "$logs/$1.log"
+        printf '\n[...]\n'
+        tail -c 20000 "$logs/$1.log"
+    else
+        cat "$logs/$1.log"
+    fi
+}
+
 # note NAME VERDICT SECONDS LIMIT TEXT: verdicts are passed, failed, timeout, notrun, skipped.
 note() {
-    local text
+    local text line
     text=$(plain "${5:--}")
-    printf '%s\t%s\t%s\t%d\t%d\t%s\n' "$phase" "$1" "$2" "$3" "$4" "${text:--}" >>"$steps"
+    printf -v line '%s\t%s\t%s\t%d\t%d\t%s\n' "$phase" "$1" "$2" "$3" "$4" "${text:--}"
+    printf '%s' "$line" >>"$steps"
+    printf '%s' "$line" >>"$results/steps.tsv"
+    printf '{ "phase": "%s", "step": "%s", "verdict": "%s", "seconds": %d, "limit_s": %d, "text": "%s", "figures": [%s] }\n' \
+        "$phase" "$1" "$2" "$3" "$4" "$text" "$(documents_of "$1")" >>"$results/results.jsonl"
+    [[ -s $logs/$1.log ]] && log_of "$1" >>"$results/logs.txt"
+    verdict_of[$1]=$2
+    [[ $2 == passed || $2 == skipped ]] || bad=$((bad + 1))
 }
+
+# skip NAME TEXT: notes a step that cannot run here, with the reason.
+skip() { ((is_plan)) || note "$1" skipped 0 0 "$2"; }
+
+# Steps that passed or were skipped, also in an earlier call, are not repeated.
+is_known() { [[ ${verdict_of[$1]:-} == passed || ${verdict_of[$1]:-} == skipped ]]; }
 
 # Why a step failed: the first line of the end of its log that looks like a reason, else the last
 # line.
@@ -38,61 +80,86 @@ reason_in() {
     echo "$last"
 }
 
-# step NAME SECONDS COMMAND...: runs it within its limit and the time left in the phase; output goes
-# to NAME.log. Exit 77 is a skip.
-step() {
-    local name=$1 limit=$2 left started=$SECONDS status
-    shift 2
-    if ((is_plan)); then
-        printf '%-8s %-28s %4d s\n' "$phase" "$name" "$limit"
-        return 0
-    fi
-    left=$((phase_seconds[$phase] - (SECONDS - phase_began)))
-    rm -f "$logs/$name.json"
-    if ((left < 3)); then
-        note "$name" notrun 0 "$limit" "no time left in the phase"
-        return 1
-    fi
-    ((limit > left)) && limit=$left
-    echo "== $phase: $name (at most $limit s)"
-    timeout --kill-after=5 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
-    status=$?
-    case $status in
-    0) note "$name" passed $((SECONDS - started)) "$limit" - ;;
-    77) note "$name" skipped $((SECONDS - started)) "$limit" "$(tail -n 1 "$logs/$name.log")" ;;
-    124 | 137) note "$name" timeout $((SECONDS - started)) "$limit" "not done after $limit s" ;;
-    *) note "$name" failed $((SECONDS - started)) "$limit" "exit $status: $(reason_in "$logs/$name.log")" ;;
-    esac
-    case $status in 0 | 77) ;; *) tail -n 15 "$logs/$name.log" ;; esac
-    return $status
+# enqueue NAME SECONDS COMMAND...: for the next `together`. Output goes to NAME.log.
+enqueue() {
+    local words
+    ((is_plan)) || is_known "$1" && return
+    printf -v words ' %q' "${@:3}"
+    queued+=("$1"$'\t'"$2"$'\t'"$words")
 }
-
-# As step, for a command that prints one JSON document: it goes to NAME.json.
-json_step() {
-    local name=$1 limit=$2
-    shift 2
+# As enqueue, for a command that prints JSON documents: they go to NAME.json.
+enqueue_json() {
     # shellcheck disable=SC2016 # the inner shell expands them
-    step "$name" "$limit" bash -c 'json=$1; shift; exec "$@" >"$json"' _ "$logs/$name.json" "$@"
+    enqueue "$1" "$2" bash -c 'json=$1; shift; exec "$@" >"$json"' _ "$logs/$1.json" "${@:3}"
 }
 
-# skip NAME TEXT: notes a step that cannot run here, with the reason.
-skip() {
-    if ((is_plan)); then return; fi
-    note "$1" skipped 0 0 "$2"
+# finish NAME STATUS SECONDS LIMIT: exit 77 is a skip.
+finish() {
+    local outside
+    case $2 in
+    0) note "$1" passed "$3" "$4" "$(text_of "$1")" ;;
+    77) note "$1" skipped "$3" "$4" "$(tail -n 1 "$logs/$1.log")" ;;
+    124 | 137) note "$1" timeout "$3" "$4" "not done after $4 s" ;;
+    *)
+        outside=$(number "$logs/$1.json" outside)
+        note "$1" failed "$3" "$4" "exit $2: ${outside:+$outside numbers differ by more }$(reason_in "$logs/$1.log")"
+        echo "-- $1 failed: exit $2"
+        tail -n 15 "$logs/$1.log"
+        ;;
+    esac
 }
 
-# tell NAME TEXT: sets the text of a step that has run. An empty text changes nothing.
-tell() {
-    local p n rest lines=()
-    [[ -n $2 ]] || return 0
-    ((is_plan)) && return 0
-    mapfile -t lines <"$steps"
-    : >"$steps"
-    for rest in "${lines[@]}"; do
-        IFS=$'\t' read -r p n _ <<<"$rest"
-        [[ $p == "$phase" && $n == "$1" ]] && rest=${rest%$'\t'*}$'\t'$(plain "$2")
-        printf '%s\n' "$rest" >>"$steps"
+# together WHAT SECONDS: runs the queued steps, at_once at a time, all within so many seconds and
+# the rest of the call. A step that runs longer is killed.
+together() {
+    local next=0 end left limit name words
+    local -A began=() limit_of=()
+    if ((is_plan)); then
+        printf '%-8s %-28s %4d s\n' "$phase" "$1" "$2"
+        planned=$((planned + $2))
+        return
+    fi
+    ((${#queued[@]})) && echo "== $phase: $1, ${#queued[@]} steps (at most $2 s), at $SECONDS s"
+    end=$((SECONDS + $2))
+    ((end > call_seconds[$phase] - reserve)) && end=$((call_seconds[$phase] - reserve))
+    while ((next < ${#queued[@]} || ${#began[@]})); do
+        if ((next < ${#queued[@]} && ${#began[@]} < at_once)); then
+            IFS=$'\t' read -r name limit words <<<"${queued[next++]}"
+            left=$((end - SECONDS))
+            rm -f "$logs/$name".{json,log,status}
+            if ((left < 1)); then
+                note "$name" notrun 0 "$limit" "no time left"
+                continue
+            fi
+            ((limit > left)) && limit=$left
+            began[$name]=$SECONDS limit_of[$name]=$limit
+            {
+                eval "timeout --kill-after=3 $limit$words"
+                echo $? >"$logs/$name.status"
+            } >"$logs/$name.log" 2>&1 </dev/null &
+            continue
+        fi
+        # A child that was noticed in between ends no wait.
+        wait -n 2>/dev/null || sleep 0.1
+        for name in "${!began[@]}"; do
+            [[ -s $logs/$name.status ]] || continue
+            finish "$name" "$(<"$logs/$name.status")" $((SECONDS - began[$name])) "${limit_of[$name]}"
+            unset "began[$name]"
+        done
     done
+    queued=()
+}
+
+# step NAME SECONDS COMMAND...: one step, now. Its status: did it pass, also in an earlier call?
+step() {
+    enqueue "$@"
+    together "$1" "$2"
+    ((is_plan)) || is_known "$1"
+}
+json_step() {
+    enqueue_json "$@"
+    together "$1" "$2"
+    ((is_plan)) || is_known "$1"
 }
 
 # ---- values from JSON documents ----
@@ -119,64 +186,48 @@ at_least() {
     ((10#${a/./} >= 10#${b/./}))
 }
 
-# ---- phases ----
+# ---- calls ----
 
-# Starts a phase: forgets what an earlier run noted of it.
-begin_phase() {
-    local line lines=()
-    phase=$1 phase_began=$SECONDS
-    ((is_plan)) && return
-    mapfile -t lines <"$steps"
-    : >"$steps"
-    for line in "${lines[@]}"; do [[ $line == "$phase"$'\t'* ]] || printf '%s\n' "$line" >>"$steps"; done
-}
-
-check_phases() {
-    local asked
-    [[ " $* " != *' all '* || $# == 1 ]] || usage "'all' is given together with other phases; give it alone"
-    for asked in "$@"; do
-        [[ $asked == all || -n ${phase_seconds[$asked]:-} ]] || usage "there is no phase '$asked'; phases are ${all_phases[*]} and all"
-    done
-}
-
-run_phases() {
-    local asked=() results=${OUT:-gpu-check-results}
+run_call() {
+    local before=$here/before
+    results=${OUT:-gpu-check-results} phase=""
     while (($#)); do
         case $1 in
-        --results)
-            [[ -n ${2:-} ]] || usage "--results needs a folder"
-            results=$2
+        --results | --before)
+            [[ -n ${2:-} ]] || usage "$1 needs a folder"
+            if [[ $1 == --results ]]; then results=$2; else before=$2; fi
             shift
             ;;
         -*) usage "run has no option '$1'" ;;
-        *) asked+=("$1") ;;
+        *)
+            [[ -z $phase ]] || usage "run does one call at a time; '$phase' and '$1' were given"
+            phase=$1
+            ;;
         esac
         shift
     done
-    ((${#asked[@]})) || usage "run needs a phase: ${all_phases[*]} or all"
-    check_phases "${asked[@]}"
-    [[ ${asked[*]} == all ]] && asked=("${all_phases[@]}")
+    [[ -n $phase ]] || usage "run needs a call: ${all_phases[*]}"
+    [[ -n ${call_seconds[$phase]:-} ]] || usage "there is no call '$phase'; calls are ${all_phases[*]}"
     mkdir -p "$results" || die "$results cannot be made"
     results=$(readlink -f "$results")
-    make_ready
-    for phase in "${asked[@]}"; do
-        begin_phase "$phase"
-        require_device && "phase_$phase"
-        echo "-- $phase took $((SECONDS - phase_began)) s of ${phase_seconds[$phase]}"
-    done
-    report "$results" "${asked[@]}"
+    make_ready "$before"
+    require_device && "phase_$phase"
+    echo "-- $phase took $SECONDS s of ${call_seconds[$phase]}"
+    report
 }
 
-plan_phases() {
-    local each total=0
+plan_calls() {
+    local total=0
     (($# == 0)) || usage "plan takes no arguments"
-    is_plan=1 logs=/nonexistent steps=/dev/null device=cuda:0 quick='' is_fake=0 unpacked='' loader=() work=''
-    for each in "${all_phases[@]}"; do
-        begin_phase "$each"
+    is_plan=1 logs=/nonexistent device=cuda:0 is_fake=0 unpacked='' loader=() work=''
+    for phase in "${all_phases[@]}"; do
+        planned=$unpack_seconds
+        printf '%-8s %-28s %4d s\n' "$phase" unpack "$planned"
         require_device
-        "phase_$each"
-        printf '%-8s %-28s %4d s\n\n' "$each" "ends within" "${phase_seconds[$each]}"
-        total=$((total + phase_seconds[$each]))
+        "phase_$phase"
+        printf '%-8s %-28s %4d s\n\n' "$phase" "ends within" "${call_seconds[$phase]}"
+        ((planned <= call_seconds[$phase])) || die "the steps of $phase may take $planned s, more than its ${call_seconds[$phase]}"
+        total=$((total + call_seconds[$phase]))
     done
-    echo "all phases end within $total s"
+    echo "all calls end within $total s"
 }
