@@ -121,7 +121,7 @@ use_staged_loader() {
 write_wrappers() {
     local name
     mkdir -p "$work/bin"
-    for name in ferry bench/cuda_probe; do
+    for name in ferry bench/cuda_probe bench/kernels; do
         {
             echo '#!/usr/bin/env bash'
             ((${#loader[@]})) || printf 'export LD_LIBRARY_PATH=%q\n' "$library_path"

@@ -183,7 +183,7 @@ compare_with_torch() {
     for python in "${pythons[@]}"; do
         timeout 30 env "LD_LIBRARY_PATH=$plain_library_path" "$python" -c 'import torch' >/dev/null 2>&1 || continue
         json_step torch $limit env "LD_LIBRARY_PATH=$plain_library_path" PYTHONUNBUFFERED=1 "$python" "$here/gpu_torch.py" \
-            --probe "$work/bin/cuda_probe" --seconds $((limit - 15)) "$work/bin/ferry" "$device" 2
+            --probe "$work/bin/cuda_probe" --kernels "$work/bin/kernels" --seconds $((limit - 15)) "$work/bin/ferry" "$device" 2
         return
     done
     skip torch "no Python here imports torch (FERRY_GPU_PYTHON names one)"

@@ -2,7 +2,7 @@
 # `gpu-check.sh prepare`: builds, and stages a folder that needs nothing of this machine any more.
 # Next: machine.inc.sh, which unpacks it.
 #
-# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py, staged.txt
+# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py with its models, staged.txt
 # (facts, a line each), plan.txt (steps and limits), ops.txt, data/mnist/, recorded/ (losses of the
 # simulated device), tools/ (what unpacks: xz, its libraries, a loader), programs.xz (programs and
 # libraries, one behind the other; files.txt lists them with their bytes).
@@ -137,7 +137,7 @@ stage_scripts() {
     mkdir -p "$out/gpu-check"
     cp "$script" "$out/gpu-check.sh"
     cp "$parts"/*.inc.sh "$out/gpu-check/"
-    cp "$root/bench/gpu_torch.py" "$out/"
+    cp "$root/bench/gpu_torch.py" "$root/tests/unit/train/models_reference.py" "$out/"
     sed -n 's/^ *X([A-Z0-9_]*, \([a-z0-9_]*\)).*/\1/p' "$root/include/ferry/op_list.h" >"$out/ops.txt"
     what=$(cat "$out/programs.xz" "$out/gpu-check.sh" "$out"/gpu-check/* | sha256sum)
     {
