@@ -2,7 +2,7 @@
 # Two ranks train together, by the plugin of each MPI.
 # shellcheck source=debian/tests/lib.inc.sh
 . debian/tests/lib.inc.sh
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 TMPDIR=$work
 for mpi in openmpi mpich; do
     options=()
     if [ $mpi = openmpi ]; then options=(--oversubscribe --mca btl "self,vader"); fi

@@ -22,6 +22,6 @@ def run(program):
     }
     done = subprocess.run(
         [sys.executable, "-B", "-c", textwrap.dedent(program)],
-        env={**os.environ, **variables}, capture_output=True, text=True, timeout=120,
+        env={**os.environ, **variables}, capture_output=True, text=True, timeout=1200,
     )  # fmt: skip
     return done.stdout, done.stderr

@@ -82,7 +82,7 @@ class Sweep(unittest.TestCase):
         variables = {"LD_PRELOAD": str(LIBRARY), "PYTHONMALLOC": "malloc_debug"}
         done = subprocess.run(
             [sys.executable, "-B", __file__, "-v", "Child"], capture_output=True, text=True,
-            timeout=250, env={**os.environ, **variables},
+            timeout=1200, env={**os.environ, **variables},
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr[-4000:])
         self.assertNotIn("skipped", done.stderr)

@@ -93,7 +93,7 @@ class Reach(unittest.TestCase):
                 Path(folder, name).symlink_to(libraries / name)
             for said in ("there is no libferry_dist beside libferry", "file too short"):
                 done = subprocess.run(
-                    [sys.executable, "-B", "-c", textwrap.dedent(program)], text=True, timeout=120,
+                    [sys.executable, "-B", "-c", textwrap.dedent(program)], text=True, timeout=1200,
                     env={**os.environ, "FERRY_LIBRARY": folder}, capture_output=True,
                 )  # fmt: skip
                 self.assertRegex(done.stdout, f"^fy_group_open: .*{said}\n")

@@ -17,7 +17,7 @@ import ferry
 def run(program):
     """Runs a program in a new interpreter; (exit status, output, error text)."""
     command = [sys.executable, "-B", "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -360,7 +360,7 @@ static void a_forked_child_is_refused(ts_ctx_t *ctx)
     if (pid == 0) {
         fy_tensor_t *tensors[2];
         int64_t rows;
-        alarm(20);
+        alarm(240);
         const fy_status_t status = fy_prefetch_next(prefetch, tensors, &rows);
         fy_prefetch_destroy(prefetch);
         _exit(status == FY_STATUS_UNAVAILABLE ? 0 : 1);

@@ -100,7 +100,7 @@ typedef struct seen {
 static void wait_for(seen_t *seen, int runs)
 {
     const struct timespec moment = { 0, 200000 };
-    for (int i = 0; i < 100000 && atomic_load(&seen->runs) < runs; i++) nanosleep(&moment, NULL);
+    for (int i = 0; i < 600000 && atomic_load(&seen->runs) < runs; i++) nanosleep(&moment, NULL);
     assert_int_equal(atomic_load(&seen->runs), runs);
 }
 

@@ -23,7 +23,8 @@ try() { # try NAME COMMAND...
 }
 skip() { echo "SKIP $1: $2" && skipped=$((skipped + 1)); }
 
-try "install" cmake --install "$build" --prefix "$temp/first" || exit 1
+# install_manifest.txt in the build is of the last installation: other runs of this wait.
+try "install" flock "$build" cmake --install "$build" --prefix "$temp/first" || exit 1
 mv "$temp/first" "$temp/ferry"
 prefix=$temp/ferry
 library=$(find "$prefix" -name libferry.so | head -n 1)
@@ -168,13 +169,14 @@ if [ -x "$prefix/bin/ferry" ]; then try "installed: the manual page" grep -q '^\
 try "nothing installed names its first folder" sh -c '! grep -rlF -e "$1" -e "$2" "$3"' _ "$temp/first" "$build" "$prefix"
 
 # Uninstalling removes the installed files, and no others.
-uninstalls() {
+uninstalls() (
+    exec 9<"$build" && flock 9
     mkdir -p "$temp/second/share/doc/ferry" && echo kept >"$temp/second/share/doc/ferry/own.txt"
     DESTDIR=$1 cmake --install "$build" --prefix "$temp/second" && test -n "$(find "$1$temp/second" -name libferry.so)" || return 1
     DESTDIR=$1 cmake -DMANIFEST="$build/install_manifest.txt" -P "$here/../../cmake/uninstall.cmake" || return 1
     find "$1$temp/second" ! -type d | diff - <([ "$1" ] || echo "$temp/second/share/doc/ferry/own.txt") &&
         [ "$(find "$1$temp/second" -path '*/ferry/*' -type d | wc -l)" -eq 0 ]
-}
+)
 try "uninstall: leaves the files of others" uninstalls ""
 try "uninstall: below DESTDIR" uninstalls "$temp/stage"
 

@@ -6,7 +6,7 @@
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/../unit/tools/lib.inc.sh" "$1"
 
-seconds=60 # time limit of one run: a hang is a failure
+seconds=600 # time limit of one run: a hang is a failure
 numbers="1 2 3 5 8 13 21 34 55 89"
 [ "${2:-${FERRY_SWEEP:-}}" = all ] && numbers=$(seq 100)
 export FERRY_DATA=$work/nothing OMP_NUM_THREADS=1

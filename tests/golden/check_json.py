@@ -35,7 +35,7 @@ def fail(text):
 
 def run(*arguments, status=0):
     done = subprocess.run(
-        [FERRY, *arguments], capture_output=True, text=True, timeout=250, check=False
+        [FERRY, *arguments], capture_output=True, text=True, timeout=1200, check=False
     )
     if done.returncode != status:
         fail(

@@ -15,7 +15,7 @@
 #include "runtime/base/live_page.h"
 #include "tools/cli/tool.h"
 
-enum { PATH_ROOM = 512, READ_TRIES = 1000 };
+enum { PATH_ROOM = 512, READ_TRIES = 10000 };
 
 typedef struct watched {
     char path[PATH_ROOM];

@@ -124,7 +124,7 @@ static void a_child_finds_the_segments_intact(void **state)
     assert_true(pid >= 0);
     if (!pid) {
         void *address = NULL;
-        alarm(20);
+        alarm(240);
         const bool ok = fy__host_segment_alloc(4 * MIB, &address) == FY_STATUS_OK &&
                         address == kept && kept[5] == 7;
         _exit(ok ? 0 : 1);

@@ -68,7 +68,7 @@ static void a_child_faults_pages_too(void **state)
     fy__host_segments_fork_lock();
     const pid_t pid = fork();
     if (!pid) {
-        alarm(20);
+        alarm(240);
         fy__host_segments_fork_child();
         fy__host_segment_touch(bytes, 40 * MIB);
         void *segment;

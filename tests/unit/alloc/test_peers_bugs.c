@@ -163,6 +163,7 @@ static void record_scopes(uint64_t count, uint64_t *out_events, uint64_t *out_lo
     drain_t pipe = { .fd = -1 };
     pthread_t reader;
     snprintf(path, sizeof path, "/tmp/ferry_peers_%ld", (long)getpid());
+    (void)unlink(path); /* of a killed process that had this number */
     assert_int_equal(mkfifo(path, 0600), 0);
     pipe.fd = open(path, O_RDONLY | O_NONBLOCK);
     assert_true(pipe.fd >= 0);

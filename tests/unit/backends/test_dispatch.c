@@ -157,7 +157,7 @@ static void a_forked_child_computes(void **state)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        (void)alarm(60); /* a hang ends with a signal */
+        (void)alarm(240); /* a hang ends with a signal */
         work(FY_OP_ADD, &c, 2, sources, NULL);
         work(FY_OP_MATMUL, &c, 2, sources, &attrs);
         int differs = 0;

@@ -103,7 +103,7 @@ static void the_log_function_may_launch(void **state)
     (void)state;
     op_case_t c = forward(4);
     on_log = launch_another;
-    alarm(60); /* with a lock held, this would wait for itself */
+    alarm(240); /* with a lock held, this would wait for itself */
     for (int i = 0; i < 5; i++) run_case(&c);
     alarm(0);
     assert_int_equal(nreaders, 1);

@@ -16,7 +16,8 @@ counter() {
     if [ $is_sanitized = 0 ]; then echo "$(realpath "$build")/lib/tests/libcount_mpi_$1.so"; fi
 }
 # start MPI N [OPTION...] PROGRAM ARGUMENT...: what the ranks print is in $temp/out and $temp/err, one rank after
-# another: mpirun would mix their lines, and parts of lines.
+# another: mpirun would mix their lines, and parts of lines. What MPI writes is in $temp: of two
+# runs of Open MPI 4 that share a folder for sessions, one may fail as the other removes it.
 start() {
     local mpi=$1 n=$2 options=() status=0
     shift 2
@@ -26,7 +27,7 @@ start() {
     if [ "$mpi" = openmpi ]; then options+=(--allow-run-as-root --oversubscribe --mca btl "self,vader"); fi
     # MPI leaves memory unfreed in plugins that it no longer has loaded.
     # shellcheck disable=SC2016 # the ranks expand it
-    LSAN_OPTIONS=detect_leaks=0 "mpirun.$mpi" "${options[@]}" -n "$n" \
+    TMPDIR=$temp OMPI_MCA_btl_vader_backing_directory=$temp LSAN_OPTIONS=detect_leaks=0 "mpirun.$mpi" "${options[@]}" -n "$n" \
         sh -c 'rank=$0.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exec "$@" >"$rank.out" 2>"$rank.err"' "$temp/rank" "$@" \
         >"$temp/out" 2>"$temp/err" || status=$?
     cat "$temp"/rank.*.out >>"$temp/out"

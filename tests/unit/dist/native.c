@@ -16,6 +16,8 @@
 
 #include "tests/unit/dist/ranks.h"
 
+enum { CALLS_S = 10 }; /* a deadline of calls; a high load makes no rank as late */
+
 static fy_tensor_t *make(fy_device_t *where, float value)
 {
     fy_tensor_t *out;
@@ -24,11 +26,12 @@ static fy_tensor_t *make(fy_device_t *where, float value)
     return out;
 }
 
-static void report(void)
+/* `lost`: the rank that does not report; -1: none. */
+static void report(int lost)
 {
     printf("rank %d: %s\n", group.rank, fy_error_get()->text);
     fflush(stdout);
-    sleep(2); /* mpirun ends all ranks when one leaves without MPI_Finalize */
+    leave_together(lost);
 }
 
 static pid_t process_of(fy_group_t *g, int rank)
@@ -72,7 +75,7 @@ static void stop(fy_group_t *g, int is_async)
     if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
     HOLDS(status == FY_STATUS_RANK_LOST);
     HOLDS(fy_group_barrier(g) == FY_STATUS_RANK_LOST);
-    report();
+    report(last);
     if (group.rank == 0) kill(victim, SIGKILL);
 }
 
@@ -84,7 +87,7 @@ static void differ(fy_group_t *g)
     HOLDS(strstr(fy_error_get()->text, "rank 0 all_reduce 2 of f32 [64] on devices, sum; rank "));
     HOLDS(strstr(fy_error_get()->text, " all_reduce 2 of f32 [64], sum"));
     if (group.rank != last) HOLDS(fetch(x)[0] == 1);
-    report();
+    report(-1);
 }
 
 static void *of_fake(const char *name)
@@ -118,12 +121,12 @@ static void open_fails(fy_group_t *g)
     HOLDS(strstr(fy_error_get()->text, group.rank == last ? "ncclSystemError" : want));
     OK(fy_group_query(g, &group));
     HOLDS(group.is_broken && !group.is_direct);
-    report();
+    report(-1);
 }
 
 static void close_late(void)
 {
-    if (group.rank == group.size - 1) sleep(4);
+    if (group.rank == group.size - 1) sleep(CALLS_S + 2);
     printf("rank %d ends well\n", group.rank);
 }
 
@@ -141,7 +144,7 @@ static void close_stop(fy_group_t *g)
     fy_status_t status = fy_tensor_download(x, NULL, &download);
     if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
     HOLDS(status == FY_STATUS_DEVICE_LOST);
-    report();
+    report(group.size - 1);
     if (group.rank == 0) kill(victim, SIGKILL);
     exit(0);
 }
@@ -152,27 +155,29 @@ static void leave(fy_group_t *g)
     if (group.rank == group.size - 1) {
         OK(fy_device_wait(device, FY_FOREVER));
         fy_group_close(g);
-        sleep(2);
+        wait_for_reports(-1);
         exit(0);
     }
     HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
-    report();
+    report(group.size - 1);
 }
 
-/* Rank 0 waits for 2 s, the others longer. Those get its report before it aborts. */
+/* Rank 0 waits for CALLS_S, the others longer. Those get its report before it aborts. */
 static void slow_abort(fy_group_t *g)
 {
     const int last = group.size - 1;
     fy_tensor_t *x = make(device, 1);
     char want[80];
     OK(fy_device_wait(device, FY_FOREVER));
-    if (group.rank == last) sleep(20);
+    if (group.rank == last) {
+        wait_for_reports(-1);
+        _exit(0);
+    }
     HOLDS(fy_group_all_reduce(g, x, FY_GROUP_SUM) == FY_STATUS_RANK_LOST);
     snprintf(want, sizeof want, "rank %d (host ", last);
     HOLDS(strstr(fy_error_get()->text, want));
     if (group.rank > 0) HOLDS(strstr(fy_error_get()->text, "is lost, as rank 0 reports"));
-    report();
-    if (group.rank > 0) sleep(8); /* for rank 0 */
+    report(last);
 }
 
 static const char *rank_of_launcher(void)
@@ -187,10 +192,9 @@ int main(int argc, char **argv)
     fy_group_options_t options = FY_GROUP_OPTIONS_INIT;
     fy_group_t *g;
     const char *what = argc > 1 ? argv[1] : "stop";
-    options.silence_ns = 4000000000u;
-    if (strcmp(what, "close-late") == 0) options.deadline_ns = 2000000000u;
+    if (strcmp(what, "close-late") == 0) options.deadline_ns = CALLS_S * UINT64_C(1000000000);
     if (strcmp(what, "slow-abort") == 0 && atoi(rank_of_launcher()) == 0) {
-        options.deadline_ns = 2000000000u;
+        options.deadline_ns = CALLS_S * UINT64_C(1000000000);
         setenv("FAKE_NCCL_SLOW_ABORT", "6", 1);
     }
     OK(fy_group_open(&options, &g));

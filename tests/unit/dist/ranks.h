@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <ferry/dist.h>
 #include <ferry/ferry.h>
@@ -30,6 +32,33 @@ static const float *fetch(const fy_tensor_t *tensor)
     OK(fy_download_wait(download, FY_FOREVER, &host));
     OK(fy_tensor_map(host, FY_ACCESS_READ, &data));
     return data;
+}
+
+/* Waits until all ranks but `lost` and this one have reported (leave_together). */
+static inline void wait_for_reports(int lost)
+{
+    enum { TRIES = 9000 }; /* 3 minutes */
+    char path[600];
+    const struct timespec pause = { .tv_nsec = 20000000 };
+    for (int r = 0, tries = 0; r < group.size && tries < TRIES; tries++) {
+        snprintf(path, sizeof path, "%s/rank.%d.reported", getenv("TMPDIR"), r);
+        if (r == lost || r == group.rank || access(path, F_OK) == 0)
+            r++;
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+/* mpirun ends all ranks when one leaves without MPI_Finalize, or is killed. So each rank stays
+ * until all have reported but `lost`, the one that cannot (-1: all can). $TMPDIR is of this mpirun:
+ * mpi.inc.sh. */
+static inline void leave_together(int lost)
+{
+    char path[600];
+    snprintf(path, sizeof path, "%s/rank.%d.reported", getenv("TMPDIR"), group.rank);
+    FILE *file = fopen(path, "w");
+    HOLDS(file && fclose(file) == 0);
+    wait_for_reports(lost);
 }
 
 #endif

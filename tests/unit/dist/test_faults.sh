@@ -49,29 +49,32 @@ train=("$ferry" train lenet --device sim:0 --limit-samples 300 --max-steps 60 --
 start "$mpi" 3 "${train[@]}" || fail "ferry train"
 want=$(grep '^weights: ' "$temp/out")
 cat >"$temp/rank" <<'END'
-folder=$1
+folder=$1 rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
 shift
 "$@" &
 process=$!
-if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then
+if [ "$rank" = 1 ]; then
     until [ -e "$folder/step-00000005.safetensors" ]; do sleep 0.02; done
     kill -STOP "$process"
-    until [ -e "$folder.status" ]; do sleep 0.1; done
-    kill -KILL "$process"
-    sleep 1
-    exit 0
+else
+    status=0
+    wait "$process" || status=$?
+    echo "status $status"
+    touch "$folder.status.$rank"
 fi
-status=0
-wait "$process" || status=$?
-echo "status $status"
-touch "$folder.status"
-sleep 1
+# mpirun ends all ranks when the first one leaves.
+until [ -e "$folder.status.0" ] && [ -e "$folder.status.2" ]; do sleep 0.1; done
+if [ "$rank" = 1 ]; then kill -KILL "$process"; fi
 END
-start "$mpi" 3 sh "$temp/rank" "$temp/run" "${train[@]}" --dist-deadline 3 --checkpoint "$temp/run" --checkpoint-every 5 --keep 9 || true
+start "$mpi" 3 sh "$temp/rank" "$temp/run" "${train[@]}" --checkpoint "$temp/run" --checkpoint-every 5 --keep 9 || true
 cat "$temp/out" "$temp/err" >"$temp/both"
 if [ "$(grep -c '^status 5$' "$temp/both")" != 2 ]; then fail "exit status after a lost rank"; fi
 grep -q 'ferry: RANK_LOST: .*rank 1 (host' "$temp/err" || fail "the lost rank is not named"
 start "$mpi" 3 "${train[@]}" --checkpoint "$temp/run" --resume || fail "resume"
 if [ "$(grep '^weights: ' "$temp/out")" != "$want" ]; then fail "a resumed run has other parameters ($want)"; fi
+# A rank that beats and makes no call: it opens a pipe that has no reader.
+mkfifo "$temp/events.1"
+if start "$mpi" 2 "$ferry" train linear --dist auto --dist-deadline 10 --record "$temp/events"; then fail "a rank that makes no call"; fi
+grep -q 'ferry: RANK_LOST: rank 1 (host .* took no part in .* within 10 s' "$temp/err" || fail "--dist-deadline"
 if "$ferry" train lenet --dist-deadline 3 2>"$temp/err"; then fail "--dist-deadline without --dist"; fi
 echo "ok: ferry train, status 5, resumed"

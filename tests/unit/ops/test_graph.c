@@ -302,7 +302,7 @@ static void children_of_a_fork(ts_ctx_t *ctx)
     for (int i = 0; i < 20; i++) {
         const pid_t child = fork();
         if (child == 0) {
-            alarm(20);
+            alarm(240);
             void *data = NULL;
             const fy_status_t status = fy_graph_replay(graph, NULL);
             bool good = status == (ctx->is_host ? FY_STATUS_OK : FY_STATUS_DEVICE_LOST);

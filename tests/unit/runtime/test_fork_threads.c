@@ -74,7 +74,7 @@ static void the_child_starts_clean(ts_ctx_t *ctx)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(240);
         /* closing the parent's devices is safe and does not affect other processes */
         if (!ctx->is_host) {
             fy_tensor_destroy(kept);
@@ -137,7 +137,7 @@ static void a_plan_of_another_thread_is_not_in_the_child(ts_ctx_t *ctx)
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        alarm(20);
+        alarm(240);
         CHECK(pthread_create(&worker, NULL, has_no_plan, NULL) == 0);
         pthread_join(worker, NULL);
         _exit(0);

@@ -163,7 +163,7 @@ static void a_child_finds_the_chunks_intact(void **state)
         const pid_t pid = fork();
         assert_true(pid >= 0);
         if (pid == 0) {
-            alarm(20);
+            alarm(240);
             for (int i = 0; i < PER_CHUNK; i++)
                 if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL,
                                    &tensors[i]) != FY_STATUS_OK)

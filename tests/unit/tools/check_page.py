@@ -173,7 +173,7 @@ def open_page(browser, path, logs, **options):
     page.on("request", lambda request: logs.append("request: " + request.url) if not request.url.startswith("file:") else None)
     page.on("dialog", lambda dialog: (logs.append("dialog: " + dialog.message), dialog.dismiss()))
     page.goto("file://" + path)
-    page.wait_for_selector("body[data-ready]", timeout=60000)
+    page.wait_for_selector("body[data-ready]", timeout=600000)
     return page
 
 

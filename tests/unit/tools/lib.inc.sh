@@ -27,6 +27,16 @@ expect() {
     local status=$?
     [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
 }
+# wait_until COMMAND...: polls, for at most 4 minutes.
+wait_until() {
+    local i
+    for ((i = 0; i < 4800; i++)); do
+        if "$@"; then return 0; fi
+        sleep 0.05
+    done
+    fail "waited for nothing: $*"
+    return 1
+}
 # says out|err TEXT; matches out|err REGEX; silent out|err
 says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
 matches() { grep -qE -- "$2" "$work/$1" || fail "nothing like '$2' is in $1 of the last command"; }

@@ -194,7 +194,7 @@ FERRY_PLUGIN_PATH=$work/plugins expect 0 info --device host
 matches out '^  alpha +no +.*libferry_alpha.so: '
 [ "$(sed -n '/^  plugin/,/^$/ s/^  \([a-z_0-9]*\) .*/\1/p' "$work/out" | tr '\n' ' ')" = "plugin cuda alpha zeta " ] || fail "info lists other plugins: $(cat "$work/out")"
 mkfifo "$work/plugins/libferry_pipe.so" # opening it would wait for its writer
-FERRY_PLUGIN_PATH=$work/plugins timeout 60 "$ferry" info --device host >"$work/out" 2>"$work/err" || fail "info with a pipe for a plugin: exit status $?"
+FERRY_PLUGIN_PATH=$work/plugins timeout 600 "$ferry" info --device host >"$work/out" 2>"$work/err" || fail "info with a pipe for a plugin: exit status $?"
 says out "libferry_pipe.so is no regular file"
 expect 0 experiment minibatch --device 'sim:0?numerics=off' --plot "$work/nothing.svg"
 says err "no figure: there are no values to draw"

@@ -20,7 +20,7 @@ expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --
 expect 0 timeline "$work/run.jsonl" --out "$work/model.json"
 expect 0 experiment roundtrip --device sim:0 --size 100 --iters 4 --record "$work/names.jsonl"
 expect 0 timeline "$work/names.jsonl" --out "$work/both.json" --clock both
-timeout 240 "$python" "$here/check_perfetto.py" "$work/model.json" "$work/both.json" >"$work/checked" 2>&1 ||
+timeout 1200 "$python" "$here/check_perfetto.py" "$work/model.json" "$work/both.json" >"$work/checked" 2>&1 ||
     fail "$(tail -n 4 "$work/checked")"
 
 [ $failures -eq 0 ] && echo "ok"

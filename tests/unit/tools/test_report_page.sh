@@ -20,7 +20,7 @@ check() {
         ledgers+=("$work/ledger$n.json")
         n=$((n + 1))
     done
-    timeout 200 "$python" "$here/check_page.py" "$work/page.html" "${ledgers[@]}" >"$work/checked" 2>&1 ||
+    timeout 1200 "$python" "$here/check_page.py" "$work/page.html" "${ledgers[@]}" >"$work/checked" 2>&1 ||
         fail "$*: $(tail -n 2 "$work/checked")"
 }
 

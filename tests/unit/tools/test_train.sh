@@ -303,19 +303,16 @@ expect 0 train mnist2018 $small --epochs 3 --checkpoint "$work/steps" --resume -
 cmp -s "$work/whole.safetensors" "$work/resumed.safetensors" || fail "a resumed training ends with other weights"
 
 for signal in INT TERM; do
-    "$ferry" train mnist2018 --device host --batch 8 --epochs 1000 --checkpoint "$work/stopped$signal" >"$work/out" 2>"$work/err" &
+    "$ferry" train mnist2018 --device host --batch 8 --epochs 1000 --checkpoint "$work/stopped$signal" --checkpoint-every 5 >"$work/out" 2>"$work/err" &
     pid=$!
-    for _ in $(seq 300); do
-        if grep -q '^layer' "$work/out"; then break; fi
-        sleep 0.1
-    done
-    sleep 1
+    wait_until compgen -G "$work/stopped$signal/step-*.safetensors" >/dev/null
     kill -$signal $pid
     wait $pid
     status=$?
     [ $status -eq $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit status $status: $(head -c 300 "$work/err")"
     says out "stopped after"
-    ls "$work/stopped$signal"/step-*.safetensors >/dev/null 2>&1 || fail "SIG$signal left no checkpoint"
+    steps=$(sed -n 's/^stopped after \([0-9]*\) steps.*/\1/p' "$work/out")
+    [ -e "$work/stopped$signal/$(printf 'step-%08d' "$steps").safetensors" ] || fail "SIG$signal left no checkpoint of update '$steps'"
 done
 
 # ---- real digits: the first steps of the training whose result is in docs/results ----

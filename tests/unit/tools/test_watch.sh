@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `ferry watch`: the figures of a running process, as text and as JSON; processes that have ended,
-# that share nothing, and pages that are not this user's or no pages. Usage: test_watch.sh BUILD_DIR
+# that share nothing, and pages that are not this user's or no pages. Any `ferry watch` of this user
+# removes pages of ended processes, also one of another run of this test. Usage: test_watch.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 if [ ! -w /dev/shm ]; then
@@ -10,17 +11,16 @@ fi
 
 pids=()
 trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+# Has the process shared figures? Its page begins with zeros until then.
+# shellcheck disable=SC2317  # wait_until calls it
+shares() { [ "$(head -c 8 "$page" 2>/dev/null | tr -d '\0')" ]; }
 # start OPTION...: a process that shares its figures; its number is $pid, its page $page.
 start() {
     FERRY_WATCH=1 "$ferry" experiment roundtrip --device sim:0 --size 16 "$@" >"$work/run" 2>&1 &
     pid=$!
     pids+=("$pid")
     page=/dev/shm/ferry-watch-$pid
-    for _ in $(seq 1000); do
-        [ -s "$page" ] && return
-        sleep 0.01
-    done
-    fail "the process shares nothing: $(cat "$work/run")"
+    wait_until shares || fail "the process shares nothing: $(cat "$work/run")"
 }
 
 expect 0 watch --help
@@ -79,8 +79,9 @@ fi
 # A process that was killed is reported, and its page removed.
 kill -9 "$pid"
 wait "$pid" 2>/dev/null
-[ -e "$page" ] || fail "a killed process removed its page"
-expect 0 watch "$page" --interval-ms 200
+pids=()
+[ "$(id -u)" -eq 0 ] && chown "$(id -u)" "$work/page"
+expect 0 watch "$work/page" --interval-ms 200
 says out "process $pid has ended; its last figures:"
 [ ! -e "$page" ] || fail "the page of a killed process stays"
 expect 1 watch "$pid"
@@ -89,7 +90,6 @@ says err "process $pid has ended"
 # A page whose number another process has by now is of an ended one.
 cp "$work/page" "$work/other" # of a process that was killed
 chmod 600 "$work/other"
-[ "$(id -u)" -eq 0 ] && chown "$(id -u)" "$work/other"
 printf '%b' "\\x$(printf %02x $(($$ & 255)))\\x$(printf %02x $(($$ >> 8 & 255)))\\x$(printf %02x $(($$ >> 16 & 255)))" |
     dd of="$work/other" bs=1 seek=16 conv=notrunc 2>/dev/null
 expect 0 watch "$work/other" --interval-ms 100
@@ -100,10 +100,19 @@ expect 0 watch
 [ ! -e "/dev/shm/ferry-watch-$$" ] || fail "a page of an ended process with the number of another one stays"
 
 # One that ends while it is watched, too; its page is gone.
-start --iters 300 --rounds 201
-expect 0 watch "$pid" --interval-ms 100
+FERRY_WATCH=1 "$ferry" train linear --device sim:0 --epochs 1000000 >"$work/run" 2>&1 &
+pid=$! page=/dev/shm/ferry-watch-$!
+pids+=("$pid")
+wait_until shares
+wait_until grep -q '^epoch' "$work/run"
+"$ferry" watch "$pid" --interval-ms 100 >"$work/out" 2>"$work/err" &
+watcher=$!
+wait_until grep -q "^process $pid" "$work/out"
+kill -INT "$pid" # ends in order
+wait $watcher || fail "ferry watch: exit status $?: $(cat "$work/err")"
 says out "has ended; its last figures:"
 wait "$pid"
+pids=()
 [ ! -e "$page" ] || fail "a process that exits leaves its page"
 
 # A process without the variable shares nothing.

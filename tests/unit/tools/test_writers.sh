@@ -11,10 +11,10 @@ export OMP_WAIT_POLICY=passive
 # write NAME PLACE: runs the writer and returns its exit status.
 write() {
     case $1 in
-    weights) timeout 60 "$ferry" train linear --device host --epochs 1 --save "$2" ;;
-    snapshot) timeout 60 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot "$2" ;;
-    page) timeout 60 "$ferry" report "$work/run.events" --out "$2" ;;
-    picture) timeout 60 "$ferry" memory "$work/memory.json" --svg "$2" ;;
+    weights) timeout 600 "$ferry" train linear --device host --epochs 1 --save "$2" ;;
+    snapshot) timeout 600 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot "$2" ;;
+    page) timeout 600 "$ferry" report "$work/run.events" --out "$2" ;;
+    picture) timeout 600 "$ferry" memory "$work/memory.json" --svg "$2" ;;
     esac >"$work/out" 2>"$work/err"
 }
 for writer in weights snapshot picture page; do
@@ -37,7 +37,7 @@ for writer in weights snapshot picture page; do
     write $writer "dangling$suffix" || fail "$writer: a link to nothing: $(head -c 200 "$work/err")"
     { [ -L "dangling$suffix" ] && [ -s later ]; } || fail "$writer: a link to nothing was replaced, or its target is not there"
     mkfifo "pipe$suffix"
-    timeout 60 cat "pipe$suffix" >received &
+    timeout 600 cat "pipe$suffix" >received &
     write $writer "pipe$suffix" || fail "$writer: a pipe: $(head -c 200 "$work/err")"
     wait
     { [ -p "pipe$suffix" ] && [ -s received ]; } || fail "$writer: the pipe is gone, or nothing came through it"

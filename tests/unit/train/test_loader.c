@@ -457,7 +457,7 @@ static void no_unrequested_batch_is_uploaded(ts_ctx_t *ctx)
 static void child(fy_loader_t *loader)
 {
     fy_tensor_t *x, *y;
-    alarm(20);
+    alarm(240);
     if (fy_loader_next(loader, &x, &y) != FY_STATUS_UNAVAILABLE || x) _exit(1);
     if (fy_loader_seek(loader, 0, 0) != FY_STATUS_UNAVAILABLE) _exit(2);
     fy_loader_destroy(loader);

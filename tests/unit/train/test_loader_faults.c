@@ -146,7 +146,7 @@ static void every_failing_call_is_reported(ts_ctx_t *ctx)
 static void a_lost_device_is_reported(ts_ctx_t *ctx)
 {
     if (!ctx->is_sim) return;
-    alarm(120);
+    alarm(240);
     for (int n = 1; n < 24; n++)
         for (size_t w = 1; w < sizeof ways / sizeof *ways; w++) {
             char script[64];

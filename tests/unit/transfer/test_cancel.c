@@ -125,7 +125,7 @@ static void a_job_that_cannot_keep_its_place_fails_its_waiters(void **state)
     fy_backend_t broken = *whole;
     broken.event_wait = waits_no_more;
     g_device->backend = &broken;
-    alarm(20);
+    alarm(240);
     ts_fails(fy_device_wait(g_device, FY_FOREVER), OUT_OF_MEMORY);
     g_device->backend = whole;
     ts_fails(fy_ticket_wait(first, FY_FOREVER), OUT_OF_MEMORY);

@@ -86,6 +86,9 @@ static pid_t run(const char *value, void (*body)(void))
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        char path[64];
+        page_path(getpid(), path);
+        (void)unlink(path); /* of a killed process that had this number */
         setenv("FERRY_WATCH", value, 1);
         body();
         exit(0);
@@ -117,7 +120,7 @@ static fy__live_figures_t next_figures(const fy__live_page_t *page)
 {
     fy__live_figures_t figures = { 0 };
     uint64_t first = 0;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 120000; i++) {
         if (fy__live_read(page, &figures) && !first) first = figures.updates + 1;
         if (first && figures.updates > first) return figures;
         usleep(1000);
@@ -164,6 +167,9 @@ static void share(void)
     /* A child has no page, and its exit leaves the parent's. */
     const pid_t child = fork();
     if (child == 0) {
+        char path[64];
+        page_path(getpid(), path);
+        (void)unlink(path);
         CHECK(fy_device_open("host", &device) == FY_STATUS_OK && !has_page(getpid()));
         exit(0);
     }
