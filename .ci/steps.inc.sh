@@ -4,7 +4,7 @@
 export OMP_WAIT_POLICY=passive
 # What stays on a machine between runs: compiled files, Debian roots, records of green runs.
 kept=${FERRY_CI_ROOTS:-/var/cache/ferry}
-# landing: what was not touched is left to the night; nightly: everything.
+# landing: steps whose paths were not touched are left to the night; nightly: everything.
 tier=landing
 
 # Presets that compile a file alike share the result.
@@ -86,8 +86,8 @@ touched_tests() {
 started=$SECONDS passed=0 failed=0 skipped=0 untouched=0
 summary="" red="" wanted="" listing=""
 
-# step NAME TITLE WHEN COMMAND...: exit 77 is a skip. WHEN: "always", "nightly", or beginnings of the
-# paths that it is about; at a landing it runs if one of them was touched.
+# step NAME TITLE WHEN COMMAND...: exit 77 is a skip. WHEN: "always", "nightly", or beginnings of
+# paths: at a landing it runs if one of them was touched.
 step() {
     local name=$1 title=$2 when=$3 begin=$SECONDS status=0 verdict
     shift 3

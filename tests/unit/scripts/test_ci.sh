@@ -57,7 +57,7 @@ for path in docs/ train/ cache.c; do
 done
 equals "their tests" "$(touched_tests)" "^(faults_memory|traces|unit_alloc|unit_train)"
 
-# steps: what was not touched is spared, but not at night and not if it is named
+# steps: without a touched path they do not run, but at night, or if they are named
 # shellcheck disable=SC2317  # step calls both
 count() { ran+=" $1"; }
 # shellcheck disable=SC2317
