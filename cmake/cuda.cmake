@@ -6,6 +6,9 @@
 get_filename_component(ferry_cuda_bin ${FERRY_NVCC} REALPATH)
 get_filename_component(ferry_cuda_bin ${ferry_cuda_bin} DIRECTORY)
 get_filename_component(ferry_cuda_root ${ferry_cuda_bin} DIRECTORY)
+ferry_forget_removed(FERRY_CUDA_INCLUDE_DIR cudaTypedefs.h)
+ferry_forget_removed(FERRY_CUBLASLT_INCLUDE_DIR cublasLt.h)
+ferry_forget_removed(FERRY_CUDNN_INCLUDE_DIR cudnn.h)
 find_path(FERRY_CUDA_INCLUDE_DIR cudaTypedefs.h HINTS ${ferry_cuda_root}/include ${ferry_cuda_root}/targets/x86_64-linux/include
           ${ferry_cuda_root}/targets/sbsa-linux/include)
 find_path(FERRY_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${FERRY_CUDA_INCLUDE_DIR})
@@ -90,6 +93,9 @@ endif()
 # card (simt.h).
 if(FERRY_TESTS)
     include(CheckLanguage)
+    if(NOT CMAKE_CXX_COMPILER) # NOTFOUND by an earlier run: check_language would not look again
+        unset(CMAKE_CXX_COMPILER CACHE)
+    endif()
     check_language(CXX)
     file(GLOB fake_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/*.c)
     # The kernels read and write a file of choices.

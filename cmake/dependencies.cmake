@@ -1,15 +1,23 @@
 # The libraries Ferry stands on (docs/dependencies.md says why each). Makes ferry_dependencies (what
 # libferry itself links) and ferry::jemalloc (what a program links if it wants Ferry's host memory
 # to come from jemalloc).
+include(cmake/forget.cmake)
+# A build by Ninja begins with another run of CMake if one of these was installed or removed since.
+file(GLOB ferry_installed CONFIGURE_DEPENDS /usr/bin/c++ /usr/bin/mpicc.* /usr/include/python3*/Python.h
+     /usr/lib/*/libjemalloc.so /usr/local/cuda/bin/nvcc)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(OpenMP COMPONENTS C)
 if(NOT OpenMP_C_FOUND)
     message(FATAL_ERROR "Ferry needs a C compiler with OpenMP (gcc, or clang with libomp-dev)")
 endif()
+ferry_forget_removed(ZLIB_INCLUDE_DIR zlib.h)
+ferry_forget_removed(ZLIB_LIBRARY_RELEASE)
 find_package(ZLIB)
 set(missing "")
 if(FERRY_DNNL)
+    ferry_forget_removed(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl_version.h)
+    ferry_forget_removed(DNNL_LIBRARY)
     find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl_version.h)
     find_library(DNNL_LIBRARY dnnl)
     if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY)
@@ -51,6 +59,7 @@ target_link_libraries(ferry_dependencies INTERFACE OpenMP::OpenMP_C Threads::Thr
 # nothing in the program itself refers to it. Sanitizers provide malloc themselves.
 add_library(ferry_jemalloc INTERFACE)
 add_library(ferry::jemalloc ALIAS ferry_jemalloc)
+ferry_forget_removed(JEMALLOC_LIBRARY)
 find_library(JEMALLOC_LIBRARY jemalloc)
 if(FERRY_JEMALLOC AND JEMALLOC_LIBRARY AND NOT FERRY_SANITIZE)
     set(FERRY_HAVE_JEMALLOC ON)

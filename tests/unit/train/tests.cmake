@@ -48,6 +48,7 @@ if(TARGET test_unit_train_checkpoint_kill)
 endif()
 # Files that readers must refuse, one for each rule: make_rejects.py, make_dataset_rejects.py. Their
 # path is relative to the sources, where tests run, so that error texts hold it.
+ferry_forget_removed(FERRY_PYTHON3)
 find_program(FERRY_PYTHON3 python3)
 file(RELATIVE_PATH rejects ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/data/rejects)
 if(FERRY_PYTHON3)

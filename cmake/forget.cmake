@@ -1,0 +1,14 @@
+# ferry_forget_removed(VARIABLE [FILE]): before a find_... Forgets where an earlier run of CMake has
+# found something that was removed since; FILE is the one that a folder has to have. Without it the
+# build would use the old place. What was missing is looked for again in any case. A value that the
+# command line of this run gives stays.
+function(ferry_forget_removed variable)
+    get_property(type CACHE ${variable} PROPERTY TYPE)
+    set(place "$CACHE{${variable}}")
+    if(ARGN)
+        string(APPEND place "/${ARGN}")
+    endif()
+    if(type MATCHES "PATH" AND NOT EXISTS "${place}") # other types: given by the command line
+        unset(${variable} CACHE)
+    endif()
+endfunction()

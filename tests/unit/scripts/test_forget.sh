@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The next run of CMake notices what was installed, moved or removed: cmake/forget.cmake in a small
+# project; and each search of Ferry's build uses it. Usage: test_forget.sh BUILD_DIR
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# configured TOOL FOLDER [OPTION...]: what CMake finds
+configured() {
+    cmake -S "$work" -B "$work/build" "${@:3}" >"$work/out" 2>&1 || fail "cmake: $(cat "$work/out")"
+    grep -qxF -- "-- found $1 $2" "$work/out" || fail "not '$1' and '$2', but: $(grep found "$work/out")"
+}
+# installed FOLDER
+installed() { mkdir -p "$work/$1" && touch "$work/$1"/{head.h,tool} && chmod +x "$work/$1/tool"; }
+
+cat >"$work/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(small NONE)
+include($root/cmake/forget.cmake)
+ferry_forget_removed(TOOL)
+ferry_forget_removed(FOLDER head.h)
+find_program(TOOL tool PATHS $work/one $work/two NO_DEFAULT_PATH)
+find_path(FOLDER head.h PATHS $work/one $work/two NO_DEFAULT_PATH)
+message(STATUS "found \${TOOL} \${FOLDER}")
+END
+configured TOOL-NOTFOUND FOLDER-NOTFOUND
+installed two
+configured "$work/two/tool" "$work/two"
+installed one # the first find is kept while it is there
+configured "$work/two/tool" "$work/two"
+rm "$work/two"/*
+configured "$work/one/tool" "$work/one"
+configured /nowhere/tool "$work/one" -DTOOL=/nowhere/tool
+rm "$work/one"/*
+configured TOOL-NOTFOUND FOLDER-NOTFOUND
+
+searches=0
+while read -r variable; do
+    searches=$((searches + 1))
+    grep -rqE --include='*.cmake' --include=CMakeLists.txt "ferry_forget_removed\(${variable}[ )]" "$root"/{cmake,python,tests} ||
+        fail "$variable is searched without ferry_forget_removed"
+done < <(grep -rhoE --include='*.cmake' --include=CMakeLists.txt '^ *find_(program|path|library)\([^ ]+' "$root"/{cmake,python,tests} |
+    sed 's/.*(//; s/[${}]/\\&/g')
+[ $searches -gt 10 ] || fail "only $searches searches"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))
