@@ -27,12 +27,7 @@ endforeach()
 # Calls of the CUDA driver alone: nothing of Ferry is linked. Needs nvcc for its empty kernels.
 if(FERRY_CUDA_BUILT)
     set(probe_fatbin ${FERRY_FATBIN_DIR}/probe_kernels.fatbin)
-    add_custom_command(
-        OUTPUT ${probe_fatbin}
-        COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} ${ferry_fatbin_flags} -o ${probe_fatbin} ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
-        DEPENDS ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
-        COMMENT "Compiling CUDA kernels probe_kernels.cu"
-        VERBATIM)
+    ferry_compile_once(${probe_fatbin} ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu ${ferry_nvcc})
     add_executable(bench_cuda_probe bench/cuda_probe.c ${probe_fatbin})
     set_source_files_properties(bench/cuda_probe.c PROPERTIES OBJECT_DEPENDS ${probe_fatbin})
     set_target_properties(bench_cuda_probe PROPERTIES OUTPUT_NAME cuda_probe RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/bench)

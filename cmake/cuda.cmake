@@ -40,30 +40,19 @@ endforeach()
 list(GET ferry_cuda_architectures -1 arch)
 list(APPEND FERRY_NVCC_FLAGS -gencode arch=compute_${arch},code=compute_${arch})
 
-# As CMake does for languages that it knows: the variable of the environment is the default. A
-# launcher such as ccache wants to see -c.
+# As CMake does for languages that it knows: the variable of the environment is the default.
 set(CMAKE_CUDA_COMPILER_LAUNCHER "$ENV{CMAKE_CUDA_COMPILER_LAUNCHER}" CACHE STRING "Program that runs nvcc, such as ccache")
-set(ferry_fatbin_flags -fatbin)
-if(CMAKE_CUDA_COMPILER_LAUNCHER)
-    list(APPEND ferry_fatbin_flags -c)
-endif()
 
+include(cmake/compile-once.cmake)
 set(FERRY_FATBIN_DIR ${PROJECT_BINARY_DIR}/fatbin)
 file(MAKE_DIRECTORY ${FERRY_FATBIN_DIR})
+set(ferry_nvcc ${CMAKE_CUDA_COMPILER_LAUNCHER} -- ${FERRY_NVCC} -fatbin ${FERRY_NVCC_FLAGS} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include)
 file(GLOB kernel_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/cuda/kernels/*.cu)
 set(fatbins)
 foreach(source ${kernel_files})
     get_filename_component(name ${source} NAME_WE)
-    set(fatbin ${FERRY_FATBIN_DIR}/${name}.fatbin)
-    add_custom_command(
-        OUTPUT ${fatbin}
-        COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include -MD
-                -MF ${fatbin}.d -MT ${fatbin} ${ferry_fatbin_flags} -o ${fatbin} ${source}
-        DEPENDS ${source}
-        DEPFILE ${fatbin}.d
-        COMMENT "Compiling CUDA kernels ${name}.cu"
-        VERBATIM)
-    list(APPEND fatbins ${fatbin})
+    ferry_compile_once(${FERRY_FATBIN_DIR}/${name}.fatbin ${source} ${ferry_nvcc})
+    list(APPEND fatbins ${FERRY_FATBIN_DIR}/${name}.fatbin)
 endforeach()
 
 # ---- the plugin ----------------------------------------------------------------------------------
