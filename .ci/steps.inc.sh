@@ -39,7 +39,7 @@ read_changes() {
         echo "no commit to compare with: every path counts as touched"
         return 0
     fi
-    changed=$({ git diff --name-only "$base" && git ls-files --others --exclude-standard; } | LC_ALL=C sort -u)
+    changed=$({ git -c core.quotePath=false diff --no-renames --name-only "$base" && git -c core.quotePath=false ls-files --others --exclude-standard; } | LC_ALL=C sort -u)
     echo "compared with $(git log -1 --format='%h %s' "$base"): $(grep -c . <<<"$changed" || true) files differ"
 }
 
@@ -67,9 +67,11 @@ alloc unit_alloc faults_memory traces
 transfer unit_transfer conformance mutation
 runtime unit_runtime conformance mutation
 include conformance
-python unit_tools
+python python
 scripts unit_scripts
-.ci unit_scripts"
+.ci unit_scripts
+cmake .
+tests/support ."
 # touched_tests: a regular expression for those and for the tests that were touched themselves; fails if there is none.
 touched_tests() {
     local folder names found
@@ -84,13 +86,14 @@ touched_tests() {
 }
 
 started=$SECONDS passed=0 failed=0 skipped=0 untouched=0
-summary="" red="" wanted="" listing=""
+summary="" red="" wanted="" listing="" names=" "
 
 # step NAME TITLE WHEN COMMAND...: exit 77 is a skip. WHEN: "always", "nightly", or beginnings of
 # paths: at a landing it runs if one of them was touched.
 step() {
     local name=$1 title=$2 when=$3 begin=$SECONDS status=0 verdict
     shift 3
+    names+="$name "
     if [ -n "$wanted" ]; then
         if [[ "$wanted" != *" $name "* ]]; then return 0; fi
     elif [ "$tier" = landing ] && [ "$when" = nightly ]; then
@@ -128,17 +131,24 @@ suite() {
     if tests=$(touched_tests); then scripts/test.sh "$@" -L slow -R "$tests" --no-tests=ignore; fi
 }
 
-# sources_of_changes: the C sources that are or include a touched file, as the build of dev has seen it.
+# sources_of_changes: the C sources that are or include a touched file, as the build of dev has seen
+# it. Fails if that build has seen nothing.
 sources_of_changes() {
-    local root
-    root=$(pwd -P)
-    # shellcheck disable=SC2086  # names
-    { ninja -C build/dev -t deps | sed 's|^    |+ |' && printf -- '- %s\n' $changed; } | awk -v root="$root/" '
-        function plain(path) { sub("^" root, "", path); while (sub(/^\.\.\//, "", path)) {} return path }
-        $1 == "-" { is_changed[$2] = 1; next }
-        $1 == "+" { if (source == "") source = plain($2); includes[source] = includes[source] "\n" plain($2); next }
+    local seen
+    seen=$(ninja -C build/dev -t deps) || return 1
+    # shellcheck disable=SC2001  # each line
+    { sed 's|^    |+ |; t; s|.*|.|' <<<"$seen" && sed 's|^|- |' <<<"$changed"; } | awk -v root="$(pwd -P)/" '
+        function plain(path) {
+            if (index(path, root) == 1) path = substr(path, length(root) + 1)
+            while (sub(/^\.\.\//, "", path)) {}
+            return path
+        }
+        { kind = $1; sub(/^[-+] /, "") }
+        kind == "-" { is_changed[$0] = 1; next }
+        kind == "+" { if (source == "") source = plain($0); includes[source] = includes[source] "\n" plain($0); next }
         { source = "" }
         END {
+            if (length(includes) == 0) { print "the build of dev has seen no source" >"/dev/stderr"; exit 1 }
             for (source in includes) {
                 n = split(includes[source], files, "\n")
                 for (i = 1; i <= n; i++) if (files[i] in is_changed) { print source; break }
@@ -155,24 +165,42 @@ bisect() {
         echo "======== $name fails since:"
         (
             cd "$clone" || exit 1
-            { git bisect start HEAD "$base" && git bisect run .ci/run "$name"; } >../bisect.log 2>&1
+            # shellcheck disable=SC2016  # the inner shell expands it; 125: that commit says nothing
+            { git bisect start HEAD "$base" && git bisect run bash -c '.ci/run --nightly "$0" || { [ $? -ne 77 ] || exit 125; exit 1; }' "$name"; } >../bisect.log 2>&1
             git log -1 --format='%h %an %ad %s' refs/bisect/bad
         )
     done
 }
 
-# record_green: for find_base of later runs, with the summary.
+# record_green: for find_base of later runs, with the summary. What a run left out by a base of the
+# user's or by a skip is not known to be green.
 record_green() {
     local folder commit folders=(green)
+    if [ "$skipped" -ne 0 ] || [[ "${FERRY_CI_BASE:-none}" != none ]]; then
+        echo "not recorded as green: $skipped steps were skipped, FERRY_CI_BASE is '${FERRY_CI_BASE:-}'"
+        return 0
+    fi
     commit=$(git rev-parse HEAD)
     if [ "$tier" = nightly ]; then folders+=(nightly); fi
     for folder in "${folders[@]}"; do
-        mkdir -p "$kept/$folder" 2>/dev/null && printf '%s' "$summary" >"$kept/$folder/$commit" && echo "recorded: $kept/$folder/$commit"
+        if mkdir -p "$kept/$folder" 2>/dev/null && printf '%s' "$summary" >"$kept/$folder/$commit"; then
+            echo "recorded as green: $kept/$folder/$commit"
+        else
+            echo "not recorded as green: $kept/$folder cannot be written (FERRY_CI_ROOTS names another folder)"
+        fi
     done
 }
 
-summarize() { # the last words; fails if a step did
+# summarize: the last words. Status 1: a step failed; 2: there is no step of a wanted name; 77: all
+# were skipped.
+summarize() {
+    local name
+    for name in $wanted; do
+        if [[ "$names" != *" $name "* ]]; then echo "there is no step $name:$names" >&2 && return 2; fi
+    done
+    if [ -n "$listing" ]; then return 0; fi
     printf '\n======== summary after %d s\n%s\n' "$((SECONDS - started))" "$summary"
     echo "ci: $passed passed, $failed failed, $skipped skipped, $untouched not touched (left to .ci/nightly)"
-    [ "$failed" -eq 0 ]
+    if [ "$failed" -ne 0 ]; then return 1; fi
+    if [ "$passed" -eq 0 ] && [ "$skipped" -ne 0 ]; then return 77; fi
 }

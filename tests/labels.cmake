@@ -18,7 +18,6 @@ set(slow
     ops_op_matrix
     ops_op_matrix_cuda_source
     unit_alloc_pool_random
-    unit_alloc_pool_random
     unit_backends_elementwise
     unit_backends_reduce
     unit_backends_slow_path

@@ -62,8 +62,15 @@ note() {
 # skip NAME TEXT: notes a step that cannot run here, with the reason.
 skip() { ((is_plan)) || note "$1" skipped 0 0 "$2"; }
 
-# Steps that passed or were skipped, also in an earlier call, are not repeated.
-is_known() { [[ ${verdict_of[$1]:-} == passed || ${verdict_of[$1]:-} == skipped ]]; }
+# Steps that passed, also in an earlier call, are not repeated.
+is_known() { [[ ${verdict_of[$1]:-} == passed ]]; }
+# repeat_for NAME STEP...: step NAME reads the documents of these; those that another machine kept are
+# made again, unless NAME has passed.
+repeat_for() {
+    local name
+    is_known "$1" && return
+    for name in "${@:2}"; do [[ -s $logs/$name.json ]] || unset "verdict_of[$name]"; done
+}
 
 # Why a step failed: the first line of the end of its log that looks like a reason, else the last
 # line.
@@ -121,7 +128,8 @@ together() {
     fi
     ((${#queued[@]})) && echo "== $phase: $1, ${#queued[@]} steps (at most $2 s), at $SECONDS s"
     end=$((SECONDS + $2))
-    ((end > call_seconds[$phase] - reserve)) && end=$((call_seconds[$phase] - reserve))
+    # 4 s of the call for a step that does not end when it is told to, and for its result
+    ((end > call_seconds[$phase] - reserve - 4)) && end=$((call_seconds[$phase] - reserve - 4))
     while ((next < ${#queued[@]} || ${#began[@]})); do
         if ((next < ${#queued[@]} && ${#began[@]} < at_once)); then
             IFS=$'\t' read -r name limit words <<<"${queued[next++]}"

@@ -4,7 +4,7 @@
 
 check() {
     local files
-    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.def' '*.md' '*.sh' '*.cmake' '*.txt' '*.json' '*.in' '*.py' run nightly debian13 Makefile -- .)
+    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.hpp' '*.def' '*.md' '*.sh' '*.cmake' '*.txt' '*.json' '*.in' '*.py' run nightly debian13 check planted Makefile -- .)
     {
         grep -nE '(^|[^A-Za-z0-9_.])/(work|home|root)/[a-z]' "${files[@]}" /dev/null | grep -v '^tests/lint/rules/hygiene.sh' | sed 's/\(^[^:]*:[0-9]*:\).*/\1 a path of one machine/'
         grep -nE '^(<<<<<<<|>>>>>>>|=======$)' "${files[@]}" /dev/null | sed 's/\(^[^:]*:[0-9]*:\).*/\1 an unresolved merge/'

@@ -4,7 +4,7 @@
 check() {
     local files file
     if ! command -v shellcheck >/dev/null 2>&1; then echo "no shellcheck here" && return 77; fi
-    mapfile -t files < <(find_files '*.sh' run nightly debian13 -- scripts tests python debian cmake .ci | grep -vE '/run\.[^s]' || true)
+    mapfile -t files < <(find_files '*.sh' run nightly debian13 check planted -- scripts tests python debian cmake .ci | grep -vE '/run\.[^s]' || true)
     {
         shellcheck -x -f gcc "${files[@]}"
         for file in "${files[@]}"; do

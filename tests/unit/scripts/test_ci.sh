@@ -56,6 +56,34 @@ for path in docs/ train/ cache.c; do
     if touched $path; then equals "$path" touched untouched; fi
 done
 equals "their tests" "$(touched_tests)" "^(faults_memory|traces|unit_alloc|unit_train)"
+# a moved file touches both places, and a name may have any letters
+git checkout -q alloc
+mkdir -p 'train/ä b' && git mv ops/fuse.c 'train/ä b/fuse.c' && git commit -q -m moved
+read_changes >/dev/null
+for path in ops/ 'train/ä b/fuse.c'; do
+    touched "$path" || equals "$path" untouched touched
+done
+git reset -q --hard HEAD~1
+echo x >>alloc/cache.c
+read_changes >/dev/null
+
+# sources that include a touched header, by the list of a build; a build without a list is no answer
+built="a.c.o: #deps 2, deps mtime 1 (VALID)
+    ../../alloc/a.c
+    $PWD/alloc/a.h
+
+b.c.o: #deps 2, deps mtime 1 (VALID)
+    ../../alloc/b.c
+    /usr/include/a.h"
+# shellcheck disable=SC2317  # sources_of_changes calls it
+ninja() { printf '%s\n' "$built"; }
+changed="alloc/a.h"
+equals "the sources that include a header" "$(sources_of_changes)" alloc/a.c
+changed="alloc/b.c"
+equals "a source" "$(sources_of_changes)" alloc/b.c
+built=''
+if sources_of_changes 2>/dev/null; then equals "an empty list" accepted refused; fi
+read_changes >/dev/null
 
 # steps: without a touched path they do not run, but at night, or if they are named
 # shellcheck disable=SC2317  # step calls both
@@ -80,7 +108,17 @@ equals "a night" "$ran, $passed $failed $skipped $untouched" " one two three fou
 tier=landing wanted=" three four "
 steps >/dev/null
 equals "named steps" "$ran, $passed $failed $skipped $untouched" " three four, 2 0 0 0"
+wanted=" three fuor "
+steps >/dev/null
+status=0
+summarize >/dev/null 2>&1 || status=$?
+equals "the status of an unknown step" "$status" 2
+wanted="" skipped=1
 summary=green
+record_green >/dev/null
+skipped=0
+FERRY_CI_BASE=HEAD~1 record_green >/dev/null
+if [ -e "$kept/green/$third" ]; then equals "a record" made "none, after a skip or with a base of the user's"; fi
 record_green >/dev/null
 equals "the record" "$(cat "$kept/green/$third")" green
 
