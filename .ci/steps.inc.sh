@@ -122,13 +122,14 @@ step() {
 # suite PRESET [CTEST OPTION...]: every test; at a landing without slow ones of folders that were not
 # touched (tests/labels.cmake).
 suite() {
-    local tests
+    local tests status=0
     if [ "$tier" = nightly ]; then
         scripts/test.sh "$@"
         return
     fi
-    scripts/test.sh "$@" -LE slow || return 1
-    if tests=$(touched_tests); then scripts/test.sh "$@" -L slow -R "$tests" --no-tests=ignore; fi
+    scripts/test.sh "$@" -LE slow || status=1
+    if tests=$(touched_tests); then scripts/test.sh "$@" -L slow -R "$tests" --no-tests=ignore || status=1; fi
+    return $status
 }
 
 # sources_of_changes: the C sources that are or include a touched file, as the build of dev has seen
