@@ -1,12 +1,14 @@
 # CTest labels besides the group. A name also stands for its variants (NAME_lazy, NAME_orders, ...).
 # tests/unit/scripts/test_ci.sh checks that each name is a test.
 
-# About five seconds of CPU or more, under mpirun or with whole trainings: at a landing .ci/run leaves
-# them out under sanitizers and on Debian 13 if their folder was not touched. `make test` starts them
-# first.
+# About five seconds of CPU or more, or fifteen under AddressSanitizer; under mpirun; with whole
+# trainings: at a landing .ci/run leaves them out under sanitizers and on Debian 13 if their folder
+# was not touched. `make test` starts them first.
 set(slow
     consume
+    faults_autocast
     faults_command_sweep
+    faults_event_readers
     faults_gradient
     golden_golden
     golden_json
@@ -15,10 +17,15 @@ set(slow
     mutation_orders
     ops_op_accumulate
     ops_op_bits
+    ops_op_gradients
     ops_op_matrix
     ops_op_matrix_cuda_source
+    property_fused
+    unit_alloc_plan
     unit_alloc_pool_random
+    unit_backends_conv_depthwise
     unit_backends_elementwise
+    unit_backends_matmul
     unit_backends_reduce
     unit_backends_slow_path
     unit_cuda_sass
@@ -29,21 +36,25 @@ set(slow
     unit_dist_planned
     unit_dist_ranks
     unit_dist_shards
+    unit_runtime_thread_cache
     unit_scripts_gpu_check
     unit_tools_cli
     unit_tools_examples
     unit_tools_figures
     unit_tools_hostile_files
     unit_tools_ledger
+    unit_tools_plan
     unit_tools_precision
     unit_tools_predict
     unit_tools_replay
     unit_tools_train
     unit_train_cuda_step
     unit_train_drop_bias
+    unit_train_layer_checkpoint
     unit_train_low
     unit_train_model
     unit_train_model_recompute
+    unit_train_segments
     unit_train_trainer)
 # They start threads other than OpenMP's: at a landing .ci/run runs these under ThreadSanitizer.
 set(threads
