@@ -56,53 +56,21 @@ set(slow
     unit_train_model_recompute
     unit_train_segments
     unit_train_trainer)
-# They start threads other than OpenMP's: at a landing .ci/run runs these under ThreadSanitizer.
+# They start threads other than OpenMP's on the host or a simulated device: at a landing .ci/run runs
+# these under ThreadSanitizer.
 set(threads
-    conformance_categories
-    conformance_communicator
-    conformance_contract
-    conformance_device
     conformance_dlpack
     conformance_events
-    conformance_fault
-    conformance_files
-    conformance_fork
-    conformance_graph
-    conformance_graph_fuse
-    conformance_graph_refusal
-    conformance_guard
-    conformance_kernel
     conformance_ledger
-    conformance_lifetime
-    conformance_memory
-    conformance_memory_debug
-    conformance_ops
-    conformance_paths
-    conformance_peer
     conformance_prefetch
     conformance_pressure
     conformance_queue
-    conformance_random
     conformance_snapshot
-    conformance_stream
-    conformance_tape
     conformance_threads
-    conformance_transfer
     conformance_verdict
-    conformance_views
     faults_cuda_calls
     faults_event_readers
-    faults_lost_peer
     faults_recording
-    faults_unowned
-    mutation_orders
-    mutation_waits
-    ops_op_accumulate
-    ops_op_edges
-    ops_op_gradients
-    ops_op_matrix
-    ops_refusal_shapes
-    ops_refusal_walk
     unit_alloc_host_segments
     unit_alloc_host_touch
     unit_alloc_peers_bugs
@@ -136,9 +104,6 @@ set(threads
     unit_train_loader
     unit_train_loader_augment
     unit_train_loader_faults
-    unit_train_low
-    unit_train_model
-    unit_train_model_gradients
     unit_train_replace
     unit_train_rescue
     unit_train_safetensors_reference
