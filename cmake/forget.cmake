@@ -1,7 +1,7 @@
 # ferry_forget_removed(VARIABLE [FILE]): before a find_... Forgets where an earlier run of CMake has
 # found something that was removed since; FILE is the one that a folder has to have. Without it the
-# build would use the old place. What was missing is looked for again in any case. A value of this
-# run's command line without a type stays.
+# build would use the old place. Things that were missing are looked for again in any case. A value
+# of this run's command line without a type stays.
 function(ferry_forget_removed variable)
     get_property(type CACHE ${variable} PROPERTY TYPE)
     set(place "$CACHE{${variable}}")

@@ -128,7 +128,7 @@ together() {
     fi
     ((${#queued[@]})) && echo "== $phase: $1, ${#queued[@]} steps (at most $2 s), at $SECONDS s"
     end=$((SECONDS + $2))
-    # 4 s of the call for a step that does not end when it is told to, and for its result
+    # 4 s of the call for a step that ignores the signal of timeout, and for its result
     ((end > call_seconds[$phase] - reserve - 4)) && end=$((call_seconds[$phase] - reserve - 4))
     while ((next < ${#queued[@]} || ${#began[@]})); do
         if ((next < ${#queued[@]} && ${#began[@]} < at_once)); then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The next run of CMake notices what was installed, moved or removed: cmake/forget.cmake in a small
+# The next run of CMake notices installed, moved and removed things: cmake/forget.cmake in a small
 # project; and each search of Ferry's build uses it. Usage: test_forget.sh BUILD_DIR
 set -uo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
