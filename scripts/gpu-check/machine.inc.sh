@@ -94,7 +94,7 @@ make_loadable() {
     library_path=$unpacked/lib:$extra${folders:+:$folders}${plain_library_path:+:$plain_library_path}
     for ((round = 0; changed && round < 8; round++)); do
         changed=0
-        for program in bin/ferry bin/bench/cuda_probe bin/tests/test_ops_op_matrix; do
+        for program in bin/ferry bin/bench/cuda_probe bin/tests/test_ops; do
             [[ -e $unpacked/$program ]] || continue
             trace=$(LD_LIBRARY_PATH=$library_path LD_TRACE_LOADED_OBJECTS=1 "$unpacked/$program" 2>&1) || [[ -n $trace ]] || trace="version \`GLIBC_"
             if [[ ${FERRY_GPU_LOADER:-} == staged || $trace == *"version \`GLIBC_"* || $trace == *"No such file"* ]]; then

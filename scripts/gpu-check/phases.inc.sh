@@ -15,6 +15,7 @@ loss_models=(mnist2018 gpt)
 small_gpt=:layers=1,heads=2,width=32,context=16,vocab=256
 # What a short call has instead of all.
 short_ops=(softmax sum gather adam_step)
+short_conformance=(graph)
 short_kernels=(add layer_norm attention)
 
 # Tests run on this device only; a device that does not open is a failure.
@@ -94,7 +95,7 @@ require_device() {
 
 enqueue_ops() {
     local op ops=()
-    if ((is_plan)) || [[ ! -x $unpacked/bin/tests/test_ops_op_matrix ]]; then
+    if ((is_plan)) || [[ ! -x $unpacked/bin/tests/test_ops ]]; then
         skip op-matrix "no tests were staged: the preparing machine had no CMocka"
         return
     fi
@@ -104,20 +105,21 @@ enqueue_ops() {
         own_convolutions=(conv2d_backward_params)
     fi
     for op in "${ops[@]}"; do
-        on_card "FERRY_TEST_OP=$op" tests/test_ops_op_matrix
+        on_card "FERRY_TEST_OP=$op" tests/test_ops op_matrix
         enqueue "op-$op" 45 "${words[@]}"
     done
     for op in "${own_convolutions[@]}"; do
-        on_card "FERRY_TEST_OP=$op" FERRY_CUDNN=none tests/test_ops_op_matrix
+        on_card "FERRY_TEST_OP=$op" FERRY_CUDNN=none tests/test_ops op_matrix
         enqueue "own-$op" 45 "${words[@]}"
     done
 }
 
 enqueue_conformance() {
-    local name
-    for name in "${conformance[@]}"; do
-        [[ -x $unpacked/bin/tests/test_conformance_$name ]] || continue
-        on_card "tests/test_conformance_$name"
+    local name names=("${conformance[@]}")
+    ((is_plan)) || [[ -x $unpacked/bin/tests/test_conformance ]] || return
+    ((is_fake)) && names=("${short_conformance[@]}")
+    for name in "${names[@]}"; do
+        on_card tests/test_conformance "$name"
         enqueue "conformance-$name" 45 "${words[@]}"
     done
 }
@@ -131,12 +133,12 @@ enqueue_checked() {
         skip checker "there is no compute-sanitizer on PATH, in the toolkit's folder or in site-packages/nvidia"
         return
     fi
-    [[ -x $unpacked/bin/tests/test_ops_op_matrix ]] || return
+    [[ -x $unpacked/bin/tests/test_ops ]] || return
     for tool in memcheck racecheck; do
         for op in "$@"; do
             [[ $tool-$op == memcheck-softmax ]] && nvtx=yes || nvtx=no
             checker=("$sanitizer" --nvtx "$nvtx" --tool "$tool" --error-exitcode 9)
-            on_card "FERRY_TEST_OP=$op" tests/test_ops_op_matrix
+            on_card "FERRY_TEST_OP=$op" tests/test_ops op_matrix
             enqueue "$tool-$op" 45 "${words[@]}"
         done
     done

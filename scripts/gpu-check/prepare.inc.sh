@@ -40,8 +40,7 @@ build_for() {
     local program
     for program in cuda_probe kernels; do targets+=("bench_$program"); done
     if [[ $tests == ON ]]; then
-        targets+=(test_ops_op_matrix)
-        for program in "${conformance[@]}"; do targets+=("test_conformance_$program"); done
+        targets+=(test_ops test_conformance)
     fi
     cmake --build "$build" --parallel "${FERRY_JOBS:-$(nproc)}" --target "${targets[@]}" >>"$build/gpu-check.log" 2>&1 ||
         die "building failed: $(tail -n 20 "$build/gpu-check.log")"
@@ -76,9 +75,9 @@ pack_programs() {
         pack "$build/lib/tests/libfake_cuda.so" lib/libfake_cuda.so
     fi
     ntests=0
-    for file in ops_op_matrix "${conformance[@]/#/conformance_}"; do
-        [[ -x $build/bin/tests/test_$file ]] || continue
-        pack "$build/bin/tests/test_$file" "bin/tests/test_$file"
+    for file in test_ops test_conformance; do
+        [[ -x $build/bin/tests/$file ]] || continue
+        pack "$build/bin/tests/$file" "bin/tests/$file"
         ntests=$((ntests + 1))
     done
     ((ntests)) || say "$build has no tests (no CMocka when it was configured?): they are left out"

@@ -236,35 +236,30 @@ static void all_orders(const kind_t *kind)
     for (int i = 0; i < 4; i++) sweep(kind, i & 1 ? "lazy" : "eager", i >> 1);
 }
 
-static void device_segments(void **state)
+TS_TEST(device_segments)
 {
-    (void)state;
     all_orders(&(kind_t){ "alloc", FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY, 2 });
 }
 
-static void page_locked_memory(void **state)
+TS_TEST(page_locked_memory)
 {
-    (void)state;
     all_orders(&(kind_t){ "pin", FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT, 4 });
 }
 
-static void streams(void **state)
+TS_TEST(streams)
 {
-    (void)state;
     all_orders(&(kind_t){ "stream", FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY, 5 });
 }
 
-static void events(void **state)
+TS_TEST(events)
 {
-    (void)state;
     all_orders(&(kind_t){ "event", FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY, 5 });
 }
 
 /* A stream has an event from the beginning, so a wait needs no other: only a new stream is
  * refused. */
-static void waits_need_no_more_events(void **state)
+TS_TEST(waits_need_no_more_events)
 {
-    (void)state;
     fy_device_t *device;
     fy_scope_t scope = fy_scope_begin("waits");
     fy_tensor_t *x, *y, *total;
@@ -288,16 +283,4 @@ static void waits_need_no_more_events(void **state)
     ts_ok(fy_device_wait(device, FY_FOREVER));
     assert_int_equal(ts_live(device), 0);
     fy_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_segments),
-        cmocka_unit_test(page_locked_memory),
-        cmocka_unit_test(streams),
-        cmocka_unit_test(events),
-        cmocka_unit_test(waits_need_no_more_events),
-    };
-    return cmocka_run_group_tests_name("backend faults", tests, NULL, NULL) != 0;
 }

@@ -137,9 +137,8 @@ static void end(world_t *w)
 
 static const char *const orders[] = { "eager", "lazy", "random&seed=3" };
 
-static void failed_uploads(void **state)
+TS_TEST(failed_uploads)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         for (size_t order = 0; order < 3; order++) {
             world_t w;
@@ -167,9 +166,8 @@ static void failed_uploads(void **state)
 }
 
 /* Bytes sent to another device: every use of them there fails too. */
-static void failed_sends(void **state)
+TS_TEST(failed_sends)
 {
-    (void)state;
     for (int is_strided = 0; is_strided < 2; is_strided++)
         for (size_t order = 0; order < 3; order++) {
             world_t w;
@@ -184,8 +182,7 @@ static void failed_sends(void **state)
             ts_ok(fy_neg(there, &y));
             check_ticket(&w);
             ts_ok(fy_tensor_download(y, NULL, &download));
-            ts_fails(fy_download_wait(download, FY_FOREVER, &host), IO);
-            ts_text_has("send");
+            ts_fails_with(fy_download_wait(download, FY_FOREVER, &host), IO, "send");
             ts_ok(fy_fill(w.x, 5));
             ts_ok(fy_fill(there, 1));
             ts_ok(fy_tensor_send_into(dst, src, NULL, &w.ticket));
@@ -200,9 +197,8 @@ static void failed_sends(void **state)
 }
 
 /* Copy 1 is the table of offsets, copy 2 the packed bytes. */
-static void failed_packed_downloads(void **state)
+TS_TEST(failed_packed_downloads)
 {
-    (void)state;
     for (int copy = 1; copy <= 2; copy++)
         for (size_t order = 0; order < 3; order++) {
             world_t w;
@@ -225,9 +221,8 @@ static void failed_packed_downloads(void **state)
         }
 }
 
-static void failed_downloads(void **state)
+TS_TEST(failed_downloads)
 {
-    (void)state;
     for (int copy = 1; copy <= 2; copy++) /* LARGE has several chunks: each of them fails once */
         for (size_t order = 0; order < 3; order++) {
             world_t w;
@@ -250,15 +245,4 @@ static void failed_downloads(void **state)
             fy_device_close(w.device);
             fy_device_close(w.other);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failed_uploads),
-        cmocka_unit_test(failed_sends),
-        cmocka_unit_test(failed_packed_downloads),
-        cmocka_unit_test(failed_downloads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <ferry/train/optimizer.h>
 
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 enum { BATCH = 4, IN = 6, HIDDEN = 8, OUT = 3 };
 
@@ -265,44 +266,30 @@ static void sweep(const plan_t *plan)
     assert_true(points > 150 && told > points / 3);
 }
 
-static void no_memory_once(void **state)
+TS_TEST(no_memory_once)
 {
-    (void)state;
     sweep(
         &(plan_t){ "out of memory, once", 2, 0, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT });
 }
-static void no_memory_permanently(void **state)
+TS_TEST(no_memory_permanently)
 {
-    (void)state;
     sweep(&(plan_t){ "out of memory, for ever", 2, 1, FY_STATUS_OUT_OF_MEMORY,
                      FY_STATUS_PINNED_LIMIT });
 }
-static void unknown_once(void **state)
+TS_TEST(unknown_once)
 {
-    (void)state;
     sweep(
         &(plan_t){ "an unknown error, once", 999, 0, FY_STATUS_INTERNAL, FY_STATUS_OUT_OF_MEMORY });
 }
-static void lost_once(void **state)
+TS_TEST(lost_once)
 {
-    (void)state;
     sweep(
         &(plan_t){ "a failed launch, once", 719, 0, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST });
 }
-static void lost_permanently(void **state)
+TS_TEST(lost_permanently)
 {
-    (void)state;
     sweep(&(plan_t){ "a failed launch, for ever", 719, 1, FY_STATUS_DEVICE_LOST,
                      FY_STATUS_DEVICE_LOST });
 }
 
-int main(void)
-{
-    fake_driver_or_skip();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_memory_once),   cmocka_unit_test(no_memory_permanently),
-        cmocka_unit_test(unknown_once),     cmocka_unit_test(lost_once),
-        cmocka_unit_test(lost_permanently),
-    };
-    return cmocka_run_group_tests_name("driver calls", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.prepare = fake_driver_or_skip);

@@ -6,6 +6,7 @@
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 enum { N = 64 };
 
@@ -59,9 +60,8 @@ static void tear_down(setting_t *s, void *native)
 
 /* A new stream with the old stream's handle waits for the old stream's write: on the card they are
  * two queues. */
-static void a_write_of_the_old_stream_is_waited_for(void **state)
+TS_TEST(a_write_of_the_old_stream_is_waited_for)
 {
-    (void)state;
     setting_t s;
     set_up(&s);
     void *native = driver.fake_cuda_stream(0);
@@ -89,9 +89,8 @@ static void a_write_of_the_old_stream_is_waited_for(void **state)
 }
 
 /* A wait for the old stream does not count for the new one. */
-static void a_write_of_the_new_stream_is_waited_for(void **state)
+TS_TEST(a_write_of_the_new_stream_is_waited_for)
 {
-    (void)state;
     setting_t s;
     set_up(&s);
     void *native = driver.fake_cuda_stream(0);
@@ -116,9 +115,8 @@ static void a_write_of_the_new_stream_is_waited_for(void **state)
 
 /* An old ticket reports the old stream's request, whatever is pending on the new stream, and vice
  * versa. */
-static void tickets_belong_to_their_stream(void **state)
+TS_TEST(tickets_belong_to_their_stream)
 {
-    (void)state;
     setting_t s;
     fy_ticket_t old_ticket, new_ticket;
     set_up(&s);
@@ -145,9 +143,8 @@ static void tickets_belong_to_their_stream(void **state)
 }
 
 /* The new stream cannot use a block at once that the old stream may still write. */
-static void memory_of_the_old_stream_is_pending_for_the_new_one(void **state)
+TS_TEST(memory_of_the_old_stream_is_pending_for_the_new_one)
 {
-    (void)state;
     setting_t s;
     set_up(&s);
     void *native = driver.fake_cuda_stream(0);
@@ -167,17 +164,16 @@ static void memory_of_the_old_stream_is_pending_for_the_new_one(void **state)
     tear_down(&s, again);
 }
 
-static void a_stream_of_another_context_is_refused(void **state)
+TS_TEST(a_stream_of_another_context_is_refused)
 {
-    (void)state;
     fy_device_t *device, *other;
     fy_stream_options_t options = FY_STREAM_OPTIONS_INIT;
     fy_stream_t *stream = (fy_stream_t *)&options;
     ts_ok(fy_device_open("cuda:0", &device));
     ts_ok(fy_device_open("cuda:1", &other));
     options.native = driver.fake_cuda_stream(1);
-    ts_fails(fy_stream_create(device, &options, &stream), INVALID_ARGUMENT);
-    ts_text_has("belongs to another context than cuda:0's primary one");
+    ts_fails_with(fy_stream_create(device, &options, &stream), INVALID_ARGUMENT,
+                  "belongs to another context than cuda:0's primary one");
     assert_null(stream);
     ts_ok(fy_stream_create(other, &options, &stream)); /* the stream belongs to this context */
     fy_stream_destroy(stream);
@@ -187,15 +183,4 @@ static void a_stream_of_another_context_is_refused(void **state)
     fake_driver_is_tidy("afterwards");
 }
 
-int main(void)
-{
-    fake_driver_or_skip();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_write_of_the_old_stream_is_waited_for),
-        cmocka_unit_test(a_write_of_the_new_stream_is_waited_for),
-        cmocka_unit_test(tickets_belong_to_their_stream),
-        cmocka_unit_test(memory_of_the_old_stream_is_pending_for_the_new_one),
-        cmocka_unit_test(a_stream_of_another_context_is_refused),
-    };
-    return cmocka_run_group_tests_name("streams of the application", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.prepare = fake_driver_or_skip);

@@ -1,6 +1,6 @@
 /* Tensors exchanged by DLPack while host memory fails at each allocation: a failed export gives
  * nothing to delete, and a failed import leaves the producer's tensor with the caller.
- * Not here: which tensors are refused (tests/conformance/test_conformance_dlpack.c). */
+ * Not here: which tensors are refused (tests/conformance/test_dlpack.c). */
 #include "tests/support/harness.h"
 #include "tests/support/sweep.h"
 
@@ -54,14 +54,4 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-static void host_memory_fails_at_each_place(void **state)
-{
-    (void)state;
-    ts_sweep_host_memory("host", 4000, run);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(host_memory_fails_at_each_place) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_TEST(host_memory_fails_at_each_place) { ts_sweep_host_memory("host", 4000, run); }

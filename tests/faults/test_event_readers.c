@@ -175,7 +175,7 @@ static void sweep(const row_t *row, const char *name)
     }
 }
 
-static void commands_that_read_events(void **state)
+TS_TEST(commands_that_read_events)
 {
     static const row_t rows[] = {
         { cmd_ledger, { "ledger", "IN", "--json" }, false },
@@ -187,7 +187,6 @@ static void commands_that_read_events(void **state)
         { cmd_advise, { "advise", "IN", "--prove" }, false },
         { cmd_predict, { "predict", "IN", "--profile", "a100" }, false },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         sweep(&rows[i], i % 2 ? "run.jsonl" : "run.jsonl.gz");
 }
@@ -212,10 +211,4 @@ static int end(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(commands_that_read_events, begin, end),
-    };
-    return cmocka_run_group_tests_name("event readers", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = begin, .tear_down = end);

@@ -101,26 +101,9 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-static void every_call_of_the_device_fails_once(void **state)
-{
-    (void)state;
-    (void)sum_op();
-    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
-    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
-    ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, run);
-}
-
-static void host_memory_fails_at_each_place(void **state)
-{
-    (void)state;
-    ts_sweep_host_memory("host", 8000, run);
-    ts_sweep_host_memory("sim:7", 8000, run);
-}
-
 /* Registering itself: the name stays free. */
-static void registering_fails_without_memory(void **state)
+TS_TEST(registering_fails_without_memory)
 {
-    (void)state;
     fy_op_t op;
     assert_null(fy_op_find("test.sum_all"));
     ts_fail_allocation(0);
@@ -130,12 +113,16 @@ static void registering_fails_without_memory(void **state)
     assert_null(fy_op_find("test.sum_all"));
 }
 
-int main(void)
+TS_TEST(every_call_of_the_device_fails_once)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(registering_fails_without_memory),
-        cmocka_unit_test(every_call_of_the_device_fails_once),
-        cmocka_unit_test(host_memory_fails_at_each_place),
-    };
-    return cmocka_run_group_tests_name("faults_gradient", tests, NULL, NULL);
+    (void)sum_op();
+    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
+    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
+    ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, run);
+}
+
+TS_TEST(host_memory_fails_at_each_place)
+{
+    ts_sweep_host_memory("host", 8000, run);
+    ts_sweep_host_memory("sim:7", 8000, run);
 }

@@ -44,9 +44,8 @@ static void expect_goes_on(fy_device_t *device)
     fy_tensor_destroy(y);
 }
 
-static void the_limit_is_reached(void **state)
+TS_TEST(the_limit_is_reached)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7?limit=3MiB");
     fy_scope_t scope = fy_scope_begin("limit"), inner;
     fy_tensor_t *x, *y;
@@ -55,8 +54,7 @@ static void the_limit_is_reached(void **state)
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &y));
     const uint64_t live = ts_live(device);
     inner = fy_scope_begin("recording");
-    ts_fails(record(device, x, y, 10, &graph), OUT_OF_MEMORY);
-    ts_text_has("sim:7");
+    ts_fails_with(record(device, x, y, 10, &graph), OUT_OF_MEMORY, "sim:7");
     assert_non_null(fy_error_get()->oom);
     assert_int_equal(fy_error_get()->oom->limit, 3 << 20); /* the device's verdict */
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
@@ -79,9 +77,8 @@ static void the_limit_is_reached(void **state)
     fy_device_close(device);
 }
 
-static void every_segment_fails_once(void **state)
+TS_TEST(every_segment_fails_once)
 {
-    (void)state;
     for (int n = 1, done = 0; !done; n++) {
         char spec[64];
         snprintf(spec, sizeof spec, "sim:7?faults=alloc@%d", n);
@@ -106,9 +103,8 @@ static void every_segment_fails_once(void **state)
     }
 }
 
-static void a_guard_refuses_the_segment(void **state)
+TS_TEST(a_guard_refuses_the_segment)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7");
     fy_scope_t scope = fy_scope_begin("guarded");
     fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 0), *y = ts_iota(device, FY_DIMS(4), 0);
@@ -125,16 +121,14 @@ static void a_guard_refuses_the_segment(void **state)
     fy_tensor_t *t = x;
     ts_fails(fy_neg(wide, &t), REFUSED_BY_GUARD);
     assert_null(t);
-    ts_fails(fy_graph_end(&graph), REFUSED_BY_GUARD);
-    ts_text_has("guarded");
+    ts_fails_with(fy_graph_end(&graph), REFUSED_BY_GUARD, "guarded");
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_live(device), 0);
     fy_device_close(device);
 }
 
-static void host_memory_fails_at_each_place(void **state)
+static void host_memory_fails(const char *spec)
 {
-    const char *spec = *state;
     fy_device_t *device = open_spec(spec);
     const uint64_t live = ts_live(device);
     for (int n = 0, done = 0; !done; n++) {
@@ -173,9 +167,8 @@ static void host_memory_fails_at_each_place(void **state)
 
 /* A replay of three launches whose k-th is refused: a refused first launch changes nothing, a later
  * one poisons the graph's results. */
-static void a_launch_is_refused_half_way(void **state)
+TS_TEST(a_launch_is_refused_half_way)
 {
-    (void)state;
     for (int k = 1; k <= 3; k++) {
         char spec[64];
         /* two make x and y */
@@ -204,8 +197,7 @@ static void a_launch_is_refused_half_way(void **state)
             assert_int_equal(ts_version(y), version + 1);
             fy_status_t status = fy_tensor_download(y, NULL, &download);
             if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-            ts_fails(status, INTERNAL);
-            ts_text_has("replay");
+            ts_fails_with(status, INTERNAL, "replay");
             ts_ok(fy_fill(y, 1));
         }
         ts_ok(fy_graph_replay(graph, NULL));
@@ -218,9 +210,8 @@ static void a_launch_is_refused_half_way(void **state)
 }
 
 /* The same with two chains around a product: a chain is one launch, and fails as a whole. */
-static void a_chain_is_refused(void **state)
+TS_TEST(a_chain_is_refused)
 {
-    (void)state;
     for (int k = 1; k <= 3; k++) {
         char spec[64];
         snprintf(spec, sizeof spec, "sim:7?faults=launch@%d", 2 + k); /* two make x and y */
@@ -249,8 +240,7 @@ static void a_chain_is_refused(void **state)
             fy_tensor_t *host;
             fy_status_t status = fy_tensor_download(y, NULL, &download);
             if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-            ts_fails(status, INTERNAL);
-            ts_text_has("replay");
+            ts_fails_with(status, INTERNAL, "replay");
             ts_ok(fy_fill(y, 1));
         }
         ts_ok(fy_graph_replay(graph, NULL));
@@ -265,9 +255,8 @@ static void a_chain_is_refused(void **state)
 
 /* A recorded upload fails when it runs: dependent results fail with that status, and the next
  * replay is good. */
-static void a_copy_fails_on_its_way(void **state)
+TS_TEST(a_copy_fails_on_its_way)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7?faults=copy@1");
     fy_scope_t scope = fy_scope_begin("copy");
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
@@ -290,8 +279,7 @@ static void a_copy_fails_on_its_way(void **state)
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
     fy_status_t status = fy_tensor_download(y, NULL, &download);
     if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-    ts_fails(status, IO);
-    ts_text_has("upload");
+    ts_fails_with(status, IO, "upload");
     ts_expect_f32(beside, (float[]){ -2, -2, -2 }, 3);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(y, (float[]){ -0.0f, -1, -2 }, 3);
@@ -299,9 +287,8 @@ static void a_copy_fails_on_its_way(void **state)
     fy_device_close(device);
 }
 
-static void the_device_is_lost(void **state)
+TS_TEST(the_device_is_lost)
 {
-    (void)state;
     for (int k = 1; k <= 3; k++) {
         char spec[64];
         snprintf(spec, sizeof spec, "sim:7?faults=lost@%d&fuse=off", 2 + k);
@@ -325,20 +312,6 @@ static void the_device_is_lost(void **state)
     }
 }
 
-int main(void)
-{
-    static char host[] = "host", sim[] = "sim:7";
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_limit_is_reached),
-        cmocka_unit_test(every_segment_fails_once),
-        cmocka_unit_test(a_guard_refuses_the_segment),
-        { "host_memory_fails_at_each_place@host", host_memory_fails_at_each_place, NULL, NULL,
-          host },
-        { "host_memory_fails_at_each_place@sim", host_memory_fails_at_each_place, NULL, NULL, sim },
-        cmocka_unit_test(a_launch_is_refused_half_way),
-        cmocka_unit_test(a_chain_is_refused),
-        cmocka_unit_test(a_copy_fails_on_its_way),
-        cmocka_unit_test(the_device_is_lost),
-    };
-    return cmocka_run_group_tests_name("faults_graph", tests, NULL, NULL);
-}
+TS_TEST(host_memory_fails_at_each_place_on_the_host) { host_memory_fails("host"); }
+
+TS_TEST(host_memory_fails_at_each_place_on_sim) { host_memory_fails("sim:7"); }

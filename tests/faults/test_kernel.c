@@ -1,7 +1,7 @@
 /* Registered ops whose hook refuses and whose kernel fails, while other things fail too: host
  * memory at each allocation, the device's memory, launches, streams and events at each call, in
  * every order. After each failure nothing leaks, and the device continues unless it was lost.
- * Not here: such failures alone (tests/conformance/test_conformance_kernel.c). */
+ * Not here: such failures alone (tests/conformance/test_kernel.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 #include "tests/support/sweep.h"
@@ -75,9 +75,8 @@ static const char *const k_orders[] = { "order=eager", "order=lazy", "order=rand
                                         "order=random&seed=2", "order=random&seed=3" };
 enum { ORDERS = sizeof k_orders / sizeof *k_orders };
 
-static void every_call_of_the_device_fails_once(void **state)
+TS_TEST(every_call_of_the_device_fails_once)
 {
-    (void)state;
     verdict = FY_STATUS_BUSY;
     for (int i = 0; i < ORDERS; i++) {
         ts_sweep_device(k_orders[i], "alloc", FY_STATUS_OUT_OF_MEMORY, 60, run);
@@ -89,9 +88,8 @@ static void every_call_of_the_device_fails_once(void **state)
     }
 }
 
-static void host_memory_fails_at_each_place(void **state)
+TS_TEST(host_memory_fails_at_each_place)
 {
-    (void)state;
     verdict = FY_STATUS_BUSY;
     ts_sweep_host_memory("host", 2000, run);
     for (int i = 0; i < ORDERS; i++) {
@@ -102,9 +100,8 @@ static void host_memory_fails_at_each_place(void **state)
 }
 
 /* The only status that concerns the device and not the op. */
-static void a_kernel_may_report_a_lost_device(void **state)
+TS_TEST(a_kernel_may_report_a_lost_device)
 {
-    (void)state;
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
     verdict = FY_STATUS_DEVICE_LOST;
     ts_fails(run(fy_device_host()), DEVICE_LOST);
@@ -128,9 +125,8 @@ static void a_kernel_may_report_a_lost_device(void **state)
 }
 
 /* Questions about a call with more sources than they keep on the stack. */
-static void questions_fail_without_memory(void **state)
+TS_TEST(questions_fail_without_memory)
 {
-    (void)state;
     enum { NSRC = 40 };
     fy_desc_t src[NSRC], dst;
     fy_dtype_t dtypes[NSRC];
@@ -147,15 +143,4 @@ static void questions_fail_without_memory(void **state)
         assert_int_equal(inferred, fails ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_OK);
         assert_int_equal(supported, inferred);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_of_the_device_fails_once),
-        cmocka_unit_test(host_memory_fails_at_each_place),
-        cmocka_unit_test(a_kernel_may_report_a_lost_device),
-        cmocka_unit_test(questions_fail_without_memory),
-    };
-    return cmocka_run_group_tests_name("kernel", tests, NULL, NULL) != 0;
 }

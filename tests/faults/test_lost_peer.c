@@ -1,6 +1,6 @@
 /* A device is lost before it has sent bytes to another device: no call reads garbage there, and the
  * other device continues. Also the later reports of a lost device.
- * Not here: refusals of the lost device itself (conformance/test_conformance_fault.c, unit/sim). */
+ * Not here: refusals of the lost device itself (conformance/test_fault.c, unit/sim). */
 #include "tests/support/harness.h"
 
 static float first_of(const fy_tensor_t *tensor)
@@ -14,9 +14,8 @@ static float first_of(const fy_tensor_t *tensor)
 
 /* Request 1 of the source is an upload, request 2 the send. Request 3 loses the device before any
  * wait, so in this order the send never runs. */
-static void unsent_bytes_of_a_lost_device_are_refused(void **state)
+TS_TEST(unsent_bytes_of_a_lost_device_are_refused)
 {
-    (void)state;
     for (int closed = 0; closed < 2; closed++) {
         fy_device_t *here, *there;
         fy_tensor_t *x, *dst, *sum, *again;
@@ -35,8 +34,8 @@ static void unsent_bytes_of_a_lost_device_are_refused(void **state)
         if (closed) fy_device_close(there);
 
         ts_fails(fy_ticket_wait(ticket, FY_FOREVER), DEVICE_LOST);
-        ts_fails(fy_tensor_download(dst, NULL, &download), DEVICE_LOST);
-        ts_text_has(closed ? "closed since" : "sim:9");
+        ts_fails_with(fy_tensor_download(dst, NULL, &download), DEVICE_LOST,
+                      closed ? "closed since" : "sim:9");
         ts_fails(fy_add(dst, dst, &sum), DEVICE_LOST);
         ts_ok(fy_fill(dst, 3)); /* overwritten, the bytes are valid again */
         ts_ok(fy_add(dst, dst, &sum));
@@ -49,9 +48,8 @@ static void unsent_bytes_of_a_lost_device_are_refused(void **state)
 }
 
 /* For every later call, at any time. A new device in its place does not report it. */
-static void every_later_call_reports_the_first_cause(void **state)
+TS_TEST(every_later_call_reports_the_first_cause)
 {
-    (void)state;
     fy_device_t *device;
     fy_tensor_t *x, *y, *host;
     fy_download_t *download;
@@ -63,13 +61,11 @@ static void every_later_call_reports_the_first_cause(void **state)
     ts_ok(fy_add(x, x, &y));
     ts_fails(fy_add(x, x, &y), DEVICE_LOST);
     for (int again = 0; again < 2; again++) {
-        ts_fails(fy_mul(x, x, &y), DEVICE_LOST);
-        ts_text_has("its faults= says so at request 3");
-        ts_fails(fy_tensor_download(x, NULL, &download), DEVICE_LOST);
-        ts_text_has("its faults= says so at request 3");
-        ts_fails(fy_device_query(device, &info), DEVICE_LOST);
-        ts_text_has("host tensors stay readable");
-        ts_text_has("its faults= says so at request 3");
+        ts_fails_with(fy_mul(x, x, &y), DEVICE_LOST, "its faults= says so at request 3");
+        ts_fails_with(fy_tensor_download(x, NULL, &download), DEVICE_LOST,
+                      "its faults= says so at request 3");
+        ts_fails_with(fy_device_query(device, &info), DEVICE_LOST, "host tensors stay readable",
+                      "its faults= says so at request 3");
     }
     assert_true(first_of(host) == 7);
     fy_scope_end(scope, 0, NULL);
@@ -77,16 +73,8 @@ static void every_later_call_reports_the_first_cause(void **state)
     ts_ok(fy_device_open("sim:9?faults=lost@1", &device));
     scope = fy_scope_begin("again");
     ts_fails(fy_full(device, FY_DTYPE_F32, FY_DIMS(1), 1, &x), DEVICE_LOST);
-    ts_fails(fy_full(device, FY_DTYPE_F32, FY_DIMS(1), 1, &x), DEVICE_LOST);
-    ts_text_has("its faults= says so at request 1");
+    ts_fails_with(fy_full(device, FY_DTYPE_F32, FY_DIMS(1), 1, &x), DEVICE_LOST,
+                  "its faults= says so at request 1");
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(unsent_bytes_of_a_lost_device_are_refused),
-                                        cmocka_unit_test(
-                                            every_later_call_reports_the_first_cause) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

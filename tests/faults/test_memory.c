@@ -71,9 +71,8 @@ static void goes_on(fy_device_t *device)
     fy_tensor_destroy(y);
 }
 
-static void larger_than_the_device(void **state)
+TS_TEST(larger_than_the_device)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7?capacity=1MiB");
     fy_scope_t scope = fy_scope_begin("oom");
     fy_tensor_t *x = (fy_tensor_t *)&scope, *small = ts_iota(device, FY_DIMS(100), 0);
@@ -104,9 +103,8 @@ static void larger_than_the_device(void **state)
     close_it();
 }
 
-static void full_then_freed(void **state)
+TS_TEST(full_then_freed)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7?limit=8MiB");
     fy_scope_t scope = fy_scope_begin("oom");
     fy_tensor_t *held[64] = { NULL };
@@ -143,9 +141,8 @@ static void full_then_freed(void **state)
 
 /* Rule 12: a request never fails while sync, merge and trim would serve it. Sizes alternate, so no
  * earlier block fits. */
-static void no_refusal_while_a_wait_would_serve(void **state)
+TS_TEST(no_refusal_while_a_wait_would_serve)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7?limit=16MiB");
     for (int round = 0; round < 12; round++) {
         fy_scope_t scope = fy_scope_begin("round");
@@ -163,9 +160,8 @@ static void no_refusal_while_a_wait_would_serve(void **state)
     close_it();
 }
 
-static void pinned_memory_has_its_own_limit(void **state)
+TS_TEST(pinned_memory_has_its_own_limit)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:7?pinned=4MiB");
     fy_scope_t scope = fy_scope_begin("pinned");
     fy_tensor_t *pinned = (fy_tensor_t *)&scope, *x, *host;
@@ -254,32 +250,28 @@ static void sweep(const char *format, uint64_t first, uint64_t step, int most, f
     fail_msg("%s never passes", format);
 }
 
-static void every_capacity(void **state)
+TS_TEST(every_capacity)
 {
-    (void)state;
     sweep("sim:7?capacity=%" PRIu64, 4096, 4096, 20000, FY_STATUS_OUT_OF_MEMORY,
           FY_STATUS_OUT_OF_MEMORY);
 }
 
-static void every_limit(void **state)
+TS_TEST(every_limit)
 {
-    (void)state;
     sweep("sim:7?limit=%" PRIu64, 4096, 4096, 20000, FY_STATUS_OUT_OF_MEMORY,
           FY_STATUS_OUT_OF_MEMORY);
 }
 
-static void every_pinned_limit(void **state)
+TS_TEST(every_pinned_limit)
 {
-    (void)state;
     sweep("sim:7?pinned=%" PRIu64, 4096, 65536, 2000, FY_STATUS_PINNED_LIMIT,
           FY_STATUS_OUT_OF_MEMORY);
 }
 
 /* Guards refuse the allocation at every point in turn: by live bytes, then by the number of backend
  * allocations. */
-static void every_guarded_byte(void **state)
+TS_TEST(every_guarded_byte)
 {
-    (void)state;
     for (int by_calls = 0; by_calls < 2; by_calls++) {
         fy_status_t status = FY_STATUS_INTERNAL;
         int nrefused = 0;
@@ -310,17 +302,4 @@ static void every_guarded_byte(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(larger_than_the_device, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(full_then_freed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_refusal_while_a_wait_would_serve, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(pinned_memory_has_its_own_limit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_capacity, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_limit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_pinned_limit, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_guarded_byte, set_up, tear_down),
-    };
-    return cmocka_run_group_tests_name("memory faults", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.set_up = set_up, .tear_down = tear_down);

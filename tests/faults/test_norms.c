@@ -81,27 +81,16 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-static void every_call_of_the_device_fails_once(void **state)
+TS_TEST(every_call_of_the_device_fails_once)
 {
-    (void)state;
     ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
     ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
     ts_sweep_device("", "copy", FY_STATUS_IO, 400, run);
     ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, run);
 }
 
-static void host_memory_fails_at_each_place(void **state)
+TS_TEST(host_memory_fails_at_each_place)
 {
-    (void)state;
     ts_sweep_host_memory("host", 8000, run);
     ts_sweep_host_memory("sim:7", 8000, run);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_of_the_device_fails_once),
-        cmocka_unit_test(host_memory_fails_at_each_place),
-    };
-    return cmocka_run_group_tests_name("faults_norms", tests, NULL, NULL);
 }

@@ -93,8 +93,7 @@ static void begins_without_memory(fy_device_t *device)
             ts_ok(fy_ledger_record(NULL)); /* a text or a signature that has no memory */
             continue;
         }
-        ts_fails(status, OUT_OF_MEMORY);
-        ts_text_has("ledger_record");
+        ts_fails_with(status, OUT_OF_MEMORY, "ledger_record");
         ts_ok(fy_ledger_record(NULL)); /* nothing runs */
         work(device);
     }
@@ -147,8 +146,7 @@ static void writes_fail(fy_device_t *device)
             ts_ok(status);
             break;
         }
-        ts_fails(status, IO);
-        ts_text_has("No space");
+        ts_fails_with(status, IO, "No space");
     }
     assert_true(n >= 1);
     records(device);
@@ -168,33 +166,20 @@ static void sweep(const char *suffix, void (*run)(fy_device_t *device))
     assert_int_equal(unlink(path), 0);
 }
 
-static void beginning_without_memory(void **state)
+TS_TEST(beginning_without_memory)
 {
-    (void)state;
     sweep(".jsonl", begins_without_memory);
     sweep(".jsonl.gz", begins_without_memory);
 }
 
-static void a_call_of_a_group_without_memory(void **state)
+TS_TEST(a_call_of_a_group_without_memory)
 {
-    (void)state;
     sweep(".jsonl", calls_of_groups_without_memory);
     sweep(".jsonl.gz", calls_of_groups_without_memory);
 }
 
-static void a_disk_that_fills(void **state)
+TS_TEST(a_disk_that_fills)
 {
-    (void)state;
     sweep(".jsonl", writes_fail);
     sweep(".jsonl.gz", writes_fail);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(beginning_without_memory),
-        cmocka_unit_test(a_call_of_a_group_without_memory),
-        cmocka_unit_test(a_disk_that_fills),
-    };
-    return cmocka_run_group_tests_name("recording", tests, NULL, NULL);
 }

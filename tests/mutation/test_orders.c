@@ -2,14 +2,11 @@
  * choose.
  * FERRY_SEEDS=n random orders a program; FERRY_SEED=n that one alone. Not here: the waits that
  * ensure this (test_waits.c). */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "tests/mutation/mutation.h"
+#include "tests/support/test.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SEEDS = 50 };
@@ -59,14 +56,19 @@ static void same_in_every_order(void **state)
     for (uint64_t seed = 0; seed <= last; seed++) expect_same(program, mu_order(seed));
 }
 
-int main(void)
+/* A test for each program. */
+static int prepare(void)
 {
-    struct CMUnitTest *tests = calloc(mu_program_count, sizeof *tests);
-    if (!tests) return 1;
-    for (size_t i = 0; i < mu_program_count; i++)
-        tests[i] = (struct CMUnitTest){ mu_programs[i].name, same_in_every_order, NULL, NULL,
-                                        (void *)(uintptr_t)&mu_programs[i] };
-    const int nfailed = _cmocka_run_group_tests("orders", tests, mu_program_count, NULL, NULL);
-    free(tests);
-    return nfailed ? 1 : 0;
+    static ts_test_t tests[64];
+    for (size_t i = 0; i < mu_program_count; i++) {
+        tests[i] = (ts_test_t){ .file = __FILE__,
+                                .name = mu_programs[i].name,
+                                .line = (int)i,
+                                .run = same_in_every_order,
+                                .state = (void *)(uintptr_t)&mu_programs[i] };
+        ts__add_test(&tests[i]);
+    }
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

@@ -4,9 +4,7 @@
  * The table of the observed effects is docs/internals/wait-sites.md. FERRY_WRITE=1 writes it;
  * otherwise every site must have its row there.
  * Each site is tried in a child process, which may crash. FERRY_SITE=name tries that one alone. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "backends/sim/queue.h"
 #include "runtime/thread/wait_site.h"
 #include "tests/mutation/mutation.h"
+#include "tests/support/test.h"
 
 enum { LAST_SEED = 64, MAX_PROGRAMS = 64, PATIENCE_S = 60 };
 
@@ -106,9 +103,8 @@ static const char *order_of(const verdict_t *verdict)
     return text;
 }
 
-static void without_a_dropped_wait_no_order_differs(void **state)
+TS_TEST(without_a_dropped_wait_no_order_differs)
 {
-    (void)state;
     const verdict_t verdict = try_site(FY__WAIT_NONE);
     if (verdict.is_killed)
         print_error("%s, %s: %s\n", mu_programs[verdict.program].name, order_of(&verdict),
@@ -118,10 +114,9 @@ static void without_a_dropped_wait_no_order_differs(void **state)
 
 static int nalive;
 
-static void every_wait_is_needed(void **state)
+TS_TEST(every_wait_is_needed)
 {
     const char *only = getenv("FERRY_SITE");
-    (void)state;
     for (fy__wait_site_t site = FY__WAIT_NONE + 1; site < FY__WAIT_SITE_COUNT; site++) {
         const char *name = fy__wait_site_name(site);
         if (only && strcmp(only, name) != 0) continue;
@@ -147,7 +142,7 @@ static const char head[] =
     "(`runtime/thread/wait_site.h`), the error without that wait, and the first program of\n"
     "`tests/mutation/` that shows the error: with `order=lazy`, or with the named seed of\n"
     "`order=random`. The table is written by `FERRY_WRITE=1\n"
-    "build/dev/bin/tests/test_mutation_waits`. That test fails if a wait can be dropped without\n"
+    "build/dev/bin/tests/test_mutation waits`. That test fails if a wait can be dropped without\n"
     "effect or has no row.\n"
     "\n"
     "Not listed: waits on which no byte depends (`ahead=`, a full queue); waits that the\n"
@@ -171,10 +166,9 @@ static void write_table(void)
     assert_int_equal(fclose(file), 0);
 }
 
-static void every_wait_is_in_the_table(void **state)
+TS_TEST(every_wait_is_in_the_table)
 {
     static char text[1 << 16], row[300];
-    (void)state;
     if (getenv("FERRY_SITE")) skip();
     if (getenv("FERRY_WRITE") && nalive == 0) write_table();
     FILE *file = fopen(path, "r");
@@ -195,18 +189,15 @@ static void every_wait_is_in_the_table(void **state)
     assert_int_equal(nrows - 1, FY__WAIT_SITE_COUNT - 1); /* one is the head */
 }
 
-int main(void)
+static int prepare(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_dropped_wait_no_order_differs),
-        cmocka_unit_test(every_wait_is_needed),
-        cmocka_unit_test(every_wait_is_in_the_table),
-    };
     trial = map_trial();
     if (!trial || mu_program_count > MAX_PROGRAMS) {
         print_error("no memory for the tapes of %zu programs, or more than %d\n", mu_program_count,
                     MAX_PROGRAMS);
         return 1;
     }
-    return cmocka_run_group_tests_name("waits", tests, NULL, NULL) ? 1 : 0;
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

@@ -65,7 +65,7 @@ static void accumulate_once(const ts_case_t *row, fy_dtype_t dtype, fy_device_t 
     ts_inputs_free(&inputs);
 }
 
-static void results_are_added(ts_ctx_t *ctx)
+TS_DEVICE_TEST(results_are_added)
 {
     g_runs = g_failures = 0;
     unsigned nops = 0;
@@ -88,7 +88,7 @@ static void results_are_added(ts_ctx_t *ctx)
     assert_int_equal(g_failures, 0);
 }
 
-static void where_it_makes_no_sense_it_is_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(where_it_makes_no_sense_it_is_refused)
 {
     const float values[4] = { 1, 2, 3, 4 };
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), values), *flags, *ints, *more, *none = NULL;
@@ -106,10 +106,3 @@ static void where_it_makes_no_sense_it_is_refused(ts_ctx_t *ctx)
                          FY_STATUS_OK);
     assert_null(none);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(results_are_added),
-    TS_TEST(where_it_makes_no_sense_it_is_refused),
-};
-
-int main(void) { return TS_RUN("accumulate", k_tests, NULL); }

@@ -32,9 +32,8 @@ static void compare_row(const ts_case_t *row, fy_dtype_t dtype, fy_device_t *sim
     ts_inputs_free(&inputs);
 }
 
-static void host_and_sim_give_the_same_bits(void **state)
+TS_TEST(host_and_sim_give_the_same_bits)
 {
-    (void)state;
     fy_device_t *sim;
     ts_ok(fy_device_open("sim:0", &sim));
     for (size_t i = 0; i < ts_case_count(); i++) {
@@ -49,7 +48,7 @@ static void host_and_sim_give_the_same_bits(void **state)
     assert_int_equal(g_failures, 0);
 }
 
-int main(void)
+static int prepare(void)
 {
     for (size_t i = 0; i < ts_device_count(); i++) {
         if (strncmp(ts_device_spec(i), "host", 4) != 0 &&
@@ -60,6 +59,7 @@ int main(void)
             return 77;
         }
     }
-    const struct CMUnitTest tests[] = { cmocka_unit_test(host_and_sim_give_the_same_bits) };
-    return cmocka_run_group_tests_name("op bits", tests, NULL, NULL) != 0;
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

@@ -32,7 +32,7 @@ static void read(const fy_tensor_t *tensor, float *out, size_t n)
 
 typedef enum layout { DENSE, TURNED, FIRST_REPEATS, SECOND_REPEATS, INTO_FIRST, LAYOUTS } layout_t;
 
-static void a_tie_is_the_second_operand(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_tie_is_the_second_operand)
 {
     static float got[MOST];
     for (int d = 0; d < FLOATS; d++)
@@ -102,7 +102,7 @@ static void expect_edges(ts_ctx_t *ctx, fy_op_t op, bool backward, size_t nedges
 #define EXPECT_EDGES(ctx, op, backward, edges) \
     expect_edges((ctx), (op), (backward), sizeof(edges) / sizeof *(edges), (edges))
 
-static void hardswish_far_out(ts_ctx_t *ctx)
+TS_DEVICE_TEST(hardswish_far_out)
 {
     /* 61440 is a large f16: its product with 6 would not be one. */
     static const edge_t edges[] = { { -INFINITY, 0 }, { -61440, 0 },          { -4, 0 },
@@ -112,7 +112,7 @@ static void hardswish_far_out(ts_ctx_t *ctx)
     EXPECT_EDGES(ctx, FY_OP_HARDSWISH, false, edges);
 }
 
-static void slopes_at_kinks_and_nan(ts_ctx_t *ctx)
+TS_DEVICE_TEST(slopes_at_kinks_and_nan)
 {
     static const edge_t hardsigmoid[] = {
         { -INFINITY, 0 }, { -3, 0 }, { -2.5f, 1 },    { 0, 1 },
@@ -188,7 +188,7 @@ static void expect_quotients(ts_ctx_t *ctx, fy_dtype_t dtype, size_t nrows, cons
 #define EXPECT_QUOTIENTS(ctx, dtype, want) \
     expect_quotients((ctx), (dtype), sizeof(want) / sizeof *(want), (want))
 
-static void integers_divide_without_a_trap(ts_ctx_t *ctx)
+TS_DEVICE_TEST(integers_divide_without_a_trap)
 {
     static const quotient_t small[] = { { 7, 2, 3, 1 },    { -7, 2, -4, 1 }, { 7, -2, -4, -1 },
                                         { -7, -2, 3, -1 }, { 6, -3, -2, 0 }, { -6, 3, -2, 0 },
@@ -214,7 +214,7 @@ static void integers_divide_without_a_trap(ts_ctx_t *ctx)
 
 /* ---- truth: NaN is true, -0 is false ---- */
 
-static void nan_is_true_and_minus_zero_false(ts_ctx_t *ctx)
+TS_DEVICE_TEST(nan_is_true_and_minus_zero_false)
 {
     static const float x[] = { NAN, -0.0f, 0, -1, INFINITY };
     static const uint8_t truth[] = { 1, 0, 0, 1, 1 }, is_nan[] = { 1, 0, 0, 0, 0 };
@@ -242,10 +242,3 @@ static void nan_is_true_and_minus_zero_false(ts_ctx_t *ctx)
         fy_scope_end(scope, 0, NULL);
     }
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(a_tie_is_the_second_operand),
-                                     TS_TEST(hardswish_far_out), TS_TEST(slopes_at_kinks_and_nan),
-                                     TS_TEST(integers_divide_without_a_trap),
-                                     TS_TEST(nan_is_true_and_minus_zero_false) };
-
-int main(void) { return TS_RUN("op edges", k_tests, NULL); }

@@ -1,7 +1,7 @@
 /* Every op whose result has a gradient, in every layout, against central differences: walks the op
  * table and the cases of cases.def, so that an op without a rule, or a rule without a case, fails.
  * Cases with more than a few dozen elements, with special values or with ties are left out.
- * Not here: recording, watching, refusals (tests/conformance/test_conformance_tape.c). */
+ * Not here: recording, watching, refusals (tests/conformance/test_tape.c). */
 #include "tests/support/cases.h"
 #include "tests/support/harness.h"
 
@@ -153,7 +153,7 @@ static bool may_be_refused(const fy_op_info_t *info)
            info->op == FY_OP_CLIP_BY_NORM;
 }
 
-static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_rule_agrees_with_differences)
 {
     static const ts_layout_t layouts[] = { TS_CONTIGUOUS, TS_TRANSPOSED, TS_STEPPED, TS_OFFSET };
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
@@ -190,14 +190,13 @@ static fy_status_t wrong(void *user, size_t count, fy_tensor_t *const *inputs,
     return fy_mul(inputs[0], hidden, out_result);
 }
 
-static void a_wrong_gradient_is_noticed(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_wrong_gradient_is_noticed)
 {
     fy_gradcheck_result_t result = FY_GRADCHECK_RESULT_INIT;
     fy_tensor_t *rng, *x;
     ts_ok(fy_rng_create(ctx->device, 3, &rng));
     ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(4), 1, 2, &x));
-    ts_fails(fy_gradcheck(wrong, NULL, 1, &x, NULL, &result), BAD_VALUE);
-    ts_text_has("the tape says");
+    ts_fails_with(fy_gradcheck(wrong, NULL, 1, &x, NULL, &result), BAD_VALUE, "the tape says");
     assert_true(result.checked == 4 && result.worst > 1);
 }
 
@@ -211,7 +210,7 @@ static fy_status_t product_of_rows(void *user, size_t count, fy_tensor_t *const 
     return fy_prod(inputs[0], 1, &axis, 0, out_result);
 }
 
-static void prod_has_a_gradient_at_zeros(ts_ctx_t *ctx)
+TS_DEVICE_TEST(prod_has_a_gradient_at_zeros)
 {
     static const float values[4][4] = {
         { 2, -3, 0.5f, 4 }, { 2, 0, -1.5f, 3 }, { 0, 5, 0, -2 }, { 0, 0, 0, 0 }
@@ -227,9 +226,3 @@ static void prod_has_a_gradient_at_zeros(ts_ctx_t *ctx)
         fy_scope_end(scope, 0, NULL);
     }
 }
-
-static const ts_test_t tests[] = { TS_TEST(prod_has_a_gradient_at_zeros),
-                                   TS_TEST(every_rule_agrees_with_differences),
-                                   TS_TEST(a_wrong_gradient_is_noticed) };
-
-int main(void) { return TS_RUN("op_gradients", tests, NULL); }

@@ -124,9 +124,27 @@ static uint64_t judge(const fy_op_info_t *info, const tally_t *tally)
     return nholes;
 }
 
-static void every_op_in_every_layout(void **state)
+/* The whole table is there: as many ops as the enum says, each findable by its name. */
+TS_TEST(the_table_is_whole)
 {
-    (void)state;
+    assert_true(fy_op_count() >= FY_OP_BUILTIN_COUNT);
+    for (fy_op_t op = 0; op < fy_op_count(); op++) {
+        const fy_op_info_t *info = fy_op_get(op);
+        assert_non_null(info);
+        assert_int_equal(info->op, op);
+        assert_ptr_equal(fy_op_find(info->name), info);
+        assert_true(info->summary && info->summary[0]);
+        for (int f = 0; f < info->nfields; f++) {
+            assert_non_null(info->fields[f].name);
+            assert_true(info->fields[f].offset < info->attrs_nbytes);
+        }
+    }
+    assert_null(fy_op_get(fy_op_count()));
+    assert_null(fy_op_find("no such op"));
+}
+
+TS_TEST(every_op_in_every_layout)
+{
     const char *only = getenv("FERRY_TEST_OP");
     uint64_t nholes = 0;
     print_message("  op                     device   dtypes x runs: contiguous, strided, "
@@ -163,27 +181,14 @@ static void every_op_in_every_layout(void **state)
     assert_int_equal(g_failures, 0);
 }
 
-/* The whole table is there: as many ops as the enum says, each findable by its name. */
-static void the_table_is_whole(void **state)
+static int close_all(void **state)
 {
     (void)state;
-    assert_true(fy_op_count() >= FY_OP_BUILTIN_COUNT);
-    for (fy_op_t op = 0; op < fy_op_count(); op++) {
-        const fy_op_info_t *info = fy_op_get(op);
-        assert_non_null(info);
-        assert_int_equal(info->op, op);
-        assert_ptr_equal(fy_op_find(info->name), info);
-        assert_true(info->summary && info->summary[0]);
-        for (int f = 0; f < info->nfields; f++) {
-            assert_non_null(info->fields[f].name);
-            assert_true(info->fields[f].offset < info->attrs_nbytes);
-        }
-    }
-    assert_null(fy_op_get(fy_op_count()));
-    assert_null(fy_op_find("no such op"));
+    for (size_t i = 0; i < g_ndevices; i++) fy_device_close(g_devices[i]);
+    return 0;
 }
 
-int main(void)
+static int prepare(void)
 {
     for (size_t i = 0; i < ts_device_count() && i < MAX_DEVICES; i++) {
         fy_status_t status = fy_device_open(ts_device_spec(i), &g_devices[g_ndevices]);
@@ -198,11 +203,7 @@ int main(void)
         }
     }
     if (g_ndevices == 0) return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_is_whole),
-        cmocka_unit_test(every_op_in_every_layout),
-    };
-    int nfailed = cmocka_run_group_tests_name("op matrix", tests, NULL, NULL);
-    for (size_t i = 0; i < g_ndevices; i++) fy_device_close(g_devices[i]);
-    return nfailed != 0;
+    return 0;
 }
+
+TS_SUITE(.end = close_all, .prepare = prepare);

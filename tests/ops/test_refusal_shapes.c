@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "tests/support/refusal.h"
+#include "tests/support/test.h"
 
 static uint64_t g_ncalls, g_nfailures;
 
@@ -66,7 +67,7 @@ static void finish(void)
     assert_int_equal(n, 0);
 }
 
-static void bad_rows(ts_ctx_t *ctx)
+TS_DEVICE_TEST(bad_rows)
 {
     for (size_t i = 0; i < ts_case_count(); i++) {
         const ts_case_t *row = ts_case_get(i);
@@ -81,7 +82,7 @@ static void bad_rows(ts_ctx_t *ctx)
     finish();
 }
 
-static void dtypes_that_the_op_does_not_take(ts_ctx_t *ctx)
+TS_DEVICE_TEST(dtypes_that_the_op_does_not_take)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const ts_case_t *row = ts_case_first(op);
@@ -97,7 +98,7 @@ static void dtypes_that_the_op_does_not_take(ts_ctx_t *ctx)
 
 /* Every operand of the main dtype in turn gets another one that the op would take, if it has a
  * companion of the main dtype. */
-static void mixed_dtypes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(mixed_dtypes)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const ts_case_t *row = ts_case_first(op);
@@ -132,7 +133,7 @@ static void mixed_dtypes(ts_ctx_t *ctx)
 
 /* dst[0] given with one element more on its last axis, with an axis more, in another dtype, or as a
  * broadcast view. */
-static void given_destinations_that_do_not_fit(ts_ctx_t *ctx)
+TS_DEVICE_TEST(given_destinations_that_do_not_fit)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
@@ -165,7 +166,7 @@ static void given_destinations_that_do_not_fit(ts_ctx_t *ctx)
     finish();
 }
 
-static void a_broadcast_view_is_not_written(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_broadcast_view_is_not_written)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const ts_case_t *row = ts_case_first(op);
@@ -191,7 +192,7 @@ static void a_broadcast_view_is_not_written(ts_ctx_t *ctx)
     finish();
 }
 
-static void arity_and_attributes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(arity_and_attributes)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const ts_case_t *row = ts_case_first(op);
@@ -234,7 +235,7 @@ static void arity_and_attributes(ts_ctx_t *ctx)
     finish();
 }
 
-static void overlap(ts_ctx_t *ctx)
+TS_DEVICE_TEST(overlap)
 {
     const float values[6] = { 1, -2, 3, -4, 5, -6 };
     fy_tensor_t *line = ts_f32(ctx->device, FY_DIMS(6), values), *low, *high, *dst, *square,
@@ -269,15 +270,3 @@ static void overlap(ts_ctx_t *ctx)
     ts_ok(fy_op_call(FY_OP_NEG, 1, &low, NULL, 0, 1, &dst));
     ts_expect_f32(line, (float[]){ -2, 4, -6, 8, 2, -4 }, 6);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(bad_rows),
-    TS_TEST(dtypes_that_the_op_does_not_take),
-    TS_TEST(mixed_dtypes),
-    TS_TEST(given_destinations_that_do_not_fit),
-    TS_TEST(a_broadcast_view_is_not_written),
-    TS_TEST(arity_and_attributes),
-    TS_TEST(overlap),
-};
-
-int main(void) { return TS_RUN("refusals", k_tests, NULL); }

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "tests/support/refusal.h"
+#include "tests/support/test.h"
 
 typedef struct pair {
     const char *home, *away;
@@ -183,9 +184,8 @@ static fy_op_t register_stranger(void)
     return op;
 }
 
-static void every_operand_on_another_device(void **state)
+TS_TEST(every_operand_on_another_device)
 {
-    (void)state;
     fy_op_t stranger = register_stranger();
     assert_int_equal(stranger, FY_OP_BUILTIN_COUNT);
     uint64_t nfailures = 0;
@@ -211,10 +211,4 @@ static void every_operand_on_another_device(void **state)
         fy_device_close(away);
     }
     assert_int_equal(nfailures, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_operand_on_another_device) };
-    return cmocka_run_group_tests_name("refusal walk", tests, NULL, NULL) != 0;
 }

@@ -302,7 +302,7 @@ static uint64_t run_program(ts_ctx_t *ctx, uint64_t seed)
     return info.fused_calls;
 }
 
-static void fused_graphs_have_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(fused_graphs_have_the_same_bits)
 {
     const char *count = getenv("FERRY_PROGRAMS"), *one = getenv("FERRY_SEED");
     const uint64_t nprograms = one && *one       ? 1
@@ -318,7 +318,7 @@ static void fused_graphs_have_the_same_bits(ts_ctx_t *ctx)
 }
 
 /* Each tensor has a segment of the graph's memory, so that a second layout pays. */
-static void large_tensors_have_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(large_tensors_have_the_same_bits)
 {
     const int64_t before[] = { rows, columns, most };
     const uint64_t first = ts_seed(1);
@@ -333,8 +333,6 @@ static void large_tensors_have_the_same_bits(ts_ctx_t *ctx)
     assert_true(nfused > 0);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(fused_graphs_have_the_same_bits),
-                                     TS_TEST(large_tensors_have_the_same_bits) };
 static const ts_exclusion_t k_exclusions[] = { { NULL, NULL, NULL } };
 
-int main(void) { return TS_RUN("fused graphs", k_tests, k_exclusions); }
+TS_SUITE(.exclusions = k_exclusions);

@@ -367,7 +367,7 @@ static void run_program(ts_ctx_t *ctx, world_t *w, uint64_t seed)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void host_and_device_agree(ts_ctx_t *ctx)
+TS_DEVICE_TEST(host_and_device_agree)
 {
     const char *count = getenv("FERRY_PROGRAMS"), *one = getenv("FERRY_SEED");
     uint64_t nprograms = one && *one       ? 1
@@ -392,11 +392,10 @@ static void host_and_device_agree(ts_ctx_t *ctx)
     free(w);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(host_and_device_agree) };
 static const ts_exclusion_t k_exclusions[] = {
     { "cuda", "host_and_device_agree",
       "another kernel set: bits differ within the oracle's bounds, which test_op_matrix checks" },
     { NULL, NULL, NULL },
 };
 
-int main(void) { return TS_RUN("random programs", k_tests, k_exclusions); }
+TS_SUITE(.exclusions = k_exclusions);

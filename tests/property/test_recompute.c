@@ -241,7 +241,7 @@ static fy_status_t run_in_scope(fy_device_t *device, const program_t *program, w
     return status;
 }
 
-static void every_way_has_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_way_has_the_same_bits)
 {
     static result_t plain, other;
     program_t program;
@@ -281,7 +281,7 @@ static void sweep(const program_t *program, way_t way, const char *kind, fy_stat
     }
 }
 
-static void a_failed_step_leaves_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_failed_step_leaves_nothing)
 {
     program_t program;
     if (!ctx->is_sim) return; /* it opens its own */
@@ -293,8 +293,3 @@ static void a_failed_step_leaves_nothing(ts_ctx_t *ctx)
         sweep(&program, ALL, "pin", FY_STATUS_OUT_OF_MEMORY);
     }
 }
-
-static const ts_test_t tests[] = { TS_TEST(every_way_has_the_same_bits),
-                                   TS_TEST(a_failed_step_leaves_nothing) };
-
-int main(void) { return TS_RUN("recompute", tests, NULL); }

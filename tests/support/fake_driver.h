@@ -1,5 +1,5 @@
 /* For tests of public behaviour over the CUDA plugin that also use the fake driver underneath (make
- * its calls fail, read its counts): `driver.fake_cuda_...`. Call fake_driver_or_skip first in main.
+ * its calls fail, read its counts): `driver.fake_cuda_...`. TS_SUITE(.prepare = fake_driver_or_skip).
  * Tests of the plugin's slots: tests/unit/cuda/fixture.h. */
 #ifndef FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
@@ -16,7 +16,8 @@ static struct {
 #undef X
 } driver;
 
-static inline void fake_driver_or_skip(void)
+/* Returns 0; without the fake driver it ends the process with 77. */
+static inline int fake_driver_or_skip(void)
 {
     const char *build = getenv("FERRY_BUILD_DIR");
     char fake[1024], plugin[1024];
@@ -40,6 +41,7 @@ static inline void fake_driver_or_skip(void)
     memcpy(&driver.name, &symbol, sizeof symbol);
     FAKE_CUDA_LIST(X)
 #undef X
+    return 0;
 }
 
 /* Checks that no resource of the driver is alive, none was left in a destroyed context, and no

@@ -1,13 +1,10 @@
-/* The runner, status assertions and small helpers of harness.h.
- * Not here: operands in odd layouts (operand.c), expected values (oracle_*.c).
+/* Status assertions and small helpers of harness.h.
+ * Not here: the runner (test.c), operands in odd layouts (operand.c), expected values (oracle_*.c).
  * Every assertion goes through CMocka, so a failure leaves the test at once; the teardown then ends
  * the scope and closes the device. */
 #include "tests/support/harness.h"
 
 #include <dirent.h>
-
-#include "backends/sim/queue.h"
-#include "tests/support/conservation.h"
 
 void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
 {
@@ -16,9 +13,17 @@ void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
     _fail(file, line);
 }
 
-void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line)
+void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line,
+               ...)
 {
-    if (status == want && fy_error_get()->status == want && fy_error_get()->text[0]) return;
+    if (status == want && fy_error_get()->status == want && fy_error_get()->text[0]) {
+        va_list parts;
+        va_start(parts, line);
+        for (const char *part; (part = va_arg(parts, const char *));)
+            ts__text_has(part, file, line);
+        va_end(parts);
+        return;
+    }
     print_error("%s\n  want %s, got %s; the record says %s: %s\n", expr, fy_status_name(want),
                 fy_status_name(status), fy_status_name(fy_error_get()->status),
                 status == FY_STATUS_OK ? "-" : fy_error_get()->text);
@@ -76,126 +81,6 @@ const char *ts_spec_with(const char *spec, const char *option)
     char *out = text[turn++ % 4];
     snprintf(out, sizeof text[0], "%s%c%s", spec, strchr(spec, '?') ? '&' : '?', option);
     return out;
-}
-
-/* ---- runner ---- */
-
-typedef struct binding {
-    const ts_test_t *test;
-    const char *reason; /* why it is skipped, or NULL */
-    ts_ctx_t ctx;
-    fy_scope_t scope;
-    uint64_t live_before, violations_before;
-    ts_conservation_t conserved;
-    char name[128], why[600];
-} binding_t;
-
-static size_t g_nskipped;
-
-static const char *exclusion_reason(const ts_exclusion_t *list, const char *test, const char *spec)
-{
-    for (; list && list->device; list++) {
-        if (strncmp(spec, list->device, strlen(list->device)) == 0 && strcmp(test, list->test) == 0)
-            return list->reason;
-    }
-    return NULL;
-}
-
-static int set_up(void **state)
-{
-    binding_t *b = *state;
-    if (b->reason) return 0;
-    fy_status_t status = fy_device_open(b->ctx.spec, &b->ctx.device);
-    const char *require = getenv("FERRY_TEST_REQUIRE");
-    if (status == FY_STATUS_UNAVAILABLE && !(require && *require == '1')) {
-        snprintf(b->why, sizeof b->why, "%s", fy_error_get()->text);
-        b->reason = b->why;
-        return 0;
-    }
-    if (status != FY_STATUS_OK) {
-        print_error("opening %s: %s: %s\n", b->ctx.spec, fy_status_name(status),
-                    fy_error_get()->text);
-        return -1;
-    }
-    fy_device_info_t info = FY_DEVICE_INFO_INIT;
-    if (fy_device_query(b->ctx.device, &info) != FY_STATUS_OK) return -1;
-    b->ctx.is_host = info.is_host;
-    b->ctx.is_sim = info.is_simulated;
-    b->live_before = ts_live(b->ctx.device);
-    b->violations_before = fy__sim_violations();
-    ts_conservation_begin(&b->conserved);
-    b->scope = fy_scope_begin("test");
-    return 0;
-}
-
-static void run_one(void **state)
-{
-    binding_t *b = *state;
-    if (b->reason) {
-        print_message("           %s: %s\n", b->name, b->reason);
-        g_nskipped++;
-        skip();
-    }
-    b->test->run(&b->ctx);
-}
-
-static int tear_down(void **state)
-{
-    binding_t *b = *state;
-    if (b->reason || !b->ctx.device) return 0;
-    fy_scope_end(b->scope, 0, NULL);
-    int result = 0;
-    fy_status_t status = fy_device_wait(b->ctx.device, FY_FOREVER);
-    (void)status; /* ignores a fault that the test provoked */
-    uint64_t live = ts_live(b->ctx.device);
-    if (live != b->live_before) {
-        print_error("%s: %llu live bytes before, %llu after: leaked\n", b->name,
-                    (unsigned long long)b->live_before, (unsigned long long)live);
-        result = -1;
-    }
-    fy_device_close(b->ctx.device);
-    b->ctx.device = NULL;
-    if (ts_conservation_knows(b->ctx.spec) && !ts_conservation_end(&b->conserved, b->name))
-        result = -1;
-    if (fy__sim_violations() != b->violations_before) {
-        print_error("%s: memory was freed under %llu requests that had not run yet; the log "
-                    "says which\n",
-                    b->name, (unsigned long long)(fy__sim_violations() - b->violations_before));
-        result = -1;
-    }
-    return result;
-}
-
-int ts_run(const char *suite, const ts_test_t *tests, size_t ntests,
-           const ts_exclusion_t *exclusions)
-{
-    size_t ndevices = ts_device_count(), n = ndevices * ntests;
-    binding_t *bindings = calloc(n, sizeof *bindings);
-    struct CMUnitTest *units = calloc(n, sizeof *units);
-    if (!bindings || !units) {
-        free(bindings);
-        free(units);
-        return 1;
-    }
-    const char *only = getenv("FERRY_TEST_ONLY"); /* part of a test's name */
-    size_t k = 0;
-    for (size_t d = 0; d < ndevices; d++) {
-        for (size_t t = 0; t < ntests; t++) {
-            binding_t *b = &bindings[k];
-            b->test = &tests[t];
-            b->ctx.spec = ts_device_spec(d);
-            snprintf(b->name, sizeof b->name, "%s@%s", tests[t].name, b->ctx.spec);
-            if (only && *only && !strstr(b->name, only)) continue;
-            b->reason = exclusion_reason(exclusions, tests[t].name, b->ctx.spec);
-            units[k] = (struct CMUnitTest){ b->name, run_one, set_up, tear_down, b };
-            k++;
-        }
-    }
-    g_nskipped = 0;
-    int nfailed = _cmocka_run_group_tests(suite, units, k, NULL, NULL);
-    free(bindings);
-    free(units);
-    return nfailed ? 1 : g_nskipped == k ? 77 : 0;
 }
 
 /* ---- figures ---- */

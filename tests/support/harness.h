@@ -1,32 +1,32 @@
-/* The base of every test of public behaviour: status assertions that print the error record, the
- * list of devices under test, and a runner that makes one CMocka test per device of each test
- * function, with a fresh device, a scope and a leak check around it.
+/* The base of every test of public behaviour: status assertions that print the error record, and
+ * the list of devices under test. Each TS_DEVICE_TEST (test.h) gets a freshly opened device and an open
+ * scope. Afterwards the scope is ended and the runner checks: the device's live bytes are back at
+ * the start value, no memory was freed under a request of a simulated device, and the ledger grew by
+ * the bytes that executors copied.
  * Not here: tensors in other layouts (operand.h), expected values (oracle.h).
  * FERRY_TEST_DEVICE=spec[,spec...] replaces the default devices "host,sim:0"; FERRY_TEST_REQUIRE=1
  * makes a missing device a failure. */
 #ifndef FERRY_TESTS_SUPPORT_HARNESS_H_
 #define FERRY_TESTS_SUPPORT_HARNESS_H_
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <ferry/ferry.h>
+#include "tests/support/test.h"
 
 /* ---- statuses ---- */
 
 #define ts_ok(expr)          ts__ok((expr), #expr, __FILE__, __LINE__)
-#define ts_fails(expr, code) ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__)
+#define ts_fails(expr, code) ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__, NULL)
+/* And the error's text contains each part: ts_fails_with(call(), OUT_OF_MEMORY, "7 bytes", ...). */
+#define ts_fails_with(expr, code, ...) \
+    ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__, __VA_ARGS__, NULL)
 /* The last error's text contains `part`. */
 #define ts_text_has(part) ts__text_has((part), __FILE__, __LINE__)
 void ts__ok(fy_status_t status, const char *expr, const char *file, int line);
-void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line);
+void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line,
+               ...);
 void ts__text_has(const char *part, const char *file, int line);
 
 /* ---- devices under test ---- */
@@ -39,43 +39,10 @@ const char *ts_spec_name(const char *spec);
  * options. Uses four buffers of this thread alternately. */
 const char *ts_spec_with(const char *spec, const char *option);
 
-/* ---- the runner ---- */
-
-typedef struct ts_ctx {
-    const char *spec; /* as given */
-    fy_device_t *device;
-    int is_host, is_sim;
-} ts_ctx_t;
-
-typedef struct ts_test {
-    const char *name;
-    void (*run)(ts_ctx_t *ctx);
-} ts_test_t;
-#define TS_TEST(fn) \
-    {               \
-#fn, fn     \
-    }
-
 /* Opens the device under test again with options. The runner's is closed meanwhile (one spec, one
  * device), until ts_reopen. Not for the host, which has no options. */
 fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options);
 void ts_reopen(ts_ctx_t *ctx, fy_device_t *device);
-
-/* A test that is not run on devices whose spec starts with `device`, and the reason. A table of
- * these ends with {NULL, NULL, NULL}. */
-typedef struct ts_exclusion {
-    const char *device, *test, *reason;
-} ts_exclusion_t;
-
-/* Runs every test on every device. Each test gets a freshly opened device and an open scope.
- * Afterwards the scope is ended and the runner checks: the device's live bytes are back at the
- * start value, no memory was freed under a request of a simulated device, and the ledger grew by
- * the bytes that executors copied. Returns main's exit status: 0, 1, or 77 if everything was
- * skipped. */
-int ts_run(const char *suite, const ts_test_t *tests, size_t ntests,
-           const ts_exclusion_t *exclusions);
-#define TS_RUN(suite, tests, exclusions) \
-    ts_run((suite), (tests), sizeof(tests) / sizeof((tests)[0]), (exclusions))
 
 /* ---- figures ---- */
 

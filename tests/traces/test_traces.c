@@ -1,17 +1,12 @@
 /* Every trace of this folder under every policy, as device memory and as page-locked memory: Ferry
  * reserves the least, except for jemalloc's arena on device memory, for which it is not made. A
  * trace that is written and read is the same. Run from the source folder. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tests/traces/synthetic.h"
 #include "tools/replay/replay.h"
 
@@ -31,9 +26,8 @@ static void replay_as(const trace_t *trace, const char *name, const char *kind)
     }
 }
 
-static void ferry_reserves_least(void **state)
+TS_TEST(ferry_reserves_least)
 {
-    (void)state;
     for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
         traces_t traces;
         synthetic_make(synthetic, &traces);
@@ -45,9 +39,8 @@ static void ferry_reserves_least(void **state)
 
 /* Segments that grow in place (segments=virtual) reserve no more than fixed ones on any trace of a
  * device, and less in total. */
-static void growing_in_place_reserves_less(void **state)
+TS_TEST(growing_in_place_reserves_less)
 {
-    (void)state;
     double fixed = 0, in_place = 0;
     for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
         traces_t traces;
@@ -73,9 +66,8 @@ static void growing_in_place_reserves_less(void **state)
 }
 
 /* Recorded runs, compressed, each as its own kind of memory. */
-static void recorded_runs_reserve_least(void **state)
+TS_TEST(recorded_runs_reserve_least)
 {
-    (void)state;
     static const char *const names[] = { "link_recorded", "link_pinned_recorded",
                                          "sweep_pinned_recorded" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -88,9 +80,8 @@ static void recorded_runs_reserve_least(void **state)
     }
 }
 
-static void written_traces_are_read_again(void **state)
+TS_TEST(written_traces_are_read_again)
 {
-    (void)state;
     char path[] = "/tmp/ferry-trace-XXXXXX";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -115,9 +106,8 @@ static void written_traces_are_read_again(void **state)
 }
 
 /* A limit holds, and the first refusal is reported. */
-static void limit(void **state)
+TS_TEST(limit)
 {
-    (void)state;
     traces_t traces;
     replay_result_t result;
     fy_pool_options_t options = replay_options("device");
@@ -132,14 +122,4 @@ static void limit(void **state)
         assert_true(result.refused_text[0] != 0);
     }
     traces_free(&traces);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ferry_reserves_least),
-                                        cmocka_unit_test(growing_in_place_reserves_less),
-                                        cmocka_unit_test(recorded_runs_reserve_least),
-                                        cmocka_unit_test(written_traces_are_read_again),
-                                        cmocka_unit_test(limit) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

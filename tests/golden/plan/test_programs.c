@@ -326,12 +326,11 @@ static actual_t run_and_read(int index, int64_t batch, const char *spec)
     return actual;
 }
 
-static void plans_are_what_happens(void **state)
+TS_TEST(plans_are_what_happens)
 {
     static const char *const options[] = { "profile=h200",
                                            "capacity=256MiB&profile=t4&workspace=1MiB" };
     uint64_t staged = 0, scratch = 0, gradients = 0;
-    (void)state;
     for (int p = 0; p < PROGRAMS; p++)
         for (int b = 0; b < 3; b++)
             for (int o = 0; o < 2; o++) {
@@ -378,12 +377,11 @@ static fy_status_t run_within(int index, int64_t batch, const char *spec,
     return status;
 }
 
-static void the_batch_that_fits(void **state)
+TS_TEST(the_batch_that_fits)
 {
     static const char *const limits[] = { "limit=3MiB",        "limit=7340033",
                                           "capacity=24MiB",    "limit=40MiB&segment=4MiB",
                                           "capacity=90000001", "limit=400MiB" };
-    (void)state;
     for (int p = 0; p < PROGRAMS; p++)
         for (size_t i = (size_t)programs[p].too_small; i < sizeof limits / sizeof *limits; i++) {
             char planned[96], real[96];
@@ -414,11 +412,4 @@ static void the_batch_that_fits(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_what_happens),
-        cmocka_unit_test(the_batch_that_fits),
-    };
-    return cmocka_run_group_tests_name("plans and programs", tests, open_other, close_other);
-}
+TS_SUITE(.begin = open_other, .end = close_other);

@@ -61,9 +61,8 @@ static int in_child(const char *kind, int64_t nbytes, stray_t stray, char *out, 
     return status;
 }
 
-static void stray_accesses_are_caught(void **state)
+TS_TEST(stray_accesses_are_caught)
 {
-    (void)state;
     static const char *const kinds[] = { "pinned", "host" };
     static const int64_t sizes[] = { 100, 1000, 60001, 1 << 20 };
     char text[4096];
@@ -85,18 +84,14 @@ static void stray_accesses_are_caught(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(stray_accesses_are_caught) };
-    return cmocka_run_group_tests_name("alloc/asan_marks", tests, NULL, NULL);
-}
-
 #else
 
-int main(void)
+static int prepare(void)
 {
     printf("skipped: this build has no AddressSanitizer\n");
     return 77;
 }
+
+TS_SUITE(.prepare = prepare);
 
 #endif

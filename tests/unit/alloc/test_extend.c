@@ -2,6 +2,7 @@
  * never divided by a segment border, a trim frees the free end, and a failure changes nothing.
  * Random histories are checked against the pool's invariants. Figures of traces: tests/traces/. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { S1 = 1 };
 
@@ -14,9 +15,8 @@ static int setup(void **state)
     return 0;
 }
 
-static void only_the_missing_bytes_are_requested(void **state)
+TS_TEST(only_the_missing_bytes_are_requested)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 5 * MIB, S1); /* the segment has 6 MiB */
     assert_int_equal(query(pool).reserved, 6 * MIB);
@@ -36,9 +36,8 @@ static void only_the_missing_bytes_are_requested(void **state)
     fake_end(pool);
 }
 
-static void a_trim_gives_the_end_back(void **state)
+TS_TEST(a_trim_gives_the_end_back)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 3 * MIB, S1), *b = take(pool, 20 * MIB, S1);
     give_done(b);
@@ -60,9 +59,8 @@ static void a_trim_gives_the_end_back(void **state)
     fake_end(pool);
 }
 
-static void a_limit_between_two_steps(void **state)
+TS_TEST(a_limit_between_two_steps)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(5 * MIB, 2 * MIB);
     /* The last block in a segment of exactly its size. */
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, MIB, S1);
@@ -76,9 +74,8 @@ static void a_limit_between_two_steps(void **state)
     fake_end(pool);
 }
 
-static void a_segment_that_cannot_grow_is_followed_by_a_new_one(void **state)
+TS_TEST(a_segment_that_cannot_grow_is_followed_by_a_new_one)
 {
-    (void)state;
     fake.space = 8 * MIB;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 6 * MIB, S1), *b = take(pool, 4 * MIB, S1);
@@ -95,9 +92,8 @@ static void a_segment_that_cannot_grow_is_followed_by_a_new_one(void **state)
     fake_end(pool);
 }
 
-static void guards_and_bookkeeping(void **state)
+TS_TEST(guards_and_bookkeeping)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *none;
     fake.guard_growth = true;
@@ -135,9 +131,8 @@ static void another_takes_the_end(void)
 
 /* While the device allocates the missing bytes, the free bytes that the request counts on stay in
  * the pool; another thread may take them. */
-static void another_thread_takes_the_free_end_meanwhile(void **state)
+TS_TEST(another_thread_takes_the_free_end_meanwhile)
 {
-    (void)state;
     fy__pool_t *pool = others_pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c;
     give_done(b);
@@ -162,9 +157,8 @@ static void another_thread_takes_the_free_end_meanwhile(void **state)
 
 /* Free neighbours join into one block, so finally one block as large as all of them needs no new
  * memory. */
-static void random_histories(void **state)
+TS_TEST(random_histories)
 {
-    (void)state;
     for (uint64_t round = 1; round <= 20; round++) {
         uint64_t seed = round * 0x9E3779B97F4A7C15u, now = 0;
         fy__block_t *blocks[100] = { NULL };
@@ -202,17 +196,4 @@ static void random_histories(void **state)
     }
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(only_the_missing_bytes_are_requested),
-        TEST(a_trim_gives_the_end_back),
-        TEST(a_limit_between_two_steps),
-        TEST(a_segment_that_cannot_grow_is_followed_by_a_new_one),
-        TEST(guards_and_bookkeeping),
-        TEST(another_thread_takes_the_free_end_meanwhile),
-        TEST(random_histories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

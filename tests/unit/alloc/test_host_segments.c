@@ -1,27 +1,48 @@
 /* Host segments, from the allocator that this program uses: a jemalloc arena if the program carries
  * jemalloc and the environment does not choose mmap, else mmap. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include <pthread.h>
 
 #include "alloc/host_segments.h"
 #include "runtime/device/memory.h"
+#include "tests/support/test.h"
 
 extern void *mallocx(size_t nbytes, int flags) __attribute__((weak));
 
-static void the_name_is_that_of_the_allocator_in_use(void **state)
+static void *take_and_give(void *failures)
 {
-    (void)state;
+    for (uint64_t i = 1; i < 200; i++) {
+        void *address;
+        if (fy__host_segment_alloc(i * 10007, &address) != FY_STATUS_OK) {
+            ++*(int *)failures;
+            continue;
+        }
+        memset(address, 1, 64);
+        fy__host_segment_free(address, i * 10007);
+    }
+    return NULL;
+}
+
+/* First, so that it meets races of the initialisation. */
+TS_TEST(many_threads)
+{
+    pthread_t threads[4];
+    int failures[4] = { 0 };
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(failures[i], 0);
+    }
+}
+
+TS_TEST(the_name_is_that_of_the_allocator_in_use)
+{
     print_message("host memory comes from %s\n", fy__host_allocator_name());
     const char *told = getenv("FERRY_HOST_ALLOCATOR");
     assert_string_equal(fy__host_allocator_name(),
@@ -29,9 +50,8 @@ static void the_name_is_that_of_the_allocator_in_use(void **state)
     assert_ptr_equal(fy__host_allocator_name(), fy__host_allocator_name());
 }
 
-static void segments_of_all_sizes(void **state)
+TS_TEST(segments_of_all_sizes)
 {
-    (void)state;
     static const uint64_t sizes[] = {
         1,       64,       4095, 4096, 4097, 100000, (2u << 20) - 1, 2u << 20, (2u << 20) + 1,
         5000000, 33u << 20
@@ -67,9 +87,8 @@ static unsigned char *segment(uint64_t nbytes)
     return address;
 }
 
-static void a_freed_segment_is_reused_with_its_pages(void **state)
+TS_TEST(a_freed_segment_is_reused_with_its_pages)
 {
-    (void)state;
     fy__host_segments_trim(0);
     unsigned char *first = segment(8 * MIB), *other = segment(3 * MIB);
     memset(first, 0x5a, 8 * MIB);
@@ -92,9 +111,8 @@ static void a_freed_segment_is_reused_with_its_pages(void **state)
     assert_int_equal(fy__host_segments_warm(), 0);
 }
 
-static void warm_segments_are_bounded(void **state)
+TS_TEST(warm_segments_are_bounded)
 {
-    (void)state;
     enum { MOST = 64 * MIB, COUNT = 100 };
     void *segments[COUNT];
     fy__host_segment_free(segment(MOST + 1), MOST + 1);
@@ -112,9 +130,8 @@ static void warm_segments_are_bounded(void **state)
     fy__host_segments_trim(0);
 }
 
-static void a_child_finds_the_segments_intact(void **state)
+TS_TEST(a_child_finds_the_segments_intact)
 {
-    (void)state;
     unsigned char *kept = segment(4 * MIB);
     kept[5] = 7;
     fy__host_segment_free(kept, 4 * MIB);
@@ -150,7 +167,7 @@ static void note(void *user, fy_log_level_t level, const char *text)
 
 /* Runs a new process, because the variable is read once. Expects the allocator `name` and this
  * number of warnings. */
-static void in_a_new_process(const char *self, const char *value, const char *name, int warnings)
+static void in_a_new_process(const char *value, const char *name, int warnings)
 {
     char command[32], told[128];
     snprintf(command, sizeof command, "%d", warnings);
@@ -159,7 +176,7 @@ static void in_a_new_process(const char *self, const char *value, const char *na
     assert_true(pid >= 0);
     if (!pid) {
         (void)putenv(told);
-        execl(self, self, "--child", name, command, (char *)NULL);
+        execl("/proc/self/exe", "test_unit_alloc", "host_segments", name, command, (char *)NULL);
         _exit(99);
     }
     int how = -1;
@@ -182,23 +199,19 @@ static int child(const char *name, const char *warnings)
                : 1; /* the warning contains the value */
 }
 
-static const char *self;
-
-static void the_environment_chooses_the_allocator(void **state)
+TS_TEST(the_environment_chooses_the_allocator)
 {
-    (void)state;
     const char *there = mallocx ? "jemalloc" : "mmap";
-    in_a_new_process(self, "mmap", "mmap", 0);
-    in_a_new_process(self, "auto", there, 0);
-    in_a_new_process(self, "", there, 0);
+    in_a_new_process("mmap", "mmap", 0);
+    in_a_new_process("auto", there, 0);
+    in_a_new_process("", there, 0);
     /* an allocator that is missing is not replaced silently */
-    in_a_new_process(self, "jemalloc", there, mallocx ? 0 : 1);
-    in_a_new_process(self, "tcmalloc", there, 1);
+    in_a_new_process("jemalloc", there, mallocx ? 0 : 1);
+    in_a_new_process("tcmalloc", there, 1);
 }
 
-static void sizes_beyond_any_machine_are_refused(void **state)
+TS_TEST(sizes_beyond_any_machine_are_refused)
 {
-    (void)state;
     static const uint64_t sizes[] = { 0, 1ull << 60, INT64_MAX, UINT64_MAX - 4096, UINT64_MAX };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *address = &address;
@@ -208,46 +221,10 @@ static void sizes_beyond_any_machine_are_refused(void **state)
     }
 }
 
-static void *take_and_give(void *failures)
+static int prepare(void)
 {
-    for (uint64_t i = 1; i < 200; i++) {
-        void *address;
-        if (fy__host_segment_alloc(i * 10007, &address) != FY_STATUS_OK) {
-            ++*(int *)failures;
-            continue;
-        }
-        memset(address, 1, 64);
-        fy__host_segment_free(address, i * 10007);
-    }
-    return NULL;
+    if (*ts_arguments) exit(child(ts_arguments[0], ts_arguments[1]));
+    return 0;
 }
 
-static void many_threads(void **state)
-{
-    (void)state;
-    pthread_t threads[4];
-    int failures[4] = { 0 };
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
-    for (int i = 0; i < 4; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(failures[i], 0);
-    }
-}
-
-int main(int argc, char **argv)
-{
-    if (argc == 4 && strcmp(argv[1], "--child") == 0) return child(argv[2], argv[3]);
-    self = argv[0];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_threads), /* first, so that it meets races of the initialisation */
-        cmocka_unit_test(the_name_is_that_of_the_allocator_in_use),
-        cmocka_unit_test(segments_of_all_sizes),
-        cmocka_unit_test(sizes_beyond_any_machine_are_refused),
-        cmocka_unit_test(a_freed_segment_is_reused_with_its_pages),
-        cmocka_unit_test(warm_segments_are_bounded),
-        cmocka_unit_test(a_child_finds_the_segments_intact),
-        cmocka_unit_test(the_environment_chooses_the_allocator),
-    };
-    return cmocka_run_group_tests_name("alloc/host_segments", tests, NULL, NULL);
-}
+TS_SUITE(.prepare = prepare);

@@ -1,18 +1,13 @@
 /* Pages that are faulted in advance: all of them become present, their contents stay, and a forked
  * child can do it too. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "alloc/host_segments.h"
 #include "runtime/device/memory.h"
+#include "tests/support/test.h"
 
 enum { MIB = 1 << 20, PAGE = 4096 };
 
@@ -37,9 +32,8 @@ static uint64_t pages_there(void *bytes, uint64_t nbytes)
 
 static const uint64_t sizes[] = { PAGE, MIB, 8 * MIB - PAGE, 8 * MIB, 13 * MIB + PAGE, 40 * MIB };
 
-static void all_pages_are_there(void **state)
+TS_TEST(all_pages_are_there)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *bytes = fresh(sizes[i]);
         assert_int_equal(pages_there(bytes, sizes[i]), 0);
@@ -49,9 +43,8 @@ static void all_pages_are_there(void **state)
     }
 }
 
-static void bytes_stay_as_they_are(void **state)
+TS_TEST(bytes_stay_as_they_are)
 {
-    (void)state;
     const uint64_t nbytes = 13 * MIB + PAGE;
     unsigned char *bytes = fresh(nbytes);
     for (uint64_t at = 0; at < nbytes; at++) bytes[at] = (unsigned char)(at * 7 >> 3);
@@ -61,9 +54,8 @@ static void bytes_stay_as_they_are(void **state)
     munmap(bytes, nbytes);
 }
 
-static void a_child_faults_pages_too(void **state)
+TS_TEST(a_child_faults_pages_too)
 {
-    (void)state;
     unsigned char *bytes = fresh(40 * MIB);
     fy__host_segments_fork_lock();
     const pid_t pid = fork();
@@ -85,9 +77,8 @@ static void a_child_faults_pages_too(void **state)
 
 /* The address space is large enough, the machine is not. The driver must refuse it; a process that
  * faulted these pages would be killed. */
-static void more_bytes_than_the_machine_has_are_not_touched(void **state)
+TS_TEST(more_bytes_than_the_machine_has_are_not_touched)
 {
-    (void)state;
     const uint64_t nbytes = 8ull * (uint64_t)sysconf(_SC_PHYS_PAGES) *
                             (uint64_t)sysconf(_SC_PAGESIZE);
     unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE,
@@ -96,15 +87,4 @@ static void more_bytes_than_the_machine_has_are_not_touched(void **state)
     fy__host_segment_touch(bytes, nbytes);
     assert_int_equal(pages_there(bytes, 40 * MIB), 0);
     munmap(bytes, nbytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_pages_are_there),
-        cmocka_unit_test(bytes_stay_as_they_are),
-        cmocka_unit_test(a_child_faults_pages_too),
-        cmocka_unit_test(more_bytes_than_the_machine_has_are_not_touched),
-    };
-    return cmocka_run_group_tests_name("alloc/host_touch", tests, NULL, NULL);
 }

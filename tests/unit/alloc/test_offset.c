@@ -2,16 +2,11 @@
  * searched from end to end.
  * Sizes span many orders of magnitude, lists are created and destroyed, and every answer (best
  * size, joined neighbours, largest) must agree. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "alloc/offset.h"
+#include "tests/support/test.h"
 
 enum { RANGES = 3, MOST = 256, SHELVES = 3 };
 
@@ -205,29 +200,16 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
     fy__offsets_fini(&offsets);
 }
 
-static void few_sizes(void **state)
-{
-    (void)state;
-    churn(0x9E3779B97F4A7C15ull, 256, 8, 500000);
-}
+TS_TEST(few_sizes) { churn(0x9E3779B97F4A7C15ull, 256, 8, 500000); }
 
-static void sizes_over_nine_octaves(void **state)
-{
-    (void)state;
-    churn(0xD1B54A32D192ED03ull, 64, 10, 400000);
-}
+TS_TEST(sizes_over_nine_octaves) { churn(0xD1B54A32D192ED03ull, 64, 10, 400000); }
 
-static void sizes_over_forty_octaves(void **state)
-{
-    (void)state;
-    churn(0x8CB92BA72F3D8DD7ull, 256, 42, 300000);
-}
+TS_TEST(sizes_over_forty_octaves) { churn(0x8CB92BA72F3D8DD7ull, 256, 42, 300000); }
 
 /* Sizes of 1 to 4096 granules, each indexed once or several times: best fit must be exact for every
  * requested size. */
-static void best_fit_is_exact(void **state)
+TS_TEST(best_fit_is_exact)
 {
-    (void)state;
     enum { COUNT = 3000 };
     static fy__size_node_t nodes[COUNT];
     static uint8_t there[4098];
@@ -263,9 +245,8 @@ static void best_fit_is_exact(void **state)
 
 /* Sizes of one bin (an eighth of a power of two apart): never a block that is too small
  * (pytorch#192722). */
-static void never_too_small_in_a_mixed_bin(void **state)
+TS_TEST(never_too_small_in_a_mixed_bin)
 {
-    (void)state;
     fy__offsets_t offsets;
     fy__span_t *rest, *span;
     assert_true(fy__offsets_init(&offsets, 1, sizeof(fy__span_t), &meta));
@@ -286,16 +267,4 @@ static void never_too_small_in_a_mixed_bin(void **state)
     span = fy__offsets_best(&offsets, 0, 149998);
     assert_ptr_equal(span, spans[4]);
     fy__offsets_fini(&offsets);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_sizes),
-        cmocka_unit_test(sizes_over_nine_octaves),
-        cmocka_unit_test(sizes_over_forty_octaves),
-        cmocka_unit_test(best_fit_is_exact),
-        cmocka_unit_test(never_too_small_in_a_mixed_bin),
-    };
-    return cmocka_run_group_tests_name("alloc/offset", tests, NULL, NULL);
 }

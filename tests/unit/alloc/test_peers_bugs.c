@@ -12,7 +12,7 @@
 
 enum { S1 = 1, S2 = 2 };
 
-static const char *self;
+static char self[512];
 
 static int setup(void **state)
 {
@@ -24,9 +24,8 @@ static int setup(void **state)
 /* ---- pytorch#189504: after the final sync it does not search again, and fails although a fitting
  * block is free ---- */
 
-static void pytorch_189504_search_again_after_the_sync(void **state)
+TS_TEST(pytorch_189504_search_again_after_the_sync)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(4 * MIB, 4 * MIB);
     fy__block_t *blocks[4];
     for (int i = 0; i < 4; i++) blocks[i] = take(pool, MIB, S1);
@@ -46,9 +45,8 @@ static void pytorch_189504_search_again_after_the_sync(void **state)
 
 /* ---- pytorch#192722: a bucket of several sizes returns a block of 150 MB for 200 MB ---- */
 
-static void pytorch_192722_no_block_is_smaller_than_requested(void **state)
+TS_TEST(pytorch_192722_no_block_is_smaller_than_requested)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 32 * MIB);
     fy__block_t *small = take(pool, 150 * MIB, S1), *between = take(pool, KIB, S1);
     give_done(small);
@@ -86,9 +84,8 @@ static fy_memory_alloc_stats_t stats_of(const fy_device_t *device)
     return counts;
 }
 
-static void rmm_2252_a_reused_handle_is_a_new_stream(void **state)
+TS_TEST(rmm_2252_a_reused_handle_is_a_new_stream)
 {
-    (void)state;
     fy_device_t *device;
     fy_stream_t *stream;
     fy_tensor_t *a, *b, *c;
@@ -180,9 +177,8 @@ static void record_scopes(uint64_t count, uint64_t *out_events, uint64_t *out_lo
     assert_int_equal(pipe.lines, *out_events + 2); /* plus the first and the last line */
 }
 
-static void pytorch_179276_lost_events_are_counted(void **state)
+TS_TEST(pytorch_179276_lost_events_are_counted)
 {
-    (void)state;
     uint64_t none, events, lost;
     (void)fy_device_host();
     record_scopes(0, &none, &lost);
@@ -199,7 +195,7 @@ static void pytorch_179276_lost_events_are_counted(void **state)
 static void verdict_of_child(const char *environment, char *out, size_t size)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s FERRY_PLUGIN_PATH=/nonexistent '%s' --verdict",
+    snprintf(command, sizeof command, "%s FERRY_PLUGIN_PATH=/nonexistent '%s' peers_bugs verdict",
              environment, self);
     FILE *child = popen(command, "r"); /* NOLINT(cert-env33-c): the test's own name */
     assert_non_null(child);
@@ -224,9 +220,8 @@ static int say_verdict(void)
     return 0;
 }
 
-static void pytorch_185240_a_verdict_needs_no_library(void **state)
+TS_TEST(pytorch_185240_a_verdict_needs_no_library)
 {
-    (void)state;
     char with[2048], without[2048];
     verdict_of_child("FERRY_HOST_ALLOCATOR=jemalloc", with, sizeof with);
     verdict_of_child("FERRY_HOST_ALLOCATOR=mmap", without, sizeof without);
@@ -316,9 +311,8 @@ static void try_all(uint64_t seed, uint64_t nbytes, bool *out_any, bool *out_thi
     }
 }
 
-static void pytorch_173049_every_hint_is_true(void **state)
+TS_TEST(pytorch_173049_every_hint_is_true)
 {
-    (void)state;
     int refused = 0, by_freeing = 0, by_limit = 0, by_reserve = 0;
     for (uint64_t seed = 1; refused < 40; seed++) {
         fy__block_t *blocks[BLOCKS], *block;
@@ -365,18 +359,10 @@ static void pytorch_173049_every_hint_is_true(void **state)
     assert_true(by_freeing > 20 && by_limit > 10 && by_reserve > 3);
 }
 
-int main(int argc, char **argv)
+static int prepare(void)
 {
-    self = argv[0];
-    if (argc > 1 && strcmp(argv[1], "--verdict") == 0) return say_verdict();
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(pytorch_189504_search_again_after_the_sync),
-        TEST(pytorch_192722_no_block_is_smaller_than_requested),
-        TEST(rmm_2252_a_reused_handle_is_a_new_stream),
-        TEST(pytorch_179276_lost_events_are_counted),
-        TEST(pytorch_185240_a_verdict_needs_no_library),
-        TEST(pytorch_173049_every_hint_is_true),
-    };
-    return cmocka_run_group_tests_name("alloc/peers_bugs", tests, NULL, NULL);
+    if (*ts_arguments) exit(say_verdict());
+    return readlink("/proc/self/exe", self, sizeof self - 1) < 0;
 }
+
+TS_SUITE(.set_up = setup, .prepare = prepare);

@@ -1,15 +1,11 @@
 /* fy_pool_*: the caching pool over plain numbers. Options, best fit, the exact limit with its
  * verdict, offsets of segments, figures. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <ferry/ferry.h>
+
+#include "tests/support/test.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -44,9 +40,8 @@ static fy_memory_stats_t figures(const fy_pool_t *pool)
     return stats;
 }
 
-static void options(void **state)
+TS_TEST(options)
 {
-    (void)state;
     fy_pool_t *pool = (fy_pool_t *)&options;
     fy_pool_options_t bad = FY_POOL_OPTIONS_INIT;
     bad.alignment = 192;
@@ -81,9 +76,8 @@ static void options(void **state)
     fy_pool_destroy(NULL);
 }
 
-static void arguments(void **state)
+TS_TEST(arguments)
 {
-    (void)state;
     fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
     fy_pool_block_t block;
     fy_memory_stats_t stats = { 0 };
@@ -104,9 +98,8 @@ static void arguments(void **state)
 
 /* A block of exactly the free size fits, one byte more does not, and the verdict names the
  * shortage. */
-static void limit(void **state)
+TS_TEST(limit)
 {
-    (void)state;
     fy_pool_t *pool = make(256, MIB, 5 * MIB + 512);
     fy_pool_block_t a = take(pool, 3 * MIB), b = take(pool, 2 * MIB), c;
     assert_int_equal(fy_pool_alloc(pool, 513, &c), FY_STATUS_OUT_OF_MEMORY);
@@ -127,9 +120,8 @@ static void limit(void **state)
 }
 
 /* The smallest free block that fits is used; free neighbours join. */
-static void best_fit(void **state)
+TS_TEST(best_fit)
 {
-    (void)state;
     fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
     fy_pool_block_t block[6];
     const uint64_t sizes[6] = { 8 * KIB, 64, 4 * KIB, 64, 16 * KIB, 64 };
@@ -150,9 +142,8 @@ static void best_fit(void **state)
 }
 
 /* Segments are placed from offset 0 up without gaps, and a freed place is reused. */
-static void segments_reuse_freed_places(void **state)
+TS_TEST(segments_reuse_freed_places)
 {
-    (void)state;
     fy_pool_t *pool = make(256, 4 * MIB, FY_UNLIMITED);
     fy_pool_block_t a = take(pool, 6 * MIB), b = take(pool, 10 * MIB), c = take(pool, 4 * MIB);
     assert_int_equal(a.offset, 0);
@@ -181,9 +172,8 @@ static void count_errors(void *user, fy_log_level_t level, const char *text)
     if (level == FY_LOG_ERROR && strstr(text, "pool_free")) errors_logged++;
 }
 
-static void given_back_twice(void **state)
+TS_TEST(given_back_twice)
 {
-    (void)state;
     fy_pool_t *pool = make(256, MIB, FY_UNLIMITED), *other = make(256, MIB, FY_UNLIMITED);
     const fy_pool_block_t a = take(pool, 1000), b = take(pool, 1000);
     errors_logged = 0;
@@ -202,9 +192,8 @@ static void given_back_twice(void **state)
 }
 
 /* The same code as a device's pool: the same requests give the same figures. */
-static void like_a_device(void **state)
+TS_TEST(like_a_device)
 {
-    (void)state;
     fy_device_t *sim;
     assert_int_equal(fy_device_open("sim:0", &sim), FY_STATUS_OK);
     fy_memory_stats_t device = FY_MEMORY_STATS_INIT;
@@ -241,9 +230,8 @@ static void like_a_device(void **state)
 /* Options of page-locked memory: small blocks are cut from large segments, where a device's pool
  * allocates a small segment for them. In both kinds, large idle segments are freed before a larger
  * segment is allocated. */
-static void like_page_locked_memory(void **state)
+TS_TEST(like_page_locked_memory)
 {
-    (void)state;
     for (int release_eagerly = 0; release_eagerly < 2; release_eagerly++) {
         const fy_pool_options_t pinned = FY_POOL_OPTIONS_PINNED;
         fy_pool_options_t options = pinned;
@@ -265,9 +253,8 @@ static void like_page_locked_memory(void **state)
 
 /* Bytes that a queue still uses when they are freed: that queue can reuse them, and so can a
  * request that would otherwise grow the pool. Other requests wait for the point. */
-static void pending(void **state)
+TS_TEST(pending)
 {
-    (void)state;
     fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
     fy_pool_block_t large = take(pool, MIB), small, again;
     const fy_pool_point_t points[2] = { { 3, 10 }, { 4, 7 } };
@@ -308,9 +295,8 @@ static void pending(void **state)
     fy_pool_destroy(pool);
 }
 
-static void points_that_cannot_be(void **state)
+TS_TEST(points_that_cannot_be)
 {
-    (void)state;
     fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
     fy_pool_block_t block = take(pool, KIB), other;
     const fy_pool_point_t bad[4] = { { 0, 1 }, { 65536, 1 }, { 1, 0 }, { 1, 1ull << 48 } };
@@ -329,16 +315,4 @@ static void points_that_cannot_be(void **state)
     assert_int_equal(figures(pool).live, KIB); /* a refusal freed nothing */
     assert_int_equal(fy_pool_free_after(pool, &block, many, 5), FY_STATUS_OK);
     fy_pool_destroy(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options),          cmocka_unit_test(like_page_locked_memory),
-        cmocka_unit_test(arguments),        cmocka_unit_test(limit),
-        cmocka_unit_test(best_fit),         cmocka_unit_test(segments_reuse_freed_places),
-        cmocka_unit_test(given_back_twice), cmocka_unit_test(like_a_device),
-        cmocka_unit_test(pending),          cmocka_unit_test(points_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * at the peak of random churn, its number of backend calls. A steady program makes no calls, and a
  * refused request has freed nothing. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { PEERS = 3 };
 static const char *const peer_names[PEERS] = { "ours", "powers of two",
@@ -25,9 +26,8 @@ static fy__block_t *take_at(fy__pool_t *pool, uint64_t nbytes)
 
 /* ---- rounding ---- */
 
-static void rounding(void **state)
+TS_TEST(rounding)
 {
-    (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     double sum = 0, worst = 0;
@@ -83,9 +83,8 @@ static uint64_t peer_nbytes(int peer, uint64_t nbytes)
     return (nbytes + step - 1) / step * step;
 }
 
-static void random_churn(void **state)
+TS_TEST(random_churn)
 {
-    (void)state;
     static const churn_t churns[] = { { "uniform to 256 KiB", small, 500, 1.20 },
                                       { "uniform to 16 MiB", batches, 500, 1.20 },
                                       { "uniform to 256 MiB", large, 500, 1.20 },
@@ -141,9 +140,8 @@ static void random_churn(void **state)
 
 /* ---- a steady program ---- */
 
-static void a_steady_program_makes_no_backend_call(void **state)
+TS_TEST(a_steady_program_makes_no_backend_call)
 {
-    (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     uint64_t calls = 0;
@@ -163,10 +161,9 @@ static void a_steady_program_makes_no_backend_call(void **state)
 
 /* The freed segments are smaller than the ones that replace them, so releases end, even where
  * almost no block fits. */
-static void eager_release_is_rare(void **state)
+TS_TEST(eager_release_is_rare)
 {
     enum { LIVE = 4 };
-    (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *blocks[LIVE] = { NULL };
@@ -187,9 +184,8 @@ static void eager_release_is_rare(void **state)
 
 /* ---- released segments ---- */
 
-static void idle_segments_are_released_before_the_peak_rises(void **state)
+TS_TEST(idle_segments_are_released_before_the_peak_rises)
 {
-    (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     give_done(take_at(pool, 100 * MIB));
@@ -202,9 +198,8 @@ static void idle_segments_are_released_before_the_peak_rises(void **state)
     fake_end(pool);
 }
 
-static void a_refused_request_releases_nothing(void **state)
+TS_TEST(a_refused_request_releases_nothing)
 {
-    (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *block;
@@ -217,9 +212,8 @@ static void a_refused_request_releases_nothing(void **state)
     fake_end(pool);
 }
 
-static void steps_are_bounded(void **state)
+TS_TEST(steps_are_bounded)
 {
-    (void)state;
     fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     static fy__block_t *blocks[6000];
@@ -232,18 +226,4 @@ static void steps_are_bounded(void **state)
     assert_true(fake.alloc_calls < 200); /* 1.1 GiB in slabs of 2 MiB would be 600 */
     for (int i = 0; i < 6000; i++) give_done(blocks[i]);
     fake_end(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding),
-        cmocka_unit_test(random_churn),
-        cmocka_unit_test(a_steady_program_makes_no_backend_call),
-        cmocka_unit_test(eager_release_is_rare),
-        cmocka_unit_test(idle_segments_are_released_before_the_peak_rises),
-        cmocka_unit_test(a_refused_request_releases_nothing),
-        cmocka_unit_test(steps_are_bounded),
-    };
-    return cmocka_run_group_tests_name("alloc/pool release_eagerly", tests, NULL, NULL);
 }

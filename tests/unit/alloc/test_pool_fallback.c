@@ -2,6 +2,7 @@
  * one stage must serve, and checks that the earlier stages did not.
  * Also exact limits, rounding and trim. The stages that only reuse are in test_pool_reuse.c. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
 
@@ -23,9 +24,8 @@ static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
     assert_int_equal(query(pool).cached, 0);
 }
 
-static void the_pool_grows_by_segments_and_large_requests_get_dedicated_ones(void **state)
+TS_TEST(the_pool_grows_by_segments_and_large_requests_get_dedicated_ones)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 4 * MIB);
     fy__block_t *small = take(pool, 1, S1);
     assert_int_equal(small->nbytes, 256);
@@ -45,9 +45,8 @@ static void the_pool_grows_by_segments_and_large_requests_get_dedicated_ones(voi
 }
 
 /* A large idle segment is kept whole for large requests until no other memory is left. */
-static void small_blocks_do_not_break_a_free_large_segment(void **state)
+TS_TEST(small_blocks_do_not_break_a_free_large_segment)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(9 * MIB, MIB);
     give_done(take(pool, 8 * MIB, S1));
     fy__block_t *crumb = take(pool, KIB, S1);
@@ -65,9 +64,8 @@ static void small_blocks_do_not_break_a_free_large_segment(void **state)
     fake_end(pool);
 }
 
-static void idle_segments_are_freed_before_a_refusal(void **state)
+TS_TEST(idle_segments_are_freed_before_a_refusal)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(8 * MIB, MIB);
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
     give_done(a);
@@ -80,9 +78,8 @@ static void idle_segments_are_freed_before_a_refusal(void **state)
     fake_end(pool);
 }
 
-static void only_enough_segments_are_freed(void **state)
+TS_TEST(only_enough_segments_are_freed)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(12 * MIB, MIB);
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1),
                 *c = take(pool, 4 * MIB, S1);
@@ -95,9 +92,8 @@ static void only_enough_segments_are_freed(void **state)
     fake_end(pool);
 }
 
-static void a_full_device_frees_segments_and_retries(void **state)
+TS_TEST(a_full_device_frees_segments_and_retries)
 {
-    (void)state;
     fake.capacity = 8 * MIB;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[16];
@@ -112,9 +108,8 @@ static void a_full_device_frees_segments_and_retries(void **state)
 
 /* Two pending neighbours whose points one hazard cannot hold: only waiting and searching again
  * serves (pytorch#189504). */
-static void a_wait_is_followed_by_a_new_search(void **state)
+TS_TEST(a_wait_is_followed_by_a_new_search)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *b[2];
     fill(pool, b, (const int[]){ 512, 0 });
@@ -136,9 +131,8 @@ static void a_wait_is_followed_by_a_new_search(void **state)
     fake_end(pool);
 }
 
-static void the_host_waits_as_the_last_stage(void **state)
+TS_TEST(the_host_waits_as_the_last_stage)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     give(take(pool, MIB, 0), S1, 7);
     fy__block_t *block = take(pool, MIB, 0);
@@ -149,9 +143,8 @@ static void the_host_waits_as_the_last_stage(void **state)
 }
 
 /* Segments that are pending as a whole: after the wait they are freed, and a larger one fits. */
-static void the_pool_waits_frees_and_grows(void **state)
+TS_TEST(the_pool_waits_frees_and_grows)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(8 * MIB, MIB);
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
     give(a, S1, 1);
@@ -172,9 +165,8 @@ static void take_during_wait(void)
 }
 
 /* The thread that completes the work may need memory itself: no lock is held during the wait. */
-static void another_may_allocate_while_one_waits(void **state)
+TS_TEST(another_may_allocate_while_one_waits)
 {
-    (void)state;
     fy__pool_t *pool = wait_pool = fake_pool(9 * MIB, MIB);
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
     give(a, S1, 1);
@@ -188,9 +180,8 @@ static void another_may_allocate_while_one_waits(void **state)
 
 /* A guard that forbids growth: every stage that does not grow is still tried, and the error record
  * is the guard's. */
-static void guard_refuses_growth(void **state)
+TS_TEST(guard_refuses_growth)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *large = take(pool, 4 * MIB, S1), *other = take(pool, 4 * MIB, S1), *block;
     fake.guard_growth = true;
@@ -217,9 +208,8 @@ static void guard_refuses_growth(void **state)
 
 /* More streams than the pool has lists for: the other blocks are checked one by one, and still
  * found. */
-static void more_streams_than_lists(void **state)
+TS_TEST(more_streams_than_lists)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *blocks[32];
     for (uint32_t i = 0; i < 32; i++) blocks[i] = take(pool, 32 * KIB, S1);
@@ -234,9 +224,8 @@ static void more_streams_than_lists(void **state)
 }
 
 /* A hundred streams are more than one round of waiting handles. */
-static void waits_for_any_number_of_streams(void **state)
+TS_TEST(waits_for_any_number_of_streams)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *blocks[128];
     for (uint32_t i = 0; i < 128; i++) blocks[i] = take(pool, 8 * KIB, S1);
@@ -246,9 +235,8 @@ static void waits_for_any_number_of_streams(void **state)
     fake_end(pool);
 }
 
-static void reserved_never_passes_the_limit(void **state)
+TS_TEST(reserved_never_passes_the_limit)
 {
-    (void)state;
     const uint64_t limit = 3 * MIB + 768; /* not a multiple of a segment */
     fy__pool_t *pool = fake_pool(limit, MIB);
     fy__block_t *blocks[16], *block;
@@ -262,9 +250,8 @@ static void reserved_never_passes_the_limit(void **state)
     fake_end(pool);
 }
 
-static void tiny_limits_work(void **state)
+TS_TEST(tiny_limits_work)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(1024, 32 * MIB);
     fy__block_t *a = take(pool, 512, S1), *b = take(pool, 300, S1), *block;
     assert_int_equal(query(pool).reserved, 1024);
@@ -281,9 +268,8 @@ static void tiny_limits_work(void **state)
     fake_end(pool);
 }
 
-static void rounding_is_at_most_an_eighth_from_4_kib_up(void **state)
+TS_TEST(rounding_is_at_most_an_eighth_from_4_kib_up)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 4 * MIB);
     for (uint64_t nbytes = 4 * KIB; nbytes < 40 * MIB; nbytes += 1 + nbytes / 9) {
         fy__block_t *block = take(pool, nbytes, S1);
@@ -293,9 +279,8 @@ static void rounding_is_at_most_an_eighth_from_4_kib_up(void **state)
     fake_end(pool);
 }
 
-static void trim_frees_whole_idle_segments(void **state)
+TS_TEST(trim_frees_whole_idle_segments)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 2 * MIB, S1),
                 *c = take(pool, 6 * MIB, S1), *d = take(pool, KIB, S1);
@@ -316,26 +301,4 @@ static void trim_frees_whole_idle_segments(void **state)
     fake_end(pool);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(the_pool_grows_by_segments_and_large_requests_get_dedicated_ones),
-        TEST(small_blocks_do_not_break_a_free_large_segment),
-        TEST(idle_segments_are_freed_before_a_refusal),
-        TEST(only_enough_segments_are_freed),
-        TEST(a_full_device_frees_segments_and_retries),
-        TEST(a_wait_is_followed_by_a_new_search),
-        TEST(the_host_waits_as_the_last_stage),
-        TEST(the_pool_waits_frees_and_grows),
-        TEST(another_may_allocate_while_one_waits),
-        TEST(guard_refuses_growth),
-        TEST(more_streams_than_lists),
-        TEST(waits_for_any_number_of_streams),
-        TEST(reserved_never_passes_the_limit),
-        TEST(tiny_limits_work),
-        TEST(rounding_is_at_most_an_eighth_from_4_kib_up),
-        TEST(trim_frees_whole_idle_segments),
-    };
-    return cmocka_run_group_tests_name("alloc/pool_fallback", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

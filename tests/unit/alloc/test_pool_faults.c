@@ -2,6 +2,7 @@
  * N-th request for bookkeeping memory.
  * After each failure, figures and invariants hold, nothing leaked, and the pool still serves. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { BLOCKS = 120, STREAMS = 20 };
 
@@ -82,34 +83,30 @@ static int setup(void **state)
     return 0;
 }
 
-static void without_faults(void **state)
+TS_TEST(without_faults)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     assert_int_equal(story(pool), 0);
     assert_true(fake.alloc_calls > 10);
     fake_end(pool);
 }
 
-static void source_fails_once(void **state)
+TS_TEST(source_fails_once)
 {
-    (void)state;
     /* A smaller segment, freed idle segments or waited-for pending ones can absorb one refusal. */
     (void)sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, false,
                 FY_UNLIMITED);
 }
 
-static void source_fails_for_ever(void **state)
+TS_TEST(source_fails_for_ever)
 {
-    (void)state;
     assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true,
                       FY_UNLIMITED) > 0);
 }
 
 /* A failure that is not a lack of memory is returned unchanged, at once. */
-static void device_is_lost(void **state)
+TS_TEST(device_is_lost)
 {
-    (void)state;
     fake.fail_status = FY_STATUS_DEVICE_LOST;
     assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true,
                       FY_UNLIMITED) > 0);
@@ -124,24 +121,21 @@ static void device_is_lost(void **state)
     fake_end(pool);
 }
 
-static void bookkeeping_fails_once(void **state)
+TS_TEST(bookkeeping_fails_once)
 {
-    (void)state;
     assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, false,
                       FY_UNLIMITED) > 0);
 }
 
-static void bookkeeping_fails_for_ever(void **state)
+TS_TEST(bookkeeping_fails_for_ever)
 {
-    (void)state;
     assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, true,
                       FY_UNLIMITED) > 0);
 }
 
 /* The verdict does not name the device as the cause, and has no hint. */
-static void bookkeeping_has_its_own_text(void **state)
+TS_TEST(bookkeeping_has_its_own_text)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *block;
     fake.fail_meta_from = fake.meta_calls + 1;
@@ -156,27 +150,12 @@ static void bookkeeping_has_its_own_text(void **state)
     fake_end(pool);
 }
 
-static void bad_alignment_is_refused(void **state)
+TS_TEST(bad_alignment_is_refused)
 {
-    (void)state;
     fy__pool_t *pool;
     assert_int_equal(fake_try_pool(FY_UNLIMITED, MIB, 32, &pool), FY_STATUS_INTERNAL);
     assert_int_equal(fake_try_pool(FY_UNLIMITED, MIB, 96, &pool), FY_STATUS_INTERNAL);
     assert_null(pool);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(without_faults),
-        TEST(source_fails_once),
-        TEST(source_fails_for_ever),
-        TEST(device_is_lost),
-        TEST(bookkeeping_fails_once),
-        TEST(bookkeeping_fails_for_ever),
-        TEST(bookkeeping_has_its_own_text),
-        TEST(bad_alignment_is_refused),
-    };
-    return cmocka_run_group_tests_name("alloc/pool_faults", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

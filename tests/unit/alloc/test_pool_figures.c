@@ -1,15 +1,15 @@
 /* The pool's figures. A peek takes no lock, even while another thread holds them, and reads whole
  * numbers while others allocate. Figures by category follow the tags. Not here: the equations over
- * devices (tests/conformance/test_conformance_memory.c). */
+ * devices (tests/conformance/test_memory.c). */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 #include <pthread.h>
 
 enum { S1 = 1 };
 
-static void a_peek_takes_no_lock(void **unused)
+TS_TEST(a_peek_takes_no_lock)
 {
-    (void)unused;
     fake_reset();
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *block = take(pool, 1000, S1);
@@ -44,9 +44,8 @@ static void *allocate(void *user)
     return NULL;
 }
 
-static void peeks_while_others_allocate_see_whole_numbers(void **unused)
+TS_TEST(peeks_while_others_allocate_see_whole_numbers)
 {
-    (void)unused;
     fake_reset();
     busy_t busy = { .pool = fake_pool(FY_UNLIMITED, MIB) };
     fy__block_t *held = take(busy.pool, 4096, 0);
@@ -75,9 +74,8 @@ static fy__block_t *take_for(fy__pool_t *pool, uint64_t nbytes, fy_category_t ca
 
 /* The peak's categories are those of the moment when it was first reached, not of a later moment
  * with the same total. */
-static void the_peak_keeps_its_first_categories(void **unused)
+TS_TEST(the_peak_keeps_its_first_categories)
 {
-    (void)unused;
     fake_reset();
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *weights = take_for(pool, 1024, FY_CATEGORY_WEIGHTS),
@@ -99,14 +97,4 @@ static void the_peak_keeps_its_first_categories(void **unused)
     give_done(workspace);
     give_done(weights);
     fake_end(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_peek_takes_no_lock),
-        cmocka_unit_test(peeks_while_others_allocate_see_whole_numbers),
-        cmocka_unit_test(the_peak_keeps_its_first_categories),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* Reclaim callbacks, fy_memory_reserve and growth=off, in a pool without a device: when the
  * callbacks run, how their freed blocks are found, which stage counts, and the texts of refusals.
- * The public calls are in tests/conformance/test_conformance_pressure.c. */
+ * The public calls are in tests/conformance/test_pressure.c. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2 };
 
@@ -66,9 +67,8 @@ static fy_status_t refused(uint64_t nbytes, uint32_t stream)
     return status;
 }
 
-static void callbacks_run_when_the_limit_is_reached(void **state)
+TS_TEST(callbacks_run_when_the_limit_is_reached)
 {
-    (void)state;
     pool = fake_pool(MIB, MIB);
     fake.reclaim[0] = nothing;
     fake.reclaim[1] = give_first;
@@ -91,9 +91,8 @@ static void callbacks_run_when_the_limit_is_reached(void **state)
 }
 
 /* A pending block that a callback freed is taken with a wait on the device, not on the host. */
-static void a_freed_block_may_be_pending(void **state)
+TS_TEST(a_freed_block_may_be_pending)
 {
-    (void)state;
     pool = fake_pool(MIB, MIB);
     fake.reclaim[0] = give_second_pending;
     kept[1] = take(pool, MIB, S1);
@@ -112,9 +111,8 @@ static void a_freed_block_may_be_pending(void **state)
 }
 
 /* Neighbouring blocks from two callbacks join into the block that neither freed alone. */
-static void callbacks_run_in_order(void **state)
+TS_TEST(callbacks_run_in_order)
 {
-    (void)state;
     pool = fake_pool(MIB, MIB);
     fake.reclaim[0] = give_first;
     fake.reclaim[1] = give_second_pending;
@@ -128,9 +126,8 @@ static void callbacks_run_in_order(void **state)
 }
 
 /* Idle segments are freed only if the callbacks were not enough. */
-static void callbacks_run_before_segments_are_freed(void **state)
+TS_TEST(callbacks_run_before_segments_are_freed)
 {
-    (void)state;
     pool = fake_pool(8 * MIB, MIB);
     fake.reclaim[0] = give_both;
     kept[0] = take(pool, 5 * MIB, S1);
@@ -149,9 +146,8 @@ static void callbacks_run_before_segments_are_freed(void **state)
 }
 
 /* A callback may free memory on the device itself. */
-static void growth_is_tried_again_after_callbacks(void **state)
+TS_TEST(growth_is_tried_again_after_callbacks)
 {
-    (void)state;
     fake.capacity = 2 * MIB;
     pool = fake_pool(FY_UNLIMITED, MIB);
     pool->options.device_nbytes = FY_UNLIMITED;
@@ -173,9 +169,8 @@ static void growth_is_tried_again_after_callbacks(void **state)
     fake_end(pool);
 }
 
-static void callbacks_do_not_run_for_impossible_requests(void **state)
+TS_TEST(callbacks_do_not_run_for_impossible_requests)
 {
-    (void)state;
     pool = fake_pool(MIB, MIB);
     fake.reclaim[0] = give_first;
     kept[0] = take(pool, MIB, S1);
@@ -187,9 +182,8 @@ static void callbacks_do_not_run_for_impossible_requests(void **state)
 }
 
 /* A guard forbids growth; stages without growth are tried. */
-static void callbacks_run_under_a_guard(void **state)
+TS_TEST(callbacks_run_under_a_guard)
 {
-    (void)state;
     pool = fake_pool(FY_UNLIMITED, MIB);
     kept[0] = take(pool, MIB, S1);
     fake.guard_growth = true;
@@ -203,9 +197,8 @@ static void callbacks_run_under_a_guard(void **state)
     fake_end(pool);
 }
 
-static void the_verdict_reports_the_callbacks(void **state)
+TS_TEST(the_verdict_reports_the_callbacks)
 {
-    (void)state;
     pool = fake_pool(MIB, MIB);
     fake.reclaim[0] = nothing;
     kept[0] = take(pool, 256 * KIB, S1);
@@ -221,9 +214,8 @@ static void the_verdict_reports_the_callbacks(void **state)
 
 /* ---- reserve, growth=off ---- */
 
-static void reserve_grows_once_by_what_is_missing(void **state)
+TS_TEST(reserve_grows_once_by_what_is_missing)
 {
-    (void)state;
     pool = fake_pool(FY_UNLIMITED, MIB);
     assert_int_equal(fy__pool_reserve(pool, 0), FY_STATUS_OK);
     assert_int_equal(fake.alloc_calls, 0);
@@ -245,9 +237,8 @@ static void reserve_grows_once_by_what_is_missing(void **state)
     fake_end(pool);
 }
 
-static void reserve_that_is_refused_takes_nothing(void **state)
+TS_TEST(reserve_that_is_refused_takes_nothing)
 {
-    (void)state;
     fake.capacity = 8 * MIB;
     pool = fake_pool(4 * MIB, MIB);
     fy__block_t *block = take(pool, MIB, S1);
@@ -282,9 +273,8 @@ static void reserve_that_is_refused_takes_nothing(void **state)
     fake_end(pool);
 }
 
-static void growth_off_refuses_and_the_hint_is_true(void **state)
+TS_TEST(growth_off_refuses_and_the_hint_is_true)
 {
-    (void)state;
     fake.growth_off = true;
     pool = fake_pool(4 * MIB, MIB);
     assert_int_equal(refused(MIB - 1, S1), FY_STATUS_OUT_OF_MEMORY);
@@ -327,21 +317,4 @@ static void growth_off_refuses_and_the_hint_is_true(void **state)
     fake_end(pool);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(callbacks_run_when_the_limit_is_reached),
-        TEST(a_freed_block_may_be_pending),
-        TEST(callbacks_run_in_order),
-        TEST(callbacks_run_before_segments_are_freed),
-        TEST(growth_is_tried_again_after_callbacks),
-        TEST(callbacks_do_not_run_for_impossible_requests),
-        TEST(callbacks_run_under_a_guard),
-        TEST(the_verdict_reports_the_callbacks),
-        TEST(reserve_grows_once_by_what_is_missing),
-        TEST(reserve_that_is_refused_takes_nothing),
-        TEST(growth_off_refuses_and_the_hint_is_true),
-    };
-    return cmocka_run_group_tests_name("alloc/pool_pressure", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

@@ -8,6 +8,7 @@
  * FERRY_SEED=n runs other histories. Not here: threads (test_pool_threads.c), failing sources
  * (test_pool_faults.c). */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum {
     GRANULE = 256,
@@ -334,37 +335,32 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
     fake_end(pool);
 }
 
-static void without_a_limit(void **state)
+TS_TEST(without_a_limit)
 {
-    (void)state;
     history(1, ALL_ALLOWED, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 200000);
 }
 
-static void at_the_limit(void **state)
+TS_TEST(at_the_limit)
 {
-    (void)state;
     for (uint64_t i = 0; i < 4; i++)
         history(10 + i, ALL_ALLOWED, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
 }
 
-static void on_a_full_device(void **state)
+TS_TEST(on_a_full_device)
 {
-    (void)state;
     for (uint64_t i = 0; i < 4; i++)
         history(20 + i, ALL_ALLOWED, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
 }
 
-static void in_tiny_memory(void **state)
+TS_TEST(in_tiny_memory)
 {
-    (void)state;
     for (uint64_t i = 0; i < 8; i++)
         history(30 + i, ALL_ALLOWED, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
 }
 
 /* The pool may not make the host wait. It reports that only if nothing else is in the way. */
-static void without_syncs(void **state)
+TS_TEST(without_syncs)
 {
-    (void)state;
     memset(&seen, 0, sizeof seen);
     for (uint64_t i = 0; i < 4; i++)
         history(40 + i, NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
@@ -378,9 +374,8 @@ static void without_syncs(void **state)
                 seen.refused > 2 * seen.after_sync_would);
 }
 
-static void without_growth(void **state)
+TS_TEST(without_growth)
 {
-    (void)state;
     memset(&seen, 0, sizeof seen);
     for (uint64_t i = 0; i < 2; i++)
         history(70 + i, NO_GROWTH, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 60000);
@@ -391,9 +386,8 @@ static void without_growth(void **state)
 }
 
 /* Callbacks free blocks in the middle of a request, with and without syncs and growth. */
-static void with_reclaim_callbacks(void **state)
+TS_TEST(with_reclaim_callbacks)
 {
-    (void)state;
     memset(&seen, 0, sizeof seen);
     for (uint64_t i = 0; i < 4; i++)
         history(90 + i, PRESSURE, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 30000);
@@ -407,9 +401,8 @@ static void with_reclaim_callbacks(void **state)
 }
 
 /* growth=off: only a reservation grows the pool, and its memory serves every request that fits. */
-static void with_growth_off(void **state)
+TS_TEST(with_growth_off)
 {
-    (void)state;
     memset(&seen, 0, sizeof seen);
     for (uint64_t i = 0; i < 2; i++)
         history(120 + i, GROWTH_OFF, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
@@ -421,15 +414,4 @@ static void with_growth_off(void **state)
                 256 * KIB, 30000);
     assert_true(seen.reserves > 100 && seen.reserves_refused > 10 && seen.served > 1000 &&
                 seen.refused > 100);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_limit),        cmocka_unit_test(at_the_limit),
-        cmocka_unit_test(on_a_full_device),       cmocka_unit_test(in_tiny_memory),
-        cmocka_unit_test(without_syncs),          cmocka_unit_test(without_growth),
-        cmocka_unit_test(with_reclaim_callbacks), cmocka_unit_test(with_growth_off),
-    };
-    return cmocka_run_group_tests_name("alloc/pool_random", tests, NULL, NULL);
 }

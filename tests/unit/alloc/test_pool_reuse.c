@@ -2,6 +2,7 @@
  * stream, a finished block, joined neighbours, a block of another stream. Each stage must serve in
  * its situation, and only when the earlier stages do not. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
 
@@ -23,9 +24,8 @@ static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
     assert_int_equal(query(pool).cached, 0);
 }
 
-static void ready_block_is_reused(void **state)
+TS_TEST(ready_block_is_reused)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *block = take(pool, 100 * KIB, S1);
     void *address = block->address;
@@ -39,9 +39,8 @@ static void ready_block_is_reused(void **state)
     fake_end(pool);
 }
 
-static void best_fit_not_first_fit(void **state)
+TS_TEST(best_fit_not_first_fit)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[8];
     fill(pool, b, (const int[]){ 300, 4, 100, 4, 200, 4, 0 });
@@ -59,9 +58,8 @@ static void best_fit_not_first_fit(void **state)
     fake_end(pool);
 }
 
-static void same_stream_needs_no_wait(void **state)
+TS_TEST(same_stream_needs_no_wait)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[2];
     fill(pool, b, (const int[]){ 512, 0 });
@@ -80,9 +78,8 @@ static void same_stream_needs_no_wait(void **state)
 }
 
 /* Blocks that one stream freed join, and the later point covers both. */
-static void same_stream_neighbours_join(void **state)
+TS_TEST(same_stream_neighbours_join)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[4];
     fill(pool, b, (const int[]){ 256, 256, 256, 0 });
@@ -98,9 +95,8 @@ static void same_stream_neighbours_join(void **state)
     fake_end(pool);
 }
 
-static void finished_block_needs_no_wait_on_another_stream(void **state)
+TS_TEST(finished_block_needs_no_wait_on_another_stream)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[2];
     fill(pool, b, (const int[]){ 512, 0 });
@@ -117,9 +113,8 @@ static void finished_block_needs_no_wait_on_another_stream(void **state)
 }
 
 /* Finished and free neighbours become one block. */
-static void finished_blocks_join_what_is_free(void **state)
+TS_TEST(finished_blocks_join_what_is_free)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *b[4];
     fill(pool, b, (const int[]){ 256, 256, 256, 0 });
@@ -136,9 +131,8 @@ static void finished_blocks_join_what_is_free(void **state)
     fake_end(pool);
 }
 
-static void free_and_pending_neighbours_serve_their_stream(void **state)
+TS_TEST(free_and_pending_neighbours_serve_their_stream)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[5];
     fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
@@ -157,9 +151,8 @@ static void free_and_pending_neighbours_serve_their_stream(void **state)
     fake_end(pool);
 }
 
-static void another_streams_block_is_handed_out_with_its_points(void **state)
+TS_TEST(another_streams_block_is_handed_out_with_its_points)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[2];
     fill(pool, b, (const int[]){ 512, 0 });
@@ -182,9 +175,8 @@ static void another_streams_block_is_handed_out_with_its_points(void **state)
 }
 
 /* Adjacent blocks of three streams: the owner of the joined block waits for all of them. */
-static void neighbours_of_several_streams_are_joined_before_growing(void **state)
+TS_TEST(neighbours_of_several_streams_are_joined_before_growing)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[5];
     fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
@@ -212,9 +204,8 @@ static void neighbours_of_several_streams_are_joined_before_growing(void **state
 }
 
 /* Stream 0 is the host. It cannot wait on the device, so it never gets pending bytes. */
-static void the_host_gets_only_what_is_done(void **state)
+TS_TEST(the_host_gets_only_what_is_done)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *b[2];
     fill(pool, b, (const int[]){ 512, 0 });
@@ -228,9 +219,8 @@ static void the_host_gets_only_what_is_done(void **state)
 }
 
 /* Freed blocks used by one stream are not polled: a poll may cost a call of the backend. */
-static void a_free_does_not_poll(void **state)
+TS_TEST(a_free_does_not_poll)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     for (uint64_t seq = 1; seq < 100; seq++) give(take(pool, 4 * KIB, S1), S1, seq);
     assert_int_equal(fake.polls, 0);
@@ -240,21 +230,4 @@ static void a_free_does_not_poll(void **state)
     fake_end(pool);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(ready_block_is_reused),
-        TEST(best_fit_not_first_fit),
-        TEST(same_stream_needs_no_wait),
-        TEST(same_stream_neighbours_join),
-        TEST(finished_block_needs_no_wait_on_another_stream),
-        TEST(finished_blocks_join_what_is_free),
-        TEST(free_and_pending_neighbours_serve_their_stream),
-        TEST(another_streams_block_is_handed_out_with_its_points),
-        TEST(neighbours_of_several_streams_are_joined_before_growing),
-        TEST(the_host_gets_only_what_is_done),
-        TEST(a_free_does_not_poll),
-    };
-    return cmocka_run_group_tests_name("alloc/pool_reuse", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

@@ -2,6 +2,7 @@
  * one, but not in every round, and reserved segments never.
  * An idle segment is kept for blocks of its kind as long as the pool may grow. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { S1 = 1 };
 
@@ -21,9 +22,8 @@ static void take_and_give(fy__pool_t *pool, int count, uint64_t nbytes)
 
 /* Batches that grow by a fifth: the reserved bytes stay near the live bytes, although no old
  * segment serves a new block. */
-static void growing_batches_do_not_accumulate_segments(void **state)
+TS_TEST(growing_batches_do_not_accumulate_segments)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     for (uint64_t nbytes = 10 * MIB; nbytes < 80 * MIB; nbytes += nbytes / 5 & ~(256 - 1ull))
         take_and_give(pool, 4, nbytes);
@@ -35,9 +35,8 @@ static void growing_batches_do_not_accumulate_segments(void **state)
 
 /* Two alternating shapes: finally both have their segments, and the backend is not called any
  * more. */
-static void alternating_shapes_reach_a_steady_state(void **state)
+TS_TEST(alternating_shapes_reach_a_steady_state)
 {
-    (void)state;
     uint64_t calls = 0;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     for (int i = 0; i < 200; i++) {
@@ -48,9 +47,8 @@ static void alternating_shapes_reach_a_steady_state(void **state)
     fake_end(pool);
 }
 
-static void reserved_segments_are_not_freed(void **state)
+TS_TEST(reserved_segments_are_not_freed)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     assert_int_equal(fy__pool_reserve(pool, 16 * MIB), FY_STATUS_OK);
     fy__block_t *block = take(pool, 20 * MIB, S1);
@@ -59,9 +57,8 @@ static void reserved_segments_are_not_freed(void **state)
     fake_end(pool);
 }
 
-static void an_idle_segment_is_kept_for_its_kind(void **state)
+TS_TEST(an_idle_segment_is_kept_for_its_kind)
 {
-    (void)state;
     /* So much is live that 4 MiB more are no reason to free a segment. */
     fy__pool_t *pool = fake_pool(112 * MIB, MIB);
     fy__block_t *most = take(pool, 100 * MIB, S1), *large = take(pool, 8 * MIB, S1), *quarter,
@@ -84,13 +81,4 @@ static void an_idle_segment_is_kept_for_its_kind(void **state)
     fake_end(pool);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(growing_batches_do_not_accumulate_segments, setup),
-        cmocka_unit_test_setup(alternating_shapes_reach_a_steady_state, setup),
-        cmocka_unit_test_setup(reserved_segments_are_not_freed, setup),
-        cmocka_unit_test_setup(an_idle_segment_is_kept_for_its_kind, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

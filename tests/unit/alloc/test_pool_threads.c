@@ -2,16 +2,11 @@
  * at once all work, the figures add up in the end, queries and trims may run at any time.
  * Also meant for ThreadSanitizer. It has its own small source and streams: those of fake.h serve
  * one thread. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "alloc/pool.h"
+#include "tests/support/test.h"
 
 enum { THREADS = 4, STREAMS = THREADS + 1, HELD = 24, ROUNDS = 20000 };
 static const uint64_t limit_nbytes = 4u << 20;
@@ -159,9 +154,8 @@ static void *work(void *user)
     return NULL;
 }
 
-static void four_threads(void **state)
+TS_TEST(four_threads)
 {
-    (void)state;
     const fy__pool_options_t options = { .name = "threads",
                                          .limit_nbytes = limit_nbytes,
                                          .device_nbytes = FY_UNLIMITED,
@@ -199,10 +193,4 @@ static void four_threads(void **state)
     assert_true(counts.grown > 0 && syncs > 0);
     fy__pool_destroy(pool);
     assert_int_equal(given, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(four_threads) };
-    return cmocka_run_group_tests_name("alloc/pool_threads", tests, NULL, NULL);
 }

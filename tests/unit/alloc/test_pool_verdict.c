@@ -1,6 +1,7 @@
 /* The verdict: reason, figures and text for each way to run out of memory. Every number in the text
  * is checked, and every hint is followed and must help. */
 #include "tests/unit/alloc/fake.h"
+#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2 };
 
@@ -38,9 +39,8 @@ static void says(const fy_oom_verdict_t *verdict, const char *text)
     assert_string_equal(verdict->text, text);
 }
 
-static void limit(void **state)
+TS_TEST(limit)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(4 * MIB, 2 * MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, MIB, S1), *c;
     const fy_oom_verdict_t *verdict = refused(pool, 2 * MIB - 100, S1);
@@ -67,9 +67,8 @@ static void limit(void **state)
 }
 
 /* If a whole segment of another size is freed, the pool can release it and grow. */
-static void limit_with_segments_too_small(void **state)
+TS_TEST(limit_with_segments_too_small)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(9 * MIB, 64 * KIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 4 * MIB, S1),
                 *c = take(pool, 3 * MIB, S1);
@@ -95,9 +94,8 @@ static void limit_with_segments_too_small(void **state)
     fake_end(pool);
 }
 
-static void above_the_limit_whatever_is_freed(void **state)
+TS_TEST(above_the_limit_whatever_is_freed)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(4 * MIB, MIB);
     const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
@@ -111,9 +109,8 @@ static void above_the_limit_whatever_is_freed(void **state)
     fake_end(pool);
 }
 
-static void too_large(void **state)
+TS_TEST(too_large)
 {
-    (void)state;
     fake.capacity = 4 * MIB;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
@@ -138,9 +135,8 @@ static void too_large(void **state)
     fake_end(pool);
 }
 
-static void device_full(void **state)
+TS_TEST(device_full)
 {
-    (void)state;
     fake.capacity = 4 * MIB;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
@@ -159,9 +155,8 @@ static void device_full(void **state)
     fake_end(pool);
 }
 
-static void fragmented(void **state)
+TS_TEST(fragmented)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *b[16];
     for (int i = 0; i < 16; i++)
@@ -184,9 +179,8 @@ static void fragmented(void **state)
     fake_end(pool);
 }
 
-static void would_fit_after_sync(void **state)
+TS_TEST(would_fit_after_sync)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(4 * MIB, MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
     give(a, S2, 5);
@@ -210,9 +204,8 @@ static void would_fit_after_sync(void **state)
 
 /* The guard forbids a sync, but no sync would help: the verdict does not suggest one (hints must be
  * true: pytorch#173049). */
-static void no_false_hint_of_a_sync(void **state)
+TS_TEST(no_false_hint_of_a_sync)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(4 * MIB, MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
     give(b, S2, 6);
@@ -225,9 +218,8 @@ static void no_false_hint_of_a_sync(void **state)
     fake_end(pool);
 }
 
-static void says_what_was_tried(void **state)
+TS_TEST(says_what_was_tried)
 {
-    (void)state;
     fy__pool_t *pool = fake_pool(8 * MIB, MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1),
                 *c = take(pool, 2 * MIB, S1);
@@ -243,9 +235,8 @@ static void says_what_was_tried(void **state)
     fake_end(pool);
 }
 
-static void pinned_pools_fail_with_their_own_status(void **state)
+TS_TEST(pinned_pools_fail_with_their_own_status)
 {
-    (void)state;
     const fy__pool_options_t options = { .name = "pinned memory of sim:0",
                                          .limit_nbytes = MIB,
                                          .device_nbytes = FY_UNLIMITED,
@@ -266,9 +257,8 @@ static void pinned_pools_fail_with_their_own_status(void **state)
 }
 
 /* Numbers of maximal length must not be truncated. */
-static void the_text_fits_the_record(void **state)
+TS_TEST(the_text_fits_the_record)
 {
-    (void)state;
     const uint64_t huge = 1ull << 62;
     fy__pool_t *pool = fake_pool(huge + 3 * MIB, MIB);
     fy__block_t *a = take(pool, huge / 2, S1), *b = take(pool, huge / 2, S1);
@@ -284,9 +274,8 @@ static void the_text_fits_the_record(void **state)
 }
 
 /* A limit above the device's memory would not help: the verdict does not suggest it. */
-static void no_false_hint_of_a_limit(void **state)
+TS_TEST(no_false_hint_of_a_limit)
 {
-    (void)state;
     fake.capacity = 4 * MIB;
     fy__pool_t *pool = fake_pool(3 * MIB, MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1);
@@ -311,9 +300,8 @@ static void long_names(void *user, fy_oom_verdict_t *verdict)
 
 /* Scopes with the longest names, every category, and numbers of maximal length: no part is
  * truncated, and the record keeps its half. */
-static void the_longest_text_fits(void **state)
+TS_TEST(the_longest_text_fits)
 {
-    (void)state;
     const uint64_t huge = 1ull << 61;
     fy__pool_options_t options = { 0 };
     char name[64];
@@ -352,23 +340,4 @@ static void the_longest_text_fits(void **state)
     fake_end(pool);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(limit),
-        TEST(limit_with_segments_too_small),
-        TEST(above_the_limit_whatever_is_freed),
-        TEST(too_large),
-        TEST(device_full),
-        TEST(fragmented),
-        TEST(would_fit_after_sync),
-        TEST(no_false_hint_of_a_sync),
-        TEST(says_what_was_tried),
-        TEST(pinned_pools_fail_with_their_own_status),
-        TEST(the_text_fits_the_record),
-        TEST(no_false_hint_of_a_limit),
-        TEST(the_longest_text_fits),
-    };
-    return cmocka_run_group_tests_name("alloc/pool_verdict", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = setup);

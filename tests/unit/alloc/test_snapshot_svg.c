@@ -1,17 +1,13 @@
 /* Pictures of snapshots: every block is in exactly one rectangle, there are few rectangles even for
  * many blocks, lines wrap inside the page, and the output is XML for any scope name. Not here: the
- * content of a snapshot (tests/conformance/test_conformance_snapshot.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * content of a snapshot (tests/conformance/test_snapshot.c). */
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc/report/snapshot.h"
+#include "tests/support/test.h"
 
 enum { BLOCKS = 10000, SEGMENTS = 3 };
 
@@ -130,10 +126,9 @@ static void expect_inside_page(void)
     }
 }
 
-static void many_small_blocks_make_few_marks(void **state)
+TS_TEST(many_small_blocks_make_few_marks)
 {
     size_t marks;
-    (void)state;
     start();
     fy__snapshot_segment_t *segment = begin(0x1000);
     for (int i = 0; i < BLOCKS; i++)
@@ -149,10 +144,9 @@ static void many_small_blocks_make_few_marks(void **state)
     expect_inside_page();
 }
 
-static void large_segments_wrap(void **state)
+TS_TEST(large_segments_wrap)
 {
     size_t marks, rects = 0;
-    (void)state;
     start();
     fy__snapshot_segment_t *segment = begin(0x1000);
     add(segment, (UINT64_C(1) << 30) + 12345, FY__SNAPSHOT_LIVE);
@@ -176,9 +170,8 @@ static void large_segments_wrap(void **state)
     expect_inside_page();
 }
 
-static void names_are_escaped(void **state)
+TS_TEST(names_are_escaped)
 {
-    (void)state;
     start();
     add(begin(0x1000), 4096, FY__SNAPSHOT_LIVE);
     draw();
@@ -188,10 +181,9 @@ static void names_are_escaped(void **state)
     expect_well_formed();
 }
 
-static void an_empty_pool_is_drawn_as_one_line(void **state)
+TS_TEST(an_empty_pool_is_drawn_as_one_line)
 {
     size_t marks;
-    (void)state;
     start();
     draw();
     assert_int_equal(blocks_in_marks(&marks), 0);
@@ -199,15 +191,11 @@ static void an_empty_pool_is_drawn_as_one_line(void **state)
     expect_inside_page();
 }
 
-int main(void)
+static int end(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_small_blocks_make_few_marks),
-        cmocka_unit_test(large_segments_wrap),
-        cmocka_unit_test(names_are_escaped),
-        cmocka_unit_test(an_empty_pool_is_drawn_as_one_line),
-    };
-    const int status = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)state;
     free(svg);
-    return status;
+    return 0;
 }
+
+TS_SUITE(.end = end);

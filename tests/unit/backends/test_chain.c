@@ -3,6 +3,7 @@
  * mix ops that run on registers with others; operands repeat, are read twice, set twice, and are at
  * odd addresses. Not here: which calls make a chain (tests/conformance). */
 #include "backends/kernels/chain.h"
+#include "tests/support/test.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { DSTS = 2, SOURCES = 3, OPERANDS = DSTS + SOURCES, VALUES = 3, OPS = 40, PERIOD = 64 };
@@ -166,7 +167,7 @@ static void check(const fy__loops_t *loops, int64_t n, int offset)
     drop_world(&alone, 0);
 }
 
-static void chains_have_the_bits_of_their_ops(void **state)
+TS_TEST(chains_have_the_bits_of_their_ops)
 {
     static const int64_t sizes[] = { 1, 63, 128, 512, 513, 1024, 4096, 4100 };
     const fy__loops_t *tables[] = {
@@ -176,7 +177,6 @@ static void chains_have_the_bits_of_their_ops(void **state)
         __builtin_cpu_supports("x86-64-v4") ? &fy__loops_avx512 : NULL,
 #endif
     };
-    (void)state;
     for (size_t t = 0; t < COUNT_OF(tables); t++) {
         if (!tables[t]) continue;
         seed = 1;
@@ -186,7 +186,7 @@ static void chains_have_the_bits_of_their_ops(void **state)
 }
 
 /* A value that only the next op reads has no store; one that is read later has. */
-static void only_values_that_are_read_are_stored(void **state)
+TS_TEST(only_values_that_are_read_are_stored)
 {
     fy_chain_op_t ops[] = {
         { .op = FY_OP_RELU, .nsrc = 1, .dst = 2, .src = { 1 } },
@@ -195,7 +195,6 @@ static void only_values_that_are_read_are_stored(void **state)
         { .op = FY_OP_ADD, .nsrc = 2, .dst = 0, .src = { 2, 3 } },
     };
     fy__chain_run_t run;
-    (void)state;
     assert_int_equal(fy__chain_encode(ops, 4, 0, 2, &run), 4);
     const int want[] = { FY__CHAIN_LOAD,     FY__CHAIN_RELU, FY__CHAIN_ABS,   FY__CHAIN_STORE,
                          FY__CHAIN_FROM_SUB, FY__CHAIN_ADD,  FY__CHAIN_STORE, FY__CHAIN_END };
@@ -204,13 +203,4 @@ static void only_values_that_are_read_are_stored(void **state)
     assert_int_equal(run.operand[3], 3); /* |relu x|, which `add` reads from memory */
     ops[1].src_dtype[0] = FY_DTYPE_F16;
     assert_int_equal(fy__chain_encode(ops, 4, 0, 2, &run), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chains_have_the_bits_of_their_ops),
-        cmocka_unit_test(only_values_that_are_read_are_stored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include "backends/kernels/conv_prim.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 /* A build with -DFERRY_DNNL=OFF has no primitives to look at. */
 static void needs_onednn(void)
@@ -108,9 +109,8 @@ static double *copy_of(const fy_desc_t *desc)
     return values;
 }
 
-static void any_scratch(void **state)
+TS_TEST(any_scratch)
 {
-    (void)state;
     needs_onednn();
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
         for (uint32_t accumulate = 0; accumulate <= (k_ops[k] != FY_OP_CONV2D); accumulate++) {
@@ -149,11 +149,10 @@ static void any_scratch(void **state)
 }
 
 /* f16 and bf16 are converted to f32 in scratch, in as many pieces of the batch as fit. */
-static void half_precision_in_pieces(void **state)
+TS_TEST(half_precision_in_pieces)
 {
     needs_onednn();
     static const int32_t halves[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
-    (void)state;
     for (size_t k = 0; k < 2 * COUNT_OF(k_ops); k++) {
         const fy_op_t op = k_ops[k / 2];
         for (uint32_t accumulate = 0; accumulate <= (op != FY_OP_CONV2D); accumulate++) {
@@ -207,9 +206,8 @@ static void *work(void *user)
     return NULL;
 }
 
-static void one_primitive_two_threads(void **state)
+TS_TEST(one_primitive_two_threads)
 {
-    (void)state;
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
@@ -235,9 +233,8 @@ static void one_primitive_two_threads(void **state)
 
 /* Two threads that run one shape get a primitive each; a third thread that only plans gets
  * either. */
-static void a_primitive_runs_once_at_a_time(void **state)
+TS_TEST(a_primitive_runs_once_at_a_time)
 {
-    (void)state;
     needs_onednn();
     const fy__conv_shape_t shape = { .op = FY_OP_CONV2D,
                                      .n = 3,
@@ -273,9 +270,8 @@ static void a_primitive_runs_once_at_a_time(void **state)
 
 /* Every shape of this file has a oneDNN kernel that reports its name and is not a reference
  * loop. */
-static void implementations_have_names(void **state)
+TS_TEST(implementations_have_names)
 {
-    (void)state;
     needs_onednn();
     const fy__conv_shape_t like = { .n = 2,
                                     .h = H,
@@ -307,9 +303,8 @@ static void implementations_have_names(void **state)
 
 /* oneDNN 3 lists its brgemm kernel first; for one input channel the jit kernel after it is used
  * (backends/kernels/README.md). */
-static void a_stem_takes_the_jit_kernel(void **state)
+TS_TEST(a_stem_takes_the_jit_kernel)
 {
-    (void)state;
 #if FERRY_DNNL_MAJOR >= 3
     const fy__conv_shape_t shape = { .op = FY_OP_CONV2D,
                                      .n = 2,
@@ -340,9 +335,8 @@ static void a_stem_takes_the_jit_kernel(void **state)
 
 /* On AVX2, oneDNN 2 has a slow loop first for 1x1 kernels of stride 2 on odd images; a product of
  * matrices is used (backends/kernels/README.md). */
-static void a_slow_loop_is_replaced(void **state)
+TS_TEST(a_slow_loop_is_replaced)
 {
-    (void)state;
     needs_onednn();
     fy__conv_shape_t s = { .n = 3,
                            .h = 7,
@@ -395,9 +389,8 @@ static void a_slow_loop_is_replaced(void **state)
     }
 }
 
-static void more_shapes_than_are_kept(void **state)
+TS_TEST(more_shapes_than_are_kept)
 {
-    (void)state;
     for (int round = 0; round < 2; round++) {
         for (int64_t channels = 1; channels <= 140; channels++) {
             conv_t conv;
@@ -416,19 +409,4 @@ static void more_shapes_than_are_kept(void **state)
             conv_drop(&conv);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_scratch),
-        cmocka_unit_test(half_precision_in_pieces),
-        cmocka_unit_test(one_primitive_two_threads),
-        cmocka_unit_test(a_primitive_runs_once_at_a_time),
-        cmocka_unit_test(implementations_have_names),
-        cmocka_unit_test(a_stem_takes_the_jit_kernel),
-        cmocka_unit_test(a_slow_loop_is_replaced),
-        cmocka_unit_test(more_shapes_than_are_kept),
-    };
-    return cmocka_run_group_tests_name("convolutions", tests, NULL, NULL) != 0;
 }

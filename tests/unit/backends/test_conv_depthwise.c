@@ -7,6 +7,7 @@
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 enum { K = 5, ENOUGH = 1 << 26 };
 
@@ -98,9 +99,8 @@ static void skip_without_loops(void)
     skip();
 }
 
-static void vectors_give_what_plain_loops_give(void **state)
+TS_TEST(vectors_give_what_plain_loops_give)
 {
-    (void)state;
     skip_without_loops();
     for (size_t i = 0; i < COUNT_OF(k_shapes); i++)
         for (size_t c = 0; c < COUNT_OF(k_channels); c++)
@@ -127,9 +127,8 @@ static void vectors_give_what_plain_loops_give(void **state)
             }
 }
 
-static void threads_do_not_change_bits(void **state)
+TS_TEST(threads_do_not_change_bits)
 {
-    (void)state;
     skip_without_loops();
 #ifdef __SANITIZE_THREAD__
     skip(); /* libgomp is not instrumented: each access of a team would be reported */
@@ -159,13 +158,4 @@ static void threads_do_not_change_bits(void **state)
         free(want);
         grad_drop(&grad);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_give_what_plain_loops_give),
-        cmocka_unit_test(threads_do_not_change_bits),
-    };
-    return cmocka_run_group_tests_name("depthwise convolutions", tests, NULL, NULL) != 0;
 }

@@ -88,9 +88,8 @@ static void run_case(fy__conv_shape_t s)
     }
 }
 
-static void results_are_those_of_the_plain_loops(void **state)
+TS_TEST(results_are_those_of_the_plain_loops)
 {
-    (void)state;
     static const fy__conv_shape_t shapes[] = {
         { .n = 2,
           .h = 7,
@@ -152,9 +151,8 @@ static void results_are_those_of_the_plain_loops(void **state)
             }
 }
 
-static void groups_are_left_to_others(void **state)
+TS_TEST(groups_are_left_to_others)
 {
-    (void)state;
     const fy__conv_t conv = { .shape = { .op = FY_OP_CONV2D,
                                          .n = 1,
                                          .h = 3,
@@ -169,13 +167,4 @@ static void groups_are_left_to_others(void **state)
     assert_false(fy__conv_product_fits(&conv));
     assert_int_equal(fy__conv_product_run(&api, &conv, scratch, sizeof scratch),
                      FY_STATUS_UNSUPPORTED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_those_of_the_plain_loops),
-        cmocka_unit_test(groups_are_left_to_others),
-    };
-    return cmocka_run_group_tests_name("convolutions as products", tests, NULL, NULL);
 }

@@ -118,9 +118,8 @@ static void open_host(const char *text)
     fy_device_close(host);
 }
 
-static void the_first_calls_are_timed(void **state)
+TS_TEST(the_first_calls_are_timed)
 {
-    (void)state;
     float fixed[Y], tuned[Y], again[Y];
     forget_all();
     convolve(fixed);
@@ -164,9 +163,8 @@ static void the_first_calls_are_timed(void **state)
 }
 
 /* f16 and bf16 are other problems than f32, with separate choices. */
-static void half_precision_is_timed(void **state)
+TS_TEST(half_precision_is_timed)
 {
-    (void)state;
     const fy_dtype_t dtypes[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
     const float ulp[] = { 1.f / 1024, 1.f / 128 };
     float fixed[Y], tuned[Y], again[Y];
@@ -196,12 +194,11 @@ static void half_precision_is_timed(void **state)
     forget_all();
 }
 
-static void simulated_devices_use_the_fixed_rule(void **state)
+TS_TEST(simulated_devices_use_the_fixed_rule)
 {
-    (void)state;
     fy_device_t *device;
-    ts_fails(fy_device_open("sim:3?autotune=on", &device), INVALID_ARGUMENT);
-    ts_text_has("the same bits in every run");
+    ts_fails_with(fy_device_open("sim:3?autotune=on", &device), INVALID_ARGUMENT,
+                  "the same bits in every run");
     ts_fails(fy_device_open("sim:3?tune=x", &device), INVALID_ARGUMENT);
     ts_fails(fy_device_open("host?autotune=maybe", &device), INVALID_ARGUMENT);
     ts_fails(fy_device_open("host?autotune=off&tune=x", &device), INVALID_ARGUMENT);
@@ -212,9 +209,8 @@ static void simulated_devices_use_the_fixed_rule(void **state)
 
 #define SHAPE "1 2 3 4 5 6 7 8 9 1 1 1 0 0 1 1 0 0"
 
-static void broken_files_are_refused(void **state)
+TS_TEST(broken_files_are_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *says;
     } cases[] = {
@@ -236,17 +232,15 @@ static void broken_files_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fy_device_t *device;
         write_text(cases[i].text);
-        ts_fails(fy_device_open(spec, &device), CORRUPT_DATA);
-        ts_text_has(cases[i].says);
+        ts_fails_with(fy_device_open(spec, &device), CORRUPT_DATA, cases[i].says);
         assert_false(fy__conv_tune_facts().is_used); /* nothing has changed */
     }
     unlink(path);
 }
 
 /* Every line that is written is read as the same choice; a changed byte is read or refused. */
-static void lines_are_read_as_written(void **state)
+TS_TEST(lines_are_read_as_written)
 {
-    (void)state;
     char text[4096];
     const char *problem;
     uint32_t draw = 1;
@@ -279,8 +273,8 @@ static void lines_are_read_as_written(void **state)
         fprintf(file, "conv2d %d 2 3 4 5 6 7 8 9 1 1 1 0 0 1 1 0 0 2 m plain 1\n", i);
     fclose(file);
     fy_device_t *device;
-    ts_fails(fy_device_open(spec, &device), CORRUPT_DATA);
-    ts_text_has("line 1026: there are more than 1024 choices");
+    ts_fails_with(fy_device_open(spec, &device), CORRUPT_DATA,
+                  "line 1026: there are more than 1024 choices");
     unlink(path);
 }
 
@@ -313,9 +307,8 @@ static void settle(int64_t n)
     }
 }
 
-static void the_table_is_bounded(void **state)
+TS_TEST(the_table_is_bounded)
 {
-    (void)state;
     const fy__conv_shape_t last = { .op = FY_OP_CONV2D, .n = FY__TUNE_CAPACITY + 99 };
     forget_all();
     fy__conv_tune_measure(1);
@@ -326,9 +319,8 @@ static void the_table_is_bounded(void **state)
     forget_all();
 }
 
-static void two_processes_add_to_one_file(void **state)
+TS_TEST(two_processes_add_to_one_file)
 {
-    (void)state;
     enum { PROCESSES = 3, SHAPES = 20 };
     pid_t children[PROCESSES];
     forget_all();
@@ -353,9 +345,8 @@ static void two_processes_add_to_one_file(void **state)
 }
 
 /* Whatever allocation fails, the file is whole or absent, and choices go on. */
-static void failures_leave_a_whole_file(void **state)
+TS_TEST(failures_leave_a_whole_file)
 {
-    (void)state;
     int met = 0;
     for (int n = 1; n < 12; n++) {
         forget_all();
@@ -386,17 +377,4 @@ static void failures_leave_a_whole_file(void **state)
     forget_all();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_calls_are_timed),
-        cmocka_unit_test(half_precision_is_timed),
-        cmocka_unit_test(simulated_devices_use_the_fixed_rule),
-        cmocka_unit_test(broken_files_are_refused),
-        cmocka_unit_test(lines_are_read_as_written),
-        cmocka_unit_test(the_table_is_bounded),
-        cmocka_unit_test(two_processes_add_to_one_file),
-        cmocka_unit_test(failures_leave_a_whole_file),
-    };
-    return cmocka_run_group_tests_name("tuned convolutions", tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

@@ -5,10 +5,10 @@
 
 #include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
-static void an_unknown_dtype_is_unsupported(void **state)
+TS_TEST(an_unknown_dtype_is_unsupported)
 {
-    (void)state;
     const int64_t n = 4;
     static const struct {
         fy_op_t op;
@@ -44,9 +44,8 @@ static void an_unknown_dtype_is_unsupported(void **state)
     }
 }
 
-static void every_builtin_op_has_a_kernel(void **state)
+TS_TEST(every_builtin_op_has_a_kernel)
 {
-    (void)state;
     fy_desc_t desc[2] = { { .dtype = FY_DTYPE_F32 }, { .dtype = FY_DTYPE_F32 } };
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const int is_integer = op == FY_OP_RANDPERM || op == FY_OP_ONE_HOT ||
@@ -67,9 +66,8 @@ static fy_status_t registered(const fy_launch_t *launch, void *stream)
     return FY_STATUS_BAD_VALUE;
 }
 
-static void a_registered_kernel_is_called(void **state)
+TS_TEST(a_registered_kernel_is_called)
 {
-    (void)state;
     int calls = 0;
     fy_desc_t desc = { .dtype = FY_DTYPE_F32 };
     fy_launch_t launch = launch_of(FY_OP_BUILTIN_COUNT + 3, 1, &desc, 0, NULL, NULL);
@@ -100,9 +98,8 @@ static void work(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const
     }
 }
 
-static void thread_count_does_not_change_bits(void **state)
+TS_TEST(thread_count_does_not_change_bits)
 {
-    (void)state;
     const int64_t dims[2] = { 510, 310 }, gaps[2] = { 1, 511 };
     const fy_reduce_attrs_t all = { 0, 0 }, first = { 1, 0 };
     const fy_axis_attrs_t axis = { 1, 0 };
@@ -141,9 +138,8 @@ static void thread_count_does_not_change_bits(void **state)
 }
 
 /* The thread team of the parent does not exist in the child; large work must still end there. */
-static void a_forked_child_computes(void **state)
+TS_TEST(a_forked_child_computes)
 {
-    (void)state;
     const int64_t dims[2] = { 300, 300 };
     const fy_matmul_attrs_t attrs = { 0, 0 };
     tensor_t a = make(FY_DTYPE_F32, 2, dims, NULL), b = make(FY_DTYPE_F32, 2, dims, NULL);
@@ -173,16 +169,4 @@ static void a_forked_child_computes(void **state)
     drop(&c);
     drop(&want);
     fy__threads_set(FY__THREADS_AUTO);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_unknown_dtype_is_unsupported),
-        cmocka_unit_test(every_builtin_op_has_a_kernel),
-        cmocka_unit_test(a_registered_kernel_is_called),
-        cmocka_unit_test(thread_count_does_not_change_bits),
-        cmocka_unit_test(a_forked_child_computes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

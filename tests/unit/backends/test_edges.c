@@ -4,6 +4,7 @@
 #include "opset/formulas/activation.h"
 #include "backends/kernels/loops.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 enum { N = 400 };
 static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0,      1,
@@ -54,7 +55,7 @@ static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0,   
 CHECK(f32, float, 0)
 CHECK(f64, double, 1)
 
-static void every_table_matches_the_formula(void **state)
+TS_TEST(every_table_matches_the_formula)
 {
     const fy__loops_t *tables[] = {
         &fy__loops_base,
@@ -63,7 +64,6 @@ static void every_table_matches_the_formula(void **state)
         __builtin_cpu_supports("x86-64-v4") ? &fy__loops_avx512 : NULL,
 #endif
     };
-    (void)state;
     for (size_t t = 0; t < COUNT_OF(tables); t++)
         for (int64_t n = 1; tables[t] && n <= N; n += n < 40 ? 1 : 51) {
             check_table_f32(tables[t], n);
@@ -72,9 +72,8 @@ static void every_table_matches_the_formula(void **state)
 }
 
 /* The values in the table of docs/ops.md. */
-static void the_formulas_match_the_documented_edges(void **state)
+TS_TEST(the_formulas_match_the_documented_edges)
 {
-    (void)state;
     assert_true(signbit(fy__maximum_f32(0.0f, -0.0f)) && !signbit(fy__maximum_f32(-0.0f, 0.0f)));
     assert_true(signbit(fy__minimum_f64(0.0, -0.0)) && !signbit(fy__minimum_f64(-0.0, 0.0)));
     assert_true(fy__hardswish_f32(-INFINITY) == 0 && fy__hardswish_f64(-INFINITY) == 0 &&
@@ -85,11 +84,4 @@ static void the_formulas_match_the_documented_edges(void **state)
                 isnan(fy__hardswish_backward_f32(6, NAN)));
     assert_true(fy__hardsigmoid_backward_f32(6, -3) == 0 &&
                 fy__hardsigmoid_backward_f32(6, 3) == 0 && fy__hardsigmoid_backward_f32(6, 0) == 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_table_matches_the_formula),
-                                        cmocka_unit_test(the_formulas_match_the_documented_edges) };
-    return cmocka_run_group_tests_name("edges", tests, NULL, NULL) != 0;
 }

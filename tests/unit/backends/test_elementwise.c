@@ -1,6 +1,7 @@
 /* Elementwise kernels: every op and dtype in every layout, against the same op in f64 (long double
  * for f64). */
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 /* ---- layouts: dims of dst, and for each operand its dims and strides ---- */
 
@@ -178,18 +179,16 @@ static void check_op(fy_op_t op, uint16_t nsrc, int32_t dtype, uint32_t accumula
     }
 }
 
-static void every_unary_op(void **state)
+TS_TEST(every_unary_op)
 {
-    (void)state;
     for (fy_op_t op = FY_OP_NEG; op <= FY_OP_AFFINE; op++) {
         for (int32_t dtype = 0; dtype <= (op <= FY_OP_ABS ? FY_DTYPE_U8 : FY_DTYPE_BF16); dtype++)
             check_op(op, 1, dtype, 0);
     }
 }
 
-static void every_binary_op(void **state)
+TS_TEST(every_binary_op)
 {
-    (void)state;
     for (fy_op_t op = FY_OP_ADD; op <= FY_OP_POW; op++) {
         const int only_float = op == FY_OP_DIV || op == FY_OP_POW;
         for (int32_t dtype = 0; dtype <= (only_float ? FY_DTYPE_BF16 : FY_DTYPE_U8); dtype++)
@@ -197,17 +196,15 @@ static void every_binary_op(void **state)
     }
 }
 
-static void every_comparison(void **state)
+TS_TEST(every_comparison)
 {
-    (void)state;
     for (fy_op_t op = FY_OP_EQ; op <= FY_OP_GE; op++) {
         for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) check_op(op, 2, dtype, 0);
     }
 }
 
-static void accumulate_adds_for_floats(void **state)
+TS_TEST(accumulate_adds_for_floats)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (fy_op_t op = FY_OP_NEG; op <= FY_OP_AFFINE; op++) check_op(op, 1, dtype, 1);
         for (fy_op_t op = FY_OP_ADD; op <= FY_OP_POW; op++) check_op(op, 2, dtype, 1);
@@ -215,9 +212,8 @@ static void accumulate_adds_for_floats(void **state)
 }
 
 /* dst and source may be the same memory. */
-static void dst_may_be_a_source(void **state)
+TS_TEST(dst_may_be_a_source)
 {
-    (void)state;
     const int64_t n = 1000;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_U8; dtype++) {
         tensor_t t = make(dtype, 1, &n, NULL), copy = make(dtype, 1, &n, NULL);
@@ -235,9 +231,8 @@ static void dst_may_be_a_source(void **state)
 }
 
 /* An element has the same bits at every position in a row. */
-static void bits_do_not_depend_on_the_place(void **state)
+TS_TEST(bits_do_not_depend_on_the_place)
 {
-    (void)state;
     const int64_t n = 131;
     static const fy_op_t ops[] = { FY_OP_EXP, FY_OP_LOG, FY_OP_TANH, FY_OP_SIGMOID };
     for (size_t k = 0; k < COUNT_OF(ops); k++) {
@@ -262,9 +257,8 @@ static void bits_do_not_depend_on_the_place(void **state)
     }
 }
 
-static void axpy_adds_in_place(void **state)
+TS_TEST(axpy_adds_in_place)
 {
-    (void)state;
     const fy_axpy_attrs_t attrs = { -0.5 };
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (size_t l = 0; l < COUNT_OF(layouts); l++) {
@@ -292,9 +286,8 @@ static void axpy_adds_in_place(void **state)
     }
 }
 
-static void where_picks_bytes(void **state)
+TS_TEST(where_picks_bytes)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (size_t l = 0; l < COUNT_OF(layouts); l++) {
             const layout_t *layout = &layouts[l];
@@ -326,9 +319,8 @@ static void where_picks_bytes(void **state)
 
 /* Each pair of dtypes in a dense and in a strided layout; the scalar rules themselves are tested in
  * test_formulas and test_half. */
-static void every_cast(void **state)
+TS_TEST(every_cast)
 {
-    (void)state;
     const int64_t dims[2] = { 30, 70 }, gaps[2] = { 2, 61 };
     static const double values[] = { 0,         1,     -1,    2.5,         -2.5,  0.49,
                                      255,       256,   300,   -300,        70000, 3e9,
@@ -381,16 +373,4 @@ static void every_cast(void **state)
             }
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_unary_op),      cmocka_unit_test(every_binary_op),
-        cmocka_unit_test(every_comparison),    cmocka_unit_test(accumulate_adds_for_floats),
-        cmocka_unit_test(dst_may_be_a_source), cmocka_unit_test(bits_do_not_depend_on_the_place),
-        cmocka_unit_test(axpy_adds_in_place),  cmocka_unit_test(where_picks_bytes),
-        cmocka_unit_test(every_cast),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* Scalar formulas: the rules of ops.h for NaN, wrap-around and casts, and the index helpers. */
 #include "opset/formulas/scalar.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
-static void maximum_and_minimum_propagate_nan(void **state)
+TS_TEST(maximum_and_minimum_propagate_nan)
 {
-    (void)state;
     assert_true(isnan(fy__maximum_f32(NAN, 1)) && isnan(fy__maximum_f32(1, NAN)) &&
                 isnan(fy__maximum_f32(NAN, NAN)));
     assert_true(isnan(fy__minimum_f32(NAN, 1)) && isnan(fy__minimum_f32(1, NAN)));
@@ -15,9 +15,8 @@ static void maximum_and_minimum_propagate_nan(void **state)
                 fy__relu_f64(-INFINITY) == 0);
 }
 
-static void integers_wrap_around(void **state)
+TS_TEST(integers_wrap_around)
 {
-    (void)state;
     assert_true(fy__neg_i32(INT32_MIN) == INT32_MIN && fy__abs_i32(INT32_MIN) == INT32_MIN &&
                 fy__abs_i32(-7) == 7 && fy__abs_i32(7) == 7);
     assert_true(fy__add_i32(INT32_MAX, 1) == INT32_MIN && fy__sub_i32(INT32_MIN, 1) == INT32_MAX);
@@ -28,18 +27,16 @@ static void integers_wrap_around(void **state)
                 fy__minimum_i64(-1, 1) == -1);
 }
 
-static void sigmoid_saturates(void **state)
+TS_TEST(sigmoid_saturates)
 {
-    (void)state;
     assert_true(fy__sigmoid_f32(-1000) == 0 && fy__sigmoid_f32(1000) == 1 &&
                 fy__sigmoid_f32(0) == 0.5f);
     assert_true(fy__sigmoid_f64(-INFINITY) == 0 && fy__sigmoid_f64(INFINITY) == 1 &&
                 isnan(fy__sigmoid_f64(NAN)));
 }
 
-static void floats_clamp_to_integers(void **state)
+TS_TEST(floats_clamp_to_integers)
 {
-    (void)state;
     assert_true(fy__i32_from_f32(NAN) == 0 && fy__i32_from_f32(3e9f) == INT32_MAX &&
                 fy__i32_from_f32(-INFINITY) == INT32_MIN);
     assert_true(fy__i32_from_f32(-2.9f) == -2 && fy__i32_from_f32(2.9f) == 2 &&
@@ -58,9 +55,8 @@ static void floats_clamp_to_integers(void **state)
                 fy__bool_from_f64(1e-320) == 1);
 }
 
-static void offsets_follow_strides(void **state)
+TS_TEST(offsets_follow_strides)
 {
-    (void)state;
     const int64_t dims[3] = { 2, 3, 4 }, strides[3] = { 100, 0, 7 };
     int64_t linear = 0;
     for (int64_t i = 0; i < 2; i++) {
@@ -72,9 +68,8 @@ static void offsets_follow_strides(void **state)
     assert_true(fy__offset_of(0, 0, NULL, NULL) == 0);
 }
 
-static void axes_fuse_only_where_every_operand_allows(void **state)
+TS_TEST(axes_fuse_only_where_every_operand_allows)
 {
-    (void)state;
     const int64_t dims[4] = { 2, 1, 3, 4 };
     const int64_t dense[4] = { 12, 12, 4, 1 }, row[4] = { 0, 0, 0, 1 },
                   transposed[4] = { 1, 5, 2, 6 };
@@ -95,17 +90,4 @@ static void axes_fuse_only_where_every_operand_allows(void **state)
     }
     fy__index_make(&index, 0, NULL, 1, same);
     assert_true(index.rank == 1 && index.dims[0] == 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maximum_and_minimum_propagate_nan),
-        cmocka_unit_test(integers_wrap_around),
-        cmocka_unit_test(sigmoid_saturates),
-        cmocka_unit_test(floats_clamp_to_integers),
-        cmocka_unit_test(offsets_follow_strides),
-        cmocka_unit_test(axes_fuse_only_where_every_operand_allows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* f16 and bf16 <-> f32 and f64: every half value, and values around every rounding boundary between
  * two of them. */
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 static float next(float x, float to) { return nextafterf(x, to); }
 
@@ -16,9 +17,8 @@ static double meaning(unsigned bits, int mantissa_bits, int bias)
     return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-static void every_f16_widens_exactly(void **state)
+TS_TEST(every_f16_widens_exactly)
 {
-    (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         const double want = meaning(h, 10, 15), got = (double)fy__f32_from_f16((uint16_t)h);
         if (isnan(want) ? !isnan(got) : got != want)
@@ -28,9 +28,8 @@ static void every_f16_widens_exactly(void **state)
     }
 }
 
-static void every_bf16_widens_exactly(void **state)
+TS_TEST(every_bf16_widens_exactly)
 {
-    (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         const double want = meaning(h, 7, 127), got = (double)fy__f32_from_bf16((uint16_t)h);
         if (isnan(want) ? !isnan(got) : got != want)
@@ -41,9 +40,8 @@ static void every_bf16_widens_exactly(void **state)
 
 /* Between neighbours h and h + 1: a value below the middle becomes h, one above becomes h + 1, the
  * middle becomes the even one. */
-static void f16_rounds_to_nearest_even(void **state)
+TS_TEST(f16_rounds_to_nearest_even)
 {
-    (void)state;
     for (unsigned h = 0; h < 0x7c00u; h++) {
         const double low = meaning(h, 10, 15),
                      high = h == 0x7bffu ? 65536.0 : meaning(h + 1, 10, 15),
@@ -63,9 +61,8 @@ static void f16_rounds_to_nearest_even(void **state)
     }
 }
 
-static void bf16_rounds_to_nearest_even(void **state)
+TS_TEST(bf16_rounds_to_nearest_even)
 {
-    (void)state;
     for (unsigned h = 0; h < 0x7f80u; h++) {
         for (unsigned sign = 0; sign <= 0x8000u; sign += 0x8000u) {
             const uint32_t base = (uint32_t)(h | sign) << 16;
@@ -81,9 +78,8 @@ static void bf16_rounds_to_nearest_even(void **state)
     }
 }
 
-static void nan_and_infinity_stay(void **state)
+TS_TEST(nan_and_infinity_stay)
 {
-    (void)state;
     const uint32_t nans[] = { 0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u, 0xffffffffu };
     for (size_t i = 0; i < COUNT_OF(nans); i++) {
         const float x = fy__f32_of_bits(nans[i]);
@@ -101,9 +97,8 @@ static void nan_and_infinity_stay(void **state)
 }
 
 #if defined(__FLT16_MANT_DIG__)
-static void agrees_with_the_compiler(void **state)
+TS_TEST(agrees_with_the_compiler)
 {
-    (void)state;
     for (uint64_t bits = 0; bits < (1ull << 32); bits += 4099) {
         const float x = fy__f32_of_bits((uint32_t)bits);
         const _Float16 reference = (_Float16)x;
@@ -114,9 +109,8 @@ static void agrees_with_the_compiler(void **state)
 }
 #endif
 
-static void integers_round_once(void **state)
+TS_TEST(integers_round_once)
 {
-    (void)state;
     /* 2^24 + 2^16 + 1 is just above the middle of two bf16; as an f32 it would be the middle. */
     assert_int_equal(fy__bf16_from_i32((1 << 24) + (1 << 16) + 1), 0x4b81);
     assert_int_equal(fy__bf16_from_i32((1 << 24) + (1 << 16)), 0x4b80);
@@ -127,20 +121,4 @@ static void integers_round_once(void **state)
     assert_int_equal(fy__f16_from_i64(2049), 0x6800);
     assert_int_equal(fy__f16_from_i64(2051), 0x6802);
     assert_int_equal(fy__f16_from_i32(-70000), 0xfc00);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_f16_widens_exactly),
-        cmocka_unit_test(every_bf16_widens_exactly),
-        cmocka_unit_test(f16_rounds_to_nearest_even),
-        cmocka_unit_test(bf16_rounds_to_nearest_even),
-        cmocka_unit_test(nan_and_infinity_stay),
-#if defined(__FLT16_MANT_DIG__)
-        cmocka_unit_test(agrees_with_the_compiler),
-#endif
-        cmocka_unit_test(integers_round_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

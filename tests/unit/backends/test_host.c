@@ -1,6 +1,7 @@
 /* The host backend, slot by slot, as the runtime calls it. */
 #include "backends/builtin.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 static const fy_backend_t *host;
 static void *dev;
@@ -19,9 +20,8 @@ static int close_host(void **state)
     return 0;
 }
 
-static void another_abi_is_refused(void **state)
+TS_TEST(another_abi_is_refused)
 {
-    (void)state;
     const fy_backend_t *backend = host;
     assert_int_equal(fy__backend_host_open(&api, FY_BACKEND_ABI + 1, &backend),
                      FY_STATUS_UNSUPPORTED);
@@ -29,9 +29,8 @@ static void another_abi_is_refused(void **state)
     assert_non_null(strstr(last_text, "ABI"));
 }
 
-static void it_is_one_synchronous_device(void **state)
+TS_TEST(it_is_one_synchronous_device)
 {
-    (void)state;
     int count = 0;
     fy_backend_info_t info;
     assert_string_equal(host->name, "host");
@@ -49,9 +48,8 @@ static void it_is_one_synchronous_device(void **state)
     assert_true(info.numerics && info.unified && !info.is_simulated);
 }
 
-static void wrong_numbers_and_options_are_refused(void **state)
+TS_TEST(wrong_numbers_and_options_are_refused)
 {
-    (void)state;
     const fy_backend_option_t option = { "colour", "red", 0, 0 };
     void *other = dev;
     assert_int_equal(host->device_open(1, 0, NULL, &other), FY_STATUS_UNAVAILABLE);
@@ -61,9 +59,8 @@ static void wrong_numbers_and_options_are_refused(void **state)
     assert_null(other);
 }
 
-static void memory_comes_and_goes(void **state)
+TS_TEST(memory_comes_and_goes)
 {
-    (void)state;
     fy_backend_info_t info;
     void *address = NULL;
     assert_int_equal(host->device_query(dev, &info), FY_STATUS_OK);
@@ -80,9 +77,8 @@ static void memory_comes_and_goes(void **state)
     host->free(dev, address, 1);
 }
 
-static void copies_are_recorded_by_kind(void **state)
+TS_TEST(copies_are_recorded_by_kind)
 {
-    (void)state;
     char from[1000], to[1000];
     memset(from, 7, sizeof from);
     for (int kind = FY_COPY_UPLOAD; kind <= FY_COPY_PEER; kind++) {
@@ -96,9 +92,8 @@ static void copies_are_recorded_by_kind(void **state)
     }
 }
 
-static void ops_run(void **state)
+TS_TEST(ops_run)
 {
-    (void)state;
     float a[4] = { 1, 2, 3, 4 }, b[4] = { 10, 20, 30, 40 }, c[4] = { 0 };
     fy_desc_t dst = { .data = c,
                       .dtype = FY_DTYPE_F32,
@@ -119,15 +114,4 @@ static void ops_run(void **state)
     assert_int_equal(host->launch(dev, NULL, &launch), FY_STATUS_UNSUPPORTED);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_abi_is_refused),
-        cmocka_unit_test(it_is_one_synchronous_device),
-        cmocka_unit_test(wrong_numbers_and_options_are_refused),
-        cmocka_unit_test(memory_comes_and_goes),
-        cmocka_unit_test(copies_are_recorded_by_kind),
-        cmocka_unit_test(ops_run),
-    };
-    return cmocka_run_group_tests(tests, open_host, close_host);
-}
+TS_SUITE(.begin = open_host, .end = close_host);

@@ -2,6 +2,7 @@
  * in one panel of rows or several, the results are those of the plain loops.
  * Values against an oracle: tests/ops/cases.def. */
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 enum { A = 3, B = 11, IN = 40, OUT = 24 };
 
@@ -57,20 +58,13 @@ static void compare(int32_t dtype, uint16_t nsrc, int32_t activation)
     drop(&y);
 }
 
-static void any_scratch(void **state)
+TS_TEST(any_scratch)
 {
     static const int32_t halves[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         for (uint16_t nsrc = 2; nsrc <= 3; nsrc++) {
             compare(halves[i], nsrc, FY_ACTIVATION_NONE);
             compare(halves[i], nsrc, FY_ACTIVATION_GELU);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(any_scratch) };
-    return cmocka_run_group_tests_name("linear_half", tests, NULL, NULL);
 }

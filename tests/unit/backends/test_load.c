@@ -1,11 +1,11 @@
 /* The load of a machine, from lines in the format of /proc/loadavg. */
 #include "backends/host/load.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
-static void a_line_is_read(void **state)
+TS_TEST(a_line_is_read)
 {
     fy__load_t load = { 7, 7 };
-    (void)state;
     assert_true(fy__load_parse("0.42 0.36 0.30 3/213 4711\n", &load));
     assert_int_equal(load.others, 2); /* the process that reads it is running */
     assert_true(load.average == 0.42);
@@ -13,20 +13,19 @@ static void a_line_is_read(void **state)
     assert_int_equal(load.others, 0);
 }
 
-static void malformed_lines_are_refused(void **state)
+TS_TEST(malformed_lines_are_refused)
 {
     static const char *const bad[] = {
         "",           "\n",        "x", "0.1", "0.1 0.2 0.3", "0.1 0.2 0.3 4", "0.1 0.2 0.3 x/2",
         "-1 0 0 1/2", "0 0 0 -1/2"
     };
     fy__load_t load = { 7, 7 };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(bad); i++)
         if (fy__load_parse(bad[i], &load)) fail_msg("'%s' is taken", bad[i]);
     assert_true(load.others == 7 && load.average == 7);
 }
 
-static void more_threads_than_processors(void **state)
+TS_TEST(more_threads_than_processors)
 {
     static const struct {
         fy__load_t load;
@@ -36,18 +35,7 @@ static void more_threads_than_processors(void **state)
         { { 0, 1.0 }, 2, 2, 1 }, { { 9, 9 }, 1, 2, 0 },   { { 4, 4 }, 4, 8, 0 },
         { { 5, 0 }, 4, 8, 1 },   { { 0, 5.5 }, 4, 8, 1 }, { { 0, 1e300 }, 2, 64, 1 },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         assert_int_equal(fy__load_is_high(&rows[i].load, rows[i].threads, rows[i].processors),
                          rows[i].is_high);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_is_read),
-        cmocka_unit_test(malformed_lines_are_refused),
-        cmocka_unit_test(more_threads_than_processors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

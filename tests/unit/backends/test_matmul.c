@@ -5,6 +5,7 @@
 #include "backends/kernels/loops.h"
 #include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
 
@@ -91,9 +92,8 @@ static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int tr
     drop(c);
 }
 
-static void sizes_and_dtypes(void **state)
+TS_TEST(sizes_and_dtypes)
 {
-    (void)state;
     static const int64_t sizes[][3] = { { 1, 1, 1 },  { 4, 4, 4 },  { 1, 64, 10 },   { 64, 1, 10 },
                                         { 6, 8, 96 }, { 7, 9, 97 }, { 49, 51, 193 }, { 16, 16, 0 },
                                         { 0, 5, 3 },  { 5, 0, 3 },  { 65, 130, 33 } };
@@ -112,9 +112,8 @@ static void sizes_and_dtypes(void **state)
     }
 }
 
-static void strides(void **state)
+TS_TEST(strides)
 {
-    (void)state;
     static const uint64_t limits[] = { 0, 16384, 32 << 20 };
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (int la = 0; la < LAYOUTS; la++) {
@@ -132,9 +131,8 @@ static void strides(void **state)
     }
 }
 
-static void batches(void **state)
+TS_TEST(batches)
 {
-    (void)state;
     static const int64_t both[2] = { 3, 5 }, last[1] = { 5 }, ones[2] = { 3, 1 };
     static const struct {
         int na, nb;
@@ -154,9 +152,8 @@ static void batches(void **state)
 }
 
 /* Many products on several threads. */
-static void a_large_batch(void **state)
+TS_TEST(a_large_batch)
 {
-    (void)state;
     const int64_t batch[1] = { 300 };
     tensor_t a = make_matrix(FY_DTYPE_F32, 1, batch, 20, 30, DENSE),
              b = make_matrix(FY_DTYPE_F32, 1, batch, 30, 25, TRANSPOSED);
@@ -164,9 +161,8 @@ static void a_large_batch(void **state)
     check(&a, &b, &c, 0, 0, 0, 0, "large batch");
 }
 
-static void workspace_is_exact_and_bounded(void **state)
+TS_TEST(workspace_is_exact_and_bounded)
 {
-    (void)state;
     const int64_t n = 3000;
     const int64_t dims[2] = { n, n }, strides[2] = { n, 1 }, bad[2] = { 2 * n, 2 };
     const fy_matmul_attrs_t attrs = { 0, 0 };
@@ -231,7 +227,7 @@ static void check_small(const fy__loops_t *loops, int64_t m, int64_t n, int64_t 
     }
 }
 
-static void small_products_of_every_table(void **state)
+TS_TEST(small_products_of_every_table)
 {
     static const int64_t ms[] = { 1, 2, 3, 4, 5, 9 },
                          ns[] = { 1, 3, 4, 5, 8, 10, 15, 16, 17, 31, 32, 33, 48, 64, 67 },
@@ -243,7 +239,6 @@ static void small_products_of_every_table(void **state)
         __builtin_cpu_supports("x86-64-v4") ? &fy__loops_avx512 : NULL,
 #endif
     };
-    (void)state;
     for (size_t t = 0; t < COUNT_OF(tables); t++)
         for (size_t i = 0; tables[t] && i < COUNT_OF(ms); i++)
             for (size_t j = 0; j < COUNT_OF(ns); j++)
@@ -255,10 +250,9 @@ static void small_products_of_every_table(void **state)
 
 /* OpenMP may deliver fewer threads than it announces; oneDNN would omit the missing threads'
  * parts. */
-static void fewer_threads_than_announced(void **state)
+TS_TEST(fewer_threads_than_announced)
 {
     const int threads = omp_get_max_threads(), dynamic = omp_get_dynamic();
-    (void)state;
     omp_set_num_threads(8 * omp_get_num_procs());
     omp_set_dynamic(1);
     fy__threads_set(8 * omp_get_num_procs()); /* by its cost, this would run on one thread */
@@ -274,9 +268,8 @@ static void fewer_threads_than_announced(void **state)
 }
 
 /* Tiles under a small limit give the result of one large tile. */
-static void tiles_agree(void **state)
+TS_TEST(tiles_agree)
 {
-    (void)state;
     static const uint64_t limits[] = { 0, 12288, 20000, 100000, 1000000 };
     for (size_t l = 0; l < COUNT_OF(limits); l++) {
         tensor_t a = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 150, DENSE),
@@ -284,19 +277,4 @@ static void tiles_agree(void **state)
         tensor_t c = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 170, TRANSPOSED);
         check(&a, &b, &c, 0, 0, l % 2, limits[l], "tiles");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_dtypes),
-        cmocka_unit_test(strides),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(a_large_batch),
-        cmocka_unit_test(workspace_is_exact_and_bounded),
-        cmocka_unit_test(small_products_of_every_table),
-        cmocka_unit_test(tiles_agree),
-        cmocka_unit_test(fewer_threads_than_announced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
 /* copy, concat, gather, fill, arange: bytes arrive at the right addresses, in every layout, and no
  * other byte changes (guards, gaps). */
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
-static void copies_any_layout(void **state)
+TS_TEST(copies_any_layout)
 {
-    (void)state;
     static const struct {
         int rank;
         int64_t dims[3], to[3], from[3]; /* strides; from may be 0 */
@@ -51,9 +51,8 @@ static void copies_any_layout(void **state)
 }
 
 /* Bytes between the elements of a strided dst must not change. */
-static void gaps_stay(void **state)
+TS_TEST(gaps_stay)
 {
-    (void)state;
     const int64_t dims[2] = { 20, 30 }, strides[2] = { 80, 2 };
     static const fy_op_t ops[] = { FY_OP_COPY, FY_OP_NEG, FY_OP_FILL, FY_OP_RELU };
     for (size_t k = 0; k < COUNT_OF(ops); k++) {
@@ -75,9 +74,8 @@ static void gaps_stay(void **state)
     }
 }
 
-static void concat_joins_along_any_axis(void **state)
+TS_TEST(concat_joins_along_any_axis)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int axis = 0; axis < 3; axis++) {
             const int64_t lengths[4] = { 3, 0, 5, 1 };
@@ -120,9 +118,8 @@ static fy_status_t gather(tensor_t *dst, const tensor_t *table, const tensor_t *
     return fy__kernels_launch(&api, &launch);
 }
 
-static void gather_takes_rows(void **state)
+TS_TEST(gather_takes_rows)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int variant = 0; variant < 8; variant++) {
             const int64_t table_dims[3] = { 50, 3, 4 }, table_gaps[3] = { 1, 50, 151 },
@@ -150,9 +147,8 @@ static void gather_takes_rows(void **state)
     }
 }
 
-static void gather_clamps_and_flags(void **state)
+TS_TEST(gather_clamps_and_flags)
 {
-    (void)state;
     const int64_t rows = 5, n = 6, none = 0;
     tensor_t table = make(FY_DTYPE_F32, 1, &rows, NULL), indices = make(FY_DTYPE_I64, 1, &n, NULL),
              dst = make(FY_DTYPE_F32, 1, &n, NULL);
@@ -180,9 +176,8 @@ static void gather_clamps_and_flags(void **state)
     drop(&nothing);
 }
 
-static void fill_writes_the_value_of_the_dtype(void **state)
+TS_TEST(fill_writes_the_value_of_the_dtype)
 {
-    (void)state;
     const int64_t sizes[] = { 0, 1, 4, 33, 300000 };
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (size_t s = 0; s < COUNT_OF(sizes); s++) {
@@ -203,9 +198,8 @@ static void fill_writes_the_value_of_the_dtype(void **state)
     }
 }
 
-static void arange_counts_in_f64(void **state)
+TS_TEST(arange_counts_in_f64)
 {
-    (void)state;
     const int64_t n = 40000, gap = 3;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_U8; dtype++) {
         for (int strided = 0; strided < 2; strided++) {
@@ -225,18 +219,4 @@ static void arange_counts_in_f64(void **state)
             drop(&dst);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_any_layout),
-        cmocka_unit_test(gaps_stay),
-        cmocka_unit_test(concat_joins_along_any_axis),
-        cmocka_unit_test(gather_takes_rows),
-        cmocka_unit_test(gather_clamps_and_flags),
-        cmocka_unit_test(fill_writes_the_value_of_the_dtype),
-        cmocka_unit_test(arange_counts_in_f64),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The skeleton backend keeps the rules that it documents: new backends are copies of it. */
 #include "backends/builtin.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 static const fy_backend_t *null_backend(void)
 {
@@ -9,9 +10,8 @@ static const fy_backend_t *null_backend(void)
     return backend;
 }
 
-static void refusals_are_explained(void **state)
+TS_TEST(refusals_are_explained)
 {
-    (void)state;
     const fy_backend_t *null = null_backend(), *other = null;
     const fy_backend_option_t unknown = { "colour", "red", 0, 0 },
                               wrong = { "memory", "much", 0, 0 };
@@ -27,9 +27,8 @@ static void refusals_are_explained(void **state)
     assert_non_null(strstr(last_text, "much"));
 }
 
-static void memory_is_counted_and_bounded(void **state)
+TS_TEST(memory_is_counted_and_bounded)
 {
-    (void)state;
     const fy_backend_t *null = null_backend();
     const fy_backend_option_t memory = { "memory", "1MiB", 1 << 20, 1 };
     fy_backend_info_t info;
@@ -48,9 +47,8 @@ static void memory_is_counted_and_bounded(void **state)
     null->device_close(dev);
 }
 
-static void requests_are_done_on_return(void **state)
+TS_TEST(requests_are_done_on_return)
 {
-    (void)state;
     const fy_backend_t *null = null_backend();
     void *dev, *stream, *event, *block;
     char bytes[64];
@@ -82,14 +80,4 @@ static void requests_are_done_on_return(void **state)
     null->stream_destroy(dev, stream);
     null->free(dev, block, 4096);
     null->device_close(dev);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals_are_explained),
-        cmocka_unit_test(memory_is_counted_and_bounded),
-        cmocka_unit_test(requests_are_done_on_return),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

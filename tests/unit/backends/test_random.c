@@ -2,11 +2,11 @@
  * moments, permutations. */
 #include "opset/formulas/random.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 /* Known answers: Random123's kat_vectors, philox4x32 with 10 rounds. */
-static void philox_known_answers(void **state)
+TS_TEST(philox_known_answers)
 {
-    (void)state;
     const fy__philox_t zero = fy__philox4x32(0, 0, 0);
     const fy__philox_t ones = fy__philox4x32(UINT64_MAX, UINT64_MAX, UINT64_MAX);
     const fy__philox_t pi =
@@ -33,9 +33,8 @@ static int64_t draw(fy_op_t op, tensor_t *dst, int64_t seed, int64_t counter, co
     return rng[1];
 }
 
-static void rand_follows_the_documented_layout(void **state)
+TS_TEST(rand_follows_the_documented_layout)
 {
-    (void)state;
     const fy_rand_attrs_t unit = { 0.0, 1.0 };
     const int64_t sizes[] = { 0, 1, 3, 4, 5, 255, 256, 257, 1000, 70001 };
     const int64_t seed = -5, counter = 0xfffffffeLL; /* carries into the second counter word */
@@ -64,9 +63,8 @@ static void rand_follows_the_documented_layout(void **state)
     }
 }
 
-static void rand_stays_below_high(void **state)
+TS_TEST(rand_stays_below_high)
 {
-    (void)state;
     const int64_t n = 20000;
     const fy_rand_attrs_t ranges[] = {
         { 0, 1 }, { -3, 5 }, { 1000, 1001 }, { 16777216.0, 16777218.0 }
@@ -91,9 +89,8 @@ static void rand_stays_below_high(void **state)
     }
 }
 
-static void randn_has_the_moments_and_the_formula(void **state)
+TS_TEST(randn_has_the_moments_and_the_formula)
 {
-    (void)state;
     const fy_randn_attrs_t attrs = { 2.0, 3.0 };
     const int64_t n = 100003;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
@@ -133,9 +130,8 @@ static void randn_has_the_moments_and_the_formula(void **state)
 }
 
 /* A strided dst gets the same values as a dense one. */
-static void strides_do_not_change_a_draw(void **state)
+TS_TEST(strides_do_not_change_a_draw)
 {
-    (void)state;
     const fy_rand_attrs_t unit = { 0.0, 1.0 };
     const int64_t dims[2] = { 50, 37 }, strides[2] = { 3, 151 };
     tensor_t dense = make(FY_DTYPE_F32, 2, dims, NULL),
@@ -147,9 +143,8 @@ static void strides_do_not_change_a_draw(void **state)
     drop(&strided);
 }
 
-static void randperm_is_a_permutation(void **state)
+TS_TEST(randperm_is_a_permutation)
 {
-    (void)state;
     const int64_t sizes[] = { 0, 1, 2, 3, 16, 17, 255, 256, 257, 1000, 60000 };
     for (size_t s = 0; s < COUNT_OF(sizes); s++) {
         for (int64_t seed = 0; seed < 3; seed++) {
@@ -173,9 +168,8 @@ static void randperm_is_a_permutation(void **state)
 
 /* Every order of four, and every position of an element among 100, occurs about as often as
  * expected. */
-static void randperm_is_fair(void **state)
+TS_TEST(randperm_is_fair)
 {
-    (void)state;
     enum { DRAWS = 24000 };
     int orders[256] = { 0 }, places[100] = { 0 };
     for (int64_t c = 0; c < DRAWS; c++) {
@@ -196,18 +190,4 @@ static void randperm_is_fair(void **state)
     assert_int_equal(reached, 24);
     assert_true(chi_orders < 60);  /* 23 degrees of freedom: 99.99 % below 58 */
     assert_true(chi_places < 165); /* 99 degrees of freedom: 99.99 % below 161 */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_known_answers),
-        cmocka_unit_test(rand_follows_the_documented_layout),
-        cmocka_unit_test(rand_stays_below_high),
-        cmocka_unit_test(randn_has_the_moments_and_the_formula),
-        cmocka_unit_test(strides_do_not_change_a_draw),
-        cmocka_unit_test(randperm_is_a_permutation),
-        cmocka_unit_test(randperm_is_fair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

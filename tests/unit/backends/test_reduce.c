@@ -1,6 +1,7 @@
 /* sum, mean, max, min, argmax, softmax, log_softmax, mse_loss: all axes subsets and layouts against
  * long double. */
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 typedef struct shape {
     int rank;
@@ -137,29 +138,12 @@ static void check_all(fy_op_t op, int32_t last_dtype)
     }
 }
 
-static void sums(void **state)
+TS_TEST(sums) { check_all(FY_OP_SUM, FY_DTYPE_BOOL); }
+TS_TEST(means) { check_all(FY_OP_MEAN, FY_DTYPE_BF16); }
+TS_TEST(maxima) { check_all(FY_OP_MAX, FY_DTYPE_U8); }
+TS_TEST(minima) { check_all(FY_OP_MIN, FY_DTYPE_U8); }
+TS_TEST(accumulated)
 {
-    (void)state;
-    check_all(FY_OP_SUM, FY_DTYPE_BOOL);
-}
-static void means(void **state)
-{
-    (void)state;
-    check_all(FY_OP_MEAN, FY_DTYPE_BF16);
-}
-static void maxima(void **state)
-{
-    (void)state;
-    check_all(FY_OP_MAX, FY_DTYPE_U8);
-}
-static void minima(void **state)
-{
-    (void)state;
-    check_all(FY_OP_MIN, FY_DTYPE_U8);
-}
-static void accumulated(void **state)
-{
-    (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         check_reduction(FY_OP_SUM, dtype, &shapes[7], 2, 0, 0, 1);
         check_reduction(FY_OP_SUM, dtype, &shapes[3], 0, 0, 0, 1);
@@ -168,9 +152,8 @@ static void accumulated(void **state)
 }
 
 /* One NaN anywhere makes its output NaN, in both orders of folding. */
-static void extremes_propagate_nan(void **state)
+TS_TEST(extremes_propagate_nan)
 {
-    (void)state;
     const int64_t dims[2] = { 130, 140 };
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (uint32_t axes = 0; axes < 3; axes++) {
@@ -195,9 +178,8 @@ static void extremes_propagate_nan(void **state)
     }
 }
 
-static void integer_sums_wrap_and_do_not_round(void **state)
+TS_TEST(integer_sums_wrap_and_do_not_round)
 {
-    (void)state;
     const int64_t n = 3;
     tensor_t src = make(FY_DTYPE_I64, 1, &n, NULL), dst = make(FY_DTYPE_I64, 0, NULL, NULL);
     const fy_reduce_attrs_t attrs = { 0, 0 };
@@ -214,9 +196,8 @@ static void integer_sums_wrap_and_do_not_round(void **state)
 
 /* ---- argmax ---- */
 
-static void argmax_finds_the_first_and_nan(void **state)
+TS_TEST(argmax_finds_the_first_and_nan)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_U8; dtype++) {
         for (size_t s = 1; s < COUNT_OF(shapes); s++) {
             for (int axis = 0; axis < shapes[s].rank; axis++) {
@@ -300,9 +281,8 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
     drop(&other);
 }
 
-static void softmaxes(void **state)
+TS_TEST(softmaxes)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++) {
             /* in place, a repeated axis would be written twice */
@@ -317,9 +297,8 @@ static void softmaxes(void **state)
     }
 }
 
-static void softmax_survives_large_values(void **state)
+TS_TEST(softmax_survives_large_values)
 {
-    (void)state;
     const int64_t n = 4;
     const fy_axis_attrs_t attrs = { 0, 0 };
     tensor_t src = make(FY_DTYPE_F32, 1, &n, NULL), dst = make(FY_DTYPE_F32, 1, &n, NULL);
@@ -338,9 +317,8 @@ static void softmax_survives_large_values(void **state)
 
 /* ---- mse_loss ---- */
 
-static void mse_is_the_mean_of_squares(void **state)
+TS_TEST(mse_is_the_mean_of_squares)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++) {
             tensor_t a = make_shape(dtype, &shapes[s]),
@@ -361,22 +339,4 @@ static void mse_is_the_mean_of_squares(void **state)
             drop(&loss);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),
-        cmocka_unit_test(means),
-        cmocka_unit_test(maxima),
-        cmocka_unit_test(minima),
-        cmocka_unit_test(accumulated),
-        cmocka_unit_test(extremes_propagate_nan),
-        cmocka_unit_test(integer_sums_wrap_and_do_not_round),
-        cmocka_unit_test(argmax_finds_the_first_and_nan),
-        cmocka_unit_test(softmaxes),
-        cmocka_unit_test(softmax_survives_large_values),
-        cmocka_unit_test(mse_is_the_mean_of_squares),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void train_one_step(ts_ctx_t *ctx, const char *name, int64_t batch)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void known_models_run_nothing_in_plain_loops(ts_ctx_t *ctx)
+TS_DEVICE_TEST(known_models_run_nothing_in_plain_loops)
 {
     static const int64_t batches[] = { 1, 64, 256 };
     const char *name;
@@ -97,7 +97,7 @@ static fy_tensor_t *convolve(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t size, int 
     return y;
 }
 
-static void a_strided_convolution_is_logged_once(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_strided_convolution_is_logged_once)
 {
     if (lacks_onednn()) skip();
     begin();
@@ -114,7 +114,7 @@ static void a_strided_convolution_is_logged_once(ts_ctx_t *ctx)
     end();
 }
 
-static void small_and_unusual_convolutions_are_not_logged(ts_ctx_t *ctx)
+TS_DEVICE_TEST(small_and_unusual_convolutions_are_not_logged)
 {
     if (lacks_onednn()) skip();
     begin();
@@ -125,7 +125,7 @@ static void small_and_unusual_convolutions_are_not_logged(ts_ctx_t *ctx)
     end();
 }
 
-static void lines_are_bounded(ts_ctx_t *ctx)
+TS_DEVICE_TEST(lines_are_bounded)
 {
     begin();
     for (int64_t size = 12; size < 12 + 2 * FY__SLOW_PATH_MOST; size++) {
@@ -153,7 +153,7 @@ static void note(void *user, const char *key, const char *value)
     if (strcmp(key, "last_product") == 0) snprintf(facts->last, sizeof facts->last, "%s", value);
 }
 
-static void the_host_reports_its_libraries(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_host_reports_its_libraries)
 {
     facts_t facts = { "", "", "", "" };
     fy_tensor_t *a, *c;
@@ -179,7 +179,7 @@ static void the_host_reports_its_libraries(ts_ctx_t *ctx)
 }
 
 /* In a build without it: the reason is in the facts and in the log. */
-static void missing_onednn_is_reported(ts_ctx_t *ctx)
+TS_DEVICE_TEST(missing_onednn_is_reported)
 {
     facts_t facts = { "", "", "", "" };
     if (!ctx->is_host || FERRY_DNNL_MAJOR > 0) skip();
@@ -192,14 +192,3 @@ static void missing_onednn_is_reported(ts_ctx_t *ctx)
     assert_int_equal(strncmp(facts.onednn, "none: built with FERRY_DNNL=OFF", 31), 0);
     assert_string_equal(facts.last, "plain loops");
 }
-
-static const ts_test_t tests[] = {
-    TS_TEST(missing_onednn_is_reported),
-    TS_TEST(known_models_run_nothing_in_plain_loops),
-    TS_TEST(a_strided_convolution_is_logged_once),
-    TS_TEST(small_and_unusual_convolutions_are_not_logged),
-    TS_TEST(lines_are_bounded),
-    TS_TEST(the_host_reports_its_libraries),
-};
-
-int main(void) { return TS_RUN("slow paths are logged", tests, NULL); }

@@ -7,12 +7,12 @@
 #include "backends/kernels/family.h"
 #include "backends/kernels/team.h"
 #include "tests/unit/backends/kernel_fixture.h"
+#include "tests/support/test.h"
 
 /* ---- the model ---- */
 
-static void one_or_all_by_cost(void **state)
+TS_TEST(one_or_all_by_cost)
 {
-    (void)state;
     static const struct {
         double work_us;
         int most, passive, active;
@@ -34,9 +34,8 @@ static void one_or_all_by_cost(void **state)
 }
 
 /* More work never takes fewer threads, and a team is one or all. */
-static void more_work_never_takes_fewer(void **state)
+TS_TEST(more_work_never_takes_fewer)
 {
-    (void)state;
     for (int most = 1; most <= 256; most *= 2)
         for (int waiting = FY__WAITING_PASSIVE; waiting <= FY__WAITING_ACTIVE; waiting++) {
             int before = 1;
@@ -50,9 +49,8 @@ static void more_work_never_takes_fewer(void **state)
         }
 }
 
-static void variables_as_libgomp_reads_them(void **state)
+TS_TEST(variables_as_libgomp_reads_them)
 {
-    (void)state;
     static const struct {
         const char *policy, *count;
         uint64_t spins;
@@ -91,9 +89,8 @@ static void variables_as_libgomp_reads_them(void **state)
     assert_int_equal(fy__threads_waiting(UINT64_MAX, 3, 2), FY__WAITING_PASSIVE);
 }
 
-static void numbers_and_auto_are_read(void **state)
+TS_TEST(numbers_and_auto_are_read)
 {
-    (void)state;
     static const char *const bad[] = { "",     "0",   "-1",   "+2",
                                        "2x",   " 2",  "1025", "99999999999999999999",
                                        "AUTO", "two", "1.5" };
@@ -108,9 +105,8 @@ static void numbers_and_auto_are_read(void **state)
 
 /* ---- settings ---- */
 
-static void a_number_replaces_the_choice(void **state)
+TS_TEST(a_number_replaces_the_choice)
 {
-    (void)state;
     fy__threads_set(3);
     assert_int_equal(fy__threads_for(1, 1 << 20), 3);
     assert_int_equal(fy__threads_for_cost(1e12, 0), 3);
@@ -132,11 +128,10 @@ static void *ask(void *user)
     return NULL;
 }
 
-static void an_override_applies_to_its_thread(void **state)
+TS_TEST(an_override_applies_to_its_thread)
 {
     pthread_t thread;
     int other = 0;
-    (void)state;
     (void)fy__threads_override(4);
     assert_int_equal(pthread_create(&thread, NULL, ask, &other), 0);
     pthread_join(thread, NULL);
@@ -163,9 +158,8 @@ static int team_of(int threads)
     return __builtin_popcount(atomic_load(&seen));
 }
 
-static void the_chosen_number_of_threads_works(void **state)
+TS_TEST(the_chosen_number_of_threads_works)
 {
-    (void)state;
     assert_int_equal(team_of(1), 1);
     assert_int_equal(team_of(2), 2);
     assert_int_equal(team_of(3), 3);
@@ -174,9 +168,8 @@ static void the_chosen_number_of_threads_works(void **state)
     assert_int_equal(atomic_load(&seen), 1);
 }
 
-static void onednn_gets_the_chosen_number(void **state)
+TS_TEST(onednn_gets_the_chosen_number)
 {
-    (void)state;
     const int most = omp_get_max_threads();
     for (int threads = 1; threads <= 3; threads++) {
         const fy__team_t team = fy__team_begin(threads);
@@ -185,19 +178,4 @@ static void onednn_gets_the_chosen_number(void **state)
         fy__team_end(&team);
         assert_int_equal(omp_get_max_threads(), most);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_or_all_by_cost),
-        cmocka_unit_test(more_work_never_takes_fewer),
-        cmocka_unit_test(variables_as_libgomp_reads_them),
-        cmocka_unit_test(numbers_and_auto_are_read),
-        cmocka_unit_test(a_number_replaces_the_choice),
-        cmocka_unit_test(an_override_applies_to_its_thread),
-        cmocka_unit_test(the_chosen_number_of_threads_works),
-        cmocka_unit_test(onednn_gets_the_chosen_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void *need_symbol(void *library, const char *name)
 }
 
 /* Call it first in main. */
-static inline void load_or_skip(void)
+static inline int load_or_skip(void)
 {
     const char *build = getenv("FERRY_BUILD_DIR");
     snprintf(plugin_path, sizeof plugin_path, "%s/lib/ferry/libferry_cuda.so",
@@ -110,6 +110,7 @@ static inline void load_or_skip(void)
         fprintf(stderr, "fy_backend_open: %s\n", failure.text);
         exit(1);
     }
+    return 0;
 }
 
 static inline void use_fake(void)

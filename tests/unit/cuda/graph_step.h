@@ -102,6 +102,4 @@ static inline int teardown(void **state)
     return 0;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 #endif

@@ -1,9 +1,10 @@
 /* Chains on cuda, over the fake driver: a chain is one launch of fy_chain_f32, also inside a CUDA
  * Graph, and its results have the bits of the calls. With FAKE_CUDA_KERNELS=source the kernel's
  * source computes both. Not here: which calls are neighbours
- * (tests/conformance/test_conformance_graph_fuse.c, which runs over the fake driver too). */
+ * (tests/conformance/test_graph_fuse.c, which runs over the fake driver too). */
 #include "graph_step.h"
 #include "tests/support/value.h"
+#include "tests/support/test.h"
 
 enum { RESULTS = 3, MOST = 4096 };
 
@@ -60,9 +61,8 @@ static void expect_equal(const fy_tensor_t *a, const fy_tensor_t *b)
     assert_memory_equal(bytes[0], bytes[1], nbytes);
 }
 
-static void chains_have_the_bits_of_their_calls(void **state)
+TS_TEST(chains_have_the_bits_of_their_calls)
 {
-    (void)state;
     static const struct {
         int64_t rows, columns, shift;
     } shapes[] = { { 12, 36, 0 }, { 12, 36, 1 }, { 7, 5, 0 },   { 1, 1, 0 },
@@ -88,9 +88,8 @@ static void chains_have_the_bits_of_their_calls(void **state)
     }
 }
 
-static void a_chain_is_one_launch(void **state)
+TS_TEST(a_chain_is_one_launch)
 {
-    (void)state;
     chain_t c = operands(8, 8, 0);
     fy_graph_t *graph;
     ts_ok(fy_graph_begin(device));
@@ -110,9 +109,8 @@ static void a_chain_is_one_launch(void **state)
 }
 
 /* Five values at once, each read by a later op: more than a thread keeps. */
-static void too_many_values_run_call_by_call(void **state)
+TS_TEST(too_many_values_run_call_by_call)
 {
-    (void)state;
     fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 4), 1), *y;
     fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
@@ -131,9 +129,8 @@ static void too_many_values_run_call_by_call(void **state)
 }
 
 /* Each launch of a replay fails once: the replay fails, and later ones are right. */
-static void each_launch_fails_once(void **state)
+TS_TEST(each_launch_fails_once)
 {
-    (void)state;
     for (int nth = 1; nth <= 3; nth++) {
         fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 2), 1), *y, *t;
         fy_graph_t *graph;
@@ -237,11 +234,10 @@ static text_t explain_program(fy_device_t *on, uint64_t seed)
 }
 
 /* One table of rules: what a plan on sim says of cuda is what cuda does. */
-static void sim_fuses_the_same_calls(void **state)
+TS_TEST(sim_fuses_the_same_calls)
 {
     fy_device_t *sim;
     int nchains = 0, nreasons = 0;
-    (void)state;
     ts_ok(fy_device_open("sim:7?chains=cuda", &sim));
     for (uint64_t seed = 1; seed <= 60; seed++) {
         const text_t cuda = explain_program(device, seed), same = explain_program(sim, seed);
@@ -254,10 +250,9 @@ static void sim_fuses_the_same_calls(void **state)
 }
 
 /* The rules take every elementwise op; the kernel has the formula of each. */
-static void every_elementwise_op_is_in_chains(void **state)
+TS_TEST(every_elementwise_op_is_in_chains)
 {
     int nops = 0;
-    (void)state;
     for (fy_op_t op = 0; op < fy_op_count(); op++) {
         const fy_op_info_t *info = fy_op_get(op);
         if (!info || !(info->flags & FY_OP_ELEMENTWISE) || (info->flags & FY_OP_IN_PLACE) ||
@@ -291,17 +286,11 @@ static void every_elementwise_op_is_in_chains(void **state)
     assert_true(nops > 40);
 }
 
-int main(void)
+static int prepare(void)
 {
     fake_driver_or_skip();
     fy_log_set(note_log, NULL);
-    const struct CMUnitTest tests[] = {
-        TEST(chains_have_the_bits_of_their_calls),
-        TEST(a_chain_is_one_launch),
-        TEST(too_many_values_run_call_by_call),
-        TEST(each_launch_fails_once),
-        TEST(sim_fuses_the_same_calls),
-        TEST(every_elementwise_op_is_in_chains),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.set_up = setup, .tear_down = teardown, .prepare = prepare);

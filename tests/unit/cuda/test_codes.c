@@ -6,6 +6,7 @@
 #include <ctype.h>
 
 #include "backends/cuda/codes.h"
+#include "tests/support/test.h"
 
 /* ---- the tables are complete ---- */
 
@@ -43,16 +44,14 @@ static void in_the_table(const char *name, int number)
              number);
 }
 
-static void every_code_of_the_header_has_a_decision(void **state)
+TS_TEST(every_code_of_the_header_has_a_decision)
 {
-    (void)state;
     assert_true(each_code(FERRY_CUDA_INCLUDE_DIR "/cuda.h", "CUDA_ERROR_", in_the_table) > 80);
 }
 
 /* Reads status and text of a code through the plugin. */
-static void every_code_reaches_the_caller(void **state)
+TS_TEST(every_code_reaches_the_caller)
 {
-    (void)state;
     static const struct {
         int code;
         fy_status_t status;
@@ -110,9 +109,8 @@ static void lt_says_its_name(const char *name, int number)
     close_device(NULL);
 }
 
-static void every_code_of_cublas_has_a_name(void **state)
+TS_TEST(every_code_of_cublas_has_a_name)
 {
-    (void)state;
     assert_true(each_code(FERRY_CUBLASLT_INCLUDE_DIR "/cublas_api.h", "CUBLAS_STATUS_",
                           lt_says_its_name) >= 10);
 }
@@ -169,9 +167,8 @@ static void assert_stays_lost(visit_t *v, const char *number)
     assert_int_equal(fake.fake_cuda_all_calls(), calls);
 }
 
-static void fatal_codes_lose_the_device_in_each_call(void **state)
+TS_TEST(fatal_codes_lose_the_device_in_each_call)
 {
-    (void)state;
     int points = 0;
     use_fake();
     assert_int_equal(NFATAL, 13);
@@ -202,9 +199,8 @@ static void fatal_codes_lose_the_device_in_each_call(void **state)
 
 /* A product that fails because the context broke before it: the driver reports it, cuBLASLt does
  * not. */
-static void a_failed_product_queries_the_driver(void **state)
+TS_TEST(a_failed_product_queries_the_driver)
 {
-    (void)state;
     visit_t v = { 0 };
     use_fake();
     fake.fake_cuda_break("cublasLtMatmul", 1, 13 /* CUBLAS_STATUS_EXECUTION_FAILED */, 700);
@@ -216,9 +212,8 @@ static void a_failed_product_queries_the_driver(void **state)
 }
 
 /* After these, a device that is opened again can work. */
-static void other_losses_do_not_end_the_process(void **state)
+TS_TEST(other_losses_do_not_end_the_process)
 {
-    (void)state;
     static const int codes[] = { 214, 220, 709 };
     for (int k = 0; k < 3; k++) {
         visit_t v = { 0 };
@@ -232,9 +227,8 @@ static void other_losses_do_not_end_the_process(void **state)
 
 /* ---- the recent-request log ---- */
 
-static void a_loss_names_the_recent_requests(void **state)
+TS_TEST(a_loss_names_the_recent_requests)
 {
-    (void)state;
     void *event, *memory, *uploads, *idle;
     int done;
     char bytes[1024] = { 0 };
@@ -284,9 +278,8 @@ static void a_loss_names_the_recent_requests(void **state)
 }
 
 /* An event of a closed stream gives no information about the stream that reuses its slot. */
-static void an_old_event_does_not_count_for_a_new_stream(void **state)
+TS_TEST(an_old_event_does_not_count_for_a_new_stream)
 {
-    (void)state;
     void *event, *memory, *other;
     int done;
     open_device(NULL);
@@ -309,18 +302,4 @@ static void an_old_event_does_not_count_for_a_new_stream(void **state)
     close_device(NULL);
 }
 
-int main(void)
-{
-    load_or_skip();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_of_the_header_has_a_decision),
-        cmocka_unit_test(every_code_reaches_the_caller),
-        cmocka_unit_test(every_code_of_cublas_has_a_name),
-        cmocka_unit_test(fatal_codes_lose_the_device_in_each_call),
-        cmocka_unit_test(a_failed_product_queries_the_driver),
-        cmocka_unit_test(other_losses_do_not_end_the_process),
-        cmocka_unit_test(a_loss_names_the_recent_requests),
-        cmocka_unit_test(an_old_event_does_not_count_for_a_new_stream),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.prepare = load_or_skip);

@@ -2,6 +2,7 @@
  * the results of the portable kernels: forward, both gradients, groups, windows that leave the
  * image, accumulation, weight gradients in slices. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 typedef struct conv {
     int64_t n, h, w, c, o, kh, kw;
@@ -97,11 +98,47 @@ static void give_signed(op_case_t *c, char *bytes, uint64_t capacity)
     }
 }
 
-static void each_kernel_agrees(void **state)
+static const char *const dnn_calls[] = { "cudnnConvolutionForward",
+                                         "cudnnConvolutionBiasActivationForward",
+                                         "cudnnConvolutionBackwardData",
+                                         "cudnnConvolutionBackwardFilter" };
+
+static int64_t dnn_count(void)
+{
+    int64_t n = 0;
+    for (int i = 0; i < 4; i++) n += fake.fake_cuda_calls(dnn_calls[i]);
+    return n;
+}
+
+/* Skips the rest of a test if the plugin was built without cudnn.h. */
+static int has_dnn(void)
+{
+    if (fake.fake_cuda_calls("cudnnCreate") >= 0) return 1;
+    print_message("built without cudnn.h: nothing to test\n");
+    return 0;
+}
+
+/* First: a process loads the library once. */
+TS_TEST_WITH(without_the_library_own_kernels_run, open_device, NULL)
+{
+    attrs_t attrs;
+    op_case_t c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 3, &attrs);
+    if (!has_dnn()) return;
+    reopen("FERRY_CUDNN", "/nonexistent/libcudnn.so.9");
+    for (int i = 0; i < 2; i++) {
+        last_log[0] = '\0';
+        run_case(&c);
+        /* logged once */
+        assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+    }
+    assert_int_equal(dnn_count(), 0);
+}
+
+TS_TEST_WITH(each_kernel_agrees, open_device, NULL)
 {
     static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
                                    FY_OP_CONV2D_BACKWARD_WEIGHT };
-    (void)state;
     for (int i = 0; i < NCONVS; i++)
         for (int d = 0; d < 4; d++)
             for (int k = 0; k < 3; k++) {
@@ -118,10 +155,9 @@ static void each_kernel_agrees(void **state)
     assert_null(strstr(last_log, "slowly"));
 }
 
-static void bias_and_relu_are_fused(void **state)
+TS_TEST_WITH(bias_and_relu_are_fused, open_device, NULL)
 {
     static char bytes[1 << 20];
-    (void)state;
     for (int i = 0; i < NCONVS; i++)
         for (int d = 0; d < 4; d++)
             for (int relu = 0; relu < 2; relu++) {
@@ -138,9 +174,8 @@ static void bias_and_relu_are_fused(void **state)
 
 /* With scratch memory, weight gradients are summed in slices of images, then added: two launches.
  * The bias gradient is a sum. */
-static void weights_come_in_slices(void **state)
+TS_TEST_WITH(weights_come_in_slices, open_device, NULL)
 {
-    (void)state;
     static const int sliced[] = { 3, 7, 12 };
     for (int i = 0; i < 3; i++)
         for (int d = 0; d < 4; d++)
@@ -166,9 +201,8 @@ static void weights_come_in_slices(void **state)
 }
 
 /* Images with other memory between them: the plain kernel runs, and the log reports it once. */
-static void other_layouts_take_the_plain_kernel(void **state)
+TS_TEST_WITH(other_layouts_take_the_plain_kernel, open_device, NULL)
 {
-    (void)state;
     for (int d = 0; d < 4; d++) {
         attrs_t attrs;
         op_case_t c = case_of(&convs[0], FY_OP_CONV2D, floats[d], 3, &attrs);
@@ -186,9 +220,8 @@ static void other_layouts_take_the_plain_kernel(void **state)
 }
 
 /* An empty batch: the gradient is zero, and no division by zero happens. */
-static void an_empty_batch_has_zero_gradients(void **state)
+TS_TEST_WITH(an_empty_batch_has_zero_gradients, open_device, NULL)
 {
-    (void)state;
     const conv_t none = { 0, 7, 6, 4, 5, 3, 3, 1, 1, 1, 1 };
     attrs_t attrs;
     op_case_t c = case_of(&none, FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
@@ -196,18 +229,6 @@ static void an_empty_batch_has_zero_gradients(void **state)
 }
 
 /* ---- cuDNN ---- */
-
-static const char *const dnn_calls[] = { "cudnnConvolutionForward",
-                                         "cudnnConvolutionBiasActivationForward",
-                                         "cudnnConvolutionBackwardData",
-                                         "cudnnConvolutionBackwardFilter" };
-
-static int64_t dnn_count(void)
-{
-    int64_t n = 0;
-    for (int i = 0; i < 4; i++) n += fake.fake_cuda_calls(dnn_calls[i]);
-    return n;
-}
 
 static int open_with_dnn(void **state)
 {
@@ -219,37 +240,11 @@ static int open_with_dnn(void **state)
     return 0;
 }
 
-/* Skips the rest of a test if the plugin was built without cudnn.h. */
-static int has_dnn(void)
-{
-    if (fake.fake_cuda_calls("cudnnCreate") >= 0) return 1;
-    print_message("built without cudnn.h: nothing to test\n");
-    return 0;
-}
-
-static void without_the_library_own_kernels_run(void **state)
-{
-    attrs_t attrs;
-    op_case_t c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 3, &attrs);
-    (void)state;
-    if (!has_dnn()) return;
-    reopen("FERRY_CUDNN", "/nonexistent/libcudnn.so.9");
-    for (int i = 0; i < 2; i++) {
-        last_log[0] = '\0';
-        run_case(&c);
-        /* logged once */
-        assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
-    }
-    assert_int_equal(dnn_count(), 0);
-}
-
-static void dnn_agrees(void **state)
+TS_TEST(dnn_agrees)
 {
     static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
                                    FY_OP_CONV2D_BACKWARD_WEIGHT, FY_OP_CONV2D_BACKWARD_PARAMS };
     static char bytes[1 << 20];
-    (void)state;
     if (!has_dnn()) return;
     for (int i = 0; i < NCONVS; i++)
         for (int d = 0; d < 4; d++)
@@ -270,9 +265,8 @@ static void dnn_agrees(void **state)
 }
 
 /* cuDNN documents 16-byte alignment, of the bias too. */
-static void unaligned_operands_take_a_kernel(void **state)
+TS_TEST(unaligned_operands_take_a_kernel)
 {
-    (void)state;
     if (!has_dnn()) return;
     for (int operand = 0; operand < 4; operand++) {
         attrs_t attrs;
@@ -285,12 +279,11 @@ static void unaligned_operands_take_a_kernel(void **state)
 }
 
 /* Factors with more bits than TF32 keeps. */
-static void f32_does_not_use_tf32(void **state)
+TS_TEST(f32_does_not_use_tf32)
 {
     static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
                                    FY_OP_CONV2D_BACKWARD_WEIGHT };
     static float values[4096];
-    (void)state;
     if (!has_dnn()) return;
     for (int i = 0; i < 4096; i++) values[i] = 1.0f + (float)(random_bits() >> 40) * 0x1p-24f;
     for (int k = 0; k < 3; k++) {
@@ -303,11 +296,10 @@ static void f32_does_not_use_tf32(void **state)
 
 /* No deterministic algorithm without scratch: Ferry's kernel runs, and cuDNN is not queried
  * again. */
-static void operations_refused_by_dnn_take_a_kernel(void **state)
+TS_TEST(operations_refused_by_dnn_take_a_kernel)
 {
     attrs_t attrs;
     op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_F16, 2, &attrs);
-    (void)state;
     if (!has_dnn()) return;
     const int64_t asked = fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7"),
                   ran = dnn_count();
@@ -334,11 +326,10 @@ static void operations_refused_by_dnn_take_a_kernel(void **state)
 }
 
 /* The log names the setting to change: the workspace limit in the device's spec. */
-static void missing_scratch_is_logged(void **state)
+TS_TEST(missing_scratch_is_logged)
 {
     attrs_t attrs;
     op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
-    (void)state;
     if (!has_dnn()) return;
     c.workspace_limit = 4095;
     last_log[0] = '\0';
@@ -349,7 +340,7 @@ static void missing_scratch_is_logged(void **state)
 
 /* Nothing runs while a plan is made. An operation that cuDNN cannot start, rejects or cannot
  * compile is run by Ferry's kernel, and cuDNN is not queried again. */
-static void planning_errors_are_refusals(void **state)
+TS_TEST(planning_errors_are_refusals)
 {
     static const char *const names[] = {
         "cudnnCreateTensorDescriptor",      "cudnnSetTensor4dDescriptor",
@@ -383,11 +374,10 @@ static void planning_errors_are_refusals(void **state)
 }
 
 /* cuDNN gets the bias and never relu: it does not promise to keep NaN, and Ferry's relu does. */
-static void relu_behind_dnn_keeps_nan(void **state)
+TS_TEST(relu_behind_dnn_keeps_nan)
 {
     attrs_t attrs;
     static float values[1 << 14];
-    (void)state;
     if (!has_dnn()) return;
     op_case_t c = case_of(&convs[0], FY_OP_CONV2D, FY_DTYPE_F32, 3, &attrs);
     attrs.forward.activation = FY_ACTIVATION_RELU;
@@ -401,12 +391,11 @@ static void relu_behind_dnn_keeps_nan(void **state)
 }
 
 /* The stream of a capture ends with the capture: the handle must not stay bound to it. */
-static void a_capture_restores_the_stream_of_the_handle(void **state)
+TS_TEST(a_capture_restores_the_stream_of_the_handle)
 {
     const fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
     static const float bytes[2048];
     void *capture, *graph;
-    (void)state;
     if (!has_dnn()) return;
     char *memory = device_bytes(bytes, sizeof bytes);
     fy_desc_t dst = DENSE(F32, 1, 4, 1, 2),
@@ -432,11 +421,10 @@ static void a_capture_restores_the_stream_of_the_handle(void **state)
 
 /* Each call of the first convolution fails once: the failure is explained, nothing leaks, and the
  * next convolution works. */
-static void each_dnn_call_may_fail(void **state)
+TS_TEST(each_dnn_call_may_fail)
 {
     const fy_conv2d_attrs_t attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_RELU };
     static const float bytes[5120];
-    (void)state;
     if (!has_dnn()) return;
     for (int i = 0; i < 11; i++) {
         static const char *const names[] = { "cudnnCreateTensorDescriptor",
@@ -478,11 +466,10 @@ static void each_dnn_call_may_fail(void **state)
 
 /* Parts of the library are missing, or it is too new for the driver: Ferry's kernels run, and it is
  * not tried again. After a lack of memory it is tried again. */
-static void a_dnn_that_does_not_start_is_not_used(void **state)
+TS_TEST(a_dnn_that_does_not_start_is_not_used)
 {
     attrs_t attrs;
     op_case_t c = case_of(&convs[0], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
-    (void)state;
     if (!has_dnn()) return;
     const int64_t tried = fake.fake_cuda_calls("cudnnCreate");
     for (int code = 1001; code <= 4001; code += 1000) {
@@ -525,12 +512,11 @@ static int64_t convolve(char *memory, int64_t n)
 }
 
 /* After its first launch a convolution makes no call but those that run it. */
-static void steady_convolutions_plan_nothing(void **state)
+TS_TEST(steady_convolutions_plan_nothing)
 {
     static const char *const allowed[] = { "cuCtxGetCurrent", "cudnnSetStream",
                                            "cudnnConvolutionForward" };
     static const float bytes[5120];
-    (void)state;
     if (!has_dnn()) return;
     char *memory = device_bytes(bytes, sizeof bytes);
     assert_int_equal(convolve(memory, 20), 20);
@@ -544,10 +530,9 @@ static void steady_convolutions_plan_nothing(void **state)
 
 /* A step runs its shapes in the same order each time, so the least recently used plan is the next
  * one that is needed. mobilenet_v3_large has about 95 shapes. */
-static void plans_of_a_step_are_kept(void **state)
+TS_TEST(plans_of_a_step_are_kept)
 {
     static const float bytes[5120];
-    (void)state;
     if (!has_dnn()) return;
     char *memory = device_bytes(bytes, sizeof bytes);
     assert_int_equal(convolve(memory, 65), 65);
@@ -567,30 +552,4 @@ static void plans_of_a_step_are_kept(void **state)
     cuda->free(dev, memory, sizeof bytes);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name)     cmocka_unit_test_setup_teardown(name, open_device, close_device)
-#define TEST_DNN(name) cmocka_unit_test_setup_teardown(name, open_with_dnn, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(without_the_library_own_kernels_run), /* first: a process loads the library once */
-        TEST(each_kernel_agrees),
-        TEST(bias_and_relu_are_fused),
-        TEST(weights_come_in_slices),
-        TEST(other_layouts_take_the_plain_kernel),
-        TEST(an_empty_batch_has_zero_gradients),
-        TEST_DNN(dnn_agrees),
-        TEST_DNN(unaligned_operands_take_a_kernel),
-        TEST_DNN(f32_does_not_use_tf32),
-        TEST_DNN(operations_refused_by_dnn_take_a_kernel),
-        TEST_DNN(each_dnn_call_may_fail),
-        TEST_DNN(missing_scratch_is_logged),
-        TEST_DNN(planning_errors_are_refusals),
-        TEST_DNN(relu_behind_dnn_keeps_nan),
-        TEST_DNN(a_capture_restores_the_stream_of_the_handle),
-        TEST_DNN(a_dnn_that_does_not_start_is_not_used),
-        TEST_DNN(steady_convolutions_plan_nothing),
-        TEST_DNN(plans_of_a_step_are_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_with_dnn, .tear_down = close_device, .prepare = load_or_skip);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "fixture.h"
+#include "tests/support/test.h"
 
 enum { COUNT = 300, NBYTES = 96 };
 
@@ -44,9 +45,8 @@ static int tear_down(void **state)
     return close_device(state);
 }
 
-static void all_bytes_arrive_and_are_counted_once(void **state)
+TS_TEST(all_bytes_arrive_and_are_counted_once)
 {
-    (void)state;
     static unsigned char back[2 * sizeof host];
     const int64_t batches = fake.fake_cuda_calls(entry()),
                   single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
@@ -66,9 +66,8 @@ static void all_bytes_arrive_and_are_counted_once(void **state)
     }
 }
 
-static void other_kinds_and_a_single_copy(void **state)
+TS_TEST(other_kinds_and_a_single_copy)
 {
-    (void)state;
     static unsigned char before[NBYTES];
     memcpy(before, host, NBYTES);
     assert_ok(cuda->copy_many(dev, stream, 1, copies));
@@ -87,9 +86,8 @@ static void other_kinds_and_a_single_copy(void **state)
 }
 
 /* The driver refuses a batch on the legacy stream. */
-static void the_legacy_stream_has_no_batches(void **state)
+TS_TEST(the_legacy_stream_has_no_batches)
 {
-    (void)state;
     void *wrapped;
     const int64_t batches = fake.fake_cuda_calls(entry()),
                   single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
@@ -101,9 +99,8 @@ static void the_legacy_stream_has_no_batches(void **state)
 }
 
 /* The reported bytes are the copied bytes, and no copy is submitted again. */
-static void a_failure_in_the_middle_reports_the_copied_bytes(void **state)
+TS_TEST(a_failure_in_the_middle_reports_the_copied_bytes)
 {
-    (void)state;
     const uint64_t moved = fake.fake_cuda_bytes(FAKE_H2D);
     const char *name = release >= 12080 ? entry() : "cuMemcpyHtoDAsync";
     const int64_t calls = fake.fake_cuda_calls(name);
@@ -115,9 +112,8 @@ static void a_failure_in_the_middle_reports_the_copied_bytes(void **state)
     assert_ok(cuda->copy_many(dev, stream, COUNT, copies)); /* no lasting effect */
 }
 
-static void a_wrong_copy_is_named(void **state)
+TS_TEST(a_wrong_copy_is_named)
 {
-    (void)state;
     if (release < 12080) skip();
     copies[5].dst = memory + 2 * sizeof host; /* behind the end of the block */
     assert_failed(cuda->copy_many(dev, stream, 10, copies), FY_STATUS_INVALID_ARGUMENT,
@@ -125,21 +121,8 @@ static void a_wrong_copy_is_named(void **state)
     assert_int_equal(recorded[FY_COPY_UPLOAD], 0);
 }
 
-static int run_all(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(all_bytes_arrive_and_are_counted_once),
-        TEST(other_kinds_and_a_single_copy),
-        TEST(the_legacy_stream_has_no_batches),
-        TEST(a_failure_in_the_middle_reports_the_copied_bytes),
-        TEST(a_wrong_copy_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
-
-int main(void)
+/* The tests run in a child for each release. */
+static int prepare(void)
 {
     static const char *const releases[] = { "12040", "12080", "13000" };
     int worst = 0;
@@ -150,10 +133,12 @@ int main(void)
         if (child == 0) {
             setenv("FAKE_CUDA_VERSION", releases[i], 1);
             release = atoi(releases[i]);
-            exit(run_all());
+            return load_or_skip();
         }
         if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return 1;
         if (WEXITSTATUS(status) > worst) worst = WEXITSTATUS(status);
     }
-    return worst;
+    exit(worst);
 }
+
+TS_SUITE(.prepare = prepare, .set_up = set_up, .tear_down = tear_down);

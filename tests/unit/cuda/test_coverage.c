@@ -4,6 +4,7 @@
  * portable kernels (ops_op_matrix_fake_cuda) and with the kernels' source
  * (ops_op_matrix_cuda_source), and fails for a cell that it did not run. */
 #include "fixture.h"
+#include "tests/support/test.h"
 
 /* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to
  * `supports`. */
@@ -37,9 +38,8 @@ static int is_written_down(const char *text)
     return reason != NULL && strstr(page, reason + 2) != NULL;
 }
 
-static void combinations_of_the_table_are_supported(void **state)
+TS_TEST(combinations_of_the_table_are_supported)
 {
-    (void)state;
     int ntaken = 0, nexplained = 0, nholes = 0;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
@@ -68,9 +68,8 @@ static void combinations_of_the_table_are_supported(void **state)
     assert_true(ntaken > FY_OP_BUILTIN_COUNT);
 }
 
-static void refusals_give_a_documented_reason(void **state)
+TS_TEST(refusals_give_a_documented_reason)
 {
-    (void)state;
     fy_desc_t dst[8], src[8];
     fy_launch_t launch;
     make_launch(fy_op_get(FY_OP_EXP), FY_DTYPE_I32, &launch, dst, src);
@@ -83,14 +82,4 @@ static void refusals_give_a_documented_reason(void **state)
                   "registered without a kernel");
 }
 
-int main(void)
-{
-    load_or_skip();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(combinations_of_the_table_are_supported, open_device,
-                                        close_device),
-        cmocka_unit_test_setup_teardown(refusals_give_a_documented_reason, open_device,
-                                        close_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

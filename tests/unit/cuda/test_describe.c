@@ -1,6 +1,7 @@
 /* The plugin's description of a card: the driver's values, and which libraries are present or
  * missing, with the reason. */
 #include "fixture.h"
+#include "tests/support/test.h"
 
 #include <cuda.h>
 
@@ -18,9 +19,8 @@ static void assert_fact(const char *line)
     if (strstr(facts, line) == NULL) fail_msg("'%s' is not among the facts:\n%s", line, facts);
 }
 
-static void facts_come_from_the_driver(void **state)
+TS_TEST(facts_come_from_the_driver)
 {
-    (void)state;
     facts[0] = '\0';
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("driver=13.0\ncompute_capability=9.0\nprocessors=4\nclock_mhz=1500\n");
@@ -37,9 +37,8 @@ static void facts_come_from_the_driver(void **state)
 }
 
 /* A missing library is not a failure; a failing driver call is. */
-static void facts_give_the_reason_of_a_missing_library(void **state)
+TS_TEST(facts_give_the_reason_of_a_missing_library)
 {
-    (void)state;
     facts[0] = '\0';
     reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
     assert_ok(cuda->describe(dev, note_fact, facts));
@@ -63,13 +62,4 @@ static void facts_give_the_reason_of_a_missing_library(void **state)
     }
 }
 
-int main(void)
-{
-    load_or_skip();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(facts_come_from_the_driver, open_device, close_device),
-        cmocka_unit_test_setup_teardown(facts_give_the_reason_of_a_missing_library, open_device,
-                                        close_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

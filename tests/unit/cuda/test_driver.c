@@ -1,6 +1,7 @@
 /* Finding the driver, opening devices, and driver calls that fail: every call and every fatal code,
  * once each. */
 #include "visit.h"
+#include "tests/support/test.h"
 
 #include <cuda.h>
 #include <pthread.h>
@@ -8,9 +9,8 @@
 /* ---- before the driver is loaded; the order of these tests matters, because a process fills the
  * table once ---- */
 
-static void no_driver_is_unavailable(void **state)
+TS_TEST(no_driver_is_unavailable)
 {
-    (void)state;
     int count = 7;
     setenv("FERRY_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
     assert_failed(cuda->device_count(&count), FY_STATUS_UNAVAILABLE, "/nonexistent/libcuda.so.1");
@@ -19,17 +19,15 @@ static void no_driver_is_unavailable(void **state)
     assert_null(dev);
 }
 
-static void a_library_that_is_no_driver(void **state)
+TS_TEST(a_library_that_is_no_driver)
 {
-    (void)state;
     int count;
     setenv("FERRY_CUDA_DRIVER", "libc.so.6", 1);
     assert_failed(cuda->device_count(&count), FY_STATUS_UNAVAILABLE, "cuGetProcAddress_v2");
 }
 
-static void init_failure_names_the_code(void **state)
+TS_TEST(init_failure_names_the_code)
 {
-    (void)state;
     int count;
     use_fake();
     fake.fake_cuda_fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
@@ -40,9 +38,8 @@ static void init_failure_names_the_code(void **state)
 
 /* ---- devices ---- */
 
-static void query_names_the_library(void **state)
+TS_TEST_WITH(query_names_the_library, open_device, close_device)
 {
-    (void)state;
     fy_backend_info_t info;
     assert_ok(cuda->device_query(dev, &info));
     assert_non_null(strstr(info.model, "Fake GPU"));
@@ -50,9 +47,8 @@ static void query_names_the_library(void **state)
     assert_true(info.alignment >= 64 && info.numerics && !info.is_simulated && !info.unified);
 }
 
-static void wrong_index_and_unknown_option(void **state)
+TS_TEST_WITH(wrong_index_and_unknown_option, open_device, close_device)
 {
-    (void)state;
     void *other = &other;
     fy_backend_option_t option = { .key = "colour", .value = "red" };
     assert_failed(cuda->device_open(2, 0, NULL, &other), FY_STATUS_UNAVAILABLE, "cuda:0 to cuda:1");
@@ -63,9 +59,8 @@ static void wrong_index_and_unknown_option(void **state)
 
 /* A driver that is older than the compiler cannot load the compiled kernels: the text has both
  * versions. */
-static void kernels_that_do_not_load_name_versions(void **state)
+TS_TEST_WITH(kernels_that_do_not_load_name_versions, open_device, close_device)
 {
-    (void)state;
     void *other;
     char versions[96];
     snprintf(versions, sizeof versions,
@@ -76,9 +71,8 @@ static void kernels_that_do_not_load_name_versions(void **state)
 }
 
 /* Kernels write fault flags in page-locked host memory, and get the host's address of it. */
-static void host_memory_at_other_addresses_is_refused(void **state)
+TS_TEST_WITH(host_memory_at_other_addresses_is_refused, open_device, close_device)
 {
-    (void)state;
     void *other;
     const int64_t contexts = fake.fake_cuda_live(FAKE_CONTEXTS);
     setenv("FAKE_CUDA_NO_HOST_POINTERS", "1", 1);
@@ -90,9 +84,8 @@ static void host_memory_at_other_addresses_is_refused(void **state)
     assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), contexts);
 }
 
-static void a_device_opens_twice(void **state)
+TS_TEST_WITH(a_device_opens_twice, open_device, close_device)
 {
-    (void)state;
     void *again;
     fy_backend_info_t info;
     const int64_t before = fake.fake_cuda_live(FAKE_CONTEXTS);
@@ -107,9 +100,8 @@ static void a_device_opens_twice(void **state)
 
 /* ---- each call of a complete visit ---- */
 
-static void every_call_fails_once(void **state)
+TS_TEST(every_call_fails_once)
 {
-    (void)state;
     static const struct {
         int code;
         fy_status_t status;
@@ -145,9 +137,8 @@ static void every_call_fails_once(void **state)
     assert_true(points > 60);
 }
 
-static void fatal_codes_lose_the_device(void **state)
+TS_TEST(fatal_codes_lose_the_device)
 {
-    (void)state;
     static const int codes[] = { 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911 };
     assert_int_equal(sizeof codes / sizeof *codes, 13);
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -191,9 +182,8 @@ static void fatal_codes_lose_the_device(void **state)
 }
 
 /* A later call reports a faulting kernel, whichever call comes first. */
-static void an_illegal_address_is_reported_later(void **state)
+TS_TEST(an_illegal_address_is_reported_later)
 {
-    (void)state;
     void *event;
     fy_desc_t x = DENSE(F32, 1024);
     fy_launch_t launch = { .struct_size = sizeof launch,
@@ -293,10 +283,9 @@ static void *a_new_thread(void *unused)
     return NULL;
 }
 
-static void slots_keep_the_current_context(void **state)
+TS_TEST(slots_keep_the_current_context)
 {
     pthread_t thread;
-    (void)state;
     pthread_create(&thread, NULL, a_new_thread, NULL);
     pthread_join(thread, NULL);
     void *own = fake.fake_cuda_context(1); /* of another card */
@@ -347,10 +336,9 @@ static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int
     cuda->free(device, memory, 4096);
 }
 
-static void a_launch_makes_two_driver_calls(void **state)
+TS_TEST_WITH(a_launch_makes_two_driver_calls, open_device, close_device)
 {
     void *second, *on_second;
-    (void)state;
     assert_ok(cuda->device_open(1, 0, NULL, &second));
     assert_ok(cuda->stream_create(second, FY_STREAM_COMPUTE, 0, NULL, &on_second));
     count_launch(second, on_second, 1, 0, 0);
@@ -369,10 +357,9 @@ static void a_launch_makes_two_driver_calls(void **state)
 }
 
 /* A context costs hundreds of milliseconds: the process keeps it until the device is lost. */
-static void the_primary_context_is_kept(void **state)
+TS_TEST(the_primary_context_is_kept)
 {
     void *device;
-    (void)state;
     const int64_t first = fake.fake_cuda_live(FAKE_CONTEXTS);
     for (int i = 0; i < 3; i++) {
         assert_ok(cuda->device_open(0, 0, NULL, &device));
@@ -395,26 +382,4 @@ static void the_primary_context_is_kept(void **state)
     assert_nothing_left();
 }
 
-int main(void)
-{
-    load_or_skip();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_driver_is_unavailable),
-        cmocka_unit_test(a_library_that_is_no_driver),
-        cmocka_unit_test(init_failure_names_the_code),
-        cmocka_unit_test_setup_teardown(query_names_the_library, open_device, close_device),
-        cmocka_unit_test_setup_teardown(wrong_index_and_unknown_option, open_device, close_device),
-        cmocka_unit_test_setup_teardown(kernels_that_do_not_load_name_versions, open_device,
-                                        close_device),
-        cmocka_unit_test_setup_teardown(host_memory_at_other_addresses_is_refused, open_device,
-                                        close_device),
-        cmocka_unit_test_setup_teardown(a_device_opens_twice, open_device, close_device),
-        cmocka_unit_test(every_call_fails_once),
-        cmocka_unit_test(fatal_codes_lose_the_device),
-        cmocka_unit_test(slots_keep_the_current_context),
-        cmocka_unit_test_setup_teardown(a_launch_makes_two_driver_calls, open_device, close_device),
-        cmocka_unit_test(the_primary_context_is_kept),
-        cmocka_unit_test(an_illegal_address_is_reported_later),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.prepare = load_or_skip);

@@ -1,6 +1,7 @@
 /* Epilogues of cuBLASLt: biases and their gradients in one call, relu only if the device's spec
  * allows it, TF32 only if requested. Refusals and choices are cached. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 static int open_with(const char *key, const char *value)
 {
@@ -41,9 +42,8 @@ static op_case_t linear_case(int32_t dtype, const fy_linear_attrs_t *attrs)
     return c;
 }
 
-static void relu_keeps_nan(void **state)
+TS_TEST(relu_keeps_nan)
 {
-    (void)state;
     const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
     float x[48];
     op_case_t c = linear_case(FY_DTYPE_F32, &relu);
@@ -60,9 +60,8 @@ static void relu_keeps_nan(void **state)
     }
 }
 
-static void a_fused_relu_is_one_call(void **state)
+TS_TEST_WITH(a_fused_relu_is_one_call, open_fused, NULL)
 {
-    (void)state;
     const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
         op_case_t c = linear_case(dtype, &relu);
@@ -75,9 +74,8 @@ static void a_fused_relu_is_one_call(void **state)
 
 /* Half precision rounds once, after the activation: a plain product in f32 to scratch, and one
  * launch; not the slow kernel. */
-static void half_activations_are_a_product_and_a_launch(void **state)
+TS_TEST(half_activations_are_a_product_and_a_launch)
 {
-    (void)state;
     static const int32_t activations[] = { FY_ACTIVATION_GELU, FY_ACTIVATION_TANH,
                                            FY_ACTIVATION_SIGMOID };
     float x[48];
@@ -105,9 +103,8 @@ static void half_activations_are_a_product_and_a_launch(void **state)
 }
 
 /* 6 * 16 sums in f32 are 384 bytes, and cuBLASLt needs 4096 after them at a multiple of 256. */
-static void scratch_is_declared(void **state)
+TS_TEST(scratch_is_declared)
 {
-    (void)state;
     const fy_linear_attrs_t gelu = { FY_ACTIVATION_GELU };
     op_case_t c = linear_case(FY_DTYPE_BF16, &gelu);
     fy_launch_t launch = { .struct_size = sizeof launch,
@@ -144,9 +141,8 @@ static op_case_t case_of_groups(int transposed)
 
 /* More rows than fit into scratch: groups of a multiple of 64 rows. A steady launch makes no plan
  * for them. */
-static void many_rows_are_split_into_groups(void **state)
+TS_TEST(many_rows_are_split_into_groups)
 {
-    (void)state;
     for (int transposed = 0; transposed < 2; transposed++) {
         op_case_t c = case_of_groups(transposed);
         const int64_t before = products(), launches = kernels();
@@ -161,7 +157,7 @@ static void many_rows_are_split_into_groups(void **state)
 
 /* The heuristic refuses the first groups (call 1) or the 44 last rows (call 2): the kernel does
  * everything, in one launch and without scratch. */
-static void refused_groups_need_no_scratch(void **state)
+TS_TEST(refused_groups_need_no_scratch)
 {
     op_case_t c = case_of_groups(0);
     const fy_launch_t launch = { .struct_size = sizeof launch,
@@ -186,9 +182,8 @@ static void refused_groups_need_no_scratch(void **state)
 
 /* cublasLtMatmul refuses the 44 last rows, after two groups: the kernel writes all rows again, and
  * later launches use it from the first row on. */
-static void a_group_may_be_refused_when_it_is_submitted(void **state)
+TS_TEST(a_group_may_be_refused_when_it_is_submitted)
 {
-    (void)state;
     for (int transposed = 0; transposed < 2; transposed++) {
         op_case_t c = case_of_groups(transposed);
         const int64_t before = products(), launches = kernels();
@@ -204,7 +199,7 @@ static void a_group_may_be_refused_when_it_is_submitted(void **state)
 
 /* An epilogue without an algorithm: the same path for every dtype, and cuBLASLt is not queried
  * again. */
-static void a_missing_epilogue_uses_scratch(void **state)
+TS_TEST(a_missing_epilogue_uses_scratch)
 {
     const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
@@ -227,9 +222,8 @@ static void a_missing_epilogue_uses_scratch(void **state)
 
 /* The call itself is refused, which is cached: the first launch has no scratch for the sums, so
  * the kernel runs; the others use scratch. */
-static void a_refused_epilogue_uses_scratch(void **state)
+TS_TEST(a_refused_epilogue_uses_scratch)
 {
-    (void)state;
     op_case_t c = linear_case(FY_DTYPE_F32, &tanh_attrs);
     c.workspace_limit = 600; /* the product alone needs none */
     const int64_t before = products();
@@ -257,9 +251,8 @@ static op_case_t params_case(int32_t dtype)
 }
 
 /* f64, and a db that is accumulated: a separate sum by Ferry. */
-static void both_gradients_are_one_call(void **state)
+TS_TEST(both_gradients_are_one_call)
 {
-    (void)state;
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
         for (uint32_t accumulate = 0; accumulate < 4; accumulate++) {
             op_case_t c = params_case(dtype);
@@ -276,9 +269,8 @@ static void both_gradients_are_one_call(void **state)
     for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c);
 }
 
-static void a_refusal_is_cached(void **state)
+TS_TEST(a_refusal_is_cached)
 {
-    (void)state;
     op_case_t c = params_case(FY_DTYPE_F32);
     c.workspace_limit = 0;
     const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
@@ -318,22 +310,19 @@ static float product_of_thirds(void)
     return result;
 }
 
-static void f32_does_not_use_tf32(void **state)
+TS_TEST(f32_does_not_use_tf32)
 {
-    (void)state;
     const float third = 1.0f / 3.0f;
     assert_true(product_of_thirds() == third * third);
 }
-static void tf32_is_used_if_requested(void **state)
+TS_TEST_WITH(tf32_is_used_if_requested, open_tf32, NULL)
 {
-    (void)state;
     const float third = 1.0f / 3.0f;
     assert_true(fabsf(product_of_thirds() - third * third) > 1e-5f);
 }
 
-static void options_are_checked(void **state)
+TS_TEST(options_are_checked)
 {
-    (void)state;
     void *other;
     const fy_backend_option_t wrong = { .key = "tf32", .value = "maybe" };
     assert_failed(cuda->device_open(0, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT,
@@ -350,9 +339,8 @@ static void note(void *user, const char *key, const char *value)
     snprintf(facts + used, sizeof facts - used, "%s=%s\n", key, value);
 }
 
-static void plans_are_counted(void **state)
+TS_TEST(plans_are_counted)
 {
-    (void)state;
     const fy_linear_attrs_t none = { 0 };
     op_case_t c = linear_case(FY_DTYPE_F32, &none);
     for (int i = 0; i < 5; i++) run_case(&c);
@@ -365,26 +353,4 @@ static void plans_are_counted(void **state)
     assert_non_null(strstr(facts, "relu_of_linear=exact\n"));
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name, opens) cmocka_unit_test_setup_teardown(name, opens, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(relu_keeps_nan, open_device),
-        TEST(a_fused_relu_is_one_call, open_fused),
-        TEST(both_gradients_are_one_call, open_device),
-        TEST(half_activations_are_a_product_and_a_launch, open_device),
-        TEST(scratch_is_declared, open_device),
-        TEST(many_rows_are_split_into_groups, open_device),
-        TEST(a_group_may_be_refused_when_it_is_submitted, open_device),
-        TEST(refused_groups_need_no_scratch, open_device),
-        TEST(a_missing_epilogue_uses_scratch, open_device),
-        TEST(a_refused_epilogue_uses_scratch, open_device),
-        TEST(a_refusal_is_cached, open_device),
-        TEST(f32_does_not_use_tf32, open_device),
-        TEST(tf32_is_used_if_requested, open_tf32),
-        TEST(options_are_checked, open_device),
-        TEST(plans_are_counted, open_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

@@ -2,6 +2,7 @@
  * driver copies at each launch. This covers every op of elementwise arithmetic, copies, casts,
  * fills and optimizer steps. The results are those of the portable kernels, aligned or not. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 enum { MOST = 128 };
@@ -45,9 +46,8 @@ static void each_shape(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc,
     }
 }
 
-static void arithmetic(void **state)
+TS_TEST(arithmetic)
 {
-    (void)state;
     static const fy_op_t unary[] = { FY_OP_NEG,   FY_OP_ABS,         FY_OP_EXP,       FY_OP_LOG,
                                      FY_OP_SQRT,  FY_OP_TANH,        FY_OP_SIGMOID,   FY_OP_RELU,
                                      FY_OP_RELU6, FY_OP_HARDSIGMOID, FY_OP_HARDSWISH, FY_OP_SILU,
@@ -87,9 +87,8 @@ static void arithmetic(void **state)
             each_shape(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
 }
 
-static void arithmetic_with_attributes(void **state)
+TS_TEST(arithmetic_with_attributes)
 {
-    (void)state;
     const fy_affine_attrs_t affine = { 2.5, -1 };
     const fy_axpy_attrs_t axpy = { -0.75 };
     const fy_clamp_attrs_t clamp = { -0.5, 0.25 };
@@ -101,9 +100,8 @@ static void arithmetic_with_attributes(void **state)
 }
 
 /* One repeated element: a scalar operand that was broadcast. */
-static void a_repeated_value(void **state)
+TS_TEST(a_repeated_value)
 {
-    (void)state;
     static const int64_t dims[] = { 1003 }, once[] = { 0 };
     const fy_clip_attrs_t clip = { 0.5 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
@@ -127,9 +125,8 @@ static void a_repeated_value(void **state)
     }
 }
 
-static void copies_and_fills(void **state)
+TS_TEST(copies_and_fills)
 {
-    (void)state;
     const fy_fill_attrs_t fill = { 1.5, 1 };
     const fy_arange_attrs_t arange = { 3, 0.25 };
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
@@ -155,9 +152,8 @@ static void copies_and_fills(void **state)
 
 /* From 1 MiB on, dense copies without accumulation use cuMemcpyDtoDAsync, aligned or not; no other
  * launch does. */
-static void large_copies_are_the_drivers(void **state)
+TS_TEST(large_copies_are_the_drivers)
 {
-    (void)state;
     static const struct {
         int64_t n, stride;
         uint32_t accumulate;
@@ -183,9 +179,8 @@ static void large_copies_are_the_drivers(void **state)
     }
 }
 
-static void optimizer_steps(void **state)
+TS_TEST(optimizer_steps)
 {
-    (void)state;
     const fy_sgd_attrs_t sgd = { .momentum = 0.9, .weight_decay = 0.01 };
     const fy_adam_attrs_t adam = { .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01 };
     const fy_adadelta_attrs_t adadelta = { .rho = 0.9, .eps = 1e-6, .weight_decay = 0.01 };
@@ -231,9 +226,8 @@ static void optimizer_steps(void **state)
 }
 
 /* Two axes need the long struct; otherwise the checks above would prove nothing. */
-static void two_axes_use_the_long_arguments(void **state)
+TS_TEST(two_axes_use_the_long_arguments)
 {
-    (void)state;
     op_case_t c = { .op = FY_OP_ADD, .ndst = 1, .nsrc = 2 };
     c.dst[0] = c.src[0] = DENSE(F32, 5, 48);
     c.src[1] = describe(FY_DTYPE_F32, 2, (const int64_t[]){ 5, 48 }, (const int64_t[]){ 0, 1 });
@@ -248,16 +242,4 @@ static void two_axes_use_the_long_arguments(void **state)
     assert_true(fake.fake_cuda_longest_args() > MOST);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = { TEST(arithmetic),
-                                        TEST(arithmetic_with_attributes),
-                                        TEST(a_repeated_value),
-                                        TEST(copies_and_fills),
-                                        TEST(large_copies_are_the_drivers),
-                                        TEST(optimizer_steps),
-                                        TEST(two_axes_use_the_long_arguments) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

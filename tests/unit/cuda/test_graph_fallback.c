@@ -8,6 +8,7 @@
 #include <cudaTypedefs.h>
 
 #include "graph_step.h"
+#include "tests/support/test.h"
 
 static PFN_cuMemAlloc_v3020 driver_alloc;
 static PFN_cuMemsetD8Async_v3020 driver_fill;
@@ -98,9 +99,8 @@ static fy_graph_t *record_own(int can_fault, fy_tensor_t **out_dst)
 /* ---- the program's own work on Ferry's stream ---- */
 
 /* Bytes that the program writes on the compute stream, between two requests of Ferry. */
-static void work_on_the_native_queue(void **state)
+TS_TEST(work_on_the_native_queue)
 {
-    (void)state;
     const float base = 3.003921509f; /* 0x40404040 */
     void *address, *native = NULL, *again = NULL;
     fy_stream_t *stream;
@@ -120,9 +120,8 @@ static void work_on_the_native_queue(void **state)
 /* ---- graphs ---- */
 
 /* A capture affects only this thread, so other threads continue: the mode is not GLOBAL. */
-static void others_allocate_while_it_is_captured(void **state)
+TS_TEST(others_allocate_while_it_is_captured)
 {
-    (void)state;
     step_t s = { .graph = record_own(0, &s.out) };
     const int64_t allocated = driver.fake_cuda_calls("cuMemAlloc");
     allocates_elsewhere = 1;
@@ -137,9 +136,8 @@ static void others_allocate_while_it_is_captured(void **state)
     ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
 }
 
-static void uncapturable_graphs_are_replayed_by_calls(void **state)
+TS_TEST(uncapturable_graphs_are_replayed_by_calls)
 {
-    (void)state;
     allocates_here = 1;
     step_t s = { .graph = record_own(0, &s.out) };
     replay(&s, 1);
@@ -158,9 +156,8 @@ static void uncapturable_graphs_are_replayed_by_calls(void **state)
 
 /* Between the first and the second replay, products of so many shapes ran that the graph's plan was
  * evicted. */
-static void evicted_plans_are_made_again(void **state)
+TS_TEST(evicted_plans_are_made_again)
 {
-    (void)state;
     step_t s = record(1);
     replay(&s, 1);
     fy_scope_t scope = fy_scope_begin("others");
@@ -178,9 +175,8 @@ static void evicted_plans_are_made_again(void **state)
 }
 
 /* The host raises the flag at each submission. */
-static void registered_ops_that_can_fault(void **state)
+TS_TEST(registered_ops_that_can_fault)
 {
-    (void)state;
     step_t s = { .graph = record_own(1, &s.out) };
     fy_ticket_t ticket;
     expect_path(&s, FY_GRAPH_CALLS, "a registered op in it can meet bad values");
@@ -210,9 +206,8 @@ static const char *const captures[] = { "cuStreamCreateWithPriority",
                                         "cuGraphInstantiateWithFlags",
                                         "cuGraphUpload" };
 
-static void each_call_of_a_capture_fails(void **state)
+TS_TEST(each_call_of_a_capture_fails)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof captures / sizeof *captures; i++) {
         step_t s = record(1);
         const int64_t streams = driver.fake_cuda_live(FAKE_STREAMS);
@@ -234,15 +229,13 @@ static void each_call_of_a_capture_fails(void **state)
     }
 }
 
-static void a_launch_that_fails_changes_nothing(void **state)
+TS_TEST(a_launch_that_fails_changes_nothing)
 {
-    (void)state;
     step_t s = record(1);
     replay(&s, 3);
     const uint64_t version = ts_version(s.x);
     driver.fake_cuda_fail("cuGraphLaunch", 1, CUDA_ERROR_OUT_OF_MEMORY);
-    ts_fails(fy_graph_replay(s.graph, NULL), OUT_OF_MEMORY);
-    ts_text_has("cuGraphLaunch");
+    ts_fails_with(fy_graph_replay(s.graph, NULL), OUT_OF_MEMORY, "cuGraphLaunch");
     assert_int_equal(ts_version(s.x), version);
     expect_called(&s, 3);
     replay(&s, 1);
@@ -250,24 +243,22 @@ static void a_launch_that_fails_changes_nothing(void **state)
 }
 
 /* The graph runs, but it is not known whether it met bad values: its results are poisoned. */
-static void missing_flags_poison_the_results(void **state)
+TS_TEST(missing_flags_poison_the_results)
 {
-    (void)state;
     step_t s = record(1);
     float x[16] = { 0 };
     replay(&s, 3);
     driver.fake_cuda_fail("cuLaunchKernel", 1, CUDA_ERROR_OUT_OF_MEMORY);
     ts_fails(fy_graph_replay(s.graph, NULL), OUT_OF_MEMORY);
-    ts_fails(fy_tensor_download_into(ts_host_f32(FY_DIMS(4, 4), x), s.x, NULL), OUT_OF_MEMORY);
-    ts_text_has("are lost");
+    ts_fails_with(fy_tensor_download_into(ts_host_f32(FY_DIMS(4, 4), x), s.x, NULL), OUT_OF_MEMORY,
+                  "are lost");
     ts_ok(fy_copy(s.x, ts_iota(device, FY_DIMS(4, 4), 1)));
     replay(&s, 1);
     expect_called(&s, 1);
 }
 
-static void a_fatal_code_loses_the_device(void **state)
+TS_TEST(a_fatal_code_loses_the_device)
 {
-    (void)state;
     static const char *const all[] = { "cuStreamBeginCapture", "cuStreamEndCapture",
                                        "cuGraphInstantiateWithFlags", "cuGraphUpload",
                                        "cuGraphLaunch" };
@@ -289,21 +280,12 @@ static void a_fatal_code_loses_the_device(void **state)
     }
 }
 
-int main(void)
+static int prepare(void)
 {
     fake_driver_or_skip();
     find_calls();
     fy_log_set(note_log, NULL);
-    const struct CMUnitTest tests[] = {
-        TEST(others_allocate_while_it_is_captured),
-        TEST(uncapturable_graphs_are_replayed_by_calls),
-        TEST(registered_ops_that_can_fault),
-        TEST(evicted_plans_are_made_again),
-        TEST(each_call_of_a_capture_fails),
-        TEST(a_launch_that_fails_changes_nothing),
-        TEST(missing_flags_poison_the_results),
-        TEST(a_fatal_code_loses_the_device),
-        TEST(work_on_the_native_queue),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.set_up = setup, .tear_down = teardown, .prepare = prepare);

@@ -6,6 +6,7 @@
 
 #include "tests/support/fake_driver.h"
 #include "tests/support/own_allocator.h"
+#include "tests/support/test.h"
 
 enum { N = 100000 };
 
@@ -95,9 +96,8 @@ static void expect_same_bytes(const fy_device_t *device)
     assert_int_equal(pinned.reserved, own.live[OWN_PINNED]);
 }
 
-static void all_memory_is_the_program_s(void **state)
+TS_TEST(all_memory_is_the_program_s)
 {
-    (void)state;
     static const char *const specs[] = { "cuda:0", "cuda:0?segments=virtual" };
     for (size_t i = 0; i < 2; i++) {
         const fy_device_options_t options = own_options(&own);
@@ -121,9 +121,8 @@ static void all_memory_is_the_program_s(void **state)
 }
 
 /* Page-locked memory of the application stays locked: Ferry uses it and does not unlock it. */
-static void locked_memory_is_used_as_it_is(void **state)
+TS_TEST(locked_memory_is_used_as_it_is)
 {
-    (void)state;
     static const CUresult codes[] = { CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE };
     for (size_t i = 0; i < 2; i++) {
         fy_device_options_t options = FY_DEVICE_OPTIONS_INIT;
@@ -156,14 +155,12 @@ static void locked_memory_is_used_as_it_is(void **state)
     fake_driver_is_tidy("the end");
 }
 
-int main(void)
+static int prepare(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_memory_is_the_program_s),
-        cmocka_unit_test(locked_memory_is_used_as_it_is),
-    };
     fake_driver_or_skip();
     find_calls();
     context = driver.fake_cuda_context(0);
-    return cmocka_run_group_tests_name("cuda hooks", tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

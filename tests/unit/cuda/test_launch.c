@@ -2,6 +2,7 @@
  * kernels: all dtypes, and the layouts that fusing, broadcasting and splitting could get wrong.
  * Proves the host side of a launch; the device code is interpreted, not run. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
@@ -49,9 +50,8 @@ static void elementwise(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc
     }
 }
 
-static void unary_ops(void **state)
+TS_TEST(unary_ops)
 {
-    (void)state;
     static const fy_op_t any[] = { FY_OP_NEG, FY_OP_ABS },
                          of_floats[] = { FY_OP_EXP,  FY_OP_LOG,     FY_OP_SQRT,
                                          FY_OP_TANH, FY_OP_SIGMOID, FY_OP_RELU };
@@ -70,9 +70,8 @@ static void unary_ops(void **state)
             elementwise(any[i], integers[d], integers[d], 1, NULL, 0);
 }
 
-static void binary_ops(void **state)
+TS_TEST(binary_ops)
 {
-    (void)state;
     static const fy_op_t any[] = { FY_OP_ADD, FY_OP_SUB, FY_OP_MUL, FY_OP_MAXIMUM, FY_OP_MINIMUM },
                          of_floats[] = { FY_OP_DIV, FY_OP_POW };
     for (size_t d = 0; d < LENGTH(floats); d++) {
@@ -91,9 +90,8 @@ static void binary_ops(void **state)
             elementwise(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
 }
 
-static void copies_and_casts(void **state)
+TS_TEST(copies_and_casts)
 {
-    (void)state;
     const fy_axpy_attrs_t axpy = { -0.75 };
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         elementwise(FY_OP_COPY, dtype, dtype, 1, NULL, 0);
@@ -108,9 +106,8 @@ static void copies_and_casts(void **state)
     }
 }
 
-static void where_takes_every_dtype(void **state)
+TS_TEST(where_takes_every_dtype)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (size_t i = 0; i < LENGTH(layouts); i++) {
             const layout_t *l = &layouts[i];
@@ -124,9 +121,8 @@ static void where_takes_every_dtype(void **state)
     }
 }
 
-static void fills_ranges_and_draws(void **state)
+TS_TEST(fills_ranges_and_draws)
 {
-    (void)state;
     const fy_fill_attrs_t fill = { 1.5, 1 };
     const fy_arange_attrs_t arange = { 3, 0.25 };
     const fy_rand_attrs_t rand = { -1, 3 };
@@ -198,9 +194,8 @@ static void reduce_case(fy_op_t op, const fy_desc_t *src, uint32_t axes, int kee
     run_case(&c);
 }
 
-static void reductions(void **state)
+TS_TEST(reductions)
 {
-    (void)state;
     static const fy_op_t ops[] = { FY_OP_SUM, FY_OP_MAX, FY_OP_MIN, FY_OP_MEAN };
     const fy_desc_t shapes[] = {
         DENSE(F32, 200003),
@@ -234,9 +229,8 @@ static void reductions(void **state)
     }
 }
 
-static void a_long_reduction_is_split(void **state)
+TS_TEST(a_long_reduction_is_split)
 {
-    (void)state;
     fy_desc_t src = DENSE(F32, 200003);
     int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
     reduce_case(FY_OP_SUM, &src, 0, 0, 0, 0);
@@ -247,9 +241,8 @@ static void a_long_reduction_is_split(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 3);
 }
 
-static void empty_sources(void **state)
+TS_TEST(empty_sources)
 {
-    (void)state;
     fy_desc_t src = DENSE(F32, 3, 0);
     reduce_case(FY_OP_SUM, &src, 2, 0, 1 << 20, 0);
     reduce_case(FY_OP_MEAN, &src, 2, 0, 1 << 20, 0);
@@ -258,9 +251,8 @@ static void empty_sources(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel"), before);
 }
 
-static void losses(void **state)
+TS_TEST(losses)
 {
-    (void)state;
     const layout_t more[] = { { 1, { 100003 }, { 1 }, { 1 }, { 1 } },
                               { 2, { 300, 40 }, { 40, 1 }, { 1, 300 }, { 40, 1 } } };
     for (size_t d = 0; d < LENGTH(floats); d++) {
@@ -281,9 +273,8 @@ static void losses(void **state)
     }
 }
 
-static void ops_along_an_axis(void **state)
+TS_TEST(ops_along_an_axis)
 {
-    (void)state;
     const fy_desc_t shapes[] = {
         DENSE(F32, 5, 7),
         DENSE(F32, 3, 4, 5),
@@ -321,9 +312,8 @@ static void ops_along_an_axis(void **state)
 
 /* ---- moving data ---- */
 
-static void gathers(void **state)
+TS_TEST(gathers)
 {
-    (void)state;
     const int32_t few[] = { 0, 4, 2, 2 };
     const int64_t wild[] = { 0, 7, -3, 4, 4, 1 };
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
@@ -342,9 +332,8 @@ static void gathers(void **state)
     }
 }
 
-static void concats(void **state)
+TS_TEST(concats)
 {
-    (void)state;
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int axis = 0; axis < 3; axis++) {
             const fy_axis_attrs_t attrs = { axis, 0 };
@@ -371,9 +360,8 @@ static fy_status_t own_kernel(const fy_launch_t *launch, void *native)
     return FY_STATUS_OK;
 }
 
-static void registered_ops_get_the_native_stream(void **state)
+TS_TEST(registered_ops_get_the_native_stream)
 {
-    (void)state;
     void *seen = NULL;
     fy_desc_t x = DENSE(F32, 4);
     fy_launch_t launch = { .struct_size = sizeof launch,
@@ -393,9 +381,8 @@ static void registered_ops_get_the_native_stream(void **state)
                   "registered without a kernel");
 }
 
-static void dtypes_beyond_the_table_are_refused(void **state)
+TS_TEST(dtypes_beyond_the_table_are_refused)
 {
-    (void)state;
     fy_desc_t x = DENSE(I32, 4);
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = FY_OP_EXP,
@@ -410,25 +397,4 @@ static void dtypes_beyond_the_table_are_refused(void **state)
     assert_int_equal(fake.fake_cuda_all_calls(), before);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(unary_ops),
-        TEST(binary_ops),
-        TEST(copies_and_casts),
-        TEST(where_takes_every_dtype),
-        TEST(fills_ranges_and_draws),
-        TEST(reductions),
-        TEST(a_long_reduction_is_split),
-        TEST(empty_sources),
-        TEST(losses),
-        TEST(ops_along_an_axis),
-        TEST(gathers),
-        TEST(concats),
-        TEST(registered_ops_get_the_native_stream),
-        TEST(dtypes_beyond_the_table_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

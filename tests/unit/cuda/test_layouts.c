@@ -4,6 +4,7 @@
  * FAKE_CUDA_KERNELS=source the kernels' source computes. See backends/cuda/pack_copy.c,
  * pack_reduce.c. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
@@ -50,9 +51,8 @@ static fy_desc_t sums_of(const table_t *t, int32_t dtype)
     return describe(dtype, rank, dims, NULL);
 }
 
-static void columns_are_added_up(void **state)
+TS_TEST(columns_are_added_up)
 {
-    (void)state;
     for (size_t i = 0; i < LENGTH(tables); i++) {
         const table_t *t = &tables[i];
         const fy_reduce_attrs_t attrs = { t->axes, 0 };
@@ -78,9 +78,8 @@ static void columns_are_added_up(void **state)
 }
 
 /* With wide accesses or not, each column is added in the same order: the same bits. */
-static void a_sum_does_not_depend_on_addresses(void **state)
+TS_TEST(a_sum_does_not_depend_on_addresses)
 {
-    (void)state;
     enum { ROWS = 37, COLUMNS = 64 };
     static float x[ROWS * COLUMNS + 1];
     float sums[2][COLUMNS];
@@ -146,9 +145,8 @@ static int is_tiled(const copy_t *c)
     return to >= 0 && from >= 0 && to != from;
 }
 
-static void layouts_are_exchanged(void **state)
+TS_TEST(layouts_are_exchanged)
 {
-    (void)state;
     int ntiled = 0;
     for (size_t i = 0; i < LENGTH(copies); i++) {
         for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
@@ -166,9 +164,8 @@ static void layouts_are_exchanged(void **state)
 }
 
 /* Rows of 24 bytes, at multiples of 8: one thread for each 8 bytes. */
-static void short_rows_are_copied_by_wider_elements(void **state)
+TS_TEST(short_rows_are_copied_by_wider_elements)
 {
-    (void)state;
     op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1 };
     c.dst[0] = describe(FY_DTYPE_U8, 2, (const int64_t[]){ 100, 24 }, (const int64_t[]){ 24, 1 });
     c.src[0] = describe(FY_DTYPE_U8, 2, (const int64_t[]){ 100, 24 }, (const int64_t[]){ 40, 1 });
@@ -186,15 +183,4 @@ static void short_rows_are_copied_by_wider_elements(void **state)
     for (c.shifted = 0; c.shifted < 4; c.shifted++) run_case(&c);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(columns_are_added_up),
-        TEST(a_sum_does_not_depend_on_addresses),
-        TEST(layouts_are_exchanged),
-        TEST(short_rows_are_copied_by_wider_elements),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

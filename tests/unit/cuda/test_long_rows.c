@@ -4,6 +4,7 @@
  * the same bits. With FAKE_CUDA_KERNELS=source the kernels' source computes. See
  * backends/cuda/pack_rows.c. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
@@ -57,9 +58,8 @@ static fy_desc_t joined_of(const rows_t *r)
     return describe(FY_DTYPE_I64, rank, dims, NULL);
 }
 
-static void few_long_rows_are_split(void **state)
+TS_TEST(few_long_rows_are_split)
 {
-    (void)state;
     for (size_t s = 0; s < LENGTH(shapes); s++) {
         const rows_t *r = &shapes[s];
         const fy_axis_attrs_t attrs = { r->axis, 0 };
@@ -91,9 +91,8 @@ static void few_long_rows_are_split(void **state)
     }
 }
 
-static void without_workspace_a_row_is_not_split(void **state)
+TS_TEST(without_workspace_a_row_is_not_split)
 {
-    (void)state;
     const fy_axis_attrs_t attrs = { 0, 0 };
     op_case_t c = { .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE };
     c.dst[0] = c.src[0] = DENSE(F32, CUT);
@@ -104,9 +103,8 @@ static void without_workspace_a_row_is_not_split(void **state)
 
 /* The largest value, NaN and infinities of one piece must reach the result; pieces of only -inf
  * must not change it. */
-static void pieces_of_special_values(void **state)
+TS_TEST(pieces_of_special_values)
 {
-    (void)state;
     static float x[CUT + 100];
     const fy_axis_attrs_t attrs = { 0, 0 };
     const int64_t n = (int64_t)LENGTH(x);
@@ -145,9 +143,8 @@ static void pieces_of_special_values(void **state)
 }
 
 /* 2^53 + 1 is not an f64: integers are compared as integers. */
-static void long_integers_are_not_rounded(void **state)
+TS_TEST(long_integers_are_not_rounded)
 {
-    (void)state;
     static int64_t x[CUT];
     const fy_axis_attrs_t attrs = { 0, 0 };
     for (int64_t k = 0; k < CUT; k++) x[k] = INT64_C(9007199254740992);
@@ -165,9 +162,8 @@ static void long_integers_are_not_rounded(void **state)
 }
 
 /* The same launch twice: the same bits. */
-static void bits_are_the_same_every_time(void **state)
+TS_TEST(bits_are_the_same_every_time)
 {
-    (void)state;
     const int64_t n = 70000;
     const fy_axis_attrs_t attrs = { 0, 0 };
     float *x = malloc((size_t)n * sizeof *x), *results[2];
@@ -199,9 +195,8 @@ static void bits_are_the_same_every_time(void **state)
 
 /* ---- losses ---- */
 
-static void losses_of_many_scores_are_split(void **state)
+TS_TEST(losses_of_many_scores_are_split)
 {
-    (void)state;
     static const struct {
         int64_t rows, classes;
         int cross_entropy, nll; /* launches of a sum; a mean takes two at most */
@@ -250,14 +245,4 @@ static void losses_of_many_scores_are_split(void **state)
     free(targets);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(few_long_rows_are_split),      TEST(without_workspace_a_row_is_not_split),
-        TEST(pieces_of_special_values),     TEST(long_integers_are_not_rounded),
-        TEST(bits_are_the_same_every_time), TEST(losses_of_many_scores_are_split),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "op_case.h"
+#include "tests/support/test.h"
 
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
@@ -83,9 +84,36 @@ static op_case_t case_of(const product_t *p, int32_t dtype, fy_matmul_attrs_t *a
     return c;
 }
 
-static void products_agree(void **state)
+/* First: a process loads the library once. */
+TS_TEST(missing_cublaslt_is_logged)
 {
-    (void)state;
+    fy_matmul_attrs_t attrs;
+    op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_MATMUL,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .dst = c.dst,
+                           .src = c.src,
+                           .attrs = &attrs,
+                           .nelem = 15 };
+    reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
+    assert_int_equal(cuda->supports(dev, &launch), 0);
+    assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 0);
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
+                  "/nonexistent/libcublasLt.so");
+    reopen("FERRY_CUBLASLT", "none"); /* requested: Ferry's kernel */
+    for (size_t d = 0; d < 4; d++) {
+        c = case_of(&products[0], floats[d], &attrs);
+        c.workspace_limit = 0;
+        run_case(&c);
+        assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
+    }
+    use_fake();
+}
+
+TS_TEST(products_agree)
+{
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
         for (size_t d = 0; d < 4; d++) {
             fy_matmul_attrs_t attrs;
@@ -105,9 +133,8 @@ static void products_agree(void **state)
 
 /* A view that begins in the middle: plans must not promise more alignment than the view has (the
  * fake checks). */
-static void unaligned_addresses_work(void **state)
+TS_TEST(unaligned_addresses_work)
 {
-    (void)state;
     const fy_matmul_attrs_t attrs = { 0 };
     uint16_t bytes[512] = { 0 };
     char *memory = device_bytes(bytes, sizeof bytes);
@@ -132,9 +159,8 @@ static void unaligned_addresses_work(void **state)
     cuda->free(dev, memory, sizeof bytes);
 }
 
-static void products_without_an_algorithm_take_the_kernel(void **state)
+TS_TEST(products_without_an_algorithm_take_the_kernel)
 {
-    (void)state;
     fy_matmul_attrs_t attrs;
     op_case_t c = case_of(&products[0], FY_DTYPE_BF16, &attrs);
     const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
@@ -150,9 +176,8 @@ static void products_without_an_algorithm_take_the_kernel(void **state)
 }
 
 /* The heuristic offers an algorithm that cublasLtMatmul then refuses: it is called once. */
-static void a_refused_call_is_cached(void **state)
+TS_TEST(a_refused_call_is_cached)
 {
-    (void)state;
     fy_matmul_attrs_t attrs;
     op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
     const int64_t asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
@@ -170,9 +195,8 @@ static void a_refused_call_is_cached(void **state)
 
 /* Two calls, of which the second one is refused: a kernel would add the product of the first one
  * again, so a launch that accumulates fails. One that assigns is run by the kernel. */
-static void products_are_added_once(void **state)
+TS_TEST(products_are_added_once)
 {
-    (void)state;
     static const float bytes[1024];
     fy_matmul_attrs_t attrs;
     op_case_t c = case_of(&products[15], FY_DTYPE_F32, &attrs);
@@ -202,9 +226,8 @@ static void products_are_added_once(void **state)
 
 /* ---- plans ---- */
 
-static void plans_are_kept_and_bounded(void **state)
+TS_TEST(plans_are_kept_and_bounded)
 {
-    (void)state;
     float bytes[4096] = { 0 };
     char *memory = device_bytes(bytes, sizeof bytes);
     const fy_matmul_attrs_t attrs = { 0 };
@@ -236,39 +259,10 @@ static void plans_are_kept_and_bounded(void **state)
     cuda->free(dev, memory, sizeof bytes);
 }
 
-static void missing_cublaslt_is_logged(void **state)
-{
-    (void)state;
-    fy_matmul_attrs_t attrs;
-    op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_MATMUL,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .dst = c.dst,
-                           .src = c.src,
-                           .attrs = &attrs,
-                           .nelem = 15 };
-    reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
-    assert_int_equal(cuda->supports(dev, &launch), 0);
-    assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 0);
-    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
-                  "/nonexistent/libcublasLt.so");
-    reopen("FERRY_CUBLASLT", "none"); /* requested: Ferry's kernel */
-    for (size_t d = 0; d < 4; d++) {
-        c = case_of(&products[0], floats[d], &attrs);
-        c.workspace_limit = 0;
-        run_case(&c);
-        assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
-    }
-    use_fake();
-}
-
 /* ---- a steady step ---- */
 
-static void steady_launches_make_no_other_calls(void **state)
+TS_TEST(steady_launches_make_no_other_calls)
 {
-    (void)state;
     static const char *const allowed[] = { "cuCtxGetCurrent", "cuLaunchKernel", "cublasLtMatmul" };
     float bytes[3 * 1024] = { 0 };
     char *memory = device_bytes(bytes, sizeof bytes);
@@ -356,9 +350,8 @@ static void *work(void *unused)
     return (void *)(intptr_t)status;
 }
 
-static void threads_share_a_device(void **state)
+TS_TEST(threads_share_a_device)
 {
-    (void)state;
     pthread_t threads[4];
     void *status;
     for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
@@ -368,20 +361,4 @@ static void threads_share_a_device(void **state)
     }
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(missing_cublaslt_is_logged), /* first: a process loads the library once */
-        TEST(products_agree),
-        TEST(products_without_an_algorithm_take_the_kernel),
-        TEST(a_refused_call_is_cached),
-        TEST(products_are_added_once),
-        TEST(unaligned_addresses_work),
-        TEST(plans_are_kept_and_bounded),
-        TEST(steady_launches_make_no_other_calls),
-        TEST(threads_share_a_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

@@ -1,9 +1,9 @@
 /* Memory, copies, streams and events of the CUDA plugin, against the fake driver. */
 #include "fixture.h"
+#include "tests/support/test.h"
 
-static void copies_keep_the_bytes(void **state)
+TS_TEST(copies_keep_the_bytes)
 {
-    (void)state;
     unsigned char out[5000], back[5000] = { 0 };
     for (size_t i = 0; i < sizeof out; i++) out[i] = (unsigned char)random_bits();
     memset(recorded, 0, sizeof recorded);
@@ -32,9 +32,8 @@ static void copies_keep_the_bytes(void **state)
     cuda->free(dev, b, sizeof out);
 }
 
-static void a_failed_copy_reports_no_bytes(void **state)
+TS_TEST(a_failed_copy_reports_no_bytes)
 {
-    (void)state;
     char bytes[64] = { 0 };
     void *a = device_bytes(bytes, 64);
     fy_copy_t up = { FY_COPY_UPLOAD, 0, a, bytes, 64 };
@@ -78,16 +77,14 @@ static void copy_to_peer(const char *failing_call)
     cuda->device_close(other);
 }
 
-static void peers_copy(void **state)
+TS_TEST(peers_copy)
 {
-    (void)state;
     copy_to_peer(NULL);
     copy_to_peer(NULL); /* the peer was closed and opened again: peer access is enabled again too */
 }
 
-static void peers_copy_without_peer_access(void **state)
+TS_TEST(peers_copy_without_peer_access)
 {
-    (void)state;
     copy_to_peer("cuCtxEnablePeerAccess");
     assert_non_null(strstr(last_log, "go by the host"));
     last_log[0] = '\0';
@@ -96,11 +93,10 @@ static void peers_copy_without_peer_access(void **state)
 }
 
 /* A fatal code of that call loses the device, like any other. */
-static void enabling_peer_access_can_lose_the_device(void **state)
+TS_TEST(enabling_peer_access_can_lose_the_device)
 {
     char bytes[64] = { 0 };
     void *other, *theirs;
-    (void)state;
     assert_ok(cuda->device_open(1, 0, NULL, &other));
     assert_ok(cuda->alloc(other, sizeof bytes, &theirs));
     void *mine = device_bytes(bytes, sizeof bytes);
@@ -114,9 +110,8 @@ static void enabling_peer_access_can_lose_the_device(void **state)
     cuda->device_close(other);
 }
 
-static void a_refused_allocation_has_no_lasting_effect(void **state)
+TS_TEST(a_refused_allocation_has_no_lasting_effect)
 {
-    (void)state;
     void *address = &address;
     fy_backend_info_t before, after;
     assert_ok(cuda->device_query(dev, &before));
@@ -130,9 +125,8 @@ static void a_refused_allocation_has_no_lasting_effect(void **state)
     cuda->free(dev, address, 1 << 20);
 }
 
-static void host_memory_is_registered_once(void **state)
+TS_TEST(host_memory_is_registered_once)
 {
-    (void)state;
     static char memory[8192] __attribute__((aligned(4096)));
     assert_ok(cuda->register_host(dev, memory, sizeof memory));
     assert_failed(cuda->register_host(dev, memory, 4096), FY_STATUS_BUSY,
@@ -143,9 +137,8 @@ static void host_memory_is_registered_once(void **state)
 
 /* The driver has one registration, whichever device closes first; the memory stays usable for the
  * other. */
-static void two_devices_share_a_registration(void **state)
+TS_TEST(two_devices_share_a_registration)
 {
-    (void)state;
     static char memory[8192] __attribute__((aligned(4096)));
     for (int first = 0; first < 2; first++) {
         void *other;
@@ -187,9 +180,8 @@ static void *driver_call(const char *name, int version)
 
 /* An existing registration is used and not removed. A range that the application did not register
  * completely is refused. */
-static void registrations_of_the_application_are_used(void **state)
+TS_TEST(registrations_of_the_application_are_used)
 {
-    (void)state;
     static char memory[16384] __attribute__((aligned(4096)));
     register_fn theirs;
     address_fn end, push, pop;
@@ -214,9 +206,8 @@ static void registrations_of_the_application_are_used(void **state)
 
 /* ---- streams ---- */
 
-static void priorities_are_clamped(void **state)
+TS_TEST(priorities_are_clamped)
 {
-    (void)state;
     static const int priorities[] = { -2147483647 - 1, -1, 0, 1, 5, 6, 2147483647 };
     for (size_t i = 0; i < sizeof priorities / sizeof *priorities; i++) {
         void *one;
@@ -229,9 +220,8 @@ typedef struct native_stream {
     void *handle; /* the plugin's record begins with the CUstream */
 } native_stream_t;
 
-static void a_foreign_stream_is_used_and_not_destroyed(void **state)
+TS_TEST(a_foreign_stream_is_used_and_not_destroyed)
 {
-    (void)state;
     char bytes[64] = { 1 };
     void *wrapped, *native = ((native_stream_t *)stream)->handle;
     assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, native, &wrapped));
@@ -244,9 +234,8 @@ static void a_foreign_stream_is_used_and_not_destroyed(void **state)
     cuda->free(dev, memory, 64);
 }
 
-static void a_stream_of_another_context_is_refused(void **state)
+TS_TEST(a_stream_of_another_context_is_refused)
 {
-    (void)state;
     void *other, *theirs, *wrapped = &wrapped;
     assert_ok(cuda->device_open(1, 0, NULL, &other));
     assert_ok(cuda->stream_create(other, FY_STREAM_COMPUTE, 0, NULL, &theirs));
@@ -260,9 +249,8 @@ static void a_stream_of_another_context_is_refused(void **state)
 
 /* ---- events ---- */
 
-static void events_report_completion(void **state)
+TS_TEST(events_report_completion)
 {
-    (void)state;
     void *event;
     int done = 7;
     assert_ok(cuda->event_create(dev, &event));
@@ -281,24 +269,4 @@ static void events_report_completion(void **state)
     cuda->event_destroy(dev, event);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(copies_keep_the_bytes),
-        TEST(a_failed_copy_reports_no_bytes),
-        TEST(peers_copy),
-        TEST(peers_copy_without_peer_access),
-        TEST(enabling_peer_access_can_lose_the_device),
-        TEST(a_refused_allocation_has_no_lasting_effect),
-        TEST(host_memory_is_registered_once),
-        TEST(two_devices_share_a_registration),
-        TEST(registrations_of_the_application_are_used),
-        TEST(priorities_are_clamped),
-        TEST(a_foreign_stream_is_used_and_not_destroyed),
-        TEST(a_stream_of_another_context_is_refused),
-        TEST(events_report_completion),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

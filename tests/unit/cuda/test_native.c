@@ -1,11 +1,12 @@
 /* Events and timeline words of the application, over the fake driver. The test is the application:
  * it has a queue, an event and memory in the device's primary context. Not here: its
  * streams (tests/faults/test_cuda_streams.c), devices without native queues
- * (tests/conformance/test_conformance_stream.c). */
+ * (tests/conformance/test_stream.c). */
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 enum { N = 64 };
 
@@ -98,9 +99,8 @@ static fy_tensor_t *wrap_memory(void)
 
 /* The application fills its memory on its queue; Ferry's streams wait for it, also one that is not
  * the stream of the call. */
-static void ferry_reads_what_the_application_writes(void **state)
+TS_TEST(ferry_reads_what_the_application_writes)
 {
-    (void)state;
     float values[N];
     for (int i = 0; i < N; i++) values[i] = (float)i;
     fy_tensor_t *x = wrap_memory(), *sum;
@@ -130,9 +130,8 @@ static void ferry_reads_what_the_application_writes(void **state)
 
 /* The application's event is pending until Ferry's requests are done: those of the stream, and a
  * transfer whose ticket the stream waits for. */
-static void the_application_waits_for_ferry(void **state)
+TS_TEST(the_application_waits_for_ferry)
 {
-    (void)state;
     fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 }), *x, *y;
     fy_stream_t *collector;
     ts_ok(fy_stream_create(device, NULL, &collector));
@@ -151,9 +150,8 @@ static void the_application_waits_for_ferry(void **state)
     ts_expect_f32(y, (float[]){ 2, 4 }, 2);
 }
 
-static void timelines_count_steps(void **state)
+TS_TEST(timelines_count_steps)
 {
-    (void)state;
     uint64_t locked = 0; /* host code polls this one */
     fy_tensor_t *x, *y;
     void *word = (void *)(uintptr_t)app.word;
@@ -176,12 +174,11 @@ static void timelines_count_steps(void **state)
     cu_ok(app.cuMemHostUnregister(&locked));
 }
 
-static void devices_without_memory_operations_refuse_timelines(void **state)
+TS_TEST(devices_without_memory_operations_refuse_timelines)
 {
-    (void)state;
     setenv("FAKE_CUDA_NO_MEM_OPS", "1", 1);
-    ts_fails(fy_native_timeline_wait(device, NULL, (void *)(uintptr_t)app.word, 1), UNSUPPORTED);
-    ts_text_has("fy_native_event_wait");
+    ts_fails_with(fy_native_timeline_wait(device, NULL, (void *)(uintptr_t)app.word, 1),
+                  UNSUPPORTED, "fy_native_event_wait");
     ts_fails(fy_native_timeline_signal(device, NULL, (void *)(uintptr_t)app.word, 1), UNSUPPORTED);
     unsetenv("FAKE_CUDA_NO_MEM_OPS");
     ts_ok(fy_native_timeline_signal(device, NULL, (void *)(uintptr_t)app.word, 1));
@@ -205,9 +202,8 @@ static fy_status_t exchange(exchange_t *e)
 }
 
 /* Each driver call of an exchange fails once, with a transient code. */
-static void each_driver_call_fails(void **state)
+TS_TEST(each_driver_call_fails)
 {
-    (void)state;
     exchange_t e = { .x = wrap_memory() };
     ts_ok(fy_native_timeline_signal(device, NULL, (void *)(uintptr_t)app.word, 0));
     ts_ok(exchange(&e));
@@ -231,9 +227,15 @@ static void each_driver_call_fails(void **state)
 }
 
 /* Last: the context is lost permanently. */
-static void a_lost_device_is_reported(void **state)
+static int nothing_is_left(void **state)
 {
     (void)state;
+    return 0;
+}
+
+/* Last: the context is lost with the device. */
+TS_TEST_WITH(a_lost_device_is_reported, set_up, nothing_is_left)
+{
     driver.fake_cuda_fail("cuStreamWaitEvent", 1, 700);
     ts_fails(fy_native_event_wait(device, NULL, app.event), DEVICE_LOST);
     driver.fake_cuda_fail(NULL, 0, 0);
@@ -244,9 +246,8 @@ static void a_lost_device_is_reported(void **state)
     fy_device_close(device);
 }
 
-static void mistakes_are_refused(void **state)
+TS_TEST(mistakes_are_refused)
 {
-    (void)state;
     uint64_t pageable = 0;
     CUevent stranger, gone;
     fy_device_t *other;
@@ -257,14 +258,13 @@ static void mistakes_are_refused(void **state)
     ts_fails(fy_native_event_wait(device, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_native_event_record(device, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_native_timeline_wait(device, NULL, NULL, 1), INVALID_ARGUMENT);
-    ts_fails(fy_native_timeline_signal(device, NULL, word + 4, 1), INVALID_ARGUMENT);
-    ts_text_has("multiple of 8");
-    ts_fails(fy_native_timeline_signal(device, NULL, &pageable, 1), INVALID_ARGUMENT);
-    ts_text_has("page-locked");
+    ts_fails_with(fy_native_timeline_signal(device, NULL, word + 4, 1), INVALID_ARGUMENT,
+                  "multiple of 8");
+    ts_fails_with(fy_native_timeline_signal(device, NULL, &pageable, 1), INVALID_ARGUMENT,
+                  "page-locked");
     ts_ok(fy_device_open("cuda:1", &other));
     ts_ok(fy_stream_create(other, NULL, &theirs));
-    ts_fails(fy_native_event_wait(device, theirs, app.event), INVALID_ARGUMENT);
-    ts_text_has("cuda:1");
+    ts_fails_with(fy_native_event_wait(device, theirs, app.event), INVALID_ARGUMENT, "cuda:1");
     fy_stream_destroy(theirs);
     ts_fails(fy_native_event_wait(device, theirs, app.event), INVALID_ARGUMENT);
     fy_device_close(other);
@@ -277,27 +277,19 @@ static void mistakes_are_refused(void **state)
     driver.fake_cuda_application(driver.fake_cuda_context(0));
     cu_ok(app.cuEventCreate(&stranger, CU_EVENT_DISABLE_TIMING));
     driver.fake_cuda_application(NULL);
-    ts_fails(fy_native_event_record(device, NULL, stranger), INVALID_ARGUMENT);
-    ts_text_has("primary context");
+    ts_fails_with(fy_native_event_record(device, NULL, stranger), INVALID_ARGUMENT,
+                  "primary context");
     cu_ok(app.cuEventCreate(&gone, CU_EVENT_DISABLE_TIMING));
     cu_ok(app.cuEventDestroy(gone));
     ts_fails(fy_native_event_wait(device, NULL, gone), INVALID_ARGUMENT);
     ts_ok(fy_native_event_record(device, NULL, app.event)); /* the device works as before */
 }
 
-int main(void)
+static int prepare(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(ferry_reads_what_the_application_writes),
-        TEST(the_application_waits_for_ferry),
-        TEST(timelines_count_steps),
-        TEST(devices_without_memory_operations_refuse_timelines),
-        TEST(each_driver_call_fails),
-        TEST(mistakes_are_refused),
-        cmocka_unit_test_setup(a_lost_device_is_reported, set_up),
-    };
     fake_driver_or_skip();
     find_calls();
-    return cmocka_run_group_tests_name("cuda native", tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.set_up = set_up, .tear_down = tear_down, .prepare = prepare);

@@ -2,6 +2,7 @@
  * failure ends its communicators and no call waits forever. */
 #include "opset/formulas/half.h"
 #include "fixture.h"
+#include "tests/support/test.h"
 
 enum { N = 1000 };
 
@@ -64,9 +65,8 @@ static void sum_f32(float a, float b)
     }
 }
 
-static void sums_and_reported_bytes(void **state)
+TS_TEST(sums_and_reported_bytes)
 {
-    (void)state;
     const int64_t made = fake.fake_cuda_calls("ncclCommInitAll"),
                   groups = fake.fake_cuda_calls("ncclGroupEnd");
     for (int i = 0; i < 3; i++) sum_f32((float)i, 0.1f);
@@ -111,7 +111,7 @@ static void assert_both_lost(const char *part)
 /* Each call of NCCL fails once, and the communicators are destroyed. If they had no sums yet, the
  * status is that of the code, and the next sum works with new ones. If they had sums, those may
  * have been in flight, and the devices are lost. */
-static void each_call_fails_once(void **state)
+TS_TEST(each_call_fails_once)
 {
     static const struct {
         const char *call;
@@ -147,7 +147,7 @@ static void each_call_fails_once(void **state)
 /* A link is lost while a sum runs. The first call that checks reports it, whether the check aborted
  * the sum or the sum had ended by itself. So does every later call: the sum never counts as
  * done. */
-static void an_asynchronous_error_is_reported(void **state)
+TS_TEST(an_asynchronous_error_is_reported)
 {
     void *event;
     int done = 7;
@@ -190,7 +190,7 @@ static void an_asynchronous_error_is_reported(void **state)
 }
 
 /* Either device can be closed first, and opened again. */
-static void closing_a_device_destroys_its_communicators(void **state)
+TS_TEST(closing_a_device_destroys_its_communicators)
 {
     for (int first = 0; first < 2; first++) {
         sum_f32(1, 2);
@@ -201,10 +201,9 @@ static void closing_a_device_destroys_its_communicators(void **state)
     }
 }
 
-static void a_lost_device_is_refused(void **state)
+TS_TEST(a_lost_device_is_refused)
 {
     char byte = 0;
-    (void)state;
     sum_f32(1, 2);
     fake.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 700);
     fy_copy_t up = { FY_COPY_UPLOAD, 0, buffers[1], &byte, 1 };
@@ -215,14 +214,4 @@ static void a_lost_device_is_refused(void **state)
     assert_int_equal(fake.fake_cuda_calls("ncclGroupStart"), groups);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_both, close_both)
-    const struct CMUnitTest tests[] = {
-        TEST(sums_and_reported_bytes),           TEST(each_call_fails_once),
-        TEST(an_asynchronous_error_is_reported), TEST(closing_a_device_destroys_its_communicators),
-        TEST(a_lost_device_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_both, .tear_down = close_both, .prepare = load_or_skip);

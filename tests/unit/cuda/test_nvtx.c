@@ -2,6 +2,7 @@
  * begun and ended in order, on cuda's host side over the fake driver. A test tool
  * (tests/support/nvtx_tool) is loaded through NVTX_INJECTION64_PATH. */
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 static const char *(*told)(void);
 
@@ -10,9 +11,8 @@ static void note_fact(void *user, const char *key, const char *value)
     if (strcmp(key, "nvtx") == 0) snprintf(user, 128, "%s", value);
 }
 
-static void everything_is_a_range(void **state)
+TS_TEST(everything_is_a_range)
 {
-    (void)state;
     fy_device_t *device;
     fy_tensor_t *host, *x, *y;
     fy_download_t *download;
@@ -59,7 +59,7 @@ static void everything_is_a_range(void **state)
     fy_device_close(device);
 }
 
-int main(void)
+static int prepare(void)
 {
     char path[1024];
     const char *build = getenv("FERRY_BUILD_DIR");
@@ -73,6 +73,7 @@ int main(void)
     }
     memcpy(&told, &symbol, sizeof told);
     setenv("NVTX_INJECTION64_PATH", path, 1);
-    const struct CMUnitTest tests[] = { cmocka_unit_test(everything_is_a_range) };
-    return cmocka_run_group_tests_name("ranges", tests, NULL, NULL) != 0;
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

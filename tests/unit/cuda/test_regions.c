@@ -4,6 +4,7 @@
  * loads one tool, so the cases without a tool, or with one that knows only ranges, run in
  * children. */
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 #include <sys/wait.h>
 
@@ -42,9 +43,8 @@ static uint64_t live(fy_device_t *device)
     return stats.live;
 }
 
-static void blocks_come_and_go(void **state)
+TS_TEST(blocks_come_and_go)
 {
-    (void)state;
     fy_device_t *device;
     fy_tensor_t *x, *y, *z;
     size_t heaps;
@@ -81,9 +81,8 @@ static void blocks_come_and_go(void **state)
     assert_int_equal(heaps, 0);
 }
 
-static void pending_blocks_stay_regions(void **state)
+TS_TEST(pending_blocks_stay_regions)
 {
-    (void)state;
     fy_device_t *device;
     fy_tensor_t *x, *y, *beside[2];
     ts_ok(fy_device_open("cuda:0?segment=1MiB", &device));
@@ -144,9 +143,8 @@ static void train(fy_device_t *device, int steps, int compares)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void training_agrees(void **state)
+TS_TEST(training_agrees)
 {
-    (void)state;
     fy_device_t *device;
     size_t heaps;
     ts_ok(fy_device_open("cuda:0", &device));
@@ -176,9 +174,8 @@ static void is_silent(const char *spec, const char *fact)
     assert_string_equal(told(), "");
 }
 
-static void growing_segments_are_not_heaps(void **state)
+TS_TEST(growing_segments_are_not_heaps)
 {
-    (void)state;
     is_silent("cuda:0?segments=virtual", "ranges and blocks of memory go to a tool");
 }
 
@@ -206,7 +203,7 @@ static int runs_in_a_child(const char *name, CMUnitTestFunction body)
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-int main(void)
+static int prepare(void)
 {
     char path[1024];
     const char *build = getenv("FERRY_BUILD_DIR");
@@ -230,11 +227,7 @@ int main(void)
     setenv("NVTX_TOOL_RANGES_ONLY", "1", 1);
     failed += !runs_in_a_child("the_tool_knows_ranges_only", the_tool_knows_ranges_only);
     unsetenv("NVTX_TOOL_RANGES_ONLY");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_come_and_go),
-        cmocka_unit_test(pending_blocks_stay_regions),
-        cmocka_unit_test(training_agrees),
-        cmocka_unit_test(growing_segments_are_not_heaps),
-    };
-    return failed + cmocka_run_group_tests_name("regions", tests, NULL, NULL) != 0;
+    return failed != 0;
 }
+
+TS_SUITE(.prepare = prepare);

@@ -3,6 +3,7 @@
  * launch.
  * Not here: the number of requests of a step (tests/unit/train/test_launches.c). */
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 #include <ferry/train/model.h>
 
@@ -50,7 +51,7 @@ static int64_t launches(void)
     return driver.fake_cuda_calls("cuLaunchKernel") + driver.fake_cuda_calls("cublasLtMatmul");
 }
 
-static void a_step_of_mnist_has_the_documented_launches(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_step_of_mnist_has_the_documented_launches)
 {
     trained_t trained;
     make(ctx, &trained);
@@ -72,11 +73,11 @@ static void a_step_of_mnist_has_the_documented_launches(ts_ctx_t *ctx)
     fy_model_destroy(trained.model);
 }
 
-static const ts_test_t tests[] = { TS_TEST(a_step_of_mnist_has_the_documented_launches) };
-
-int main(void)
+static int prepare(void)
 {
     fake_driver_or_skip();
     setenv("FERRY_TEST_DEVICE", "cuda:0", 1);
-    return TS_RUN("a step on the plugin's host side", tests, NULL);
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

@@ -2,6 +2,7 @@
  * turn, with the right result. Then the fastest one is used and no launch is measured any more. No
  * call waits, and launches that cannot be measured are not. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
 static const fy_conv2d_backward_attrs_t weight_attrs = { 1, 1, 1, 1, 1, 1, 1, 3, 3 };
@@ -46,9 +47,8 @@ static int64_t events(void)
     return n;
 }
 
-static void the_fastest_kernel_is_kept(void **state)
+TS_TEST(the_fastest_kernel_is_kept)
 {
-    (void)state;
     op_case_t c = forward(4);
     last_log[0] = '\0';
     for (int i = 0; i < 4; i++) { /* gemm and the plain kernel, twice each */
@@ -74,9 +74,8 @@ static void the_fastest_kernel_is_kept(void **state)
 }
 
 /* The choice of each shape is kept: of 95 shapes in turn, as in a step, none is measured again. */
-static void choices_of_a_step_are_kept(void **state)
+TS_TEST(choices_of_a_step_are_kept)
 {
-    (void)state;
     for (int round = 0; round < 6; round++) {
         const int64_t before = events();
         for (int64_t channels = 2; channels < 97; channels++) {
@@ -98,9 +97,8 @@ static void launch_another(void)
 }
 
 /* No lock is held while the log function runs. */
-static void the_log_function_may_launch(void **state)
+TS_TEST(the_log_function_may_launch)
 {
-    (void)state;
     op_case_t c = forward(4);
     on_log = launch_another;
     alarm(240); /* with a lock held, this would wait for itself */
@@ -109,10 +107,53 @@ static void the_log_function_may_launch(void **state)
     assert_int_equal(nreaders, 1);
 }
 
-/* Each launch of a gradient adds to dx exactly once, with each kernel; cuDNN is the third one. */
-static void measured_launches_add_once(void **state)
+/* The device is behind: no call waits for it, and meanwhile the launches are those without
+ * autotune. */
+TS_TEST(no_launch_waits_for_a_measurement)
 {
-    (void)state;
+    op_case_t c = forward(4);
+    fake.fake_cuda_hold(1);
+    run_case(&c);
+    const int64_t taken = fake.fake_cuda_calls("cuEventRecord");
+    for (int i = 0; i < 3; i++) {
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+    }
+    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken);
+    assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
+    fake.fake_cuda_hold(0);
+    run_case(&c);
+    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken + 2);
+}
+
+/* Without an event, a record or a time, launches continue. */
+TS_TEST(failures_of_events_do_not_fail_launches)
+{
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery",
+                                         "cuEventElapsedTime" };
+    for (int i = 0; i < 4; i++)
+        for (int nth = 1; nth <= 2; nth++) {
+            op_case_t c = forward(4 + 2 * i + nth);
+            if (i == 0) assert_int_equal(close_device(state) | open_tuned(state), 0);
+            fake.fake_cuda_fail(names[i], nth, 1);
+            for (int k = 0; k < 6; k++) run_case(&c);
+            fake.fake_cuda_fail(NULL, 0, 0);
+        }
+}
+
+/* Last: they load the fake cuDNN. */
+TS_TEST(the_option_is_checked)
+{
+    const fy_backend_option_t wrong = { .key = "autotune", .value = "yes" };
+    void *other = NULL;
+    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT,
+                  "autotune=yes: autotune may be off, on");
+    assert_null(other);
+}
+
+/* Each launch of a gradient adds to dx exactly once, with each kernel; cuDNN is the third one. */
+TS_TEST(measured_launches_add_once)
+{
     op_case_t c = { .op = FY_OP_CONV2D_BACKWARD_WEIGHT,
                     .ndst = 1,
                     .nsrc = 2,
@@ -138,65 +179,4 @@ static void measured_launches_add_once(void **state)
     }
 }
 
-/* The device is behind: no call waits for it, and meanwhile the launches are those without
- * autotune. */
-static void no_launch_waits_for_a_measurement(void **state)
-{
-    (void)state;
-    op_case_t c = forward(4);
-    fake.fake_cuda_hold(1);
-    run_case(&c);
-    const int64_t taken = fake.fake_cuda_calls("cuEventRecord");
-    for (int i = 0; i < 3; i++) {
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
-    }
-    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken);
-    assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
-    fake.fake_cuda_hold(0);
-    run_case(&c);
-    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken + 2);
-}
-
-/* Without an event, a record or a time, launches continue. */
-static void failures_of_events_do_not_fail_launches(void **state)
-{
-    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery",
-                                         "cuEventElapsedTime" };
-    (void)state;
-    for (int i = 0; i < 4; i++)
-        for (int nth = 1; nth <= 2; nth++) {
-            op_case_t c = forward(4 + 2 * i + nth);
-            if (i == 0) assert_int_equal(close_device(state) | open_tuned(state), 0);
-            fake.fake_cuda_fail(names[i], nth, 1);
-            for (int k = 0; k < 6; k++) run_case(&c);
-            fake.fake_cuda_fail(NULL, 0, 0);
-        }
-}
-
-static void the_option_is_checked(void **state)
-{
-    (void)state;
-    const fy_backend_option_t wrong = { .key = "autotune", .value = "yes" };
-    void *other = NULL;
-    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT,
-                  "autotune=yes: autotune may be off, on");
-    assert_null(other);
-}
-
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_tuned, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(the_fastest_kernel_is_kept),
-        TEST(choices_of_a_step_are_kept),
-        TEST(no_launch_waits_for_a_measurement),
-        TEST(the_log_function_may_launch),
-        TEST(failures_of_events_do_not_fail_launches),
-        /* last: it loads the fake cuDNN */
-        TEST(the_option_is_checked),
-        TEST(measured_launches_add_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_tuned, .tear_down = close_device, .prepare = load_or_skip);

@@ -1,5 +1,6 @@
 /* Blocks that grow in place (segments=virtual), against the fake driver's virtual memory. */
 #include "fixture.h"
+#include "tests/support/test.h"
 
 enum { STEP = 2 << 20 };
 
@@ -14,9 +15,8 @@ static int open_virtual(void **state)
     return 0;
 }
 
-static void growing_segments_are_reported(void **state)
+TS_TEST_WITH(growing_segments_are_reported, open_virtual, close_device)
 {
-    (void)state;
     fy_backend_info_t info;
     void *other = &other;
     const fy_backend_option_t wrong = { .key = "segments", .value = "elastic" };
@@ -37,9 +37,8 @@ static uint64_t free_nbytes(void)
     return info.free_nbytes;
 }
 
-static void bytes_stay_while_it_grows_and_shrinks(void **state)
+TS_TEST_WITH(bytes_stay_while_it_grows_and_shrinks, open_virtual, close_device)
 {
-    (void)state;
     static unsigned char out[3 * 4096], back[sizeof out];
     void *block;
     const uint64_t before = free_nbytes();
@@ -59,9 +58,8 @@ static void bytes_stay_while_it_grows_and_shrinks(void **state)
     assert_int_equal(free_nbytes(), before);
 }
 
-static void memory_beyond_the_end_is_not_accessible(void **state)
+TS_TEST_WITH(memory_beyond_the_end_is_not_accessible, open_virtual, close_device)
 {
-    (void)state;
     void *block;
     assert_ok(cuda->alloc(dev, 3 * STEP, &block));
     assert_ok(cuda->resize(dev, block, 3 * STEP, STEP));
@@ -69,9 +67,8 @@ static void memory_beyond_the_end_is_not_accessible(void **state)
     cuda->free(dev, block, STEP);
 }
 
-static void other_sizes_are_ordinary_segments(void **state)
+TS_TEST_WITH(other_sizes_are_ordinary_segments, open_virtual, close_device)
 {
-    (void)state;
     void *odd;
     assert_ok(cuda->alloc(dev, STEP + 256, &odd));
     assert_failed(cuda->resize(dev, odd, STEP + 256, 2 * STEP), FY_STATUS_INTERNAL, "no block");
@@ -79,9 +76,8 @@ static void other_sizes_are_ordinary_segments(void **state)
     cuda->free(dev, odd, STEP + 256);
 }
 
-static void peers_can_read_growing_blocks(void **state)
+TS_TEST_WITH(peers_can_read_growing_blocks, open_virtual, close_device)
 {
-    (void)state;
     void *other, *theirs, *mine;
     char bytes[64] = { 7 }, back[64] = { 0 };
     assert_ok(cuda->device_open(1, 1, &is_virtual, &other));
@@ -109,9 +105,8 @@ static fy_status_t use(void **device, void **block, uint64_t *nbytes)
 }
 
 /* Each call of virtual memory fails once: a failed call changes nothing and leaks nothing. */
-static void every_call_fails_once(void **state)
+TS_TEST(every_call_fails_once)
 {
-    (void)state;
     static const char *const names[] = { "cuMemGetAllocationGranularity", "cuMemAddressReserve",
                                          "cuMemCreate", "cuMemMap", "cuMemSetAccess" };
     fake.fake_cuda_fail(NULL, 0, 0);
@@ -139,9 +134,8 @@ static void every_call_fails_once(void **state)
     assert_nothing_left();
 }
 
-static void a_full_device_refuses_and_keeps_what_it_has(void **state)
+TS_TEST_WITH(a_full_device_refuses_and_keeps_what_it_has, open_virtual, close_device)
 {
-    (void)state;
     void *block;
     fake.fake_cuda_capacity(8ull * STEP);
     assert_ok(cuda->alloc(dev, 2 * STEP, &block));
@@ -153,18 +147,4 @@ static void a_full_device_refuses_and_keeps_what_it_has(void **state)
     fake.fake_cuda_capacity(4ull << 30);
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_virtual, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(growing_segments_are_reported),
-        TEST(bytes_stay_while_it_grows_and_shrinks),
-        TEST(memory_beyond_the_end_is_not_accessible),
-        TEST(other_sizes_are_ordinary_segments),
-        TEST(peers_can_read_growing_blocks),
-        cmocka_unit_test(every_call_fails_once),
-        TEST(a_full_device_refuses_and_keeps_what_it_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.prepare = load_or_skip);

@@ -3,6 +3,7 @@
  * driver refuses a launch whose operands are not aligned as it declares. The kernels' source, run
  * on the host, refuses an unaligned access. Both would be a fault on a card. */
 #include "op_case.h"
+#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
@@ -49,9 +50,8 @@ static void binary(fy_op_t op, int32_t dtype, int32_t result, const layout_t *l,
     run_shifted(&c);
 }
 
-static void elementwise(void **state)
+TS_TEST(elementwise)
 {
-    (void)state;
     for (size_t i = 0; i < LENGTH(layouts); i++) {
         for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
             if (dtype != FY_DTYPE_BOOL) binary(FY_OP_ADD, dtype, dtype, &layouts[i], 0);
@@ -70,9 +70,8 @@ static void elementwise(void **state)
     }
 }
 
-static void moves(void **state)
+TS_TEST(moves)
 {
-    (void)state;
     const fy_fill_attrs_t fill = { 1.5, 1 };
     const fy_arange_attrs_t arange = { 3, 0.25 };
     for (size_t i = 0; i < LENGTH(layouts); i++) {
@@ -108,9 +107,8 @@ static void moves(void **state)
     }
 }
 
-static void rows_of_a_table(void **state)
+TS_TEST(rows_of_a_table)
 {
-    (void)state;
     const int32_t picks[] = { 0, 4, 2, 2 };
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int64_t columns = 15; columns <= 48; columns += 33) {
@@ -125,9 +123,8 @@ static void rows_of_a_table(void **state)
 
 /* One repeated element for each row: neighbours in the result are not neighbours in the table or
  * the image. */
-static void repeated_elements_are_not_read_as_vectors(void **state)
+TS_TEST(repeated_elements_are_not_read_as_vectors)
 {
-    (void)state;
     const int32_t picks[] = { 0, 4, 2, 2 };
     const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, 0, 0, 0 };
     const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, 0, 0, 0, 5, 6 };
@@ -159,9 +156,8 @@ static void repeated_elements_are_not_read_as_vectors(void **state)
 
 /* ---- kernels that reduce rows ---- */
 
-static void rows_are_reduced(void **state)
+TS_TEST(rows_are_reduced)
 {
-    (void)state;
     const fy_axis_attrs_t last = { 1, 0 };
     const fy_reduce_attrs_t over_last = { 2, 0 };
     static const fy_op_t reductions[] = { FY_OP_SUM, FY_OP_NORM, FY_OP_MAX };
@@ -205,9 +201,8 @@ static void rows_are_reduced(void **state)
     }
 }
 
-static void losses_of_rows(void **state)
+TS_TEST(losses_of_rows)
 {
-    (void)state;
     const int64_t targets[] = { 3, 0, 7 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t classes = 8; classes <= 65; classes += 19) {
@@ -243,9 +238,8 @@ static void losses_of_rows(void **state)
 
 /* ---- images, steps, dropout ---- */
 
-static void channels_are_pooled(void **state)
+TS_TEST(channels_are_pooled)
 {
-    (void)state;
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t channels = 3; channels <= 16; channels += 13) {
             for (int32_t activation = 0; activation < 2; activation++) {
@@ -284,9 +278,8 @@ static void channels_are_pooled(void **state)
     }
 }
 
-static void dropout_of_groups(void **state)
+TS_TEST(dropout_of_groups)
 {
-    (void)state;
     const fy_dropout_attrs_t attrs = { 0.25 };
     const int64_t rng[2] = { 12345, 77 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
@@ -303,9 +296,8 @@ static void dropout_of_groups(void **state)
     }
 }
 
-static void optimizers_step(void **state)
+TS_TEST(optimizers_step)
 {
-    (void)state;
     const fy_sgd_attrs_t sgd = { 0.9, 0, 1e-2, 1 };
     const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
     const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
@@ -344,16 +336,4 @@ static void optimizers_step(void **state)
     }
 }
 
-int main(void)
-{
-    load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(elementwise),         TEST(moves),
-        TEST(rows_of_a_table),     TEST(repeated_elements_are_not_read_as_vectors),
-        TEST(rows_are_reduced),    TEST(losses_of_rows),
-        TEST(channels_are_pooled), TEST(dropout_of_groups),
-        TEST(optimizers_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

@@ -2,6 +2,7 @@
  * runs the gradients that need much; taken by the call that needs it, not before. Devices that are
  * not real have less. */
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 #include <ferry/memory.h>
 
@@ -18,9 +19,8 @@ static uint64_t workspace_of(const char *spec)
     return info.workspace_nbytes;
 }
 
-static void it_is_a_share_of_the_memory(void **state)
+TS_TEST(it_is_a_share_of_the_memory)
 {
-    (void)state;
     static const struct {
         uint64_t memory, workspace;
     } cards[] = { { 1 * GIB, 32 * MIB },   { 3 * GIB, 32 * MIB },   { 4 * GIB, 40 * MIB },
@@ -37,9 +37,8 @@ static void it_is_a_share_of_the_memory(void **state)
 }
 
 /* A simulated card is not a real one: plans keep their figures. */
-static void other_devices_have_32_mib(void **state)
+TS_TEST(other_devices_have_32_mib)
 {
-    (void)state;
     static const char *const specs[] = { "host", "null:0", "sim:0", "sim:0?profile=h200",
                                          "sim:0?profile=h200&numerics=off" };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -70,9 +69,8 @@ static void a_gradient(const char *spec, uint64_t peak)
     fy_device_close(device);
 }
 
-static void cudnn_has_what_its_gradients_need(void **state)
+TS_TEST(cudnn_has_what_its_gradients_need)
 {
-    (void)state;
     if (driver.fake_cuda_calls("cudnnCreate") < 0) {
         print_message("built without cudnn.h: nothing to test\n");
         return;
@@ -87,11 +85,4 @@ static void cudnn_has_what_its_gradients_need(void **state)
     a_gradient("cuda:0?workspace=100MiB", 100 * MIB);
 }
 
-int main(void)
-{
-    fake_driver_or_skip();
-    const struct CMUnitTest tests[] = { cmocka_unit_test(it_is_a_share_of_the_memory),
-                                        cmocka_unit_test(other_devices_have_32_mib),
-                                        cmocka_unit_test(cudnn_has_what_its_gradients_need) };
-    return cmocka_run_group_tests_name("workspace", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.prepare = fake_driver_or_skip);

@@ -52,7 +52,7 @@ static inline bool fails(port_t *port, int *left, char *error)
 
 /* For LeakSanitizer: a broken group keeps the bytes that its transport may still use (rule 6 of
  * dist.h), and this transport keeps the requests that were open. */
-const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) __attribute__((weak)); /* in each file */
 const char *__lsan_default_suppressions(void)
 {
     return "leak:fyd_operand_open\nleak:fyd_operand_stage\nleak:fyd_operand_close\nleak:post_"

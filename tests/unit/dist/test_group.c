@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tests/unit/dist/seats.h"
+#include "tests/support/test.h"
 
 /* ---- programs ---- */
 
@@ -177,9 +178,8 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* ---- tests ---- */
 
-static void every_call_works(void **state)
+TS_TEST(every_call_works)
 {
-    (void)state;
     for (int p = 0; p < PROGRAMS; p++)
         for (int size = 1; size <= RANKS; size++) {
             seat_t seats[RANKS];
@@ -198,17 +198,15 @@ static void all_hold(int size, const char *const *specs, program_fn program, sea
         if (seats[r].status != FY_STATUS_OK) fail_msg("rank %d of %d: %s", r, size, seats[r].text);
 }
 
-static void a_group_without_threads_beats_inside_calls(void **state)
+TS_TEST(a_group_without_threads_beats_inside_calls)
 {
-    (void)state;
     for (int size = 2; size <= RANKS; size++)
         all_hold(size, hosts, slow, (seat_t){ .allocations = -1, .lacks_threads = true });
     all_hold(2, sims, slow, no_faults);
 }
 
-static void a_closed_group_is_not_waited_for(void **state)
+TS_TEST(a_closed_group_is_not_waited_for)
 {
-    (void)state;
     for (int lacks_threads = 0; lacks_threads < 2; lacks_threads++) {
         const seat_t options = { .port.leaves_quietly = true,
                                  .allocations = -1,
@@ -226,17 +224,9 @@ static void a_closed_group_is_not_waited_for(void **state)
     }
 }
 
-static void a_missing_tensor_is_refused(void **state)
-{
-    (void)state;
-    all_hold(2, hosts, lack_tensors, no_faults);
-}
+TS_TEST(a_missing_tensor_is_refused) { all_hold(2, hosts, lack_tensors, no_faults); }
 
-static void a_child_cannot_use_a_group(void **state)
-{
-    (void)state;
-    all_hold(2, hosts, forks, no_faults);
-}
+TS_TEST(a_child_cannot_use_a_group) { all_hold(2, hosts, forks, no_faults); }
 
 /* The faulty rank fails with `want`, the other one with a lost or broken message; a fault that both
  * survive is one of a beat or of cleanup. */
@@ -264,10 +254,9 @@ static fy_status_t barrier_only(fy_group_t *group, fy_device_t *device)
 
 /* The beat with which a rank leaves: its bytes are kept if the engine may still read them (run
  * looks for requests that are open although the group was freed). */
-static void a_last_beat_fails(void **state)
+TS_TEST(a_last_beat_fails)
 {
     static const char *const specs[] = { "sim:4", "sim:9" };
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         seat_t seats[RANKS], faults = no_faults;
         *(kind ? &faults.port.loses_beats : &faults.port.holds_beats) = true;
@@ -277,9 +266,8 @@ static void a_last_beat_fails(void **state)
     }
 }
 
-static void a_message_fails(void **state)
+TS_TEST(a_message_fails)
 {
-    (void)state;
     for (int p = 0; p < PROGRAMS; p++)
         for (int kind = 0; kind < 2; kind++) {
             int n = 1;
@@ -295,9 +283,8 @@ static void a_message_fails(void **state)
 
 /* Each allocation with $FERRY_SWEEP (nightly); else each of the first 30, then each fifth, another
  * fifth in each program. */
-static void an_allocation_fails(void **state)
+TS_TEST(an_allocation_fails)
 {
-    (void)state;
     for (int p = 0; p < PROGRAMS; p++) {
         int n = 0;
         for (bool failed = true; failed; n += n < 30 + p || getenv("FERRY_SWEEP") ? 1 : 5) {
@@ -312,9 +299,8 @@ static void an_allocation_fails(void **state)
     }
 }
 
-static void a_copy_fails(void **state)
+TS_TEST(a_copy_fails)
 {
-    (void)state;
     for (int p = 1; p < PROGRAMS; p += 2) {
         int n = 1;
         for (bool failed = true; failed; n++) {
@@ -330,20 +316,4 @@ static void a_copy_fails(void **state)
         }
         assert_true(n > 2); /* the last one found no fault */
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_works),
-        cmocka_unit_test(a_group_without_threads_beats_inside_calls),
-        cmocka_unit_test(a_closed_group_is_not_waited_for),
-        cmocka_unit_test(a_missing_tensor_is_refused),
-        cmocka_unit_test(a_child_cannot_use_a_group),
-        cmocka_unit_test(a_last_beat_fails),
-        cmocka_unit_test(a_message_fails),
-        cmocka_unit_test(an_allocation_fails),
-        cmocka_unit_test(a_copy_fails),
-    };
-    return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "tests/support/fake_driver.h"
 #include "tests/support/sweep.h"
 #include "tests/unit/dist/seats.h"
+#include "tests/support/test.h"
 
 enum { N = 1000, SIZE = 2 };
 
@@ -87,38 +88,34 @@ static bool fails_well(seat_t faults, const char *what, int n)
 
 /* ---- tests ---- */
 
-static void without_faults(void **state)
+TS_TEST(without_faults)
 {
-    (void)state;
     works();
     works();
 }
 
-static void a_message_fails(void **state)
+TS_TEST(a_message_fails)
 {
     seat_t faults = no_faults;
     int n = 1;
-    (void)state;
     for (; faults.port.posts = n, fails_well(faults, "message", n); n = ts_sweep_next(n, 29))
         assert_in_range(n, 1, 1000);
     assert_true(n > 8);
     works();
 }
 
-static void an_allocation_fails(void **state)
+TS_TEST(an_allocation_fails)
 {
     seat_t faults = no_faults;
     int n = 0;
-    (void)state;
     for (; faults.allocations = n, fails_well(faults, "allocation", n); n = ts_sweep_next(n, 13))
         assert_in_range(n, 0, 2000);
     assert_true(n > 20);
     works();
 }
 
-static void a_call_of_the_driver_fails(void **state)
+TS_TEST(a_call_of_the_driver_fails)
 {
-    (void)state;
     for (int n = 1, met = 1; met; n = ts_sweep_next(n, 17)) {
         const int64_t before = driver.fake_cuda_all_calls();
         fault.name = NULL, fault.nth = n, fault.code = 2;
@@ -130,12 +127,11 @@ static void a_call_of_the_driver_fails(void **state)
 }
 
 /* NCCL's own codes; 6 is a rank that left. */
-static void a_call_of_nccl_fails(void **state)
+TS_TEST(a_call_of_nccl_fails)
 {
     static const char *const calls[] = { "ncclGetUniqueId", "ncclCommInitRankConfig",
                                          "ncclAllReduce",   "ncclBroadcast",
                                          "ncclAllGather",   "ncclCommGetAsyncError" };
-    (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         for (int n = 1; n <= 2; n++) {
             fault.name = calls[i], fault.nth = n, fault.code = 6;
@@ -145,15 +141,12 @@ static void a_call_of_nccl_fails(void **state)
         }
 }
 
-int main(void)
+static int prepare(void)
 {
     fake_driver_or_skip();
     const char *fake = getenv("FERRY_CUDA_DRIVER");
     if (fake) setenv("FERRY_NCCL", fake, 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_faults),       cmocka_unit_test(a_message_fails),
-        cmocka_unit_test(an_allocation_fails),  cmocka_unit_test(a_call_of_the_driver_fails),
-        cmocka_unit_test(a_call_of_nccl_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

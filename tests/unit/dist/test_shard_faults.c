@@ -12,6 +12,7 @@
 
 #include "tests/support/sweep.h"
 #include "tests/unit/dist/seats.h"
+#include "tests/support/test.h"
 
 enum { SIZE = 2, SAMPLES = 8, BATCH = 4, STEPS = 2, FEATURES = 12, CLASSES = 3 };
 
@@ -290,15 +291,13 @@ static sweep_t begin_sweep(int training, const char *const *specs, int faulty, f
 
 /* ---- tests ---- */
 
-static void a_resumed_training_has_the_same_bits(void **state)
+TS_TEST(a_resumed_training_has_the_same_bits)
 {
-    (void)state;
     assert_true(whole_run(resumed, hosts) == whole_run(one_bucket, hosts));
 }
 
-static void a_message_fails(void **state)
+TS_TEST(a_message_fails)
 {
-    (void)state;
     for (int t = 0; t < TRAININGS; t++)
         for (int faulty = 0; faulty < SIZE; faulty++) {
             sweep_t sweep = begin_sweep(t, hosts, faulty, FY_STATUS_IO);
@@ -311,9 +310,8 @@ static void a_message_fails(void **state)
 }
 
 /* Polls are many, and their number depends on the threads. */
-static void a_poll_fails(void **state)
+TS_TEST(a_poll_fails)
 {
-    (void)state;
     for (int faulty = 0; faulty < SIZE; faulty++) {
         sweep_t sweep = begin_sweep(0, hosts, faulty, FY_STATUS_IO);
         seat_t faults = no_faults;
@@ -334,9 +332,8 @@ static void sweep_allocations(int training, const char *const *specs, int faulty
     assert_true(sweep.n > 100);
 }
 
-static void an_allocation_fails(void **state)
+TS_TEST(an_allocation_fails)
 {
-    (void)state;
     for (int faulty = 0; faulty < SIZE; faulty++) {
         sweep_allocations(0, hosts, faulty, 31);
         sweep_allocations(0, sims, faulty, 37);
@@ -347,7 +344,7 @@ static void an_allocation_fails(void **state)
     }
 }
 
-static void a_call_of_the_device_fails(void **state)
+TS_TEST(a_call_of_the_device_fails)
 {
     static const struct {
         const char *item;
@@ -357,7 +354,6 @@ static void a_call_of_the_device_fails(void **state)
                   { "pin@%d*", FY_STATUS_PINNED_LIMIT, 7 },
                   { "copy@%d", FY_STATUS_IO, 7 },
                   { "launch@%d", FY_STATUS_INTERNAL, 23 } };
-    (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int i = 0; i < 2 * SIZE; i++) {
             const int faulty = i / 2;
@@ -394,14 +390,4 @@ static int end(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resumed_training_has_the_same_bits),
-        cmocka_unit_test(a_message_fails),
-        cmocka_unit_test(a_poll_fails),
-        cmocka_unit_test(an_allocation_fails),
-        cmocka_unit_test(a_call_of_the_device_fails),
-    };
-    return cmocka_run_group_tests_name("shard_faults", tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

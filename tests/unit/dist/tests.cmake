@@ -11,9 +11,9 @@ foreach(mpi IN LISTS FERRY_MPIS)
     target_link_libraries(count_mpi_${mpi} PRIVATE $<TARGET_PROPERTY:ferry_mpi_${mpi},LINK_LIBRARIES>)
     set_target_properties(count_mpi_${mpi} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests)
 endforeach()
-# Ranks in one process, on the objects of libferry_dist, whose allocations fail.
-foreach(name group shard_faults native_faults)
-    target_link_libraries(test_unit_dist_${name} PRIVATE ferry_dist_static)
-    target_link_options(test_unit_dist_${name} PRIVATE
-        -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc)
+# Ranks in one process, on the objects of libferry_dist.
+target_link_libraries(test_unit_dist PRIVATE ferry_dist_static)
+# Ranks that wait for each other spin: two such tests at once would take more than twice as long.
+foreach(name bars faults native norms planned ranks shards)
+    set_tests_properties(unit_dist_${name} PROPERTIES RESOURCE_LOCK mpirun)
 endforeach()

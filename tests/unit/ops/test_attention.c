@@ -25,7 +25,7 @@ static fy_tensor_t *one_head(fy_tensor_t *x, int64_t sample, int64_t head)
     return slice;
 }
 
-static void heads_alone_are_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(heads_alone_are_the_same_bits)
 {
     static const struct {
         int64_t rows, keys;
@@ -58,7 +58,3 @@ static void heads_alone_are_the_same_bits(ts_ctx_t *ctx)
         }
     }
 }
-
-static const ts_test_t tests[] = { TS_TEST(heads_alone_are_the_same_bits) };
-
-int main(void) { return TS_RUN("attention", tests, NULL); }

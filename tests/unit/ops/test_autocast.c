@@ -74,9 +74,8 @@ static int has(const char *const *list, size_t count, const char *name)
     return 0;
 }
 
-static void each_op_has_its_class(ts_ctx_t *ctx)
+TS_DEVICE_TEST(each_op_has_its_class)
 {
-    (void)ctx;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         const uint32_t want = HAS(low, info->name)      ? FY_OP_AUTOCAST_LOW
@@ -91,7 +90,7 @@ static void each_op_has_its_class(ts_ctx_t *ctx)
 
 /* ---- dtypes ---- */
 
-static void results_have_the_dtype_of_the_class(ts_ctx_t *ctx)
+TS_DEVICE_TEST(results_have_the_dtype_of_the_class)
 {
     const fy_dtype_t halves[] = { FY_DTYPE_BF16, FY_DTYPE_F16 };
     fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 0.5), *y, *z, *mask;
@@ -123,7 +122,7 @@ static void results_have_the_dtype_of_the_class(ts_ctx_t *ctx)
     assert_int_equal(dtype_of(y), FY_DTYPE_F32);
 }
 
-static void other_dtypes_and_given_results_are_left_alone(ts_ctx_t *ctx)
+TS_DEVICE_TEST(other_dtypes_and_given_results_are_left_alone)
 {
     fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *d = full(ctx->device, FY_DTYPE_F64, 1),
                 *y, *n;
@@ -131,8 +130,7 @@ static void other_dtypes_and_given_results_are_left_alone(ts_ctx_t *ctx)
     const uint64_t before = casts();
     ts_ok(fy_matmul(d, d, &y));
     assert_int_equal(dtype_of(y), FY_DTYPE_F64);
-    ts_fails(fy_matmul(d, x, &y), DTYPE_MISMATCH);
-    ts_text_has("f64");
+    ts_fails_with(fy_matmul(d, x, &y), DTYPE_MISMATCH, "f64");
     ts_fails(fy_add(d, x, &y), DTYPE_MISMATCH);
     n = full(ctx->device, FY_DTYPE_I32, 1);
     ts_ok(fy_add(n, n, &y));
@@ -145,22 +143,20 @@ static void other_dtypes_and_given_results_are_left_alone(ts_ctx_t *ctx)
     assert_int_equal(dtype_of(given), FY_DTYPE_F32);
 }
 
-static void refusals_name_the_operands(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals_name_the_operands)
 {
     fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *w, *y;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 5), 1, &w));
     fy_tensor_set_name(w, "factor");
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
-    ts_fails(fy_matmul(x, w, &y), SHAPE_MISMATCH);
-    ts_text_has("factor");
+    ts_fails_with(fy_matmul(x, w, &y), SHAPE_MISMATCH, "factor");
     ts_fails(fy_matmul(x, NULL, &y), INVALID_ARGUMENT);
-    ts_fails(fy_autocast_set(FY_DTYPE_F64), INVALID_ARGUMENT);
-    ts_text_has("f32");
+    ts_fails_with(fy_autocast_set(FY_DTYPE_F64), INVALID_ARGUMENT, "f32");
     ts_fails(fy_autocast_set((fy_dtype_t)-1), INVALID_ARGUMENT);
     assert_int_equal(in_force(), FY_DTYPE_BF16);
 }
 
-static void it_ends_with_its_scope(ts_ctx_t *ctx)
+TS_DEVICE_TEST(it_ends_with_its_scope)
 {
     fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *y;
     const fy_scope_t outer = fy_scope_begin("outer");
@@ -249,7 +245,7 @@ static void step(fy_device_t *device, fy_dtype_t dtype, grads_t *out)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void gradients_are_f32_and_near_those_without(ts_ctx_t *ctx)
+TS_DEVICE_TEST(gradients_are_f32_and_near_those_without)
 {
     static grads_t want, got, host;
     const fy_dtype_t halves[] = { FY_DTYPE_BF16, FY_DTYPE_F16 };
@@ -270,7 +266,7 @@ static void gradients_are_f32_and_near_those_without(ts_ctx_t *ctx)
     }
 }
 
-static void watched_tensors_are_cast_once_in_a_record(ts_ctx_t *ctx)
+TS_DEVICE_TEST(watched_tensors_are_cast_once_in_a_record)
 {
     net_t net;
     fy_tensor_t *loss, *y;
@@ -306,7 +302,7 @@ static void watched_tensors_are_cast_once_in_a_record(ts_ctx_t *ctx)
 }
 
 /* A write to a watched tensor through another handle is detected, with autocast, too. */
-static void a_write_invalidates_the_cast(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_write_invalidates_the_cast)
 {
     net_t net;
     fy_tensor_t *view, *y;
@@ -329,7 +325,7 @@ static void a_write_invalidates_the_cast(ts_ctx_t *ctx)
 }
 
 /* Both dtypes in one record. */
-static void another_dtype_is_another_cast(ts_ctx_t *ctx)
+TS_DEVICE_TEST(another_dtype_is_another_cast)
 {
     net_t net;
     fy_tensor_t *a, *b, *loss;
@@ -353,7 +349,7 @@ static void another_dtype_is_another_cast(ts_ctx_t *ctx)
 
 /* ---- graphs and recomputation ---- */
 
-static void a_replay_casts_again(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_replay_casts_again)
 {
     static grads_t want, got;
     net_t net;
@@ -381,7 +377,7 @@ static void a_replay_casts_again(ts_ctx_t *ctx)
 }
 
 /* The function is called again as it was the first time, though the scope has ended. */
-static void recomputation_casts_as_the_first_call(ts_ctx_t *ctx)
+TS_DEVICE_TEST(recomputation_casts_as_the_first_call)
 {
     static grads_t want, got;
     net_t net;
@@ -446,7 +442,7 @@ static void step_kept(kept_t *k, bool has_low, bool clamps)
 }
 
 /* Five rounds of one or two steps; w is written alone in each step, between them, or never. */
-static void a_copy_is_used_while_it_is_current(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_copy_is_used_while_it_is_current)
 {
     for (int way = 0; way < 12; way++) {
         const bool in_graph = way % 2, clamps = way / 2 % 3 == 1, fills = way / 2 % 3 == 2,
@@ -481,7 +477,7 @@ static void a_copy_is_used_while_it_is_current(ts_ctx_t *ctx)
     }
 }
 
-static void copies_are_checked(ts_ctx_t *ctx)
+TS_DEVICE_TEST(copies_are_checked)
 {
     kept_t k;
     fy_tensor_t *part, *other = full(ctx->device, FY_DTYPE_F32, 0);
@@ -500,8 +496,7 @@ static void copies_are_checked(ts_ctx_t *ctx)
         if (i < 3) ts_ok(fy_autocast_keep(k.tape, more[i], full(ctx->device, FY_DTYPE_F16, 0)));
     }
     fy_tensor_t *spare = full(ctx->device, FY_DTYPE_F16, 0);
-    ts_fails(fy_autocast_keep(k.tape, more[3], spare), INVALID_ARGUMENT);
-    ts_text_has("it takes no more");
+    ts_fails_with(fy_autocast_keep(k.tape, more[3], spare), INVALID_ARGUMENT, "it takes no more");
 }
 
 /* ---- registered ops ---- */
@@ -521,7 +516,7 @@ static fy_status_t one_f32(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
-static void a_registered_op_can_have_a_class(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_registered_op_can_have_a_class)
 {
     fy_op_kernel_t kernel = { "host", note_dtype, NULL };
     fy_op_info_t info = FY_OP_INFO_INIT;
@@ -535,8 +530,7 @@ static void a_registered_op_can_have_a_class(ts_ctx_t *ctx)
     info.dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_BF16);
     info.flags = FY_OP_AUTOCAST_LOW | FY_OP_AUTOCAST_FULL;
     def.info = &info, def.shape = one_f32, def.nkernels = 1, def.kernels = &kernel;
-    ts_fails(fy_op_register(&def, &op), INVALID_ARGUMENT);
-    ts_text_has("several autocast classes");
+    ts_fails_with(fy_op_register(&def, &op), INVALID_ARGUMENT, "several autocast classes");
     info.flags = FY_OP_AUTOCAST_LOW;
     ts_ok(fy_op_register(&def, &op));
     for (int i = 0; i < 9; i++) src[i] = x;
@@ -546,25 +540,4 @@ static void a_registered_op_can_have_a_class(ts_ctx_t *ctx)
     ts_read(y, &dtype, sizeof dtype);
     assert_true(dtype == FY_DTYPE_BF16);
     assert_int_equal(casts() - before, 1);
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = {
-        TS_TEST(each_op_has_its_class),
-        TS_TEST(results_have_the_dtype_of_the_class),
-        TS_TEST(other_dtypes_and_given_results_are_left_alone),
-        TS_TEST(refusals_name_the_operands),
-        TS_TEST(it_ends_with_its_scope),
-        TS_TEST(gradients_are_f32_and_near_those_without),
-        TS_TEST(watched_tensors_are_cast_once_in_a_record),
-        TS_TEST(a_write_invalidates_the_cast),
-        TS_TEST(another_dtype_is_another_cast),
-        TS_TEST(a_replay_casts_again),
-        TS_TEST(recomputation_casts_as_the_first_call),
-        TS_TEST(a_copy_is_used_while_it_is_current),
-        TS_TEST(copies_are_checked),
-        TS_TEST(a_registered_op_can_have_a_class),
-    };
-    return TS_RUN("autocast", tests, NULL);
 }

@@ -18,7 +18,7 @@ static fy_status_t call_with(fy_op_t op, fy_tensor_t *x, const void *attrs, size
     return status;
 }
 
-static void an_older_struct_has_fallbacks_behind_it(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_older_struct_has_fallbacks_behind_it)
 {
     const float want[3] = { 3, 3, 3 };
     const fy_affine_attrs_t attrs = { .scale = 3, .shift = 7 };
@@ -28,7 +28,7 @@ static void an_older_struct_has_fallbacks_behind_it(ts_ctx_t *ctx)
     ts_expect_f32(y, want, 3);
 }
 
-static void a_newer_struct_is_used_if_its_new_fields_are_zero(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_newer_struct_is_used_if_its_new_fields_are_zero)
 {
     struct {
         fy_affine_attrs_t known;
@@ -40,14 +40,13 @@ static void a_newer_struct_is_used_if_its_new_fields_are_zero(ts_ctx_t *ctx)
     ts_ok(call_with(FY_OP_AFFINE, x, &attrs, sizeof attrs.known + 12, &y));
     ts_expect_f32(y, want, 3);
     attrs.more[2] = 1;
-    ts_fails(call_with(FY_OP_AFFINE, x, &attrs, sizeof attrs.known + 12, &y), INVALID_ARGUMENT);
-    ts_text_has("affine: attrs_nbytes is 28 and byte 24 is not 0");
-    ts_text_has("knows the first 16 bytes");
+    ts_fails_with(call_with(FY_OP_AFFINE, x, &attrs, sizeof attrs.known + 12, &y), INVALID_ARGUMENT,
+                  "affine: attrs_nbytes is 28 and byte 24 is not 0", "knows the first 16 bytes");
     assert_null(y);
 }
 
 /* The axis of a completed copy is normalized in that copy; a tape saves the completed struct. */
-static void an_older_struct_with_a_negative_axis(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_older_struct_with_a_negative_axis)
 {
     const fy_axis_attrs_t attrs = { .axis = -1 };
     float by_name[6], typed[6];
@@ -69,20 +68,20 @@ static void an_older_struct_with_a_negative_axis(ts_ctx_t *ctx)
     assert_memory_equal(by_name, typed, sizeof typed);
 }
 
-static void sizes_that_no_header_has(ts_ctx_t *ctx)
+TS_DEVICE_TEST(sizes_that_no_header_has)
 {
     const fy_affine_attrs_t attrs = { 3, 7 };
     fy_tensor_t *x, *y = NULL;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3), 1, &x));
-    ts_fails(fy_op_call(FY_OP_AFFINE, 1, &x, &attrs, 0, 1, &y), INVALID_ARGUMENT);
-    ts_text_has("attrs_nbytes is 0; give sizeof your attribute struct, which has 16 bytes here");
+    ts_fails_with(fy_op_call(FY_OP_AFFINE, 1, &x, &attrs, 0, 1, &y), INVALID_ARGUMENT,
+                  "attrs_nbytes is 0; give sizeof your attribute struct, which has 16 bytes here");
     ts_fails(fy_op_call(FY_OP_AFFINE, 1, &x, &attrs, SIZE_MAX, 1, &y), INVALID_ARGUMENT);
-    ts_fails(call_with(FY_OP_AFFINE, x, &attrs, 12, &y), INVALID_ARGUMENT);
-    ts_text_has("attrs_nbytes is 12, which ends inside 'shift'");
-    ts_fails(fy_op_call(FY_OP_AFFINE, 1, &x, NULL, 16, 1, &y), INVALID_ARGUMENT);
-    ts_text_has("attrs is NULL, attrs_nbytes is 16");
-    ts_fails(fy_op_call(FY_OP_NEG, 1, &x, &attrs, 16, 1, &y), INVALID_ARGUMENT);
-    ts_text_has("takes no attributes");
+    ts_fails_with(call_with(FY_OP_AFFINE, x, &attrs, 12, &y), INVALID_ARGUMENT,
+                  "attrs_nbytes is 12, which ends inside 'shift'");
+    ts_fails_with(fy_op_call(FY_OP_AFFINE, 1, &x, NULL, 16, 1, &y), INVALID_ARGUMENT,
+                  "attrs is NULL, attrs_nbytes is 16");
+    ts_fails_with(fy_op_call(FY_OP_NEG, 1, &x, &attrs, 16, 1, &y), INVALID_ARGUMENT,
+                  "takes no attributes");
     assert_null(y);
 }
 
@@ -98,7 +97,7 @@ static bool ends_inside(const fy_op_info_t *info, size_t nbytes)
 }
 
 /* Other errors may follow: the operands suit few ops. */
-static void every_size_for_every_op(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_size_for_every_op)
 {
     fy_tensor_t *src[8], *dst[8];
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
@@ -124,16 +123,4 @@ static void every_size_for_every_op(ts_ctx_t *ctx)
             fy_scope_end(scope, 0, NULL);
         }
     }
-}
-
-int main(void)
-{
-    const ts_test_t tests[] = {
-        TS_TEST(an_older_struct_has_fallbacks_behind_it),
-        TS_TEST(a_newer_struct_is_used_if_its_new_fields_are_zero),
-        TS_TEST(an_older_struct_with_a_negative_axis),
-        TS_TEST(sizes_that_no_header_has),
-        TS_TEST(every_size_for_every_op),
-    };
-    return TS_RUN("call", tests, NULL);
 }

@@ -1,5 +1,6 @@
 /* Cost rules: flops and bytes of a launch, counted by hand here. */
 #include "rules.h"
+#include "tests/support/test.h"
 
 typedef struct row {
     fy_op_t op;
@@ -46,9 +47,8 @@ static void run(launch_box_t *box, const row_t *row, uint32_t flags)
     box->row->cost(&box->launch);
 }
 
-static void test_costs(void **state)
+TS_TEST(test_costs)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         launch_box_t box;
         run(&box, &rows[i], 0);
@@ -59,9 +59,8 @@ static void test_costs(void **state)
     }
 }
 
-static void test_dense_launches_cost_the_same(void **state)
+TS_TEST(test_dense_launches_cost_the_same)
 {
-    (void)state;
     const row_t dense[] = { rows[0], rows[1], rows[4], rows[7], rows[9] };
     for (size_t i = 0; i < sizeof dense / sizeof dense[0]; i++) {
         launch_box_t box;
@@ -71,9 +70,8 @@ static void test_dense_launches_cost_the_same(void **state)
     }
 }
 
-static void test_accumulating_reads_the_result_too(void **state)
+TS_TEST(test_accumulating_reads_the_result_too)
 {
-    (void)state;
     launch_box_t box;
     run(&box, &rows[1], FY_LAUNCH_DENSE);
     box.launch.accumulate = 1;
@@ -82,9 +80,8 @@ static void test_accumulating_reads_the_result_too(void **state)
     assert_int_equal(box.launch.nbytes, 4 * 48);
 }
 
-static void test_costs_saturate(void **state)
+TS_TEST(test_costs_saturate)
 {
-    (void)state;
     const row_t huge = {
         FY_OP_MATMUL, "4000000000x4000000000 f32|4000000000x4000000000 f32", "", NULL, 0, 0
     };
@@ -92,15 +89,4 @@ static void test_costs_saturate(void **state)
     run(&box, &huge, 0);
     assert_true(box.launch.flops == UINT64_MAX);
     assert_true(box.launch.nbytes == UINT64_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_dense_launches_cost_the_same),
-        cmocka_unit_test(test_accumulating_reads_the_result_too),
-        cmocka_unit_test(test_costs_saturate),
-    };
-    return cmocka_run_group_tests_name("cost", tests, NULL, NULL);
 }

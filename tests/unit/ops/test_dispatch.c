@@ -60,7 +60,7 @@ static fy_op_t the_op(void)
 
 /* Both calls have more operands than the caller's stack space holds; the inner call must not
  * overwrite those of the outer one. */
-static void a_call_inside_a_call(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_call_inside_a_call)
 {
     fy_tensor_t *src[10], *dst[2] = { NULL, NULL };
     if (!ctx->is_host) skip(); /* a kernel that calls Ferry is for the host */
@@ -73,7 +73,7 @@ static void a_call_inside_a_call(ts_ctx_t *ctx)
     }
 }
 
-static void dense_means_every_result(ts_ctx_t *ctx)
+TS_DEVICE_TEST(dense_means_every_result)
 {
     fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *table, *column, *flat,
                 *dst[2] = { NULL, NULL };
@@ -90,7 +90,7 @@ static void dense_means_every_result(ts_ctx_t *ctx)
     ts_expect_f32(table, (float[]){ 0, 0, 0, -1, 0, -2 }, 6);
 }
 
-static void one_window_for_two_results(ts_ctx_t *ctx)
+TS_DEVICE_TEST(one_window_for_two_results)
 {
     fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0),
                 *one = ts_iota(ctx->device, FY_DIMS(3), 7), *dst[2] = { one, one };
@@ -98,7 +98,7 @@ static void one_window_for_two_results(ts_ctx_t *ctx)
     ts_expect_f32(one, (float[]){ 7, 8, 9 }, 3);
 }
 
-static void an_empty_window_overlaps_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_empty_window_overlaps_nothing)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *none, *nothing;
     ts_ok(fy_slice(x, 0, 2, 2, &none));
@@ -113,7 +113,7 @@ static void an_empty_window_overlaps_nothing(ts_ctx_t *ctx)
 }
 
 /* The stride of an axis of length 1 has no meaning, and BLAS must not get it. */
-static void vectors_as_matrices(ts_ctx_t *ctx)
+TS_DEVICE_TEST(vectors_as_matrices)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *row, *column, *inner, *outer;
     ts_ok(fy_unsqueeze(x, 0, &row));    /* [1, 3], strides 1, 1 */
@@ -123,11 +123,3 @@ static void vectors_as_matrices(ts_ctx_t *ctx)
     ts_ok(fy_matmul(column, row, &outer));
     ts_expect_f32(outer, (float[]){ 1, 2, 3, 2, 4, 6, 3, 6, 9 }, 9);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(a_call_inside_a_call),       TS_TEST(dense_means_every_result),
-    TS_TEST(one_window_for_two_results), TS_TEST(an_empty_window_overlaps_nothing),
-    TS_TEST(vectors_as_matrices),
-};
-
-int main(void) { return TS_RUN("dispatch", k_tests, NULL); }

@@ -1,6 +1,6 @@
 /* Graphs from inside: recordings of unusual calls (several results, given ones, accumulate,
  * scratch), growth of the lists, threads, the watch, invariants of the memory, the model clock.
- * Not here: graphs as users see them (tests/conformance/test_conformance_graph.c), running out of
+ * Not here: graphs as users see them (tests/conformance/test_graph.c), running out of
  * memory (tests/faults/test_graph.c). */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ static fy_graph_t *end(void)
     return graph;
 }
 
-static void given_results_and_accumulate(ts_ctx_t *ctx)
+TS_DEVICE_TEST(given_results_and_accumulate)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 4), 1), *into[2], *sum[2];
     const fy_matmul_attrs_t attrs = { 0, 1 };
@@ -55,7 +55,7 @@ static void given_results_and_accumulate(ts_ctx_t *ctx)
 }
 
 /* Products of half precision need scratch in the host's kernels. */
-static void scratch_belongs_to_the_graph(ts_ctx_t *ctx)
+TS_DEVICE_TEST(scratch_belongs_to_the_graph)
 {
     fy_tensor_t *wide = ts_iota(ctx->device, FY_DIMS(64, 64), 1), *x, *first, *second, *t;
     ts_ok(fy_affine(wide, 1e-4, 0, &wide));
@@ -72,7 +72,7 @@ static void scratch_belongs_to_the_graph(ts_ctx_t *ctx)
 
 /* Enough calls to grow every list, with storages that are freed and allocated at the same
  * addresses. */
-static void a_long_recording(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_long_recording)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *fixed[300], *now, *next;
     for (int i = 0; i < 300; i++)
@@ -108,7 +108,7 @@ static void *replay_there(void *user)
     return NULL;
 }
 
-static void other_threads_replay(ts_ctx_t *ctx)
+TS_DEVICE_TEST(other_threads_replay)
 {
     enum { THREADS = 3, TIMES = 50 };
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y[THREADS];
@@ -139,7 +139,7 @@ static void other_threads_replay(ts_ctx_t *ctx)
 
 /* Each takes as many fault flags as a replay may: together more than exist. No replay is refused
  * for that. */
-static void many_threads_replay_gathers(ts_ctx_t *ctx)
+TS_DEVICE_TEST(many_threads_replay_gathers)
 {
     enum { THREADS = 8, TIMES = 100, GATHERS = FY__RECORDING_FAULTS + 4 };
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 1), *indices, *y[THREADS];
@@ -175,7 +175,7 @@ static void *record_and_end(void *user)
     return NULL;
 }
 
-static void a_thread_ends_with_its_recording(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_thread_ends_with_its_recording)
 {
     const uint64_t watching = fy__watching(), live = ts_live(ctx->device);
     pthread_t thread;
@@ -194,7 +194,7 @@ static void *destroy_there(void *tensor)
 }
 
 /* Another thread may destroy a tensor made in a recording; its bytes are freed all the same. */
-static void another_thread_destroys(ts_ctx_t *ctx)
+TS_DEVICE_TEST(another_thread_destroys)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(50000), 0), *t, *sum;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, 0, NULL, &sum));
@@ -216,7 +216,7 @@ static void another_thread_destroys(ts_ctx_t *ctx)
 }
 
 /* A flat list: the device works as long, and the host submits as much, as without a graph. */
-static void model_time_equals_the_launches(ts_ctx_t *ctx)
+TS_DEVICE_TEST(model_time_equals_the_launches)
 {
     if (!ctx->is_sim) skip();
     fy_device_clock_t clock[3] = { FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT,
@@ -240,7 +240,7 @@ static void model_time_equals_the_launches(ts_ctx_t *ctx)
     assert_true(clock[2].compute_ns > clock[1].compute_ns);
 }
 
-static void recorded_while_others_work(ts_ctx_t *ctx)
+TS_DEVICE_TEST(recorded_while_others_work)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y = ts_iota(ctx->device, FY_DIMS(4), 0),
                 *t;
@@ -284,7 +284,7 @@ static void *record_all_the_time(void *user)
 
 /* A child finds each graph's memory intact, whatever the other threads did. On the host the graph
  * replays; elsewhere the device is lost. */
-static void children_of_a_fork(ts_ctx_t *ctx)
+TS_DEVICE_TEST(children_of_a_fork)
 {
     if (dlsym(RTLD_DEFAULT, "__kmpc_fork_call")) {
         print_message("           libomp's own fork handler may hang while another thread uses "
@@ -320,18 +320,3 @@ static void children_of_a_fork(ts_ctx_t *ctx)
     recorder.stop = true;
     pthread_join(thread, NULL);
 }
-
-static const ts_test_t tests[] = {
-    TS_TEST(given_results_and_accumulate),
-    TS_TEST(scratch_belongs_to_the_graph),
-    TS_TEST(a_long_recording),
-    TS_TEST(other_threads_replay),
-    TS_TEST(many_threads_replay_gathers),
-    TS_TEST(a_thread_ends_with_its_recording),
-    TS_TEST(another_thread_destroys),
-    TS_TEST(model_time_equals_the_launches),
-    TS_TEST(recorded_while_others_work),
-    TS_TEST(children_of_a_fork),
-};
-
-int main(void) { return TS_RUN("unit_ops_graph", tests, NULL); }

@@ -1,6 +1,6 @@
 /* Kernels that run inside their call on an asynchronous device, as on cuda: a failure is known at
  * once, and is a fault all the same. The device is an eager simulated one with that property. Not
- * here: kernels as users see them on every device (tests/conformance/test_conformance_kernel.c). */
+ * here: kernels as users see them on every device (tests/conformance/test_kernel.c). */
 #include "runtime/device/device.h"
 #include "tests/support/harness.h"
 
@@ -32,8 +32,8 @@ static void expect_poisoned(const fy_tensor_t *tensor)
     fy_download_t *download;
     fy_tensor_t *host;
     ts_ok(fy_tensor_download(tensor, NULL, &download));
-    ts_fails(fy_download_wait(download, FY_FOREVER, &host), KERNEL_FAILED);
-    ts_text_has("test.fails: its kernel failed with BUSY: made to fail");
+    ts_fails_with(fy_download_wait(download, FY_FOREVER, &host), KERNEL_FAILED,
+                  "test.fails: its kernel failed with BUSY: made to fail");
 }
 
 static fy_tensor_t *ones(const ts_ctx_t *ctx)
@@ -43,7 +43,7 @@ static fy_tensor_t *ones(const ts_ctx_t *ctx)
     return tensor;
 }
 
-static void a_call_is_a_fault_that_is_known(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_call_is_a_fault_that_is_known)
 {
     if (!ctx->is_sim) skip();
     fy_tensor_t *x = ones(ctx), *y = ones(ctx), *more;
@@ -61,7 +61,7 @@ static void a_call_is_a_fault_that_is_known(ts_ctx_t *ctx)
 
 /* The replay may have submitted part of its work before it failed, also as the first or the last
  * call. */
-static void a_replay_stops_there(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_replay_stops_there)
 {
     if (!ctx->is_sim) skip();
     ctx->device->info.kernels_run_late = 0;
@@ -74,8 +74,8 @@ static void a_replay_stops_there(ts_ctx_t *ctx)
         for (int i = 0; i < 2; i++) {
             ts_ok(fy_copy(y, x));
             ts_ok(fy_copy(z, x));
-            ts_fails(fy_graph_replay(graph, NULL), KERNEL_FAILED);
-            ts_text_has("graph_replay: test.fails: its kernel failed with BUSY: made to fail");
+            ts_fails_with(fy_graph_replay(graph, NULL), KERNEL_FAILED,
+                          "graph_replay: test.fails: its kernel failed with BUSY: made to fail");
             expect_poisoned(y);
             expect_poisoned(z); /* how far the replay came is not to be relied on */
         }
@@ -84,8 +84,3 @@ static void a_replay_stops_there(ts_ctx_t *ctx)
         fy_graph_destroy(graph);
     }
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(a_call_is_a_fault_that_is_known),
-                                     TS_TEST(a_replay_stops_there) };
-
-int main(void) { return TS_RUN("kernel inside", k_tests, NULL); }

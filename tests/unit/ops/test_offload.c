@@ -27,7 +27,7 @@ static void grad_of(fy_tape_t *tape, fy_tensor_t *x, const fy_tensor_t *loss, fl
     ts_read(grad, out, N * N * sizeof *out);
 }
 
-static void the_same_gradient_with_fewer_bytes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_same_gradient_with_fewer_bytes)
 {
     static float want[N * N], got[N * N];
     const uint64_t one = N * N * sizeof(float);
@@ -72,7 +72,7 @@ static void the_same_gradient_with_fewer_bytes(ts_ctx_t *ctx)
 }
 
 /* A view of a watched tensor, and the cast of one that the tape keeps, hold their bytes anyway. */
-static void watched_bytes_stay(ts_ctx_t *ctx)
+TS_DEVICE_TEST(watched_bytes_stay)
 {
     static float want[N * N], got[N * N];
     if (ctx->is_host) return; /* nothing crosses */
@@ -105,7 +105,7 @@ static void watched_bytes_stay(ts_ctx_t *ctx)
     }
 }
 
-static void refusals_leave_the_record(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals_leave_the_record)
 {
     static float want[N * N], got[N * N];
     fy_tape_t *tape;
@@ -141,14 +141,7 @@ static void refusals_leave_the_record(ts_ctx_t *ctx)
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_sin(x, &loss));
-    ts_fails(fy_tape_offload(), UNSUPPORTED);
-    ts_text_has("records a graph");
+    ts_fails_with(fy_tape_offload(), UNSUPPORTED, "records a graph");
     ts_ok(fy_tape_begin(NULL));
     ts_ok(fy_graph_end(&graph));
 }
-
-static const ts_test_t tests[] = { TS_TEST(the_same_gradient_with_fewer_bytes),
-                                   TS_TEST(watched_bytes_stay),
-                                   TS_TEST(refusals_leave_the_record) };
-
-int main(void) { return TS_RUN("offload", tests, NULL); }

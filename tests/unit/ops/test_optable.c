@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "rules.h"
+#include "tests/support/test.h"
 
 static const char *const listed_names[] = {
 #define X(ENUM, name) #name,
@@ -11,9 +12,8 @@ static const char *const listed_names[] = {
 #undef X
 };
 
-static void test_names_and_numbers_agree_with_the_list(void **state)
+TS_TEST(test_names_and_numbers_agree_with_the_list)
 {
-    (void)state;
     assert_int_equal(fy_op_count(), FY_OP_BUILTIN_COUNT);
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
@@ -28,9 +28,8 @@ static void test_names_and_numbers_agree_with_the_list(void **state)
     }
 }
 
-static void test_unknown_names_are_not_found(void **state)
+TS_TEST(test_unknown_names_are_not_found)
 {
-    (void)state;
     const char *const wrong[] = { "", "Add", "add ", "ad", "addd", "fy_add", "matmul2", "\xff" };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) assert_null(fy_op_find(wrong[i]));
     assert_null(fy_op_find(NULL));
@@ -38,9 +37,8 @@ static void test_unknown_names_are_not_found(void **state)
     assert_null(fy_op_get(FY_OP_NONE));
 }
 
-static void test_rows_are_consistent(void **state)
+TS_TEST(test_rows_are_consistent)
 {
-    (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         assert_true(info->nsrc_min <= info->nsrc_max);
@@ -80,9 +78,8 @@ static double read_field(const fy_attr_field_t *field, const void *attrs)
     }
 }
 
-static void test_fields_lie_inside_their_struct_and_hold_their_fallback(void **state)
+TS_TEST(test_fields_lie_inside_their_struct_and_hold_their_fallback)
 {
-    (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy__op_row_t *row = fy__op_row(op);
         uint64_t taken[FY_OP_ATTRS_MAX_NBYTES] = { 0 };
@@ -103,9 +100,8 @@ static void test_fields_lie_inside_their_struct_and_hold_their_fallback(void **s
 }
 
 /* Of the ops that existed when rows were ordered by number. */
-static void test_flags_match_the_headers(void **state)
+TS_TEST(test_flags_match_the_headers)
 {
-    (void)state;
     assert_int_equal(FY_OP_FILL, 0);
     assert_int_equal(FY_OP_ONE_HOT, 84);
     for (fy_op_t op = 0; op <= FY_OP_ONE_HOT; op++) {
@@ -139,9 +135,8 @@ static void test_flags_match_the_headers(void **state)
     assert_int_equal(fy_op_get(FY_OP_CONCAT)->nsrc_max, FY_OP_VARIADIC);
 }
 
-static void test_numbers_are_formatted(void **state)
+TS_TEST(test_numbers_are_formatted)
 {
-    (void)state;
     assert_string_equal(FY__NUMBER_TEXT(0), "0");
     assert_string_equal(FY__NUMBER_TEXT(-3e9), "-3000000000");
     assert_string_equal(FY__NUMBER_TEXT(0x1p63), "9223372036854775808");
@@ -155,9 +150,8 @@ static void test_numbers_are_formatted(void **state)
     assert_string_equal(FY__NUMBER_TEXT(-DBL_MAX), "-1.7976931348623157e+308");
 }
 
-static void test_descriptors_are_formatted_within_their_buffer(void **state)
+TS_TEST(test_descriptors_are_formatted_within_their_buffer)
 {
-    (void)state;
     fy_desc_t desc = desc_of("64x784 f32"), scalar = desc_of("scalar bool"),
               wide = { .rank = FY_MAX_RANK, .dtype = FY_DTYPE_BF16 };
     assert_string_equal(FY__DESC_TEXT(&desc), "[64x784 f32]");
@@ -206,10 +200,9 @@ static void expect_status(const fy_op_info_t *info, const unsigned char *attrs,
         fail_msg("'%s' does not name %s", fy_error_get()->text, field->name);
 }
 
-static void test_every_range_is_enforced(void **state)
+TS_TEST(test_every_range_is_enforced)
 {
     int nranges = 0;
-    (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         _Alignas(8) unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES] = { 0 };
@@ -253,19 +246,4 @@ static void test_every_range_is_enforced(void **state)
         }
     }
     assert_true(nranges > 40);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_and_numbers_agree_with_the_list),
-        cmocka_unit_test(test_unknown_names_are_not_found),
-        cmocka_unit_test(test_rows_are_consistent),
-        cmocka_unit_test(test_fields_lie_inside_their_struct_and_hold_their_fallback),
-        cmocka_unit_test(test_every_range_is_enforced),
-        cmocka_unit_test(test_flags_match_the_headers),
-        cmocka_unit_test(test_descriptors_are_formatted_within_their_buffer),
-        cmocka_unit_test(test_numbers_are_formatted),
-    };
-    return cmocka_run_group_tests_name("optable", tests, NULL, NULL);
 }

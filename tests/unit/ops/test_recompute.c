@@ -123,7 +123,7 @@ static void train(ts_ctx_t *ctx, int pieces, int nested, result_t *out)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void gradients_and_states_have_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(gradients_and_states_have_the_same_bits)
 {
     static result_t plain, again;
     for (int nested = 0; nested < 2; nested++) {
@@ -139,7 +139,7 @@ static void gradients_and_states_have_the_same_bits(ts_ctx_t *ctx)
     }
 }
 
-static void without_a_record_it_only_calls(ts_ctx_t *ctx)
+TS_DEVICE_TEST(without_a_record_it_only_calls)
 {
     net_t net = { .end = 1 };
     fy_tape_t *tape;
@@ -174,7 +174,7 @@ static fy_status_t same(void *user, size_t count, fy_tensor_t *const *inputs, fy
 }
 
 /* A result that the function did not make is a view of it. */
-static void an_input_may_be_the_result(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_input_may_be_the_result)
 {
     const float ones[3] = { 1, 1, 1 };
     fy_tape_t *tape;
@@ -208,7 +208,7 @@ static fy_status_t keep_inner(void *user, size_t count, fy_tensor_t *const *inpu
 }
 
 /* No call of the record makes such a tensor any more, so the tape saves it. */
-static void tensors_from_inside_are_saved(ts_ctx_t *ctx)
+TS_DEVICE_TEST(tensors_from_inside_are_saved)
 {
     const float want[3] = { 1, 2, 3 }; /* relu(h), a constant: the gradient of sum(relu(h) h) */
     fy_tape_t *tape;
@@ -265,7 +265,7 @@ static fy_status_t beginning(void *user, size_t count, fy_tensor_t *const *input
     return fy_mul(inputs[0], inputs[0], out_y);
 }
 
-static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals_say_what_and_leave_nothing)
 {
     net_t net = { .end = 1 };
     fy_tape_t *tape;
@@ -275,35 +275,34 @@ static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
     ts_ok(make_net(ctx->device, &net));
     x = net.x;
     options.destroy = count_free;
-    ts_fails(fy_tape_recompute(NULL, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
-    ts_text_has("fn is NULL");
-    ts_fails(fy_tape_recompute(same, &net, 1, NULL, &options, &y), INVALID_ARGUMENT);
-    ts_text_has("inputs is NULL");
-    ts_fails(fy_tape_recompute(same, &net, 1, (fy_tensor_t *[]){ NULL }, &options, &y),
-             INVALID_ARGUMENT);
-    ts_text_has("inputs[0] is NULL");
-    ts_fails(fy_tape_recompute(same, &net, 0, NULL, &options, &y), INVALID_ARGUMENT);
-    ts_text_has("gave no result");
+    ts_fails_with(fy_tape_recompute(NULL, &net, 1, &x, &options, &y), INVALID_ARGUMENT,
+                  "fn is NULL");
+    ts_fails_with(fy_tape_recompute(same, &net, 1, NULL, &options, &y), INVALID_ARGUMENT,
+                  "inputs is NULL");
+    ts_fails_with(fy_tape_recompute(same, &net, 1, (fy_tensor_t *[]){ NULL }, &options, &y),
+                  INVALID_ARGUMENT, "inputs[0] is NULL");
+    ts_fails_with(fy_tape_recompute(same, &net, 0, NULL, &options, &y), INVALID_ARGUMENT,
+                  "gave no result");
     assert_null(y);
     assert_int_equal(net.freed, 4);
 
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, x, NULL));
     ts_ok(fy_tape_begin(tape));
-    ts_fails(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), UNSUPPORTED);
-    ts_text_has("Name the tensor in options.states");
+    ts_fails_with(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), UNSUPPORTED,
+                  "Name the tensor in options.states");
     ts_ok(fy_tape_query(tape, &info));
     assert_int_equal(info.calls, 0);
     assert_int_equal(net.freed, 5);
     options.nstates = 1, options.states = (fy_tensor_t *[]){ NULL };
-    ts_fails(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
-    ts_text_has("options->states[0] is NULL");
+    ts_fails_with(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), INVALID_ARGUMENT,
+                  "options->states[0] is NULL");
     options.nstates = 0;
 
     net.tape = tape;
     net.freed = 0;
-    ts_fails(fy_tape_recompute(beginning, &net, 1, &x, &options, &y), INVALID_ARGUMENT);
-    ts_text_has("the function began or ended a record");
+    ts_fails_with(fy_tape_recompute(beginning, &net, 1, &x, &options, &y), INVALID_ARGUMENT,
+                  "the function began or ended a record");
     assert_int_equal(net.freed, 1);
 
     static const fy_recompute_fn changing[] = { fickle, constant };
@@ -312,8 +311,8 @@ static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
         ts_ok(fy_tape_begin(tape));
         ts_ok(fy_tape_recompute(changing[i], &net, 1, &x, &options, &y));
         ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
-        ts_fails(fy_tape_backward(tape, loss, NULL), INVALID_ARGUMENT);
-        ts_text_has(i ? "one without a gradient" : "another dtype or shape");
+        ts_fails_with(fy_tape_backward(tape, loss, NULL), INVALID_ARGUMENT,
+                      i ? "one without a gradient" : "another dtype or shape");
         assert_int_equal(net.freed, 1);
     }
     for (net.first = 0; net.first < 2; net.first++) { /* the first time; in the backward */
@@ -336,14 +335,5 @@ static void refusals_say_what_and_leave_nothing(ts_ctx_t *ctx)
     ts_ok(fy_tape_recompute(failing, &net, 1, &loss, &options, &y));
     ts_ok(fy_sum(y, FY_ALL_AXES, 0, &y));
     ts_ok(fy_fill(loss, 2));
-    ts_fails(fy_tape_backward(tape, y, NULL), BUSY);
-    ts_text_has("runs its function again on [64x24 f32]");
+    ts_fails_with(fy_tape_backward(tape, y, NULL), BUSY, "runs its function again on [64x24 f32]");
 }
-
-static const ts_test_t tests[] = { TS_TEST(gradients_and_states_have_the_same_bits),
-                                   TS_TEST(without_a_record_it_only_calls),
-                                   TS_TEST(an_input_may_be_the_result),
-                                   TS_TEST(tensors_from_inside_are_saved),
-                                   TS_TEST(refusals_say_what_and_leave_nothing) };
-
-int main(void) { return TS_RUN("recompute", tests, NULL); }

@@ -124,7 +124,7 @@ static void train(fy_device_t *device, bool is_own, float out[3])
     fy_tape_destroy(tape);
 }
 
-static void it_trains_as_built_in_ops_do(ts_ctx_t *ctx)
+TS_DEVICE_TEST(it_trains_as_built_in_ops_do)
 {
     float own[3], built_in[3];
     calls = 0;
@@ -219,7 +219,7 @@ static fy_status_t back_sum(const fy_op_backward_t *call, fy_tensor_t **src_grad
     return FY_STATUS_OK;
 }
 
-static void results_and_many_sources(ts_ctx_t *ctx)
+TS_DEVICE_TEST(results_and_many_sources)
 {
     fy_tensor_t *grad;
     float want[6];
@@ -239,7 +239,7 @@ static fy_status_t back_nothing(const fy_op_backward_t *call, fy_tensor_t **src_
     return (void)call, (void)src_grad, FY_STATUS_OK;
 }
 
-static void a_gradient_may_be_zero(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_gradient_may_be_zero)
 {
     fy_tensor_t *grad = NULL;
     ts_ok(run_any(ctx->device, back_nothing, 2, 0, &grad));
@@ -277,20 +277,17 @@ static fy_status_t back_silent(const fy_op_backward_t *call, fy_tensor_t **src_g
     return (void)call, (void)src_grad, FY_STATUS_BAD_VALUE;
 }
 
-static void refuses_wrong_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refuses_wrong_gradients)
 {
     fy_tensor_t *grad;
     ts_ok(fy_device_open("sim:5", &other));
-    ts_fails(run_any(ctx->device, back_shape, 1, 0, &grad), SHAPE_MISMATCH);
-    ts_text_has("test.any: its gradient rule gave source 0 [2x3 f32] a gradient");
+    ts_fails_with(run_any(ctx->device, back_shape, 1, 0, &grad), SHAPE_MISMATCH,
+                  "test.any: its gradient rule gave source 0 [2x3 f32] a gradient");
     ts_fails(run_any(ctx->device, back_dims, 1, 0, &grad), SHAPE_MISMATCH);
     ts_fails(run_any(ctx->device, back_dtype, 1, 0, &grad), DTYPE_MISMATCH);
-    ts_fails(run_any(ctx->device, back_device, 1, 0, &grad), DEVICE_MISMATCH);
-    ts_text_has("sim:5");
-    ts_fails(run_any(ctx->device, back_fails, 1, 0, &grad), BAD_VALUE);
-    ts_text_has("made to fail");
-    ts_fails(run_any(ctx->device, back_silent, 1, 0, &grad), BAD_VALUE);
-    ts_text_has("gave no reason");
+    ts_fails_with(run_any(ctx->device, back_device, 1, 0, &grad), DEVICE_MISMATCH, "sim:5");
+    ts_fails_with(run_any(ctx->device, back_fails, 1, 0, &grad), BAD_VALUE, "made to fail");
+    ts_fails_with(run_any(ctx->device, back_silent, 1, 0, &grad), BAD_VALUE, "gave no reason");
     ts_ok(run_any(ctx->device, back_nothing, 1, 0, &grad));
     fy_device_close(other);
 }
@@ -299,13 +296,12 @@ static fy_tape_t *used;
 static fy_status_t back_uses_the_tape(const fy_op_backward_t *call, fy_tensor_t **src_grad)
 {
     (void)src_grad;
-    ts_fails(fy_tape_begin(used), BUSY);
-    ts_text_has("the tape runs backward");
+    ts_fails_with(fy_tape_begin(used), BUSY, "the tape runs backward");
     ts_fails(fy_tape_watch(used, call->src[1], NULL), BUSY);
     return fy_tape_backward(used, call->src[1], NULL);
 }
 
-static void a_rule_must_not_use_its_tape(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_rule_must_not_use_its_tape)
 {
     fy_tensor_t *x, *dst[2] = { NULL, NULL }, *loss;
     rule = back_uses_the_tape;
@@ -322,7 +318,7 @@ static void a_rule_must_not_use_its_tape(ts_ctx_t *ctx)
     fy_tape_destroy(used);
 }
 
-static void saved_bytes_must_not_be_written(ts_ctx_t *ctx)
+TS_DEVICE_TEST(saved_bytes_must_not_be_written)
 {
     fy_tensor_t *x, *dst[2] = { NULL, NULL }, *loss;
     fy_tape_t *tape;
@@ -334,8 +330,7 @@ static void saved_bytes_must_not_be_written(ts_ctx_t *ctx)
     ts_ok(fy_op_call(any_op(), 2, (fy_tensor_t *[]){ x, x }, NULL, 0, 2, dst));
     ts_ok(fy_sum(dst[0], FY_ALL_AXES, 0, &loss));
     ts_ok(fy_fill(dst[1], 1)); /* a saved result */
-    ts_fails(fy_tape_backward(tape, loss, NULL), BUSY);
-    ts_text_has("test.any needs");
+    ts_fails_with(fy_tape_backward(tape, loss, NULL), BUSY, "test.any needs");
     fy_tape_destroy(tape);
 }
 
@@ -350,9 +345,8 @@ static void saved_bytes_must_not_be_written(ts_ctx_t *ctx)
         assert_true(refused == FY_OP_NONE && !fy_op_find(info.name)); \
     } while (0)
 
-static void refuses_malformed_rules(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refuses_malformed_rules)
 {
-    (void)ctx;
     REFUSED(def.saved_srcs = 4, "saved_srcs 0x4");
     REFUSED(def.saved_srcs = 1u << 31, "past nsrc_max 2");
     REFUSED(def.saved_dsts = 2, "saved_dsts 0x2");
@@ -363,7 +357,7 @@ static void refuses_malformed_rules(ts_ctx_t *ctx)
 /* ---- sizes and copies ---- */
 
 /* A program whose fy_op_def_t ends before `backward`: an op without a gradient rule. */
-static void older_and_newer_definitions(ts_ctx_t *ctx)
+TS_DEVICE_TEST(older_and_newer_definitions)
 {
     struct newer {
         fy_op_def_t def;
@@ -384,8 +378,8 @@ static void older_and_newer_definitions(ts_ctx_t *ctx)
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, x, NULL));
     ts_ok(fy_tape_begin(tape));
-    ts_fails(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, NULL, 0, 1, dst), UNSUPPORTED);
-    ts_text_has("Give fy_op_def_t.backward");
+    ts_fails_with(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, NULL, 0, 1, dst), UNSUPPORTED,
+                  "Give fy_op_def_t.backward");
     fy_tape_destroy(tape);
 
     define_product();
@@ -394,15 +388,13 @@ static void older_and_newer_definitions(ts_ctx_t *ctx)
     newer.def = def;
     newer.def.struct_size = sizeof newer;
     newer.more = 1;
-    ts_fails(fy_op_register(&newer.def, &op), INVALID_ARGUMENT);
-    ts_text_has("built for a newer Ferry");
+    ts_fails_with(fy_op_register(&newer.def, &op), INVALID_ARGUMENT, "built for a newer Ferry");
     newer.more = 0;
     ts_ok(fy_op_register(&newer.def, &op));
 }
 
-static void operands_and_choices_are_copied(ts_ctx_t *ctx)
+TS_DEVICE_TEST(operands_and_choices_are_copied)
 {
-    (void)ctx;
     char name[32], a[] = "a", y[] = "y", fast[] = "fast";
     static int count;
     const char *choices[] = { fast, "exact" };
@@ -434,16 +426,4 @@ static void operands_and_choices_are_copied(ts_ctx_t *ctx)
     REFUSED(info.dst = &bad, "dst0 is described as 'A'");
     fy_attr_field_t nameless = { .name = "mode", .type = FY_ATTR_I32, .nchoices = 1 };
     REFUSED((info.fields = &nameless, info.attrs_nbytes = 4), "only an ENUM32 has them");
-}
-
-int main(void)
-{
-    const ts_test_t tests[] = {
-        TS_TEST(it_trains_as_built_in_ops_do),    TS_TEST(results_and_many_sources),
-        TS_TEST(a_gradient_may_be_zero),          TS_TEST(refuses_wrong_gradients),
-        TS_TEST(a_rule_must_not_use_its_tape),    TS_TEST(saved_bytes_must_not_be_written),
-        TS_TEST(refuses_malformed_rules),         TS_TEST(older_and_newer_definitions),
-        TS_TEST(operands_and_choices_are_copied),
-    };
-    return TS_RUN("register_gradient", tests, NULL);
 }

@@ -53,9 +53,8 @@ static void *read_ops(void *arg)
     return NULL;
 }
 
-static void test_readers_see_whole_rows_until_the_table_is_full(void **state)
+TS_TEST(test_readers_see_whole_rows_until_the_table_is_full)
 {
-    (void)state;
     pthread_t writers[WRITERS], readers[READERS];
     int numbers[WRITERS], wrong[READERS] = { 0 };
     for (int i = 0; i < READERS; i++)
@@ -76,11 +75,4 @@ static void test_readers_see_whole_rows_until_the_table_is_full(void **state)
     assert_null(fy_op_find("one.too.many"));
     for (fy_op_t op = 0; op < fy_op_count(); op++)
         assert_ptr_equal(fy_op_find(fy_op_get(op)->name), fy_op_get(op));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(
-        test_readers_see_whole_rows_until_the_table_is_full) };
-    return cmocka_run_group_tests_name("register_threads", tests, NULL, NULL);
 }

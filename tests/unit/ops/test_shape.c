@@ -1,6 +1,7 @@
 /* Shape rules: each row is a call and the shape, or the refusal, that it gives. No device, no
  * dispatcher. */
 #include "rules.h"
+#include "tests/support/test.h"
 
 #define A(type, ...) (&(const type){ __VA_ARGS__ })
 
@@ -63,9 +64,8 @@ static const row_t good[] = {
     { FY_OP_CONCAT, "2x3 u8|0x3 u8|5x3 u8", "", A(fy_axis_attrs_t, 0, 0), "[7x3 u8]" },
 };
 
-static void test_shapes(void **state)
+TS_TEST(test_shapes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         launch_box_t box;
         box_make(&box, good[i].op, good[i].srcs, good[i].dsts, good[i].attrs);
@@ -179,9 +179,8 @@ static const bad_row_t bad[] = {
       "src0 is [2 u8], src1 is [2 i32]" },
 };
 
-static void test_refusals(void **state)
+TS_TEST(test_refusals)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         launch_box_t box;
         box_make(&box, bad[i].op, bad[i].srcs, bad[i].dsts, bad[i].attrs);
@@ -196,9 +195,8 @@ static void test_refusals(void **state)
     }
 }
 
-static void test_broadcast_gives_stride_zero_where_a_source_repeats(void **state)
+TS_TEST(test_broadcast_gives_stride_zero_where_a_source_repeats)
 {
-    (void)state;
     launch_box_t box;
     box_make(&box, FY_OP_WHERE, "4x1x2 bool|3x1 f32|2 f32", "", NULL);
     box.src[1].strides[0] = 5; /* a view */
@@ -212,24 +210,12 @@ static void test_broadcast_gives_stride_zero_where_a_source_repeats(void **state
     assert_memory_equal(once, box.src, sizeof once);
 }
 
-static void test_equal_shapes_keep_their_strides(void **state)
+TS_TEST(test_equal_shapes_keep_their_strides)
 {
-    (void)state;
     launch_box_t box;
     box_make(&box, FY_OP_ADD, "4x3 f32|4x3 f32", "", NULL);
     box.src[1].strides[0] = 1, box.src[1].strides[1] = 4; /* transposed */
     assert_int_equal(box_shape(&box), FY_STATUS_OK);
     assert_int_equal(box.src[1].strides[0], 1);
     assert_int_equal(box.src[1].strides[1], 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_broadcast_gives_stride_zero_where_a_source_repeats),
-        cmocka_unit_test(test_equal_shapes_keep_their_strides),
-    };
-    return cmocka_run_group_tests_name("shape", tests, NULL, NULL);
 }

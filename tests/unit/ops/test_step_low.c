@@ -89,7 +89,7 @@ static void expect_equal(const fy_tensor_t *a, const fy_tensor_t *b)
     free(bytes);
 }
 
-static void low_has_the_bits_of_a_cast(ts_ctx_t *ctx)
+TS_DEVICE_TEST(low_has_the_bits_of_a_cast)
 {
     static const int64_t shapes[][2] = { { 1, 1 }, { 3, 7 }, { 64, 40 }, { 129, 131 } };
     for (int which = 0; which < NSTEPS; which++)
@@ -115,7 +115,7 @@ static void low_has_the_bits_of_a_cast(ts_ctx_t *ctx)
             }
 }
 
-static void a_skipped_step_leaves_low(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_skipped_step_leaves_low)
 {
     for (int which = 0; which < NSTEPS; which++) {
         step_t s = begin(ctx->device, which, 33, 9, false, 4, 1);
@@ -127,7 +127,7 @@ static void a_skipped_step_leaves_low(ts_ctx_t *ctx)
     }
 }
 
-static void invalid_operands_are_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(invalid_operands_are_refused)
 {
     fy_device_t *device = ctx->device;
     for (int which = 0; which < NSTEPS; which++) {
@@ -151,8 +151,7 @@ static void invalid_operands_are_refused(ts_ctx_t *ctx)
         if (s.ndst > 1 && k_steps[which].results[1] == 'p') {
             fy_tensor_t *state = s.dst[1];
             ts_ok(fy_cast(state, FY_DTYPE_F16, &s.dst[1]));
-            ts_fails(run(&s), DTYPE_MISMATCH);
-            ts_text_has("states of f16 and bf16 are f32");
+            ts_fails_with(run(&s), DTYPE_MISMATCH, "states of f16 and bf16 are f32");
             s.dst[1] = state;
         }
         s.src[0] = grad;
@@ -164,12 +163,4 @@ static void invalid_operands_are_refused(ts_ctx_t *ctx)
         s.dst[low] = s.dst[low + 1] = matrix(device, 3, 7, false, 0, FY_DTYPE_F16);
         ts_fails(run(&s), INVALID_ARGUMENT);
     }
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(low_has_the_bits_of_a_cast),
-                                       TS_TEST(a_skipped_step_leaves_low),
-                                       TS_TEST(invalid_operands_are_refused) };
-    return TS_RUN("step_low", tests, NULL);
 }

@@ -43,9 +43,8 @@ static void add_large(fy_device_t *device)
 }
 
 /* libgomp keeps the threads of its largest team, so their number shows what a kernel took. */
-static void a_number_holds(void **state)
+TS_TEST(a_number_holds)
 {
-    (void)state;
     fy_device_t *sim;
     const fy_scope_t scope = fy_scope_begin("threads");
     /* before any op ran: only the threads that the simulator starts */
@@ -65,9 +64,8 @@ static void a_number_holds(void **state)
     fy_device_close(sim);
 }
 
-static void wrong_values_are_refused(void **state)
+TS_TEST(wrong_values_are_refused)
 {
-    (void)state;
     static const struct {
         const char *spec, *text;
     } rows[] = {
@@ -153,9 +151,8 @@ static size_t bytes_on(fy_device_t *device, const work_t *work, unsigned char **
     return nbytes;
 }
 
-static void equal_bits_near_thresholds(void **state)
+TS_TEST(equal_bits_near_thresholds)
 {
-    (void)state;
     static const work_t works[] = {
         { 0, 64 },  { 0, 80 },  { 0, 96 },    { 0, 200 },   { 0, 216 }, { 1, 150 },
         { 1, 200 }, { 1, 750 }, { 1, 850 },   { 2, 60 },    { 2, 80 },  { 2, 290 },
@@ -190,27 +187,16 @@ static void equal_bits_near_thresholds(void **state)
     open_host("host?threads=auto");
 }
 
-static int run_all(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_holds), /* first: it counts threads */
-        cmocka_unit_test(wrong_values_are_refused),
-        cmocka_unit_test(equal_bits_near_thresholds),
-    };
-    return cmocka_run_group_tests_name("unit_ops_threads", tests, NULL, NULL);
-}
-
 /* Once for each way of waiting: libgomp reads the variables when it is loaded, so each needs a
  * separate process. */
-int main(int argc, char **argv)
+static int prepare(void)
 {
     static const char *const ways[][2] = { { "passive", "0" }, { "passive", "20000" } };
-    (void)argv;
 #ifdef __SANITIZE_THREAD__
     puts("skipped: ThreadSanitizer does not see how libgomp's threads wait for each other");
     return 77;
 #endif
-    if (argc > 1) return run_all();
+    if (*ts_arguments) return 0;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         int status = -1;
         const pid_t child = fork();
@@ -219,10 +205,12 @@ int main(int argc, char **argv)
             setenv("GOMP_SPINCOUNT", ways[i][1], 1);
             unsetenv("FERRY_THREADS");
             unsetenv("OMP_THREAD_LIMIT");
-            execl("/proc/self/exe", "test_unit_ops_threads", "run", (char *)NULL);
+            execl("/proc/self/exe", "test_unit_ops", "threads", "run", (char *)NULL);
             _exit(127);
         }
         if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 1;
     }
-    return 0;
+    exit(0);
 }
+
+TS_SUITE(.prepare = prepare);

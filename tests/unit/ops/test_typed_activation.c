@@ -25,7 +25,7 @@ static double at(ts_ctx_t *ctx, forward_fn forward, backward_fn backward, double
     return value;
 }
 
-static void activations_have_known_values(ts_ctx_t *ctx)
+TS_DEVICE_TEST(activations_have_known_values)
 {
     static const struct {
         forward_fn forward;
@@ -47,7 +47,7 @@ static void activations_have_known_values(ts_ctx_t *ctx)
     }
 }
 
-static void gradients_are_slopes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(gradients_are_slopes)
 {
     static const struct {
         forward_fn forward;
@@ -73,8 +73,3 @@ static void gradients_are_slopes(ts_ctx_t *ctx)
         }
     }
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(activations_have_known_values),
-                                     TS_TEST(gradients_are_slopes) };
-
-int main(void) { return TS_RUN("typed activations", k_tests, NULL); }

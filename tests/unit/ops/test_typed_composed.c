@@ -83,7 +83,7 @@ static const struct {
                  { 0.254994597, 0.0522792568, 3.07944154, 0.723680347, -0.0852512897, 2.37735566 } }
 };
 
-static void losses_have_the_values_of_pytorch(ts_ctx_t *ctx)
+TS_DEVICE_TEST(losses_have_the_values_of_pytorch)
 {
     for (int k = 0; k < LOSSES; k++) {
         fy_scope_t scope = fy_scope_begin("loss");
@@ -124,7 +124,7 @@ static fy_status_t checked_loss(void *user, size_t count, fy_tensor_t *const *in
 }
 
 /* Both sources, away from corners; targets are positive. */
-static void losses_have_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(losses_have_gradients)
 {
     fy_tensor_t *rng, *inputs[2];
     ts_ok(fy_rng_create(ctx->device, 5, &rng));
@@ -138,7 +138,7 @@ static void losses_have_gradients(ts_ctx_t *ctx)
 }
 
 /* exp(-10) is kept beside 10, and no exponential of a large logit overflows. */
-static void logits_lose_no_digits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(logits_lose_no_digits)
 {
     static const float x[4] = { 10, -10, 1e30F, -1e4F }, y[4] = { 1, 0, 1, 1 };
     static const float want[4] = { 4.53988992e-5F, 4.53988992e-5F, 0, 1e4F };
@@ -151,7 +151,7 @@ static void logits_lose_no_digits(ts_ctx_t *ctx)
 }
 
 /* 300^2 is no f16, and the sum of 40 losses of 2,000 is none; their mean is. */
-static void halves_compute_in_f32(ts_ctx_t *ctx)
+TS_DEVICE_TEST(halves_compute_in_f32)
 {
     fy_tensor_t *a, *b, *loss, *wide;
     float got;
@@ -167,7 +167,7 @@ static void halves_compute_in_f32(ts_ctx_t *ctx)
     }
 }
 
-static void temporaries_are_freed(ts_ctx_t *ctx)
+TS_DEVICE_TEST(temporaries_are_freed)
 {
     fy_tensor_t *x, *y, *loss;
     ts_ok(fy_full(ctx->device, FY_DTYPE_BF16, FY_DIMS(5), -1, &x));
@@ -182,7 +182,7 @@ static void temporaries_are_freed(ts_ctx_t *ctx)
 }
 
 /* Of no elements: the mean is NaN, the sum 0. */
-static void losses_refuse_what_does_not_fit(ts_ctx_t *ctx)
+TS_DEVICE_TEST(losses_refuse_what_does_not_fit)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1),
                 *row = ts_iota(ctx->device, FY_DIMS(3), 1), *half, *whole, *none, *y;
@@ -192,15 +192,14 @@ static void losses_refuse_what_does_not_fit(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0, 3), &none));
     for (int k = 0; k < LOSSES; k++) {
         const fy_ledger_totals_t before = ts_ledger(NULL);
-        ts_fails(loss_of((loss_t)k, x, row, FY_REDUCTION_MEAN, &y), SHAPE_MISMATCH);
-        ts_text_has("[2x3 f32]");
-        ts_fails(loss_of((loss_t)k, x, half, FY_REDUCTION_MEAN, &y), DTYPE_MISMATCH);
-        ts_text_has("f16");
+        ts_fails_with(loss_of((loss_t)k, x, row, FY_REDUCTION_MEAN, &y), SHAPE_MISMATCH,
+                      "[2x3 f32]");
+        ts_fails_with(loss_of((loss_t)k, x, half, FY_REDUCTION_MEAN, &y), DTYPE_MISMATCH, "f16");
         ts_fails(loss_of((loss_t)k, whole, whole, FY_REDUCTION_SUM, &y), DTYPE_MISMATCH);
-        ts_fails(loss_of((loss_t)k, x, x, (fy_reduction_t)3, &y), INVALID_ARGUMENT);
-        ts_text_has("reduction 3");
-        ts_fails(loss_of((loss_t)k, x, NULL, FY_REDUCTION_SUM, &y), INVALID_ARGUMENT);
-        ts_text_has("src1 is NULL");
+        ts_fails_with(loss_of((loss_t)k, x, x, (fy_reduction_t)3, &y), INVALID_ARGUMENT,
+                      "reduction 3");
+        ts_fails_with(loss_of((loss_t)k, x, NULL, FY_REDUCTION_SUM, &y), INVALID_ARGUMENT,
+                      "src1 is NULL");
         ts_fails(loss_of((loss_t)k, x, x, FY_REDUCTION_SUM, NULL), INVALID_ARGUMENT);
         assert_null(y);
         assert_int_equal(ts_ledger(NULL).requests, before.requests);
@@ -212,15 +211,15 @@ static void losses_refuse_what_does_not_fit(ts_ctx_t *ctx)
     }
     static const double betas[4] = { -1, INFINITY, NAN, 1e-60 };
     for (int i = 0; i < 4; i++) {
-        ts_fails(fy_smooth_l1_loss(x, x, betas[i], FY_REDUCTION_SUM, &y), INVALID_ARGUMENT);
-        ts_text_has("beta");
+        ts_fails_with(fy_smooth_l1_loss(x, x, betas[i], FY_REDUCTION_SUM, &y), INVALID_ARGUMENT,
+                      "beta");
     }
 }
 
 /* ---- variance ---- */
 
 /* PyTorch 2.15: over all, over axis 0, over axis 1. */
-static void variances_have_the_values_of_pytorch(ts_ctx_t *ctx)
+TS_DEVICE_TEST(variances_have_the_values_of_pytorch)
 {
     static const double x[12] = { 1, 2, 4, 8, 3, 3, 3, 3, -1, 0, 1, 6.5 };
     static const double var[2][3][4] = { { { 5.97743055556 },
@@ -248,7 +247,7 @@ static void variances_have_the_values_of_pytorch(ts_ctx_t *ctx)
 
 /* The mean of 1e7, 1e7 + 1, 1e7 + 1 is no f32; its rounding must not show. Of 0.1 in f32 the
  * variance is 0, and not below. */
-static void a_large_mean_costs_no_accuracy(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_large_mean_costs_no_accuracy)
 {
     static const float x[3] = { 1e7F, 1e7F + 1, 1e7F + 1 };
     fy_tensor_t *src = ts_f32(ctx->device, FY_DIMS(3), x), *y;
@@ -278,7 +277,7 @@ static fy_status_t checked_spread(void *user, size_t count, fy_tensor_t *const *
                                             0, out_y);
 }
 
-static void variances_have_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(variances_have_gradients)
 {
     fy_tensor_t *rng, *x, *y, *sum, *grad;
     fy_tape_t *tape;
@@ -302,7 +301,7 @@ static void variances_have_gradients(ts_ctx_t *ctx)
     fy_tape_destroy(tape);
 }
 
-static void variances_of_few_and_of_halves(ts_ctx_t *ctx)
+TS_DEVICE_TEST(variances_of_few_and_of_halves)
 {
     fy_tensor_t *one, *none, *half, *wide, *y;
     float got;
@@ -329,21 +328,20 @@ static void variances_of_few_and_of_halves(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), before);
 }
 
-static void variances_refuse(ts_ctx_t *ctx)
+TS_DEVICE_TEST(variances_refuse)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *whole, *y;
     ts_ok(fy_cast(x, FY_DTYPE_I32, &whole));
     for (int k = 0; k < 2; k++) {
         fy_status_t (*call)(const fy_tensor_t *, int, const int *, int, int, fy_tensor_t **) =
             k ? fy_std : fy_var;
-        ts_fails(call(whole, 0, NULL, 0, 0, &y), DTYPE_MISMATCH);
-        ts_text_has(k ? "std: src0 is [2x3 i32]" : "var: src0 is [2x3 i32]");
-        ts_fails(call(x, 0, NULL, 2, 0, &y), INVALID_ARGUMENT);
-        ts_text_has("correction 2");
-        ts_fails(call(x, 1, (const int[]){ 2 }, 0, 0, &y), INVALID_ARGUMENT);
-        ts_text_has(k ? "std: axis 2 does not exist" : "var: axis 2 does not exist");
-        ts_fails(call(x, 2, (const int[]){ 1, -1 }, 0, 0, &y), INVALID_ARGUMENT);
-        ts_text_has("named twice");
+        ts_fails_with(call(whole, 0, NULL, 0, 0, &y), DTYPE_MISMATCH,
+                      k ? "std: src0 is [2x3 i32]" : "var: src0 is [2x3 i32]");
+        ts_fails_with(call(x, 0, NULL, 2, 0, &y), INVALID_ARGUMENT, "correction 2");
+        ts_fails_with(call(x, 1, (const int[]){ 2 }, 0, 0, &y), INVALID_ARGUMENT,
+                      k ? "std: axis 2 does not exist" : "var: axis 2 does not exist");
+        ts_fails_with(call(x, 2, (const int[]){ 1, -1 }, 0, 0, &y), INVALID_ARGUMENT,
+                      "named twice");
         ts_fails(call(NULL, 0, NULL, 0, 0, &y), INVALID_ARGUMENT);
         ts_fails(call(x, 0, NULL, 0, 0, NULL), INVALID_ARGUMENT);
         assert_null(y);
@@ -357,7 +355,7 @@ enum { SAMPLES = 2, PIXELS = 3, CHANNELS = 4, ELEMENTS = SAMPLES * PIXELS * CHAN
 static double pixel(int i) { return i * 7 % 11 - 4 + 0.25 * i; }
 
 /* PyTorch 2.15 in f64, x [2, 3, 4] permuted for it: the result with two groups. */
-static void group_norm_has_the_values_of_pytorch(ts_ctx_t *ctx)
+TS_DEVICE_TEST(group_norm_has_the_values_of_pytorch)
 {
     static const double w[CHANNELS] = { 1, 2, -1, 0.5 }, b[CHANNELS] = { 0, 1, 2, 3 };
     static const double want[ELEMENTS] = {
@@ -378,7 +376,7 @@ static void group_norm_has_the_values_of_pytorch(ts_ctx_t *ctx)
 }
 
 /* Computed here, for each number of groups, of a dense and of a transposed source. */
-static void groups_are_normalized(ts_ctx_t *ctx)
+TS_DEVICE_TEST(groups_are_normalized)
 {
     for (int groups = 1; groups <= CHANNELS; groups *= 2) {
         const int width = CHANNELS / groups, n = PIXELS * width;
@@ -418,7 +416,7 @@ static fy_status_t checked_groups(void *user, size_t count, fy_tensor_t *const *
                          count > 2 ? inputs[2] : NULL, 1e-2, out_y);
 }
 
-static void group_norm_has_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(group_norm_has_gradients)
 {
     fy_tensor_t *rng, *inputs[3];
     ts_ok(fy_rng_create(ctx->device, 5, &rng));
@@ -434,7 +432,7 @@ static void group_norm_has_gradients(ts_ctx_t *ctx)
 }
 
 /* The results in f16 are those in f32, rounded once; and no temporary is left. */
-static void groups_of_halves(ts_ctx_t *ctx)
+TS_DEVICE_TEST(groups_of_halves)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3, 4), 1), *w, *half, *half_w, *y, *z, *same;
     uint8_t equal[ELEMENTS];
@@ -454,7 +452,7 @@ static void groups_of_halves(ts_ctx_t *ctx)
     for (int i = 0; i < ELEMENTS; i++) assert_true(equal[i]);
 }
 
-static void group_norm_refuses(ts_ctx_t *ctx)
+TS_DEVICE_TEST(group_norm_refuses)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3, 4), 1),
                 *three = ts_iota(ctx->device, FY_DIMS(3), 1), *row, *whole, *half, *y;
@@ -462,20 +460,19 @@ static void group_norm_refuses(ts_ctx_t *ctx)
     ts_ok(fy_full(ctx->device, FY_DTYPE_F16, FY_DIMS(4), 1, &half));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &row));
     const uint64_t before = ts_ledger(NULL).requests;
-    ts_fails(fy_group_norm(x, 3, NULL, NULL, 1e-5, &y), SHAPE_MISMATCH);
-    ts_text_has("[2x3x4 f32]; 3 groups do not divide its last axis, 4 channels");
-    ts_fails(fy_group_norm(row, 2, NULL, NULL, 1e-5, &y), SHAPE_MISMATCH);
-    ts_text_has("group_norm: x is [4 f32], of rank 1; it must be [N, ..., C]");
+    ts_fails_with(fy_group_norm(x, 3, NULL, NULL, 1e-5, &y), SHAPE_MISMATCH,
+                  "[2x3x4 f32]; 3 groups do not divide its last axis, 4 channels");
+    ts_fails_with(fy_group_norm(row, 2, NULL, NULL, 1e-5, &y), SHAPE_MISMATCH,
+                  "group_norm: x is [4 f32], of rank 1; it must be [N, ..., C]");
     ts_fails(fy_group_norm(x, 0, NULL, NULL, 1e-5, &y), INVALID_ARGUMENT);
     assert_string_equal(fy_error_get()->text, "group_norm: groups is 0; it must be 1 or more");
     ts_fails(fy_group_norm(x, 2, NULL, NULL, -1, &y), INVALID_ARGUMENT);
     assert_string_equal(fy_error_get()->text,
                         "group_norm: eps is -1; it must be finite, 0 or more");
     ts_fails(fy_group_norm(whole, 2, NULL, NULL, 1e-5, &y), DTYPE_MISMATCH);
-    ts_fails(fy_group_norm(x, 2, half, NULL, 1e-5, &y), DTYPE_MISMATCH);
-    ts_text_has("weight is [4 f16]");
-    ts_fails(fy_group_norm(x, 2, row, three, 1e-5, &y), SHAPE_MISMATCH);
-    ts_text_has("bias is [3 f32]; it must be [4]");
+    ts_fails_with(fy_group_norm(x, 2, half, NULL, 1e-5, &y), DTYPE_MISMATCH, "weight is [4 f16]");
+    ts_fails_with(fy_group_norm(x, 2, row, three, 1e-5, &y), SHAPE_MISMATCH,
+                  "bias is [3 f32]; it must be [4]");
     ts_fails(fy_group_norm(NULL, 2, row, row, 1e-5, &y), INVALID_ARGUMENT);
     ts_fails(fy_group_norm(x, 2, NULL, NULL, 1e-5, NULL), INVALID_ARGUMENT);
     assert_null(y);
@@ -498,7 +495,7 @@ static fy_status_t composed(int which, fy_tensor_t *x, fy_tensor_t *y, fy_tensor
 
 /* On a device with room for ever more temporaries, each step fails once. A failure leaves none and
  * no result. */
-static void a_step_without_memory_leaves_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_step_without_memory_leaves_nothing)
 {
     const int64_t mib = 1 << 20;
     if (ctx->is_host) return;
@@ -527,23 +524,3 @@ static void a_step_without_memory_leaves_nothing(ts_ctx_t *ctx)
     }
     ts_reopen(ctx, device);
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(losses_have_the_values_of_pytorch),
-                                     TS_TEST(losses_have_gradients),
-                                     TS_TEST(logits_lose_no_digits),
-                                     TS_TEST(halves_compute_in_f32),
-                                     TS_TEST(temporaries_are_freed),
-                                     TS_TEST(losses_refuse_what_does_not_fit),
-                                     TS_TEST(variances_have_the_values_of_pytorch),
-                                     TS_TEST(a_large_mean_costs_no_accuracy),
-                                     TS_TEST(variances_have_gradients),
-                                     TS_TEST(variances_of_few_and_of_halves),
-                                     TS_TEST(variances_refuse),
-                                     TS_TEST(group_norm_has_the_values_of_pytorch),
-                                     TS_TEST(groups_are_normalized),
-                                     TS_TEST(group_norm_has_gradients),
-                                     TS_TEST(groups_of_halves),
-                                     TS_TEST(group_norm_refuses),
-                                     TS_TEST(a_step_without_memory_leaves_nothing) };
-
-int main(void) { return TS_RUN("typed calls made of ops", k_tests, NULL); }

@@ -44,7 +44,7 @@ static void expect_within(double a, double b, double relative)
 
 static void expect_near(double a, double b) { expect_within(a, b, 1e-9); }
 
-static void conv2d_and_its_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(conv2d_and_its_gradients)
 {
     const fy_conv2d_attrs_t attrs = { 2, 1, 1, 2, 1, 2, 2, FY_ACTIVATION_NONE };
     fy_tensor_t *rng, *y, *dx, *dw, *with_bias, *db, *rest;
@@ -70,7 +70,7 @@ static void conv2d_and_its_gradients(ts_ctx_t *ctx)
 
 /* As three calls, for sizes that run in plain loops and in oneDNN; twice, so that the second
  * gradients are added. */
-static void relu_and_both_parameters_at_once(ts_ctx_t *ctx)
+TS_DEVICE_TEST(relu_and_both_parameters_at_once)
 {
     static const int64_t sizes[2][4] = { { 2, 5, 4, 3 }, { 2, 12, 12, 16 } };
     static const fy_dtype_t dtypes[2] = { FY_DTYPE_F64, FY_DTYPE_F32 };
@@ -117,7 +117,7 @@ static void relu_and_both_parameters_at_once(ts_ctx_t *ctx)
     }
 }
 
-static void without_attributes_stride_is_1(ts_ctx_t *ctx)
+TS_DEVICE_TEST(without_attributes_stride_is_1)
 {
     fy_tensor_t *x, *w, *y, *dx, *dw;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1, 3, 4, 2), 1, &x));
@@ -132,7 +132,7 @@ static void without_attributes_stride_is_1(ts_ctx_t *ctx)
                   24);
 }
 
-static void pooling_and_its_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(pooling_and_its_gradients)
 {
     const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_NONE, 0, 0 },
                             of_relu = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_RELU, 0, 0 };
@@ -161,7 +161,7 @@ static void pooling_and_its_gradients(ts_ctx_t *ctx)
     ts_fails(fy_avg_pool2d_backward(dy, NULL, NULL, 7, 5, &rest), INVALID_ARGUMENT);
 }
 
-static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_first_of_equals_gets_the_gradient)
 {
     const fy_pool2d_attrs_t attrs = { .kernel_h = 2, .kernel_w = 2 };
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2, 4, 1),
@@ -174,7 +174,7 @@ static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
 }
 
 /* Sizes that torch.nn.functional.max_pool2d gives; 0: it refuses. */
-static void sizes_of_poolings(ts_ctx_t *ctx)
+TS_DEVICE_TEST(sizes_of_poolings)
 {
     static const struct {
         int32_t size, kernel, stride, padding, floored, ceiled;
@@ -219,7 +219,7 @@ typedef struct pooled {
     float mean[12], dx[30];
 } pooled_t;
 
-static void pooling_as_pytorch(ts_ctx_t *ctx)
+TS_DEVICE_TEST(pooling_as_pytorch)
 {
     static const pooled_t cases[] = {
         { 1,
@@ -272,7 +272,7 @@ static void pooling_as_pytorch(ts_ctx_t *ctx)
 }
 
 /* Values of torch.nn.functional.interpolate and adaptive_avg_pool2d. */
-static void resizing_and_adaptive_pooling(ts_ctx_t *ctx)
+TS_DEVICE_TEST(resizing_and_adaptive_pooling)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2, 2, 1), (const float[]){ 1, 2, 3, 4 }), *y,
                 *rng, *dx;
@@ -297,16 +297,3 @@ static void resizing_and_adaptive_pooling(ts_ctx_t *ctx)
     ts_ok(fy_adaptive_avg_pool2d_backward(dy, 7, 5, &dx));
     expect_near(inner(dx, x), inner(dy, y));
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(conv2d_and_its_gradients),
-    TS_TEST(relu_and_both_parameters_at_once),
-    TS_TEST(without_attributes_stride_is_1),
-    TS_TEST(pooling_and_its_gradients),
-    TS_TEST(the_first_of_equals_gets_the_gradient),
-    TS_TEST(sizes_of_poolings),
-    TS_TEST(pooling_as_pytorch),
-    TS_TEST(resizing_and_adaptive_pooling),
-};
-
-int main(void) { return TS_RUN("typed calls over images", k_tests, NULL); }

@@ -23,7 +23,7 @@ static fy_tensor_t *constant(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t n, double 
 }
 
 /* 1000 + small steps: a sum of squares less the square of the mean would have no correct digit. */
-static void a_large_mean_costs_no_digits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_large_mean_costs_no_digits)
 {
     static float x[ROWS][CHANNELS], y[ROWS][CHANNELS];
     float moved[CHANNELS];
@@ -49,7 +49,7 @@ static void a_large_mean_costs_no_digits(ts_ctx_t *ctx)
     }
 }
 
-static void threads_change_no_bit(ts_ctx_t *ctx)
+TS_DEVICE_TEST(threads_change_no_bit)
 {
     static float got[2][4][ROWS * 37];
     fy_tensor_t *rng, *x, *dy, *out[6];
@@ -73,7 +73,7 @@ static void threads_change_no_bit(ts_ctx_t *ctx)
 
 /* Rows of 1000 + small steps, longer than a segment; and the gradients with any number of
  * threads. */
-static void rows_keep_digits_and_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(rows_keep_digits_and_bits)
 {
     enum { LONG = 2500, SHORT = 70 };
     static float x[2][LONG], y[2][LONG], got[2][3][ROWS * SHORT];
@@ -103,13 +103,13 @@ static void rows_keep_digits_and_bits(ts_ctx_t *ctx)
     }
     ts_ok(fy_host_set_threads(0));
     assert_memory_equal(got[0], got[1], sizeof got[0]);
-    ts_fails(fy_rms_norm_backward(dy, a, mean, mean, &out[0], &out[1]), SHAPE_MISMATCH);
-    ts_text_has("weight (src3) is [4099 f32]");
+    ts_fails_with(fy_rms_norm_backward(dy, a, mean, mean, &out[0], &out[1]), SHAPE_MISMATCH,
+                  "weight (src3) is [4099 f32]");
 }
 
 /* The largest values that <ferry/ops.h> states: rows longer than a segment, channels of many
  * rows. */
-static void the_stated_range_is_normalized(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_stated_range_is_normalized)
 {
     enum { LONG = 2500 };
     static float values[LONG], got[LONG];
@@ -137,7 +137,7 @@ static void the_stated_range_is_normalized(ts_ctx_t *ctx)
 
 /* Both statistics are views of one tensor, as a model's buffers are: evaluation reads them after
  * the training pass wrote them, under the same tape. */
-static void running_statistics_are_constants(ts_ctx_t *ctx)
+TS_DEVICE_TEST(running_statistics_are_constants)
 {
     static const float values[4][2] = { { 1, 2 }, { 3, -1 }, { 0, 5 }, { -2, 4 } };
     float trained[2], dx[8];
@@ -166,27 +166,18 @@ static void running_statistics_are_constants(ts_ctx_t *ctx)
     fy_tape_destroy(tape);
 }
 
-static void refusals_have_numbers(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals_have_numbers)
 {
     static const float values[4] = { 1, 2, 3, 4 };
     fy_tensor_t *y, *four = constant(ctx, FY_DTYPE_F32, 4, 1),
                     *mean = constant(ctx, FY_DTYPE_F32, 4, 0),
                     *three = constant(ctx, FY_DTYPE_F32, 3, 1);
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 4), values);
-    ts_fails(fy_batch_norm(x, four, four, NULL, mean, four, NULL, &y, NULL, NULL), SHAPE_MISMATCH);
-    ts_text_has("[1x4 f32] has 1 value a channel, training needs at least 2");
+    ts_fails_with(fy_batch_norm(x, four, four, NULL, mean, four, NULL, &y, NULL, NULL),
+                  SHAPE_MISMATCH, "[1x4 f32] has 1 value a channel, training needs at least 2");
     x = ts_f32(ctx->device, FY_DIMS(4, 1), values);
-    ts_fails(fy_batch_norm(x, three, four, NULL, mean, four, NULL, &y, NULL, NULL), SHAPE_MISMATCH);
-    ts_text_has("weight (src1) is [3 f32]");
-    ts_fails(fy_batch_norm(x, four, four, NULL, NULL, four, NULL, &y, NULL, NULL),
-             INVALID_ARGUMENT);
-    ts_text_has("running_mean is NULL");
+    ts_fails_with(fy_batch_norm(x, three, four, NULL, mean, four, NULL, &y, NULL, NULL),
+                  SHAPE_MISMATCH, "weight (src1) is [3 f32]");
+    ts_fails_with(fy_batch_norm(x, four, four, NULL, NULL, four, NULL, &y, NULL, NULL),
+                  INVALID_ARGUMENT, "running_mean is NULL");
 }
-
-static const ts_test_t tests[] = {
-    TS_TEST(a_large_mean_costs_no_digits),     TS_TEST(threads_change_no_bit),
-    TS_TEST(rows_keep_digits_and_bits),        TS_TEST(the_stated_range_is_normalized),
-    TS_TEST(running_statistics_are_constants), TS_TEST(refusals_have_numbers)
-};
-
-int main(void) { return TS_RUN("typed norm", tests, NULL); }

@@ -26,16 +26,14 @@ static const fy__abi_t fy__abi_sample = { "fy_sample_t", "FY_SAMPLE_INIT",
                                           FY__ABI_SIZE(fy_sample_t, limit), sizeof(fy_sample_t),
                                           &sample_defaults };
 
-static void sizes_are_those_of_the_compiler(void **state)
+TS_TEST(sizes_are_those_of_the_compiler)
 {
-    (void)state;
     assert_int_equal(FY__ABI_SIZE(fy_sample_t, limit), sizeof(fy_sample_old_t));
     assert_int_equal(FY__ABI_SIZE(fy_sample_t, is_new), sizeof(fy_sample_t));
 }
 
-static void an_older_caller_gets_the_defaults_of_new_fields(void **state)
+TS_TEST(an_older_caller_gets_the_defaults_of_new_fields)
 {
-    (void)state;
     fy_sample_t own;
     const fy_sample_old_t old = { sizeof old, 5, 6 };
     const fy_sample_t *given = (const void *)&old;
@@ -47,13 +45,12 @@ static void an_older_caller_gets_the_defaults_of_new_fields(void **state)
     given = NULL;
     ts_ok(FY__READ(sample, "test", given, &own));
     assert_memory_equal(&own, &sample_defaults, sizeof own);
-    ts_fails(FY__READ_GIVEN(sample, "test", given, &own), INVALID_ARGUMENT);
-    ts_text_has("test: given is NULL; start from FY_SAMPLE_INIT");
+    ts_fails_with(FY__READ_GIVEN(sample, "test", given, &own), INVALID_ARGUMENT,
+                  "test: given is NULL; start from FY_SAMPLE_INIT");
 }
 
-static void facts_fill_what_the_caller_has_room_for(void **state)
+TS_TEST(facts_fill_what_the_caller_has_room_for)
 {
-    (void)state;
     const fy_sample_t facts = { sizeof facts, 1, 2, 3.5, 4 };
     struct {
         fy_sample_old_t old;
@@ -73,9 +70,8 @@ static void facts_fill_what_the_caller_has_room_for(void **state)
     assert_true(large.newer[0] == 0 && large.newer[1] == 0);
 }
 
-static void init_writes_what_the_caller_has_room_for(void **state)
+TS_TEST(init_writes_what_the_caller_has_room_for)
 {
-    (void)state;
     fy_pool_options_t options, same = FY_POOL_OPTIONS_INIT;
     struct {
         fy_stream_options_t own;
@@ -341,9 +337,8 @@ static const ts_abi_case_t cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static void every_size_of_every_struct(void **state)
+TS_TEST(every_size_of_every_struct)
 {
-    (void)state;
     ts_ok(fy_device_open("sim:0", &sim));
     for (size_t i = 0; i < CASES; i++) {
         const fy_scope_t scope = fy_scope_begin("sweep");
@@ -354,9 +349,8 @@ static void every_size_of_every_struct(void **state)
 }
 
 /* A struct without a call above would be one that this test does not look at. */
-static void no_struct_is_left_out(void **state)
+TS_TEST(no_struct_is_left_out)
 {
-    (void)state;
 #define X(name, NAME, last) &fy__abi_##name,
     const fy__abi_t *const structs[] = { FY__ABI_OPTIONS(X) FY__ABI_FACTS(X) };
 #undef X
@@ -365,17 +359,4 @@ static void no_struct_is_left_out(void **state)
         while (n < CASES && cases[n].abi != structs[i]) n++;
         if (n == CASES) fail_msg("no call with %s", structs[i]->name);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_those_of_the_compiler),
-        cmocka_unit_test(an_older_caller_gets_the_defaults_of_new_fields),
-        cmocka_unit_test(facts_fill_what_the_caller_has_room_for),
-        cmocka_unit_test(init_writes_what_the_caller_has_room_for),
-        cmocka_unit_test(every_size_of_every_struct),
-        cmocka_unit_test(no_struct_is_left_out),
-    };
-    return cmocka_run_group_tests_name("abi", tests, NULL, NULL);
 }

@@ -31,13 +31,12 @@ static void many(fy_device_t *device, int count, uint64_t *out_most)
     fy_tensor_destroy(a);
 }
 
-static void the_limit_holds(void **state)
+TS_TEST(the_limit_holds)
 {
     static const char *const specs[] = { "sim:9?ahead=1&numerics=off", "sim:9?ahead=2&numerics=off",
                                          "sim:9?ahead=7&numerics=off",
                                          "sim:9?ahead=64&numerics=off", "sim:9?numerics=off" };
     static const uint64_t bounds[] = { 1, 2, 7, 64, 1024 };
-    (void)state;
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         fy_device_t *device = open_spec(specs[i]);
         const fy_ledger_totals_t before = ts_ledger(NULL);
@@ -57,10 +56,9 @@ static void the_limit_holds(void **state)
     }
 }
 
-static void below_the_limit_no_call_waits(void **state)
+TS_TEST(below_the_limit_no_call_waits)
 {
     uint64_t most;
-    (void)state;
     fy_device_t *device = open_spec("sim:9?numerics=off");
     const fy_ledger_totals_t before = ts_ledger(NULL);
     many(device, 1000, &most);
@@ -69,10 +67,9 @@ static void below_the_limit_no_call_waits(void **state)
     fy_device_close(device);
 }
 
-static void a_sync_guard_allows_waiting_at_the_limit(void **state)
+TS_TEST(a_sync_guard_allows_waiting_at_the_limit)
 {
     uint64_t most;
-    (void)state;
     fy_device_t *device = open_spec("sim:9?ahead=8&numerics=off");
     fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
     fy_scope_t scope = fy_scope_begin("held back");
@@ -84,9 +81,8 @@ static void a_sync_guard_allows_waiting_at_the_limit(void **state)
     fy_device_close(device);
 }
 
-static void the_limit_holds_for_transfers(void **state)
+TS_TEST(the_limit_holds_for_transfers)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:9?ahead=4&numerics=off");
     fy_tensor_t *x;
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1 << 20), 0, &x));
@@ -100,14 +96,11 @@ static void the_limit_holds_for_transfers(void **state)
     fy_device_close(device);
 }
 
-static void an_invalid_limit_is_refused(void **state)
+TS_TEST(an_invalid_limit_is_refused)
 {
     fy_device_t *device;
-    (void)state;
-    ts_fails(fy_device_open("sim:9?ahead=0", &device), INVALID_ARGUMENT);
-    ts_text_has("ahead=0");
-    ts_fails(fy_device_open("sim:9?ahead=many", &device), INVALID_ARGUMENT);
-    ts_text_has("number");
+    ts_fails_with(fy_device_open("sim:9?ahead=0", &device), INVALID_ARGUMENT, "ahead=0");
+    ts_fails_with(fy_device_open("sim:9?ahead=many", &device), INVALID_ARGUMENT, "number");
 }
 
 /* ---- lost ---- */
@@ -119,9 +112,8 @@ static fy_status_t lost(void *dev, void *event, int *out_done)
     return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "made to be lost");
 }
 
-static void a_lost_devices_ticket_fails_even_when_it_is_closed(void **state)
+TS_TEST(a_lost_devices_ticket_fails_even_when_it_is_closed)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:9");
     fy_tensor_t *x, *y;
     fy_ticket_t done, never, later;
@@ -162,9 +154,8 @@ static fy_status_t no_record(void *dev, void *event, void *stream)
     return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "made to record none");
 }
 
-static void a_stream_closed_without_an_event_still_answers(void **state)
+TS_TEST(a_stream_closed_without_an_event_still_answers)
 {
-    (void)state;
     fy_device_t *device = open_spec("sim:9");
     fy_stream_t *stream;
     fy_ticket_t ticket;
@@ -180,18 +171,4 @@ static void a_stream_closed_without_an_event_still_answers(void **state)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
     fy_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_limit_holds),
-        cmocka_unit_test(below_the_limit_no_call_waits),
-        cmocka_unit_test(a_sync_guard_allows_waiting_at_the_limit),
-        cmocka_unit_test(the_limit_holds_for_transfers),
-        cmocka_unit_test(an_invalid_limit_is_refused),
-        cmocka_unit_test(a_lost_devices_ticket_fails_even_when_it_is_closed),
-        cmocka_unit_test(a_stream_closed_without_an_event_still_answers),
-    };
-    return cmocka_run_group_tests_name("runtime/ahead", tests, NULL, NULL);
 }

@@ -10,9 +10,8 @@
 #include "tests/support/harness.h"
 #include "tests/support/value.h"
 
-static void checked_arithmetic(void **state)
+TS_TEST(checked_arithmetic)
 {
-    (void)state;
     uint64_t out;
     assert_true(fy__mul_u64(1ull << 32, (1ull << 32) - 1, &out));
     assert_false(fy__mul_u64(1ull << 32, 1ull << 32, &out));
@@ -32,11 +31,9 @@ static fy_status_t outer(void)
     return FY_FAIL(INTERNAL, "not reached");
 }
 
-static void the_record_is_written_once(void **state)
+TS_TEST(the_record_is_written_once)
 {
-    (void)state;
-    ts_fails(outer(), SHAPE_MISMATCH);
-    ts_text_has("inner: 7");
+    ts_fails_with(outer(), SHAPE_MISMATCH, "inner: 7");
     assert_non_null(strstr(fy_error_get()->file, "test_base.c"));
     char longer[1000];
     memset(longer, 'x', sizeof longer - 1);
@@ -55,9 +52,8 @@ static void the_record_is_written_once(void **state)
     assert_null(fy_error_get()->oom);
 }
 
-static void a_failure_names_the_function_that_was_called(void **state)
+TS_TEST(a_failure_names_the_function_that_was_called)
 {
-    (void)state;
     assert_int_equal(fy__fail_in("outer", FY_STATUS_OK), FY_STATUS_OK);
     ts_fails(inner(1), SHAPE_MISMATCH);
     assert_int_equal(fy__fail_in("pad", FY_STATUS_SHAPE_MISMATCH), FY_STATUS_SHAPE_MISMATCH);
@@ -73,9 +69,8 @@ static void a_failure_names_the_function_that_was_called(void **state)
     assert_string_equal(fy_error_get()->text, "too much");
 }
 
-static void specs(void **state)
+TS_TEST(specs)
 {
-    (void)state;
     fy__spec_t spec;
     ts_ok(fy__spec_parse("sim:12?capacity=8GiB&order=eager", &spec));
     assert_string_equal(spec.backend, "sim");
@@ -110,9 +105,8 @@ static void specs(void **state)
     ts_fails(fy__spec_parse(longest, &spec), INVALID_ARGUMENT);
 }
 
-static void byte_sizes(void **state)
+TS_TEST(byte_sizes)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t nbytes;
@@ -135,9 +129,8 @@ static void byte_sizes(void **state)
     }
 }
 
-static void one_element(void **state)
+TS_TEST(one_element)
 {
-    (void)state;
     ts_random_t random = { 3 };
     for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         assert_int_equal(fy__dtype_sizes[dtype], fy_dtype_size(dtype));
@@ -154,16 +147,4 @@ static void one_element(void **state)
         }
         ts_array_free(&values);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(checked_arithmetic),
-                                        cmocka_unit_test(the_record_is_written_once),
-                                        cmocka_unit_test(
-                                            a_failure_names_the_function_that_was_called),
-                                        cmocka_unit_test(specs),
-                                        cmocka_unit_test(byte_sizes),
-                                        cmocka_unit_test(one_element) };
-    return cmocka_run_group_tests_name("base", tests, NULL, NULL) != 0;
 }

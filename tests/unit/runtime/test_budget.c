@@ -14,9 +14,8 @@ static fy_tensor_t *host_bytes(int64_t n)
     return host;
 }
 
-static void accepts_the_documented_syntax(ts_ctx_t *ctx)
+TS_DEVICE_TEST(accepts_the_documented_syntax)
 {
-    (void)ctx;
     static const char *const good[] = { "upload=0",
                                         "upload=1.5GiB,download=4KiB/step,peer=0,sync=0",
                                         "alloc=3,alloc=0/step,memory=1MiB/step",
@@ -45,19 +44,16 @@ static void accepts_the_documented_syntax(ts_ctx_t *ctx)
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) ts_ok(fy_budget_set(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ts_fails(fy_budget_set(bad[i].text), INVALID_ARGUMENT);
-        ts_text_has(bad[i].says[0]);
-        ts_text_has(bad[i].says[1]);
+        ts_fails_with(fy_budget_set(bad[i].text), INVALID_ARGUMENT, bad[i].says[0], bad[i].says[1]);
     }
     char many[600] = "";
     for (int i = 0; i < 40; i++)
         snprintf(many + strlen(many), sizeof many - strlen(many), "sync=%d/s%d,", i, i);
-    ts_fails(fy_budget_set(many), INVALID_ARGUMENT);
-    ts_text_has("32");
+    ts_fails_with(fy_budget_set(many), INVALID_ARGUMENT, "32");
     ts_ok(fy_budget_set(NULL));
 }
 
-static void counts_the_process_from_now_on(ts_ctx_t *ctx)
+TS_DEVICE_TEST(counts_the_process_from_now_on)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
     ts_ok(fy_tensor_upload(host, ctx->device, NULL,
@@ -82,26 +78,24 @@ static void counts_the_process_from_now_on(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
 }
 
-static void every_limit(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_limit)
 {
     fy_tensor_t *host = host_bytes(4), *up, *large = NULL;
     fy_download_t *down;
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_ok(fy_budget_set("download=3,sync=0,alloc=0"));
-    ts_fails(fy_tensor_download(up, NULL, &down), REFUSED_BY_GUARD);
-    ts_text_has("download=3");
-    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD);
-    ts_text_has("sync=0");
+    ts_fails_with(fy_tensor_download(up, NULL, &down), REFUSED_BY_GUARD, "download=3");
+    ts_fails_with(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD, "sync=0");
     if (!ctx->is_host) {
-        ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large),
-                 REFUSED_BY_GUARD);
-        ts_text_has("alloc=0");
+        ts_fails_with(
+            fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large),
+            REFUSED_BY_GUARD, "alloc=0");
     }
     ts_ok(fy_budget_set(NULL));
 }
 
 /* Each instance of the scope has the whole limit; other scopes have none. */
-static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
+TS_DEVICE_TEST(limits_each_instance_of_a_scope)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
     fy_scope_t early = fy_scope_begin("step"); /* opened before the budget: not limited */
@@ -113,10 +107,9 @@ static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
         fy_scope_t scope = fy_scope_begin("step"), inside;
         inside = fy_scope_begin("forward");
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
-        ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
-        ts_text_has("'upload=1KiB/step'");
-        ts_text_has("each such scope 1024 upload bytes, of which 1000 are used");
-        ts_text_has("'test/step'");
+        ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD,
+                      "'upload=1KiB/step'",
+                      "each such scope 1024 upload bytes, of which 1000 are used", "'test/step'");
         fy_scope_end(inside, 0, NULL);
         fy_scope_end(scope, 0, NULL);
     }
@@ -131,7 +124,7 @@ static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
     fy_scope_end(kept, 0, NULL);
 }
 
-static void memory_of_a_scope(ts_ctx_t *ctx)
+TS_DEVICE_TEST(memory_of_a_scope)
 {
     fy_tensor_t *a, *b;
     if (ctx->is_host) return; /* the host has no device bytes */
@@ -139,8 +132,8 @@ static void memory_of_a_scope(ts_ctx_t *ctx)
     for (int i = 0; i < 2; i++) {
         fy_scope_t scope = fy_scope_begin("step");
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
-        ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &b), REFUSED_BY_GUARD);
-        ts_text_has("memory=10000/step");
+        ts_fails_with(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &b),
+                      REFUSED_BY_GUARD, "memory=10000/step");
         if (i) fy_tensor_keep(a); /* the guard counts bytes that outlive the scope */
         fy_scope_end(scope, 0, NULL);
     }
@@ -149,7 +142,7 @@ static void memory_of_a_scope(ts_ctx_t *ctx)
 }
 
 /* A guard of the program and a budget are checked separately; both hold. */
-static void a_guard_beside_a_budget(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_guard_beside_a_budget)
 {
     fy_tensor_t *host = host_bytes(1000), *up;
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
@@ -157,8 +150,8 @@ static void a_guard_beside_a_budget(ts_ctx_t *ctx)
     fy_scope_t scope = fy_scope_begin("step");
     guard.upload_nbytes = 1000000;
     ts_ok(fy_scope_guard(&guard));
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
-    ts_text_has("upload=0/step");
+    ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD,
+                  "upload=0/step");
     fy_scope_end(scope, 0, NULL);
     scope = fy_scope_begin("load");
     guard.upload_nbytes = 1500;
@@ -169,8 +162,8 @@ static void a_guard_beside_a_budget(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
     /* the refused upload is not counted in the budget */
     for (int i = 0; i < 4; i++) ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
-    ts_text_has("'upload=5000'");
+    ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD,
+                  "'upload=5000'");
     ts_ok(fy_budget_set(NULL));
 }
 
@@ -196,7 +189,7 @@ static void *uploads(void *user)
 }
 
 /* The limit covers all threads, also while another thread replaces the budget. */
-static void holds_for_all_threads(ts_ctx_t *ctx)
+TS_DEVICE_TEST(holds_for_all_threads)
 {
     pthread_t threads[THREADS];
     worker_t workers[THREADS];
@@ -232,7 +225,7 @@ static int child(const char *program, const char *budget)
     assert_true(pid >= 0);
     if (pid == 0) {
         setenv("FERRY_BUDGET", budget, 1);
-        execl(program, program, "child", (char *)NULL);
+        execl(program, program, "budget", "child", (char *)NULL);
         _exit(99);
     }
     int status = 0;
@@ -264,9 +257,8 @@ static int be_the_child(void)
     if (opened != FY_STATUS_OK) fy_device_close(device);
     return nerrors * 10 + (status == FY_STATUS_REFUSED_BY_GUARD) + 2 * (opened != FY_STATUS_OK);
 }
-static void the_environment(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_environment)
 {
-    (void)ctx;
     assert_int_equal(child("/proc/self/exe", ""), 0);
     assert_int_equal(child("/proc/self/exe", "upload=8"), 0);
     assert_int_equal(child("/proc/self/exe", "upload=7"), 1);
@@ -279,20 +271,10 @@ static void the_environment(ts_ctx_t *ctx)
     unsetenv("FERRY_STRICT");
 }
 
-static const ts_test_t k_tests[] = {
-    TS_TEST(accepts_the_documented_syntax),
-    TS_TEST(counts_the_process_from_now_on),
-    TS_TEST(every_limit),
-    TS_TEST(limits_each_instance_of_a_scope),
-    TS_TEST(memory_of_a_scope),
-    TS_TEST(a_guard_beside_a_budget),
-    TS_TEST(holds_for_all_threads),
-    TS_TEST(the_environment),
-};
-
-int main(int argc, char **argv)
+static int prepare(void)
 {
-    (void)argv;
-    if (argc > 1) return be_the_child();
-    return TS_RUN("budget", k_tests, NULL);
+    if (*ts_arguments) exit(be_the_child());
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

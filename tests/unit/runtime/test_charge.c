@@ -12,9 +12,8 @@ static uint64_t now_ns(const fy_device_t *device)
     return clock.now_ns;
 }
 
-static void each_kind_has_its_rate(void **state)
+TS_TEST(each_kind_has_its_rate)
 {
-    (void)state;
     fy_device_t *devices[2];
     fy__charge_host(300000, 0); /* no device is open */
     fy__charge_host_copy(60000);
@@ -29,10 +28,4 @@ static void each_kind_has_its_rate(void **state)
     fy__charge_host_copy(600);
     assert_int_equal(now_ns(devices[1]) - start_ns, 1000 + 6000 + 50 + 10);
     fy_device_close(devices[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_kind_has_its_rate) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void *opens_and_closes(void *user)
     return NULL;
 }
 
-static void one_device_many_openers(ts_ctx_t *ctx)
+TS_DEVICE_TEST(one_device_many_openers)
 {
     pthread_t threads[THREADS];
     if (!ctx->is_host) skip();
@@ -52,7 +52,7 @@ static void *polls_and_works_on_the_host(void *user)
     return NULL;
 }
 
-static void an_old_ticket_outlives_its_device(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_old_ticket_outlives_its_device)
 {
     pthread_t thread;
     fy_device_t *device;
@@ -73,8 +73,3 @@ static void an_old_ticket_outlives_its_device(ts_ctx_t *ctx)
     pthread_join(thread, NULL);
     assert_int_equal(failures, 0);
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(one_device_many_openers),
-                                     TS_TEST(an_old_ticket_outlives_its_device) };
-
-int main(void) { return TS_RUN("device races", k_tests, NULL); }

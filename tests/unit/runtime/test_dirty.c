@@ -1,7 +1,7 @@
 /* The dirty flag of a storage (runtime/tensor/storage.h). Every writer of a field that forbids
  * unchecked reuse sets it, so the thread cache does not keep the storage. The cache keeps it again
  * once every such condition has ended. One test for each writer.
- * Not here: faults as users see them (tests/conformance/test_conformance_fault.c), the thread cache
+ * Not here: faults as users see them (tests/conformance/test_fault.c), the thread cache
  * itself (test_thread_cache.c). */
 #include <pthread.h>
 
@@ -70,7 +70,7 @@ static fy_tensor_t *indices_of(fy_device_t *device, int64_t first)
 
 /* ---- writers of the flag ---- */
 
-static void a_result_of_a_faulty_op_is_not_cached(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_result_of_a_faulty_op_is_not_cached)
 {
     if (!ctx->is_host) skip(); /* only host storages are cached by threads */
     (void)fy__cache_flush(fy__thread());
@@ -81,7 +81,7 @@ static void a_result_of_a_faulty_op_is_not_cached(ts_ctx_t *ctx)
     expect_not_kept(rows);
 }
 
-static void a_result_of_a_faulty_replay_is_not_cached(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_result_of_a_faulty_replay_is_not_cached)
 {
     if (!ctx->is_host) skip();
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0),
@@ -107,7 +107,7 @@ static fy_status_t failing_launch(void *dev, void *stream, const fy_launch_t *la
     return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the launch was made to fail");
 }
 
-static void results_of_a_failed_replay_are_not_cached(ts_ctx_t *ctx)
+TS_DEVICE_TEST(results_of_a_failed_replay_are_not_cached)
 {
     static fy_backend_t backend;
     if (!ctx->is_host) skip();
@@ -134,7 +134,7 @@ static void results_of_a_failed_replay_are_not_cached(ts_ctx_t *ctx)
     expect_not_kept(second);
 }
 
-static void a_download_of_poisoned_bytes_is_not_cached(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_download_of_poisoned_bytes_is_not_cached)
 {
     if (ctx->is_host) skip(); /* the host refuses this at once */
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows, *here;
@@ -144,17 +144,15 @@ static void a_download_of_poisoned_bytes_is_not_cached(ts_ctx_t *ctx)
     expect_not_kept(here);
 }
 
-static void the_target_of_a_failed_upload_is_not_cached(void **state)
+TS_TEST(the_target_of_a_failed_upload_is_not_cached)
 {
-    (void)state;
     fy_tensor_t *tensor = make(100);
     fy__upload_poison(tensor, FY_FAIL(INTERNAL, "made to fail"));
     expect_not_kept(tensor);
 }
 
-static void a_late_transfer_fault_keeps_the_storage_out_of_the_cache(void **state)
+TS_TEST(a_late_transfer_fault_keeps_the_storage_out_of_the_cache)
 {
-    (void)state;
     fy_device_t *host = fy_device_host();
     const fy__taint_t taint = { .poison = fy__poison_record(FY_STATUS_IO, "made up") };
     for (int adopted = 0; adopted < 2; adopted++) {
@@ -185,9 +183,8 @@ static fy__point_t a_point_that_is_reached(fy_device_t **out_device)
     return point;
 }
 
-static void lent_bytes_are_not_cached(void **state)
+TS_TEST(lent_bytes_are_not_cached)
 {
-    (void)state;
     fy_device_t *device;
     const fy__point_t point = a_point_that_is_reached(&device);
     for (int64_t nbytes = 100; nbytes <= 2 * FY__CACHE_LARGEST; nbytes *= 4) {
@@ -204,9 +201,8 @@ static void lent_bytes_are_not_cached(void **state)
 
 /* ---- the flag is cleared ---- */
 
-static void the_storage_is_cached_after_its_borrow_ended(void **state)
+TS_TEST(the_storage_is_cached_after_its_borrow_ended)
 {
-    (void)state;
     fy_device_t *device;
     void *data;
     const fy__point_t point = a_point_that_is_reached(&device);
@@ -227,7 +223,7 @@ static void the_storage_is_cached_after_its_borrow_ended(void **state)
     fy_device_close(device);
 }
 
-static void the_storage_is_cached_after_a_complete_overwrite(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_storage_is_cached_after_a_complete_overwrite)
 {
     if (!ctx->is_host) skip();
     (void)fy__cache_flush(fy__thread());
@@ -248,9 +244,8 @@ static void *lend_often(void *user)
 
 /* Through one handle, like threads that upload from one tensor. The last release comes after all of
  * them. */
-static void threads_set_the_flag_concurrently(void **state)
+TS_TEST(threads_set_the_flag_concurrently)
 {
-    (void)state;
     fy_tensor_t *tensor = make(100);
     const unsigned class = class_of(tensor);
     pthread_t threads[3];
@@ -270,9 +265,8 @@ static void *lend_and_release(void *user)
 }
 
 /* Each thread has its own reference. The last release sees the writes of all other threads. */
-static void threads_set_the_flag_then_release(void **state)
+TS_TEST(threads_set_the_flag_then_release)
 {
-    (void)state;
     for (int round = 0; round < 50; round++) {
         fy__storage_t *storage;
         pthread_t threads[2];
@@ -285,26 +279,4 @@ static void threads_set_the_flag_then_release(void **state)
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
         assert_true(fy__cache_is_valid(fy__thread()));
     }
-}
-
-int main(void)
-{
-    static const ts_test_t on_devices[] = {
-        TS_TEST(a_result_of_a_faulty_op_is_not_cached),
-        TS_TEST(a_result_of_a_faulty_replay_is_not_cached),
-        TS_TEST(results_of_a_failed_replay_are_not_cached),
-        TS_TEST(a_download_of_poisoned_bytes_is_not_cached),
-        TS_TEST(the_storage_is_cached_after_a_complete_overwrite),
-    };
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_target_of_a_failed_upload_is_not_cached),
-        cmocka_unit_test(a_late_transfer_fault_keeps_the_storage_out_of_the_cache),
-        cmocka_unit_test(lent_bytes_are_not_cached),
-        cmocka_unit_test(the_storage_is_cached_after_its_borrow_ended),
-        cmocka_unit_test(threads_set_the_flag_concurrently),
-        cmocka_unit_test(threads_set_the_flag_then_release),
-    };
-    const int failed = cmocka_run_group_tests_name("mark", tests, NULL, NULL);
-    const int status = TS_RUN("mark on devices", on_devices, NULL);
-    return failed ? 1 : status;
 }

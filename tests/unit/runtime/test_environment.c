@@ -1,17 +1,12 @@
 /* Malformed environment variables, one row each: fy_device_open fails and names the variable. With
  * a corrected or empty value, or with FERRY_STRICT=0, it opens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <ferry/ferry.h>
 
 #include "runtime/base/environment.h"
+#include "tests/support/test.h"
 
 static const struct {
     const char *name, *bad, *good;
@@ -36,9 +31,8 @@ static fy_status_t open_one(const char *spec)
     return status;
 }
 
-static void malformed(void **state)
+TS_TEST(malformed)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int is_sim = 0; is_sim < 2; is_sim++) {
             const char *spec = is_sim ? "sim:0" : "host";
@@ -61,9 +55,8 @@ static void malformed(void **state)
 
 /* Both ways of reading treat an empty variable as unset. tests/unit/tools/test_setuid.sh tests
  * their difference. */
-static void empty_is_unset(void **state)
+TS_TEST(empty_is_unset)
 {
-    (void)state;
     setenv("FERRY_TEST_NOTHING", "", 1);
     assert_null(fy__env_file("FERRY_TEST_NOTHING"));
     assert_null(fy__env_value("FERRY_TEST_NOTHING"));
@@ -71,11 +64,4 @@ static void empty_is_unset(void **state)
     assert_string_equal(fy__env_file("FERRY_TEST_NOTHING"), "x");
     assert_string_equal(fy__env_value("FERRY_TEST_NOTHING"), "x");
     unsetenv("FERRY_TEST_NOTHING");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(malformed),
-                                        cmocka_unit_test(empty_is_unset) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

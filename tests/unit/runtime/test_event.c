@@ -1,6 +1,6 @@
 /* The ring of events and recordings: its capacity, the counter of lost events, the order per
  * thread, begin and end, the content of the file.
- * Not here: the file of a whole program (tests/conformance/test_conformance_events.c). */
+ * Not here: the file of a whole program (tests/conformance/test_events.c). */
 #include "runtime/record/event_ring.h"
 
 #include <pthread.h>
@@ -18,9 +18,8 @@ static fy__event_t numbered(uint32_t thread, uint64_t number)
 }
 
 /* An event that does not fit is counted as lost, never dropped silently (pytorch#179276). */
-static void ring_is_bounded(void **state)
+TS_TEST(ring_is_bounded)
 {
-    (void)state;
     fy__event_ring_t ring = { NULL };
     fy__event_t event;
     assert_true(fy__event_ring_open(&ring, SHIFT));
@@ -59,9 +58,8 @@ static fy__event_t op_with(unsigned count, uint64_t number)
 
 /* Events of different lengths, at every place of the ring, also over its end: each arrives whole,
  * and nothing of a longer one shows in a later, shorter one. */
-static void records_have_different_lengths(void **state)
+TS_TEST(records_have_different_lengths)
 {
-    (void)state;
     fy__event_ring_t ring = { NULL };
     uint64_t put = 0, taken = 0;
     assert_true(fy__event_ring_open(&ring, SHIFT));
@@ -89,9 +87,8 @@ static void records_have_different_lengths(void **state)
 }
 
 /* A ring that has ended takes nothing, and one that is opened again begins empty. */
-static void a_ring_ends(void **state)
+TS_TEST(a_ring_ends)
 {
-    (void)state;
     fy__event_ring_t ring = { NULL };
     const fy__event_t event = numbered(1, 1);
     uint64_t tail;
@@ -111,9 +108,8 @@ static void a_ring_ends(void **state)
 }
 
 /* A thread took cells and has not filled them: a signal handler that exits interrupted it. */
-static void an_unfinished_record_is_seen(void **state)
+TS_TEST(an_unfinished_record_is_seen)
 {
-    (void)state;
     fy__event_ring_t ring = { NULL };
     uint64_t tail;
     assert_true(fy__event_ring_open(&ring, SHIFT));
@@ -142,9 +138,8 @@ static void *produce(void *user)
 
 /* Four threads write as fast as they can into a ring that is too small. The events that arrive and
  * those that are lost add up, and the order per thread is kept. */
-static void four_threads(void **state)
+TS_TEST(four_threads)
 {
-    (void)state;
     fy__event_ring_t ring = { NULL };
     pthread_t threads[THREADS];
     producer_t producers[THREADS];
@@ -212,13 +207,11 @@ static int remove_path(void **state)
     return unlink(path) || status != FY_STATUS_OK;
 }
 
-static void a_recording(void **state)
+TS_TEST_WITH(a_recording, make_path, remove_path)
 {
-    (void)state;
     fy_tensor_t *x, *y;
     ts_ok(fy_ledger_record(NULL)); /* no recording to end */
-    ts_fails(fy_ledger_record("/nowhere/at/all"), IO);
-    ts_text_has("/nowhere/at/all");
+    ts_fails_with(fy_ledger_record("/nowhere/at/all"), IO, "/nowhere/at/all");
     ts_fails(fy_ledger_record(""), INVALID_ARGUMENT);
     char far[5000] = "";
     for (size_t i = 0; i + 2 < 4500; i += 2) memcpy(far + i, "./", 3);
@@ -262,9 +255,8 @@ static void a_recording(void **state)
 }
 
 /* Names that tensors have before they are used, and get later; a name is written once. */
-static void tensors_have_names(void **state)
+TS_TEST_WITH(tensors_have_names, make_path, remove_path)
 {
-    (void)state;
     fy_tensor_t *x, *y, *z;
     ts_ok(fy_ledger_record(path));
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
@@ -295,9 +287,8 @@ static void tensors_have_names(void **state)
 }
 
 /* A replay of two calls is an op behind its launches. */
-static void a_replay_has_launches(void **state)
+TS_TEST_WITH(a_replay_has_launches, make_path, remove_path)
 {
-    (void)state;
     fy_device_t *device;
     fy_tensor_t *x, *y, *z;
     fy_graph_t *graph;
@@ -353,9 +344,8 @@ static void *work(void *user)
 
 /* Recordings begin and end while four threads work: each file is complete, with any number of
  * events. */
-static void recordings_while_threads_work_are_complete(void **state)
+TS_TEST_WITH(recordings_while_threads_work_are_complete, make_path, remove_path)
 {
-    (void)state;
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
@@ -373,9 +363,8 @@ static void recordings_while_threads_work_are_complete(void **state)
 }
 
 /* The child records nothing and does not touch its parent's file. */
-static void fork_records_in_the_parent_only(void **state)
+TS_TEST_WITH(fork_records_in_the_parent_only, make_path, remove_path)
 {
-    (void)state;
     fy_tensor_t *x;
     int status = -1;
     ts_ok(fy_ledger_record(path));
@@ -401,9 +390,8 @@ static void fork_records_in_the_parent_only(void **state)
 }
 
 /* A process that exits without ending its recording leaves a complete file. */
-static void exit_ends_a_recording(void **state)
+TS_TEST_WITH(exit_ends_a_recording, make_path, remove_path)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     print_message("skipped: ThreadSanitizer takes the locks that a fork's child initializes again "
                   "for held ones\n");
@@ -426,35 +414,13 @@ static void exit_ends_a_recording(void **state)
 }
 
 /* A full disk: the call that ends the recording reports it; no other call fails. */
-static void a_full_disk_is_reported_at_the_end(void **state)
+TS_TEST(a_full_disk_is_reported_at_the_end)
 {
-    (void)state;
     fy_tensor_t *x;
     if (access("/dev/full", W_OK) != 0) skip();
     ts_ok(fy_ledger_record("/dev/full"));
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
     fy_tensor_destroy(x);
-    ts_fails(fy_ledger_record(NULL), IO);
-    ts_text_has("space");
+    ts_fails_with(fy_ledger_record(NULL), IO, "space");
     ts_ok(fy_ledger_record(NULL));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ring_is_bounded),
-        cmocka_unit_test(records_have_different_lengths),
-        cmocka_unit_test(a_ring_ends),
-        cmocka_unit_test(an_unfinished_record_is_seen),
-        cmocka_unit_test(four_threads),
-        cmocka_unit_test_setup_teardown(a_recording, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(tensors_have_names, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(a_replay_has_launches, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(recordings_while_threads_work_are_complete, make_path,
-                                        remove_path),
-        cmocka_unit_test_setup_teardown(fork_records_in_the_parent_only, make_path, remove_path),
-        cmocka_unit_test_setup_teardown(exit_ends_a_recording, make_path, remove_path),
-        cmocka_unit_test(a_full_disk_is_reported_at_the_end),
-    };
-    return cmocka_run_group_tests_name("event", tests, NULL, NULL);
 }

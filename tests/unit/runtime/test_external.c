@@ -14,7 +14,7 @@ static fy_external_t *begin(fy_tensor_t *src, fy_tensor_t *dst, fy_ticket_t *out
     return external;
 }
 
-static void host_bytes_are_busy_until_the_end(ts_ctx_t *ctx)
+TS_DEVICE_TEST(host_bytes_are_busy_until_the_end)
 {
     fy_tensor_t *x = ts_host_f32(FY_DIMS(4), TENS), *y;
     fy_external_t *external, *second;
@@ -24,12 +24,11 @@ static void host_bytes_are_busy_until_the_end(ts_ctx_t *ctx)
     external = begin(x, x, &ticket);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_PENDING);
     ts_fails(fy_ticket_wait(ticket, 1000), TIMEOUT);
-    ts_fails(fy_tensor_map(x, FY_ACCESS_READ, &data), BUSY);
-    ts_text_has("external work that is not finished");
+    ts_fails_with(fy_tensor_map(x, FY_ACCESS_READ, &data), BUSY,
+                  "external work that is not finished");
     ts_fails(fy_tensor_map(x, FY_ACCESS_WRITE, &data), BUSY);
     ts_fails(fy_neg(x, &y), BUSY);
-    ts_fails(fy_fill(x, 0), BUSY);
-    ts_text_has("borrowed by external work");
+    ts_fails_with(fy_fill(x, 0), BUSY, "borrowed by external work");
     ts_fails(fy_external_begin("test", x, x, &second, &other), BUSY);
     ts_fails(fy_ticket_cancel(ticket), BUSY);
     assert_null(second);
@@ -39,7 +38,7 @@ static void host_bytes_are_busy_until_the_end(ts_ctx_t *ctx)
     ts_ok(fy_fill(x, 1));
 }
 
-static void a_source_can_be_read(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_source_can_be_read)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), TENS), *y;
     fy_ticket_t ticket;
@@ -96,7 +95,7 @@ static fy_ticket_t start(work_t *work, fy_tensor_t *tensor, fy_device_t *device,
     return ticket;
 }
 
-static void ops_wait_for_it_and_it_waits_for_ops(ts_ctx_t *ctx)
+TS_DEVICE_TEST(ops_wait_for_it_and_it_waits_for_ops)
 {
     for (int contract = 0; contract < 2 && !ctx->is_host; contract++) {
         fy_tensor_t *x, *y, *before;
@@ -125,7 +124,7 @@ static void ops_wait_for_it_and_it_waits_for_ops(ts_ctx_t *ctx)
     }
 }
 
-static void transfers_queue_behind_it(ts_ctx_t *ctx)
+TS_DEVICE_TEST(transfers_queue_behind_it)
 {
     if (!ctx->is_sim) return;
     fy_device_t *device = ts_open_with(ctx, "window=64B");
@@ -162,7 +161,7 @@ static void transfers_queue_behind_it(ts_ctx_t *ctx)
     ts_reopen(ctx, device);
 }
 
-static void a_failure_is_on_the_ticket_and_in_the_bytes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_failure_is_on_the_ticket_and_in_the_bytes)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0), *y;
     fy_ticket_t ticket;
@@ -187,14 +186,13 @@ static void a_failure_is_on_the_ticket_and_in_the_bytes(ts_ctx_t *ctx)
     }
     ts_text_has("test: the cable is cut");
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
-    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
-    ts_text_has("test: the cable is cut");
+    ts_fails_with(fy_ticket_wait(ticket, FY_FOREVER), IO, "test: the cable is cut");
     for (int i = 0; i < N; i++) ones[i] = 1;
     ts_ok(fy_fill(x, 1)); /* overwritten: as before */
     ts_expect_f32(x, ones, N);
 }
 
-static void destroyed_tensors_keep_their_bytes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(destroyed_tensors_keep_their_bytes)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0);
     const uint64_t live = ts_live(ctx->device);
@@ -206,7 +204,7 @@ static void destroyed_tensors_keep_their_bytes(ts_ctx_t *ctx)
     if (!ctx->is_host) assert_true(ts_live(ctx->device) < live);
 }
 
-static void guards_of_the_caller_hold(ts_ctx_t *ctx)
+TS_DEVICE_TEST(guards_of_the_caller_hold)
 {
     fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0),
@@ -228,7 +226,7 @@ static void count_status(void *user, fy_status_t status)
     __atomic_store_n((int *)user, (int)status + 1, __ATOMIC_SEQ_CST);
 }
 
-static void results_are_kept_for_late_tickets(ts_ctx_t *ctx)
+TS_DEVICE_TEST(results_are_kept_for_late_tickets)
 {
     enum { MANY = 1024 };
     static fy_external_t *external[MANY];
@@ -243,8 +241,7 @@ static void results_are_kept_for_late_tickets(ts_ctx_t *ctx)
     while (!__atomic_load_n(&called, __ATOMIC_SEQ_CST)) {}
     assert_int_equal(called, FY_STATUS_IO + 1);
     for (int i = 0; i < MANY; i++) external[i] = begin(NULL, NULL, &ticket);
-    ts_fails(fy_external_begin("test", NULL, NULL, &more, &ticket), BUSY);
-    ts_text_has("1024 pieces");
+    ts_fails_with(fy_external_begin("test", NULL, NULL, &more, &ticket), BUSY, "1024 pieces");
     assert_int_equal(fy_ticket_poll(tickets[0]), FY_POLL_FAILED); /* no longer stored */
     for (int i = 0; i < MANY; i++)
         fy_external_finish(external[MANY - 1 - i], (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
@@ -253,7 +250,7 @@ static void results_are_kept_for_late_tickets(ts_ctx_t *ctx)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
 
-static void refusals_change_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals_change_nothing)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N), 0);
     fy_external_t *external;
@@ -270,7 +267,7 @@ static void refusals_change_nothing(ts_ctx_t *ctx)
 /* ---- several readers of one host source ---- */
 
 /* An upload that takes the place of the work in `borrow`, and the other way round. */
-static void a_source_of_uploads_and_work_stays_protected(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_source_of_uploads_and_work_stays_protected)
 {
     if (!ctx->is_sim) return;
     for (int upload_first = 0; upload_first < 2; upload_first++) {
@@ -307,7 +304,7 @@ static void *finish_now(void *external)
 }
 
 /* The later work is asked to finish first: it still covers the earlier. */
-static void two_pieces_of_work_read_one_source(ts_ctx_t *ctx)
+TS_DEVICE_TEST(two_pieces_of_work_read_one_source)
 {
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), TENS);
     fy_ticket_t first, second;
@@ -333,15 +330,14 @@ static int interrupt(void *user)
     return ++calls == stop_at;
 }
 
-static void an_interrupt_ends_the_wait(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_interrupt_ends_the_wait)
 {
     fy_ticket_t ticket;
     if (!ctx->is_host) return;
     fy_external_t *external = begin(NULL, NULL, &ticket);
     fy_interrupt_set(interrupt, NULL);
     calls = 0, stop_at = 2;
-    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED);
-    ts_text_has("goes on");
+    ts_fails_with(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED, "goes on");
     assert_int_equal(calls, 2);
     calls = 0, stop_at = 0;
     ts_fails(fy_ticket_wait(ticket, 100000000), TIMEOUT); /* at most two pieces */
@@ -360,7 +356,7 @@ static void *enter_and_end(void *external)
     return NULL;
 }
 
-static void a_new_thread_has_not_entered(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_new_thread_has_not_entered)
 {
     fy_ticket_t ticket;
     pthread_t thread;
@@ -372,21 +368,3 @@ static void a_new_thread_has_not_entered(ts_ctx_t *ctx)
         fy_external_finish(external, (fy_ticket_t){ 0, 0 }, FY_STATUS_OK);
     }
 }
-
-static const ts_test_t tests[] = {
-    TS_TEST(host_bytes_are_busy_until_the_end),
-    TS_TEST(a_source_can_be_read),
-    TS_TEST(ops_wait_for_it_and_it_waits_for_ops),
-    TS_TEST(transfers_queue_behind_it),
-    TS_TEST(a_failure_is_on_the_ticket_and_in_the_bytes),
-    TS_TEST(destroyed_tensors_keep_their_bytes),
-    TS_TEST(guards_of_the_caller_hold),
-    TS_TEST(results_are_kept_for_late_tickets),
-    TS_TEST(refusals_change_nothing),
-    TS_TEST(a_source_of_uploads_and_work_stays_protected),
-    TS_TEST(two_pieces_of_work_read_one_source),
-    TS_TEST(an_interrupt_ends_the_wait),
-    TS_TEST(a_new_thread_has_not_entered),
-};
-
-int main(void) { return TS_RUN("external", tests, NULL); }

@@ -40,30 +40,25 @@ static fy__taint_t taint_of(uint64_t number)
     return one;
 }
 
-static void a_clean_request_is_forgotten(void **state)
+TS_TEST(a_clean_request_is_forgotten)
 {
-    (void)state;
     fy__taint_t taint = taint_of(request(false));
     ts_ok(fy__taint_resolve(g_device, &taint, "a test"));
     assert_false(fy__taint_any(&taint));
 }
 
-static void a_fault_is_reported_on_every_use(void **state)
+TS_TEST(a_fault_is_reported_on_every_use)
 {
-    (void)state;
     fy__taint_t taint = taint_of(request(true));
     for (int i = 0; i < 3; i++) {
-        ts_fails(fy__taint_resolve(g_device, &taint, "a test"), BAD_VALUE);
-        ts_text_has("an op");
-        ts_text_has("a test");
+        ts_fails_with(fy__taint_resolve(g_device, &taint, "a test"), BAD_VALUE, "an op", "a test");
     }
 }
 
 /* Joins the taints of two requests that are `distance` apart. The bad request is the early or the
  * late one. Both directions. */
-static void joined_taints_lose_no_request(void **state)
+TS_TEST(joined_taints_lose_no_request)
 {
-    (void)state;
     static const int distances[] = { 1, 2, 31, 62, 63, 64, 65, 130 };
     for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++) {
         for (int bad_first = 0; bad_first < 2; bad_first++) {
@@ -83,9 +78,8 @@ static void joined_taints_lose_no_request(void **state)
     }
 }
 
-static void many_requests_in_one(void **state)
+TS_TEST(many_requests_in_one)
 {
-    (void)state;
     fy__taint_t all = taint_of(request(true));
     for (int i = 0; i < 300; i++) {
         fy__taint_t one = taint_of(request(false));
@@ -100,9 +94,8 @@ static void many_requests_in_one(void **state)
     ts_ok(fy__taint_resolve(g_device, &clean, "all"));
 }
 
-static void the_device_reports_each_fault_once(void **state)
+TS_TEST(the_device_reports_each_fault_once)
 {
-    (void)state;
     fy_status_t before = fy__faults_take(g_device, "earlier tests");
     assert_true(before == FY_STATUS_OK || before == FY_STATUS_BAD_VALUE);
     request(true);
@@ -115,9 +108,8 @@ static void the_device_reports_each_fault_once(void **state)
 
 /* Another thread submits between the wait and the check. The flag of that request is read when it
  * is done, not before, and its ticket reports the fault permanently. */
-static void the_flag_of_a_running_request_is_not_read(void **state)
+TS_TEST(the_flag_of_a_running_request_is_not_read)
 {
-    (void)state;
     uint64_t number;
     uint32_t *word;
     fy_tensor_t *a, *b;
@@ -137,41 +129,25 @@ static void the_flag_of_a_running_request_is_not_read(void **state)
     fy_tensor_destroy(b);
 }
 
-static void old_records_give_a_shorter_text(void **state)
+TS_TEST(old_records_give_a_shorter_text)
 {
-    (void)state;
     uint32_t first = fy__poison_record(FY_STATUS_BAD_VALUE, "the very first");
-    ts_fails(fy__poison_fail(first, "now"), BAD_VALUE);
-    ts_text_has("the very first");
+    ts_fails_with(fy__poison_fail(first, "now"), BAD_VALUE, "the very first");
     for (int i = 0; i < 1000; i++) fy__poison_record(FY_STATUS_DEVICE_LOST, "another");
     ts_fails(fy__poison_fail(first, "later"), BAD_VALUE); /* the status code is kept */
     assert_null(strstr(fy_error_get()->text, "another"));
 }
 
-static void a_failed_kernel_reports_its_own_text(void **state)
+TS_TEST(a_failed_kernel_reports_its_own_text)
 {
-    (void)state;
     const fy__fault_cause_t cause = { "an op", -1 };
     const uint32_t kernel = fy__poison_kernel("its.op", FY_STATUS_BUSY, "too much of it");
     assert_int_equal(fy__poison_flag(kernel, cause), kernel);
-    ts_fails(fy__poison_fail(kernel, "now"), KERNEL_FAILED);
-    ts_text_has("now: its.op: its kernel failed with BUSY: too much of it");
+    ts_fails_with(fy__poison_fail(kernel, "now"), KERNEL_FAILED,
+                  "now: its.op: its kernel failed with BUSY: too much of it");
     /* a fault that the kernel itself reports */
     ts_fails(fy__poison_fail(fy__poison_flag(1, cause), "now"), BAD_VALUE);
     ts_fails(fy__poison_fail(fy__poison_flag(UINT32_MAX, cause), "now"), BAD_VALUE);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clean_request_is_forgotten),
-        cmocka_unit_test(a_fault_is_reported_on_every_use),
-        cmocka_unit_test(joined_taints_lose_no_request),
-        cmocka_unit_test(many_requests_in_one),
-        cmocka_unit_test(the_device_reports_each_fault_once),
-        cmocka_unit_test(the_flag_of_a_running_request_is_not_read),
-        cmocka_unit_test(old_records_give_a_shorter_text),
-        cmocka_unit_test(a_failed_kernel_reports_its_own_text),
-    };
-    return cmocka_run_group_tests_name("fault", tests, open_device, close_device) != 0;
-}
+TS_SUITE(.begin = open_device, .end = close_device);

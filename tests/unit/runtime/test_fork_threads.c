@@ -58,7 +58,7 @@ static void *works_in_the_child(void *user)
     return NULL;
 }
 
-static void the_child_starts_clean(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_child_starts_clean)
 {
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer starts no threads in a child of fork */
@@ -121,7 +121,7 @@ static void *has_no_plan(void *user)
     return NULL;
 }
 
-static void a_plan_of_another_thread_is_not_in_the_child(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_plan_of_another_thread_is_not_in_the_child)
 {
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer starts no threads in a child of fork */
@@ -147,8 +147,3 @@ static void a_plan_of_another_thread_is_not_in_the_child(ts_ctx_t *ctx)
     pthread_join(other, NULL);
     assert_int_equal(status, 0);
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean),
-                                     TS_TEST(a_plan_of_another_thread_is_not_in_the_child) };
-
-int main(void) { return TS_RUN("fork threads", k_tests, NULL); }

@@ -1,14 +1,11 @@
 /* Destroyed handles: every call that takes one refuses it until the handle is reused. An
  * AddressSanitizer build really frees handles, and there the sanitizer reports more than these
  * refusals do. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include <ferry/ferry.h>
+
+#include "tests/support/test.h"
 
 static int warnings;
 static void count_warning(void *user, fy_log_level_t level, const char *text)
@@ -33,9 +30,8 @@ static void assert_gone(fy_status_t status)
     assert_non_null(strstr(fy_error_get()->text, "was destroyed"));
 }
 
-static void calls_refuse_a_destroyed_handle(void **state)
+TS_TEST(calls_refuse_a_destroyed_handle)
 {
-    (void)state;
     fy_tensor_t *gone = make_gone(), *out, *good;
     fy_download_t *download;
     void *bytes;
@@ -57,9 +53,8 @@ static void calls_refuse_a_destroyed_handle(void **state)
     fy_tensor_destroy(good);
 }
 
-static void a_second_destroy_is_ignored(void **state)
+TS_TEST(a_second_destroy_is_ignored)
 {
-    (void)state;
     fy_tensor_t *gone = make_gone(), *first, *second;
     warnings = 0;
     fy_log_set(count_warning, NULL);
@@ -74,14 +69,14 @@ static void a_second_destroy_is_ignored(void **state)
     fy_tensor_destroy(second);
 }
 
-int main(void)
+static int prepare(void)
 {
 #ifdef __SANITIZE_ADDRESS__
     print_message(
         "skipped: with AddressSanitizer handles are freed, and it reports what this test does\n");
     return 77;
 #endif
-    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_refuse_a_destroyed_handle),
-                                        cmocka_unit_test(a_second_destroy_is_ignored) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

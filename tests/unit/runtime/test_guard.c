@@ -46,7 +46,7 @@ static void *uploads(void *user)
 
 /* Four threads share one limit: exactly as much passes as fits. The figures appear under the path
  * of the scope that set the guard. */
-static void threads_share_one_limit(ts_ctx_t *ctx)
+TS_DEVICE_TEST(threads_share_one_limit)
 {
     pthread_t threads[THREADS];
     heir_t heirs[THREADS];
@@ -77,8 +77,7 @@ static void threads_share_one_limit(ts_ctx_t *ctx)
     fy_tensor_t *host, *up;
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
     /* the scope that set the guard is charged too */
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
-    ts_text_has("shared");
+    ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD, "shared");
     fy_scope_end(scope, 0, NULL);
 }
 
@@ -98,7 +97,7 @@ static void *holds_memory(void *user)
 }
 
 /* Bytes that an inheriting thread keeps alive count in the scope that set the guard. */
-static void live_bytes_are_shared(ts_ctx_t *ctx)
+TS_DEVICE_TEST(live_bytes_are_shared)
 {
     pthread_t thread;
     fy__heritage_t heritage;
@@ -123,7 +122,7 @@ static void live_bytes_are_shared(ts_ctx_t *ctx)
 }
 
 /* An upload that passes its guard and then runs out of memory uses nothing of the limit. */
-static void a_failed_call_restores_the_limit(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_failed_call_restores_the_limit)
 {
     fy_tensor_t *host, *up;
     fy_guard_options_t guard = no_limits();
@@ -136,8 +135,8 @@ static void a_failed_call_restores_the_limit(ts_ctx_t *ctx)
     guard = no_limits();
     guard.memory_nbytes = 4096;
     ts_ok(fy_scope_guard(&guard));
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
-    ts_text_has("live device bytes");
+    ts_fails_with(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD,
+                  "live device bytes");
     const fy__thread_t *thread = fy__thread();
     assert_int_equal(thread->claimed, 0);
     assert_int_equal(atomic_load(&thread->guards->outer->used[FY__QUOTA_UPLOAD]), 0);
@@ -156,7 +155,7 @@ static void count_line(void *user, fy_log_level_t level, const char *text)
 }
 
 /* On one scope, one guard logs and a looser one refuses: each does its own action. */
-static void log_and_refuse_on_one_scope(ts_ctx_t *ctx)
+TS_DEVICE_TEST(log_and_refuse_on_one_scope)
 {
     lines_t lines = { 0 };
     fy_tensor_t *host, *up;
@@ -180,9 +179,8 @@ static void log_and_refuse_on_one_scope(ts_ctx_t *ctx)
 }
 
 /* A scope that sets the same guard in every step has one guard, not one for each step. */
-static void guards_set_again_and_again(ts_ctx_t *ctx)
+TS_DEVICE_TEST(guards_set_again_and_again)
 {
-    (void)ctx;
     fy_guard_options_t guard = no_limits();
     fy_scope_t scope = fy_scope_begin("again");
     const fy__guard_t *outer = fy__thread()->guards;
@@ -196,22 +194,12 @@ static void guards_set_again_and_again(ts_ctx_t *ctx)
 }
 
 /* Beyond 64 scopes a guard would be set on a different scope. */
-static void a_guard_beyond_the_last_scope_is_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_guard_beyond_the_last_scope_is_refused)
 {
-    (void)ctx;
     fy_guard_options_t guard = no_limits();
     fy_scope_t first = fy_scope_begin("deep");
     for (int i = 0; i < 70; i++) (void)fy_scope_begin("deep");
     guard.syncs = 3;
-    ts_fails(fy_scope_guard(&guard), INVALID_ARGUMENT);
-    ts_text_has("64");
+    ts_fails_with(fy_scope_guard(&guard), INVALID_ARGUMENT, "64");
     fy_scope_end(first, 0, NULL);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(threads_share_one_limit),          TS_TEST(live_bytes_are_shared),
-    TS_TEST(a_failed_call_restores_the_limit), TS_TEST(log_and_refuse_on_one_scope),
-    TS_TEST(guards_set_again_and_again),       TS_TEST(a_guard_beyond_the_last_scope_is_refused),
-};
-
-int main(void) { return TS_RUN("guard", k_tests, NULL); }

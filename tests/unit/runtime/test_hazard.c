@@ -1,6 +1,6 @@
 /* runtime/hazard and runtime/stream from inside: the hazard words before and after requests, the
  * queries of a pool, old tickets after their stream's slot was reused. The orders themselves:
- * tests/conformance/test_conformance_stream.c. */
+ * tests/conformance/test_stream.c. */
 #include "runtime/order/hazard.h"
 #include "runtime/order/stream.h"
 #include "tests/support/harness.h"
@@ -19,9 +19,8 @@ static int close_device(void **state)
     return 0;
 }
 
-static void points_pack(void **state)
+TS_TEST(points_pack)
 {
-    (void)state;
     fy__point_t point = FY__POINT(511, 0xFFFFFFFFFFFFull);
     assert_int_equal(FY__POINT_STREAM(point), 511);
     assert_int_equal(FY__POINT_SEQ(point), 0xFFFFFFFFFFFFull);
@@ -40,9 +39,8 @@ static fy__point_t busy(fy_tensor_t **out)
     return FY__POINT(ticket.stream, ticket.seq);
 }
 
-static void hazard_words_follow_the_requests(void **state)
+TS_TEST(hazard_words_follow_the_requests)
 {
-    (void)state;
     fy_tensor_t *x;
     fy__point_t point = busy(&x);
     fy__hazard_t hazard, copy;
@@ -61,9 +59,8 @@ static void hazard_words_follow_the_requests(void **state)
     fy_tensor_destroy(x);
 }
 
-static void a_write_stands_for_all_before_it(void **state)
+TS_TEST(a_write_stands_for_all_before_it)
 {
-    (void)state;
     fy__hazard_t hazard;
     fy__hazard_clear(&hazard);
     fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 5));
@@ -77,9 +74,8 @@ static void a_write_stands_for_all_before_it(void **state)
     assert_int_equal(FY__POINT_SEQ(hazard.writer), 6);
 }
 
-static void old_tickets_read_as_done(void **state)
+TS_TEST(old_tickets_read_as_done)
 {
-    (void)state;
     fy_stream_t *stream;
     fy_ticket_t first, ticket;
     ts_ok(fy_stream_create(g_device, NULL, &stream));
@@ -101,9 +97,8 @@ static void old_tickets_read_as_done(void **state)
 /* Bytes are pending on a stream, not on a handle that can be reused (rmm#2252). While the work of a
  * destroyed stream runs, no new stream reuses its slot, and its bytes are ready only after a
  * wait. */
-static void a_new_stream_is_not_the_destroyed_one(void **state)
+TS_TEST(a_new_stream_is_not_the_destroyed_one)
 {
-    (void)state;
     fy_scope_t scope = fy_scope_begin("streams");
     fy_stream_t *stream;
     fy_tensor_t *a, *b;
@@ -130,9 +125,8 @@ static void a_new_stream_is_not_the_destroyed_one(void **state)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void all_stream_slots_can_be_used(void **state)
+TS_TEST(all_stream_slots_can_be_used)
 {
-    (void)state;
     static fy_stream_t *streams[FY__MAX_STREAMS];
     int n = 0;
     fy_status_t status = FY_STATUS_OK;
@@ -148,15 +142,4 @@ static void all_stream_slots_can_be_used(void **state)
     fy_stream_destroy(again);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(points_pack),
-        cmocka_unit_test(hazard_words_follow_the_requests),
-        cmocka_unit_test(a_write_stands_for_all_before_it),
-        cmocka_unit_test(old_tickets_read_as_done),
-        cmocka_unit_test(a_new_stream_is_not_the_destroyed_one),
-        cmocka_unit_test(all_stream_slots_can_be_used),
-    };
-    return cmocka_run_group_tests_name("hazard", tests, open_device, close_device) != 0;
-}
+TS_SUITE(.begin = open_device, .end = close_device);

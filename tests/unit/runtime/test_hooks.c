@@ -80,9 +80,8 @@ static fy_status_t run_in_scope(fy_device_t *device)
     return status;
 }
 
-static void it_sees_every_byte(void **state)
+TS_TEST(it_sees_every_byte)
 {
-    (void)state;
     static const char *const specs[] = { "sim:9", "sim:9?numerics=on&order=lazy",
                                          "sim:9?segments=virtual&debug=guard",
                                          "sim:9?limit=8MiB&pinned=4MiB" };
@@ -105,9 +104,8 @@ static void it_sees_every_byte(void **state)
 }
 
 /* Without numerics a device has no bytes; the program's do not change. */
-static void a_device_without_numerics_leaves_the_bytes_alone(void **state)
+TS_TEST(a_device_without_numerics_leaves_the_bytes_alone)
 {
-    (void)state;
     const fy_device_options_t options = own_options(&own);
     fy_device_t *device;
     fy_tensor_t *x;
@@ -121,22 +119,21 @@ static void a_device_without_numerics_leaves_the_bytes_alone(void **state)
 
 /* ---- failures ---- */
 
-static void a_refusal_is_out_of_memory(void **state)
+TS_TEST(a_refusal_is_out_of_memory)
 {
-    (void)state;
     const fy_device_options_t options = own_options(&own);
     fy_device_t *device;
     fy_tensor_t *x, *y;
     ts_ok(fy_device_open_with("sim:9", &options, &device));
     ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &x));
     own.fail_at = own.fail_ever = 1;
-    ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y), OUT_OF_MEMORY);
-    ts_text_has("the program's allocator (fy_device_options_t) has no more");
-    ts_text_has("Would help: free 4194304 live bytes");
+    ts_fails_with(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y), OUT_OF_MEMORY,
+                  "the program's allocator (fy_device_options_t) has no more",
+                  "Would help: free 4194304 live bytes");
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_DEVICE_FULL);
     ts_fails(fy_memory_reserve(device, 64 * MIB), OUT_OF_MEMORY);
-    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y), PINNED_LIMIT);
-    ts_text_has("the program's allocator (fy_device_options_t) has no more");
+    ts_fails_with(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y), PINNED_LIMIT,
+                  "the program's allocator (fy_device_options_t) has no more");
     fy_tensor_destroy(x);
     ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &y)); /* the cached segment */
     expect_same_bytes(device);
@@ -146,9 +143,8 @@ static void a_refusal_is_out_of_memory(void **state)
 }
 
 /* The reason is of this refusal, not of an earlier one. */
-static void a_limit_is_not_blamed_on_the_allocator(void **state)
+TS_TEST(a_limit_is_not_blamed_on_the_allocator)
 {
-    (void)state;
     const fy_device_options_t options = own_options(&own);
     fy_device_t *device;
     fy_tensor_t *x;
@@ -157,8 +153,8 @@ static void a_limit_is_not_blamed_on_the_allocator(void **state)
     own.fail_ever = 1;
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &x), OUT_OF_MEMORY);
     const int calls = own.calls;
-    ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(9 * MIB), &x), OUT_OF_MEMORY);
-    ts_text_has("more than the limit leaves");
+    ts_fails_with(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(9 * MIB), &x), OUT_OF_MEMORY,
+                  "more than the limit leaves");
     assert_int_equal(own.calls, calls); /* not asked */
     fy_device_close(device);
     /* more than the simulated device has: the allocator gets its block back */
@@ -171,9 +167,8 @@ static void a_limit_is_not_blamed_on_the_allocator(void **state)
 }
 
 /* Each call of the allocator fails once, or from then on. */
-static void every_call_fails_once(void **state)
+TS_TEST(every_call_fails_once)
 {
-    (void)state;
     for (int ever = 0; ever < 2; ever++) {
         int has_failed = 1;
         for (int n = 1; has_failed; n++) {
@@ -202,9 +197,8 @@ static void every_call_fails_once(void **state)
 }
 
 /* The device refuses a segment after the allocator gave it. */
-static void a_refused_segment_is_returned(void **state)
+TS_TEST(a_refused_segment_is_returned)
 {
-    (void)state;
     static const char *const specs[] = { "sim:9?faults=alloc@1", "sim:9?faults=pin@2" };
     for (size_t i = 0; i < 2; i++) {
         const fy_device_options_t options = own_options(&own);
@@ -218,21 +212,20 @@ static void a_refused_segment_is_returned(void **state)
     }
 }
 
-static void a_misaligned_address_is_refused(void **state)
+TS_TEST(a_misaligned_address_is_refused)
 {
-    (void)state;
     const fy_device_options_t options = own_options(&own);
     fy_device_t *device;
     fy_tensor_t *x;
     own.shift = 8;
-    ts_fails(fy_device_open_with("sim:9", &options, &device), INVALID_ARGUMENT);
-    ts_text_has("the address must be a multiple of 64");
+    ts_fails_with(fy_device_open_with("sim:9", &options, &device), INVALID_ARGUMENT,
+                  "the address must be a multiple of 64");
     expect_returned();
     own.shift = 0;
     ts_ok(fy_device_open_with("sim:9", &options, &device));
     own.shift = 8;
-    ts_fails(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(4), &x), INVALID_ARGUMENT);
-    ts_text_has("the address must be a multiple of");
+    ts_fails_with(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(4), &x), INVALID_ARGUMENT,
+                  "the address must be a multiple of");
     expect_same_bytes(device);
     own.shift = 0;
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(4), &x));
@@ -243,27 +236,25 @@ static void a_misaligned_address_is_refused(void **state)
 
 /* ---- the options ---- */
 
-static void options_are_those_of_the_first_open(void **state)
+TS_TEST(options_are_those_of_the_first_open)
 {
-    (void)state;
     own_allocator_t second;
     fy_device_options_t options = own_options(&own), other = own_options(&second), half = options,
                         none = FY_DEVICE_OPTIONS_INIT;
     fy_device_t *device, *again;
     half.free_device = NULL;
-    ts_fails(fy_device_open_with("sim:9", &half, &device), INVALID_ARGUMENT);
-    ts_text_has("options->free_device is NULL");
+    ts_fails_with(fy_device_open_with("sim:9", &half, &device), INVALID_ARGUMENT,
+                  "options->free_device is NULL");
     half = none;
     half.free_pinned = own_free_pinned;
-    ts_fails(fy_device_open_with("sim:9", &half, &device), INVALID_ARGUMENT);
-    ts_text_has("options->alloc_pinned is NULL");
-    ts_fails(fy_device_open_with("host", &options, &device), UNSUPPORTED);
-    ts_text_has("fy_tensor_wrap");
+    ts_fails_with(fy_device_open_with("sim:9", &half, &device), INVALID_ARGUMENT,
+                  "options->alloc_pinned is NULL");
+    ts_fails_with(fy_device_open_with("host", &options, &device), UNSUPPORTED, "fy_tensor_wrap");
     assert_null(device);
     ts_ok(fy_device_open_with("host", &none, &device));
     ts_ok(fy_device_open_with("sim:9", &options, &device));
-    ts_fails(fy_device_open_with("sim:9", &other, &again), INVALID_ARGUMENT);
-    ts_text_has("sim:9 is open with another allocator");
+    ts_fails_with(fy_device_open_with("sim:9", &other, &again), INVALID_ARGUMENT,
+                  "sim:9 is open with another allocator");
     ts_ok(fy_device_open_with("sim:9", &options, &again));
     fy_device_close(again);
     ts_ok(fy_device_open("sim:9", &again));
@@ -273,8 +264,8 @@ static void options_are_those_of_the_first_open(void **state)
     fy_device_close(device);
     expect_returned();
     ts_ok(fy_device_open("sim:9", &device)); /* the next first open has no allocator */
-    ts_fails(fy_device_open_with("sim:9", &options, &again), INVALID_ARGUMENT);
-    ts_text_has("no allocator of yours");
+    ts_fails_with(fy_device_open_with("sim:9", &options, &again), INVALID_ARGUMENT,
+                  "no allocator of yours");
     const fy_scope_t scope = fy_scope_begin("run");
     ts_ok(run(device, &(double){ 0 }));
     fy_scope_end(scope, 0, NULL);
@@ -283,9 +274,8 @@ static void options_are_those_of_the_first_open(void **state)
 }
 
 /* One kind alone: the other memory is Ferry's. */
-static void one_pair_is_enough(void **state)
+TS_TEST(one_pair_is_enough)
 {
-    (void)state;
     for (int kind = 0; kind < OWN_KINDS; kind++) {
         fy_device_options_t options = own_options(&own);
         fy_device_t *device;
@@ -313,9 +303,8 @@ static fy_status_t step(fy_device_t *device, int64_t batch, void *user)
 }
 
 /* A plan predicts the peaks of the device with the allocator, and never calls it. */
-static void plans_do_not_call_it(void **state)
+TS_TEST(plans_do_not_call_it)
 {
-    (void)state;
     const fy_device_options_t options = own_options(&own);
     fy_device_t *device;
     fy_plan_t plan = FY_PLAN_INIT;
@@ -329,9 +318,8 @@ static void plans_do_not_call_it(void **state)
     expect_returned();
 }
 
-static void a_forked_child_calls_no_hook(void **state)
+TS_TEST(a_forked_child_calls_no_hook)
 {
-    (void)state;
     const fy_device_options_t options = own_options(&own);
     fy_device_t *device;
     fy_tensor_t *x, *y;
@@ -353,22 +341,4 @@ static void a_forked_child_calls_no_hook(void **state)
     fy_tensor_destroy(y);
     fy_device_close(device);
     expect_returned();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_sees_every_byte),
-        cmocka_unit_test(a_device_without_numerics_leaves_the_bytes_alone),
-        cmocka_unit_test(a_refusal_is_out_of_memory),
-        cmocka_unit_test(a_limit_is_not_blamed_on_the_allocator),
-        cmocka_unit_test(every_call_fails_once),
-        cmocka_unit_test(a_refused_segment_is_returned),
-        cmocka_unit_test(a_misaligned_address_is_refused),
-        cmocka_unit_test(options_are_those_of_the_first_open),
-        cmocka_unit_test(one_pair_is_enough),
-        cmocka_unit_test(plans_do_not_call_it),
-        cmocka_unit_test(a_forked_child_calls_no_hook),
-    };
-    return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  * devices without any (fy_stream_native). cuda: tests/unit/cuda/test_launch.c. */
 #include "tests/support/harness.h"
 
-static void views_share_a_storage(ts_ctx_t *ctx)
+TS_DEVICE_TEST(views_share_a_storage)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 3), 0), *row, *turned, *again, *wide, *other;
     ts_ok(fy_slice(x, 0, 2, 4, &row));
@@ -26,7 +26,7 @@ static void views_share_a_storage(ts_ctx_t *ctx)
     assert_true(ts_info(again).storage == of_x.storage);
 }
 
-static void wrapped_and_empty_tensors(ts_ctx_t *ctx)
+TS_DEVICE_TEST(wrapped_and_empty_tensors)
 {
     float bytes[6] = { 0 };
     fy_tensor_t *wrapped, *part, *empty;
@@ -40,7 +40,7 @@ static void wrapped_and_empty_tensors(ts_ctx_t *ctx)
 }
 
 /* A program whose fy_tensor_info_t ends with `name`: nothing is written behind it. */
-static void older_struct(ts_ctx_t *ctx)
+TS_DEVICE_TEST(older_struct)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0);
@@ -51,7 +51,7 @@ static void older_struct(ts_ctx_t *ctx)
     assert_true(info.offset_nbytes == 7 && info.storage_nbytes == 7);
 }
 
-static void native_queues(ts_ctx_t *ctx)
+TS_DEVICE_TEST(native_queues)
 {
     void *native = &native;
     fy_stream_t *stream = NULL, *far = NULL;
@@ -69,22 +69,11 @@ static void native_queues(ts_ctx_t *ctx)
         assert_null(native);
     }
     native = &native;
-    ts_fails(fy_stream_native(ctx->device, far, &native), INVALID_ARGUMENT);
-    ts_text_has("is of sim:6, the device is");
+    ts_fails_with(fy_stream_native(ctx->device, far, &native), INVALID_ARGUMENT,
+                  "is of sim:6, the device is");
     assert_null(native);
     ts_fails(fy_stream_native(NULL, NULL, &native), INVALID_ARGUMENT);
     ts_fails(fy_stream_native(ctx->device, stream, NULL), INVALID_ARGUMENT);
     fy_stream_destroy(far);
     fy_device_close(other);
-}
-
-int main(void)
-{
-    const ts_test_t tests[] = {
-        TS_TEST(views_share_a_storage),
-        TS_TEST(wrapped_and_empty_tensors),
-        TS_TEST(older_struct),
-        TS_TEST(native_queues),
-    };
-    return TS_RUN("identity", tests, NULL);
 }

@@ -1,12 +1,7 @@
 /* Input files: which kinds are read and which are refused; pipes whose writer comes early, late or
  * never. Every system call and allocation of a read fails once: the error names the file, and no
  * open file or memory is left. Readers built on this: test_hostile_files.sh. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/base/input.h"
+#include "tests/support/test.h"
 
 static _Thread_local struct {
     int countdown; /* index of the call that fails; 0: none */
@@ -143,9 +139,8 @@ static void refused(const char *begins, size_t most, int error, const char *says
     assert_int_equal(open_files(), before);
 }
 
-static void texts_are_read_within_limits(void **state)
+TS_TEST(texts_are_read_within_limits)
 {
-    (void)state;
     enum { LARGE = 300000 };
     static char large[LARGE];
     fy__input_t input;
@@ -205,9 +200,8 @@ static int read_pipe(fy__input_t *input, size_t most_nbytes, char **text, size_t
     return error;
 }
 
-static void pipes_are_read(void **state)
+TS_TEST(pipes_are_read)
 {
-    (void)state;
     assert_int_equal(mkfifo(path, 0600), 0);
     refused(NULL, 100, ETIMEDOUT, "it is a pipe, and no program has opened it for writing");
     for (int delay_ms = 0; delay_ms <= 100; delay_ms += 100) {
@@ -268,9 +262,8 @@ static int fail_each(int is_pipe, const char *expected)
     }
 }
 
-static void each_call_fails(void **state)
+TS_TEST(each_call_fails)
 {
-    (void)state;
     static char large[200001];
     memset(large, 'y', sizeof large - 1);
     write_file(large, sizeof large - 1);
@@ -283,9 +276,8 @@ static void each_call_fails(void **state)
     unlink(path);
 }
 
-static void interrupts_and_short_reads_change_nothing(void **state)
+TS_TEST(interrupts_and_short_reads_change_nothing)
 {
-    (void)state;
     fy__input_t input;
     char *text;
     size_t nbytes;
@@ -300,13 +292,4 @@ static void interrupts_and_short_reads_change_nothing(void **state)
     free(text);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_read_within_limits),
-        cmocka_unit_test(pipes_are_read),
-        cmocka_unit_test(each_call_fails),
-        cmocka_unit_test(interrupts_and_short_reads_change_nothing),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 enum { N = 64 };
 
@@ -43,9 +44,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void a_wait_ends_and_the_request_goes_on(void **state)
+TS_TEST(a_wait_ends_and_the_request_goes_on)
 {
-    (void)state;
     fy_download_t *download;
     fy_tensor_t *host;
     const fy_ticket_t ticket = fy_tensor_ticket(y);
@@ -69,9 +69,8 @@ static void a_wait_ends_and_the_request_goes_on(void **state)
     assert_int_equal(calls, 0); /* nothing blocked */
 }
 
-static void a_time_limit_holds(void **state)
+TS_TEST(a_time_limit_holds)
 {
-    (void)state;
     ts_fails(fy_ticket_wait(fy_tensor_ticket(y), 120000000), TIMEOUT); /* three pieces */
     assert_int_equal(calls, 2);
     ts_fails(fy_ticket_wait(fy_tensor_ticket(y), 0), TIMEOUT);
@@ -87,9 +86,8 @@ static void *release_later(void *unused)
 }
 
 /* The end of a device, and a copy that must be complete on return. */
-static void other_waits_do_not_end(void **state)
+TS_TEST(other_waits_do_not_end)
 {
-    (void)state;
     pthread_t thread;
     fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 0, 0 }), *part;
     ts_ok(fy_slice(y, 0, 0, 2, &part));
@@ -107,9 +105,8 @@ static void *wait_there(void *user)
     return NULL;
 }
 
-static void it_belongs_to_its_thread(void **state)
+TS_TEST(it_belongs_to_its_thread)
 {
-    (void)state;
     pthread_t thread;
     fy_ticket_t ticket = fy_tensor_ticket(y);
     stop_at = 1;
@@ -120,15 +117,4 @@ static void it_belongs_to_its_thread(void **state)
     assert_int_equal(calls, 0);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_wait_ends_and_the_request_goes_on),
-        TEST(a_time_limit_holds),
-        TEST(other_waits_do_not_end),
-        TEST(it_belongs_to_its_thread),
-    };
-    fake_driver_or_skip();
-    return cmocka_run_group_tests_name("cuda interrupt", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = set_up, .tear_down = tear_down, .prepare = fake_driver_or_skip);

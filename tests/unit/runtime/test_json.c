@@ -1,15 +1,11 @@
 /* Pieces of JSON: what is accepted, what is refused with which text, and that no byte after the end
  * is read. Whole documents: test_json_tree.c, test_profile_file.c, test_safetensors_rejects.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/json.h"
+#include "tests/support/test.h"
 
 /* A reader of a copy that ends with its last byte, so that a sanitizer detects a read past it. */
 static fy__json_t reader_of(const char *text, size_t nbytes)
@@ -24,7 +20,7 @@ typedef struct piece {
     const char *text, *wrong; /* NULL: it is accepted, to its end */
 } piece_t;
 
-static void numbers_are_checked(void **state)
+TS_TEST(numbers_are_checked)
 {
     static const piece_t pieces[] = {
         { "0", NULL },
@@ -43,7 +39,6 @@ static void numbers_are_checked(void **state)
         { "1e", "in its exponent" },
         { "1e+", "in its exponent" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         fy__json_t json = reader_of(pieces[i].text, strlen(pieces[i].text));
         const char *number;
@@ -57,10 +52,9 @@ static void numbers_are_checked(void **state)
     }
 }
 
-static void whole_numbers_are_exact(void **state)
+TS_TEST(whole_numbers_are_exact)
 {
     uint64_t n;
-    (void)state;
     fy__json_t json = reader_of("18446744073709551615", 20);
     assert_true(fy__json_whole(&json, &n));
     assert_true(n == UINT64_MAX);
@@ -71,10 +65,9 @@ static void whole_numbers_are_exact(void **state)
     free(json.begin);
 }
 
-static void words_and_lines_are_taken(void **state)
+TS_TEST(words_and_lines_are_taken)
 {
     int more;
-    (void)state;
     fy__json_t json = reader_of("[true,\n\n \"a\\nb\", nul", 20);
     char *text;
     assert_true(fy__json_take(&json, '['));
@@ -91,7 +84,7 @@ static void words_and_lines_are_taken(void **state)
 }
 
 /* A text that is written and read again is the same, or has U+FFFD for bytes that are not UTF-8. */
-static void quoted_texts_are_read_again(void **state)
+TS_TEST(quoted_texts_are_read_again)
 {
     static const char *const texts[][2] = {
         { "", "" },
@@ -100,7 +93,6 @@ static void quoted_texts_are_read_again(void **state)
         { "\xFF|\xC3", "\xEF\xBF\xBD|\xEF\xBF\xBD" },
         { "\xE2\x82", "\xEF\xBF\xBD\xEF\xBF\xBD" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char quoted[100], *text;
         const size_t n = fy__json_quote(texts[i][0], quoted, sizeof quoted);
@@ -114,15 +106,4 @@ static void quoted_texts_are_read_again(void **state)
     char small[6];
     assert_int_equal(fy__json_quote("abcdefgh", small, sizeof small), 6);
     assert_memory_equal(small, "\"abcd\"", 6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_are_checked),
-        cmocka_unit_test(whole_numbers_are_exact),
-        cmocka_unit_test(words_and_lines_are_taken),
-        cmocka_unit_test(quoted_texts_are_read_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

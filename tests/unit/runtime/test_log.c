@@ -32,7 +32,7 @@ static void begin(ts_ctx_t *ctx)
     fy_log_set(calls_ferry, NULL);
 }
 
-static void from_a_guard_that_only_logs(ts_ctx_t *ctx)
+TS_DEVICE_TEST(from_a_guard_that_only_logs)
 {
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     fy_tensor_t *tensor;
@@ -53,7 +53,7 @@ static void keep_line(void *user, fy_log_level_t level, const char *text)
 }
 
 /* A library on top of Ferry logs in the same way. */
-static void from_outside(ts_ctx_t *ctx)
+TS_DEVICE_TEST(from_outside)
 {
     char line[64] = "";
     (void)ctx;
@@ -75,7 +75,7 @@ static fy_status_t lost(void *dev, void *event, int *out_done)
 }
 
 /* Its own device, since it stays lost. */
-static void from_a_poll_that_finds_the_device_lost(ts_ctx_t *ctx)
+TS_DEVICE_TEST(from_a_poll_that_finds_the_device_lost)
 {
     fy_device_t *doomed;
     fy_tensor_t *x;
@@ -99,8 +99,3 @@ static void from_a_poll_that_finds_the_device_lost(ts_ctx_t *ctx)
     fy_tensor_destroy(x);
     fy_device_close(doomed);
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(from_outside), TS_TEST(from_a_guard_that_only_logs),
-                                     TS_TEST(from_a_poll_that_finds_the_device_lost) };
-
-int main(void) { return TS_RUN("log", k_tests, NULL); }

@@ -51,18 +51,16 @@ static int end(void **state)
 
 /* ---- figures ---- */
 
-static void available_memory_is_read_from_proc(void **state)
+TS_TEST(available_memory_is_read_from_proc)
 {
-    (void)state;
     assert_true(fy__machine_available() == UINT64_MAX);
     put("/proc/meminfo",
         "MemTotal:       16384 kB\nMemFree:         1024 kB\nMemAvailable:    8192 kB\n");
     assert_int_equal(fy__machine_available(), 8192 * 1024);
 }
 
-static void a_group_of_version_2_leaves_less(void **state)
+TS_TEST(a_group_of_version_2_leaves_less)
 {
-    (void)state;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     put("/proc/self/cgroup", "0::/user/job\n");
     put("/sys/fs/cgroup/user/job/memory.max", "max\n");
@@ -79,9 +77,8 @@ static void a_group_of_version_2_leaves_less(void **state)
     assert_int_equal(fy__machine_available(), 0);
 }
 
-static void a_group_of_version_1_leaves_less(void **state)
+TS_TEST(a_group_of_version_1_leaves_less)
 {
-    (void)state;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     put("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/box/7f\n2:cpuacct:/\n0::/\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -95,9 +92,8 @@ static void a_group_of_version_1_leaves_less(void **state)
 }
 
 /* In a container /proc names a path that lies outside of it. */
-static void the_containers_own_group_counts(void **state)
+TS_TEST(the_containers_own_group_counts)
 {
-    (void)state;
     put("/proc/self/cgroup", "0::/docker/0123\n");
     put("/sys/fs/cgroup/memory.max", "4096000\n");
     put("/sys/fs/cgroup/memory.current", "96000\n");
@@ -115,10 +111,9 @@ static void refuses(uint64_t nbytes)
     ts_text_has("that this machine has available\n  Ask for less, or do something else");
 }
 
-static void reserved_untouched_bytes_are_not_available(void **state)
+TS_TEST(reserved_untouched_bytes_are_not_available)
 {
     fy__backing_t backing = { 0 };
-    (void)state;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     put("/proc/self/statm", "99999 0 1 1 0 1 0\n");
     ts_ok(fy__machine_take("it", 700 * MIB, &backing));
@@ -136,10 +131,9 @@ static void reserved_untouched_bytes_are_not_available(void **state)
     fy__machine_give(700 * MIB);
 }
 
-static void small_segments_read_no_file(void **state)
+TS_TEST(small_segments_read_no_file)
 {
     fy__backing_t backing = { 0 };
-    (void)state;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     ts_ok(fy__machine_take("it", MIB, &backing));
     put("/proc/meminfo", "MemAvailable: 0 kB\n"); /* every check from here on refuses */
@@ -167,9 +161,8 @@ static const fy_oom_verdict_t *is_refused(fy_device_t *device, uint64_t nbytes)
     return fy_error_get()->oom;
 }
 
-static void a_simulated_device_cannot_exceed_the_machine(void **state)
+TS_TEST(a_simulated_device_cannot_exceed_the_machine)
 {
-    (void)state;
     fy_tensor_t *half, *other;
     fy_device_t *one = open_it("sim:0"), *two = open_it("sim:1?profile=a100");
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
@@ -201,9 +194,8 @@ static void a_simulated_device_cannot_exceed_the_machine(void **state)
     fy_device_close(two);
 }
 
-static void segments_that_grow_are_checked_too(void **state)
+TS_TEST(segments_that_grow_are_checked_too)
 {
-    (void)state;
     fy_device_t *device = open_it("sim:0?segments=virtual");
     fy_tensor_t *first, *more;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
@@ -215,9 +207,8 @@ static void segments_that_grow_are_checked_too(void **state)
     fy_device_close(device);
 }
 
-static void a_device_without_numerics_has_the_profiles_capacity(void **state)
+TS_TEST(a_device_without_numerics_has_the_profiles_capacity)
 {
-    (void)state;
     fy_device_t *device = open_it("sim:0?numerics=off");
     fy_tensor_t *tensor;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
@@ -227,9 +218,8 @@ static void a_device_without_numerics_has_the_profiles_capacity(void **state)
 }
 
 /* The padding of this convolution of one small image makes a result of 16 GB. */
-static void absurd_padding_is_refused(void **state)
+TS_TEST(absurd_padding_is_refused)
 {
-    (void)state;
     fy_device_t *device = open_it("sim:0");
     fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
     fy_tensor_t *x, *w, *y;
@@ -237,17 +227,15 @@ static void absurd_padding_is_refused(void **state)
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 8, 8, 1), &x));
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 3, 3, 1), &w));
-    ts_fails(fy_conv2d(x, w, NULL, &attrs, &y), OUT_OF_MEMORY);
-    ts_text_has("16387072144 bytes asked for");
-    ts_text_has("that this machine has available");
+    ts_fails_with(fy_conv2d(x, w, NULL, &attrs, &y), OUT_OF_MEMORY, "16387072144 bytes asked for",
+                  "that this machine has available");
     fy_tensor_destroy(x);
     fy_tensor_destroy(w);
     fy_device_close(device);
 }
 
-static void host_and_page_locked_memory_cannot_exceed_the_machine(void **state)
+TS_TEST(host_and_page_locked_memory_cannot_exceed_the_machine)
 {
-    (void)state;
     fy_device_t *device = open_it("sim:0");
     fy_tensor_t *tensor;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
@@ -263,21 +251,4 @@ static void host_and_page_locked_memory_cannot_exceed_the_machine(void **state)
     fy_device_close(device);
 }
 
-int main(void)
-{
-#define IN_A_FOLDER(f) cmocka_unit_test_setup_teardown(f, begin, end)
-    const struct CMUnitTest tests[] = {
-        IN_A_FOLDER(available_memory_is_read_from_proc),
-        IN_A_FOLDER(a_group_of_version_2_leaves_less),
-        IN_A_FOLDER(a_group_of_version_1_leaves_less),
-        IN_A_FOLDER(the_containers_own_group_counts),
-        IN_A_FOLDER(reserved_untouched_bytes_are_not_available),
-        IN_A_FOLDER(small_segments_read_no_file),
-        IN_A_FOLDER(a_simulated_device_cannot_exceed_the_machine),
-        IN_A_FOLDER(segments_that_grow_are_checked_too),
-        IN_A_FOLDER(a_device_without_numerics_has_the_profiles_capacity),
-        IN_A_FOLDER(absurd_padding_is_refused),
-        IN_A_FOLDER(host_and_page_locked_memory_cannot_exceed_the_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.set_up = begin, .tear_down = end);

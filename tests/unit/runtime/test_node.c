@@ -18,9 +18,8 @@ static fy__node_t *root_node(void)
     return root;
 }
 
-static void children_are_found_again(void **state)
+TS_TEST(children_are_found_again)
 {
-    (void)state;
     fy__node_t *root = root_node(), *a = fy__node_child(root, "a"), *b = fy__node_child(a, "b");
     assert_ptr_not_equal(a, root);
     assert_ptr_equal(fy__node_child(root, "a"), a);
@@ -38,9 +37,8 @@ static void children_are_found_again(void **state)
     assert_null(fy__node_find(root, "a/bb"));
 }
 
-static void paths_are_cut(void **state)
+TS_TEST(paths_are_cut)
 {
-    (void)state;
     fy__node_t *node = root_node();
     for (int i = 0; i < 50; i++) node = fy__node_child(node, "level");
     char path[64];
@@ -62,9 +60,8 @@ static void note(void *user, fy__node_t *node)
     g_seen++;
 }
 
-static void walks_go_parents_first(void **state)
+TS_TEST(walks_go_parents_first)
 {
-    (void)state;
     fy__node_t *root = root_node(), *a = fy__node_child(root, "a");
     fy__node_child(a, "b");
     fy__node_child(a, "c");
@@ -80,9 +77,8 @@ static void walks_go_parents_first(void **state)
     }
 }
 
-static void memory_entries(void **state)
+TS_TEST(memory_entries)
 {
-    (void)state;
     fy__node_t *root = root_node();
     fy__node_memory_t *third = fy__node_memory(root, 3),
                       *last = fy__node_memory(root, FY__MAX_DEVICES - 1);
@@ -94,9 +90,8 @@ static void memory_entries(void **state)
 }
 
 /* More children than a list searches, and more than can have a separate node. */
-static void many_children(void **state)
+TS_TEST(many_children)
 {
-    (void)state;
     enum { MANY = FY__NODE_CHILDREN + 500 };
     static fy__node_t *nodes[MANY];
     fy__node_t *root = root_node();
@@ -124,9 +119,8 @@ static void many_children(void **state)
 }
 
 /* A child of that name that the program made counts all further names. */
-static void further_names_count_under_an_existing_child(void **state)
+TS_TEST(further_names_count_under_an_existing_child)
 {
-    (void)state;
     fy__node_t *root = root_node(), *own = fy__node_child(root, "(others)");
     char name[32];
     for (int i = 0; i < FY__NODE_CHILDREN + 3; i++) {
@@ -144,13 +138,12 @@ static void add_child_requests(void *user, const char *path, const fy_ledger_tot
     if (strncmp(path, "service/", 8) == 0) g_requests += totals->requests;
 }
 
-static void figures_of_many_names_add_up(void **state)
+TS_TEST(figures_of_many_names_add_up)
 {
     enum { MANY = FY__NODE_CHILDREN + 100 };
     fy_ledger_totals_t all = FY_LEDGER_TOTALS_INIT, others = FY_LEDGER_TOTALS_INIT;
     fy_tensor_t *tensor;
     char name[32];
-    (void)state;
     fy_scope_t service = fy_scope_begin("service");
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "request %d", i);
@@ -176,17 +169,4 @@ static void figures_of_many_names_add_up(void **state)
     ts_ok(fy_budget_set(NULL));
     fy_scope_end(service, 0, NULL);
     fy_device_close(device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(children_are_found_again),
-                                        cmocka_unit_test(paths_are_cut),
-                                        cmocka_unit_test(walks_go_parents_first),
-                                        cmocka_unit_test(memory_entries),
-                                        cmocka_unit_test(many_children),
-                                        cmocka_unit_test(
-                                            further_names_count_under_an_existing_child),
-                                        cmocka_unit_test(figures_of_many_names_add_up) };
-    return cmocka_run_group_tests_name("node", tests, NULL, NULL) != 0;
 }

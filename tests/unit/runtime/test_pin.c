@@ -50,15 +50,13 @@ static unsigned char *bytes_of(fy_tensor_t *tensor)
 
 /* ---- the limit ---- */
 
-static void the_limit_holds_to_the_byte(void **state)
+TS_TEST(the_limit_holds_to_the_byte)
 {
-    (void)state;
     open_limited("", PAGE + 3 * MIB + 64);
     assert_int_equal(pinned().reserved, PAGE); /* the page of the fault words */
-    ts_fails(
+    ts_fails_with(
         fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &(fy_tensor_t *){ NULL }),
-        PINNED_LIMIT);
-    ts_text_has("live 4096 (peak 4096)"); /* a peak is never less than the live bytes */
+        PINNED_LIMIT, "live 4096 (peak 4096)"); /* a peak is never less than the live bytes */
     fy_tensor_t *all = locked(3 * MIB + 64), *more, *here;
     assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &more), PINNED_LIMIT);
@@ -79,12 +77,10 @@ static void the_limit_holds_to_the_byte(void **state)
     close_it();
 }
 
-static void a_limit_below_the_device_minimum_is_refused(void **state)
+TS_TEST(a_limit_below_the_device_minimum_is_refused)
 {
-    (void)state;
     fy_device_t *none;
-    ts_fails(fy_device_open("sim:9?pinned=4095", &none), PINNED_LIMIT);
-    ts_text_has("pinned=");
+    ts_fails_with(fy_device_open("sim:9?pinned=4095", &none), PINNED_LIMIT, "pinned=");
     open_limited("", PAGE);
     fy_tensor_t *tensor;
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &tensor), PINNED_LIMIT);
@@ -114,9 +110,8 @@ static void *take_and_give(void *failures)
     return NULL;
 }
 
-static void threads_together_stay_within_the_limit(void **state)
+TS_TEST(threads_together_stay_within_the_limit)
 {
-    (void)state;
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
     int failures[THREADS] = { 0 };
@@ -195,9 +190,8 @@ static void follow(const program_t *program, uint64_t limit)
     close_it();
 }
 
-static void hints_count_the_ring_and_what_is_locked_in_place(void **state)
+TS_TEST(hints_count_the_ring_and_what_is_locked_in_place)
 {
-    (void)state;
     static const program_t programs[] = {
         { .block = MIB, .more = 3 * MIB },
         /* with the higher limit the ring is larger */
@@ -272,9 +266,8 @@ static void reuse(const char *options, uint64_t slow_ns)
     close_it();
 }
 
-static void a_late_transfer_keeps_its_block(void **state)
+TS_TEST(a_late_transfer_keeps_its_block)
 {
-    (void)state;
     reuse("faults=slow@1:1s", 900000000);
     reuse("order=lazy", 0);
     reuse("order=lazy&faults=slow@1:1s", 900000000);
@@ -316,9 +309,8 @@ static fy_status_t ask(bool in_place)
     return fy_tensor_pin(more, device);
 }
 
-static void a_request_waits_for_freed_bytes_that_are_still_read(void **state)
+TS_TEST(a_request_waits_for_freed_bytes_that_are_still_read)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         const bool is_here = i & 1, in_place = i & 2;
         open_limited(i & 4 ? "faults=slow@1:1s" : "order=lazy&faults=slow@1:1s", PAGE + HERE);
@@ -338,17 +330,4 @@ static void a_request_waits_for_freed_bytes_that_are_still_read(void **state)
         assert_int_equal(pinned().live, PAGE);
         close_it();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_limit_holds_to_the_byte),
-        cmocka_unit_test(a_limit_below_the_device_minimum_is_refused),
-        cmocka_unit_test(threads_together_stay_within_the_limit),
-        cmocka_unit_test(hints_count_the_ring_and_what_is_locked_in_place),
-        cmocka_unit_test(a_late_transfer_keeps_its_block),
-        cmocka_unit_test(a_request_waits_for_freed_bytes_that_are_still_read),
-    };
-    return cmocka_run_group_tests_name("pin", tests, NULL, NULL) != 0;
 }

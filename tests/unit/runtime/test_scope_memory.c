@@ -29,9 +29,8 @@ static void *inherit(void *user)
     return NULL;
 }
 
-static void a_thread_inherits_it_and_forgets_it(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_thread_inherits_it_and_forgets_it)
 {
-    (void)ctx;
     heir_t heir = { .after = FY_CATEGORY_COUNT };
     pthread_t thread;
     fy_scope_t scope = fy_scope_begin("gradients");
@@ -67,9 +66,8 @@ static void *look(void *user)
     return NULL;
 }
 
-static void a_thread_that_ends_leaves_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_thread_that_ends_leaves_nothing)
 {
-    (void)ctx;
     heir_t heir = { .before = FY_CATEGORY_COUNT };
     uint32_t number;
     pthread_t thread;
@@ -79,8 +77,3 @@ static void a_thread_that_ends_leaves_nothing(ts_ctx_t *ctx)
     pthread_join(thread, NULL);
     assert_int_equal(heir.before, FY_CATEGORY_ACTIVATIONS);
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(a_thread_inherits_it_and_forgets_it),
-                                     TS_TEST(a_thread_that_ends_leaves_nothing) };
-
-int main(void) { return TS_RUN("scope_memory", k_tests, NULL); }

@@ -9,7 +9,7 @@ static fy_tensor_t *made(fy_device_t *device)
 }
 
 /* A helper can return its argument. The argument stays in its scope, however far out that is. */
-static void an_outer_tensor_stays_where_it_was(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_outer_tensor_stays_where_it_was)
 {
     fy_tensor_t *outer = made(ctx->device);
     fy_scope_t middle = fy_scope_begin("middle"), inner = fy_scope_begin("inner");
@@ -18,7 +18,7 @@ static void an_outer_tensor_stays_where_it_was(ts_ctx_t *ctx)
     ts_expect_f32(outer, (float[]){ 3, 3, 3, 3 }, 4);
 }
 
-static void results_pass_several_scopes_up(ts_ctx_t *ctx)
+TS_DEVICE_TEST(results_pass_several_scopes_up)
 {
     fy_tensor_t *results[3] = { NULL };
     fy_scope_t outer = fy_scope_begin("outer");
@@ -30,7 +30,7 @@ static void results_pass_several_scopes_up(ts_ctx_t *ctx)
     ts_expect_f32(results[1], (float[]){ 3, 3, 3, 3 }, 4);
 }
 
-static void a_null_result_list_keeps_no_tensor(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_null_result_list_keeps_no_tensor)
 {
     const uint64_t live = ts_live(ctx->device);
     fy_scope_t scope = fy_scope_begin("scope");
@@ -40,7 +40,7 @@ static void a_null_result_list_keeps_no_tensor(ts_ctx_t *ctx)
 }
 
 /* A second guard counts from the moment it is set, like the first. */
-static void a_second_guard_counts_from_its_own_moment(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_second_guard_counts_from_its_own_moment)
 {
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *up = NULL;
@@ -54,12 +54,3 @@ static void a_second_guard_counts_from_its_own_moment(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(an_outer_tensor_stays_where_it_was),
-    TS_TEST(results_pass_several_scopes_up),
-    TS_TEST(a_null_result_list_keeps_no_tensor),
-    TS_TEST(a_second_guard_counts_from_its_own_moment),
-};
-
-int main(void) { return TS_RUN("scope results", k_tests, NULL); }

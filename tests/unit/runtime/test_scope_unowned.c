@@ -9,7 +9,7 @@ static fy_tensor_t *make(fy_device_t *device)
     return x;
 }
 
-static void handles_are_the_callers(ts_ctx_t *ctx)
+TS_DEVICE_TEST(handles_are_the_callers)
 {
     const fy_scope_t outer = fy_scope_begin("outer");
     const fy_scope_t scope = fy_scope_begin_unowned("binding");
@@ -34,7 +34,7 @@ static void handles_are_the_callers(ts_ctx_t *ctx)
     fy_tensor_destroy(x);
 }
 
-static void inner_scopes_own(ts_ctx_t *ctx)
+TS_DEVICE_TEST(inner_scopes_own)
 {
     const fy_scope_t scope = fy_scope_begin_unowned("binding");
     const fy_scope_t inner = fy_scope_begin("inner");
@@ -55,7 +55,7 @@ static void inner_scopes_own(ts_ctx_t *ctx)
 
 /* The end of an outer scope ends it and the scopes that were left open inside, without their
  * results; handles from before it stay with their scope. */
-static void an_early_return(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_early_return)
 {
     const fy_scope_t outer = fy_scope_begin("outer");
     (void)make(ctx->device); /* collected */
@@ -69,7 +69,7 @@ static void an_early_return(ts_ctx_t *ctx)
 }
 
 /* Small host tensors keep their place in a ring after they are destroyed. */
-static void reused_slots_change_owner(ts_ctx_t *ctx)
+TS_DEVICE_TEST(reused_slots_change_owner)
 {
     const fy_scope_t outer = fy_scope_begin("outer");
     fy_tensor_t *x = make(ctx->device);
@@ -92,7 +92,7 @@ static void reused_slots_change_owner(ts_ctx_t *ctx)
 }
 
 /* Guards, categories, figures and streams. */
-static void it_is_a_scope_otherwise(ts_ctx_t *ctx)
+TS_DEVICE_TEST(it_is_a_scope_otherwise)
 {
     fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
     fy_download_t *download = NULL;
@@ -116,7 +116,7 @@ static void it_is_a_scope_otherwise(ts_ctx_t *ctx)
 }
 
 /* Calls that fail halfway leave nothing to the caller. */
-static void errors_leak_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(errors_leak_nothing)
 {
     const fy_scope_t scope = fy_scope_begin_unowned("binding");
     fy_tensor_t *x = make(ctx->device), *other, *bad = NULL, *dst[3] = { NULL, NULL, NULL };
@@ -140,24 +140,12 @@ static void errors_leak_nothing(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void sixty_five_scopes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(sixty_five_scopes)
 {
     const fy_scope_t outer = fy_scope_begin("outer");
     for (int i = 0; i < 63; i++) (void)fy_scope_begin("deep");
     (void)fy_scope_begin_unowned("too deep"); /* the 64th scope of the runner's or ours decides */
     (void)make(ctx->device);
-    ts_fails(fy_scope_memory(FY_CATEGORY_WEIGHTS), INVALID_ARGUMENT);
-    ts_text_has("cannot have a category");
+    ts_fails_with(fy_scope_memory(FY_CATEGORY_WEIGHTS), INVALID_ARGUMENT, "cannot have a category");
     fy_scope_end(outer, 0, NULL);
-}
-
-int main(void)
-{
-    const ts_test_t tests[] = {
-        TS_TEST(handles_are_the_callers), TS_TEST(inner_scopes_own),
-        TS_TEST(an_early_return),         TS_TEST(reused_slots_change_owner),
-        TS_TEST(it_is_a_scope_otherwise), TS_TEST(errors_leak_nothing),
-        TS_TEST(sixty_five_scopes),
-    };
-    return TS_RUN("scope_unowned", tests, NULL);
 }

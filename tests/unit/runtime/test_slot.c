@@ -1,7 +1,7 @@
 /* Tensor slots from inside: a tensor and its storage as one piece, when a slot is reused, and small
  * destroyed tensors that stay cached in the ring of their scope. Not here: chunks, other threads,
  * forks (test_slot_chunks.c); cached blocks (test_thread_cache.c); lifetimes as users see them
- * (tests/conformance/test_conformance_lifetime.c). */
+ * (tests/conformance/test_lifetime.c). */
 #include "runtime/tensor/slot.h"
 
 #include "runtime/base/asan.h"
@@ -59,18 +59,16 @@ static void expect_view_keeps_slot(int64_t nbytes)
     fy_tensor_destroy(other);
 }
 
-static void a_view_keeps_the_slot_of_its_destroyed_first_handle(void **state)
+TS_TEST(a_view_keeps_the_slot_of_its_destroyed_first_handle)
 {
-    (void)state;
     if (FY__HAS_ASAN) skip(); /* under ASan each handle is a separate allocation */
     expect_view_keeps_slot(100);
     expect_view_keeps_slot(2 * FY__CACHE_LARGEST);
     assert_true(fy__cache_is_valid(fy__thread()));
 }
 
-static void a_reused_slot_gives_a_fresh_tensor(void **state)
+TS_TEST(a_reused_slot_gives_a_fresh_tensor)
 {
-    (void)state;
     if (FY__HAS_ASAN) skip();
     fy_tensor_t *tensor = make(100), *again;
     void *data;
@@ -95,9 +93,8 @@ static void a_reused_slot_gives_a_fresh_tensor(void **state)
 
 /* Reuses a slot after each other way of making a tensor. Fields of the previous handle that are not
  * written again must be right. */
-static void every_way_of_creating_sets_all_fields(void **state)
+TS_TEST(every_way_of_creating_sets_all_fields)
 {
-    (void)state;
     static const int64_t dims[][3] = { { 12, 0, 0 }, { 3, 4, 0 }, { 7, 0, 0 }, { 0, 0, 0 },
                                        { 16, 0, 0 }, { 2, 2, 4 }, { 1, 0, 0 } };
     static const int ranks[] = { 1, 2, 1, 0, 1, 3, 1 };
@@ -172,17 +169,15 @@ static void expect_first_tensors_whole(void)
     trim();
 }
 
-static void the_first_tensor_of_a_slot_has_all_fields(void **state)
+TS_TEST(the_first_tensor_of_a_slot_has_all_fields)
 {
-    (void)state;
     for (found = 0; found <= 0xA5; found += 0xA5) expect_first_tensors_whole();
     found = 0xA5;
 }
 
 /* Lengths around the inline path and around the limit of small sizes. */
-static void every_length_fits(void **state)
+TS_TEST(every_length_fits)
 {
-    (void)state;
     static const fy_dtype_t dtypes[] = { FY_DTYPE_U8, FY_DTYPE_F16, FY_DTYPE_F32, FY_DTYPE_F64 };
     for (int round = 0; round < 2; round++) { /* first new, then cached */
         for (int d = 0; d < 4; d++) {
@@ -200,9 +195,8 @@ static void every_length_fits(void **state)
     assert_true(fy__cache_is_valid(fy__thread()));
 }
 
-static void invalid_and_empty_shapes_do_not_take_the_fast_path(void **state)
+TS_TEST(invalid_and_empty_shapes_do_not_take_the_fast_path)
 {
-    (void)state;
     fy_tensor_t *tensor;
     fy_tensor_destroy(make(64)); /* now cached */
     const int64_t huge[2] = { (int64_t)1 << 40, (int64_t)1 << 40 }, negative[1] = { -64 },
@@ -241,9 +235,8 @@ static int ring_length(void)
     return n;
 }
 
-static void a_destroyed_small_tensor_stays_in_the_ring_of_its_scope(void **state)
+TS_TEST(a_destroyed_small_tensor_stays_in_the_ring_of_its_scope)
 {
-    (void)state;
     if (FY__HAS_ASAN) skip();
     (void)fy__cache_flush(fy__thread());
     fy_scope_t outer = fy_scope_begin("outer");
@@ -273,9 +266,8 @@ static void a_destroyed_small_tensor_stays_in_the_ring_of_its_scope(void **state
     fy_tensor_destroy(again);
 }
 
-static void an_outer_scopes_tensor_destroyed_inside_leaves_its_ring(void **state)
+TS_TEST(an_outer_scopes_tensor_destroyed_inside_leaves_its_ring)
 {
-    (void)state;
     fy_scope_t outer = fy_scope_begin("outer");
     fy_tensor_t *tensor = make(200);
     fy_scope_t inner = fy_scope_begin("inner");
@@ -285,9 +277,8 @@ static void an_outer_scopes_tensor_destroyed_inside_leaves_its_ring(void **state
     fy_scope_end(outer, 0, NULL);
 }
 
-static void a_storage_without_a_tensor_is_in_no_ring(void **state)
+TS_TEST(a_storage_without_a_tensor_is_in_no_ring)
 {
-    (void)state;
     fy_scope_t scope = fy_scope_begin("scope");
     fy__storage_t *storage;
     fy_tensor_destroy(make(300));
@@ -299,20 +290,4 @@ static void a_storage_without_a_tensor_is_in_no_ring(void **state)
     trim();
     assert_int_equal(ring_length(), 0);
     fy_scope_end(scope, 0, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_view_keeps_the_slot_of_its_destroyed_first_handle),
-        cmocka_unit_test(a_reused_slot_gives_a_fresh_tensor),
-        cmocka_unit_test(every_way_of_creating_sets_all_fields),
-        cmocka_unit_test(the_first_tensor_of_a_slot_has_all_fields),
-        cmocka_unit_test(every_length_fits),
-        cmocka_unit_test(invalid_and_empty_shapes_do_not_take_the_fast_path),
-        cmocka_unit_test(a_destroyed_small_tensor_stays_in_the_ring_of_its_scope),
-        cmocka_unit_test(an_outer_scopes_tensor_destroyed_inside_leaves_its_ring),
-        cmocka_unit_test(a_storage_without_a_tensor_is_in_no_ring),
-    };
-    return cmocka_run_group_tests_name("slot", tests, NULL, NULL) != 0;
 }

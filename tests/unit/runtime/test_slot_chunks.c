@@ -48,9 +48,8 @@ static fy_tensor_t *wrap(void)
 
 static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
 
-static void chunks_come_and_go(void **state)
+TS_TEST(chunks_come_and_go)
 {
-    (void)state;
     if (FY__HAS_ASAN) skip();
     static fy_tensor_t *tensors[MANY];
     trim();
@@ -70,9 +69,8 @@ static void chunks_come_and_go(void **state)
     assert_in_range(fy__tensor_slot_chunks(), 0, before);
 }
 
-static void a_missing_chunk_is_reported_and_leaks_nothing(void **state)
+TS_TEST(a_missing_chunk_is_reported_and_leaks_nothing)
 {
-    (void)state;
     if (FY__HAS_ASAN) skip();
     static fy_tensor_t *tensors[MANY];
     fy_tensor_t *tensor = NULL;
@@ -114,9 +112,8 @@ static void *destroy_tensors(void *user)
 }
 
 /* One thread creates, the other destroys: neither keeps slots that the other needs. */
-static void slots_released_by_another_thread_are_reused(void **state)
+TS_TEST(slots_released_by_another_thread_are_reused)
 {
-    (void)state;
     pthread_t id;
     trim();
     const uint32_t before = fy__tensor_slot_chunks();
@@ -148,9 +145,8 @@ static void *churn(void *user)
     return NULL;
 }
 
-static void a_child_finds_the_chunks_intact(void **state)
+TS_TEST(a_child_finds_the_chunks_intact)
 {
-    (void)state;
     if (FY__HAS_ASAN)
         skip(); /* ASan's allocator may stay locked in the child of a process with threads */
     static fy_tensor_t *others[PER_CHUNK], *tensors[PER_CHUNK];
@@ -176,15 +172,4 @@ static void a_child_finds_the_chunks_intact(void **state)
     }
     atomic_store(&stop, true);
     pthread_join(id, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chunks_come_and_go),
-        cmocka_unit_test(a_missing_chunk_is_reported_and_leaks_nothing),
-        cmocka_unit_test(slots_released_by_another_thread_are_reused),
-        cmocka_unit_test(a_child_finds_the_chunks_intact),
-    };
-    return cmocka_run_group_tests_name("slot chunks", tests, NULL, NULL) != 0;
 }

@@ -13,7 +13,7 @@ static fy_tensor_t *slow(fy_device_t *device)
     return b;
 }
 
-static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_full_list_with_one_waiter_is_not_busy)
 {
     fy_stream_t *stream = ctx->device->compute;
     fy_ticket_t first, ticket;
@@ -43,7 +43,7 @@ static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
 
 /* Two threads read one tensor at the same moment, each on its own stream. Each reads the hazard
  * words before the other writes its own. */
-static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
+TS_DEVICE_TEST(two_readers_at_once_are_both_waited_for)
 {
     fy_stream_t *one, *two;
     fy__hazard_t hazard = { 0 };
@@ -67,7 +67,7 @@ static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
     assert_true(clock.now_ns - before_ns < 50000);
 }
 
-static void a_borrowed_stream_that_is_destroyed_is_not_restored(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_borrowed_stream_that_is_destroyed_is_not_restored)
 {
     fy_stream_t *one, *two;
     if (ctx->is_host) skip();
@@ -84,7 +84,7 @@ static void a_borrowed_stream_that_is_destroyed_is_not_restored(ts_ctx_t *ctx)
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
 }
 
-static void an_invalid_ticket_is_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_invalid_ticket_is_refused)
 {
     fy_ticket_t ticket;
     if (ctx->is_host) skip();
@@ -98,7 +98,7 @@ static void an_invalid_ticket_is_refused(ts_ctx_t *ctx)
 
 /* The user adds work to a wrapped queue after fy_tensor_begin_native_access, behind an event that
  * Ferry recorded before. */
-static void bytes_stay_busy_until_a_wrapped_queue_is_empty(ts_ctx_t *ctx)
+TS_DEVICE_TEST(bytes_stay_busy_until_a_wrapped_queue_is_empty)
 {
     fy_stream_t *stream;
     fy_tensor_t *tensor;
@@ -124,7 +124,7 @@ static void bytes_stay_busy_until_a_wrapped_queue_is_empty(ts_ctx_t *ctx)
 
 /* A request on a wrapped queue is done independently of later work in that queue; its callback must
  * report that. */
-static void a_request_on_a_wrapped_queue_has_its_own_status(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_request_on_a_wrapped_queue_has_its_own_status)
 {
     fy_stream_t *stream;
     fy_ticket_t ticket;
@@ -139,14 +139,3 @@ static void a_request_on_a_wrapped_queue_has_its_own_status(ts_ctx_t *ctx)
     ts_ok(fy__point_status(FY__POINT(ticket.stream, ticket.seq), "callback"));
     atomic_store(&stream->foreign, false);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(a_full_list_with_one_waiter_is_not_busy),
-    TS_TEST(two_readers_at_once_are_both_waited_for),
-    TS_TEST(a_borrowed_stream_that_is_destroyed_is_not_restored),
-    TS_TEST(an_invalid_ticket_is_refused),
-    TS_TEST(bytes_stay_busy_until_a_wrapped_queue_is_empty),
-    TS_TEST(a_request_on_a_wrapped_queue_has_its_own_status),
-};
-
-int main(void) { return TS_RUN("stream events", k_tests, NULL); }

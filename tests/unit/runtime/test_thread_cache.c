@@ -25,9 +25,8 @@ static fy__storage_t *make(fy__thread_t *thread, uint64_t nbytes)
     return storage;
 }
 
-static void a_large_block_comes_back_as_new(void **state)
+TS_TEST(a_large_block_comes_back_as_new)
 {
-    (void)state;
     fy__thread_t *thread = fy__thread();
     const uint64_t served = fy__cache_served(), live = ts_live(fy_device_host());
     fy__storage_t *a = make(thread, LARGE);
@@ -47,9 +46,8 @@ static void a_large_block_comes_back_as_new(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
-static void a_block_of_an_unsuitable_size_is_not_taken(void **state)
+TS_TEST(a_block_of_an_unsuitable_size_is_not_taken)
 {
-    (void)state;
     fy__thread_t *thread = fy__thread();
     fy__storage_t *a = make(thread, LARGE);
     fy__storage_release(thread, a);
@@ -68,9 +66,8 @@ static void a_block_of_an_unsuitable_size_is_not_taken(void **state)
 
 /* Figures by category and by scope use the purpose of a block. A request for another purpose gets
  * another block. */
-static void a_block_serves_its_own_kind(void **state)
+TS_TEST(a_block_serves_its_own_kind)
 {
-    (void)state;
     fy__thread_t *thread = fy__thread();
     (void)fy__cache_flush(thread);
     fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
@@ -99,9 +96,8 @@ static void a_block_serves_its_own_kind(void **state)
     (void)fy__cache_flush(thread);
 }
 
-static void the_cache_is_bounded(void **state)
+TS_TEST(the_cache_is_bounded)
 {
-    (void)state;
     fy__thread_t *thread = fy__thread();
     fy__storage_t *storages[40];
     for (int i = 0; i < 40; i++) storages[i] = make(thread, (uint64_t)(i + 1) * LARGE);
@@ -117,9 +113,8 @@ static void the_cache_is_bounded(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
-static void page_locked_and_wrapped_bytes_are_not_kept(void **state)
+TS_TEST(page_locked_and_wrapped_bytes_are_not_kept)
 {
-    (void)state;
     static _Alignas(64) char mine[2 * FY__CACHE_LARGEST];
     fy__thread_t *thread = fy__thread();
     (void)fy__cache_flush(thread);
@@ -157,9 +152,8 @@ static void *keep_one(void *user)
     return NULL;
 }
 
-static void a_thread_takes_blocks_that_others_cache(void **state)
+TS_TEST(a_thread_takes_blocks_that_others_cache)
 {
-    (void)state;
     fy__thread_t *thread = fy__thread();
     (void)fy__cache_flush(thread);
     other_t other;
@@ -208,9 +202,8 @@ static void *churn(void *user)
     return NULL;
 }
 
-static void threads_take_cached_blocks_concurrently(void **state)
+TS_TEST(threads_take_cached_blocks_concurrently)
 {
-    (void)state;
     pthread_t ids[CHURN_THREADS];
     uint64_t seeds[CHURN_THREADS];
     const uint64_t live = ts_live(fy_device_host());
@@ -238,9 +231,8 @@ static void *keep_what_others_take(void *done)
     return NULL;
 }
 
-static void blocks_are_evicted_while_others_take_them(void **state)
+TS_TEST(blocks_are_evicted_while_others_take_them)
 {
-    (void)state;
     _Atomic bool done = false;
     pthread_t id;
     assert_int_equal(pthread_create(&id, NULL, keep_what_others_take, &done), 0);
@@ -250,9 +242,8 @@ static void blocks_are_evicted_while_others_take_them(void **state)
 }
 
 /* A loop with constant shapes makes no backend call. */
-static void a_steady_step_calls_no_backend(void **state)
+TS_TEST(a_steady_step_calls_no_backend)
 {
-    (void)state;
     fy_device_t *devices[2] = { fy_device_host() };
     ts_ok(fy_device_open("sim:0", &devices[1]));
     static const int64_t sizes[] = { 64, 4096, 100000, 1 << 20, 5 << 20 };
@@ -270,20 +261,4 @@ static void a_steady_step_calls_no_backend(void **state)
         assert_int_equal(stats.reserved, warm.reserved);
     }
     fy_device_close(devices[1]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_block_comes_back_as_new),
-        cmocka_unit_test(a_block_of_an_unsuitable_size_is_not_taken),
-        cmocka_unit_test(a_block_serves_its_own_kind),
-        cmocka_unit_test(the_cache_is_bounded),
-        cmocka_unit_test(page_locked_and_wrapped_bytes_are_not_kept),
-        cmocka_unit_test(a_thread_takes_blocks_that_others_cache),
-        cmocka_unit_test(threads_take_cached_blocks_concurrently),
-        cmocka_unit_test(blocks_are_evicted_while_others_take_them),
-        cmocka_unit_test(a_steady_step_calls_no_backend),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

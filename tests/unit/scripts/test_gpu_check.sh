@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # scripts/gpu-check.sh without a card: its refusals, the staged files, and its calls from a folder
-# that was moved, with two of the test programs. PATH has bash, coreutils and stand-ins for
+# that was moved. PATH has bash, coreutils and stand-ins for
 # compute-sanitizer, ncu and python3; the fake driver is used. It proves nothing about a card.
 # In a bare root, with all test programs: gpu_check_bare.sh. Usage: test_gpu_check.sh BUILD_DIR
 set -uo pipefail
 build=$(realpath -m "$1")
 root=$(cd "$(dirname "$0")/../../.." && pwd)
-for needed in bin/ferry bin/bench/cuda_probe lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so bin/tests/test_ops_op_matrix bin/tests/test_conformance_graph; do
+for needed in bin/ferry bin/bench/cuda_probe lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so bin/tests/test_ops bin/tests/test_conformance; do
     if [ ! -e "$build/$needed" ]; then
         echo "skipped: $build/$needed is not built"
         exit 77
@@ -69,7 +69,7 @@ grep -q '^tests=0$' "$work/small/staged.txt" || fail "staged.txt does not say th
 says "tracked files [0-9]*, [0-9]* more than the limit of 62914560 (60 MiB)" "a folder that is too large"
 
 # ---- a folder, moved and with its x bits lost ----
-ln -s "$build/bin/tests/test_ops_op_matrix" "$build/bin/tests/test_conformance_graph" "$work/few/bin/tests/"
+ln -s "$build/bin/tests/test_ops" "$build/bin/tests/test_conformance" "$work/few/bin/tests/"
 asked 0 prepare --build "$work/few" --fake --out "$work/small"
 says "tracked files [0-9]* of at most 62914560, 2 test programs, the fake driver" prepare
 folder="$work/moved there"

@@ -6,6 +6,7 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
+#include "tests/support/test.h"
 
 enum {
     SUBMIT_COPY = 5000,
@@ -73,9 +74,8 @@ static void chain(world_t *w, void *from, void *to)
 
 static uint64_t now(void) { return fy__sim_clock_now(); }
 
-static void submitting_costs_only_the_submission_time(void **state)
+TS_TEST(submitting_costs_only_the_submission_time)
 {
-    (void)state;
     world_t w = begin(0);
     uint64_t start = now();
     launch(&w, 67000000000000);
@@ -96,9 +96,8 @@ static void submitting_costs_only_the_submission_time(void **state)
 }
 
 /* The cost of 4 bytes is the measured one: 9 us on the newest profile, 32 on the oldest. */
-static void a_download_of_four_bytes_costs_the_measured_time(void **state)
+TS_TEST(a_download_of_four_bytes_costs_the_measured_time)
 {
-    (void)state;
     const struct {
         const char *profile;
         uint64_t ns;
@@ -123,9 +122,8 @@ static void a_download_of_four_bytes_costs_the_measured_time(void **state)
 
 /* Each batch: 1 MB upload (20 us), 201 GFLOP (3 ms), 104 KB download (2 us), double buffered. In
  * the long run a batch costs the time of the slowest engine. Sequentially it costs the sum. */
-static void a_pipeline_runs_at_the_slowest_engine(void **state)
+TS_TEST(a_pipeline_runs_at_the_slowest_engine)
 {
-    (void)state;
     world_t w = begin(0);
     const uint64_t nbatches = 1000, up_ns = SETUP + 20000, compute_ns = KERNEL + 3000000,
                    down_ns = SETUP + 2000;
@@ -156,9 +154,8 @@ static void a_pipeline_runs_at_the_slowest_engine(void **state)
 }
 
 /* Two streams share one engine. */
-static void an_engine_runs_one_request_at_a_time(void **state)
+TS_TEST(an_engine_runs_one_request_at_a_time)
 {
-    (void)state;
     world_t w = begin(0);
     uint64_t start = now();
     copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
@@ -168,9 +165,8 @@ static void an_engine_runs_one_request_at_a_time(void **state)
     end(&w);
 }
 
-static void pageable_copies_block_the_host(void **state)
+TS_TEST(pageable_copies_block_the_host)
 {
-    (void)state;
     world_t w = begin(0);
     static char pageable[120000];
     uint64_t start = now();
@@ -192,9 +188,8 @@ static void pageable_copies_block_the_host(void **state)
     end(&w);
 }
 
-static void local_copies_are_kernels(void **state)
+TS_TEST(local_copies_are_kernels)
 {
-    (void)state;
     world_t w = begin(0);
     fy_backend_clock_t before = read_clock(w.dev);
     assert_int_equal(
@@ -209,9 +204,8 @@ static void local_copies_are_kernels(void **state)
 
 /* A peer copy needs the source's download engine and the target's upload engine; the other engines
  * of both do not matter. */
-static void peer_copies_use_an_engine_of_each_device(void **state)
+TS_TEST(peer_copies_use_an_engine_of_each_device)
 {
-    (void)state;
     world_t a = begin(0), b = begin(1);
     uint64_t start = now();
     copy(b.dev, b.up, FY_COPY_UPLOAD, 1, b.block, host_memory, 520000);
@@ -225,9 +219,8 @@ static void peer_copies_use_an_engine_of_each_device(void **state)
     end(&b);
 }
 
-static void host_work_advances_only_the_host_clock(void **state)
+TS_TEST(host_work_advances_only_the_host_clock)
 {
-    (void)state;
     world_t w = begin(0);
     uint64_t start = now();
     launch(&w, 67000000); /* a microsecond */
@@ -242,17 +235,4 @@ static void host_work_advances_only_the_host_clock(void **state)
     end(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(submitting_costs_only_the_submission_time),
-        cmocka_unit_test(a_download_of_four_bytes_costs_the_measured_time),
-        cmocka_unit_test(a_pipeline_runs_at_the_slowest_engine),
-        cmocka_unit_test(an_engine_runs_one_request_at_a_time),
-        cmocka_unit_test(pageable_copies_block_the_host),
-        cmocka_unit_test(local_copies_are_kernels),
-        cmocka_unit_test(peer_copies_use_an_engine_of_each_device),
-        cmocka_unit_test(host_work_advances_only_the_host_clock),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

@@ -1,6 +1,7 @@
 /* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, the
  * description of a device. */
 #include "tests/unit/sim/fixture.h"
+#include "tests/support/test.h"
 
 static void refuse(fy_status_t want, int index, const char *option, const char *const *words)
 {
@@ -14,9 +15,8 @@ static void refuse(fy_status_t want, int index, const char *option, const char *
 #define REFUSE(want, index, option, ...) \
     refuse(want, index, option, (const char *const[]){ __VA_ARGS__, NULL })
 
-static void another_abi_is_refused(void **state)
+TS_TEST(another_abi_is_refused)
 {
-    (void)state;
     const fy_backend_t *other = sim;
     assert_int_equal(fy__backend_sim_open(&host_api, FY_BACKEND_ABI + 1, &other),
                      FY_STATUS_UNSUPPORTED);
@@ -26,9 +26,8 @@ static void another_abi_is_refused(void **state)
 
 /* Every fy_device_open of a sim opens the backend while other threads use the functions of the
  * first one (a race for ThreadSanitizer to detect). */
-static void the_first_host_api_stays(void **state)
+TS_TEST(the_first_host_api_stays)
 {
-    (void)state;
     static const fy_host_api_t other_api = { .struct_size = sizeof other_api,
                                              .abi = FY_BACKEND_ABI };
     const fy_backend_t *again;
@@ -37,9 +36,8 @@ static void the_first_host_api_stays(void **state)
     REFUSE(FY_STATUS_UNAVAILABLE, 16, NULL, "sim:16"); /* reported through host_api */
 }
 
-static void bad_options_are_named(void **state)
+TS_TEST(bad_options_are_named)
 {
-    (void)state;
     REFUSE(FY_STATUS_INVALID_ARGUMENT, 3, "colour=red", "sim:3", "colour=red", "profile",
            "capacity", "numerics", "order");
     REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "profile=b200", "profile=b200", "k80", "v100", "a100",
@@ -52,9 +50,8 @@ static void bad_options_are_named(void **state)
     REFUSE(FY_STATUS_UNAVAILABLE, -1, NULL, "sim:15");
 }
 
-static void defaults(void **state)
+TS_TEST(defaults)
 {
-    (void)state;
     int count = 0;
     assert_int_equal(sim->device_count(&count), FY_STATUS_OK);
     assert_int_equal(count, 16);
@@ -71,9 +68,8 @@ static void defaults(void **state)
     sim->device_close(dev);
 }
 
-static void options_are_applied(void **state)
+TS_TEST(options_are_applied)
 {
-    (void)state;
     void *dev = OPEN(5, "capacity=12345", "numerics=off", "order=eager", "profile=t4");
     fy_backend_info_t info;
     sim->device_query(dev, &info);
@@ -83,9 +79,8 @@ static void options_are_applied(void **state)
     sim->device_close(dev);
 }
 
-static void devices_do_not_share(void **state)
+TS_TEST(devices_do_not_share)
 {
-    (void)state;
     void *a = OPEN(0, "capacity=4096"), *b = OPEN(1, "capacity=8192", "profile=k80");
     void *in_a = make_block(a, 4096);
     fy_backend_info_t info;
@@ -104,9 +99,8 @@ static void devices_do_not_share(void **state)
 }
 
 /* 564 GiB at once on any machine: address space only. */
-static void four_large_devices_open_at_once(void **state)
+TS_TEST(four_large_devices_open_at_once)
 {
-    (void)state;
     void *dev[4], *block[4];
     const uint64_t size = 141ull << 30;
     for (int i = 0; i < 4; i++) {
@@ -128,9 +122,8 @@ static void four_large_devices_open_at_once(void **state)
     }
 }
 
-static void closing_reports_leaked_memory(void **state)
+TS_TEST(closing_reports_leaked_memory)
 {
-    (void)state;
     void *dev = OPEN(0, "capacity=8192");
     make_block(dev, 4096);
     int before = nlogged;
@@ -139,17 +132,4 @@ static void closing_reports_leaked_memory(void **state)
     sim->device_close(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_abi_is_refused),
-        cmocka_unit_test(the_first_host_api_stays),
-        cmocka_unit_test(bad_options_are_named),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(options_are_applied),
-        cmocka_unit_test(devices_do_not_share),
-        cmocka_unit_test(four_large_devices_open_at_once),
-        cmocka_unit_test(closing_reports_leaked_memory),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "backends/sim/sim.h"
+#include "tests/support/test.h"
 
 typedef struct world {
     void *dev, *stream;
@@ -48,9 +49,8 @@ static int signal_of(void (*act)(volatile char *address), char *address)
 static void read_one(volatile char *address) { (void)*address; }
 static void write_one(volatile char *address) { *address = 1; }
 
-static void host_access_to_device_memory_crashes(void **state)
+TS_TEST(host_access_to_device_memory_crashes)
 {
-    (void)state;
     world_t w = begin("capacity=1048576");
     char *address = make_block(w.dev, 100000);
     assert_int_equal((uintptr_t)address % 256, 0);
@@ -63,9 +63,8 @@ static void host_access_to_device_memory_crashes(void **state)
     end(&w);
 }
 
-static void system_calls_on_device_memory_fail(void **state)
+TS_TEST(system_calls_on_device_memory_fail)
 {
-    (void)state;
     world_t w = begin("capacity=1048576");
     char *address = make_block(w.dev, 4096);
     int ends[2];
@@ -81,9 +80,8 @@ static void system_calls_on_device_memory_fail(void **state)
     end(&w);
 }
 
-static void capacity_is_exact(void **state)
+TS_TEST(capacity_is_exact)
 {
-    (void)state;
     world_t w = begin("capacity=10000");
     void *a = make_block(w.dev, 9999), *b = &b;
     assert_int_equal(sim->alloc(w.dev, 2, &b), FY_STATUS_OUT_OF_MEMORY);
@@ -102,9 +100,8 @@ static void capacity_is_exact(void **state)
 }
 
 /* In a child process, because the limit cannot be lifted. */
-static void refused_address_space_is_explained(void **state)
+TS_TEST(refused_address_space_is_explained)
 {
-    (void)state;
     world_t w = begin("capacity=1099511627776");
     fflush(NULL);
     pid_t child = fork();
@@ -128,9 +125,8 @@ static void refused_address_space_is_explained(void **state)
     end(&w);
 }
 
-static void requests_beyond_any_capacity_are_refused(void **state)
+TS_TEST(requests_beyond_any_capacity_are_refused)
 {
-    (void)state;
     world_t w = begin("capacity=18446744073709551615");
     void *address = &address;
     assert_int_equal(sim->alloc(w.dev, UINT64_MAX, &address), FY_STATUS_OUT_OF_MEMORY);
@@ -139,9 +135,8 @@ static void requests_beyond_any_capacity_are_refused(void **state)
     end(&w);
 }
 
-static void foreign_addresses_are_refused(void **state)
+TS_TEST(foreign_addresses_are_refused)
 {
-    (void)state;
     world_t w = begin("capacity=1048576");
     char *block = make_block(w.dev, 1000), on_host[64] = "";
     assert_int_equal(sim->fill(w.dev, w.stream, on_host, 0, 64), FY_STATUS_INVALID_ARGUMENT);
@@ -163,9 +158,8 @@ static void foreign_addresses_are_refused(void **state)
     end(&w);
 }
 
-static void a_wrong_free_is_logged_and_ignored(void **state)
+TS_TEST(a_wrong_free_is_logged_and_ignored)
 {
-    (void)state;
     world_t w = begin("capacity=1048576");
     char *block = make_block(w.dev, 4096);
     int before = nlogged;
@@ -180,9 +174,8 @@ static void a_wrong_free_is_logged_and_ignored(void **state)
     end(&w);
 }
 
-static void page_locked_ranges_are_tracked(void **state)
+TS_TEST(page_locked_ranges_are_tracked)
 {
-    (void)state;
     world_t w = begin("capacity=1048576");
     static char slab[8192];
     char *block = make_block(w.dev, 8192);
@@ -206,17 +199,4 @@ static void page_locked_ranges_are_tracked(void **state)
     end(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_access_to_device_memory_crashes),
-        cmocka_unit_test(system_calls_on_device_memory_fail),
-        cmocka_unit_test(capacity_is_exact),
-        cmocka_unit_test(refused_address_space_is_explained),
-        cmocka_unit_test(requests_beyond_any_capacity_are_refused),
-        cmocka_unit_test(foreign_addresses_are_refused),
-        cmocka_unit_test(a_wrong_free_is_logged_and_ignored),
-        cmocka_unit_test(page_locked_ranges_are_tracked),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

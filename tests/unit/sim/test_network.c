@@ -1,16 +1,11 @@
 /* Networks of simulated devices (backends/sim/network.h): names, LATENCY:BANDWIDTH, everything else
  * is refused; net= of a device, and the time of its peer copies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <ferry/ferry.h>
 
 #include "backends/sim/network.h"
+#include "tests/support/test.h"
 
 static fy__sim_network_t net(const char *text)
 {
@@ -19,7 +14,7 @@ static fy__sim_network_t net(const char *text)
     return network;
 }
 
-static void names_and_pairs_are_networks(void **state)
+TS_TEST(names_and_pairs_are_networks)
 {
     static const char *const wrong[] = {
         "",           "ib401",        "IB400",           "5us",
@@ -27,7 +22,6 @@ static void names_and_pairs_are_networks(void **state)
         "-5us:1GB/s", "5:1GB/s",      "5us:1",           "5us:1GB",
         "us:1GB/s",   "2000ms:1GB/s", "5us:9999999GB/s", "99999999999999999999ns:1GB/s"
     };
-    (void)state;
     fy__sim_network_t network = net("ib400");
     assert_int_equal(network.latency_ns, 5000);
     assert_int_equal(network.bytes_per_s, 50000000000);
@@ -65,9 +59,8 @@ static uint64_t peer_ns(const char *first, const char *second)
     return end.now_ns - begin.now_ns;
 }
 
-static void a_device_with_a_network_sends_over_it(void **state)
+TS_TEST(a_device_with_a_network_sends_over_it)
 {
-    (void)state;
     /* h200: 450 bytes a ns; both ends on ib400: 50 bytes a ns and 5 us; one end: the slower one */
     const uint64_t plain = peer_ns("sim:0", "sim:1");
     const uint64_t ib400 = peer_ns("sim:0?net=ib400", "sim:1?net=ib400");
@@ -78,20 +71,9 @@ static void a_device_with_a_network_sends_over_it(void **state)
     assert_int_equal(peer_ns("sim:0?net=ib400&profile=h200", "sim:1?profile=h200"), ib400);
 }
 
-static void another_network_is_refused(void **state)
+TS_TEST(another_network_is_refused)
 {
     fy_device_t *device;
-    (void)state;
     assert_int_equal(fy_device_open("sim:0?net=ib401", &device), FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(fy_error_get()->text, "net may be eth25, ib400, nvlink, or LATENCY"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_pairs_are_networks),
-        cmocka_unit_test(a_device_with_a_network_sends_over_it),
-        cmocka_unit_test(another_network_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

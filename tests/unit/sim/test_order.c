@@ -7,6 +7,7 @@
 #include "backends/sim/memory.h"
 #include "backends/sim/order.h"
 #include "backends/sim/queue.h"
+#include "tests/support/test.h"
 
 typedef struct world {
     void *dev, *stream[2], *event[2];
@@ -67,9 +68,8 @@ static int peep(world_t *w, uint64_t at)
     return *(unsigned char *)bytes;
 }
 
-static void orders_by_name(void **state)
+TS_TEST(orders_by_name)
 {
-    (void)state;
     assert_string_equal(fy__sim_order_at(0)->name, "eager");
     for (size_t i = 0; fy__sim_order_at(i); i++)
         assert_ptr_equal(fy__sim_order_find(fy__sim_order_at(i)->name), fy__sim_order_at(i));
@@ -77,9 +77,8 @@ static void orders_by_name(void **state)
     assert_null(fy__sim_order_find(""));
 }
 
-static void eager_changes_bytes_at_once(void **state)
+TS_TEST(eager_changes_bytes_at_once)
 {
-    (void)state;
     world_t w = begin(0, "order=eager");
     int done = 1;
     sim->fill(w.dev, w.stream[0], w.block, 7, 4096);
@@ -93,9 +92,8 @@ static void eager_changes_bytes_at_once(void **state)
     end(&w);
 }
 
-static void lazy_reads_its_source_when_it_is_observed(void **state)
+TS_TEST(lazy_reads_its_source_when_it_is_observed)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     int done = 1;
     memset(pinned, 1, 64);
@@ -112,9 +110,8 @@ static void lazy_reads_its_source_when_it_is_observed(void **state)
     end(&w);
 }
 
-static void a_query_that_reports_done_has_run_the_request(void **state)
+TS_TEST(a_query_that_reports_done_has_run_the_request)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     fill(&w, 0, 0, 9);
     record(&w, 0);
@@ -137,9 +134,8 @@ static void a_query_that_reports_done_has_run_the_request(void **state)
     end(&w);
 }
 
-static void downloads_hold_garbage_until_they_ran(void **state)
+TS_TEST(downloads_hold_garbage_until_they_ran)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     fill(&w, 0, 0, 5);
     copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block, 64);
@@ -156,9 +152,8 @@ static void downloads_hold_garbage_until_they_ran(void **state)
     end(&w);
 }
 
-static void pageable_copies_are_done_on_return(void **state)
+TS_TEST(pageable_copies_are_done_on_return)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     unsigned char on_host[64];
     fill(&w, 1, 0, 3);
@@ -172,9 +167,8 @@ static void pageable_copies_are_done_on_return(void **state)
 
 /* Without a wait between them, requests of two streams may run in either order; lazy uses the
  * opposite of the submission order. */
-static void lazy_reorders_unordered_requests(void **state)
+TS_TEST(lazy_reorders_unordered_requests)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     fill(&w, 0, 0, 1);
     fill(&w, 1, 0, 2);
@@ -185,9 +179,8 @@ static void lazy_reorders_unordered_requests(void **state)
     end(&w);
 }
 
-static void lazy_runs_only_the_required_requests(void **state)
+TS_TEST(lazy_runs_only_the_required_requests)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     fill(&w, 0, 0, 1);
     record(&w, 0);
@@ -208,9 +201,8 @@ static void lazy_runs_only_the_required_requests(void **state)
 
 /* Alternating between two streams, 20000 waits deep: the recursion must not need a stack frame for
  * each. */
-static void long_chains_of_waits(void **state)
+TS_TEST(long_chains_of_waits)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     for (int i = 0; i < 20000; i++) {
         fill(&w, i % 2, 0, i % 251);
@@ -223,9 +215,8 @@ static void long_chains_of_waits(void **state)
     end(&w);
 }
 
-static void waits_between_devices(void **state)
+TS_TEST(waits_between_devices)
 {
-    (void)state;
     static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
     for (int i = 0; i < 9; i++) {
         world_t a = begin(0, orders[i / 3]);
@@ -249,9 +240,8 @@ static void waits_between_devices(void **state)
     }
 }
 
-static void a_destroyed_streams_work_still_runs(void **state)
+TS_TEST(a_destroyed_streams_work_still_runs)
 {
-    (void)state;
     uint64_t before = fy__sim_violations();
     world_t w = begin(0, "order=lazy");
     void *stream = make_stream(w.dev);
@@ -276,9 +266,8 @@ static void a_destroyed_streams_work_still_runs(void **state)
     assert_int_equal(fy__sim_violations(), before);
 }
 
-static void memory_under_a_request_is_a_violation(void **state)
+TS_TEST(memory_under_a_request_is_a_violation)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     uint64_t before = fy__sim_violations();
     static unsigned char buffer[64];
@@ -336,9 +325,8 @@ static fy_status_t launch(world_t *w, uint64_t at, int32_t value, uint32_t *faul
     return status;
 }
 
-static void launches_copy_their_arguments(void **state)
+TS_TEST(launches_copy_their_arguments)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     static const fy_status_t fine = FY_STATUS_OK;
     uint32_t *fault = (uint32_t *)(void *)pinned;
@@ -351,9 +339,8 @@ static void launches_copy_their_arguments(void **state)
     end(&w);
 }
 
-static void a_kernel_that_fails_late_loses_the_device(void **state)
+TS_TEST(a_kernel_that_fails_late_loses_the_device)
 {
-    (void)state;
     world_t w = begin(0, "order=lazy");
     static const fy_status_t bad = FY_STATUS_INTERNAL;
     int done;
@@ -374,9 +361,8 @@ static void a_kernel_that_fails_late_loses_the_device(void **state)
     sim->device_close(w.dev);
 }
 
-static void numerics_off_in_every_order(void **state)
+TS_TEST(numerics_off_in_every_order)
 {
-    (void)state;
     static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
     for (int i = 0; i < 3; i++) {
         void *dev = OPEN(0, "capacity=1099511627776", "numerics=off", orders[i]),
@@ -401,24 +387,4 @@ static void numerics_off_in_every_order(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_by_name),
-        cmocka_unit_test(eager_changes_bytes_at_once),
-        cmocka_unit_test(lazy_reads_its_source_when_it_is_observed),
-        cmocka_unit_test(a_query_that_reports_done_has_run_the_request),
-        cmocka_unit_test(downloads_hold_garbage_until_they_ran),
-        cmocka_unit_test(pageable_copies_are_done_on_return),
-        cmocka_unit_test(lazy_reorders_unordered_requests),
-        cmocka_unit_test(lazy_runs_only_the_required_requests),
-        cmocka_unit_test(long_chains_of_waits),
-        cmocka_unit_test(waits_between_devices),
-        cmocka_unit_test(a_destroyed_streams_work_still_runs),
-        cmocka_unit_test(memory_under_a_request_is_a_violation),
-        cmocka_unit_test(launches_copy_their_arguments),
-        cmocka_unit_test(a_kernel_that_fails_late_loses_the_device),
-        cmocka_unit_test(numerics_off_in_every_order),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

@@ -3,6 +3,7 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/profile.h"
+#include "tests/support/test.h"
 
 typedef struct frozen {
     const char *name;
@@ -28,9 +29,8 @@ static const frozen_t table[] = {
 };
 enum { NPROFILES = sizeof(table) / sizeof(table[0]) };
 
-static void figures_are_frozen(void **state)
+TS_TEST(figures_are_frozen)
 {
-    (void)state;
     for (size_t i = 0; i < NPROFILES; i++) {
         const frozen_t *want = &table[i];
         const fy__sim_profile_t *got = fy__sim_profile_at(i);
@@ -60,9 +60,8 @@ static void figures_are_frozen(void **state)
     assert_int_equal(fy__sim_host_profile.copy_bytes_per_s, 60000000000);
 }
 
-static void launch_is_the_slower_of_arithmetic_and_memory(void **state)
+TS_TEST(launch_is_the_slower_of_arithmetic_and_memory)
 {
-    (void)state;
     const fy__sim_profile_t *h200 = fy__sim_profile_find("h200");
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F32, 0, 0), 2000);
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F32, 67000000000, 1), 2000 + 1000000);
@@ -77,9 +76,8 @@ static void launch_is_the_slower_of_arithmetic_and_memory(void **state)
         2000 + 1000000);
 }
 
-static void copies_take_setup_and_bandwidth(void **state)
+TS_TEST(copies_take_setup_and_bandwidth)
 {
-    (void)state;
     const fy__sim_profile_t *h200 = fy__sim_profile_find("h200"),
                             *k80 = fy__sim_profile_find("k80");
     assert_int_equal(fy__sim_profile_link_ns(h200, 1, 52000000000), 500 + 1000000000);
@@ -90,9 +88,8 @@ static void copies_take_setup_and_bandwidth(void **state)
     assert_int_equal(fy__sim_profile_peer_ns(k80, h200, 12000000), 2000 + 1000000);
 }
 
-static void sizes_beyond_64_bits_do_not_wrap(void **state)
+TS_TEST(sizes_beyond_64_bits_do_not_wrap)
 {
-    (void)state;
     const fy__sim_profile_t *h200 = fy__sim_profile_find("h200");
     assert_int_equal(fy__sim_profile_link_ns(h200, 1, 52000000000000ull), 500 + 1000000000000ull);
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F64, UINT64_MAX, 0),
@@ -101,9 +98,8 @@ static void sizes_beyond_64_bits_do_not_wrap(void **state)
                      1844674407370955162ull + 50);
 }
 
-static void host_ops(void **state)
+TS_TEST(host_ops)
 {
-    (void)state;
     assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 0, 0), 50);
     assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 300000, 10), 50 + 1000);
     assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 300, 10000), 50 + 1000);
@@ -111,14 +107,4 @@ static void host_ops(void **state)
     assert_int_equal(fy__sim_profile_host_copy_ns(&fy__sim_host_profile, 1), 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_are_frozen),
-        cmocka_unit_test(launch_is_the_slower_of_arithmetic_and_memory),
-        cmocka_unit_test(copies_take_setup_and_bandwidth),
-        cmocka_unit_test(sizes_beyond_64_bits_do_not_wrap),
-        cmocka_unit_test(host_ops),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

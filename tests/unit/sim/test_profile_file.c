@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backends/sim/profile_file.h"
+#include "tests/support/test.h"
 
 static char path[] = "profile_file_XXXXXX.json";
 
@@ -97,9 +98,8 @@ static void assert_facts(const char *expected)
     sim->device_close(dev);
 }
 
-static void a_complete_file_gives_its_figures(void **state)
+TS_TEST(a_complete_file_gives_its_figures)
 {
-    (void)state;
     write_file(WHOLE, strlen(WHOLE));
     assert_facts("profile=mine memory_bytes=2097152 f32_flops_per_s=101 f64_flops_per_s=102 "
                  "f16_flops_per_s=103 bf16_flops_per_s=104 "
@@ -110,9 +110,8 @@ static void a_complete_file_gives_its_figures(void **state)
                  "host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed chains=host ");
 }
 
-static void a_base_profile_gives_the_missing_figures(void **state)
+TS_TEST(a_base_profile_gives_the_missing_figures)
 {
-    (void)state;
     static const char text[] = HEAD "\"base\": \"t4\", \"figures\": {" HOST "}}";
     write_file(text, strlen(text));
     assert_facts(
@@ -128,9 +127,8 @@ static void a_base_profile_gives_the_missing_figures(void **state)
 }
 
 /* The figures are used: the host time and the submission time of a launch follow them. */
-static void times_follow_the_file(void **state)
+TS_TEST(times_follow_the_file)
 {
-    (void)state;
     char option[64];
     void *dev;
     fy_backend_clock_t before, after;
@@ -229,9 +227,8 @@ static void refused(const char *value, const char *says)
     assert_string_equal(figures.name, "untouched");
 }
 
-static void wrong_files_are_refused(void **state)
+TS_TEST(wrong_files_are_refused)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
         write_file(wrongs[i].text, strlen(wrongs[i].text));
         refused(path, wrongs[i].says);
@@ -252,9 +249,8 @@ static void wrong_files_are_refused(void **state)
 
 /* Every prefix of a file is refused, and no byte after its end is read (AddressSanitizer checks
  * that). */
-static void every_prefix_is_refused(void **state)
+TS_TEST(every_prefix_is_refused)
 {
-    (void)state;
     for (size_t n = 0; n + 2 < strlen(WHOLE); n++) {
         fy__sim_figures_t figures;
         write_file(WHOLE, n);
@@ -262,14 +258,4 @@ static void every_prefix_is_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_complete_file_gives_its_figures),
-        cmocka_unit_test(a_base_profile_gives_the_missing_figures),
-        cmocka_unit_test(times_follow_the_file),
-        cmocka_unit_test(wrong_files_are_refused),
-        cmocka_unit_test(every_prefix_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
-}
+TS_SUITE(.begin = make_path, .end = remove_path);

@@ -2,6 +2,7 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/ranges.h"
+#include "tests/support/test.h"
 
 static void insert(fy__sim_ranges_t *ranges, uintptr_t begin, uint64_t nbytes)
 {
@@ -9,9 +10,8 @@ static void insert(fy__sim_ranges_t *ranges, uintptr_t begin, uint64_t nbytes)
     fy__sim_ranges_insert(ranges, &(fy__sim_range_t){ .begin = begin, .nbytes = nbytes });
 }
 
-static void stays_sorted(void **state)
+TS_TEST(stays_sorted)
 {
-    (void)state;
     fy__sim_ranges_t ranges = { 0 };
     for (uintptr_t i = 0; i < 97; i++) insert(&ranges, 100 * (i * 37 % 97) + 100, 50);
     assert_int_equal(ranges.count, 97);
@@ -23,9 +23,8 @@ static void stays_sorted(void **state)
     assert_null(ranges.items);
 }
 
-static void finds_by_byte(void **state)
+TS_TEST(finds_by_byte)
 {
-    (void)state;
     fy__sim_ranges_t ranges = { 0 };
     insert(&ranges, 1000, 100);
     insert(&ranges, 2000, 100);
@@ -53,9 +52,4 @@ static void finds_by_byte(void **state)
     fy__sim_ranges_trim(&ranges);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(stays_sorted),
-                                        cmocka_unit_test(finds_by_byte) };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

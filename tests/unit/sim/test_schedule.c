@@ -5,6 +5,7 @@
 
 #include "backends/sim/clock.h"
 #include "backends/sim/memory.h"
+#include "tests/support/test.h"
 
 enum { NSEEDS = 200 };
 
@@ -74,9 +75,8 @@ static int race(uint64_t seed, bool ordered)
     return last;
 }
 
-static void races_have_both_outcomes_and_waits_one(void **state)
+TS_TEST(races_have_both_outcomes_and_waits_one)
 {
-    (void)state;
     int nfirst = 0;
     for (uint64_t seed = 1; seed <= NSEEDS; seed++) {
         nfirst += race(seed, false) == 1;
@@ -87,9 +87,8 @@ static void races_have_both_outcomes_and_waits_one(void **state)
     assert_in_range(nfirst, NSEEDS / 20, NSEEDS - NSEEDS / 20);
 }
 
-static void one_stream_lags_or_runs_ahead(void **state)
+TS_TEST(one_stream_lags_or_runs_ahead)
 {
-    (void)state;
     int nbehind = 0, nahead = 0;
     for (uint64_t seed = 1; seed <= NSEEDS; seed++) {
         world_t w = begin("order=random", seed);
@@ -120,9 +119,8 @@ static void trace(uint64_t seed, uint8_t out_seen[3][40])
     end(&w);
 }
 
-static void a_seed_repeats_itself(void **state)
+TS_TEST(a_seed_repeats_itself)
 {
-    (void)state;
     uint8_t first[3][40], again[3][40];
     int ndifferent = 0;
     trace(1, first);
@@ -136,9 +134,8 @@ static void a_seed_repeats_itself(void **state)
     assert_in_range(ndifferent, 12, 19); /* in so short a program some seeds give equal orders */
 }
 
-static void the_seed_can_be_read(void **state)
+TS_TEST(the_seed_can_be_read)
 {
-    (void)state;
     fy_backend_info_t info;
     void *dev = OPEN(0, "order=random", "seed=123");
     assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
@@ -206,9 +203,8 @@ static size_t timed_program(const char *spec, moment_t *out_moments)
     return n;
 }
 
-static void no_order_changes_the_times(void **state)
+TS_TEST(no_order_changes_the_times)
 {
-    (void)state;
     moment_t eager[24], other[24];
     size_t n = timed_program("order=eager", eager);
     assert_true(eager[n - 1].end_ns > 0);
@@ -223,14 +219,4 @@ static void no_order_changes_the_times(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(races_have_both_outcomes_and_waits_one),
-        cmocka_unit_test(one_stream_lags_or_runs_ahead),
-        cmocka_unit_test(a_seed_repeats_itself),
-        cmocka_unit_test(the_seed_can_be_read),
-        cmocka_unit_test(no_order_changes_the_times),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

@@ -5,12 +5,12 @@
 #include "backends/executed.h"
 #include "backends/sim/clock.h"
 #include "backends/sim/sim.h"
+#include "tests/support/test.h"
 
 static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
 
-static void every_item_is_read(void **state)
+TS_TEST(every_item_is_read)
 {
-    (void)state;
     fy__sim_script_t script;
     assert_int_equal(fy__sim_script_parse("sim:0", "", &script), FY_STATUS_OK);
     assert_int_equal(script.nitems, 0);
@@ -28,9 +28,8 @@ static void every_item_is_read(void **state)
     assert_false(fy__sim_script_has(&script, FY__SIM_FAULT_ALLOC));
 }
 
-static void bad_items_are_named(void **state)
+TS_TEST(bad_items_are_named)
 {
-    (void)state;
     static const char *const bad[] = { "copy",
                                        "copy@",
                                        "copy@0",
@@ -66,9 +65,8 @@ static void bad_items_are_named(void **state)
     assert_null(dev);
 }
 
-static void the_nth_allocation_fails(void **state)
+TS_TEST(the_nth_allocation_fails)
 {
-    (void)state;
     void *dev = OPEN(0, "capacity=65536", "faults=alloc@2+alloc@4*"), *block[5] = { 0 };
     static const fy_status_t want[5] = { FY_STATUS_OK, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OK,
                                          FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY };
@@ -85,9 +83,8 @@ static void the_nth_allocation_fails(void **state)
 }
 
 /* Page-locked memory, streams and events are allocations too. */
-static void every_kind_of_allocation_fails(void **state)
+TS_TEST(every_kind_of_allocation_fails)
 {
-    (void)state;
     static char host[2][4096];
     void *stream[3], *event[3];
     void *dev = OPEN(0, "faults=pin@2+stream@2+event@1*");
@@ -144,9 +141,8 @@ static fy_status_t flagged(world_t *w, fy_copy_kind_t kind, void *dst, const voi
     return sim->copy(w->dev, w->stream, &record);
 }
 
-static void a_copy_fails_when_it_runs(void **state)
+TS_TEST(a_copy_fails_when_it_runs)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=copy@2+copy@3");
         fy__executed_t before, after;
@@ -192,9 +188,8 @@ static void a_copy_fails_when_it_runs(void **state)
     sim->device_close(dev);
 }
 
-static void a_failed_copy_without_a_flag_loses_the_device(void **state)
+TS_TEST(a_failed_copy_without_a_flag_loses_the_device)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=copy@1");
         unsigned char pageable[64];
@@ -222,9 +217,8 @@ static fy_status_t launch(world_t *w)
     return sim->launch(w->dev, w->stream, &record);
 }
 
-static void launches_fail_when_submitted(void **state)
+TS_TEST(launches_fail_when_submitted)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=launch@2*");
         assert_int_equal(launch(&w), FY_STATUS_OK);
@@ -246,9 +240,8 @@ static void launches_fail_when_submitted(void **state)
     }
 }
 
-static void a_lost_device_answers_lost_and_drops_its_work(void **state)
+TS_TEST(a_lost_device_answers_lost_and_drops_its_work)
 {
-    (void)state;
     uint64_t violations = fy__sim_violations();
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=lost@3");
@@ -286,9 +279,8 @@ static void a_lost_device_answers_lost_and_drops_its_work(void **state)
     assert_int_equal(fy__sim_violations(), violations);
 }
 
-static void a_slow_request_only_takes_longer(void **state)
+TS_TEST(a_slow_request_only_takes_longer)
 {
-    (void)state;
     uint64_t spans[2][3];
     for (int i = 0; i < 2; i++) {
         world_t w =
@@ -307,18 +299,4 @@ static void a_slow_request_only_takes_longer(void **state)
     assert_int_equal(spans[1][2], spans[0][2]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_is_read),
-        cmocka_unit_test(bad_items_are_named),
-        cmocka_unit_test(the_nth_allocation_fails),
-        cmocka_unit_test(every_kind_of_allocation_fails),
-        cmocka_unit_test(a_copy_fails_when_it_runs),
-        cmocka_unit_test(a_failed_copy_without_a_flag_loses_the_device),
-        cmocka_unit_test(launches_fail_when_submitted),
-        cmocka_unit_test(a_lost_device_answers_lost_and_drops_its_work),
-        cmocka_unit_test(a_slow_request_only_takes_longer),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

@@ -5,10 +5,10 @@
 #include <pthread.h>
 
 #include "backends/sim/clock.h"
+#include "tests/support/test.h"
 
-static void wrapping_is_unsupported(void **state)
+TS_TEST(wrapping_is_unsupported)
 {
-    (void)state;
     void *dev = OPEN(2, "capacity=4096"), *stream = &stream;
     int native = 0;
     assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, &native, &stream),
@@ -51,9 +51,8 @@ static void end(world_t *w)
     sim->device_close(w->dev);
 }
 
-static void an_unrecorded_event_is_done(void **state)
+TS_TEST(an_unrecorded_event_is_done)
 {
-    (void)state;
     world_t w = begin();
     int done = 0;
     assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
@@ -62,9 +61,8 @@ static void an_unrecorded_event_is_done(void **state)
     end(&w);
 }
 
-static void polling_ends(void **state)
+TS_TEST(polling_ends)
 {
-    (void)state;
     world_t w = begin();
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event, w.stream);
@@ -75,9 +73,8 @@ static void polling_ends(void **state)
     end(&w);
 }
 
-static void a_timeout_costs_its_waiting_time(void **state)
+TS_TEST(a_timeout_costs_its_waiting_time)
 {
-    (void)state;
     world_t w = begin();
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event, w.stream);
@@ -95,9 +92,8 @@ static void a_timeout_costs_its_waiting_time(void **state)
     end(&w);
 }
 
-static void a_wait_uses_the_event_as_recorded_now(void **state)
+TS_TEST(a_wait_uses_the_event_as_recorded_now)
 {
-    (void)state;
     world_t w = begin();
     void *other = make_stream(w.dev), *later = make_event(w.dev);
     fill_for_a_while(&w);
@@ -117,9 +113,8 @@ static void a_wait_uses_the_event_as_recorded_now(void **state)
     end(&w);
 }
 
-static void devices_wait_for_each_other(void **state)
+TS_TEST(devices_wait_for_each_other)
 {
-    (void)state;
     world_t w = begin();
     void *peer = OPEN(1, "numerics=off"), *stream = make_stream(peer), *event = make_event(peer);
     fill_for_a_while(&w);
@@ -183,9 +178,8 @@ static void *work(void *job_)
     return job_;
 }
 
-static void threads_share_a_stream(void **state)
+TS_TEST(threads_share_a_stream)
 {
-    (void)state;
     job_t job = { .dev = OPEN(0, "capacity=1048576") };
     job.stream = make_stream(job.dev);
     job.counters = make_block(job.dev, NWORDS * 4);
@@ -208,16 +202,4 @@ static void threads_share_a_stream(void **state)
     sim->device_close(job.dev);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrapping_is_unsupported),
-        cmocka_unit_test(an_unrecorded_event_is_done),
-        cmocka_unit_test(polling_ends),
-        cmocka_unit_test(a_timeout_costs_its_waiting_time),
-        cmocka_unit_test(a_wait_uses_the_event_as_recorded_now),
-        cmocka_unit_test(devices_wait_for_each_other),
-        cmocka_unit_test(threads_share_a_stream),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

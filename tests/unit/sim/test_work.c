@@ -3,6 +3,7 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
+#include "tests/support/test.h"
 
 typedef struct world {
     void *dev, *stream;
@@ -37,9 +38,8 @@ static void get(world_t *w, void *dst, uint64_t at, uint64_t nbytes)
                      FY_STATUS_OK);
 }
 
-static void copies_and_wire_bytes(void **state)
+TS_TEST(copies_and_wire_bytes)
 {
-    (void)state;
     world_t a = begin(0), b = begin(1);
     char back[16] = "";
     put(&a, 100, "hello, device", 14);
@@ -60,9 +60,8 @@ static void copies_and_wire_bytes(void **state)
     end(&b);
 }
 
-static void refused_copies_cost_nothing(void **state)
+TS_TEST(refused_copies_cost_nothing)
 {
-    (void)state;
     world_t a = begin(0), b = begin(1), c = begin(2);
     uint64_t start = fy__sim_clock_now();
     char on_host[8] = "";
@@ -87,9 +86,8 @@ static void refused_copies_cost_nothing(void **state)
     end(&c);
 }
 
-static void built_in_ops_run_the_host_kernels(void **state)
+TS_TEST(built_in_ops_run_the_host_kernels)
 {
-    (void)state;
     world_t w = begin(0);
     const float x[4] = { 1, 2, 3, 4 }, y[4] = { 10, 20, 30, 40 };
     float z[4] = { 0 };
@@ -117,9 +115,8 @@ static void built_in_ops_run_the_host_kernels(void **state)
     end(&w);
 }
 
-static void unsupported_ops_are_refused(void **state)
+TS_TEST(unsupported_ops_are_refused)
 {
-    (void)state;
     world_t w = begin(0);
     fy_desc_t dst = dense_f32(w.block, 4);
     fy_launch_t record = { .struct_size = sizeof(record),
@@ -172,9 +169,8 @@ static fy_desc_t i32s(void *data, int64_t n, int64_t stride)
     };
 }
 
-static void kernels_get_every_pointer(void **state)
+TS_TEST(kernels_get_every_pointer)
 {
-    (void)state;
     world_t w = begin(0);
     int32_t words[64], sum = 0;
     fy_status_t verdict = FY_STATUS_OK;
@@ -207,9 +203,8 @@ static void kernels_get_every_pointer(void **state)
     end(&w);
 }
 
-static void operands_outside_are_refused(void **state)
+TS_TEST(operands_outside_are_refused)
 {
-    (void)state;
     world_t w = begin(0);
     int32_t on_host = 5, sum = 0;
     fy_status_t verdict = FY_STATUS_OK;
@@ -255,9 +250,8 @@ static fy_status_t never(const fy_launch_t *launch, void *stream)
 }
 
 /* 100 GiB of weights on any machine: nothing is touched, and the clock still runs. */
-static void planning_without_numerics(void **state)
+TS_TEST(planning_without_numerics)
 {
-    (void)state;
     const uint64_t size = 100ull << 30;
     void *dev = OPEN(0, "numerics=off"), *on = OPEN(1, "capacity=4096"), *stream = make_stream(dev);
     char *block = make_block(dev, size), *target = make_block(on, 4096), got[64];
@@ -314,16 +308,4 @@ static void planning_without_numerics(void **state)
     sim->device_close(on);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_and_wire_bytes),
-        cmocka_unit_test(refused_copies_cost_nothing),
-        cmocka_unit_test(built_in_ops_run_the_host_kernels),
-        cmocka_unit_test(unsupported_ops_are_refused),
-        cmocka_unit_test(kernels_get_every_pointer),
-        cmocka_unit_test(operands_outside_are_refused),
-        cmocka_unit_test(planning_without_numerics),
-    };
-    return cmocka_run_group_tests(tests, open_backend, NULL);
-}
+TS_SUITE(.begin = open_backend);

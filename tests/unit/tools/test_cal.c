@@ -1,22 +1,16 @@
 /* cal_write: a profile is written completely; a link stays, and its target is written, whether it
  * existed or not; a device is written to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tools/calibrate/cal.h"
 
-static void places(void **state)
+TS_TEST(places)
 {
-    (void)state;
     static const cal_t cal = { 0 };
     static const cal_origin_t origin = { .name = "made", .clock = "wall" };
     char folder[] = "/tmp/ferry-cal-XXXXXX", text[512] = "";
@@ -40,10 +34,4 @@ static void places(void **state)
     assert_int_equal(cal_write(&cal, &origin, "no/where.json"), FY_STATUS_IO);
     assert_int_equal(unlink("link.json") | unlink("later.json") | chdir("/"), 0);
     assert_int_equal(rmdir(folder), 0); /* no other file is left */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(places) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,14 @@
 /* Changes of a recorded program: the proof says what a run of the changed program takes, to 1 %.
  * Each test records a wasteful program and the one without the waste. Not here: predictions on
  * other devices (test_predict.sh). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <ferry/ferry.h>
 
+#include "tests/support/test.h"
 #include "tools/program/change.h"
 
 enum { STEPS = 12, NELEM = 1 << 18, SMALL = 64, PARTS = 6 };
@@ -138,9 +134,8 @@ static fy_status_t step_repeated(variant_t *variant, int step)
     return fy_device_wait(variant->device, FY_FOREVER);
 }
 
-static void test_drop(void **state)
+TS_TEST(test_drop)
 {
-    (void)state;
     compare(step_repeated, NELEM, (change_t){ .kind = CHANGE_DROP }, PROGRAM_UPLOAD,
             NELEM / 2 * sizeof(float));
 }
@@ -162,9 +157,8 @@ static fy_status_t step_pinned(variant_t *variant, int step)
     return step_pageable(variant, step);
 }
 
-static void test_pin(void **state)
+TS_TEST(test_pin)
 {
-    (void)state;
     compare(step_pinned, NELEM, (change_t){ .kind = CHANGE_PIN }, PROGRAM_UPLOAD, 0);
 }
 
@@ -185,9 +179,8 @@ static fy_status_t step_read(variant_t *variant, int step)
     return step == STEPS - 1 ? fy_download_wait_f64(answer, FY_FOREVER, &value) : FY_STATUS_OK;
 }
 
-static void test_read_later(void **state)
+TS_TEST(test_read_later)
 {
-    (void)state;
     compare(step_read, NELEM, (change_t){ .kind = CHANGE_READ_LATER, .steps = 1 }, PROGRAM_DOWNLOAD,
             0);
 }
@@ -207,9 +200,8 @@ static fy_status_t step_parts(variant_t *variant, int step)
     return fy_device_wait(variant->device, FY_FOREVER);
 }
 
-static void test_batch_uploads(void **state)
+TS_TEST(test_batch_uploads)
 {
-    (void)state;
     compare(step_parts, SMALL, (change_t){ .kind = CHANGE_BATCH }, PROGRAM_UPLOAD, 0);
 }
 
@@ -227,9 +219,8 @@ static fy_status_t step_answers(variant_t *variant, int step)
     return FY_STATUS_OK;
 }
 
-static void test_batch_downloads(void **state)
+TS_TEST(test_batch_downloads)
 {
-    (void)state;
     compare(step_answers, SMALL, (change_t){ .kind = CHANGE_BATCH }, PROGRAM_DOWNLOAD, 0);
 }
 
@@ -255,9 +246,8 @@ static fy_status_t step_ahead(variant_t *variant, int step)
     return FY_STATUS_OK;
 }
 
-static void test_upload_earlier(void **state)
+TS_TEST(test_upload_earlier)
 {
-    (void)state;
     compare(step_ahead, NELEM, (change_t){ .kind = CHANGE_UPLOAD_EARLIER, .steps = 1 },
             PROGRAM_UPLOAD, 0);
 }
@@ -271,12 +261,11 @@ static fy_status_t step_small(variant_t *variant, int step)
     return fy_device_wait(variant->device, FY_FOREVER);
 }
 
-static void test_graph(void **state)
+TS_TEST(test_graph)
 {
     program_t program;
     variant_t variant = { .is_fixed = false };
     proof_t proof;
-    (void)state;
     record(&variant, step_small, SMALL, &program);
     uint32_t events[8 * STEPS];
     const change_t change = { .kind = CHANGE_GRAPH,
@@ -304,14 +293,13 @@ static void test_graph(void **state)
     program_free(&program);
 }
 
-static void test_refusals(void **state)
+TS_TEST(test_refusals)
 {
     program_t program;
     variant_t variant = { .is_fixed = false };
     schedule_t schedule;
     facts_t facts;
     figures_t *figures;
-    (void)state;
     record(&variant, step_small, SMALL, &program);
     facts_create(&program, &facts);
     assert_int_equal(predict_machines(&program, NULL, &figures), FY_STATUS_OK);
@@ -344,17 +332,4 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_drop),
-        cmocka_unit_test(test_pin),
-        cmocka_unit_test(test_read_later),
-        cmocka_unit_test(test_batch_uploads),
-        cmocka_unit_test(test_batch_downloads),
-        cmocka_unit_test(test_upload_earlier),
-        cmocka_unit_test(test_graph),
-        cmocka_unit_test(test_refusals),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TS_SUITE(.begin = set_up, .end = tear_down);

@@ -1,12 +1,7 @@
 /* The reader of event files: a call site and a signature become keys of the lines that refer to
  * them; a compressed file gives the same lines; no change of its bytes crashes the reader, and one
- * that is cut off is refused. Not here: the writer (conformance/test_conformance_events.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * that is cut off is refused. Not here: the writer (conformance/test_events.c). */
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +9,7 @@
 
 #include <zlib.h>
 
+#include "tests/support/test.h"
 #include "tools/cli/event_file.h"
 
 enum { MOST = 4096 };
@@ -95,16 +91,14 @@ static void expect_all(void)
     assert_true(info.is_whole);
 }
 
-static void references_are_resolved(void **state)
+TS_TEST(references_are_resolved)
 {
-    (void)state;
     write_file(text, sizeof text - 1);
     expect_all();
 }
 
-static void a_compressed_file_is_the_same(void **state)
+TS_TEST(a_compressed_file_is_the_same)
 {
-    (void)state;
     unsigned char bytes[2 * MOST];
     const size_t nbytes = compress_text(bytes);
     write_file(bytes, nbytes);
@@ -118,9 +112,8 @@ static void a_compressed_file_is_the_same(void **state)
     assert_non_null(strstr(fy_error_get()->text, "follows the end"));
 }
 
-static void a_file_that_is_cut_off_is_refused(void **state)
+TS_TEST(a_file_that_is_cut_off_is_refused)
 {
-    (void)state;
     unsigned char bytes[MOST];
     const size_t whole = compress_text(bytes);
     for (size_t nbytes = 2; nbytes < whole; nbytes++) {
@@ -133,9 +126,8 @@ static void a_file_that_is_cut_off_is_refused(void **state)
 }
 
 /* Each bit of the compressed bytes: read or refused, never more lines than the text has. */
-static void changed_bytes_do_no_harm(void **state)
+TS_TEST(changed_bytes_do_no_harm)
 {
-    (void)state;
     unsigned char bytes[MOST];
     const size_t nbytes = compress_text(bytes);
     for (size_t bit = 0; bit < 8 * nbytes; bit++) {
@@ -151,7 +143,7 @@ static void changed_bytes_do_no_harm(void **state)
 }
 
 /* Values that are whole numbers from 0 to a limit, and all other values. */
-static void counts_are_whole_numbers(void **state)
+TS_TEST(counts_are_whole_numbers)
 {
     static const struct {
         const char *value;
@@ -185,7 +177,6 @@ static void counts_are_whole_numbers(void **state)
         { "\"7\"", false, 0 },
         { "\"\"", false, 0 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char line[128];
         event_t event;
@@ -203,7 +194,7 @@ static void counts_are_whole_numbers(void **state)
 }
 
 /* Lines of the calls of a group that are changed at each byte: read or refused, no crash. */
-static void changed_lines_of_groups_do_no_harm(void **state)
+TS_TEST(changed_lines_of_groups_do_no_harm)
 {
     static const char *const lines[] = {
         "{\"ev\":\"collective\",\"op\":\"group_send\",\"bytes\":40,\"site\":1}",
@@ -211,7 +202,6 @@ static void changed_lines_of_groups_do_no_harm(void **state)
         "{\"ev\":\"collective_ran\",\"op\":\"x\",\"rank\":3,\"number\":17,\"status\":\"OK\"}",
     };
     static const char bytes[] = "\"{}[],:-+.eE0 9\\/u\x01\xff\n";
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         for (size_t at = 0; at < strlen(lines[i]); at++)
             for (size_t b = 0; b < sizeof bytes; b++) { /* the last one ends the line */
@@ -230,18 +220,18 @@ static void changed_lines_of_groups_do_no_harm(void **state)
             }
 }
 
-int main(void)
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(references_are_resolved),
-                                        cmocka_unit_test(a_compressed_file_is_the_same),
-                                        cmocka_unit_test(a_file_that_is_cut_off_is_refused),
-                                        cmocka_unit_test(changed_bytes_do_no_harm),
-                                        cmocka_unit_test(counts_are_whole_numbers),
-                                        cmocka_unit_test(changed_lines_of_groups_do_no_harm) };
+    (void)state;
     const int fd = mkstemp(path);
-    if (fd < 0) return 1;
-    close(fd);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    unlink(path);
-    return failed;
+    if (fd < 0) return -1;
+    return close(fd);
 }
+
+static int end(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+TS_SUITE(.begin = begin, .end = end);

@@ -1,14 +1,10 @@
 /* The JSON writer: brackets, commas, escapes, numbers that JSON does not have. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "tools/cli/json.h"
 
 /* Returns the output of `write` without spaces and line ends between tokens (the strings used here
@@ -83,42 +79,24 @@ static void write_bytes(json_t *json)
     json_end(json);
 }
 
-static void test_bytes(void **state)
+TS_TEST(test_bytes)
 {
-    (void)state;
     assert_written(write_bytes, "[\"a\\u0000\\\"\\\\\\u000a\xC3\xA9\","
                                 "\"a\\u0000\x7F\\u00c3\\u00a9\\u00ff\\u0080\",\"\"]");
 }
 
-static void test_nested(void **state)
+TS_TEST(test_nested)
 {
-    (void)state;
     assert_written(write_nested,
                    "{\"name\":\"x\",\"rows\":[-3,{},[],true],\"max\":18446744073709551615}");
 }
 
-static void test_numbers(void **state)
-{
-    (void)state;
-    assert_written(write_numbers, "[0.1,480000,1e+300,null,null,null]");
-}
+TS_TEST(test_numbers) { assert_written(write_numbers, "[0.1,480000,1e+300,null,null,null]"); }
 
-static void test_escapes(void **state)
+TS_TEST(test_escapes)
 {
-    (void)state;
     assert_written(
         write_escapes,
         "[\"a\\\"b\\\\c\\u000a\\u0001\",\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\","
         "\"\\ufffd|\\ufffd|\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|\\ufffd\",\"\\ufffd\\ufffd\"]");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_escapes),
-        cmocka_unit_test(test_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* The JSON reader: accepted documents, refused documents with their texts, and no crash for any
  * bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/test.h"
 #include "tools/cli/json_tree.h"
 
 static char *text;
@@ -24,10 +20,9 @@ static const char *parse(const char *json)
     return json_tree_parse(text, &tree, &line);
 }
 
-static void documents_are_accepted(void **state)
+TS_TEST(documents_are_accepted)
 {
     uint64_t n;
-    (void)state;
     assert_null(parse(" {\"a\": [1, -2.5e3 ,18446744073709551615], \"b\":{} ,\"c\":null,\"d\" "
                       ":true,\"e\":false,\"f\":\"\"}\n"));
     const json_value_t *a = json_member(tree.root, "a");
@@ -53,9 +48,8 @@ static void documents_are_accepted(void **state)
         assert_false(json_whole(value, &n));
 }
 
-static void texts_are_decoded(void **state)
+TS_TEST(texts_are_decoded)
 {
-    (void)state;
     assert_null(
         parse("[\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00 \\\"\\\\\\/\\b\\f\\n\\r\\t\", 12, \"x\"]"));
     assert_string_equal(tree.root->child->text,
@@ -63,7 +57,7 @@ static void texts_are_decoded(void **state)
     assert_string_equal(tree.root->child->next->next->text, "x");
 }
 
-static void errors_are_explained(void **state)
+TS_TEST(errors_are_explained)
 {
     static const char *const cases[][2] = {
         { "", "its end" },
@@ -92,7 +86,6 @@ static void errors_are_explained(void **state)
         { "\"\\ud800\\u0041\"", "escape" },
         { "\"\\udc00\"", "escape" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *wrong = parse(cases[i][0]);
         if (!wrong || !strstr(wrong, cases[i][1]))
@@ -111,13 +104,12 @@ static void errors_are_explained(void **state)
 
 /* Every prefix of a document, and any byte at any position: the reader returns, and no sanitizer
  * reports. */
-static void garbage_does_not_crash_the_reader(void **state)
+TS_TEST(garbage_does_not_crash_the_reader)
 {
     static const char json[] = "{\"a\": [1, -2.5e3, \"\\u00e9\\ud83d\\ude00\\n\"], \"b\": {\"c\": "
                                "null, \"d\": [true, false, {}]}, \"e\": 17}";
     static const char bytes[] = "\"\\{}[],:0-eu\x01\x80\xff ";
     char copy[sizeof json];
-    (void)state;
     for (size_t i = 0; i + 1 < sizeof json; i++) {
         memcpy(copy, json, sizeof json);
         copy[i] = 0;
@@ -132,15 +124,4 @@ static void garbage_does_not_crash_the_reader(void **state)
     json_tree_free(&tree);
     free(text);
     text = NULL;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents_are_accepted),
-        cmocka_unit_test(texts_are_decoded),
-        cmocka_unit_test(errors_are_explained),
-        cmocka_unit_test(garbage_does_not_crash_the_reader),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

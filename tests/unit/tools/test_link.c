@@ -1,17 +1,12 @@
 /* The link experiment on the model clock, whose times are the same on every machine: transfers
  * overlap with computing, and the figures of each row add up. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tools/experiments/exp_link.h"
 
 #define PLAN "sim:0?profile=h200&numerics=off" /* the same clock, without computing */
@@ -33,9 +28,8 @@ static double longest_of(const overlap_t *o)
     return fmax(fmax(o->upload_ns.median, o->compute_ns.median), o->download_ns.median);
 }
 
-static void transfers_overlap_with_computing(void **state)
+TS_TEST(transfers_overlap_with_computing)
 {
-    (void)state;
     static const struct {
         const char *spec;
         int64_t products;
@@ -63,18 +57,16 @@ static void transfers_overlap_with_computing(void **state)
     }
 }
 
-static void computing_is_chosen_to_last_as_long_as_the_upload(void **state)
+TS_TEST(computing_is_chosen_to_last_as_long_as_the_upload)
 {
-    (void)state;
     const overlap_t o = overlap_on(PLAN, 8, 0);
     assert_true(o.compute_ns.median > 0.5 * o.upload_ns.median &&
                 o.compute_ns.median < 1.5 * o.upload_ns.median);
 }
 
 /* The experiment compares every downloaded byte with the result of its step. */
-static void results_are_those_of_their_steps(void **state)
+TS_TEST(results_are_those_of_their_steps)
 {
-    (void)state;
     overlap_on("sim:3?profile=h200", 4, 1);
     overlap_on("host", 2, 1);
 }
@@ -138,9 +130,8 @@ static const row_t *find(const row_t *rows, size_t count, const char *mode, cons
     return NULL;
 }
 
-static void rows_count_the_transferred_bytes(void **state)
+TS_TEST(rows_count_the_transferred_bytes)
 {
-    (void)state;
     row_t rows[MAX_ROWS];
     const size_t count = rows_of(PLAN, "4,4096,16MiB", "256", rows);
     for (size_t i = 0; i < count; i++) {
@@ -168,9 +159,8 @@ static void rows_count_the_transferred_bytes(void **state)
 
 /* The bandwidth of a profile is that of large transfers without set-up and wake-up; the ring adds
  * little. */
-static void large_transfers_reach_the_profile(void **state)
+TS_TEST(large_transfers_reach_the_profile)
 {
-    (void)state;
     row_t rows[MAX_ROWS];
     const size_t count = rows_of(PLAN, "64MiB", "1", rows);
     const row_t *up = find(rows, count, "pinned", "up", 64 << 20);
@@ -180,18 +170,16 @@ static void large_transfers_reach_the_profile(void **state)
                 0.85 * up->bytes_per_s);
 }
 
-static void on_the_host_there_are_rows_too(void **state)
+TS_TEST(on_the_host_there_are_rows_too)
 {
-    (void)state;
     row_t rows[MAX_ROWS];
     const size_t count = rows_of("host", "4,64KiB", "3", rows);
     assert_string_equal(find(rows, count, "pinned", "up", 4)->clock, "wall");
     assert_int_equal(find(rows, count, "staged", "up", 64 << 10)->pieces, 1);
 }
 
-static void sizes_are_read_or_refused(void **state)
+TS_TEST(sizes_are_read_or_refused)
 {
-    (void)state;
     static const char *const bad[] = { "--sizes=0",    "--sizes=4,,8", "--sizes=4;8",
                                        "--sizes=5GiB", "--sizes=-4",   "--sizes=1x" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -202,9 +190,8 @@ static void sizes_are_read_or_refused(void **state)
     }
 }
 
-static void options_of_the_other_form_are_refused(void **state)
+TS_TEST(options_of_the_other_form_are_refused)
 {
-    (void)state;
     static const char *const bad[][2] = { { "--steps=5", "--device=host" },
                                           { "--compute=2", "--device=host" },
                                           { "--overlap", "--sizes=4" },
@@ -215,19 +202,4 @@ static void options_of_the_other_form_are_refused(void **state)
         snprintf(second, sizeof second, "%s", bad[i][1]);
         assert_int_equal(exp_link(3, argv), STATUS_USAGE);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transfers_overlap_with_computing),
-        cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
-        cmocka_unit_test(results_are_those_of_their_steps),
-        cmocka_unit_test(rows_count_the_transferred_bytes),
-        cmocka_unit_test(large_transfers_reach_the_profile),
-        cmocka_unit_test(on_the_host_there_are_rows_too),
-        cmocka_unit_test(sizes_are_read_or_refused),
-        cmocka_unit_test(options_of_the_other_form_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

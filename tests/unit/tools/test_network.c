@@ -1,13 +1,8 @@
 /* The cost of collectives (tools/network/network.h), by hand. Steps on several ranks
  * (tools/network/overlap.h): when buckets are summed, exposed time, shards of the state. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tools/network/overlap.h"
 
 static fy__sim_network_t net(const char *text)
@@ -36,9 +31,8 @@ static void assert_cost(const cluster_t *cluster, collective_t collective, uint6
     assert_int_equal(cost.between_nbytes, between);
 }
 
-static void a_ring_and_a_tree_cost_what_their_formulas_say(void **state)
+TS_TEST(a_ring_and_a_tree_cost_what_their_formulas_say)
 {
-    (void)state;
     const cluster_t ring = cluster_of(4, 1, ALGORITHM_RING),
                     tree = cluster_of(4, 1, ALGORITHM_TREE),
                     best = cluster_of(4, 1, ALGORITHM_AUTO), one = cluster_of(1, 1, ALGORITHM_RING),
@@ -56,9 +50,8 @@ static void a_ring_and_a_tree_cost_what_their_formulas_say(void **state)
     assert_cost(&ring, COLLECTIVE_ALL_REDUCE, 1, 600 + 2, 2, 0); /* rounded up */
 }
 
-static void several_nodes_reduce_inside_then_between(void **state)
+TS_TEST(several_nodes_reduce_inside_then_between)
 {
-    (void)state;
     /* 2 nodes of 4: 4000 bytes are 1000 for each rank between the nodes, at 2 ns a byte */
     cluster_t c = cluster_of(8, 2, ALGORITHM_RING);
     assert_cost(&c, COLLECTIVE_ALL_REDUCE, 4000, 3300 + (2000 + 2000) + 3300, 6000, 1000);
@@ -89,11 +82,10 @@ static backward_t backward_of(arrival_t arrivals[3])
                          .state_element_nbytes = 8 };
 }
 
-static void sums_begin_when_gradients_are_complete(void **state)
+TS_TEST(sums_begin_when_gradients_are_complete)
 {
     arrival_t arrivals[3];
     overlap_t overlap;
-    (void)state;
     const backward_t backward = backward_of(arrivals);
     const cluster_t c = cluster_of(2, 1, ALGORITHM_RING);
     const uint64_t sum = 200 + (1 << 20); /* 2 (n-1)/n bytes of 1 MiB */
@@ -115,11 +107,10 @@ static void sums_begin_when_gradients_are_complete(void **state)
     overlap_free(&overlap);
 }
 
-static void shards_divide_the_state_and_gather_the_parameters(void **state)
+TS_TEST(shards_divide_the_state_and_gather_the_parameters)
 {
     arrival_t arrivals[3];
     overlap_t overlap;
-    (void)state;
     const backward_t backward = backward_of(arrivals);
     cluster_t c = cluster_of(3, 1, ALGORITHM_RING);
     overlap_run(&c, &backward, 1 << 20, true, &overlap);
@@ -136,15 +127,4 @@ static void shards_divide_the_state_and_gather_the_parameters(void **state)
     assert_int_equal(overlap.step_ns, 4000000);
     assert_true(isnan(overlap_hidden(&overlap)));
     overlap_free(&overlap);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ring_and_a_tree_cost_what_their_formulas_say),
-        cmocka_unit_test(several_nodes_reduce_inside_then_between),
-        cmocka_unit_test(sums_begin_when_gradients_are_complete),
-        cmocka_unit_test(shards_divide_the_state_and_gather_the_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* The option table: accepted options, refused options with their texts, the output of --help. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tools/cli/options.h"
 
 static bool flag;
@@ -57,10 +53,9 @@ static parse_result_t parse(int fd, char *said, size_t room, int argc, const cha
         "test", __VA_ARGS__, NULL                                                                  \
     }
 
-static void test_accepted(void **state)
+TS_TEST(test_accepted)
 {
     char said[2048];
-    (void)state;
     assert_int_equal(parse(2, said, sizeof said, 1, (const char *const[]){ "test", NULL }),
                      PARSE_OK);
     assert_true(!flag && number == 7 && !text && choice == 0);
@@ -94,9 +89,8 @@ static void assert_refused(const char *words, int argc, const char *const *argv)
     if (!strstr(said, words)) fail_msg("'%s' does not say '%s'", said, words);
 }
 
-static void test_refused(void **state)
+TS_TEST(test_refused)
 {
-    (void)state;
     assert_refused("unknown option --sise; did you mean --size?", WORDS("--sise", "3"));
     assert_refused("unknown option --dat; did you mean --data?", WORDS("--dat=x"));
     assert_refused("unknown option --frobnicate. Try 'ferry test --help'", WORDS("--frobnicate"));
@@ -120,10 +114,9 @@ static void test_refused(void **state)
     assert_refused("'.svg' does not", WORDS("--plot", ".svg"));
 }
 
-static void test_help(void **state)
+TS_TEST(test_help)
 {
     char said[4096];
-    (void)state;
     assert_int_equal(parse(1, said, sizeof said, WORDS("--size", "broken", "--help")), PARSE_HELP);
     assert_non_null(strstr(said, "usage: ferry test [options]"));
     assert_non_null(strstr(said, "A summary."));
@@ -134,10 +127,9 @@ static void test_help(void **state)
     assert_non_null(strstr(said, "--help"));
 }
 
-static void test_nearest(void **state)
+TS_TEST(test_nearest)
 {
     static const char *const names[] = { "roundtrip", "vectorize", NULL, "minibatch" };
-    (void)state;
     assert_string_equal(nearest_name("rountrip", names, sizeof *names, 4), "roundtrip");
     assert_string_equal(nearest_name("vectorise", names, sizeof *names, 4), "vectorize");
     assert_string_equal(nearest_name("mini", names, sizeof *names, 4), "minibatch");
@@ -147,15 +139,4 @@ static void test_nearest(void **state)
     assert_null(nearest_name("", names, sizeof *names, 4));
     assert_null(nearest_name("a-word-much-longer-than-any-name-of-an-option-ever-is", names,
                              sizeof *names, 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_help),
-        cmocka_unit_test(test_nearest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

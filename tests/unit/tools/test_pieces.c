@@ -1,17 +1,13 @@
 /* Which pieces belong to which transfer: calls with packed tensors and others, recorded on a
  * simulated device. Not here: times (test_predict.sh). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <ferry/ferry.h>
 
+#include "tests/support/test.h"
 #include "tools/program/program.h"
 
 enum { SMALL = 3, LARGE = 2, COUNT = SMALL + LARGE, SMALL_NBYTES = 1000, LARGE_NBYTES = 1 << 20 };
@@ -75,18 +71,10 @@ static void check(bool is_download, uint64_t run_pieces)
     program_free(&program);
 }
 
-static void test_uploads(void **state)
-{
-    (void)state;
-    check(false, 1);
-}
+TS_TEST(test_uploads) { check(false, 1); }
 
 /* The table of the kernel that collects them is uploaded. */
-static void test_downloads(void **state)
-{
-    (void)state;
-    check(true, 2);
-}
+TS_TEST(test_downloads) { check(true, 2); }
 
 static int set_up(void **state)
 {
@@ -101,9 +89,4 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_uploads),
-                                        cmocka_unit_test(test_downloads) };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TS_SUITE(.begin = set_up, .end = tear_down);

@@ -1,11 +1,6 @@
 /* A recorded program in memory: tables and events of a file that has each of them; a run of the
  * library; files that are cut off or damaged at any byte. Not here: its lines (test_cli.sh). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +8,7 @@
 
 #include <ferry/ferry.h>
 
+#include "tests/support/test.h"
 #include "tools/program/program.h"
 
 static char path[] = "/tmp/ferry-program-XXXXXX";
@@ -89,11 +85,10 @@ static const program_event_t *find(const program_t *program, program_kind_t kind
     return NULL;
 }
 
-static void test_tables(void **state)
+TS_TEST(test_tables)
 {
     char text[sizeof good + 64];
     program_t program;
-    (void)state;
     snprintf(text, sizeof text, "%s{\"ev\":\"end\",\"t_ns\":22,\"events\":%d,\"lost\":0}\n", good,
              NLINES);
     write_bytes(text, strlen(text));
@@ -119,10 +114,9 @@ static void test_tables(void **state)
     program_free(&program);
 }
 
-static void test_events(void **state)
+TS_TEST(test_events)
 {
     program_t program;
-    (void)state;
     write_bytes(good, strlen(good));
     assert_int_equal(program_read(path, &program), FY_STATUS_OK);
     assert_false(program.is_whole); /* it has no end */
@@ -173,7 +167,7 @@ static void refuse(const char *line, const char *because)
 
 /* A replay of two launches, of which lines of another op's launches come between; one with a launch
  * missing, and one without model times, have none. */
-static void test_launches(void **state)
+TS_TEST(test_launches)
 {
     static const char text[] = HEAD
         "{\"ev\":\"launch\",\"of\":4,\"model_ns\":10,\"flops\":8,\"bytes\":16,"
@@ -187,7 +181,6 @@ static void test_launches(void **state)
         "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":6,\"launches\":1}\n"
         "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":4,\"launches\":2}\n";
     program_t program;
-    (void)state;
     write_bytes(text, strlen(text));
     assert_int_equal(program_read(path, &program), FY_STATUS_OK);
     assert_int_equal(program.nlaunches, 2);
@@ -204,9 +197,8 @@ static void test_launches(void **state)
            "before it starts");
 }
 
-static void test_damage(void **state)
+TS_TEST(test_damage)
 {
-    (void)state;
     refuse("{\"ev\":\"op\",\"stream\":70000,\"op\":\"add\"}", "stream above");
     refuse("{\"ev\":\"op\",\"thread\":99999999,\"op\":\"add\"}", "thread above");
     refuse("{\"ev\":\"op\",\"thread\":1}", "no name of an op");
@@ -221,12 +213,11 @@ static void test_damage(void **state)
 }
 
 /* Every prefix, and every byte replaced: each is read or refused. */
-static void test_any_bytes(void **state)
+TS_TEST(test_any_bytes)
 {
     static const char bytes[] = "\"9[{,:\n\1";
     char text[sizeof good];
     program_t program;
-    (void)state;
     for (size_t i = 0; i < strlen(good); i += 3) {
         write_bytes(good, i);
         (void)program_read(path, &program);
@@ -258,11 +249,10 @@ static fy_status_t run_steps(fy_device_t *device)
     return FY_STATUS_OK;
 }
 
-static void test_recording(void **state)
+TS_TEST(test_recording)
 {
     fy_device_t *device;
     program_t program;
-    (void)state;
     assert_int_equal(fy_ledger_record(path), FY_STATUS_OK);
     assert_int_equal(fy_device_open("sim:0?profile=t4", &device), FY_STATUS_OK);
     fy_scope_t scope = fy_scope_begin("run");
@@ -297,12 +287,4 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),    cmocka_unit_test(test_events),
-        cmocka_unit_test(test_launches),  cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_any_bytes), cmocka_unit_test(test_recording),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+TS_SUITE(.begin = set_up, .end = tear_down);

@@ -1,12 +1,7 @@
 /* Slices of a report: a timeline that is too long keeps its first and last part in full, and the
  * sums of all; shares of an interval add up to its length. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tools/report/thin.h"
 #include "tools/timeline/tracks.h"
 
@@ -50,9 +45,8 @@ static uint64_t sum_of(const slices_t *slices, uint64_t *out_count, uint64_t *ou
     return busy_ns;
 }
 
-static void shares_add_up(void **state)
+TS_TEST(shares_add_up)
 {
-    (void)state;
     slices_t slices = { .nlanes = 0 };
     shares_t shares;
     draw(&slices);
@@ -75,9 +69,8 @@ static void shares_add_up(void **state)
 
 /* The first thread waits for 200 ns in a call between ranks, 100 ns of which upload, and for 50 ns
  * while another thread runs such a call; it computes during the rest of that one. */
-static void calls_between_ranks_have_a_share(void **state)
+TS_TEST(calls_between_ranks_have_a_share)
 {
-    (void)state;
     const track_t first = { 2, 1 }, second = { 2, 2 };
     const track_t ranks[] = { { 2, TRACKS_RANKS + 1 }, { 2, TRACKS_RANKS + 2 } };
     const trace_sink_t *sink = &slices_sink;
@@ -107,9 +100,8 @@ static void calls_between_ranks_have_a_share(void **state)
     slices_free(&slices);
 }
 
-static void the_middle_is_merged(void **state)
+TS_TEST(the_middle_is_merged)
 {
-    (void)state;
     slices_t slices = { .nlanes = 0 };
     shares_t shares;
     scope_times_t times;
@@ -148,14 +140,4 @@ static void the_middle_is_merged(void **state)
     scope_times_free(&times);
     shares_free(&shares);
     slices_free(&slices);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_add_up),
-        cmocka_unit_test(calls_between_ranks_have_a_share),
-        cmocka_unit_test(the_middle_is_merged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

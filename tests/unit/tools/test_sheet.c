@@ -1,15 +1,11 @@
 /* Result tables: the same cells as text, CSV and JSON; and the median that fills them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tools/cli/tool.h"
 
 static const column_t columns[] = {
@@ -33,11 +29,10 @@ static sheet_t *filled(void)
     return sheet;
 }
 
-static void test_text(void **state)
+TS_TEST(test_text)
 {
     char *text;
     size_t nbytes;
-    (void)state;
     FILE *file = open_memstream(&text, &nbytes);
     sheet_t *sheet = filled();
     sheet_print(sheet, file);
@@ -51,10 +46,9 @@ static void test_text(void **state)
     sheet_destroy(NULL);
 }
 
-static void test_csv(void **state)
+TS_TEST(test_csv)
 {
     char path[] = "/tmp/ferry-sheet-XXXXXX", text[256];
-    (void)state;
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
@@ -70,11 +64,10 @@ static void test_csv(void **state)
     sheet_destroy(sheet);
 }
 
-static void test_json(void **state)
+TS_TEST(test_json)
 {
     char *text;
     size_t nbytes;
-    (void)state;
     json_t json = { .file = open_memstream(&text, &nbytes) };
     sheet_t *sheet = filled();
     json_begin_object(&json, NULL);
@@ -89,18 +82,16 @@ static void test_json(void **state)
     sheet_destroy(sheet);
 }
 
-static void test_many_rows(void **state)
+TS_TEST(test_many_rows)
 {
-    (void)state;
     sheet_t *sheet = sheet_create(columns, 1);
     for (int i = 0; i < 1000; i++) sheet_text(sheet, "row");
     sheet_destroy(sheet);
 }
 
-static void test_median(void **state)
+TS_TEST(test_median)
 {
     double odd[] = { 3, 1, 2 }, even[] = { 4, 1, 3, 2 };
-    (void)state;
     assert_true(worst(odd, 3) == 3);
     assert_true(median(odd, 3) == 2);
     assert_true(median(even, 4) == 2.5);
@@ -109,14 +100,4 @@ static void test_median(void **state)
     assert_int_equal(status_to_exit(FY_STATUS_IO), 1);
     assert_int_equal(status_to_exit(FY_STATUS_DEVICE_LOST), 3);
     assert_int_equal(status_to_exit(FY_STATUS_OUT_OF_MEMORY), 4);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),   cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_json),   cmocka_unit_test(test_many_rows),
-        cmocka_unit_test(test_median),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* The reader of snapshots: a snapshot written by the library is read back unchanged; inconsistent
  * files are refused with a text that names the position; no bytes crash it. Not here: JSON itself
  * (test_json_tree.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/test.h"
 #include "tools/cli/snapshot_file.h"
 
 static char path[] = "/tmp/ferry-snapshot-XXXXXX";
@@ -89,12 +85,11 @@ static fy_status_t read_text(const char *text, size_t nbytes, snapshot_file_t *o
     return snapshot_file_open(path, out_file);
 }
 
-static void a_snapshot_is_read_back_unchanged(void **state)
+TS_TEST(a_snapshot_is_read_back_unchanged)
 {
     snapshot_file_t file;
     char *again;
     size_t nbytes;
-    (void)state;
     assert_int_equal(read_text(json, strlen(json), &file), FY_STATUS_OK);
     assert_int_equal(file.snapshot.nblocks, 4);
     assert_string_equal(file.snapshot.blocks[0].scope, "train/\"step\"\n");
@@ -124,10 +119,9 @@ static void refused(const char *from, const char *to, const char *why)
     snapshot_file_close(&file);
 }
 
-static void inconsistent_files_are_refused(void **state)
+TS_TEST(inconsistent_files_are_refused)
 {
     snapshot_file_t file;
-    (void)state;
     refused("\"snapshot\": 1", "\"snapshot\": 2", "version 2; this command reads version 1");
     refused("\"snapshot\": 1", "\"snapshot\": -1", "version of its format");
     refused("\"snapshot\"", "\"snapshop\"", "version of its format");
@@ -171,12 +165,11 @@ static void inconsistent_files_are_refused(void **state)
 }
 
 /* Keys that a later version may add are no reason to refuse. */
-static void unknown_keys_are_skipped(void **state)
+TS_TEST(unknown_keys_are_skipped)
 {
     snapshot_file_t file;
     char changed[16384];
     const char *at = strstr(json, "\"category\": \"weights\"");
-    (void)state;
     const int n =
         snprintf(changed, sizeof changed,
                  "{\"new\": [[1], {\"x\": null}],%.*s\"category\": \"dreams\", \"more\": 1.5%s",
@@ -189,13 +182,12 @@ static void unknown_keys_are_skipped(void **state)
 
 /* Truncated at any position, or with a few bytes changed: the file is refused or accepted, without
  * a crash. An accepted file can be drawn. */
-static void garbage_is_refused(void **state)
+TS_TEST(garbage_is_refused)
 {
     snapshot_file_t file;
     const size_t length = strlen(json);
     char *copy = malloc(length);
     unsigned seed = 1;
-    (void)state;
     for (size_t n = 0; n + 2 < length; n += 3) {
         assert_int_equal(read_text(json, n, &file), FY_STATUS_CORRUPT_DATA);
         snapshot_file_close(&file);
@@ -216,10 +208,9 @@ static void garbage_is_refused(void **state)
     free(copy);
 }
 
-static void drawing_fails_with_a_reason(void **state)
+TS_TEST(drawing_fails_with_a_reason)
 {
     snapshot_file_t file;
-    (void)state;
     assert_int_equal(read_text(json, strlen(json), &file), FY_STATUS_OK);
     assert_int_equal(snapshot_file_draw(&file, "/nowhere/at/all.svg"), FY_STATUS_IO);
     assert_non_null(strstr(fy_error_get()->text, "No such file"));
@@ -228,21 +219,20 @@ static void drawing_fails_with_a_reason(void **state)
     snapshot_file_close(&file);
 }
 
-int main(void)
+static int begin(void **state)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_snapshot_is_read_back_unchanged),
-        cmocka_unit_test(inconsistent_files_are_refused),
-        cmocka_unit_test(unknown_keys_are_skipped),
-        cmocka_unit_test(garbage_is_refused),
-        cmocka_unit_test(drawing_fails_with_a_reason),
-    };
+    (void)state;
     const int fd = mkstemp(path);
-    if (fd < 0) return 1;
-    close(fd);
+    if (fd < 0) return -1;
     make_good();
-    const int status = cmocka_run_group_tests(tests, NULL, NULL);
-    free(json);
-    unlink(path);
-    return status;
+    return close(fd);
 }
+
+static int end(void **state)
+{
+    (void)state;
+    free(json);
+    return unlink(path);
+}
+
+TS_SUITE(.begin = begin, .end = end);

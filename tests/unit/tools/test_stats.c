@@ -1,12 +1,7 @@
 /* Medians, quartiles and bootstrap intervals of tools/cli/stats.h, and when measuring ends. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
-
+#include "tests/support/test.h"
 #include "tools/cli/tool.h"
 
 static sample_t sample_of(size_t count, const double *values)
@@ -16,9 +11,8 @@ static sample_t sample_of(size_t count, const double *values)
     return sample;
 }
 
-static void quartiles_interpolate_as_those_of_r_do(void **state)
+TS_TEST(quartiles_interpolate_as_those_of_r_do)
 {
-    (void)state;
     const sample_t four = sample_of(4, (const double[]){ 10, 1, 2, 4 });
     const spread_t s = sample_spread(&four);
     assert_true(s.q1 == 1.75 && s.median == 3 && s.q3 == 5.5 && s.best == 1 && s.worst == 10);
@@ -27,9 +21,8 @@ static void quartiles_interpolate_as_those_of_r_do(void **state)
     assert_true(alone.q1 == 7 && alone.median == 7 && alone.q3 == 7 && alone.rounds == 1);
 }
 
-static void few_rounds_have_no_interval(void **state)
+TS_TEST(few_rounds_have_no_interval)
 {
-    (void)state;
     sample_t sample = sample_of(ROUNDS_FOR_INTERVAL - 1, (const double[]){ 1, 2, 3, 4 });
     assert_true(isnan(sample_spread(&sample).low) && isnan(sample_spread(&sample).high));
     sample_add(&sample, 5);
@@ -38,38 +31,34 @@ static void few_rounds_have_no_interval(void **state)
     assert_true(fabs(spread_half_percent(&s) - 200.0 / 3) < 1e-12);
 }
 
-static void the_interval_does_not_depend_on_the_order(void **state)
+TS_TEST(the_interval_does_not_depend_on_the_order)
 {
-    (void)state;
     sample_t up = { 0 }, down = { 0 };
     for (int i = 0; i < 40; i++) sample_add(&up, i * i), sample_add(&down, (39 - i) * (39 - i));
     const spread_t a = sample_spread(&up), b = sample_spread(&down);
     assert_true(a.low == b.low && a.high == b.high && a.low < a.median && a.median < a.high);
 }
 
-static void equal_values_have_an_interval_of_width_0(void **state)
+TS_TEST(equal_values_have_an_interval_of_width_0)
 {
-    (void)state;
     const sample_t same = sample_of(6, (const double[]){ 3, 3, 3, 3, 3, 3 });
     const spread_t s = sample_spread(&same);
     assert_true(s.low == 3 && s.high == 3 && spread_half_percent(&s) == 0);
 }
 
-static void values_that_are_not_finite_have_no_figures(void **state)
+TS_TEST(values_that_are_not_finite_have_no_figures)
 {
-    (void)state;
     const sample_t sample = sample_of(5, (const double[]){ 1, 2, NAN, 4, 5 });
     assert_true(isnan(sample_spread(&sample).median) && isnan(sample_spread(&sample).low));
     assert_true(isnan(sample_spread(&(sample_t){ 0 }).median));
 }
 
 /* An even distribution has the median 0.5; of 95 % intervals, 95 % should contain it. */
-static void intervals_cover_the_median_as_often_as_they_say(void **state)
+TS_TEST(intervals_cover_the_median_as_often_as_they_say)
 {
     enum { SAMPLES = 1000, VALUES = 31 };
     int covered = 0;
     uint64_t x = 88172645463325252u;
-    (void)state;
     for (int i = 0; i < SAMPLES; i++) {
         sample_t sample = { 0 };
         for (int k = 0; k < VALUES; k++) {
@@ -82,9 +71,8 @@ static void intervals_cover_the_median_as_often_as_they_say(void **state)
     assert_in_range(covered, 930, 975);
 }
 
-static void rates_have_the_ends_of_their_times_exchanged(void **state)
+TS_TEST(rates_have_the_ends_of_their_times_exchanged)
 {
-    (void)state;
     const sample_t sample = sample_of(5, (const double[]){ 1, 2, 4, 5, 10 });
     const spread_t time = sample_spread(&sample), rate = spread_rate(20, &time);
     assert_true(rate.median == 5 && rate.q1 == 4 && rate.q3 == 10 && rate.rounds == 5);
@@ -93,9 +81,8 @@ static void rates_have_the_ends_of_their_times_exchanged(void **state)
     assert_true(spread_scale(2, &time).q3 == 10);
 }
 
-static void measuring_ends_by_rounds_or_by_the_interval(void **state)
+TS_TEST(measuring_ends_by_rounds_or_by_the_interval)
 {
-    (void)state;
     sample_t sample = { 0 };
     const effort_t three = { .rounds = 3 }, settled = { .rounds = 3, .until = 0.01 };
     for (int i = 0; i < 3; i++) {
@@ -114,19 +101,4 @@ static void measuring_ends_by_rounds_or_by_the_interval(void **state)
     sample_t unknown = { 0 };
     for (int i = 0; i < 5; i++) sample_add(&unknown, NAN);
     assert_true(effort_is_met(&settled, &unknown));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quartiles_interpolate_as_those_of_r_do),
-        cmocka_unit_test(few_rounds_have_no_interval),
-        cmocka_unit_test(the_interval_does_not_depend_on_the_order),
-        cmocka_unit_test(equal_values_have_an_interval_of_width_0),
-        cmocka_unit_test(values_that_are_not_finite_have_no_figures),
-        cmocka_unit_test(intervals_cover_the_median_as_often_as_they_say),
-        cmocka_unit_test(rates_have_the_ends_of_their_times_exchanged),
-        cmocka_unit_test(measuring_ends_by_rounds_or_by_the_interval),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

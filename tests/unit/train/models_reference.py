@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares ResNet-18, MobileNetV3-Large, a vision transformer and a GPT of Ferry with PyTorch's: the same weights, inputs and targets, one step in training.
-PROGRAM (test_unit_train_models_reference) writes weights, logits, loss and gradients of each model; the weights become the state dict of
+PROGRAM (test_unit_train) writes weights, logits, loss and gradients of each model; the weights become the state dict of
 a PyTorch module with the same names. Logits agree to 1e-4, gradients and running statistics to 1e-3 of their norm.
 Exit status: 0 they agree, 1 they do not, 77 PyTorch, NumPy or safetensors is not installed.
 Usage: models_reference.py PROGRAM [--record FILE]      --record writes what the test reads where PyTorch is not installed"""
@@ -219,7 +219,7 @@ def as_torch(array):
 
 def read(program, model):
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        subprocess.run([program, "--write", model, file.name], check=True)
+        subprocess.run([program, "models_reference", model, file.name], check=True)
         with safe_open(file.name, "numpy") as content:
             return {name: content.get_tensor(name) for name in content.keys()}
 

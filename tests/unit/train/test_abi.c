@@ -278,9 +278,8 @@ static const ts_abi_case_t cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static void every_size_of_every_struct(void **state)
+TS_TEST(every_size_of_every_struct)
 {
-    (void)state;
     for (size_t i = 0; i < CASES; i++) {
         const fy_scope_t scope = fy_scope_begin("sweep");
         ts_abi_sweep(&cases[i]);
@@ -288,9 +287,8 @@ static void every_size_of_every_struct(void **state)
     }
 }
 
-static void no_struct_is_left_out(void **state)
+TS_TEST(no_struct_is_left_out)
 {
-    (void)state;
 #define X(name, NAME, last) &fy__abi_##name,
     const fy__abi_t *const structs[] = { FYT_ABI_OPTIONS(X) FYT_ABI_FACTS(X) };
 #undef X
@@ -301,9 +299,8 @@ static void no_struct_is_left_out(void **state)
     }
 }
 
-static void defaults_write_what_the_caller_has_room_for(void **state)
+TS_TEST(defaults_write_what_the_caller_has_room_for)
 {
-    (void)state;
     struct {
         fy_optimizer_options_t own;
         uint64_t newer;
@@ -343,12 +340,4 @@ static int end(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_of_every_struct),
-        cmocka_unit_test(no_struct_is_left_out),
-        cmocka_unit_test(defaults_write_what_the_caller_has_room_for),
-    };
-    return cmocka_run_group_tests_name("train abi", tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

@@ -67,11 +67,10 @@ static void sum_on(fy_device_t *const *devices, fy_dtype_t dtype, unsigned char 
     assert_memory_equal(bits[0], bits[1], nbytes);
 }
 
-static void the_same_bits_and_bytes(void **state)
+TS_TEST(the_same_bits_and_bytes)
 {
     static const fy_dtype_t dtypes[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
     static unsigned char library[2][N * 8], copies[2][N * 8];
-    (void)state;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         uint64_t by_library, by_copies;
         const int64_t groups = count_calls("ncclGroupEnd"), sent = count_calls("cuMemcpyPeerAsync");
@@ -84,10 +83,9 @@ static void the_same_bits_and_bytes(void **state)
     }
 }
 
-static void an_unsupported_sum_is_refused(void **state)
+TS_TEST(an_unsupported_sum_is_refused)
 {
     int done = 7;
-    (void)state;
     fy_tensor_t *x[2] = { ts_iota(sims[0], FY_DIMS(4), 1), ts_iota(sims[1], FY_DIMS(4), 5) };
     fy_tensor_t *mixed[2] = { ts_iota(cards[0], FY_DIMS(4), 1), x[1] };
     ts_ok(fy_tensor_all_reduce(2, x, NULL, &done));
@@ -102,10 +100,9 @@ static void an_unsupported_sum_is_refused(void **state)
     ts_fails(fy_tensor_all_reduce(0, NULL, NULL, &done), INVALID_ARGUMENT);
 }
 
-static void a_guard_counts_it(void **state)
+TS_TEST(a_guard_counts_it)
 {
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    (void)state;
     fy_tensor_t *x[2] = { ts_iota(cards[0], FY_DIMS(4), 1), ts_iota(cards[1], FY_DIMS(4), 5) };
     const fy_scope_t inner = fy_scope_begin("guarded");
     guard.peer_nbytes = 31; /* 32 are needed */
@@ -117,15 +114,13 @@ static void a_guard_counts_it(void **state)
     ts_expect_f32(x[1], (float[]){ 6, 8, 10, 12 }, 4);
 }
 
-static void a_failed_sum_poisons_its_tensors(void **state)
+TS_TEST(a_failed_sum_poisons_its_tensors)
 {
     fy_download_t *download;
     fy_tensor_t *host;
-    (void)state;
     fy_tensor_t *x[2] = { ts_iota(cards[0], FY_DIMS(4), 1), ts_iota(cards[1], FY_DIMS(4), 5) };
     fail_call("ncclGroupEnd", 1, 6);
-    ts_fails(fy_allreduce_sum(2, x), UNAVAILABLE);
-    ts_text_has("ncclRemoteError");
+    ts_fails_with(fy_allreduce_sum(2, x), UNAVAILABLE, "ncclRemoteError");
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_tensor_download(x[i], NULL, &download));
         ts_fails(fy_download_wait(download, FY_FOREVER, &host), UNAVAILABLE);
@@ -135,7 +130,7 @@ static void a_failed_sum_poisons_its_tensors(void **state)
     ts_expect_f32(x[0], (float[]){ 4, 4, 4, 4 }, 4);
 }
 
-int main(void)
+static int prepare(void)
 {
     char path[1024];
     const char *build = getenv("FERRY_BUILD_DIR");
@@ -153,10 +148,7 @@ int main(void)
     memcpy(&fail_call, &entry, sizeof entry);
     entry = dlsym(library, "fake_cuda_calls");
     memcpy(&count_calls, &entry, sizeof entry);
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = { TEST(the_same_bits_and_bytes),
-                                        TEST(an_unsupported_sum_is_refused),
-                                        TEST(a_guard_counts_it),
-                                        TEST(a_failed_sum_poisons_its_tensors) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.set_up = set_up, .tear_down = tear_down, .prepare = prepare);

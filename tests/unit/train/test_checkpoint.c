@@ -74,7 +74,7 @@ static void steps(ts_ctx_t *ctx, resume_t *r, int64_t until)
     while (r->progress.step < until) ts_ok(resume_step(ctx->device, r));
 }
 
-static void a_resumed_training_has_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
 {
     char *want = malloc(1 << 16), *got = malloc(1 << 16), note[32];
     resume_t whole, part;
@@ -118,7 +118,7 @@ static void a_resumed_training_has_the_same_bits(ts_ctx_t *ctx)
 }
 
 /* Each optimizer with its state, and SGD without momentum too. */
-static void every_optimizer_resumes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_optimizer_resumes)
 {
     char *want = malloc(1 << 16), *got = malloc(1 << 16);
     for (int kind = 0; kind <= FY_OPTIMIZER_COUNT; kind++) { /* the last: SGD with momentum */
@@ -149,7 +149,7 @@ static void every_optimizer_resumes(ts_ctx_t *ctx)
 
 /* The newest few files stay, and the one just written always does. Left-overs of a killed process
  * are deleted. Other files are not touched. */
-static void the_newest_checkpoints_are_kept(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_newest_checkpoints_are_kept)
 {
     static const char *const others[] = { "step-00000001.safetensors.1-0.tmp", "step-1.safetensors",
                                           "best.safetensors", "step-00000001.safetensors.old" };
@@ -182,7 +182,7 @@ static void keep_text(void *user, fy_log_level_t level, const char *text)
     snprintf(user, 512, "%s", text);
 }
 
-static void incomplete_files_are_skipped(ts_ctx_t *ctx)
+TS_DEVICE_TEST(incomplete_files_are_skipped)
 {
     char said[512] = "";
     resume_t r;
@@ -207,7 +207,7 @@ static void incomplete_files_are_skipped(ts_ctx_t *ctx)
 }
 
 /* A model with one different layer, and a file that was tampered with: nothing changes. */
-static void a_refused_load_changes_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_refused_load_changes_nothing)
 {
     char *before = malloc(1 << 16), *after = malloc(1 << 16);
     resume_t r;
@@ -218,31 +218,30 @@ static void a_refused_load_changes_nothing(ts_ctx_t *ctx)
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     make_folder();
     ts_ok(resume_begin(ctx->device, 1, &r));
-    ts_fails(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), UNAVAILABLE);
-    ts_text_has("no checkpoint in");
+    ts_fails_with(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), UNAVAILABLE,
+                  "no checkpoint in");
     ts_fails(fy_checkpoint_load(in_folder("none"), r.model, r.optimizer, &r.progress), UNAVAILABLE);
     ts_fails(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 0), INVALID_ARGUMENT);
-    ts_fails(fy_checkpoint_save(in_folder("a/b"), r.model, r.optimizer, &r.progress, 1), IO);
-    ts_text_has("cannot make the folder");
+    ts_fails_with(fy_checkpoint_save(in_folder("a/b"), r.model, r.optimizer, &r.progress, 1), IO,
+                  "cannot make the folder");
     ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
     steps(ctx, &r, 2);
     const size_t nbytes = all_bits(&r, before, 1 << 16);
     ts_ok(fy_model_query(r.model, &info));
     fy_optimizer_defaults(FY_OPTIMIZER_SGD, &options, sizeof options);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &sgd));
-    ts_fails(fy_checkpoint_load(folder, r.model, sgd, &r.progress), INVALID_ARGUMENT);
-    ts_text_has("is of optimizer 'adam', not 'sgd'");
+    ts_fails_with(fy_checkpoint_load(folder, r.model, sgd, &r.progress), INVALID_ARGUMENT,
+                  "is of optimizer 'adam', not 'sgd'");
     ts_ok(fy_layer_linear(RESUME_INPUTS, 3, NULL, &layer));
     const fy_layer_child_t child = { "fc1", layer };
     ts_ok(fy_layer_sequential(1, &child, &layer));
     ts_ok(fy_model_create(ctx->device, layer, 1, (int64_t[]){ RESUME_INPUTS }, NULL, &other));
-    ts_fails(fy_checkpoint_load(folder, other, NULL, NULL), SHAPE_MISMATCH);
-    ts_text_has("'model.fc1.weight' is [16, 12] in");
-    ts_text_has("and [3, 12] here");
+    ts_fails_with(fy_checkpoint_load(folder, other, NULL, NULL), SHAPE_MISMATCH,
+                  "'model.fc1.weight' is [16, 12] in", "and [3, 12] here");
     ts_ok(fy_model_save(other, in_folder("other.safetensors")));
-    ts_fails(fy_checkpoint_load(in_folder("other.safetensors"), r.model, r.optimizer, &r.progress),
-             CORRUPT_DATA);
-    ts_text_has("not a checkpoint");
+    ts_fails_with(
+        fy_checkpoint_load(in_folder("other.safetensors"), r.model, r.optimizer, &r.progress),
+        CORRUPT_DATA, "not a checkpoint");
     ts_fails(fy_model_load(r.model, in_folder("other.safetensors")), SHAPE_MISMATCH);
     ts_fails(fy_model_load(r.model, in_folder("step-00000000.safetensors")), INVALID_ARGUMENT);
     assert_int_equal(all_bits(&r, after, 1 << 16), nbytes);
@@ -257,7 +256,7 @@ static void a_refused_load_changes_nothing(ts_ctx_t *ctx)
 }
 
 /* One download, one upload. The file has the parameters under their names, dense. */
-static void parameters_are_saved_and_loaded_alone(ts_ctx_t *ctx)
+TS_DEVICE_TEST(parameters_are_saved_and_loaded_alone)
 {
     resume_t a, b;
     fy_safetensors_t *file;
@@ -290,17 +289,4 @@ static void parameters_are_saved_and_loaded_alone(ts_ctx_t *ctx)
     resume_end(&b);
     resume_end(&a);
     assert_int_equal(drop_folder(folder), 1);
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = {
-        TS_TEST(a_resumed_training_has_the_same_bits),
-        TS_TEST(every_optimizer_resumes),
-        TS_TEST(the_newest_checkpoints_are_kept),
-        TS_TEST(incomplete_files_are_skipped),
-        TS_TEST(a_refused_load_changes_nothing),
-        TS_TEST(parameters_are_saved_and_loaded_alone),
-    };
-    return TS_RUN("checkpoint", tests, NULL);
 }

@@ -56,7 +56,7 @@ static pid_t start(const char *folder, int keep)
     snprintf(keep_text, sizeof keep_text, "%d", keep);
     const pid_t pid = fork();
     if (pid == 0) {
-        execl("/proc/self/exe", "child", folder, keep_text, (char *)NULL);
+        execl("/proc/self/exe", "child", "checkpoint_kill", folder, keep_text, (char *)NULL);
         _exit(127);
     }
     assert_true(pid > 0);
@@ -181,9 +181,8 @@ static void train_to_the_end(const char *folder, int keep)
                 WEXITSTATUS(status) == 0);
 }
 
-static void killed_at_any_moment(void **state)
+TS_TEST(killed_at_any_moment)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     enum { ROUNDS = 20, LANES = 4 };
 #else
@@ -223,10 +222,11 @@ static void killed_at_any_moment(void **state)
     rmdir(whole);
 }
 
-int main(int argc, char **argv)
+static int prepare(void)
 {
-    is_child = argc == 3 && strcmp(argv[0], "child") == 0;
-    if (is_child) return child(argv[1], atoi(argv[2]));
-    const struct CMUnitTest tests[] = { cmocka_unit_test(killed_at_any_moment) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    is_child = *ts_arguments != NULL;
+    if (is_child) exit(child(ts_arguments[0], atoi(ts_arguments[1])));
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

@@ -6,6 +6,7 @@
 #include <ferry/train/optimizer.h>
 
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 /* Warm: plans and blocks exist, and the compute stream has its 16 events, which it reuses. */
 enum { BATCH = 4, WARM_UP = 24, STEPS = 20 };
@@ -157,9 +158,8 @@ static void run_steps(session_t *s, void (*one)(session_t *s), const char *seque
     assert_in_range(queries, 0, records + 32);
 }
 
-static void a_called_step_only_launches(void **state)
+TS_TEST(a_called_step_only_launches)
 {
-    (void)state;
     session_t s;
     fy_scope_t scope = fy_scope_begin("session");
     open_session(&s, "mlp");
@@ -176,9 +176,8 @@ static void replayed(session_t *s)
 
 /* One request, and a small kernel that passes on its flags: a class out of range is reported. One
  * more clears the flags for reuse. */
-static void a_replayed_step_only_launches(void **state)
+TS_TEST(a_replayed_step_only_launches)
 {
-    (void)state;
     session_t s;
     fy_scope_t scope = fy_scope_begin("session");
     open_session(&s, "mlp");
@@ -212,20 +211,11 @@ static void count_launches(const char *model, int most)
     close_session(&s, scope);
 }
 
-static void steps_of_larger_models_have_few_launches(void **state)
+TS_TEST(steps_of_larger_models_have_few_launches)
 {
-    (void)state;
     count_launches("resnet18:size=8", 230);
     count_launches("mobilenet_v3_large:classes=10,size=32", 700);
     count_launches("gpt:layers=2,heads=2,width=32,context=16,vocab=64", 130);
 }
 
-int main(void)
-{
-    fake_driver_or_skip();
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_called_step_only_launches),
-                                        cmocka_unit_test(a_replayed_step_only_launches),
-                                        cmocka_unit_test(
-                                            steps_of_larger_models_have_few_launches) };
-    return cmocka_run_group_tests_name("driver calls of a step", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.prepare = fake_driver_or_skip);

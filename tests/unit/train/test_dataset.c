@@ -55,9 +55,8 @@ static const unsigned char labels_gz[] = { 0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0
                                            0x60, 0x60, 0x66, 0x61, 0x60, 0x07, 0x00, 0x00,
                                            0x00, 0x00, 0x00, 0x0b, 0x00, 0x00, 0x00 };
 
-static void idx_is_read(void **state)
+TS_TEST(idx_is_read)
 {
-    (void)state;
     fy_dataset_t *dataset;
     unsigned char sample[6];
     const char *x = write_file("x", images, sizeof images),
@@ -93,9 +92,8 @@ static void idx_is_read(void **state)
     ts_fails(fy_dataset_read_idx(x, y, &options, &dataset), INVALID_ARGUMENT);
 }
 
-static void idx_with_channels(void **state)
+TS_TEST(idx_with_channels)
 {
-    (void)state;
     static const unsigned char colour[] = { 0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0,
                                             0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6 };
     static const unsigned char one[] = { 0, 0, 8, 1, 0, 0, 0, 1, 1 };
@@ -112,9 +110,8 @@ static void idx_with_channels(void **state)
 }
 
 /* The content decides the kind, not the name. */
-static void gzip_is_inflated(void **state)
+TS_TEST(gzip_is_inflated)
 {
-    (void)state;
     fy_dataset_t *dataset;
     char command[512];
     const char *x = write_file("images.bin", images, sizeof images),
@@ -135,9 +132,9 @@ static void gzip_is_inflated(void **state)
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
     /* A checksum that does not match the data. */
-    ts_fails(fy_dataset_read_idx(x, write_file("y3", labels_gz, sizeof labels_gz), NULL, &dataset),
-             CORRUPT_DATA);
-    ts_text_has("y3");
+    ts_fails_with(
+        fy_dataset_read_idx(x, write_file("y3", labels_gz, sizeof labels_gz), NULL, &dataset),
+        CORRUPT_DATA, "y3");
     /* 64 MiB of zeros in 64 KiB: refused by its header, or by the cap. */
     fy_dataset_options_t options = FY_DATASET_OPTIONS_INIT;
     options.max_nbytes = 1 << 20;
@@ -145,25 +142,24 @@ static void gzip_is_inflated(void **state)
     assert_int_equal(system(command), 0);
     ts_fails(fy_dataset_read_idx(path_of("bomb.gz"), y, &options, &dataset), CORRUPT_DATA);
     const char *paths[] = { path_of("bomb.gz") };
-    ts_fails(fy_dataset_read_cifar10(1, paths, &options, &dataset), CORRUPT_DATA);
-    ts_text_has("max_nbytes = 1048576");
+    ts_fails_with(fy_dataset_read_cifar10(1, paths, &options, &dataset), CORRUPT_DATA,
+                  "max_nbytes = 1048576");
     assert_null(dataset);
     /* A file that is not IDX by its first bytes is not read to its end. A file that is too large is
      * not read at all. */
-    ts_fails(fy_dataset_read_idx("/dev/zero", y, NULL, &dataset), IO);
-    ts_text_has("cannot read /dev/zero: it is a device");
+    ts_fails_with(fy_dataset_read_idx("/dev/zero", y, NULL, &dataset), IO,
+                  "cannot read /dev/zero: it is a device");
     snprintf(command, sizeof command, "truncate -s 1T %s/sparse", folder);
     assert_int_equal(system(command), 0);
     const char *sparse[] = { path_of("sparse") };
-    ts_fails(fy_dataset_read_idx(sparse[0], y, NULL, &dataset), CORRUPT_DATA);
-    ts_text_has("sparse: 1099511627776 bytes, more than max_nbytes = 4294967296");
-    ts_fails(fy_dataset_read_cifar10(1, sparse, NULL, &dataset), CORRUPT_DATA);
-    ts_text_has("sparse: 1099511627776 bytes, more than max_nbytes");
+    ts_fails_with(fy_dataset_read_idx(sparse[0], y, NULL, &dataset), CORRUPT_DATA,
+                  "sparse: 1099511627776 bytes, more than max_nbytes = 4294967296");
+    ts_fails_with(fy_dataset_read_cifar10(1, sparse, NULL, &dataset), CORRUPT_DATA,
+                  "sparse: 1099511627776 bytes, more than max_nbytes");
 }
 
-static void cifar10_is_read(void **state)
+TS_TEST(cifar10_is_read)
 {
-    (void)state;
     enum { N = 70 }; /* more than the reader reads at once */
     static unsigned char records[N * 3073];
     fy_dataset_t *dataset;
@@ -208,8 +204,7 @@ static void cifar10_is_read(void **state)
     fy_dataset_destroy(dataset);
     ts_fails(fy_dataset_read_cifar10(0, paths, NULL, &dataset), INVALID_ARGUMENT);
     paths[1] = path_of("not-there");
-    ts_fails(fy_dataset_read_cifar10(2, paths, NULL, &dataset), IO);
-    ts_text_has("not-there");
+    ts_fails_with(fy_dataset_read_cifar10(2, paths, NULL, &dataset), IO, "not-there");
     assert_null(dataset);
 }
 
@@ -233,9 +228,8 @@ static fy_dataset_t *make_counted(uint64_t samples)
     return dataset;
 }
 
-static void created_sets(void **state)
+TS_TEST(created_sets)
 {
-    (void)state;
     fy_dataset_t *dataset = make_counted(5);
     float sample[2];
     int32_t bad[1] = { 4 };
@@ -272,9 +266,8 @@ static void created_sets(void **state)
     ts_fails(fy_dataset_query(NULL, &info), INVALID_ARGUMENT);
 }
 
-static void tables_become_data_sets(void **state)
+TS_TEST(tables_become_data_sets)
 {
-    (void)state;
     static const double values[] = { 1, 2, 3, 4, 5, 6 };
     fy_table_t *table;
     fy_dataset_t *dataset;
@@ -298,9 +291,8 @@ static void tables_become_data_sets(void **state)
     fy_table_destroy(table);
 }
 
-static void parts_share_memory(void **state)
+TS_TEST(parts_share_memory)
 {
-    (void)state;
     enum { N = 20 };
     fy_dataset_t *all = make_counted(N), *first, *rest, *other, *other_rest, *third, *fourth;
     float sample[2];
@@ -369,9 +361,8 @@ static uint64_t hash_of(const fy_dataset_t *dataset)
     return hash;
 }
 
-static void synthetic_sets_are_reproducible(void **state)
+TS_TEST(synthetic_sets_are_reproducible)
 {
-    (void)state;
     fy_dataset_t *digits, *more, *images_set;
     unsigned char a[3072], b[3072];
     ts_ok(fy_dataset_synthetic_digits(50, 7, &digits));
@@ -405,9 +396,8 @@ static void synthetic_sets_are_reproducible(void **state)
     assert_null(digits);
 }
 
-static void known_names(void **state)
+TS_TEST(known_names)
 {
-    (void)state;
     static const struct {
         const char *name;
         int is_test;
@@ -420,16 +410,13 @@ static void known_names(void **state)
         assert_int_equal(info_of(dataset).samples, made_up[i].samples);
         fy_dataset_destroy(dataset);
     }
-    ts_fails(fy_dataset_open("imagenet", NULL, 0, &dataset), INVALID_ARGUMENT);
-    ts_text_has("mnist, cifar10 and airfoil");
-    ts_fails(fy_dataset_open("mnist", folder, 0, &dataset), IO);
-    ts_text_has("train-images-idx3-ubyte");
-    ts_fails(fy_dataset_open("cifar10", folder, 1, &dataset), IO);
-    ts_text_has("test_batch.bin");
+    ts_fails_with(fy_dataset_open("imagenet", NULL, 0, &dataset), INVALID_ARGUMENT,
+                  "mnist, cifar10 and airfoil");
+    ts_fails_with(fy_dataset_open("mnist", folder, 0, &dataset), IO, "train-images-idx3-ubyte");
+    ts_fails_with(fy_dataset_open("cifar10", folder, 1, &dataset), IO, "test_batch.bin");
     ts_fails(fy_dataset_open("airfoil", folder, 1, &dataset), IO);
     write_file("t10k-images-idx3-ubyte", images, sizeof images);
-    ts_fails(fy_dataset_open("mnist", folder, 1, &dataset), IO);
-    ts_text_has("t10k-labels-idx1-ubyte");
+    ts_fails_with(fy_dataset_open("mnist", folder, 1, &dataset), IO, "t10k-labels-idx1-ubyte");
     write_file("t10k-labels-idx1-ubyte", labels, sizeof labels);
     ts_ok(fy_dataset_open("mnist", folder, 1, &dataset));
     assert_int_equal(info_of(dataset).samples, 3);
@@ -462,9 +449,8 @@ static void assert_md5(const char *path, const char *want)
 }
 
 /* All bytes are read, and writing them again gives the files with the published checksums. */
-static void the_real_mnist_is_read(void **state)
+TS_TEST(the_real_mnist_is_read)
 {
-    (void)state;
     static const char *const sums[2][2] = {
         { "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624" },
         { "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637" }
@@ -482,9 +468,8 @@ static void the_real_mnist_is_read(void **state)
     }
 }
 
-static void the_real_cifar10_is_read(void **state)
+TS_TEST(the_real_cifar10_is_read)
 {
-    (void)state;
     const char *data = real_data("cifar10");
     char command[1024];
     fy_dataset_t *dataset;
@@ -498,9 +483,8 @@ static void the_real_cifar10_is_read(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void the_real_airfoil_is_read(void **state)
+TS_TEST(the_real_airfoil_is_read)
 {
-    (void)state;
     const char *data = real_data("airfoil");
     fy_dataset_t *train, *test;
     float sample[5], target;
@@ -533,21 +517,4 @@ static int drop_folder(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_is_read),
-        cmocka_unit_test(idx_with_channels),
-        cmocka_unit_test(gzip_is_inflated),
-        cmocka_unit_test(cifar10_is_read),
-        cmocka_unit_test(created_sets),
-        cmocka_unit_test(tables_become_data_sets),
-        cmocka_unit_test(parts_share_memory),
-        cmocka_unit_test(synthetic_sets_are_reproducible),
-        cmocka_unit_test(known_names),
-        cmocka_unit_test(the_real_mnist_is_read),
-        cmocka_unit_test(the_real_cifar10_is_read),
-        cmocka_unit_test(the_real_airfoil_is_read),
-    };
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
-}
+TS_SUITE(.begin = make_folder, .end = drop_folder);

@@ -86,9 +86,8 @@ static int fail_each(fy_status_t (*read_set)(fy_dataset_t **out_dataset), fy_sta
     }
 }
 
-static void each_call_fails(void **state)
+TS_TEST(each_call_fails)
 {
-    (void)state;
     const unsigned char image[] = { 0, 0, 8,    3, 0, 0, SAMPLES / 256, SAMPLES % 256, 0,
                                     0, 0, SIDE, 0, 0, 0, SIDE };
     const unsigned char label[] = { 0, 0, 8, 1, 0, 0, SAMPLES / 256, SAMPLES % 256 };
@@ -112,9 +111,8 @@ static void each_call_fails(void **state)
 }
 
 /* The same compressed files, through pipes. */
-static void pipes_are_read(void **state)
+TS_TEST(pipes_are_read)
 {
-    (void)state;
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
     fy_dataset_t *dataset;
     run("cd %s && for f in images labels batch; do mv $f $f.gz && mkfifo $f; done");
@@ -145,9 +143,4 @@ static int end(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_call_fails),
-                                        cmocka_unit_test(pipes_are_read) };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

@@ -175,9 +175,8 @@ static fy_status_t read_file(const char *path, const char *name, int *out_is_nul
     return status;
 }
 
-static void every_rule(void **state)
+TS_TEST(every_rule)
 {
-    (void)state;
     const int before = ts_open_files();
     for (int i = 0; i < NRULES; i++) {
         char path[1024];
@@ -193,9 +192,8 @@ static void every_rule(void **state)
     assert_int_equal(ts_open_files(), before);
 }
 
-static void every_file_has_a_rule(void **state)
+TS_TEST(every_file_has_a_rule)
 {
-    (void)state;
     const struct dirent *entry;
     int files = 0;
     DIR *folder = opendir(REJECTS);
@@ -221,9 +219,8 @@ static void every_file_has_a_rule(void **state)
 }
 
 /* Every prefix of a good file is refused, and so is every additional byte; compressed files too. */
-static void every_prefix_is_refused(void **state)
+TS_TEST(every_prefix_is_refused)
 {
-    (void)state;
     static const char *const commands[] = { "cat %s/good.%s", "gzip -nc %s/good.%s" };
     static const char *const names[] = { "images", "labels" };
     char command[1024], path[] = "/tmp/ferry-cut-XXXXXX", bytes[1024];
@@ -253,28 +250,23 @@ static void every_prefix_is_refused(void **state)
     unlink(path);
 }
 
-static void missing_files_are_refused(void **state)
+TS_TEST(missing_files_are_refused)
 {
-    (void)state;
     fy_dataset_t *dataset;
     fy_table_t *table;
     ts_fails(fy_dataset_read_idx("/tmp", REJECTS "/good.labels", NULL, &dataset), IO);
-    ts_fails(fy_dataset_read_idx(REJECTS "/good.images", REJECTS "not-there", NULL, &dataset), IO);
-    ts_text_has("not-there");
+    ts_fails_with(fy_dataset_read_idx(REJECTS "/good.images", REJECTS "not-there", NULL, &dataset),
+                  IO, "not-there");
     ts_fails(fy_table_read("/tmp", NULL, &table), IO);
 }
 
-int main(void)
+static int prepare(void)
 {
     if (access(REJECTS, F_OK) != 0) {
         puts("skipped: the build had no python3 to write " REJECTS);
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rule),
-        cmocka_unit_test(every_file_has_a_rule),
-        cmocka_unit_test(every_prefix_is_refused),
-        cmocka_unit_test(missing_files_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

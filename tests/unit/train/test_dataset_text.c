@@ -34,7 +34,7 @@ static void expect_sample(const fy_dataset_t *set, uint64_t index, const char *x
     }
 }
 
-static void test_samples(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_samples)
 {
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
     (void)ctx;
@@ -59,12 +59,11 @@ static void test_samples(ts_ctx_t *ctx)
     fy_dataset_destroy(set);
 }
 
-static void test_refusals(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_refusals)
 {
     fy_dataset_t *set;
     write_text("abcd");
-    ts_fails(fy_dataset_read_text(path, 4, NULL, &set), CORRUPT_DATA);
-    ts_text_has("4 bytes of text");
+    ts_fails_with(fy_dataset_read_text(path, 4, NULL, &set), CORRUPT_DATA, "4 bytes of text");
     assert_null(set);
     ts_fails(fy_dataset_read_text(path, 0, NULL, &set), INVALID_ARGUMENT);
     ts_fails(fy_dataset_read_text(NULL, 4, NULL, &set), INVALID_ARGUMENT);
@@ -74,8 +73,8 @@ static void test_refusals(ts_ctx_t *ctx)
     fy_loader_t *loader;
     fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
     options.scale = 1.0 / 255;
-    ts_fails(fy_loader_create(ctx->device, set, &options, &loader), INVALID_ARGUMENT);
-    ts_text_has("tokens");
+    ts_fails_with(fy_loader_create(ctx->device, set, &options, &loader), INVALID_ARGUMENT,
+                  "tokens");
     fy_dataset_destroy(set);
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
     info.samples = 1;
@@ -84,12 +83,12 @@ static void test_refusals(ts_ctx_t *ctx)
     info.dtype = FY_DTYPE_F32;
     info.targets = 1;
     info.labels = 2;
-    ts_fails(fy_dataset_create(&info, (float[]){ 0 }, (float[]){ 0 }, &set), INVALID_ARGUMENT);
-    ts_text_has("2 labels a sample and 0 classes");
+    ts_fails_with(fy_dataset_create(&info, (float[]){ 0 }, (float[]){ 0 }, &set), INVALID_ARGUMENT,
+                  "2 labels a sample and 0 classes");
 }
 
 /* Resident and streamed batches are the same tokens and labels. */
-static void test_loaders(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_loaders)
 {
     fy_dataset_t *set = read_text("abcdefghijklm", CONTEXT);
     for (int resident = 0; resident < 2; resident++) {
@@ -118,7 +117,7 @@ static void test_loaders(ts_ctx_t *ctx)
     fy_dataset_destroy(set);
 }
 
-static void test_generated(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_generated)
 {
     fy_dataset_t *first, *second;
     int32_t a[16], b[16];
@@ -136,14 +135,18 @@ static void test_generated(ts_ctx_t *ctx)
     fy_dataset_destroy(second);
 }
 
-int main(void)
+static int begin(void **state)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_samples), TS_TEST(test_refusals),
-                                       TS_TEST(test_loaders), TS_TEST(test_generated) };
-    const int file = mkstemp(path);
-    if (file < 0) return 1;
-    close(file);
-    const int status = TS_RUN("train_dataset_text", tests, NULL);
-    unlink(path);
-    return status;
+    (void)state;
+    const int fd = mkstemp(path);
+    if (fd < 0) return -1;
+    return close(fd);
 }
+
+static int end(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+TS_SUITE(.begin = begin, .end = end);

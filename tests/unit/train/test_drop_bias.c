@@ -33,7 +33,7 @@ static int has(const fy_model_t *model, const char *name)
 
 /* Parameters as published without the option; with it, 64 + 256 + 512 + 1024 + 2048 fewer in
  * resnet18, whose 896 biases beside the blocks stay. */
-static void known_models(ts_ctx_t *ctx)
+TS_DEVICE_TEST(known_models)
 {
     static const struct {
         const char *name;
@@ -110,7 +110,7 @@ static uint64_t dropped(ts_ctx_t *ctx, fy_layer_t *layer)
     return count;
 }
 
-static void only_a_direct_and_sole_reader_counts(ts_ctx_t *ctx)
+TS_DEVICE_TEST(only_a_direct_and_sole_reader_counts)
 {
     fy_layer_t *layer, *dropout, *residual;
     assert_int_equal(dropped(ctx, SEQUENCE(linear(FY_ACTIVATION_NONE), norm())), 4);
@@ -211,17 +211,9 @@ static void expect_same(ts_ctx_t *ctx, fy_model_t *with, fy_model_t *without, co
 }
 
 /* resnet18 in f64: its last norms have four numbers a channel here, and enlarge roundings. */
-static void the_trajectory_is_the_same(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_trajectory_is_the_same)
 {
     expect_same(ctx, make_small(ctx, 0), make_small(ctx, 1), "conv2.bias");
     expect_same(ctx, open_model(ctx, "resnet18:size=8", 0, FY_DTYPE_F64),
                 open_model(ctx, "resnet18:size=8", 1, FY_DTYPE_F64), "layer1.0.conv1.bias");
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(known_models),
-                                       TS_TEST(only_a_direct_and_sole_reader_counts),
-                                       TS_TEST(the_trajectory_is_the_same) };
-    return TS_RUN("train_drop_bias", tests, NULL);
 }

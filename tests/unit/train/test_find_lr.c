@@ -135,7 +135,7 @@ static void sweep(const parts_t *p, const fy_find_lr_options_t *options, fy_lr_p
 }
 
 /* A training that is continued after a sweep has the bits of one without. */
-static void the_training_goes_on_as_before(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_training_goes_on_as_before)
 {
     for (int is_resident = 0; is_resident < 2; is_resident++) {
         parts_t swept = { 0 }, plain = { 0 };
@@ -161,7 +161,7 @@ static void the_training_goes_on_as_before(ts_ctx_t *ctx)
     }
 }
 
-static void a_rate_is_suggested(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_rate_is_suggested)
 {
     parts_t p = { 0 };
     fy_lr_point_t points[STEPS];
@@ -192,7 +192,7 @@ static void a_rate_is_suggested(ts_ctx_t *ctx)
     destroy(&p);
 }
 
-static void a_loss_that_is_no_number_ends_it_at_once(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_loss_that_is_no_number_ends_it_at_once)
 {
     parts_t p = { 0 };
     fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -208,7 +208,7 @@ static void a_loss_that_is_no_number_ends_it_at_once(ts_ctx_t *ctx)
     destroy(&p);
 }
 
-static void it_stops_on_request(ts_ctx_t *ctx)
+TS_DEVICE_TEST(it_stops_on_request)
 {
     parts_t p = { 0 };
     volatile int stop = 1;
@@ -223,7 +223,7 @@ static void it_stops_on_request(ts_ctx_t *ctx)
     destroy(&p);
 }
 
-static void impossible_sweeps_are_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(impossible_sweeps_are_refused)
 {
     parts_t p = { 0 };
     state_t before, after;
@@ -265,7 +265,7 @@ static void impossible_sweeps_are_refused(ts_ctx_t *ctx)
 
 /* Each N-th allocation, pinned block, copy and launch of a sweep fails. Everything is restored,
  * unless the failed request is one of those that restore. */
-static void a_failed_sweep_restores(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_failed_sweep_restores)
 {
     static const char *const kinds[] = { "alloc@%d*", "pin@%d*", "copy@%d", "launch@%d" };
     if (!ctx->is_sim) return; /* only sim has a script */
@@ -303,15 +303,4 @@ static void a_failed_sweep_restores(ts_ctx_t *ctx)
         assert_true(changed == 0 || k == 3);
         assert_true(changed <= 12);
     }
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(the_training_goes_on_as_before),
-                                       TS_TEST(a_rate_is_suggested),
-                                       TS_TEST(a_loss_that_is_no_number_ends_it_at_once),
-                                       TS_TEST(it_stops_on_request),
-                                       TS_TEST(impossible_sweeps_are_refused),
-                                       TS_TEST(a_failed_sweep_restores) };
-    return TS_RUN("train_find_lr", tests, NULL);
 }

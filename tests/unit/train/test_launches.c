@@ -79,13 +79,9 @@ static void count_launches(ts_ctx_t *ctx, const char *name, uint64_t least, uint
 
 /* Both dropouts of mnist are on: one launch each in the forward pass, and one each in the backward
  * pass. */
-static void a_step_of_a_model_has_few_launches(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_step_of_a_model_has_few_launches)
 {
     count_launches(ctx, "mnist", 15, 30);
     count_launches(ctx, "resnet18:size=8", 80, 120);
     count_launches(ctx, "mobilenet_v3_large:classes=10,size=32", 250, 430);
 }
-
-static const ts_test_t tests[] = { TS_TEST(a_step_of_a_model_has_few_launches) };
-
-int main(void) { return TS_RUN("launches of a training step", tests, NULL); }

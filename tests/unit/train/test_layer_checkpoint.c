@@ -192,7 +192,7 @@ static void train_whole(ts_ctx_t *ctx, const way_t *way, state_t *out)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void steps_have_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(steps_have_the_same_bits)
 {
     static const way_t ways[] = {
         { "layers", .precision = FY_DTYPE_F32 },
@@ -220,7 +220,7 @@ static void steps_have_the_same_bits(ts_ctx_t *ctx)
 }
 
 /* The nested layers and the blocks are counted; the norm that a sum computes is outside. */
-static void names_are_those_of_the_child(ts_ctx_t *ctx)
+TS_DEVICE_TEST(names_are_those_of_the_child)
 {
     const way_t plain = { "plain", .is_plain = true }, layers = { "layers" };
     fy_model_t *models[2];
@@ -240,9 +240,8 @@ static void names_are_those_of_the_child(ts_ctx_t *ctx)
     /* no segment ends inside of a checkpoint */
     options.recompute = 2;
     layer = maybe_checkpoint(&layers, noisy(3));
-    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(SIZE, SIZE, 3), &options, &models[0]),
-             INVALID_ARGUMENT);
-    ts_text_has("recompute asks for 2 segments; it has 1 at most");
+    ts_fails_with(fy_model_create(ctx->device, layer, FY_DIMS(SIZE, SIZE, 3), &options, &models[0]),
+                  INVALID_ARGUMENT, "recompute asks for 2 segments; it has 1 at most");
 }
 
 /* ---- the plan ---- */
@@ -259,7 +258,7 @@ static fy_status_t plan_step(fy_device_t *device, int64_t batch, void *user)
     return status;
 }
 
-static void the_plan_is_exact(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_plan_is_exact)
 {
     static const char spec[] = "sim:7?profile=h200";
     way_t ways[] = { { "layers", .precision = FY_DTYPE_F32 },
@@ -301,22 +300,22 @@ static fy_status_t draw(void *user, const fy_pass_t *pass, fy_tensor_t *const *p
     return fy_dropout(user, x, 0.5, out_y);
 }
 
-static void refusals_name_the_cause(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals_name_the_cause)
 {
     fy_layer_t *layer, *child;
     fy_tensor_t *rng, *x = ts_iota(ctx->device, FY_DIMS(1, 2), 1), *y;
     fy_tape_t *tape;
     fy_model_t *model;
-    ts_fails(fy_layer_checkpoint(NULL, &layer), INVALID_ARGUMENT);
-    ts_text_has("layer_checkpoint: child is NULL");
+    ts_fails_with(fy_layer_checkpoint(NULL, &layer), INVALID_ARGUMENT,
+                  "layer_checkpoint: child is NULL");
     assert_null(layer);
     ts_ok(fy_layer_identity(&child));
     ts_fails(fy_layer_checkpoint(child, NULL), INVALID_ARGUMENT);
     ts_ok(fy_layer_identity(&child));
     ts_ok(fy_layer_checkpoint(child, &layer));
     fy_layer_t *other;
-    ts_fails(fy_layer_checkpoint(child, &other), INVALID_ARGUMENT);
-    ts_text_has("already layer 0 ('') of a checkpoint");
+    ts_fails_with(fy_layer_checkpoint(child, &other), INVALID_ARGUMENT,
+                  "already layer 0 ('') of a checkpoint");
     fy_layer_destroy(layer);
 
     fy_layer_def_t def = FY_LAYER_DEF_INIT;
@@ -329,8 +328,8 @@ static void refusals_name_the_cause(ts_ctx_t *ctx)
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, x, NULL));
     ts_ok(fy_tape_begin(tape));
-    ts_fails(fy_model_forward(model, x, &y), UNSUPPORTED);
-    ts_text_has("inside fy_tape_recompute, whose function runs twice");
+    ts_fails_with(fy_model_forward(model, x, &y), UNSUPPORTED,
+                  "inside fy_tape_recompute, whose function runs twice");
     fy_model_destroy(model);
 }
 
@@ -347,7 +346,7 @@ static fy_status_t program(fy_device_t *device)
     return status;
 }
 
-static void each_call_fails_once(ts_ctx_t *ctx)
+TS_DEVICE_TEST(each_call_fails_once)
 {
     if (!ctx->is_sim) return; /* it opens its own */
     ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, program);
@@ -355,10 +354,3 @@ static void each_call_fails_once(ts_ctx_t *ctx)
     ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, program);
     ts_sweep_host_memory("sim:7", 8000, program);
 }
-
-static const ts_test_t tests[] = { TS_TEST(steps_have_the_same_bits),
-                                   TS_TEST(names_are_those_of_the_child),
-                                   TS_TEST(the_plan_is_exact), TS_TEST(refusals_name_the_cause),
-                                   TS_TEST(each_call_fails_once) };
-
-int main(void) { return TS_RUN("checkpoints in layers", tests, NULL); }

@@ -115,7 +115,7 @@ static fy_loader_info_t query(const fy_loader_t *loader)
 
 /* The order is fy_randperm's: epoch e has the result of the e-th draw. The values follow the
  * formula. */
-static void order_and_values(ts_ctx_t *ctx)
+TS_DEVICE_TEST(order_and_values)
 {
     fy_tensor_t *rng, *order;
     int64_t want[3][N];
@@ -149,7 +149,7 @@ static void order_and_values(ts_ctx_t *ctx)
     fy_loader_destroy(loader);
 }
 
-static void every_way_gives_the_same_batches(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_way_gives_the_same_batches)
 {
     static batch_t want[3][STEPS];
     for (size_t w = 0; w < NWAYS; w++) {
@@ -170,7 +170,7 @@ static void every_way_gives_the_same_batches(ts_ctx_t *ctx)
     }
 }
 
-static void without_shuffling_samples_keep_their_order(ts_ctx_t *ctx)
+TS_DEVICE_TEST(without_shuffling_samples_keep_their_order)
 {
     for (size_t w = 0; w < NWAYS; w++) {
         fy_loader_options_t options = options_of(w);
@@ -193,7 +193,7 @@ static void without_shuffling_samples_keep_their_order(ts_ctx_t *ctx)
     }
 }
 
-static void seeking_finds_the_same_batches(ts_ctx_t *ctx)
+TS_DEVICE_TEST(seeking_finds_the_same_batches)
 {
     static const int places[][2] = { { 2, 3 },     { 0, 0 }, { 0, STEPS - 1 },
                                      { 1, STEPS }, { 7, 1 }, { 2, 0 } };
@@ -224,7 +224,7 @@ static void seeking_finds_the_same_batches(ts_ctx_t *ctx)
 
 /* A resident set: one upload of samples and one of labels, and none after that. A streamed set: two
  * uploads a batch. */
-static void transfers_of_resident_and_streamed_sets(ts_ctx_t *ctx)
+TS_DEVICE_TEST(transfers_of_resident_and_streamed_sets)
 {
     fy_loader_options_t options = options_of(0);
     fy_ledger_totals_t before = ts_ledger(NULL);
@@ -268,7 +268,7 @@ static void transfers_of_resident_and_streamed_sets(ts_ctx_t *ctx)
 }
 
 /* Tensors of a regression, f32 throughout: when streamed, they are exactly the uploaded bytes. */
-static void tables_give_f32_batches(ts_ctx_t *ctx)
+TS_DEVICE_TEST(tables_give_f32_batches)
 {
     double values[20 * 3];
     fy_table_t *table;
@@ -316,7 +316,7 @@ static void tables_give_f32_batches(ts_ctx_t *ctx)
 }
 
 /* Samples of one number have no separate axis: x is [n]. */
-static void samples_of_one_number_have_rank_one(ts_ctx_t *ctx)
+TS_DEVICE_TEST(samples_of_one_number_have_rank_one)
 {
     static const float data[5] = { 1, 2, 3, 4, 5 }, targets[5] = { 6, 7, 8, 9, 10 };
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
@@ -344,7 +344,7 @@ static void samples_of_one_number_have_rank_one(ts_ctx_t *ctx)
 }
 
 /* Loaders destroyed at any moment, with batches in flight. */
-static void a_loader_can_be_destroyed_at_any_moment(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_loader_can_be_destroyed_at_any_moment)
 {
     for (int taken = 0; taken < 12; taken++)
         for (size_t w = 0; w < NWAYS; w++) {
@@ -361,7 +361,7 @@ static void a_loader_can_be_destroyed_at_any_moment(ts_ctx_t *ctx)
 }
 
 /* An error of a worker reaches the caller that requests that batch; the batches after it arrive. */
-static void guards_are_inherited(ts_ctx_t *ctx)
+TS_DEVICE_TEST(guards_are_inherited)
 {
     for (size_t w = 1; w < NWAYS; w++) {
         fy_loader_options_t options = options_of(w);
@@ -391,7 +391,7 @@ static void guards_are_inherited(ts_ctx_t *ctx)
     fy_dataset_destroy(dataset);
 }
 
-static void a_recording_refuses_loaders(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_recording_refuses_loaders)
 {
     for (size_t w = 0; w < NWAYS; w += 3) {
         fy_loader_options_t options = options_of(w);
@@ -433,7 +433,7 @@ static int64_t uploaded(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
 
 /* A streamed loader uploads the requested batches and no batch more: to the end of the epoch, or up
  * to the limit. */
-static void no_unrequested_batch_is_uploaded(ts_ctx_t *ctx)
+TS_DEVICE_TEST(no_unrequested_batch_is_uploaded)
 {
     for (size_t w = 1; w < NWAYS; w++) {
         assert_int_equal(uploaded(ctx, w, 0, 0), 0);
@@ -464,7 +464,7 @@ static void child(fy_loader_t *loader)
     _exit(0);
 }
 
-static void a_forked_child_is_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_forked_child_is_refused)
 {
     for (size_t w = 1; w < 5; w++) {
         fy_loader_options_t options = options_of(w);
@@ -482,7 +482,7 @@ static void a_forked_child_is_refused(ts_ctx_t *ctx)
     }
 }
 
-static void bad_options_are_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(bad_options_are_refused)
 {
     fy_dataset_t *dataset = make_set(), *none, *all;
     fy_loader_t *loader;
@@ -520,24 +520,4 @@ static void bad_options_are_refused(ts_ctx_t *ctx)
     fy_dataset_destroy(none);
     fy_dataset_destroy(all);
     fy_dataset_destroy(dataset);
-}
-
-int main(void)
-{
-    const ts_test_t tests[] = {
-        TS_TEST(order_and_values),
-        TS_TEST(every_way_gives_the_same_batches),
-        TS_TEST(without_shuffling_samples_keep_their_order),
-        TS_TEST(seeking_finds_the_same_batches),
-        TS_TEST(transfers_of_resident_and_streamed_sets),
-        TS_TEST(tables_give_f32_batches),
-        TS_TEST(samples_of_one_number_have_rank_one),
-        TS_TEST(a_loader_can_be_destroyed_at_any_moment),
-        TS_TEST(guards_are_inherited),
-        TS_TEST(a_recording_refuses_loaders),
-        TS_TEST(no_unrequested_batch_is_uploaded),
-        TS_TEST(a_forked_child_is_refused),
-        TS_TEST(bad_options_are_refused),
-    };
-    return TS_RUN("loader", tests, NULL);
 }

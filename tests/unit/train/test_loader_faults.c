@@ -123,7 +123,7 @@ static int run_script(const char *script, size_t way, int lasts)
     return tally.refused + again.refused;
 }
 
-static void every_failing_call_is_reported(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_failing_call_is_reported)
 {
     if (!ctx->is_sim) return; /* only sim has a script */
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -143,7 +143,7 @@ static void every_failing_call_is_reported(ts_ctx_t *ctx)
 
 /* Whatever was in flight, a loader of a lost device reports the loss: it does not search for the
  * batch again and again. */
-static void a_lost_device_is_reported(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_lost_device_is_reported)
 {
     if (!ctx->is_sim) return;
     alarm(240);
@@ -183,11 +183,4 @@ static void a_lost_device_is_reported(ts_ctx_t *ctx)
             fy_device_close(device);
         }
     alarm(0);
-}
-
-int main(void)
-{
-    const ts_test_t tests[] = { TS_TEST(every_failing_call_is_reported),
-                                TS_TEST(a_lost_device_is_reported) };
-    return TS_RUN("loader faults", tests, NULL);
 }

@@ -80,7 +80,7 @@ static bits_t bits_of(const subject_t *s)
     return bits;
 }
 
-static void a_bad_gradient_skips_one_step(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_bad_gradient_skips_one_step)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     const fy_guard_options_t light_only = FY_GUARD_LIGHT_ONLY;
@@ -107,7 +107,7 @@ static void a_bad_gradient_skips_one_step(ts_ctx_t *ctx)
         }
 }
 
-static void good_steps_in_a_row_double_the_scale(ts_ctx_t *ctx)
+TS_DEVICE_TEST(good_steps_in_a_row_double_the_scale)
 {
     fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     scaling.init_scale = 8;
@@ -128,7 +128,7 @@ static void good_steps_in_a_row_double_the_scale(ts_ctx_t *ctx)
 }
 
 /* As clipping the gradients of an optimizer without scaling. */
-static void clipping_sees_unscaled_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(clipping_sees_unscaled_gradients)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     subject_t s = begin(ctx, FY_OPTIMIZER_LAMB, &scaling),
@@ -155,7 +155,7 @@ static void clipping_sees_unscaled_gradients(ts_ctx_t *ctx)
 }
 
 /* An unscale that no step follows, of good gradients and of bad ones, then a new backward. */
-static void a_new_seed_forgets_an_unscale(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_new_seed_forgets_an_unscale)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     for (int bad = 0; bad < 2; bad++) {
@@ -178,7 +178,7 @@ static void a_new_seed_forgets_an_unscale(ts_ctx_t *ctx)
     }
 }
 
-static void the_seed_is_the_scale(ts_ctx_t *ctx)
+TS_DEVICE_TEST(the_seed_is_the_scale)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     subject_t s = begin(ctx, FY_OPTIMIZER_SGD, &scaling),
@@ -199,7 +199,7 @@ static void the_seed_is_the_scale(ts_ctx_t *ctx)
 }
 
 /* Recorded with clipping; the third replay has a bad gradient. */
-static void a_replayed_step_does_the_same(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_replayed_step_does_the_same)
 {
     fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     scaling.growth_interval = 2;
@@ -228,7 +228,7 @@ static void a_replayed_step_does_the_same(ts_ctx_t *ctx)
     fy_optimizer_destroy(twin.optimizer);
 }
 
-static void a_resumed_training_has_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
 {
     char folder[] = "/tmp/ferry-scaling-XXXXXX", command[64];
     fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
@@ -266,7 +266,7 @@ static void a_resumed_training_has_the_same_bits(ts_ctx_t *ctx)
     assert_int_equal(system(command), 0);
 }
 
-static void invalid_numbers_are_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(invalid_numbers_are_refused)
 {
     const fy_loss_scaling_options_t good = FY_LOSS_SCALING_OPTIONS_INIT;
     fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start);
@@ -285,15 +285,4 @@ static void invalid_numbers_are_refused(ts_ctx_t *ctx)
         ts_fails(fy_optimizer_create(&o, 1, &value, &value, &optimizer), INVALID_ARGUMENT);
         assert_null(optimizer);
     }
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = {
-        TS_TEST(a_bad_gradient_skips_one_step),    TS_TEST(good_steps_in_a_row_double_the_scale),
-        TS_TEST(clipping_sees_unscaled_gradients), TS_TEST(the_seed_is_the_scale),
-        TS_TEST(a_replayed_step_does_the_same),    TS_TEST(a_resumed_training_has_the_same_bits),
-        TS_TEST(invalid_numbers_are_refused),      TS_TEST(a_new_seed_forgets_an_unscale),
-    };
-    return TS_RUN("loss_scaling", tests, NULL);
 }

@@ -33,7 +33,7 @@ static float *read_block(const fy_tensor_t *tensor)
 
 /* Known networks: the numbers of parameters are exact. MACs counted by hand: for lenet 26*26*20*9 +
  * 9*9*50*500 + 800*128 + 1280. */
-static void test_known_models(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_known_models)
 {
     static const struct {
         const char *name;
@@ -78,13 +78,13 @@ static void test_known_models(ts_ctx_t *ctx)
     }
     assert_null(fy_model_name_at(sizeof want / sizeof *want));
     fy_model_t *none;
-    ts_fails(fy_model_open(ctx->device, "lenet5", NULL, &none), INVALID_ARGUMENT);
-    ts_text_has(
+    ts_fails_with(
+        fy_model_open(ctx->device, "lenet5", NULL, &none), INVALID_ARGUMENT,
         "linear, mlp, lenet, mnist2018, mnist, resnet18, mobilenet_v3_large, vit_tiny, gpt");
 }
 
 /* "name:option=value,...": shapes and sizes follow; what does not fit is refused. */
-static void test_model_options(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_model_options)
 {
     static const struct {
         const char *spec, *text;
@@ -120,18 +120,18 @@ static void test_model_options(ts_ctx_t *ctx)
     assert_int_equal(query(model).nbuffers, 2 * 46);
     fy_model_destroy(model);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ts_fails(fy_model_open(ctx->device, bad[i].spec, NULL, &model), INVALID_ARGUMENT);
-        ts_text_has(bad[i].text);
+        ts_fails_with(fy_model_open(ctx->device, bad[i].spec, NULL, &model), INVALID_ARGUMENT,
+                      bad[i].text);
         ts_fails(fy_model_sample_shape(bad[i].spec, &rank, dims), INVALID_ARGUMENT);
     }
     ts_fails(fy_model_sample_shape(NULL, &rank, dims), INVALID_ARGUMENT);
-    ts_fails(fy_model_open(ctx->device, "vit_tiny:size=30", NULL, &model), INVALID_ARGUMENT);
-    ts_text_has("patch=16 does not divide size=30");
+    ts_fails_with(fy_model_open(ctx->device, "vit_tiny:size=30", NULL, &model), INVALID_ARGUMENT,
+                  "patch=16 does not divide size=30");
 }
 
 /* Gradients have as many bytes as parameters, also in a model that only evaluates; the buffers and
  * the random state are weights. */
-static void test_allocated_bytes(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_allocated_bytes)
 {
     enum { W = FY_CATEGORY_WEIGHTS, G = FY_CATEGORY_GRADIENTS };
     fy_memory_stats_t old = FY_MEMORY_STATS_INIT, now = FY_MEMORY_STATS_INIT;
@@ -147,7 +147,7 @@ static void test_allocated_bytes(ts_ctx_t *ctx)
 
 /* Each parameter starts at a multiple of 16 elements; gaps are 0; the gradients have the same
  * layout. */
-static void test_parameters_lie_in_aligned_blocks(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_parameters_lie_in_aligned_blocks)
 {
     fy_model_t *model = open_model(ctx, "lenet", 1);
     const fy_model_info_t info = query(model);
@@ -190,7 +190,7 @@ static void moments(fy_model_t *model, const char *name, double *mean, double *s
 
 /* lenet: N(0, 0.01^2) and zero; the others uniform within 1 / sqrt(fan_in). 102400 draws: the
  * bounds below are five deviations wide. */
-static void test_first_values(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_first_values)
 {
     double mean, std, most;
     fy_model_t *model = open_model(ctx, "lenet", 1);
@@ -209,7 +209,7 @@ static void test_first_values(ts_ctx_t *ctx)
 }
 
 /* All kinds, on one linear layer 300 -> 200, by their bound or spread. */
-static void test_init_kinds(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_init_kinds)
 {
     static const struct {
         fy_init_t init;
@@ -245,7 +245,7 @@ static void test_init_kinds(ts_ctx_t *ctx)
     }
 }
 
-static void test_seeds(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_seeds)
 {
     fy_model_t *a = open_model(ctx, "mnist2018", 5), *b = open_model(ctx, "mnist2018", 5),
                *c = open_model(ctx, "mnist2018", 6);
@@ -268,7 +268,7 @@ static fy_tensor_t *noise(ts_ctx_t *ctx, int rank, const int64_t *dims)
 
 /* Two evaluations are equal. Two training passes differ if there is dropout. Both have the same
  * mean. */
-static void test_train_and_evaluation(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_train_and_evaluation)
 {
     enum { N = 512 };
     static float x[N], out[2][N];
@@ -301,7 +301,7 @@ static void test_train_and_evaluation(ts_ctx_t *ctx)
 }
 
 /* dropout2d drops whole channels of a sample. */
-static void test_dropout2d(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_dropout2d)
 {
     enum { N = 8, PIXELS = 9, CHANNELS = 16 };
     static float x[N * PIXELS * CHANNELS], out[N][PIXELS][CHANNELS];
@@ -327,7 +327,7 @@ static void test_dropout2d(ts_ctx_t *ctx)
 
 /* Gradients are in the model's block; parameters that the loss does not depend on get zeros;
  * accumulation adds. */
-static void test_backward(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_backward)
 {
     fy_model_t *model = open_model(ctx, "linear", 3);
     const fy_model_info_t info = query(model);
@@ -360,17 +360,17 @@ static void test_backward(ts_ctx_t *ctx)
     fy_model_destroy(model);
 }
 
-static void test_refusals(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_refusals)
 {
     fy_model_t *model = open_model(ctx, "lenet", 1);
     fy_tensor_t *y = NULL;
-    ts_fails(fy_model_forward(model, noise(ctx, FY_DIMS(28, 28, 1)), &y), SHAPE_MISMATCH);
-    ts_text_has("model 'lenet' takes x [n, 28, 28, 1]");
+    ts_fails_with(fy_model_forward(model, noise(ctx, FY_DIMS(28, 28, 1)), &y), SHAPE_MISMATCH,
+                  "model 'lenet' takes x [n, 28, 28, 1]");
     ts_fails(fy_model_forward(model, NULL, &y), INVALID_ARGUMENT);
     if (!ctx->is_host) {
-        ts_fails(fy_model_forward(model, ts_iota(fy_device_host(), FY_DIMS(1, 28, 28, 1), 0), &y),
-                 DEVICE_MISMATCH);
-        ts_text_has("conv1.weight");
+        ts_fails_with(
+            fy_model_forward(model, ts_iota(fy_device_host(), FY_DIMS(1, 28, 28, 1), 0), &y),
+            DEVICE_MISMATCH, "conv1.weight");
     }
     assert_null(y);
     fy_model_destroy(model);
@@ -381,20 +381,20 @@ static void test_refusals(ts_ctx_t *ctx)
     ts_ok(fy_layer_flatten(&layer));
     const fy_layer_child_t children[] = { { "flat", layer }, { "head", wrong } };
     ts_ok(fy_layer_sequential(2, children, &layer));
-    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(2, 4), NULL, &model), SHAPE_MISMATCH);
-    ts_text_has("layer 'head' (linear): it expects [n, ..., 9] and would get [n, 8]");
+    ts_fails_with(fy_model_create(ctx->device, layer, FY_DIMS(2, 4), NULL, &model), SHAPE_MISMATCH,
+                  "layer 'head' (linear): it expects [n, ..., 9] and would get [n, 8]");
     assert_null(model);
     assert_int_equal(ts_live(ctx->device), live);
     ts_ok(fy_layer_conv2d(3, 2, 5, 5, NULL, &layer));
-    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(4, 9, 3), NULL, &model), SHAPE_MISMATCH);
-    ts_text_has("5 x 5 does not fit into [n, 4, 9, 3]");
+    ts_fails_with(fy_model_create(ctx->device, layer, FY_DIMS(4, 9, 3), NULL, &model),
+                  SHAPE_MISMATCH, "5 x 5 does not fit into [n, 4, 9, 3]");
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.dtype = FY_DTYPE_I32;
     ts_ok(fy_layer_flatten(&layer));
     ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(4), &options, &model), INVALID_ARGUMENT);
 }
 
-static void test_describe(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_describe)
 {
     char text[2048], cut[32];
     fy_model_t *model = open_model(ctx, "lenet", 1);
@@ -408,17 +408,4 @@ static void test_describe(ts_ctx_t *ctx)
     assert_int_equal(cut[sizeof cut - 1], 0);
     assert_int_equal(fy_model_describe(model, NULL, 0), length);
     fy_model_destroy(model);
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = {
-        TS_TEST(test_known_models),    TS_TEST(test_model_options),
-        TS_TEST(test_allocated_bytes), TS_TEST(test_parameters_lie_in_aligned_blocks),
-        TS_TEST(test_first_values),    TS_TEST(test_init_kinds),
-        TS_TEST(test_seeds),           TS_TEST(test_train_and_evaluation),
-        TS_TEST(test_dropout2d),       TS_TEST(test_backward),
-        TS_TEST(test_refusals),        TS_TEST(test_describe)
-    };
-    return TS_RUN("train_model", tests, NULL);
 }

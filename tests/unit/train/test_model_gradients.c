@@ -128,16 +128,10 @@ static void check_model(ts_ctx_t *ctx, const char *name)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void test_first_step_gradients(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_first_step_gradients)
 {
     const char *name;
     /* the larger ones: test_models_reference.c */
     for (size_t i = 0; (name = fy_model_name_at(i)) && strcmp(name, "resnet18") != 0; i++)
         check_model(ctx, name);
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(test_first_step_gradients) };
-    return TS_RUN("train_model_gradients", tests, NULL);
 }

@@ -91,7 +91,7 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
     fy_scope_end(scope, 0, NULL);
 }
 
-static void steps_have_the_same_bits_with_less_memory(ts_ctx_t *ctx)
+TS_DEVICE_TEST(steps_have_the_same_bits_with_less_memory)
 {
     static const struct {
         const char *name;
@@ -125,16 +125,16 @@ static void steps_have_the_same_bits_with_less_memory(ts_ctx_t *ctx)
     free(plain.bytes);
 }
 
-static void more_segments_than_places_are_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(more_segments_than_places_are_refused)
 {
     fy_model_t *model;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.recompute = 1000;
-    ts_fails(fy_model_open(ctx->device, "resnet18:size=8", &options, &model), INVALID_ARGUMENT);
-    ts_text_has("recompute asks for 1000 segments; it has ");
+    ts_fails_with(fy_model_open(ctx->device, "resnet18:size=8", &options, &model), INVALID_ARGUMENT,
+                  "recompute asks for 1000 segments; it has ");
     options.recompute = -2;
-    ts_fails(fy_model_open(ctx->device, "mnist", &options, &model), INVALID_ARGUMENT);
-    ts_text_has("recompute is -2");
+    ts_fails_with(fy_model_open(ctx->device, "mnist", &options, &model), INVALID_ARGUMENT,
+                  "recompute is -2");
     options.recompute = 1; /* none */
     ts_ok(fy_model_open(ctx->device, "linear", &options, &model));
     fy_model_destroy(model);
@@ -144,7 +144,7 @@ static void more_segments_than_places_are_refused(ts_ctx_t *ctx)
 }
 
 /* Uneven ones, some layers in none. */
-static void given_segments_have_the_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(given_segments_have_the_same_bits)
 {
     static const fy_segment_t segments[] = { { 0, 2 }, { 2, 8 }, { 14, 26 } };
     state_t plain, again;
@@ -161,7 +161,7 @@ static void given_segments_have_the_same_bits(ts_ctx_t *ctx)
     free(again.bytes);
 }
 
-static void given_segments_that_cannot_be_are_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(given_segments_that_cannot_be_are_refused)
 {
     static const struct {
         fy_segment_t segments[2];
@@ -178,21 +178,14 @@ static void given_segments_that_cannot_be_are_refused(ts_ctx_t *ctx)
     options.nsegments = 2;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         options.segments = cases[i].segments;
-        ts_fails(fy_model_open(ctx->device, "resnet18:size=8", &options, &model), INVALID_ARGUMENT);
-        ts_text_has(cases[i].text);
+        ts_fails_with(fy_model_open(ctx->device, "resnet18:size=8", &options, &model),
+                      INVALID_ARGUMENT, cases[i].text);
     }
     options.segments = NULL;
-    ts_fails(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT);
-    ts_text_has("segments is NULL");
+    ts_fails_with(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT,
+                  "segments is NULL");
     options.segments = cases[0].segments;
     options.recompute = 2;
-    ts_fails(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT);
-    ts_text_has("recompute or offload: one of them");
+    ts_fails_with(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT,
+                  "recompute or offload: one of them");
 }
-
-static const ts_test_t tests[] = { TS_TEST(steps_have_the_same_bits_with_less_memory),
-                                   TS_TEST(more_segments_than_places_are_refused),
-                                   TS_TEST(given_segments_have_the_same_bits),
-                                   TS_TEST(given_segments_that_cannot_be_are_refused) };
-
-int main(void) { return TS_RUN("recomputation in models", tests, NULL); }

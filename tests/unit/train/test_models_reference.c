@@ -175,15 +175,16 @@ static void check_model(const char *model)
     fy_model_destroy(r.model);
 }
 
-static void test_recorded_values(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_recorded_values)
 {
-    (void)ctx;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) check_model(models[i]);
 }
 
-int main(int argc, char **argv)
+/* `models_reference MODEL FOLDER` writes files for models_reference.py. */
+static int prepare(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_recorded_values) };
-    if (argc == 4 && strcmp(argv[1], "--write") == 0) return write_all(argv[2], argv[3]);
-    return TS_RUN("train_models_reference", tests, NULL);
+    if (*ts_arguments) exit(write_all(ts_arguments[0], ts_arguments[1]));
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

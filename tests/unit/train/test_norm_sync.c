@@ -147,7 +147,7 @@ static void check(ts_ctx_t *ctx, int64_t n, fy_dtype_t dtype, fy_dtype_t low, do
     fy_model_destroy(many);
 }
 
-static void equal_ranks_are_one_process(ts_ctx_t *ctx)
+TS_DEVICE_TEST(equal_ranks_are_one_process)
 {
     check(ctx, 6, FY_DTYPE_F64, 0, 1e-12);
     check(ctx, 6, FY_DTYPE_F32, 0, 2e-5);
@@ -156,7 +156,7 @@ static void equal_ranks_are_one_process(ts_ctx_t *ctx)
 }
 
 /* A rank's variance is 0 then: all ranks have the same sample, and so is that of all. */
-static void a_rank_may_have_one_value(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_rank_may_have_one_value)
 {
     ranks_t ranks = { 0 };
     fy_norm_exchange_t exchange = exchange_of(&ranks);
@@ -178,7 +178,7 @@ static void a_rank_may_have_one_value(ts_ctx_t *ctx)
     fy_model_destroy(model);
 }
 
-static void refusals(ts_ctx_t *ctx)
+TS_DEVICE_TEST(refusals)
 {
     ranks_t ranks = { 0 };
     fy_norm_exchange_t exchange = exchange_of(&ranks), bad = exchange;
@@ -188,16 +188,14 @@ static void refusals(ts_ctx_t *ctx)
     fy_tensor_t *x = make_input(ctx->device, 4, FY_DTYPE_F32), *y;
     ts_fails(fy_model_sync_norms(NULL, &exchange), INVALID_ARGUMENT);
     bad.ranks = 0;
-    ts_fails(fy_model_sync_norms(model, &bad), INVALID_ARGUMENT);
-    ts_text_has("0 ranks");
+    ts_fails_with(fy_model_sync_norms(model, &bad), INVALID_ARGUMENT, "0 ranks");
     bad = exchange;
     bad.sum = NULL;
     ts_fails(fy_model_sync_norms(model, &bad), INVALID_ARGUMENT);
     ts_ok(fy_layer_linear(C, C, NULL, &layer));
     options.dtype = FY_DTYPE_F16;
     ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), &options, &half));
-    ts_fails(fy_model_sync_norms(half, &exchange), DTYPE_MISMATCH);
-    ts_text_has("f16");
+    ts_fails_with(fy_model_sync_norms(half, &exchange), DTYPE_MISMATCH, "f16");
     fy_model_destroy(half);
     ts_ok(fy_model_forward(model, x, &y)); /* none was set */
     ts_ok(fy_model_sync_norms(model, &exchange));
@@ -209,7 +207,7 @@ static void refusals(ts_ctx_t *ctx)
 }
 
 /* Each call of the exchange fails once: a failed forward has not changed its norm. */
-static void an_exchange_that_fails_changes_nothing(ts_ctx_t *ctx)
+TS_DEVICE_TEST(an_exchange_that_fails_changes_nothing)
 {
     float before[128], after[128];
     for (int n = 1; n <= 4; n++) {
@@ -223,20 +221,11 @@ static void an_exchange_that_fails_changes_nothing(ts_ctx_t *ctx)
         assert_true(nbytes <= sizeof before);
         ts_read(info.buffers, before, nbytes);
         ts_ok(fy_model_sync_norms(model, &exchange));
-        ts_fails(step(model, x, &dx), RANK_LOST);
-        ts_text_has("planted");
+        ts_fails_with(step(model, x, &dx), RANK_LOST, "planted");
         ts_read(info.buffers, after, nbytes);
         if (n == 1) assert_memory_equal(before, after, nbytes);
         if (n == 2) assert_memory_equal(before + 32, after + 32, nbytes - 32 * sizeof *before);
         ts_ok(step(model, x, &dx));
         fy_model_destroy(model);
     }
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(equal_ranks_are_one_process),
-                                       TS_TEST(a_rank_may_have_one_value), TS_TEST(refusals),
-                                       TS_TEST(an_exchange_that_fails_changes_nothing) };
-    return TS_RUN("norm_sync", tests, NULL);
 }

@@ -44,11 +44,10 @@ static void save_header(const char *dict, size_t data_nbytes)
     save(bytes, 10 + length + data_nbytes);
 }
 
-static void a_file_has_numpys_bytes(void **state)
+TS_TEST(a_file_has_numpys_bytes)
 {
     char bytes[256];
     float values[6] = { 0, 1, 2, 3, 4, 5 };
-    (void)state;
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values), *again;
     ts_ok(fy_npy_write(path, x));
     assert_int_equal(load(bytes, sizeof bytes), 128 + sizeof values);
@@ -61,10 +60,9 @@ static void a_file_has_numpys_bytes(void **state)
     fy_tensor_destroy(x);
 }
 
-static void every_dtype_and_shape_comes_back(void **state)
+TS_TEST(every_dtype_and_shape_comes_back)
 {
     static const int64_t dims[] = { 2, 3, 1, 0, 4, 1, 1, 2 };
-    (void)state;
     for (int dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int rank = 0; rank <= 8; rank++) {
             fy_tensor_t *x, *y;
@@ -73,8 +71,7 @@ static void every_dtype_and_shape_comes_back(void **state)
             ts_ok(fy_tensor_map(x, FY_ACCESS_WRITE, &to));
             memset(to, 1, ts_info(x).nbytes);
             if (dtype == FY_DTYPE_BF16) {
-                ts_fails(fy_npy_write(path, x), UNSUPPORTED);
-                ts_text_has("fy_cast");
+                ts_fails_with(fy_npy_write(path, x), UNSUPPORTED, "fy_cast");
                 fy_tensor_destroy(x);
                 continue;
             }
@@ -92,11 +89,10 @@ static void every_dtype_and_shape_comes_back(void **state)
 }
 
 /* A transposed view is written without a copy, in Fortran order; other views are copied. */
-static void views_are_written_as_numpy_does(void **state)
+TS_TEST(views_are_written_as_numpy_does)
 {
     char bytes[256];
     float values[6] = { 0, 1, 2, 3, 4, 5 };
-    (void)state;
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values), *turned, *part, *again;
     ts_ok(fy_transpose(x, NULL, &turned));
     ts_ok(fy_npy_write(path, turned));
@@ -116,7 +112,7 @@ static void views_are_written_as_numpy_does(void **state)
     for (size_t i = 0; i < 4; i++) fy_tensor_destroy(all[i]);
 }
 
-static void headers_as_python_may_write_them(void **state)
+TS_TEST(headers_as_python_may_write_them)
 {
     static const char *const dicts[] = {
         "{'shape': (2,), 'fortran_order': False, 'descr': '<f4'}",
@@ -124,7 +120,6 @@ static void headers_as_python_may_write_them(void **state)
         "  { 'descr' : 'f4' , 'fortran_order' : True ,\n 'shape' : ( 2 , ) , }  \n",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2L,), }",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++) {
         fy_tensor_t *x;
         save_header(dicts[i], 8);
@@ -134,7 +129,7 @@ static void headers_as_python_may_write_them(void **state)
     }
 }
 
-static void damaged_headers_are_refused(void **state)
+TS_TEST(damaged_headers_are_refused)
 {
     static const struct {
         const char *dict, *says;
@@ -178,7 +173,6 @@ static void damaged_headers_are_refused(void **state)
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "needs 4",
           FY_STATUS_CORRUPT_DATA },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fy_tensor_t *x = (fy_tensor_t *)&rows;
         save_header(rows[i].dict, 8);
@@ -189,7 +183,7 @@ static void damaged_headers_are_refused(void **state)
     }
 }
 
-static void other_files_are_refused(void **state)
+TS_TEST(other_files_are_refused)
 {
     static const char bools[] =
         "\x93NUMPY\x01\x00\x37\x00{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}\2";
@@ -208,7 +202,6 @@ static void other_files_are_refused(void **state)
         { bools, sizeof bools - 1, "the byte 2", FY_STATUS_CORRUPT_DATA },
     };
     fy_tensor_t *x;
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         save(rows[i].bytes, rows[i].nbytes);
         x = (fy_tensor_t *)&rows;
@@ -227,19 +220,17 @@ static void other_files_are_refused(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void bad_writes_are_refused(void **state)
+TS_TEST(bad_writes_are_refused)
 {
     fy_device_t *device;
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 }), *there;
-    (void)state;
     ts_fails(fy_npy_write(NULL, x), INVALID_ARGUMENT);
     ts_fails(fy_npy_write(path, NULL), INVALID_ARGUMENT);
     ts_fails(fy_npy_write("/nowhere/x.npy", x), IO);
     ts_fails(fy_npy_write("/dev/full", x), IO);
     ts_ok(fy_device_open("sim:0", &device));
     ts_ok(fy_tensor_upload(x, device, NULL, &there));
-    ts_fails(fy_npy_write(path, there), DEVICE_MISMATCH);
-    ts_text_has("8 bytes");
+    ts_fails_with(fy_npy_write(path, there), DEVICE_MISMATCH, "8 bytes");
     fy_tensor_destroy(there);
     fy_tensor_destroy(x);
     fy_device_close(device);
@@ -247,10 +238,9 @@ static void bad_writes_are_refused(void **state)
 }
 
 /* Versions 2.0 and 3.0 have a length of four bytes. */
-static void later_versions_are_read(void **state)
+TS_TEST(later_versions_are_read)
 {
     static const char dict[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
-    (void)state;
     for (char version = 2; version <= 3; version++) {
         char bytes[128] = "\x93NUMPY";
         fy_tensor_t *x;
@@ -281,11 +271,7 @@ static fy_status_t program(fy_device_t *device)
     return status;
 }
 
-static void host_memory_fails_at_each_place(void **state)
-{
-    (void)state;
-    ts_sweep_host_memory("host", 4000, program);
-}
+TS_TEST(host_memory_fails_at_each_place) { ts_sweep_host_memory("host", 4000, program); }
 
 static int begin(void **state)
 {
@@ -302,18 +288,4 @@ static int end(void **state)
     return rmdir(folder); /* fails if a temporary file was left */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_has_numpys_bytes),
-        cmocka_unit_test(every_dtype_and_shape_comes_back),
-        cmocka_unit_test(views_are_written_as_numpy_does),
-        cmocka_unit_test(headers_as_python_may_write_them),
-        cmocka_unit_test(damaged_headers_are_refused),
-        cmocka_unit_test(other_files_are_refused),
-        cmocka_unit_test(bad_writes_are_refused),
-        cmocka_unit_test(later_versions_are_read),
-        cmocka_unit_test(host_memory_fails_at_each_place),
-    };
-    return cmocka_run_group_tests_name("unit_train_npy", tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

@@ -72,11 +72,10 @@ static void write_two(void)
     load();
 }
 
-static void arrays_come_back(void **state)
+TS_TEST(arrays_come_back)
 {
     fy_npz_t *file;
     fy_tensor_t *x, *y;
-    (void)state;
     const fy_scope_t scope = fy_scope_begin("read");
     write_two();
     ts_ok(fy_npz_open(path, &file));
@@ -99,11 +98,10 @@ static void arrays_come_back(void **state)
     fy_npz_close(file);
 }
 
-static void compressed_arrays_are_read(void **state)
+TS_TEST(compressed_arrays_are_read)
 {
     fy_npz_t *file;
     fy_tensor_t *x, *zeros;
-    (void)state;
     const fy_scope_t scope = fy_scope_begin("read");
     save(compressed, sizeof compressed);
     ts_ok(fy_npz_open(path, &file));
@@ -150,10 +148,9 @@ static void damage_each_byte(const unsigned char *from, size_t count)
     }
 }
 
-static void damaged_archives_are_refused_or_read(void **state)
+TS_TEST(damaged_archives_are_refused_or_read)
 {
     unsigned char own[sizeof bytes];
-    (void)state;
     write_two();
     const size_t count = nbytes;
     memcpy(own, bytes, count);
@@ -182,9 +179,8 @@ static void refuse(size_t at, unsigned char value, fy_status_t want, const char 
     bytes[at] = before;
 }
 
-static void hostile_archives_are_refused_with_numbers(void **state)
+TS_TEST(hostile_archives_are_refused_with_numbers)
 {
-    (void)state;
     write_two();
     const size_t end = nbytes - 22, first = find("PK\1\2", 0), second = find("PK\1\2", 1),
                  local = find("PK\3\4", 1);
@@ -215,14 +211,12 @@ static void hostile_archives_are_refused_with_numbers(void **state)
     ts_text_has("that give 4294967294, which is not possible");
 }
 
-static void bad_writes_are_refused(void **state)
+TS_TEST(bad_writes_are_refused)
 {
     char names[2][8] = { "x", "x" };
-    (void)state;
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values);
-    ts_fails(fy_npz_write(path, 2, (fy_npz_entry_t[]){ { names[0], x }, { names[1], x } }),
-             INVALID_ARGUMENT);
-    ts_text_has("two of the 2 entries are 'x'");
+    ts_fails_with(fy_npz_write(path, 2, (fy_npz_entry_t[]){ { names[0], x }, { names[1], x } }),
+                  INVALID_ARGUMENT, "two of the 2 entries are 'x'");
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "", x } }), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { NULL, x } }), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "x", NULL } }), INVALID_ARGUMENT);
@@ -246,11 +240,7 @@ static fy_status_t program(fy_device_t *device)
     return status;
 }
 
-static void host_memory_fails_at_each_place(void **state)
-{
-    (void)state;
-    ts_sweep_host_memory("host", 400, program);
-}
+TS_TEST(host_memory_fails_at_each_place) { ts_sweep_host_memory("host", 400, program); }
 
 static int begin(void **state)
 {
@@ -267,15 +257,4 @@ static int end(void **state)
     return rmdir(folder); /* fails if a temporary file was left */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_come_back),
-        cmocka_unit_test(compressed_arrays_are_read),
-        cmocka_unit_test(damaged_archives_are_refused_or_read),
-        cmocka_unit_test(hostile_archives_are_refused_with_numbers),
-        cmocka_unit_test(bad_writes_are_refused),
-        cmocka_unit_test(host_memory_fails_at_each_place),
-    };
-    return cmocka_run_group_tests_name("unit_train_npz", tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

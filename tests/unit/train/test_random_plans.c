@@ -237,7 +237,7 @@ static void expect_exact_plan(program_t *p, const char *spec)
     fy_device_close(device);
 }
 
-static void plans_of_random_steps_are_exact(void **state)
+TS_TEST(plans_of_random_steps_are_exact)
 {
     const char *count = getenv("FERRY_PROGRAMS"), *one = getenv("FERRY_SEED");
     const uint64_t nprograms = one && *one       ? 1
@@ -245,7 +245,6 @@ static void plans_of_random_steps_are_exact(void **state)
                                                  : 60,
                    first = ts_seed(0);
     uint64_t low = 0, again = 0, offloaded = 0, fused = 0, dropouts = 0;
-    (void)state;
     for (uint64_t seed = first; seed < first + nprograms; seed++) {
         program_t p = draw(seed);
         expect_exact_plan(&p, seed % 2 ? "sim:9" : "sim:9?profile=t4&chains=cuda");
@@ -260,10 +259,4 @@ static void plans_of_random_steps_are_exact(void **state)
                   first, first + nprograms - 1, low, again, offloaded, fused);
     if (nprograms < 60) return; /* a few: nothing is counted */
     assert_true(low >= 35 && again >= 20 && offloaded >= 15 && fused >= 15 && dropouts >= 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(plans_of_random_steps_are_exact) };
-    return cmocka_run_group_tests_name("plans of random steps", tests, NULL, NULL);
 }

@@ -2,12 +2,7 @@
  * Pipes and devices are written to and stay.
  * The machine's own devices are never used: the test makes one. Not here: failing disks
  * (test_safetensors_faults.c). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,6 +14,7 @@
 
 #include <ferry/status.h>
 
+#include "tests/support/test.h"
 #include "train/replace.h"
 
 static char folder[64], names[4][96];
@@ -71,9 +67,8 @@ static void expect_mode(const char *path, mode_t kind)
     assert_int_equal(found.st_mode & S_IFMT, kind);
 }
 
-static void links_stay_and_their_targets_are_replaced(void **state)
+TS_TEST(links_stay_and_their_targets_are_replaced)
 {
-    (void)state;
     assert_int_equal(put(in(0, "file"), "old"), FY_STATUS_OK);
     assert_int_equal(symlink("file", in(1, "link")), 0);
     assert_int_equal(symlink(in(1, "link"), in(2, "second")), 0); /* absolute, to a link */
@@ -84,9 +79,8 @@ static void links_stay_and_their_targets_are_replaced(void **state)
     expect_text(in(0, "file"), "new");
 }
 
-static void a_dangling_link_creates_its_target(void **state)
+TS_TEST(a_dangling_link_creates_its_target)
 {
-    (void)state;
     assert_int_equal(symlink("later", in(1, "dangling")), 0);
     assert_int_equal(put(in(1, "dangling"), "made"), FY_STATUS_OK);
     expect_mode(in(1, "dangling"), S_IFLNK);
@@ -94,9 +88,8 @@ static void a_dangling_link_creates_its_target(void **state)
     expect_text(in(1, "dangling"), "made");
 }
 
-static void a_loop_of_links_is_refused(void **state)
+TS_TEST(a_loop_of_links_is_refused)
 {
-    (void)state;
     assert_int_equal(symlink("b", in(0, "a")), 0);
     assert_int_equal(symlink("a", in(1, "b")), 0);
     assert_int_equal(put(in(0, "a"), "never"), FY_STATUS_IO);
@@ -115,11 +108,10 @@ static void *read_pipe(void *path)
     return found;
 }
 
-static void a_pipe_is_written_to(void **state)
+TS_TEST(a_pipe_is_written_to)
 {
     pthread_t reader;
     void *found;
-    (void)state;
     assert_int_equal(mkfifo(in(0, "pipe"), 0600), 0);
     assert_int_equal(pthread_create(&reader, NULL, read_pipe, (void *)(uintptr_t)in(0, "pipe")), 0);
     alarm(240); /* a pipe that was replaced has no writer: then the alarm ends the test */
@@ -130,9 +122,8 @@ static void a_pipe_is_written_to(void **state)
     assert_string_equal(found, "through");
 }
 
-static void a_device_is_written_to(void **state)
+TS_TEST(a_device_is_written_to)
 {
-    (void)state;
     if (mknod(in(0, "sink"), S_IFCHR | 0600, makedev(1, 3)) != 0) {
         print_message("skipped: this process may not make device nodes\n");
         skip();
@@ -147,9 +138,8 @@ static void a_device_is_written_to(void **state)
     }
 }
 
-static void a_folder_that_cannot_be_written(void **state)
+TS_TEST(a_folder_that_cannot_be_written)
 {
-    (void)state;
     if (geteuid() == 0) {
         print_message("skipped: root writes to every folder\n");
         skip();
@@ -161,15 +151,4 @@ static void a_folder_that_cannot_be_written(void **state)
     expect_text(in(0, "file"), "old");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(links_stay_and_their_targets_are_replaced, begin, end),
-        cmocka_unit_test_setup_teardown(a_dangling_link_creates_its_target, begin, end),
-        cmocka_unit_test_setup_teardown(a_loop_of_links_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_pipe_is_written_to, begin, end),
-        cmocka_unit_test_setup_teardown(a_device_is_written_to, begin, end),
-        cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written, begin, end),
-    };
-    return cmocka_run_group_tests_name("train_replace", tests, NULL, NULL);
-}
+TS_SUITE(.set_up = begin, .tear_down = end);

@@ -293,9 +293,8 @@ static fy_status_t second_of_shards(fy_device_t *device) { return one_rank(devic
 static const ts_program_fn ranks[] = { first, second, first_of_shards, second_of_shards };
 enum { RANKS = sizeof ranks / sizeof *ranks, MOST = 100000 };
 
-static void a_call_of_one_of_two_devices_fails(void **state)
+TS_TEST(a_call_of_one_of_two_devices_fails)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const ts_program_fn program = i ? replicas_behind : replicas;
         ts_sweep_device_by("", "alloc", FY_STATUS_OUT_OF_MEMORY, MOST, 1, program);
@@ -304,15 +303,10 @@ static void a_call_of_one_of_two_devices_fails(void **state)
     }
 }
 
-static void host_memory_of_replicas_fails(void **state)
-{
-    (void)state;
-    ts_sweep_host_memory_by("sim:7", MOST, 1, replicas);
-}
+TS_TEST(host_memory_of_replicas_fails) { ts_sweep_host_memory_by("sim:7", MOST, 1, replicas); }
 
-static void a_call_of_a_rank_fails(void **state)
+TS_TEST(a_call_of_a_rank_fails)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         ts_sweep_device_by("", "alloc", FY_STATUS_OUT_OF_MEMORY, MOST, 11, ranks[i]);
         ts_sweep_device_by("", "launch", FY_STATUS_INTERNAL, MOST, 37, ranks[i]);
@@ -320,9 +314,8 @@ static void a_call_of_a_rank_fails(void **state)
     }
 }
 
-static void host_memory_of_a_rank_fails(void **state)
+TS_TEST(host_memory_of_a_rank_fails)
 {
-    (void)state;
     for (int i = 0; i < RANKS; i++) {
         ts_sweep_host_memory_by("host", MOST, 41, ranks[i]);
         ts_sweep_host_memory_by("sim:7", MOST, 23, ranks[i]);
@@ -341,13 +334,4 @@ static int end(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_of_one_of_two_devices_fails),
-        cmocka_unit_test(host_memory_of_replicas_fails),
-        cmocka_unit_test(a_call_of_a_rank_fails),
-        cmocka_unit_test(host_memory_of_a_rank_fails),
-    };
-    return cmocka_run_group_tests_name("replicas_faults", tests, begin, end);
-}
+TS_SUITE(.begin = begin, .end = end);

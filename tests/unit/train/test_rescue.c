@@ -158,11 +158,10 @@ static void check_file(rank_t *rank, fy_device_t *device, int step)
 
 /* An allocation behind an update fails once. If the training fails with it, the rescue writes the
  * checkpoint of that update, whichever call it was. */
-static void a_checkpoint_that_failed_is_written_by_the_rescue(void **state)
+TS_TEST(a_checkpoint_that_failed_is_written_by_the_rescue)
 {
     fy_device_t *device;
     int rescues = 0;
-    (void)state;
     ts_ok(fy_device_open("sim:3", &device));
     for (int left = 0, done = 0; !done; left++) {
         rank_t rank = { .arms_at = EVERY, .left = left };
@@ -191,11 +190,10 @@ static void a_checkpoint_that_failed_is_written_by_the_rescue(void **state)
 /* ---- the other ranks ---- */
 
 /* The file is there. A rank that has no memory for its name reports no missing file. */
-static void a_rank_that_cannot_look_says_so(void **state)
+TS_TEST(a_rank_that_cannot_look_says_so)
 {
     fy_device_t *device;
     int unknown = 0;
-    (void)state;
     ts_ok(fy_device_open("sim:3", &device));
     for (int left = 0, done = 0; !done; left++) {
         rank_t rank = { .number = 1, .lost_at = 4, .arms_at = 4, .left = left };
@@ -233,11 +231,10 @@ static pthread_t writer;
 static void write_soon(void) { (void)!pthread_create(&writer, NULL, write_late, NULL); }
 
 /* Rank 0 still writes an ordinary checkpoint when this rank fails. */
-static void a_rank_waits_for_an_ordinary_checkpoint(void **state)
+TS_TEST(a_rank_waits_for_an_ordinary_checkpoint)
 {
     fy_device_t *device;
     bool failed;
-    (void)state;
     ts_ok(fy_device_open("sim:3", &device));
     for (int is_late = 0; is_late < 2; is_late++) {
         rank_t rank = { .number = 1, .lost_at = EVERY + 1, .left = -1 };
@@ -265,12 +262,11 @@ static void replace_folder(void)
     if (file) fclose(file);
 }
 
-static void a_folder_that_cannot_be_read_is_reported(void **state)
+TS_TEST(a_folder_that_cannot_be_read_is_reported)
 {
     fy_device_t *device;
     rank_t rank = { .number = 1, .lost_at = 2, .left = -1, .at_loss = replace_folder };
     bool failed;
-    (void)state;
     ts_ok(fy_device_open("sim:3", &device));
     const fy_scope_t scope = fy_scope_begin("rank");
     assert_int_equal(train(&rank, device, &failed), FY_STATUS_RANK_LOST);
@@ -296,13 +292,4 @@ static int finish(void **state)
     return rmdir(folder);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_that_failed_is_written_by_the_rescue),
-        cmocka_unit_test(a_rank_that_cannot_look_says_so),
-        cmocka_unit_test(a_rank_waits_for_an_ordinary_checkpoint),
-        cmocka_unit_test(a_folder_that_cannot_be_read_is_reported),
-    };
-    return cmocka_run_group_tests_name("rescue", tests, begin, finish);
-}
+TS_SUITE(.begin = begin, .end = finish);

@@ -2,12 +2,7 @@
  * Also every dtype, strides, names with escapes, metadata, refusals of calls. Not here: malformed
  * files (test_safetensors_rejects.c), failing disks (test_safetensors_faults.c), the reference
  * implementation (test_safetensors_reference.sh). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +12,8 @@
 
 #include <ferry/ferry.h>
 #include <ferry/train/safetensors.h>
+
+#include "tests/support/test.h"
 
 #define DATA "tests/unit/train/data/"
 
@@ -86,18 +83,16 @@ static void temp_path(char path[32])
     close(fd);
 }
 
-static void test_listing_and_golden_agree(void **state)
+TS_TEST(test_listing_and_golden_agree)
 {
-    (void)state;
     unsigned char listing[1024], golden[1024];
     const size_t n = read_listing(listing, sizeof listing);
     assert_int_equal(read_file(DATA "golden.safetensors", golden, sizeof golden), n);
     assert_memory_equal(listing, golden, n);
 }
 
-static void test_golden_is_read(void **state)
+TS_TEST(test_golden_is_read)
 {
-    (void)state;
     static const struct {
         const char *name;
         fy_dtype_t dtype;
@@ -142,9 +137,8 @@ static void test_golden_is_read(void **state)
 
 /* In the golden file, tensors are not in the order in which they are written, so this is the golden
  * in the writer's order. */
-static void test_golden_is_written(void **state)
+TS_TEST(test_golden_is_written)
 {
-    (void)state;
     static const float a[] = { 1, -2, 0.5f, INFINITY }, turned[] = { 1, 0.5f, -2, INFINITY };
     static const int64_t b = -2;
     static const uint16_t s = 0x3e00;
@@ -186,9 +180,8 @@ static void test_golden_is_written(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) fy_tensor_destroy(all[i]);
 }
 
-static void test_every_dtype_and_name_comes_back(void **state)
+TS_TEST(test_every_dtype_and_name_comes_back)
 {
-    (void)state;
     static const char *const names[FY_DTYPE_COUNT] = {
         "",           "a.b", "\x01\x1f\x7f", "\b\f\n\r\t\"\\/", "\xf0\x9f\x98\x80", "{\"x\":1}",
         "__metadata", "zz"
@@ -236,9 +229,8 @@ static void test_every_dtype_and_name_comes_back(void **state)
     unlink(path);
 }
 
-static void test_an_empty_file_of_tensors(void **state)
+TS_TEST(test_an_empty_file_of_tensors)
 {
-    (void)state;
     unsigned char bytes[64];
     char path[32];
     fy_safetensors_t *file;
@@ -259,9 +251,8 @@ static void test_an_empty_file_of_tensors(void **state)
     unlink(path);
 }
 
-static void test_reading_refuses(void **state)
+TS_TEST(test_reading_refuses)
 {
-    (void)state;
     fy_safetensors_t *file;
     fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT, unset = { 0 };
     fy_tensor_t *tensor = (fy_tensor_t *)1;
@@ -289,9 +280,8 @@ static void test_reading_refuses(void **state)
 }
 
 /* Tensors of dtypes that Ferry does not have: the file opens, the others are read. */
-static void test_dtypes_ferry_does_not_have(void **state)
+TS_TEST(test_dtypes_ferry_does_not_have)
 {
-    (void)state;
     static const char header[] =
         "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]},"
         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
@@ -337,9 +327,8 @@ static void test_dtypes_ferry_does_not_have(void **state)
 }
 
 /* A byte that is not a valid BOOL, and a file that is truncated while it is open. */
-static void test_data_is_checked(void **state)
+TS_TEST(test_data_is_checked)
 {
-    (void)state;
     unsigned char golden[1024];
     char path[32];
     fy_safetensors_t *file;
@@ -360,9 +349,8 @@ static void test_data_is_checked(void **state)
     unlink(path);
 }
 
-static void test_writing_refuses(void **state)
+TS_TEST(test_writing_refuses)
 {
-    (void)state;
     char path[32];
     unsigned char before[8];
     fy_device_t *sim;
@@ -409,20 +397,4 @@ static void test_writing_refuses(void **state)
     fy_tensor_destroy(there);
     fy_tensor_destroy(x);
     fy_device_close(sim);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listing_and_golden_agree),
-        cmocka_unit_test(test_golden_is_read),
-        cmocka_unit_test(test_golden_is_written),
-        cmocka_unit_test(test_every_dtype_and_name_comes_back),
-        cmocka_unit_test(test_an_empty_file_of_tensors),
-        cmocka_unit_test(test_reading_refuses),
-        cmocka_unit_test(test_dtypes_ferry_does_not_have),
-        cmocka_unit_test(test_data_is_checked),
-        cmocka_unit_test(test_writing_refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

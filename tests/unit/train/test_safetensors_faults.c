@@ -3,12 +3,7 @@
  * other file beside it and no open file; the next attempt succeeds. Writes that take fewer bytes
  * than requested, or are interrupted, change nothing. The linker replaces the system's functions by
  * the ones below (tests.cmake). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +14,8 @@
 
 #include <ferry/ferry.h>
 #include <ferry/train/train.h>
+
+#include "tests/support/test.h"
 
 static struct {
     int countdown; /* index of the call that fails; 0: none */
@@ -143,9 +140,8 @@ static void fail_each(const char *path, const char *folder, int is_for_ever)
     assert_int_equal(n, 11);
 }
 
-static void test_each_call_fails(void **state)
+TS_TEST(test_each_call_fails)
 {
-    (void)state;
     char folder[] = "/tmp/ferry-faults-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/x.safetensors", folder);
@@ -155,9 +151,8 @@ static void test_each_call_fails(void **state)
     rmdir(folder);
 }
 
-static void test_short_and_interrupted_writes(void **state)
+TS_TEST(test_short_and_interrupted_writes)
 {
-    (void)state;
     char path[] = "/tmp/ferry-short-XXXXXX";
     __real_close(mkstemp(path));
     plan.most = 7;
@@ -170,9 +165,8 @@ static void test_short_and_interrupted_writes(void **state)
 
 /* Any of these calls fails while a checkpoint is saved: the folder has the previous one or the new
  * one, complete, and the training continues. */
-static void test_each_call_fails_in_a_checkpoint(void **state)
+TS_TEST(test_each_call_fails_in_a_checkpoint)
 {
-    (void)state;
     char folder[] = "/tmp/ferry-save-XXXXXX", command[64];
     fy_model_t *model;
     fy_progress_t progress = FY_PROGRESS_INIT, found = FY_PROGRESS_INIT;
@@ -199,12 +193,4 @@ static void test_each_call_fails_in_a_checkpoint(void **state)
     fy_model_destroy(model);
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_each_call_fails),
-                                        cmocka_unit_test(test_each_call_fails_in_a_checkpoint),
-                                        cmocka_unit_test(test_short_and_interrupted_writes) };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,7 @@
  * which data/make_rejects.py writes to the build's folder REJECTS (tests.cmake). Each
  * is refused with the right code and text, and no file stays open. A file without a row, or a row
  * without its file, fails. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,9 +100,8 @@ static void assert_refused(const char *path, fy_status_t status, const char *say
                  fy_status_name(status), says);
 }
 
-static void test_every_rule(void **state)
+TS_TEST(test_every_rule)
 {
-    (void)state;
     const int before = ts_open_files();
     for (int i = 0; i < NRULES; i++) {
         char path[1024];
@@ -117,9 +111,8 @@ static void test_every_rule(void **state)
     assert_int_equal(ts_open_files(), before);
 }
 
-static void test_every_file_has_a_rule(void **state)
+TS_TEST(test_every_file_has_a_rule)
 {
-    (void)state;
     const struct dirent *entry;
     int files = 0;
     DIR *folder = opendir(REJECTS);
@@ -140,9 +133,8 @@ static void test_every_file_has_a_rule(void **state)
 }
 
 /* Large files, and names that are not regular files. */
-static void test_large_and_special_files(void **state)
+TS_TEST(test_large_and_special_files)
 {
-    (void)state;
     char path[] = "/tmp/ferry-rejects-XXXXXX";
     const uint64_t length = 100000001;
     const int fd = mkstemp(path);
@@ -161,9 +153,8 @@ static void test_large_and_special_files(void **state)
 }
 
 /* Every prefix of a good file is refused, and so is every additional byte. */
-static void test_every_prefix_is_refused(void **state)
+TS_TEST(test_every_prefix_is_refused)
 {
-    (void)state;
     char bytes[1024], path[] = "/tmp/ferry-cut-XXXXXX";
     FILE *golden = fopen("tests/unit/train/data/golden.safetensors", "rb");
     assert_non_null(golden);
@@ -182,17 +173,13 @@ static void test_every_prefix_is_refused(void **state)
     unlink(path);
 }
 
-int main(void)
+static int prepare(void)
 {
     if (access(REJECTS, F_OK) != 0) {
         puts("skipped: the build had no python3 to write " REJECTS);
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rule),
-        cmocka_unit_test(test_every_file_has_a_rule),
-        cmocka_unit_test(test_large_and_special_files),
-        cmocka_unit_test(test_every_prefix_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.prepare = prepare);

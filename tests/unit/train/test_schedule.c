@@ -21,9 +21,8 @@ static void expect(const fy_schedule_t *s, value_fn value, size_t n, const doubl
     expect(schedule, value, sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double), \
            (const double[]){ __VA_ARGS__ }, 1e-6)
 
-static void one_cycle_rises_and_falls(void **state)
+TS_TEST(one_cycle_rises_and_falls)
 {
-    (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 1, 10, &s, sizeof s);
     EXPECT(&s, fy_schedule_lr, .04, .52, 1, .950485, .811746, .611262, .388742, .188258, .049519,
@@ -44,9 +43,8 @@ static void one_cycle_rises_and_falls(void **state)
     assert_true(fabs(fy_schedule_lr(&s, 1000000) - 8e-6) < 1e-12);
 }
 
-static void cycles_swing(void **state)
+TS_TEST(cycles_swing)
 {
-    (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_CYCLIC, 1, 0, &s, sizeof s);
     /* PyTorch's CyclicLR; its OneCycleLR has other values */
@@ -62,9 +60,8 @@ static void cycles_swing(void **state)
     assert_true(isnan(fy_schedule_momentum(&s, 3)));
 }
 
-static void steps_cosines_and_ranges(void **state)
+TS_TEST(steps_cosines_and_ranges)
 {
-    (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_CONSTANT, .3, 0, &s, sizeof s);
     EXPECT(&s, fy_schedule_lr, .3, .3, .3);
@@ -89,9 +86,8 @@ static void steps_cosines_and_ranges(void **state)
     EXPECT(&s, fy_schedule_lr, .001, .01, .1, 1, 10, 10);
 }
 
-static void invalid_schedules_are_refused(void **state)
+TS_TEST(invalid_schedules_are_refused)
 {
-    (void)state;
     fy_schedule_t s;
 #define REFUSES(kind, change, text)                                      \
     do {                                                                 \
@@ -125,14 +121,12 @@ static void invalid_schedules_are_refused(void **state)
     fy_schedule_defaults(FY_SCHEDULE_STEP, 0.1, 10, &s, sizeof s);
     assert_true(isnan(fy_schedule_lr(&s, -1)));
     s.struct_size = 0;
-    ts_fails(fy_schedule_check(&s), INVALID_ARGUMENT);
-    ts_text_has("FY_SCHEDULE_INIT");
+    ts_fails_with(fy_schedule_check(&s), INVALID_ARGUMENT, "FY_SCHEDULE_INIT");
 }
 
 /* Goyal et al. 2017: k times the batch, k times the rate, reached from the unscaled one. */
-static void scaling_is_linear_and_warms_up(void **state)
+TS_TEST(scaling_is_linear_and_warms_up)
 {
-    (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_STEP, .1, 0, &s, sizeof s);
     s.step_size = 2;
@@ -146,8 +140,8 @@ static void scaling_is_linear_and_warms_up(void **state)
     ts_ok(fy_schedule_scale(&s, 64, 32, 0));
     EXPECT(&s, fy_schedule_lr, .04, .52, 1, .950485);
     const fy_schedule_t before = s;
-    ts_fails(fy_schedule_scale(&s, 64, 32, 5), INVALID_ARGUMENT);
-    ts_text_has("warmup_steps is 5; a schedule one-cycle has no warm-up");
+    ts_fails_with(fy_schedule_scale(&s, 64, 32, 5), INVALID_ARGUMENT,
+                  "warmup_steps is 5; a schedule one-cycle has no warm-up");
     ts_fails(fy_schedule_scale(&s, 0, 32, 0), INVALID_ARGUMENT);
     ts_fails(fy_schedule_scale(&s, 64, -1, 0), INVALID_ARGUMENT);
     ts_fails(fy_schedule_scale(NULL, 64, 32, 0), INVALID_ARGUMENT);
@@ -158,9 +152,8 @@ static void scaling_is_linear_and_warms_up(void **state)
 }
 
 /* Every kind gives finite rates for every length, even the shortest. */
-static void short_schedules_are_finite(void **state)
+TS_TEST(short_schedules_are_finite)
 {
-    (void)state;
     for (int kind = 0; kind < FY_SCHEDULE_COUNT; kind++)
         for (int64_t total = 1; total <= 12; total++)
             for (int variant = 0; variant < 4; variant++) {
@@ -184,17 +177,4 @@ static void short_schedules_are_finite(void **state)
                 constant.max_momentum == same.max_momentum);
     assert_string_equal(fy_schedule_name(FY_SCHEDULE_ONE_CYCLE), "one-cycle");
     assert_string_equal(fy_schedule_name(FY_SCHEDULE_COUNT), "?");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_cycle_rises_and_falls),
-        cmocka_unit_test(cycles_swing),
-        cmocka_unit_test(steps_cosines_and_ranges),
-        cmocka_unit_test(invalid_schedules_are_refused),
-        cmocka_unit_test(scaling_is_linear_and_warms_up),
-        cmocka_unit_test(short_schedules_are_finite),
-    };
-    return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);
 }

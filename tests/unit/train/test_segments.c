@@ -67,9 +67,8 @@ static fy_plan_t plan_of(const char *spec, fy_model_options_t options)
     return plan;
 }
 
-static void the_result_fits_to_the_byte(void **state)
+TS_TEST(the_result_fits_to_the_byte)
 {
-    (void)state;
     for (int cheap = 0; cheap < 2; cheap++) {
         fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
         options.recompute_cheap = cheap;
@@ -114,9 +113,8 @@ static void the_result_fits_to_the_byte(void **state)
     }
 }
 
-static void without_need_there_are_none(void **state)
+TS_TEST(without_need_there_are_none)
 {
-    (void)state;
     fy_segments_t found = FY_SEGMENTS_INIT;
     fy_plan_t plan = FY_PLAN_INIT;
     ts_ok(fy_segments_fit("sim", open_model, step, NULL, 2, NULL, &found, &plan));
@@ -128,9 +126,8 @@ static void without_need_there_are_none(void **state)
 }
 
 /* Of the allocations of host memory, more rarely the later ones: plans are many. */
-static void failing_allocations_leave_nothing(void **state)
+TS_TEST(failing_allocations_leave_nothing)
 {
-    (void)state;
     int failures = 0;
     for (int n = 0, done = 0; !done; n += 1 + n / 8) {
         fy_segments_t found = FY_SEGMENTS_INIT;
@@ -151,27 +148,15 @@ static void failing_allocations_leave_nothing(void **state)
     assert_true(failures > 20);
 }
 
-static void refusals_name_the_cause(void **state)
+TS_TEST(refusals_name_the_cause)
 {
-    (void)state;
     fy_segments_t found = FY_SEGMENTS_INIT;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    ts_fails(fy_segments_fit("sim", NULL, step, NULL, 2, NULL, &found, NULL), INVALID_ARGUMENT);
-    ts_text_has("open, step or out_segments is NULL");
+    ts_fails_with(fy_segments_fit("sim", NULL, step, NULL, 2, NULL, &found, NULL), INVALID_ARGUMENT,
+                  "open, step or out_segments is NULL");
     options.recompute = 2;
-    ts_fails(fy_segments_fit("sim", open_model, step, NULL, 2, &options, &found, NULL),
-             INVALID_ARGUMENT);
-    ts_text_has("it chooses the segments");
-    ts_fails(fy_segments_fit("host", open_model, step, NULL, 2, NULL, &found, NULL),
-             INVALID_ARGUMENT);
-    ts_text_has("is no simulated device");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(the_result_fits_to_the_byte),
-                                        cmocka_unit_test(without_need_there_are_none),
-                                        cmocka_unit_test(failing_allocations_leave_nothing),
-                                        cmocka_unit_test(refusals_name_the_cause) };
-    return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
+    ts_fails_with(fy_segments_fit("sim", open_model, step, NULL, 2, &options, &found, NULL),
+                  INVALID_ARGUMENT, "it chooses the segments");
+    ts_fails_with(fy_segments_fit("host", open_model, step, NULL, 2, NULL, &found, NULL),
+                  INVALID_ARGUMENT, "is no simulated device");
 }

@@ -1,11 +1,6 @@
 /* Tables: accepted and refused files with their error texts, standardising, conversion to a tensor,
  * the synthetic data set. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +9,8 @@
 
 #include <ferry/ferry.h>
 #include <ferry/train/train.h>
+
+#include "tests/support/test.h"
 
 static fy_status_t parse(const char *text, const fy_table_options_t *options,
                          fy_table_t **out_table)
@@ -44,9 +41,8 @@ static void assert_refused(const char *text, const fy_table_options_t *options,
         fail_msg("'%s' does not say '%s'", fy_error_get()->text, said);
 }
 
-static void test_separators_and_line_ends(void **state)
+TS_TEST(test_separators_and_line_ends)
 {
-    (void)state;
     static const double v[] = { 1, -2.5, 3e2, 4, 5, .5 };
     assert_table("1 -2.5 3e2\n4 5 .5\n", NULL, 2, 3, v);
     assert_table("1\t-2.5\t3e2\r\n4\t5\t.5\r\n", NULL, 2, 3, v);
@@ -59,9 +55,8 @@ static void test_separators_and_line_ends(void **state)
     assert_table("7", NULL, 1, 1, (double[]){ 7 });
 }
 
-static void test_options(void **state)
+TS_TEST(test_options)
 {
-    (void)state;
     fy_table_options_t options = FY_TABLE_OPTIONS_INIT;
     options.header_rows = 2;
     options.separator = '\t';
@@ -79,9 +74,8 @@ static void test_options(void **state)
     assert_refused("1", &options, FY_STATUS_INVALID_ARGUMENT, "struct_size");
 }
 
-static void test_malformed(void **state)
+TS_TEST(test_malformed)
 {
-    (void)state;
     assert_refused("1 2\n3 abc\n", NULL, FY_STATUS_CORRUPT_DATA,
                    "t:2:3: a decimal number was expected, found 'abc'");
     assert_refused("1 2\n3\n", NULL, FY_STATUS_CORRUPT_DATA,
@@ -110,9 +104,8 @@ static void test_malformed(void **state)
 }
 
 /* Every prefix of a good file is read or refused; none crashes (the sanitizers watch). */
-static void test_truncation(void **state)
+TS_TEST(test_truncation)
 {
-    (void)state;
     static const char text[] = "# h\r\n1.5\t-2e3\t3\r\n4\t5\t6\r\n";
     for (size_t n = 0; n < sizeof text; n++) {
         fy_table_t *table;
@@ -123,9 +116,8 @@ static void test_truncation(void **state)
     }
 }
 
-static void test_files(void **state)
+TS_TEST(test_files)
 {
-    (void)state;
     char path[] = "/tmp/ferry-table-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -155,9 +147,8 @@ static void test_files(void **state)
     fy_table_destroy(made);
 }
 
-static void test_standardise(void **state)
+TS_TEST(test_standardise)
 {
-    (void)state;
     fy_table_t *table;
     double mean[2], std[2];
     assert_int_equal(fy_table_create(4, 2, (double[]){ 1, 10, 2, 10, 3, 30, 4, 30 }, &table),
@@ -187,9 +178,8 @@ static void test_standardise(void **state)
     assert_int_equal(fy_table_standardise(NULL, NULL, NULL), FY_STATUS_INVALID_ARGUMENT);
 }
 
-static void test_to_tensor(void **state)
+TS_TEST(test_to_tensor)
 {
-    (void)state;
     fy_table_t *table;
     fy_tensor_t *tensor;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -219,9 +209,8 @@ static void test_to_tensor(void **state)
     fy_table_destroy(table);
 }
 
-static void test_sizes(void **state)
+TS_TEST(test_sizes)
 {
-    (void)state;
     fy_table_t *table;
     assert_int_equal(fy_table_create(UINT64_MAX, 2, NULL, &table), FY_STATUS_INVALID_ARGUMENT);
     assert_int_equal(fy_table_create(1ull << 62, 1, NULL, &table), FY_STATUS_INVALID_ARGUMENT);
@@ -231,9 +220,8 @@ static void test_sizes(void **state)
     fy_table_destroy(NULL);
 }
 
-static void test_synthetic(void **state)
+TS_TEST(test_synthetic)
 {
-    (void)state;
     static const double low[] = { 200, 0, 0.0254, 31.7, 0, 90 },
                         high[] = { 20000, 22.2, 0.3048, 71.3, 0.1, 155 };
     fy_table_t *a, *b, *c;
@@ -254,20 +242,4 @@ static void test_synthetic(void **state)
     assert_null(c);
     fy_table_destroy(a);
     fy_table_destroy(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_separators_and_line_ends),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_truncation),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_standardise),
-        cmocka_unit_test(test_to_tensor),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_synthetic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static void expect_same_weights(const setup_t *a, const setup_t *b)
 
 /* A few samples are overfitted, through every kind of layer. The loss of a new network is that of
  * guessing. */
-static void test_overfits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_overfits)
 {
     static const struct {
         const char *model;
@@ -141,7 +141,7 @@ static void test_overfits(ts_ctx_t *ctx)
 static uint64_t minus(uint64_t after, uint64_t before) { return after - before; }
 
 /* A step transfers nothing and waits for nothing; from the ninth on it allocates nothing. */
-static void test_steady_steps(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_steady_steps)
 {
     setup_t s = begin("mnist", FY_LOSS_CROSS_ENTROPY, 20, 4);
     fy_optimizer_defaults(FY_OPTIMIZER_ADADELTA, &s.optimizer, sizeof s.optimizer);
@@ -168,7 +168,7 @@ static void test_steady_steps(ts_ctx_t *ctx)
 
 /* Streamed: the uploaded bytes are exactly those of the batches used for training, wherever the
  * training ends. */
-static void test_streamed_batches_are_uploaded_once(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_streamed_batches_are_uploaded_once)
 {
     static const struct {
         int64_t epochs, max_steps, accumulate, samples;
@@ -198,7 +198,7 @@ static void test_streamed_batches_are_uploaded_once(ts_ctx_t *ctx)
 
 /* The same bits on every device, with separate calls or as a graph, resident or streamed with any
  * number of workers. */
-static void test_same_bits(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_same_bits)
 {
     static float *first;
     static uint64_t first_nbytes;
@@ -234,7 +234,7 @@ static void test_same_bits(ts_ctx_t *ctx)
 
 /* A recorded step follows its schedule with every optimizer: the device reads the rate at each
  * replay. */
-static void test_schedules_in_graphs(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_schedules_in_graphs)
 {
     static const struct {
         fy_optimizer_kind_t optimizer;
@@ -282,7 +282,7 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
 
 /* Two batches of 8 and one update equal one batch of 16, also where an epoch ends with an odd
  * batch. */
-static void test_accumulation(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_accumulation)
 {
     uint64_t nbytes;
     setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 16),
@@ -316,7 +316,7 @@ static fy_status_t fail_at_two(void *user, const fy_train_event_t *event)
                             : FY_STATUS_OK;
 }
 
-static void test_a_training_stops_where_requested(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_a_training_stops_where_requested)
 {
     setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
     s.options.epochs = 3;
@@ -343,8 +343,8 @@ static void test_a_training_stops_where_requested(ts_ctx_t *ctx)
     s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
     s.options.on_event = fail_at_two;
     set_up(ctx, &s);
-    ts_fails(fy_train_run(s.net, s.updater, s.train, s.test, &s.options, &s.result), CANCELLED);
-    ts_text_has("enough");
+    ts_fails_with(fy_train_run(s.net, s.updater, s.train, s.test, &s.options, &s.result), CANCELLED,
+                  "enough");
     tear_down(&s);
 }
 
@@ -357,7 +357,7 @@ static void remove_folder(const char *folder)
 
 /* Stopped in the middle of an epoch and resumed by new objects: the bits of a training that never
  * stopped. */
-static void test_resume(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_resume)
 {
     char folder[] = "/tmp/ferry-train-XXXXXX";
     assert_non_null(mkdtemp(folder));
@@ -387,7 +387,7 @@ static void test_resume(ts_ctx_t *ctx)
 
 /* Means over batches of different size; in evaluation, nothing is kept for gradients; the model's
  * mode is restored. */
-static void test_evaluate(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_evaluate)
 {
     double loss, accuracy, loss_whole, accuracy_whole;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -412,7 +412,7 @@ static void test_evaluate(ts_ctx_t *ctx)
 }
 
 /* A regression: no classes, so no accuracy. */
-static void test_regression(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_regression)
 {
     fy_dataset_t *train, *test;
     setup_t s = begin("linear", FY_LOSS_MSE, 0, 10);
@@ -439,14 +439,14 @@ static void test_regression(ts_ctx_t *ctx)
     tear_down(&s);
 }
 
-static void test_refusals(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_refusals)
 {
     setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 16, 8);
     set_up(ctx, &s);
     fy_train_options_t bad = s.options;
     bad.accumulate = 0;
-    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
-    ts_text_has("accumulate 0");
+    ts_fails_with(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT,
+                  "accumulate 0");
     bad = s.options;
     bad.graph = 1;
     bad.accumulate = 2;
@@ -468,15 +468,15 @@ static void test_refusals(ts_ctx_t *ctx)
     ts_ok(fy_model_open(ctx->device, "mlp", &memory, &offloading));
     bad = s.options;
     bad.graph = 1;
-    ts_fails(fy_train_run(offloading, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
-    ts_text_has("offloads");
+    ts_fails_with(fy_train_run(offloading, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT,
+                  "offloads");
     fy_model_destroy(offloading);
     tear_down(&s);
 }
 
 /* Labels outside the model's scores are reported before anything is computed, with both ranges, and
  * nothing is transferred. */
-static void test_labels_past_the_scores(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_labels_past_the_scores)
 {
     static const unsigned char pixels[12 * 784];
     int32_t labels[12];
@@ -498,11 +498,11 @@ static void test_labels_past_the_scores(ts_ctx_t *ctx)
         options.batch = 4;
         options.resident = !stream;
         ts_ok(fy_loader_create(ctx->device, wrong, &options, &loader));
-        ts_fails(fy_train_run(s.net, s.updater, loader, NULL, &s.options, NULL), BAD_VALUE);
-        ts_text_has("labels of the data set reach 19 (20 classes)");
-        ts_text_has("model 'mlp' gives 10 scores");
-        ts_fails(fy_train_run(s.net, s.updater, s.train, loader, &s.options, NULL), BAD_VALUE);
-        ts_text_has("test set");
+        ts_fails_with(fy_train_run(s.net, s.updater, loader, NULL, &s.options, NULL), BAD_VALUE,
+                      "labels of the data set reach 19 (20 classes)",
+                      "model 'mlp' gives 10 scores");
+        ts_fails_with(fy_train_run(s.net, s.updater, s.train, loader, &s.options, NULL), BAD_VALUE,
+                      "test set");
         ts_fails(fy_train_evaluate(s.net, loader, FY_LOSS_CROSS_ENTROPY, NULL, NULL), BAD_VALUE);
         /* no fault: they were never used */
         ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
@@ -514,7 +514,7 @@ static void test_labels_past_the_scores(ts_ctx_t *ctx)
 
 /* The first scales are so large that gradients in f16 overflow. The scale halves in each skipped
  * step, so the scale at the end proves the number; a graph has the same. */
-static void test_skipped_steps_are_counted(ts_ctx_t *ctx)
+TS_DEVICE_TEST(test_skipped_steps_are_counted)
 {
     fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     scaling.init_scale = 0x1p24;
@@ -535,22 +535,4 @@ static void test_skipped_steps_are_counted(ts_ctx_t *ctx)
     run(ctx, &plain);
     assert_int_equal(plain.result.skipped_steps, 0);
     tear_down(&plain);
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(test_overfits),
-                                       TS_TEST(test_steady_steps),
-                                       TS_TEST(test_same_bits),
-                                       TS_TEST(test_accumulation),
-                                       TS_TEST(test_a_training_stops_where_requested),
-                                       TS_TEST(test_resume),
-                                       TS_TEST(test_evaluate),
-                                       TS_TEST(test_regression),
-                                       TS_TEST(test_refusals),
-                                       TS_TEST(test_streamed_batches_are_uploaded_once),
-                                       TS_TEST(test_schedules_in_graphs),
-                                       TS_TEST(test_labels_past_the_scores),
-                                       TS_TEST(test_skipped_steps_are_counted) };
-    return TS_RUN("train_trainer", tests, NULL);
 }

@@ -70,7 +70,7 @@ static const struct {
     { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 }
 };
 
-static void every_failing_call_is_reported(ts_ctx_t *ctx)
+TS_DEVICE_TEST(every_failing_call_is_reported)
 {
     if (!ctx->is_sim) return; /* only sim has a script */
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -92,10 +92,4 @@ static void every_failing_call_is_reported(ts_ctx_t *ctx)
             if (!met && strcmp(kinds[k].item, "event@%d") != 0)
                 fail_msg("%s met no fault", kinds[k].item);
         }
-}
-
-int main(void)
-{
-    static const ts_test_t tests[] = { TS_TEST(every_failing_call_is_reported) };
-    return TS_RUN("train_trainer_faults", tests, NULL);
 }

@@ -5,12 +5,12 @@
 
 #include "runtime/device/device.h"
 #include "tests/unit/transfer/engine.h"
+#include "tests/support/test.h"
 
 /* An earlier upload of all bytes clears its destination's poison, but not the poison of a later
  * upload that was cancelled before the earlier one was submitted. */
-static void an_earlier_upload_does_not_clear_later_poison(void **state)
+TS_TEST(an_earlier_upload_does_not_clear_later_poison)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *filler = on_device(), *x = on_device(), *y, *back;
     fy_download_t *download;
@@ -28,9 +28,8 @@ static void an_earlier_upload_does_not_clear_later_poison(void **state)
 
 /* The source belongs to the host again with the ticket, however long the requests before the upload
  * take. */
-static void the_source_of_a_cancelled_upload_is_free(void **state)
+TS_TEST(the_source_of_a_cancelled_upload_is_free)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(0), *shared = pinned(0),
                 *big, *product;
@@ -55,9 +54,8 @@ static void the_source_of_a_cancelled_upload_is_free(void **state)
 
 /* The timeout covers the whole wait, not each queued transfer. */
 /* A cancelled ticket is reported at once, even if its place in the order is not reached yet. */
-static void a_cancelled_ticket_needs_no_wait(void **state)
+TS_TEST(a_cancelled_ticket_needs_no_wait)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *filler = on_device(), *x = on_device();
     (void)borrow_into(filler, pinned(0), 0);
@@ -68,9 +66,8 @@ static void a_cancelled_ticket_needs_no_wait(void **state)
     ts_fails(fy_ticket_wait(ticket, 0), CANCELLED);
 }
 
-static void a_wait_for_a_queue_keeps_its_timeout(void **state)
+TS_TEST(a_wait_for_a_queue_keeps_its_timeout)
 {
-    (void)state;
     fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *x = on_device();
@@ -85,9 +82,8 @@ static void a_wait_for_a_queue_keeps_its_timeout(void **state)
 }
 
 /* A ticket that was done stays done after its device is lost. */
-static void a_done_ticket_outlives_its_lost_device(void **state)
+TS_TEST(a_done_ticket_outlives_its_lost_device)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB&faults=lost@14");
     fy_tensor_t *filler = on_device(), *x = on_device(), *y;
     (void)borrow_into(filler, pinned(0), 0);
@@ -111,9 +107,8 @@ static fy_status_t waits_no_more(void *dev, void *stream, void *event)
 
 /* A transfer whose place cannot be kept blocks the jobs behind it, but no thread spins: each waiter
  * gets an error. */
-static void a_job_that_cannot_keep_its_place_fails_its_waiters(void **state)
+TS_TEST(a_job_that_cannot_keep_its_place_fails_its_waiters)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *filler = on_device(), *x = on_device(), *big, *product;
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
@@ -134,15 +129,4 @@ static void a_job_that_cannot_keep_its_place_fails_its_waiters(void **state)
     alarm(0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(an_earlier_upload_does_not_clear_later_poison, tear_down),
-        cmocka_unit_test_teardown(the_source_of_a_cancelled_upload_is_free, tear_down),
-        cmocka_unit_test_teardown(a_cancelled_ticket_needs_no_wait, tear_down),
-        cmocka_unit_test_teardown(a_wait_for_a_queue_keeps_its_timeout, tear_down),
-        cmocka_unit_test_teardown(a_done_ticket_outlives_its_lost_device, tear_down),
-        cmocka_unit_test_teardown(a_job_that_cannot_keep_its_place_fails_its_waiters, tear_down),
-    };
-    return cmocka_run_group_tests_name("cancel", tests, NULL, NULL);
-}
+TS_SUITE(.tear_down = tear_down);

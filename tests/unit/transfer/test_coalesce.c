@@ -33,9 +33,8 @@ static void make(fy_tensor_t **host, fy_tensor_t **device)
     }
 }
 
-static void packed_transfers_take_one_copy_and_an_eighth_of_the_time(void **state)
+TS_TEST(packed_transfers_take_one_copy_and_an_eighth_of_the_time)
 {
-    (void)state;
     fy_tensor_t *host[N], *device[N];
     fy_scope_t scope = fy_scope_begin("coalesce");
     ts_ok(fy_device_open("sim:0?profile=h200", &g_device));
@@ -88,9 +87,8 @@ static void packed_transfers_take_one_copy_and_an_eighth_of_the_time(void **stat
 
 /* Packing needs two or more transfers: a single one runs as in fy_tensor_upload and
  * fy_tensor_download, without a table. */
-static void a_single_transfer_is_not_packed(void **state)
+TS_TEST(a_single_transfer_is_not_packed)
 {
-    (void)state;
     fy_tensor_t *host[N], *device[N], *got;
     fy_scope_t scope = fy_scope_begin("alone");
     ts_ok(fy_device_open("sim:0", &g_device));
@@ -115,9 +113,8 @@ static void a_single_transfer_is_not_packed(void **state)
 
 /* Slots of 4 KiB: a tensor that does not fit is copied alone, the rest in many copies; the bytes
  * are the same. */
-static void a_small_ring(void **state)
+TS_TEST(a_small_ring)
 {
-    (void)state;
     fy_tensor_t *host[64], *device[64];
     unsigned char bytes[5000], back[5000];
     fy_scope_t scope = fy_scope_begin("small ring");
@@ -141,13 +138,4 @@ static void a_small_ring(void **state)
     fy_scope_end(scope, 0, NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(packed_transfers_take_one_copy_and_an_eighth_of_the_time,
-                                  tear_down),
-        cmocka_unit_test_teardown(a_single_transfer_is_not_packed, tear_down),
-        cmocka_unit_test_teardown(a_small_ring, tear_down),
-    };
-    return cmocka_run_group_tests_name("coalesce", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.tear_down = tear_down);

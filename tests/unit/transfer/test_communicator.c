@@ -6,6 +6,7 @@
 #include <ferry/communicator.h>
 
 #include "tests/support/fake_driver.h"
+#include "tests/support/test.h"
 
 enum { RANKS = 2, N = 5000 };
 
@@ -171,10 +172,9 @@ static fy_status_t every_kind(int rank, fy_communicator_t *c)
     return FY_STATUS_OK;
 }
 
-static void results(void **state)
+TS_TEST(results)
 {
     rank_t ranks[RANKS];
-    (void)state;
     const int64_t downloads = (int64_t)driver.fake_cuda_bytes(FAKE_PEER);
     run_ranks(ranks, every_kind);
     assert_int_equal(driver.fake_cuda_bytes(FAKE_PEER), downloads);
@@ -202,10 +202,9 @@ static fy_status_t counted(int rank, fy_communicator_t *c)
     return FY_STATUS_OK;
 }
 
-static void counts_and_guards(void **state)
+TS_TEST(counts_and_guards)
 {
     rank_t ranks[RANKS];
-    (void)state;
     run_ranks(ranks, counted);
 }
 
@@ -237,30 +236,26 @@ static fy_status_t dtypes(int rank, fy_communicator_t *c)
     return FY_STATUS_OK;
 }
 
-static void each_dtype(void **state)
+TS_TEST(each_dtype)
 {
     rank_t ranks[RANKS];
-    (void)state;
     run_ranks(ranks, dtypes);
 }
 
 /* ---- refusals ---- */
 
-static void opening_is_refused(void **state)
+TS_TEST(opening_is_refused)
 {
     char id[FY_COMMUNICATOR_ID_NBYTES] = { 0 };
     fy_communicator_t *c;
     fy_device_t *sim;
-    (void)state;
     ts_ok(fy_device_open("sim:0", &sim));
-    ts_fails(fy_communicator_id(sim, id), UNSUPPORTED);
-    ts_text_has("sim:0 has no library");
+    ts_fails_with(fy_communicator_id(sim, id), UNSUPPORTED, "sim:0 has no library");
     ts_fails(fy_communicator_id(fy_device_host(), NULL), UNSUPPORTED);
     ts_fails(fy_communicator_id(NULL, id), INVALID_ARGUMENT);
     ts_ok(fy_communicator_id(cards[0], NULL));
     fy_communicator_options_t options = options_of(2, 2, id);
-    ts_fails(fy_communicator_open(cards[0], &options, &c), INVALID_ARGUMENT);
-    ts_text_has("rank 2 of 2");
+    ts_fails_with(fy_communicator_open(cards[0], &options, &c), INVALID_ARGUMENT, "rank 2 of 2");
     options = options_of(0, 1, NULL);
     ts_fails(fy_communicator_open(cards[0], &options, &c), INVALID_ARGUMENT);
     options.id = id;
@@ -280,9 +275,8 @@ static void opening_is_refused(void **state)
         ts_fails(fy_communicator_submit(c, kind, option, dst, src, NULL), code); \
     } while (0)
 
-static void calls_are_refused(void **state)
+TS_TEST(calls_are_refused)
 {
-    (void)state;
     fy_communicator_t *c = open_one();
     const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1), *y = ts_iota(cards[0], FY_DIMS(5), 1);
@@ -322,17 +316,16 @@ static fy_status_t say_stop(void *user)
                               : fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "enough");
 }
 
-static void waits_end(void **state)
+TS_TEST(waits_end)
 {
     char id[FY_COMMUNICATOR_ID_NBYTES];
     fy_communicator_t *c;
     int asked = 0;
-    (void)state;
     ts_ok(fy_communicator_id(cards[0], id));
     fy_communicator_options_t options = options_of(0, 2, id);
     options.deadline_ns = 20000000;
-    ts_fails(fy_communicator_open(cards[0], &options, &c), RANK_LOST);
-    ts_text_has("rank 0 of 2 on cuda:0 waited 0.02 s");
+    ts_fails_with(fy_communicator_open(cards[0], &options, &c), RANK_LOST,
+                  "rank 0 of 2 on cuda:0 waited 0.02 s");
     ts_ok(fy_communicator_id(cards[0], id));
     options.deadline_ns = FY_FOREVER;
     options.on_wait = say_stop;
@@ -341,24 +334,22 @@ static void waits_end(void **state)
     assert_int_equal(asked, 3);
 }
 
-static void connecting_fails(void **state)
+TS_TEST(connecting_fails)
 {
     char id[FY_COMMUNICATOR_ID_NBYTES];
     fy_communicator_t *c;
-    (void)state;
     ts_ok(fy_communicator_id(cards[0], id));
     const fy_communicator_options_t options = options_of(0, 2, id);
     driver.fake_cuda_fail("ncclCommGetAsyncError", 1, 5);
-    ts_fails(fy_communicator_open(cards[0], &options, &c), INTERNAL);
-    ts_text_has("NCCL refuses two ranks that use one card");
+    ts_fails_with(fy_communicator_open(cards[0], &options, &c), INTERNAL,
+                  "NCCL refuses two ranks that use one card");
     driver.fake_cuda_fail(NULL, 0, 0);
 }
 
 /* ---- aborts and failures ---- */
 
-static void an_idle_one_is_aborted(void **state)
+TS_TEST(an_idle_one_is_aborted)
 {
-    (void)state;
     fy_communicator_t *c = open_one();
     const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1);
@@ -366,8 +357,8 @@ static void an_idle_one_is_aborted(void **state)
     ts_ok(fy_device_wait(cards[0], FY_FOREVER));
     fy_communicator_abort(c, "rank 7 is gone");
     fy_communicator_abort(c, "again");
-    ts_fails(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL), UNAVAILABLE);
-    ts_text_has("rank 7 is gone");
+    ts_fails_with(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL),
+                  UNAVAILABLE, "rank 7 is gone");
     ts_expect_f32(x, (float[]){ 1, 2, 3, 4 }, 4); /* the device works */
     fy_scope_end(scope, 0, NULL);
     fy_communicator_close(c);
@@ -380,19 +371,17 @@ static void *abort_there(void *communicator)
 }
 
 /* The fake counts an end of NCCL on a thread without a context (tear_down). */
-static void another_thread_aborts(void **state)
+TS_TEST(another_thread_aborts)
 {
     pthread_t thread;
-    (void)state;
     fy_communicator_t *c = open_one();
     assert_int_equal(pthread_create(&thread, NULL, abort_there, c), 0);
     pthread_join(thread, NULL);
     fy_communicator_close(c);
 }
 
-static void a_running_one_loses_the_device(void **state)
+TS_TEST(a_running_one_loses_the_device)
 {
-    (void)state;
     fy_communicator_t *c = open_one();
     const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1), *host;
@@ -411,16 +400,15 @@ static void a_running_one_loses_the_device(void **state)
     fy_communicator_close(c);
 }
 
-static void a_failed_call_poisons_its_result(void **state)
+TS_TEST(a_failed_call_poisons_its_result)
 {
-    (void)state;
     fy_communicator_t *c = open_one();
     const fy_scope_t scope = fy_scope_begin("test");
     fy_tensor_t *x = ts_iota(cards[0], FY_DIMS(4), 1), *y = ts_iota(cards[0], FY_DIMS(4), 5), *host;
     fy_download_t *download;
     driver.fake_cuda_fail("ncclAllReduce", 1, 6);
-    ts_fails(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL), UNAVAILABLE);
-    ts_text_has("ncclAllReduce gave ncclRemoteError (6)");
+    ts_fails_with(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, x, NULL, NULL),
+                  UNAVAILABLE, "ncclAllReduce gave ncclRemoteError (6)");
     ts_fails(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, y, NULL, NULL), UNAVAILABLE);
     ts_ok(fy_tensor_download(x, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), UNAVAILABLE);
@@ -459,10 +447,9 @@ static fy_status_t whole(void)
 }
 
 /* A device that was lost is opened again: the next run is as if nothing had happened. */
-static void each_call_of_the_driver_fails(void **state)
+TS_TEST(each_call_of_the_driver_fails)
 {
     int nfailed = 0;
-    (void)state;
     ts_ok(whole());
     for (int64_t nth = 1;; nth++) {
         driver.fake_cuda_fail(NULL, nth, 2);
@@ -482,24 +469,12 @@ static void each_call_of_the_driver_fails(void **state)
     assert_true(nfailed > 10);
 }
 
-int main(void)
+static int prepare(void)
 {
     fake_driver_or_skip();
     const char *fake = getenv("FERRY_CUDA_DRIVER");
     if (fake) setenv("FERRY_NCCL", fake, 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(results, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(counts_and_guards, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_dtype, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(opening_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(calls_are_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(waits_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(connecting_fails, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_idle_one_is_aborted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_thread_aborts, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_running_one_loses_the_device, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_failed_call_poisons_its_result, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_call_of_the_driver_fails, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return 0;
 }
+
+TS_SUITE(.set_up = set_up, .tear_down = tear_down, .prepare = prepare);

@@ -19,9 +19,8 @@ static void transfer(const char *spec)
     fy_device_close(device);
 }
 
-static void the_check_holds_in_every_order(void **state)
+TS_TEST(the_check_holds_in_every_order)
 {
-    (void)state;
     static const char *const specs[] = { "host", "sim:0", "sim:0?order=lazy",
                                          "sim:0?order=random&seed=1" };
     ts_conservation_t before;
@@ -32,9 +31,8 @@ static void the_check_holds_in_every_order(void **state)
     }
 }
 
-static void dropped_copies_count(void **state)
+TS_TEST(dropped_copies_count)
 {
-    (void)state;
     ts_conservation_t before;
     fy_device_t *device;
     fy_tensor_t *x;
@@ -51,9 +49,8 @@ static void dropped_copies_count(void **state)
     assert_true(ts_conservation_end(&before, "lost"));
 }
 
-static void the_check_detects_one_copy_too_many_or_too_few(void **state)
+TS_TEST(the_check_detects_one_copy_too_many_or_too_few)
 {
-    (void)state;
     ts_conservation_t before;
     print_message("           (six complaints are meant to follow)\n");
     static const fy_copy_kind_t kinds[] = { FY_COPY_UPLOAD, FY_COPY_DOWNLOAD, FY_COPY_PEER };
@@ -67,13 +64,4 @@ static void the_check_detects_one_copy_too_many_or_too_few(void **state)
         fy__executed_count(kinds[i], 7);
         assert_false(ts_conservation_end(&before, "not in the ledger"));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_check_holds_in_every_order), cmocka_unit_test(dropped_copies_count),
-        cmocka_unit_test(the_check_detects_one_copy_too_many_or_too_few)
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

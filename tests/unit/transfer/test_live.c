@@ -180,11 +180,7 @@ static void share(void)
     fy_device_close(device);
 }
 
-static void a_process_shares_its_figures_until_it_exits(void **state)
-{
-    (void)state;
-    assert_false(has_page(run("1", share)));
-}
+TS_TEST(a_process_shares_its_figures_until_it_exits) { assert_false(has_page(run("1", share))); }
 
 static void open_without_page(void)
 {
@@ -194,9 +190,8 @@ static void open_without_page(void)
     fy_device_close(device);
 }
 
-static void nothing_is_shared_unless_requested(void **state)
+TS_TEST(nothing_is_shared_unless_requested)
 {
-    (void)state;
     run("0", open_without_page);
     run("", open_without_page);
 }
@@ -208,11 +203,7 @@ static void open_malformed(void)
     CHECK(strstr(fy_error_get()->text, "FERRY_WATCH") != NULL);
 }
 
-static void another_value_is_an_error(void **state)
-{
-    (void)state;
-    run("yes", open_malformed);
-}
+TS_TEST(another_value_is_an_error) { run("yes", open_malformed); }
 
 static char logged[512];
 static void note_log(void *user, fy_log_level_t level, const char *text)
@@ -234,24 +225,12 @@ static void open_with_failure(void)
     fy_device_close(device);
 }
 
-static void each_call_that_fails_is_logged(void **state)
+TS_TEST(each_call_that_fails_is_logged)
 {
-    (void)state;
     for (int n = 1; n <= 4; n++) {
         countdown = n;
         assert_false(has_page(run("1", open_with_failure)));
     }
     countdown = 0;
     assert_false(has_page(run("1", share)));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_process_shares_its_figures_until_it_exits),
-        cmocka_unit_test(nothing_is_shared_unless_requested),
-        cmocka_unit_test(another_value_is_an_error),
-        cmocka_unit_test(each_call_that_fails_is_logged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

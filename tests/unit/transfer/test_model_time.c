@@ -101,13 +101,12 @@ static void sweep(const char *profile, size_t way)
     }
 }
 
-static void more_bytes_never_take_less(void **state)
+TS_TEST(more_bytes_never_take_less)
 {
     static const char *const profiles[] = {
         "k80", "v100", "a100", "h100", "h200", "rtx4090", "t4"
     };
     char spec[64];
-    (void)state;
     for (size_t p = 0; p < sizeof profiles / sizeof *profiles; p++) {
         snprintf(spec, sizeof spec, "sim:0?profile=%s&numerics=off", profiles[p]);
         ts_ok(fy_device_open(spec, &g_device));
@@ -122,10 +121,4 @@ static void more_bytes_never_take_less(void **state)
         fy_scope_end(scope, 0, NULL);
         fy_device_close(g_device);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(more_bytes_never_take_less) };
-    return cmocka_run_group_tests_name("model_time", tests, NULL, NULL) != 0;
 }

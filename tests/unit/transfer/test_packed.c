@@ -57,7 +57,7 @@ static fy_tensor_t *upload_bytes(ts_ctx_t *ctx, void *bytes, int64_t n)
 static uint64_t length_of(int i) { return (uint64_t)(i % ROOM) + (i % 2 ? 0 : 1); }
 static uint64_t place_of(int i) { return (uint64_t)i * (ROOM + 40) + (i % 3 == 0 ? 3 : 16); }
 
-static void packed_pieces_come_back_unchanged(ts_ctx_t *ctx)
+TS_DEVICE_TEST(packed_pieces_come_back_unchanged)
 {
     enum { SPACE = PIECES * (ROOM + 40) + 64 };
     static run_t run;
@@ -88,7 +88,7 @@ static void packed_pieces_come_back_unchanged(ts_ctx_t *ctx)
     }
 }
 
-static void a_foreign_address_is_refused(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_foreign_address_is_refused)
 {
     static run_t run;
     /* a request that runs later fails later */
@@ -96,18 +96,11 @@ static void a_foreign_address_is_refused(ts_ctx_t *ctx)
     for (int i = 0; i < PIECES; i++)
         run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)&run, 0, 8 };
     fy_tensor_t *packed = upload_bytes(ctx, &run, sizeof run);
-    ts_fails(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)),
-             INVALID_ARGUMENT);
-    ts_text_has("piece[0]");
+    ts_fails_with(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)),
+                  INVALID_ARGUMENT, "piece[0]");
     for (int i = 0; i < PIECES; i++)
         run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)packed->data, sizeof run, 8 };
     packed = upload_bytes(ctx, &run, sizeof run);
-    ts_fails(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)),
-             INVALID_ARGUMENT);
-    ts_text_has("piece 0 ends");
+    ts_fails_with(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)),
+                  INVALID_ARGUMENT, "piece 0 ends");
 }
-
-static const ts_test_t k_tests[] = { TS_TEST(packed_pieces_come_back_unchanged),
-                                     TS_TEST(a_foreign_address_is_refused) };
-
-int main(void) { return TS_RUN("packed", k_tests, NULL); }

@@ -63,7 +63,7 @@ static void expect_first(const fy_tensor_t *tensor, float want)
     assert_true(value == want);
 }
 
-static void a_packed_transfer_fails_before_the_first_byte(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_packed_transfer_fails_before_the_first_byte)
 {
     fy_tensor_t *src[MANY], *dst[MANY], *out[MANY];
     if (ctx->is_host) skip();
@@ -86,7 +86,7 @@ static void a_packed_transfer_fails_before_the_first_byte(ts_ctx_t *ctx)
 }
 
 /* The packed tensors were copied; a large one after them was not. */
-static void uploads_of_many_fail_half_way(ts_ctx_t *ctx)
+TS_DEVICE_TEST(uploads_of_many_fail_half_way)
 {
     fy_tensor_t *src[MANY], *dst[MANY], *large, *there;
     const int64_t n = 100000;
@@ -102,13 +102,12 @@ static void uploads_of_many_fail_half_way(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload_many_into(MANY, dst, src, NULL, NULL), INTERNAL);
     ctx->device->backend = real;
     expect_first(there, 1); /* no byte was copied */
-    ts_fails(first_value(dst[0], &value), INTERNAL);
-    ts_text_has("half way");
+    ts_fails_with(first_value(dst[0], &value), INTERNAL, "half way");
     ts_ok(fy_tensor_upload_many_into(MANY, dst, src, NULL, NULL));
     for (int i = 0; i < MANY; i++) expect_first(dst[i], 7);
 }
 
-static void download_into_fails(ts_ctx_t *ctx)
+TS_DEVICE_TEST(download_into_fails)
 {
     const int64_t n = (1 << 20) + 7; /* f32: several chunks */
     fy_tensor_t *device, *host;
@@ -127,13 +126,12 @@ static void download_into_fails(ts_ctx_t *ctx)
     fail_after(ctx, 4, 9); /* three copies are in flight before the first is checked */
     ts_fails(fy_tensor_download_into(host, device, NULL), INTERNAL);
     ctx->device->backend = real;
-    ts_fails(fy_tensor_map(host, FY_ACCESS_READ, &data), INTERNAL);
-    ts_text_has("half way");
+    ts_fails_with(fy_tensor_map(host, FY_ACCESS_READ, &data), INTERNAL, "half way");
     ts_ok(fy_tensor_download_into(host, device, NULL)); /* no slot was lost */
     expect_first(host, 3);
 }
 
-static void a_file_upload_fails_half_way(ts_ctx_t *ctx)
+TS_DEVICE_TEST(a_file_upload_fails_half_way)
 {
     const int64_t n = (1 << 20) + 7;
     char path[64];
@@ -151,15 +149,14 @@ static void a_file_upload_fails_half_way(ts_ctx_t *ctx)
     fail_after(ctx, 1, 9);
     ts_fails(fy_tensor_upload_file(x, path, 0, NULL), INTERNAL);
     ctx->device->backend = real;
-    ts_fails(first_value(x, &value), INTERNAL);
-    ts_text_has("half way");
+    ts_fails_with(first_value(x, &value), INTERNAL, "half way");
     ts_ok(fy_tensor_upload_file(x, path, 0, NULL));
     expect_first(x, 3);
     remove(path);
 }
 
 /* Less than the smallest ring needs. */
-static void transfers_without_memory_for_the_ring_fail(ts_ctx_t *ctx)
+TS_DEVICE_TEST(transfers_without_memory_for_the_ring_fail)
 {
     fy_tensor_t *src[MANY], *dst[MANY], *out[MANY], *host;
     fy_device_t *tight;
@@ -186,13 +183,3 @@ static void transfers_without_memory_for_the_ring_fail(ts_ctx_t *ctx)
     fy_device_close(tight);
     remove(path);
 }
-
-static const ts_test_t k_tests[] = {
-    TS_TEST(a_packed_transfer_fails_before_the_first_byte),
-    TS_TEST(uploads_of_many_fail_half_way),
-    TS_TEST(download_into_fails),
-    TS_TEST(a_file_upload_fails_half_way),
-    TS_TEST(transfers_without_memory_for_the_ring_fail),
-};
-
-int main(void) { return TS_RUN("paths_failure", k_tests, NULL); }

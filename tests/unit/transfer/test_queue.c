@@ -2,10 +2,11 @@
  * priority. Both bounds hold. A wait for a job, or a request ordered behind it, makes Ferry submit
  * it. A job that is cancelled, fails or loses its device fails its ticket and poisons its bytes,
  * keeps its place in the order, and holds no memory. Public behaviour on any device:
- * tests/conformance/test_conformance_queue.c. */
+ * tests/conformance/test_queue.c. */
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/unit/transfer/engine.h"
+#include "tests/support/test.h"
 
 static fy__job_view_t view_of(fy_ticket_t ticket)
 {
@@ -31,9 +32,8 @@ static void expect_first(const fy_tensor_t *tensor, float want)
     fy_tensor_destroy(part);
 }
 
-static void the_highest_priority_is_submitted_first(void **state)
+TS_TEST(the_highest_priority_is_submitted_first)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *dst[5]; /* each with a separate source: transfers of one tensor keep their order */
     static const int priorities[5] = { 0, 0, 7, -1, 7 };
@@ -73,10 +73,9 @@ static void weigh(const fy_ticket_t *tickets, int count, uint64_t *out_flying,
     }
 }
 
-static void both_bounds_hold(void **state)
+TS_TEST(both_bounds_hold)
 {
     enum { COUNT = 200 };
-    (void)state;
     /* a slow link: the host fills the window faster than the device empties it */
     open_spec("sim:9?window=1MiB&queue=2MiB&profile=k80");
     fy_tensor_t *src = pinned(3), *x = on_device();
@@ -129,9 +128,8 @@ static fy_ticket_t standing_upload(fy_tensor_t *dst, const fy_tensor_t *src)
     return ticket;
 }
 
-static void a_request_that_needs_a_job_submits_it(void **state)
+TS_TEST(a_request_that_needs_a_job_submits_it)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(2), *filler = on_device(), *x = on_device(), *y;
     void *address;
@@ -164,9 +162,8 @@ static void a_request_that_needs_a_job_submits_it(void **state)
     fy_tensor_destroy(other);
 }
 
-static void a_download_is_queued_behind_the_upload(void **state)
+TS_TEST(a_download_is_queued_behind_the_upload)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(2), *filler = on_device(), *x = on_device(), *host;
     fy_download_t *first, *second;
@@ -185,10 +182,9 @@ static void a_download_is_queued_behind_the_upload(void **state)
 }
 
 /* A thousand jobs, each ordered behind the one before, and the test waits for the last. */
-static void a_long_chain_is_submitted_in_order(void **state)
+TS_TEST(a_long_chain_is_submitted_in_order)
 {
     enum { LONG = 900 };
-    (void)state;
     open_spec("sim:9?window=1KiB&numerics=off");
     fy_tensor_t *src, *x, *y;
     fy_ticket_t tickets[LONG];
@@ -206,9 +202,8 @@ static void a_long_chain_is_submitted_in_order(void **state)
     assert_false(stands(tickets[LONG - 1]));
 }
 
-static void converted_and_strided_transfers_are_queued_too(void **state)
+TS_TEST(converted_and_strided_transfers_are_queued_too)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(1.5), *filler = on_device(), *half, *wide, *rows, *turned, *square,
                 *host;
@@ -243,9 +238,8 @@ static uint64_t live_pinned(void)
     return stats.live;
 }
 
-static void a_cancelled_upload_poisons_its_target(void **state)
+TS_TEST(a_cancelled_upload_poisons_its_target)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *y, *back;
     ts_ok(fy_fill(x, 1));
@@ -262,8 +256,7 @@ static void a_cancelled_upload_poisons_its_target(void **state)
     assert_int_equal(live_pinned(), pinned_live);
     assert_int_equal(ts_live(g_device), live);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
-    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED);
-    ts_text_has("262144 bytes");
+    ts_fails_with(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED, "262144 bytes");
     ts_fails(fy_ticket_cancel(ticket), BUSY); /* a second cancel is refused */
     ts_fails(fy_ticket_cancel(first), BUSY);
     ts_fails(fy_ticket_cancel((fy_ticket_t){ 77777, 1 }), INVALID_ARGUMENT);
@@ -280,9 +273,8 @@ static void a_cancelled_upload_poisons_its_target(void **state)
 }
 
 /* The hazard words that it replaced are still waited for. */
-static void a_cancelled_job_keeps_the_order(void **state)
+TS_TEST(a_cancelled_job_keeps_the_order)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB&numerics=off");
     fy_tensor_t *src = pinned(4), *filler = on_device(), *other = on_device(), *a, *b;
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(N), 1, &a));
@@ -314,9 +306,8 @@ static void a_cancelled_job_keeps_the_order(void **state)
     assert_true(clock.now_ns - now_ns < 10000); /* it was done already */
 }
 
-static void a_cancelled_download(void **state)
+TS_TEST(a_cancelled_download)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *x = on_device(), *host;
     fy_download_t *first, *second, *third;
@@ -344,9 +335,8 @@ static void a_cancelled_download(void **state)
 
 /* More jobs than slots, so another job has the slot of a failed ticket when the ticket is
  * queried. */
-static void a_failed_ticket_stays_failed_when_its_slot_is_reused(void **state)
+TS_TEST(a_failed_ticket_stays_failed_when_its_slot_is_reused)
 {
-    (void)state;
     open_spec("sim:9?window=1KiB&numerics=off");
     fy_tensor_t *src, *x, *y;
     ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(256), &src));
@@ -374,9 +364,8 @@ static fy_status_t no_copy(void *dev, void *stream, const fy_copy_t *copy)
     return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "made to fail");
 }
 
-static void a_queued_copy_that_fails_when_submitted(void **state)
+TS_TEST(a_queued_copy_that_fails_when_submitted)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     const fy_backend_t *real = g_device->backend;
     fy_backend_t backend = *real;
@@ -392,14 +381,12 @@ static void a_queued_copy_that_fails_when_submitted(void **state)
     ts_ok(fy_neg(x, &y)); /* ordered behind it: submitted all the same, and poisoned */
     g_device->backend = real;
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
-    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INTERNAL);
-    ts_text_has("made to fail");
+    ts_fails_with(fy_ticket_wait(ticket, FY_FOREVER), INTERNAL, "made to fail");
     ts_ok(fy_ticket_wait(fine, FY_FOREVER));
     expect_first(z, 4);
     fy_download_t *download;
     ts_ok(fy_tensor_download(y, NULL, &download));
-    ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
-    ts_text_has("made to fail");
+    ts_fails_with(fy_download_wait(download, FY_FOREVER, &back), INTERNAL, "made to fail");
     fy_download_destroy(download);
     ts_ok(fy_tensor_download(x, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
@@ -413,12 +400,11 @@ static void a_queued_copy_that_fails_when_submitted(void **state)
 
 /* A copy that fails while it runs, on each path: the ticket fails, dependent tensors are poisoned,
  * others are not. */
-static void copies_that_fail_while_they_run(void **state)
+TS_TEST(copies_that_fail_while_they_run)
 {
     static const char *const specs[] = { "sim:9?window=256KiB&faults=copy@1",
                                          "sim:9?window=256KiB&faults=copy@2",
                                          "sim:9?faults=copy@1" };
-    (void)state;
     /* borrowed and submitted at once; borrowed and queued; through the ring */
     for (int how = 0; how < 3; how++) {
         open_spec(specs[how]);
@@ -439,8 +425,7 @@ static void copies_that_fail_while_they_run(void **state)
         if (how != 2) ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
         fy_download_t *download;
         ts_ok(fy_tensor_download(y, NULL, &download));
-        ts_fails(fy_download_wait(download, FY_FOREVER, &back), IO);
-        ts_text_has("upload");
+        ts_fails_with(fy_download_wait(download, FY_FOREVER, &back), IO, "upload");
         ts_fails(fy_device_wait(g_device, FY_FOREVER), IO);
         ts_ok(fy_device_wait(g_device, FY_FOREVER));
         (void)borrow_into(x, src, 0);
@@ -457,9 +442,8 @@ static fy_status_t lost(void *dev, void *event, int *out_done)
     return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "made to be lost");
 }
 
-static void a_lost_device_fails_queued_jobs(void **state)
+TS_TEST(a_lost_device_fails_queued_jobs)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *host;
     fy_download_t *first, *second;
@@ -488,9 +472,8 @@ static void a_lost_device_fails_queued_jobs(void **state)
 
 /* The last handle is closed while transfers are queued: they still run, and the device closes after
  * them. */
-static void a_device_closed_with_jobs(void **state)
+TS_TEST(a_device_closed_with_jobs)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(4);
     fy_ticket_t tickets[8];
@@ -507,9 +490,8 @@ static void a_device_closed_with_jobs(void **state)
     open_spec("sim:9"); /* the previous one was closed */
 }
 
-static void wire_bytes_count_in_the_callers_scope(void **state)
+TS_TEST(wire_bytes_count_in_the_callers_scope)
 {
-    (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device();
     (void)borrow_into(filler, src, 0);
@@ -523,36 +505,12 @@ static void wire_bytes_count_in_the_callers_scope(void **state)
     assert_int_equal(ts_ledger("queue/waiter").upload.wire_nbytes, 0);
 }
 
-static void invalid_bounds_are_refused(void **state)
+TS_TEST(invalid_bounds_are_refused)
 {
-    (void)state;
-    ts_fails(fy_device_open("sim:9?window=0", &g_device), INVALID_ARGUMENT);
-    ts_text_has("window=0");
+    ts_fails_with(fy_device_open("sim:9?window=0", &g_device), INVALID_ARGUMENT, "window=0");
     ts_fails(fy_device_open("sim:9?queue=0", &g_device), INVALID_ARGUMENT);
     ts_fails(fy_device_open("sim:9?queue=wide", &g_device), INVALID_ARGUMENT);
     assert_null(g_device);
 }
 
-#define TEST(fn) cmocka_unit_test_teardown(fn, tear_down)
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_highest_priority_is_submitted_first),
-        TEST(both_bounds_hold),
-        TEST(a_request_that_needs_a_job_submits_it),
-        TEST(a_download_is_queued_behind_the_upload),
-        TEST(a_long_chain_is_submitted_in_order),
-        TEST(converted_and_strided_transfers_are_queued_too),
-        TEST(a_cancelled_upload_poisons_its_target),
-        TEST(a_cancelled_job_keeps_the_order),
-        TEST(a_cancelled_download),
-        TEST(a_failed_ticket_stays_failed_when_its_slot_is_reused),
-        TEST(a_queued_copy_that_fails_when_submitted),
-        TEST(copies_that_fail_while_they_run),
-        TEST(a_lost_device_fails_queued_jobs),
-        TEST(a_device_closed_with_jobs),
-        TEST(wire_bytes_count_in_the_callers_scope),
-        TEST(invalid_bounds_are_refused),
-    };
-    return cmocka_run_group_tests_name("transfer/queue", tests, NULL, NULL);
-}
+TS_SUITE(.tear_down = tear_down);

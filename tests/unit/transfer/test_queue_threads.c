@@ -160,23 +160,6 @@ static void run(const char *spec)
     fy_device_close(device);
 }
 
-static void a_window_of_a_few(void **state)
-{
-    (void)state;
-    run("sim:9?window=256&queue=1KiB&numerics=on");
-}
+TS_TEST(a_window_of_a_few) { run("sim:9?window=256&queue=1KiB&numerics=on"); }
 
-static void a_window_of_one_and_few_requests_ahead(void **state)
-{
-    (void)state;
-    run("sim:9?window=64&queue=64&ahead=8");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_window_of_a_few),
-        cmocka_unit_test(a_window_of_one_and_few_requests_ahead),
-    };
-    return cmocka_run_group_tests_name("transfer/queue_threads", tests, NULL, NULL);
-}
+TS_TEST(a_window_of_one_and_few_requests_ahead) { run("sim:9?window=64&queue=64&ahead=8"); }

@@ -58,16 +58,14 @@ static void every_length(void)
     free(back);
 }
 
-static void bytes_of_every_length_arrive(void **state)
+TS_TEST(bytes_of_every_length_arrive)
 {
-    (void)state;
     open_spec("sim:9");
     every_length();
 }
 
-static void the_ring_keeps_to_its_share(void **state)
+TS_TEST(the_ring_keeps_to_its_share)
 {
-    (void)state;
     open_spec("sim:9?pinned=2MiB");
     uint64_t before = pinned().live;
     fy_tensor_t *x = ts_iota(g_device, FY_DIMS(1000), 0);
@@ -78,9 +76,8 @@ static void the_ring_keeps_to_its_share(void **state)
     assert_true(pinned().peak_reserved <= 2 << 20);
 }
 
-static void options(void **state)
+TS_TEST(options)
 {
-    (void)state;
     fy_transfer_options_t own, given = FY_TRANSFER_OPTIONS_INIT;
     ts_ok(fy__transfer_options_read("a test", NULL, &own)); /* the defaults */
     assert_int_equal(own.contract, FY_HOST_COPY);
@@ -89,8 +86,7 @@ static void options(void **state)
     ts_ok(fy__transfer_options_read("a test", &given, &own));
     assert_int_equal(own.priority, 7);
     given.struct_size = 1;
-    ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
-    ts_text_has("a test");
+    ts_fails_with(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT, "a test");
     given = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
     given.contract = (fy_host_contract_t)5;
     ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
@@ -101,9 +97,8 @@ static void options(void **state)
     ts_fails(fy__transfer_options_read("a test", &given, &own), INVALID_ARGUMENT);
 }
 
-static void conversions_do_not_count_as_light_requests(void **state)
+TS_TEST(conversions_do_not_count_as_light_requests)
 {
-    (void)state;
     open_spec("sim:9");
     fy_tensor_t *x = ts_iota(g_device, FY_DIMS(3, 4), 0), *turned, *half;
     ts_ok(fy_transpose(x, NULL, &turned));
@@ -127,13 +122,4 @@ static void conversions_do_not_count_as_light_requests(void **state)
     fy_tensor_destroy(x);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(bytes_of_every_length_arrive, tear_down),
-        cmocka_unit_test_teardown(the_ring_keeps_to_its_share, tear_down),
-        cmocka_unit_test_teardown(options, tear_down),
-        cmocka_unit_test_teardown(conversions_do_not_count_as_light_requests, tear_down),
-    };
-    return cmocka_run_group_tests_name("ring", tests, NULL, NULL) != 0;
-}
+TS_SUITE(.tear_down = tear_down);

@@ -13,9 +13,8 @@ static uint64_t model_ns(void)
     return clock.now_ns;
 }
 
-static void pageable_is_nearly_as_fast(void **state)
+TS_TEST(pageable_is_nearly_as_fast)
 {
-    (void)state;
     fy_tensor_t *device, *pageable, *pinned;
     fy_ticket_t ticket;
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
@@ -47,10 +46,4 @@ static void pageable_is_nearly_as_fast(void **state)
     assert_true(down_pinned_ns * 100 >= down_ns * BAR);
     fy_scope_end(scope, 0, NULL);
     fy_device_close(g_device);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = { cmocka_unit_test(pageable_is_nearly_as_fast) };
-    return cmocka_run_group_tests_name("staging", tests, NULL, NULL) != 0;
 }

@@ -102,9 +102,8 @@ static void four_producers(const char *spec)
     fy_device_close(device);
 }
 
-static void sources_are_free_with_their_tickets(void **state)
+TS_TEST(sources_are_free_with_their_tickets)
 {
-    (void)state;
     four_producers("sim:8?window=128&queue=1KiB&ahead=16&order=random&seed=3");
 }
 
@@ -135,10 +134,9 @@ static void called(void *user, fy_status_t status)
     atomic_fetch_add(&ncalled, 1);
 }
 
-static void a_device_is_lost_while_others_wait_for_it(void **state)
+TS_TEST(a_device_is_lost_while_others_wait_for_it)
 {
     pthread_t threads[2];
-    (void)state;
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, waits_for_whatever_is_there, NULL), 0);
     for (int round = 0; round < ROUNDS; round++) {
@@ -180,11 +178,10 @@ static void *uploads_until_told(void *user)
     return NULL;
 }
 
-static void a_forked_child_does_not_wait_for_a_queue(void **state)
+TS_TEST(a_forked_child_does_not_wait_for_a_queue)
 {
     pthread_t threads[THREADS];
     fy_device_t *device;
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* ThreadSanitizer's own locks do not survive such forks */
 #endif
@@ -218,15 +215,4 @@ static void a_forked_child_does_not_wait_for_a_queue(void **state)
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     fy_device_close(device);
     assert_int_equal(atomic_load(&failures), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-
-        cmocka_unit_test(sources_are_free_with_their_tickets),
-        cmocka_unit_test(a_device_is_lost_while_others_wait_for_it),
-        cmocka_unit_test(a_forked_child_does_not_wait_for_a_queue),
-    };
-    return cmocka_run_group_tests_name("transfer threads", tests, NULL, NULL);
 }

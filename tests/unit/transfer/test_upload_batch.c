@@ -5,6 +5,7 @@
 #include "runtime/device/device.h"
 #include "runtime/tensor/storage.h"
 #include "tests/unit/transfer/engine.h"
+#include "tests/support/test.h"
 
 enum { MANY = 150 };
 
@@ -62,9 +63,8 @@ static void expect(const fy_tensor_t *tensor, float value)
             fail_msg("element %d is %g and not %g", i, (double)got[i], (double)value);
 }
 
-static void pinned_tensors_are_batched(void **state)
+TS_TEST(pinned_tensors_are_batched)
 {
-    (void)state;
     fy_tensor_t *dst[MANY], *src[MANY];
     fy_ticket_t ticket;
     open_batching("sim:0");
@@ -86,9 +86,8 @@ static void pinned_tensors_are_batched(void **state)
 }
 
 /* A later item of the list overwrites an earlier one, as with single uploads. */
-static void the_same_bytes_are_not_written_twice_in_a_batch(void **state)
+TS_TEST(the_same_bytes_are_not_written_twice_in_a_batch)
 {
-    (void)state;
     open_batching("sim:0");
     fy_tensor_t *a = on_device(), *b = on_device(), *half;
     ts_ok(fy_slice(a, 0, 0, N / 2, &half));
@@ -100,9 +99,8 @@ static void the_same_bytes_are_not_written_twice_in_a_batch(void **state)
     expect(b, 2);
 }
 
-static void uploads_beyond_the_window_are_queued(void **state)
+TS_TEST(uploads_beyond_the_window_are_queued)
 {
-    (void)state;
     fy_tensor_t *dst[8], *src[8];
     fy_ticket_t ticket;
     open_batching("sim:0?window=1MiB"); /* four of them */
@@ -118,9 +116,8 @@ static void uploads_beyond_the_window_are_queued(void **state)
 
 /* Some bytes may have crossed: the tensors are poisoned, the sources stay borrowed until the device
  * is done, no copy is sent twice. */
-static void a_failed_batch_poisons_its_tensors(void **state)
+TS_TEST(a_failed_batch_poisons_its_tensors)
 {
-    (void)state;
     open_batching("sim:0");
     fy_tensor_t *dst[3] = { on_device(), on_device(), on_device() },
                 *src[3] = { pinned(1), pinned(2), pinned(3) };
@@ -147,14 +144,4 @@ static void a_failed_batch_poisons_its_tensors(void **state)
     expect(dst[2], 3);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, tear_down_batching)
-    const struct CMUnitTest tests[] = {
-        TEST(pinned_tensors_are_batched),
-        TEST(the_same_bytes_are_not_written_twice_in_a_batch),
-        TEST(uploads_beyond_the_window_are_queued),
-        TEST(a_failed_batch_poisons_its_tensors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TS_SUITE(.tear_down = tear_down_batching);

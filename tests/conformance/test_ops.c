@@ -1,0 +1,268 @@
+/* The op interface beyond single ops: typed calls equal fy_op_call, omitted attributes have their
+ * fallbacks, results belong to the scope, registered ops run on host and sim, long chains keep
+ * their order. Values of single ops: tests/ops. */
+#include <math.h>
+
+#include "tests/support/harness.h"
+#include "tests/support/operand.h"
+#include "tests/support/oracle.h"
+
+static fy_tensor_t *call(const char *name, size_t nsrc, fy_tensor_t *const *src, const void *attrs)
+{
+    fy_tensor_t *dst = NULL;
+    const fy_op_info_t *info = fy_op_find(name);
+    assert_non_null(info);
+    ts_ok(fy_op_call(info->op, nsrc, src, attrs, attrs ? info->attrs_nbytes : 0, 1, &dst));
+    return dst;
+}
+
+static void same_bits(fy_device_t *device, const fy_tensor_t *a, const fy_tensor_t *b,
+                      const char *what)
+{
+    ts_array_t x, y;
+    ts_result_read(a, device, &x, what);
+    ts_result_read(b, device, &y, what);
+    assert_true(ts_same(&x, &y, what));
+    ts_array_free(&x);
+    ts_array_free(&y);
+}
+
+TS_DEVICE_TEST(typed_calls_are_generic_calls)
+{
+    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(3, 4), 1),
+                *b = ts_iota(ctx->device, FY_DIMS(3, 4), 5), *typed;
+    fy_tensor_t *pair[2] = { a, b };
+    typedef fy_status_t (*unary_fn)(const fy_tensor_t *, fy_tensor_t **);
+    typedef fy_status_t (*binary_fn)(const fy_tensor_t *, const fy_tensor_t *, fy_tensor_t **);
+    static const struct {
+        const char *name;
+        unary_fn fn;
+    } unary[] = { { "neg", fy_neg },         { "abs", fy_abs },   { "exp", fy_exp },
+                  { "log", fy_log },         { "sqrt", fy_sqrt }, { "tanh", fy_tanh },
+                  { "sigmoid", fy_sigmoid }, { "relu", fy_relu } };
+    static const struct {
+        const char *name;
+        binary_fn fn;
+    } binary[] = { { "add", fy_add },         { "sub", fy_sub },
+                   { "mul", fy_mul },         { "div", fy_div },
+                   { "maximum", fy_maximum }, { "minimum", fy_minimum },
+                   { "pow", fy_pow },         { "eq", fy_eq },
+                   { "ne", fy_ne },           { "lt", fy_lt },
+                   { "le", fy_le },           { "gt", fy_gt },
+                   { "ge", fy_ge },           { "mse_loss", fy_mse_loss } };
+    for (size_t i = 0; i < sizeof unary / sizeof unary[0]; i++) {
+        ts_ok(unary[i].fn(a, &typed));
+        same_bits(ctx->device, typed, call(unary[i].name, 1, &a, NULL), unary[i].name);
+    }
+    for (size_t i = 0; i < sizeof binary / sizeof binary[0]; i++) {
+        ts_ok(binary[i].fn(a, b, &typed));
+        same_bits(ctx->device, typed, call(binary[i].name, 2, pair, NULL), binary[i].name);
+    }
+    ts_ok(fy_sum(a, 1, (int[]){ -1 }, 1, &typed));
+    same_bits(ctx->device, typed, call("sum", 1, &a, &(fy_reduce_attrs_t){ 2, 1 }), "sum");
+    ts_ok(fy_mean(a, 2, (int[]){ 0, 1 }, 0, &typed));
+    same_bits(ctx->device, typed, call("mean", 1, &a, &(fy_reduce_attrs_t){ 3, 0 }), "mean");
+    ts_ok(fy_max(a, 0, NULL, 0, &typed));
+    same_bits(ctx->device, typed, call("max", 1, &a, NULL), "max"); /* no attributes: all axes */
+    ts_ok(fy_min(a, 1, (int[]){ 0 }, 0, &typed));
+    same_bits(ctx->device, typed, call("min", 1, &a, &(fy_reduce_attrs_t){ 1, 0 }), "min");
+    ts_ok(fy_argmax(a, -1, 0, &typed));
+    same_bits(ctx->device, typed, call("argmax", 1, &a, &(fy_axis_attrs_t){ 1, 0 }), "argmax");
+    ts_ok(fy_softmax(a, 0, &typed));
+    same_bits(ctx->device, typed, call("softmax", 1, &a, &(fy_axis_attrs_t){ -2, 0 }), "softmax");
+    ts_ok(fy_log_softmax(a, 1, &typed));
+    same_bits(ctx->device, typed, call("log_softmax", 1, &a, &(fy_axis_attrs_t){ 1, 0 }),
+              "log_softmax");
+    ts_ok(fy_affine(a, 2, -1, &typed));
+    same_bits(ctx->device, typed, call("affine", 1, &a, &(fy_affine_attrs_t){ 2, -1 }), "affine");
+    /* 1 * x + 0 */
+    same_bits(ctx->device, a, call("affine", 1, &a, NULL), "affine without attributes");
+    ts_ok(fy_cast(a, FY_DTYPE_I64, &typed));
+    same_bits(ctx->device, typed, call("cast", 1, &a, &(fy_cast_attrs_t){ FY_DTYPE_I64 }), "cast");
+    ts_ok(fy_concat(2, pair, 1, &typed));
+    same_bits(ctx->device, typed, call("concat", 2, pair, &(fy_axis_attrs_t){ 1, 0 }), "concat");
+    fy_tensor_t *turned;
+    ts_ok(fy_transpose(b, NULL, &turned));
+    ts_ok(fy_matmul(a, turned, &typed));
+    same_bits(ctx->device, typed, call("matmul", 2, pair, &(fy_matmul_attrs_t){ 0, 1 }), "matmul");
+    fy_tensor_t *cond, *three[3];
+    ts_ok(fy_gt(a, b, &cond));
+    three[0] = cond, three[1] = a, three[2] = b;
+    ts_ok(fy_where(cond, a, b, &typed));
+    same_bits(ctx->device, typed, call("where", 3, three, NULL), "where");
+}
+
+TS_DEVICE_TEST(making_tensors)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
+    ts_expect_f32(x, (float[]){ 0, 0, 0 }, 3);
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2), -1.5, &x));
+    ts_expect_f32(x, (float[]){ -1.5f, -1.5f }, 2);
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_F32, 1, 0.5, 3, &x));
+    ts_expect_f32(x, (float[]){ 1, 1.5f, 2 }, 3);
+    ts_ok(fy_empty(ctx->device, FY_DTYPE_I64, FY_DIMS(2, 2), &x));
+    assert_int_equal(ts_info(x).nelem, 4);
+    ts_fails(fy_full(ctx->device, FY_DTYPE_U8, FY_DIMS(2), 256, &x), INVALID_ARGUMENT);
+    assert_null(x);
+    ts_fails(fy_full(ctx->device, FY_DTYPE_I32, FY_DIMS(2), 0.5, &x), INVALID_ARGUMENT);
+    ts_fails(fy_full(ctx->device, FY_DTYPE_BOOL, FY_DIMS(2), 2, &x), INVALID_ARGUMENT);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(2), &x));
+    ts_fails(fy_fill(x, -1), INVALID_ARGUMENT);
+    ts_fails(fy_fill(x, NAN), INVALID_ARGUMENT);
+    ts_fails(fy_arange(ctx->device, FY_DTYPE_U8, 250, 1, 10, &x), INVALID_ARGUMENT);
+    assert_null(x);
+    ts_fails(fy_arange(ctx->device, FY_DTYPE_F32, 0, 1, -1, &x), INVALID_ARGUMENT);
+}
+
+TS_DEVICE_TEST(bad_axes)
+{
+    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(3, 4), 1), *x = a;
+    ts_fails(fy_sum(a, 1, (int[]){ 2 }, 0, &x), INVALID_ARGUMENT);
+    assert_null(x);
+    ts_fails(fy_sum(a, 1, (int[]){ -3 }, 0, &x), INVALID_ARGUMENT);
+    ts_fails(fy_sum(a, 2, (int[]){ 1, -1 }, 0, &x), INVALID_ARGUMENT); /* the same axis twice */
+    ts_fails(fy_softmax(a, 5, &x), INVALID_ARGUMENT);
+    ts_fails(fy_argmax(a, -3, 0, &x), INVALID_ARGUMENT);
+    ts_fails(fy_concat(0, NULL, 0, &x), INVALID_ARGUMENT);
+    ts_fails(fy_add(a, NULL, &x), INVALID_ARGUMENT);
+    ts_fails(fy_add(NULL, a, &x), INVALID_ARGUMENT);
+    ts_fails(fy_fill(NULL, 0), INVALID_ARGUMENT);
+    ts_fails(fy_add(a, a, NULL), INVALID_ARGUMENT);
+}
+
+/* More operands than a record is likely to store inline. */
+TS_DEVICE_TEST(very_many_sources)
+{
+    enum { MOST = 300 };
+    fy_tensor_t *src[MOST], *all;
+    float want[MOST];
+    for (int i = 0; i < MOST; i++) {
+        want[i] = (float)i;
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1), i, &src[i]));
+    }
+    for (int n = 1; n <= MOST; n = n * 3 / 2 + 1) {
+        ts_ok(fy_concat((size_t)n, src, 0, &all));
+        ts_expect_f32(all, want, (size_t)n);
+    }
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(1), (float[]){ 0 }), *none = host;
+    if (!ctx->is_host) {
+        src[200] = host; /* the last of many is checked too */
+        ts_fails(fy_concat(MOST, src, 0, &none), DEVICE_MISMATCH);
+        assert_null(none);
+        ts_text_has("src200");
+    }
+}
+
+/* A chain whose every op depends on the one before; the sources are destroyed early. */
+TS_DEVICE_TEST(chains_keep_their_order)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F64, FY_DIMS(10), 1, &x));
+    double want = 1;
+    for (int i = 0; i < 300; i++) {
+        fy_tensor_t *y, *z;
+        ts_ok(fy_affine(x, 0.5, i, &y));
+        ts_ok(fy_add(y, x, &z));
+        fy_tensor_destroy(x);
+        fy_tensor_destroy(y);
+        x = z;
+        want = (0.5 * want + i) + want;
+        if (i % 50 == 49) {
+            ts_ok(fy_affine(x, 1.0 / 1048576, 0, &y));
+            want /= 1048576;
+            fy_tensor_destroy(x);
+            x = y;
+        }
+    }
+    double got[10];
+    ts_read(x, got, sizeof got);
+    assert_true(fabs(got[9] - want) <= 1e-9 * fabs(want));
+}
+
+/* ---- a registered op ---- */
+
+typedef struct hypot_attrs {
+    double scale;
+} hypot_attrs_t;
+
+static fy_status_t hypot_kernel(const fy_launch_t *launch, void *stream)
+{
+    const hypot_attrs_t *attrs = launch->attrs;
+    if (stream)
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                            "test_hypot: no native stream on host and sim");
+    for (uint64_t k = 0; k < launch->nelem; k++) {
+        int64_t coords[FY_MAX_RANK], at[3] = { 0 };
+        ts_unravel(k, launch->dst[0].rank, launch->dst[0].dims, coords);
+        for (int axis = 0; axis < launch->dst[0].rank; axis++) {
+            at[0] += coords[axis] * launch->src[0].strides[axis];
+            at[1] += coords[axis] * launch->src[1].strides[axis];
+            at[2] += coords[axis] * launch->dst[0].strides[axis];
+        }
+        float a = ((float *)launch->src[0].data)[at[0]], b = ((float *)launch->src[1].data)[at[1]];
+        ((float *)launch->dst[0].data)[at[2]] = (float)attrs->scale * *(float *)launch->user *
+                                                hypotf(a, b);
+    }
+    return FY_STATUS_OK;
+}
+
+TS_DEVICE_TEST(registered_ops_run)
+{
+    static float factor = 2;
+    static fy_op_t op = FY_OP_NONE;
+    const fy_attr_field_t field = { "scale", FY_ATTR_F64, 0, 1 };
+    const fy_op_kernel_t kernel = { "host", hypot_kernel, NULL };
+    fy_op_def_t def = {
+        .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .user = &factor
+    };
+    fy_op_info_t info = { .struct_size = sizeof info,
+                          .name = "test_hypot",
+                          .summary = "scale * |(a, b)|",
+                          .nsrc_min = 2,
+                          .nsrc_max = 2,
+                          .ndst = 1,
+                          .nfields = 1,
+                          .flags = FY_OP_ELEMENTWISE,
+                          .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
+                          .attrs_nbytes = sizeof(hypot_attrs_t),
+                          .fields = &field };
+    def.info = &info;
+    if (op == FY_OP_NONE)
+        ts_ok(fy_op_register(&def, &op)); /* it stays registered until the process ends */
+    assert_ptr_equal(fy_op_find("test_hypot"), fy_op_get(op));
+    assert_int_equal(fy_op_get(op)->op, op);
+    assert_string_equal(fy_op_get(op)->fields[0].name, "scale");
+    fy_op_t again = 7;
+    ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT); /* the name is taken */
+    info.name = "Bad Name";
+    ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
+    info.name = "test_no_kernel";
+    def.nkernels = 0;
+    ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
+    def.nkernels = 1;
+    fy_attr_field_t outside = { "scale", FY_ATTR_F64, 4, 1 };
+    info.fields = &outside;
+    ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
+
+    fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(2, 2), (float[]){ 3, 6, 5, 8 }),
+                *b = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 4, 8 }), *turned;
+    ts_ok(fy_transpose(a, NULL, &turned)); /* 3 5 / 6 8 against 4 8 */
+    fy_tensor_t *pair[2] = { turned, b };
+    float want[4] = { 10, 2 * hypotf(5, 8), 2 * hypotf(6, 4), 2 * hypotf(8, 8) };
+    ts_expect_f32(call("test_hypot", 2, pair, NULL), want, 4);
+    want[0] = 15;
+    for (int i = 1; i < 4; i++)
+        want[i] = 1.5f * 2 * (float[]){ 0, hypotf(5, 8), hypotf(6, 4), hypotf(8, 8) }[i];
+    fy_tensor_t *scaled = call("test_hypot", 2, pair, &(hypot_attrs_t){ 1.5 });
+    float got[4];
+    ts_read(scaled, got, sizeof got);
+    for (int i = 0; i < 4; i++) assert_true(fabsf(got[i] - want[i]) < 1e-4f);
+}
+
+static const ts_exclusion_t k_exclusions[] = {
+    { "cuda", "registered_ops_run", "the op has a host kernel only, which serves host and sim" },
+    { NULL, NULL, NULL },
+};
+
+TS_SUITE(.exclusions = k_exclusions);

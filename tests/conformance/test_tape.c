@@ -1,0 +1,396 @@
+/* The tape on every device: recorded calls, saved tensors, targets of gradients, refusals that
+ * change nothing.
+ * Not here: the correctness of each rule (tests/ops/test_op_gradients.c). */
+#include <math.h>
+
+#include "tests/support/harness.h"
+
+static fy_tensor_t *values(ts_ctx_t *ctx, int64_t n, const float *v)
+{
+    return ts_f32(ctx->device, 1, &n, v);
+}
+
+static fy_tensor_t *grad_of(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    fy_tensor_t *grad;
+    ts_ok(fy_tape_grad(tape, tensor, &grad));
+    assert_non_null(grad);
+    return grad;
+}
+
+static fy_tensor_t *sum_of(const fy_tensor_t *tensor)
+{
+    fy_tensor_t *sum;
+    ts_ok(fy_sum(tensor, FY_ALL_AXES, 0, &sum));
+    return sum;
+}
+
+static fy_tape_info_t info_of(const fy_tape_t *tape)
+{
+    fy_tape_info_t info = FY_TAPE_INFO_INIT;
+    ts_ok(fy_tape_query(tape, &info));
+    return info;
+}
+
+TS_DEVICE_TEST(a_product_and_its_gradients)
+{
+    fy_tensor_t *x = values(ctx, 3, (float[]){ 1, 2, 3 }),
+                *w = values(ctx, 3, (float[]){ 4, 5, 6 }), *y;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    assert_true(info_of(tape).is_recording);
+    ts_ok(fy_mul(x, w, &y));
+    const uint64_t live = ts_live(ctx->device);
+    fy_tensor_t *loss = sum_of(y);
+    ts_ok(fy_tape_backward(tape, loss, NULL));
+    ts_expect_f32(grad_of(tape, w), (float[]){ 1, 2, 3 }, 3);
+    const fy_tape_info_t after = info_of(tape);
+    assert_true(!after.is_recording && after.calls == 0 && after.saved == 0 && after.watched == 1);
+    assert_true(ts_live(ctx->device) >= live);
+    fy_tensor_t *none;
+    ts_fails_with(fy_tape_grad(tape, x, &none), INVALID_ARGUMENT, "not watched");
+}
+
+/* A value that is used twice, along two paths of different length. */
+TS_DEVICE_TEST(gradients_of_several_paths_add_up)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 2, -1 }), *a, *b, *c;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_add(w, w, &a)); /* 2 w */
+    ts_ok(fy_mul(a, w, &b)); /* 2 w^2 */
+    ts_ok(fy_add(b, a, &c)); /* 2 w^2 + 2 w */
+    ts_ok(fy_add(c, w, &c)); /* 2 w^2 + 3 w */
+    ts_ok(fy_tape_backward(tape, sum_of(c), NULL));
+    ts_expect_f32(grad_of(tape, w), (float[]){ 4 * 2 + 3, 4 * -1 + 3 }, 2);
+}
+
+/* d/dw of a sum over views of one tensor in an arena. */
+TS_DEVICE_TEST(gradients_of_views_reach_their_source)
+{
+    fy_tensor_t *w = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *t, *row, *wide, *flat, *twice, *sum;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_transpose(w, NULL, &t));                /* [3, 2] */
+    ts_ok(fy_slice(t, 0, 1, 3, &row));               /* columns 1 and 2 of w, [2, 2] */
+    ts_ok(fy_mul(row, row, &twice));                 /* 2 w there */
+    ts_ok(fy_slice(w, 0, 0, 1, &wide));              /* row 0, [1, 3] */
+    ts_ok(fy_broadcast(wide, FY_DIMS(4, 3), &wide)); /* four times */
+    ts_ok(fy_reshape(w, FY_DIMS(6), &flat));
+    ts_ok(fy_unsqueeze(flat, 0, &flat));
+    ts_ok(fy_squeeze(flat, 0, &flat)); /* once */
+    ts_ok(fy_add(sum_of(twice), sum_of(wide), &sum));
+    ts_ok(fy_add(sum, sum_of(flat), &sum));
+    ts_ok(fy_tape_backward(tape, sum, NULL));
+    ts_expect_f32(grad_of(tape, w), (float[]){ 5, 4 + 5, 6 + 5, 1, 10 + 1, 12 + 1 }, 6);
+}
+
+TS_DEVICE_TEST(gradients_are_written_to_the_requested_tensors)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }),
+                *arena, *gw, *gv, *y, *none;
+    fy_backward_options_t more = FY_BACKWARD_OPTIONS_INIT;
+    fy_tape_t *tape;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(6), 99, &arena));
+    ts_ok(fy_slice(arena, 0, 1, 3, &gw));
+    ts_ok(fy_slice(arena, 0, 3, 5, &gv));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, gw));
+    ts_ok(fy_tape_watch(tape, v, gv));
+    /* the first write assigns: 99 and the first round's values are gone */
+    for (int round = 0; round < 2; round++) {
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_mul(w, w, &y));
+        ts_ok(fy_add(y, w, &y));
+        ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
+        /* v has no gradient, and its memory did not change */
+        ts_expect_f32(arena, (float[]){ 99, 3, 5, 99, 99, 99 }, 6);
+        ts_ok(fy_tape_grad(tape, v, &none));
+        assert_null(none);
+    }
+    more.accumulate = 1;
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, v, &y));
+    ts_ok(fy_tape_backward(tape, sum_of(y), &more));
+    ts_expect_f32(arena, (float[]){ 99, 3 + 3, 5 + 4, 1, 2, 99 }, 6);
+}
+
+TS_DEVICE_TEST(a_seed_scales)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *y,
+                *seed = values(ctx, 2, (float[]){ 10, 100 });
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, w, &y));
+    ts_fails_with(fy_tape_backward(tape, y, NULL), SHAPE_MISMATCH, "seed");
+    options.seed = seed; /* refused: unchanged */
+    ts_ok(fy_tape_backward(tape, y, &options));
+    ts_expect_f32(grad_of(tape, w), (float[]){ 20, 400 }, 2);
+    ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "one backward");
+}
+
+TS_DEVICE_TEST(calls_without_watched_operands_are_not_recorded)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
+                *metric;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_mul(w, w, &y)); /* before the begin */
+    fy_scope_t step = fy_scope_begin("step");
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(x, x, &y)); /* constant */
+    assert_int_equal(info_of(tape).calls, 0);
+    fy_scope_t validate = fy_scope_begin("validate");
+    ts_ok(fy_tape_begin(NULL));
+    ts_ok(fy_mul(w, w, &metric));
+    fy_scope_end(validate, 0, NULL);
+    assert_int_equal(info_of(tape).calls, 0);
+    assert_true(info_of(tape).is_recording); /* recording continues */
+    ts_ok(fy_mul(w, x, &y));
+    ts_ok(fy_gt(y, x, &metric)); /* a comparison has no gradient */
+    assert_int_equal(info_of(tape).calls, 1);
+    assert_int_equal(info_of(tape).saved, 1); /* x; w is not needed, since x needs no gradient */
+    fy_scope_end(step, 1, &y);
+    assert_false(info_of(tape).is_recording);
+    ts_ok(fy_mul(y, y, &metric)); /* after the end */
+    assert_int_equal(info_of(tape).calls, 1);
+    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+    options.seed = x;
+    ts_ok(fy_tape_backward(tape, y, &options)); /* the record stays until now */
+    ts_expect_f32(grad_of(tape, w), (float[]){ 1, 1 }, 2);
+}
+
+/* A tape that another tape interrupts, or that ends with the scope of its begin. */
+TS_DEVICE_TEST(tapes_are_independent)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 5 }), *y,
+                *z;
+    fy_tape_t *outer, *inner;
+    ts_ok(fy_tape_create(&outer));
+    ts_ok(fy_tape_watch(outer, w, NULL));
+    ts_ok(fy_tape_begin(outer));
+    ts_ok(fy_mul(w, v, &y));
+    fy_scope_t scope = fy_scope_begin("inner");
+    ts_ok(fy_tape_create(&inner));
+    ts_ok(fy_tape_watch(inner, v, NULL));
+    ts_ok(fy_tape_begin(inner));
+    ts_ok(fy_mul(v, v, &z));
+    ts_ok(fy_tape_backward(inner, sum_of(z), NULL));
+    ts_expect_f32(grad_of(inner, v), (float[]){ 6, 10 }, 2);
+    fy_scope_end(scope, 0, NULL); /* ends the inner tape too */
+    assert_int_equal(info_of(outer).calls, 1);
+    ts_ok(fy_mul(y, w, &y));
+    ts_ok(fy_tape_backward(outer, sum_of(y), NULL));
+    ts_expect_f32(grad_of(outer, w), (float[]){ 6, 20 }, 2);
+    scope = fy_scope_begin("outer goes");
+    ts_ok(fy_tape_begin(outer));
+    fy_scope_t deep = fy_scope_begin("deep");
+    fy_tape_destroy(outer);
+    fy_scope_end(deep, 0, NULL);
+    ts_ok(fy_mul(w, w, &y)); /* not recorded */
+    fy_scope_end(scope, 0, NULL);
+}
+
+TS_DEVICE_TEST(overwritten_operands_are_named)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
+                *part;
+    fy_tape_t *tape;
+    fy_tensor_set_name(x, "batch");
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_mul(w, x, &y));
+    ts_ok(fy_fill(x, 7));
+    ts_fails_with(fy_tape_backward(tape, sum_of(y), NULL), BUSY, "'batch'", "mul");
+    assert_int_equal(info_of(tape).saved, 0); /* the record is freed, with its tensors */
+
+    ts_ok(fy_tape_begin(tape));
+    ts_fails_with(fy_fill(w, 0), BUSY, "watched");
+    ts_ok(fy_mul(w, w, &y));
+    ts_ok(fy_slice(y, 0, 0, 1, &part));
+    ts_ok(fy_fill(part, 0)); /* through another view: detected when y is used */
+    ts_fails_with(fy_add(y, y, &part), BUSY, "version");
+    ts_expect_f32(w, (float[]){ 1, 2 }, 2);
+}
+
+/* copy and axpy write in place: the value moves to their destination. */
+TS_DEVICE_TEST(writing_in_place_is_recorded)
+{
+    fy_tensor_t *w = ts_iota(ctx->device, FY_DIMS(2, 2), 1), *t, *dense, *y;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_transpose(w, NULL, &t));
+    ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 2), &dense));
+    ts_ok(fy_copy(dense, t));    /* w^T */
+    ts_ok(fy_axpy(dense, 3, w)); /* w^T + 3 w */
+    ts_ok(fy_mul(dense, dense, &y));
+    ts_ok(fy_fill(dense, 0)); /* a constant from here on, but mul needs the earlier value */
+    ts_fails(fy_tape_backward(tape, sum_of(y), NULL), BUSY);
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_copy(dense, w));
+    ts_ok(fy_axpy(dense, 3, w));
+    ts_ok(fy_tape_backward(tape, sum_of(dense), NULL));
+    ts_expect_f32(grad_of(tape, w), (float[]){ 4, 4, 4, 4 }, 4);
+}
+
+TS_DEVICE_TEST(refusals_change_nothing)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }),
+                *other = values(ctx, 3, (float[]){ 1, 2, 3 }), *y, *i, *up;
+    fy_backward_options_t unset = { 0, NULL, 0 };
+    fy_tape_info_t info = { 0 };
+    fy_tape_t *tape;
+    ts_fails(fy_tape_create(NULL), INVALID_ARGUMENT);
+    ts_ok(fy_tape_create(&tape));
+    ts_fails(fy_tape_watch(NULL, w, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tape_watch(tape, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tape_watch(tape, w, other), SHAPE_MISMATCH);
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_I32, 0, 1, 2, &i));
+    ts_fails(fy_tape_watch(tape, i, NULL), DTYPE_MISMATCH);
+    ts_fails(fy_tape_watch(tape, w, i), DTYPE_MISMATCH);
+    ts_fails(fy_tape_query(tape, &info), INVALID_ARGUMENT);
+    ts_fails(fy_tape_backward(tape, w, &unset), INVALID_ARGUMENT);
+    ts_fails_with(fy_tape_backward(tape, w, NULL), INVALID_ARGUMENT, "no recorded call");
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_fails(fy_mul(w, other, &y), SHAPE_MISMATCH);
+    assert_int_equal(info_of(tape).calls, 0);
+    assert_int_equal(info_of(tape).saved, 0);
+    ts_ok(fy_mul(w, w, &y));
+    ts_fails_with(fy_tape_watch(tape, y, NULL), INVALID_ARGUMENT, "is a result of");
+    if (ctx->is_host) {
+        ts_fails(fy_tensor_upload(w, ctx->device, NULL, &up), UNSUPPORTED);
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &up));
+        ts_fails_with(fy_tensor_upload_into(up, w, NULL, NULL), UNSUPPORTED, "gradient");
+    }
+}
+
+/* A step of a small network, called, and as a replayed graph: the same parameters afterwards, and
+ * the gradients of the formula. */
+static fy_status_t train(fy_tape_t *tape, fy_tensor_t *x, fy_tensor_t *target, fy_tensor_t *w1,
+                         fy_tensor_t *w2)
+{
+    fy_tensor_t *h, *y, *loss, *g1, *g2;
+    fy_scope_t scope = fy_scope_begin("step");
+    FY_TRY(fy_tape_begin(tape));
+    FY_TRY(fy_matmul(x, w1, &h));
+    FY_TRY(fy_relu(h, &h));
+    FY_TRY(fy_matmul(h, w2, &y));
+    FY_TRY(fy_mse_loss(y, target, &loss));
+    FY_TRY(fy_tape_backward(tape, loss, NULL));
+    FY_TRY(fy_tape_grad(tape, w1, &g1));
+    FY_TRY(fy_tape_grad(tape, w2, &g2));
+    FY_TRY(fy_axpy(w1, -0.1, g1));
+    FY_TRY(fy_axpy(w2, -0.1, g2));
+    fy_scope_end(scope, 0, NULL);
+    return FY_STATUS_OK;
+}
+
+TS_DEVICE_TEST(a_network_trains_called_and_replayed)
+{
+    fy_tensor_t *rng, *x, *target, *w[2][2], *place[2];
+    fy_tape_t *tape[2];
+    fy_graph_t *graph;
+    float results[2][2][32];
+    ts_ok(fy_rng_create(ctx->device, 5, &rng));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(16, 4), 0, 1, &x));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(16, 1), 0, 1, &target));
+    for (int way = 0; way < 2; way++) {
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 8), 0.25, &w[way][0]));
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w[way][1]));
+        ts_ok(fy_tape_create(&tape[way]));
+        for (int i = 0; i < 2; i++) { /* gradients are outside the graph */
+            ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, i ? 2 : 2,
+                           i ? (int64_t[]){ 8, 1 } : (int64_t[]){ 4, 8 }, &place[i]));
+            ts_ok(fy_tape_watch(tape[way], w[way][i], place[i]));
+        }
+    }
+    for (int i = 0; i < 10; i++) ts_ok(train(tape[0], x, target, w[0][0], w[0][1]));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(train(tape[1], x, target, w[1][0], w[1][1]));
+    ts_ok(fy_graph_end(&graph));
+    for (int i = 0; i < 10; i++) ts_ok(fy_graph_replay(graph, NULL));
+    for (int way = 0; way < 2; way++) {
+        ts_read(w[way][0], results[way][0], 32 * sizeof(float));
+        ts_read(w[way][1], results[way][1], 8 * sizeof(float));
+    }
+    assert_memory_equal(results[0][0], results[1][0], 32 * sizeof(float));
+    assert_memory_equal(results[0][1], results[1][1], 8 * sizeof(float));
+    assert_true(fabsf(results[0][0][0] - 0.25f) > 1e-4f);
+}
+
+/* The same network: in the steady state a step allocates nothing, waits for nothing and transfers
+ * nothing, called or replayed. */
+TS_DEVICE_TEST(a_steady_step_makes_only_light_requests)
+{
+    enum { WARM = 5, STEPS = 20 };
+    fy_tensor_t *x, *target, *w1, *w2;
+    fy_tape_t *tape;
+    fy_graph_t *graph = NULL;
+    fy_memory_stats_t memory[2] = { FY_MEMORY_STATS_INIT, FY_MEMORY_STATS_INIT };
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 4), 0.5, &x));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 1), 0.5, &target));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 8), 0.25, &w1));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w2));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w1, NULL));
+    ts_ok(fy_tape_watch(tape, w2, NULL));
+    for (int replayed = 0; replayed < 2; replayed++) {
+        if (replayed) {
+            ts_ok(fy_graph_begin(ctx->device));
+            ts_ok(train(tape, x, target, w1, w2));
+            ts_ok(fy_graph_end(&graph));
+        }
+        fy_ledger_totals_t before = { 0 }, after;
+        for (int i = 0; i < WARM + STEPS; i++) {
+            if (i == WARM) {
+                before = ts_ledger(NULL);
+                ts_ok(fy_memory_query(ctx->device, NULL, &memory[0]));
+            }
+            ts_ok(replayed ? fy_graph_replay(graph, NULL) : train(tape, x, target, w1, w2));
+        }
+        after = ts_ledger(NULL);
+        ts_ok(fy_memory_query(ctx->device, NULL, &memory[1]));
+        assert_int_equal(after.device_allocs - before.device_allocs, 0);
+        assert_int_equal(after.syncs - before.syncs, 0);
+        assert_int_equal(after.upload.count - before.upload.count, 0);
+        assert_int_equal(after.download.count - before.download.count, 0);
+        assert_true(after.requests > before.requests &&
+                    (after.requests - before.requests) % STEPS == 0);
+        assert_int_equal(memory[1].live, memory[0].live);
+        assert_int_equal(memory[1].reserved, memory[0].reserved);
+    }
+}
+
+/* NULL and destroyed handles are refused as without a tape, before the tape uses them. */
+TS_DEVICE_TEST(bad_operands_are_refused_as_without_a_tape)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *gone = values(ctx, 2, (float[]){ 3, 4 }),
+                *y;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    fy_tensor_destroy(gone);
+    ts_fails_with(fy_mul(w, NULL, &y), INVALID_ARGUMENT, "src1 is NULL");
+    ts_fails(fy_concat(2, (fy_tensor_t *[]){ w, NULL }, 0, &y), INVALID_ARGUMENT);
+#ifndef __SANITIZE_ADDRESS__ /* ASan itself detects the use of a destroyed handle */
+    ts_fails_with(fy_mul(w, gone, &y), INVALID_ARGUMENT, "src1 was destroyed");
+    ts_fails(fy_axpy(gone, 1, w), INVALID_ARGUMENT);
+#endif
+    assert_int_equal(info_of(tape).calls, 0);
+    assert_int_equal(info_of(tape).saved, 0);
+}
