@@ -1,5 +1,6 @@
 /* For tests of public behaviour over the CUDA plugin that also use the fake driver underneath (make
- * its calls fail, read its counts): `driver.fake_cuda_...`. TS_SUITE(.prepare = fake_driver_or_skip).
+ * its calls fail, read its counts): `driver.fake_cuda_...`. They have
+ * TS_SUITE(.prepare = fake_driver_or_skip).
  * Tests of the plugin's slots: tests/unit/cuda/fixture.h. */
 #ifndef FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_

@@ -1,8 +1,8 @@
 /* The base of every test of public behaviour: status assertions that print the error record, and
- * the list of devices under test. Each TS_DEVICE_TEST (test.h) gets a freshly opened device and an open
- * scope. Afterwards the scope is ended and the runner checks: the device's live bytes are back at
- * the start value, no memory was freed under a request of a simulated device, and the ledger grew by
- * the bytes that executors copied.
+ * the list of devices under test. Each TS_DEVICE_TEST (test.h) gets a freshly opened device and an
+ * open scope. Afterwards the scope is ended and the runner checks: the device's live bytes are back
+ * at the start value, no memory was freed under a request of a simulated device, and the ledger
+ * grew by the bytes that executors copied.
  * Not here: tensors in other layouts (operand.h), expected values (oracle.h).
  * FERRY_TEST_DEVICE=spec[,spec...] replaces the default devices "host,sim:0"; FERRY_TEST_REQUIRE=1
  * makes a missing device a failure. */

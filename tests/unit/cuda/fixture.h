@@ -77,7 +77,7 @@ static void *need_symbol(void *library, const char *name)
     return symbol;
 }
 
-/* Call it first in main. */
+/* TS_SUITE(.prepare = load_or_skip): returns 0, or ends the process. */
 static inline int load_or_skip(void)
 {
     const char *build = getenv("FERRY_BUILD_DIR");
