@@ -13,7 +13,6 @@ set(slow
     golden_golden
     golden_json
     golden_plan_programs
-    lint
     mutation_orders
     ops_op_accumulate
     ops_op_bits
