@@ -4,7 +4,7 @@
 # the plugin takes most of the build's time.
 configure := $(if $(CUDA),-DFERRY_CUDA=$(CUDA))
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peers build install uninstall format lint docs coverage sanitize clean
+.PHONY: help demo test test-all check bench bench-peers build install uninstall format lint docs coverage sanitize clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -14,7 +14,12 @@ demo: ## the main job on cuda:0, or on sim:0 without a GPU (DATA=DIR, DEVICE=SPE
 	@scripts/build.sh release $(configure)
 	@scripts/demo.sh $(if $(DEVICE),--device '$(DEVICE)') $(if $(DATA),--data '$(DATA)')
 
-test: ## every test
+test: ## the tests, without the long ones
+	@scripts/setup.sh --tests
+	@scripts/build.sh dev $(configure)
+	@scripts/test.sh dev -LE long
+
+test-all: ## every test: twice as long
 	@scripts/setup.sh --tests
 	@scripts/build.sh dev $(configure)
 	@scripts/test.sh dev

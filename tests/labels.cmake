@@ -3,7 +3,7 @@
 
 # About five seconds of CPU or more, or fifteen under AddressSanitizer; under mpirun; with whole
 # trainings: at a landing .ci/run leaves them out under sanitizers and on Debian 13 if their folder
-# was not touched. `make test` starts them first.
+# was not touched. They start first.
 set(slow
     consume
     faults_autocast
@@ -55,6 +55,22 @@ set(slow
     unit_train_model_recompute
     unit_train_segments
     unit_train_trainer)
+# Of those, what takes twenty seconds or more: `make test` leaves them to `make test-all`. A landing
+# runs those of touched folders, a night all.
+set(long
+    faults_command_sweep
+    golden_plan_programs
+    ops_op_matrix_cuda_source
+    unit_cuda_sass
+    unit_dist_bars
+    unit_dist_faults
+    unit_dist_native
+    unit_dist_norms
+    unit_dist_planned
+    unit_dist_shards
+    unit_tools_examples
+    unit_tools_hostile_files
+    unit_tools_precision)
 # They start threads other than OpenMP's on the host or a simulated device: at a landing .ci/run runs
 # these under ThreadSanitizer.
 set(threads
@@ -120,7 +136,7 @@ set(data
     unit_tools_train
     unit_train_dataset)
 
-foreach(label slow threads data)
+foreach(label slow long threads data)
     foreach(base IN LISTS ${label})
         foreach(name ${base} ${base}_lazy ${base}_random ${base}_mmap ${base}_orders ${base}_fake_cuda)
             if(NOT TEST ${name})
