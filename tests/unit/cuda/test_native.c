@@ -227,23 +227,11 @@ TS_TEST(each_driver_call_fails)
 }
 
 /* Last: the context is lost permanently. */
+/* Last: the context is lost permanently. */
 static int nothing_is_left(void **state)
 {
     (void)state;
     return 0;
-}
-
-/* Last: the context is lost with the device. */
-TS_TEST_WITH(a_lost_device_is_reported, set_up, nothing_is_left)
-{
-    driver.fake_cuda_fail("cuStreamWaitEvent", 1, 700);
-    ts_fails(fy_native_event_wait(device, NULL, app.event), DEVICE_LOST);
-    driver.fake_cuda_fail(NULL, 0, 0);
-    ts_fails(fy_native_event_wait(device, NULL, app.event), DEVICE_LOST);
-    ts_fails(fy_native_event_record(device, NULL, app.event), DEVICE_LOST);
-    ts_fails(fy_native_timeline_signal(device, NULL, (void *)(uintptr_t)app.word, 9), DEVICE_LOST);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
 }
 
 TS_TEST(mistakes_are_refused)
@@ -283,6 +271,19 @@ TS_TEST(mistakes_are_refused)
     cu_ok(app.cuEventDestroy(gone));
     ts_fails(fy_native_event_wait(device, NULL, gone), INVALID_ARGUMENT);
     ts_ok(fy_native_event_record(device, NULL, app.event)); /* the device works as before */
+}
+
+/* Last: the context is lost with the device. */
+TS_TEST_WITH(a_lost_device_is_reported, set_up, nothing_is_left)
+{
+    driver.fake_cuda_fail("cuStreamWaitEvent", 1, 700);
+    ts_fails(fy_native_event_wait(device, NULL, app.event), DEVICE_LOST);
+    driver.fake_cuda_fail(NULL, 0, 0);
+    ts_fails(fy_native_event_wait(device, NULL, app.event), DEVICE_LOST);
+    ts_fails(fy_native_event_record(device, NULL, app.event), DEVICE_LOST);
+    ts_fails(fy_native_timeline_signal(device, NULL, (void *)(uintptr_t)app.word, 9), DEVICE_LOST);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
 }
 
 static int prepare(void)
