@@ -66,8 +66,7 @@ set(long
     unit_dist_faults
     unit_dist_native
     unit_dist_norms
-    unit_dist_planned
-    unit_dist_shards
+    unit_dist_ranks
     unit_tools_examples
     unit_tools_hostile_files
     unit_tools_precision)
