@@ -378,7 +378,7 @@ FY_KERNEL fy_step_flat_advance(FY_FLAT flat)
 
 // ---- loss scaling ----
 
-// Threads that find an element write the same value.
+// Threads that find an element write the same value: volatile, as several blocks do.
 template <typename T> __device__ inline void check_finite(const fy_args &args)
 {
     const fy_operand &x = args.src[0];
@@ -402,7 +402,8 @@ template <typename T> __device__ inline void check_finite(const fy_args &args)
             found |= !(value - value == 0);
         }
     });
-    if (found) *element<double>(args.dst[0], FY__FOUND * args.dst[0].strides[0]) = 1;
+    if (!found) return;
+    *(volatile double *)element<double>(args.dst[0], FY__FOUND * args.dst[0].strides[0]) = 1;
 }
 
 FY_KERNEL fy_check_finite_f32(FY_ARGS args) { check_finite<float>(args); }
