@@ -146,6 +146,11 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_fla
              unsigned grid, unsigned block_x, unsigned block_y);
 /* The same for fy_chain_f32, without barriers. */
 int simt_run_chain(const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x);
+/* fake_ptx.c: runs the kernel's PTX with its arguments as the plugin packed them. */
+CUresult fake_run_ptx(int device, const char *name, const void *arguments, size_t nbytes,
+                      unsigned grid, unsigned block_x, unsigned block_y);
+/* Returns whether FAKE_CUDA_KERNELS has this value. */
+int fake_kernels_are(const char *kind);
 /* fake_chain.c: checks the arguments of fy_chain_f32 and runs the chain. */
 CUresult fake_run_chain(int device, const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x);
 

@@ -106,14 +106,14 @@ static CUresult run_source(const fy__cuda_chain_t *chain, const fy_desc_t *opera
 CUresult fake_run_chain(int device, const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x)
 {
     fy_desc_t operands[FY__CUDA_CHAIN_OPERANDS];
-    const char *kernels = getenv("FAKE_CUDA_KERNELS");
     if (chain->nops > FY__CUDA_CHAIN_OPS || chain->ndst + chain->nsrc > FY__CUDA_CHAIN_OPERANDS ||
         !operands_fit(chain) || !program_fits(chain))
         return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < chain->ndst + chain->nsrc; i++)
         if (!rebuild_operand(device, &chain->operands[i], &operands[i]))
             return CUDA_ERROR_ILLEGAL_ADDRESS;
-    return kernels != NULL && strcmp(kernels, "source") == 0
-               ? run_source(chain, operands, grid, block_x)
-               : interpret(chain, operands);
+    if (fake_kernels_are("ptx"))
+        return fake_run_ptx(device, "fy_chain_f32", chain, sizeof *chain, grid, block_x, 1);
+    return fake_kernels_are("source") ? run_source(chain, operands, grid, block_x)
+                                      : interpret(chain, operands);
 }

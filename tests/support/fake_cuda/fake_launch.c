@@ -416,6 +416,12 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     return fake_run_launch(&launch);
 }
 
+int fake_kernels_are(const char *kind)
+{
+    const char *kernels = getenv("FAKE_CUDA_KERNELS");
+    return kernels != NULL && strcmp(kernels, kind) == 0;
+}
+
 /* FAKE_CUDA_KERNELS=source: the kernels' source (simt.c) instead of the portable kernels. */
 static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, uint32_t *fault,
                            const fy_desc_t *dst, const fy_desc_t *src)
@@ -474,7 +480,6 @@ static CUresult run_kernel(int device, const launched_t *work)
 {
     const char *kernel = work->kernel;
     fy_desc_t dst[FY__CUDA_MAX_DST], src[FY__CUDA_MAX_SRC];
-    const char *kernels = getenv("FAKE_CUDA_KERNELS");
     uint32_t *fault = NULL;
     fy__cuda_args_t own = work->args, *args = &own;
     fy_packed_entry_t *table = NULL;
@@ -494,7 +499,12 @@ static CUresult run_kernel(int device, const launched_t *work)
                                           (uint64_t)(uintptr_t)src[0].data;
     }
     CUresult code;
-    if (kernels != NULL && strcmp(kernels, "source") == 0)
+    if (fake_kernels_are("ptx"))
+        code = is_flat_kernel(kernel) ? fake_run_ptx(device, kernel, &work->flat, sizeof work->flat,
+                                                     work->grid, work->block_x, work->block_y)
+                                      : fake_run_ptx(device, kernel, &work->args, sizeof work->args,
+                                                     work->grid, work->block_x, work->block_y);
+    else if (fake_kernels_are("source"))
         code = run_source(work, args, fault, dst, src);
     else
         code = interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS

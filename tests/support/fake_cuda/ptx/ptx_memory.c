@@ -1,0 +1,125 @@
+/* Memory of the PTX machine: where an address leads, and what the checks say about it. */
+#include <string.h>
+
+#include "tests/support/fake_cuda/ptx/machine.h"
+
+/* Pages of global memory that were used last, by their number. A page that allocations cover in
+ * part is asked for at each access. */
+enum { SLOTS = 1024 };
+static struct slot {
+    uint64_t number, launch; /* 0: empty */
+    char *bytes;
+    ptx_page_t *page;
+} slots[SLOTS];
+
+static uint64_t launch_number;
+void ptx_memory_begin(void) { launch_number++; }
+
+static void *global_bytes(ptx_machine_t *m, uint64_t address, uint32_t nbytes, uint32_t thread,
+                          unsigned flags)
+{
+    const ptx_launch_t *launch = m->launch;
+    const uint64_t number = address / PTX_PAGE;
+    struct slot *slot = &slots[number % SLOTS];
+    if (slot->number != number || slot->launch != launch_number)
+        *slot = (struct slot){ number, launch_number,
+                               launch->translate(launch->device, number * PTX_PAGE, PTX_PAGE),
+                               ptx_checks_page(address) };
+    char *bytes = slot->bytes != NULL ? slot->bytes + address % PTX_PAGE
+                                      : launch->translate(launch->device, address, nbytes);
+    if (bytes == NULL) {
+        ptx_fail(m, PTX_OUTSIDE, thread, "%s %u bytes at 0x%llx, outside any allocation",
+                 (flags & PTX_WRITES) != 0 ? "writes" : "reads", nbytes,
+                 (unsigned long long)address);
+        return NULL;
+    }
+    if ((flags & PTX_VOLATILE) == 0 &&
+        !ptx_checks_global(m, slot->page, address, nbytes, thread, (flags & PTX_WRITES) != 0))
+        return NULL;
+    return bytes;
+}
+
+/* Bytes of an array that only this launch has. */
+static void *array_bytes(ptx_machine_t *m, const char *name, const void *array,
+                         uint64_t array_nbytes, uint64_t at, uint32_t nbytes, uint32_t thread)
+{
+    if (at < array_nbytes && nbytes <= array_nbytes - at) return (char *)array + at;
+    ptx_fail(m, PTX_OUTSIDE, thread, "uses %u bytes at %llu of %llu bytes of %s", nbytes,
+             (unsigned long long)at, (unsigned long long)array_nbytes, name);
+    return NULL;
+}
+
+void *ptx_reach(ptx_machine_t *m, unsigned space, uint64_t address, uint32_t nbytes,
+                uint32_t thread, unsigned flags)
+{
+    const ptx_kernel_t *kernel = m->kernel;
+    const uint64_t in_window = address & (PTX_WINDOW(1) - 1);
+    if (address % nbytes != 0) {
+        ptx_fail(m, PTX_MISALIGNED, thread, "uses %u bytes at 0x%llx", nbytes,
+                 (unsigned long long)address);
+        return NULL;
+    }
+    if (space == PTX_GENERIC || space == PTX_GLOBAL) switch (PTX_WINDOW_OF(address)) {
+        case PTX_WINDOW_SHARED: space = PTX_SHARED; break;
+        case PTX_WINDOW_LOCAL: space = PTX_LOCAL; break;
+        case PTX_WINDOW_PARAM: space = PTX_PARAM; break;
+        case PTX_WINDOW_DATA:
+            return array_bytes(m, "the module's arrays", kernel->data, kernel->data_nbytes,
+                               in_window, nbytes, thread);
+        default: return global_bytes(m, address, nbytes, thread, flags);
+        }
+    if (space == PTX_LOCAL)
+        return array_bytes(m, "local memory", m->local + thread * kernel->local_nbytes,
+                           kernel->local_nbytes, in_window, nbytes, thread);
+    if (space == PTX_PARAM)
+        return array_bytes(m, "arguments", m->launch->arguments, m->launch->arguments_nbytes,
+                           in_window, nbytes, thread);
+    const uint64_t at = (uint32_t)address;
+    void *bytes =
+        array_bytes(m, "shared memory", m->shared, kernel->shared_nbytes, at, nbytes, thread);
+    if (bytes == NULL || !ptx_checks_shared(m, at, nbytes, thread, (flags & PTX_WRITES) != 0))
+        return NULL;
+    return bytes;
+}
+
+/* A register may be wider than the type: the value is extended. */
+static inline uint64_t read_bytes(const unsigned char *bytes, unsigned nbytes, int is_signed)
+{
+    uint64_t u64;
+    uint32_t u32;
+    uint16_t u16;
+    switch (nbytes) {
+    case 1: return is_signed ? (uint64_t)(int8_t)*bytes : *bytes;
+    case 2: memcpy(&u16, bytes, sizeof u16); return is_signed ? (uint64_t)(int16_t)u16 : u16;
+    case 4: memcpy(&u32, bytes, sizeof u32); return is_signed ? (uint64_t)(int32_t)u32 : u32;
+    default: memcpy(&u64, bytes, sizeof u64); return u64;
+    }
+}
+
+void ptx_load_or_store(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i,
+                       uint32_t mask)
+{
+    const int is_store = i->code == PTX_ST, is_signed = ptx_type_is_signed(i->type);
+    const ptx_operand_t *registers = &i->operands[is_store];
+    const uint64_t *addresses = ptx_row(m, warp, i->operands[!is_store].row);
+    const unsigned nbytes = ptx_type_nbytes(i->type), all = nbytes * i->vector;
+    const unsigned flags = (i->flags & PTX_VOLATILE) | (is_store ? PTX_WRITES : 0u);
+    uint64_t *rows[PTX_VECTOR];
+    for (uint32_t k = 0; k < i->vector; k++)
+        rows[k] = ptx_row(m, warp,
+                          registers->count == 0 ? registers->row
+                                                : m->kernel->lists[(uint32_t)registers->row + k]);
+    if (m->launch->counts != NULL)
+        ptx_count_access(&m->counts, i->space, addresses, i->offset, mask, all, is_store);
+    for (uint32_t l = 0; l < PTX_LANES; l++) {
+        if ((mask >> l & 1) == 0) continue;
+        unsigned char *bytes =
+            ptx_reach(m, i->space, addresses[l] + (uint64_t)i->offset, all, warp->first + l, flags);
+        if (bytes == NULL) return;
+        for (uint32_t k = 0; k < i->vector; k++)
+            if (is_store)
+                memcpy(bytes + nbytes * k, &rows[k][l], nbytes); /* little-endian */
+            else
+                rows[k][l] = read_bytes(bytes + nbytes * k, nbytes, is_signed);
+    }
+}

@@ -1,0 +1,170 @@
+/* The words that the machine knows: Ferry's kernels have these. */
+#include <string.h>
+
+#include "tests/support/fake_cuda/ptx/words.h"
+
+struct word {
+    const char *name;
+    uint32_t value;
+};
+
+static const struct word types[] = { { "u8", PTX_U8 },     { "s8", PTX_S8 },     { "b8", PTX_B8 },
+                                     { "u16", PTX_U16 },   { "s16", PTX_S16 },   { "b16", PTX_B16 },
+                                     { "u32", PTX_U32 },   { "s32", PTX_S32 },   { "b32", PTX_B32 },
+                                     { "u64", PTX_U64 },   { "s64", PTX_S64 },   { "b64", PTX_B64 },
+                                     { "f16", PTX_F16 },   { "f32", PTX_F32 },   { "f64", PTX_F64 },
+                                     { "bf16", PTX_BF16 }, { "pred", PTX_PRED }, { NULL, 0 } };
+static const struct word spaces[] = { { "global", PTX_GLOBAL },
+                                      { "shared", PTX_SHARED },
+                                      { "local", PTX_LOCAL },
+                                      { "param", PTX_PARAM },
+                                      { NULL, 0 } };
+static const struct word compares[] = { { "eq", PTX_EQ },   { "ne", PTX_NE },   { "lt", PTX_LT },
+                                        { "le", PTX_LE },   { "gt", PTX_GT },   { "ge", PTX_GE },
+                                        { "equ", PTX_EQU }, { "neu", PTX_NEU }, { "ltu", PTX_LTU },
+                                        { "leu", PTX_LEU }, { "gtu", PTX_GTU }, { "geu", PTX_GEU },
+                                        { "num", PTX_NUM }, { "nan", PTX_NAN }, { NULL, 0 } };
+static const struct word roundings[] = {
+    { "rz", PTX_RZ | PTX_ROUNDED },   { "rm", PTX_RM | PTX_ROUNDED },
+    { "rp", PTX_RP | PTX_ROUNDED },   { "rni", PTX_RN | PTX_INTEGRAL },
+    { "rzi", PTX_RZ | PTX_INTEGRAL }, { "rmi", PTX_RM | PTX_INTEGRAL },
+    { "rpi", PTX_RP | PTX_INTEGRAL }, { NULL, 0 }
+};
+static const struct word vectors[] = { { "v2", 2 }, { "v4", 4 }, { NULL, 0 } };
+static const struct word flags[] = { { "lo", PTX_LO },     { "hi", PTX_HI },
+                                     { "wide", PTX_WIDE }, { "ftz", PTX_FTZ },
+                                     { "sat", PTX_SAT },   { "approx", PTX_APPROX },
+                                     { "cc", PTX_CC },     { "trans", PTX_TRANS },
+                                     { "to", PTX_TO },     { "volatile", PTX_VOLATILE },
+                                     { "bfly", PTX_BFLY }, { NULL, 0 } };
+/* They say what the machine does anyway. */
+static const struct word plain[] = { { "rn", 0 },       { "uni", 0 },     { "sync", 0 },
+                                     { "nc", 0 },       { "aligned", 0 }, { "row", 0 },
+                                     { "col", 0 },      { "m8n8", 0 },    { "x4", 0 },
+                                     { "m16n8k16", 0 }, { NULL, 0 } };
+
+/* Instructions, how many operands they have, the flags that the machine knows for them. */
+static const struct instruction {
+    const char *name;
+    uint8_t code, noperands;
+    uint16_t known, always;
+} instructions[] = {
+    { "mov", PTX_MOV, 2, 0, 0 },
+    { "add", PTX_ADD, 3, PTX_CC | PTX_ROUNDED, 0 },
+    { "addc", PTX_ADD, 3, PTX_CC, PTX_FROM_CC },
+    { "sub", PTX_SUB, 3, PTX_CC, 0 },
+    { "subc", PTX_SUB, 3, PTX_CC, PTX_FROM_CC },
+    { "mul", PTX_MUL, 3, PTX_LO | PTX_HI | PTX_WIDE, 0 },
+    { "mad", PTX_MAD, 4, PTX_LO | PTX_HI | PTX_WIDE | PTX_CC, 0 },
+    { "madc", PTX_MAD, 4, PTX_LO | PTX_HI | PTX_CC, PTX_FROM_CC },
+    { "fma", PTX_FMA, 4, PTX_ROUNDED, 0 },
+    { "div", PTX_DIV, 3, 0, 0 },
+    { "rem", PTX_REM, 3, 0, 0 },
+    { "min", PTX_MIN, 3, 0, 0 },
+    { "max", PTX_MAX, 3, 0, 0 },
+    { "abs", PTX_ABS, 2, 0, 0 },
+    { "neg", PTX_NEG, 2, 0, 0 },
+    { "and", PTX_AND, 3, 0, 0 },
+    { "or", PTX_OR, 3, 0, 0 },
+    { "xor", PTX_XOR, 3, 0, 0 },
+    { "not", PTX_NOT, 2, 0, 0 },
+    { "shl", PTX_SHL, 3, 0, 0 },
+    { "shr", PTX_SHR, 3, 0, 0 },
+    { "selp", PTX_SELP, 4, 0, 0 },
+    { "setp", PTX_SETP, 3, 0, 0 },
+    { "cvt", PTX_CVT, 2, PTX_SAT | PTX_ROUNDED | PTX_INTEGRAL, 0 },
+    { "ex2", PTX_EX2, 2, PTX_APPROX | PTX_FTZ, 0 },
+    { "rcp", PTX_RCP, 2, PTX_APPROX | PTX_FTZ, 0 },
+    { "sqrt", PTX_SQRT, 2, 0, 0 },
+    { "copysign", PTX_COPYSIGN, 3, 0, 0 },
+    { "prmt", PTX_PRMT, 4, 0, 0 },
+    { "bfi", PTX_BFI, 5, 0, 0 },
+    { "clz", PTX_CLZ, 2, 0, 0 },
+    { "cvta", PTX_CVTA, 2, PTX_TO, 0 },
+    { "ld", PTX_LD, 2, PTX_VOLATILE, 0 },
+    { "st", PTX_ST, 2, PTX_VOLATILE, 0 },
+    { "shfl", PTX_SHFL, 5, PTX_BFLY, 0 },
+    { "ldmatrix", PTX_LDMATRIX, 2, PTX_TRANS, 0 },
+    { "mma", PTX_MMA, 4, 0, 0 },
+    { "bra", PTX_BRA, 1, 0, 0 },
+    { "bar", PTX_BAR, 1, 0, 0 },
+    { "ret", PTX_RET, 0, 0, 0 },
+    { "exit", PTX_RET, 0, 0, 0 },
+    { "call", PTX_CALL, 3, 0, 0 },
+};
+
+static int look_up(const struct word *words, ptx_span_t name, uint32_t *out)
+{
+    for (; words->name != NULL; words++)
+        if (ptx_span_is(name, words->name)) {
+            *out = words->value;
+            return 1;
+        }
+    return 0;
+}
+
+int32_t ptx_special_row(ptx_span_t name)
+{
+    static const struct word specials[] = {
+        { "%tid.x", PTX_TID_X },   { "%tid.y", PTX_TID_Y },       { "%ctaid.x", PTX_CTAID_X },
+        { "%ntid.x", PTX_NTID_X }, { "%nctaid.x", PTX_NCTAID_X }, { NULL, 0 }
+    };
+    uint32_t row;
+    return look_up(specials, name, &row) ? (int32_t)row : -1;
+}
+
+/* The first type is the result's; mma has more than two. */
+static void take_type(ptx_instruction_t *i, uint8_t type)
+{
+    if (i->type == PTX_NO_TYPE)
+        i->type = type;
+    else if (i->from == PTX_NO_TYPE)
+        i->from = type;
+}
+
+static void take_rounding(ptx_instruction_t *i, uint32_t value)
+{
+    i->rounding = value & 3;
+    i->flags |= (uint16_t)(value & ~3u);
+}
+
+/* Returns whether the machine knows the word. */
+static int parse_modifier(ptx_span_t word, ptx_instruction_t *i)
+{
+    uint32_t value;
+    if (look_up(types, word, &value))
+        take_type(i, (uint8_t)value);
+    else if (look_up(spaces, word, &value))
+        i->space = (uint8_t)value;
+    else if (i->code == PTX_SETP && look_up(compares, word, &value))
+        i->compare = (uint8_t)value;
+    else if (look_up(roundings, word, &value))
+        take_rounding(i, value);
+    else if (look_up(flags, word, &value))
+        i->flags |= (uint16_t)value;
+    else if (look_up(vectors, word, &value))
+        i->vector = (uint8_t)value;
+    else
+        return look_up(plain, word, &value);
+    return 1;
+}
+
+const char *ptx_parse_words(ptx_span_t words, ptx_instruction_t *i, unsigned *out_noperands)
+{
+    const struct instruction *known = NULL;
+    const ptx_span_t name = ptx_span_cut(words, ".", &words);
+    for (size_t k = 0; k < sizeof instructions / sizeof *instructions; k++)
+        if (ptx_span_is(name, instructions[k].name)) known = &instructions[k];
+    if (known == NULL) return "unknown instruction";
+    i->code = known->code;
+    *out_noperands = known->noperands;
+    while (words.n > 0)
+        if (!parse_modifier(ptx_span_cut(words, ".", &words), i)) return "unknown modifier";
+    if ((i->flags & ~known->known) != 0 ||
+        ((i->flags & PTX_ROUNDED) != 0 && i->type != PTX_F32 && i->code != PTX_CVT) ||
+        ((i->flags & PTX_SAT) != 0 && (i->type != PTX_F32 || i->from != PTX_F32)) ||
+        (i->code == PTX_SHFL && (i->flags & PTX_BFLY) == 0))
+        return "unknown combination of modifiers";
+    i->flags |= known->always;
+    return NULL;
+}
