@@ -2,23 +2,14 @@
 # if the command is not built.
 # `expect` runs the command; its streams are then in $work/out and $work/err, which the others look
 # at.
-# shellcheck shell=bash disable=SC2034  # failures: read by who sources it
-set -uo pipefail
-ferry=$(realpath -m "$1")/bin/ferry
-if [ ! -x "$ferry" ]; then
-    echo "skipped: $ferry is not built"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+# shellcheck shell=bash disable=SC2034  # variables: read by who sources it
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../../support/test.inc.sh" "$1"
+needs bin/ferry
+ferry=$build/bin/ferry
 # Real data sets, for the tests that have more to check with them.
-real_data=${FERRY_DATA:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)/data}
+real_data=${FERRY_DATA:-$root/data}
 
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 # expect STATUS ARGUMENT...: runs, compares the exit status.
 expect() {
     local expected=$1
@@ -37,7 +28,16 @@ wait_until() {
     fail "waited for nothing: $*"
     return 1
 }
-# says out|err TEXT; matches out|err REGEX; silent out|err
-says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+# says out|err TEXT...; matches out|err REGEX; silent out|err
+says() {
+    local text
+    for text in "${@:2}"; do
+        grep -qF -- "$text" "$work/$1" || fail "'$text' is not in $1 of the last command: $(head -c 300 "$work/$1")"
+    done
+}
 matches() { grep -qE -- "$2" "$work/$1" || fail "nothing like '$2' is in $1 of the last command"; }
 silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
+# prints TEXT ARGUMENT...: exit status 0, and the output has the text.
+prints() { expect 0 "${@:2}" && says out "$1"; }
+# refuses STATUS TEXT ARGUMENT...: that exit status, and the error output has the text.
+refuses() { expect "$1" "${@:3}" && says err "$2"; }

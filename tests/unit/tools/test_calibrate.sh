@@ -9,52 +9,39 @@
 figures() { sed -n 's/^  \([a-z0-9_]*_ns\|[a-z0-9_]*_per_s\|memory_bytes\) *\([0-9]*\)$/\1 \2/p' "$work/out"; }
 
 # ---- usage ----
-expect 0 calibrate --help
-says out "usage: ferry calibrate [DEVICE]"
-expect 2 calibrate host
-says err "--host measures"
+prints "usage: ferry calibrate [DEVICE]" calibrate --help
+refuses 2 "--host measures" calibrate host
 silent out
 expect 2 calibrate sim:0 --rounds 0
-expect 2 calibrate 'sim:0?profile=b200'
-says err "or a file"
+refuses 2 "or a file" calibrate 'sim:0?profile=b200'
 expect 1 calibrate 'sim:0?numerics=off' --rounds 1 --out "$work/no/folder.json" --json
 silent out
 says err "cannot write $work/no/folder.json"
 # Options that would be ignored, or written into a profile that no device reads, are refused before
 # anything is measured.
-expect 2 calibrate sim:0 --host
-says err "--host measures no device"
+refuses 2 "--host measures no device" calibrate sim:0 --host
 expect 2 calibrate --host --peer sim:1
-expect 2 calibrate sim:0 --base t4
-says err "--base goes with --host"
+refuses 2 "--base goes with --host" calibrate sim:0 --base t4
 for base in b200 sim.json; do
-    expect 2 calibrate --host --base "$base"
-    says err "is no built-in profile"
+    refuses 2 "is no built-in profile" calibrate --host --base "$base"
 done
 for name in 'a"b' 'a\b' "$(printf 'a%.0s' {1..32})"; do
-    expect 2 calibrate --host --name "$name"
-    says err "--name must have"
+    refuses 2 "--name must have" calibrate --host --name "$name"
 done
-expect 1 calibrate 'sim:0?numerics=off' --peer nowhere:0 --rounds 1
-says err "nowhere"
+refuses 1 "nowhere" calibrate 'sim:0?numerics=off' --peer nowhere:0 --rounds 1
 silent out
-FERRY_PLUGIN_PATH=$work expect 1 calibrate
-says err "--host measures"
+FERRY_PLUGIN_PATH=$work refuses 1 "--host measures" calibrate
 says err "UNAVAILABLE"
 silent out
-expect 0 calibrate --host --rounds 1 --max-bytes 1MiB --json
-says out '"calibrate": "host"'
+prints '"calibrate": "host"' calibrate --host --rounds 1 --max-bytes 1MiB --json
 
 # ---- the closed loop: a profile measured on the model clock is that profile ----
 for profile in h100 k80 rtx4090; do
     file=$work/$profile.json
-    expect 0 calibrate "sim:0?profile=$profile&numerics=off" --rounds 2 --out "$file" --json
-    says out '"clock": "model"'
-    says out '"written"'
-    says out '"spread": 0'
+    prints '"clock": "model"' calibrate "sim:0?profile=$profile&numerics=off" --rounds 2 --out "$file" --json
+    says out '"written"' '"spread": 0'
     [ -s "$file" ] || fail "there is no $file"
-    expect 0 info --device "sim:0?profile=$file"
-    says out "$profile-profile profile"
+    prints "$profile-profile profile" info --device "sim:0?profile=$file"
     figures >"$work/got"
     expect 0 info --device "sim:0?profile=$profile"
     figures >"$work/want"
@@ -79,23 +66,20 @@ says out '"device_model": "k80-profile profile"'
 long=$work/$(printf 'a%.0s' {1..200})
 mkdir -p "$long" && cp "$work/k80.json" "$long/b.json"
 expect 0 info --device "sim:0?profile=$long/b.json&numerics=off"
-expect 2 experiment roundtrip --device "sim:0?profile=$work/none.json" --iters 1
-says err "No such file"
+refuses 2 "No such file" experiment roundtrip --device "sim:0?profile=$work/none.json" --iters 1
 
 # ---- the host alone ----
 expect 0 calibrate --host --base t4 --name here --rounds 2 --max-bytes 4MiB --out "$work/host.json"
 says out "host_copy_bytes_per_s"
-expect 0 info --device "sim:0?profile=$work/host.json"
-says out "here profile"
+prints "here profile" info --device "sim:0?profile=$work/host.json"
 figures >"$work/got"
 grep -qx "f16_flops_per_s 65000000000000" "$work/got" || fail "--base t4 does not give the figures of a t4"
 [ "$(grep -c '^host_' "$work/got")" -eq 4 ] || fail "the host has not four figures"
 
 # ---- a card, as far as the fake driver simulates one ----
-folder=$(dirname "$(dirname "$ferry")")
-fake=$folder/lib/tests/libfake_cuda.so
-if [ -e "$folder/lib/ferry/libferry_cuda.so" ] && [ -e "$fake" ]; then
-    export FERRY_PLUGIN_PATH=$folder/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none
+fake=$build/lib/tests/libfake_cuda.so
+if [ -e "$build/lib/ferry/libferry_cuda.so" ] && [ -e "$fake" ]; then
+    export FERRY_PLUGIN_PATH=$build/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none
     # One more request does not take longer there: such a rate is refused, never written.
     "$ferry" calibrate cuda:0 --rounds 3 --max-bytes 4MiB --out "$work/fake.json" >"$work/out" 2>"$work/err"
     case $? in
@@ -111,5 +95,3 @@ if [ -e "$folder/lib/ferry/libferry_cuda.so" ] && [ -e "$fake" ]; then
     *) fail "calibrating the fake device: $(head -c 300 "$work/err")" ;;
     esac
 fi
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures > 0))

@@ -1,16 +1,11 @@
 #!/usr/bin/env bash
 # examples/cuda_application over the fake driver: Ferry computes on the application's buffers, in the
 # order of its events, with device memory from its pool only. Usage: BUILD-FOLDER
-set -euo pipefail
-build=$(cd "$1" && pwd)
-program=$build/bin/cuda_application
-fake=$build/lib/tests/libfake_cuda.so
-if [ ! -x "$program" ] || [ ! -r "$fake" ] || [ ! -r "$build/lib/ferry/libferry_cuda.so" ]; then
-    echo "SKIP: no CUDA plugin, or no examples, in this build"
-    exit 77
-fi
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
+set -e
+needs bin/cuda_application lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so
+program=$build/bin/cuda_application fake=$build/lib/tests/libfake_cuda.so log=$work/log
 export FERRY_PLUGIN_PATH=$build/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none
 "$program" cuda:0 >"$log" 2>&1 || { cat "$log" && exit 1; }
 has() { grep -qE "$1" "$log" || { echo "not there: $1" && cat "$log" && exit 1; }; }

@@ -3,6 +3,7 @@
 # and nowhere else. A set that is missing there is made up with a warning; one missing from --data
 # is an error.
 # Usage: test_data.sh BUILD_DIR.
+# shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 export OMP_WAIT_POLICY=passive
@@ -27,21 +28,18 @@ checked() {
         matches out "(^data: |steps \()($name, )?$1[,/)]"
     }
     made_up() { # made_up FOLDER: it looked there in vain
-        says err "the data set $name is not in $1 ("
-        says err "made-up data"
+        says err "the data set $name is not in $1 (" "made-up data"
         matches out '(^data: |steps \().*synthetic'
     }
     cd "$work/here" || exit 1
     unset FERRY_DATA
-    # shellcheck disable=SC2086 # several words
     {
         expect 0 $command && found data
         FERRY_DATA='' expect 0 $command && found data
         FERRY_DATA=$work/other expect 0 $command && found "$work/other"
         FERRY_DATA=$work/nothing expect 0 $command && made_up "$work/nothing"
         FERRY_DATA=$work/nothing expect 0 $command --data "$work/other" && found "$work/other"
-        expect 1 $command --data "$work/nothing"
-        says err "IO: "
+        refuses 1 "IO: " $command --data "$work/nothing"
         says err "$work/nothing"
         silent out
         cd "$work/empty" || exit 1
@@ -52,6 +50,3 @@ checked mnist "train mlp --device host --batch 8 --max-steps 1"
 checked airfoil "train linear --device host --max-steps 1"
 checked mnist "experiment parallel lenet --devices 1 --batch 8 --steps 1"
 checked airfoil "experiment minibatch --device host --runs gd"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

@@ -190,6 +190,3 @@ for line in "${lines[@]}"; do
     done
 done
 [ $refused -gt 20 ] || fail "only $refused of these lines were refused"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

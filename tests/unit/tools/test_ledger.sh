@@ -2,19 +2,16 @@
 # `ferry ledger` and --record: the recording of a run agrees with the run's ledger. An independent
 # reader (python3, if installed) gets the same figures. Broken files are refused. Usage:
 # test_ledger.sh BUILD_DIR.
+# shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
 # ---- usage ----
-expect 0 ledger --help
-says out "usage: ferry ledger FILE"
-expect 2 ledger
-says err "which file?"
+prints "usage: ferry ledger FILE" ledger --help
+refuses 2 "which file?" ledger
 expect 2 ledger --json
-expect 2 ledger "$work/x" --fromat json
-says err "did you mean --format?"
-expect 1 ledger "$work/nowhere"
-says err "nowhere"
+refuses 2 "did you mean --format?" ledger "$work/x" --fromat json
+refuses 1 "nowhere" ledger "$work/nowhere"
 silent out
 
 # ---- the recording agrees with the output of the run ----
@@ -27,8 +24,7 @@ for device in host sim:0; do
     IFS=, read -r _ requests uploads up_bytes _ _ _ downloads down_bytes _ _ _ _ _ _ syncs _ <<<"$line"
     found="traffic: requests=$requests uploads=$uploads upload_bytes=$up_bytes downloads=$downloads download_bytes=$down_bytes syncs=$syncs"
     [ "$found" = "$traffic" ] || fail "$device: recorded '$found', the run said '$traffic'"
-    expect 0 ledger "$file"
-    says out "roundtrip/resident/loop"
+    prints "roundtrip/resident/loop" ledger "$file"
     says out "call site"
     matches out 'events [0-9]+, lost 0;'
     # ops and syncs have call sites in functions of the command, although these are not exported
@@ -81,48 +77,37 @@ done
 
 # ---- the environment ----
 FERRY_RECORD=$work/env.%p.jsonl "$ferry" experiment roundtrip --device sim:0 --iters 1 >/dev/null || fail "the run with FERRY_RECORD failed"
-expect 0 ledger "$(echo "$work"/env.[0-9]*.jsonl)"
-says out "roundtrip/copies"
-FERRY_RECORD=/nowhere/at/all expect 1 experiment roundtrip --device sim:0 --iters 1
-says err "nothing is recorded"
+prints "roundtrip/copies" ledger "$(echo "$work"/env.[0-9]*.jsonl)"
+FERRY_RECORD=/nowhere/at/all refuses 1 "nothing is recorded" experiment roundtrip --device sim:0 --iters 1
 FERRY_RECORD=$work/not_this.jsonl expect 0 info --record "$work/this.jsonl"
 [ -e "$work/not_this.jsonl" ] && fail "--record does not replace FERRY_RECORD"
 expect 0 ledger "$work/this.jsonl"
-FERRY_RECORD=/nowhere/at/all expect 1 info
-says err "nothing is recorded"
+FERRY_RECORD=/nowhere/at/all refuses 1 "nothing is recorded" info
 FERRY_RECORD=$work/this.jsonl expect 1 ledger "$work/missing.jsonl" # only reads: the file that the variable names is not overwritten
-expect 0 ledger "$work/this.jsonl"
-says out "everything"
+prints "everything" ledger "$work/this.jsonl"
 if [ -w /dev/full ]; then
-    expect 1 info --record /dev/full
-    says err "is incomplete"
+    refuses 1 "is incomplete" info --record /dev/full
 fi
 
 # ---- compressed ----
 expect 0 experiment roundtrip --device sim:0 --iters 5 --record "$work/packed.jsonl.gz"
-expect 0 ledger "$work/packed.jsonl.gz"
-says out "roundtrip/copies"
+prints "roundtrip/copies" ledger "$work/packed.jsonl.gz"
 gzip -t "$work/packed.jsonl.gz" || fail "gzip does not accept the compressed file"
 expect 0 timeline "$work/packed.jsonl.gz" --out "$work/packed.trace"
 expect 0 replay "$work/packed.jsonl.gz" --policy ferry
 events=$(gzip -cd "$work/packed.jsonl.gz" | wc -l)
 [ "$(wc -c <"$work/packed.jsonl.gz")" -le $((60 * events)) ] || fail "more than 60 bytes an event: $(wc -c <"$work/packed.jsonl.gz") of $events"
 head -c 3000 "$work/packed.jsonl.gz" >"$work/cut.gz"
-expect 1 ledger "$work/cut.gz"
-says err "is cut off"
-expect 1 info --record "$work/packed.zst"
-says err "zstd is not available"
+refuses 1 "is cut off" ledger "$work/cut.gz"
+refuses 1 "zstd is not available" info --record "$work/packed.zst"
 if [ -w /dev/full ]; then
     ln -sf /dev/full "$work/full.gz"
-    expect 1 info --record "$work/full.gz"
-    says err "is incomplete"
+    refuses 1 "is incomplete" info --record "$work/full.gz"
 fi
-expect 1 experiment roundtrip --device sim:0 --record /nowhere/at/all
-says err "/nowhere/at/all"
+refuses 1 "/nowhere/at/all" experiment roundtrip --device sim:0 --record /nowhere/at/all
 
 # ---- invalid options ----
-expect 1 ledger "$file" --scope nosuch
-says err "nosuch"
+refuses 1 "nosuch" ledger "$file" --scope nosuch
 silent out
 expect 2 ledger "$file" --events --json
 silent out
@@ -131,12 +116,10 @@ silent out
 
 # ---- broken files ----
 head -n -1 "$file" >"$work/killed.jsonl"
-expect 1 ledger "$work/killed.jsonl"
-says err "has no end"
+refuses 1 "has no end" ledger "$work/killed.jsonl"
 says out "roundtrip/copies" # up to the broken line
 sed 5d "$file" >"$work/less"
-expect 1 ledger "$work/less"
-says err "does not have as many events as its last line says"
+refuses 1 "does not have as many events as its last line says" ledger "$work/less"
 for bytes in 1 30 5000 5001 5002 5003 5010 5017 5023 5031 5040 5055 5071 5090; do
     head -c $bytes "$file" >"$work/cut.jsonl"
     expect 1 ledger "$work/cut.jsonl"
@@ -158,21 +141,16 @@ timeout 600 "$ferry" ledger /dev/zero >"$work/out" 2>"$work/err"
 [ $? -eq 1 ] || fail "/dev/zero is read for ever"
 says err "cannot read /dev/zero: it is a device"
 : >"$work/empty"
-expect 1 ledger "$work/empty"
-says err "is empty"
+refuses 1 "is empty" ledger "$work/empty"
 echo '{"hello": 1}' >"$work/other.json"
-expect 1 ledger "$work/other.json"
-says err "does not begin an event file"
+refuses 1 "does not begin an event file" ledger "$work/other.json"
 silent out
 head -c 3000 /dev/urandom >"$work/noise"
-expect 1 ledger "$work/noise"
-says err "line 1"
+refuses 1 "line 1" ledger "$work/noise"
 sed '1s/"version":1/"version":2/' "$file" >"$work/later"
-expect 1 ledger "$work/later"
-says err "version 2"
+refuses 1 "version 2" ledger "$work/later"
 (cat "$file" && sed -n 2p "$file") >"$work/more"
-expect 1 ledger "$work/more"
-says err "follows the end"
+refuses 1 "follows the end" ledger "$work/more"
 
 # ---- values that cannot be added ----
 # hostile NAME LINE...: a whole file of these lines
@@ -187,12 +165,10 @@ refused() {
     shift
     hostile hostile "$@"
     for command in ledger "ledger $work/one_rank" "report --out $work/hostile.html"; do
-        # shellcheck disable=SC2086  # words
         set -- $command
         expect 1 "$1" "$work/hostile" "${@:2}"
         silent out
-        says err "$work/hostile"
-        says err "$text"
+        says err "$work/hostile" "$text"
     done
     [ -e "$work/hostile.html" ] && fail "ferry report wrote a page of: $text"
 }
@@ -205,8 +181,7 @@ for value in '"1"' -1 -0.5 1.5 1e3 true null '[1,2]' 2147483648 4294967296 18446
     expect 1 ledger "$work/rank"
     says err "$work/rank cannot be summed up: \"rank\" of line 3 is no whole number from 0 to 2147483647"
     silent out
-    expect 1 ledger "$work/one_rank" "$work/rank" --scope nosuch
-    says err "\"rank\" of line 3"
+    refuses 1 "\"rank\" of line 3" ledger "$work/one_rank" "$work/rank" --scope nosuch
 done
 for value in '"5"' -5 0.5 1e3 true null '[]' 9223372036854775808 18446744073709551616; do
     for line in '{"ev":"collective","op":"group_broadcast","scope":"a","bytes":@}' \
@@ -230,31 +205,25 @@ hostile big '{"ev":"collective","scope":"a","op":"x",'"$big"'}'
 hostile freed '{"ev":"block_free","pool":"host","block":9,"bytes":7}' '{"ev":"segment_free","pool":"host","segment":9,"bytes":7}'
 expect 0 ledger "$work/big" --format csv
 matches out '^everything,.*,9223372036854775807,'
-expect 1 ledger "$work/big" "$work/big" # each can be summed up
-says err "the figures of these files cannot be added"
+refuses 1 "the figures of these files cannot be added" ledger "$work/big" "$work/big" # each can be summed up
 silent out
 expect 0 ledger "$work/freed" --json
 matches out '"live_bytes": 0'
 printf '{"ev":"ferry","version":1}\n{"ev":"end","events":0,"lost":-1}\n' >"$work/hostile"
-expect 1 ledger "$work/hostile"
-says err '"lost" of line 2 is no whole number'
+refuses 1 '"lost" of line 2 is no whole number' ledger "$work/hostile"
 printf '{"ev":"ferry","version":1}\n{"ev":"end","events":0,"lost":9223372036854775807}\n' >"$work/hostile"
 expect 0 ledger "$work/hostile"
-expect 1 ledger "$work/hostile" "$work/hostile"
-says err "the lost events exceed"
+refuses 1 "the lost events exceed" ledger "$work/hostile" "$work/hostile"
 
 # ---- files of several ranks: each, and their sums ----
 expect 0 experiment roundtrip --device sim:0 --iters 5 --record "$work/one"
 expect 0 train linear --device sim:0 --epochs 2 --record "$work/two"
-expect 0 ledger "$work/one" "$work/two"
-says out "all ranks together:"
+prints "all ranks together:" ledger "$work/one" "$work/two"
 says out "sim:0, rank 1"
-expect 2 ledger "$work/one" "$work/two" --events
-says err "of one file"
+refuses 2 "of one file" ledger "$work/one" "$work/two" --events
 expect 1 ledger "$work/one" "$work/nowhere"
 silent out
-expect 1 ledger "$work/one" "$work/two" --scope nothing
-says err "nothing in these files"
+refuses 1 "nothing in these files" ledger "$work/one" "$work/two" --scope nothing
 for file in one two; do
     expect 0 ledger "$work/$file" --json
     cp "$work/out" "$work/$file.json"
@@ -275,6 +244,3 @@ head -n 50 "$work/two" >"$work/cut"
 expect 1 ledger "$work/one" "$work/cut"
 says out "all ranks together:"
 says err "$work/cut has no end"
-
-[ $failures -eq 0 ] || { echo "$failures failed" && exit 1; }
-echo "ok"

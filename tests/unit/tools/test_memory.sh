@@ -13,48 +13,36 @@ picture() {
 }
 
 # ---- usage ----
-expect 0 memory --help
-says out "usage: ferry memory FILE"
-expect 2 memory
-says err "which file?"
-expect 2 memory "$work/x" --svg "$work/x.png"
-says err ".svg"
-expect 1 memory "$work/nowhere"
-says err "nowhere"
+prints "usage: ferry memory FILE" memory --help
+refuses 2 "which file?" memory
+refuses 2 ".svg" memory "$work/x" --svg "$work/x.png"
+refuses 1 "nowhere" memory "$work/nowhere"
 silent out
 echo '{"device":"sim:0"}' >"$work/other"
-expect 1 memory "$work/other" --json --svg "$work/x.svg"
-says err "is no whole snapshot"
+refuses 1 "is no whole snapshot" memory "$work/other" --json --svg "$work/x.svg"
 silent out
 [ ! -e "$work/x.svg" ] || fail "a picture of nothing was drawn"
 
 # ---- at the end of a run ----
 expect 0 experiment roundtrip --device sim:0 --size 64 --iters 3 --snapshot "$work/end.json" --record "$work/run.jsonl"
-expect 1 memory "$work/run.jsonl" # each device has a separate file
-says err "ferry ledger $work/run.jsonl"
-expect 1 ledger "$work/end.json"
-says err "ferry memory $work/end.json"
-expect 0 memory "$work/end.json"
-says out "sim:0 (h200 profile)"
+refuses 1 "ferry ledger $work/run.jsonl" memory "$work/run.jsonl" # each device has a separate file
+refuses 1 "ferry memory $work/end.json" ledger "$work/end.json"
+prints "sim:0 (h200 profile)" memory "$work/end.json"
 says out "pinned memory of sim:0"
 expect 0 experiment roundtrip --device host --size 64 --iters 3 --snapshot "$work/end.svg"
 picture "$work/end.svg"
-expect 1 experiment roundtrip --device host --snapshot "$work/nowhere/x.json"
-says err "nowhere"
+refuses 1 "nowhere" experiment roundtrip --device host --snapshot "$work/nowhere/x.json"
 
 # ---- when memory runs out ----
 expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3 --snapshot "$work/oom.json"
-expect 0 memory "$work/oom.json" --svg "$work/oom.svg"
-says out "roundtrip"
-says out "verdicts"
-says out "picture: $work/oom.svg"
+prints "roundtrip" memory "$work/oom.json" --svg "$work/oom.svg"
+says out "verdicts" "picture: $work/oom.svg"
 picture "$work/oom.svg"
 FERRY_SNAPSHOT_ON_OOM="$work/env-%p.svg" expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
 says err "OUT_OF_MEMORY"
 picture "$work"/env-*.svg
 FERRY_SNAPSHOT_ON_OOM="$work/nowhere/x.svg" expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
-says err "160000 bytes asked for"
-says err "FERRY_SNAPSHOT_ON_OOM"
+says err "160000 bytes asked for" "FERRY_SNAPSHOT_ON_OOM"
 
 # ---- the JSON, read by another reader ----
 expect 0 memory "$work/oom.json" --json
@@ -87,19 +75,15 @@ fi
 # ---- for PyTorch's memory viewer ----
 expect 0 train lenet --device sim:0 --epochs 1 --limit-samples 640 --record "$work/run.jsonl"
 head -n 500 "$work/run.jsonl" >"$work/part.jsonl" # memory is in use at its end
-expect 0 memory "$work/run.jsonl" --format pytorch --out "$work/run.pickle"
-says out "device 0: sim:0"
-expect 1 memory "$work/part.jsonl" --format pytorch --out "$work/part.pickle"
-says err "is not whole"
+prints "device 0: sim:0" memory "$work/run.jsonl" --format pytorch --out "$work/run.pickle"
+refuses 1 "is not whole" memory "$work/part.jsonl" --format pytorch --out "$work/part.pickle"
 expect 2 memory "$work/run.jsonl" --out "$work/run.pickle"
 expect 2 memory "$work/run.jsonl" --format pytorch
 echo '{"ev":"ferry","version":1}' >"$work/none.jsonl"
-expect 1 memory "$work/none.jsonl" --format pytorch --out "$work/none.pickle"
-says err "has no allocations"
+refuses 1 "has no allocations" memory "$work/none.jsonl" --format pytorch --out "$work/none.pickle"
 [ -e "$work/none.pickle" ] && fail "a file without allocations is written"
 if [ -w /dev/full ]; then
-    expect 1 memory "$work/run.jsonl" --format pytorch --out /dev/full
-    says err "No space left"
+    refuses 1 "No space left" memory "$work/run.jsonl" --format pytorch --out /dev/full
 fi
 if command -v python3 >/dev/null; then
     for name in run part; do
@@ -145,6 +129,3 @@ PY
         echo "left out: no PyTorch; FERRY_TORCH_PYTHON names a Python that has it"
     fi
 fi
-
-[ $failures -eq 0 ] || exit 1
-echo "memory: all good"

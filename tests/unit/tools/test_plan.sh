@@ -2,30 +2,23 @@
 # `ferry plan`: its text, document, timeline and exit statuses. The batch that --fit finds fits, and
 # one more does not.
 # Usage: test_plan.sh BUILD_DIR.
+# shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
 figure() { sed -n "s/^ *\"$1\": \([0-9a-z]*\),*\$/\1/p" "$work/out"; }
 
 # ---- usage ----
-expect 0 plan --help
-says out "usage: ferry plan MODEL"
+prints "usage: ferry plan MODEL" plan --help
 says out "--max-batch"
-expect 2 plan
-says err "which model?"
-expect 2 plan nothing
-says err "no model 'nothing'"
+refuses 2 "which model?" plan
+refuses 2 "no model 'nothing'" plan nothing
 expect 2 plan mlp --batch 0
-expect 2 plan roundtrip --explain
-says err "--explain is of the training steps of models"
-expect 0 plan mlp --batch 4 --explain
-says out "call     8 relu_backward: no call beside it can join it"
-expect 0 plan mobilenet_v3_large --batch 2 --explain
-says out "  chain "
-expect 0 plan mobilenet_v3_large --batch 2 --explain --device 'sim:0?chains=cuda'
-says out "  chain "
-expect 2 plan mlp --device cuda:0
-says err "no simulated device"
+refuses 2 "--explain is of the training steps of models" plan roundtrip --explain
+prints "call     8 relu_backward: no call beside it can join it" plan mlp --batch 4 --explain
+prints "  chain " plan mobilenet_v3_large --batch 2 --explain
+prints "  chain " plan mobilenet_v3_large --batch 2 --explain --device 'sim:0?chains=cuda'
+refuses 2 "no simulated device" plan mlp --device cuda:0
 expect 2 plan mlp --device 'sim:0?profile=nothing'
 silent out
 
@@ -51,8 +44,7 @@ expect 0 plan mlp --batch 32 --json
 training=$(figure step_model_ns)
 expect 0 plan mlp --batch 32 --inference --json
 [ "$(figure step_model_ns)" -lt "$training" ] || fail "inference takes as long as a training step"
-expect 2 plan roundtrip --inference
-says err "--inference is of models"
+refuses 2 "--inference is of models" plan roundtrip --inference
 expect 0 plan resnet18:size=8 --batch 8 --json
 plain=$(figure activations)
 expect 0 plan resnet18:size=8 --batch 8 --recompute sqrt --json
@@ -62,26 +54,22 @@ expect 0 plan resnet18:size=8 --batch 8 --recompute cheap --json
 [ "$(figure activations)" -lt "$plain" ] || fail "cheap recomputation keeps $(figure activations) bytes of activations, $plain without"
 expect 0 plan resnet18:size=8 --batch 8 --recompute cheap,sqrt --json
 [ "$(figure activations)" -lt "$segments" ] || fail "both recomputations keep $(figure activations) bytes of activations, segments $segments"
-expect 0 plan resnet18:size=8 --batch 8 --drop-bias --json
-says out '"params": 11171914'
+prints '"params": 11171914' plan resnet18:size=8 --batch 8 --drop-bias --json
 expect 0 plan resnet18:size=8 --batch 8 --offload 4 --json
 [ "$(figure activations)" -lt "$plain" ] || fail "offloading keeps $(figure activations) bytes of activations, $plain without"
 [ "$(figure pinned_bytes)" -gt 100000 ] || fail "offloading takes $(figure pinned_bytes) page-locked bytes"
-expect 1 plan resnet18:size=8 --recompute 2 --offload 2
-says err "segments are one or the other"
+refuses 1 "segments are one or the other" plan resnet18:size=8 --recompute 2 --offload 2
 expect 2 plan resnet18:size=8 --offload 2 --explain
 expect 0 plan resnet18:size=8 --offload 2 --fit --max-batch 9
 expect 2 plan roundtrip --offload 2
-expect 0 plan resnet18:size=8 --batch 8 --recompute auto
-says out "* none"
+prints "* none" plan resnet18:size=8 --batch 8 --recompute auto
 # scratch memory depends on the version of oneDNN
 expect 0 plan resnet18:size=8 --batch 512 --json
 expect 0 plan resnet18:size=8 --batch 512 --recompute auto --device "sim:0?limit=$(($(figure reserved_bytes) * 93 / 100))"
 matches out '^\* (cheap|uneven)'
 says out "does not fit"
 expect 4 plan resnet18:size=8 --batch 512 --recompute auto --device 'sim:0?limit=100MiB'
-says out "no row fits"
-says out "step, ns"
+says out "no row fits" "step, ns"
 # uneven segments fit where segments of equal results need more memory or more operations
 expect 0 plan resnet18:size=32 --batch 64 --recompute auto --json --device 'sim:0?limit=295MiB'
 added() { awk -v name="\"recompute\": \"$1\"" 'index($0, name) { here = 1 } here && /"added_flops"/ { gsub(/[^0-9]/, ""); print; exit }' "$work/out"; }
@@ -100,9 +88,7 @@ while read -r f32 bf16 options; do
     for precision in f32 bf16; do
         most=$f32
         [ $precision = f32 ] || most=$bf16
-        # shellcheck disable=SC2086
         expect 0 plan resnet18:size=8 --batch "$most" --precision $precision $options --device 'sim:0?limit=200MiB'
-        # shellcheck disable=SC2086
         expect 4 plan resnet18:size=8 --batch $((most + 1)) --precision $precision $options --device 'sim:0?limit=200MiB'
         row=$((row + 1))
     done
@@ -114,25 +100,18 @@ done < <(awk '/^largest batch$/ { here = 1 } !here || NF < 3 { next }
     /^  offload 4 / { print $3, $4, "--offload 4" }' "$work/fit")
 [ $row = 10 ] || fail "the largest batches have $row figures, not 10: $(cat "$work/fit")"
 expect 2 plan lenet --recompute auto --offload 2
-expect 2 plan roundtrip --recompute 2
-says err "--recompute and --offload are of the training steps of models"
+refuses 2 "--recompute and --offload are of the training steps of models" plan roundtrip --recompute 2
 expect 0 plan resnet18:size=8 --batch 8 --precision bf16 --json
 [ "$(figure activations)" -ne "$plain" ] || fail "bf16 keeps as many bytes of activations as f32"
-expect 2 plan roundtrip --precision bf16
-says err "--precision and --drop-bias are of models"
-expect 2 plan mlp --recompute many
-says err "--recompute many is neither auto nor sqrt nor a number from 0 to 9999, nor cheap"
-expect 2 plan mlp --recompute cheap2
-says err "--recompute cheap2 is neither auto nor"
+refuses 2 "--precision and --drop-bias are of models" plan roundtrip --precision bf16
+refuses 2 "--recompute many is neither auto nor sqrt nor a number from 0 to 9999, nor cheap" plan mlp --recompute many
+refuses 2 "--recompute cheap2 is neither auto nor" plan mlp --recompute cheap2
 # the table of choices and that of largest batches
-expect 0 plan lenet --batch 8 --recompute auto --fit --max-batch 16
-says out "* none"
+prints "* none" plan lenet --batch 8 --recompute auto --fit --max-batch 16
 says out "largest batch that fits: 16"
 matches out '^  cheap,sqrt +16 +16$'
-expect 1 plan mlp --recompute 50
-says err "recompute asks for 50 segments; it has"
-expect 1 plan resnet18:width=3
-says err "has no option 'width=3'"
+refuses 1 "recompute asks for 50 segments; it has" plan mlp --recompute 50
+refuses 1 "has no option 'width=3'" plan resnet18:width=3
 expect 0 plan mlp --json
 [ "$(figure params)" = 101770 ] || fail "mlp has $(figure params) parameters"
 [ "$(figure weights)" = $((407296 + 256)) ] || fail "mlp's weights are $(figure weights) bytes"
@@ -148,8 +127,7 @@ for optimizer in adam adamw adadelta; do
 done
 expect 0 plan mlp --optimizer rmsprop --json
 [ "$(figure optimizer_state)" -ge $((state + 407296)) ] || fail "rmsprop has $(figure optimizer_state) bytes of state"
-expect 0 plan mnist
-says out "it fits"
+prints "it fits" plan mnist
 
 # ---- fit ----
 expect 0 plan mlp --batch 1 --fit --json --device 'sim:0?limit=64MiB'
@@ -174,17 +152,12 @@ expect 0 plan mlp --json
 [ "$peak" = "$(figure peak_bytes)" ] || fail "the timeline's peak is $peak, the plan's $(figure peak_bytes)"
 
 # ---- several ranks ----
-expect 2 plan mlp --ranks 8 --nodes 3
-says err "8 ranks are not divisible by 3 nodes; 9 are"
-expect 2 plan mlp --nodes 2
-says err "options of networks and nodes need --ranks"
-expect 2 plan mlp --ranks 2 --net 5us
-says err "LATENCY:BANDWIDTH such as 5us:50GB/s, not '5us'"
+refuses 2 "8 ranks are not divisible by 3 nodes; 9 are" plan mlp --ranks 8 --nodes 3
+refuses 2 "options of networks and nodes need --ranks" plan mlp --nodes 2
+refuses 2 "LATENCY:BANDWIDTH such as 5us:50GB/s, not '5us'" plan mlp --ranks 2 --net 5us
 expect 2 plan roundtrip --ranks 2
-expect 2 plan mlp --ranks 2 --inference
-says err "--ranks is of the training steps of models"
-expect 1 plan mlp --ranks 2 --record "$work/events.jsonl"
-says err "BUSY"
+refuses 2 "--ranks is of the training steps of models" plan mlp --ranks 2 --inference
+refuses 1 "BUSY" plan mlp --ranks 2 --record "$work/events.jsonl"
 expect 0 plan lenet --batch 16 --ranks 4 --json
 # What four devices of one process send in a step: each byte by the same collectives.
 wire=$(figure wire_bytes_inside) together=$(figure step_model_ns | tail -1) alone=$(figure step_model_ns | head -1)
@@ -203,8 +176,4 @@ peak=$(figure peak_bytes | tail -1) shard=$(figure sharded_state_bytes)
 [ "$(figure state_bytes) $shard" = "1033216 129536" ] || fail "state $(figure state_bytes), sharded $shard"
 expect 0 plan lenet --batch 16 --ranks 8 --optimizer adam --shard-optimizer --json
 [ "$(figure peak_bytes | tail -1)" = $((peak - 1033216 + shard)) ] || fail "the peak does not shrink with the state"
-expect 0 plan lenet --ranks 2
-says out "assumptions: equal ranks"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))
+prints "assumptions: equal ranks" plan lenet --ranks 2

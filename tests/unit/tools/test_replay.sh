@@ -5,13 +5,10 @@
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
-expect 0 replay --help
-says out "usage: ferry replay FILE..."
+prints "usage: ferry replay FILE..." replay --help
 expect 2 replay
-expect 2 replay x --polcy ferry
-says err "did you mean --policy?"
-expect 1 replay "$work/nowhere"
-says err "nowhere"
+refuses 2 "did you mean --policy?" replay x --polcy ferry
+refuses 1 "nowhere" replay "$work/nowhere"
 
 # The replay reserves the bytes that the ledger of the run reports.
 expect 0 experiment roundtrip --device sim:0 --size 1000 --iters 3 --record "$work/run.jsonl"
@@ -56,31 +53,24 @@ agrees experiment link --device sim:0
 agrees experiment link --overlap --device 'sim:0?numerics=off' # the pools see no arithmetic
 
 expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
-says out "ferry refuses sim:0"
-says out "limit 4194304"
+says out "ferry refuses sim:0" "limit 4194304"
 says out "sim:0: 4000000 bytes asked for" # with the options of the recorded pool, not of the replaying one
 if grep -q "plain pool" "$work/out"; then fail "the verdict speaks of a plain pool"; fi
 expect 4 replay "$work/run.trace" --policy pytorch-near --limit 4MiB --json
 says out '"limit_bytes": 4194304'
 says out '"waste": null' # a peak that was not reached has no comparison
 says out '"reserved_per_peak": null'
-expect 0 replay "$work/run.trace" --policy ferry --json
-says out '"limit_bytes": null'
-expect 1 replay "$work/run.jsonl" --pool sim:7
-says err "sim:7"
+prints '"limit_bytes": null' replay "$work/run.trace" --policy ferry --json
+refuses 1 "sim:7" replay "$work/run.jsonl" --pool sim:7
 
 printf 'ferry-trace 1\n+100\n-1\n-1\n' >"$work/broken.trace"
-expect 1 replay "$work/broken.trace"
-says err "line 4 frees a block for the second time"
+refuses 1 "line 4 frees a block for the second time" replay "$work/broken.trace"
 printf 'ferry-trace 1\n+100\n-2\n' >"$work/broken.trace"
-expect 1 replay "$work/broken.trace"
-says err "line 3"
+refuses 1 "line 3" replay "$work/broken.trace"
 printf 'ferry-trace 1\n+1e3\n' >"$work/broken.trace"
-expect 1 replay "$work/broken.trace"
-says err "line 2"
+refuses 1 "line 2" replay "$work/broken.trace"
 printf 'ferry-trace 1\n+9223372036854775807\n+1\n' >"$work/broken.trace"
-expect 1 replay "$work/broken.trace" --json
-says err "more bytes at once than there can be"
+refuses 1 "more bytes at once than there can be" replay "$work/broken.trace" --json
 [ ! -s "$work/out" ] || fail "a refused trace has figures"
 
 # Event files made by hand: a pool that is created twice, a file without its end, and lines that no
@@ -98,16 +88,10 @@ expect 1 replay "$work/made.jsonl" --policy ferry
 says out "1000"
 says err "has no end"
 events "$begin" "$pool" "$(block alloc 1 1000)" "$(block free 1 1000)" "$(block free 1 1000)"
-expect 1 replay "$work/made.jsonl"
-says err "line 5 frees a block for the second time"
+refuses 1 "line 5 frees a block for the second time" replay "$work/made.jsonl"
 events "$begin" "$pool" "$(block alloc 2 1000)" "$(block alloc 2 1000)"
-expect 1 replay "$work/made.jsonl"
-says err "line 4 asks for a block with a number that does not rise"
+refuses 1 "line 4 asks for a block with a number that does not rise" replay "$work/made.jsonl"
 for wrong in -1 1.5 1e30 18446744073709551616; do
     events "$begin" "$pool" "$(block alloc 1 "$wrong")"
-    expect 1 replay "$work/made.jsonl"
-    says err "line 3 has no"
+    refuses 1 "line 3 has no" replay "$work/made.jsonl"
 done
-
-[ $failures -eq 0 ] || exit 1
-echo "ok"

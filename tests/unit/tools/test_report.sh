@@ -4,7 +4,6 @@
 # of a page after a failed write. In a browser: test_report_page.sh. Usage: test_report.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
-here=$(cd "$(dirname "$0")" && pwd)
 export FERRY_DATA=$work/nothing
 
 # check PAGE RECORDING...
@@ -21,20 +20,15 @@ check() {
         fail "$page: $(tail -n 1 "$work/checked")"
 }
 
-expect 0 report --help
-says out "usage: ferry report FILE [FILE]"
-expect 2 report
-says err "which file?"
-expect 2 report run.jsonl
-says err "write to which file?"
+prints "usage: ferry report FILE [FILE]" report --help
+refuses 2 "which file?" report
+refuses 2 "write to which file?" report run.jsonl
 expect 2 report a b c --out "$work/page.html"
-expect 1 report "$work/nowhere" --out "$work/page.html"
-says err "IO"
+refuses 1 "IO" report "$work/nowhere" --out "$work/page.html"
 [ ! -e "$work/page.html" ] || fail "a page of a file that does not exist"
 
 expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
-expect 1 report "$work/run.jsonl" --out "$work/no/page.html"
-says err "IO: cannot write $work/no/page.html"
+refuses 1 "IO: cannot write $work/no/page.html" report "$work/run.jsonl" --out "$work/no/page.html"
 expect 0 report "$work/run.jsonl" --out "$work/page.html"
 matches out '^[0-9]+ % of the step .*A step takes .* \(mean of 4\)\.( [0-9]+ finding.*)?$'
 check "$work/page.html" "$work/run.jsonl"
@@ -78,22 +72,18 @@ expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --
 expect 0 report "$work/run.jsonl" "$work/other.jsonl" --out "$work/two.html"
 matches out '^A step takes .* in B and .* in A: .* (faster|slower)'
 check "$work/two.html" "$work/run.jsonl" "$work/other.jsonl"
-expect 0 report "$work/run.jsonl" "$work/host.jsonl" --out "$work/two.html"
-says out "not comparable"
+prints "not comparable" report "$work/run.jsonl" "$work/host.jsonl" --out "$work/two.html"
 
 # A file without its end is shown as far as it goes; a broken one leaves nothing.
 head -n 300 "$work/run.jsonl" >"$work/cut.jsonl"
-expect 1 report "$work/cut.jsonl" --out "$work/cut.html"
-says err "has no end"
+refuses 1 "has no end" report "$work/cut.jsonl" --out "$work/cut.html"
 check "$work/cut.html" "$work/cut.jsonl"
 sed '200s/.$//' "$work/run.jsonl" >"$work/broken.jsonl"
-expect 1 report "$work/broken.jsonl" --out "$work/broken.html"
-says err "line 200"
+refuses 1 "line 200" report "$work/broken.jsonl" --out "$work/broken.html"
 [ ! -e "$work/broken.html" ] || fail "a broken recording leaves a page"
 
 # Writing fails at the N-th block: the old page stays, and nothing else is left.
-expect 1 report "$work/run.jsonl" --out /dev/full
-says err "IO: cannot write /dev/full"
+refuses 1 "IO: cannot write /dev/full" report "$work/run.jsonl" --out /dev/full
 mkdir "$work/full"
 size=$(($(wc -c <"$work/page.html") / 1024))
 for ((n = 0; n <= size; n += size / 8)); do
@@ -104,6 +94,3 @@ for ((n = 0; n <= size; n += size / 8)); do
     [ "$(cat "$work/full/page.html")" = old ] || fail "a limit of $n KiB: the old page is gone"
     [ "$(ls "$work/full")" = page.html ] || fail "a limit of $n KiB leaves $(ls "$work/full")"
 done
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

@@ -8,13 +8,11 @@ export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
 
 # The program's output, then the advice; no file stays.
-expect 0 run --advise "$ferry" experiment roundtrip --device sim:0 --iters 10
-says out "  copies   "
+prints "  copies   " run --advise "$ferry" experiment roundtrip --device sim:0 --iters 10
 says out "FA01  the same bytes are uploaded in each step"
 [ "$(grep -n "copies" "$work/out" | head -n 1 | cut -d : -f 1)" -lt "$(grep -n "FA01" "$work/out" | head -n 1 | cut -d : -f 1)" ] ||
     fail "the advice comes before the program's output"
-expect 0 run --advise --prove --all -- "$ferry" experiment roundtrip --device sim:0 --iters 10
-says out "proved   "
+prints "proved   " run --advise --prove --all -- "$ferry" experiment roundtrip --device sim:0 --iters 10
 [ -z "$(ls -A "$TMPDIR")" ] || fail "a file stays behind: $(ls -A "$TMPDIR")"
 
 # The program's environment is that of the command.
@@ -25,42 +23,26 @@ says out "1 ${OMP_WAIT_POLICY-unset} run.jsonl"
 # The exit status is the program's; what it recorded is advised about.
 expect 7 run --advise bash -c '"$0" experiment roundtrip --device sim:0 --iters 10; exit 7' "$ferry"
 says out "FA01"
-expect 143 run --advise bash -c 'kill -TERM $$'
-says err "ended by signal 15"
-expect 127 run --advise "$work/nowhere"
-says err "cannot run"
-expect 126 run --advise "$work"
-says err "cannot run"
+refuses 143 "ended by signal 15" run --advise bash -c 'kill -TERM $$'
+refuses 127 "cannot run" run --advise "$work/nowhere"
+refuses 126 "cannot run" run --advise "$work"
 silent out
 
 # A program that records nothing.
-expect 1 run --advise true
-says err "true recorded nothing"
-expect 3 run --advise bash -c 'exit 3'
-says err "bash recorded nothing"
+refuses 1 "true recorded nothing" run --advise true
+refuses 3 "bash recorded nothing" run --advise bash -c 'exit 3'
 expect 1 run --advise --record "$work/run.jsonl" true
 says err "true recorded nothing" # of an older run
-expect 1 run --advise --record "$work/%p.jsonl" true
-says err "has no %p"
+refuses 1 "has no %p" run --advise --record "$work/%p.jsonl" true
 
 # Usage; files that cannot be written.
-expect 0 run --help
-says out "usage: ferry run --advise [options] CMD ARGS"
-expect 2 run
-says err "which program?"
-expect 2 run --advise
-says err "which program?"
-expect 2 run true
-says err "for what?"
+prints "usage: ferry run --advise [options] CMD ARGS" run --help
+refuses 2 "which program?" run
+refuses 2 "which program?" run --advise
+refuses 2 "for what?" run true
 expect 2 run --prove true
-expect 2 run --advice true
-says err "advise"
+refuses 2 "advise" run --advice true
 expect 2 run --record
-expect 1 run --advise --record "$work/no/where" true
-says err "IO"
-TMPDIR=$work/nowhere expect 1 run --advise true
-says err "cannot make a file in $work/nowhere"
+refuses 1 "IO" run --advise --record "$work/no/where" true
+TMPDIR=$work/nowhere refuses 1 "cannot make a file in $work/nowhere" run --advise true
 [ -z "$(ls -A "$TMPDIR")" ] || fail "a file stays behind: $(ls -A "$TMPDIR")"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

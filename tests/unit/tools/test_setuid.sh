@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
 # In a setuid program, variables that name files to load or to write count as unset. Needs root, to
 # make such a program and to run it as another user. Usage: test_setuid.sh BUILD_DIR.
+# shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
-if [ "$(id -u)" -ne 0 ] || ! command -v setpriv >/dev/null; then
-    echo "skipped: making a setuid program needs root and setpriv"
-    exit 77
-fi
+[ "$(id -u)" -eq 0 ] || skip "making a setuid program needs root"
+needs_command setpriv
 export OMP_WAIT_POLICY=passive
-if grep -q libasan <<<"$(ldd "$ferry")"; then
-    echo "skipped: AddressSanitizer looks for leaks by tracing, which a setuid process does not allow"
-    exit 77
-fi
+! grep -q libasan <<<"$(ldd "$ferry")" ||
+    skip "AddressSanitizer looks for leaks by tracing, which a setuid process does not allow"
 cp "$ferry" "$work/ferry"
 mkdir "$work/out.d"
 chmod 755 "$work"
@@ -35,18 +32,14 @@ honours() {
     FERRY_CUDA_DRIVER) command="info" sign= ;;
     esac
     rm -f "$made"
-    # shellcheck disable=SC2086
     as_nobody /usr/bin/env "$variable=$value" "$work/ferry" $command >"$work/out" 2>&1
     if [ "$sign" ]; then [ -e "$sign" ]; else grep -qF "$value" "$work/out"; fi
 }
 variables="FERRY_RECORD FERRY_SNAPSHOT_ON_OOM FERRY_PLUGIN_PATH FERRY_DATA PATH"
 [ -e "$(dirname "$ferry")/../lib/ferry/libferry_cuda.so" ] && variables+=" FERRY_CUDA_DRIVER"
 chmod 755 "$work/ferry"
-# shellcheck disable=SC2086
-if ! as_nobody "$work/ferry" $roundtrip sim:0 >"$work/out" 2>&1; then
-    echo "skipped: user 65534 cannot run the program: $(head -c 200 "$work/out")"
-    exit 77
-fi
+as_nobody "$work/ferry" $roundtrip sim:0 >"$work/out" 2>&1 ||
+    skip "user 65534 cannot run the program: $(head -c 200 "$work/out")"
 for variable in $variables; do
     honours "$variable" || fail "an ordinary program does not do as $variable says: $(head -c 300 "$work/out")"
 done
@@ -57,11 +50,7 @@ chmod 4755 "$work/ferry"
 cp "$(command -v id)" "$work/id"
 chown 1 "$work/id"
 chmod 4755 "$work/id"
-if [ "$(as_nobody "$work/id" -u)" != 1 ]; then
-    echo "skipped: this machine ignores the setuid bit of files in $work"
-    exit 77
-fi
-# shellcheck disable=SC2086
+[ "$(as_nobody "$work/id" -u)" = 1 ] || skip "this machine ignores the setuid bit of files in $work"
 as_nobody "$work/ferry" $roundtrip sim:0 >"$work/out" 2>&1 || fail "the setuid program fails: $(head -c 200 "$work/out")"
 for variable in $variables; do
     if honours "$variable"; then fail "a setuid program does as $variable says: $(head -c 300 "$work/out")"; fi
@@ -69,7 +58,6 @@ done
 
 # Variables that need a card are read in the same way, and so is every variable that
 # docs/environment.md lists as one that names a file.
-root=$(cd "$(dirname "$0")/../../.." && pwd)
 # shellcheck disable=SC2016
 listed=$(sed -n '/^Variables that name a file/,/^$/p' "$root/docs/environment.md" | grep -o '[`][A-Z_]*[`]' | tr -d '`')
 [ "$(wc -w <<<"$listed")" -ge 9 ] || fail "docs/environment.md lists only: $listed"
@@ -77,6 +65,3 @@ for variable in $listed; do
     grep -rqF "fy__env_file(\"$variable\")" "$root"/{runtime,alloc,backends,tools} || fail "$variable is not read with fy__env_file"
     if grep -rF "fy__env_value(\"$variable\")" "$root"/{runtime,alloc,backends,tools}; then fail "$variable is read in setuid programs"; fi
 done
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

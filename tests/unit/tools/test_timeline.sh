@@ -4,32 +4,24 @@
 # Usage: test_timeline.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
-here=$(cd "$(dirname "$0")" && pwd)
 export FERRY_DATA=$work/nothing
 
-expect 0 timeline --help
-says out "usage: ferry timeline FILE"
-expect 2 timeline
-says err "which file?"
-expect 2 timeline run.jsonl
-says err "write to which file?"
-expect 2 timeline run.jsonl --out trace.json --clock moon
-says err "--clock"
-expect 1 timeline "$work/nowhere" --out "$work/trace.json"
-says err "IO"
+prints "usage: ferry timeline FILE" timeline --help
+refuses 2 "which file?" timeline
+refuses 2 "write to which file?" timeline run.jsonl
+refuses 2 "--clock" timeline run.jsonl --out trace.json --clock moon
+refuses 1 "IO" timeline "$work/nowhere" --out "$work/trace.json"
 [ ! -e "$work/trace.json" ] || fail "a trace of a file that does not exist"
 
 expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
-expect 1 timeline "$work/run.jsonl" --out "$work/no/trace.json"
-says err "IO: cannot write $work/no/trace.json"
+refuses 1 "IO: cannot write $work/no/trace.json" timeline "$work/run.jsonl" --out "$work/no/trace.json"
 expect 1 timeline "$work/run.jsonl" --out "$work/trace.json" --scope nowhere
 says err "nothing in $work/run.jsonl is inside a scope 'nowhere'"
 [ ! -e "$work/trace.json" ] || fail "a refused timeline leaves a file"
 expect 0 ledger "$work/run.jsonl" --json
 cp "$work/out" "$work/ledger.json"
 for clock in model wall both; do
-    expect 0 timeline "$work/run.jsonl" --out "$work/$clock.json" --clock $clock
-    says out "slices"
+    prints "slices" timeline "$work/run.jsonl" --out "$work/$clock.json" --clock $clock
     case $clock in both) checks="model wall" ;; *) checks=$clock ;; esac
     for each in $checks; do
         python3 "$here/check_timeline.py" "$work/run.jsonl" "$work/$clock.json" "$each" "$work/ledger.json" >"$work/checked" 2>&1 ||
@@ -73,8 +65,7 @@ python3 -c 'import json, sys; names = {e.get("name") for e in json.load(open(sys
 
 # A run without a simulated device has no model clock.
 expect 0 experiment minibatch --device host --record "$work/host.jsonl"
-expect 1 timeline "$work/host.jsonl" --out "$work/host.json"
-says err "--clock wall"
+refuses 1 "--clock wall" timeline "$work/host.jsonl" --out "$work/host.json"
 expect 0 timeline "$work/host.jsonl" --out "$work/host.json" --clock wall
 
 # Calls between ranks: a track for each thread, without overlap also where times go back, with the
@@ -94,13 +85,8 @@ expect 1 timeline "$here/ranks.jsonl" --out "$work/ranks.json" --clock wall --sc
 
 # A file without its end is drawn as far as it goes.
 head -n 300 "$work/run.jsonl" >"$work/cut.jsonl"
-expect 1 timeline "$work/cut.jsonl" --out "$work/cut.json"
-says err "has no end"
+refuses 1 "has no end" timeline "$work/cut.jsonl" --out "$work/cut.json"
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$work/cut.json" || fail "a cut recording gives no JSON"
 sed '200s/.$//' "$work/run.jsonl" >"$work/broken.jsonl"
-expect 1 timeline "$work/broken.jsonl" --out "$work/broken.json"
-says err "line 200"
+refuses 1 "line 200" timeline "$work/broken.jsonl" --out "$work/broken.json"
 [ ! -e "$work/broken.json" ] || fail "a broken recording leaves a trace"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

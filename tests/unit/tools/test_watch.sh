@@ -4,13 +4,11 @@
 # removes pages of ended processes, also one of another run of this test. Usage: test_watch.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
-if [ ! -w /dev/shm ]; then
-    echo "skipped: no /dev/shm to share figures in"
-    exit 77
-fi
+[ -w /dev/shm ] || skip "no /dev/shm to share figures in"
 
 pids=()
-trap 'kill -9 "${pids[@]}" 2>/dev/null; rm -rf "$work"' EXIT
+# shellcheck disable=SC2317  # the end of the test calls it
+clean_up() { kill -9 "${pids[@]}" 2>/dev/null; }
 # Has the process shared figures? Its page begins with zeros until then.
 # shellcheck disable=SC2317  # wait_until calls it
 shares() { [ "$(head -c 8 "$page" 2>/dev/null | tr -d '\0')" ]; }
@@ -23,13 +21,11 @@ start() {
     wait_until shares || fail "the process shares nothing: $(cat "$work/run")"
 }
 
-expect 0 watch --help
-says out "usage: ferry watch [PID|FILE]"
+prints "usage: ferry watch [PID|FILE]" watch --help
 expect 0 watch
 
 start --iters 100000000
-expect 0 watch
-says out "$pid"
+prints "$pid" watch
 [ "$(stat -c '%a %u' "$page")" = "600 $(id -u)" ] || fail "the page has mode and owner $(stat -c '%a %u' "$page")"
 expect 0 watch "$pid" --once --interval-ms 300
 silent err
@@ -38,40 +34,32 @@ matches out '^ +upload +[0-9]'
 matches out '^ +sim:0 +[0-9]'
 if grep -q $'\033' "$work/out"; then fail "escapes without a terminal"; fi
 expect 0 watch "$page" --json --interval-ms 300
-for text in "\"watch\": $pid" '"ended": false' '"direction": "download"' '"requests_per_s": ' '"device": "sim:0"' '"last_refusals": ['; do
-    says out "$text"
-done
+says out "\"watch\": $pid" '"ended": false' '"direction": "download"' '"requests_per_s": ' '"device": "sim:0"' '"last_refusals": ['
 if command -v python3 >/dev/null; then
     python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(not d["requests_per_s"] > 0)' "$work/out" ||
         fail "the process makes no requests"
 fi
-expect 0 watch
-says out "$pid"
+prints "$pid" watch
 
 # Pages that are not to be read.
 cp "$page" "$work/page"
 chmod 600 "$work/page"
 expect 0 watch "$work/page" --once --interval-ms 100
 chmod 644 "$work/page"
-expect 1 watch "$work/page" --once
-says err "mode 644, not 600"
+refuses 1 "mode 644, not 600" watch "$work/page" --once
 chmod 600 "$work/page"
 ln -s "$work/page" "$work/link"
-expect 1 watch "$work/link" --once
-says err "cannot open"
+refuses 1 "cannot open" watch "$work/link" --once
 head -c 100 "$work/page" >"$work/short"
 head -c 100000 /dev/zero >"$work/zeros"
 chmod 600 "$work/short" "$work/zeros"
-expect 1 watch "$work/short"
-says err "it has 100 bytes"
-expect 1 watch "$work/zeros"
-says err "no page of this version"
+refuses 1 "it has 100 bytes" watch "$work/short"
+refuses 1 "no page of this version" watch "$work/zeros"
 expect 1 watch "$work"
 expect 1 watch "$work/none"
 if [ "$(id -u)" -eq 0 ]; then
     chown 65534 "$work/page"
-    expect 1 watch "$work/page"
-    says err "belongs to user 65534, not to you"
+    refuses 1 "belongs to user 65534, not to you" watch "$work/page"
 else
     echo "skipped: only root can make a file of another user"
 fi
@@ -81,19 +69,16 @@ kill -9 "$pid"
 wait "$pid" 2>/dev/null
 pids=()
 [ "$(id -u)" -eq 0 ] && chown "$(id -u)" "$work/page"
-expect 0 watch "$work/page" --interval-ms 200
-says out "process $pid has ended; its last figures:"
+prints "process $pid has ended; its last figures:" watch "$work/page" --interval-ms 200
 [ ! -e "$page" ] || fail "the page of a killed process stays"
-expect 1 watch "$pid"
-says err "process $pid has ended"
+refuses 1 "process $pid has ended" watch "$pid"
 
 # A page whose number another process has by now is of an ended one.
 cp "$work/page" "$work/other" # of a process that was killed
 chmod 600 "$work/other"
 printf '%b' "\\x$(printf %02x $(($$ & 255)))\\x$(printf %02x $(($$ >> 8 & 255)))\\x$(printf %02x $(($$ >> 16 & 255)))" |
     dd of="$work/other" bs=1 seek=16 conv=notrunc 2>/dev/null
-expect 0 watch "$work/other" --interval-ms 100
-says out "process $$ has ended"
+prints "process $$ has ended" watch "$work/other" --interval-ms 100
 cp "$work/other" "/dev/shm/ferry-watch-$$"
 chmod 600 "/dev/shm/ferry-watch-$$"
 expect 0 watch
@@ -118,11 +103,7 @@ pids=()
 # A process without the variable shares nothing.
 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 100000000 >/dev/null 2>&1 &
 pids+=($!)
-expect 1 watch $! --once
-says err "start it with FERRY_WATCH=1"
+refuses 1 "start it with FERRY_WATCH=1" watch $! --once
 FERRY_WATCH=maybe "$ferry" info >/dev/null 2>"$work/err"
 [ $? -eq 2 ] || fail "FERRY_WATCH=maybe is no error"
 says err "FERRY_WATCH"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures > 0))
