@@ -1,12 +1,9 @@
 /* cal_write: a profile is written completely; a link stays, and its target is written, whether it
  * existed or not; a device is written to. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 #include "tools/calibrate/cal.h"
 
 TS_TEST(places)

@@ -2,53 +2,43 @@
  * Each test records a wasteful program and the one without the waste. Not here: predictions on
  * other devices (test_predict.sh). */
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <ferry/ferry.h>
-
-#include "tests/support/test.h"
+#include "tests/unit/tools/recording.h"
 #include "tools/program/change.h"
 
 enum { STEPS = 12, NELEM = 1 << 18, SMALL = 64, PARTS = 6 };
 
-static char path[] = "/tmp/ferry-change-XXXXXX";
 static float data[NELEM];
 
 /* A variant of the program: with waste, or as the fix makes it. */
-typedef struct variant {
+typedef struct variant variant_t;
+typedef fy_status_t (*step_fn)(variant_t *variant, int step);
+struct variant {
+    step_fn step;
+    uint32_t size;
     bool is_fixed;
     fy_device_t *device;
     fy_tensor_t *host, *weights;
-} variant_t;
+};
 
-typedef fy_status_t (*step_fn)(variant_t *variant, int step);
-
-static fy_status_t run_steps(variant_t *variant, step_fn step, uint32_t size)
+static fy_status_t run_steps(void *user, fy_device_t *device)
 {
+    variant_t *variant = user;
+    variant->device = device;
     FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(NELEM), data, NULL, NULL,
                           &variant->host));
-    FY_TRY(fy_zeros(variant->device, FY_DTYPE_F32, FY_DIMS(size), &variant->weights));
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(variant->size), &variant->weights));
     for (int i = 0; i < STEPS; i++) {
         fy_scope_t scope = fy_scope_begin("step");
-        FY_TRY(step(variant, i));
+        FY_TRY(variant->step(variant, i));
         fy_scope_end(scope, 0, NULL);
     }
     return FY_STATUS_OK;
 }
 
-/* Records the variant; returns the model time from the first step to the last event. */
-static void record(variant_t *variant, step_fn step, uint32_t size, program_t *out_program)
+static void record(variant_t *variant, program_t *out_program)
 {
-    assert_int_equal(fy_ledger_record(path), FY_STATUS_OK);
-    assert_int_equal(fy_device_open("sim:0?profile=t4", &variant->device), FY_STATUS_OK);
-    fy_scope_t scope = fy_scope_begin("run");
-    assert_int_equal(run_steps(variant, step, size), FY_STATUS_OK);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(variant->device);
-    assert_int_equal(fy_ledger_record(NULL), FY_STATUS_OK);
-    assert_int_equal(program_read(path, out_program), FY_STATUS_OK);
+    record_run("sim:0?profile=t4", run_steps, variant);
+    ts_ok(program_read(path, out_program));
     assert_int_equal(out_program->nsteps, STEPS);
 }
 
@@ -73,18 +63,29 @@ static size_t choose(const program_t *program, int direction, uint64_t nbytes, b
     return count;
 }
 
-static void prove(const program_t *program, const change_t *change, proof_t *out_proof)
-{
+typedef struct predicted {
     schedule_t schedule;
     facts_t facts;
     figures_t *figures;
-    facts_create(program, &facts);
-    assert_int_equal(predict_machines(program, NULL, &figures), FY_STATUS_OK);
-    assert_int_equal(schedule_build(program, figures, &schedule), FY_STATUS_OK);
-    assert_int_equal(change_prove(&schedule, &facts, figures, change, 1, out_proof), FY_STATUS_OK);
-    schedule_free(&schedule);
-    facts_free(&facts);
-    free(figures);
+} predicted_t;
+
+static void predict(const program_t *program, predicted_t *out)
+{
+    facts_create(program, &out->facts);
+    ts_ok(predict_machines(program, NULL, &out->figures));
+    ts_ok(schedule_build(program, out->figures, &out->schedule));
+}
+
+static void predicted_free(predicted_t *predicted)
+{
+    schedule_free(&predicted->schedule);
+    facts_free(&predicted->facts);
+    free(predicted->figures);
+}
+
+static void prove(predicted_t *p, const change_t *change, proof_t *out_proof)
+{
+    ts_ok(change_prove(&p->schedule, &p->facts, p->figures, change, 1, out_proof));
 }
 
 static void assert_near(uint64_t actual, uint64_t proved, uint64_t per_mille)
@@ -99,16 +100,18 @@ static void assert_near(uint64_t actual, uint64_t proved, uint64_t per_mille)
 static void compare(step_fn step, uint32_t size, change_t change, int direction, uint64_t nbytes)
 {
     program_t wasteful, fixed;
-    variant_t variants[2] = { { .is_fixed = false }, { .is_fixed = true } };
+    predicted_t predicted;
     proof_t proof;
-    record(&variants[0], step, size, &wasteful);
-    record(&variants[1], step, size, &fixed);
+    record(&(variant_t){ step, size, .is_fixed = false }, &wasteful);
+    record(&(variant_t){ step, size, .is_fixed = true }, &fixed);
     uint32_t *events = malloc(wasteful.nevents * sizeof *events);
     assert_non_null(events);
     change.events = events;
     change.nevents = choose(&wasteful, direction, nbytes, change.kind == CHANGE_GRAPH, events);
     assert_true(change.nevents >= STEPS);
-    prove(&wasteful, &change, &proof);
+    predict(&wasteful, &predicted);
+    prove(&predicted, &change, &proof);
+    predicted_free(&predicted);
     assert_near(model_ns(&wasteful), proof.before.total_ns, 1);
     assert_near(model_ns(&fixed), proof.after.total_ns, 10);
     assert_true(proof.saved_ns > 0);
@@ -264,72 +267,46 @@ static fy_status_t step_small(variant_t *variant, int step)
 TS_TEST(test_graph)
 {
     program_t program;
-    variant_t variant = { .is_fixed = false };
+    predicted_t predicted;
     proof_t proof;
-    record(&variant, step_small, SMALL, &program);
+    record(&(variant_t){ step_small, SMALL, .is_fixed = false }, &program);
+    predict(&program, &predicted);
     uint32_t events[8 * STEPS];
     const change_t change = { .kind = CHANGE_GRAPH,
                               .events = events,
                               .nevents = choose(&program, 0, 0, true, events) };
     assert_int_equal(change.nevents, 8 * STEPS);
-    prove(&program, &change, &proof);
+    prove(&predicted, &change, &proof);
     assert_near(model_ns(&program), proof.before.total_ns, 1);
     assert_true(proof.after.busy_ns == proof.before.busy_ns);
     /* Kernels take longer than submission, which is hidden but for the first op. With short ones
      * the host is the limit: 7 of 8 submissions of 1,700 ns are saved. */
     assert_true(proof.saved_ns >= 0);
-    schedule_t schedule;
-    facts_t facts;
-    figures_t *figures;
-    facts_create(&program, &facts);
-    assert_int_equal(predict_machines(&program, NULL, &figures), FY_STATUS_OK);
-    assert_int_equal(schedule_build(&program, figures, &schedule), FY_STATUS_OK);
-    for (size_t i = 0; i < program.ndevices; i++) figures[i].device.kernel_ns = 0;
-    assert_int_equal(change_prove(&schedule, &facts, figures, &change, 1, &proof), FY_STATUS_OK);
+    predicted_free(&predicted);
+    predict(&program, &predicted);
+    for (size_t i = 0; i < program.ndevices; i++) predicted.figures[i].device.kernel_ns = 0;
+    prove(&predicted, &change, &proof);
     assert_near(STEPS * 7 * 1700, (uint64_t)proof.saved_ns, 20);
-    schedule_free(&schedule);
-    facts_free(&facts);
-    free(figures);
+    predicted_free(&predicted);
     program_free(&program);
 }
 
 TS_TEST(test_refusals)
 {
     program_t program;
-    variant_t variant = { .is_fixed = false };
-    schedule_t schedule;
-    facts_t facts;
-    figures_t *figures;
-    record(&variant, step_small, SMALL, &program);
-    facts_create(&program, &facts);
-    assert_int_equal(predict_machines(&program, NULL, &figures), FY_STATUS_OK);
-    assert_int_equal(schedule_build(&program, figures, &schedule), FY_STATUS_OK);
-    const size_t nacts = schedule.nacts;
+    predicted_t p;
+    record(&(variant_t){ step_small, SMALL, .is_fixed = false }, &program);
+    predict(&program, &p);
+    const size_t nacts = p.schedule.nacts;
     uint32_t event = 0;
     while (program.events[event].kind != PROGRAM_OP) event++;
     change_t change = { .kind = CHANGE_DROP, .events = &event, .nevents = 1 };
-    assert_int_equal(change_apply(&schedule, &facts, &change), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(change_apply(&p.schedule, &p.facts, &change), INVALID_ARGUMENT);
     event = (uint32_t)program.nevents;
-    assert_int_equal(change_apply(&schedule, &facts, &change), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(fy_error_get()->text, "is no transfer"));
-    assert_int_equal(schedule.nacts, nacts);
-    schedule_free(&schedule);
-    facts_free(&facts);
-    free(figures);
+    ts_fails_with(change_apply(&p.schedule, &p.facts, &change), INVALID_ARGUMENT, "is no transfer");
+    assert_int_equal(p.schedule.nacts, nacts);
+    predicted_free(&p);
     program_free(&program);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    const int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
-TS_SUITE(.begin = set_up, .end = tear_down);
+TS_SUITE(FILE_OF_SUITE);

@@ -2,18 +2,12 @@
  * them; a compressed file gives the same lines; no change of its bytes crashes the reader, and one
  * that is cut off is refused. Not here: the writer (conformance/test_events.c). */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <zlib.h>
 
-#include "tests/support/test.h"
+#include "tests/unit/tools/recording.h"
 #include "tools/cli/event_file.h"
 
 enum { MOST = 4096 };
-static char path[] = "/tmp/ferry-events-XXXXXX";
 static const char text[] =
     "{\"ev\":\"ferry\",\"version\":1}\n"
     "{\"ev\":\"site\",\"id\":1,\"site\":\"step+0x1c\"}\n"
@@ -39,14 +33,6 @@ static size_t compress_text(unsigned char *bytes)
     assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
     deflateEnd(&stream);
     return MOST - stream.avail_out;
-}
-
-static void write_file(const void *bytes, size_t nbytes)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, nbytes, file), nbytes);
-    assert_int_equal(fclose(file), 0);
 }
 
 static void see(void *user, const event_t *event)
@@ -108,8 +94,7 @@ TS_TEST(a_compressed_file_is_the_same)
     event_file_info_t info;
     memcpy(bytes + nbytes, bytes, nbytes);
     write_file(bytes, 2 * nbytes);
-    assert_int_equal(event_file_read(path, ignore, &seen, &info), FY_STATUS_CORRUPT_DATA);
-    assert_non_null(strstr(fy_error_get()->text, "follows the end"));
+    ts_fails_with(event_file_read(path, ignore, &seen, &info), CORRUPT_DATA, "follows the end");
 }
 
 TS_TEST(a_file_that_is_cut_off_is_refused)
@@ -120,8 +105,7 @@ TS_TEST(a_file_that_is_cut_off_is_refused)
         unsigned seen = 0;
         event_file_info_t info;
         write_file(bytes, nbytes);
-        assert_int_equal(event_file_read(path, ignore, &seen, &info), FY_STATUS_CORRUPT_DATA);
-        assert_non_null(strstr(fy_error_get()->text, "is cut off"));
+        ts_fails_with(event_file_read(path, ignore, &seen, &info), CORRUPT_DATA, "is cut off");
     }
 }
 
@@ -220,18 +204,4 @@ TS_TEST(changed_lines_of_groups_do_no_harm)
             }
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    const int fd = mkstemp(path);
-    if (fd < 0) return -1;
-    return close(fd);
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
-TS_SUITE(.begin = begin, .end = end);
+TS_SUITE(FILE_OF_SUITE);

@@ -1,10 +1,8 @@
 /* The JSON writer: brackets, commas, escapes, numbers that JSON does not have. */
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 #include "tools/cli/json.h"
 
 /* Returns the output of `write` without spaces and line ends between tokens (the strings used here

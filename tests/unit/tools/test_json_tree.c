@@ -1,11 +1,7 @@
 /* The JSON reader: accepted documents, refused documents with their texts, and no crash for any
  * bytes. */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 #include "tools/cli/json_tree.h"
 
 static char *text;

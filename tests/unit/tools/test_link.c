@@ -1,12 +1,9 @@
 /* The link experiment on the model clock, whose times are the same on every machine: transfers
  * overlap with computing, and the figures of each row add up. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 #include "tools/experiments/exp_link.h"
 
 #define PLAN "sim:0?profile=h200&numerics=off" /* the same clock, without computing */

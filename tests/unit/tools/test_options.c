@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 #include "tools/cli/options.h"
 
 static bool flag;

@@ -1,25 +1,8 @@
 /* A recorded program in memory: tables and events of a file that has each of them; a run of the
  * library; files that are cut off or damaged at any byte. Not here: its lines (test_cli.sh). */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <ferry/ferry.h>
-
-#include "tests/support/test.h"
+#include "tests/unit/tools/recording.h"
 #include "tools/program/program.h"
-
-static char path[] = "/tmp/ferry-program-XXXXXX";
-
-static void write_bytes(const char *text, size_t nbytes)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, nbytes, file), nbytes);
-    assert_int_equal(fclose(file), 0);
-}
 
 #define HEAD "{\"ev\":\"ferry\",\"version\":1,\"library\":\"0.1.0\"}\n"
 
@@ -91,7 +74,7 @@ TS_TEST(test_tables)
     program_t program;
     snprintf(text, sizeof text, "%s{\"ev\":\"end\",\"t_ns\":22,\"events\":%d,\"lost\":0}\n", good,
              NLINES);
-    write_bytes(text, strlen(text));
+    write_file(text, strlen(text));
     assert_int_equal(program_read(path, &program), FY_STATUS_OK);
     assert_true(program.is_whole);
     assert_int_equal(program.end_model_ns, 21);
@@ -117,7 +100,7 @@ TS_TEST(test_tables)
 TS_TEST(test_events)
 {
     program_t program;
-    write_bytes(good, strlen(good));
+    write_file(good, strlen(good));
     assert_int_equal(program_read(path, &program), FY_STATUS_OK);
     assert_false(program.is_whole); /* it has no end */
 
@@ -158,10 +141,8 @@ static void refuse(const char *line, const char *because)
     char text[1024];
     program_t program;
     snprintf(text, sizeof text, HEAD "%s\n", line);
-    write_bytes(text, strlen(text));
-    assert_int_equal(program_read(path, &program), FY_STATUS_CORRUPT_DATA);
-    assert_non_null(strstr(fy_error_get()->text, because));
-    assert_non_null(strstr(fy_error_get()->text, "line 2"));
+    write_file(text, strlen(text));
+    ts_fails_with(program_read(path, &program), CORRUPT_DATA, because, "line 2");
     program_free(&program);
 }
 
@@ -181,7 +162,7 @@ TS_TEST(test_launches)
         "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":6,\"launches\":1}\n"
         "{\"ev\":\"op\",\"op\":\"graph_replay\",\"number\":4,\"launches\":2}\n";
     program_t program;
-    write_bytes(text, strlen(text));
+    write_file(text, strlen(text));
     assert_int_equal(program_read(path, &program), FY_STATUS_OK);
     assert_int_equal(program.nlaunches, 2);
     const program_event_t *op = find(&program, PROGRAM_OP, 0);
@@ -219,19 +200,20 @@ TS_TEST(test_any_bytes)
     char text[sizeof good];
     program_t program;
     for (size_t i = 0; i < strlen(good); i += 3) {
-        write_bytes(good, i);
+        write_file(good, i);
         (void)program_read(path, &program);
         program_free(&program);
         memcpy(text, good, sizeof good);
         text[i] = bytes[i % (sizeof bytes - 1)];
-        write_bytes(text, strlen(good));
+        write_file(text, strlen(good));
         (void)program_read(path, &program);
         program_free(&program);
     }
 }
 
-static fy_status_t run_steps(fy_device_t *device)
+static fy_status_t run_steps(void *user, fy_device_t *device)
 {
+    (void)user;
     float data[16] = { 1 };
     fy_tensor_t *host, *x, *y;
     fy_download_t *answer;
@@ -251,15 +233,8 @@ static fy_status_t run_steps(fy_device_t *device)
 
 TS_TEST(test_recording)
 {
-    fy_device_t *device;
     program_t program;
-    assert_int_equal(fy_ledger_record(path), FY_STATUS_OK);
-    assert_int_equal(fy_device_open("sim:0?profile=t4", &device), FY_STATUS_OK);
-    fy_scope_t scope = fy_scope_begin("run");
-    assert_int_equal(run_steps(device), FY_STATUS_OK);
-    fy_scope_end(scope, 0, NULL);
-    fy_device_close(device);
-    assert_int_equal(fy_ledger_record(NULL), FY_STATUS_OK);
+    record_run("sim:0?profile=t4", run_steps, NULL);
     assert_int_equal(program_read(path, &program), FY_STATUS_OK);
     assert_true(program.is_whole);
     assert_string_equal(program.step_path, "run/step");
@@ -273,18 +248,10 @@ TS_TEST(test_recording)
     program_free(&program);
 }
 
-static int set_up(void **state)
+static int begin(void **state)
 {
-    (void)state;
     make_good();
-    const int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
+    return make_file(state);
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
-TS_SUITE(.begin = set_up, .end = tear_down);
+TS_SUITE(.begin = begin, .end = remove_file);

@@ -1,11 +1,9 @@
 /* Result tables: the same cells as text, CSV and JSON; and the median that fills them. */
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 #include "tools/cli/tool.h"
 
 static const column_t columns[] = {

@@ -2,15 +2,9 @@
  * files are refused with a text that names the position; no bytes crash it. Not here: JSON itself
  * (test_json_tree.c). */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "tests/support/test.h"
+#include "tests/unit/tools/recording.h"
 #include "tools/cli/snapshot_file.h"
 
-static char path[] = "/tmp/ferry-snapshot-XXXXXX";
 static char *json; /* a valid snapshot */
 
 /* Two segments; live, pending, free and cached bytes; a limit. */
@@ -78,10 +72,7 @@ static void make_good(void)
 
 static fy_status_t read_text(const char *text, size_t nbytes, snapshot_file_t *out_file)
 {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, nbytes, file), nbytes);
-    fclose(file);
+    write_file(text, nbytes);
     return snapshot_file_open(path, out_file);
 }
 
@@ -212,27 +203,21 @@ TS_TEST(drawing_fails_with_a_reason)
 {
     snapshot_file_t file;
     assert_int_equal(read_text(json, strlen(json), &file), FY_STATUS_OK);
-    assert_int_equal(snapshot_file_draw(&file, "/nowhere/at/all.svg"), FY_STATUS_IO);
-    assert_non_null(strstr(fy_error_get()->text, "No such file"));
-    assert_int_equal(snapshot_file_draw(&file, "/dev/full"), FY_STATUS_IO);
-    assert_non_null(strstr(fy_error_get()->text, "No space left"));
+    ts_fails_with(snapshot_file_draw(&file, "/nowhere/at/all.svg"), IO, "No such file");
+    ts_fails_with(snapshot_file_draw(&file, "/dev/full"), IO, "No space left");
     snapshot_file_close(&file);
 }
 
 static int begin(void **state)
 {
-    (void)state;
-    const int fd = mkstemp(path);
-    if (fd < 0) return -1;
     make_good();
-    return close(fd);
+    return make_file(state);
 }
 
 static int end(void **state)
 {
-    (void)state;
     free(json);
-    return unlink(path);
+    return remove_file(state);
 }
 
 TS_SUITE(.begin = begin, .end = end);
