@@ -1,24 +1,20 @@
 #!/usr/bin/env bash
 # Which steps and tests .ci/run chooses for a change: functions of .ci/steps.inc.sh in a small
 # repository. Usage: test_ci.sh BUILD_DIR.
-set -uo pipefail
-build=$(realpath "${1:?usage: test_ci.sh BUILD_DIR}")
-tree=$(cd "$(dirname "$0")/../../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-if ! command -v git >/dev/null; then echo "skipped: no git here" && exit 77; fi
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
+needs_command git
 unset FERRY_CI_BASE
 export FERRY_CI_ROOTS=$work/kept HOME=$work GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
-failures=0
 # equals WHAT GOT WANT
-equals() { if [ "$2" != "$3" ]; then echo "FAILED: $1 is '$2', not '$3'" && failures=$((failures + 1)); fi; }
+equals() { [ "$2" = "$3" ] || fail "$1 is '$2', not '$3'"; }
 # commit FILE: changes it; prints the commit
 commit() { mkdir -p "$(dirname "$1")" && echo "$RANDOM $RANDOM" >>"$1" && git add -A && git commit -q -m "$1" && git rev-parse HEAD; }
 
 mkdir "$work/tree" && cd "$work/tree" || exit 1
 git init -q .
 # shellcheck source=.ci/steps.inc.sh
-. "$tree/.ci/steps.inc.sh"
+. "$root/.ci/steps.inc.sh"
 first=$(commit alloc/cache.c)
 equals "the base without a record" "$(find_base)" ""
 read_changes >/dev/null
@@ -135,11 +131,9 @@ equals "the bisection" "$(bisect lint | sed -n 2p | cut -d ' ' -f 1)" "$broken"
 
 # every label names a test (tests/labels.cmake), if the build has all: CUDA, no sanitizer
 names=$(ctest --test-dir "$build" -N | sed -n 's/^ *Test *#[0-9]*: //p')
-cd "$tree" || exit 1
+cd "$root" || exit 1
 if grep -qx ops_op_matrix_cuda_source <<<"$names"; then
     while read -r name; do
         if ! grep -qx "$name" <<<"$names"; then equals "$name of tests/labels.cmake" missing "a test"; fi
     done < <(sed -n "s/^    \([a-z0-9_]*\))\{0,1\}\$/\1/p" tests/labels.cmake)
 fi
-[ $failures -eq 0 ] && echo ok
-exit $((failures != 0))

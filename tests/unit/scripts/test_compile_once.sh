@@ -2,21 +2,9 @@
 # cmake/compile-once.cmake: kernels are compiled once for several build folders, and again after
 # each change that matters. A stand-in takes the place of nvcc: it lists files as a compiler does,
 # logs each compilation and writes the preprocessed text. Usage: test_compile_once.sh BUILD_DIR
-set -uo pipefail
-root=$(cd "$(dirname "$0")/../../.." && pwd)
-for needed in cmake ninja cc; do
-    if ! command -v $needed >/dev/null; then
-        echo "skipped: there is no $needed"
-        exit 77
-    fi
-done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
+needs_command cmake ninja cc
 
 # ---- a project of two kernels, in a folder whose name has a space ----
 tree="$work/a tree"
@@ -181,6 +169,3 @@ has "$dev" 'one 40 2' 'two changed 2'
 has "$release" 'one 40 2' 'two changed 2'
 configure "$tree/build/third"
 build "$tree/build/third" '' 'one 40 2' 'two changed 2'
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

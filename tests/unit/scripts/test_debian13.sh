@@ -2,24 +2,20 @@
 # The checks of .ci/debian13 behind its packages: a file or a package that is left, a search that
 # fails, a mount in a folder that is deleted. The functions run without a root: `in_root` is one of
 # this test. Usage: test_debian13.sh BUILD_DIR.
-set -uo pipefail
-cd "$(dirname "$0")/../../.." || exit 1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
+cd "$root" || exit 1
 for name in remove_folder traces check_purged; do
     body=$(sed -n "/^$name() {/,/^}/p" .ci/debian13)
     [ -n "$body" ] || { echo "FAILED: .ci/debian13 has no $name" && exit 1; }
     eval "$body"
 done
 
-failures=0
 # expect STATUS TEXT: of check_purged, with $found, $found_status, $listed, $listed_status
 expect() {
     local output status=0
     output=$(check_purged libferry0 ferry-tools 2>&1) || status=$?
-    if [ $status -eq "$1" ] && [[ $output == *"$2"* ]]; then return 0; fi
-    echo "FAILED: status $status, not $1, or no '$2' in: $output"
-    failures=$((failures + 1))
+    [[ $status -eq $1 && $output == *"$2"* ]] || fail "status $status, not $1, or no '$2' in: $output"
 }
 # shellcheck disable=SC2317  # check_purged calls it
 in_root() {
@@ -53,10 +49,7 @@ kept() {
     )
 }
 mkdir "$work/folder"
-if ! kept '' 2; then echo "FAILED: a folder was deleted although its mounts are unknown" && failures=$((failures + 1)); fi
-if ! kept "$work/folder/root" 0; then echo "FAILED: a folder with a mount was deleted" && failures=$((failures + 1)); fi
+kept '' 2 || fail "a folder was deleted although its mounts are unknown"
+kept "$work/folder/root" 0 || fail "a folder with a mount was deleted"
 remove_folder "$work/folder"
-if [ -e "$work/folder" ]; then echo "FAILED: the folder is left" && failures=$((failures + 1)); fi
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))
+[ ! -e "$work/folder" ] || fail "the folder is left"

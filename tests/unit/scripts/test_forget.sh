@@ -1,15 +1,8 @@
 #!/usr/bin/env bash
 # The next run of CMake notices installed, moved and removed things: cmake/forget.cmake in a small
 # project; and each search of Ferry's build uses it. Usage: test_forget.sh BUILD_DIR
-set -uo pipefail
-root=$(cd "$(dirname "$0")/../../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
 # configured TOOL FOLDER [OPTION...]: what CMake finds
 configured() {
     cmake -S "$work" -B "$work/build" "${@:3}" >"$work/out" 2>&1 || fail "cmake: $(cat "$work/out")"
@@ -47,6 +40,3 @@ while read -r variable; do
 done < <(grep -rhoE --include='*.cmake' --include=CMakeLists.txt '^ *find_(program|path|library)\([^ ]+' "$root"/{cmake,python,tests} |
     sed 's/.*(//; s/[${}]/\\&/g')
 [ $searches -gt 10 ] || fail "only $searches searches"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures != 0))

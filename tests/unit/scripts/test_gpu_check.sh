@@ -3,22 +3,9 @@
 # that was moved. PATH has bash, coreutils and stand-ins for
 # compute-sanitizer, ncu and python3; the fake driver is used. It proves nothing about a card.
 # In a bare root, with all test programs: gpu_check_bare.sh. Usage: test_gpu_check.sh BUILD_DIR
-set -uo pipefail
-build=$(realpath -m "$1")
-root=$(cd "$(dirname "$0")/../../.." && pwd)
-for needed in bin/ferry bin/bench/cuda_probe lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so bin/tests/test_ops bin/tests/test_conformance; do
-    if [ ! -e "$build/$needed" ]; then
-        echo "skipped: $build/$needed is not built"
-        exit 77
-    fi
-done
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
+needs bin/ferry bin/bench/cuda_probe lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so bin/tests/test_ops bin/tests/test_conformance
 says() { grep -q -e "$1" "$work/said" || fail "$2 does not say '$1': $(tail -n 5 "$work/said")"; }
 # asked STATUS ARGUMENT...: runs the script of the tree and expects that status.
 asked() {
@@ -172,6 +159,3 @@ setting=FERRY_GPU_DEVICE=cuda:7 called 1 learn
 is device-of-learn failed
 is learn notrun
 says "-- .*libfake_cuda.so" "a device that does not open"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures > 0))

@@ -2,19 +2,9 @@
 # The bars of bench/gpu_torch.py, with stand-ins for ferry, the probe and torch whose figures are
 # known: figures that reach or miss a bar, and figures below those of the bare driver calls. It
 # proves nothing about a card. Usage: test_gpu_torch.sh BUILD_DIR
-set -uo pipefail
-root=$(cd "$(dirname "$0")/../../.." && pwd)
-if ! command -v python3 >/dev/null; then
-    echo "skipped: there is no python3"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/support/test.inc.sh
+. "$(dirname "$0")/../../support/test.inc.sh" "$1"
+needs_command python3
 export PYTHONDONTWRITEBYTECODE=1
 
 python3 "$root/bench/gpu_torch.py" >"$work/said" 2>&1
@@ -133,6 +123,3 @@ printf '#!/bin/sh\necho "no such card" >&2\nexit 1\n' >"$work/probe"
 compared 1 --probe "$work/probe" "$work/ferry" cuda:0 1
 grep -q "no such card" "$work/out.jsonl" || fail "a failing probe's reason is lost: $(cat "$work/out.jsonl")"
 grep -q "allocator pair" "$work/out.jsonl" || fail "a failing probe ends the rest"
-
-[ $failures -eq 0 ] && echo "ok"
-exit $((failures > 0))
