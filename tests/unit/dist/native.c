@@ -26,27 +26,6 @@ static fy_tensor_t *make(fy_device_t *where, float value)
     return out;
 }
 
-/* `lost`: the rank that does not report; -1: none. */
-static void report(int lost)
-{
-    printf("rank %d: %s\n", group.rank, fy_error_get()->text);
-    fflush(stdout);
-    leave_together(lost);
-}
-
-static pid_t process_of(fy_group_t *g, int rank)
-{
-    fy_tensor_t *number, *numbers;
-    void *data;
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
-    OK(fy_tensor_map(number, FY_ACCESS_WRITE, &data));
-    *(int64_t *)data = getpid();
-    OK(fy_group_all_gather(g, numbers, number));
-    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
-    return (pid_t)((int64_t *)data)[rank];
-}
-
 static void stop(fy_group_t *g, int is_async)
 {
     const int last = group.size - 1;

@@ -311,14 +311,6 @@ static void train(fy_group_t *g)
 
 /* ---- failures ---- */
 
-/* `lost`: the rank that does not report; -1: none. */
-static void report(int lost)
-{
-    printf("rank %d: %s\n", group.rank, fy_error_get()->text);
-    fflush(stdout);
-    leave_together(lost);
-}
-
 static void differ(fy_group_t *g)
 {
     fy_tensor_t *x = make(8, group.rank);
@@ -345,15 +337,7 @@ static void stop(fy_group_t *g)
     fy_tensor_t *x = make(8, group.rank);
     const int last = group.size - 1;
     char want[80];
-    void *data;
-    fy_tensor_t *number, *numbers;
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
-    OK(fy_tensor_map(number, FY_ACCESS_WRITE, &data));
-    *(int64_t *)data = getpid();
-    OK(fy_group_all_gather(g, numbers, number));
-    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
-    const pid_t victim = (pid_t)((int64_t *)data)[last];
+    const pid_t victim = process_of(g, last);
     if (group.rank == last) {
         raise(SIGSTOP);
         _exit(0);
@@ -374,18 +358,11 @@ static void stop(fy_group_t *g)
  * deadline; a rank that computes for longer than that is not lost. */
 static void silent(fy_group_t *g, int is_async, int sig)
 {
-    fy_tensor_t *x = make(8, group.rank), *number, *numbers;
+    fy_tensor_t *x = make(8, group.rank);
     const int last = group.size - 1;
     fy_ticket_t ticket;
     char want[80];
-    void *data;
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
-    OK(fy_tensor_map(number, FY_ACCESS_READ_WRITE, &data));
-    *(int64_t *)data = getpid();
-    OK(fy_group_all_gather(g, numbers, number));
-    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
-    const pid_t victim = (pid_t)((int64_t *)data)[last];
+    const pid_t victim = process_of(g, last);
     if (group.rank == 0) sleep(10); /* computes: silence_ns is 8 s */
     OK(fy_group_barrier(g));
     if (group.rank == last) {
@@ -418,16 +395,8 @@ static void moment(fy_group_t *g, int stops, unsigned seed)
     unsigned state = seed * 2654435761u + 1;
     const int bad = (int)(seed % (unsigned)group.size), other = bad == 0 ? 1 : 0;
     const int before = (int)(state >> 16) % 40 + 1;
-    fy_tensor_t *number, *numbers;
-    void *data;
+    const pid_t process = process_of(g, bad);
     char want[80];
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
-    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
-    OK(fy_tensor_map(number, FY_ACCESS_WRITE, &data));
-    *(int64_t *)data = getpid();
-    OK(fy_group_all_gather(g, numbers, number));
-    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
-    const pid_t process = (pid_t)((int64_t *)data)[bad];
     for (int i = 0; i < before; i++) {
         state = state * 1664525u + 1013904223u;
         const fy_scope_t scope = fy_scope_begin("call");

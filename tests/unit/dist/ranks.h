@@ -61,4 +61,26 @@ static inline void leave_together(int lost)
     wait_for_reports(lost);
 }
 
+/* `lost`: the rank that does not report; -1: none. */
+static inline void report(int lost)
+{
+    printf("rank %d: %s\n", group.rank, fy_error_get()->text);
+    fflush(stdout);
+    leave_together(lost);
+}
+
+/* One call of the group. */
+static inline pid_t process_of(fy_group_t *g, int rank)
+{
+    fy_tensor_t *number, *numbers;
+    void *data;
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(1), &number));
+    OK(fy_tensor_create(fy_device_host(), FY_DTYPE_I64, FY_DIMS(group.size), &numbers));
+    OK(fy_tensor_map(number, FY_ACCESS_WRITE, &data));
+    *(int64_t *)data = getpid();
+    OK(fy_group_all_gather(g, numbers, number));
+    OK(fy_tensor_map(numbers, FY_ACCESS_READ, &data));
+    return (pid_t)((int64_t *)data)[rank];
+}
+
 #endif
