@@ -2,7 +2,6 @@
 # `ferry advise`: each rule fires on its plants in three programs and on nothing else; clean programs
 # have no finding; estimated savings agree with measured ones; the experiment `roundtrip` and a loop that reads its loss get the right fix; usage,
 # refusals, files that are cut off.
-# Usage: test_advise.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/../unit/tools/lib.inc.sh" "$1"
 corpus=$(realpath -m "$1")/bin/tests/advisor_corpus

@@ -4,47 +4,21 @@
 
 #include "tests/mutation/mutation.h"
 
+typedef void mu_body_t(mu_run_t *run);
+
 /* programs_streams.c */
-void mu_ping_pong(mu_run_t *run);
-void mu_readers(mu_run_t *run);
-void mu_reuse(mu_run_t *run);
-void mu_neighbours(mu_run_t *run);
-void mu_workspace(mu_run_t *run);
-void mu_native(mu_run_t *run);
-void mu_stream_waits(mu_run_t *run);
-void mu_closing_streams(mu_run_t *run);
+mu_body_t mu_ping_pong, mu_readers, mu_reuse, mu_neighbours, mu_workspace, mu_native,
+    mu_stream_waits, mu_closing_streams;
 /* programs_memory.c */
-void mu_handover(mu_run_t *run);
-void mu_joined(mu_run_t *run);
-void mu_split(mu_run_t *run);
-void mu_stretch(mu_run_t *run);
-void mu_many(mu_run_t *run);
+mu_body_t mu_handover, mu_joined, mu_split, mu_stretch, mu_many;
 /* programs_transfers.c */
-void mu_borrow(mu_run_t *run);
-void mu_ring(mu_run_t *run);
-void mu_views(mu_run_t *run);
-void mu_pinned_blocks(mu_run_t *run);
-void mu_into(mu_run_t *run);
-void mu_files(mu_run_t *run);
-void mu_polls(mu_run_t *run);
-void mu_tries(mu_run_t *run);
-void mu_prefetch(mu_run_t *run);
-void mu_two_devices(mu_run_t *run);
-void mu_collect(mu_run_t *run);
-void mu_peers(mu_run_t *run);
+mu_body_t mu_borrow, mu_ring, mu_views, mu_pinned_blocks, mu_into, mu_files, mu_polls, mu_tries,
+    mu_prefetch, mu_two_devices, mu_collect, mu_peers;
 /* programs_queue.c */
-void mu_queue(mu_run_t *run);
+mu_body_t mu_queue;
 /* programs_graphs.c */
-void mu_replays(mu_run_t *run);
-void mu_graph_memory(mu_run_t *run);
-void mu_graph_inherits(mu_run_t *run);
-void mu_graph_gone(mu_run_t *run);
+mu_body_t mu_replays, mu_graph_memory, mu_graph_inherits, mu_graph_gone;
 /* programs_lifetimes.c */
-void mu_faults(mu_run_t *run);
-void mu_failing_copies(mu_run_t *run);
-void mu_deleters(mu_run_t *run);
-void mu_pins(mu_run_t *run);
-void mu_closing_device(mu_run_t *run);
-void mu_last_deleter(mu_run_t *run);
+mu_body_t mu_faults, mu_failing_copies, mu_deleters, mu_pins, mu_closing_device, mu_last_deleter;
 
 #endif

@@ -34,11 +34,11 @@ start() {
     cat "$temp"/rank.*.err >>"$temp/err"
     return $status
 }
+# fail MESSAGE
+fail() { echo "failed: $*" && cat "$temp/out" "$temp/err" && exit 1; }
 # succeed MPI N PROGRAM ARGUMENT...: all ranks end well.
 succeed() {
-    if ! start "$@" || [ "$(grep -c 'ends well' "$temp/out")" != "$2" ]; then
-        echo "failed: $*" && cat "$temp/out" "$temp/err" && exit 1
-    fi
+    { start "$@" && [ "$(grep -c 'ends well' "$temp/out")" = "$2" ]; } || fail "$*"
     echo "ok: $*"
 }
 # says MPI N PATTERN COUNT PROGRAM ARGUMENT...: so many of the N ranks print the pattern. Broken groups
@@ -47,9 +47,7 @@ says() {
     local mpi=$1 n=$2 pattern=$3 count=$4
     shift 4
     start "$mpi" "$n" "$@" || true
-    if [ "$(grep -c "$pattern" "$temp/out")" != "$count" ]; then
-        echo "failed: $mpi $n $*" && cat "$temp/out" "$temp/err" && exit 1
-    fi
+    [ "$(grep -c "$pattern" "$temp/out")" = "$count" ] || fail "$mpi $n $*"
     echo "ok: $mpi $n $*"
 }
 # later COMMAND...: in the background and a separate folder, as ranks that lose another mostly wait.

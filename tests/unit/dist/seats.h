@@ -235,6 +235,15 @@ static inline seat_t run(int size, const char *const *specs, program_fn program,
     return seats[size - 1];
 }
 
+/* All ranks succeed. */
+static inline void all_hold(int size, const char *const *specs, program_fn program, seat_t options)
+{
+    seat_t seats[RANKS];
+    (void)run(size, specs, program, options, seats);
+    for (int r = 0; r < size; r++)
+        if (seats[r].status != FY_STATUS_OK) fail_msg("rank %d of %d: %s", r, size, seats[r].text);
+}
+
 static const char *const hosts[] = { "host", "host", "host" };
 static const char *const sims[] = { "sim:4", "sim:5", "sim:6" };
 static const seat_t no_faults = { .allocations = -1 };

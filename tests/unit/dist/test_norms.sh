@@ -7,8 +7,6 @@ norms=$build/bin/tests/norms ferry=$build/bin/ferry
 # shellcheck source=SCRIPTDIR/mpi.inc.sh
 . "$(dirname "$0")/mpi.inc.sh"
 
-# fail MESSAGE
-fail() { echo "failed: $1" && cat "$temp/out" "$temp/err" && exit 1; }
 # The losses of all steps, from before their updates.
 losses() { sed 1d "$temp/losses" | cut -d , -f 2 | xargs; }
 # near LOSSES LOSSES: equal to 1e-4; rounding changes them by 3e-6 here.

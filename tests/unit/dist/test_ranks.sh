@@ -35,22 +35,16 @@ for mpi in $(mpis); do
         if [ "$(mpis | wc -l)" = 2 ] && ! takes "$mpi" $n; then continue; fi
         for device in host sim:0; do
             succeed "$mpi" "$n" env LD_PRELOAD="$(counter "$mpi")" "$ranks" calls "$device"
-            if [ "$(counter "$mpi")" ] && [ "$(grep -c '^conserved' "$temp/out")" != "$n" ]; then
-                echo "failed: the bytes of $mpi are not counted" && cat "$temp/out" "$temp/err" && exit 1
-            fi
+            [ -z "$(counter "$mpi")" ] || [ "$(grep -c '^conserved' "$temp/out")" = "$n" ] || fail "the bytes of $mpi are not counted"
         done
         succeed "$mpi" "$n" "$ranks" train sim:0
         if takes "$mpi" $n; then succeed "$mpi" "$n" "$ddp" all sim:0; fi
         succeed "$mpi" "$n" "$ddp" backward host
     done
     start "$mpi" 2 "$ddp" lost host || true
-    if ! grep '^kept' "$temp/out"; then
-        echo "failed: $mpi ddp lost" && cat "$temp/out" "$temp/err" && exit 1
-    fi
+    grep '^kept' "$temp/out" || fail "$mpi ddp lost"
     start "$mpi" 3 "${train[@]}" --dist auto --record "$temp/events" --csv "$temp/losses" --checkpoint "$temp/run.$mpi"
-    if [ "$(epochs "$temp/out")" != "$(epochs "$temp/one")" ]; then
-        echo "failed: $mpi ferry train" && cat "$temp/out" "$temp/err" "$temp/one" && exit 1
-    fi
+    [ "$(epochs "$temp/out")" = "$(epochs "$temp/one")" ] || { cat "$temp/one" && fail "$mpi ferry train"; }
     grep -q '^ranks: 3, ' "$temp/out"
     # Each rank's event file has the calls of the group.
     calls=$(sed -n 's/^ranks: .*; \([0-9]*\) calls of rank 0,.*/\1/p' "$temp/out")
@@ -59,20 +53,16 @@ for mpi in $(mpis); do
         if [ $rank != 0 ]; then file=$file.$rank; fi
         found=$("$ferry" ledger "$file" --json | sed -n 's/.*"collectives": \([0-9]*\),*/\1/p' | sed -n 1p)
         ran=$(grep -c "\"collective_ran\".*\"rank\":$rank,.*\"status\":\"OK\"" "$file")
-        if [ "$found" != "$calls" ] || [ "$ran" != "$calls" ]; then
-            echo "failed: $mpi $file: $calls calls, $found recorded, $ran ran" && exit 1
-        fi
+        [[ $found = "$calls" && $ran = "$calls" ]] || fail "$mpi $file: $calls calls, $found recorded, $ran ran"
         "$ferry" timeline "$file" --out "$temp/trace" --clock wall >/dev/null
         drawn=$(grep -c '"name":"group_.*"cat":"wait".*"rank":'"$rank,"'"number":' "$temp/trace" || true)
-        if [ "$drawn" != "$calls" ]; then
-            echo "failed: $mpi: the timeline of rank $rank has $drawn of $calls calls" && exit 1
-        fi
+        [ "$drawn" = "$calls" ] || fail "$mpi: the timeline of rank $rank has $drawn of $calls calls"
     done
     start "$mpi" 2 "${train[@]}" --dist auto --epochs 3 --checkpoint "$temp/run.$mpi" --resume
     grep -q '^epoch 3/3' "$temp/out" # with another number of ranks
     # shellcheck disable=SC2016 # the ranks expand it
     if start "$mpi" 2 sh -c 'exec "$@" --batch $((16 + ${OMPI_COMM_WORLD_RANK:-$PMI_RANK}))' sh "${train[@]}" --dist auto; then
-        echo "failed: $mpi ferry train: two batch sizes were accepted" && exit 1
+        fail "$mpi ferry train: two batch sizes were accepted"
     fi
     grep -q 'ferry: INVALID_ARGUMENT: the ranks differ' "$temp/err"
     grep -q 'rank 1: data: 300 samples in batches of 17' "$temp/err"

@@ -12,8 +12,6 @@ folder() { mkdir "$temp/$1" && echo "$temp/$1"; }
 weights() { grep '^weights: ' "$temp/out"; }
 # A training without a checkpoint begins with epoch 1.
 resumed() { ! grep -q '^epoch 1/' "$temp/out"; }
-# fail MESSAGE
-fail() { echo "failed: $1" && cat "$temp/out" "$temp/err" && exit 1; }
 
 "$shards" host "$(folder one)" few >/dev/null
 if "$ferry" train lenet --shard-optimizer 2>"$temp/err"; then fail "--shard-optimizer without --dist"; fi

@@ -28,14 +28,19 @@ wait_until() {
     fail "waited for nothing: $*"
     return 1
 }
-# says out|err TEXT...; matches out|err REGEX; silent out|err
+# says out|err TEXT...; matches out|err REGEX...; silent out|err
 says() {
     local text
     for text in "${@:2}"; do
         grep -qF -- "$text" "$work/$1" || fail "'$text' is not in $1 of the last command: $(head -c 300 "$work/$1")"
     done
 }
-matches() { grep -qE -- "$2" "$work/$1" || fail "nothing like '$2' is in $1 of the last command"; }
+matches() {
+    local regex
+    for regex in "${@:2}"; do
+        grep -qE -- "$regex" "$work/$1" || fail "nothing like '$regex' is in $1 of the last command"
+    done
+}
 silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
 # prints TEXT ARGUMENT...: exit status 0, and the output has the text.
 prints() { expect 0 "${@:2}" && says out "$1"; }

@@ -22,7 +22,7 @@ expect 2 experiment
 silent out
 for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment batchsize" "experiment speedups" "bench dispatch" "bench gemm" "bench chain" "bench copy" "bench alloc" "bench step" "bench train"; do
     prints "usage: ferry $command" $command --help
-    for option in --json --csv --plot --device --budget --record; do says out "$option"; done
+    says out --json --csv --plot --device --budget --record
     refuses 2 "did you mean --json?" $command --jsom
     silent out
     expect 1 $command --device nowhere:0 --json # well-formed specs, but the device or plugin does not exist
@@ -104,8 +104,7 @@ wait "${others[@]}" 2>/dev/null
 says out '"warnings": []'
 if [ "$(nproc)" -gt 1 ]; then
     mv "$work/busy" "$work/out"
-    matches out '"idle_threads": "spin, 30000000000 times"'
-    matches out '"idle kernel threads spin while other threads use'
+    matches out '"idle_threads": "spin, 30000000000 times"' '"idle kernel threads spin while other threads use'
     mv "$work/busy.text" "$work/out"
     matches out '^warning: host: idle kernel threads spin'
 fi
@@ -146,8 +145,7 @@ ln -s "$work/no/folder.svg" "$work/dangling.svg"
 ln -s loop.svg "$work/loop.svg"
 for option in --csv --plot --snapshot; do
     for place in dangling.svg loop.svg r.csv/x.svg; do
-        expect 1 experiment roundtrip --device sim:0 --iters 1000000000 $option "$work/$place"
-        says err "IO: cannot write $work/$place: "
+        refuses 1 "IO: cannot write $work/$place: " experiment roundtrip --device sim:0 --iters 1000000000 $option "$work/$place"
     done
 done
 expect 2 experiment roundtrip --device sim:0 --plot "$work/z.png"
@@ -155,8 +153,7 @@ for experiment in speedups "parallel lenet"; do
     refuses 2 "--plot: this table has no figure" experiment $experiment --device sim:0 --plot "$work/none.svg"
     silent out
 done
-FERRY_PLUGIN_PATH=relative expect 1 experiment roundtrip --device cuda:0 --iters 1
-says err "FERRY_PLUGIN_PATH=relative was skipped: no folder in it is absolute"
+FERRY_PLUGIN_PATH=relative refuses 1 "FERRY_PLUGIN_PATH=relative was skipped: no folder in it is absolute" experiment roundtrip --device cuda:0 --iters 1
 # The folders' plugins are listed by name, whether a spec names them or not; other files are not
 # listed.
 mkdir "$work/plugins"
@@ -241,8 +238,7 @@ refuses 2 "there are lenet, resnet18" experiment parallel resnet1
 expect 2 experiment parallel --lr -1
 refuses 1 "several devices are taken from :0 on" experiment parallel --device host --batch 16 --steps 1
 prints "no gradient in validation" experiment speedups --only 12,16 --device sim:0
-expect 0 experiment speedups --only 10
-says out "buckets or one call: the same bits; replicas equal; no_sync moves 1/4 of the bytes"
+prints "buckets or one call: the same bits; replicas equal; no_sync moves 1/4 of the bytes" experiment speedups --only 10
 refuses 2 "there are 1 2 3" experiment speedups --only 20
 expect 2 experiment speedups --only 3,
 expect 1 experiment speedups --device 'sim:0?numerics=off'
@@ -288,9 +284,8 @@ for experiment in "roundtrip --iters 1 --size 8" "roundtrip --sweep --iters 1" "
     device='sim:0?numerics=off'
     if [[ $experiment = speedups* ]]; then device=sim:0; fi # it compares results
     expect 0 experiment $experiment --device "$device" --rounds 5 --json
-    for key in '"statistics": {' '"warm_up": ' '"resamples": 2000,' '"seed": 1' '"machine": {' '"load_1min": ' '_q1": ' '_q3": ' '_low": ' '_high": ' '_half_percent": ' '"rounds": 5'; do
-        says out "$key"
-    done
+    says out '"statistics": {' '"warm_up": ' '"resamples": 2000,' '"seed": 1' '"machine": {' '"load_1min": '
+    says out '_q1": ' '_q3": ' '_low": ' '_high": ' '_half_percent": ' '"rounds": 5'
 done
 prints '"until_percent": 99,' experiment roundtrip --device host --size 8 --iters 1 --until 99% --rounds 2 --json
 matches out '"ns_per_iter_low": [0-9]'
@@ -301,13 +296,11 @@ expect 2 experiment roundtrip --rounds 202
 # ---- several devices side by side, paired by the same clock ----
 expect 0 experiment roundtrip --device host --device 'sim:0?numerics=off' --device=sim:0?profile=a100 --size 16 --iters 2 --json --csv "$work/beside.csv"
 says out '"devices": [' '"what": "variants/copies/ns_per_iter"'
-matches out '"device1_ratio": [0-9]'
-matches out '"device2_low": [0-9]'
+matches out '"device1_ratio": [0-9]' '"device2_low": [0-9]'
 awk '/"what": "variants\/copies\/model_ns/ { seen = 1 } seen && /"device0":/ { exit !/null/ }' "$work/out" || fail "the host has a model time"
 grep -q '^what,clock,device0,device0_low' "$work/beside.csv" || fail "no table of devices"
 expect 0 experiment link --sizes 4 --device host --device 'sim:0?numerics=off'
-matches out 'what +clock +host +\+-% +sim:0'
-matches out 'rows/pinned up 4 1/ns +model +-'
+matches out 'what +clock +host +\+-% +sim:0' 'rows/pinned up 4 1/ns +model +-'
 refuses 1 "--device nowhere:0: exit status 1" experiment link --device sim:0 --device nowhere:0
 silent out
 refuses 2 "--plot is of one device" experiment link --device sim:0 --device host --plot "$work/x.svg"
@@ -340,9 +333,7 @@ for suite in dispatch "gemm --max-size 16"; do # one thread, all threads, and th
         continue
     fi
     OMP_NUM_THREADS=2 expect 0 bench $suite --device host --rounds 1 --round-ms 1 --json
-    matches out '"one_thread_ns_per_op": [0-9]'
-    matches out '"all_threads_ns_per_op": [0-9]'
-    matches out '"threads_ratio": [0-9]'
+    matches out '"one_thread_ns_per_op": [0-9]' '"all_threads_ns_per_op": [0-9]' '"threads_ratio": [0-9]'
     FERRY_THREADS=2 prints '"threads_ratio": null' bench $suite --device host --rounds 1 --round-ms 1 --json
     if grep -q '"threads_ratio": [0-9]' "$work/out"; then fail "bench $suite: a ratio of the choice, where there is none"; fi
 done
@@ -364,5 +355,4 @@ for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": 
     says out "$field"
 done
 prints "/ malloc 4 KiB" bench alloc --device host --quick --max-live 1MiB
-expect 2 bench alloc --min-bytes 1MiB --max-bytes 64 # no measurement would remain
-says err "1048576 is more than --max-bytes 64"
+refuses 2 "1048576 is more than --max-bytes 64" bench alloc --min-bytes 1MiB --max-bytes 64 # no measurement would remain

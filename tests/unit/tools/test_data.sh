@@ -2,7 +2,6 @@
 # Commands look for data sets in --data, else in $FERRY_DATA, else in data/ of the current folder,
 # and nowhere else. A set that is missing there is made up with a warning; one missing from --data
 # is an error.
-# Usage: test_data.sh BUILD_DIR.
 # shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"

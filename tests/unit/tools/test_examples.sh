@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Every example that a subcommand's --help prints runs unchanged, one after the other, in an empty
 # folder; every subcommand has one.
-# Usage: test_examples.sh BUILD_DIR.
 # shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"

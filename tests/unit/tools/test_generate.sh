@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `ferry train gpt` on text and `ferry generate`: the file's bytes are learnt, draws depend on the
 # seed alone, refusals say what to do.
-# Usage: test_generate.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 
@@ -62,8 +61,7 @@ refuses 2 "--weights FILE is needed" generate $model
 refuses 2 "the argument is empty" generate $model --weights "$work/gpt.safetensors" --prompt ''
 expect 1 generate $model --weights "$work/none"
 expect 1 generate gpt:layers=2,heads=2,width=32,context=16,vocab=256 --weights "$work/gpt.safetensors" --device host
-expect 1 generate gpt:layers=1,heads=2,width=32,context=16,vocab=50 --weights "$work/gpt.safetensors" --device host
-says err "no model of bytes"
+refuses 1 "no model of bytes" generate gpt:layers=1,heads=2,width=32,context=16,vocab=50 --weights "$work/gpt.safetensors" --device host
 expect 1 train $model --data "$work/none" --device host
 printf 'short' >"$work/short"
 refuses 1 "5 bytes of text" train $model --data "$work/short" --device host

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # docs/ferry.1 has exactly the commands of `ferry --help`, in that order, and the version.
-# Usage: test_manual.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 page=docs/ferry.1

@@ -38,8 +38,7 @@ expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3 --snapshot
 prints "roundtrip" memory "$work/oom.json" --svg "$work/oom.svg"
 says out "verdicts" "picture: $work/oom.svg"
 picture "$work/oom.svg"
-FERRY_SNAPSHOT_ON_OOM="$work/env-%p.svg" expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
-says err "OUT_OF_MEMORY"
+FERRY_SNAPSHOT_ON_OOM="$work/env-%p.svg" refuses 4 "OUT_OF_MEMORY" experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
 picture "$work"/env-*.svg
 FERRY_SNAPSHOT_ON_OOM="$work/nowhere/x.svg" expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
 says err "160000 bytes asked for" "FERRY_SNAPSHOT_ON_OOM"

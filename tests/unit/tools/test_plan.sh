@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `ferry plan`: its text, document, timeline and exit statuses. The batch that --fit finds fits, and
 # one more does not.
-# Usage: test_plan.sh BUILD_DIR.
 # shellcheck disable=SC2086  # options are words
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `ferry predict`: a recording on its own profile gives the recorded time to 0.1 %; on another
 # profile the time of an actual run there to 1 %. Usage, refusals, files that are cut off.
-# Usage: test_predict.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 export FERRY_DATA=$work/nothing

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `ferry replay`: a recorded run replayed reserves what the run reserved; a saved trace replays the
 # same; limits, broken files, usage.
-# Usage: test_replay.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

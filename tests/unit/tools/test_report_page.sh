@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The page of `ferry report` in headless Chromium, by Playwright: figures, interactions, console,
 # contrast, names that try to be elements. Skipped without them (scripts/browser.sh).
-# Usage: test_report_page.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 python=$("$root/scripts/browser.sh" --find 2>"$work/why") || skip "$(cat "$work/why")"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # `ferry run`: a program with recording on, then the advice; exit statuses; files; usage.
-# Usage: test_run.sh BUILD_DIR.
 # shellcheck disable=SC2016  # the programs are expanded by their own shells
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"

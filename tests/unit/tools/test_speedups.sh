@@ -2,7 +2,6 @@
 # `ferry experiment speedups`: every row runs, its own conditions hold, and the figures that are the
 # same on every machine show what the technique promises. The text of conditions is checked as well:
 # a row that checked nothing would fail here.
-# Usage: test_speedups.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # `ferry timeline`: the trace has the requests, waits and peaks of the recorded run, in the form
 # that importers require; usage, refusals, files that are cut off.
-# Usage: test_timeline.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 export FERRY_DATA=$work/nothing
@@ -15,8 +14,7 @@ refuses 1 "IO" timeline "$work/nowhere" --out "$work/trace.json"
 
 expect 0 train lenet --device sim:0 --limit-samples 128 --batch 32 --epochs 1 --stream-data --log-every 1 --record "$work/run.jsonl"
 refuses 1 "IO: cannot write $work/no/trace.json" timeline "$work/run.jsonl" --out "$work/no/trace.json"
-expect 1 timeline "$work/run.jsonl" --out "$work/trace.json" --scope nowhere
-says err "nothing in $work/run.jsonl is inside a scope 'nowhere'"
+refuses 1 "nothing in $work/run.jsonl is inside a scope 'nowhere'" timeline "$work/run.jsonl" --out "$work/trace.json" --scope nowhere
 [ ! -e "$work/trace.json" ] || fail "a refused timeline leaves a file"
 expect 0 ledger "$work/run.jsonl" --json
 cp "$work/out" "$work/ledger.json"

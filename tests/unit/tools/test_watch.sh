@@ -30,8 +30,7 @@ prints "$pid" watch
 expect 0 watch "$pid" --once --interval-ms 300
 silent err
 says out "process $pid"
-matches out '^ +upload +[0-9]'
-matches out '^ +sim:0 +[0-9]'
+matches out '^ +upload +[0-9]' '^ +sim:0 +[0-9]'
 if grep -q $'\033' "$work/out"; then fail "escapes without a terminal"; fi
 expect 0 watch "$page" --json --interval-ms 300
 says out "\"watch\": $pid" '"ended": false' '"direction": "download"' '"requests_per_s": ' '"device": "sim:0"' '"last_refusals": ['
