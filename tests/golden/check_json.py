@@ -1,6 +1,6 @@
 """Reads the JSON of the ferry command and checks keys, types and bars. Run by test_json.sh with $FERRY, the command.
 
-Every key listed in SHAPES must be there with the type given; others may be added. No times are asserted, only that they are numbers.
+Every key of a shape must be there with the type given; others may be added. No times are asserted, only that they are numbers.
 """
 
 import json
@@ -11,18 +11,17 @@ import tempfile
 
 FERRY = os.environ["FERRY"]
 number = (int, float)
-maybe = (int, float, type(None))
-STATISTICS = {
-    "rounds": int,
-    "until_percent": maybe,
-    "most_rounds": int,
-    "warm_up": (str, type(None)),
-    "interval": str,
-    "confidence_percent": int,
-    "resamples": int,
-    "seed": int,
+nothing = type(None)
+TYPES = {
+    "bool": bool,
+    "int": int,
+    "int?": (int, nothing),
+    "list": list,
+    "number": number,
+    "number?": (*number, nothing),
+    "str": str,
+    "str?": (str, nothing),
 }
-MACHINE = {"cores": int, "load_1min": maybe, "governor": (str, type(None))}
 failures = 0
 skipped = 0
 
@@ -33,7 +32,9 @@ def fail(text):
     print("FAILED:", text)
 
 
-def run(*arguments, status=0):
+def run(command, *arguments, status=0):
+    """command: words with spaces between; arguments: words that may have spaces."""
+    arguments = (*command.split(), *arguments)
     done = subprocess.run(
         [FERRY, *arguments], capture_output=True, text=True, timeout=1200, check=False
     )
@@ -44,12 +45,12 @@ def run(*arguments, status=0):
     return done
 
 
-def document(*arguments):
-    text = run(*arguments, "--json").stdout
+def document(command, *arguments):
+    text = run(command, *arguments, "--json").stdout
     try:
         return json.loads(text)
     except ValueError as error:
-        fail(f"ferry {' '.join(arguments)} --json: {error}: {text[:200]!r}")
+        fail(f"ferry {command} {' '.join(arguments)} --json: {error}: {text[:200]!r}")
         return None
 
 
@@ -73,10 +74,28 @@ def shape(value, wanted, path):
     return None
 
 
-def spread(key):
-    """The keys beside a median that is measured in rounds."""
-    ends = ("_q1", "_q3", "_low", "_high", "_half_percent")
-    return {key: maybe, "rounds": int} | {key + end: maybe for end in ends}
+def keys(*rows, **inner):
+    """{key: type}, of rows "TYPE: KEY KEY ..."; inner: keys with a shape of their own.
+
+    The type "spread" is that of a median measured in rounds, with the keys beside it."""
+    wanted = dict(inner)
+    for kind, names in (row.split(": ") for row in rows):
+        for name in names.split():
+            if kind == "spread":
+                ends = ("", "_q1", "_q3", "_low", "_high", "_half_percent")
+                wanted |= {name + end: TYPES["number?"] for end in ends} | {"rounds": int}
+            else:
+                wanted[name] = TYPES[kind]
+    return wanted
+
+
+STATISTICS = keys(
+    "int: rounds most_rounds confidence_percent resamples seed",
+    "number?: until_percent",
+    "str?: warm_up",
+    "str: interval",
+)
+MACHINE = keys("int: cores", "number?: load_1min", "str?: governor")
 
 
 def named(rows, name):
@@ -84,30 +103,18 @@ def named(rows, name):
 
 
 def check_roundtrip(device):
-    doc = document("experiment", "roundtrip", "--device", device, "--iters", "10")
+    doc = document(f"experiment roundtrip --device {device} --iters 10")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "experiment": str,
-            "device": str,
-            "size": int,
-            "iters": int,
-            "max_abs_diff": number,
-            "variants": [
-                {
-                    "name": str,
-                    **spread("ns_per_iter"),
-                    **spread("model_ns_per_iter"),
-                    "uploads_per_iter": number,
-                    "downloads_per_iter": number,
-                    "bytes_per_iter": number,
-                }
-            ],
-        },
-        "roundtrip",
+    variants = keys(
+        "str: name",
+        "spread: ns_per_iter model_ns_per_iter",
+        "number: uploads_per_iter downloads_per_iter bytes_per_iter",
     )
+    wanted = keys(
+        "str: experiment device", "int: size iters", "number: max_abs_diff", variants=[variants]
+    )
+    shape(doc, wanted, "roundtrip")
     if failures:
         return
     if [doc["size"], doc["iters"]] != [200, 10]:
@@ -115,16 +122,10 @@ def check_roundtrip(device):
     if sorted(v["name"] for v in doc["variants"]) != ["copies", "host", "resident"]:
         fail("roundtrip: variants " + str([v["name"] for v in doc["variants"]]))
     resident, copies = named(doc["variants"], "resident"), named(doc["variants"], "copies")
-    for key, want in (("uploads_per_iter", 0), ("downloads_per_iter", 0), ("bytes_per_iter", 0)):
-        if resident.get(key) != want:
-            fail(f"roundtrip on {device}: resident {key} is {resident.get(key)}")
-    for key, want in (
-        ("uploads_per_iter", 2),
-        ("downloads_per_iter", 1),
-        ("bytes_per_iter", 480000),
-    ):
-        if copies.get(key) != want:
-            fail(f"roundtrip on {device}: copies {key} is {copies.get(key)}")
+    for name, row, want in (("resident", resident, [0, 0, 0]), ("copies", copies, [2, 1, 480000])):
+        got = [row.get(key + "_per_iter") for key in ("uploads", "downloads", "bytes")]
+        if got != want:
+            fail(f"roundtrip on {device}: uploads, downloads and bytes of {name} are {got}")
     if not 0 <= doc["max_abs_diff"] <= 1e-3:
         fail(f"roundtrip on {device}: max_abs_diff {doc['max_abs_diff']}")
     if device.startswith("sim") and not all(
@@ -135,30 +136,17 @@ def check_roundtrip(device):
 
 def check_minibatch(device):
     global skipped
-    doc = document("experiment", "minibatch", "--device", device, "--init", "zero")
+    doc = document(f"experiment minibatch --device {device} --init zero")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "runs": [
-                {
-                    "name": str,
-                    "batch": int,
-                    "lr": number,
-                    "epochs": int,
-                    "losses": [number],
-                    **spread("sec_per_epoch"),
-                    **spread("model_sec_per_epoch"),
-                    "uploads": int,
-                    "downloads": int,
-                    "bytes_up": int,
-                    "bytes_down": int,
-                }
-            ]
-        },
-        "minibatch",
+    runs = keys(
+        "str: name",
+        "int: batch epochs uploads downloads bytes_up bytes_down",
+        "number: lr",
+        "spread: sec_per_epoch model_sec_per_epoch",
+        losses=[number],
     )
+    shape(doc, {"runs": [runs]}, "minibatch")
     if failures:
         return
     wanted = {
@@ -203,39 +191,17 @@ def check_minibatch(device):
 
 
 def check_parallel():
-    doc = document(
-        "experiment", "parallel", "lenet", "--batch", "32", "--steps", "3", "--device", "sim:0"
-    )
+    doc = document("experiment parallel lenet --batch 32 --steps 3 --device sim:0")
     if not doc:
         return
-    shape(
-        doc,
-        {
-            "model": str,
-            "data": str,
-            "batch": int,
-            "steps": int,
-            "lr": number,
-            "clock": str,
-            "refusal": str,
-            "runs": [
-                {
-                    "devices": int,
-                    "first_loss": number,
-                    "last_loss": number,
-                    "difference": number,
-                    "worst_tensor": number,
-                    "replicas_equal": str,
-                    "peer_bytes_per_step": number,
-                    "peer_transfers_per_step": number,
-                    "model_ns_per_step": number,
-                    "ns_per_step": number,
-                    "status": str,
-                }
-            ],
-        },
-        "parallel",
+    runs = keys(
+        "int: devices",
+        "number: first_loss last_loss difference worst_tensor",
+        "number: peer_bytes_per_step peer_transfers_per_step model_ns_per_step ns_per_step",
+        "str: replicas_equal status",
     )
+    wanted = keys("str: model data clock refusal", "int: batch steps", "number: lr", runs=[runs])
+    shape(doc, wanted, "parallel")
     if [row["devices"] for row in doc["runs"]] != [1, 2, 4]:
         fail(f"parallel: {doc['runs']}")
     once = doc["runs"][1]["peer_bytes_per_step"] / 2
@@ -253,29 +219,16 @@ def check_parallel():
 
 
 def check_speedups():
-    doc = document("experiment", "speedups", "--device", "sim:0")
+    doc = document("experiment speedups --device sim:0")
     if not doc:
         return
-    shape(
-        doc,
-        {
-            "clock": str,
-            "rows": [
-                {
-                    "row": int,
-                    "technique": str,
-                    "compared": str,
-                    "unit": str,
-                    "without": maybe,
-                    "with": number,
-                    "effect": maybe,
-                    "status": str,
-                    "holds": str,
-                }
-            ],
-        },
-        "speedups",
+    rows = keys(
+        "int: row",
+        "str: technique compared unit status holds",
+        "number?: without effect",
+        "number: with",
     )
+    shape(doc, keys("str: clock", rows=[rows]), "speedups")
     if [row["row"] for row in doc["rows"]] != [*range(1, 20)]:
         fail(f"speedups: rows {[row['row'] for row in doc['rows']]}")
     rows = {row["row"]: row for row in doc["rows"]}
@@ -288,136 +241,61 @@ def check_speedups():
     for which in (3, 4, 5, 8, 9, 10, 11, 14, 15, 16, 18, 19):
         if not rows[which]["effect"] > 1:
             fail(f"speedups: no effect in {rows[which]}")
-    doc = document("experiment", "speedups", "--only", "12,3")
+    doc = document("experiment speedups --only 12,3")
     if doc and [row["row"] for row in doc["rows"]] != [3, 12]:
         fail("speedups --only 12,3: other rows")
 
 
 def check_train():
-    doc = document(
-        "train",
-        "mlp",
-        "--device",
-        "sim:0",
-        "--limit-samples",
-        "256",
-        "--batch",
-        "32",
-        "--epochs",
-        "2",
-        "--log-every",
-        "4",
-    )
+    doc = document("train mlp --device sim:0 --limit-samples 256 --batch 32 --epochs 2 --log-every 4")
     if doc is None:
         return
-    crossed = {"count": int, "bytes": int}
-    shape(
-        doc,
-        {
-            "model": str,
-            "device": str,
-            "params": int,
-            "steps": int,
-            "skipped_steps": int,
-            "epochs": int,
-            "train_loss": [number],
-            "test_accuracy": number,
-            "images_per_s": number,
-            "ledger": {
-                "uploads": crossed,
-                "downloads": crossed,
-                "syncs": int,
-                "device_allocs_steady": int,
-            },
-            "clock": str,
-        },
-        "train",
+    crossed = keys("int: count bytes")
+    wanted = keys(
+        "str: model device clock",
+        "int: params steps skipped_steps epochs",
+        "number: test_accuracy images_per_s",
+        train_loss=[number],
+        ledger=keys("int: syncs device_allocs_steady", uploads=crossed, downloads=crossed),
     )
+    shape(doc, wanted, "train")
     if failures:
         return
-    if (doc["model"], doc["params"], doc["steps"], doc["epochs"], len(doc["train_loss"])) != (
-        "mlp",
-        101770,
-        16,
-        2,
-        4,
-    ):
+    got = (doc["model"], doc["params"], doc["steps"], doc["epochs"], len(doc["train_loss"]))
+    if got != ("mlp", 101770, 16, 2, 4):
         fail(f"train: {doc}")
     if doc["ledger"]["device_allocs_steady"] != 0 or not 0 <= doc["test_accuracy"] <= 1:
         fail(f"train: {doc}")
 
 
 def check_bench_train():
-    doc = document(
-        "bench", "train", "--case", "chain", "--device", "sim:0", "--rounds", "1", "--round-ms", "1"
-    )
+    doc = document("bench train --case chain --device sim:0 --rounds 1 --round-ms 1")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "clock": str,
-            "rows": [
-                {
-                    "case": str,
-                    "mode": str,
-                    **spread("ns_per_step"),
-                    "worst_ns_per_step": number,
-                    "ns_per_op": maybe,
-                    "batch": maybe,
-                    "images_per_s": maybe,
-                    "roofline_share": maybe,
-                    "model_ns_per_step": maybe,
-                }
-            ],
-        },
-        "bench train",
+    rows = keys(
+        "str: case mode",
+        "spread: ns_per_step",
+        "number: worst_ns_per_step",
+        "number?: ns_per_op batch images_per_s roofline_share model_ns_per_step",
     )
+    shape(doc, keys("str: clock", rows=[rows]), "bench train")
     if not failures and {row["mode"] for row in doc["rows"]} != {"eager", "graph"}:
         fail(f"bench train: modes {[row['mode'] for row in doc['rows']]}")
 
 
 def check_bench_layers():
-    doc = document(
-        "bench",
-        "train",
-        "--layers",
-        "--case",
-        "mnist",
-        "--device",
-        "host",
-        "--rounds",
-        "1",
-        "--round-ms",
-        "1",
-    )
+    doc = document("bench train --layers --case mnist --device host --rounds 1 --round-ms 1")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "clock": str,
-            "rows": [
-                {
-                    "model": str,
-                    "layer": str,
-                    "direction": str,
-                    "count": int,
-                    **spread("ns"),
-                    "worst_ns": number,
-                    "share": number,
-                    "gflops": maybe,
-                    "gb_per_s": maybe,
-                    "roofline_share": maybe,
-                    "batch": int,
-                    "type": str,
-                    "implementation": (str, type(None)),
-                    "model_ns": maybe,
-                }
-            ],
-        },
-        "bench train --layers",
+    rows = keys(
+        "str: model layer direction type",
+        "int: count batch",
+        "spread: ns",
+        "number: worst_ns share",
+        "number?: gflops gb_per_s roofline_share model_ns",
+        "str?: implementation",
     )
+    shape(doc, keys("str: clock", rows=[rows]), "bench train --layers")
     if failures:
         return
     found = {(row["model"], row["layer"], row["direction"]) for row in doc["rows"]}
@@ -447,90 +325,54 @@ def check_bench_layers():
         fail(f"bench train --layers: {doc['rows']}")
 
 
+def check_link_rows(doc, mode, direction, sizes, pieces):
+    rows = [row for row in doc["rows"] if (row["mode"], row["direction"]) == (mode, direction)]
+    what = f"link by {doc['clock']}: {mode} {direction}"
+    if [row["nbytes"] for row in rows] != sizes or {row["pieces"] for row in rows} != {pieces}:
+        fail(f"{what} moves {[(row['nbytes'], row['pieces']) for row in rows]}")
+    copies = {row["copies"] for row in rows}
+    if mode == "loop" and copies != {pieces}:
+        fail(f"{what} takes {copies} copies")
+    if mode == "coalesced" and doc["clock"] == "model" and copies != {1}:
+        fail(f"{what} takes {copies} copies")
+
+
 def check_link(device):
-    doc = document(
-        "experiment", "link", "--device", device, "--sizes", "4,4KiB,1MiB", "--pieces", "256"
-    )
+    doc = document(f"experiment link --device {device} --sizes 4,4KiB,1MiB --pieces 256")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "experiment": str,
-            "statistics": STATISTICS,
-            "machine": MACHINE,
-            "clock": str,
-            "rows": [
-                {
-                    "mode": str,
-                    "direction": str,
-                    "nbytes": int,
-                    "pieces": int,
-                    **spread("ns"),
-                    "bytes_per_s": number,
-                    "copies": int,
-                    "clock": str,
-                }
-            ],
-        },
-        "link",
+    rows = keys(
+        "str: mode direction clock",
+        "int: nbytes pieces copies",
+        "spread: ns",
+        "number: bytes_per_s",
     )
+    wanted = keys("str: experiment clock", statistics=STATISTICS, machine=MACHINE, rows=[rows])
+    shape(doc, wanted, "link")
     if failures:
         return
     clock = "model" if device.startswith("sim") else "wall"
     if doc["clock"] != clock or {row["clock"] for row in doc["rows"]} != {clock}:
         fail(f"link on {device}: the clock is not {clock}")
-    for mode, direction, sizes, pieces in (
-        ("pinned", "up", [4, 4096, 1 << 20], 1),
-        ("pinned", "down", [4, 4096, 1 << 20], 1),
-        ("staged", "up", [4, 4096, 1 << 20], 1),
-        ("staged", "down", [4, 4096, 1 << 20], 1),
-        ("loop", "up", [1024, 1 << 20], 256),
-        ("loop", "down", [1024, 1 << 20], 256),
-        ("coalesced", "up", [1024, 1 << 20], 256),
-        ("coalesced", "down", [1024, 1 << 20], 256),
+    for mode, sizes, pieces in (
+        ("pinned", [4, 4096, 1 << 20], 1),
+        ("staged", [4, 4096, 1 << 20], 1),
+        ("loop", [1024, 1 << 20], 256),
+        ("coalesced", [1024, 1 << 20], 256),
     ):
-        rows = [row for row in doc["rows"] if (row["mode"], row["direction"]) == (mode, direction)]
-        if [row["nbytes"] for row in rows] != sizes or {row["pieces"] for row in rows} != {pieces}:
-            fail(
-                f"link on {device}: {mode} {direction} moves {[(row['nbytes'], row['pieces']) for row in rows]}"
-            )
-        if mode == "loop" and {row["copies"] for row in rows} != {pieces}:
-            fail(
-                f"link on {device}: {mode} {direction} takes {[row['copies'] for row in rows]} copies"
-            )
-        if mode == "coalesced" and clock == "model" and {row["copies"] for row in rows} != {1}:
-            fail(
-                f"link on {device}: {mode} {direction} takes {[row['copies'] for row in rows]} copies"
-            )
-    doc = document(
-        "experiment",
-        "link",
-        "--overlap",
-        "--steps",
-        "16",
-        "--device",
-        # the model clock needs no arithmetic
-        device + "?numerics=off" if device == "sim:0" else device,
-        *(["--compute", "1"] if device == "host" else []),
-    )
+        for direction in ("up", "down"):
+            check_link_rows(doc, mode, direction, sizes, pieces)
+    # the model clock needs no arithmetic
+    where = "sim:0?numerics=off" if device == "sim:0" else device + " --compute 1"
+    doc = document(f"experiment link --overlap --steps 16 --device {where}")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "clock": str,
-            "overlap": {
-                "steps": int,
-                **spread("pipelined_ns_per_step"),
-                **spread("serial_ns_per_step"),
-                "upload_ns": number,
-                "compute_ns": number,
-                "download_ns": number,
-            },
-        },
-        "link --overlap",
+    overlap = keys(
+        "int: steps",
+        "spread: pipelined_ns_per_step serial_ns_per_step",
+        "number: upload_ns compute_ns download_ns",
     )
+    shape(doc, keys("str: clock", overlap=overlap), "link --overlap")
     if failures:
         return
     o = doc["overlap"]
@@ -543,51 +385,28 @@ def check_link(device):
 
 
 def check_others():
-    doc = document("experiment", "vectorize", "--device", "sim:0")
+    doc = document("experiment vectorize --device sim:0")
     if doc is not None:
-        shape(
-            doc,
-            {"variants": [{"name": str, "via": str, "gflops": maybe, "max_abs_err": number} | spread("ns")]},
-            "vectorize",
-        )
+        variants = keys("str: name via", "number?: gflops", "number: max_abs_err", "spread: ns")
+        shape(doc, {"variants": [variants]}, "vectorize")
         for row in doc["variants"]:
             if not 0 <= row["max_abs_err"] <= 1e-3:
                 fail(f"vectorize {row['name']} via {row['via']}: error {row['max_abs_err']}")
-        if sorted({row["name"] for row in doc["variants"]}) != [
-            "block",
-            "column",
-            "element",
-            "full",
-        ]:
-            fail("vectorize: variants " + str([row["name"] for row in doc["variants"]]))
-    doc = document("bench", "dispatch", "--device", "host")
+        names = sorted({row["name"] for row in doc["variants"]})
+        if names != ["block", "column", "element", "full"]:
+            fail(f"vectorize: variants {names}")
+    doc = document("bench dispatch --device host")
     if doc is not None:
-        shape(
-            doc,
-            {
-                "rows": [
-                    {
-                        "op": str,
-                        **spread("ns_per_op"),
-                        "peer": (str, type(None)),
-                        **spread("peer_ns_per_op"),
-                    }
-                ]
-            },
-            "dispatch",
-        )
+        rows = keys("str: op", "spread: ns_per_op peer_ns_per_op", "str?: peer")
+        shape(doc, {"rows": [rows]}, "dispatch")
     doc = document("info")
     if doc is not None:
-        shape(
-            doc,
-            {
-                "version": str,
-                "devices": [{"spec": str}],
-                "plugins": [{"name": str, "loaded": bool, "reason": str}],
-                "host_allocator": str,
-            },
-            "info",
+        wanted = keys(
+            "str: version host_allocator",
+            devices=[keys("str: spec")],
+            plugins=[keys("str: name reason", "bool: loaded")],
         )
+        shape(doc, wanted, "info")
         if "host" not in [device["spec"] for device in doc["devices"]]:
             fail("info: no host")
 
@@ -596,29 +415,20 @@ CATEGORIES = ["activations", "gradients", "optimizer_state", "staging", "weights
 
 
 def check_plan():
-    wanted = {
-        "model": str,
-        "version": str,
-        "device": str,
-        "batch": int,
-        "params": (int, type(None)),
-        "clock": str,
-        "peak_bytes": int,
-        "by_category": {name: int for name in CATEGORIES},
-        "reserved_bytes": int,
-        "limit_bytes": int,
-        "step_model_ns": int,
-        "step_flops": int,
-        "fits": bool,
-        "max_batch": (int, type(None)),
-        "verdict": (str, type(None)),
-    }
-    small = ["--device", "sim:0?limit=16MiB"]
-    doc = document("plan", "mlp", "--batch", "64", "--fit", *small)
+    wanted = keys(
+        "str: model version device clock",
+        "int: batch peak_bytes reserved_bytes limit_bytes step_model_ns step_flops",
+        "int?: params max_batch",
+        "bool: fits",
+        "str?: verdict",
+        by_category=keys("int: " + " ".join(CATEGORIES)),
+    )
+    small = "--device sim:0?limit=16MiB"
+    doc = document("plan mlp --batch 64 --fit " + small)
     if doc is None:
         return
     shape(doc, wanted, "plan")
-    shape(doc, {"largest": [{"recompute": str, "f32": int, "bf16": int}]}, "plan --fit")
+    shape(doc, {"largest": [keys("str: recompute", "int: f32 bf16")]}, "plan --fit")
     if failures:
         return
     if (
@@ -626,30 +436,20 @@ def check_plan():
         or sum(doc["by_category"].values()) != doc["peak_bytes"]
     ):
         fail(f"plan: {doc['by_category']} is not {doc['peak_bytes']}")
-    if (doc["model"], doc["batch"], doc["params"], doc["fits"], doc["verdict"]) != (
-        "mlp",
-        64,
-        101770,
-        True,
-        None,
-    ):
+    got = (doc["model"], doc["batch"], doc["params"], doc["fits"], doc["verdict"])
+    if got != ("mlp", 64, 101770, True, None):
         fail(f"plan: {doc}")
-    choices = document("plan", "gpt", "--batch", "8", "--recompute", "auto")
-    way = {
-        "recompute": str,
-        "saved_bytes": int,
-        "added_flops": int,
-        "reserved_bytes": int,
-        "pinned_bytes": int,
-        "step_model_ns": int,
-        "fits": bool,
-        "taken": bool,
-        "segments": list,
-    }
+    choices = document("plan gpt --batch 8 --recompute auto")
+    way = keys(
+        "str: recompute",
+        "int: saved_bytes added_flops reserved_bytes pinned_bytes step_model_ns",
+        "bool: fits taken",
+        "list: segments",
+    )
     shape(choices, {"choices": [way]}, "plan --recompute auto")
     most = str(doc["max_batch"])
     for batch, status, fits in ((most, 0, True), (str(int(most) + 1), 4, False)):
-        out = run("plan", "mlp", "--batch", batch, *small, "--json", status=status).stdout
+        out = run(f"plan mlp --batch {batch} {small} --json", status=status).stdout
         doc = json.loads(out)
         shape(doc, wanted, f"plan of {batch}")
         if (
@@ -661,48 +461,23 @@ def check_plan():
                 f"plan of {batch}: fits {doc['fits']}, verdict {doc['verdict']}, max_batch {doc['max_batch']}"
             )
     for arguments in (
-        ["nothing"],
-        [],
-        ["mlp", "--batch", "0"],
-        ["mlp", "--batch", "-1"],
-        ["mlp", "--device", "cuda:0"],
-        ["mlp", "--device", "sim:0?capcity=1GiB"],
+        "nothing",
+        "",
+        "mlp --batch 0",
+        "mlp --batch -1",
+        "mlp --device cuda:0",
+        "mlp --device sim:0?capcity=1GiB",
     ):
-        if run("plan", *arguments, "--json", status=2).stdout:
+        if run(f"plan {arguments} --json", status=2).stdout:
             fail(f"plan {arguments}: a failure with something on standard output")
 
 
 def check_alloc():
-    doc = document(
-        "bench",
-        "alloc",
-        "--quick",
-        "--max-live",
-        "1MiB",
-        "--min-bytes",
-        "4KiB",
-        "--max-bytes",
-        "4KiB",
-    )
+    doc = document("bench alloc --quick --max-live 1MiB --min-bytes 4KiB --max-bytes 4KiB")
     if doc is None:
         return
-    shape(
-        doc,
-        {
-            "clock": str,
-            "rows": [
-                {
-                    "allocator": str,
-                    "pattern": str,
-                    "nbytes": int,
-                    "threads": int,
-                    "live_blocks": int,
-                    "ns_per_pair": number,
-                }
-            ],
-        },
-        "alloc",
-    )
+    rows = keys("str: allocator pattern", "int: nbytes threads live_blocks", "number: ns_per_pair")
+    shape(doc, keys("str: clock", rows=[rows]), "alloc")
     if failures:
         return
     if {row["pattern"] for row in doc["rows"]} != {"same", "random"} or {
@@ -722,69 +497,32 @@ def check_memory():
             folder, "snapshot.json"
         )
         run(
-            "experiment",
-            "roundtrip",
-            "--device",
-            "sim:0",
-            "--iters",
-            "2",
-            "--record",
+            "experiment roundtrip --device sim:0 --iters 2 --record",
             events,
             "--snapshot",
             snapshot,
         )
         doc = document("replay", events)
-        if doc is not None:
-            shape(
-                doc,
-                {
-                    "rows": [
-                        {
-                            "file": str,
-                            "pool": str,
-                            "policy": str,
-                            "events": int,
-                            "peak_requested_bytes": int,
-                            "peak_reserved_bytes": int,
-                            "reserved_per_peak": number,
-                            "segments": int,
-                            "refusals": int,
-                        }
-                    ]
-                },
-                "replay",
-            )
-        refused = run(
-            "replay", events, "--pool", "sim:0", "--limit", "4KiB", "--json", status=4
-        ).stdout
-        shape(
-            json.loads(refused),
-            {
-                "limit_bytes": int,
-                "rows": [
-                    {
-                        "refusals": int,
-                        "refused_event": int,
-                        "refused_bytes": int,
-                        "refused_text": str,
-                    }
-                ],
-            },
-            "replay --limit",
+        rows = keys(
+            "str: file pool policy",
+            "int: events peak_requested_bytes peak_reserved_bytes segments refusals",
+            "number: reserved_per_peak",
         )
+        if doc is not None:
+            shape(doc, {"rows": [rows]}, "replay")
+        limited = ["--pool", "sim:0", "--limit", "4KiB"]
+        refused = run("replay", events, *limited, "--json", status=4).stdout
+        rows = keys("int: refusals refused_event refused_bytes", "str: refused_text")
+        shape(json.loads(refused), keys("int: limit_bytes", rows=[rows]), "replay --limit")
         doc = document("memory", snapshot)
         if doc is not None:
-            shape(
-                doc,
-                {
-                    "device": str,
-                    "pools": [{"pool": str, "kind": str, "live_bytes": int, "reserved_bytes": int}],
-                    "categories": list,
-                    "scopes": list,
-                    "alloc_stats": [{"stage": str, "count": int}],
-                },
-                "memory",
+            wanted = keys(
+                "str: device",
+                "list: categories scopes",
+                pools=[keys("str: pool kind", "int: live_bytes reserved_bytes")],
+                alloc_stats=[keys("str: stage", "int: count")],
             )
+            shape(doc, wanted, "memory")
         for command, file in (
             ("replay", snapshot),
             ("memory", events),
@@ -796,11 +534,11 @@ def check_memory():
 
 
 def check_statuses():
-    run("experiment", "roundtrip", "--device", "sim:0?capacity=1KiB", status=4)  # out of memory
-    run("experiment", "roundtrip", "--device", "sim:0?limit=64KiB", status=4)
-    run("experiment", "roundtrip", "--size", "-3", status=2)
-    run("experiment", "roundtrip", "--device", "sim:0?capcity=1GiB", status=2)
-    run("experiment", "nothing", status=2)
+    run("experiment roundtrip --device sim:0?capacity=1KiB", status=4)  # out of memory
+    run("experiment roundtrip --device sim:0?limit=64KiB", status=4)
+    run("experiment roundtrip --size -3", status=2)
+    run("experiment roundtrip --device sim:0?capcity=1GiB", status=2)
+    run("experiment nothing", status=2)
     run("nothing", status=2)
 
 
