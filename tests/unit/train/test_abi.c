@@ -2,16 +2,14 @@
  * of a header could give it. The rules by themselves: tests/unit/runtime/test_abi.c. */
 #include "train/abi.h"
 
-#include <ferry/train/train.h>
-
 #include "tests/support/abi_sweep.h"
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 static fy_device_t *host;
 static fy_dataset_t *digits;
 static fy_model_t *model;
 static fy_optimizer_t *optimizer;
-static char folder[] = "/tmp/ferry-abi-XXXXXX", weights[64];
+static const char *weights;
 
 static fy_status_t dataset_read(void *given)
 {
@@ -20,69 +18,25 @@ static fy_status_t dataset_read(void *given)
     const fy_status_t status = fy_dataset_read_idx(images, images, given, &dataset);
     return status == FY_STATUS_IO ? FY_STATUS_OK : status;
 }
-static fy_status_t table_parse(void *given)
-{
-    fy_table_t *table;
-    const fy_status_t status = fy_table_parse("1 2\n", 4, NULL, given, &table);
-    fy_table_destroy(table);
-    return status;
-}
-static fy_status_t loader_create(void *given)
-{
-    fy_loader_t *loader;
-    const fy_status_t status = fy_loader_create(host, digits, given, &loader);
-    fy_loader_destroy(loader);
-    return status;
-}
-static fy_status_t layer_linear(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_linear(2, 3, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
-static fy_status_t layer_conv2d(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_conv2d(1, 1, 3, 3, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
-static fy_status_t layer_batch_norm(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_batch_norm(2, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
-static fy_status_t layer_layer_norm(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_layer_norm(2, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
-static fy_status_t layer_attention(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_attention(4, 2, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
-static fy_status_t layer_transformer(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_transformer_block(4, 2, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
-static fy_status_t layer_embedding(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_embedding(2, 3, given, &layer);
-    fy_layer_destroy(layer);
-    return status;
-}
+/* Makes an object with the given options, and destroys it. */
+#define MAKES(name, type, call)            \
+    static fy_status_t name(void *given)   \
+    {                                      \
+        fy_##type##_t *made;               \
+        const fy_status_t status = (call); \
+        fy_##type##_destroy(made);         \
+        return status;                     \
+    }
+MAKES(table_parse, table, fy_table_parse("1 2\n", 4, NULL, given, &made))
+MAKES(loader_create, loader, fy_loader_create(host, digits, given, &made))
+MAKES(layer_linear, layer, fy_layer_linear(2, 3, given, &made))
+MAKES(layer_conv2d, layer, fy_layer_conv2d(1, 1, 3, 3, given, &made))
+MAKES(layer_batch_norm, layer, fy_layer_batch_norm(2, given, &made))
+MAKES(layer_layer_norm, layer, fy_layer_layer_norm(2, given, &made))
+MAKES(layer_attention, layer, fy_layer_attention(4, 2, given, &made))
+MAKES(layer_transformer, layer, fy_layer_transformer_block(4, 2, given, &made))
+MAKES(layer_embedding, layer, fy_layer_embedding(2, 3, given, &made))
+MAKES(model_open, model, fy_model_open(host, "linear", given, &made))
 static fy_status_t layer_create(void *given)
 {
     fy_layer_t *layer;
@@ -91,13 +45,6 @@ static fy_status_t layer_create(void *given)
     /* the defaults are no layer: it was read, and its fields refused */
     return status != FY_STATUS_OK && strstr(fy_error_get()->text, "needs a type") ? FY_STATUS_OK
                                                                                   : status;
-}
-static fy_status_t model_open(void *given)
-{
-    fy_model_t *opened;
-    const fy_status_t status = fy_model_open(host, "linear", given, &opened);
-    fy_model_destroy(opened);
-    return status;
 }
 static fy_status_t model_create(void *given)
 {
@@ -110,9 +57,8 @@ static fy_status_t model_create(void *given)
 }
 static fy_status_t optimizer_create(void *given)
 {
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    const fy_model_info_t info = model_info(model);
     fy_optimizer_t *made;
-    ts_ok(fy_model_query(model, &info));
     const fy_status_t status = fy_optimizer_create(given, 1, &info.values, &info.grads, &made);
     fy_optimizer_destroy(made);
     return status;
@@ -129,12 +75,17 @@ static fy_status_t schedule_lr(void *given)
 {
     return fy_schedule_lr(given, 0) >= 0 ? FY_STATUS_OK : fy_error_get()->status;
 }
-static fy_status_t train(const fy_train_options_t *options, fy_train_result_t *result)
+static fy_loader_t *make_loader(void)
 {
     fy_loader_t *loader;
     fy_loader_options_t resident = FY_LOADER_OPTIONS_INIT;
     resident.scale = 1.0 / 255;
     ts_ok(fy_loader_create(host, digits, &resident, &loader));
+    return loader;
+}
+static fy_status_t train(const fy_train_options_t *options, fy_train_result_t *result)
+{
+    fy_loader_t *loader = make_loader();
     const fy_status_t status = fy_train_run(model, optimizer, loader, NULL, options, result);
     fy_loader_destroy(loader);
     return status;
@@ -155,11 +106,8 @@ static fy_status_t model_sync_norms(void *given)
 }
 static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_result_t *result)
 {
-    fy_loader_t *loader;
+    fy_loader_t *loader = make_loader();
     fy_lr_point_t points[100];
-    fy_loader_options_t resident = FY_LOADER_OPTIONS_INIT;
-    resident.scale = 1.0 / 255;
-    ts_ok(fy_loader_create(host, digits, &resident, &loader));
     const fy_status_t status = fy_train_find_lr(model, optimizer, loader, options, points, result);
     fy_loader_destroy(loader);
     return status;
@@ -214,8 +162,7 @@ static fy_status_t dataset_create(void *given)
 static fy_status_t dataset_query(void *given) { return fy_dataset_query(digits, given); }
 static fy_status_t loader_query(void *given)
 {
-    fy_loader_t *loader;
-    ts_ok(fy_loader_create(host, digits, NULL, &loader));
+    fy_loader_t *loader = make_loader();
     const fy_status_t status = fy_loader_query(loader, given);
     fy_loader_destroy(loader);
     return status;
@@ -315,15 +262,13 @@ TS_TEST(defaults_write_what_the_caller_has_room_for)
 
 static int begin(void **state)
 {
-    (void)state;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_optimizer_options_t options = FY_OPTIMIZER_OPTIONS_INIT;
     host = fy_device_host();
-    if (!mkdtemp(folder)) return 1;
-    snprintf(weights, sizeof weights, "%s/weights.safetensors", folder);
+    if (make_folder(state)) return 1;
+    weights = in_folder("weights.safetensors");
     ts_ok(fy_dataset_synthetic_digits(64, 1, &digits));
     ts_ok(fy_model_open(host, "mlp", NULL, &model));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &optimizer));
     ts_ok(fy_model_save(model, weights));
     return 0;
@@ -331,13 +276,10 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
-    char command[128];
     fy_optimizer_destroy(optimizer);
     fy_model_destroy(model);
     fy_dataset_destroy(digits);
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
+    return drop_folder(state);
 }
 
 TS_SUITE(.begin = begin, .end = end);

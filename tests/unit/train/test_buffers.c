@@ -1,12 +1,8 @@
 /* Buffers of models: a layer with a running mean, trained, evaluated, saved, resumed and
  * replicated; and each allocation of a layer, a model and its files fails once. Buffers have no
  * gradient and no optimizer changes them. */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 #include "tests/support/host_memory.h"
-
-#include <unistd.h>
-
-#include <ferry/train/train.h>
 
 enum { WIDTH = 3 };
 
@@ -82,18 +78,9 @@ static fy_model_t *make_model(fy_device_t *device, int64_t seed)
     return model;
 }
 
-static fy_model_info_t query(const fy_model_t *model)
-{
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(model, &info));
-    return info;
-}
-
 static fy_tensor_t *find(const fy_model_t *model, const char *name)
 {
-    fy_param_t param = FY_PARAM_INIT;
-    ts_ok(fy_model_find_param(model, name, &param));
-    return param.value;
+    return find_param(model, name).value;
 }
 
 static fy_tensor_t *batch(fy_device_t *device)
@@ -104,7 +91,7 @@ static fy_tensor_t *batch(fy_device_t *device)
 TS_DEVICE_TEST(test_facts)
 {
     fy_model_t *model = make_model(ctx->device, 1);
-    const fy_model_info_t info = query(model);
+    const fy_model_info_t info = model_info(model);
     fy_param_t buffer = FY_PARAM_INIT;
     char table[2048];
     assert_int_equal(info.nparams, 4);
@@ -126,8 +113,8 @@ TS_DEVICE_TEST(test_facts)
 
     fy_model_t *plain;
     ts_ok(fy_model_open(ctx->device, "linear", NULL, &plain));
-    assert_null(query(plain).buffers);
-    assert_int_equal(query(plain).nbuffers, 0);
+    assert_null(model_info(plain).buffers);
+    assert_int_equal(model_info(plain).nbuffers, 0);
     fy_model_describe(plain, table, sizeof table);
     assert_null(strstr(table, "buffers"));
     fy_model_destroy(plain);
@@ -136,7 +123,7 @@ TS_DEVICE_TEST(test_facts)
 TS_DEVICE_TEST(test_training_and_evaluation)
 {
     fy_model_t *model = make_model(ctx->device, 1);
-    const fy_model_info_t info = query(model);
+    const fy_model_info_t info = model_info(model);
     fy_optimizer_options_t sgd;
     fy_optimizer_t *optimizer;
     fy_tape_t *tape;
@@ -175,7 +162,7 @@ TS_DEVICE_TEST(test_training_and_evaluation)
 
 static void read_bits(const fy_model_t *model, char *bits, size_t room)
 {
-    const fy_model_info_t info = query(model);
+    const fy_model_info_t info = model_info(model);
     const size_t values = ts_info(info.values).nbytes, buffers = ts_info(info.buffers).nbytes;
     assert_true(values + buffers <= room);
     ts_read(info.values, bits, values);
@@ -184,10 +171,9 @@ static void read_bits(const fy_model_t *model, char *bits, size_t room)
 
 TS_DEVICE_TEST(test_files)
 {
-    char folder[] = "/tmp/ferry-buffers-XXXXXX", path[64];
     char want[1024] = "", got[1024] = "";
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_int_equal(make_folder(NULL), 0);
+    const char *path = in_folder("model.safetensors");
     fy_model_t *model = make_model(ctx->device, 1), *other = make_model(ctx->device, 2);
     fy_tensor_t *x = batch(ctx->device), *y;
     fy_progress_t progress = FY_PROGRESS_INIT;
@@ -228,10 +214,7 @@ TS_DEVICE_TEST(test_files)
     assert_memory_equal(want, got, sizeof want);
     fy_model_destroy(other);
     fy_model_destroy(model);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/step-00000000.safetensors", folder);
-    unlink(path);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(drop_folder(NULL), 0);
 }
 
 TS_DEVICE_TEST(test_replicas)
@@ -253,7 +236,7 @@ TS_DEVICE_TEST(test_replicas)
     ts_ok(fy_models_replicate_buffers(2, models));
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.peer.nbytes - before.peer.nbytes,
-                     ts_info(query(models[0]).buffers).nbytes);
+                     ts_info(model_info(models[0]).buffers).nbytes);
     read_bits(models[1], got, sizeof got);
     assert_memory_equal(want, got, sizeof want);
 
@@ -276,7 +259,6 @@ TS_DEVICE_TEST(test_refusals)
                                             { "a", 1, { 1 }, 0, 0, { FY_INIT_CONSTANT, 0 } } };
     fy_layer_def_t def = FY_LAYER_DEF_INIT;
     fy_layer_t *layer;
-    (void)ctx;
     def.type = "twice";
     def.shape = keep_shape;
     def.forward = center;
@@ -290,7 +272,7 @@ TS_DEVICE_TEST(test_refusals)
 }
 
 /* Makes, runs, saves and loads a model. */
-static fy_status_t use(fy_device_t *device, const char *folder, const char *path)
+static fy_status_t use(fy_device_t *device, const char *path)
 {
     fy_model_t *model = NULL, *other = NULL;
     fy_tensor_t *x, *y;
@@ -312,15 +294,14 @@ static fy_status_t use(fy_device_t *device, const char *folder, const char *path
 
 TS_DEVICE_TEST(test_failing_allocations)
 {
-    char folder[] = "/tmp/ferry-buffers-XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    ts_ok(use(ctx->device, folder, path));
+    assert_int_equal(make_folder(NULL), 0);
+    const char *path = in_folder("model.safetensors");
+    ts_ok(use(ctx->device, path));
     const uint64_t live = ts_live(ctx->device);
     for (int n = 0, done = 0; !done; n++) {
         assert_in_range(n, 0, 4000);
         ts_fail_allocation(n);
-        const fy_status_t status = use(ctx->device, folder, path);
+        const fy_status_t status = use(ctx->device, path);
         done = !ts_allocation_failed();
         ts_fail_allocation(-1);
         if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
@@ -328,9 +309,6 @@ TS_DEVICE_TEST(test_failing_allocations)
         (void)!fy_device_wait(ctx->device, FY_FOREVER);
         assert_int_equal(ts_live(ctx->device), live);
     }
-    ts_ok(use(ctx->device, folder, path));
-    unlink(path);
-    snprintf(path, sizeof path, "%s/step-00000000.safetensors", folder);
-    unlink(path);
-    assert_int_equal(rmdir(folder), 0);
+    ts_ok(use(ctx->device, path));
+    assert_int_equal(drop_folder(NULL), 0);
 }

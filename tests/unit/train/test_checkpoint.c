@@ -1,59 +1,18 @@
 /* Checkpoints. A training that stops and resumes from a file ends with the same bits as one that
  * never stopped. Also: the files that are kept and deleted, files that are skipped, refusals that
  * change nothing, and parameters alone. Not here: killed processes (test_checkpoint_kill.c). */
-#include "tests/support/harness.h"
-
-#include <dirent.h>
-#include <unistd.h>
-
+#include "tests/unit/train/fixture.h"
 #include "tests/unit/train/resume.h"
 
 enum { STEPS = 12 };
-
-static char folder[64];
-
-static void make_folder(void)
-{
-    strcpy(folder, "/tmp/ferry-ckpt-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-}
-
-/* Deletes the folder and returns its number of files. */
-static int drop_folder(const char *path)
-{
-    const struct dirent *entry;
-    char name[512];
-    int count = 0;
-    DIR *open_folder = opendir(path);
-    if (!open_folder) return 0;
-    while ((entry = readdir(open_folder))) {
-        if (entry->d_name[0] == '.') continue;
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        unlink(name);
-        count++;
-    }
-    closedir(open_folder);
-    rmdir(path);
-    return count;
-}
-
-static const char *in_folder(const char *name)
-{
-    static char path[4][256];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
 
 static int is_there(const char *name) { return access(in_folder(name), F_OK) == 0; }
 
 /* Parameters, random state and optimizer state, in one piece. */
 static size_t all_bits(const resume_t *r, char *bits, size_t room)
 {
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     size_t used = 0;
-    ts_ok(fy_model_query(r->model, &info));
+    const fy_model_info_t info = model_info(r->model);
     const char *name = "values";
     fy_tensor_t *tensor = info.values;
     for (size_t i = 0; name; i++) {
@@ -78,7 +37,7 @@ TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
 {
     char *want = malloc(1 << 16), *got = malloc(1 << 16), note[32];
     resume_t whole, part;
-    make_folder();
+    assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &whole));
     steps(ctx, &whole, STEPS);
     const size_t nbytes = all_bits(&whole, want, 1 << 16);
@@ -112,7 +71,8 @@ TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
         assert_memory_equal(got, want, nbytes);
         resume_end(&part);
     }
-    assert_int_equal(drop_folder(folder), 1);
+    assert_int_equal(empty_folder(folder), 1);
+    assert_int_equal(drop_folder(NULL), 0);
     free(got);
     free(want);
 }
@@ -128,7 +88,7 @@ TS_DEVICE_TEST(every_optimizer_resumes)
                                                         : FY_OPTIMIZER_SGD,
                               &options, sizeof options);
         if (kind == FY_OPTIMIZER_COUNT) options.momentum = 0.9;
-        make_folder();
+        assert_int_equal(make_folder(NULL), 0);
         ts_ok(resume_begin_with(ctx->device, 1, &options, &whole));
         steps(ctx, &whole, 3);
         ts_ok(fy_checkpoint_save(folder, whole.model, whole.optimizer, &whole.progress, 1));
@@ -141,7 +101,8 @@ TS_DEVICE_TEST(every_optimizer_resumes)
         assert_memory_equal(got, want, nbytes);
         resume_end(&part);
         resume_end(&whole);
-        assert_int_equal(drop_folder(folder), 1);
+        assert_int_equal(empty_folder(folder), 1);
+        assert_int_equal(drop_folder(NULL), 0);
     }
     free(got);
     free(want);
@@ -154,7 +115,7 @@ TS_DEVICE_TEST(the_newest_checkpoints_are_kept)
     static const char *const others[] = { "step-00000001.safetensors.1-0.tmp", "step-1.safetensors",
                                           "best.safetensors", "step-00000001.safetensors.old" };
     resume_t r;
-    make_folder();
+    assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &r));
     for (int i = 0; i < 4; i++) fclose(fopen(in_folder(others[i]), "w"));
     for (r.progress.step = 1; r.progress.step <= 5; r.progress.step++)
@@ -172,7 +133,8 @@ TS_DEVICE_TEST(the_newest_checkpoints_are_kept)
     r.progress.step = 0;
     ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
     assert_int_equal(r.progress.step, 123456789);
-    assert_int_equal(drop_folder(folder), 4);
+    assert_int_equal(empty_folder(folder), 4);
+    assert_int_equal(drop_folder(NULL), 0);
     resume_end(&r);
 }
 
@@ -186,7 +148,7 @@ TS_DEVICE_TEST(incomplete_files_are_skipped)
 {
     char said[512] = "";
     resume_t r;
-    make_folder();
+    assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &r));
     for (r.progress.step = 1; r.progress.step <= 3; r.progress.step++)
         ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 3));
@@ -202,7 +164,7 @@ TS_DEVICE_TEST(incomplete_files_are_skipped)
     assert_int_equal(truncate(in_folder("step-00000001.safetensors"), 0), 0);
     ts_fails(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), CORRUPT_DATA);
     fy_log_set(NULL, NULL);
-    drop_folder(folder);
+    assert_int_equal(drop_folder(NULL), 0);
     resume_end(&r);
 }
 
@@ -215,8 +177,7 @@ TS_DEVICE_TEST(a_refused_load_changes_nothing)
     fy_layer_t *layer;
     fy_optimizer_t *sgd;
     fy_optimizer_options_t options;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    make_folder();
+    assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &r));
     ts_fails_with(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), UNAVAILABLE,
                   "no checkpoint in");
@@ -227,7 +188,7 @@ TS_DEVICE_TEST(a_refused_load_changes_nothing)
     ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
     steps(ctx, &r, 2);
     const size_t nbytes = all_bits(&r, before, 1 << 16);
-    ts_ok(fy_model_query(r.model, &info));
+    const fy_model_info_t info = model_info(r.model);
     fy_optimizer_defaults(FY_OPTIMIZER_SGD, &options, sizeof options);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &sgd));
     ts_fails_with(fy_checkpoint_load(folder, r.model, sgd, &r.progress), INVALID_ARGUMENT,
@@ -249,7 +210,7 @@ TS_DEVICE_TEST(a_refused_load_changes_nothing)
     ts_ok(fy_checkpoint_load(folder, r.model, NULL, NULL)); /* without the optimizer */
     fy_model_destroy(other);
     fy_optimizer_destroy(sgd);
-    drop_folder(folder);
+    assert_int_equal(drop_folder(NULL), 0);
     resume_end(&r);
     free(before);
     free(after);
@@ -260,10 +221,9 @@ TS_DEVICE_TEST(parameters_are_saved_and_loaded_alone)
 {
     resume_t a, b;
     fy_safetensors_t *file;
-    fy_param_t param = FY_PARAM_INIT;
     float want[16 * RESUME_INPUTS], got[16 * RESUME_INPUTS];
     size_t index;
-    make_folder();
+    assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &a));
     ts_ok(resume_begin(ctx->device, 2, &b));
     const fy_ledger_totals_t begin = ts_ledger(NULL);
@@ -279,14 +239,13 @@ TS_DEVICE_TEST(parameters_are_saved_and_loaded_alone)
     assert_int_equal(fy_safetensors_count(file), 4);
     ts_ok(fy_safetensors_find(file, "fc1.weight", &index));
     fy_safetensors_close(file);
-    ts_ok(fy_model_find_param(a.model, "fc1.weight", &param));
-    ts_read(param.value, want, sizeof want);
-    ts_ok(fy_model_find_param(b.model, "fc1.weight", &param));
-    ts_read(param.value, got, sizeof got);
+    ts_read(find_param(a.model, "fc1.weight").value, want, sizeof want);
+    ts_read(find_param(b.model, "fc1.weight").value, got, sizeof got);
     assert_memory_equal(want, got, sizeof want);
     ts_fails(fy_model_save(a.model, in_folder("no/where")), IO);
     ts_fails(fy_model_load(a.model, in_folder("no/where")), IO);
     resume_end(&b);
     resume_end(&a);
-    assert_int_equal(drop_folder(folder), 1);
+    assert_int_equal(empty_folder(folder), 1);
+    assert_int_equal(drop_folder(NULL), 0);
 }

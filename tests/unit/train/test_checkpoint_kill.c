@@ -3,15 +3,12 @@
  * training at the same step. Every training that ends has the same final file. The trainings are
  * this program, called with an argument, so each starts as a new process.
  * FERRY_SEED=n kills at other moments. */
-#include "tests/support/harness.h"
-
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "tests/unit/train/fixture.h"
 #include "tests/unit/train/resume.h"
 
 enum { STEPS = 20, KEEP = 3 };
@@ -28,20 +25,20 @@ ssize_t __wrap_write(int fd, const void *data, size_t n)
 }
 
 /* Resumes the training in `folder`, with a checkpoint after each step. */
-static int child(const char *folder, int keep)
+static int child(const char *path, int keep)
 {
     fy_device_t *device;
     resume_t r;
     fy_status_t status = fy_device_open("sim:0", &device);
     if (status == FY_STATUS_OK) status = resume_begin(device, 1, &r);
     if (status != FY_STATUS_OK) return 2;
-    status = fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress);
+    status = fy_checkpoint_load(path, r.model, r.optimizer, &r.progress);
     if (status == FY_STATUS_UNAVAILABLE) status = FY_STATUS_OK;
     r.progress.note = NULL; /* use the model's note */
     while (status == FY_STATUS_OK && r.progress.step < STEPS) {
         status = resume_step(device, &r);
         if (status == FY_STATUS_OK)
-            status = fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, keep);
+            status = fy_checkpoint_save(path, r.model, r.optimizer, &r.progress, keep);
     }
     if (status != FY_STATUS_OK)
         fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
@@ -50,13 +47,13 @@ static int child(const char *folder, int keep)
     return status == FY_STATUS_OK ? 0 : 1;
 }
 
-static pid_t start(const char *folder, int keep)
+static pid_t start(const char *path, int keep)
 {
     char keep_text[16];
     snprintf(keep_text, sizeof keep_text, "%d", keep);
     const pid_t pid = fork();
     if (pid == 0) {
-        execl("/proc/self/exe", "child", "checkpoint_kill", folder, keep_text, (char *)NULL);
+        execl("/proc/self/exe", "child", "checkpoint_kill", path, keep_text, (char *)NULL);
         _exit(127);
     }
     assert_true(pid > 0);
@@ -71,11 +68,11 @@ static uint64_t now_ns(void)
 }
 
 /* Returns the highest step in the folder; -1: none. Counts left-over files. */
-static int64_t newest(const char *folder, int *left_overs)
+static int64_t newest(const char *path, int *left_overs)
 {
     const struct dirent *entry;
     int64_t most = -1;
-    DIR *open_folder = opendir(folder);
+    DIR *open_folder = opendir(path);
     if (!open_folder) return -1;
     while ((entry = readdir(open_folder))) {
         const char *end = strrchr(entry->d_name, '.');
@@ -88,19 +85,6 @@ static int64_t newest(const char *folder, int *left_overs)
     return most;
 }
 
-static void drop_files(const char *folder)
-{
-    char path[600];
-    const struct dirent *entry;
-    DIR *open_folder = opendir(folder);
-    if (!open_folder) return;
-    while ((entry = readdir(open_folder))) {
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_name[0] != '.') unlink(path);
-    }
-    closedir(open_folder);
-}
-
 static void assert_same_file(const char *a_folder, const char *b_folder, int64_t step)
 {
     static char a[1 << 16], b[1 << 16];
@@ -109,21 +93,18 @@ static void assert_same_file(const char *a_folder, const char *b_folder, int64_t
     for (int i = 0; i < 2; i++) {
         snprintf(path[i], sizeof path[i], "%s/step-%08lld.safetensors", i ? b_folder : a_folder,
                  (long long)step);
-        FILE *file = fopen(path[i], "rb");
-        if (!file) fail_msg("%s is not there", path[i]);
-        n[i] = fread(i ? b : a, 1, sizeof a, file);
-        fclose(file);
+        n[i] = read_file(path[i], i ? b : a, sizeof a);
     }
     assert_int_equal(n[0], n[1]);
     assert_memory_equal(a, b, n[0]);
 }
 
 /* What the next start would do. */
-static void assert_loadable(const char *folder, fy_device_t *device, int64_t step)
+static void assert_loadable(const char *path, fy_device_t *device, int64_t step)
 {
     resume_t r;
     ts_ok(resume_begin(device, 77, &r));
-    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
+    ts_ok(fy_checkpoint_load(path, r.model, r.optimizer, &r.progress));
     assert_int_equal(r.progress.step, step);
     resume_end(&r);
 }
@@ -170,14 +151,14 @@ static int check_lane(const lane_t *lane, const char *whole, fy_device_t *device
     assert_loadable(lane->folder, device, step);
     assert_same_file(lane->folder, whole, step);
     if (step < STEPS) return 0;
-    drop_files(lane->folder);
+    empty_folder(lane->folder);
     return 1;
 }
 
-static void train_to_the_end(const char *folder, int keep)
+static void train_to_the_end(const char *path, int keep)
 {
     int status;
-    assert_true(waitpid(start(folder, keep), &status, 0) > 0 && WIFEXITED(status) &&
+    assert_true(waitpid(start(path, keep), &status, 0) > 0 && WIFEXITED(status) &&
                 WEXITSTATUS(status) == 0);
 }
 
@@ -215,10 +196,10 @@ TS_TEST(killed_at_any_moment)
         ROUNDS, ends, left_overs);
     fy_device_close(device);
     for (int i = 0; i < LANES; i++) {
-        drop_files(lanes[i].folder);
+        empty_folder(lanes[i].folder);
         rmdir(lanes[i].folder);
     }
-    drop_files(whole);
+    empty_folder(whole);
     rmdir(whole);
 }
 

@@ -1,13 +1,10 @@
 /* Containers: branches, residual blocks, squeeze-and-excitation, transformer blocks, tied weights:
  * values, gradients, names, handles that two branches share, refusals; and each allocation of them
  * fails once. */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 #include "tests/support/host_memory.h"
 
-#include <ferry/train/train.h>
-
 #include <pthread.h>
-#include <stdio.h>
 
 /* [n, in] -> [n, out], weights `weight`, no bias. */
 static fy_layer_t *linear(int64_t in, int64_t out, double weight)
@@ -211,12 +208,11 @@ static fy_status_t try_tied(fy_device_t *device, const char *name, fy_model_t **
 TS_DEVICE_TEST(test_tied_weights)
 {
     fy_model_t *model;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_param_t param = FY_PARAM_INIT;
     fy_tape_t *tape;
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, 2 }), *y, *loss;
     ts_ok(try_tied(ctx->device, "wte.weight", &model));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     assert_int_equal(info.params, 4);
     assert_int_equal(info.macs, 8);
     ts_ok(fy_tape_create(&tape));
@@ -292,13 +288,12 @@ TS_DEVICE_TEST(test_class_token)
 {
     const fy_embedding_options_t seven = { sizeof seven, { FY_INIT_CONSTANT, 7 } };
     fy_layer_t *token, *select, *all;
-    fy_param_t param = FY_PARAM_INIT;
     fy_model_t *model;
     fy_tape_t *tape;
     fy_tensor_t *x, *y, *loss;
     ts_ok(fy_layer_class_token(2, &seven, &token));
     model = model_of(ctx->device, token, FY_DIMS(2, 1, 2));
-    ts_ok(fy_model_find_param(model, "cls_token", &param));
+    const fy_param_t param = find_param(model, "cls_token");
     assert_int_equal(ts_info(param.value).rank, 3);
     x = ts_f32(ctx->device, 4, (int64_t[]){ 2, 2, 1, 2 }, (float[]){ 0, 1, 2, 3, 4, 5, 6, 7 });
     ts_ok(fy_tape_create(&tape));
@@ -384,8 +379,7 @@ TS_DEVICE_TEST(test_layers_one_by_one)
 /* Parameter `name` of the model. */
 static fy_tensor_t *value_of(const fy_model_t *model, const char *name)
 {
-    fy_param_t param = FY_PARAM_INIT;
-    ts_ok(fy_model_find_param(model, name, &param));
+    const fy_param_t param = find_param(model, name);
     return param.value;
 }
 
@@ -426,14 +420,13 @@ TS_DEVICE_TEST(test_transformer_block)
     fy_tensor_t *rng, *x, *y;
     fy_layer_t *layer;
     fy_model_t *model;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_transformer_options_t options = FY_TRANSFORMER_OPTIONS_INIT;
     options.is_causal = 1;
     options.is_exact_gelu = 1;
     options.hidden = 6;
     ts_ok(fy_layer_transformer_block(4, 2, &options, &layer));
     ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(3, 4), NULL, &model));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     assert_int_equal(info.params, 2 * 8 + (12 * 4 + 12) + (4 * 4 + 4) + (6 * 4 + 6) + (4 * 6 + 4));
     ts_ok(fy_rng_create(ctx->device, 3, &rng));
     ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(2, 3, 4), 0, 1, &x));
@@ -467,7 +460,6 @@ TS_DEVICE_TEST(test_null_without_a_failure)
 {
     char text[sizeof fy_error_get()->text] = "";
     pthread_t thread;
-    (void)ctx;
     assert_int_equal(pthread_create(&thread, NULL, refuse_first, text), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_string_equal(text, "layer_residual: body is NULL; no call has failed on this thread");

@@ -2,32 +2,8 @@
  * sets.
  * Not here: the committed files that must be refused (test_rejects.c), loaders (test_loader.c). */
 #include <math.h>
-#include <unistd.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
-
-static char folder[] = "/tmp/ferry-dataset-XXXXXX";
-
-static const char *path_of(const char *name)
-{
-    static char paths[16][128];
-    static int turn;
-    char *path = paths[turn++ % 16];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static const char *write_file(const char *name, const void *bytes, size_t nbytes)
-{
-    const char *path = path_of(name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, nbytes, file), nbytes);
-    assert_int_equal(fclose(file), 0);
-    return path;
-}
+#include "tests/unit/train/fixture.h"
 
 static fy_dataset_info_t info_of(const fy_dataset_t *dataset)
 {
@@ -102,9 +78,9 @@ TS_TEST(idx_with_channels)
                               write_file("y", one, sizeof one), NULL, &dataset));
     assert_int_equal(info_of(dataset).rank, 3);
     assert_int_equal(info_of(dataset).dims[2], 3);
-    ts_ok(fy_dataset_write_idx(dataset, path_of("x2"), path_of("y2")));
+    ts_ok(fy_dataset_write_idx(dataset, in_folder("x2"), in_folder("y2")));
     fy_dataset_destroy(dataset);
-    ts_ok(fy_dataset_read_idx(path_of("x2"), path_of("y2"), NULL, &dataset));
+    ts_ok(fy_dataset_read_idx(in_folder("x2"), in_folder("y2"), NULL, &dataset));
     assert_int_equal(info_of(dataset).dims[2], 3);
     fy_dataset_destroy(dataset);
 }
@@ -119,7 +95,7 @@ TS_TEST(gzip_is_inflated)
     snprintf(command, sizeof command, "gzip -nc %s > %s/x.gz && gzip -nc %s > %s/y", x, folder, y,
              folder);
     assert_int_equal(system(command), 0);
-    ts_ok(fy_dataset_read_idx(path_of("x.gz"), path_of("y"), NULL, &dataset));
+    ts_ok(fy_dataset_read_idx(in_folder("x.gz"), in_folder("y"), NULL, &dataset));
     assert_int_equal(info_of(dataset).samples, 3);
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
@@ -128,7 +104,7 @@ TS_TEST(gzip_is_inflated)
              "head -c 9 %s | gzip -nc > %s/y2; tail -c +10 %s | gzip -nc >> %s/y2", y, folder, y,
              folder);
     assert_int_equal(system(command), 0);
-    ts_ok(fy_dataset_read_idx(path_of("x.gz"), path_of("y2"), NULL, &dataset));
+    ts_ok(fy_dataset_read_idx(in_folder("x.gz"), in_folder("y2"), NULL, &dataset));
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
     /* A checksum that does not match the data. */
@@ -140,8 +116,8 @@ TS_TEST(gzip_is_inflated)
     options.max_nbytes = 1 << 20;
     snprintf(command, sizeof command, "head -c 64M /dev/zero | gzip -nc > %s/bomb.gz", folder);
     assert_int_equal(system(command), 0);
-    ts_fails(fy_dataset_read_idx(path_of("bomb.gz"), y, &options, &dataset), CORRUPT_DATA);
-    const char *paths[] = { path_of("bomb.gz") };
+    ts_fails(fy_dataset_read_idx(in_folder("bomb.gz"), y, &options, &dataset), CORRUPT_DATA);
+    const char *paths[] = { in_folder("bomb.gz") };
     ts_fails_with(fy_dataset_read_cifar10(1, paths, &options, &dataset), CORRUPT_DATA,
                   "max_nbytes = 1048576");
     assert_null(dataset);
@@ -151,7 +127,7 @@ TS_TEST(gzip_is_inflated)
                   "cannot read /dev/zero: it is a device");
     snprintf(command, sizeof command, "truncate -s 1T %s/sparse", folder);
     assert_int_equal(system(command), 0);
-    const char *sparse[] = { path_of("sparse") };
+    const char *sparse[] = { in_folder("sparse") };
     ts_fails_with(fy_dataset_read_idx(sparse[0], y, NULL, &dataset), CORRUPT_DATA,
                   "sparse: 1099511627776 bytes, more than max_nbytes = 4294967296");
     ts_fails_with(fy_dataset_read_cifar10(1, sparse, NULL, &dataset), CORRUPT_DATA,
@@ -168,7 +144,7 @@ TS_TEST(cifar10_is_read)
         records[i] = (unsigned char)(i % 3073 ? (i / 3073 + i % 3073 * 7) : i / 3073 % 10);
     write_file("a", records, sizeof records);
     write_file("b", records + 5 * 3073, 2 * 3073);
-    const char *paths[] = { path_of("a"), path_of("b") };
+    const char *paths[] = { in_folder("a"), in_folder("b") };
     ts_ok(fy_dataset_read_cifar10(2, paths, NULL, &dataset));
     fy_dataset_info_t info = info_of(dataset);
     assert_int_equal(info.samples, N + 2);
@@ -186,24 +162,24 @@ TS_TEST(cifar10_is_read)
             for (int c = 0; c < 3; c++)
                 assert_int_equal(sample[3 * p + c], record[1 + c * 1024 + p]);
     }
-    ts_ok(fy_dataset_write_cifar10(dataset, path_of("c")));
+    ts_ok(fy_dataset_write_cifar10(dataset, in_folder("c")));
     fy_dataset_t *again;
-    paths[0] = path_of("c");
+    paths[0] = in_folder("c");
     ts_ok(fy_dataset_read_cifar10(1, paths, NULL, &again));
     assert_int_equal(info_of(again).samples, N + 2);
     ts_ok(fy_dataset_get(again, N + 1, sample, NULL));
     assert_int_equal(sample[3 * 1023 + 2], records[6 * 3073 + 3072]);
     fy_dataset_destroy(again);
-    ts_fails(fy_dataset_write_idx(dataset, path_of("no-folder/x"), path_of("y")), IO);
+    ts_fails(fy_dataset_write_idx(dataset, in_folder("no-folder/x"), in_folder("y")), IO);
     fy_dataset_destroy(dataset);
     fy_dataset_options_t options = FY_DATASET_OPTIONS_INIT;
     options.max_samples = 66;
-    paths[0] = path_of("a");
+    paths[0] = in_folder("a");
     ts_ok(fy_dataset_read_cifar10(2, paths, &options, &dataset));
     assert_int_equal(info_of(dataset).samples, 66);
     fy_dataset_destroy(dataset);
     ts_fails(fy_dataset_read_cifar10(0, paths, NULL, &dataset), INVALID_ARGUMENT);
-    paths[1] = path_of("not-there");
+    paths[1] = in_folder("not-there");
     ts_fails_with(fy_dataset_read_cifar10(2, paths, NULL, &dataset), IO, "not-there");
     assert_null(dataset);
 }
@@ -213,17 +189,12 @@ static fy_dataset_t *make_counted(uint64_t samples)
     float data[64];
     int32_t classes[32];
     fy_dataset_t *dataset;
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    const fy_dataset_info_t info = { sizeof info, samples, 1, { 2 }, FY_DTYPE_F32, .classes = 4 };
     for (uint64_t i = 0; i < samples; i++) {
         data[2 * i] = (float)i;
         data[2 * i + 1] = (float)i + 0.5f;
         classes[i] = (int32_t)i % 4;
     }
-    info.samples = samples;
-    info.rank = 1;
-    info.dims[0] = 2;
-    info.dtype = FY_DTYPE_F32;
-    info.classes = 4;
     ts_ok(fy_dataset_create(&info, data, classes, &dataset));
     return dataset;
 }
@@ -237,31 +208,22 @@ TS_TEST(created_sets)
     assert_true(sample[0] == 3 && sample[1] == 3.5f);
     fy_dataset_destroy(dataset);
     fy_dataset_destroy(NULL);
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
-    info.samples = 1;
-    info.rank = 1;
-    info.dims[0] = 2;
-    info.dtype = FY_DTYPE_F32;
-    info.classes = 4;
+    fy_dataset_info_t info = { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32, .classes = 4 };
     ts_fails(fy_dataset_create(&info, sample, bad, &dataset), BAD_VALUE);
     assert_null(dataset);
     bad[0] = -1;
     ts_fails(fy_dataset_create(&info, sample, bad, &dataset), BAD_VALUE);
-    info.targets = 1;
-    ts_fails(fy_dataset_create(&info, sample, bad, &dataset), INVALID_ARGUMENT);
-    info.targets = info.classes = 0;
-    ts_fails(fy_dataset_create(&info, sample, bad, &dataset), INVALID_ARGUMENT);
-    info.classes = 4;
-    info.dtype = FY_DTYPE_F64;
-    ts_fails(fy_dataset_create(&info, sample, bad, &dataset), INVALID_ARGUMENT);
-    info.dtype = FY_DTYPE_F32;
-    info.dims[0] = 0;
-    ts_fails(fy_dataset_create(&info, sample, bad, &dataset), INVALID_ARGUMENT);
-    info.dims[0] = INT64_MAX / 2;
-    ts_fails(fy_dataset_create(&info, sample, bad, &dataset), INVALID_ARGUMENT);
-    info.dims[0] = 1ll << 40;
-    info.samples = 1ull << 40;
-    ts_fails(fy_dataset_create(&info, sample, bad, &dataset), INVALID_ARGUMENT);
+    const fy_dataset_info_t refused[] = {
+        { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32, .classes = 4, .targets = 1 },
+        { sizeof info, 1, 1, { 2 }, FY_DTYPE_F32 },
+        { sizeof info, 1, 1, { 2 }, FY_DTYPE_F64, .classes = 4 },
+        { sizeof info, 1, 1, { 0 }, FY_DTYPE_F32, .classes = 4 },
+        { sizeof info, 1, 1, { INT64_MAX / 2 }, FY_DTYPE_F32, .classes = 4 },
+        { sizeof info, 1ull << 40, 1, { 1ll << 40 }, FY_DTYPE_F32, .classes = 4 },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        row_fails(i, fy_dataset_create(&refused[i], sample, bad, &dataset),
+                  FY_STATUS_INVALID_ARGUMENT, "dataset_create");
     ts_fails(fy_dataset_create(NULL, sample, bad, &dataset), INVALID_ARGUMENT);
     ts_fails(fy_dataset_query(NULL, &info), INVALID_ARGUMENT);
 }
@@ -282,8 +244,8 @@ TS_TEST(tables_become_data_sets)
     assert_int_equal(info.targets, 1);
     ts_ok(fy_dataset_get(dataset, 1, sample, target));
     assert_true(sample[0] == 4 && sample[1] == 5 && target[0] == 6);
-    ts_fails(fy_dataset_write_idx(dataset, path_of("x"), path_of("y")), INVALID_ARGUMENT);
-    ts_fails(fy_dataset_write_cifar10(dataset, path_of("x")), INVALID_ARGUMENT);
+    ts_fails(fy_dataset_write_idx(dataset, in_folder("x"), in_folder("y")), INVALID_ARGUMENT);
+    ts_fails(fy_dataset_write_cifar10(dataset, in_folder("x")), INVALID_ARGUMENT);
     fy_dataset_destroy(dataset);
     ts_fails(fy_dataset_from_table(table, 3, &dataset), INVALID_ARGUMENT);
     ts_fails(fy_dataset_from_table(table, 0, &dataset), INVALID_ARGUMENT);
@@ -384,9 +346,9 @@ TS_TEST(synthetic_sets_are_reproducible)
     ts_ok(fy_dataset_synthetic_digits(50, 8, &digits));
     ts_ok(fy_dataset_get(digits, 3, b, NULL));
     assert_memory_not_equal(a, b, 784);
-    ts_ok(fy_dataset_write_idx(digits, path_of("x"), path_of("y")));
+    ts_ok(fy_dataset_write_idx(digits, in_folder("x"), in_folder("y")));
     fy_dataset_destroy(more);
-    ts_ok(fy_dataset_read_idx(path_of("x"), path_of("y"), NULL, &more));
+    ts_ok(fy_dataset_read_idx(in_folder("x"), in_folder("y"), NULL, &more));
     assert_int_equal(hash_of(digits), hash_of(more));
     fy_dataset_destroy(digits);
     fy_dataset_destroy(more);
@@ -461,9 +423,9 @@ TS_TEST(the_real_mnist_is_read)
         ts_ok(fy_dataset_open("mnist", data, is_test, &dataset));
         assert_int_equal(info_of(dataset).samples, is_test ? 10000 : 60000);
         assert_int_equal(info_of(dataset).classes, 10);
-        ts_ok(fy_dataset_write_idx(dataset, path_of("x"), path_of("y")));
-        assert_md5(path_of("x"), sums[is_test][0]);
-        assert_md5(path_of("y"), sums[is_test][1]);
+        ts_ok(fy_dataset_write_idx(dataset, in_folder("x"), in_folder("y")));
+        assert_md5(in_folder("x"), sums[is_test][0]);
+        assert_md5(in_folder("y"), sums[is_test][1]);
         fy_dataset_destroy(dataset);
     }
 }
@@ -474,12 +436,12 @@ TS_TEST(the_real_cifar10_is_read)
     char command[1024];
     fy_dataset_t *dataset;
     ts_ok(fy_dataset_open("cifar10", data, 1, &dataset));
-    ts_ok(fy_dataset_write_cifar10(dataset, path_of("x")));
+    ts_ok(fy_dataset_write_cifar10(dataset, in_folder("x")));
     fy_dataset_destroy(dataset);
     snprintf(command, sizeof command,
              "cd %s/cifar10 && { cat test_batch.bin 2>/dev/null || gzip -dc test_batch.bin.gz; } | "
              "cmp - %s",
-             data, path_of("x"));
+             data, in_folder("x"));
     assert_int_equal(system(command), 0);
 }
 
@@ -501,20 +463,6 @@ TS_TEST(the_real_airfoil_is_read)
     assert_true(fabs(sum) < 1e-3); /* standardised over all rows */
     fy_dataset_destroy(train);
     fy_dataset_destroy(test);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 TS_SUITE(.begin = make_folder, .end = drop_folder);

@@ -4,16 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
+#include "tests/unit/train/fixture.h"
 
 /* 1.4 MB of images: more than a reader allocates before it has seen bytes */
 enum { SAMPLES = 900, SIDE = 40 };
-static char folder[] = "/tmp/ferry-dataset-faults-XXXXXX", images[64], labels[64], batch[64];
+static const char *images, *labels, *batch;
 
 static int g_reads = -1; /* reads until one fails; < 0: none fails */
 ssize_t __real_read(int fd, void *to, size_t n);
@@ -91,9 +88,9 @@ TS_TEST(each_call_fails)
     const unsigned char image[] = { 0, 0, 8,    3, 0, 0, SAMPLES / 256, SAMPLES % 256, 0,
                                     0, 0, SIDE, 0, 0, 0, SIDE };
     const unsigned char label[] = { 0, 0, 8, 1, 0, 0, SAMPLES / 256, SAMPLES % 256 };
-    snprintf(images, sizeof images, "%s/images", folder);
-    snprintf(labels, sizeof labels, "%s/labels", folder);
-    snprintf(batch, sizeof batch, "%s/batch", folder);
+    images = in_folder("images");
+    labels = in_folder("labels");
+    batch = in_folder("batch");
     begin_file(images, image, sizeof image, SAMPLES * SIDE * SIDE);
     begin_file(labels, label, sizeof label, SAMPLES);
     begin_file(batch, label, 0, 40 * 3073);
@@ -130,17 +127,4 @@ TS_TEST(pipes_are_read)
     }
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    run("rm -rf %s");
-    return 0;
-}
-
-TS_SUITE(.begin = begin, .end = end);
+TS_SUITE(.begin = make_folder, .end = drop_folder);

@@ -4,12 +4,7 @@
  * its file, fails.
  * The suffix selects the reader: NAME.images (with good.labels), NAME.labels (with good.images),
  * NAME.cifar10, NAME.table. */
-#include <dirent.h>
-#include <unistd.h>
-
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 static const struct {
     const char *file, *says;
@@ -153,7 +148,7 @@ static int ends_with(const char *name, const char *end)
 }
 
 /* The out parameter must be NULL after a failure. */
-static fy_status_t read_file(const char *path, const char *name, int *out_is_null)
+static fy_status_t read_named(const char *path, const char *name, int *out_is_null)
 {
     fy_dataset_t *dataset = (fy_dataset_t *)1;
     fy_table_t *table = (fy_table_t *)1;
@@ -182,7 +177,7 @@ TS_TEST(every_rule)
         char path[1024];
         int is_null;
         snprintf(path, sizeof path, REJECTS "/%s", rules[i].file);
-        const fy_status_t status = read_file(path, rules[i].file, &is_null);
+        const fy_status_t status = read_named(path, rules[i].file, &is_null);
         const char *text = fy_error_get()->text;
         if (status != FY_STATUS_CORRUPT_DATA || !is_null || !strstr(text, path) ||
             !strstr(text, rules[i].says))
@@ -196,9 +191,9 @@ TS_TEST(every_file_has_a_rule)
 {
     const struct dirent *entry;
     int files = 0;
-    DIR *folder = opendir(REJECTS);
-    assert_non_null(folder);
-    while ((entry = readdir(folder))) {
+    DIR *listing = opendir(REJECTS);
+    assert_non_null(listing);
+    while ((entry = readdir(listing))) {
         const char *name = entry->d_name;
         char path[1024];
         int i = 0, is_null;
@@ -207,14 +202,14 @@ TS_TEST(every_file_has_a_rule)
             continue;
         if (strncmp(name, "good.", 5) == 0) {
             snprintf(path, sizeof path, REJECTS "/%s", name);
-            ts_ok(read_file(path, name, &is_null));
+            ts_ok(read_named(path, name, &is_null));
             continue;
         }
         while (i < NRULES && strcmp(rules[i].file, name) != 0) i++;
         if (i == NRULES) fail_msg("no rule is called as %s", name);
         files++;
     }
-    closedir(folder);
+    closedir(listing);
     assert_int_equal(files, NRULES);
 }
 

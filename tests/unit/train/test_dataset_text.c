@@ -1,20 +1,10 @@
 /* Text as a data set: samples and labels, files that are too short, loaders, generated text. */
-#include <unistd.h>
-
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { CONTEXT = 4 };
-static char path[] = "/tmp/ferry-text-XXXXXX";
+static const char *path;
 
-static void write_text(const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
+static void write_text(const char *text) { path = write_file("text", text, strlen(text)); }
 
 static fy_dataset_t *read_text(const char *text, int64_t context)
 {
@@ -37,7 +27,6 @@ static void expect_sample(const fy_dataset_t *set, uint64_t index, const char *x
 TS_DEVICE_TEST(test_samples)
 {
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
-    (void)ctx;
     fy_dataset_t *set = read_text("abcdefgh\xffij", CONTEXT);
     ts_ok(fy_dataset_query(set, &info));
     assert_int_equal(info.samples, 2);
@@ -76,13 +65,7 @@ TS_DEVICE_TEST(test_refusals)
     ts_fails_with(fy_loader_create(ctx->device, set, &options, &loader), INVALID_ARGUMENT,
                   "tokens");
     fy_dataset_destroy(set);
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
-    info.samples = 1;
-    info.rank = 1;
-    info.dims[0] = 1;
-    info.dtype = FY_DTYPE_F32;
-    info.targets = 1;
-    info.labels = 2;
+    const fy_dataset_info_t info = { sizeof info, 1, 1, { 1 }, FY_DTYPE_F32, 0, 1, 2 };
     ts_fails_with(fy_dataset_create(&info, (float[]){ 0 }, (float[]){ 0 }, &set), INVALID_ARGUMENT,
                   "2 labels a sample and 0 classes");
 }
@@ -121,7 +104,6 @@ TS_DEVICE_TEST(test_generated)
 {
     fy_dataset_t *first, *second;
     int32_t a[16], b[16];
-    (void)ctx;
     ts_ok(fy_dataset_synthetic_text(1000, 16, 7, &first));
     ts_ok(fy_dataset_synthetic_text(2000, 16, 7, &second));
     for (uint64_t i = 0; i < 62; i++) {
@@ -135,18 +117,4 @@ TS_DEVICE_TEST(test_generated)
     fy_dataset_destroy(second);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    const int fd = mkstemp(path);
-    if (fd < 0) return -1;
-    return close(fd);
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
-TS_SUITE(.begin = begin, .end = end);
+TS_SUITE(.begin = make_folder, .end = drop_folder);

@@ -2,9 +2,7 @@
  * the same without them. */
 #include <math.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { BATCH = 6, STEPS = 4 };
 
@@ -16,13 +14,6 @@ static fy_model_t *open_model(ts_ctx_t *ctx, const char *name, int drop_bias, fy
     options.dtype = dtype;
     ts_ok(fy_model_open(ctx->device, name, &options, &model));
     return model;
-}
-
-static fy_model_info_t query(const fy_model_t *model)
-{
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(model, &info));
-    return info;
 }
 
 static int has(const fy_model_t *model, const char *name)
@@ -45,7 +36,7 @@ TS_DEVICE_TEST(known_models)
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         for (int drops = 0; drops < 2; drops++) {
             fy_model_t *model = open_model(ctx, want[i].name, drops, FY_DTYPE_F32);
-            const fy_model_info_t info = query(model);
+            const fy_model_info_t info = model_info(model);
             assert_int_equal(info.dropped_params, drops ? want[i].dropped : 0);
             assert_int_equal(info.params + info.dropped_params, want[i].params);
             if (i == 0) {
@@ -105,7 +96,7 @@ static uint64_t dropped(ts_ctx_t *ctx, fy_layer_t *layer)
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.drop_bias = 1;
     ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(4), &options, &model));
-    const uint64_t count = query(model).dropped_params;
+    const uint64_t count = model_info(model).dropped_params;
     fy_model_destroy(model);
     return count;
 }
@@ -136,7 +127,7 @@ TS_DEVICE_TEST(only_a_direct_and_sole_reader_counts)
 /* Gives `to` the values that `from` has under the same names. */
 static void copy_by_name(const fy_model_t *to, const fy_model_t *from)
 {
-    for (size_t i = 0; i < query(to).nparams; i++) {
+    for (size_t i = 0; i < model_info(to).nparams; i++) {
         fy_param_t into = FY_PARAM_INIT, out = FY_PARAM_INIT;
         ts_ok(fy_model_param(to, i, &into));
         ts_ok(fy_model_find_param(from, into.name, &out));
@@ -147,7 +138,7 @@ static void copy_by_name(const fy_model_t *to, const fy_model_t *from)
 /* The loss of each step of a training by SGD, in which the biases move. */
 static void train(ts_ctx_t *ctx, fy_model_t *model, double losses[STEPS])
 {
-    const fy_model_info_t info = query(model);
+    const fy_model_info_t info = model_info(model);
     fy_tape_t *tape;
     fy_tensor_t *rng, *x, *y, *logits, *loss;
     ts_ok(fy_rng_create(ctx->device, 4, &rng));
@@ -196,8 +187,7 @@ static fy_model_t *make_small(ts_ctx_t *ctx, int drop_bias)
 static void expect_same(ts_ctx_t *ctx, fy_model_t *with, fy_model_t *without, const char *name)
 {
     double plain[STEPS], less[STEPS], worst = 0;
-    fy_param_t bias = FY_PARAM_INIT;
-    ts_ok(fy_model_find_param(with, name, &bias));
+    const fy_param_t bias = find_param(with, name);
     ts_ok(fy_fill(bias.value, 0.5)); /* the norm must subtract it */
     copy_by_name(without, with);
     train(ctx, with, plain);

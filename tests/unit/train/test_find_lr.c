@@ -1,10 +1,8 @@
 /* The learning rate range test: it measures, suggests, stops, refuses, and leaves the training as
  * if it had not run, also after a failure. */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 #include <math.h>
-
-#include <ferry/train/train.h>
 
 #include "backends/sim/script.h"
 #include "runtime/device/device.h"
@@ -78,12 +76,11 @@ typedef struct state {
 
 static void look(const parts_t *p, state_t *out)
 {
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
     fy_tensor_t *tensors[MOST_TENSORS];
     const char *name;
     *out = (state_t){ .loader = FY_LOADER_INFO_INIT };
-    ts_ok(fy_model_query(p->model, &info));
+    const fy_model_info_t info = model_info(p->model);
     ts_ok(fy_loader_query(p->loader, &out->loader));
     ts_ok(fy_optimizer_get(p->optimizer, &optimizer));
     out->lr = optimizer.lr;
@@ -195,12 +192,11 @@ TS_DEVICE_TEST(a_rate_is_suggested)
 TS_DEVICE_TEST(a_loss_that_is_no_number_ends_it_at_once)
 {
     parts_t p = { 0 };
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_lr_point_t points[STEPS];
     fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
     const fy_find_lr_options_t options = sweep_options();
     ts_ok(make(ctx->device, 1, &p));
-    ts_ok(fy_model_query(p.model, &info));
+    const fy_model_info_t info = model_info(p.model);
     ts_ok(fy_fill(info.values, NAN));
     sweep(&p, &options, points, &result);
     assert_true(result.steps == 1 && result.is_diverged);

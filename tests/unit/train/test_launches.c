@@ -1,9 +1,7 @@
 /* The device requests of a training step of known models: only the number of requests, counted by
  * the ledger.
  * Not here: the values of the step (test_model.c, the ops' tests), its time (ferry bench train). */
-#include <ferry/train/model.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { BATCH = 8, SAMPLES = 10, /* as many as classes */ WARM_UP = 3, STEPS = 3 };
 
@@ -16,7 +14,6 @@ typedef struct trained {
 static void make(ts_ctx_t *ctx, const char *name, trained_t *out)
 {
     fy_tensor_t *rng;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     int64_t dims[FY_MAX_RANK + 1] = { SAMPLES };
     int rank;
     ts_ok(fy_model_sample_shape(name, &rank, dims + 1));
@@ -25,7 +22,7 @@ static void make(ts_ctx_t *ctx, const char *name, trained_t *out)
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, SAMPLES, &out->targets));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 0.1, &out->lr));
     ts_ok(fy_model_open(ctx->device, name, NULL, &out->model));
-    ts_ok(fy_model_query(out->model, &info));
+    const fy_model_info_t info = model_info(out->model);
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, 1, ts_info(info.values).dims, &out->square_avg));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, 1, ts_info(info.values).dims, &out->acc_delta));
     ts_ok(fy_tape_create(&out->tape));
@@ -37,9 +34,8 @@ static void make(ts_ctx_t *ctx, const char *name, trained_t *out)
 static void step(trained_t *trained, fy_tensor_t *chosen)
 {
     fy_tensor_t *x, *y, *logits;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_scope_t scope = fy_scope_begin("step");
-    ts_ok(fy_model_query(trained->model, &info));
+    const fy_model_info_t info = model_info(trained->model);
     ts_ok(fy_gather(trained->images, chosen, &x));
     ts_ok(fy_gather(trained->targets, chosen, &y));
     ts_ok(fy_tape_begin(trained->tape));

@@ -1,12 +1,9 @@
 /* Layers: refusals of their makers, ownership, a layer of the user. Their values: test_model.c. */
-#include "tests/support/harness.h"
-
-#include <ferry/train/train.h>
+#include "tests/unit/train/fixture.h"
 
 TS_DEVICE_TEST(test_makers_refuse)
 {
     fy_layer_t *layer;
-    (void)ctx;
     ts_fails(fy_layer_linear(0, 3, NULL, &layer), INVALID_ARGUMENT);
     assert_null(layer);
     fy_linear_options_t linear = FY_LINEAR_OPTIONS_INIT;
@@ -71,7 +68,6 @@ TS_DEVICE_TEST(test_sizes_of_pooling_layers)
         fy_layer_t *layer;
         fy_model_t *model;
         fy_tensor_t *x, *y;
-        fy_model_info_t info = FY_MODEL_INFO_INIT;
         const int64_t want = row[4 + i % 2];
         ts_ok(fy_layer_max_pool2d(&attrs, &layer));
         if (!want) {
@@ -80,7 +76,7 @@ TS_DEVICE_TEST(test_sizes_of_pooling_layers)
             continue;
         }
         ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(row[0], 2, 3), NULL, &model));
-        ts_ok(fy_model_query(model, &info));
+        const fy_model_info_t info = model_info(model);
         assert_int_equal(info.out_dims[0], want);
         ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(1, row[0], 2, 3), &x));
         ts_ok(fy_model_forward(model, x, &y));
@@ -227,8 +223,7 @@ TS_DEVICE_TEST(test_a_layer_of_the_user)
     ts_fails_with(fy_model_find_param(model, "block.secnd.gain", &param), INVALID_ARGUMENT,
                   "near that: block.second.gain");
     ts_fails(fy_model_param(model, 3, &param), INVALID_ARGUMENT);
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     assert_int_equal(info.params, 3);
     assert_int_equal(info.macs, 21);
     ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -2 }), &y));

@@ -2,15 +2,10 @@
  * for bit, with fewer bytes kept for the backward: alone, nested, beside the options of a model, in
  * bf16, recorded as a graph, in evaluation. A plan is exact. Refusals; and every allocation, launch
  * and event of a step fails once. Not here: fy_tape_recompute (tests/unit/ops/test_recompute.c). */
-#include "tests/support/harness.h"
-#include "tests/support/sweep.h"
-
-#include <ferry/autocast.h>
-#include <ferry/graph.h>
-#include <ferry/plan.h>
-#include <ferry/train/train.h>
-
 #include <stdbool.h>
+
+#include "tests/unit/train/fixture.h"
+#include "tests/support/sweep.h"
 
 enum { BATCH = 4, SIZE = 8, CHANNELS = 16, CLASSES = 5, STEPS = 3 };
 
@@ -225,12 +220,11 @@ TS_DEVICE_TEST(names_are_those_of_the_child)
     const way_t plain = { "plain", .is_plain = true }, layers = { "layers" };
     fy_model_t *models[2];
     fy_param_t params[2] = { FY_PARAM_INIT, FY_PARAM_INIT };
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     fy_layer_t *layer;
     ts_ok(make_net(ctx->device, &plain, &models[0]));
     ts_ok(make_net(ctx->device, &layers, &models[1]));
-    ts_ok(fy_model_query(models[0], &info));
+    const fy_model_info_t info = model_info(models[0]);
     for (size_t i = 0; i < info.nparams; i++) {
         for (int k = 0; k < 2; k++) ts_ok(fy_model_param(models[k], i, &params[k]));
         assert_string_equal(params[0].name, params[1].name);

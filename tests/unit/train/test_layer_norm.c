@@ -2,9 +2,7 @@
  * a training pass, evaluation by them, refusals. The arithmetic is tested in tests/ops/. */
 #include <math.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 #include "train/layer.h"
 
 enum { N = 6, C = 4 };
@@ -89,8 +87,7 @@ TS_DEVICE_TEST(test_rows)
         options.no_affine = k == 2 || k == 4;
         ts_ok((is_rms ? fy_layer_rms_norm : fy_layer_layer_norm)(C, &options, &layer));
         ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
-        fy_model_info_t info = FY_MODEL_INFO_INIT;
-        ts_ok(fy_model_query(model, &info));
+        const fy_model_info_t info = model_info(model);
         assert_int_equal(info.nparams, counts[k]);
         ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(2, C), x[0]), &out));
         ts_read(out, y, sizeof y);
@@ -121,8 +118,7 @@ TS_DEVICE_TEST(test_groups)
         options.no_affine = k == 2;
         ts_ok(fy_layer_group_norm(2, C, &options, &layer));
         ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
-        fy_model_info_t info = FY_MODEL_INFO_INIT;
-        ts_ok(fy_model_query(model, &info));
+        const fy_model_info_t info = model_info(model);
         assert_int_equal(info.nparams, 2 - k);
         ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(2, C), x[0]), &out));
         ts_read(out, y, sizeof y);
@@ -139,7 +135,6 @@ TS_DEVICE_TEST(test_what_containers_ask)
 {
     fy_layer_t *plain = batch_norm(C, FY_ACTIVATION_NONE),
                *relu = batch_norm(C, FY_ACTIVATION_RELU), *other;
-    (void)ctx;
     ts_ok(fy_layer_identity(&other));
     assert_true(fyt_is_plain_batch_norm(plain));
     assert_false(fyt_is_plain_batch_norm(relu));

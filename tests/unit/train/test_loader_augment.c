@@ -1,10 +1,9 @@
 /* Images that a streamed loader changes: resize, pad, crop, flip. Beside fy_resize2d and beside
  * pixels looked up one by one; the same for any number of workers, and after a seek.
  * Not here: order and figures of batches (test_loader.c). */
-#include <math.h>
 #include <stdbool.h>
+#include <math.h>
 
-#include <ferry/ops.h>
 #include <ferry/train/train.h>
 
 #include "tests/support/harness.h"

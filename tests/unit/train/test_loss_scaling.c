@@ -3,10 +3,7 @@
  * resumed training has the same bits, a step downloads nothing. Formulas: test_optimizer.c. */
 #include <math.h>
 
-#include <ferry/scope.h>
-#include <ferry/train/checkpoint.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 #include "tests/unit/train/resume.h"
 
 enum { N = 5, STATES = 3 };
@@ -230,7 +227,6 @@ TS_DEVICE_TEST(a_replayed_step_does_the_same)
 
 TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
 {
-    char folder[] = "/tmp/ferry-scaling-XXXXXX", command[64];
     fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     fy_optimizer_options_t adam;
     resume_t whole, part;
@@ -240,7 +236,7 @@ TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
     scaling.growth_interval = 3;
     fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
     adam.loss_scaling = &scaling;
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin_with(ctx->device, 1, &adam, &whole));
     while (whole.progress.step < 8) {
         ts_ok(resume_step(ctx->device, &whole));
@@ -262,8 +258,7 @@ TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
     assert_memory_equal(parameters[0], parameters[1], ts_info(info[0].values).nbytes);
     resume_end(&whole);
     resume_end(&part);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(drop_folder(NULL), 0);
 }
 
 TS_DEVICE_TEST(invalid_numbers_are_refused)

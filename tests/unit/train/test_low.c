@@ -3,7 +3,6 @@
  * Parameters in half precision: three steps against float64, and refusals. */
 #include <math.h>
 
-#include <ferry/autocast.h>
 #include <ferry/train/train.h>
 
 #include "tests/support/harness.h"

@@ -1,7 +1,6 @@
 /* Steps of models in half precision while things fail: a copy of f32 parameters, stepped and read
  * by autocast, with loss scaling; parameters in half precision. After each failure nothing leaks,
  * and the next run works. Not here: results (test_low.c). */
-#include <ferry/autocast.h>
 #include <ferry/train/train.h>
 
 #include "tests/support/harness.h"

@@ -1,10 +1,8 @@
 /* Models: the layers of the known models, initial values, forward, gradients, refusals, the printed
  * description. */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 #include <math.h>
-
-#include <ferry/train/train.h>
 
 static fy_model_t *open_model(ts_ctx_t *ctx, const char *name, int64_t seed)
 {
@@ -13,13 +11,6 @@ static fy_model_t *open_model(ts_ctx_t *ctx, const char *name, int64_t seed)
     options.seed = seed;
     ts_ok(fy_model_open(ctx->device, name, &options, &model));
     return model;
-}
-
-static fy_model_info_t query(const fy_model_t *model)
-{
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(model, &info));
-    return info;
 }
 
 static float *read_block(const fy_tensor_t *tensor)
@@ -66,7 +57,7 @@ TS_DEVICE_TEST(test_known_models)
         assert_int_equal(after.upload.count,
                          before.upload.count); /* created on the device: no upload */
         assert_int_equal(after.syncs, before.syncs);
-        const fy_model_info_t info = query(model);
+        const fy_model_info_t info = model_info(model);
         assert_string_equal(info.name, want[i].name);
         assert_int_equal(info.params, want[i].params);
         assert_int_equal(info.nparams, want[i].nparams);
@@ -115,9 +106,9 @@ TS_DEVICE_TEST(test_model_options)
     assert_int_equal(dims[1], 16);
     assert_int_equal(dims[2], 3);
     ts_ok(fy_model_open(ctx->device, "mobilenet_v3_large:classes=10,size=32", NULL, &model));
-    assert_int_equal(query(model).params, 4214842);
-    assert_int_equal(query(model).out_dims[0], 10);
-    assert_int_equal(query(model).nbuffers, 2 * 46);
+    assert_int_equal(model_info(model).params, 4214842);
+    assert_int_equal(model_info(model).out_dims[0], 10);
+    assert_int_equal(model_info(model).nbuffers, 2 * 46);
     fy_model_destroy(model);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ts_fails_with(fy_model_open(ctx->device, bad[i].spec, NULL, &model), INVALID_ARGUMENT,
@@ -139,7 +130,7 @@ TS_DEVICE_TEST(test_allocated_bytes)
     fy_model_t *model = open_model(ctx, "mlp", 1);
     fy_model_set_training(model, 0);
     ts_ok(fy_memory_query(ctx->device, NULL, &now));
-    const uint64_t nbytes = ts_info(query(model).grads).nbytes;
+    const uint64_t nbytes = ts_info(model_info(model).grads).nbytes;
     assert_in_range(now.by_category[G] - old.by_category[G], nbytes, nbytes + 4096);
     assert_in_range(now.by_category[W] - old.by_category[W], nbytes, nbytes + 4096);
     fy_model_destroy(model);
@@ -150,7 +141,7 @@ TS_DEVICE_TEST(test_allocated_bytes)
 TS_DEVICE_TEST(test_parameters_lie_in_aligned_blocks)
 {
     fy_model_t *model = open_model(ctx, "lenet", 1);
-    const fy_model_info_t info = query(model);
+    const fy_model_info_t info = model_info(model);
     uint64_t offset = 0;
     float *block = read_block(info.values);
     for (size_t i = 0; i < info.nparams; i++) {
@@ -172,8 +163,7 @@ TS_DEVICE_TEST(test_parameters_lie_in_aligned_blocks)
 
 static void moments(fy_model_t *model, const char *name, double *mean, double *std, double *most)
 {
-    fy_param_t param = FY_PARAM_INIT;
-    ts_ok(fy_model_find_param(model, name, &param));
+    const fy_param_t param = find_param(model, name);
     const uint64_t n = ts_info(param.value).nelem;
     float *values = read_block(param.value);
     double sum = 0, squares = 0;
@@ -249,9 +239,9 @@ TS_DEVICE_TEST(test_seeds)
 {
     fy_model_t *a = open_model(ctx, "mnist2018", 5), *b = open_model(ctx, "mnist2018", 5),
                *c = open_model(ctx, "mnist2018", 6);
-    const fy_model_info_t info = query(a);
-    float *va = read_block(info.values), *vb = read_block(query(b).values),
-          *vc = read_block(query(c).values);
+    const fy_model_info_t info = model_info(a);
+    float *va = read_block(info.values), *vb = read_block(model_info(b).values),
+          *vc = read_block(model_info(c).values);
     assert_memory_equal(va, vb, ts_info(info.values).nbytes);
     assert_memory_not_equal(va, vc, ts_info(info.values).nbytes);
     free(va), free(vb), free(vc);
@@ -278,7 +268,7 @@ TS_DEVICE_TEST(test_train_and_evaluation)
     for (int i = 0; i < N; i++) x[i] = 1;
     ts_ok(fy_layer_dropout(0.25, &layer));
     ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(N), NULL, &model));
-    assert_true(query(model).is_training);
+    assert_true(model_info(model).is_training);
     fy_tensor_t *ones = ts_f32(ctx->device, FY_DIMS(1, N), x);
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_model_forward(model, ones, &y));
@@ -330,7 +320,7 @@ TS_DEVICE_TEST(test_dropout2d)
 TS_DEVICE_TEST(test_backward)
 {
     fy_model_t *model = open_model(ctx, "linear", 3);
-    const fy_model_info_t info = query(model);
+    const fy_model_info_t info = model_info(model);
     fy_tape_t *tape;
     fy_tensor_t *y, *loss;
     float first[32], second[32];
@@ -349,8 +339,7 @@ TS_DEVICE_TEST(test_backward)
     for (int i = 0; i < 32; i++) assert_true(second[i] == 2 * first[i]);
 
     /* A loss of the weight alone: the bias' gradient is zero, not its previous value. */
-    fy_param_t weight = FY_PARAM_INIT;
-    ts_ok(fy_model_find_param(model, "fc.weight", &weight));
+    const fy_param_t weight = find_param(model, "fc.weight");
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_sum(weight.value, FY_ALL_AXES, 0, &loss));
     ts_ok(fy_model_backward(model, tape, loss, NULL));

@@ -1,11 +1,9 @@
 /* The gradients of the first step of every known model, f32 on the device under test, against the
  * same model in f64 on the host. The f64 kernels are plain loops; the f32 convolutions and products
  * are oneDNN's. So the two computations share little code. */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 #include <math.h>
-
-#include <ferry/train/train.h>
 
 enum { BATCH = 8 };
 
@@ -17,13 +15,6 @@ static fy_model_t *open_model(fy_device_t *device, const char *name, fy_dtype_t 
     options.seed = 5;
     ts_ok(fy_model_open(device, name, &options, &model));
     return model;
-}
-
-static fy_model_info_t query(const fy_model_t *model)
-{
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(model, &info));
-    return info;
 }
 
 static fy_tensor_t *fetch(const fy_tensor_t *tensor)
@@ -39,8 +30,8 @@ static fy_tensor_t *fetch(const fy_tensor_t *tensor)
 static void copy_values(const fy_model_t *to, const fy_model_t *from)
 {
     fy_tensor_t *wide;
-    ts_ok(fy_cast(fetch(query(from).values), FY_DTYPE_F64, &wide));
-    ts_ok(fy_copy(query(to).values, wide));
+    ts_ok(fy_cast(fetch(model_info(from).values), FY_DTYPE_F64, &wide));
+    ts_ok(fy_copy(model_info(to).values, wide));
 }
 
 static void backward(fy_model_t *model, const char *name, fy_tensor_t *x, fy_tensor_t *y)
@@ -116,7 +107,7 @@ static void check_model(ts_ctx_t *ctx, const char *name)
         y_wide = y;
     backward(narrow, name, x_there, y_there);
     backward(wide, name, x_wide, y_wide);
-    for (size_t i = 0; i < query(narrow).nparams; i++) {
+    for (size_t i = 0; i < model_info(narrow).nparams; i++) {
         const char *param;
         const double error = compare(narrow, wide, i, &param);
         print_message("%s %s: %.2g\n", name, param, error);

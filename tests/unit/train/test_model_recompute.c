@@ -1,9 +1,7 @@
 /* fy_model_options_t.recompute: the same weights, buffers and generator after training steps, bit
  * for bit, with fewer bytes kept for the backward, and no device allocation in a steady step.
  * Not here: fy_tape_recompute itself (tests/unit/ops/test_recompute.c). */
-#include <ferry/train/model.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { BATCH = 4, STEPS = 4, STEADY = 2 };
 enum { CHEAP = 1000, OFFLOAD = 2000 }; /* added to `recompute`: recompute_cheap; offload, too */
@@ -53,7 +51,6 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
 {
     fy_model_t *model;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_tape_t *tape;
     fy_tensor_t *x, *y, *logits, *loss;
     uint64_t allocs = 0;
@@ -65,7 +62,7 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
     options.nsegments = given.count, options.segments = given.segments;
     make_batch(ctx, name, &x, &y);
     ts_ok(fy_model_open(ctx->device, name, &options, &model));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_model_watch(model, tape));
     for (int i = 0; i < STEPS; i++) {

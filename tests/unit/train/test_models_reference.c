@@ -4,12 +4,9 @@
  * wrote them from the weights that this program writes with `--write MODEL FILE`: first values are
  * drawn from a seed, so they are the same on every machine. Where PyTorch is installed, that
  * script also compares every element (test unit_train_models_pytorch). */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 #include <math.h>
-#include <stdlib.h>
-
-#include <ferry/train/train.h>
 
 enum { BATCH = 4, SEED = 3, MAX_TENSORS = 1024, MAX_LOGITS = 1 << 14 };
 
@@ -95,8 +92,7 @@ static int write_all(const char *model, const char *path)
     size_t count = 0;
     fy_scope_t scope = fy_scope_begin("write");
     result_t r = compute(model);
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(r.model, &info));
+    const fy_model_info_t info = model_info(r.model);
     fy_tensor_t *const own[] = { r.x, r.y, r.logits, r.loss };
     static const char *const own_names[] = { "x", "y", "logits", "loss" };
     for (size_t i = 0; i < 4; i++)

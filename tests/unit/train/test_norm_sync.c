@@ -3,10 +3,7 @@
  * different batches, by MPI: tests/unit/dist/test_norms.sh. */
 #include <math.h>
 
-#include <ferry/autocast.h>
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { RANKS = 3, C = 5 };
 
@@ -161,11 +158,10 @@ TS_DEVICE_TEST(a_rank_may_have_one_value)
     ranks_t ranks = { 0 };
     fy_norm_exchange_t exchange = exchange_of(&ranks);
     fy_model_t *model = make_model(ctx->device, FY_DTYPE_F64);
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_tensor_t *x = make_input(ctx->device, 1, FY_DTYPE_F64), *dx;
     double values[C], running[2 * 16 + C];
     ts_ok(fy_model_sync_norms(model, &exchange));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     ts_ok(step(model, x, &dx));
     ts_read(x, values, sizeof values);
     fy_tensor_t *part;
@@ -214,9 +210,8 @@ TS_DEVICE_TEST(an_exchange_that_fails_changes_nothing)
         ranks_t ranks = { .fails = n };
         fy_norm_exchange_t exchange = exchange_of(&ranks);
         fy_model_t *model = make_model(ctx->device, FY_DTYPE_F32);
-        fy_model_info_t info = FY_MODEL_INFO_INIT;
         fy_tensor_t *x = make_input(ctx->device, 6, FY_DTYPE_F32), *dx;
-        ts_ok(fy_model_query(model, &info));
+        const fy_model_info_t info = model_info(model);
         const size_t nbytes = (size_t)ts_info(info.buffers).nbytes;
         assert_true(nbytes <= sizeof before);
         ts_read(info.buffers, before, nbytes);

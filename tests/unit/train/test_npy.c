@@ -1,37 +1,17 @@
 /* .npy files: the bytes of NumPy, arrays in both orders, files that are refused, host memory that
  * fails at each allocation. Against NumPy itself: tests/consume/ctypes/npy.py. */
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <ferry/train/npy.h>
-
-#include "tests/support/harness.h"
 #include "tests/support/sweep.h"
+#include "tests/unit/train/fixture.h"
 #include "train/npy.h"
 
-static char folder[] = "/tmp/ferry-npy-XXXXXX", path[64];
+static const char *path;
 
 /* numpy.save of numpy.arange(6, dtype="<f4").reshape(2, 3), version 2.4. */
 static const char golden_header[] =
     "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
     "                                                          \n";
-
-static void save(const void *bytes, size_t nbytes)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, nbytes, file), nbytes);
-    assert_int_equal(fclose(file), 0);
-}
-
-static size_t load(char *bytes, size_t room)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    const size_t n = fread(bytes, 1, room, file);
-    fclose(file);
-    return n;
-}
 
 /* A file of version 1.0 with this dict and `data_nbytes` zero bytes. */
 static void save_header(const char *dict, size_t data_nbytes)
@@ -41,7 +21,7 @@ static void save_header(const char *dict, size_t data_nbytes)
     bytes[8] = (char)length;
     bytes[9] = (char)(length >> 8);
     memcpy(bytes + 10, dict, length);
-    save(bytes, 10 + length + data_nbytes);
+    write_file("x.npy", bytes, 10 + length + data_nbytes);
 }
 
 TS_TEST(a_file_has_numpys_bytes)
@@ -50,7 +30,7 @@ TS_TEST(a_file_has_numpys_bytes)
     float values[6] = { 0, 1, 2, 3, 4, 5 };
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values), *again;
     ts_ok(fy_npy_write(path, x));
-    assert_int_equal(load(bytes, sizeof bytes), 128 + sizeof values);
+    assert_int_equal(read_file(path, bytes, sizeof bytes), 128 + sizeof values);
     assert_int_equal(sizeof golden_header - 1, 128);
     assert_memory_equal(bytes, golden_header, 128);
     assert_memory_equal(bytes + 128, values, sizeof values);
@@ -96,7 +76,7 @@ TS_TEST(views_are_written_as_numpy_does)
     fy_tensor_t *x = ts_host_f32(FY_DIMS(2, 3), values), *turned, *part, *again;
     ts_ok(fy_transpose(x, NULL, &turned));
     ts_ok(fy_npy_write(path, turned));
-    assert_int_equal(load(bytes, sizeof bytes), 128 + sizeof values);
+    assert_int_equal(read_file(path, bytes, sizeof bytes), 128 + sizeof values);
     assert_non_null(strstr(bytes + 10, "'fortran_order': True, 'shape': (3, 2), }"));
     assert_memory_equal(bytes + 128, values, sizeof values);
     ts_ok(fy_npy_read(path, &again));
@@ -133,34 +113,27 @@ TS_TEST(damaged_headers_are_refused)
 {
     static const struct {
         const char *dict, *says;
-        fy_status_t want;
+        fy_status_t want; /* 0: CORRUPT_DATA */
     } rows[] = {
-        { "", "'{'", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4'", "'}'", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'shape': (2,)}", "no key 'fortran_order'", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'descr': '<f4'}", "'descr' twice", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'extra': 1}", "'extra', which is not", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4", "quote", FY_STATUS_CORRUPT_DATA },
-        { "{'de\\x73cr': '<f4'}", "part of a key", FY_STATUS_CORRUPT_DATA },
-        { "{'descr' '<f4'}", "':'", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': 0}", "True or False", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': 2}", "'('", FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", "one axis",
-          FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "dimension",
-          FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (2.5,)}", "',' or ')'",
-          FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (02,)}", "without zeros",
-          FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "2^63",
-          FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", "2^63",
-          FY_STATUS_CORRUPT_DATA },
+        { "", "'{'" },
+        { "{'descr': '<f4'", "'}'" },
+        { "{'descr': '<f4', 'shape': (2,)}", "no key 'fortran_order'" },
+        { "{'descr': '<f4', 'descr': '<f4'}", "'descr' twice" },
+        { "{'descr': '<f4', 'extra': 1}", "'extra', which is not" },
+        { "{'descr': '<f4", "quote" },
+        { "{'de\\x73cr': '<f4'}", "part of a key" },
+        { "{'descr' '<f4'}", "':'" },
+        { "{'descr': '<f4', 'fortran_order': 0}", "True or False" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': 2}", "'('" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (2)}", "one axis" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", "dimension" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (2.5,)}", "',' or ')'" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (02,)}", "without zeros" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "2^63" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", "2^63" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "8 axes",
           FY_STATUS_UNSUPPORTED },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x", "behind the dict",
-          FY_STATUS_CORRUPT_DATA },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x", "behind the dict" },
         { "{'descr': '>f4', 'fortran_order': False, 'shape': (2,)}", "big-endian",
           FY_STATUS_UNSUPPORTED },
         { "{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8'",
@@ -168,18 +141,15 @@ TS_TEST(damaged_headers_are_refused)
         { "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "'|O'", FY_STATUS_UNSUPPORTED },
         { "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", "structures",
           FY_STATUS_UNSUPPORTED },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "needs 12",
-          FY_STATUS_CORRUPT_DATA },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "needs 4",
-          FY_STATUS_CORRUPT_DATA },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}", "needs 12" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "needs 4" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fy_tensor_t *x = (fy_tensor_t *)&rows;
         save_header(rows[i].dict, 8);
-        const fy_status_t status = fy_npy_read(path, &x);
-        if (status != rows[i].want || x)
-            fail_msg("row %zu: %s, %s", i, fy_status_name(status), fy_error_get()->text);
-        ts_text_has(rows[i].says);
+        row_fails(i, fy_npy_read(path, &x), rows[i].want ? rows[i].want : FY_STATUS_CORRUPT_DATA,
+                  rows[i].says);
+        assert_null(x);
     }
 }
 
@@ -191,24 +161,23 @@ TS_TEST(other_files_are_refused)
         const char *bytes;
         size_t nbytes;
         const char *says;
-        fy_status_t want;
+        fy_status_t want; /* 0: CORRUPT_DATA */
     } rows[] = {
-        { "", 0, "0 bytes", FY_STATUS_CORRUPT_DATA },
-        { "PK\3\4 of an archive", 17, "npz", FY_STATUS_CORRUPT_DATA },
-        { "\x93NUMPZ\1\0\0\0\0\0", 12, "does not begin", FY_STATUS_CORRUPT_DATA },
+        { "", 0, "0 bytes" },
+        { "PK\3\4 of an archive", 17, "npz" },
+        { "\x93NUMPZ\1\0\0\0\0\0", 12, "does not begin" },
         { "\x93NUMPY\4\0\0\0\0\0", 12, "version 4.0", FY_STATUS_UNSUPPORTED },
-        { "\x93NUMPY\1\0\xff\xff\0\0", 12, "65535 bytes", FY_STATUS_CORRUPT_DATA },
-        { "\x93NUMPY\2\0\xff\xff\xff\xff", 12, "4294967295 bytes", FY_STATUS_CORRUPT_DATA },
-        { bools, sizeof bools - 1, "the byte 2", FY_STATUS_CORRUPT_DATA },
+        { "\x93NUMPY\1\0\xff\xff\0\0", 12, "65535 bytes" },
+        { "\x93NUMPY\2\0\xff\xff\xff\xff", 12, "4294967295 bytes" },
+        { bools, sizeof bools - 1, "the byte 2" },
     };
     fy_tensor_t *x;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        save(rows[i].bytes, rows[i].nbytes);
+        write_file("x.npy", rows[i].bytes, rows[i].nbytes);
         x = (fy_tensor_t *)&rows;
-        const fy_status_t status = fy_npy_read(path, &x);
-        if (status != rows[i].want || x)
-            fail_msg("row %zu: %s, %s", i, fy_status_name(status), fy_error_get()->text);
-        ts_text_has(rows[i].says);
+        row_fails(i, fy_npy_read(path, &x), rows[i].want ? rows[i].want : FY_STATUS_CORRUPT_DATA,
+                  rows[i].says);
+        assert_null(x);
     }
     ts_fails(fy_npy_read(folder, &x), IO);
     ts_fails(fy_npy_read("/nowhere/x.npy", &x), IO);
@@ -247,7 +216,7 @@ TS_TEST(later_versions_are_read)
         bytes[6] = version;
         bytes[8] = sizeof dict - 1;
         memcpy(bytes + 12, dict, sizeof dict - 1);
-        save(bytes, 12 + sizeof dict - 1 + 8);
+        write_file("x.npy", bytes, 12 + sizeof dict - 1 + 8);
         ts_ok(fy_npy_read(path, &x));
         fy_tensor_destroy(x);
     }
@@ -275,17 +244,16 @@ TS_TEST(host_memory_fails_at_each_place) { ts_sweep_host_memory("host", 4000, pr
 
 static int begin(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/x.npy", folder);
+    if (make_folder(state)) return -1;
+    path = in_folder("x.npy");
     return 0;
 }
 
+/* Fails if a temporary file was left. */
 static int end(void **state)
 {
-    (void)state;
     unlink(path);
-    return rmdir(folder); /* fails if a temporary file was left */
+    return drop_empty_folder(state);
 }
 
 TS_SUITE(.begin = begin, .end = end);

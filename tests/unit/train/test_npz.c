@@ -2,14 +2,11 @@
  * length, hostile sizes, host memory that fails at each allocation. Against NumPy itself:
  * tests/consume/ctypes/npy.py. */
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <ferry/train/npz.h>
-
-#include "tests/support/harness.h"
 #include "tests/support/sweep.h"
+#include "tests/unit/train/fixture.h"
 
-static char folder[] = "/tmp/ferry-npz-XXXXXX", path[64];
+static const char *path;
 static unsigned char bytes[8192];
 static size_t nbytes;
 
@@ -43,22 +40,6 @@ static const unsigned char compressed[] = {
     0x00, 0x00, 0x02, 0x00, 0x02, 0x00, 0x6a, 0x00, 0x00, 0x00, 0x10, 0x01, 0x00, 0x00, 0x00, 0x00,
 };
 
-static void save(const void *from, size_t count)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(from, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void load(void)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    nbytes = fread(bytes, 1, sizeof bytes, file);
-    fclose(file);
-}
-
 static const float values[6] = { 0, 1, 2, 3, 4, 5 };
 
 /* Two arrays, "x" and "a/b"; the file's bytes are then in `bytes`. */
@@ -69,7 +50,7 @@ static void write_two(void)
     ts_ok(fy_transpose(x, NULL, &y));
     ts_ok(fy_npz_write(path, 2, (fy_npz_entry_t[]){ { "x", x }, { "a/b", y } }));
     fy_scope_end(scope, 0, NULL);
-    load();
+    nbytes = read_file(path, bytes, sizeof bytes);
 }
 
 TS_TEST(arrays_come_back)
@@ -103,7 +84,7 @@ TS_TEST(compressed_arrays_are_read)
     fy_npz_t *file;
     fy_tensor_t *x, *zeros;
     const fy_scope_t scope = fy_scope_begin("read");
-    save(compressed, sizeof compressed);
+    write_file("x.npz", compressed, sizeof compressed);
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 2);
     ts_ok(fy_npz_read(file, 0, &x));
@@ -135,7 +116,7 @@ static void damage_each_byte(const unsigned char *from, size_t count)
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < sizeof masks; k++) {
             bytes[i] ^= masks[k];
-            save(bytes, count);
+            write_file("x.npz", bytes, count);
             const fy_status_t status = read_all();
             if (status != FY_STATUS_OK && status != FY_STATUS_CORRUPT_DATA &&
                 status != FY_STATUS_UNSUPPORTED && status != FY_STATUS_OUT_OF_MEMORY)
@@ -143,7 +124,7 @@ static void damage_each_byte(const unsigned char *from, size_t count)
             bytes[i] ^= masks[k];
         }
     for (size_t i = 0; i < count; i++) {
-        save(bytes, i);
+        write_file("x.npz", bytes, i);
         assert_int_not_equal(read_all(), FY_STATUS_OK);
     }
 }
@@ -171,7 +152,7 @@ static void refuse(size_t at, unsigned char value, fy_status_t want, const char 
 {
     const unsigned char before = bytes[at];
     bytes[at] = value;
-    save(bytes, nbytes);
+    write_file("x.npz", bytes, nbytes);
     const fy_status_t status = read_all();
     if (status != want || !strstr(fy_error_get()->text, text))
         fail_msg("byte %zu: status %d, '%s', not '%s'", at, (int)status, fy_error_get()->text,
@@ -198,7 +179,7 @@ TS_TEST(hostile_archives_are_refused_with_numbers)
     refuse(local + 26, bytes[local + 26] + 1, FY_STATUS_CORRUPT_DATA, "bytes from byte");
     refuse(find("x.npy", 1) + 2, 'N', FY_STATUS_UNSUPPORTED, "is not NAME.npy");
     bytes[local - 1] ^= 1; /* the last byte of x's data */
-    save(bytes, nbytes);
+    write_file("x.npz", bytes, nbytes);
     assert_int_equal(read_all(), FY_STATUS_CORRUPT_DATA);
     ts_text_has("has the CRC-32 0x");
     /* 132 bytes that claim to give 4 GiB - 2 */
@@ -206,7 +187,7 @@ TS_TEST(hostile_archives_are_refused_with_numbers)
     const size_t line = find("PK\1\2", 0);
     bytes[line + 24] = 0xfe;
     memset(bytes + line + 25, 0xff, 3);
-    save(bytes, nbytes);
+    write_file("x.npz", bytes, nbytes);
     assert_int_equal(read_all(), FY_STATUS_CORRUPT_DATA);
     ts_text_has("that give 4294967294, which is not possible");
 }
@@ -231,7 +212,7 @@ static fy_status_t program(fy_device_t *device)
     fy_npz_t *file = NULL;
     (void)device;
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2, 3), &x));
-    save(compressed, sizeof compressed);
+    write_file("x.npz", compressed, sizeof compressed);
     fy_status_t status = read_all();
     if (status == FY_STATUS_OK) status = fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "x", x } });
     if (status == FY_STATUS_OK) status = fy_npz_open(path, &file);
@@ -244,17 +225,16 @@ TS_TEST(host_memory_fails_at_each_place) { ts_sweep_host_memory("host", 400, pro
 
 static int begin(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/x.npz", folder);
+    if (make_folder(state)) return -1;
+    path = in_folder("x.npz");
     return 0;
 }
 
+/* Fails if a temporary file was left. */
 static int end(void **state)
 {
-    (void)state;
     unlink(path);
-    return rmdir(folder); /* fails if a temporary file was left */
+    return drop_empty_folder(state);
 }
 
 TS_SUITE(.begin = begin, .end = end);

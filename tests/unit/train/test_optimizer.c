@@ -3,10 +3,7 @@
  * clipping, state for checkpoints, refusals. */
 #include <math.h>
 
-#include <ferry/train/model.h>
-#include <ferry/train/optimizer.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { N = 5, STEPS = 3 };
 
@@ -163,12 +160,11 @@ static const fy_optimizer_group_t k_groups[] = { { "fc2", 0.5, 2 }, { "fc1.bias"
 static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimizer_options_t *o)
 {
     fy_model_options_t model_options = FY_MODEL_OPTIONS_INIT;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_model_t *model;
     fy_optimizer_t *optimizer;
     model_options.dtype = FY_DTYPE_F64;
     ts_ok(fy_model_open(ctx->device, name, &model_options, &model));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     ts_ok(fy_optimizer_create_model(o, model, &optimizer));
     const size_t room = ts_info(info.values).nelem;
     assert_true(room <= MOST);
@@ -525,7 +521,6 @@ static double fallback_of(fy_op_t op, const char *name)
 TS_DEVICE_TEST(defaults_are_those_of_the_ops)
 {
     const fy_optimizer_options_t init = FY_OPTIMIZER_OPTIONS_INIT;
-    (void)ctx;
     for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++) {
         const int is_adadelta = kind == FY_OPTIMIZER_ADADELTA;
         fy_optimizer_options_t o;

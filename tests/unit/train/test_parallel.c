@@ -1,9 +1,7 @@
 /* Several devices: sums over two to five of them, with the same bits on each for every length;
  * transferred bytes; replicas; shards; refusals. A weight that lives on a device cannot be read on
  * the host. */
-#include "tests/support/harness.h"
-
-#include <ferry/train/parallel.h>
+#include "tests/unit/train/fixture.h"
 
 enum { MOST = 5 };
 
@@ -233,12 +231,11 @@ TS_DEVICE_TEST(training_on_several_devices_gives_the_same_weights)
     double one[64], several[64];
     fy_device_t *devices[4];
     fy_model_t *model;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     open_devices(ctx, 4, devices);
     options.dtype = FY_DTYPE_F64;
     ts_ok(fy_model_open(ctx->device, "linear", &options, &model));
-    ts_ok(fy_model_query(model, &info));
+    const fy_model_info_t info = model_info(model);
     const size_t nbytes = ts_info(info.values).nbytes;
     assert_true(nbytes <= sizeof one);
     ts_read(info.values, several, nbytes);

@@ -6,7 +6,6 @@
  * without training (property/test_fused.c). */
 #include <inttypes.h>
 
-#include <ferry/autocast.h>
 #include <ferry/train/train.h>
 
 #include "tests/support/harness.h"

@@ -3,12 +3,7 @@
  * divided state. Its calls of the group are functions of this test. After each failure nothing
  * leaks, no half-written file is left, and the next run works. $FERRY_SWEEP=all: every call fails
  * once, else some of them. Not here: results (test_parallel.c), processes (tests/unit/dist/). */
-#include <dirent.h>
-#include <unistd.h>
-
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 #include "tests/support/host_memory.h"
 #include "tests/support/sweep.h"
 
@@ -122,8 +117,6 @@ static fy_status_t replicas_behind(fy_device_t *device)
 
 enum { SAMPLES = 12, BATCH = 4 };
 
-static char folder[] = "/tmp/ferry-replicas-faults-XXXXXX";
-
 typedef struct rank {
     int number;
     int64_t shards;
@@ -231,31 +224,22 @@ enum { STEPS = SAMPLES / BATCH };
 static void fill_folder(void)
 {
     for (int step = 1; step <= STEPS; step++) {
-        char path[96];
-        snprintf(path, sizeof path, "%s/step-%08d.safetensors", folder, step);
-        FILE *file = fopen(path, "w");
-        assert_non_null(file);
-        fclose(file);
+        char name[32];
+        snprintf(name, sizeof name, "step-%08d.safetensors", step);
+        write_file(name, "", 0);
     }
 }
 
 /* Deletes the checkpoints; no other file is there. Returns how many there were. */
-static int empty_folder(void)
+static int remove_checkpoints(void)
 {
     DIR *listing = opendir(folder);
-    int count = 0;
     assert_non_null(listing);
-    for (const struct dirent *entry; (entry = readdir(listing));) {
-        char path[512];
-        if (entry->d_name[0] == '.') continue;
-        if (strlen(entry->d_name) != strlen("step-00000000.safetensors"))
+    for (const struct dirent *entry; (entry = readdir(listing));)
+        if (entry->d_name[0] != '.' && strlen(entry->d_name) != strlen("step-00000000.safetensors"))
             fail_msg("%s is left", entry->d_name);
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        assert_int_equal(unlink(path), 0);
-        count++;
-    }
     closedir(listing);
-    return count;
+    return empty_folder(folder);
 }
 
 static fy_status_t one_rank(fy_device_t *device, int number, int64_t shards)
@@ -273,7 +257,7 @@ static fy_status_t one_rank(fy_device_t *device, int number, int64_t shards)
     fy_dataset_destroy(rank.set);
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_open_files(), files);
-    const int count = empty_folder();
+    const int count = remove_checkpoints();
     if (number > 0) assert_int_equal(count, STEPS);
     if (status == FY_STATUS_OK) {
         if (number == 0) assert_int_equal(count, 1);
@@ -322,16 +306,4 @@ TS_TEST(host_memory_of_a_rank_fails)
     }
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
-
-TS_SUITE(.begin = begin, .end = end);
+TS_SUITE(.begin = make_folder, .end = drop_empty_folder);

@@ -1,34 +1,24 @@
 /* The checkpoint of a training of several ranks that fails: one rank, whose calls of the group are
  * functions of this test. A checkpoint that failed is written by the rescue; the other ranks report
  * what they have seen. Not here: ranks that are lost (tests/unit/dist/test_faults.sh). */
-#include <pthread.h>
 #include <stdbool.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 #include "tests/support/host_memory.h"
 
 enum { SAMPLES = 24, BATCH = 6, EVERY = 2 };
 
-static char folder[] = "/tmp/ferry-rescue-XXXXXX";
-
 static const char *path_of(int step)
 {
-    static _Thread_local char path[96];
-    snprintf(path, sizeof path, "%s/step-%08d.safetensors", folder, step);
-    return path;
+    char name[32];
+    snprintf(name, sizeof name, "step-%08d.safetensors", step);
+    return in_folder(name);
 }
 
 static bool exists(int step) { return access(path_of(step), F_OK) == 0; }
-
-static void remove_files(void)
-{
-    for (int step = 0; step < 10; step++) (void)unlink(path_of(step));
-}
 
 /* ---- a rank ---- */
 
@@ -140,17 +130,12 @@ static void check_file(rank_t *rank, fy_device_t *device, int step)
 {
     fy_progress_t progress = FY_PROGRESS_INIT;
     fy_model_t *model;
-    fy_model_info_t saved = FY_MODEL_INFO_INIT, own = FY_MODEL_INFO_INIT;
     ts_ok(fy_model_open(device, "mlp", NULL, &model));
-    ts_ok(fy_model_query(model, &saved));
-    ts_ok(fy_model_query(rank->model, &own));
     ts_ok(fy_checkpoint_load(path_of(step), model, NULL, &progress));
     assert_int_equal(progress.step, step);
-    const size_t nbytes = ts_info(own.values).nbytes;
-    char *x = malloc(nbytes), *y = malloc(nbytes);
-    ts_read(saved.values, x, nbytes);
-    ts_read(own.values, y, nbytes);
-    assert_memory_equal(x, y, nbytes);
+    const fy_tensor_t *own = model_info(rank->model).values;
+    void *x = bytes_of(model_info(model).values), *y = bytes_of(own);
+    assert_memory_equal(x, y, ts_info(own).nbytes);
     free(x);
     free(y);
     fy_model_destroy(model);
@@ -180,7 +165,7 @@ TS_TEST(a_checkpoint_that_failed_is_written_by_the_rescue)
         }
         end(&rank);
         fy_scope_end(scope, 0, NULL);
-        remove_files();
+        empty_folder(folder);
     }
     fy_device_close(device);
     print_message("%d checkpoints were written by the rescue\n", rescues);
@@ -212,7 +197,7 @@ TS_TEST(a_rank_that_cannot_look_says_so)
         end(&rank);
         fy_scope_end(scope, 0, NULL);
     }
-    remove_files();
+    empty_folder(folder);
     fy_device_close(device);
     assert_true(unknown > 0);
 }
@@ -250,7 +235,7 @@ TS_TEST(a_rank_waits_for_an_ordinary_checkpoint)
             fail_msg("%s", rank.text);
         end(&rank);
         fy_scope_end(scope, 0, NULL);
-        remove_files();
+        empty_folder(folder);
     }
     fy_device_close(device);
 }
@@ -280,16 +265,4 @@ TS_TEST(a_folder_that_cannot_be_read_is_reported)
     assert_int_equal(mkdir(folder, 0700), 0);
 }
 
-static int begin(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int finish(void **state)
-{
-    (void)state;
-    return rmdir(folder);
-}
-
-TS_SUITE(.begin = begin, .end = finish);
+TS_SUITE(.begin = make_folder, .end = drop_empty_folder);

@@ -3,19 +3,10 @@
  * other file beside it and no open file; the next attempt succeeds. Writes that take fewer bytes
  * than requested, or are interrupted, change nothing. The linker replaces the system's functions by
  * the ones below (tests.cmake). */
-
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <ferry/ferry.h>
-#include <ferry/train/train.h>
-
-#include "tests/support/test.h"
+#include "tests/unit/train/fixture.h"
 
 static struct {
     int countdown; /* index of the call that fails; 0: none */
@@ -74,14 +65,14 @@ ssize_t __wrap_write(int fd, const void *data, size_t n)
     return __real_write(fd, data, plan.most && n > plan.most ? plan.most : n);
 }
 
-static int count_entries(const char *folder)
+static int count_entries(void)
 {
     const struct dirent *entry;
     int count = 0;
-    DIR *open_folder = opendir(folder);
-    assert_non_null(open_folder);
-    while ((entry = readdir(open_folder))) count += entry->d_name[0] != '.';
-    closedir(open_folder);
+    DIR *listing = opendir(folder);
+    assert_non_null(listing);
+    while ((entry = readdir(listing))) count += entry->d_name[0] != '.';
+    closedir(listing);
     return count;
 }
 
@@ -91,9 +82,9 @@ static float value_in(const char *path)
     fy_safetensors_t *file;
     fy_tensor_t *x;
     void *data;
-    if (fy_safetensors_open(path, &file) != FY_STATUS_OK) fail_msg("%s", fy_error_get()->text);
-    assert_int_equal(fy_safetensors_read(file, 0, &x), FY_STATUS_OK);
-    assert_int_equal(fy_tensor_map(x, FY_ACCESS_READ, &data), FY_STATUS_OK);
+    ts_ok(fy_safetensors_open(path, &file));
+    ts_ok(fy_safetensors_read(file, 0, &x));
+    ts_ok(fy_tensor_map(x, FY_ACCESS_READ, &data));
     const float value = *(float *)data;
     fy_tensor_destroy(x);
     fy_safetensors_close(file);
@@ -110,12 +101,12 @@ static fy_status_t write_value(const char *path, float value)
     return status;
 }
 
-static void fail_each(const char *path, const char *folder, int is_for_ever)
+static void fail_each(const char *path, int is_for_ever)
 {
     int n = 1;
     float value = 1;
-    assert_int_equal(write_value(path, value), FY_STATUS_OK);
-    const int open_before = count_entries("/proc/self/fd");
+    ts_ok(write_value(path, value));
+    const int open_before = ts_open_files();
     for (;; n++) {
         plan.countdown = n, plan.was_reached = 0, plan.is_for_ever = is_for_ever,
         plan.error = n % 2 ? ENOSPC : EIO;
@@ -131,8 +122,8 @@ static void fail_each(const char *path, const char *folder, int is_for_ever)
         /* The new file only if all bytes were written and the folder could not be synced. */
         assert_true(status == FY_STATUS_OK || found == value ||
                     (found == value + 1 && strstr(fy_error_get()->text, "folder")));
-        assert_int_equal(count_entries(folder), 1);
-        assert_int_equal(count_entries("/proc/self/fd"), open_before);
+        assert_int_equal(count_entries(), 1);
+        assert_int_equal(ts_open_files(), open_before);
         value = found;
     }
     /* open, write of the length, header, data, fsync, close, rename; open, fsync, close of the
@@ -142,55 +133,46 @@ static void fail_each(const char *path, const char *folder, int is_for_ever)
 
 TS_TEST(test_each_call_fails)
 {
-    char folder[] = "/tmp/ferry-faults-XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/x.safetensors", folder);
-    fail_each(path, folder, 0);
-    fail_each(path, folder, 1);
-    unlink(path);
-    rmdir(folder);
+    const char *path = in_folder("x.safetensors");
+    fail_each(path, 0);
+    fail_each(path, 1);
 }
 
 TS_TEST(test_short_and_interrupted_writes)
 {
-    char path[] = "/tmp/ferry-short-XXXXXX";
-    __real_close(mkstemp(path));
+    const char *path = in_folder("x.safetensors");
     plan.most = 7;
     plan.interrupts = 20;
-    assert_int_equal(write_value(path, 3), FY_STATUS_OK);
+    ts_ok(write_value(path, 3));
     plan.most = 0, plan.interrupts = 0;
     assert_true(value_in(path) == 3);
-    unlink(path);
 }
 
 /* Any of these calls fails while a checkpoint is saved: the folder has the previous one or the new
  * one, complete, and the training continues. */
 TS_TEST(test_each_call_fails_in_a_checkpoint)
 {
-    char folder[] = "/tmp/ferry-save-XXXXXX", command[64];
     fy_model_t *model;
     fy_progress_t progress = FY_PROGRESS_INIT, found = FY_PROGRESS_INIT;
-    assert_non_null(mkdtemp(folder));
-    assert_int_equal(fy_model_open(fy_device_host(), "linear", NULL, &model), FY_STATUS_OK);
-    assert_int_equal(fy_checkpoint_save(folder, model, NULL, &progress, 1), FY_STATUS_OK);
-    const int open_before = count_entries("/proc/self/fd");
+    ts_ok(fy_model_open(fy_device_host(), "linear", NULL, &model));
+    ts_ok(fy_checkpoint_save(folder, model, NULL, &progress, 1));
+    const int open_before = ts_open_files();
     for (int n = 1;; n++) {
         progress.step++;
         plan.countdown = n, plan.was_reached = 0, plan.is_for_ever = 0, plan.error = EIO;
         const fy_status_t status = fy_checkpoint_save(folder, model, NULL, &progress, 1);
         plan.countdown = 0;
         assert_true(status == FY_STATUS_OK || status == FY_STATUS_IO);
-        if (fy_checkpoint_load(folder, model, NULL, &found) != FY_STATUS_OK)
-            fail_msg("%s", fy_error_get()->text);
+        ts_ok(fy_checkpoint_load(folder, model, NULL, &found));
         if (status == FY_STATUS_OK) assert_int_equal(found.step, progress.step);
         assert_in_range(found.step, progress.step - 1, progress.step);
         progress.step = found.step;
-        assert_int_equal(count_entries("/proc/self/fd"), open_before);
+        assert_int_equal(ts_open_files(), open_before);
         if (!plan.was_reached) break;
         assert_in_range(n, 1, 40);
     }
-    assert_int_equal(count_entries(folder), 1);
+    assert_int_equal(count_entries(), 1);
     fy_model_destroy(model);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
 }
+
+TS_SUITE(.set_up = make_folder, .tear_down = drop_folder);

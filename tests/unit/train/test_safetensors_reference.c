@@ -1,31 +1,9 @@
 /* The reference implementation of safetensors (PyPI) reads the files that are written here and
  * writes the same bytes; its files are read here. Skipped with the reason where Python, the package
  * or a network is missing; then only test_safetensors.c checks the bytes. */
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <ferry/ferry.h>
-#include <ferry/train/safetensors.h>
-
-#include "tests/support/test.h"
-
-static void ok(fy_status_t status)
-{
-    if (status != FY_STATUS_OK) fail_msg("%s: %s", fy_status_name(status), fy_error_get()->text);
-}
-
-static size_t read_file(const char *path, char *bytes, size_t room)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    const size_t n = fread(bytes, 1, room, file);
-    fclose(file);
-    return n;
-}
+#include "tests/unit/train/fixture.h"
 
 /* Each dtype twice, with two shapes, so that the order of dtypes and the order of names both
  * show. */
@@ -41,30 +19,27 @@ static void write_ours(const char *path)
         void *data;
         const fy_dtype_t dtype = (fy_dtype_t)(i % FY_DTYPE_COUNT);
         if (i < FY_DTYPE_COUNT)
-            ok(fy_tensor_create(fy_device_host(), dtype, FY_DIMS(3, 1 + i), &tensors[i]));
+            ts_ok(fy_tensor_create(fy_device_host(), dtype, FY_DIMS(3, 1 + i), &tensors[i]));
         else
-            ok(fy_tensor_create(fy_device_host(), dtype, i % 3 ? 0 : 1, (int64_t[]){ 0 },
-                                &tensors[i]));
-        fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-        assert_int_equal(fy_tensor_query(tensors[i], &info), FY_STATUS_OK);
-        ok(fy_tensor_map(tensors[i], FY_ACCESS_WRITE, &data));
+            ts_ok(fy_tensor_create(fy_device_host(), dtype, i % 3 ? 0 : 1, (int64_t[]){ 0 },
+                                   &tensors[i]));
+        const fy_tensor_info_t info = ts_info(tensors[i]);
+        ts_ok(fy_tensor_map(tensors[i], FY_ACCESS_WRITE, &data));
         for (uint64_t k = 0; k < info.nbytes; k++)
             ((unsigned char *)data)[k] = (unsigned char)(k % 2);
         entries[i] = (fy_safetensors_entry_t){ names[i], tensors[i] };
     }
     const fy_safetensors_pair_t pair = { "format\n", "ferry \xe2\x82\xac" };
-    ok(fy_safetensors_write(path, 2 * FY_DTYPE_COUNT, entries, 1, &pair));
+    ts_ok(fy_safetensors_write(path, 2 * FY_DTYPE_COUNT, entries, 1, &pair));
     for (int i = 0; i < 2 * FY_DTYPE_COUNT; i++) fy_tensor_destroy(tensors[i]);
 }
 
 TS_TEST(test_the_reference_agrees)
 {
     static char ours[65536], theirs[65536];
-    char folder[] = "/tmp/ferry-ref-XXXXXX", ours_path[64], theirs_path[64], command[1024];
-    const char *build = getenv("FERRY_BUILD_DIR");
-    assert_non_null(mkdtemp(folder));
-    snprintf(ours_path, sizeof ours_path, "%s/ours", folder);
-    snprintf(theirs_path, sizeof theirs_path, "%s/theirs", folder);
+    char command[1024];
+    const char *build = getenv("FERRY_BUILD_DIR"), *ours_path = in_folder("ours"),
+               *theirs_path = in_folder("theirs");
     write_ours(ours_path);
     snprintf(command, sizeof command,
              "python3 tests/unit/train/safetensors_reference.py '%s/pip-safetensors' %s %s",
@@ -78,12 +53,21 @@ TS_TEST(test_the_reference_agrees)
         assert_int_equal(read_file(theirs_path, theirs, sizeof theirs), n);
         assert_memory_equal(ours, theirs, n);
         fy_safetensors_t *file;
-        ok(fy_safetensors_open(theirs_path, &file));
+        ts_ok(fy_safetensors_open(theirs_path, &file));
         assert_int_equal(fy_safetensors_count(file), 2 * FY_DTYPE_COUNT);
         assert_string_equal(fy_safetensors_metadata(file, "format\n"), "ferry \xe2\x82\xac");
         fy_safetensors_close(file);
     }
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
     if (is_skipped) ts_skip("no python3, or no package of safetensors");
 }
+
+/* The package may be installed into the folder. */
+static int drop_tree(void **state)
+{
+    char command[64];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+TS_SUITE(.begin = make_folder, .end = drop_tree);

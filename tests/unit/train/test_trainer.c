@@ -1,11 +1,8 @@
 /* The training loop: it learns, moves nothing in a steady step, gives the same bits in every mode,
  * stops, resumes, refuses. */
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 #include <math.h>
-#include <unistd.h>
-
-#include <ferry/train/train.h>
 
 /* One training: a model on synthetic digits. */
 typedef struct setup {
@@ -90,8 +87,7 @@ static void tear_down(setup_t *s)
 /* The weights, in memory that the caller frees. */
 static float *weights(const setup_t *s, uint64_t *out_nbytes)
 {
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    ts_ok(fy_model_query(s->net, &info));
+    const fy_model_info_t info = model_info(s->net);
     *out_nbytes = ts_info(info.values).nbytes;
     float *values = malloc(*out_nbytes);
     assert_non_null(values);
@@ -348,19 +344,11 @@ TS_DEVICE_TEST(test_a_training_stops_where_requested)
     tear_down(&s);
 }
 
-static void remove_folder(const char *folder)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    assert_int_equal(system(command), 0);
-}
-
 /* Stopped in the middle of an epoch and resumed by new objects: the bits of a training that never
  * stopped. */
 TS_DEVICE_TEST(test_resume)
 {
-    char folder[] = "/tmp/ferry-train-XXXXXX";
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(make_folder(NULL), 0);
     setup_t whole = begin("mnist2018", FY_LOSS_NLL, 40, 8), part = whole;
     whole.optimizer.momentum = part.optimizer.momentum = 0.5;
     whole.options.epochs = part.options.epochs = 2;
@@ -382,7 +370,7 @@ TS_DEVICE_TEST(test_resume)
     expect_same_weights(&whole, &rest);
     tear_down(&rest);
     tear_down(&whole);
-    remove_folder(folder);
+    assert_int_equal(drop_folder(NULL), 0);
 }
 
 /* Means over batches of different size; in evaluation, nothing is kept for gradients; the model's
@@ -390,7 +378,6 @@ TS_DEVICE_TEST(test_resume)
 TS_DEVICE_TEST(test_evaluate)
 {
     double loss, accuracy, loss_whole, accuracy_whole;
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
     setup_t s = begin("mnist2018", FY_LOSS_NLL, 40, 40),
             odd = begin("mnist2018", FY_LOSS_NLL, 40, 7);
     set_up(ctx, &s);
@@ -405,7 +392,7 @@ TS_DEVICE_TEST(test_evaluate)
     ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, &loss, NULL));
     ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, NULL, &accuracy));
     assert_true(fabs(loss - loss_whole) < 1e-6 && accuracy == accuracy_whole);
-    ts_ok(fy_model_query(s.net, &info));
+    const fy_model_info_t info = model_info(s.net);
     assert_true(info.is_training);
     tear_down(&s);
     tear_down(&odd);
@@ -447,19 +434,16 @@ TS_DEVICE_TEST(test_refusals)
     bad.accumulate = 0;
     ts_fails_with(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT,
                   "accumulate 0");
-    bad = s.options;
-    bad.graph = 1;
-    bad.accumulate = 2;
-    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
-    bad = s.options;
-    bad.loss = (fy_loss_kind_t)9;
-    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
-    bad = s.options;
-    bad.clip_norm = -1;
-    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
-    bad = s.options;
-    bad.struct_size = 4;
-    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+#define REFUSES(change)                                                                        \
+    do {                                                                                       \
+        bad = s.options;                                                                       \
+        change;                                                                                \
+        ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT); \
+    } while (0)
+    REFUSES(bad.graph = 1; bad.accumulate = 2);
+    REFUSES(bad.loss = (fy_loss_kind_t)9);
+    REFUSES(bad.clip_norm = -1);
+    REFUSES(bad.struct_size = 4);
     ts_fails(fy_train_run(s.net, NULL, s.train, NULL, &s.options, NULL), INVALID_ARGUMENT);
     ts_fails(fy_train_evaluate(NULL, s.train, FY_LOSS_NLL, NULL, NULL), INVALID_ARGUMENT);
     fy_model_t *offloading;
@@ -482,17 +466,12 @@ TS_DEVICE_TEST(test_labels_past_the_scores)
     int32_t labels[12];
     for (int i = 0; i < 12; i++) labels[i] = i + 8;
     for (int stream = 0; stream < 2; stream++) {
-        fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+        const fy_dataset_info_t info = { sizeof info,   12,          3,
+                                         { 28, 28, 1 }, FY_DTYPE_U8, .classes = 20 };
         fy_dataset_t *wrong;
         fy_loader_t *loader;
         setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 16, 8);
         set_up(ctx, &s);
-        info.samples = 12;
-        info.rank = 3;
-        info.dims[0] = info.dims[1] = 28;
-        info.dims[2] = 1;
-        info.dtype = FY_DTYPE_U8;
-        info.classes = 20;
         ts_ok(fy_dataset_create(&info, pixels, labels, &wrong));
         fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
         options.batch = 4;

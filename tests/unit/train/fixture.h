@@ -1,0 +1,116 @@
+/* A folder for the files of a test, and facts of models, for the tests of this folder. Not a
+ * test. */
+#ifndef FERRY_TESTS_UNIT_TRAIN_FIXTURE_H_
+#define FERRY_TESTS_UNIT_TRAIN_FIXTURE_H_
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <ferry/train/train.h>
+
+#include "tests/support/harness.h"
+
+/* ---- files: make_folder is a suite's begin or set_up ---- */
+
+static char folder[32];
+
+static inline int make_folder(__attribute__((unused)) void **state)
+{
+    strcpy(folder, "/tmp/ferry-train-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+/* Deletes the files of the folder and returns how many there were. */
+static inline int empty_folder(const char *path)
+{
+    char name[512];
+    int count = 0;
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    for (const struct dirent *entry; (entry = readdir(listing));) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        assert_int_equal(unlink(name), 0);
+        count++;
+    }
+    closedir(listing);
+    return count;
+}
+
+static inline int drop_folder(__attribute__((unused)) void **state)
+{
+    empty_folder(folder);
+    return rmdir(folder);
+}
+
+/* Fails if a file was left. */
+static inline int drop_empty_folder(__attribute__((unused)) void **state) { return rmdir(folder); }
+
+/* One of 16 buffers of this thread. */
+static inline const char *in_folder(const char *name)
+{
+    static __thread char paths[16][128];
+    static __thread unsigned turn;
+    char *path = paths[turn++ % 16];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static inline const char *write_file(const char *name, const void *bytes, size_t nbytes)
+{
+    const char *path = in_folder(name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, nbytes, file), nbytes);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
+static inline size_t read_file(const char *path, void *bytes, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file) fail_msg("%s is not there", path);
+    const size_t n = fread(bytes, 1, room, file);
+    fclose(file);
+    return n;
+}
+
+/* ---- refusals as rows of a table ---- */
+
+static inline const char *row_name(size_t row)
+{
+    static __thread char name[32];
+    snprintf(name, sizeof name, "row %zu", row);
+    return name;
+}
+/* As ts_fails_with, for a status from the table; prints the row's number. */
+#define row_fails(row, expr, status, ...) \
+    ts__fails((expr), (status), row_name(row), __FILE__, __LINE__, __VA_ARGS__, NULL)
+
+/* ---- models ---- */
+
+static inline fy_model_info_t model_info(const fy_model_t *model)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_query(model, &info));
+    return info;
+}
+
+static inline fy_param_t find_param(const fy_model_t *model, const char *name)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    ts_ok(fy_model_find_param(model, name, &param));
+    return param;
+}
+
+/* The tensor's bytes, in memory that the caller frees. */
+static inline void *bytes_of(const fy_tensor_t *tensor)
+{
+    const uint64_t nbytes = ts_info(tensor).nbytes;
+    void *bytes = malloc(nbytes + 1);
+    assert_non_null(bytes);
+    ts_read(tensor, bytes, nbytes);
+    return bytes;
+}
+
+#endif
