@@ -115,6 +115,12 @@ void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t 
 #undef SAME
 }
 
+void ts_expect_quiet_since(const fy_ledger_totals_t *before, const char *what)
+{
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(before, &after, what);
+}
+
 uint64_t ts_live(const fy_device_t *device)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
@@ -124,6 +130,8 @@ uint64_t ts_live(const fy_device_t *device)
 
 const fy_transfer_options_t ts_convert =
     FY_DEFAULTS_(transfer_options, .dtype = FY_DTYPE_SAME, .convert = 1);
+const fy_transfer_options_t ts_borrow =
+    FY_DEFAULTS_(transfer_options, .contract = FY_HOST_BORROW, .dtype = FY_DTYPE_SAME);
 
 fy_tensor_info_t ts_info(const fy_tensor_t *tensor)
 {
@@ -169,13 +177,50 @@ fy_tensor_t *ts_iota(fy_device_t *device, int rank, const int64_t *dims, float f
     return tensor;
 }
 
-void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes)
+fy_tensor_t *ts_upload(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                       const void *values)
+{
+    fy_tensor_t *host, *tensor;
+    ts_ok(fy_tensor_wrap(fy_device_host(), dtype, rank, dims, (void *)(uintptr_t)values, NULL, NULL,
+                         &host));
+    ts_ok(fy_tensor_upload(host, device, NULL, &tensor));
+    fy_tensor_destroy(host);
+    return tensor;
+}
+
+fy_tensor_t *ts_download(const fy_tensor_t *tensor)
 {
     fy_download_t *download;
     fy_tensor_t *host;
-    void *data;
     ts_ok(fy_tensor_download(tensor, NULL, &download));
     ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    return host;
+}
+
+double ts_value(const fy_tensor_t *tensor)
+{
+    fy_download_t *download;
+    double value = 0;
+    ts_ok(fy_tensor_download(tensor, NULL, &download));
+    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+    return value;
+}
+
+fy_status_t ts_try_download(const fy_tensor_t *tensor)
+{
+    fy_download_t *download;
+    fy_tensor_t *host = NULL;
+    FY_TRY(fy_tensor_download(tensor, NULL, &download));
+    const fy_status_t status = fy_download_wait(download, FY_FOREVER, &host);
+    if (status != FY_STATUS_OK) fy_download_destroy(download);
+    fy_tensor_destroy(host);
+    return status;
+}
+
+void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes)
+{
+    fy_tensor_t *host = ts_download(tensor);
+    void *data;
     fy_tensor_info_t info = ts_info(host);
     assert_int_equal(info.nbytes, nbytes);
     assert_true(info.is_contiguous);
@@ -200,6 +245,40 @@ void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n)
         }
     }
     free(got);
+}
+
+/* ---- tapes and clocks ---- */
+
+fy_tape_t *ts_tape(fy_tensor_t *x, fy_tensor_t *y)
+{
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, x, NULL));
+    if (y) ts_ok(fy_tape_watch(tape, y, NULL));
+    return tape;
+}
+
+fy_tape_t *ts_record(fy_tensor_t *x, fy_tensor_t *y)
+{
+    fy_tape_t *tape = ts_tape(x, y);
+    ts_ok(fy_tape_begin(tape));
+    return tape;
+}
+
+fy_tensor_t *ts_grad(const fy_tape_t *tape, const fy_tensor_t *x)
+{
+    fy_tensor_t *grad;
+    ts_ok(fy_tape_grad(tape, x, &grad));
+    assert_non_null(grad);
+    return grad;
+}
+
+fy_device_clock_t ts_clock(fy_device_t *device)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(device, &clock));
+    return clock;
 }
 
 fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options)

@@ -51,6 +51,8 @@ fy_ledger_totals_t ts_ledger(const char *path);
  * is not zero. */
 void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after,
                      const char *what);
+/* The same, with the present sums as `after`. */
+void ts_expect_quiet_since(const fy_ledger_totals_t *before, const char *what);
 uint64_t ts_live(const fy_device_t *device);
 uint64_t ts_version(const fy_tensor_t *tensor);
 fy_tensor_info_t ts_info(const fy_tensor_t *tensor);
@@ -70,6 +72,34 @@ extern const fy_transfer_options_t ts_convert;
 void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes);
 /* Every element of f32 `tensor` equals `want`. */
 void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n);
+
+/* A copy of the dense `values` on `device`. */
+fy_tensor_t *ts_upload(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                       const void *values);
+/* Downloads and waits. The result is on the host; ts_value: its one element. ts_try_download drops
+ * it and returns the first failure. */
+fy_tensor_t *ts_download(const fy_tensor_t *tensor);
+double ts_value(const fy_tensor_t *tensor);
+fy_status_t ts_try_download(const fy_tensor_t *tensor);
+/* The defaults, with FY_HOST_BORROW. */
+extern const fy_transfer_options_t ts_borrow;
+
+/* ---- short functions for tapes, guards and clocks ---- */
+
+/* A new tape that watches x, and y if it is not NULL. ts_record: it records, too. */
+fy_tape_t *ts_tape(fy_tensor_t *x, fy_tensor_t *y);
+fy_tape_t *ts_record(fy_tensor_t *x, fy_tensor_t *y);
+/* The gradient, which must exist. */
+fy_tensor_t *ts_grad(const fy_tape_t *tape, const fy_tensor_t *x);
+/* Limits one field on the current scope: ts_guard(upload_nbytes, 24). */
+#define ts_guard(field, limit)                             \
+    do {                                                   \
+        fy_guard_options_t guard_ = FY_GUARD_OPTIONS_INIT; \
+        guard_.field = (limit);                            \
+        ts_ok(fy_scope_guard(&guard_));                    \
+    } while (0)
+/* Waits for all requests, then reads the device's clock. */
+fy_device_clock_t ts_clock(fy_device_t *device);
 
 /* Returns the number of files that this process has open; -1: unknown. For use before and after a
  * call that must leave none open. */
