@@ -82,9 +82,8 @@ TS_DEVICE_TEST(bad_bytes_are_not_sent)
 {
     int64_t values[2] = { 1, 99 };
     fy_communicator_t *c = open_one(ctx);
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *indices, *rows;
+    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
     ts_ok(fy_gather(table, indices, &rows));
     ts_fails(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, rows, NULL, NULL), BAD_VALUE);
     ts_ok(fy_communicator_submit(c, FY_COLLECTIVE_ALL_REDUCE, 0, table, NULL, NULL));

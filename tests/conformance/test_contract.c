@@ -18,9 +18,6 @@ static fy_tensor_t *pinned_ramp(ts_ctx_t *ctx)
     return tensor;
 }
 
-static const fy_transfer_options_t k_borrow = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
-                                                FY_DTYPE_SAME };
-
 TS_DEVICE_TEST(a_borrowed_source_is_busy)
 {
     fy_tensor_t *host = pinned_ramp(ctx), *device, *view;
@@ -28,7 +25,7 @@ TS_DEVICE_TEST(a_borrowed_source_is_busy)
     void *data;
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &device));
     ts_ok(fy_slice(host, 0, 5, 6, &view));
-    ts_ok(fy_tensor_upload_into(device, host, &k_borrow, &ticket));
+    ts_ok(fy_tensor_upload_into(device, host, &ts_borrow, &ticket));
     uint64_t version = ts_version(host);
     fy_status_t status = fy_tensor_map(host, FY_ACCESS_WRITE, &data);
     if (status == FY_STATUS_OK) {
@@ -56,7 +53,7 @@ TS_DEVICE_TEST(a_borrowed_source_is_busy)
 TS_DEVICE_TEST(a_borrowed_source_may_be_destroyed)
 {
     fy_tensor_t *host = pinned_ramp(ctx), *device, *tail;
-    ts_ok(fy_tensor_upload(host, ctx->device, &k_borrow, &device));
+    ts_ok(fy_tensor_upload(host, ctx->device, &ts_borrow, &device));
     fy_tensor_destroy(host); /* the copy in flight holds a reference */
     fy_tensor_t *other = pinned_ramp(ctx);
     void *data;
@@ -72,15 +69,15 @@ TS_DEVICE_TEST(borrow_wants_pinned_and_dense)
                 *host = pinned_ramp(ctx), *grid, *turned;
     fy_ledger_totals_t before = ts_ledger(NULL);
     assert_false(ts_info(pageable).is_pinned);
-    ts_fails(fy_tensor_upload(pageable, ctx->device, &k_borrow, &device), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload(pageable, ctx->device, &ts_borrow, &device), INVALID_ARGUMENT);
     assert_null(device);
     ts_text_has("fy_tensor_create_pinned");
     ts_ok(fy_reshape(host, FY_DIMS(2, -1), &grid));
     ts_ok(fy_transpose(grid, NULL, &turned));
-    ts_fails(fy_tensor_upload(turned, ctx->device, &k_borrow, &device), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload(turned, ctx->device, &ts_borrow, &device), INVALID_ARGUMENT);
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &device));
     /* out_ticket may be NULL with COPY only */
-    ts_fails(fy_tensor_upload_into(device, host, &k_borrow, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_into(device, host, &ts_borrow, NULL), INVALID_ARGUMENT);
     fy_ledger_totals_t after = ts_ledger(NULL);
     after.device_allocs = before.device_allocs;
     ts_expect_quiet(&before, &after, "refused borrows");
@@ -102,11 +99,9 @@ TS_DEVICE_TEST(copy_gives_a_pinned_source_back_at_once)
 TS_DEVICE_TEST(a_downloads_result_is_pinned)
 {
     fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *host, *again;
-    fy_download_t *download;
-    ts_ok(fy_tensor_download(device, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    host = ts_download(device);
     assert_true(ts_info(host).is_pinned);
-    ts_ok(fy_tensor_upload(host, ctx->device, &k_borrow, &again));
+    ts_ok(fy_tensor_upload(host, ctx->device, &ts_borrow, &again));
     ts_expect_f32(again, (float[]){ 1, 2, 3 }, 3);
 }
 
@@ -156,12 +151,12 @@ TS_DEVICE_TEST(the_host_waits_for_ring_space)
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(SHORT), &host));
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(SHORT), &device));
     ts_ok(fy_device_clock_query(ctx->device, &before));
-    ts_ok(fy_tensor_upload_into(far, pinned, &k_borrow, &ticket));
+    ts_ok(fy_tensor_upload_into(far, pinned, &ts_borrow, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     ts_ok(fy_device_clock_query(ctx->device, &after));
     uint64_t alone = after.upload_ns - before.upload_ns, syncs = ts_ledger(NULL).syncs;
     ts_ok(fy_device_clock_query(ctx->device, &before));
-    ts_ok(fy_tensor_upload_into(far, pinned, &k_borrow, &ticket));
+    ts_ok(fy_tensor_upload_into(far, pinned, &ts_borrow, &ticket));
     ts_ok(fy_tensor_upload_into(device, host, NULL, NULL)); /* ordered after it, through the ring */
     ts_ok(fy_device_clock_query(ctx->device, &after));
     assert_true(alone > 0);

@@ -67,8 +67,7 @@ TS_DEVICE_TEST(an_export_has_the_tensors_address)
     assert_true(shown->strides[0] == 6 && shown->strides[1] == 1);
     assert_true(shown->dtype.code == kDLFloat && shown->dtype.bits == 32 &&
                 shown->dtype.lanes == 1);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "to_dlpack");
+    ts_expect_quiet_since(&before, "to_dlpack");
     managed->deleter(managed);
 }
 

@@ -116,8 +116,8 @@ static void small_program(ts_ctx_t *ctx)
 {
     const int64_t bad[3] = { 1, 99, 0 };
     const fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
-    fy_tensor_t *host = ts_host_f32(FY_DIMS(4, 2), (float[8]){ 1, 2, 3 }), *index_host, *index, *x,
-                *y, *z, *rows, *back, *many[11];
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(4, 2), (float[8]){ 1, 2, 3 }), *index, *x, *y, *z,
+                *rows, *back, *many[11];
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     fy_download_t *download;
     void *bytes;
@@ -137,9 +137,7 @@ static void small_program(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&guard));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &z), REFUSED_BY_GUARD);
     fy_scope_end(light, 0, NULL);
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(3), (void *)(uintptr_t)bad, NULL,
-                         NULL, &index_host));
-    ts_ok(fy_tensor_upload(index_host, ctx->device, NULL, &index));
+    index = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(3), bad);
     ts_ok(fy_gather(y, index, &rows));
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
     fy_tensor_destroy(rows);
@@ -263,7 +261,6 @@ TS_DEVICE_TEST(dependencies_can_be_recomputed)
 {
     const int64_t dims[2] = { 4, 4 };
     fy_tensor_t *host, *a, *b, *c, *back;
-    fy_download_t *download;
     seen_t seen;
     begin_file();
     fy_scope_t scope = fy_scope_begin("chain");
@@ -272,8 +269,7 @@ TS_DEVICE_TEST(dependencies_can_be_recomputed)
     ts_ok(fy_matmul(a, a, &b));
     ts_ok(fy_axpy(a, 2, b)); /* in place */
     ts_ok(fy_add(a, b, &c));
-    ts_ok(fy_tensor_download(c, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &back));
+    back = ts_download(c);
     ts_ok(fy_add(back, host, &c));
     fy_scope_end(scope, 0, NULL);
     end_file(&seen);
@@ -321,16 +317,14 @@ TS_DEVICE_TEST(queued_transfers_are_recorded)
     char scope_path[128];
     fy_device_t *device;
     fy_tensor_t *host[UPLOADS], *x[UPLOADS];
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     seen_t seen;
     if (!ctx->is_sim) return;
-    options.contract = FY_HOST_BORROW;
     begin_file();
     fy_scope_t scope = fy_scope_begin(name);
     ts_ok(fy_device_open("sim:8?window=64KiB", &device));
     for (int i = 0; i < UPLOADS; i++)
         ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(16 << 10), &host[i]));
-    for (int i = 0; i < UPLOADS; i++) ts_ok(fy_tensor_upload(host[i], device, &options, &x[i]));
+    for (int i = 0; i < UPLOADS; i++) ts_ok(fy_tensor_upload(host[i], device, &ts_borrow, &x[i]));
     ts_ok(fy_device_wait(device, FY_FOREVER));
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);

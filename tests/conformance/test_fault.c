@@ -6,11 +6,7 @@
 
 static fy_tensor_t *indices_of(ts_ctx_t *ctx, const int64_t *values, int64_t n)
 {
-    fy_tensor_t *host, *indices;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, 1, &n, (void *)(uintptr_t)values, NULL,
-                         NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
-    return indices;
+    return ts_upload(ctx->device, FY_DTYPE_I64, 1, &n, values);
 }
 
 static fy_tensor_t *bad_rows(ts_ctx_t *ctx, fy_tensor_t *table)

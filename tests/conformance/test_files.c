@@ -151,14 +151,11 @@ TS_DEVICE_TEST(invalid_file_transfers_are_refused)
     ts_fails(fy_tensor_download_file(x, g_file, 0, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     scope = fy_scope_begin("no sync");
-    guard = (fy_guard_options_t)FY_GUARD_OPTIONS_INIT;
-    guard.syncs = 0;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(syncs, 0);
     ts_fails(fy_tensor_download_file(x, g_file, 0, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     assert_int_not_equal(remove(g_file), 0); /* refused: the file was not created */
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "refused files");
+    ts_expect_quiet_since(&before, "refused files");
     assert_int_equal(ts_version(x), version);
     ts_expect_f32(x, (float[4]){ 1, 2, 3, 4 }, 4);
     ts_fails_with(fy_tensor_download_file(x, "/dev/full", 0, NULL), IO, "No space");
@@ -169,9 +166,8 @@ TS_DEVICE_TEST(invalid_file_transfers_are_refused)
 TS_DEVICE_TEST(a_fault_does_not_reach_the_file)
 {
     int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *back;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *indices, *rows, *back;
+    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
     ts_ok(fy_gather(table, indices, &rows));
     write_noise(0, 0);
     ts_fails(fy_tensor_download_file(rows, g_file, 0, NULL), BAD_VALUE);
@@ -207,15 +203,13 @@ TS_DEVICE_TEST(memory_is_pinned_in_place)
     for (int round = 0; round < 2; round++) { /* the second one finds the memory unlocked */
         fy_tensor_t *mine, *device, *view;
         fy_ticket_t ticket;
-        fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-        borrow.contract = FY_HOST_BORROW;
         for (int i = 0; i < N; i++) bytes[i] = ts_noise((uint64_t)(i + round));
         g_deleted = 0;
         ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(N), bytes, count_deleted, NULL,
                              &mine));
         ts_ok(fy_empty(ctx->device, FY_DTYPE_U8, FY_DIMS(N), &device));
         if (!ctx->is_host)
-            ts_fails(fy_tensor_upload_into(device, mine, &borrow, &ticket), INVALID_ARGUMENT);
+            ts_fails(fy_tensor_upload_into(device, mine, &ts_borrow, &ticket), INVALID_ARGUMENT);
         const uint64_t live = pinned_live(ctx);
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_pin(mine, ctx->device));
@@ -227,7 +221,7 @@ TS_DEVICE_TEST(memory_is_pinned_in_place)
         ts_ok(fy_slice(mine, 0, 10, N, &view));
         assert_int_equal(ts_info(view).is_pinned, !ctx->is_host);
         before = ts_ledger(NULL);
-        ts_ok(fy_tensor_upload_into(device, mine, &borrow, &ticket));
+        ts_ok(fy_tensor_upload_into(device, mine, &ts_borrow, &ticket));
         if (!ctx->is_host)
             assert_int_equal(ts_ledger(NULL).upload.by_path[FY_PATH_DIRECT] -
                                  before.upload.by_path[FY_PATH_DIRECT],
@@ -240,7 +234,7 @@ TS_DEVICE_TEST(memory_is_pinned_in_place)
             assert_int_equal(ts_ledger(NULL).download.by_path[FY_PATH_DIRECT] -
                                  before.download.by_path[FY_PATH_DIRECT],
                              1);
-        ts_ok(fy_tensor_upload_into(device, mine, &borrow, &ticket));
+        ts_ok(fy_tensor_upload_into(device, mine, &ts_borrow, &ticket));
         fy_tensor_destroy(mine); /* while it is read */
         fy_tensor_destroy(view);
         ts_expect_noise(device, (uint64_t)round);
@@ -275,13 +269,10 @@ TS_DEVICE_TEST(invalid_pins_are_refused)
     if (ctx->is_host) return;
     ts_fails(fy_tensor_pin(there, ctx->device), DEVICE_MISMATCH);
     fy_scope_t scope = fy_scope_begin("guarded");
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.device_allocs = 0;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(device_allocs, 0);
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_fails(fy_tensor_pin(host, ctx->device), REFUSED_BY_GUARD);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "a refused pin");
+    ts_expect_quiet_since(&before, "a refused pin");
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_info(host).is_pinned, 0);
     if (!ctx->is_sim) return;

@@ -14,7 +14,6 @@
 static void child(ts_ctx_t *ctx, fy_tensor_t *device_tensor, fy_tensor_t *host_tensor)
 {
     fy_tensor_t *sum, *made, *more = NULL;
-    fy_download_t *download = NULL;
     void *data;
     alarm(240); /* a child that hangs must not block the test */
     CHECK(fy_tensor_map(host_tensor, FY_ACCESS_READ, &data) == FY_STATUS_OK);
@@ -30,8 +29,7 @@ static void child(ts_ctx_t *ctx, fy_tensor_t *device_tensor, fy_tensor_t *host_t
         CHECK(fy_neg(device_tensor, &more) == FY_STATUS_DEVICE_LOST);
         CHECK(more == NULL);
         CHECK(fy_tensor_upload(host_tensor, ctx->device, NULL, &more) == FY_STATUS_DEVICE_LOST);
-        fy_status_t status = fy_tensor_download(device_tensor, NULL, &download);
-        if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &more);
+        fy_status_t status = ts_try_download(device_tensor);
         CHECK(status == FY_STATUS_DEVICE_LOST);
         CHECK(fy_device_wait(ctx->device, FY_FOREVER) == FY_STATUS_DEVICE_LOST);
         CHECK(strstr(fy_error_get()->text, fy_device_name(ctx->device)) != NULL);

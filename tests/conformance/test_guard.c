@@ -17,15 +17,11 @@ static void count_log(void *user, fy_log_level_t level, const char *text)
     snprintf(count->last, sizeof count->last, "%s", text);
 }
 
-static fy_guard_options_t no_limits(void) { return (fy_guard_options_t)FY_GUARD_OPTIONS_INIT; }
-
 TS_DEVICE_TEST(uploads)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *a, *b = host;
     fy_scope_t scope = fy_scope_begin("frugal");
-    fy_guard_options_t guard = no_limits();
-    guard.upload_nbytes = 24;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, 24);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &a)); /* 16 of 24 */
     fy_ledger_totals_t before = ts_ledger(NULL);
     uint64_t live = ts_live(ctx->device), version = ts_version(a);
@@ -35,8 +31,7 @@ TS_DEVICE_TEST(uploads)
     ts_text_has("24");
     ts_text_has("16");
     ts_fails(fy_tensor_upload_into(a, host, NULL, NULL), REFUSED_BY_GUARD);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "a refused upload");
+    ts_expect_quiet_since(&before, "a refused upload");
     assert_int_equal(ts_live(ctx->device), live);
     assert_int_equal(ts_version(a), version);
     fy_tensor_t *half;
@@ -50,17 +45,14 @@ TS_DEVICE_TEST(downloads)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0);
     fy_scope_t scope = fy_scope_begin("mute");
-    fy_guard_options_t guard = no_limits();
-    guard.download_nbytes = 16;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(download_nbytes, 16);
     fy_download_t *first, *second = (fy_download_t *)&x;
     ts_ok(fy_tensor_download(x, NULL, &first));
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_fails(fy_tensor_download(x, NULL, &second), REFUSED_BY_GUARD);
     assert_null(second);
     ts_text_has("mute");
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "a refused download");
+    ts_expect_quiet_since(&before, "a refused download");
     fy_tensor_t *host;
     ts_ok(fy_download_wait(first, FY_FOREVER, &host)); /* waiting transfers no more bytes */
     fy_scope_end(scope, 0, NULL);
@@ -77,9 +69,7 @@ TS_DEVICE_TEST(syncs)
     ts_ok(fy_tensor_download(scalar, NULL, &one));
     ts_ok(fy_tensor_download(x, NULL, &download));
     fy_scope_t scope = fy_scope_begin("async");
-    fy_guard_options_t guard = no_limits();
-    guard.syncs = 1;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(syncs, 1);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     fy_ledger_totals_t before = ts_ledger(NULL);
     /* each call that is documented as blocking */
@@ -88,8 +78,7 @@ TS_DEVICE_TEST(syncs)
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), REFUSED_BY_GUARD);
     assert_null(host);
     ts_fails_with(fy_download_wait_f64(one, FY_FOREVER, &value), REFUSED_BY_GUARD, "async");
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "refused syncs");
+    ts_expect_quiet_since(&before, "refused syncs");
     assert_true(fy_ticket_poll(done) == FY_POLL_DONE); /* a poll is no sync */
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_download_wait(download, FY_FOREVER, &host)); /* the refused wait consumed nothing */
@@ -99,10 +88,8 @@ TS_DEVICE_TEST(syncs)
 TS_DEVICE_TEST(memory)
 {
     fy_scope_t scope = fy_scope_begin("small");
-    fy_guard_options_t guard = no_limits();
-    guard.memory_nbytes = 10000;
-    ts_ok(fy_scope_guard(&guard));
-    fy_tensor_t *a, *b = (fy_tensor_t *)&guard;
+    ts_guard(memory_nbytes, 10000);
+    fy_tensor_t *a, *b = (fy_tensor_t *)&a;
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
     uint64_t live = ts_live(ctx->device);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &b), REFUSED_BY_GUARD);
@@ -129,9 +116,7 @@ TS_DEVICE_TEST(device_allocs)
     fy_tensor_destroy(warm);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     fy_scope_t scope = fy_scope_begin("steady");
-    fy_guard_options_t guard = no_limits();
-    guard.device_allocs = 0;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(device_allocs, 0);
     /* a cache hit is no device allocation */
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000000), &again));
     uint64_t live = ts_live(ctx->device), allocs = ts_ledger(NULL).device_allocs;
@@ -164,7 +149,7 @@ TS_DEVICE_TEST(light_only)
 
 TS_DEVICE_TEST(only_tighter)
 {
-    fy_guard_options_t guard = no_limits(), unset = { 0 };
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT, unset = { 0 };
     fy_scope_t outer = fy_scope_begin("outer");
     guard.upload_nbytes = 100;
     guard.syncs = 5;
@@ -190,7 +175,7 @@ TS_DEVICE_TEST(only_tighter)
 TS_DEVICE_TEST(nested_guards_both_count)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(10), (float[10]){ 0 }), *x;
-    fy_guard_options_t guard = no_limits();
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     fy_scope_t outer = fy_scope_begin("budget");
     guard.upload_nbytes = 100;
     ts_ok(fy_scope_guard(&guard));
@@ -235,7 +220,7 @@ TS_DEVICE_TEST(without_a_scope)
 {
     /* the runner's scope is open on this thread; test_conformance_threads tests a fresh one. Here:
      * invalid values only */
-    fy_guard_options_t guard = no_limits();
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     guard.action = (fy_guard_action_t)9;
     fy_scope_t scope = fy_scope_begin("bad");
     ts_fails(fy_scope_guard(&guard), INVALID_ARGUMENT);

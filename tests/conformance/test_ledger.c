@@ -135,13 +135,11 @@ static void *worker(void *user)
     for (int i = 0; i < NROUNDS && status == FY_STATUS_OK; i++) {
         fy_scope_t round = fy_scope_begin("round");
         fy_tensor_t *host, *x = NULL, *y;
-        fy_download_t *download;
         status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4),
                                 (void *)(uintptr_t)values, NULL, NULL, &host);
         if (status == FY_STATUS_OK) status = fy_tensor_upload(host, ctx->device, NULL, &x);
         if (status == FY_STATUS_OK) status = fy_add(x, x, &y);
-        if (status == FY_STATUS_OK) status = fy_tensor_download(y, NULL, &download);
-        if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+        if (status == FY_STATUS_OK) status = ts_try_download(y);
         fy_scope_end(round, 0, NULL);
     }
     fy_scope_end(scope, 0, NULL);

@@ -158,8 +158,7 @@ TS_DEVICE_TEST(wrap_shares_and_deletes_once)
     assert_ptr_equal(data, values);
     ts_ok(fy_tensor_map(row, FY_ACCESS_WRITE, &data));
     assert_ptr_equal(data, values + 3);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "wrap");
+    ts_expect_quiet_since(&before, "wrap");
     values[3] = 40;
     ts_expect_f32(row, (float[]){ 40, 5, 6 }, 3); /* through either view */
     fy_tensor_destroy(wrapped);

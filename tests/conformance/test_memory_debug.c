@@ -80,11 +80,9 @@ TS_DEVICE_TEST(fresh_and_freed_bytes_have_a_pattern)
 TS_DEVICE_TEST(bytes_in_use_keep_their_values)
 {
     fy_device_t *device = with_debug(ctx, "poison+guard");
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     fy_tensor_t *host, *x;
-    options.contract = FY_HOST_BORROW;
     memset(bytes_of(device, 5000, &host), 7, 5000);
-    ts_ok(fy_tensor_upload(host, device, &options, &x));
+    ts_ok(fy_tensor_upload(host, device, &ts_borrow, &x));
     fy_tensor_destroy(host);
     uint8_t got[5000];
     ts_read(x, got, sizeof got);

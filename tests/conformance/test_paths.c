@@ -130,8 +130,6 @@ TS_DEVICE_TEST(invalid_upload_lists_are_refused)
                 *gone = ts_host_f32(FY_DIMS(1), values),
                 *other = ts_f32(ctx->device, FY_DIMS(4), values), *src[3] = { good, good, NULL },
                 *dst[3] = { there, other, NULL }, *out[3] = { good, good, good };
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-    borrow.contract = FY_HOST_BORROW;
     fy_tensor_destroy(gone);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     const uint64_t version = ts_version(there);
@@ -144,7 +142,7 @@ TS_DEVICE_TEST(invalid_upload_lists_are_refused)
     ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_tensor_upload_many_into(3, dst, src, NULL, NULL), INVALID_ARGUMENT);
     /* no ticket */
-    ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_many_into(2, dst, src, &ts_borrow, NULL), INVALID_ARGUMENT);
     src[1] = shorter;
     ts_fails_with(fy_tensor_upload_many_into(2, dst, src, NULL, NULL), SHAPE_MISMATCH, "[1]");
 #ifndef __SANITIZE_ADDRESS__ /* ASan detects handles that are used after their end */
@@ -161,16 +159,13 @@ TS_DEVICE_TEST(invalid_upload_lists_are_refused)
         ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), DEVICE_MISMATCH);
         src[1] = good;
         /* not pinned */
-        ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, &ticket), INVALID_ARGUMENT);
+        ts_fails(fy_tensor_upload_many_into(2, dst, src, &ts_borrow, &ticket), INVALID_ARGUMENT);
     }
     fy_scope_t scope = fy_scope_begin("guarded");
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.upload_nbytes = 31; /* one less than both */
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(upload_nbytes, 31); /* one less than both */
     ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "refused uploads of many");
+    ts_expect_quiet_since(&before, "refused uploads of many");
     assert_int_equal(ts_version(there), version);
     ts_ok(fy_tensor_upload_many(0, NULL, ctx->device, NULL, NULL));
     ts_ok(fy_tensor_upload_many_into(0, NULL, NULL, NULL, NULL));
@@ -182,8 +177,6 @@ TS_DEVICE_TEST(borrowed_sources_are_free_in_time)
 {
     enum { N = 20 };
     fy_tensor_t *src[N], *dst[N];
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-    borrow.contract = FY_HOST_BORROW;
     for (int i = 0; i < N; i++) {
         const int64_t n = i == 5 ? 200000 : 100 + i;
         void *data;
@@ -194,7 +187,7 @@ TS_DEVICE_TEST(borrowed_sources_are_free_in_time)
         ts_ok(fy_empty(ctx->device, FY_DTYPE_U8, 1, &n, &dst[i]));
     }
     fy_ticket_t ticket;
-    ts_ok(fy_tensor_upload_many_into(N, dst, src, &borrow, &ticket));
+    ts_ok(fy_tensor_upload_many_into(N, dst, src, &ts_borrow, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     for (int i = 0; i < N; i++) {
         void *data;
@@ -291,19 +284,14 @@ TS_DEVICE_TEST(invalid_download_targets_are_refused)
     else
         ts_fails(fy_tensor_download_into(src, src, NULL), DEVICE_MISMATCH);
     fy_scope_t scope = fy_scope_begin("guarded");
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.download_nbytes = 15;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(download_nbytes, 15);
     ts_fails(fy_tensor_download_into(dst, src, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     scope = fy_scope_begin("no sync");
-    guard = (fy_guard_options_t)FY_GUARD_OPTIONS_INIT;
-    guard.syncs = 0;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(syncs, 0);
     ts_fails(fy_tensor_download_into(dst, src, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "refused downloads into memory");
+    ts_expect_quiet_since(&before, "refused downloads into memory");
     assert_int_equal(ts_version(dst), version);
     ts_expect_f32(dst, (float[4]){ 9, 9, 9, 9 }, 4);
 }
@@ -314,12 +302,10 @@ TS_DEVICE_TEST(downloads_into_borrowed_memory_are_busy)
     const int64_t n = 1 << 22;
     fy_tensor_t *pinned, *device;
     fy_ticket_t ticket;
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-    borrow.contract = FY_HOST_BORROW;
     ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, 1, &n, &pinned));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, 1, &n, &device));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
-    ts_ok(fy_tensor_upload_into(device, pinned, &borrow, &ticket));
+    ts_ok(fy_tensor_upload_into(device, pinned, &ts_borrow, &ticket));
     if (ctx->is_sim) ts_fails(fy_tensor_download_into(pinned, device, NULL), BUSY);
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     ts_ok(fy_tensor_download_into(pinned, device, NULL));
@@ -329,11 +315,10 @@ TS_DEVICE_TEST(downloads_into_borrowed_memory_are_busy)
 TS_DEVICE_TEST(downloads_into_memory_report_faults)
 {
     int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows,
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *indices, *rows,
                 *dst = ts_host_f32(FY_DIMS(2), (float[2]){ 9, 9 });
     void *data;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
     ts_ok(fy_gather(table, indices, &rows));
     ts_fails(fy_tensor_download_into(dst, rows, NULL), BAD_VALUE);
     if (!ctx->is_host) ts_fails(fy_tensor_map(dst, FY_ACCESS_READ, &data), BAD_VALUE);
@@ -437,13 +422,10 @@ TS_DEVICE_TEST(invalid_download_lists_are_refused)
     ts_fails(fy_tensor_download_many(2, src, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_tensor_download_many(2, NULL, NULL, out), INVALID_ARGUMENT);
     fy_scope_t scope = fy_scope_begin("guarded");
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.download_nbytes = 31;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(download_nbytes, 31);
     ts_fails(fy_tensor_download_many(2, src, NULL, out), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "refused downloads of many");
+    ts_expect_quiet_since(&before, "refused downloads of many");
     ts_ok(fy_tensor_download_many(0, NULL, NULL, NULL));
 }
 
@@ -454,8 +436,7 @@ TS_DEVICE_TEST(one_bad_download_does_not_affect_others)
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices,
                 *src[3] = { table, NULL, table };
     fy_download_t *downloads[3];
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    indices = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(2), values);
     ts_ok(fy_gather(table, indices, &src[1]));
     ts_ok(fy_tensor_download_many(3, src, NULL, downloads));
     ts_ok(fy_download_wait(downloads[0], FY_FOREVER, &host));

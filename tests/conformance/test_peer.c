@@ -165,9 +165,7 @@ TS_DEVICE_TEST(invalid_sends_are_refused)
     options.dtype = FY_DTYPE_F64;
     ts_fails(fy_tensor_send_into(shorter, x, &options, NULL), INVALID_ARGUMENT);
     fy_scope_t scope = fy_scope_begin("guarded");
-    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
-    guard.peer_nbytes = 15;
-    ts_ok(fy_scope_guard(&guard));
+    ts_guard(peer_nbytes, 15);
     before = ts_ledger(NULL);
     ts_fails(fy_tensor_send(x, peer, NULL, &out), REFUSED_BY_GUARD);
     after = ts_ledger(NULL);

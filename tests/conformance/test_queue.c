@@ -73,9 +73,7 @@ TS_DEVICE_TEST(a_poisoned_download_fails_its_try)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken, *host = NULL;
     int32_t bad = 9;
-    fy_tensor_t *wrapped;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, FY_DIMS(1), &bad, NULL, NULL, &wrapped));
-    ts_ok(fy_tensor_upload(wrapped, ctx->device, NULL, &index));
+    index = ts_upload(ctx->device, FY_DTYPE_I32, FY_DIMS(1), &bad);
     ts_ok(fy_gather(table, index, &taken));
     fy_download_t *download;
     ts_ok(fy_tensor_download(taken, NULL, &download));
@@ -123,11 +121,9 @@ TS_DEVICE_TEST(a_callback_runs_once_with_the_status)
     wait_for(&done, 1);
     assert_int_equal(done.status, FY_STATUS_OK);
     if (!ctx->is_host) {
-        fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken, *wrapped;
+        fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken;
         int32_t nine = 9;
-        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, FY_DIMS(1), &nine, NULL, NULL,
-                             &wrapped));
-        ts_ok(fy_tensor_upload(wrapped, ctx->device, NULL, &index));
+        index = ts_upload(ctx->device, FY_DTYPE_I32, FY_DIMS(1), &nine);
         ts_ok(fy_gather(table, index, &taken));
         ts_ok(fy_ticket_on_done(fy_tensor_ticket(taken), note_done, &bad));
         ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
@@ -168,7 +164,6 @@ TS_DEVICE_TEST(a_callback_may_set_another)
 
 TS_DEVICE_TEST(borrowed_bytes_are_busy_until_their_upload)
 {
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     fy_ticket_t ticket = { 0, 0 };
     fy_device_t *device;
     if (ctx->is_host) skip();
@@ -177,13 +172,12 @@ TS_DEVICE_TEST(borrowed_bytes_are_busy_until_their_upload)
     ctx->device = device;
     fy_tensor_t *x, *src[6];
     void *data;
-    borrow.contract = FY_HOST_BORROW;
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1 << 20), &x));
     for (int i = 0; i < 6; i++) {
         ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(1 << 20), &src[i]));
         ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data));
         ((float *)data)[7] = (float)i;
-        ts_ok(fy_tensor_upload_into(x, src[i], &borrow, &ticket));
+        ts_ok(fy_tensor_upload_into(x, src[i], &ts_borrow, &ticket));
     }
     if (ctx->is_sim) { /* elsewhere it may be done already */
         ts_fails(fy_tensor_map(src[5], FY_ACCESS_WRITE, &data), BUSY);

@@ -10,14 +10,6 @@ static fy_tensor_t *values(ts_ctx_t *ctx, int64_t n, const float *v)
     return ts_f32(ctx->device, 1, &n, v);
 }
 
-static fy_tensor_t *grad_of(const fy_tape_t *tape, const fy_tensor_t *tensor)
-{
-    fy_tensor_t *grad;
-    ts_ok(fy_tape_grad(tape, tensor, &grad));
-    assert_non_null(grad);
-    return grad;
-}
-
 static fy_tensor_t *sum_of(const fy_tensor_t *tensor)
 {
     fy_tensor_t *sum;
@@ -36,16 +28,13 @@ TS_DEVICE_TEST(a_product_and_its_gradients)
 {
     fy_tensor_t *x = values(ctx, 3, (float[]){ 1, 2, 3 }),
                 *w = values(ctx, 3, (float[]){ 4, 5, 6 }), *y;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     assert_true(info_of(tape).is_recording);
     ts_ok(fy_mul(x, w, &y));
     const uint64_t live = ts_live(ctx->device);
     fy_tensor_t *loss = sum_of(y);
     ts_ok(fy_tape_backward(tape, loss, NULL));
-    ts_expect_f32(grad_of(tape, w), (float[]){ 1, 2, 3 }, 3);
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 1, 2, 3 }, 3);
     const fy_tape_info_t after = info_of(tape);
     assert_true(!after.is_recording && after.calls == 0 && after.saved == 0 && after.watched == 1);
     assert_true(ts_live(ctx->device) >= live);
@@ -57,26 +46,20 @@ TS_DEVICE_TEST(a_product_and_its_gradients)
 TS_DEVICE_TEST(gradients_of_several_paths_add_up)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 2, -1 }), *a, *b, *c;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     ts_ok(fy_add(w, w, &a)); /* 2 w */
     ts_ok(fy_mul(a, w, &b)); /* 2 w^2 */
     ts_ok(fy_add(b, a, &c)); /* 2 w^2 + 2 w */
     ts_ok(fy_add(c, w, &c)); /* 2 w^2 + 3 w */
     ts_ok(fy_tape_backward(tape, sum_of(c), NULL));
-    ts_expect_f32(grad_of(tape, w), (float[]){ 4 * 2 + 3, 4 * -1 + 3 }, 2);
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 4 * 2 + 3, 4 * -1 + 3 }, 2);
 }
 
 /* d/dw of a sum over views of one tensor in an arena. */
 TS_DEVICE_TEST(gradients_of_views_reach_their_source)
 {
     fy_tensor_t *w = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *t, *row, *wide, *flat, *twice, *sum;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     ts_ok(fy_transpose(w, NULL, &t));                /* [3, 2] */
     ts_ok(fy_slice(t, 0, 1, 3, &row));               /* columns 1 and 2 of w, [2, 2] */
     ts_ok(fy_mul(row, row, &twice));                 /* 2 w there */
@@ -88,7 +71,7 @@ TS_DEVICE_TEST(gradients_of_views_reach_their_source)
     ts_ok(fy_add(sum_of(twice), sum_of(wide), &sum));
     ts_ok(fy_add(sum, sum_of(flat), &sum));
     ts_ok(fy_tape_backward(tape, sum, NULL));
-    ts_expect_f32(grad_of(tape, w), (float[]){ 5, 4 + 5, 6 + 5, 1, 10 + 1, 12 + 1 }, 6);
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 5, 4 + 5, 6 + 5, 1, 10 + 1, 12 + 1 }, 6);
 }
 
 TS_DEVICE_TEST(gradients_are_written_to_the_requested_tensors)
@@ -126,15 +109,12 @@ TS_DEVICE_TEST(a_seed_scales)
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *y,
                 *seed = values(ctx, 2, (float[]){ 10, 100 });
     fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     ts_ok(fy_mul(w, w, &y));
     ts_fails_with(fy_tape_backward(tape, y, NULL), SHAPE_MISMATCH, "seed");
     options.seed = seed; /* refused: unchanged */
     ts_ok(fy_tape_backward(tape, y, &options));
-    ts_expect_f32(grad_of(tape, w), (float[]){ 20, 400 }, 2);
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 20, 400 }, 2);
     ts_fails_with(fy_tape_backward(tape, y, &options), INVALID_ARGUMENT, "one backward");
 }
 
@@ -142,9 +122,7 @@ TS_DEVICE_TEST(calls_without_watched_operands_are_not_recorded)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
                 *metric;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
+    fy_tape_t *tape = ts_tape(w, NULL);
     ts_ok(fy_mul(w, w, &y)); /* before the begin */
     fy_scope_t step = fy_scope_begin("step");
     ts_ok(fy_tape_begin(tape));
@@ -167,7 +145,7 @@ TS_DEVICE_TEST(calls_without_watched_operands_are_not_recorded)
     fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
     options.seed = x;
     ts_ok(fy_tape_backward(tape, y, &options)); /* the record stays until now */
-    ts_expect_f32(grad_of(tape, w), (float[]){ 1, 1 }, 2);
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 1, 1 }, 2);
 }
 
 /* A tape that another tape interrupts, or that ends with the scope of its begin. */
@@ -176,22 +154,18 @@ TS_DEVICE_TEST(tapes_are_independent)
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 5 }), *y,
                 *z;
     fy_tape_t *outer, *inner;
-    ts_ok(fy_tape_create(&outer));
-    ts_ok(fy_tape_watch(outer, w, NULL));
-    ts_ok(fy_tape_begin(outer));
+    outer = ts_record(w, NULL);
     ts_ok(fy_mul(w, v, &y));
     fy_scope_t scope = fy_scope_begin("inner");
-    ts_ok(fy_tape_create(&inner));
-    ts_ok(fy_tape_watch(inner, v, NULL));
-    ts_ok(fy_tape_begin(inner));
+    inner = ts_record(v, NULL);
     ts_ok(fy_mul(v, v, &z));
     ts_ok(fy_tape_backward(inner, sum_of(z), NULL));
-    ts_expect_f32(grad_of(inner, v), (float[]){ 6, 10 }, 2);
+    ts_expect_f32(ts_grad(inner, v), (float[]){ 6, 10 }, 2);
     fy_scope_end(scope, 0, NULL); /* ends the inner tape too */
     assert_int_equal(info_of(outer).calls, 1);
     ts_ok(fy_mul(y, w, &y));
     ts_ok(fy_tape_backward(outer, sum_of(y), NULL));
-    ts_expect_f32(grad_of(outer, w), (float[]){ 6, 20 }, 2);
+    ts_expect_f32(ts_grad(outer, w), (float[]){ 6, 20 }, 2);
     scope = fy_scope_begin("outer goes");
     ts_ok(fy_tape_begin(outer));
     fy_scope_t deep = fy_scope_begin("deep");
@@ -205,11 +179,8 @@ TS_DEVICE_TEST(overwritten_operands_are_named)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
                 *part;
-    fy_tape_t *tape;
     fy_tensor_set_name(x, "batch");
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     ts_ok(fy_mul(w, x, &y));
     ts_ok(fy_fill(x, 7));
     ts_fails_with(fy_tape_backward(tape, sum_of(y), NULL), BUSY, "'batch'", "mul");
@@ -228,10 +199,7 @@ TS_DEVICE_TEST(overwritten_operands_are_named)
 TS_DEVICE_TEST(writing_in_place_is_recorded)
 {
     fy_tensor_t *w = ts_iota(ctx->device, FY_DIMS(2, 2), 1), *t, *dense, *y;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     ts_ok(fy_transpose(w, NULL, &t));
     ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 2), &dense));
     ts_ok(fy_copy(dense, t));    /* w^T */
@@ -243,7 +211,7 @@ TS_DEVICE_TEST(writing_in_place_is_recorded)
     ts_ok(fy_copy(dense, w));
     ts_ok(fy_axpy(dense, 3, w));
     ts_ok(fy_tape_backward(tape, sum_of(dense), NULL));
-    ts_expect_f32(grad_of(tape, w), (float[]){ 4, 4, 4, 4 }, 4);
+    ts_expect_f32(ts_grad(tape, w), (float[]){ 4, 4, 4, 4 }, 4);
 }
 
 TS_DEVICE_TEST(refusals_change_nothing)
@@ -338,16 +306,13 @@ TS_DEVICE_TEST(a_steady_step_makes_only_light_requests)
 {
     enum { WARM = 5, STEPS = 20 };
     fy_tensor_t *x, *target, *w1, *w2;
-    fy_tape_t *tape;
     fy_graph_t *graph = NULL;
     fy_memory_stats_t memory[2] = { FY_MEMORY_STATS_INIT, FY_MEMORY_STATS_INIT };
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 4), 0.5, &x));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 1), 0.5, &target));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 8), 0.25, &w1));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w2));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w1, NULL));
-    ts_ok(fy_tape_watch(tape, w2, NULL));
+    fy_tape_t *tape = ts_tape(w1, w2);
     for (int replayed = 0; replayed < 2; replayed++) {
         if (replayed) {
             ts_ok(fy_graph_begin(ctx->device));
@@ -380,10 +345,7 @@ TS_DEVICE_TEST(bad_operands_are_refused_as_without_a_tape)
 {
     fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *gone = values(ctx, 2, (float[]){ 3, 4 }),
                 *y;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     fy_tensor_destroy(gone);
     ts_fails_with(fy_mul(w, NULL, &y), INVALID_ARGUMENT, "src1 is NULL");
     ts_fails(fy_concat(2, (fy_tensor_t *[]){ w, NULL }, 0, &y), INVALID_ARGUMENT);

@@ -75,11 +75,9 @@ TS_DEVICE_TEST(every_layout_is_downloaded)
             ts_array_make(&values, dtype, 3, dims);
             ts_array_fill(&values, TS_ANY, 0, layout == TS_BROADCAST ? 0 : -1, &random);
             ts_operand_make(&operand, ctx->device, &values, layout);
-            fy_download_t *download;
             fy_tensor_t *host;
             fy_ledger_totals_t before = ts_ledger(NULL);
-            ts_ok(fy_tensor_download(operand.view, NULL, &download));
-            ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+            host = ts_download(operand.view);
             expect_traffic(&before, 0, 0, 1, 60 * fy_dtype_size(dtype));
             ts_result_read(host, fy_device_host(), &got, ts_layout_name(layout));
             assert_true(ts_same(&values, &got, ts_layout_name(layout)));
@@ -124,13 +122,11 @@ TS_DEVICE_TEST(into_every_layout)
 TS_DEVICE_TEST(zero_bytes_are_legal)
 {
     fy_tensor_t *empty, *device, *host;
-    fy_download_t *download;
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(0, 3), &empty));
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_upload(empty, ctx->device, NULL, &device));
     ts_ok(fy_tensor_upload_into(device, empty, NULL, NULL));
-    ts_ok(fy_tensor_download(device, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    host = ts_download(device);
     fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.nbytes, before.upload.nbytes);
     assert_int_equal(after.upload.wire_nbytes, before.upload.wire_nbytes);
@@ -190,11 +186,9 @@ TS_DEVICE_TEST(one_element_as_a_double)
 {
     for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         fy_tensor_t *one;
-        fy_download_t *download;
         double value = -1;
         ts_ok(fy_full(ctx->device, dtype, FY_DIMS(1, 1), 1, &one));
-        ts_ok(fy_tensor_download(one, NULL, &download));
-        ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+        value = ts_value(one);
         assert_true(value == 1.0);
     }
     fy_tensor_t *pair = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 3, 4 }), *host;
@@ -306,8 +300,7 @@ TS_DEVICE_TEST(refusals)
     ts_fails(fy_tensor_upload(NULL, ctx->device, NULL, &out), INVALID_ARGUMENT);
     ts_fails(fy_tensor_upload(host, NULL, NULL, &out), INVALID_ARGUMENT);
     ts_fails(fy_tensor_download(NULL, NULL, &download), INVALID_ARGUMENT);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "refused transfers");
+    ts_expect_quiet_since(&before, "refused transfers");
     assert_int_equal(ts_version(device), version);
 }
 

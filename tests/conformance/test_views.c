@@ -135,8 +135,7 @@ TS_DEVICE_TEST(views_are_free)
     ts_ok(fy_slice(a, 0, 1, 3, &b));
     ts_ok(fy_unsqueeze(b, 0, &c));
     ts_ok(fy_broadcast(c, FY_DIMS(5, 2, 3, 2), &d));
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "views");
+    ts_expect_quiet_since(&before, "views");
     assert_int_equal(ts_live(ctx->device), live);
     assert_int_equal(ts_version(x), version);
     assert_ptr_equal(ts_info(d).device, ctx->device);

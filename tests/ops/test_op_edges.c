@@ -141,10 +141,7 @@ typedef struct quotient {
 static fy_tensor_t *integers(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t rows, int64_t columns,
                              int64_t *values)
 {
-    fy_tensor_t *host, *tensor;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(rows, columns), values, NULL, NULL,
-                         &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &tensor));
+    fy_tensor_t *tensor = ts_upload(ctx->device, FY_DTYPE_I64, FY_DIMS(rows, columns), values);
     if (dtype != FY_DTYPE_I64) ts_ok(fy_cast(tensor, dtype, &tensor));
     return tensor;
 }

@@ -254,8 +254,7 @@ TS_DEVICE_TEST(overlap)
     fy_tensor_t *both[2] = { square, square };
     dst = square; /* not elementwise: even an exact alias is refused */
     ts_fails(fy_op_call(FY_OP_MATMUL, 2, both, NULL, 0, 1, &dst), INVALID_ARGUMENT);
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "overlap");
+    ts_expect_quiet_since(&before, "overlap");
     ts_expect_f32(line, values, 6);
 
     dst = low; /* exactly the source: done */

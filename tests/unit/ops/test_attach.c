@@ -49,9 +49,7 @@ static void make(ts_ctx_t *ctx, net_t *net)
 {
     *net = (net_t){ .a = ts_iota(ctx->device, FY_DIMS(N), 1),
                     .b = ts_iota(ctx->device, FY_DIMS(N), 5) };
-    ts_ok(fy_tape_create(&net->tape));
-    ts_ok(fy_tape_watch(net->tape, net->a, NULL));
-    ts_ok(fy_tape_begin(net->tape));
+    net->tape = ts_record(net->a, NULL);
 }
 
 static fy_tensor_t *attach(net_t *net)

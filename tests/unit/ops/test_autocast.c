@@ -189,9 +189,7 @@ static void make_net(fy_device_t *device, net_t *net)
     ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, N), 0, 1, &net->x));
     ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, N), 0, 0.2, &net->w1));
     ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, N), 0, 0.2, &net->w2));
-    ts_ok(fy_tape_create(&net->tape));
-    ts_ok(fy_tape_watch(net->tape, net->w1, NULL));
-    ts_ok(fy_tape_watch(net->tape, net->w2, NULL));
+    net->tape = ts_tape(net->w1, net->w2);
 }
 
 /* w1 is used twice, w2 once. */
@@ -221,12 +219,9 @@ typedef struct grads {
 
 static void read_grads(net_t *net, const fy_tensor_t *loss, grads_t *out)
 {
-    fy_tensor_t *grad;
     ts_read(loss, &out->loss, sizeof out->loss);
-    ts_ok(fy_tape_grad(net->tape, net->w1, &grad));
-    ts_read(grad, out->w1, sizeof out->w1);
-    ts_ok(fy_tape_grad(net->tape, net->w2, &grad));
-    ts_read(grad, out->w2, sizeof out->w2);
+    ts_read(ts_grad(net->tape, net->w1), out->w1, sizeof out->w1);
+    ts_read(ts_grad(net->tape, net->w2), out->w2, sizeof out->w2);
 }
 
 static void step(fy_device_t *device, fy_dtype_t dtype, grads_t *out)

@@ -50,19 +50,16 @@ TS_DEVICE_TEST(an_older_struct_with_a_negative_axis)
 {
     const fy_axis_attrs_t attrs = { .axis = -1 };
     float by_name[6], typed[6];
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *y, *loss, *grad, *like;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), 1), *y, *loss, *like;
     fy_tape_t *tape;
     for (int i = 0; i < 2; i++) {
-        ts_ok(fy_tape_create(&tape));
-        ts_ok(fy_tape_watch(tape, x, NULL));
-        ts_ok(fy_tape_begin(tape));
+        tape = ts_record(x, NULL);
         ts_ok(i ? fy_softmax(x, -1, &y)
                 : call_with(FY_OP_SOFTMAX, x, &attrs, sizeof attrs.axis, &y));
         ts_ok(fy_mul(y, x, &like));
         ts_ok(fy_sum(like, FY_ALL_AXES, 0, &loss));
         ts_ok(fy_tape_backward(tape, loss, NULL));
-        ts_ok(fy_tape_grad(tape, x, &grad));
-        ts_read(grad, i ? typed : by_name, sizeof typed);
+        ts_read(ts_grad(tape, x), i ? typed : by_name, sizeof typed);
         fy_tape_destroy(tape);
     }
     assert_memory_equal(by_name, typed, sizeof typed);

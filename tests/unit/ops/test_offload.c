@@ -21,22 +21,17 @@ static fy_status_t forward(fy_tensor_t *x, int offloads, fy_tensor_t **out_loss)
 
 static void grad_of(fy_tape_t *tape, fy_tensor_t *x, const fy_tensor_t *loss, float *out)
 {
-    fy_tensor_t *grad;
     ts_ok(fy_tape_backward(tape, loss, NULL));
-    ts_ok(fy_tape_grad(tape, x, &grad));
-    ts_read(grad, out, N * N * sizeof *out);
+    ts_read(ts_grad(tape, x), out, N * N * sizeof *out);
 }
 
 TS_DEVICE_TEST(the_same_gradient_with_fewer_bytes)
 {
     static float want[N * N], got[N * N];
     const uint64_t one = N * N * sizeof(float);
-    fy_tape_t *tape;
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N, N), 0), *loss;
     fy_tape_info_t info = FY_TAPE_INFO_INIT;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_ok(forward(x, 0, &loss));
     const uint64_t plain = ts_live(ctx->device);
     grad_of(tape, x, loss, want);
@@ -76,14 +71,11 @@ TS_DEVICE_TEST(watched_bytes_stay)
 {
     static float want[N * N], got[N * N];
     if (ctx->is_host) return; /* nothing crosses */
-    fy_tape_t *tape;
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N, N), 0),
                 *w = ts_iota(ctx->device, FY_DIMS(N, N), 1), *turned, *y, *z, *loss;
     ts_ok(fy_affine(x, 1e-4, 0, &x));
     ts_ok(fy_affine(w, 1e-4, 0, &w));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_watch(tape, x, NULL)); /* so that the product keeps both */
+    fy_tape_t *tape = ts_tape(w, x); /* so that the product keeps both */
     for (int is_low = 0; is_low < 2; is_low++) {
         for (int offloads = 0; offloads < 2; offloads++) {
             const fy_scope_t scope = fy_scope_begin("watched");
@@ -108,13 +100,10 @@ TS_DEVICE_TEST(watched_bytes_stay)
 TS_DEVICE_TEST(refusals_leave_the_record)
 {
     static float want[N * N], got[N * N];
-    fy_tape_t *tape;
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(N, N), 0), *loss;
     const fy_guard_options_t light = FY_GUARD_LIGHT_ONLY;
     if (ctx->is_host) return; /* nothing crosses */
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_ok(forward(x, 0, &loss));
     grad_of(tape, x, loss, want);
     ts_ok(fy_tape_begin(tape));

@@ -88,15 +88,12 @@ typedef struct result {
 static void train(ts_ctx_t *ctx, int pieces, int nested, result_t *out)
 {
     net_t net = { 0 }, nets[DEPTH] = { { 0 } };
-    fy_tape_t *tape;
-    fy_tensor_t *loss, *grad;
+    fy_tensor_t *loss;
     fy_tape_info_t info = FY_TAPE_INFO_INIT;
     memset(out, 0, sizeof *out);
     const fy_scope_t scope = fy_scope_begin("train");
     ts_ok(make_net(ctx->device, &net));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, net.w, NULL));
-    ts_ok(fy_tape_watch(tape, net.x, NULL));
+    fy_tape_t *tape = ts_tape(net.w, net.x);
     for (int step = 0; step < 2; step++) {
         const fy_scope_t inner = fy_scope_begin("step");
         ts_ok(fy_tape_begin(tape));
@@ -106,10 +103,8 @@ static void train(ts_ctx_t *ctx, int pieces, int nested, result_t *out)
         out->saved = info.saved;
         ts_ok(fy_tape_backward(tape, loss, NULL));
         ts_read(loss, &out->loss, sizeof out->loss);
-        ts_ok(fy_tape_grad(tape, net.w, &grad));
-        ts_read(grad, out->dw, sizeof out->dw);
-        ts_ok(fy_tape_grad(tape, net.x, &grad));
-        ts_read(grad, out->dx, sizeof out->dx);
+        ts_read(ts_grad(tape, net.w), out->dw, sizeof out->dw);
+        ts_read(ts_grad(tape, net.x), out->dx, sizeof out->dx);
         fy_scope_end(inner, 0, NULL);
         for (int i = 0; i < pieces; i++) {
             assert_int_equal(nets[i].calls, nested ? 3 : 2);
@@ -177,18 +172,14 @@ static fy_status_t same(void *user, size_t count, fy_tensor_t *const *inputs, fy
 TS_DEVICE_TEST(an_input_may_be_the_result)
 {
     const float ones[3] = { 1, 1, 1 };
-    fy_tape_t *tape;
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *y, *loss, *grad;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *y, *loss;
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_ok(fy_tape_recompute(same, NULL, 1, &x, NULL, &y));
     assert_ptr_not_equal(x, y);
     assert_int_equal(ts_info(x).storage, ts_info(y).storage);
     ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
     ts_ok(fy_tape_backward(tape, loss, NULL));
-    ts_ok(fy_tape_grad(tape, x, &grad));
-    ts_expect_f32(grad, ones, 3);
+    ts_expect_f32(ts_grad(tape, x), ones, 3);
 }
 
 typedef struct keeping {
@@ -211,10 +202,8 @@ static fy_status_t keep_inner(void *user, size_t count, fy_tensor_t *const *inpu
 TS_DEVICE_TEST(tensors_from_inside_are_saved)
 {
     const float want[3] = { 1, 2, 3 }; /* relu(h), a constant: the gradient of sum(relu(h) h) */
-    fy_tape_t *tape;
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *h, *y, *loss, *grad;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *h, *y, *loss;
+    fy_tape_t *tape = ts_tape(x, NULL);
     ts_ok(fy_tape_recompute_cheap(tape, 1));
     for (int depends = 0; depends < 2; depends++) {
         keeping_t keeping = { NULL, NULL };
@@ -225,8 +214,7 @@ TS_DEVICE_TEST(tensors_from_inside_are_saved)
         ts_ok(fy_mul(keeping.inner, h, &loss));
         ts_ok(fy_sum(loss, FY_ALL_AXES, 0, &loss));
         ts_ok(fy_tape_backward(tape, loss, NULL));
-        ts_ok(fy_tape_grad(tape, x, &grad));
-        ts_expect_f32(grad, want, 3);
+        ts_expect_f32(ts_grad(tape, x), want, 3);
         fy_tensor_destroy(keeping.inner);
     }
 }
@@ -268,7 +256,6 @@ static fy_status_t beginning(void *user, size_t count, fy_tensor_t *const *input
 TS_DEVICE_TEST(refusals_say_what_and_leave_nothing)
 {
     net_t net = { .end = 1 };
-    fy_tape_t *tape;
     fy_tensor_t *y, *loss, *x;
     fy_tape_info_t info = FY_TAPE_INFO_INIT;
     fy_recompute_options_t options = FY_RECOMPUTE_OPTIONS_INIT;
@@ -286,9 +273,7 @@ TS_DEVICE_TEST(refusals_say_what_and_leave_nothing)
     assert_null(y);
     assert_int_equal(net.freed, 4);
 
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_fails_with(fy_tape_recompute(blocks, &net, 1, &x, &options, &y), UNSUPPORTED,
                   "Name the tensor in options.states");
     ts_ok(fy_tape_query(tape, &info));

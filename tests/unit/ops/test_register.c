@@ -67,13 +67,9 @@ static const char *fresh_name(void)
 static double first_element(const fy_tensor_t *tensor)
 {
     fy_tensor_t *one = (fy_tensor_t *)tensor, *flat;
-    fy_download_t *download;
-    double value = 0;
     ts_ok(fy_reshape(one, 1, (const int64_t[]){ -1 }, &flat));
     ts_ok(fy_slice(flat, 0, 0, 1, &one));
-    ts_ok(fy_tensor_download(one, NULL, &download));
-    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
-    return value;
+    return ts_value(one);
 }
 
 TS_DEVICE_TEST(runs_on_every_device_and_takes_fallbacks)
@@ -294,14 +290,11 @@ TS_DEVICE_TEST(a_tape_meets_it)
 {
     fy_op_def_t def = scale_def(fresh_name());
     fy_op_t op;
-    fy_tape_t *tape;
     fy_tensor_t *w, *x, *y, *grad, *sum, *dst[1] = { NULL };
     ts_ok(fy_op_register(&def, &op));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &w));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 3.0, &x));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(w, NULL);
     ts_fails_with(fy_op_call(op, 1, &w, NULL, 0, 1, dst), UNSUPPORTED, "no gradient rule");
     ts_ok(fy_mul(w, x, &y));
     dst[0] = y;

@@ -104,11 +104,9 @@ static fy_status_t multiply(bool is_own, fy_tensor_t *a, fy_tensor_t *b, double 
 static void train(fy_device_t *device, bool is_own, float out[3])
 {
     fy_tensor_t *x = ts_iota(device, FY_DIMS(4, 3), 1), *w, *grad, *y, *loss;
-    fy_tape_t *tape;
     ts_ok(fy_affine(x, 0.1, 0, &x));
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 0.25, &w));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, w, NULL));
+    fy_tape_t *tape = ts_tape(w, NULL);
     for (int i = 0; i < 5; i++) {
         const fy_scope_t step = fy_scope_begin("step");
         ts_ok(fy_tape_begin(tape));
@@ -189,13 +187,10 @@ static fy_status_t run_any(fy_device_t *device, fy_backward_fn with, size_t nsrc
                            fy_tensor_t **out_grad)
 {
     fy_tensor_t *src[40], *x, *dst[2] = { NULL, NULL }, *loss;
-    fy_tape_t *tape;
     rule = with;
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 3), 4, &x));
     for (size_t i = 0; i < nsrc; i++) src[i] = x;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_ok(fy_op_call(any_op(), nsrc, src, NULL, 0, 2, dst));
     ts_ok(fy_sum(dst[from], FY_ALL_AXES, 0, &loss));
     const fy_status_t status = fy_tape_backward(tape, loss, NULL);
@@ -306,8 +301,7 @@ TS_DEVICE_TEST(a_rule_must_not_use_its_tape)
     fy_tensor_t *x, *dst[2] = { NULL, NULL }, *loss;
     rule = back_uses_the_tape;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2), 4, &x));
-    ts_ok(fy_tape_create(&used));
-    ts_ok(fy_tape_watch(used, x, NULL));
+    used = ts_tape(x, NULL);
     for (int i = 0; i < 2; i++) { /* the tape works afterwards */
         ts_ok(fy_tape_begin(used));
         dst[0] = dst[1] = NULL;
@@ -321,12 +315,9 @@ TS_DEVICE_TEST(a_rule_must_not_use_its_tape)
 TS_DEVICE_TEST(saved_bytes_must_not_be_written)
 {
     fy_tensor_t *x, *dst[2] = { NULL, NULL }, *loss;
-    fy_tape_t *tape;
     rule = back_nothing;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2), 4, &x));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_ok(fy_op_call(any_op(), 2, (fy_tensor_t *[]){ x, x }, NULL, 0, 2, dst));
     ts_ok(fy_sum(dst[0], FY_ALL_AXES, 0, &loss));
     ts_ok(fy_fill(dst[1], 1)); /* a saved result */
@@ -365,7 +356,6 @@ TS_DEVICE_TEST(older_and_newer_definitions)
     } newer;
     fy_op_t op;
     fy_tensor_t *x, *dst[1] = { NULL };
-    fy_tape_t *tape;
     (void)ctx;
     define_product();
     char name[32];
@@ -375,9 +365,7 @@ TS_DEVICE_TEST(older_and_newer_definitions)
     def.struct_size = offsetof(fy_op_def_t, backward);
     ts_ok(fy_op_register(&def, &op));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2), 4, &x));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_fails_with(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, NULL, 0, 1, dst), UNSUPPORTED,
                   "Give fy_op_def_t.backward");
     fy_tape_destroy(tape);

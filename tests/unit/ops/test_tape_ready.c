@@ -14,7 +14,6 @@ typedef struct net {
 static fy_status_t on_grad(void *user, const fy_tensor_t *tensor, fy_tensor_t *grad)
 {
     net_t *net = user;
-    fy_download_t *download;
     fy_tensor_t *host, *copy;
     void *data;
     if (net->count == net->fail_at)
@@ -23,8 +22,7 @@ static fy_status_t on_grad(void *user, const fy_tensor_t *tensor, fy_tensor_t *g
         if (ts_info(tensor).storage == ts_info(net->w[i]).storage) {
             net->order[net->count++] = i;
             ts_ok(fy_affine(grad, 1, 0, &copy)); /* belongs to the caller's scope */
-            ts_ok(fy_tensor_download(copy, NULL, &download));
-            ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+            host = ts_download(copy);
             ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
             memcpy(net->seen[i], data, sizeof net->seen[i]);
         }
@@ -58,10 +56,8 @@ static void expect_order(net_t *net, int count, const int *order)
 {
     assert_int_equal(net->count, count);
     for (int i = 0; i < count; i++) {
-        fy_tensor_t *grad;
         assert_int_equal(net->order[i], order[i]);
-        ts_ok(fy_tape_grad(net->tape, net->w[order[i]], &grad));
-        ts_expect_f32(grad, net->seen[order[i]], N * N);
+        ts_expect_f32(ts_grad(net->tape, net->w[order[i]]), net->seen[order[i]], N * N);
     }
 }
 

@@ -50,9 +50,7 @@ TS_DEVICE_TEST(a_loss_of_the_log_sum_exp_is_refused)
 {
     static const float values[T] = { 3, 5 };
     fy_tensor_t *q = heads(ctx, values), *y, *lse, *sums[2], *loss, *grad;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, q, NULL));
+    fy_tape_t *tape = ts_tape(q, NULL);
     for (int parts = 1; parts <= 3; parts++) {
         ts_ok(fy_tape_begin(tape));
         ts_ok(fy_scaled_dot_product_attention(q, q, q, NULL, NULL, &y, &lse));

@@ -9,11 +9,7 @@ enum { N = 6 };
 
 static fy_tensor_t *f64_of(ts_ctx_t *ctx, int rank, const int64_t *dims, const double *values)
 {
-    fy_tensor_t *host, *x;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F64, rank, dims, (void *)(uintptr_t)values,
-                         NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
-    return x;
+    return ts_upload(ctx->device, FY_DTYPE_F64, rank, dims, values);
 }
 
 static void expect_f64(const fy_tensor_t *tensor, const double *want, size_t n)
@@ -88,7 +84,7 @@ TS_DEVICE_TEST(losses_have_the_values_of_pytorch)
     for (int k = 0; k < LOSSES; k++) {
         fy_scope_t scope = fy_scope_begin("loss");
         fy_tensor_t *x = f64_of(ctx, FY_DIMS(2, 3), k_losses[k].x),
-                    *y = f64_of(ctx, FY_DIMS(2, 3), k_losses[k].y), *loss, *grad;
+                    *y = f64_of(ctx, FY_DIMS(2, 3), k_losses[k].y), *loss;
         double sum = 0;
         for (int i = 0; i < N; i++) sum += k_losses[k].loss[i];
         ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_NONE, &loss));
@@ -97,18 +93,12 @@ TS_DEVICE_TEST(losses_have_the_values_of_pytorch)
         ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_MEAN, &loss));
         assert_int_equal(ts_info(loss).rank, 0);
         expect_f64(loss, (const double[]){ sum / N }, 1);
-        fy_tape_t *tape;
-        ts_ok(fy_tape_create(&tape));
-        ts_ok(fy_tape_watch(tape, x, NULL));
-        ts_ok(fy_tape_watch(tape, y, NULL));
-        ts_ok(fy_tape_begin(tape));
+        fy_tape_t *tape = ts_record(x, y);
         ts_ok(loss_of((loss_t)k, x, y, FY_REDUCTION_SUM, &loss));
         expect_f64(loss, &sum, 1);
         ts_ok(fy_tape_backward(tape, loss, NULL));
-        ts_ok(fy_tape_grad(tape, x, &grad));
-        expect_f64(grad, k_losses[k].dx, N);
-        ts_ok(fy_tape_grad(tape, y, &grad));
-        expect_f64(grad, k_losses[k].dy, N);
+        expect_f64(ts_grad(tape, x), k_losses[k].dx, N);
+        expect_f64(ts_grad(tape, y), k_losses[k].dy, N);
         fy_tape_destroy(tape);
         fy_scope_end(scope, 0, NULL);
     }
@@ -279,8 +269,7 @@ static fy_status_t checked_spread(void *user, size_t count, fy_tensor_t *const *
 
 TS_DEVICE_TEST(variances_have_gradients)
 {
-    fy_tensor_t *rng, *x, *y, *sum, *grad;
-    fy_tape_t *tape;
+    fy_tensor_t *rng, *x, *y, *sum;
     ts_ok(fy_rng_create(ctx->device, 5, &rng));
     ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(3, 5), -3, 3, &x));
     for (int k = 0; k < 12; k++) {
@@ -290,14 +279,11 @@ TS_DEVICE_TEST(variances_have_gradients)
         assert_int_equal(result.checked, 15);
     }
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4), 2, &x));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, x, NULL));
-    ts_ok(fy_tape_begin(tape));
+    fy_tape_t *tape = ts_record(x, NULL);
     ts_ok(fy_std(x, 0, NULL, 1, 0, &y));
     ts_ok(fy_sum(y, 0, NULL, 0, &sum));
     ts_ok(fy_tape_backward(tape, sum, NULL));
-    ts_ok(fy_tape_grad(tape, x, &grad));
-    ts_expect_f32(grad, (const float[]){ 0, 0, 0, 0 }, 4);
+    ts_expect_f32(ts_grad(tape, x), (const float[]){ 0, 0, 0, 0 }, 4);
     fy_tape_destroy(tape);
 }
 

@@ -25,16 +25,12 @@ static double inner(const fy_tensor_t *a, const fy_tensor_t *b)
 {
     const fy_tensor_info_t shape_a = ts_info(a), shape_b = ts_info(b);
     fy_tensor_t *product, *sum;
-    fy_download_t *download;
-    double value = 0;
     assert_int_equal(shape_a.rank, shape_b.rank);
     for (int axis = 0; axis < shape_a.rank; axis++)
         assert_int_equal(shape_a.dims[axis], shape_b.dims[axis]);
     ts_ok(fy_mul(a, b, &product));
     ts_ok(fy_sum(product, 0, NULL, 0, &sum));
-    ts_ok(fy_tensor_download(sum, NULL, &download));
-    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
-    return value;
+    return ts_value(sum);
 }
 
 static void expect_within(double a, double b, double relative)
@@ -100,9 +96,7 @@ TS_DEVICE_TEST(relu_and_both_parameters_at_once)
         ts_fails(fy_conv2d_backward_params(dz, x, &attrs, 3, 4, &dw, &db), SHAPE_MISMATCH);
         assert_true(!dw && !db);
         attrs.activation = FY_ACTIVATION_RELU;
-        ts_ok(fy_tape_create(&tape));
-        ts_ok(fy_tape_watch(tape, w, NULL));
-        ts_ok(fy_tape_watch(tape, bias, NULL));
+        tape = ts_tape(w, bias);
         again.seed = seed;
         for (int pass = 1; pass <= 2; pass++) {
             ts_ok(fy_tape_begin(tape));

@@ -7,11 +7,7 @@
 
 static fy_tensor_t *classes_of(ts_ctx_t *ctx, int64_t count, const int32_t *values)
 {
-    fy_tensor_t *host, *targets;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, 1, &count, (void *)(uintptr_t)values, NULL,
-                         NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &targets));
-    return targets;
+    return ts_upload(ctx->device, FY_DTYPE_I32, 1, &count, values);
 }
 
 static double value_of(const fy_tensor_t *scalar)
@@ -148,9 +144,7 @@ TS_DEVICE_TEST(options_have_gradients)
         ts_ok(fy_gradcheck(with_options, &which, 1, &x, NULL, &result));
         assert_int_equal(result.checked, 18);
     }
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, k_weight, NULL));
+    fy_tape_t *tape = ts_tape(k_weight, NULL);
     fy_scope_t scope = fy_scope_begin("step");
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_cross_entropy_with(x, k_targets, k_weight, NULL, &y));
@@ -167,10 +161,8 @@ TS_DEVICE_TEST(gradients_agree)
     const double want[6] = { -0.45498471, 0.12236424,  0.33262048,
                              0.33262048,  -0.37763576, 0.04501529 };
     fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 3), x), *targets = classes_of(ctx, 2, t),
-                *log_probs, *loss, *g;
-    fy_tape_t *tape;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_tape_watch(tape, logits, NULL));
+                *log_probs, *loss;
+    fy_tape_t *tape = ts_tape(logits, NULL);
     for (int fused = 0; fused < 2; fused++) {
         fy_scope_t scope = fy_scope_begin("step");
         ts_ok(fy_tape_begin(tape));
@@ -184,8 +176,7 @@ TS_DEVICE_TEST(gradients_agree)
         ts_ok(fy_tape_backward(tape, loss, NULL));
         /* the one that begins, and one gradient */
         if (fused) assert_int_equal(ts_ledger(NULL).requests - before, 2);
-        ts_ok(fy_tape_grad(tape, logits, &g));
-        expect_near(g, want, 6);
+        expect_near(ts_grad(tape, logits), want, 6);
         fy_scope_end(scope, 0, NULL);
     }
     fy_tape_destroy(tape);
@@ -204,10 +195,7 @@ TS_DEVICE_TEST(a_class_out_of_range_is_reported)
         ts_ok(fy_nll_loss_backward(dy, targets, 3, FY_REDUCTION_SUM, &y[2]));
         ts_ok(fy_cross_entropy_backward(dy, logits, targets, FY_REDUCTION_MEAN, &y[3]));
         for (int k = 0; k < 4; k++) {
-            fy_tensor_t *host;
-            fy_download_t *download;
-            fy_status_t status = fy_tensor_download(y[k], NULL, &download);
-            if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+            fy_status_t status = ts_try_download(y[k]);
             assert_int_equal(status, i < 2 ? FY_STATUS_BAD_VALUE : FY_STATUS_OK);
             if (i < 2) ts_text_has("an index was not in 0 .. 2");
         }

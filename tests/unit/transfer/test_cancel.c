@@ -22,8 +22,7 @@ TS_TEST(an_earlier_upload_does_not_clear_later_poison)
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
     (void)borrow_into(x, pinned(0), 0); /* the whole tensor, and later */
     ts_ok(fy_neg(x, &y));
-    ts_ok(fy_tensor_download(y, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &back));
+    back = ts_download(y);
 }
 
 /* The source belongs to the host again with the ticket, however long the requests before the upload

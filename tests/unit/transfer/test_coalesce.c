@@ -14,9 +14,7 @@ static int tear_down(void **state)
 
 static uint64_t model_ns(void)
 {
-    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_wait(g_device, FY_FOREVER));
-    ts_ok(fy_device_clock_query(g_device, &clock));
+    const fy_device_clock_t clock = ts_clock(g_device);
     assert_int_equal(clock.kind, FY_CLOCK_MODEL);
     return clock.now_ns;
 }

@@ -10,14 +10,6 @@ enum { KIB = 1024, LARGEST = 12 << 20, ROUNDING = 20 };
 static fy_device_t *g_device;
 static fy_tensor_t *g_remote, *g_pageable, *g_pinned;
 
-static uint64_t model_ns(void)
-{
-    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_wait(g_device, FY_FOREVER));
-    ts_ok(fy_device_clock_query(g_device, &clock));
-    return clock.now_ns;
-}
-
 typedef struct views {
     fy_tensor_t *remote, *pageable, *pinned;
 } views_t;
@@ -38,18 +30,10 @@ static void download_pinned(const views_t *v)
 static void upload_pinned(const views_t *v)
 {
     fy_ticket_t ticket;
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-    borrow.contract = FY_HOST_BORROW;
-    ts_ok(fy_tensor_upload_into(v->remote, v->pinned, &borrow, &ticket));
+    ts_ok(fy_tensor_upload_into(v->remote, v->pinned, &ts_borrow, &ticket));
 }
 
-static void download_object(const views_t *v)
-{
-    fy_download_t *download;
-    fy_tensor_t *result;
-    ts_ok(fy_tensor_download(v->remote, NULL, &download));
-    ts_ok(fy_download_wait(download, FY_FOREVER, &result));
-}
+static void download_object(const views_t *v) { (void)ts_download(v->remote); }
 
 static const struct {
     const char *name;
@@ -67,9 +51,9 @@ static uint64_t once(size_t way, int64_t nbytes)
     ts_ok(fy_slice(g_remote, 0, 0, nbytes, &v.remote));
     ts_ok(fy_slice(g_pageable, 0, 0, nbytes, &v.pageable));
     ts_ok(fy_slice(g_pinned, 0, 0, nbytes, &v.pinned));
-    const uint64_t start_ns = model_ns();
+    const uint64_t start_ns = ts_clock(g_device).now_ns;
     ways[way].move(&v);
-    const uint64_t ns = model_ns() - start_ns;
+    const uint64_t ns = ts_clock(g_device).now_ns - start_ns;
     fy_scope_end(scope, 0, NULL);
     return ns;
 }

@@ -47,10 +47,7 @@ static fy_status_t launch(ts_ctx_t *ctx, fy_op_t op, fy_tensor_t *dst, fy_tensor
 
 static fy_tensor_t *upload_bytes(ts_ctx_t *ctx, void *bytes, int64_t n)
 {
-    fy_tensor_t *host, *tensor;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(n), bytes, NULL, NULL, &host));
-    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &tensor));
-    return tensor;
+    return ts_upload(ctx->device, FY_DTYPE_U8, FY_DIMS(n), bytes);
 }
 
 /* Piece i has length i (up to ROOM), at an odd offset every third time. */

@@ -461,10 +461,8 @@ TS_TEST(a_lost_device_fails_queued_jobs)
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), DEVICE_LOST);
     ts_fails(fy_download_wait(second, FY_FOREVER, &host), DEVICE_LOST);
     ts_fails(fy_download_try(first, &host), DEVICE_LOST);
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
-    options.contract = FY_HOST_BORROW;
     fy_ticket_t never;
-    ts_fails(fy_tensor_upload_into(x, src, &options, &never), DEVICE_LOST);
+    ts_fails(fy_tensor_upload_into(x, src, &ts_borrow, &never), DEVICE_LOST);
     void *data;
     ts_ok(fy_tensor_map(src, FY_ACCESS_READ, &data)); /* host tensors stay readable */
     assert_true(((float *)data)[0] == 4);

@@ -111,8 +111,7 @@ TS_TEST(conversions_do_not_count_as_light_requests)
     assert_ptr_equal(src.storage, x->storage);
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy__convert(g_device, g_device->compute, &dst, &src, 12));
-    fy_ledger_totals_t after = ts_ledger(NULL);
-    ts_expect_quiet(&before, &after, "a conversion");
+    ts_expect_quiet_since(&before, "a conversion");
     fy_tensor_t *wide;
     ts_ok(fy_cast(half, FY_DTYPE_F32, &wide));
     ts_expect_f32(wide, (float[]){ 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11 }, 12);

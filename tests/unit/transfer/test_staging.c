@@ -5,20 +5,10 @@
 enum { NBYTES = 64 << 20, BAR = 85 }; /* per cent */
 static fy_device_t *g_device;
 
-static uint64_t model_ns(void)
-{
-    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    ts_ok(fy_device_wait(g_device, FY_FOREVER));
-    ts_ok(fy_device_clock_query(g_device, &clock));
-    return clock.now_ns;
-}
-
 TS_TEST(pageable_is_nearly_as_fast)
 {
     fy_tensor_t *device, *pageable, *pinned;
     fy_ticket_t ticket;
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-    borrow.contract = FY_HOST_BORROW;
     fy_scope_t scope = fy_scope_begin("staging");
     ts_ok(fy_device_open("sim:0?profile=h200", &g_device));
     ts_ok(fy_empty(g_device, FY_DTYPE_U8, FY_DIMS(NBYTES), &device));
@@ -26,18 +16,18 @@ TS_TEST(pageable_is_nearly_as_fast)
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(NBYTES), &pageable));
     ts_ok(fy_tensor_upload_into(device, pageable, NULL, NULL)); /* creates the ring */
 
-    uint64_t start_ns = model_ns();
-    ts_ok(fy_tensor_upload_into(device, pinned, &borrow, &ticket));
-    const uint64_t up_pinned_ns = model_ns() - start_ns;
-    start_ns = model_ns();
+    uint64_t start_ns = ts_clock(g_device).now_ns;
+    ts_ok(fy_tensor_upload_into(device, pinned, &ts_borrow, &ticket));
+    const uint64_t up_pinned_ns = ts_clock(g_device).now_ns - start_ns;
+    start_ns = ts_clock(g_device).now_ns;
     ts_ok(fy_tensor_upload_into(device, pageable, NULL, NULL));
-    const uint64_t up_ns = model_ns() - start_ns;
-    start_ns = model_ns();
+    const uint64_t up_ns = ts_clock(g_device).now_ns - start_ns;
+    start_ns = ts_clock(g_device).now_ns;
     ts_ok(fy_tensor_download_into(pinned, device, NULL));
-    const uint64_t down_pinned_ns = model_ns() - start_ns;
-    start_ns = model_ns();
+    const uint64_t down_pinned_ns = ts_clock(g_device).now_ns - start_ns;
+    start_ns = ts_clock(g_device).now_ns;
     ts_ok(fy_tensor_download_into(pageable, device, NULL));
-    const uint64_t down_ns = model_ns() - start_ns;
+    const uint64_t down_ns = ts_clock(g_device).now_ns - start_ns;
     print_message("64 MiB, model: up %llu ns pinned, %llu ns pageable; down %llu ns pinned, %llu "
                   "ns pageable\n",
                   (unsigned long long)up_pinned_ns, (unsigned long long)up_ns,

@@ -164,14 +164,12 @@ TS_TEST(a_device_is_lost_while_others_wait_for_it)
 
 static void *uploads_until_told(void *user)
 {
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     fy_tensor_t *src, *dst;
     fy_ticket_t ticket;
-    options.contract = FY_HOST_BORROW;
     if (fy_tensor_create_pinned(user, FY_DTYPE_F32, FY_DIMS(N), &src) != FY_STATUS_OK) return NULL;
     if (fy_tensor_create(user, FY_DTYPE_F32, FY_DIMS(N), &dst) != FY_STATUS_OK) return NULL;
     while (!atomic_load(&stop))
-        if (fy_tensor_upload_into(dst, src, &options, &ticket) != FY_STATUS_OK)
+        if (fy_tensor_upload_into(dst, src, &ts_borrow, &ticket) != FY_STATUS_OK)
             atomic_fetch_add(&failures, 1);
     fy_tensor_destroy(src);
     fy_tensor_destroy(dst);

@@ -49,9 +49,7 @@ static int tear_down_batching(void **state)
 static fy_status_t upload_all(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src,
                               fy_ticket_t *ticket)
 {
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
-    options.contract = FY_HOST_BORROW;
-    return fy_tensor_upload_many_into(count, dst, src, &options, ticket);
+    return fy_tensor_upload_many_into(count, dst, src, &ts_borrow, ticket);
 }
 
 static void expect(const fy_tensor_t *tensor, float value)
