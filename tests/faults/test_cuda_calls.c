@@ -8,7 +8,6 @@
 #include <ferry/train/optimizer.h>
 
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 enum { BATCH = 4, IN = 6, HIDDEN = 8, OUT = 3 };
 

@@ -6,7 +6,6 @@
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 enum { N = 64 };
 

@@ -1,22 +1,13 @@
 /* A test environment for pools without a device: a source that returns plain numbers and fails on
  * request, streams whose clocks a test advances, and bookkeeping memory that can run out. No byte
  * behind the numbers is ever written.
- * Include it after cmocka's usual headers. One environment at a time (`fake`). */
+ * One environment at a time (`fake`). */
 #ifndef FERRY_TESTS_UNIT_ALLOC_FAKE_H_
 #define FERRY_TESTS_UNIT_ALLOC_FAKE_H_
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "alloc/pool.h"
 #include "runtime/base/fail.h"
+#include "tests/support/harness.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -248,6 +239,14 @@ static inline void fake_reset(void)
     fake.fail_status = FY_STATUS_OUT_OF_MEMORY;
 }
 
+/* For TS_SUITE. */
+static inline int fake_set_up(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
 static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_nbytes,
                                         uint64_t alignment, fy__pool_t **out_pool)
 {
@@ -320,11 +319,30 @@ static inline void give(fy__block_t *block, uint32_t stream, uint64_t seq)
 
 static inline void give_done(fy__block_t *block) { give(block, 0, 0); }
 
+/* Frees the blocks, which are idle, and ends the pool. */
+#define fake_end_with(pool, ...) fake__end_with(pool, (fy__block_t *[]){ __VA_ARGS__, NULL })
+static inline void fake__end_with(fy__pool_t *pool, fy__block_t **blocks)
+{
+    while (*blocks) give_done(*blocks++);
+    fake_end(pool);
+}
+
 static inline fy_memory_stats_t query(fy__pool_t *pool)
 {
     fy_memory_stats_t stats;
     fy__pool_query(pool, &stats);
     return stats;
+}
+
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); the rest is one
+ * more block. Stream 1 takes them. */
+static inline void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
+{
+    int i = 0;
+    for (; sizes_kib[i]; i++) blocks[i] = take(pool, (uint64_t)sizes_kib[i] * KIB, 1);
+    const uint64_t rest = query(pool).largest_free;
+    if (rest) blocks[i] = take(pool, rest, 1);
+    assert_int_equal(query(pool).cached, 0);
 }
 
 static inline fy_memory_alloc_stats_t stats(fy__pool_t *pool)

@@ -2,7 +2,6 @@
  * never divided by a segment border, a trim frees the free end, and a failure changes nothing.
  * Random histories are checked against the pool's invariants. Figures of traces: tests/traces/. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { S1 = 1 };
 
@@ -87,9 +86,7 @@ TS_TEST(a_segment_that_cannot_grow_is_followed_by_a_new_one)
     assert_int_equal(fy__pool_alloc(pool, 4 * MIB, S1, &none), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fake.used, used);
     assert_int_equal(query(pool).reserved, used);
-    give_done(a);
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, a, b);
 }
 
 TS_TEST(guards_and_bookkeeping)
@@ -116,8 +113,7 @@ TS_TEST(guards_and_bookkeeping)
     assert_int_equal(fy__pool_reserve(pool, 31 * MIB), FY_STATUS_OK);
     assert_int_equal(query(pool).reserved, 32 * MIB);
     assert_int_equal(fake.segments, 1);
-    give_done(a);
-    fake_end(pool);
+    fake_end_with(pool, a);
 }
 
 static fy__pool_t *others_pool;
@@ -149,10 +145,7 @@ TS_TEST(another_thread_takes_the_free_end_meanwhile)
     assert_int_equal(query(pool).reserved, fake.used);
     assert_true((char *)c->address >= (char *)others[1]->address + others[1]->nbytes);
     assert_int_equal(served(pool), 4);
-    give_done(a);
-    give_done(others[1]);
-    give_done(c);
-    fake_end(pool);
+    fake_end_with(pool, a, others[1], c);
 }
 
 /* Free neighbours join into one block, so finally one block as large as all of them needs no new

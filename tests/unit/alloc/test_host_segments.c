@@ -1,8 +1,5 @@
 /* Host segments, from the allocator that this program uses: a jemalloc arena if the program carries
  * jemalloc and the environment does not choose mmap, else mmap. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +7,7 @@
 
 #include "alloc/host_segments.h"
 #include "runtime/device/memory.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 extern void *mallocx(size_t nbytes, int flags) __attribute__((weak));
 

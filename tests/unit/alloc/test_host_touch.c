@@ -1,13 +1,12 @@
 /* Pages that are faulted in advance: all of them become present, their contents stay, and a forked
  * child can do it too. */
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "alloc/host_segments.h"
 #include "runtime/device/memory.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 enum { MIB = 1 << 20, PAGE = 4096 };
 

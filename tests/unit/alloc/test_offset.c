@@ -2,11 +2,9 @@
  * searched from end to end.
  * Sizes span many orders of magnitude, lists are created and destroyed, and every answer (best
  * size, joined neighbours, largest) must agree. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "alloc/offset.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 enum { RANGES = 3, MOST = 256, SHELVES = 3 };
 

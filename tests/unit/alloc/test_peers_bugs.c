@@ -8,18 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/support/harness.h"
-
 enum { S1 = 1, S2 = 2 };
 
 static char self[512];
-
-static int setup(void **state)
-{
-    (void)state;
-    fake_reset();
-    return 0;
-}
 
 /* ---- pytorch#189504: after the final sync it does not search again, and fails although a fitting
  * block is free ---- */
@@ -39,8 +30,7 @@ TS_TEST(pytorch_189504_search_again_after_the_sync)
     fake.fail_alloc_until = UINT64_MAX;
     fy__block_t *block = take(pool, 3 * MIB, S1);
     assert_int_equal(stats(pool).after_sync, 1);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* ---- pytorch#192722: a bucket of several sizes returns a block of 150 MB for 200 MB ---- */
@@ -240,8 +230,7 @@ TS_TEST(pytorch_185240_a_verdict_needs_no_library)
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
     assert_int_equal(fy_error_get()->oom->would_help, MIB);
     fake.fail_meta_from = 0;
-    give_done(all);
-    fake_end(pool);
+    fake_end_with(pool, all);
 }
 
 /* ---- pytorch#173049: the message recommends a setting that does not help ---- */
@@ -365,4 +354,4 @@ static int prepare(void)
     return readlink("/proc/self/exe", self, sizeof self - 1) < 0;
 }
 
-TS_SUITE(.set_up = setup, .prepare = prepare);
+TS_SUITE(.set_up = fake_set_up, .prepare = prepare);

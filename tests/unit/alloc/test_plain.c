@@ -1,11 +1,7 @@
 /* fy_pool_*: the caching pool over plain numbers. Options, best fit, the exact limit with its
  * verdict, offsets of segments, figures. */
-#include <stdlib.h>
-#include <string.h>
 
-#include <ferry/ferry.h>
-
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)

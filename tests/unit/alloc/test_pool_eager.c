@@ -2,7 +2,6 @@
  * at the peak of random churn, its number of backend calls. A steady program makes no calls, and a
  * refused request has freed nothing. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { PEERS = 3 };
 static const char *const peer_names[PEERS] = { "ours", "powers of two",
@@ -28,7 +27,6 @@ static fy__block_t *take_at(fy__pool_t *pool, uint64_t nbytes)
 
 TS_TEST(rounding)
 {
-    fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     double sum = 0, worst = 0;
     uint64_t count = 0, random = 88172645463325252u;
@@ -142,7 +140,6 @@ TS_TEST(random_churn)
 
 TS_TEST(a_steady_program_makes_no_backend_call)
 {
-    fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     uint64_t calls = 0;
     /* Long-lived blocks between short-lived ones, of sizes that do not fit each other. */
@@ -164,7 +161,6 @@ TS_TEST(a_steady_program_makes_no_backend_call)
 TS_TEST(eager_release_is_rare)
 {
     enum { LIVE = 4 };
-    fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *blocks[LIVE] = { NULL };
     uint64_t random = 88172645463325252u;
@@ -186,7 +182,6 @@ TS_TEST(eager_release_is_rare)
 
 TS_TEST(idle_segments_are_released_before_the_peak_rises)
 {
-    fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     give_done(take_at(pool, 100 * MIB));
     give_done(take_at(pool, 120 * MIB));
@@ -194,13 +189,11 @@ TS_TEST(idle_segments_are_released_before_the_peak_rises)
     fy__block_t *part =
         take_at(pool, 3 * MIB); /* cut from the idle segment, although it is large */
     assert_int_equal(query(pool).reserved, 120 * MIB);
-    give_done(part);
-    fake_end(pool);
+    fake_end_with(pool, part);
 }
 
 TS_TEST(a_refused_request_releases_nothing)
 {
-    fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     fy__block_t *block;
     give_done(take_at(pool, 100 * MIB));
@@ -208,13 +201,11 @@ TS_TEST(a_refused_request_releases_nothing)
     assert_int_equal(fy__pool_alloc(pool, 120 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
     assert_int_equal(query(pool).reserved, 100 * MIB);
     block = take_at(pool, 90 * MIB); /* the idle segment still serves */
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(steps_are_bounded)
 {
-    fake_reset();
     fy__pool_t *pool = eager_pool(FY_UNLIMITED);
     static fy__block_t *blocks[6000];
     for (int i = 0; i < 6000; i++) {
@@ -227,3 +218,5 @@ TS_TEST(steps_are_bounded)
     for (int i = 0; i < 6000; i++) give_done(blocks[i]);
     fake_end(pool);
 }
+
+TS_SUITE(.set_up = fake_set_up);

@@ -2,27 +2,8 @@
  * one stage must serve, and checks that the earlier stages did not.
  * Also exact limits, rounding and trim. The stages that only reuse are in test_pool_reuse.c. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
-
-static int setup(void **state)
-{
-    (void)state;
-    fake_reset();
-    return 0;
-}
-
-/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); the rest is one
- * more block. */
-static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
-{
-    int i = 0;
-    for (; sizes_kib[i]; i++) blocks[i] = take(pool, (uint64_t)sizes_kib[i] * KIB, S1);
-    const uint64_t rest = query(pool).largest_free;
-    if (rest) blocks[i] = take(pool, rest, S1);
-    assert_int_equal(query(pool).cached, 0);
-}
 
 TS_TEST(the_pool_grows_by_segments_and_large_requests_get_dedicated_ones)
 {
@@ -38,10 +19,7 @@ TS_TEST(the_pool_grows_by_segments_and_large_requests_get_dedicated_ones)
     assert_int_equal(query(pool).reserved, 29 * MIB + 256); /* here they do not */
     assert_int_equal(stats(pool).grown, 3);
     assert_int_equal(query(pool).device_allocs, 3);
-    give_done(larger);
-    give_done(small);
-    give_done(large);
-    fake_end(pool);
+    fake_end_with(pool, larger, small, large);
 }
 
 /* A large idle segment is kept whole for large requests until no other memory is left. */
@@ -58,10 +36,7 @@ TS_TEST(small_blocks_do_not_break_a_free_large_segment)
     /* the limit refused a segment, so the large one was cut */
     assert_int_equal(fake.alloc_calls, 2);
     assert_int_equal(query(pool).reserved, 9 * MIB);
-    give_done(more);
-    give_done(rest);
-    give_done(crumb);
-    fake_end(pool);
+    fake_end_with(pool, more, rest, crumb);
 }
 
 TS_TEST(idle_segments_are_freed_before_a_refusal)
@@ -74,8 +49,7 @@ TS_TEST(idle_segments_are_freed_before_a_refusal)
     assert_int_equal(stats(pool).grown_after_trim, 1);
     assert_int_equal(stats(pool).syncs, 0);
     assert_int_equal(query(pool).reserved, 6 * MIB);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(only_enough_segments_are_freed)
@@ -88,8 +62,7 @@ TS_TEST(only_enough_segments_are_freed)
     give_done(c);
     fy__block_t *block = take(pool, 6 * MIB, S1);
     assert_int_equal(query(pool).reserved, 10 * MIB);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(a_full_device_frees_segments_and_retries)
@@ -102,8 +75,7 @@ TS_TEST(a_full_device_frees_segments_and_retries)
     assert_int_equal(query(pool).reserved, 8 * MIB);
     fy__block_t *block = take(pool, 6 * MIB, S1);
     assert_int_equal(stats(pool).grown_after_trim, 1);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* Two pending neighbours whose points one hazard cannot hold: only waiting and searching again
@@ -127,8 +99,7 @@ TS_TEST(a_wait_is_followed_by_a_new_search)
     assert_int_equal(fake.waits, 8);
     assert_int_equal(fake.alloc_calls, 1);
     assert_true(fake_hazard_done(&block->hazard));
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(the_host_waits_as_the_last_stage)
@@ -138,8 +109,7 @@ TS_TEST(the_host_waits_as_the_last_stage)
     fy__block_t *block = take(pool, MIB, 0);
     assert_int_equal(stats(pool).after_sync, 1);
     assert_true(fake_hazard_done(&block->hazard));
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* Segments that are pending as a whole: after the wait they are freed, and a larger one fits. */
@@ -152,8 +122,7 @@ TS_TEST(the_pool_waits_frees_and_grows)
     fy__block_t *block = take(pool, 6 * MIB, S1);
     assert_int_equal(stats(pool).grown_after_sync, 1);
     assert_int_equal(fake.sync_noted, 1);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 static fy__pool_t *wait_pool;
@@ -173,9 +142,7 @@ TS_TEST(another_may_allocate_while_one_waits)
     give(b, S1, 2);
     fake.during_wait = take_during_wait;
     fy__block_t *block = take(pool, 6 * MIB, S1);
-    give_done(block);
-    give_done(wait_block);
-    fake_end(pool);
+    fake_end_with(pool, block, wait_block);
 }
 
 /* A guard that forbids growth: every stage that does not grow is still tried, and the error record
@@ -202,8 +169,7 @@ TS_TEST(guard_refuses_growth)
     assert_int_equal(fake.free_calls, 0);
     assert_int_equal(fake.alloc_calls, 2);
     assert_int_equal(query(pool).device_allocs, 2);
-    give_done(small);
-    fake_end(pool);
+    fake_end_with(pool, small);
 }
 
 /* More streams than the pool has lists for: the other blocks are checked one by one, and still
@@ -219,8 +185,7 @@ TS_TEST(more_streams_than_lists)
     fy__block_t *block = take(pool, MIB, 131);
     assert_int_equal(stats(pool).after_sync, 1);
     assert_int_equal(fake.waits, 32);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* A hundred streams are more than one round of waiting handles. */
@@ -256,16 +221,12 @@ TS_TEST(tiny_limits_work)
     fy__block_t *a = take(pool, 512, S1), *b = take(pool, 300, S1), *block;
     assert_int_equal(query(pool).reserved, 1024);
     assert_int_equal(fy__pool_alloc(pool, 1, S1, &block), FY_STATUS_OUT_OF_MEMORY);
-    give_done(a);
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, a, b);
     fake.capacity = 1024; /* the device is smaller than a segment, and no limit is set */
     pool = fake_pool(FY_UNLIMITED, 32 * MIB);
     a = take(pool, 512, S1);
     b = take(pool, 512, S1);
-    give_done(a);
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, a, b);
 }
 
 TS_TEST(rounding_is_at_most_an_eighth_from_4_kib_up)
@@ -301,4 +262,4 @@ TS_TEST(trim_frees_whole_idle_segments)
     fake_end(pool);
 }
 
-TS_SUITE(.set_up = setup);
+TS_SUITE(.set_up = fake_set_up);

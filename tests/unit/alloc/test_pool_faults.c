@@ -2,7 +2,6 @@
  * N-th request for bookkeeping memory.
  * After each failure, figures and invariants hold, nothing leaked, and the pool still serves. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { BLOCKS = 120, STREAMS = 20 };
 
@@ -74,13 +73,6 @@ static int sweep(uint64_t *from, uint64_t *until, const uint64_t *calls, bool fo
         if (!reached) return refusing;
         assert_true(n < 10000);
     }
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    fake_reset();
-    return 0;
 }
 
 TS_TEST(without_faults)
@@ -158,4 +150,4 @@ TS_TEST(bad_alignment_is_refused)
     assert_null(pool);
 }
 
-TS_SUITE(.set_up = setup);
+TS_SUITE(.set_up = fake_set_up);

@@ -2,7 +2,6 @@
  * numbers while others allocate. Figures by category follow the tags. Not here: the equations over
  * devices (tests/conformance/test_memory.c). */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 #include <pthread.h>
 
@@ -10,7 +9,6 @@ enum { S1 = 1 };
 
 TS_TEST(a_peek_takes_no_lock)
 {
-    fake_reset();
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *block = take(pool, 1000, S1);
     fy_memory_stats_t stats;
@@ -24,8 +22,7 @@ TS_TEST(a_peek_takes_no_lock)
     assert_int_equal(stats.device_allocs, 1);
     assert_int_equal(stats.limit, FY_UNLIMITED);
     assert_int_equal(stats.by_category[FY_CATEGORY_ACTIVATIONS], 1024);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 typedef struct busy {
@@ -46,7 +43,6 @@ static void *allocate(void *user)
 
 TS_TEST(peeks_while_others_allocate_see_whole_numbers)
 {
-    fake_reset();
     busy_t busy = { .pool = fake_pool(FY_UNLIMITED, MIB) };
     fy__block_t *held = take(busy.pool, 4096, 0);
     pthread_t thread;
@@ -59,8 +55,7 @@ TS_TEST(peeks_while_others_allocate_see_whole_numbers)
         assert_int_equal(stats.reserved, MIB);
     }
     pthread_join(thread, NULL);
-    give_done(held);
-    fake_end(busy.pool);
+    fake_end_with(busy.pool, held);
 }
 
 static fy__block_t *take_for(fy__pool_t *pool, uint64_t nbytes, fy_category_t category)
@@ -76,7 +71,6 @@ static fy__block_t *take_for(fy__pool_t *pool, uint64_t nbytes, fy_category_t ca
  * with the same total. */
 TS_TEST(the_peak_keeps_its_first_categories)
 {
-    fake_reset();
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *weights = take_for(pool, 1024, FY_CATEGORY_WEIGHTS),
                 *gradients = take_for(pool, 2048, FY_CATEGORY_GRADIENTS);
@@ -93,8 +87,7 @@ TS_TEST(the_peak_keeps_its_first_categories)
     assert_int_equal(stats.peak_by_category[FY_CATEGORY_GRADIENTS], 0);
     assert_int_equal(stats.peak_by_category[FY_CATEGORY_WORKSPACE], 2048);
     assert_int_equal(stats.peak_by_category[FY_CATEGORY_STAGING], 256);
-    give_done(more);
-    give_done(workspace);
-    give_done(weights);
-    fake_end(pool);
+    fake_end_with(pool, more, workspace, weights);
 }
+
+TS_SUITE(.set_up = fake_set_up);

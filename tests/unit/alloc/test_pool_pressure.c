@@ -2,7 +2,6 @@
  * callbacks run, how their freed blocks are found, which stage counts, and the texts of refusals.
  * The public calls are in tests/conformance/test_pressure.c. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2 };
 
@@ -85,9 +84,7 @@ TS_TEST(callbacks_run_when_the_limit_is_reached)
     assert_int_equal(r.ready, 1);
     assert_int_equal(served(pool), 3);
     assert_int_equal(r.syncs, 0);
-    give_done(block);
-    give_done(kept[1]);
-    fake_end(pool);
+    fake_end_with(pool, block, kept[1]);
 }
 
 /* A pending block that a callback freed is taken with a wait on the device, not on the host. */
@@ -106,8 +103,7 @@ TS_TEST(a_freed_block_may_be_pending)
     assert_int_equal(fake.pressed[0], 2);
     assert_int_equal(stats(pool).after_sync, 1);
     assert_int_equal(served(pool), 3);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* Neighbouring blocks from two callbacks join into the block that neither freed alone. */
@@ -121,8 +117,7 @@ TS_TEST(callbacks_run_in_order)
     fy__block_t *block = take(pool, MIB, S1);
     assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(served(pool), 3);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* Idle segments are freed only if the callbacks were not enough. */
@@ -141,8 +136,7 @@ TS_TEST(callbacks_run_before_segments_are_freed)
     assert_int_equal(stats(pool).grown_after_trim, 1);
     assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(served(pool), 4);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 /* A callback may free memory on the device itself. */
@@ -156,9 +150,7 @@ TS_TEST(growth_is_tried_again_after_callbacks)
     assert_int_equal(stats(pool).after_pressure, 1);
     assert_int_equal(stats(pool).grown, 1);
     assert_int_equal(fake.alloc_calls, 3);
-    give_done(a);
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, a, b);
     fake_reset();
     pool = fake_pool(4 * MIB, MIB); /* by calling trim */
     fake.reclaim[0] = trims;
@@ -193,8 +185,7 @@ TS_TEST(callbacks_run_under_a_guard)
     assert_int_equal(refused(MIB, S1), FY_STATUS_REFUSED_BY_GUARD);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
     assert_int_equal(fake.pressed[0], 2);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(the_verdict_reports_the_callbacks)
@@ -208,8 +199,7 @@ TS_TEST(the_verdict_reports_the_callbacks)
     fake.reclaim[0] = give_first;
     assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_non_null(strstr(fy_error_get()->text, "tried: search, grow, reclaim callbacks"));
-    give_done(kept[1]);
-    fake_end(pool);
+    fake_end_with(pool, kept[1]);
 }
 
 /* ---- reserve, growth=off ---- */
@@ -269,8 +259,7 @@ TS_TEST(reserve_that_is_refused_takes_nothing)
     assert_non_null(strstr(fy_error_get()->text, "bookkeeping"));
     assert_int_equal(query(pool).reserved, fake.used);
     fake.fail_meta_from = 0;
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(growth_off_refuses_and_the_hint_is_true)
@@ -312,9 +301,7 @@ TS_TEST(growth_off_refuses_and_the_hint_is_true)
     fake.guard_sync = false;
     b = take(pool, KIB, 0);
     assert_int_equal(stats(pool).after_sync, 1);
-    give_done(a);
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, a, b);
 }
 
 TS_SUITE(.set_up = setup);

@@ -8,7 +8,6 @@
  * FERRY_SEED=n runs other histories. Not here: threads (test_pool_threads.c), failing sources
  * (test_pool_faults.c). */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum {
     GRANULE = 256,

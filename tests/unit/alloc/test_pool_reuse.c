@@ -2,27 +2,8 @@
  * stream, a finished block, joined neighbours, a block of another stream. Each stage must serve in
  * its situation, and only when the earlier stages do not. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
-
-static int setup(void **state)
-{
-    (void)state;
-    fake_reset();
-    return 0;
-}
-
-/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); the rest is one
- * more block. */
-static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
-{
-    int i = 0;
-    for (; sizes_kib[i]; i++) blocks[i] = take(pool, (uint64_t)sizes_kib[i] * KIB, S1);
-    const uint64_t rest = query(pool).largest_free;
-    if (rest) blocks[i] = take(pool, rest, S1);
-    assert_int_equal(query(pool).cached, 0);
-}
 
 TS_TEST(ready_block_is_reused)
 {
@@ -35,8 +16,7 @@ TS_TEST(ready_block_is_reused)
     assert_true(fake_hazard_done(&block->hazard));
     assert_int_equal(stats(pool).ready, 1);
     assert_int_equal(fake.alloc_calls, 1);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(best_fit_not_first_fit)
@@ -72,9 +52,7 @@ TS_TEST(same_stream_needs_no_wait)
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
     assert_int_equal(stats(pool).same_stream, 1);
     assert_int_equal(fake.alloc_calls, 1);
-    give_done(block);
-    give_done(b[1]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[1]);
 }
 
 /* Blocks that one stream freed join, and the later point covers both. */
@@ -90,9 +68,7 @@ TS_TEST(same_stream_neighbours_join)
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
     assert_int_equal(stats(pool).same_stream, 1);
     assert_int_equal(fake.alloc_calls, 1);
-    give_done(block);
-    give_done(b[3]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[3]);
 }
 
 TS_TEST(finished_block_needs_no_wait_on_another_stream)
@@ -107,9 +83,7 @@ TS_TEST(finished_block_needs_no_wait_on_another_stream)
     assert_int_equal(stats(pool).reaped, 1);
     assert_int_equal(stats(pool).ready, 2); /* b[1] and this one */
     assert_int_equal(fake.alloc_calls, 1);
-    give_done(block);
-    give_done(b[1]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[1]);
 }
 
 /* Finished and free neighbours become one block. */
@@ -126,9 +100,7 @@ TS_TEST(finished_blocks_join_what_is_free)
     fy__block_t *block = take(pool, 768 * KIB, S2);
     assert_int_equal(stats(pool).reaped, 2);
     assert_int_equal(stats(pool).inserted_wait, 0);
-    give_done(block);
-    give_done(b[3]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[3]);
 }
 
 TS_TEST(free_and_pending_neighbours_serve_their_stream)
@@ -145,10 +117,7 @@ TS_TEST(free_and_pending_neighbours_serve_their_stream)
     assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
     assert_int_equal(query(pool).pending, 168 * KIB); /* unneeded blocks stay unchanged */
     assert_true(fy__pool_is_valid(pool));
-    give_done(block);
-    give_done(b[0]);
-    give_done(b[4]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[0], b[4]);
 }
 
 TS_TEST(another_streams_block_is_handed_out_with_its_points)
@@ -168,10 +137,7 @@ TS_TEST(another_streams_block_is_handed_out_with_its_points)
     /* The other half keeps the point too. */
     fy__block_t *half = take(pool, 312 * KIB, S3);
     assert_true(fake_word(&half->hazard, 0) == FY__POINT(S1, 7));
-    give_done(half);
-    give_done(block);
-    give_done(b[1]);
-    fake_end(pool);
+    fake_end_with(pool, half, block, b[1]);
 }
 
 /* Adjacent blocks of three streams: the owner of the joined block waits for all of them. */
@@ -197,10 +163,7 @@ TS_TEST(neighbours_of_several_streams_are_joined_before_growing)
     assert_int_equal(seen[S1], 8);
     assert_int_equal(seen[S2], 3);
     assert_int_equal(seen[S3], 1);
-    give_done(block);
-    give_done(b[0]);
-    give_done(b[4]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[0], b[4]);
 }
 
 /* Stream 0 is the host. It cannot wait on the device, so it never gets pending bytes. */
@@ -213,9 +176,7 @@ TS_TEST(the_host_gets_only_what_is_done)
     fy__block_t *block = take(pool, 512 * KIB, 0);
     assert_int_equal(fake.alloc_calls, 2);
     assert_true(fake_hazard_done(&block->hazard));
-    give_done(block);
-    give_done(b[1]);
-    fake_end(pool);
+    fake_end_with(pool, block, b[1]);
 }
 
 /* Freed blocks used by one stream are not polled: a poll may cost a call of the backend. */
@@ -230,4 +191,4 @@ TS_TEST(a_free_does_not_poll)
     fake_end(pool);
 }
 
-TS_SUITE(.set_up = setup);
+TS_SUITE(.set_up = fake_set_up);

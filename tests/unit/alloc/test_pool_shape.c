@@ -2,16 +2,8 @@
  * one, but not in every round, and reserved segments never.
  * An idle segment is kept for blocks of its kind as long as the pool may grow. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { S1 = 1 };
-
-static int setup(void **state)
-{
-    (void)state;
-    fake_reset();
-    return 0;
-}
 
 static void take_and_give(fy__pool_t *pool, int count, uint64_t nbytes)
 {
@@ -53,8 +45,7 @@ TS_TEST(reserved_segments_are_not_freed)
     assert_int_equal(fy__pool_reserve(pool, 16 * MIB), FY_STATUS_OK);
     fy__block_t *block = take(pool, 20 * MIB, S1);
     assert_int_equal(query(pool).reserved, 36 * MIB);
-    give_done(block);
-    fake_end(pool);
+    fake_end_with(pool, block);
 }
 
 TS_TEST(an_idle_segment_is_kept_for_its_kind)
@@ -74,11 +65,7 @@ TS_TEST(an_idle_segment_is_kept_for_its_kind)
     assert_int_equal(query(pool).reserved, 112 * MIB);
     last = take(pool, 2 * MIB - 256, S1); /* then cuts the idle segment */
     assert_int_equal(query(pool).largest_free, 6 * MIB + 256);
-    give_done(less);
-    give_done(quarter);
-    give_done(last);
-    give_done(most);
-    fake_end(pool);
+    fake_end_with(pool, less, quarter, last, most);
 }
 
-TS_SUITE(.set_up = setup);
+TS_SUITE(.set_up = fake_set_up);

@@ -2,11 +2,9 @@
  * at once all work, the figures add up in the end, queries and trims may run at any time.
  * Also meant for ThreadSanitizer. It has its own small source and streams: those of fake.h serve
  * one thread. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "alloc/pool.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 enum { THREADS = 4, STREAMS = THREADS + 1, HELD = 24, ROUNDS = 20000 };
 static const uint64_t limit_nbytes = 4u << 20;

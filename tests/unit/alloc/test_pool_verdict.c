@@ -1,16 +1,8 @@
 /* The verdict: reason, figures and text for each way to run out of memory. Every number in the text
  * is checked, and every hint is followed and must help. */
 #include "tests/unit/alloc/fake.h"
-#include "tests/support/test.h"
 
 enum { S1 = 1, S2 = 2 };
-
-static int setup(void **state)
-{
-    (void)state;
-    fake_reset();
-    return 0;
-}
 
 static const fy_oom_verdict_t *refused(fy__pool_t *pool, uint64_t nbytes, uint32_t stream)
 {
@@ -61,9 +53,7 @@ TS_TEST(limit)
         "  live by category: activations 3.0 MiB");
     give_done(b); /* the hint is true */
     c = take(pool, 2 * MIB - 100, S1);
-    give_done(a);
-    give_done(c);
-    fake_end(pool);
+    fake_end_with(pool, a, c);
 }
 
 /* If a whole segment of another size is freed, the pool can release it and grow. */
@@ -88,10 +78,7 @@ TS_TEST(limit_with_segments_too_small)
     assert_int_equal(verdict->would_help, 2 * MIB + 256 <= 3 * MIB ? 3 * MIB : 0);
     give_done(c);
     c = take(pool, 2 * MIB + 1, S1);
-    give_done(a);
-    give_done(b);
-    give_done(c);
-    fake_end(pool);
+    fake_end_with(pool, a, b, c);
 }
 
 TS_TEST(above_the_limit_whatever_is_freed)
@@ -150,9 +137,7 @@ TS_TEST(device_full)
                   "  Would help: free 2097152 live bytes (2.0 MiB, adjacent, in one segment)\n"
                   "  tried: search, grow\n"
                   "  live by category: activations 4.0 MiB");
-    give_done(a);
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, a, b);
 }
 
 TS_TEST(fragmented)
@@ -214,8 +199,7 @@ TS_TEST(no_false_hint_of_a_sync)
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
     assert_null(strstr(verdict->text, "after a sync"));
     assert_int_equal(verdict->would_help, 2 * MIB);
-    give_done(a);
-    fake_end(pool);
+    fake_end_with(pool, a);
 }
 
 TS_TEST(says_what_was_tried)
@@ -231,8 +215,7 @@ TS_TEST(says_what_was_tried)
                                          FY_OOM_TRIED_RELEASE | FY_OOM_TRIED_SYNC);
     assert_non_null(strstr(verdict->text, "\n  tried: search, grow, release 4194304 idle bytes, "
                                           "wait for pending blocks and search again\n"));
-    give_done(c);
-    fake_end(pool);
+    fake_end_with(pool, c);
 }
 
 TS_TEST(pinned_pools_fail_with_their_own_status)
@@ -269,8 +252,7 @@ TS_TEST(the_text_fits_the_record)
     assert_true(strlen(verdict->text) < sizeof verdict->text - 1);
     assert_non_null(strstr(fy_error_get()->text, "Would help"));
     assert_non_null(strstr(fy_error_get()->text, " live bytes ("));
-    give_done(b);
-    fake_end(pool);
+    fake_end_with(pool, b);
 }
 
 /* A limit above the device's memory would not help: the verdict does not suggest it. */
@@ -283,8 +265,7 @@ TS_TEST(no_false_hint_of_a_limit)
     const fy_oom_verdict_t *verdict = refused(pool, 2 * MIB + 1, S1);
     assert_int_equal(verdict->would_help, 2 * MIB);
     assert_null(strstr(verdict->text, "a limit higher"));
-    give_done(a);
-    fake_end(pool);
+    fake_end_with(pool, a);
 }
 
 static fy_oom_verdict_t longest;
@@ -340,4 +321,4 @@ TS_TEST(the_longest_text_fits)
     fake_end(pool);
 }
 
-TS_SUITE(.set_up = setup);
+TS_SUITE(.set_up = fake_set_up);

@@ -2,12 +2,8 @@
  * many blocks, lines wrap inside the page, and the output is XML for any scope name. Not here: the
  * content of a snapshot (tests/conformance/test_snapshot.c). */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "alloc/report/snapshot.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 enum { BLOCKS = 10000, SEGMENTS = 3 };
 

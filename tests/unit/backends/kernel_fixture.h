@@ -4,20 +4,12 @@
 #ifndef FERRY_TESTS_KERNEL_FIXTURE_H_
 #define FERRY_TESTS_KERNEL_FIXTURE_H_
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "opset/formulas/cast.h"
 #include "opset/formulas/index.h"
 #include "backends/kernels/kernels.h"
+#include "tests/support/harness.h"
 
 #define UNUSED          __attribute__((unused))
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))

@@ -3,7 +3,6 @@
  * mix ops that run on registers with others; operands repeat, are read twice, set twice, and are at
  * odd addresses. Not here: which calls make a chain (tests/conformance). */
 #include "backends/kernels/chain.h"
-#include "tests/support/test.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { DSTS = 2, SOURCES = 3, OPERANDS = DSTS + SOURCES, VALUES = 3, OPS = 40, PERIOD = 64 };

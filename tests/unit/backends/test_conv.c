@@ -8,7 +8,6 @@
 
 #include "backends/kernels/conv_prim.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 /* A build with -DFERRY_DNNL=OFF has no primitives to look at. */
 static void needs_onednn(void)

@@ -1,13 +1,11 @@
 /* The gradient of depthwise kernels of 5 x 5: loops for vectors give what the plain loops give, for
  * any channels, strides, paddings and small images; and the same bits for any number of threads and
  * any scratch. Values against an oracle: tests/ops/cases.def. */
-#include <string.h>
 
 #include "backends/kernels/family.h"
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 enum { K = 5, ENOUGH = 1 << 26 };
 

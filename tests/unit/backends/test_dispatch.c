@@ -5,7 +5,6 @@
 
 #include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 TS_TEST(an_unknown_dtype_is_unsupported)
 {

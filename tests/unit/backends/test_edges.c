@@ -4,7 +4,6 @@
 #include "opset/formulas/activation.h"
 #include "backends/kernels/loops.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 enum { N = 400 };
 static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0,      1,

@@ -1,7 +1,6 @@
 /* Elementwise kernels: every op and dtype in every layout, against the same op in f64 (long double
  * for f64). */
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 /* ---- layouts: dims of dst, and for each operand its dims and strides ---- */
 

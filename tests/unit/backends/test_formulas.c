@@ -1,7 +1,6 @@
 /* Scalar formulas: the rules of ops.h for NaN, wrap-around and casts, and the index helpers. */
 #include "opset/formulas/scalar.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 TS_TEST(maximum_and_minimum_propagate_nan)
 {

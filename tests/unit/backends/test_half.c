@@ -1,7 +1,6 @@
 /* f16 and bf16 <-> f32 and f64: every half value, and values around every rounding boundary between
  * two of them. */
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 static float next(float x, float to) { return nextafterf(x, to); }
 

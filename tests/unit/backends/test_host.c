@@ -1,7 +1,6 @@
 /* The host backend, slot by slot, as the runtime calls it. */
 #include "backends/builtin.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 static const fy_backend_t *host;
 static void *dev;

@@ -2,7 +2,6 @@
  * in one panel of rows or several, the results are those of the plain loops.
  * Values against an oracle: tests/ops/cases.def. */
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 enum { A = 3, B = 11, IN = 40, OUT = 24 };
 

@@ -1,7 +1,6 @@
 /* The load of a machine, from lines in the format of /proc/loadavg. */
 #include "backends/host/load.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 TS_TEST(a_line_is_read)
 {

@@ -5,7 +5,6 @@
 #include "backends/kernels/loops.h"
 #include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
 

@@ -1,7 +1,6 @@
 /* copy, concat, gather, fill, arange: bytes arrive at the right addresses, in every layout, and no
  * other byte changes (guards, gaps). */
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 TS_TEST(copies_any_layout)
 {

@@ -1,7 +1,6 @@
 /* The skeleton backend keeps the rules that it documents: new backends are copies of it. */
 #include "backends/builtin.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 static const fy_backend_t *null_backend(void)
 {

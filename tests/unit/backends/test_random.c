@@ -2,7 +2,6 @@
  * moments, permutations. */
 #include "opset/formulas/random.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 /* Known answers: Random123's kat_vectors, philox4x32 with 10 rounds. */
 TS_TEST(philox_known_answers)

@@ -1,7 +1,6 @@
 /* sum, mean, max, min, argmax, softmax, log_softmax, mse_loss: all axes subsets and layouts against
  * long double. */
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 typedef struct shape {
     int rank;

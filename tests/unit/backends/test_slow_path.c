@@ -1,8 +1,6 @@
 /* No slow path is silent: the training step of a known model runs no convolution in the plain
  * loops, and a convolution that does is logged once.
  * Not here: that both implementations give the same results (test_conv.c). */
-#include <stdio.h>
-#include <string.h>
 
 #include <ferry/train/model.h>
 

@@ -7,7 +7,6 @@
 #include "backends/kernels/family.h"
 #include "backends/kernels/team.h"
 #include "tests/unit/backends/kernel_fixture.h"
-#include "tests/support/test.h"
 
 /* ---- the model ---- */
 

@@ -5,18 +5,13 @@
 #define FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <ferry/backend.h>
 
 #include "backends/kernels/kernels.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
+#include "tests/support/harness.h"
 
 static struct {
 #define X(result, name, parameters) result(*name) parameters;
@@ -246,6 +241,19 @@ static inline uint64_t nelem_of(const fy_desc_t *desc)
     uint64_t n = 1;
     for (int axis = 0; axis < desc->rank; axis++) n *= (uint64_t)desc->dims[axis];
     return n;
+}
+/* A launch with one result. */
+static inline fy_launch_t launch_of(fy_op_t op, unsigned nsrc, fy_desc_t *dst, fy_desc_t *src,
+                                    const void *attrs)
+{
+    return (fy_launch_t){ .struct_size = sizeof(fy_launch_t),
+                          .op = op,
+                          .nsrc = (uint16_t)nsrc,
+                          .ndst = 1,
+                          .dst = dst,
+                          .src = src,
+                          .attrs = attrs,
+                          .nelem = nelem_of(dst) };
 }
 /* Elements from the first to the last in memory; strides are not negative here. */
 static inline uint64_t span_of(const fy_desc_t *desc)

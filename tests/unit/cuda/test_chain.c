@@ -4,7 +4,6 @@
  * (tests/conformance/test_graph_fuse.c, which runs over the fake driver too). */
 #include "graph_step.h"
 #include "tests/support/value.h"
-#include "tests/support/test.h"
 
 enum { RESULTS = 3, MOST = 4096 };
 

@@ -6,7 +6,6 @@
 #include <ctype.h>
 
 #include "backends/cuda/codes.h"
-#include "tests/support/test.h"
 
 /* ---- the tables are complete ---- */
 
@@ -87,14 +86,7 @@ static void lt_says_its_name(const char *name, int number)
     a.data = memory;
     ab[0] = ab[1] = a;
     c.data = (char *)memory + 2048;
-    fy_launch_t matmul = { .struct_size = sizeof matmul,
-                           .op = FY_OP_MATMUL,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .dst = &c,
-                           .src = ab,
-                           .attrs = &product,
-                           .nelem = 16 };
+    fy_launch_t matmul = launch_of(FY_OP_MATMUL, 2, &c, ab, &product);
     fake.fake_cuda_fail("cublasLtCreate", 1, number);
     const fy_status_t status = cuda->launch(dev, stream, &matmul);
     /* this card or product is not supported by cuBLASLt: Ferry's kernel runs it */
@@ -132,13 +124,7 @@ static void assert_stays_lost(visit_t *v, const char *number)
     int done;
     fy_backend_info_t info;
     fy_desc_t x = DENSE(F32, 4);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_NEG,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &x,
-                           .src = &x,
-                           .nelem = 4 };
+    fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
     assert_failed(cuda->device_query(v->dev, &info), FY_STATUS_DEVICE_LOST, number);
     assert_failed(cuda->alloc(v->dev, 4096, &more), FY_STATUS_DEVICE_LOST,
                   "cuda:0 is lost: an earlier call gave");
@@ -238,13 +224,7 @@ TS_TEST(a_loss_names_the_recent_requests)
     assert_ok(cuda->event_create(dev, &event));
     assert_ok(cuda->alloc(dev, 4096, &memory));
     fy_desc_t x = DENSE(F32, 1024);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_NEG,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &x,
-                           .src = &x,
-                           .nelem = 1024 };
+    fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
     x.data = memory;
     fy_copy_t up = { FY_COPY_UPLOAD, 0, memory, bytes, 1000 };
     assert_ok(cuda->copy(dev, uploads, &up));

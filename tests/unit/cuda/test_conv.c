@@ -2,7 +2,6 @@
  * the results of the portable kernels: forward, both gradients, groups, windows that leave the
  * image, accumulation, weight gradients in slices. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 typedef struct conv {
     int64_t n, h, w, c, o, kh, kw;
@@ -401,14 +400,7 @@ TS_TEST(a_capture_restores_the_stream_of_the_handle)
     fy_desc_t dst = DENSE(F32, 1, 4, 1, 2),
               src[] = { DENSE(F32, 1, 4, 1, 2), DENSE(F32, 2, 1, 1, 2) };
     dst.data = memory, src[0].data = memory + 2048, src[1].data = memory + 4096;
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_CONV2D,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .dst = &dst,
-                           .src = src,
-                           .attrs = &attrs,
-                           .nelem = 8 };
+    fy_launch_t launch = launch_of(FY_OP_CONV2D, 2, &dst, src, &attrs);
     assert_ok(cuda->launch(dev, stream, &launch));
     assert_ok(cuda->graph_begin(dev, &capture));
     assert_ok(cuda->launch(dev, capture, &launch));
@@ -444,14 +436,7 @@ TS_TEST(each_dnn_call_may_fail)
         char *memory = device_bytes(bytes, sizeof bytes);
         dst.data = memory, src[0].data = memory + 4096, src[1].data = memory + 8192,
         src[2].data = memory + 12288;
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_CONV2D,
-                               .nsrc = 3,
-                               .ndst = 1,
-                               .dst = &dst,
-                               .src = src,
-                               .attrs = &attrs,
-                               .nelem = 128 };
+        fy_launch_t launch = launch_of(FY_OP_CONV2D, 3, &dst, src, &attrs);
         launch.workspace = memory + 16384;
         launch.workspace_nbytes = 4096;
         fake.fake_cuda_fail(names[i], 1, 4000);
@@ -498,14 +483,7 @@ static int64_t convolve(char *memory, int64_t n)
         fy_desc_t dst = DENSE(F32, 1, h, 1, 2),
                   src[] = { DENSE(F32, 1, h, 1, 2), DENSE(F32, 2, 1, 1, 2) };
         dst.data = memory, src[0].data = memory + 8192, src[1].data = memory + 16384;
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_CONV2D,
-                               .nsrc = 2,
-                               .ndst = 1,
-                               .dst = &dst,
-                               .src = src,
-                               .attrs = &attrs,
-                               .nelem = (uint64_t)(2 * h) };
+        fy_launch_t launch = launch_of(FY_OP_CONV2D, 2, &dst, src, &attrs);
         assert_ok(cuda->launch(dev, stream, &launch));
     }
     return fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7") - asked;

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include "fixture.h"
-#include "tests/support/test.h"
 
 enum { COUNT = 300, NBYTES = 96 };
 

@@ -4,7 +4,6 @@
  * portable kernels (ops_op_matrix_fake_cuda) and with the kernels' source
  * (ops_op_matrix_cuda_source), and fails for a cell that it did not run. */
 #include "fixture.h"
-#include "tests/support/test.h"
 
 /* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to
  * `supports`. */

@@ -1,7 +1,6 @@
 /* The plugin's description of a card: the driver's values, and which libraries are present or
  * missing, with the reason. */
 #include "fixture.h"
-#include "tests/support/test.h"
 
 #include <cuda.h>
 

@@ -1,7 +1,6 @@
 /* Finding the driver, opening devices, and driver calls that fail: every call and every fatal code,
  * once each. */
 #include "visit.h"
-#include "tests/support/test.h"
 
 #include <cuda.h>
 #include <pthread.h>
@@ -156,13 +155,7 @@ TS_TEST(fatal_codes_lose_the_device)
         int64_t calls = fake.fake_cuda_all_calls();
         fy_copy_t down = { FY_COPY_DOWNLOAD, 0, number, memory, 4 };
         fy_desc_t x = DENSE(F32, 16);
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_NEG,
-                               .nsrc = 1,
-                               .ndst = 1,
-                               .dst = &x,
-                               .src = &x,
-                               .nelem = 16 };
+        fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
         void *more;
         x.data = memory;
         assert_failed(cuda->alloc(dev, 4096, &more), FY_STATUS_DEVICE_LOST, "cuda:1 is lost");
@@ -186,13 +179,7 @@ TS_TEST(an_illegal_address_is_reported_later)
 {
     void *event;
     fy_desc_t x = DENSE(F32, 1024);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_NEG,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &x,
-                           .src = &x,
-                           .nelem = 1024 };
+    fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
     open_device(NULL);
     assert_ok(cuda->event_create(dev, &event));
     x.data = (void *)(uintptr_t)4096;
@@ -238,21 +225,8 @@ static void slots_leave_current(void *expected)
     x.data = m.data = memory;
     mm[0] = mm[1] = m;
     m.data = (char *)memory + 2048;
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_NEG,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &x,
-                           .src = &x,
-                           .nelem = 16 };
-    fy_launch_t matmul = { .struct_size = sizeof matmul,
-                           .op = FY_OP_MATMUL,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .dst = &m,
-                           .src = mm,
-                           .attrs = &product,
-                           .nelem = 16 };
+    fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
+    fy_launch_t matmul = launch_of(FY_OP_MATMUL, 2, &m, mm, &product);
     KEEPS(assert_ok(cuda->launch(dev, stream, &launch)));
     KEEPS(assert_true(cuda->supports(dev, &matmul)));
     KEEPS(assert_int_equal(cuda->workspace(dev, &matmul, 1 << 20), 4096));
@@ -310,13 +284,7 @@ static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int
     int64_t before[5], all = 1 + gets + sets + 2 * pushes;
     void *memory;
     fy_desc_t x = DENSE(F32, 16);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_NEG,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &x,
-                           .src = &x,
-                           .nelem = 16 };
+    fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
     void *top = fake.fake_cuda_current();
     /* the allocation must not change the counts below */
     fake.fake_cuda_application(fake.fake_cuda_context(0));

@@ -1,7 +1,6 @@
 /* Epilogues of cuBLASLt: biases and their gradients in one call, relu only if the device's spec
  * allows it, TF32 only if requested. Refusals and choices are cached. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 static int open_with(const char *key, const char *value)
 {
@@ -107,14 +106,7 @@ TS_TEST(scratch_is_declared)
 {
     const fy_linear_attrs_t gelu = { FY_ACTIVATION_GELU };
     op_case_t c = linear_case(FY_DTYPE_BF16, &gelu);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_LINEAR,
-                           .nsrc = 3,
-                           .ndst = 1,
-                           .dst = c.dst,
-                           .src = c.src,
-                           .attrs = &gelu,
-                           .nelem = 96 };
+    fy_launch_t launch = launch_of(FY_OP_LINEAR, 3, c.dst, c.src, &gelu);
     const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 512 + 4096);
     assert_int_equal(cuda->workspace(dev, &launch, 600), 512); /* no bytes are left for cuBLASLt */
@@ -160,14 +152,7 @@ TS_TEST(many_rows_are_split_into_groups)
 TS_TEST(refused_groups_need_no_scratch)
 {
     op_case_t c = case_of_groups(0);
-    const fy_launch_t launch = { .struct_size = sizeof launch,
-                                 .op = FY_OP_LINEAR,
-                                 .nsrc = 3,
-                                 .ndst = 1,
-                                 .dst = c.dst,
-                                 .src = c.src,
-                                 .attrs = &tanh_attrs,
-                                 .nelem = 4800 };
+    const fy_launch_t launch = launch_of(FY_OP_LINEAR, 3, c.dst, c.src, &tanh_attrs);
     for (int call = 1; call <= 2; call++) {
         assert_int_equal(close_device(state) | open_device(state), 0);
         const int64_t before = products(), launches = kernels();
@@ -294,14 +279,7 @@ static float product_of_thirds(void)
     src[0].data = device_bytes(&third, sizeof third);
     src[1].data = device_bytes(&third, sizeof third);
     dst.data = device_bytes(&result, sizeof result);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_MATMUL,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .dst = &dst,
-                           .src = src,
-                           .attrs = &attrs,
-                           .nelem = 1 };
+    fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &dst, src, &attrs);
     assert_ok(cuda->launch(dev, stream, &launch));
     fetch(&result, dst.data, sizeof result);
     cuda->free(dev, src[0].data, sizeof third);

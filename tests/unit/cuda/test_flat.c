@@ -2,7 +2,6 @@
  * driver copies at each launch. This covers every op of elementwise arithmetic, copies, casts,
  * fills and optimizer steps. The results are those of the portable kernels, aligned or not. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 enum { MOST = 128 };

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "graph_step.h"
-#include "tests/support/test.h"
 
 /* ---- the calls of a replay ---- */
 

@@ -8,7 +8,6 @@
 #include <cudaTypedefs.h>
 
 #include "graph_step.h"
-#include "tests/support/test.h"
 
 static PFN_cuMemAlloc_v3020 driver_alloc;
 static PFN_cuMemsetD8Async_v3020 driver_fill;

@@ -6,7 +6,6 @@
 
 #include "tests/support/fake_driver.h"
 #include "tests/support/own_allocator.h"
-#include "tests/support/test.h"
 
 enum { N = 100000 };
 

@@ -2,7 +2,6 @@
  * kernels: all dtypes, and the layouts that fusing, broadcasting and splitting could get wrong.
  * Proves the host side of a launch; the device code is interpreted, not run. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
@@ -384,13 +383,7 @@ TS_TEST(registered_ops_get_the_native_stream)
 TS_TEST(dtypes_beyond_the_table_are_refused)
 {
     fy_desc_t x = DENSE(I32, 4);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_EXP,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &x,
-                           .src = &x,
-                           .nelem = 4 };
+    fy_launch_t launch = launch_of(FY_OP_EXP, 1, &x, &x, NULL);
     int64_t before = fake.fake_cuda_all_calls();
     assert_int_equal(cuda->supports(dev, &launch), 0);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "exp");

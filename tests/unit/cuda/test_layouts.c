@@ -4,7 +4,6 @@
  * FAKE_CUDA_KERNELS=source the kernels' source computes. See backends/cuda/pack_copy.c,
  * pack_reduce.c. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
@@ -91,14 +90,7 @@ TS_TEST(a_sum_does_not_depend_on_addresses)
                   dst = DENSE(F32, COLUMNS);
         src.data = block + shift * 4;
         dst.data = device_bytes(x, COLUMNS * 4);
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_SUM,
-                               .nsrc = 1,
-                               .ndst = 1,
-                               .dst = &dst,
-                               .src = &src,
-                               .attrs = &attrs };
-        launch.nelem = COLUMNS;
+        fy_launch_t launch = launch_of(FY_OP_SUM, 1, &dst, &src, &attrs);
         assert_ok(cuda->launch(dev, stream, &launch));
         fetch(sums[shift], dst.data, COLUMNS * 4);
         cuda->free(dev, dst.data, COLUMNS * 4);

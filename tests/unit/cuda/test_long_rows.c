@@ -4,7 +4,6 @@
  * the same bits. With FAKE_CUDA_KERNELS=source the kernels' source computes. See
  * backends/cuda/pack_rows.c. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
@@ -172,14 +171,7 @@ TS_TEST(bits_are_the_same_every_time)
         fy_desc_t src = describe(FY_DTYPE_F32, 1, &n, NULL), dst = src;
         src.data = device_bytes(x, (uint64_t)n * sizeof *x);
         dst.data = device_bytes(x, (uint64_t)n * sizeof *x);
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_SOFTMAX,
-                               .nsrc = 1,
-                               .ndst = 1,
-                               .dst = &dst,
-                               .src = &src };
-        launch.attrs = &attrs;
-        launch.nelem = (uint64_t)n;
+        fy_launch_t launch = launch_of(FY_OP_SOFTMAX, 1, &dst, &src, &attrs);
         launch.workspace_nbytes = cuda->workspace(dev, &launch, SPACE);
         assert_ok(cuda->alloc(dev, launch.workspace_nbytes, &launch.workspace));
         assert_ok(cuda->launch(dev, stream, &launch));

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "op_case.h"
-#include "tests/support/test.h"
 
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
@@ -89,14 +88,7 @@ TS_TEST(missing_cublaslt_is_logged)
 {
     fy_matmul_attrs_t attrs;
     op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = FY_OP_MATMUL,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .dst = c.dst,
-                           .src = c.src,
-                           .attrs = &attrs,
-                           .nelem = 15 };
+    fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, c.dst, c.src, &attrs);
     reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
     assert_int_equal(cuda->supports(dev, &launch), 0);
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 0);
@@ -145,14 +137,7 @@ TS_TEST(unaligned_addresses_work)
         d.data = memory + 512 + 2 * shift;
         src[0] = a;
         src[1] = b;
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_MATMUL,
-                               .nsrc = 2,
-                               .ndst = 1,
-                               .dst = &d,
-                               .src = src,
-                               .attrs = &attrs,
-                               .nelem = 16 };
+        fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &d, src, &attrs);
         assert_ok(cuda->launch(dev, stream, &launch));
         assert_ok(cuda->fill(dev, stream, memory, 0, 2)); /* the device is not lost */
     }
@@ -205,15 +190,8 @@ TS_TEST(products_are_added_once)
     assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
     char *memory = device_bytes(bytes, sizeof bytes);
     c.dst[0].data = memory, c.src[0].data = memory + 1024, c.src[1].data = memory + 2048;
-    const fy_launch_t launch = { .struct_size = sizeof launch,
-                                 .op = FY_OP_MATMUL,
-                                 .nsrc = 2,
-                                 .ndst = 1,
-                                 .accumulate = 1,
-                                 .dst = c.dst,
-                                 .src = c.src,
-                                 .attrs = &attrs,
-                                 .nelem = nelem_of(&c.dst[0]) };
+    fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, c.dst, c.src, &attrs);
+    launch.accumulate = 1;
     const int64_t launches = fake.fake_cuda_calls("cuLaunchKernel");
     fake.fake_cuda_fail("cublasLtMatmul", 2, 15);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL,
@@ -241,14 +219,7 @@ TS_TEST(plans_are_kept_and_bounded)
             d.data = memory + 8192;
             src[0] = a;
             src[1] = b;
-            fy_launch_t launch = { .struct_size = sizeof launch,
-                                   .op = FY_OP_MATMUL,
-                                   .nsrc = 2,
-                                   .ndst = 1,
-                                   .dst = &d,
-                                   .src = src,
-                                   .attrs = &attrs,
-                                   .nelem = (uint64_t)n };
+            fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &d, src, &attrs);
             assert_ok(cuda->launch(dev, stream, &launch));
         }
         asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked;
@@ -277,21 +248,9 @@ TS_TEST(steady_launches_make_no_other_calls)
     src[0] = a;
     src[1] = b;
     fy_launch_t launches[] = {
-        { .op = FY_OP_ADD, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .nelem = 1024 },
-        { .op = FY_OP_MATMUL,
-          .nsrc = 2,
-          .ndst = 1,
-          .dst = &d,
-          .src = src,
-          .attrs = &product,
-          .nelem = 1024 },
-        { .op = FY_OP_SUM,
-          .nsrc = 1,
-          .ndst = 1,
-          .dst = &sum,
-          .src = &d,
-          .attrs = &axes,
-          .nelem = 1 },
+        launch_of(FY_OP_ADD, 2, &d, src, NULL),
+        launch_of(FY_OP_MATMUL, 2, &d, src, &product),
+        launch_of(FY_OP_SUM, 1, &sum, &d, &axes),
     };
     int64_t all = 0, counted = 0;
     for (int round = 0; round < 11; round++) {
@@ -330,14 +289,7 @@ static void *work(void *unused)
         d.data = (char *)memory + 2048;
         src[0] = a;
         src[1] = b;
-        fy_launch_t launch = { .struct_size = sizeof launch,
-                               .op = FY_OP_MATMUL,
-                               .nsrc = 2,
-                               .ndst = 1,
-                               .dst = &d,
-                               .src = src,
-                               .attrs = &product,
-                               .nelem = (uint64_t)(4 * n) };
+        fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &d, src, &product);
         status = cuda->fill(dev, own, memory, 0, 4096);
         if (status == FY_STATUS_OK) status = cuda->launch(dev, own, &launch);
         if (status == FY_STATUS_OK) status = cuda->event_record(dev, event, own);

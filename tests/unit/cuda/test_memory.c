@@ -1,6 +1,5 @@
 /* Memory, copies, streams and events of the CUDA plugin, against the fake driver. */
 #include "fixture.h"
-#include "tests/support/test.h"
 
 TS_TEST(copies_keep_the_bytes)
 {

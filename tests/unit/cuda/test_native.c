@@ -6,7 +6,6 @@
 #include <cudaTypedefs.h>
 
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 enum { N = 64 };
 

@@ -2,7 +2,6 @@
  * failure ends its communicators and no call waits forever. */
 #include "opset/formulas/half.h"
 #include "fixture.h"
-#include "tests/support/test.h"
 
 enum { N = 1000 };
 

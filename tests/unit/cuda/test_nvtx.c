@@ -2,7 +2,6 @@
  * begun and ended in order, on cuda's host side over the fake driver. A test tool
  * (tests/support/nvtx_tool) is loaded through NVTX_INJECTION64_PATH. */
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 static const char *(*told)(void);
 

@@ -4,7 +4,6 @@
  * loads one tool, so the cases without a tool, or with one that knows only ranges, run in
  * children. */
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 #include <sys/wait.h>
 

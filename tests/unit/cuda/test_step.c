@@ -3,7 +3,6 @@
  * launch.
  * Not here: the number of requests of a step (tests/unit/train/test_launches.c). */
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 #include <ferry/train/model.h>
 

@@ -2,7 +2,6 @@
  * turn, with the right result. Then the fastest one is used and no launch is measured any more. No
  * call waits, and launches that cannot be measured are not. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
 static const fy_conv2d_backward_attrs_t weight_attrs = { 1, 1, 1, 1, 1, 1, 1, 3, 3 };

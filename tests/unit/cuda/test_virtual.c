@@ -1,6 +1,5 @@
 /* Blocks that grow in place (segments=virtual), against the fake driver's virtual memory. */
 #include "fixture.h"
-#include "tests/support/test.h"
 
 enum { STEP = 2 << 20 };
 

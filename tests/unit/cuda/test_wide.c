@@ -3,7 +3,6 @@
  * driver refuses a launch whose operands are not aligned as it declares. The kernels' source, run
  * on the host, refuses an unaligned access. Both would be a fault on a card. */
 #include "op_case.h"
-#include "tests/support/test.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };

@@ -2,9 +2,6 @@
  * runs the gradients that need much; taken by the call that needs it, not before. Devices that are
  * not real have less. */
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
-
-#include <ferry/memory.h>
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)

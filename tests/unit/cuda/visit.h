@@ -54,14 +54,7 @@ typedef struct visit {
 static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *dst, fy_desc_t *src,
                              const void *attrs)
 {
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = op,
-                           .nsrc = (uint16_t)nsrc,
-                           .ndst = 1,
-                           .dst = dst,
-                           .src = src,
-                           .attrs = attrs,
-                           .nelem = nelem_of(dst) };
+    fy_launch_t launch = launch_of(op, nsrc, dst, src, attrs);
     return cuda->launch(v->dev, v->stream, &launch);
 }
 

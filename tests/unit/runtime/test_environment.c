@@ -1,12 +1,8 @@
 /* Malformed environment variables, one row each: fy_device_open fails and names the variable. With
  * a corrected or empty value, or with FERRY_STRICT=0, it opens. */
-#include <stdlib.h>
-#include <string.h>
-
-#include <ferry/ferry.h>
 
 #include "runtime/base/environment.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 static const struct {
     const char *name, *bad, *good;

@@ -4,8 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ferry/plan.h>
-
 #include "runtime/thread/thread.h"
 #include "tests/support/harness.h"
 

@@ -1,11 +1,8 @@
 /* Destroyed handles: every call that takes one refuses it until the handle is reused. An
  * AddressSanitizer build really frees handles, and there the sanitizer reports more than these
  * refusals do. */
-#include <string.h>
 
-#include <ferry/ferry.h>
-
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 static int warnings;
 static void count_warning(void *user, fy_log_level_t level, const char *text)

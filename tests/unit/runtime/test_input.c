@@ -7,14 +7,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/input.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 static _Thread_local struct {
     int countdown; /* index of the call that fails; 0: none */

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
 
 enum { N = 64 };
 

@@ -1,11 +1,8 @@
 /* Pieces of JSON: what is accepted, what is refused with which text, and that no byte after the end
  * is read. Whole documents: test_json_tree.c, test_profile_file.c, test_safetensors_rejects.c. */
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "runtime/base/json.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 /* A reader of a copy that ends with its last byte, so that a sanitizer detects a read past it. */
 static fy__json_t reader_of(const char *text, size_t nbytes)

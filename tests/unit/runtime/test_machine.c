@@ -1,11 +1,8 @@
 /* The memory that this machine can back: the figures of /proc and of control groups of both
  * versions, read from folders made here. Host, page-locked and simulated segments are checked
  * against it. No large segment is ever touched. */
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <ferry/ops.h>
 
 #include "runtime/device/machine.h"
 #include "tests/support/harness.h"
