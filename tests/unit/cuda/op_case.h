@@ -83,6 +83,9 @@ typedef struct op_case {
     /* bit i: operand i (dst first) begins one element behind an aligned address, on the device */
     unsigned shifted;
 } op_case_t;
+/* The rest: designators of other fields. */
+#define OP_CASE(which, dsts, srcs, ...) \
+    ((op_case_t){ .op = (which), .ndst = (dsts), .nsrc = (srcs), __VA_ARGS__ })
 
 static const char *const op_names[] = {
 #define X(name, text) #text,

@@ -40,9 +40,7 @@ static int64_t out_length(int64_t in, int64_t kernel, const conv_t *v)
 /* nsrc: of the forward launch, 2 or 3. */
 static op_case_t case_of(const conv_t *v, fy_op_t op, int32_t dtype, unsigned nsrc, attrs_t *attrs)
 {
-    op_case_t c = {
-        .op = op, .ndst = 1, .nsrc = 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20
-    };
+    op_case_t c = OP_CASE(op, 1, 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20);
     fy_desc_t x = describe(dtype, 4, (const int64_t[]){ v->n, v->h, v->w, v->c }, NULL);
     fy_desc_t w =
         describe(dtype, 4, (const int64_t[]){ v->o, v->kh, v->kw, v->c / v->groups }, NULL);

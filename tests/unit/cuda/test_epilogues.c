@@ -28,12 +28,8 @@ static int64_t kernels(void) { return fake.fake_cuda_calls("cuLaunchKernel"); }
 
 static op_case_t linear_case(int32_t dtype, const fy_linear_attrs_t *attrs)
 {
-    op_case_t c = { .op = FY_OP_LINEAR,
-                    .ndst = 1,
-                    .nsrc = 3,
-                    .attrs = attrs,
-                    .close = CLOSE,
-                    .workspace_limit = 1 << 20 };
+    op_case_t c =
+        OP_CASE(FY_OP_LINEAR, 1, 3, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20);
     c.dst[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
     c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 8 }, NULL);
     c.src[1] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
@@ -223,11 +219,8 @@ TS_TEST(a_refused_epilogue_uses_scratch)
 
 static op_case_t params_case(int32_t dtype)
 {
-    op_case_t c = { .op = FY_OP_LINEAR_BACKWARD_PARAMS,
-                    .ndst = 2,
-                    .nsrc = 2,
-                    .close = CLOSE,
-                    .workspace_limit = 1 << 20 };
+    op_case_t c =
+        OP_CASE(FY_OP_LINEAR_BACKWARD_PARAMS, 2, 2, .close = CLOSE, .workspace_limit = 1 << 20);
     c.dst[0] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
     c.dst[1] = describe(dtype, 1, (const int64_t[]){ 16 }, NULL);
     c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);

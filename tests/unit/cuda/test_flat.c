@@ -35,9 +35,7 @@ static void each_shape(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc,
                        uint32_t accumulate)
 {
     for (size_t i = 0; i < LENGTH(shapes); i++) {
-        op_case_t c = {
-            .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate
-        };
+        op_case_t c = OP_CASE(op, 1, nsrc, .attrs = attrs, .accumulate = accumulate);
         c.dst[0] = describe(result, shapes[i].rank, shapes[i].dims, NULL);
         for (unsigned k = 0; k < nsrc; k++)
             c.src[k] = describe(dtype, shapes[i].rank, shapes[i].dims, NULL);
@@ -106,20 +104,12 @@ TS_TEST(a_repeated_value)
     for (size_t d = 0; d < LENGTH(floats); d++) {
         const fy_desc_t all = describe(floats[d], 1, dims, NULL),
                         one = describe(floats[d], 1, dims, once);
-        op_case_t c = {
-            .op = FY_OP_MUL, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { all, one }
-        };
+        op_case_t c = OP_CASE(FY_OP_MUL, 1, 2, .dst = { all }, .src = { all, one });
         run_flat(&c);
-        op_case_t first = {
-            .op = FY_OP_SUB, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { one, all }
-        };
+        op_case_t first = OP_CASE(FY_OP_SUB, 1, 2, .dst = { all }, .src = { one, all });
         run_flat(&first);
-        op_case_t clips = { .op = FY_OP_CLIP_BY_NORM,
-                            .ndst = 1,
-                            .nsrc = 1,
-                            .attrs = &clip,
-                            .dst = { all },
-                            .src = { one } };
+        op_case_t clips =
+            OP_CASE(FY_OP_CLIP_BY_NORM, 1, 1, .attrs = &clip, .dst = { all }, .src = { one });
         run_flat(&clips);
     }
 }
@@ -139,10 +129,8 @@ TS_TEST(copies_and_fills)
         where.dst[0] = where.src[1] = where.src[2] = describe(dtype, 1, shapes[0].dims, NULL);
         where.src[0] = describe(FY_DTYPE_BOOL, 1, shapes[0].dims, NULL);
         run_flat(&where);
-        op_case_t make = { .op = FY_OP_ARANGE,
-                           .ndst = 1,
-                           .attrs = &arange,
-                           .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
+        op_case_t make = OP_CASE(FY_OP_ARANGE, 1, 0, .attrs = &arange,
+                                 .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) });
         if (dtype != FY_DTYPE_BOOL) run_flat(&make);
     }
     for (size_t d = 0; d < LENGTH(floats); d++)
@@ -204,10 +192,7 @@ TS_TEST(optimizer_steps)
         squares_f32[i] = (float)(squares[i] = 0.001 * (double)i);
     for (size_t d = 0; d < 2; d++) {
         for (size_t i = 0; i < LENGTH(ops); i++) {
-            op_case_t c = { .op = ops[i].op,
-                            .ndst = 1 + ops[i].nstates + ops[i].counts,
-                            .nsrc = 2,
-                            .close = CLOSE };
+            op_case_t c = OP_CASE(ops[i].op, 1 + ops[i].nstates + ops[i].counts, 2, .close = CLOSE);
             c.attrs = ops[i].attrs;
             c.attrs_nbytes = ops[i].nbytes;
             for (unsigned k = 0; k <= ops[i].nstates; k++)

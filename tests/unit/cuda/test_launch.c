@@ -39,9 +39,7 @@ static void elementwise(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc
 {
     for (size_t i = 0; i < LENGTH(layouts); i++) {
         const layout_t *l = &layouts[i];
-        op_case_t c = {
-            .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate
-        };
+        op_case_t c = OP_CASE(op, 1, nsrc, .attrs = attrs, .accumulate = accumulate);
         c.dst[0] = with(l, result, l->dst);
         c.src[0] = with(l, dtype, l->a);
         c.src[1] = with(l, dtype, l->b);
@@ -133,17 +131,13 @@ TS_TEST(fills_ranges_and_draws)
             c.dst[0] = with(&layouts[i], dtype, layouts[i].dst);
             run_case(&c);
         }
-        op_case_t c = { .op = FY_OP_ARANGE,
-                        .ndst = 1,
-                        .attrs = &arange,
-                        .dst = { describe(dtype, 1, (const int64_t[]){ 200 }, NULL) } };
+        op_case_t c = OP_CASE(FY_OP_ARANGE, 1, 0, .attrs = &arange,
+                              .dst = { describe(dtype, 1, (const int64_t[]){ 200 }, NULL) });
         if (dtype != FY_DTYPE_BOOL) run_case(&c);
     }
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (size_t i = 0; i < LENGTH(layouts); i++) {
-            op_case_t c = {
-                .op = FY_OP_RAND, .ndst = 2, .attrs = &rand, .given_dst = { NULL, rng }
-            };
+            op_case_t c = OP_CASE(FY_OP_RAND, 2, 0, .attrs = &rand, .given_dst = { NULL, rng });
             c.dst[0] = with(&layouts[i], floats[d], layouts[i].dst);
             c.dst[1] = DENSE(I64, 2);
             run_case(&c);
@@ -152,10 +146,8 @@ TS_TEST(fills_ranges_and_draws)
             run_case(&c);
         }
     }
-    op_case_t perm = { .op = FY_OP_RANDPERM,
-                       .ndst = 2,
-                       .dst = { DENSE(I64, 1000), DENSE(I64, 2) },
-                       .given_dst = { NULL, rng } };
+    op_case_t perm = OP_CASE(FY_OP_RANDPERM, 2, 0, .dst = { DENSE(I64, 1000), DENSE(I64, 2) },
+                             .given_dst = { NULL, rng });
     run_case(&perm);
 }
 
@@ -180,13 +172,8 @@ static void reduce_case(fy_op_t op, const fy_desc_t *src, uint32_t axes, int kee
 {
     const int is_float = src->dtype <= FY_DTYPE_BF16, sums = op == FY_OP_SUM;
     const fy_reduce_attrs_t attrs = { axes, keepdims };
-    op_case_t c = { .op = op,
-                    .ndst = 1,
-                    .nsrc = 1,
-                    .attrs = &attrs,
-                    .close = CLOSE,
-                    .workspace_limit = workspace_limit,
-                    .accumulate = accumulate };
+    op_case_t c = OP_CASE(op, 1, 1, .attrs = &attrs, .close = CLOSE,
+                          .workspace_limit = workspace_limit, .accumulate = accumulate);
     c.src[0] = *src;
     c.dst[0] = reduced(src, axes != 0 ? axes : 0xff, keepdims,
                        sums && !is_float ? FY_DTYPE_I64 : src->dtype);
@@ -258,11 +245,8 @@ TS_TEST(losses)
         for (size_t i = 0; i < LENGTH(layouts) + LENGTH(more); i++) {
             const layout_t *l = i < LENGTH(layouts) ? &layouts[i] : &more[i - LENGTH(layouts)];
             for (uint64_t limit = 0; limit < 2 << 20; limit += 1 << 20) {
-                op_case_t c = { .op = FY_OP_MSE_LOSS,
-                                .ndst = 1,
-                                .nsrc = 2,
-                                .close = CLOSE,
-                                .workspace_limit = limit };
+                op_case_t c =
+                    OP_CASE(FY_OP_MSE_LOSS, 1, 2, .close = CLOSE, .workspace_limit = limit);
                 c.dst[0] = describe(floats[d], 0, NULL, NULL);
                 c.src[0] = with(l, floats[d], l->a);
                 c.src[1] = with(l, floats[d], l->b);
@@ -286,9 +270,7 @@ TS_TEST(ops_along_an_axis)
         for (int axis = 0; axis < shapes[s].rank; axis++) {
             const fy_axis_attrs_t attrs = { axis, 0 }, keeps = { axis, 1 };
             for (size_t d = 0; d < LENGTH(floats); d++) {
-                op_case_t c = {
-                    .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE
-                };
+                op_case_t c = OP_CASE(FY_OP_SOFTMAX, 1, 1, .attrs = &attrs, .close = CLOSE);
                 c.src[0] = shapes[s];
                 c.src[0].dtype = floats[d];
                 c.dst[0] = reduced(&c.src[0], 0, 0, floats[d]);
@@ -297,9 +279,7 @@ TS_TEST(ops_along_an_axis)
                 run_case(&c);
             }
             for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
-                op_case_t c = {
-                    .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = dtype % 2 ? &keeps : &attrs
-                };
+                op_case_t c = OP_CASE(FY_OP_ARGMAX, 1, 1, .attrs = dtype % 2 ? &keeps : &attrs);
                 c.src[0] = shapes[s];
                 c.src[0].dtype = dtype;
                 c.dst[0] = reduced(&c.src[0], 1u << axis, dtype % 2, FY_DTYPE_I64);
@@ -321,9 +301,7 @@ TS_TEST(gathers)
         c.src[1] = DENSE(I32, 4);
         c.dst[0] = describe(dtype, 2, (const int64_t[]){ 4, 6 }, NULL);
         run_case(&c);
-        op_case_t out = {
-            .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, wild }, .expected_fault = 1
-        };
+        op_case_t out = OP_CASE(FY_OP_GATHER, 1, 2, .given = { NULL, wild }, .expected_fault = 1);
         out.src[0] = describe(dtype, 3, (const int64_t[]){ 5, 2, 3 }, NULL);
         out.src[1] = DENSE(I64, 2, 3);
         out.dst[0] = describe(dtype, 4, (const int64_t[]){ 2, 3, 2, 3 }, NULL);

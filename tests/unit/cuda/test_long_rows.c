@@ -79,9 +79,7 @@ TS_TEST(few_long_rows_are_split)
             }
         }
         for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
-            op_case_t c = {
-                .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .workspace_limit = SPACE
-            };
+            op_case_t c = OP_CASE(FY_OP_ARGMAX, 1, 1, .attrs = &attrs, .workspace_limit = SPACE);
             c.dst[0] = joined_of(r);
             c.src[0] = rows_of(r, dtype);
             for (c.shifted = 0; c.shifted < 4; c.shifted += 2)
@@ -148,12 +146,8 @@ TS_TEST(long_integers_are_not_rounded)
     const fy_axis_attrs_t attrs = { 0, 0 };
     for (int64_t k = 0; k < CUT; k++) x[k] = INT64_C(9007199254740992);
     x[13000] = INT64_C(9007199254740993);
-    op_case_t c = { .op = FY_OP_ARGMAX,
-                    .ndst = 1,
-                    .nsrc = 1,
-                    .attrs = &attrs,
-                    .workspace_limit = SPACE,
-                    .given = { x } };
+    op_case_t c =
+        OP_CASE(FY_OP_ARGMAX, 1, 1, .attrs = &attrs, .workspace_limit = SPACE, .given = { x });
     c.dst[0] = describe(FY_DTYPE_I64, 0, NULL, NULL);
     c.src[0] = DENSE(I64, CUT);
     for (c.workspace_limit = 0; c.workspace_limit <= SPACE; c.workspace_limit += SPACE)

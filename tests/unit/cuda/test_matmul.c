@@ -61,12 +61,8 @@ static const product_t products[] = {
 
 static op_case_t case_of(const product_t *p, int32_t dtype, fy_matmul_attrs_t *attrs)
 {
-    op_case_t c = { .op = FY_OP_MATMUL,
-                    .ndst = 1,
-                    .nsrc = 2,
-                    .attrs = attrs,
-                    .close = CLOSE,
-                    .workspace_limit = 1 << 20 };
+    op_case_t c =
+        OP_CASE(FY_OP_MATMUL, 1, 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20);
     const int rank = p->rank_a > p->rank_b ? p->rank_a : p->rank_b;
     int64_t dims[4];
     *attrs = (fy_matmul_attrs_t){ p->transpose_a, p->transpose_b };

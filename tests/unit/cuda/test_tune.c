@@ -25,12 +25,8 @@ static int open_tuned(void **state)
 
 static op_case_t forward(int64_t channels)
 {
-    op_case_t c = { .op = FY_OP_CONV2D,
-                    .ndst = 1,
-                    .nsrc = 2,
-                    .attrs = &plain_attrs,
-                    .close = CLOSE,
-                    .workspace_limit = 1 << 20 };
+    op_case_t c = OP_CASE(FY_OP_CONV2D, 1, 2, .attrs = &plain_attrs, .close = CLOSE,
+                          .workspace_limit = 1 << 20);
     c.dst[0] = DENSE(F32, 2, 5, 5, 8);
     c.src[0] = DENSE(F32, 2, 5, 5, channels);
     c.src[1] = DENSE(F32, 8, 3, 3, channels);
@@ -153,13 +149,8 @@ TS_TEST(the_option_is_checked)
 /* Each launch of a gradient adds to dx exactly once, with each kernel; cuDNN is the third one. */
 TS_TEST(measured_launches_add_once)
 {
-    op_case_t c = { .op = FY_OP_CONV2D_BACKWARD_WEIGHT,
-                    .ndst = 1,
-                    .nsrc = 2,
-                    .attrs = &weight_attrs,
-                    .close = CLOSE,
-                    .accumulate = 1,
-                    .workspace_limit = 1 << 20 };
+    op_case_t c = OP_CASE(FY_OP_CONV2D_BACKWARD_WEIGHT, 1, 2, .attrs = &weight_attrs,
+                          .close = CLOSE, .accumulate = 1, .workspace_limit = 1 << 20);
     c.dst[0] = DENSE(F32, 8, 3, 3, 4);
     c.src[0] = DENSE(F32, 4, 12, 12, 8);
     c.src[1] = DENSE(F32, 4, 12, 12, 4);

@@ -89,19 +89,15 @@ TS_TEST(moves)
             run_shifted(&make);
             for (int32_t to = 0; to < FY_DTYPE_COUNT; to++) {
                 const fy_cast_attrs_t attrs = { to };
-                op_case_t cast = {
-                    .op = FY_OP_CAST, .ndst = 1, .nsrc = 1, .attrs = &attrs, .src = { c.src[0] }
-                };
+                op_case_t cast = OP_CASE(FY_OP_CAST, 1, 1, .attrs = &attrs, .src = { c.src[0] });
                 cast.dst[0] = describe(to, l->rank, l->dims, l->dst);
                 run_shifted(&cast);
             }
         }
     }
     for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
-        op_case_t c = { .op = FY_OP_ARANGE,
-                        .ndst = 1,
-                        .attrs = &arange,
-                        .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
+        op_case_t c = OP_CASE(FY_OP_ARANGE, 1, 0, .attrs = &arange,
+                              .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) });
         run_shifted(&c);
     }
 }
@@ -136,13 +132,8 @@ TS_TEST(repeated_elements_are_not_read_as_vectors)
         const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 },
                                      (const int64_t[]){ 30, 6, 1, 0 });
         const fy_desc_t y = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 }, NULL);
-        op_case_t pool = { .op = FY_OP_AVG_POOL2D,
-                           .ndst = 1,
-                           .nsrc = 1,
-                           .attrs = &attrs,
-                           .close = CLOSE,
-                           .dst = { y },
-                           .src = { x } };
+        op_case_t pool = OP_CASE(FY_OP_AVG_POOL2D, 1, 1, .attrs = &attrs, .close = CLOSE,
+                                 .dst = { y }, .src = { x });
         run_case(&pool);
         pool.op = FY_OP_AVG_POOL2D_BACKWARD;
         pool.attrs = &back;
@@ -164,33 +155,20 @@ TS_TEST(rows_are_reduced)
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (size_t i = 0; i < LENGTH(lengths); i++) {
             const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, lengths[i] }, NULL);
-            op_case_t c = { .op = FY_OP_SOFTMAX,
-                            .ndst = 1,
-                            .nsrc = 1,
-                            .attrs = &last,
-                            .close = CLOSE,
-                            .dst = { rows },
-                            .src = { rows } };
+            op_case_t c = OP_CASE(FY_OP_SOFTMAX, 1, 1, .attrs = &last, .close = CLOSE,
+                                  .dst = { rows }, .src = { rows });
             run_shifted(&c);
             c.op = FY_OP_LOG_SOFTMAX;
             run_shifted(&c);
-            op_case_t back = { .op = FY_OP_SOFTMAX_BACKWARD,
-                               .ndst = 1,
-                               .nsrc = 2,
-                               .attrs = &last,
-                               .close = CLOSE,
-                               .dst = { rows } };
+            op_case_t back = OP_CASE(FY_OP_SOFTMAX_BACKWARD, 1, 2, .attrs = &last, .close = CLOSE,
+                                     .dst = { rows });
             back.src[0] = back.src[1] = rows;
             for (back.accumulate = 0; back.accumulate < 2 && floats[d] != FY_DTYPE_F16;
                  back.accumulate++)
                 run_shifted(&back);
             for (size_t r = 0; r < LENGTH(reductions); r++) {
-                op_case_t reduce = { .op = reductions[r],
-                                     .ndst = 1,
-                                     .nsrc = 1,
-                                     .attrs = &over_last,
-                                     .close = CLOSE,
-                                     .src = { rows } };
+                op_case_t reduce = OP_CASE(reductions[r], 1, 1, .attrs = &over_last, .close = CLOSE,
+                                           .src = { rows });
                 reduce.dst[0] = describe(floats[d], 1, (const int64_t[]){ 3 }, NULL);
                 for (reduce.workspace_limit = 0; reduce.workspace_limit < 2 << 20;
                      reduce.workspace_limit += 1 << 20)
@@ -209,22 +187,15 @@ TS_TEST(losses_of_rows)
             for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_NONE;
                  reduction++) {
                 const fy_class_loss_attrs_t attrs = { reduction, -100, 0 };
-                op_case_t c = { .op = FY_OP_CROSS_ENTROPY,
-                                .ndst = 1,
-                                .nsrc = 2,
-                                .attrs = &attrs,
-                                .close = CLOSE,
-                                .given = { NULL, targets } };
+                op_case_t c = OP_CASE(FY_OP_CROSS_ENTROPY, 1, 2, .attrs = &attrs, .close = CLOSE,
+                                      .given = { NULL, targets });
                 c.dst[0] = describe(floats[d], reduction == FY_REDUCTION_NONE,
                                     (const int64_t[]){ 3 }, NULL);
                 c.src[0] = rows;
                 c.src[1] = DENSE(I64, 3);
                 run_shifted(&c);
-                op_case_t back = { .op = FY_OP_CROSS_ENTROPY_BACKWARD,
-                                   .ndst = 1,
-                                   .nsrc = 3,
-                                   .attrs = &attrs,
-                                   .close = CLOSE };
+                op_case_t back =
+                    OP_CASE(FY_OP_CROSS_ENTROPY_BACKWARD, 1, 3, .attrs = &attrs, .close = CLOSE);
                 back.given[2] = targets;
                 back.dst[0] = back.src[1] = rows;
                 back.src[0] = c.dst[0];
@@ -250,22 +221,13 @@ TS_TEST(channels_are_pooled)
                     describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, channels }, NULL);
                 const fy_desc_t y =
                     describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, channels }, NULL);
-                op_case_t c = { .op = FY_OP_MAX_POOL2D,
-                                .ndst = 1,
-                                .nsrc = 1,
-                                .attrs = &attrs,
-                                .close = CLOSE,
-                                .dst = { y },
-                                .src = { x } };
+                op_case_t c = OP_CASE(FY_OP_MAX_POOL2D, 1, 1, .attrs = &attrs, .close = CLOSE,
+                                      .dst = { y }, .src = { x });
                 run_shifted(&c);
                 c.op = FY_OP_AVG_POOL2D;
                 run_shifted(&c);
-                op_case_t g = { .op = FY_OP_MAX_POOL2D_BACKWARD,
-                                .ndst = 1,
-                                .nsrc = 2,
-                                .close = CLOSE,
-                                .dst = { x },
-                                .src = { y, x } };
+                op_case_t g = OP_CASE(FY_OP_MAX_POOL2D_BACKWARD, 1, 2, .close = CLOSE, .dst = { x },
+                                      .src = { y, x });
                 g.attrs = &attrs;
                 run_shifted(&g);
                 g.op = FY_OP_AVG_POOL2D_BACKWARD;
@@ -283,11 +245,8 @@ TS_TEST(dropout_of_groups)
     const int64_t rng[2] = { 12345, 77 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t n = 60; n < 700; n += 211) {
-            op_case_t c = { .op = FY_OP_DROPOUT_BACKWARD,
-                            .ndst = 1,
-                            .nsrc = 2,
-                            .attrs = &attrs,
-                            .given = { NULL, rng } };
+            op_case_t c =
+                OP_CASE(FY_OP_DROPOUT_BACKWARD, 1, 2, .attrs = &attrs, .given = { NULL, rng });
             c.dst[0] = c.src[0] = describe(floats[d], 1, &n, NULL);
             c.src[1] = DENSE(I64, 2);
             run_shifted(&c);
