@@ -1,7 +1,6 @@
-# What shell tests share; sourced with the build folder as its argument. $root: the sources; $here: the
-# test's folder; $build;
-# $work: a folder that is deleted at the end; `fail`. The test fails if `fail` was called, or if its
-# last command or `exit` has another status than 0.
+# What shell tests share; sourced with the build folder as its argument. $root: the sources; $here:
+# the test's folder; $build; $work: a folder that is deleted at the end; `fail`. The test fails if
+# `fail` was called, or if its last command or `exit` has another status than 0.
 # shellcheck shell=bash disable=SC2034  # variables: read by who sources it
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -36,8 +35,8 @@ finish() {
     local status=$?
     clean_up
     rm -rf "$work"
+    if [ $failures -ne 0 ]; then exit 1; fi # also of a test that then skips
     if [ $status -ne 0 ]; then exit $status; fi
-    if [ $failures -ne 0 ]; then exit 1; fi
     echo ok
 }
 trap finish EXIT
