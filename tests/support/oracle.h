@@ -87,6 +87,8 @@ bool ts_same(const ts_array_t *a, const ts_array_t *b, const char *what);
 /* Index helpers: coordinates of element `k` of dense `dims`; the element of `array` that broadcasts
  * to `coords` of rank `rank`. */
 void ts_unravel(uint64_t k, int rank, const int64_t *dims, int64_t *coords);
+/* The shape that the sources broadcast to; returns its rank. */
+int ts_broadcast_dims(size_t nsrc, const ts_array_t *src, int64_t *dims);
 uint64_t ts_broadcast_index(const ts_array_t *array, int rank, const int64_t *coords);
 
 #endif

@@ -10,19 +10,13 @@ static uint64_t at_row(const ts_array_t *array, uint64_t row, int64_t k)
     return row * (uint64_t)array->dims[array->rank - 1] + (uint64_t)k;
 }
 
-static void move(ts_array_t *dst, uint64_t to, const ts_array_t *src, uint64_t from)
-{
-    if (dst->f) dst->f[to] = src->f[from];
-    if (dst->i) dst->i[to] = src->i[from];
-}
-
 static void take(const ts_array_t *src, const ts_array_t *indices, ts_expected_t *out)
 {
     const int64_t last = src->dims[src->rank - 1] - 1, n = indices->dims[indices->rank - 1];
     ts_expected_make(out, src->dtype, indices->rank, indices->dims);
     for (uint64_t k = 0; k < indices->nelem; k++) {
         const int64_t asked = indices->i[k], at = asked < 0 ? 0 : asked > last ? last : asked;
-        move(&out->value, k, src, at_row(src, k / (uint64_t)n, at));
+        ts_array_move(&out->value, k, src, at_row(src, k / (uint64_t)n, at));
     }
 }
 
@@ -62,7 +56,7 @@ static void topk(const ts_array_t *x, int64_t k, ts_expected_t *out)
             if (best < 0 || larger) best = i;
         }
         out[1].value.i[j] = best;
-        move(&out->value, j, x, at_row(x, row, best));
+        ts_array_move(&out->value, j, x, at_row(x, row, best));
     }
 }
 

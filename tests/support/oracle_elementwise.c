@@ -201,17 +201,7 @@ static void cast_element(const ts_array_t *src, uint64_t i, ts_array_t *dst, uin
     }
 }
 
-static void copy_element(const ts_array_t *src, uint64_t i, ts_array_t *dst, uint64_t k)
-{
-    if (dst->f) {
-        dst->f[k] = src->f[i];
-    } else {
-        dst->i[k] = src->i[i];
-    }
-}
-
-/* The shape that the sources broadcast to. */
-static int broadcast_dims(size_t nsrc, const ts_array_t *src, int64_t *dims)
+int ts_broadcast_dims(size_t nsrc, const ts_array_t *src, int64_t *dims)
 {
     int rank = 0;
     for (size_t s = 0; s < nsrc; s++) rank = src[s].rank > rank ? src[s].rank : rank;
@@ -255,7 +245,7 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
                            const ts_array_t *before, ts_expected_t *out)
 {
     int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK];
-    int rank = before ? before->rank : broadcast_dims(nsrc, src, dims);
+    int rank = before ? before->rank : ts_broadcast_dims(nsrc, src, dims);
     if (before) memcpy(dims, before->dims, sizeof dims);
     fy_dtype_t dtype = before ? before->dtype : nsrc ? src[nsrc - 1].dtype : FY_DTYPE_F32;
     switch (op) {
@@ -286,10 +276,10 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
             if (value->f) value->f[k] = a->start + (double)k * a->step;
             if (value->i) value->i[k] = (int64_t)(a->start + (double)k * a->step);
         } else if (op == FY_OP_COPY) {
-            copy_element(&src[0], at[0], value, k);
+            ts_array_move(value, k, &src[0], at[0]);
         } else if (op == FY_OP_WHERE) {
             size_t pick = src[0].i[at[0]] ? 1 : 2;
-            copy_element(&src[pick], at[pick], value, k);
+            ts_array_move(value, k, &src[pick], at[pick]);
         } else if (op == FY_OP_CAST) {
             cast_element(&src[0], at[0], value, k);
         } else if (is_comparison(op)) {

@@ -214,12 +214,7 @@ static void one_hot(const ts_array_t *indices, const void *attrs, ts_expected_t 
 static void from_result(fy_op_t op, const ts_array_t *dy, const ts_array_t *y, ts_expected_t *out)
 {
     int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK];
-    const int rank = dy->rank > y->rank ? dy->rank : y->rank;
-    for (int axis = 0; axis < rank; axis++) {
-        const int i = axis - (rank - dy->rank), j = axis - (rank - y->rank);
-        const int64_t a = i >= 0 ? dy->dims[i] : 1, b = j >= 0 ? y->dims[j] : 1;
-        dims[axis] = a == 1 ? b : a;
-    }
+    const int rank = ts_broadcast_dims(2, (const ts_array_t[]){ *dy, *y }, dims);
     ts_expected_make(out, dy->dtype, rank, dims);
     for (uint64_t k = 0; k < out->value.nelem; k++) {
         ts_unravel(k, rank, dims, coords);

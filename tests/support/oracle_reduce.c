@@ -161,24 +161,18 @@ static void matmul(const ts_array_t *a, const ts_array_t *b, const void *attrs, 
     const int64_t *da = a->dims + a->rank - 2, *db = b->dims + b->rank - 2;
     int64_t m = ta ? da[1] : da[0], depth = ta ? da[0] : da[1], n = tb ? db[0] : db[1];
     /* the leading axes as separate arrays, for broadcasting */
-    ts_array_t lead_a = *a, lead_b = *b;
-    lead_a.rank -= 2;
-    lead_b.rank -= 2;
-    int lead = lead_a.rank > lead_b.rank ? lead_a.rank : lead_b.rank;
+    ts_array_t leads[2] = { *a, *b };
+    for (int i = 0; i < 2; i++) leads[i].rank -= 2;
     int64_t dims[FY_MAX_RANK];
-    for (int axis = 0; axis < lead; axis++) {
-        int ia = axis - (lead - lead_a.rank), ib = axis - (lead - lead_b.rank);
-        int64_t x = ia >= 0 ? a->dims[ia] : 1, y = ib >= 0 ? b->dims[ib] : 1;
-        dims[axis] = x == 1 ? y : x;
-    }
+    const int lead = ts_broadcast_dims(2, leads, dims);
     dims[lead] = m;
     dims[lead + 1] = n;
     ts_expected_make(out, a->dtype, lead + 2, dims);
     for (uint64_t k = 0; k < out->value.nelem; k++) {
         int64_t coords[FY_MAX_RANK];
         ts_unravel(k, lead + 2, dims, coords);
-        uint64_t base_a = ts_broadcast_index(&lead_a, lead, coords) * (uint64_t)(da[0] * da[1]);
-        uint64_t base_b = ts_broadcast_index(&lead_b, lead, coords) * (uint64_t)(db[0] * db[1]);
+        uint64_t base_a = ts_broadcast_index(&leads[0], lead, coords) * (uint64_t)(da[0] * da[1]);
+        uint64_t base_b = ts_broadcast_index(&leads[1], lead, coords) * (uint64_t)(db[0] * db[1]);
         long double sum = 0, magnitude = 0;
         for (int64_t d = 0; d < depth; d++) {
             double x = matrix_at(a, base_a, ta, coords[lead], d),
@@ -231,12 +225,6 @@ static void mse_loss(const ts_array_t *pred, const ts_array_t *target, ts_expect
     if (!isfinite(out->scale[0])) out->scale[0] = 0;
 }
 
-static void move_element(ts_array_t *dst, uint64_t to, const ts_array_t *src, uint64_t from)
-{
-    if (dst->f) dst->f[to] = src->f[from];
-    if (dst->i) dst->i[to] = src->i[from];
-}
-
 static void gather(const ts_array_t *table, const ts_array_t *indices, ts_expected_t *out)
 {
     int64_t dims[2 * FY_MAX_RANK];
@@ -248,7 +236,7 @@ static void gather(const ts_array_t *table, const ts_array_t *indices, ts_expect
     for (uint64_t k = 0; k < out->value.nelem; k++) {
         int64_t index = indices->i[k / row], last = table->dims[0] - 1;
         index = index < 0 ? 0 : index > last ? last : index;
-        move_element(&out->value, k, table, (uint64_t)index * row + k % row);
+        ts_array_move(&out->value, k, table, (uint64_t)index * row + k % row);
     }
 }
 
@@ -267,7 +255,7 @@ static void concat(size_t nsrc, const ts_array_t *src, const void *attrs, ts_exp
         uint64_t from = 0;
         for (int a = 0; a < src[s].rank; a++)
             from = from * (uint64_t)src[s].dims[a] + (uint64_t)coords[a];
-        move_element(&out->value, k, &src[s], from);
+        ts_array_move(&out->value, k, &src[s], from);
     }
 }
 
@@ -284,7 +272,7 @@ static void flip(const ts_array_t *src, const void *attrs, ts_expected_t *out)
             from = from * (uint64_t)src->dims[a] +
                    (uint64_t)(axes == 0 || (axes >> a & 1) ? last - i : i);
         }
-        move_element(&out->value, k, src, from);
+        ts_array_move(&out->value, k, src, from);
     }
 }
 

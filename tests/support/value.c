@@ -117,6 +117,12 @@ void ts_array_free(ts_array_t *array)
     array->i = NULL;
 }
 
+void ts_array_move(ts_array_t *dst, uint64_t to, const ts_array_t *src, uint64_t from)
+{
+    if (dst->f) dst->f[to] = src->f[from];
+    if (dst->i) dst->i[to] = src->i[from];
+}
+
 double ts_array_get(const ts_array_t *array, uint64_t index)
 {
     return array->f ? array->f[index] : (double)array->i[index];

@@ -36,6 +36,8 @@ typedef struct ts_array {
 void ts_array_make(ts_array_t *array, fy_dtype_t dtype, int rank, const int64_t *dims);
 void ts_array_free(ts_array_t *array);
 double ts_array_get(const ts_array_t *array, uint64_t index);
+/* Element `from` of src to element `to` of dst, of the same kind of dtype. */
+void ts_array_move(ts_array_t *dst, uint64_t to, const ts_array_t *src, uint64_t from);
 /* Element `index` of dense `bytes`. */
 void ts_encode(const ts_array_t *array, uint64_t index, void *bytes, uint64_t at);
 void ts_decode(ts_array_t *array, uint64_t index, const void *bytes, uint64_t at);
