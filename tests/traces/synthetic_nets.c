@@ -65,6 +65,14 @@ static void norm(net_t *net)
 
 static void activate(net_t *net) { (void)add(net); }
 
+static void conv_norm_activate(net_t *net, uint64_t c, uint64_t k, uint64_t stride, uint64_t pad,
+                               int depthwise, int bias)
+{
+    conv(net, c, k, stride, pad, depthwise, bias);
+    norm(net);
+    activate(net);
+}
+
 static void pool(net_t *net, uint64_t k)
 {
     net->h /= k;
@@ -224,16 +232,12 @@ void fill_mnist(trace_t *trace)
 
 static void resnet18(net_t *net)
 {
-    conv(net, 64, 3, 1, 1, 0, 1);
-    norm(net);
-    activate(net);
+    conv_norm_activate(net, 64, 3, 1, 1, 0, 1);
     for (int stage = 0; stage < 4; stage++)
         for (int block = 0; block < 2; block++) {
             const uint64_t c = 64u << stage, stride = stage && !block ? 2 : 1;
             const int from = net->count - 1;
-            conv(net, c, 3, stride, 1, 0, 1);
-            norm(net);
-            activate(net);
+            conv_norm_activate(net, c, 3, stride, 1, 0, 1);
             conv(net, c, 3, 1, 1, 0, 1);
             norm(net);
             /* otherwise the 1x1 convolution of the shortcut counts as one more layer */
@@ -274,14 +278,8 @@ static void bneck(net_t *net, uint64_t expand, uint64_t out, uint64_t k, uint64_
 {
     const int from = net->count - 1;
     const int joins = stride == 1 && net->c == out;
-    if (expand != net->c) {
-        conv(net, expand, 1, 1, 0, 0, 0);
-        norm(net);
-        activate(net);
-    }
-    conv(net, expand, k, stride, (k - 1) / 2, 1, 0);
-    norm(net);
-    activate(net);
+    if (expand != net->c) conv_norm_activate(net, expand, 1, 1, 0, 0, 0);
+    conv_norm_activate(net, expand, k, stride, (k - 1) / 2, 1, 0);
     if (squeeze) { /* mean, two 1x1 convolutions, and the product with the input */
         const uint64_t h = net->h, w = net->w;
         net->h = net->w = 1;
@@ -302,9 +300,7 @@ static void bneck(net_t *net, uint64_t expand, uint64_t out, uint64_t k, uint64_
 void fill_mobilenet(trace_t *trace)
 {
     net_t net = begin(trace, 16, 224, 224, 3, 2);
-    conv(&net, 16, 3, 2, 1, 0, 0);
-    norm(&net);
-    activate(&net);
+    conv_norm_activate(&net, 16, 3, 2, 1, 0, 0);
     bneck(&net, 16, 16, 3, 1, 0);
     bneck(&net, 64, 24, 3, 2, 0);
     bneck(&net, 72, 24, 3, 1, 0);
@@ -320,9 +316,7 @@ void fill_mobilenet(trace_t *trace)
     bneck(&net, 672, 160, 5, 2, 168);
     bneck(&net, 960, 160, 5, 1, 240);
     bneck(&net, 960, 160, 5, 1, 240);
-    conv(&net, 960, 1, 1, 0, 0, 0);
-    norm(&net);
-    activate(&net);
+    conv_norm_activate(&net, 960, 1, 1, 0, 0, 0);
     pool(&net, net.h);
     linear(&net, 1280);
     activate(&net);

@@ -181,11 +181,6 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
     }
 }
 
-/* Optimizers by their index in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the
- * model's. */
-static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 },
-                      mnist2018 = { "mnist2018", 3 }, linear = { "linear", 0 },
-                      mnist = { "mnist", 0 };
 static const fy_model_options_t
     in_segments = { sizeof in_segments, NULL, FY_DTYPE_F32, 1, FY_RECOMPUTE_SQRT, 0 },
     in_three = { sizeof in_three, NULL, FY_DTYPE_F32, 1, 3, 0 },
@@ -194,81 +189,72 @@ static const fy_model_options_t
     cheap = { sizeof cheap, NULL, FY_DTYPE_F32, 1, 0, 1 },
     cheap_in_three = { sizeof cheap_in_three, NULL, FY_DTYPE_F32, 1, 3, 1 };
 /* Small images and few tokens: the models are the same, and the arithmetic is real. */
-static plan_request_t
-    resnet = { "resnet18:size=16", 0 },
-    resnet_infers = { "resnet18:size=16", 0, .inference = true },
-    resnet_again = { "resnet18:size=16", 0, .options = &in_segments },
-    resnet_cheap = { "resnet18:size=16", 0, .options = &cheap },
-    resnet_both = { "resnet18:size=16", 0, .options = &cheap_in_three },
-    resnet_low = { "resnet18:size=16", 0, .precision = 1 },
-    lenet_low = { "lenet", 0, .precision = 1 }, lenet_f16 = { "lenet", 0, .precision = 2 },
-    resnet_off = { "resnet18:size=16", 0, .options = &offloaded },
-    resnet_cheap_off = { "resnet18:size=16", 0, .options = &cheap_offloaded },
-    lenet_off = { "lenet", 0, .options = &cheap_offloaded },
-    lenet_cheap = { "lenet", 0, .options = &cheap },
-    mobilenet_cheap = { "mobilenet_v3_large:size=33,classes=10", 0, .options = &cheap },
-    mobilenet = { "mobilenet_v3_large:size=33,classes=10", 0 },
-    mobilenet_infers = { "mobilenet_v3_large:size=33,classes=10", 0, .inference = true },
-    vit = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0 },
-    vit_infers = { "vit_tiny:size=16,patch=4,classes=10,layers=2", 0, .inference = true },
-    gpt = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0 },
-    gpt_again = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &in_three },
-    gpt_off = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &offloaded },
-    gpt_cheap = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .options = &cheap },
-    gpt_infers = { "gpt:layers=2,heads=2,width=32,context=16,vocab=256", 0, .inference = true };
-static const struct {
+#define RESNET    "resnet18:size=16"
+#define MOBILENET "mobilenet_v3_large:size=33,classes=10"
+#define VIT       "vit_tiny:size=16,patch=4,classes=10,layers=2"
+#define GPT       "gpt:layers=2,heads=2,width=32,context=16,vocab=256"
+static struct {
     const char *name;
-    fy_step_fn step;
-    plan_request_t *user;
+    /* optimizers by their index in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the
+     * model's */
+    plan_request_t request;
     int64_t batches[3]; /* of real runs with numerics */
     int too_small;      /* the number of the first limits below that do not hold a single sample */
+    fy_step_fn step;    /* NULL: model_plan_step of the request */
 } programs[] = {
-    { "mlp with SGD", model_plan_step, &sgd, { 1, 64, 1000 } },
-    { "mlp with momentum", model_plan_step, &momentum, { 3, 257, 2000 } },
-    { "lenet", model_plan_step, &lenet, { 1, 17, 64 } },
-    { "mnist2018 with Adam", model_plan_step, &mnist2018, { 2, 33, 128 } },
-    { "linear", model_plan_step, &linear, { 1, 10, 5000 } },
-    { "mnist with Adadelta", model_plan_step, &mnist, { 1, 5, 32 }, 3 },
-    { "resnet18", model_plan_step, &resnet, { 1, 7, 64 }, 5 },
-    { "resnet18, inference", model_plan_step, &resnet_infers, { 1, 7, 64 }, 5 },
-    { "resnet18, recomputed", model_plan_step, &resnet_again, { 1, 7, 24 }, 5 },
-    { "resnet18, cheap ops again", model_plan_step, &resnet_cheap, { 1, 7, 24 }, 5 },
-    { "resnet18, both", model_plan_step, &resnet_both, { 1, 7, 24 }, 5 },
-    { "resnet18, offloaded", model_plan_step, &resnet_off, { 1, 7, 24 }, 5 },
-    { "resnet18, offloaded, cheap ops again", model_plan_step, &resnet_cheap_off, { 1, 7, 24 }, 5 },
-    { "lenet, offloaded", model_plan_step, &lenet_off, { 1, 17, 64 } },
-    { "gpt, offloaded", model_plan_step, &gpt_off, { 1, 7, 64 }, 1 },
-    { "lenet, cheap ops again", model_plan_step, &lenet_cheap, { 1, 17, 64 } },
-    { "mobilenet_v3_large, cheap ops again", model_plan_step, &mobilenet_cheap, { 1, 5, 24 }, 5 },
-    { "gpt, cheap ops again", model_plan_step, &gpt_cheap, { 1, 7, 64 }, 1 },
-    { "resnet18, bf16", model_plan_step, &resnet_low, { 1, 7, 24 }, 5 },
-    { "lenet, bf16", model_plan_step, &lenet_low, { 1, 17, 64 } },
-    { "lenet, f16", model_plan_step, &lenet_f16, { 1, 17, 64 } },
-    { "mobilenet_v3_large", model_plan_step, &mobilenet, { 1, 7, 64 }, 5 },
-    { "mobilenet_v3_large, inference", model_plan_step, &mobilenet_infers, { 1, 7, 64 }, 5 },
-    { "vit_tiny", model_plan_step, &vit, { 1, 7, 64 }, 5 },
-    { "vit_tiny, inference", model_plan_step, &vit_infers, { 1, 7, 64 }, 5 },
-    { "gpt", model_plan_step, &gpt, { 1, 7, 64 }, 1 },
-    { "gpt, recomputed", model_plan_step, &gpt_again, { 1, 7, 64 }, 1 },
-    { "gpt, inference", model_plan_step, &gpt_infers, { 1, 7, 64 }, 1 },
-    { "roundtrip", roundtrip_plan_step, NULL, { 1, 200, 411 } },
-    { "vectorize", vectorize_plan_step, NULL, { 4, 64, 300 } },
-    { "minibatch", minibatch_plan_step, NULL, { 1, 10, 1501 } },
-    { "overlap of two streams", overlap, NULL, { 1, 100, 3000 } },
-    { "staging", staging, NULL, { 1, 100, 2500 } },
-    { "graph", graph, NULL, { 1, 3000, 20000 } },
-    { "workspace", workspace, NULL, { 1, 64, 700 } },
-    { "disorder", disorder, NULL, { 1, 61, 900 } },
-    { "batches streaming in", stream_in, NULL, { 1, 500, 7000 } },
-    { "two devices", two_devices, NULL, { 1, 1000, 9000 } },
+    { "mlp with SGD", { "mlp", 1 }, { 1, 64, 1000 } },
+    { "mlp with momentum", { "mlp", 2 }, { 3, 257, 2000 } },
+    { "lenet", { "lenet" }, { 1, 17, 64 } },
+    { "mnist2018 with Adam", { "mnist2018", 3 }, { 2, 33, 128 } },
+    { "linear", { "linear" }, { 1, 10, 5000 } },
+    { "mnist with Adadelta", { "mnist" }, { 1, 5, 32 }, 3 },
+    { "resnet18", { RESNET }, { 1, 7, 64 }, 5 },
+    { "resnet18, inference", { RESNET, .inference = true }, { 1, 7, 64 }, 5 },
+    { "resnet18, recomputed", { RESNET, .options = &in_segments }, { 1, 7, 24 }, 5 },
+    { "resnet18, cheap ops again", { RESNET, .options = &cheap }, { 1, 7, 24 }, 5 },
+    { "resnet18, both", { RESNET, .options = &cheap_in_three }, { 1, 7, 24 }, 5 },
+    { "resnet18, offloaded", { RESNET, .options = &offloaded }, { 1, 7, 24 }, 5 },
+    { "resnet18, offloaded, cheap ops again",
+      { RESNET, .options = &cheap_offloaded },
+      { 1, 7, 24 },
+      5 },
+    { "lenet, offloaded", { "lenet", .options = &cheap_offloaded }, { 1, 17, 64 } },
+    { "gpt, offloaded", { GPT, .options = &offloaded }, { 1, 7, 64 }, 1 },
+    { "lenet, cheap ops again", { "lenet", .options = &cheap }, { 1, 17, 64 } },
+    { "mobilenet_v3_large, cheap ops again", { MOBILENET, .options = &cheap }, { 1, 5, 24 }, 5 },
+    { "gpt, cheap ops again", { GPT, .options = &cheap }, { 1, 7, 64 }, 1 },
+    { "resnet18, bf16", { RESNET, .precision = 1 }, { 1, 7, 24 }, 5 },
+    { "lenet, bf16", { "lenet", .precision = 1 }, { 1, 17, 64 } },
+    { "lenet, f16", { "lenet", .precision = 2 }, { 1, 17, 64 } },
+    { "mobilenet_v3_large", { MOBILENET }, { 1, 7, 64 }, 5 },
+    { "mobilenet_v3_large, inference", { MOBILENET, .inference = true }, { 1, 7, 64 }, 5 },
+    { "vit_tiny", { VIT }, { 1, 7, 64 }, 5 },
+    { "vit_tiny, inference", { VIT, .inference = true }, { 1, 7, 64 }, 5 },
+    { "gpt", { GPT }, { 1, 7, 64 }, 1 },
+    { "gpt, recomputed", { GPT, .options = &in_three }, { 1, 7, 64 }, 1 },
+    { "gpt, inference", { GPT, .inference = true }, { 1, 7, 64 }, 1 },
+    { "roundtrip", { 0 }, { 1, 200, 411 }, 0, roundtrip_plan_step },
+    { "vectorize", { 0 }, { 4, 64, 300 }, 0, vectorize_plan_step },
+    { "minibatch", { 0 }, { 1, 10, 1501 }, 0, minibatch_plan_step },
+    { "overlap of two streams", { 0 }, { 1, 100, 3000 }, 0, overlap },
+    { "staging", { 0 }, { 1, 100, 2500 }, 0, staging },
+    { "graph", { 0 }, { 1, 3000, 20000 }, 0, graph },
+    { "workspace", { 0 }, { 1, 64, 700 }, 0, workspace },
+    { "disorder", { 0 }, { 1, 61, 900 }, 0, disorder },
+    { "batches streaming in", { 0 }, { 1, 500, 7000 }, 0, stream_in },
+    { "two devices", { 0 }, { 1, 1000, 9000 }, 0, two_devices },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* two_devices needs the second device. */
 static fy_device_t *other;
+static fy_step_fn step_of(int index)
+{
+    return programs[index].step ? programs[index].step : model_plan_step;
+}
 static void *user_of(int index)
 {
-    return programs[index].step == two_devices ? (void *)other : programs[index].user;
+    return programs[index].step == two_devices ? (void *)other : (void *)&programs[index].request;
 }
 
 static int open_other(void **state)
@@ -303,7 +289,7 @@ static actual_t run_and_read(int index, int64_t batch, const char *spec)
     ts_ok(fy_ledger_record(path));
     ts_ok(fy_device_open(spec, &device));
     fy_scope_t scope = fy_scope_begin("real");
-    ts_ok(programs[index].step(device, batch, user_of(index)));
+    ts_ok(step_of(index)(device, batch, user_of(index)));
     fy_scope_end(scope, 0, NULL);
     fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
     ts_ok(fy_memory_query_pinned(device, &pinned));
@@ -342,7 +328,7 @@ TS_TEST(plans_are_what_happens)
                 /* the small workspace leaves slow plain loops: large batches without numerics */
                 snprintf(real, sizeof real, "sim:3?%s%s", options[o],
                          b == 2 && o == 1 ? "&numerics=off" : "");
-                ts_ok(fy_plan_step(planned, programs[p].step, user_of(p), batch, NULL, &plan));
+                ts_ok(fy_plan_step(planned, step_of(p), user_of(p), batch, NULL, &plan));
                 const actual_t actual = run_and_read(p, batch, real);
                 if (plan.peak_live != actual.live || plan.peak_reserved != actual.reserved ||
                     plan.pinned_peak_reserved != actual.pinned_reserved)
@@ -369,7 +355,7 @@ static fy_status_t run_within(int index, int64_t batch, const char *spec,
     fy_device_t *device;
     ts_ok(fy_device_open(spec, &device));
     fy_scope_t scope = fy_scope_begin("real");
-    const fy_status_t status = programs[index].step(device, batch, user_of(index));
+    const fy_status_t status = step_of(index)(device, batch, user_of(index));
     if (status == FY_STATUS_OUT_OF_MEMORY) *out_verdict = *fy_error_get()->oom;
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_memory_query(device, NULL, out_stats));
@@ -391,7 +377,7 @@ TS_TEST(the_batch_that_fits)
             fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
             snprintf(planned, sizeof planned, "sim?%s", limits[i]);
             snprintf(real, sizeof real, "sim:3?numerics=off&%s", limits[i]);
-            ts_ok(fy_plan_fit(planned, programs[p].step, user_of(p), 1 << 24, &batch, &plan));
+            ts_ok(fy_plan_fit(planned, step_of(p), user_of(p), 1 << 24, &batch, &plan));
             if (run_within(p, batch, real, &verdict, &stats) != FY_STATUS_OK)
                 fail_msg("%s, %s: %lld was found to fit, and did not: %s", programs[p].name,
                          limits[i], (long long)batch, verdict.text);
@@ -400,7 +386,7 @@ TS_TEST(the_batch_that_fits)
             if (run_within(p, batch + 1, real, &verdict, &stats) != FY_STATUS_OUT_OF_MEMORY)
                 fail_msg("%s, %s: %lld was found not to fit, and did", programs[p].name, limits[i],
                          (long long)batch + 1);
-            ts_ok(fy_plan_step(planned, programs[p].step, user_of(p), batch + 1, NULL, &plan));
+            ts_ok(fy_plan_step(planned, step_of(p), user_of(p), batch + 1, NULL, &plan));
             assert_int_equal(plan.fits, 0);
             assert_int_equal(plan.verdict.reason, verdict.reason);
             assert_int_equal(plan.verdict.asked, verdict.asked);
