@@ -150,7 +150,6 @@ static uint64_t run(world_t *w, const program_t *program, uint64_t only)
 static void clear(world_t *w, int from)
 {
     if (!from) fy_tensor_destroy(w->rng);
-
     for (int i = from; i < NTENSORS; i++) {
         fy_tensor_destroy(w->t[i]);
         w->t[i] = NULL;
@@ -332,7 +331,3 @@ TS_DEVICE_TEST(large_tensors_have_the_same_bits)
     most = before[2];
     assert_true(nfused > 0);
 }
-
-static const ts_exclusion_t k_exclusions[] = { { NULL, NULL, NULL } };
-
-TS_SUITE(.exclusions = k_exclusions);

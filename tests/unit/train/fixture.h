@@ -103,6 +103,15 @@ static inline fy_param_t find_param(const fy_model_t *model, const char *name)
     return param;
 }
 
+/* A tape of this scope, with the model's parameters. */
+static inline fy_tape_t *watch(fy_model_t *model)
+{
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    return tape;
+}
+
 /* The tensor's bytes, in memory that the caller frees. */
 static inline void *bytes_of(const fy_tensor_t *tensor)
 {

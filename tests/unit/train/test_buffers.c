@@ -126,13 +126,11 @@ TS_DEVICE_TEST(test_training_and_evaluation)
     const fy_model_info_t info = model_info(model);
     fy_optimizer_options_t sgd;
     fy_optimizer_t *optimizer;
-    fy_tape_t *tape;
     fy_tensor_t *x = batch(ctx->device), *y, *loss;
     fy_optimizer_defaults(FY_OPTIMIZER_SGD, &sgd, sizeof sgd);
     sgd.weight_decay = 0.5; /* changes every value that it gets */
     ts_ok(fy_optimizer_create(&sgd, 1, &info.values, &info.grads, &optimizer));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     for (int step = 0; step < 2; step++) {
         ts_ok(fy_tape_begin(tape));
         ts_ok(fy_model_forward(model, x, &y));
@@ -214,7 +212,8 @@ TS_DEVICE_TEST(test_files)
     assert_memory_equal(want, got, sizeof want);
     fy_model_destroy(other);
     fy_model_destroy(model);
-    assert_int_equal(drop_folder(NULL), 0);
+    assert_int_equal(empty_folder(folder), 2); /* and no temporary file */
+    assert_int_equal(drop_empty_folder(NULL), 0);
 }
 
 TS_DEVICE_TEST(test_replicas)
@@ -310,5 +309,6 @@ TS_DEVICE_TEST(test_failing_allocations)
         assert_int_equal(ts_live(ctx->device), live);
     }
     ts_ok(use(ctx->device, path));
-    assert_int_equal(drop_folder(NULL), 0);
+    assert_int_equal(empty_folder(folder), 2); /* and no temporary file */
+    assert_int_equal(drop_empty_folder(NULL), 0);
 }

@@ -140,7 +140,6 @@ TS_DEVICE_TEST(test_residual)
 {
     fy_layer_t *layer;
     fy_param_t param = FY_PARAM_INIT;
-    fy_tape_t *tape;
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -3 }), *y, *loss;
     ts_ok(fy_layer_residual(sequence2(linear(2, 2, 1), op("neg")), linear(2, 2, 3),
                             FY_ACTIVATION_RELU, &layer));
@@ -149,8 +148,7 @@ TS_DEVICE_TEST(test_residual)
     assert_string_equal(param.name, "a.a.weight");
     ts_ok(fy_model_param(model, 1, &param));
     assert_string_equal(param.name, "a.downsample.weight");
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     /* 2 in front of x: -(1 - 3) + 3 (1 - 3) = -4, relu 0; so use -x */
     ts_ok(fy_neg(x, &x));
     ts_ok(fy_tape_begin(tape));
@@ -209,14 +207,12 @@ TS_DEVICE_TEST(test_tied_weights)
 {
     fy_model_t *model;
     fy_param_t param = FY_PARAM_INIT;
-    fy_tape_t *tape;
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, 2 }), *y, *loss;
     ts_ok(try_tied(ctx->device, "wte.weight", &model));
     const fy_model_info_t info = model_info(model);
     assert_int_equal(info.params, 4);
     assert_int_equal(info.macs, 8);
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_model_forward(model, x, &y));
     ts_expect_f32(y, (float[]){ 24, 24 }, 2);
@@ -249,7 +245,6 @@ TS_DEVICE_TEST(test_embedding)
                                  three = { sizeof three, { FY_INIT_CONSTANT, 3 } };
     fy_layer_t *tokens, *positions, *all;
     fy_param_t weight = FY_PARAM_INIT;
-    fy_tape_t *tape;
     fy_tensor_t *x, *y, *loss;
     ts_ok(fy_layer_embedding(ROWS, 4, &two, &tokens));
     ts_ok(fy_layer_position_embedding(TOKENS, 4, &three, &positions));
@@ -257,8 +252,7 @@ TS_DEVICE_TEST(test_embedding)
     ts_ok(fy_layer_sequential(2, children, &all));
     fy_model_t *model = model_of(ctx->device, all, FY_DIMS(TOKENS));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_I32, FY_DIMS(2, TOKENS), &x));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_model_forward(model, x, &y));
@@ -289,15 +283,13 @@ TS_DEVICE_TEST(test_class_token)
     const fy_embedding_options_t seven = { sizeof seven, { FY_INIT_CONSTANT, 7 } };
     fy_layer_t *token, *select, *all;
     fy_model_t *model;
-    fy_tape_t *tape;
     fy_tensor_t *x, *y, *loss;
     ts_ok(fy_layer_class_token(2, &seven, &token));
     model = model_of(ctx->device, token, FY_DIMS(2, 1, 2));
     const fy_param_t param = find_param(model, "cls_token");
     assert_int_equal(ts_info(param.value).rank, 3);
     x = ts_f32(ctx->device, 4, (int64_t[]){ 2, 2, 1, 2 }, (float[]){ 0, 1, 2, 3, 4, 5, 6, 7 });
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_model_forward(model, x, &y));
     ts_expect_f32(y, (float[]){ 7, 7, 0, 1, 2, 3, 7, 7, 4, 5, 6, 7 }, 12);

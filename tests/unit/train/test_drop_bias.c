@@ -139,13 +139,11 @@ static void copy_by_name(const fy_model_t *to, const fy_model_t *from)
 static void train(ts_ctx_t *ctx, fy_model_t *model, double losses[STEPS])
 {
     const fy_model_info_t info = model_info(model);
-    fy_tape_t *tape;
     fy_tensor_t *rng, *x, *y, *logits, *loss;
     ts_ok(fy_rng_create(ctx->device, 4, &rng));
     ts_ok(fy_rand(rng, ts_info(info.values).dtype, FY_DIMS(BATCH, 8, 8, 1), -1, 1, &x));
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, &y));
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     for (int i = 0; i < STEPS; i++) {
         fy_download_t *reply;
         const fy_scope_t step = fy_scope_begin("step");

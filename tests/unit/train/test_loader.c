@@ -17,16 +17,10 @@ static fy_dataset_t *make_set(void)
     static unsigned char data[N * PIXELS];
     static int32_t labels[N];
     fy_dataset_t *dataset;
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    const fy_dataset_info_t info = { sizeof info, N, 2, { 2, 3 }, FY_DTYPE_U8, .classes = 10 };
     for (int i = 0; i < N * PIXELS; i++)
         data[i] = (unsigned char)(i % PIXELS ? i * 37 : i / PIXELS * 4);
     for (int i = 0; i < N; i++) labels[i] = i % 10;
-    info.samples = N;
-    info.rank = 2;
-    info.dims[0] = 2;
-    info.dims[1] = 3;
-    info.dtype = FY_DTYPE_U8;
-    info.classes = 10;
     ts_ok(fy_dataset_create(&info, data, labels, &dataset));
     return dataset;
 }
@@ -319,11 +313,8 @@ TS_DEVICE_TEST(tables_give_f32_batches)
 TS_DEVICE_TEST(samples_of_one_number_have_rank_one)
 {
     static const float data[5] = { 1, 2, 3, 4, 5 }, targets[5] = { 6, 7, 8, 9, 10 };
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    const fy_dataset_info_t info = { sizeof info, 5, .dtype = FY_DTYPE_F32, .targets = 1 };
     fy_dataset_t *dataset;
-    info.samples = 5;
-    info.dtype = FY_DTYPE_F32;
-    info.targets = 1;
     ts_ok(fy_dataset_create(&info, data, targets, &dataset));
     for (int resident = 0; resident < 2; resident++) {
         fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;

@@ -18,19 +18,12 @@ static fy_dataset_t *make_set(fy_dtype_t dtype)
     static float reals[N * PIXELS];
     static int32_t labels[N];
     fy_dataset_t *dataset;
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    const fy_dataset_info_t info = { sizeof info, N, 3, { HEIGHT, WIDTH, CHANNELS }, dtype, N };
     for (int i = 0; i < N * PIXELS; i++) {
         pixels[i] = (unsigned char)(1 + i * 193 % 255); /* none is 0, as padding is */
         reals[i] = (float)pixels[i] / 7;
     }
     for (int i = 0; i < N; i++) labels[i] = i; /* which sample it is */
-    info.samples = N;
-    info.rank = 3;
-    info.dims[0] = HEIGHT;
-    info.dims[1] = WIDTH;
-    info.dims[2] = CHANNELS;
-    info.dtype = dtype;
-    info.classes = N;
     ts_ok(
         fy_dataset_create(&info, dtype == FY_DTYPE_U8 ? (void *)pixels : reals, labels, &dataset));
     return dataset;

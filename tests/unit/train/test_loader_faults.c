@@ -14,14 +14,9 @@ static fy_dataset_t *make_set(void)
     unsigned char data[N * WIDTH];
     int32_t labels[N];
     fy_dataset_t *dataset;
-    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    const fy_dataset_info_t info = { sizeof info, N, 1, { WIDTH }, FY_DTYPE_U8, .classes = N };
     for (int i = 0; i < N * WIDTH; i++) data[i] = (unsigned char)(i * 5);
     for (int i = 0; i < N; i++) labels[i] = i;
-    info.samples = N;
-    info.rank = 1;
-    info.dims[0] = WIDTH;
-    info.dtype = FY_DTYPE_U8;
-    info.classes = N;
     ts_ok(fy_dataset_create(&info, data, labels, &dataset));
     return dataset;
 }

@@ -3,9 +3,7 @@
  * Parameters in half precision: three steps against float64, and refusals. */
 #include <math.h>
 
-#include <ferry/train/train.h>
-
-#include "tests/support/harness.h"
+#include "tests/unit/train/fixture.h"
 
 enum { MOST = 64, SAMPLES = 40, BATCH = 8, STEPS = SAMPLES / BATCH };
 
@@ -268,7 +266,6 @@ TS_DEVICE_TEST(a_model_in_half_precision_learns)
         fy_optimizer_t *optimizer;
         fy_model_t *model;
         fy_tensor_t *x, *targets;
-        fy_tape_t *tape;
         double first = 0, last = 0;
         options.dtype = dtype;
         ts_fails_with(fy_model_open(ctx->device, "resnet18", &options, &model), UNSUPPORTED,
@@ -282,8 +279,7 @@ TS_DEVICE_TEST(a_model_in_half_precision_learns)
         ts_ok(fy_optimizer_create_model(&o, model, &optimizer));
         ts_ok(fy_full(ctx->device, dtype, FY_DIMS(4, 28, 28, 1), 0.5, &x));
         ts_ok(fy_zeros(ctx->device, FY_DTYPE_I64, FY_DIMS(4), &targets));
-        ts_ok(fy_tape_create(&tape));
-        ts_ok(fy_model_watch(model, tape));
+        fy_tape_t *tape = watch(model);
         for (int t = 0; t < 5; t++) {
             fy_tensor_t *y, *loss;
             fy_download_t *download;

@@ -321,11 +321,9 @@ TS_DEVICE_TEST(test_backward)
 {
     fy_model_t *model = open_model(ctx, "linear", 3);
     const fy_model_info_t info = model_info(model);
-    fy_tape_t *tape;
     fy_tensor_t *y, *loss;
     float first[32], second[32];
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     for (int pass = 0; pass < 2; pass++) {
         fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
         options.accumulate = pass;

@@ -36,10 +36,8 @@ static void copy_values(const fy_model_t *to, const fy_model_t *from)
 
 static void backward(fy_model_t *model, const char *name, fy_tensor_t *x, fy_tensor_t *y)
 {
-    fy_tape_t *tape;
     fy_tensor_t *result, *loss;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_model_forward(model, x, &result));
     if (strcmp(name, "linear") == 0)

@@ -51,7 +51,6 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
 {
     fy_model_t *model;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    fy_tape_t *tape;
     fy_tensor_t *x, *y, *logits, *loss;
     uint64_t allocs = 0;
     const fy_scope_t scope = fy_scope_begin("train");
@@ -63,8 +62,7 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
     make_batch(ctx, name, &x, &y);
     ts_ok(fy_model_open(ctx->device, name, &options, &model));
     const fy_model_info_t info = model_info(model);
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     for (int i = 0; i < STEPS; i++) {
         const fy_scope_t step = fy_scope_begin("step");
         if (i == STEADY) allocs = ts_ledger(NULL).device_allocs;

@@ -69,12 +69,10 @@ static result_t compute(const char *model)
 {
     result_t r = { 0 };
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    fy_tape_t *tape;
     options.seed = SEED;
     ts_ok(fy_model_open(fy_device_host(), model, &options, &r.model));
     r.x = make_x(model);
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(r.model, tape));
+    fy_tape_t *tape = watch(r.model);
     ts_ok(fy_tape_begin(tape));
     ts_ok(fy_model_forward(r.model, r.x, &r.logits));
     r.y = make_y(r.logits);

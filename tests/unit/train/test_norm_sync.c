@@ -76,10 +76,8 @@ static fy_tensor_t *make_input(fy_device_t *device, int64_t n, fy_dtype_t dtype)
 static fy_status_t step(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_dx)
 {
     fy_tensor_t *y, *loss;
-    fy_tape_t *tape;
     *out_dx = NULL;
-    ts_ok(fy_tape_create(&tape));
-    ts_ok(fy_model_watch(model, tape));
+    fy_tape_t *tape = watch(model);
     ts_ok(fy_tape_watch(tape, x, NULL));
     ts_ok(fy_tape_begin(tape));
     FY_TRY(fy_model_forward(model, x, &y));

@@ -462,13 +462,13 @@ TS_DEVICE_TEST(invalid_arguments_are_refused)
     fy_optimizer_options_t o;
     ts_ok(fy_reshape(grad, FY_DIMS(1, N), &other));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_I64, FY_DIMS(N), &ints));
-#define REFUSES(the_kind, change, text)                                                    \
-    do {                                                                                   \
-        fy_optimizer_defaults(FY_OPTIMIZER_##the_kind, &o, sizeof o);                      \
-        change;                                                                            \
-        ts_fails(fy_optimizer_create(&o, 1, &value, &grad, &optimizer), INVALID_ARGUMENT); \
-        ts_text_has(text);                                                                 \
-        assert_null(optimizer);                                                            \
+#define REFUSES(the_kind, change, text)                                                        \
+    do {                                                                                       \
+        fy_optimizer_defaults(FY_OPTIMIZER_##the_kind, &o, sizeof o);                          \
+        change;                                                                                \
+        ts_fails_with(fy_optimizer_create(&o, 1, &value, &grad, &optimizer), INVALID_ARGUMENT, \
+                      text);                                                                   \
+        assert_null(optimizer);                                                                \
     } while (0)
     REFUSES(SGD, o.struct_size = 0, "FY_OPTIMIZER_OPTIONS_INIT");
     REFUSES(SGD, o.kind = FY_OPTIMIZER_COUNT, "kind");

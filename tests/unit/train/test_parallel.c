@@ -7,6 +7,8 @@ enum { MOST = 5 };
 
 /* sim:0 (the runner's), sim:1, ... with the same options. Other backends are skipped: a machine can
  * have a single card. */
+static fy_scope_t scope; /* from open_devices to close_devices */
+
 static void open_devices(ts_ctx_t *ctx, size_t count, fy_device_t **devices)
 {
     char spec[128];
@@ -16,10 +18,12 @@ static void open_devices(ts_ctx_t *ctx, size_t count, fy_device_t **devices)
         snprintf(spec, sizeof spec, "sim:%zu%s", i, ctx->spec + strlen(ts_spec_name(ctx->spec)));
         ts_ok(fy_device_open(spec, &devices[i]));
     }
+    scope = fy_scope_begin("devices");
 }
 
 static void close_devices(size_t count, fy_device_t **devices)
 {
+    fy_scope_end(scope, 0, NULL);
     for (size_t i = 1; i < count; i++) {
         ts_ok(fy_device_wait(devices[i], FY_FOREVER));
         fy_device_close(devices[i]);
@@ -40,7 +44,6 @@ TS_DEVICE_TEST(allreduce_1_2)
     assert_int_equal(after.upload.count, before.upload.count);
     ts_expect_f32(x[0], (float[]){ 3, 3 }, 2);
     ts_expect_f32(x[1], (float[]){ 3, 3 }, 2);
-    for (int i = 0; i < 2; i++) fy_tensor_destroy(x[i]);
     close_devices(2, devices);
 }
 
@@ -89,7 +92,6 @@ TS_DEVICE_TEST(allreduce_refuses)
     fy_tensor_t *turned, *whole[2];
     open_devices(ctx, 2, devices);
     fy_tensor_t *a = ts_iota(devices[0], FY_DIMS(2, 3), 1),
-                *b = ts_iota(devices[1], FY_DIMS(2, 3), 1),
                 *c = ts_iota(devices[0], FY_DIMS(2, 3), 1),
                 *d = ts_iota(devices[1], FY_DIMS(3, 2), 1);
     ts_ok(fy_transpose(d, NULL, &turned));
@@ -105,8 +107,6 @@ TS_DEVICE_TEST(allreduce_refuses)
     const fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "refused sums");
     ts_expect_f32(a, (float[]){ 1, 2, 3, 4, 5, 6 }, 6);
-    fy_tensor_t *all[] = { a, b, c, d, turned, whole[0], whole[1] };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) fy_tensor_destroy(all[i]);
     close_devices(2, devices);
 }
 
@@ -121,11 +121,8 @@ TS_DEVICE_TEST(replicas_are_equal)
         ts_ok(fy_model_open(devices[i], "mlp", &options, &models[i]));
     }
     ts_ok(fy_model_open(devices[1], "linear", NULL, &other));
-    fy_model_info_t info[3];
-    for (int i = 0; i < 3; i++) {
-        info[i] = (fy_model_info_t)FY_MODEL_INFO_INIT;
-        ts_ok(fy_model_query(models[i], &info[i]));
-    }
+    const fy_model_info_t info[3] = { model_info(models[0]), model_info(models[1]),
+                                      model_info(models[2]) };
     const size_t nbytes = ts_info(info[0].values).nbytes;
     char *first = malloc(nbytes), *second = malloc(nbytes);
     ts_read(info[0].values, first, nbytes);
@@ -161,7 +158,6 @@ TS_DEVICE_TEST(shards_are_rows_of_the_batch)
     for (int i = 0; i < 3; i++) {
         assert_ptr_equal(ts_info(shards[i]).device, devices[i]);
         assert_int_equal(ts_info(shards[i]).rank, 2);
-        fy_tensor_destroy(shards[i]);
     }
     fy_tensor_t *two = ts_iota(fy_device_host(), FY_DIMS(2, 2), 0),
                 *there = ts_iota(devices[1], FY_DIMS(4, 2), 0);
@@ -169,23 +165,17 @@ TS_DEVICE_TEST(shards_are_rows_of_the_batch)
     assert_null(shards[0]);
     ts_fails(fy_batch_split(there, 2, devices, shards), DEVICE_MISMATCH);
     assert_null(shards[0]);
-    fy_tensor_destroy(there);
-    fy_tensor_destroy(two);
-    fy_tensor_destroy(x);
     close_devices(3, devices);
 }
 
 /* The documented use: sums of losses per shard, one sum of gradients, one update of the whole
  * batch. In f64 another order of sums changes about 1e-13, so a mistake in the shards cannot
  * hide. */
-static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double *values,
-                     size_t nbytes)
+static void train_on(size_t count, fy_device_t **devices, double *values, size_t nbytes)
 {
     fy_model_t *models[4];
     fy_tape_t *tapes[4];
-    fy_model_info_t info[4];
     fy_tensor_t *rng, *x, *y, *blocks[4], *grads[4];
-    (void)ctx;
     ts_ok(fy_rng_create(fy_device_host(), 7, &rng));
     ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(10, 5), -1, 1, &x));
     ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(10, 1), -1, 1, &y));
@@ -193,9 +183,8 @@ static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double 
         fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
         options.dtype = FY_DTYPE_F64;
         ts_ok(fy_model_open(devices[i], "linear", &options, &models[i]));
-        info[i] = (fy_model_info_t)FY_MODEL_INFO_INIT;
-        ts_ok(fy_model_query(models[i], &info[i]));
-        blocks[i] = info[i].values, grads[i] = info[i].grads;
+        const fy_model_info_t info = model_info(models[i]);
+        blocks[i] = info.values, grads[i] = info.grads;
         ts_ok(fy_tape_create(&tapes[i]));
         ts_ok(fy_model_watch(models[i], tapes[i]));
     }
@@ -211,8 +200,6 @@ static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double 
             ts_ok(fy_mul(off, off, &square));
             ts_ok(fy_sum(square, FY_ALL_AXES, 0, &loss));
             ts_ok(fy_model_backward(models[i], tapes[i], loss, NULL));
-            fy_tensor_t *all[] = { xs[i], ys[i], out, off, square, loss };
-            for (size_t k = 0; k < sizeof all / sizeof *all; k++) fy_tensor_destroy(all[k]);
         }
         ts_ok(fy_allreduce_sum(count, grads));
         for (size_t i = 0; i < count; i++) ts_ok(fy_axpy(blocks[i], -0.05 / 10, grads[i]));
@@ -222,8 +209,6 @@ static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double 
         fy_tape_destroy(tapes[i]);
         fy_model_destroy(models[i]);
     }
-    fy_tensor_t *all[] = { rng, x, y };
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++) fy_tensor_destroy(all[k]);
 }
 
 TS_DEVICE_TEST(training_on_several_devices_gives_the_same_weights)
@@ -240,10 +225,10 @@ TS_DEVICE_TEST(training_on_several_devices_gives_the_same_weights)
     assert_true(nbytes <= sizeof one);
     ts_read(info.values, several, nbytes);
     fy_model_destroy(model);
-    train_on(ctx, 1, devices, one, nbytes);
+    train_on(1, devices, one, nbytes);
     assert_memory_not_equal(one, several, nbytes); /* the weights changed */
     for (size_t count = 2; count <= 4; count++) {
-        train_on(ctx, count, devices, several, nbytes);
+        train_on(count, devices, several, nbytes);
         for (size_t k = 0; k < nbytes / sizeof *one; k++)
             assert_true(one[k] - several[k] < 1e-12 && several[k] - one[k] < 1e-12);
     }
