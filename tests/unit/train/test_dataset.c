@@ -1,6 +1,7 @@
 /* Data sets: accepted and refused files, creating, splitting, writing and reading again, the known
  * sets.
- * Not here: the committed files that must be refused (test_rejects.c), loaders (test_loader.c). */
+ * Not here: written files that must be refused (test_dataset_rejects.c), loaders
+ * (test_loader.c). */
 #include <math.h>
 
 #include "tests/unit/train/fixture.h"

@@ -13,15 +13,6 @@ static fy_model_t *open_model(ts_ctx_t *ctx, const char *name, int64_t seed)
     return model;
 }
 
-static float *read_block(const fy_tensor_t *tensor)
-{
-    const fy_tensor_info_t info = ts_info(tensor);
-    float *values = malloc(info.nbytes ? info.nbytes : 1);
-    assert_non_null(values);
-    ts_read(tensor, values, info.nbytes);
-    return values;
-}
-
 /* Known networks: the numbers of parameters are exact. MACs counted by hand: for lenet 26*26*20*9 +
  * 9*9*50*500 + 800*128 + 1280. */
 TS_DEVICE_TEST(test_known_models)
@@ -143,12 +134,12 @@ TS_DEVICE_TEST(test_parameters_lie_in_aligned_blocks)
     fy_model_t *model = open_model(ctx, "lenet", 1);
     const fy_model_info_t info = model_info(model);
     uint64_t offset = 0;
-    float *block = read_block(info.values);
+    float *block = bytes_of(info.values);
     for (size_t i = 0; i < info.nparams; i++) {
         fy_param_t param = FY_PARAM_INIT;
         ts_ok(fy_model_param(model, i, &param));
         const fy_tensor_info_t value = ts_info(param.value);
-        float *values = read_block(param.value);
+        float *values = bytes_of(param.value);
         assert_memory_equal(values, block + offset, value.nbytes);
         free(values);
         assert_int_equal(ts_info(param.grad).nelem, value.nelem);
@@ -165,7 +156,7 @@ static void moments(fy_model_t *model, const char *name, double *mean, double *s
 {
     const fy_param_t param = find_param(model, name);
     const uint64_t n = ts_info(param.value).nelem;
-    float *values = read_block(param.value);
+    float *values = bytes_of(param.value);
     double sum = 0, squares = 0;
     *most = 0;
     for (uint64_t i = 0; i < n; i++) {
@@ -240,8 +231,8 @@ TS_DEVICE_TEST(test_seeds)
     fy_model_t *a = open_model(ctx, "mnist2018", 5), *b = open_model(ctx, "mnist2018", 5),
                *c = open_model(ctx, "mnist2018", 6);
     const fy_model_info_t info = model_info(a);
-    float *va = read_block(info.values), *vb = read_block(model_info(b).values),
-          *vc = read_block(model_info(c).values);
+    float *va = bytes_of(info.values), *vb = bytes_of(model_info(b).values),
+          *vc = bytes_of(model_info(c).values);
     assert_memory_equal(va, vb, ts_info(info.values).nbytes);
     assert_memory_not_equal(va, vc, ts_info(info.values).nbytes);
     free(va), free(vb), free(vc);
