@@ -247,7 +247,7 @@ void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n)
     free(got);
 }
 
-/* ---- tapes and clocks ---- */
+/* ---- tapes, graphs and clocks ---- */
 
 fy_tape_t *ts_tape(fy_tensor_t *x, fy_tensor_t *y)
 {
@@ -271,6 +271,13 @@ fy_tensor_t *ts_grad(const fy_tape_t *tape, const fy_tensor_t *x)
     ts_ok(fy_tape_grad(tape, x, &grad));
     assert_non_null(grad);
     return grad;
+}
+
+fy_graph_t *ts_graph_end(void)
+{
+    fy_graph_t *graph;
+    ts_ok(fy_graph_end(&graph));
+    return graph;
 }
 
 fy_device_clock_t ts_clock(fy_device_t *device)

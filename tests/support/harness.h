@@ -84,7 +84,7 @@ fy_status_t ts_try_download(const fy_tensor_t *tensor);
 /* The defaults, with FY_HOST_BORROW. */
 extern const fy_transfer_options_t ts_borrow;
 
-/* ---- short functions for tapes, guards and clocks ---- */
+/* ---- short functions for tapes, graphs, guards and clocks ---- */
 
 /* A new tape that watches x, and y if it is not NULL. ts_record: it records, too. */
 fy_tape_t *ts_tape(fy_tensor_t *x, fy_tensor_t *y);
@@ -98,6 +98,8 @@ fy_tensor_t *ts_grad(const fy_tape_t *tape, const fy_tensor_t *x);
         guard_.field = (limit);                            \
         ts_ok(fy_scope_guard(&guard_));                    \
     } while (0)
+/* Ends the recording of a graph. */
+fy_graph_t *ts_graph_end(void);
 /* Waits for all requests, then reads the device's clock. */
 fy_device_clock_t ts_clock(fy_device_t *device);
 
