@@ -69,10 +69,9 @@ static void expect_same(const fy_tensor_t *a, const fy_tensor_t *b)
 TS_DEVICE_TEST(a_hundred_steps_have_the_same_bits)
 {
     const model_t eager = make_model(ctx->device), replayed = make_model(ctx->device);
-    fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     step(&replayed);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     expect_same(replayed.w1, eager.w1); /* no op ran */
     expect_same(replayed.rng, eager.rng);
     for (int i = 0; i < 100; i++) {
@@ -89,12 +88,11 @@ TS_DEVICE_TEST(a_hundred_steps_have_the_same_bits)
 TS_DEVICE_TEST(counted_as_one_request_and_allocates_nothing)
 {
     const model_t m = make_model(ctx->device);
-    fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_graph_begin(ctx->device));
     step(&m);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(ts_ledger(NULL).requests, before.requests); /* recorded, not run */
     ts_ok(fy_graph_query(graph, &info));
     assert_ptr_equal(info.device, ctx->device);
@@ -127,10 +125,9 @@ TS_DEVICE_TEST(counted_as_one_request_and_allocates_nothing)
 /* out = a + b inside a graph; the caller owns out. */
 static fy_graph_t *record_add(ts_ctx_t *ctx, fy_tensor_t *a, fy_tensor_t *b, fy_tensor_t **out)
 {
-    fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_add(a, b, out));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     return graph;
 }
 
@@ -169,11 +166,10 @@ TS_DEVICE_TEST(tensors_are_destroyed_first)
 {
     fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *sum,
                 *y = ts_iota(ctx->device, FY_DIMS(4), 0), *view;
-    fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_add(a, a, &sum));
     ts_ok(fy_axpy(y, 1, sum));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_slice(y, 0, 0, 4, &view));
     fy_tensor_destroy(a); /* the graph keeps its bytes */
     fy_tensor_destroy(sum);
@@ -191,7 +187,6 @@ TS_DEVICE_TEST(tensors_are_destroyed_first)
 TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(1000), 0), *last;
-    fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(100000), &x)); /* 400 kB a result */
     ts_ok(fy_graph_begin(ctx->device));
@@ -204,7 +199,7 @@ TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)
         now = next;
     }
     ts_ok(fy_sum(now, FY_ALL_AXES, 0, &last));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_query(graph, &info));
     assert_in_range(info.pool_nbytes, 800000,
                     4 << 20); /* memory for two at a time, not for a hundred */
@@ -216,7 +211,6 @@ TS_DEVICE_TEST(memory_of_destroyed_tensors_is_reused)
 TS_DEVICE_TEST(growing_loses_no_segment)
 {
     enum { MIB = 1 << 20 };
-    fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     fy_tensor_t *small, *large;
     ts_ok(fy_graph_begin(ctx->device));
@@ -225,7 +219,7 @@ TS_DEVICE_TEST(growing_loses_no_segment)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(8 * MIB), &large));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB),
                    &small)); /* in the place of the first */
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_query(graph, &info));
     assert_int_equal(info.pool_nbytes, 12 * MIB);
     ts_ok(fy_graph_replay(graph, NULL));
@@ -246,14 +240,13 @@ TS_DEVICE_TEST(two_graphs_back_to_back)
 TS_DEVICE_TEST(odd_shapes)
 {
     fy_tensor_t *many[12], *joined, *none, *still_none, *x = ts_iota(ctx->device, FY_DIMS(2), 1);
-    fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(0, 3), &none));
     ts_ok(fy_graph_begin(ctx->device));
     for (int i = 0; i < 12; i++) ts_ok(fy_affine(x, 1, i, &many[i]));
     ts_ok(fy_concat(12, many, 0, &joined)); /* more operands than a call stores inline */
     ts_ok(fy_neg(none, &still_none));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_replay(graph, NULL));
     float want[24];
     for (int i = 0; i < 24; i++) want[i] = (float)(1 + i % 2 + i / 2);
@@ -336,7 +329,6 @@ TS_DEVICE_TEST(each_replay_uploads_the_current_bytes)
     borrow.convert = 1;
     fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
                 *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *sum;
-    fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     fy_ticket_t ticket = { 1, 1 };
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F64, FY_DIMS(4), &wide));
@@ -346,7 +338,7 @@ TS_DEVICE_TEST(each_replay_uploads_the_current_bytes)
     ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket));
     ts_ok(fy_tensor_upload_into(wide, source, &borrow, &ticket)); /* converted on the device */
     ts_ok(fy_add(x, x, &sum));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     /* no upload runs before a replay */
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
     fy_ledger_totals_t after = ts_ledger(NULL);
@@ -381,7 +373,6 @@ TS_DEVICE_TEST(sources_are_borrowed)
 {
     fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
                 *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *t, *product;
-    fy_graph_t *graph;
     fy_ticket_t ticket;
     void *data;
     if (!ctx->is_sim) skip(); /* only its clock shows for sure that the replay still runs */
@@ -391,7 +382,7 @@ TS_DEVICE_TEST(sources_are_borrowed)
     ts_ok(fy_tensor_upload_into(x, source, &ts_borrow, &ticket));
     ts_ok(fy_matmul(wide, wide, &t));
     ts_ok(fy_matmul(t, wide, &product));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     for (int i = 0; i < 2; i++) {
         /* alone, on a separate engine */
         if (i) ts_ok(fy_tensor_upload_into(x, source, &ts_borrow, &ticket));
@@ -412,12 +403,11 @@ TS_DEVICE_TEST(guards_hold_at_each_replay)
 {
     fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
                 *x = ts_iota(ctx->device, FY_DIMS(4), 100);
-    fy_graph_t *graph;
     fy_ticket_t ticket;
     fill_source(source, 1);
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_tensor_upload_into(x, source, &ts_borrow, &ticket));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     fy_scope_t scope = fy_scope_begin("guarded");
     ts_guard(upload_nbytes, 20); /* enough for one replay, not for two */
     ts_ok(fy_graph_replay(graph, NULL));
@@ -436,7 +426,6 @@ TS_DEVICE_TEST(faults_poison_dependent_tensors)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *indices, *more, *rows, *sum,
                 *other;
-    fy_graph_t *graph;
     fy_ticket_t ticket;
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, 3, &indices));
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 50, 1, 3, &more));
@@ -444,7 +433,7 @@ TS_DEVICE_TEST(faults_poison_dependent_tensors)
     ts_ok(fy_gather(table, indices, &rows));
     ts_ok(fy_sum(rows, FY_ALL_AXES, 0, &sum));
     ts_ok(fy_neg(table, &other));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_replay(graph, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     ts_expect_f32(sum, (float[]){ 15 }, 1);
@@ -468,12 +457,11 @@ TS_DEVICE_TEST(faults_poison_dependent_tensors)
 TS_DEVICE_TEST(poison_propagates_through_a_replay)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *bad, *rows, *in, *out, *beside;
-    fy_graph_t *graph;
     in = ts_iota(ctx->device, FY_DIMS(3, 2), 0);
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_neg(in, &out));
     ts_ok(fy_neg(table, &beside));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 50, 1, 3, &bad));
     ts_ok(fy_gather(table, bad, &rows));
     ts_ok(fy_copy(in, rows));
@@ -487,12 +475,11 @@ TS_DEVICE_TEST(poison_propagates_through_a_replay)
 TS_DEVICE_TEST(many_gathers)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(8), 0), *indices, *rows[100], *all;
-    fy_graph_t *graph;
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, 2, &indices));
     ts_ok(fy_graph_begin(ctx->device));
     for (int i = 0; i < 100; i++) ts_ok(fy_gather(table, indices, &rows[i]));
     ts_ok(fy_concat(100, rows, 0, &all));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     for (int i = 0; i < 20; i++) ts_ok(fy_graph_replay(graph, NULL));
     float want[200];
     for (int i = 0; i < 200; i++) want[i] = (float)(i % 2);

@@ -45,7 +45,6 @@ TS_DEVICE_TEST(neighbours_become_a_chain)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), -2), *y, *kept,
                 *row = ts_iota(ctx->device, FY_DIMS(3), 1);
-    fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 3), &y));
     ts_ok(fy_graph_begin(ctx->device));
     fy_scope_t scope = fy_scope_begin("inner");
@@ -58,7 +57,7 @@ TS_DEVICE_TEST(neighbours_become_a_chain)
     ts_ok(fy_sum(y, FY_ALL_AXES, 0, &kept));
     fy_tensor_keep(kept);
     fy_scope_end(scope, 0, NULL);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const fy_graph_info_t info = query(graph);
     const lines_t lines = explain(graph);
     assert_int_equal(info.requests, 6);
@@ -90,7 +89,6 @@ TS_DEVICE_TEST(a_reduction_of_rows_ends_a_chain)
     enum { N = 3000 };
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 3), -2), *wide, *rows, *most, *columns, *alone,
                 *all;
-    fy_graph_t *graph;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(N), 1, &wide));
     ts_ok(fy_graph_begin(ctx->device));
     fy_scope_t scope = fy_scope_begin("inner");
@@ -106,7 +104,7 @@ TS_DEVICE_TEST(a_reduction_of_rows_ends_a_chain)
     ts_ok(fy_sum(b, FY_ALL_AXES, 0, &all));
     kept[0] = rows, kept[1] = most, kept[2] = columns, kept[3] = alone, kept[4] = all;
     fy_scope_end(scope, 5, kept);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const lines_t lines = explain(graph);
     if (has_all_ops(ctx)) {
         expect_line(&lines, "chain 1 affine, 2 mean: 6 elements, 32 bytes instead of 80");
@@ -131,7 +129,6 @@ TS_DEVICE_TEST(chains_need_less_memory)
 {
     enum { N = 1 << 20 }; /* 4 MiB a tensor: each has a segment */
     fy_tensor_t *wide, *y = NULL;
-    fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &wide));
     const uint64_t live = ts_live(ctx->device);
     ts_ok(fy_graph_begin(ctx->device));
@@ -142,7 +139,7 @@ TS_DEVICE_TEST(chains_need_less_memory)
     ts_ok(fy_mul(a, b, &c));
     ts_ok(fy_add(c, a, &y));
     fy_scope_end(scope, 1, &y);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const fy_graph_info_t info = query(graph);
     assert_int_equal(info.recorded_pool_nbytes, 16 << 20);
     assert_int_equal(info.pool_nbytes, 4 << 20);
@@ -165,7 +162,6 @@ TS_DEVICE_TEST(tensors_between_chains_share_memory)
     enum { ROWS = 1 << 10, COLUMNS = 1 << 10 }; /* 4 MiB: each has a segment */
     const fy_reduce_attrs_t rows = { .axes = 1 };
     fy_tensor_t *x, *sums[2];
-    fy_graph_t *graph;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), 0.5, &x));
     for (int k = 0; k < 2; k++)
         ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(COLUMNS), &sums[k]));
@@ -182,7 +178,7 @@ TS_DEVICE_TEST(tensors_between_chains_share_memory)
     fy_tensor_destroy(w);
     ts_ok(fy_op_call(FY_OP_SUM, 1, &g, &rows, sizeof rows, 1, &sums[1]));
     fy_scope_end(scope, 0, NULL);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const fy_graph_info_t info = query(graph);
     assert_int_equal(info.chains, 2);
     assert_int_equal(info.recorded_pool_nbytes, 8 << 20);
@@ -205,12 +201,11 @@ TS_DEVICE_TEST(tensors_between_chains_share_memory)
 TS_DEVICE_TEST(tensors_with_handles_are_written)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *a, *b, *unread;
-    fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_neg(x, &a));
     ts_ok(fy_mul(a, x, &b));
     ts_ok(fy_affine(x, 3, 0, &unread));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(query(graph).dropped_calls, 0);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(a, (float[]){ -1, -2, -3, -4 }, 4);
@@ -225,13 +220,12 @@ TS_DEVICE_TEST(tensors_with_handles_are_written)
 TS_DEVICE_TEST(overlaps_end_a_chain)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(6), 1), *low, *high, *y;
-    fy_graph_t *graph;
     ts_ok(fy_slice(x, 0, 0, 5, &low));
     ts_ok(fy_slice(x, 0, 1, 6, &high));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_neg(low, &y));
     ts_ok(fy_axpy(high, 10, y)); /* x[i + 1] -= 10 x[i], of the x before */
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(query(graph).chains, 0);
     const lines_t lines = explain(graph);
     expect_line(&lines, "call 2 axpy: its operands overlap those of the calls before it");
@@ -244,7 +238,6 @@ TS_DEVICE_TEST(wrapped_twice)
 {
     static float data[5] = { 1, 2, 3, 4, 5 };
     fy_tensor_t *low, *high, *t;
-    fy_graph_t *graph;
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(4), data, NULL, NULL, &low));
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(4), data + 1, NULL, NULL, &high));
     ts_ok(fy_graph_begin(ctx->device));
@@ -253,7 +246,7 @@ TS_DEVICE_TEST(wrapped_twice)
     ts_ok(fy_copy(high, t));         /* 1 2 3 4 5 */
     ts_ok(fy_axpy(low, 1, low));
     fy_scope_end(scope, 0, NULL);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(query(graph).chains, 0);
     ts_ok(fy_graph_replay(graph, NULL));
     assert_memory_equal(data, ((float[]){ 2, 4, 6, 8, 5 }), sizeof data);
@@ -263,7 +256,6 @@ TS_DEVICE_TEST(wrapped_twice)
 TS_DEVICE_TEST(calls_that_stay_alone)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 4), 1), *few, *a, *b, *s, *columns;
-    fy_graph_t *graph;
     ts_ok(fy_slice(x, 1, 0, 2, &columns)); /* a view with gaps */
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &few));
     ts_ok(fy_graph_begin(ctx->device));
@@ -272,7 +264,7 @@ TS_DEVICE_TEST(calls_that_stay_alone)
     ts_ok(fy_axpy(columns, 1, columns));
     ts_ok(fy_matmul(x, x, &s));
     ts_ok(fy_neg(s, &a));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const lines_t lines = explain(graph);
     assert_int_equal(lines.nchains, 0);
     assert_int_equal(lines.ncalls, 5);
@@ -285,7 +277,6 @@ TS_DEVICE_TEST(calls_that_stay_alone)
 TS_DEVICE_TEST(dtypes_that_split_a_chain)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 5), -3), *half, *flag, *whole, *y;
-    fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     fy_scope_t scope = fy_scope_begin("inner");
     fy_tensor_t *a, *kept[4];
@@ -299,7 +290,7 @@ TS_DEVICE_TEST(dtypes_that_split_a_chain)
     ts_ok(fy_where(flag, y, x, &y));
     kept[0] = half, kept[1] = flag, kept[2] = whole, kept[3] = y;
     fy_scope_end(scope, 4, kept);
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const fy_graph_info_t info = query(graph);
     assert_int_equal(info.chains, has_all_ops(ctx) ? 1 : 2);
     assert_int_equal(info.fused_calls, has_all_ops(ctx) ? 8 : 6);
@@ -325,7 +316,6 @@ TS_DEVICE_TEST(dropout_is_in_a_chain)
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(ROWS, COLUMNS), -9), *row, *y[2], *rng[2];
     static float values[2][ROWS * COLUMNS];
     int64_t states[2][2];
-    fy_graph_t *graph;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(COLUMNS), 0.5, &row));
     for (int i = 0; i < 2; i++) {
         fy_tensor_t *a;
@@ -340,7 +330,7 @@ TS_DEVICE_TEST(dropout_is_in_a_chain)
         ts_ok(fy_neg(a, &y[i]));
         fy_scope_end(scope, 1, &y[i]);
     }
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     const lines_t lines = explain(graph);
     if (has_all_ops(ctx)) {
         assert_int_equal(query(graph).chains, 1);
@@ -365,13 +355,12 @@ TS_DEVICE_TEST(states_are_no_elements)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2), 1), *y, *rng, *seen;
     int64_t state[2], drawn[2];
-    fy_graph_t *graph;
     ts_ok(fy_rng_create(ctx->device, 3, &rng));
     ts_read(rng, state, sizeof state);
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_dropout(rng, x, 0.5, &y)); /* two elements, as many as the state has */
     ts_ok(fy_add(rng, rng, &seen));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(query(graph).chains, 0);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_read(rng, state, sizeof state);
@@ -384,11 +373,10 @@ TS_DEVICE_TEST(the_option_turns_it_off)
     fy_device_t *device = ts_open_with(ctx, "fuse=off");
     fy_scope_t scope = fy_scope_begin("off");
     fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *y, *t;
-    fy_graph_t *graph;
     ts_ok(fy_graph_begin(device));
     ts_ok(fy_neg(x, &t));
     ts_ok(fy_neg(t, &y));
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(query(graph).chains, 0);
     const lines_t lines = explain(graph);
     expect_line(&lines, "call 1 neg: fuse=off");
@@ -410,7 +398,6 @@ TS_DEVICE_TEST(sim_fuses_as_cuda_does)
         fy_device_t *device = ts_open_with(ctx, as_cuda ? "chains=cuda" : "chains=host");
         fy_scope_t scope = fy_scope_begin("outer");
         fy_tensor_t *x = ts_iota(device, FY_DIMS(2, 3), -2), *wide, *rows, *last;
-        fy_graph_t *graph;
         ts_ok(fy_full(device, FY_DTYPE_F64, FY_DIMS(N), 1, &wide));
         ts_ok(fy_graph_begin(device));
         fy_scope_t inner = fy_scope_begin("inner");
@@ -424,7 +411,7 @@ TS_DEVICE_TEST(sim_fuses_as_cuda_does)
         ts_ok(fy_cast(a, FY_DTYPE_F32, &last));
         kept[0] = rows, kept[1] = last;
         fy_scope_end(inner, 2, kept);
-        ts_ok(fy_graph_end(&graph));
+        fy_graph_t *graph = ts_graph_end();
         const lines_t lines = explain(graph);
         pool_nbytes[as_cuda] = query(graph).pool_nbytes;
         if (as_cuda) {
@@ -453,7 +440,6 @@ TS_DEVICE_TEST(large_chains_have_the_same_bits)
 {
     enum { N = 3000, C = 700 };
     fy_tensor_t *rng, *x, *row, *column, *y[2], *z[2], *flag;
-    fy_graph_t *graph;
     ts_ok(fy_rng_create(ctx->device, 1, &rng));
     ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(N, C), 0, 1, &x));
     ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(C), 0, 1, &row));
@@ -474,7 +460,7 @@ TS_DEVICE_TEST(large_chains_have_the_same_bits)
         ts_ok(fy_copy(z[i], t));
         fy_scope_end(scope, 0, NULL);
     }
-    ts_ok(fy_graph_end(&graph));
+    fy_graph_t *graph = ts_graph_end();
     assert_int_equal(query(graph).fused_calls, 8);
     ts_ok(fy_graph_replay(graph, NULL));
     unsigned char *bytes[2];

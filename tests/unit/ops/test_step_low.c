@@ -2,7 +2,6 @@
  * cast, the other results those of a step without it, in any layout and with any sources; a skipped
  * step does not change it. Parameters of half precision: tests/ops/cases_training.def. */
 #include <stdbool.h>
-#include <string.h>
 
 #include "tests/support/harness.h"
 

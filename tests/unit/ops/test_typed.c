@@ -27,11 +27,7 @@ static double element(fy_tensor_t *tensor, int64_t index)
     return ts_value(one);
 }
 
-#define NULL_OUT(call, part)                \
-    do {                                    \
-        ts_fails((call), INVALID_ARGUMENT); \
-        ts_text_has(part);                  \
-    } while (0)
+#define NULL_OUT(call, part) ts_fails_with((call), INVALID_ARGUMENT, part)
 
 TS_DEVICE_TEST(null_arguments_are_named)
 {

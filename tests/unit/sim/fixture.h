@@ -6,16 +6,20 @@
 #define FERRY_TESTS_UNIT_SIM_FIXTURE_H_
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "backends/builtin.h"
+#include "tests/support/test.h"
+
+/* Statuses of the backend; the last failure's text contains `part`. */
+#define sim_ok(expr)          assert_int_equal((expr), FY_STATUS_OK)
+#define sim_fails(expr, code) assert_int_equal((expr), FY_STATUS_##code)
+#define sim_fails_with(expr, code, part)     \
+    do {                                     \
+        sim_fails(expr, code);               \
+        assert_non_null(strstr(said, part)); \
+    } while (0)
 
 static _Thread_local char said[512]; /* the last failure's text */
 static _Thread_local int nlogged;
@@ -74,28 +78,28 @@ static inline fy_status_t try_open(int index, void **out_dev, const char *const 
 static inline void *open_device(int index, const char *const *specs)
 {
     void *dev = NULL;
-    assert_int_equal(try_open(index, &dev, specs), FY_STATUS_OK);
+    sim_ok(try_open(index, &dev, specs));
     return dev;
 }
 
 static inline void *make_block(void *dev, uint64_t nbytes)
 {
     void *address = NULL;
-    assert_int_equal(sim->alloc(dev, nbytes, &address), FY_STATUS_OK);
+    sim_ok(sim->alloc(dev, nbytes, &address));
     return address;
 }
 
 static inline void *make_stream(void *dev)
 {
     void *stream = NULL;
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream), FY_STATUS_OK);
+    sim_ok(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
     return stream;
 }
 
 static inline void *make_event(void *dev)
 {
     void *event = NULL;
-    assert_int_equal(sim->event_create(dev, &event), FY_STATUS_OK);
+    sim_ok(sim->event_create(dev, &event));
     return event;
 }
 
@@ -119,8 +123,8 @@ static inline fy_backend_clock_t read_clock(void *dev)
 static inline void drain(void *dev, void *stream)
 {
     void *event = make_event(dev);
-    assert_int_equal(sim->event_record(dev, event, stream), FY_STATUS_OK);
-    assert_int_equal(sim->event_sync(dev, event, FY_FOREVER), FY_STATUS_OK);
+    sim_ok(sim->event_record(dev, event, stream));
+    sim_ok(sim->event_sync(dev, event, FY_FOREVER));
     sim->event_destroy(dev, event);
 }
 

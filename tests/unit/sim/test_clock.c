@@ -6,7 +6,6 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
-#include "tests/support/test.h"
 
 enum {
     SUBMIT_COPY = 5000,
@@ -32,7 +31,7 @@ static world_t begin(int index)
     w.down = make_stream(w.dev);
     w.event = make_event(w.dev);
     w.block = make_block(w.dev, 1ull << 39);
-    assert_int_equal(sim->register_host(w.dev, host_memory, sizeof(host_memory)), FY_STATUS_OK);
+    sim_ok(sim->register_host(w.dev, host_memory, sizeof(host_memory)));
     return w;
 }
 
@@ -63,13 +62,13 @@ static void launch(world_t *w, uint64_t flops)
                            .dst = &dst,
                            .flops = flops,
                            .kernel = run_nothing };
-    assert_int_equal(sim->launch(w->dev, w->compute, &record), FY_STATUS_OK);
+    sim_ok(sim->launch(w->dev, w->compute, &record));
 }
 
 static void chain(world_t *w, void *from, void *to)
 {
-    assert_int_equal(sim->event_record(w->dev, w->event, from), FY_STATUS_OK);
-    assert_int_equal(sim->event_wait(w->dev, to, w->event), FY_STATUS_OK);
+    sim_ok(sim->event_record(w->dev, w->event, from));
+    sim_ok(sim->event_wait(w->dev, to, w->event));
 }
 
 static uint64_t now(void) { return fy__sim_clock_now(); }
@@ -80,10 +79,9 @@ TS_TEST(submitting_costs_only_the_submission_time)
     uint64_t start = now();
     launch(&w, 67000000000000);
     assert_int_equal(now() - start, SUBMIT_LAUNCH);
-    assert_int_equal(copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 52000),
-                     FY_STATUS_OK);
+    sim_ok(copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 52000));
     assert_int_equal(now() - start, SUBMIT_LAUNCH + SUBMIT_COPY);
-    assert_int_equal(sim->fill(w.dev, w.compute, w.block, 0, 4096), FY_STATUS_OK);
+    sim_ok(sim->fill(w.dev, w.compute, w.block, 0, 4096));
     assert_int_equal(now() - start, 2 * SUBMIT_LAUNCH + SUBMIT_COPY);
     fy_backend_clock_t clock = read_clock(w.dev);
     assert_int_equal(clock.now_ns, now());
@@ -109,8 +107,7 @@ TS_TEST(a_download_of_four_bytes_costs_the_measured_time)
              *block = make_block(dev, 256);
         sim->register_host(dev, host_memory, 4096);
         uint64_t start = now();
-        assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 1, host_memory, block, 4),
-                         FY_STATUS_OK);
+        sim_ok(copy(dev, stream, FY_COPY_DOWNLOAD, 1, host_memory, block, 4));
         drain(dev, stream);
         assert_int_equal(now() - start, want[i].ns);
         sim->unregister_host(dev, host_memory, 4096);
@@ -192,9 +189,7 @@ TS_TEST(local_copies_are_kernels)
 {
     world_t w = begin(0);
     fy_backend_clock_t before = read_clock(w.dev);
-    assert_int_equal(
-        copy(w.dev, w.compute, FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000),
-        FY_STATUS_OK);
+    sim_ok(copy(w.dev, w.compute, FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000));
     fy_backend_clock_t after = read_clock(w.dev);
     assert_int_equal(after.now_ns - before.now_ns, SUBMIT_LAUNCH);
     assert_int_equal(after.compute_ns - before.compute_ns, KERNEL + 2000);
@@ -209,7 +204,7 @@ TS_TEST(peer_copies_use_an_engine_of_each_device)
     world_t a = begin(0), b = begin(1);
     uint64_t start = now();
     copy(b.dev, b.up, FY_COPY_UPLOAD, 1, b.block, host_memory, 520000);
-    assert_int_equal(copy(a.dev, a.down, FY_COPY_PEER, 0, b.block, a.block, 450000), FY_STATUS_OK);
+    sim_ok(copy(a.dev, a.down, FY_COPY_PEER, 0, b.block, a.block, 450000));
     drain(a.dev, a.down);
     assert_int_equal(now() - start, SUBMIT_COPY + SETUP + 10000 + SETUP + 1000 + WAKE);
     assert_int_equal(read_clock(a.dev).download_ns, SETUP + 1000);

@@ -1,7 +1,6 @@
 /* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, the
  * description of a device. */
 #include "tests/unit/sim/fixture.h"
-#include "tests/support/test.h"
 
 static void refuse(fy_status_t want, int index, const char *option, const char *const *words)
 {
@@ -18,8 +17,7 @@ static void refuse(fy_status_t want, int index, const char *option, const char *
 TS_TEST(another_abi_is_refused)
 {
     const fy_backend_t *other = sim;
-    assert_int_equal(fy__backend_sim_open(&host_api, FY_BACKEND_ABI + 1, &other),
-                     FY_STATUS_UNSUPPORTED);
+    sim_fails(fy__backend_sim_open(&host_api, FY_BACKEND_ABI + 1, &other), UNSUPPORTED);
     assert_null(other);
     assert_non_null(strstr(said, "ABI"));
 }
@@ -31,7 +29,7 @@ TS_TEST(the_first_host_api_stays)
     static const fy_host_api_t other_api = { .struct_size = sizeof other_api,
                                              .abi = FY_BACKEND_ABI };
     const fy_backend_t *again;
-    assert_int_equal(fy__backend_sim_open(&other_api, FY_BACKEND_ABI, &again), FY_STATUS_OK);
+    sim_ok(fy__backend_sim_open(&other_api, FY_BACKEND_ABI, &again));
     assert_ptr_equal(again, sim);
     REFUSE(FY_STATUS_UNAVAILABLE, 16, NULL, "sim:16"); /* reported through host_api */
 }
@@ -53,11 +51,11 @@ TS_TEST(bad_options_are_named)
 TS_TEST(defaults)
 {
     int count = 0;
-    assert_int_equal(sim->device_count(&count), FY_STATUS_OK);
+    sim_ok(sim->device_count(&count));
     assert_int_equal(count, 16);
     void *dev = open_device(0, NULL);
     fy_backend_info_t info;
-    assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+    sim_ok(sim->device_query(dev, &info));
     assert_string_equal(info.model, "h200 profile");
     assert_int_equal(info.memory_nbytes, 143771ull << 20);
     assert_int_equal(info.free_nbytes, info.memory_nbytes);
@@ -90,8 +88,8 @@ TS_TEST(devices_do_not_share)
     assert_int_equal(info.free_nbytes, 8192);
 
     void *stream = make_stream(b);
-    assert_int_equal(sim->fill(b, stream, in_a, 1, 4096), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "not an address of sim:1 but of sim:0"));
+    sim_fails_with(sim->fill(b, stream, in_a, 1, 4096), INVALID_ARGUMENT,
+                   "not an address of sim:1 but of sim:0");
     sim->stream_destroy(b, stream);
     sim->free(a, in_a, 4096);
     sim->device_close(a);
@@ -108,11 +106,8 @@ TS_TEST(four_large_devices_open_at_once)
         block[i] = make_block(dev[i], size);
         void *stream = make_stream(dev[i]);
         uint32_t word = 0;
-        assert_int_equal(sim->fill(dev[i], stream, (char *)block[i] + size - 4, 0x40 + i, 4),
-                         FY_STATUS_OK);
-        assert_int_equal(
-            copy(dev[i], stream, FY_COPY_DOWNLOAD, 0, &word, (char *)block[i] + size - 4, 4),
-            FY_STATUS_OK);
+        sim_ok(sim->fill(dev[i], stream, (char *)block[i] + size - 4, 0x40 + i, 4));
+        sim_ok(copy(dev[i], stream, FY_COPY_DOWNLOAD, 0, &word, (char *)block[i] + size - 4, 4));
         assert_int_equal(word, 0x01010101u * (uint32_t)(0x40 + i));
         sim->stream_destroy(dev[i], stream);
     }

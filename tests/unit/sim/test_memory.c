@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "backends/sim/sim.h"
-#include "tests/support/test.h"
 
 typedef struct world {
     void *dev, *stream;
@@ -84,7 +83,7 @@ TS_TEST(capacity_is_exact)
 {
     world_t w = begin("capacity=10000");
     void *a = make_block(w.dev, 9999), *b = &b;
-    assert_int_equal(sim->alloc(w.dev, 2, &b), FY_STATUS_OUT_OF_MEMORY);
+    sim_fails(sim->alloc(w.dev, 2, &b), OUT_OF_MEMORY);
     assert_null(b);
     assert_string_equal(said, "sim:0: 2 bytes asked for, 1 of 10000 are free");
     b = make_block(w.dev, 1);
@@ -92,7 +91,7 @@ TS_TEST(capacity_is_exact)
     sim->device_query(w.dev, &info);
     assert_int_equal(info.free_nbytes, 0);
     sim->free(w.dev, a, 9999);
-    assert_int_equal(sim->alloc(w.dev, UINT64_MAX, &a), FY_STATUS_OUT_OF_MEMORY);
+    sim_fails(sim->alloc(w.dev, UINT64_MAX, &a), OUT_OF_MEMORY);
     a = make_block(w.dev, 9999);
     sim->free(w.dev, a, 9999);
     sim->free(w.dev, b, 1);
@@ -129,9 +128,9 @@ TS_TEST(requests_beyond_any_capacity_are_refused)
 {
     world_t w = begin("capacity=18446744073709551615");
     void *address = &address;
-    assert_int_equal(sim->alloc(w.dev, UINT64_MAX, &address), FY_STATUS_OUT_OF_MEMORY);
+    sim_fails(sim->alloc(w.dev, UINT64_MAX, &address), OUT_OF_MEMORY);
     assert_null(address);
-    assert_int_equal(sim->alloc(w.dev, 1ull << 62, &address), FY_STATUS_OUT_OF_MEMORY);
+    sim_fails(sim->alloc(w.dev, 1ull << 62, &address), OUT_OF_MEMORY);
     end(&w);
 }
 
@@ -139,22 +138,18 @@ TS_TEST(foreign_addresses_are_refused)
 {
     world_t w = begin("capacity=1048576");
     char *block = make_block(w.dev, 1000), on_host[64] = "";
-    assert_int_equal(sim->fill(w.dev, w.stream, on_host, 0, 64), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "fill: dst at 0x"));
+    sim_fails_with(sim->fill(w.dev, w.stream, on_host, 0, 64), INVALID_ARGUMENT, "fill: dst at 0x");
     assert_non_null(strstr(said, "(64 bytes) is not an address of sim:0"));
-    assert_int_equal(sim->fill(w.dev, w.stream, NULL, 0, 1), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(sim->fill(w.dev, w.stream, block, 0, 1000), FY_STATUS_OK);
-    assert_int_equal(sim->fill(w.dev, w.stream, block + 990, 0, 11), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(
-        strstr(said, "needs 11 bytes; the block of sim:0 that it lies in ends after 10"));
-    assert_int_equal(sim->fill(w.dev, w.stream, block - 1, 0, 1), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 0, block, block, 10),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "is device memory of sim:0"));
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, on_host, on_host, 10),
-                     FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(sim->fill(w.dev, w.stream, NULL, 0, 1), INVALID_ARGUMENT);
+    sim_ok(sim->fill(w.dev, w.stream, block, 0, 1000));
+    sim_fails_with(sim->fill(w.dev, w.stream, block + 990, 0, 11), INVALID_ARGUMENT,
+                   "needs 11 bytes; the block of sim:0 that it lies in ends after 10");
+    sim_fails(sim->fill(w.dev, w.stream, block - 1, 0, 1), INVALID_ARGUMENT);
+    sim_fails_with(copy(w.dev, w.stream, FY_COPY_UPLOAD, 0, block, block, 10), INVALID_ARGUMENT,
+                   "is device memory of sim:0");
+    sim_fails(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, on_host, on_host, 10), INVALID_ARGUMENT);
     sim->free(w.dev, block, 1000);
-    assert_int_equal(sim->fill(w.dev, w.stream, block, 0, 1), FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(sim->fill(w.dev, w.stream, block, 0, 1), INVALID_ARGUMENT);
     end(&w);
 }
 
@@ -179,17 +174,15 @@ TS_TEST(page_locked_ranges_are_tracked)
     world_t w = begin("capacity=1048576");
     static char slab[8192];
     char *block = make_block(w.dev, 8192);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 100),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "not registered with sim:0"));
-    assert_int_equal(sim->register_host(w.dev, slab, 4096), FY_STATUS_OK);
+    sim_fails_with(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 100), INVALID_ARGUMENT,
+                   "not registered with sim:0");
+    sim_ok(sim->register_host(w.dev, slab, 4096));
     assert_int_equal(fy__sim_memory_pinned(w.dev), 4096);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4096), FY_STATUS_OK);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4097),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(sim->register_host(w.dev, slab + 4095, 1), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "page-locked already"));
-    assert_int_equal(sim->register_host(w.dev, block, 4096), FY_STATUS_INVALID_ARGUMENT);
+    sim_ok(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4096));
+    sim_fails(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4097), INVALID_ARGUMENT);
+    sim_fails_with(sim->register_host(w.dev, slab + 4095, 1), INVALID_ARGUMENT,
+                   "page-locked already");
+    sim_fails(sim->register_host(w.dev, block, 4096), INVALID_ARGUMENT);
     sim->unregister_host(w.dev, slab, 4096);
     assert_int_equal(fy__sim_memory_pinned(w.dev), 0);
     int before = nlogged;

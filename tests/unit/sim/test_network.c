@@ -1,11 +1,7 @@
 /* Networks of simulated devices (backends/sim/network.h): names, LATENCY:BANDWIDTH, everything else
  * is refused; net= of a device, and the time of its peer copies. */
-#include <string.h>
-
-#include <ferry/ferry.h>
-
 #include "backends/sim/network.h"
-#include "tests/support/test.h"
+#include "tests/support/harness.h"
 
 static fy__sim_network_t net(const char *text)
 {
@@ -43,17 +39,15 @@ static uint64_t peer_ns(const char *first, const char *second)
     fy_tensor_t *x, *y;
     fy_device_clock_t begin = FY_DEVICE_CLOCK_INIT, end = FY_DEVICE_CLOCK_INIT;
     const fy_scope_t scope = fy_scope_begin("peers");
-    assert_int_equal(fy_device_open(first, &devices[0]), FY_STATUS_OK);
-    assert_int_equal(fy_device_open(second, &devices[1]), FY_STATUS_OK);
-    assert_int_equal(fy_zeros(devices[1], FY_DTYPE_F32, FY_DIMS(250000), &x), FY_STATUS_OK);
-    assert_int_equal(fy_zeros(devices[0], FY_DTYPE_F32, FY_DIMS(250000), &y), FY_STATUS_OK);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(fy_device_wait(devices[i], FY_FOREVER), FY_STATUS_OK);
-    assert_int_equal(fy_device_clock_query(devices[0], &begin), FY_STATUS_OK);
-    assert_int_equal(fy_tensor_send_into(y, x, NULL, NULL), FY_STATUS_OK);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(fy_device_wait(devices[i], FY_FOREVER), FY_STATUS_OK);
-    assert_int_equal(fy_device_clock_query(devices[0], &end), FY_STATUS_OK);
+    ts_ok(fy_device_open(first, &devices[0]));
+    ts_ok(fy_device_open(second, &devices[1]));
+    ts_ok(fy_zeros(devices[1], FY_DTYPE_F32, FY_DIMS(250000), &x));
+    ts_ok(fy_zeros(devices[0], FY_DTYPE_F32, FY_DIMS(250000), &y));
+    for (int i = 0; i < 2; i++) ts_ok(fy_device_wait(devices[i], FY_FOREVER));
+    ts_ok(fy_device_clock_query(devices[0], &begin));
+    ts_ok(fy_tensor_send_into(y, x, NULL, NULL));
+    for (int i = 0; i < 2; i++) ts_ok(fy_device_wait(devices[i], FY_FOREVER));
+    ts_ok(fy_device_clock_query(devices[0], &end));
     fy_scope_end(scope, 0, NULL);
     for (int i = 0; i < 2; i++) fy_device_close(devices[i]);
     return end.now_ns - begin.now_ns;
@@ -74,6 +68,6 @@ TS_TEST(a_device_with_a_network_sends_over_it)
 TS_TEST(another_network_is_refused)
 {
     fy_device_t *device;
-    assert_int_equal(fy_device_open("sim:0?net=ib401", &device), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(fy_error_get()->text, "net may be eth25, ib400, nvlink, or LATENCY"));
+    ts_fails_with(fy_device_open("sim:0?net=ib401", &device), INVALID_ARGUMENT,
+                  "net may be eth25, ib400, nvlink, or LATENCY");
 }

@@ -7,7 +7,6 @@
 #include "backends/sim/memory.h"
 #include "backends/sim/order.h"
 #include "backends/sim/queue.h"
-#include "tests/support/test.h"
 
 typedef struct world {
     void *dev, *stream[2], *event[2];
@@ -25,7 +24,7 @@ static world_t begin(int index, const char *order)
     }
     w.block = make_block(w.dev, 8192);
     memset(pinned, 0, sizeof(pinned));
-    assert_int_equal(sim->register_host(w.dev, pinned, sizeof(pinned)), FY_STATUS_OK);
+    sim_ok(sim->register_host(w.dev, pinned, sizeof(pinned)));
     return w;
 }
 
@@ -43,18 +42,18 @@ static void end(world_t *w)
 
 static void fill(world_t *w, int stream, uint64_t at, int value)
 {
-    assert_int_equal(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64), FY_STATUS_OK);
+    sim_ok(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64));
 }
 
 static void record(world_t *w, int stream)
 {
-    assert_int_equal(sim->event_record(w->dev, w->event[stream], w->stream[stream]), FY_STATUS_OK);
+    sim_ok(sim->event_record(w->dev, w->event[stream], w->stream[stream]));
 }
 
 static void sync_on(world_t *w, int stream)
 {
     record(w, stream);
-    assert_int_equal(sim->event_sync(w->dev, w->event[stream], FY_FOREVER), FY_STATUS_OK);
+    sim_ok(sim->event_sync(w->dev, w->event[stream], FY_FOREVER));
 }
 
 /* Returns the current byte, written by the requests that have run. Reads through the shadow
@@ -62,9 +61,8 @@ static void sync_on(world_t *w, int stream)
 static int peep(world_t *w, uint64_t at)
 {
     void *bytes;
-    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 },
-                                         w->block + at, 1, &bytes),
-                     FY_STATUS_OK);
+    sim_ok(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1,
+                               &bytes));
     return *(unsigned char *)bytes;
 }
 
@@ -85,7 +83,7 @@ TS_TEST(eager_changes_bytes_at_once)
     copy(w.dev, w.stream[0], FY_COPY_LOCAL, 0, w.block + 4096, w.block, 4096);
     copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block + 4096, 4096);
     record(&w, 0);
-    assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
+    sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_int_equal(done, 0);
     assert_int_equal(pinned[0], 7);
     assert_int_equal(pinned[4095], 7);
@@ -99,13 +97,13 @@ TS_TEST(lazy_reads_its_source_when_it_is_observed)
     memset(pinned, 1, 64);
     copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block, pinned, 64);
     record(&w, 0);
-    assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
+    sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_int_equal(done, 0);
     assert_int_equal(peep(&w, 0), 0);
     memset(pinned, 2, 64); /* too early: no wait has happened */
-    assert_int_equal(sim->event_sync(w.dev, w.event[0], 1), FY_STATUS_TIMEOUT);
+    sim_fails(sim->event_sync(w.dev, w.event[0], 1), TIMEOUT);
     assert_int_equal(peep(&w, 0), 0);
-    assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_OK);
+    sim_ok(sim->event_sync(w.dev, w.event[0], FY_FOREVER));
     assert_int_equal(peep(&w, 0), 2);
     end(&w);
 }
@@ -116,8 +114,7 @@ TS_TEST(a_query_that_reports_done_has_run_the_request)
     fill(&w, 0, 0, 9);
     record(&w, 0);
     fill(&w, 0, 64, 9); /* behind the event: may stay pending */
-    for (int done = 0; !done;)
-        assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
+    for (int done = 0; !done;) sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_int_equal(peep(&w, 0), 9);
     assert_int_equal(peep(&w, 64), 0);
     sim->host_work(w.dev, 1u << 30, 0); /* longer than the other request */
@@ -125,10 +122,10 @@ TS_TEST(a_query_that_reports_done_has_run_the_request)
     record(&w, 0);
     int done = 0;
     /* a request of another stream */
-    assert_int_equal(sim->event_peek(w.dev, w.event[1], &done), FY_STATUS_OK);
+    sim_ok(sim->event_peek(w.dev, w.event[1], &done));
     assert_int_equal(done, 1);
     assert_int_equal(peep(&w, 64), 0);
-    assert_int_equal(sim->event_peek(w.dev, w.event[0], &done), FY_STATUS_OK);
+    sim_ok(sim->event_peek(w.dev, w.event[0], &done));
     assert_int_equal(done, 1);
     assert_int_equal(peep(&w, 64), 9);
     end(&w);
@@ -158,9 +155,8 @@ TS_TEST(pageable_copies_are_done_on_return)
     unsigned char on_host[64];
     fill(&w, 1, 0, 3);
     record(&w, 1);
-    assert_int_equal(sim->event_wait(w.dev, w.stream[0], w.event[1]), FY_STATUS_OK);
-    assert_int_equal(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, w.block, 64),
-                     FY_STATUS_OK);
+    sim_ok(sim->event_wait(w.dev, w.stream[0], w.event[1]));
+    sim_ok(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, w.block, 64));
     assert_int_equal(on_host[63], 3);
     end(&w);
 }
@@ -186,7 +182,7 @@ TS_TEST(lazy_runs_only_the_required_requests)
     record(&w, 0);
     fill(&w, 0, 64, 1);  /* behind the event */
     fill(&w, 1, 128, 2); /* before the wait */
-    assert_int_equal(sim->event_wait(w.dev, w.stream[1], w.event[0]), FY_STATUS_OK);
+    sim_ok(sim->event_wait(w.dev, w.stream[1], w.event[0]));
     record(&w, 0); /* recording it again does not change the wait */
     fill(&w, 1, 0, 2);
     sync_on(&w, 1);
@@ -225,12 +221,12 @@ TS_TEST(waits_between_devices)
         char *there = make_block(b, 64), on_host[64];
         fill(&a, 0, 0, 6);
         record(&a, 0);
-        assert_int_equal(sim->event_wait(b, stream, a.event[0]), FY_STATUS_OK);
-        assert_int_equal(copy(b, stream, FY_COPY_PEER, 0, there, a.block, 64), FY_STATUS_OK);
-        assert_int_equal(sim->event_record(b, event, stream), FY_STATUS_OK);
-        assert_int_equal(sim->event_wait(a.dev, a.stream[0], event), FY_STATUS_OK);
+        sim_ok(sim->event_wait(b, stream, a.event[0]));
+        sim_ok(copy(b, stream, FY_COPY_PEER, 0, there, a.block, 64));
+        sim_ok(sim->event_record(b, event, stream));
+        sim_ok(sim->event_wait(a.dev, a.stream[0], event));
         fill(&a, 0, 0, 7);
-        assert_int_equal(copy(b, stream, FY_COPY_DOWNLOAD, 0, on_host, there, 64), FY_STATUS_OK);
+        sim_ok(copy(b, stream, FY_COPY_DOWNLOAD, 0, on_host, there, 64));
         assert_int_equal(on_host[0], 6);
         end(&a); /* while requests of b are pending */
         sim->event_destroy(b, event);
@@ -249,7 +245,7 @@ TS_TEST(a_destroyed_streams_work_still_runs)
     sim->event_record(w.dev, w.event[0], stream);
     sim->stream_destroy(w.dev, stream);
     assert_int_equal(peep(&w, 0), 0);
-    assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_OK);
+    sim_ok(sim->event_sync(w.dev, w.event[0], FY_FOREVER));
     assert_int_equal(peep(&w, 0), 8);
     /* The same for a stream that is never waited for; it runs at the latest when the device
      * closes. */
@@ -272,7 +268,7 @@ TS_TEST(memory_under_a_request_is_a_violation)
     uint64_t before = fy__sim_violations();
     static unsigned char buffer[64];
     unsigned char *block = make_block(w.dev, 4096);
-    assert_int_equal(sim->register_host(w.dev, buffer, sizeof(buffer)), FY_STATUS_OK);
+    sim_ok(sim->register_host(w.dev, buffer, sizeof(buffer)));
     sim->fill(w.dev, w.stream[0], block + 4000, 4, 96);
     copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, buffer, block + 4032, 64);
     fill(&w, 1, 0, 1);
@@ -330,7 +326,7 @@ TS_TEST(launches_copy_their_arguments)
     world_t w = begin(0, "order=lazy");
     static const fy_status_t fine = FY_STATUS_OK;
     uint32_t *fault = (uint32_t *)(void *)pinned;
-    assert_int_equal(launch(&w, 0, 77, fault, &fine), FY_STATUS_OK);
+    sim_ok(launch(&w, 0, 77, fault, &fine));
     assert_int_equal(*fault, 0);
     assert_int_equal(peep(&w, 0), 0);
     sync_on(&w, 0);
@@ -344,14 +340,14 @@ TS_TEST(a_kernel_that_fails_late_loses_the_device)
     world_t w = begin(0, "order=lazy");
     static const fy_status_t bad = FY_STATUS_INTERNAL;
     int done;
-    assert_int_equal(launch(&w, 0, 1, NULL, &bad), FY_STATUS_OK);
+    sim_ok(launch(&w, 0, 1, NULL, &bad));
     fill(&w, 0, 64, 1);
     record(&w, 0);
-    assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_DEVICE_LOST);
-    assert_non_null(strstr(said, "request 1, a registered op, failed"));
+    sim_fails_with(sim->event_sync(w.dev, w.event[0], FY_FOREVER), DEVICE_LOST,
+                   "request 1, a registered op, failed");
     assert_int_equal(peep(&w, 64), 0); /* dropped */
-    assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_DEVICE_LOST);
-    assert_int_equal(sim->fill(w.dev, w.stream[0], w.block, 1, 1), FY_STATUS_DEVICE_LOST);
+    sim_fails(sim->event_query(w.dev, w.event[0], &done), DEVICE_LOST);
+    sim_fails(sim->fill(w.dev, w.stream[0], w.block, 1, 1), DEVICE_LOST);
     for (int i = 0; i < 2; i++) {
         sim->event_destroy(w.dev, w.event[i]);
         sim->stream_destroy(w.dev, w.stream[i]);
@@ -370,7 +366,7 @@ TS_TEST(numerics_off_in_every_order)
         char *block = make_block(dev, 1u << 30), on_host[8];
         static const fy_status_t fine = FY_STATUS_OK;
         world_t w = { .dev = dev, .stream = { stream }, .block = (unsigned char *)block };
-        assert_int_equal(launch(&w, 0, 77, NULL, &fine), FY_STATUS_OK);
+        sim_ok(launch(&w, 0, 77, NULL, &fine));
         sim->fill(dev, stream, block, 1, 1u << 30);
         copy(dev, stream, FY_COPY_LOCAL, 0, block, block + 4096, 4096);
         memset(on_host, 1, sizeof(on_host));

@@ -3,7 +3,6 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/profile.h"
-#include "tests/support/test.h"
 
 typedef struct frozen {
     const char *name;

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "backends/sim/profile_file.h"
-#include "tests/support/test.h"
 
 static char path[] = "profile_file_XXXXXX.json";
 
@@ -34,43 +33,21 @@ static void write_file(const char *text, size_t nbytes)
 #define FIGURE(key, value, unit)                            \
     "\"" key "\": {\"value\": " value ", \"unit\": \"" unit \
     "\", \"spread\": 0.01, \"how\": \"a \\\"test\\\"\"}"
-#define HEAD   "{\"ferry_profile\": 1, \"name\": \"mine\", \"date\": \"today\",\n"
-#define MEMORY FIGURE("memory_bytes", "2097152", "bytes")
-#define RATES                                                                                      \
-    FIGURE("f32_flops_per_s", "101", "flop/s")                                                     \
-    "," FIGURE("f64_flops_per_s", "102", "flop/s") "," FIGURE(                                     \
-        "f16_flops_per_s", "103",                                                                  \
-        "flop/s") "," FIGURE("bf16_flops_per_s", "104",                                            \
-                             "flop/s") "," FIGURE("memory_bytes_per_s", "105",                     \
-                                                  "bytes/s") "," FIGURE("pinned_bytes_per_s",      \
-                                                                        "106",                     \
-                                                                        "bytes/s") "," FIGURE("pa" \
-                                                                                              "ge" \
-                                                                                              "ab" \
-                                                                                              "le" \
-                                                                                              "_b" \
-                                                                                              "yt" \
-                                                                                              "es" \
-                                                                                              "_p" \
-                                                                                              "er" \
-                                                                                              "_"  \
-                                                                                              "s", \
-                                                                                              "10" \
-                                                                                              "7", \
-                                                                                              "by" \
-                                                                                              "te" \
-                                                                                              "s/" \
-                                                                                              "s")
-#define PEER FIGURE("peer_bytes_per_s", "108", "bytes/s")
-#define LATENCIES                                                                          \
-    FIGURE("launch_submit_ns", "9", "ns")                                                  \
-    "," FIGURE("copy_submit_ns", "10", "ns") "," FIGURE("poll_ns", "11", "ns") "," FIGURE( \
-        "wake_ns", "12", "ns") "," FIGURE("kernel_ns", "13", "ns")
-#define SETUP FIGURE("copy_setup_ns", "14", "ns")
-#define HOST                                                    \
-    FIGURE("host_flops_per_s", "15", "flop/s")                  \
-    "," FIGURE("host_bytes_per_s", "16", "bytes/s") "," FIGURE( \
-        "host_op_ns", "17", "ns") "," FIGURE("host_copy_bytes_per_s", "18", "bytes/s")
+#define HEAD              "{\"ferry_profile\": 1, \"name\": \"mine\", \"date\": \"today\",\n"
+#define MEMORY            FIGURE("memory_bytes", "2097152", "bytes")
+#define FLOPS(key, value) FIGURE(key "_flops_per_s", value, "flop/s")
+#define BYTES(key, value) FIGURE(key "_bytes_per_s", value, "bytes/s")
+#define NS(key, value)    FIGURE(key "_ns", value, "ns")
+#define HALVES            FLOPS("f16", "103") "," FLOPS("bf16", "104")
+#define LINKS             BYTES("pinned", "106") "," BYTES("pageable", "107")
+#define RATES \
+    FLOPS("f32", "101") "," FLOPS("f64", "102") "," HALVES "," BYTES("memory", "105") "," LINKS
+#define PEER       BYTES("peer", "108")
+#define SUBMITS    NS("launch_submit", "9") "," NS("copy_submit", "10")
+#define LATENCIES  SUBMITS "," NS("poll", "11") "," NS("wake", "12") "," NS("kernel", "13")
+#define SETUP      NS("copy_setup", "14")
+#define HOST_RATES FLOPS("host", "15") "," BYTES("host", "16")
+#define HOST       HOST_RATES "," NS("host_op", "17") "," BYTES("host_copy", "18")
 #define WHOLE \
     HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," SETUP ",\n" HOST "}}\n"
 
@@ -90,10 +67,10 @@ static void assert_facts(const char *expected)
     snprintf(option, sizeof option, "profile=./%s", path);
     if (try_open(3, &dev, (const char *[]){ option, NULL }) != FY_STATUS_OK) fail_msg("%s", said);
     facts[0] = '\0';
-    assert_int_equal(sim->describe(dev, note_fact, NULL), FY_STATUS_OK);
+    sim_ok(sim->describe(dev, note_fact, NULL));
     assert_string_equal(facts, expected);
     fy_backend_info_t info;
-    assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+    sim_ok(sim->device_query(dev, &info));
     assert_string_equal(info.model, "mine profile");
     sim->device_close(dev);
 }
@@ -134,7 +111,7 @@ TS_TEST(times_follow_the_file)
     fy_backend_clock_t before, after;
     write_file(WHOLE, strlen(WHOLE));
     snprintf(option, sizeof option, "profile=./%s", path);
-    assert_int_equal(try_open(3, &dev, (const char *[]){ option, NULL }), FY_STATUS_OK);
+    sim_ok(try_open(3, &dev, (const char *[]){ option, NULL }));
     sim->clock(dev, &before);
     sim->host_work(dev, 30, 0);
     sim->clock(dev, &after);
@@ -221,7 +198,7 @@ static const wrong_t wrongs[] = {
 static void refused(const char *value, const char *says)
 {
     fy__sim_figures_t figures = { .name = "untouched" };
-    assert_int_equal(fy__sim_profile_read("sim:3", value, &figures), FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(fy__sim_profile_read("sim:3", value, &figures), INVALID_ARGUMENT);
     if (!strstr(said, says) || !strstr(said, value) || !strstr(said, "sim:3"))
         fail_msg("'%s' does not say '%s'", said, says);
     assert_string_equal(figures.name, "untouched");
@@ -240,7 +217,7 @@ TS_TEST(wrong_files_are_refused)
     for (size_t i = 0; i < strlen(WHOLE); i++) large[i] = WHOLE[i];
     write_file(large, FY__SIM_PROFILE_FILE_NBYTES); /* trailing spaces are allowed */
     fy__sim_figures_t figures;
-    assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_OK);
+    sim_ok(fy__sim_profile_read("sim:3", path, &figures));
     write_file(large, FY__SIM_PROFILE_FILE_NBYTES + 1);
     refused(path, "has 65537 bytes, more than 65536: that is no profile");
     refused("./nowhere.json", "No such file");
@@ -254,7 +231,7 @@ TS_TEST(every_prefix_is_refused)
     for (size_t n = 0; n + 2 < strlen(WHOLE); n++) {
         fy__sim_figures_t figures;
         write_file(WHOLE, n);
-        assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_INVALID_ARGUMENT);
+        sim_fails(fy__sim_profile_read("sim:3", path, &figures), INVALID_ARGUMENT);
     }
 }
 

@@ -2,7 +2,6 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/ranges.h"
-#include "tests/support/test.h"
 
 static void insert(fy__sim_ranges_t *ranges, uintptr_t begin, uint64_t nbytes)
 {

@@ -5,7 +5,6 @@
 
 #include "backends/sim/clock.h"
 #include "backends/sim/memory.h"
-#include "tests/support/test.h"
 
 enum { NSEEDS = 200 };
 
@@ -41,21 +40,20 @@ static void end(world_t *w)
 
 static void fill(world_t *w, int stream, uint64_t at, int value)
 {
-    assert_int_equal(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64), FY_STATUS_OK);
+    sim_ok(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64));
 }
 
 static void order(world_t *w, int before, int after)
 {
-    assert_int_equal(sim->event_record(w->dev, w->event[before], w->stream[before]), FY_STATUS_OK);
-    assert_int_equal(sim->event_wait(w->dev, w->stream[after], w->event[before]), FY_STATUS_OK);
+    sim_ok(sim->event_record(w->dev, w->event[before], w->stream[before]));
+    sim_ok(sim->event_wait(w->dev, w->stream[after], w->event[before]));
 }
 
 static int peep(world_t *w, uint64_t at)
 {
     void *bytes;
-    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 },
-                                         w->block + at, 1, &bytes),
-                     FY_STATUS_OK);
+    sim_ok(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1,
+                               &bytes));
     return *(unsigned char *)bytes;
 }
 
@@ -138,13 +136,13 @@ TS_TEST(the_seed_can_be_read)
 {
     fy_backend_info_t info;
     void *dev = OPEN(0, "order=random", "seed=123");
-    assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+    sim_ok(sim->device_query(dev, &info));
     assert_string_equal(info.model, "h200 profile, order=random seed=123");
     sim->device_close(dev);
     uint64_t seeds[2];
     for (int i = 0; i < 2; i++) {
         dev = OPEN(0, "order=random");
-        assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+        sim_ok(sim->device_query(dev, &info));
         assert_int_equal(sscanf(info.model, "h200 profile, order=random seed=%" SCNu64, &seeds[i]),
                          1);
         sim->device_close(dev);
@@ -152,14 +150,13 @@ TS_TEST(the_seed_can_be_read)
     /* seeds taken from the time: equal once in a million */
     assert_int_not_equal(seeds[0], seeds[1]);
     dev = OPEN(0, "order=lazy");
-    assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+    sim_ok(sim->device_query(dev, &info));
     assert_string_equal(info.model, "h200 profile, order=lazy");
     sim->device_close(dev);
     static const char *const bad[][3] = { { "seed=1", NULL },
                                           { "order=lazy", "seed=1", NULL },
                                           { "order=random", "seed=x1", NULL } };
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(try_open(0, &dev, bad[i]), FY_STATUS_INVALID_ARGUMENT);
+    for (int i = 0; i < 3; i++) sim_fails(try_open(0, &dev, bad[i]), INVALID_ARGUMENT);
 }
 
 /* ---- time ---- */

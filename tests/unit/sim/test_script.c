@@ -5,25 +5,22 @@
 #include "backends/executed.h"
 #include "backends/sim/clock.h"
 #include "backends/sim/sim.h"
-#include "tests/support/test.h"
 
 static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
 
 TS_TEST(every_item_is_read)
 {
     fy__sim_script_t script;
-    assert_int_equal(fy__sim_script_parse("sim:0", "", &script), FY_STATUS_OK);
+    sim_ok(fy__sim_script_parse("sim:0", "", &script));
     assert_int_equal(script.nitems, 0);
-    assert_int_equal(
-        fy__sim_script_parse("sim:0", "copy@3+launch@7*+lost@40+slow@2:15us+alloc@1", &script),
-        FY_STATUS_OK);
+    sim_ok(fy__sim_script_parse("sim:0", "copy@3+launch@7*+lost@40+slow@2:15us+alloc@1", &script));
     assert_int_equal(script.nitems, 5);
     assert_int_equal(script.items[0].kind, FY__SIM_FAULT_COPY);
     assert_int_equal(script.items[1].nth, 7);
     assert_true(script.items[1].for_ever && !script.items[2].for_ever);
     assert_int_equal(script.items[3].slow_ns, 15000);
     assert_true(fy__sim_script_has(&script, FY__SIM_FAULT_ALLOC));
-    assert_int_equal(fy__sim_script_parse("sim:0", "slow@1*:2s", &script), FY_STATUS_OK);
+    sim_ok(fy__sim_script_parse("sim:0", "slow@1*:2s", &script));
     assert_int_equal(script.items[0].slow_ns, 2000000000);
     assert_false(fy__sim_script_has(&script, FY__SIM_FAULT_ALLOC));
 }
@@ -56,12 +53,10 @@ TS_TEST(bad_items_are_named)
             print_error("taken: %s\n", bad[i]);
         assert_non_null(strstr(said, "slow@N:DURATION"));
     }
-    assert_int_equal(fy__sim_script_parse("sim:0", "copy@1+bang@2", &script),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "'bang@2' is no item"));
+    sim_fails_with(fy__sim_script_parse("sim:0", "copy@1+bang@2", &script), INVALID_ARGUMENT,
+                   "'bang@2' is no item");
     void *dev;
-    assert_int_equal(try_open(0, &dev, (const char *const[]){ "faults=bang@2", NULL }),
-                     FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(try_open(0, &dev, (const char *const[]){ "faults=bang@2", NULL }), INVALID_ARGUMENT);
     assert_null(dev);
 }
 
@@ -73,11 +68,11 @@ TS_TEST(the_nth_allocation_fails)
     for (int i = 0; i < 5; i++) assert_int_equal(sim->alloc(dev, 256, &block[i]), want[i]);
     assert_non_null(strstr(said, "allocation 5"));
     assert_null(block[4]);
-    assert_int_equal(fy__sim_set_faults(dev, "alloc@x"), FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(fy__sim_set_faults(dev, "alloc@x"), INVALID_ARGUMENT);
     /* the previous script stays */
-    assert_int_equal(sim->alloc(dev, 256, &block[4]), FY_STATUS_OUT_OF_MEMORY);
-    assert_int_equal(fy__sim_set_faults(dev, ""), FY_STATUS_OK);
-    assert_int_equal(sim->alloc(dev, 256, &block[1]), FY_STATUS_OK);
+    sim_fails(sim->alloc(dev, 256, &block[4]), OUT_OF_MEMORY);
+    sim_ok(fy__sim_set_faults(dev, ""));
+    sim_ok(sim->alloc(dev, 256, &block[1]));
     for (int i = 0; i < 3; i++) sim->free(dev, block[i], 256);
     sim->device_close(dev);
 }
@@ -88,18 +83,16 @@ TS_TEST(every_kind_of_allocation_fails)
     static char host[2][4096];
     void *stream[3], *event[3];
     void *dev = OPEN(0, "faults=pin@2+stream@2+event@1*");
-    assert_int_equal(sim->register_host(dev, host[0], sizeof host[0]), FY_STATUS_OK);
-    assert_int_equal(sim->register_host(dev, host[1], sizeof host[1]), FY_STATUS_OUT_OF_MEMORY);
-    assert_non_null(
-        strstr(said, "registration of host memory 2 fails, as the device's faults= says"));
-    assert_int_equal(sim->register_host(dev, host[1], sizeof host[1]), FY_STATUS_OK);
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[0]), FY_STATUS_OK);
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[1]),
-                     FY_STATUS_OUT_OF_MEMORY);
+    sim_ok(sim->register_host(dev, host[0], sizeof host[0]));
+    sim_fails_with(sim->register_host(dev, host[1], sizeof host[1]), OUT_OF_MEMORY,
+                   "registration of host memory 2 fails, as the device's faults= says");
+    sim_ok(sim->register_host(dev, host[1], sizeof host[1]));
+    sim_ok(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[0]));
+    sim_fails(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[1]), OUT_OF_MEMORY);
     assert_null(stream[1]);
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[2]), FY_STATUS_OK);
+    sim_ok(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[2]));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(sim->event_create(dev, &event[i]), FY_STATUS_OUT_OF_MEMORY);
+        sim_fails(sim->event_create(dev, &event[i]), OUT_OF_MEMORY);
         assert_null(event[i]);
     }
     for (int i = 0; i < 2; i++) sim->unregister_host(dev, host[i], sizeof host[i]);
@@ -121,7 +114,7 @@ static world_t begin(const char *order, const char *faults)
     w.stream = make_stream(w.dev);
     w.block = make_block(w.dev, 4096);
     memset(pinned, 0, sizeof(pinned));
-    assert_int_equal(sim->register_host(w.dev, pinned, sizeof(pinned)), FY_STATUS_OK);
+    sim_ok(sim->register_host(w.dev, pinned, sizeof(pinned)));
     return w;
 }
 
@@ -151,23 +144,23 @@ TS_TEST(a_copy_fails_when_it_runs)
         assert_int_equal(info.copies_can_fault, 1);
         fy__executed_read(&before);
         memset(pinned, 1, 64);
-        assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_OK);
+        sim_ok(flagged(&w, FY_COPY_UPLOAD, w.block, pinned));
         /* not counted */
-        assert_int_equal(flagged(&w, FY_COPY_LOCAL, w.block + 128, w.block), FY_STATUS_OK);
+        sim_ok(flagged(&w, FY_COPY_LOCAL, w.block + 128, w.block));
         drain(w.dev, w.stream);
         assert_int_equal(*flag, 0);
-        assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_OK);
+        sim_ok(flagged(&w, FY_COPY_UPLOAD, w.block, pinned));
         if (i < 2) assert_int_equal(*flag, i == 0 ? 1 : 0); /* random: either */
         drain(w.dev, w.stream);
         assert_int_equal(*flag, 1);
         *flag = 0;
-        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128), FY_STATUS_OK);
+        sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128));
         drain(w.dev, w.stream);
         assert_int_equal(*flag, 1);
         for (int k = 0; k < 64; k++) assert_int_equal(pinned[128 + k], 0xDC);
         *flag = 0;
-        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128), FY_STATUS_OK);
-        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned + 256, w.block), FY_STATUS_OK);
+        sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128));
+        sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned + 256, w.block));
         drain(w.dev, w.stream);
         assert_int_equal(*flag, 0);
         assert_int_equal(pinned[128], 1);
@@ -193,8 +186,7 @@ TS_TEST(a_failed_copy_without_a_flag_loses_the_device)
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=copy@1");
         unsigned char pageable[64];
-        assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, pageable, w.block, 64),
-                         FY_STATUS_DEVICE_LOST);
+        sim_fails(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, pageable, w.block, 64), DEVICE_LOST);
         assert_int_equal(pageable[63], 0xDC);
         end(&w);
     }
@@ -221,20 +213,19 @@ TS_TEST(launches_fail_when_submitted)
 {
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=launch@2*");
-        assert_int_equal(launch(&w), FY_STATUS_OK);
+        sim_ok(launch(&w));
         uint64_t now = fy__sim_clock_now();
-        assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
-        assert_non_null(
-            strstr(said, "launch 2, a registered op, fails, as the device's faults= says"));
+        sim_fails_with(launch(&w), INTERNAL,
+                       "launch 2, a registered op, fails, as the device's faults= says");
         assert_int_equal(fy__sim_clock_now(), now);
-        assert_int_equal(sim->fill(w.dev, w.stream, w.block, 1, 64), FY_STATUS_OK);
-        assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
+        sim_ok(sim->fill(w.dev, w.stream, w.block, 1, 64));
+        sim_fails(launch(&w), INTERNAL);
         drain(w.dev, w.stream);
         /* counted from now */
-        assert_int_equal(fy__sim_set_faults(w.dev, "launch@2"), FY_STATUS_OK);
-        assert_int_equal(launch(&w), FY_STATUS_OK);
-        assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
-        assert_int_equal(launch(&w), FY_STATUS_OK);
+        sim_ok(fy__sim_set_faults(w.dev, "launch@2"));
+        sim_ok(launch(&w));
+        sim_fails(launch(&w), INTERNAL);
+        sim_ok(launch(&w));
         drain(w.dev, w.stream);
         end(&w);
     }
@@ -251,28 +242,27 @@ TS_TEST(a_lost_device_answers_lost_and_drops_its_work)
         fy__executed_t before, after;
         fy__executed_read(&before);
         sim->fill(w.dev, w.stream, w.block, 6, 64);
-        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned, w.block), FY_STATUS_OK);
-        assert_int_equal(sim->event_record(w.dev, event, w.stream), FY_STATUS_OK);
-        assert_int_equal(sim->fill(w.dev, w.stream, w.block, 7, 64), FY_STATUS_DEVICE_LOST);
-        assert_non_null(strstr(said, "sim:0 is lost: its faults= says so at request 3, fill"));
+        sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned, w.block));
+        sim_ok(sim->event_record(w.dev, event, w.stream));
+        sim_fails_with(sim->fill(w.dev, w.stream, w.block, 7, 64), DEVICE_LOST,
+                       "sim:0 is lost: its faults= says so at request 3, fill");
         if (i == 1) assert_int_equal(pinned[0], 0xDC);
         fy__executed_read(&after); /* every failed copy is counted */
         assert_int_equal(after.copies[FY_COPY_DOWNLOAD] + after.failed_copies[FY_COPY_DOWNLOAD],
                          before.copies[FY_COPY_DOWNLOAD] + before.failed_copies[FY_COPY_DOWNLOAD] +
                              1);
-        assert_int_equal(sim->event_query(w.dev, event, &done), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->event_peek(w.dev, event, &done), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->event_sync(w.dev, event, FY_FOREVER), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->event_record(w.dev, event, w.stream), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->event_wait(w.dev, w.stream, event), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->event_create(w.dev, &out), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->stream_create(w.dev, FY_STREAM_COMPUTE, 0, NULL, &out),
-                         FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->alloc(w.dev, 64, &out), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->register_host(w.dev, &info, sizeof(info)), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->device_query(w.dev, &info), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(launch(&w), FY_STATUS_DEVICE_LOST);
+        sim_fails(sim->event_query(w.dev, event, &done), DEVICE_LOST);
+        sim_fails(sim->event_peek(w.dev, event, &done), DEVICE_LOST);
+        sim_fails(sim->event_sync(w.dev, event, FY_FOREVER), DEVICE_LOST);
+        sim_fails(sim->event_record(w.dev, event, w.stream), DEVICE_LOST);
+        sim_fails(sim->event_wait(w.dev, w.stream, event), DEVICE_LOST);
+        sim_fails(sim->event_create(w.dev, &out), DEVICE_LOST);
+        sim_fails(sim->stream_create(w.dev, FY_STREAM_COMPUTE, 0, NULL, &out), DEVICE_LOST);
+        sim_fails(sim->alloc(w.dev, 64, &out), DEVICE_LOST);
+        sim_fails(sim->register_host(w.dev, &info, sizeof(info)), DEVICE_LOST);
+        sim_fails(sim->device_query(w.dev, &info), DEVICE_LOST);
+        sim_fails(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), DEVICE_LOST);
+        sim_fails(launch(&w), DEVICE_LOST);
         sim->event_destroy(w.dev, event);
         end(&w);
     }
@@ -287,7 +277,7 @@ TS_TEST(a_slow_request_only_takes_longer)
             begin("order=eager", i == 0 ? "faults=alloc@9" : "faults=slow@2:2ms+slow@2:1us");
         for (int k = 0; k < 3; k++) {
             uint64_t start, finish;
-            assert_int_equal(sim->fill(w.dev, w.stream, w.block, 1, 64), FY_STATUS_OK);
+            sim_ok(sim->fill(w.dev, w.stream, w.block, 1, 64));
             sim->request_span(w.dev, &start, &finish);
             spans[i][k] = finish - start;
         }

@@ -5,14 +5,12 @@
 #include <pthread.h>
 
 #include "backends/sim/clock.h"
-#include "tests/support/test.h"
 
 TS_TEST(wrapping_is_unsupported)
 {
     void *dev = OPEN(2, "capacity=4096"), *stream = &stream;
     int native = 0;
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, &native, &stream),
-                     FY_STATUS_UNSUPPORTED);
+    sim_fails(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, &native, &stream), UNSUPPORTED);
     assert_null(stream);
     assert_non_null(strstr(said, "sim:2"));
     sim->stream_destroy(dev, NULL);
@@ -55,9 +53,9 @@ TS_TEST(an_unrecorded_event_is_done)
 {
     world_t w = begin();
     int done = 0;
-    assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
+    sim_ok(sim->event_query(w.dev, w.event, &done));
     assert_int_equal(done, 1);
-    assert_int_equal(sim->event_sync(w.dev, w.event, 0), FY_STATUS_OK);
+    sim_ok(sim->event_sync(w.dev, w.event, 0));
     end(&w);
 }
 
@@ -67,8 +65,7 @@ TS_TEST(polling_ends)
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event, w.stream);
     uint64_t npolls = 0;
-    for (int done = 0; !done; npolls++)
-        assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
+    for (int done = 0; !done; npolls++) sim_ok(sim->event_query(w.dev, w.event, &done));
     assert_in_range(npolls, (WHILE - SOME) / 200, (WHILE + SOME) / 200);
     end(&w);
 }
@@ -79,7 +76,7 @@ TS_TEST(a_timeout_costs_its_waiting_time)
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event, w.stream);
     uint64_t start = fy__sim_clock_now();
-    assert_int_equal(sim->event_sync(w.dev, w.event, 1000000), FY_STATUS_TIMEOUT);
+    sim_fails(sim->event_sync(w.dev, w.event, 1000000), TIMEOUT);
     assert_int_equal(fy__sim_clock_now() - start, 200 + 1000000);
     assert_non_null(strstr(said, "1000000 ns of model time"));
     int done = 1;
@@ -98,15 +95,15 @@ TS_TEST(a_wait_uses_the_event_as_recorded_now)
     void *other = make_stream(w.dev), *later = make_event(w.dev);
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event, w.stream);
-    assert_int_equal(sim->event_wait(w.dev, other, w.event), FY_STATUS_OK);
+    sim_ok(sim->event_wait(w.dev, other, w.event));
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event,
                       w.stream); /* moves it; `other` waits for its previous position */
     sim->event_record(w.dev, later, other);
     uint64_t start = fy__sim_clock_now();
-    assert_int_equal(sim->event_sync(w.dev, later, FY_FOREVER), FY_STATUS_OK);
+    sim_ok(sim->event_sync(w.dev, later, FY_FOREVER));
     assert_in_range(fy__sim_clock_now() - start, WHILE - SOME, WHILE + SOME);
-    assert_int_equal(sim->event_sync(w.dev, w.event, FY_FOREVER), FY_STATUS_OK);
+    sim_ok(sim->event_sync(w.dev, w.event, FY_FOREVER));
     assert_in_range(fy__sim_clock_now() - start, 2 * (WHILE - SOME), 2 * (WHILE + SOME));
     sim->event_destroy(w.dev, later);
     sim->stream_destroy(w.dev, other);
@@ -193,9 +190,7 @@ TS_TEST(threads_share_a_stream)
         assert_ptr_equal(result, &job);
     }
     uint32_t words[NWORDS];
-    assert_int_equal(
-        copy(job.dev, job.stream, FY_COPY_DOWNLOAD, 0, words, job.counters, sizeof(words)),
-        FY_STATUS_OK);
+    sim_ok(copy(job.dev, job.stream, FY_COPY_DOWNLOAD, 0, words, job.counters, sizeof(words)));
     for (int i = 0; i < NWORDS; i++) assert_int_equal(words[i], NTHREADS * NROUNDS);
     sim->free(job.dev, job.counters, NWORDS * 4);
     sim->stream_destroy(job.dev, job.stream);

@@ -3,7 +3,6 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
-#include "tests/support/test.h"
 
 typedef struct world {
     void *dev, *stream;
@@ -28,14 +27,12 @@ static void end(world_t *w)
 
 static void put(world_t *w, uint64_t at, const void *src, uint64_t nbytes)
 {
-    assert_int_equal(copy(w->dev, w->stream, FY_COPY_UPLOAD, 0, w->block + at, src, nbytes),
-                     FY_STATUS_OK);
+    sim_ok(copy(w->dev, w->stream, FY_COPY_UPLOAD, 0, w->block + at, src, nbytes));
 }
 
 static void get(world_t *w, void *dst, uint64_t at, uint64_t nbytes)
 {
-    assert_int_equal(copy(w->dev, w->stream, FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes),
-                     FY_STATUS_OK);
+    sim_ok(copy(w->dev, w->stream, FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes));
 }
 
 TS_TEST(copies_and_wire_bytes)
@@ -43,11 +40,9 @@ TS_TEST(copies_and_wire_bytes)
     world_t a = begin(0), b = begin(1);
     char back[16] = "";
     put(&a, 100, "hello, device", 14);
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14),
-                     FY_STATUS_OK);
-    assert_int_equal(copy(b.dev, b.stream, FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14),
-                     FY_STATUS_OK);
-    assert_int_equal(sim->fill(b.dev, b.stream, b.block + 12, '-', 2), FY_STATUS_OK);
+    sim_ok(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14));
+    sim_ok(copy(b.dev, b.stream, FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14));
+    sim_ok(sim->fill(b.dev, b.stream, b.block + 12, '-', 2));
     get(&b, back, 7, 14);
     assert_string_equal(back, "hello--device");
     get(&a, back, 300, 14);
@@ -65,20 +60,15 @@ TS_TEST(refused_copies_cost_nothing)
     world_t a = begin(0), b = begin(1), c = begin(2);
     uint64_t start = fy__sim_clock_now();
     char on_host[8] = "";
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, a.block, a.block + 8, 8),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, c.block, 8),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "from sim:2 to sim:1"));
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, on_host, 8),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "not an address of any simulated device"));
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block, b.block, 8),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2),
-                     FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(a.dev, a.stream, (fy_copy_kind_t)9, 0, a.block, on_host, 2),
-                     FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(copy(a.dev, a.stream, FY_COPY_PEER, 0, a.block, a.block + 8, 8), INVALID_ARGUMENT);
+    sim_fails_with(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, c.block, 8), INVALID_ARGUMENT,
+                   "from sim:2 to sim:1");
+    sim_fails_with(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, on_host, 8), INVALID_ARGUMENT,
+                   "not an address of any simulated device");
+    sim_fails(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block, b.block, 8), INVALID_ARGUMENT);
+    sim_fails(copy(a.dev, a.stream, FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2),
+              INVALID_ARGUMENT);
+    sim_fails(copy(a.dev, a.stream, (fy_copy_kind_t)9, 0, a.block, on_host, 2), INVALID_ARGUMENT);
     assert_int_equal(fy__sim_clock_now(), start);
     for (int kind = 0; kind < 4; kind++) assert_int_equal(wire_nbytes[kind], 0);
     end(&a);
@@ -107,7 +97,7 @@ TS_TEST(built_in_ops_run_the_host_kernels)
                            .nbytes = 48 };
     assert_int_equal(sim->supports(w.dev, &record), 1);
     assert_in_range(sim->workspace(w.dev, &record, 1024), 0, 1024);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_OK);
+    sim_ok(sim->launch(w.dev, w.stream, &record));
     assert_ptr_equal(dst.data, w.block + 512); /* the caller's record is untouched */
     assert_ptr_equal(src[1].data, w.block + 256);
     get(&w, z, 512, sizeof(z));
@@ -126,8 +116,8 @@ TS_TEST(unsupported_ops_are_refused)
                            .nelem = 4 };
     uint64_t start = fy__sim_clock_now();
     assert_int_equal(sim->supports(w.dev, &record), 0);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_UNSUPPORTED);
-    assert_non_null(strstr(said, "sim:0: no kernel for a registered op"));
+    sim_fails_with(sim->launch(w.dev, w.stream, &record), UNSUPPORTED,
+                   "sim:0: no kernel for a registered op");
     assert_int_equal(fy__sim_clock_now(), start);
     end(&w);
 }
@@ -190,7 +180,7 @@ TS_TEST(kernels_get_every_pointer)
     record.workspace_nbytes = 65536 - 8192;
     assert_int_equal(sim->supports(w.dev, &record), 1);
     assert_int_equal(sim->workspace(w.dev, &record, 4096), 0);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_OK);
+    sim_ok(sim->launch(w.dev, w.stream, &record));
     get(&w, &sum, 4096, 4);
     assert_int_equal(sum, 190 - (3 + 4 + 5 + 6) + 100 + 3);
     assert_int_equal(fault, 1);
@@ -199,7 +189,7 @@ TS_TEST(kernels_get_every_pointer)
     assert_int_equal(last, 0x55);
 
     verdict = FY_STATUS_BAD_VALUE;
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_BAD_VALUE);
+    sim_fails(sim->launch(w.dev, w.stream, &record), BAD_VALUE);
     end(&w);
 }
 
@@ -211,29 +201,27 @@ TS_TEST(operands_outside_are_refused)
     uint64_t start = fy__sim_clock_now();
     fy_desc_t dst = i32s(w.block, 1, 1), src[2] = { i32s(w.block, 1, 1), i32s(&on_host, 1, 1) };
     fy_launch_t record = sum_record(&dst, 2, src, &verdict);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "a registered op: src[1] at 0x"));
+    sim_fails_with(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT,
+                   "a registered op: src[1] at 0x");
     assert_non_null(strstr(said, "(4 bytes) is not an address of sim:0"));
     src[1] = i32s(w.block + 65536 - 8, 3, 1);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(
-        strstr(said, "needs 12 bytes; the block of sim:0 that it lies in ends after 8"));
+    sim_fails_with(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT,
+                   "needs 12 bytes; the block of sim:0 that it lies in ends after 8");
     src[1] = i32s(w.block + 8, 4, -1);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT);
     src[1] = src[0];
     record.workspace = w.block;
     record.workspace_nbytes = 65537;
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "workspace"));
+    sim_fails_with(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT, "workspace");
     assert_int_equal(fy__sim_clock_now(), start);
 
     /* A kernel can also use page-locked host memory, at the same address. */
     record.workspace_nbytes = 0;
     dst = i32s(&sum, 1, 1);
     src[0] = src[1] = i32s(&on_host, 1, 1);
-    assert_int_equal(sim->register_host(w.dev, &on_host, 4), FY_STATUS_OK);
-    assert_int_equal(sim->register_host(w.dev, &sum, 4), FY_STATUS_OK);
-    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_OK);
+    sim_ok(sim->register_host(w.dev, &on_host, 4));
+    sim_ok(sim->register_host(w.dev, &sum, 4));
+    sim_ok(sim->launch(w.dev, w.stream, &record));
     assert_int_equal(sum, 10);
     sim->unregister_host(w.dev, &on_host, 4);
     sim->unregister_host(w.dev, &sum, 4);
@@ -269,17 +257,14 @@ TS_TEST(planning_without_numerics)
     memset(got, 0xDC, sizeof(got));
     int before = nlogged;
     for (int i = 0; i < 1000; i++) {
-        assert_int_equal(sim->launch(dev, stream, &record), FY_STATUS_OK);
-        assert_int_equal(sim->fill(dev, stream, block, 1, size), FY_STATUS_OK);
-        assert_int_equal(copy(dev, stream, FY_COPY_LOCAL, 0, block, block + size / 2, size / 2),
-                         FY_STATUS_OK);
-        assert_int_equal(copy(dev, stream, FY_COPY_UPLOAD, 0, block + size - 64, got, 64),
-                         FY_STATUS_OK);
+        sim_ok(sim->launch(dev, stream, &record));
+        sim_ok(sim->fill(dev, stream, block, 1, size));
+        sim_ok(copy(dev, stream, FY_COPY_LOCAL, 0, block, block + size / 2, size / 2));
+        sim_ok(copy(dev, stream, FY_COPY_UPLOAD, 0, block + size - 64, got, 64));
     }
     assert_int_equal(nlogged, before);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 0, got, block, sizeof(got)),
-                         FY_STATUS_OK);
+        sim_ok(copy(dev, stream, FY_COPY_DOWNLOAD, 0, got, block, sizeof(got)));
     for (size_t i = 0; i < sizeof(got); i++) assert_int_equal(got[i], 0);
     assert_int_equal(nlogged, before + 1); /* logged once */
     assert_int_equal(wire_nbytes[FY_COPY_UPLOAD], 64000);
@@ -289,17 +274,17 @@ TS_TEST(planning_without_numerics)
     /* Refusals are the same as with numerics. */
     record.op = FY_OP_BUILTIN_COUNT + 3;
     record.kernel = NULL;
-    assert_int_equal(sim->launch(dev, stream, &record), FY_STATUS_UNSUPPORTED);
-    assert_int_equal(sim->fill(dev, stream, block + size, 1, 1), FY_STATUS_INVALID_ARGUMENT);
+    sim_fails(sim->launch(dev, stream, &record), UNSUPPORTED);
+    sim_fails(sim->fill(dev, stream, block + size, 1, 1), INVALID_ARGUMENT);
 
     /* A peer with bytes receives zeros. */
     void *there = make_stream(on);
-    assert_int_equal(sim->fill(on, there, target, 9, 4096), FY_STATUS_OK);
-    assert_int_equal(copy(dev, stream, FY_COPY_PEER, 0, target, block, 32), FY_STATUS_OK);
-    assert_int_equal(copy(on, there, FY_COPY_DOWNLOAD, 0, got, target, 64), FY_STATUS_OK);
+    sim_ok(sim->fill(on, there, target, 9, 4096));
+    sim_ok(copy(dev, stream, FY_COPY_PEER, 0, target, block, 32));
+    sim_ok(copy(on, there, FY_COPY_DOWNLOAD, 0, got, target, 64));
     assert_int_equal(got[31], 0);
     assert_int_equal(got[32], 9);
-    assert_int_equal(copy(on, there, FY_COPY_PEER, 0, block, target, 32), FY_STATUS_OK);
+    sim_ok(copy(on, there, FY_COPY_PEER, 0, block, target, 32));
     sim->stream_destroy(on, there);
     sim->stream_destroy(dev, stream);
     sim->free(dev, block, size);

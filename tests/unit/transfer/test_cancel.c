@@ -5,7 +5,6 @@
 
 #include "runtime/device/device.h"
 #include "tests/unit/transfer/engine.h"
-#include "tests/support/test.h"
 
 /* An earlier upload of all bytes clears its destination's poison, but not the poison of a later
  * upload that was cancelled before the earlier one was submitted. */

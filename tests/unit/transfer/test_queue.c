@@ -6,7 +6,6 @@
 #include "runtime/order/stream.h"
 #include "runtime/tensor/tensor.h"
 #include "tests/unit/transfer/engine.h"
-#include "tests/support/test.h"
 
 static fy__job_view_t view_of(fy_ticket_t ticket)
 {

@@ -5,7 +5,6 @@
 #include "runtime/device/device.h"
 #include "runtime/tensor/storage.h"
 #include "tests/unit/transfer/engine.h"
-#include "tests/support/test.h"
 
 enum { MANY = 150 };
 
