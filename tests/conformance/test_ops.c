@@ -148,9 +148,8 @@ TS_DEVICE_TEST(very_many_sources)
     fy_tensor_t *host = ts_host_f32(FY_DIMS(1), (float[]){ 0 }), *none = host;
     if (!ctx->is_host) {
         src[200] = host; /* the last of many is checked too */
-        ts_fails(fy_concat(MOST, src, 0, &none), DEVICE_MISMATCH);
+        ts_fails_with(fy_concat(MOST, src, 0, &none), DEVICE_MISMATCH, "src200");
         assert_null(none);
-        ts_text_has("src200");
     }
 }
 
