@@ -100,6 +100,13 @@ static UNUSED void drop(tensor_t *t)
     t->block = NULL;
 }
 
+/* Each of the tensors. */
+#define DROP(...)                                                            \
+    do {                                                                     \
+        tensor_t *dropped[] = { __VA_ARGS__ };                               \
+        for (size_t i_ = 0; i_ < COUNT_OF(dropped); i_++) drop(dropped[i_]); \
+    } while (0)
+
 static UNUSED void *at(const fy_desc_t *desc, int64_t linear)
 {
     return (char *)desc->data + fy__offset_of(linear, desc->rank, desc->dims, desc->strides) *
@@ -205,6 +212,10 @@ static UNUSED fy_launch_t launch_of(fy_op_t op, uint16_t ndst, fy_desc_t *dst, u
     launch.nelem = (uint64_t)count_of(dst);
     return launch;
 }
+
+/* The sources of a run: their number and an array of them. */
+#define SRCS(...) \
+    COUNT_OF(((const tensor_t *[]){ __VA_ARGS__ })), (const tensor_t *[]) { __VA_ARGS__ }
 
 /* One dst; sources broadcast; FY_LAUNCH_DENSE set where it applies. */
 static UNUSED fy_status_t run_elementwise(fy_op_t op, tensor_t *dst, uint16_t nsrc,

@@ -88,16 +88,31 @@ static uint64_t scratch_of(const conv_t *conv, uint32_t accumulate, uint64_t lim
 {
     fy_desc_t dst = conv->dst->desc,
               src[3] = { conv->src[0]->desc, conv->src[1]->desc, conv->src[2]->desc };
-    const fy_launch_t launch = { .struct_size = sizeof launch,
-                                 .op = conv->op,
-                                 .nsrc = conv->nsrc,
-                                 .ndst = 1,
-                                 .accumulate = accumulate,
-                                 .dst = &dst,
-                                 .src = src,
-                                 .attrs = conv->attrs,
-                                 .nelem = (uint64_t)count_of(&dst) };
+    fy_launch_t launch = launch_of(conv->op, 1, &dst, conv->nsrc, src, conv->attrs);
+    launch.accumulate = accumulate;
     return fy__kernels_workspace(&launch, limit);
+}
+
+/* That of conv_make. */
+static fy__conv_shape_t shape_of(fy_op_t op, int64_t n, int64_t channels)
+{
+    return (fy__conv_shape_t){ .op = op,
+                               .n = n,
+                               .h = H,
+                               .w = W,
+                               .c = channels,
+                               .oh = H,
+                               .ow = W,
+                               .o = O,
+                               .kh = K,
+                               .kw = K,
+                               .groups = 1,
+                               .stride_h = 1,
+                               .stride_w = 1,
+                               .padding_h = 1,
+                               .padding_w = 1,
+                               .dilation_h = 1,
+                               .dilation_w = 1 };
 }
 
 static double *copy_of(const fy_desc_t *desc)
@@ -235,23 +250,7 @@ TS_TEST(one_primitive_two_threads)
 TS_TEST(a_primitive_runs_once_at_a_time)
 {
     needs_onednn();
-    const fy__conv_shape_t shape = { .op = FY_OP_CONV2D,
-                                     .n = 3,
-                                     .h = H,
-                                     .w = W,
-                                     .c = C,
-                                     .oh = H,
-                                     .ow = W,
-                                     .o = O,
-                                     .kh = K,
-                                     .kw = K,
-                                     .groups = 1,
-                                     .stride_h = 1,
-                                     .stride_w = 1,
-                                     .padding_h = 1,
-                                     .padding_w = 1,
-                                     .dilation_h = 1,
-                                     .dilation_w = 1 };
+    const fy__conv_shape_t shape = shape_of(FY_OP_CONV2D, 3, C);
     fy__conv_entry_t *one = fy__conv_table_take(&shape, 1, 1),
                      *other = fy__conv_table_take(&shape, 1, 1);
     assert_non_null(one);
@@ -272,25 +271,8 @@ TS_TEST(a_primitive_runs_once_at_a_time)
 TS_TEST(implementations_have_names)
 {
     needs_onednn();
-    const fy__conv_shape_t like = { .n = 2,
-                                    .h = H,
-                                    .w = W,
-                                    .c = C,
-                                    .oh = H,
-                                    .ow = W,
-                                    .o = O,
-                                    .kh = K,
-                                    .kw = K,
-                                    .groups = 1,
-                                    .stride_h = 1,
-                                    .stride_w = 1,
-                                    .padding_h = 1,
-                                    .padding_w = 1,
-                                    .dilation_h = 1,
-                                    .dilation_w = 1 };
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
-        fy__conv_shape_t shape = like;
-        shape.op = k_ops[k];
+        const fy__conv_shape_t shape = shape_of(k_ops[k], 2, C);
         fy__conv_entry_t *entry = fy__conv_table_take(&shape, 1, 0);
         assert_non_null(entry);
         const char *name = fy__conv_prim_impl_name(fy__conv_entry_prim(entry));
@@ -305,23 +287,7 @@ TS_TEST(implementations_have_names)
 TS_TEST(a_stem_takes_the_jit_kernel)
 {
 #if FERRY_DNNL_MAJOR >= 3
-    const fy__conv_shape_t shape = { .op = FY_OP_CONV2D,
-                                     .n = 2,
-                                     .h = H,
-                                     .w = W,
-                                     .c = 1,
-                                     .oh = H,
-                                     .ow = W,
-                                     .o = O,
-                                     .kh = K,
-                                     .kw = K,
-                                     .groups = 1,
-                                     .stride_h = 1,
-                                     .stride_w = 1,
-                                     .padding_h = 1,
-                                     .padding_w = 1,
-                                     .dilation_h = 1,
-                                     .dilation_w = 1 };
+    const fy__conv_shape_t shape = shape_of(FY_OP_CONV2D, 2, 1);
     fy__conv_entry_t *entry = fy__conv_table_take(&shape, 1, 0);
     assert_non_null(entry);
     assert_int_not_equal(strncmp(fy__conv_prim_impl_name(fy__conv_entry_prim(entry)), "brg", 3), 0);

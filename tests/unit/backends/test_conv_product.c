@@ -90,61 +90,39 @@ static void run_case(fy__conv_shape_t s)
 
 TS_TEST(results_are_those_of_the_plain_loops)
 {
-    static const fy__conv_shape_t shapes[] = {
-        { .n = 2,
-          .h = 7,
-          .w = 6,
-          .c = 5,
-          .o = 9,
-          .kh = 3,
-          .kw = 3,
-          .padding_h = 1,
-          .padding_w = 1 },
-        { .n = 3, .h = 5, .w = 4, .c = 8, .o = 16, .kh = 1, .kw = 1 },
-        { .n = 2, .h = 7, .w = 9, .c = 6, .o = 8, .kh = 1, .kw = 1, .stride_h = 2, .stride_w = 2 },
-        { .n = 1,
-          .h = 12,
-          .w = 11,
-          .c = 3,
-          .o = 4,
-          .kh = 5,
-          .kw = 2,
-          .stride_w = 2,
-          .padding_h = 2 },
-        { .n = 2,
-          .h = 9,
-          .w = 9,
-          .c = 4,
-          .o = 5,
-          .kh = 3,
-          .kw = 3,
-          .dilation_h = 2,
-          .dilation_w = 3 },
+    static const struct {
+        int64_t n, h, w, c, o, kh, kw, stride[2], padding[2], dilation[2];
+    } shapes[] = {
+        { 2, 7, 6, 5, 9, 3, 3, { 1, 1 }, { 1, 1 }, { 1, 1 } },
+        { 3, 5, 4, 8, 16, 1, 1, { 1, 1 }, { 0, 0 }, { 1, 1 } },
+        { 2, 7, 9, 6, 8, 1, 1, { 2, 2 }, { 0, 0 }, { 1, 1 } },
+        { 1, 12, 11, 3, 4, 5, 2, { 1, 2 }, { 2, 0 }, { 1, 1 } },
+        { 2, 9, 9, 4, 5, 3, 3, { 1, 1 }, { 0, 0 }, { 2, 3 } },
         /* several chunks, the last of fewer images */
-        { .n = 7,
-          .h = 32,
-          .w = 32,
-          .c = 16,
-          .o = 8,
-          .kh = 5,
-          .kw = 5,
-          .padding_h = 2,
-          .padding_w = 2 },
+        { 7, 32, 32, 16, 8, 5, 5, { 1, 1 }, { 2, 2 }, { 1, 1 } },
     };
     static const int64_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
                                    FY_OP_CONV2D_BACKWARD_WEIGHT };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
             for (int accumulate = 0; accumulate <= (k > 0); accumulate++) {
-                fy__conv_shape_t s = shapes[i];
-                s.op = ops[k];
-                s.groups = 1;
-                s.accumulate = accumulate;
+                fy__conv_shape_t s = { .op = ops[k],
+                                       .n = shapes[i].n,
+                                       .h = shapes[i].h,
+                                       .w = shapes[i].w,
+                                       .c = shapes[i].c,
+                                       .o = shapes[i].o,
+                                       .kh = shapes[i].kh,
+                                       .kw = shapes[i].kw,
+                                       .groups = 1,
+                                       .stride_h = shapes[i].stride[0],
+                                       .stride_w = shapes[i].stride[1],
+                                       .padding_h = shapes[i].padding[0],
+                                       .padding_w = shapes[i].padding[1],
+                                       .dilation_h = shapes[i].dilation[0],
+                                       .dilation_w = shapes[i].dilation[1],
+                                       .accumulate = accumulate };
                 s.has_bias = s.op != FY_OP_CONV2D_BACKWARD_INPUT;
-                if (!s.stride_h) s.stride_h = 1;
-                if (!s.stride_w) s.stride_w = 1;
-                if (!s.dilation_h) s.dilation_h = 1;
-                if (!s.dilation_w) s.dilation_w = 1;
                 s.oh = (s.h + 2 * s.padding_h - s.dilation_h * (s.kh - 1) - 1) / s.stride_h + 1;
                 s.ow = (s.w + 2 * s.padding_w - s.dilation_w * (s.kw - 1) - 1) / s.stride_w + 1;
                 run_case(s);

@@ -128,12 +128,10 @@ TS_TEST(thread_count_does_not_change_bits)
         fy__threads_set(3);
         work(cases[i].op, &many, cases[i].nsrc, sources, cases[i].attrs);
         assert_memory_equal(one.desc.data, many.desc.data, one.nbytes);
-        drop(&one);
-        drop(&many);
+        DROP(&one, &many);
     }
     fy__threads_set(FY__THREADS_AUTO);
-    drop(&a);
-    drop(&b);
+    DROP(&a, &b);
 }
 
 /* The thread team of the parent does not exist in the child; large work must still end there. */
@@ -163,9 +161,6 @@ TS_TEST(a_forked_child_computes)
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    drop(&a);
-    drop(&b);
-    drop(&c);
-    drop(&want);
+    DROP(&a, &b, &c, &want);
     fy__threads_set(FY__THREADS_AUTO);
 }

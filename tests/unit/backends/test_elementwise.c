@@ -216,16 +216,13 @@ TS_TEST(dst_may_be_a_source)
     const int64_t n = 1000;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_U8; dtype++) {
         tensor_t t = make(dtype, 1, &n, NULL), copy = make(dtype, 1, &n, NULL);
-        const tensor_t *sources[2] = { &t, &t };
         fill_noise(&t.desc, 1);
         memcpy(copy.desc.data, t.desc.data, t.nbytes);
-        assert_int_equal(run_elementwise(FY_OP_SUB, &t, 2, sources, NULL, 0), FY_STATUS_OK);
+        assert_int_equal(run_elementwise(FY_OP_SUB, &t, SRCS(&t, &t), NULL, 0), FY_STATUS_OK);
         for (int64_t i = 0; i < n; i++) assert_true(get(&t.desc, i) == 0);
-        const tensor_t *mixed[2] = { &copy, &t };
-        assert_int_equal(run_elementwise(FY_OP_ADD, &t, 2, mixed, NULL, 0), FY_STATUS_OK);
+        assert_int_equal(run_elementwise(FY_OP_ADD, &t, SRCS(&copy, &t), NULL, 0), FY_STATUS_OK);
         for (int64_t i = 0; i < n; i++) assert_true(get(&t.desc, i) == get(&copy.desc, i));
-        drop(&t);
-        drop(&copy);
+        DROP(&t, &copy);
     }
 }
 
@@ -238,20 +235,17 @@ TS_TEST(bits_do_not_depend_on_the_place)
         for (int32_t dtype = 0; dtype <= FY_DTYPE_F64; dtype++) {
             tensor_t src = make(dtype, 1, &n, NULL), whole = make(dtype, 1, &n, NULL),
                      one = make(dtype, 0, NULL, NULL);
-            const tensor_t *sources[1] = { &src };
             for (int64_t i = 0; i < n; i++) set(&src.desc, i, fabs(noise(i)) * 3);
-            assert_int_equal(run_elementwise(ops[k], &whole, 1, sources, NULL, 0), FY_STATUS_OK);
+            assert_int_equal(run_elementwise(ops[k], &whole, SRCS(&src), NULL, 0), FY_STATUS_OK);
             for (int64_t i = 0; i < n; i++) {
                 tensor_t scalar = src;
-                const tensor_t *just_one[1] = { &scalar };
                 scalar.desc.rank = 0;
                 scalar.desc.data = at(&src.desc, i);
-                assert_int_equal(run_elementwise(ops[k], &one, 1, just_one, NULL, 0), FY_STATUS_OK);
+                assert_int_equal(run_elementwise(ops[k], &one, SRCS(&scalar), NULL, 0),
+                                 FY_STATUS_OK);
                 assert_memory_equal(at(&whole.desc, i), one.desc.data, size_of(dtype));
             }
-            drop(&src);
-            drop(&whole);
-            drop(&one);
+            DROP(&src, &whole, &one);
         }
     }
 }
@@ -265,13 +259,12 @@ TS_TEST(axpy_adds_in_place)
             tensor_t y = make(dtype, layout->rank, layout->dims, or_dense(layout->dst_strides));
             tensor_t x = make(dtype, layout->src[1].rank, layout->src[1].dims,
                               or_dense(layout->src[1].strides));
-            const tensor_t *sources[1] = { &x };
             const int64_t n = count_of(&y.desc);
             double *before = calloc((size_t)n + 1, sizeof *before);
             fill_noise(&y.desc, 1);
             fill_noise(&x.desc, 2);
             for (int64_t i = 0; i < n; i++) before[i] = get(&y.desc, i);
-            assert_int_equal(run_elementwise(FY_OP_AXPY, &y, 1, sources, &attrs, 0), FY_STATUS_OK);
+            assert_int_equal(run_elementwise(FY_OP_AXPY, &y, SRCS(&x), &attrs, 0), FY_STATUS_OK);
             const fy_desc_t source = broadcast(&x.desc, &y.desc);
             for (int64_t i = 0; i < n; i++) {
                 const double want = before[i] - 0.5 * get(&source, i);
@@ -279,8 +272,7 @@ TS_TEST(axpy_adds_in_place)
                             layout->name, i);
             }
             free(before);
-            drop(&y);
-            drop(&x);
+            DROP(&y, &x);
         }
     }
 }
@@ -296,22 +288,19 @@ TS_TEST(where_picks_bytes)
             tensor_t b = make(dtype, layout->src[1].rank, layout->src[1].dims,
                               or_dense(layout->src[1].strides));
             tensor_t cond = make(FY_DTYPE_BOOL, layout->src[1].rank, layout->src[1].dims, NULL);
-            const tensor_t *sources[3] = { &cond, &a, &b };
             fill_noise(&a.desc, 1);
             fill_noise(&b.desc, 2);
             fill_noise(&cond.desc, 3);
             plant_specials(&a.desc, 0);
-            assert_int_equal(run_elementwise(FY_OP_WHERE, &dst, 3, sources, NULL, 0), FY_STATUS_OK);
+            assert_int_equal(run_elementwise(FY_OP_WHERE, &dst, SRCS(&cond, &a, &b), NULL, 0),
+                             FY_STATUS_OK);
             const fy_desc_t x = broadcast(&a.desc, &dst.desc), y = broadcast(&b.desc, &dst.desc),
                             c = broadcast(&cond.desc, &dst.desc);
             for (int64_t i = 0; i < count_of(&dst.desc); i++) {
                 assert_memory_equal(at(&dst.desc, i), get(&c, i) != 0 ? at(&x, i) : at(&y, i),
                                     size_of(dtype));
             }
-            drop(&dst);
-            drop(&a);
-            drop(&b);
-            drop(&cond);
+            DROP(&dst, &a, &b, &cond);
         }
     }
 }
@@ -330,7 +319,6 @@ TS_TEST(every_cast)
             for (int strided = 0; strided < 4; strided++) {
                 tensor_t src = make(from, 2, dims, strided & 1 ? gaps : NULL),
                          dst = make(to, 2, dims, strided & 2 ? gaps : NULL);
-                const tensor_t *sources[1] = { &src };
                 const fy_cast_attrs_t attrs = { to };
                 fill_noise(&src.desc, from);
                 for (int64_t i = 0; is_float(from) && i < (int64_t)COUNT_OF(values); i++)
@@ -338,7 +326,7 @@ TS_TEST(every_cast)
                 if (from == FY_DTYPE_I64)
                     *(int64_t *)at(&src.desc, 1) = INT64_MAX,
                                               *(int64_t *)at(&src.desc, 2) = 1234567890123;
-                assert_int_equal(run_elementwise(FY_OP_CAST, &dst, 1, sources, &attrs, 0),
+                assert_int_equal(run_elementwise(FY_OP_CAST, &dst, SRCS(&src), &attrs, 0),
                                  FY_STATUS_OK);
                 for (int64_t i = 0; i < 2100; i++) {
                     const double x = get(&src.desc, i), got = get(&dst.desc, i);
@@ -367,8 +355,7 @@ TS_TEST(every_cast)
                     (void)snprintf(what, sizeof what, "cast %d -> %d layout %d", from, to, strided);
                     expect_near(got, want, 0, what, i);
                 }
-                drop(&src);
-                drop(&dst);
+                DROP(&src, &dst);
             }
         }
     }

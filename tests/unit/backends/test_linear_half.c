@@ -9,14 +9,7 @@ static uint64_t scratch_of(const tensor_t *dst, const tensor_t *const *src, uint
                            const fy_linear_attrs_t *attrs, uint64_t limit)
 {
     fy_desc_t out = dst->desc, in[3] = { src[0]->desc, src[1]->desc, src[2]->desc };
-    const fy_launch_t launch = { .struct_size = sizeof launch,
-                                 .op = FY_OP_LINEAR,
-                                 .nsrc = nsrc,
-                                 .ndst = 1,
-                                 .dst = &out,
-                                 .src = in,
-                                 .attrs = attrs,
-                                 .nelem = (uint64_t)count_of(&out) };
+    const fy_launch_t launch = launch_of(FY_OP_LINEAR, 1, &out, nsrc, in, attrs);
     return fy__kernels_workspace(&launch, limit);
 }
 
@@ -51,10 +44,7 @@ static void compare(int32_t dtype, uint16_t nsrc, int32_t activation)
     }
     assert_int_equal(last, all);
     assert_true(amounts >= 3); /* of 33 rows 33, 17, 9, ... */
-    drop(&x);
-    drop(&w);
-    drop(&bias);
-    drop(&y);
+    DROP(&x, &w, &bias, &y);
 }
 
 TS_TEST(any_scratch)

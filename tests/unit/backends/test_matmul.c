@@ -50,7 +50,6 @@ static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int tr
                   uint32_t accumulate, uint64_t limit, const char *name)
 {
     const fy_matmul_attrs_t attrs = { transpose_a, transpose_b };
-    const tensor_t *sources[2] = { a, b };
     const int nplace = c->desc.rank - 2;
     const int64_t n = count_of(&c->desc), columns = c->desc.dims[nplace + 1],
                   rows = c->desc.dims[nplace];
@@ -61,7 +60,7 @@ static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int tr
     fill_noise(&b->desc, 2);
     fill_noise(&c->desc, 3);
     for (int64_t i = 0; i < n; i++) before[i] = get(&c->desc, i);
-    assert_int_equal(run(FY_OP_MATMUL, c, 2, sources, &attrs, accumulate, limit), FY_STATUS_OK);
+    assert_int_equal(run(FY_OP_MATMUL, c, SRCS(a, b), &attrs, accumulate, limit), FY_STATUS_OK);
     for (int64_t i = 0; i < n; i++) {
         int64_t place[FY_MAX_RANK], rest = i / (rows * columns);
         for (int axis = nplace - 1; axis >= 0; axis--) {
@@ -86,9 +85,7 @@ static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int tr
         expect_near(get(&c->desc, i), want, bound, name, i);
     }
     free(before);
-    drop(a);
-    drop(b);
-    drop(c);
+    DROP(a, b, c);
 }
 
 TS_TEST(sizes_and_dtypes)

@@ -27,13 +27,12 @@ TS_TEST(copies_any_layout)
                  accumulate++) {
                 tensor_t dst = make(dtype, cases[c].rank, cases[c].dims, cases[c].to),
                          src = make(dtype, cases[c].rank, cases[c].dims, cases[c].from);
-                const tensor_t *sources[1] = { &src };
                 const int64_t n = count_of(&dst.desc);
                 fill_noise(&src.desc, 1);
                 if (accumulate) {
                     for (int64_t i = 0; i < n; i++) set(&dst.desc, i, 1);
                 }
-                assert_int_equal(run_elementwise(FY_OP_COPY, &dst, 1, sources, NULL, accumulate),
+                assert_int_equal(run_elementwise(FY_OP_COPY, &dst, SRCS(&src), NULL, accumulate),
                                  FY_STATUS_OK);
                 for (int64_t i = 0; i < n; i++) {
                     const double x = get(&src.desc, i);
@@ -42,8 +41,7 @@ TS_TEST(copies_any_layout)
                     else
                         assert_memory_equal(at(&dst.desc, i), at(&src.desc, i), size_of(dtype));
                 }
-                drop(&dst);
-                drop(&src);
+                DROP(&dst, &src);
             }
         }
     }
@@ -57,19 +55,17 @@ TS_TEST(gaps_stay)
     for (size_t k = 0; k < COUNT_OF(ops); k++) {
         tensor_t dst = make(FY_DTYPE_F16, 2, dims, strides),
                  src = make(FY_DTYPE_F16, 2, dims, NULL);
-        const tensor_t *sources[1] = { &src };
         const fy_fill_attrs_t fill = { 3, 3 };
         memset(dst.desc.data, 0x77, dst.nbytes);
         assert_int_equal(
-            run_elementwise(ops[k], &dst, ops[k] == FY_OP_FILL ? 0 : 1, sources, &fill, 0),
+            run_elementwise(ops[k], &dst, ops[k] == FY_OP_FILL ? 0 : SRCS(&src), &fill, 0),
             FY_STATUS_OK);
         for (size_t i = 0; i < dst.nbytes / 2; i++) {
             const int inside = i % 80 < 60 && i % 2 == 0;
             if (inside == (((uint16_t *)dst.desc.data)[i] == 0x7777))
                 fail_msg("op %u half %zu", ops[k], i);
         }
-        drop(&dst);
-        drop(&src);
+        DROP(&dst, &src);
     }
 }
 
@@ -139,9 +135,7 @@ TS_TEST(gather_takes_rows)
                                     at(&table.desc, i / 12 * 37 % 50 * 12 + i % 12),
                                     size_of(dtype));
             }
-            drop(&table);
-            drop(&indices);
-            drop(&dst);
+            DROP(&table, &indices, &dst);
         }
     }
 }
@@ -168,11 +162,7 @@ TS_TEST(gather_clamps_and_flags)
     fault = 0;
     assert_int_equal(gather(&empty, &table, &nothing, &fault), FY_STATUS_OK);
     assert_int_equal(fault, 0);
-    drop(&table);
-    drop(&indices);
-    drop(&dst);
-    drop(&empty);
-    drop(&nothing);
+    DROP(&table, &indices, &dst, &empty, &nothing);
 }
 
 TS_TEST(fill_writes_the_value_of_the_dtype)

@@ -138,8 +138,7 @@ TS_TEST(strides_do_not_change_a_draw)
     (void)draw(FY_OP_RAND, &dense, 1, 2, &unit);
     (void)draw(FY_OP_RAND, &strided, 1, 2, &unit);
     for (int64_t i = 0; i < 50 * 37; i++) assert_true(get(&dense.desc, i) == get(&strided.desc, i));
-    drop(&dense);
-    drop(&strided);
+    DROP(&dense, &strided);
 }
 
 TS_TEST(randperm_is_a_permutation)

@@ -79,7 +79,6 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
     long double *total = calloc((size_t)noutputs + 1, sizeof *total),
                 *size = calloc((size_t)noutputs + 1, sizeof *size);
     const fy_reduce_attrs_t attrs = { axes, keepdims };
-    const tensor_t *sources[1] = { &src };
     int64_t count = 1;
     for (int i = 0; i < shape->rank; i++) count *= mask >> i & 1u ? shape->dims[i] : 1;
     if (!(extreme && count == 0)) {
@@ -99,7 +98,7 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
         }
         double *before = calloc((size_t)noutputs + 1, sizeof *before);
         for (int64_t i = 0; i < noutputs; i++) before[i] = get(&dst.desc, i);
-        assert_int_equal(run(op, &dst, 1, sources, &attrs, accumulate, 0), FY_STATUS_OK);
+        assert_int_equal(run(op, &dst, SRCS(&src), &attrs, accumulate, 0), FY_STATUS_OK);
         for (int64_t i = 0; i < noutputs; i++) {
             char what[80];
             (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axes %u keep %d gaps %d", op,
@@ -119,8 +118,7 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
     }
     free(total);
     free(size);
-    drop(&src);
-    drop(&dst);
+    DROP(&src, &dst);
 }
 
 static void check_all(fy_op_t op, int32_t last_dtype)
@@ -162,15 +160,13 @@ TS_TEST(extremes_propagate_nan)
                     const uint32_t mask = axes ? axes : 3;
                     tensor_t dst = make_result(&src.desc, mask, 0, dtype, 0);
                     const fy_reduce_attrs_t attrs = { axes, 0 };
-                    const tensor_t *sources[1] = { &src };
                     fill_noise(&src.desc, 0);
                     set(&src.desc, place, NAN);
-                    assert_int_equal(run(op, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
+                    assert_int_equal(run(op, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
                     const int64_t hit = output_of(&src.desc, mask, place);
                     for (int64_t i = 0; i < count_of(&dst.desc); i++)
                         assert_int_equal(!!isnan(get(&dst.desc, i)), i == hit);
-                    drop(&src);
-                    drop(&dst);
+                    DROP(&src, &dst);
                 }
             }
         }
@@ -182,15 +178,13 @@ TS_TEST(integer_sums_wrap_and_do_not_round)
     const int64_t n = 3;
     tensor_t src = make(FY_DTYPE_I64, 1, &n, NULL), dst = make(FY_DTYPE_I64, 0, NULL, NULL);
     const fy_reduce_attrs_t attrs = { 0, 0 };
-    const tensor_t *sources[1] = { &src };
     int64_t *x = src.desc.data;
     x[0] = INT64_MAX;
     x[1] = 5;
     x[2] = (1ll << 53) + 1;
-    assert_int_equal(run(FY_OP_SUM, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
+    assert_int_equal(run(FY_OP_SUM, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
     assert_true(*(int64_t *)dst.desc.data == INT64_MIN + 4 + (1ll << 53) + 1);
-    drop(&src);
-    drop(&dst);
+    DROP(&src, &dst);
 }
 
 /* ---- argmax ---- */
@@ -206,11 +200,10 @@ TS_TEST(argmax_finds_the_first_and_nan)
                     const fy_axis_attrs_t attrs = { axis, variant == 1 };
                     tensor_t dst = make_result(&src.desc, 1u << axis, variant == 1, FY_DTYPE_I64,
                                                variant == 2);
-                    const tensor_t *sources[1] = { &src };
                     const int64_t n = count_of(&src.desc), noutputs = count_of(&dst.desc);
                     if (variant == 1 && dtype <= FY_DTYPE_BF16 && n > 20)
                         set(&src.desc, n / 2, NAN), set(&src.desc, n - 1, NAN);
-                    assert_int_equal(run(FY_OP_ARGMAX, &dst, 1, sources, &attrs, 0, 0),
+                    assert_int_equal(run(FY_OP_ARGMAX, &dst, SRCS(&src), &attrs, 0, 0),
                                      FY_STATUS_OK);
                     int64_t *want = calloc((size_t)noutputs + 1, sizeof *want), inner = 1;
                     double *best = calloc((size_t)noutputs + 1, sizeof *best);
@@ -228,8 +221,7 @@ TS_TEST(argmax_finds_the_first_and_nan)
                         assert_true(*(int64_t *)at(&dst.desc, i) == want[i]);
                     free(want);
                     free(best);
-                    drop(&src);
-                    drop(&dst);
+                    DROP(&src, &dst);
                 }
             }
         }
@@ -247,7 +239,6 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
     double *x = calloc((size_t)n + 1, sizeof *x), *max = calloc((size_t)n + 1, sizeof *max);
     const uint32_t mask = shape->rank ? 1u << axis : 0;
     const fy_axis_attrs_t attrs = { axis, 0 };
-    const tensor_t *sources[1] = { &src };
     for (int64_t i = 0; i < n; i++) set(&src.desc, i, 30 * noise(i));
     for (int64_t i = 0; i < n; i++) max[i] = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
@@ -258,7 +249,7 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
     for (int64_t i = 0; i < n; i++)
         sum[output_of(&src.desc, mask, i)] +=
             expl((long double)x[i] - max[output_of(&src.desc, mask, i)]);
-    assert_int_equal(run(op, dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
+    assert_int_equal(run(op, dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
     const int32_t compute = dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32;
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = output_of(&src.desc, mask, i);
@@ -276,8 +267,7 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
     free(sum);
     free(x);
     free(max);
-    drop(&src);
-    drop(&other);
+    DROP(&src, &other);
 }
 
 TS_TEST(softmaxes)
@@ -301,17 +291,15 @@ TS_TEST(softmax_survives_large_values)
     const int64_t n = 4;
     const fy_axis_attrs_t attrs = { 0, 0 };
     tensor_t src = make(FY_DTYPE_F32, 1, &n, NULL), dst = make(FY_DTYPE_F32, 1, &n, NULL);
-    const tensor_t *sources[1] = { &src };
     const double values[4] = { 1e30, 1e30, -1e30, -INFINITY };
     for (int64_t i = 0; i < n; i++) set(&src.desc, i, values[i]);
-    assert_int_equal(run(FY_OP_SOFTMAX, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
+    assert_int_equal(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
     assert_true(get(&dst.desc, 0) == 0.5 && get(&dst.desc, 1) == 0.5 && get(&dst.desc, 2) == 0 &&
                 get(&dst.desc, 3) == 0);
     set(&src.desc, 1, NAN);
-    assert_int_equal(run(FY_OP_SOFTMAX, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
+    assert_int_equal(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
     for (int64_t i = 0; i < n; i++) assert_true(isnan(get(&dst.desc, i)));
-    drop(&src);
-    drop(&dst);
+    DROP(&src, &dst);
 }
 
 /* ---- mse_loss ---- */
@@ -323,19 +311,16 @@ TS_TEST(mse_is_the_mean_of_squares)
             tensor_t a = make_shape(dtype, &shapes[s]),
                      b = make(dtype, shapes[s].rank, shapes[s].dims, NULL),
                      loss = make(dtype, 0, NULL, NULL);
-            const tensor_t *sources[2] = { &a, &b };
             const int64_t n = count_of(&a.desc);
             long double total = 0;
             fill_noise(&b.desc, 77);
             for (int64_t i = 0; i < n; i++)
                 total += powl((long double)get(&a.desc, i) - get(&b.desc, i), 2);
-            assert_int_equal(run(FY_OP_MSE_LOSS, &loss, 2, sources, NULL, 0, 0), FY_STATUS_OK);
+            assert_int_equal(run(FY_OP_MSE_LOSS, &loss, SRCS(&a, &b), NULL, 0, 0), FY_STATUS_OK);
             const double want = n ? (double)(total / n) : (double)NAN;
             expect_near(get(&loss.desc, 0), want, (0.51 * epsilon_of(dtype) + 1e-14) * want,
                         "mse_loss", (int64_t)s);
-            drop(&a);
-            drop(&b);
-            drop(&loss);
+            DROP(&a, &b, &loss);
         }
     }
 }
