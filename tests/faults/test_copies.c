@@ -11,6 +11,7 @@ enum { MANY = 8, LARGE = 3 << 20 }; /* LARGE floats pass through the ring in sev
 
 typedef struct world {
     fy_device_t *device, *other;
+    fy_scope_t scope;
     fy_tensor_t *host, *pinned, *wide, *x; /* host: of `n` elements; wide: f64 */
     fy_ticket_t ticket;
     int64_t n;
@@ -101,10 +102,10 @@ static const way_t ways[] = {
     { "file", LARGE, 1, file },
 };
 
-static void begin(world_t *w, int64_t n, const char *order, int copy)
+static void begin(world_t *w, const char *scope, int64_t n, const char *order, int copy)
 {
     char spec[128];
-    *w = (world_t){ .n = n };
+    *w = (world_t){ .n = n, .scope = fy_scope_begin(scope) };
     snprintf(spec, sizeof spec, "sim:8?order=%s&faults=copy@%d", order, copy);
     ts_ok(fy_device_open(spec, &w->device));
     snprintf(spec, sizeof spec, "sim:9?order=%s", order);
@@ -133,6 +134,9 @@ static void end(world_t *w)
     drain(w->device);
     ts_ok(fy_device_wait(w->device, FY_FOREVER));
     ts_ok(fy_device_wait(w->other, FY_FOREVER));
+    fy_scope_end(w->scope, 0, NULL);
+    fy_device_close(w->device);
+    fy_device_close(w->other);
 }
 
 static const char *const orders[] = { "eager", "lazy", "random&seed=3" };
@@ -144,8 +148,7 @@ TS_TEST(failed_uploads)
             world_t w;
             fy_tensor_t *y, *apart, *host;
             fy_download_t *download;
-            fy_scope_t scope = fy_scope_begin(ways[i].name);
-            begin(&w, ways[i].n, orders[order], ways[i].copy);
+            begin(&w, ways[i].name, ways[i].n, orders[order], ways[i].copy);
             ts_ok(fy_full(w.device, FY_DTYPE_F32, FY_DIMS(w.n), 2, &apart));
             ways[i].move(&w);
             ts_ok(fy_neg(w.x, &y));
@@ -159,9 +162,6 @@ TS_TEST(failed_uploads)
             if (w.ticket.stream) ts_ok(fy_ticket_wait(w.ticket, FY_FOREVER));
             assert_true(first_of(w.x) == 5);
             end(&w);
-            fy_scope_end(scope, 0, NULL);
-            fy_device_close(w.device);
-            fy_device_close(w.other);
         }
 }
 
@@ -173,8 +173,7 @@ TS_TEST(failed_sends)
             world_t w;
             fy_tensor_t *there, *dst, *src, *y, *host;
             fy_download_t *download;
-            fy_scope_t scope = fy_scope_begin("send");
-            begin(&w, 64, orders[order], 1);
+            begin(&w, "send", 64, orders[order], 1);
             ts_ok(fy_full(w.other, FY_DTYPE_F32, FY_DIMS(w.n), 1, &there));
             dst = is_strided ? column(there, w.n) : there;
             src = is_strided ? column(w.x, w.n) : w.x;
@@ -190,9 +189,6 @@ TS_TEST(failed_sends)
             assert_true(first_of(there) == 5);
             drain(w.other);
             end(&w);
-            fy_scope_end(scope, 0, NULL);
-            fy_device_close(w.device);
-            fy_device_close(w.other);
         }
 }
 
@@ -204,8 +200,7 @@ TS_TEST(failed_packed_downloads)
             world_t w;
             fy_tensor_t *src[MANY], *host;
             fy_download_t *downloads[MANY];
-            fy_scope_t scope = fy_scope_begin("collected");
-            begin(&w, 64, orders[order], copy);
+            begin(&w, "collected", 64, orders[order], copy);
             for (int i = 0; i < MANY; i++)
                 ts_ok(fy_full(w.device, FY_DTYPE_F32, FY_DIMS(4), i, &src[i]));
             ts_ok(fy_tensor_download_many(MANY, src, NULL, downloads));
@@ -215,9 +210,6 @@ TS_TEST(failed_packed_downloads)
             for (int i = 0; i < MANY; i++) ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
             assert_true(first_of(src[MANY - 1]) == MANY - 1);
             end(&w);
-            fy_scope_end(scope, 0, NULL);
-            fy_device_close(w.device);
-            fy_device_close(w.other);
         }
 }
 
@@ -228,8 +220,7 @@ TS_TEST(failed_downloads)
             world_t w;
             fy_tensor_t *host;
             fy_download_t *download;
-            fy_scope_t scope = fy_scope_begin("downloads");
-            begin(&w, LARGE, orders[order], copy);
+            begin(&w, "downloads", LARGE, orders[order], copy);
             if (copy == 1) {
                 ts_ok(fy_tensor_download(w.x, NULL, &download));
                 ts_fails(fy_download_wait(download, FY_FOREVER, &host), IO);
@@ -241,8 +232,5 @@ TS_TEST(failed_downloads)
             ts_ok(fy_tensor_upload(w.host, w.device, NULL, &host));
             assert_true(first_of(w.x) == 1);
             end(&w);
-            fy_scope_end(scope, 0, NULL);
-            fy_device_close(w.device);
-            fy_device_close(w.other);
         }
 }

@@ -33,44 +33,57 @@ static fy_tensor_t *twice(fy_stream_t *stream, fy_tensor_t *x)
     return y;
 }
 
-typedef struct setting {
-    fy_device_t *device;
-    fy_scope_t scope;
-    fy_tensor_t *x; /* made on the device's stream, and done */
-} setting_t;
+static fy_device_t *device;
+static fy_scope_t scope;
+static fy_tensor_t *x; /* made on the device's stream, and done */
+static void *native;
+static fy_stream_t *old, *new; /* both wrap `native`, one after the other */
 
-static void set_up(setting_t *s)
+static int set_up(void **state)
 {
-    ts_ok(fy_device_open("cuda:0", &s->device));
-    s->scope = fy_scope_begin("streams");
-    ts_ok(fy_full(s->device, FY_DTYPE_F32, FY_DIMS(N), 1, &s->x));
-    ts_ok(fy_device_wait(s->device, FY_FOREVER));
+    (void)state;
+    ts_ok(fy_device_open("cuda:0", &device));
+    scope = fy_scope_begin("streams");
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(N), 1, &x));
+    ts_ok(fy_device_wait(device, FY_FOREVER));
     driver.fake_cuda_hold(1);
+    native = driver.fake_cuda_stream(0);
+    old = wrap(device, native);
+    return 0;
 }
 
-static void tear_down(setting_t *s, void *native)
+static void destroy_old(void)
 {
+    fy_stream_destroy(old);
+    driver.fake_cuda_stream_end(native);
+}
+
+static void reuse_handle(void)
+{
+    void *again = driver.fake_cuda_stream(0);
+    assert_ptr_equal(again, native); /* otherwise this tests nothing */
+    new = wrap(device, again);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fy_stream_destroy(new);
     driver.fake_cuda_hold(0);
-    fy_scope_end(s->scope, 0, NULL);
+    fy_scope_end(scope, 0, NULL);
     driver.fake_cuda_stream_end(native); /* before the context */
-    fy_device_close(s->device);
+    fy_device_close(device);
     fake_driver_is_tidy("afterwards");
+    return 0;
 }
 
 /* A new stream with the old stream's handle waits for the old stream's write: on the card they are
  * two queues. */
-TS_TEST(a_write_of_the_old_stream_is_waited_for)
+TS_TEST_WITH(a_write_of_the_old_stream_is_waited_for, set_up, tear_down)
 {
-    setting_t s;
-    set_up(&s);
-    void *native = driver.fake_cuda_stream(0);
-    fy_stream_t *old = wrap(s.device, native);
-    fy_tensor_t *y = twice(old, s.x);
-    fy_stream_destroy(old);
-    driver.fake_cuda_stream_end(native);
-    void *again = driver.fake_cuda_stream(0);
-    assert_ptr_equal(again, native); /* otherwise this tests nothing */
-    fy_stream_t *new = wrap(s.device, again);
+    fy_tensor_t *y = twice(old, x);
+    destroy_old();
+    reuse_handle();
     const int64_t before = waits();
     fy_tensor_t *z = twice(new, y);
     assert_int_equal(waits(), before + 1);
@@ -83,102 +96,73 @@ TS_TEST(a_write_of_the_old_stream_is_waited_for)
     ts_ok(fy_tensor_download(z, NULL, &download));
     ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
     assert_true(value == 4 * N);
-    fy_stream_destroy(new);
-    tear_down(&s, again);
 }
 
 /* A wait for the old stream does not count for the new one. */
-TS_TEST(a_write_of_the_new_stream_is_waited_for)
+TS_TEST_WITH(a_write_of_the_new_stream_is_waited_for, set_up, tear_down)
 {
-    setting_t s;
-    set_up(&s);
-    void *native = driver.fake_cuda_stream(0);
-    fy_stream_t *old = wrap(s.device, native);
-    fy_tensor_t *y = twice(old, s.x);
+    fy_tensor_t *y = twice(old, x);
     (void)twice(NULL, y); /* the compute stream waits for the old stream's last request */
-    fy_stream_destroy(old);
-    driver.fake_cuda_stream_end(native);
+    destroy_old();
     driver.fake_cuda_hold(0); /* all work is done: the old slot can be reused */
-    ts_ok(fy_device_wait(s.device, FY_FOREVER));
+    ts_ok(fy_device_wait(device, FY_FOREVER));
     driver.fake_cuda_hold(1);
-    void *again = driver.fake_cuda_stream(0);
-    assert_ptr_equal(again, native);
-    fy_stream_t *new = wrap(s.device, again);
-    fy_tensor_t *z = twice(new, s.x);
+    reuse_handle();
+    fy_tensor_t *z = twice(new, x);
     const int64_t before = waits();
     (void)twice(NULL, z);
     assert_int_equal(waits(), before + 1);
-    fy_stream_destroy(new);
-    tear_down(&s, again);
 }
 
 /* An old ticket reports the old stream's request, whatever is pending on the new stream, and vice
  * versa. */
-TS_TEST(tickets_belong_to_their_stream)
+TS_TEST_WITH(tickets_belong_to_their_stream, set_up, tear_down)
 {
-    setting_t s;
     fy_ticket_t old_ticket, new_ticket;
-    set_up(&s);
-    void *native = driver.fake_cuda_stream(0);
-    fy_stream_t *old = wrap(s.device, native);
-    (void)twice(old, s.x);
+    (void)twice(old, x);
     ts_ok(fy_stream_record(old, &old_ticket));
     assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_PENDING);
-    fy_stream_destroy(old);
-    driver.fake_cuda_stream_end(native);
+    destroy_old();
     assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_PENDING); /* its event is still pending */
     driver.fake_cuda_hold(0);
     driver.fake_cuda_hold(1);
-    void *again = driver.fake_cuda_stream(0);
-    assert_ptr_equal(again, native);
-    fy_stream_t *new = wrap(s.device, again);
-    (void)twice(new, s.x);
+    reuse_handle();
+    (void)twice(new, x);
     ts_ok(fy_stream_record(new, &new_ticket));
     assert_int_equal(fy_ticket_poll(old_ticket), FY_POLL_DONE);
     ts_ok(fy_ticket_wait(old_ticket, 0));
     assert_int_equal(fy_ticket_poll(new_ticket), FY_POLL_PENDING);
-    fy_stream_destroy(new);
-    tear_down(&s, again);
 }
 
 /* The new stream cannot use a block at once that the old stream may still write. */
-TS_TEST(memory_of_the_old_stream_is_pending_for_the_new_one)
+TS_TEST_WITH(memory_of_the_old_stream_is_pending_for_the_new_one, set_up, tear_down)
 {
-    setting_t s;
-    set_up(&s);
-    void *native = driver.fake_cuda_stream(0);
-    fy_stream_t *old = wrap(s.device, native);
-    fy_tensor_t *y = twice(old, s.x);
+    fy_tensor_t *y = twice(old, x);
     const void *block = y->storage->data;
     fy_tensor_destroy(y); /* with its request pending */
-    fy_stream_destroy(old);
-    driver.fake_cuda_stream_end(native);
-    void *again = driver.fake_cuda_stream(0);
-    assert_ptr_equal(again, native);
-    fy_stream_t *new = wrap(s.device, again);
+    destroy_old();
+    reuse_handle();
     const int64_t before = waits();
-    fy_tensor_t *z = twice(new, s.x);
+    fy_tensor_t *z = twice(new, x);
     if (z->storage->data == block) assert_int_equal(waits(), before + 1);
-    fy_stream_destroy(new);
-    tear_down(&s, again);
 }
 
 TS_TEST(a_stream_of_another_context_is_refused)
 {
-    fy_device_t *device, *other;
+    fy_device_t *first, *other;
     fy_stream_options_t options = FY_STREAM_OPTIONS_INIT;
     fy_stream_t *stream = (fy_stream_t *)&options;
-    ts_ok(fy_device_open("cuda:0", &device));
+    ts_ok(fy_device_open("cuda:0", &first));
     ts_ok(fy_device_open("cuda:1", &other));
     options.native = driver.fake_cuda_stream(1);
-    ts_fails_with(fy_stream_create(device, &options, &stream), INVALID_ARGUMENT,
+    ts_fails_with(fy_stream_create(first, &options, &stream), INVALID_ARGUMENT,
                   "belongs to another context than cuda:0's primary one");
     assert_null(stream);
     ts_ok(fy_stream_create(other, &options, &stream)); /* the stream belongs to this context */
     fy_stream_destroy(stream);
     driver.fake_cuda_stream_end(options.native);
     fy_device_close(other);
-    fy_device_close(device);
+    fy_device_close(first);
     fake_driver_is_tidy("afterwards");
 }
 

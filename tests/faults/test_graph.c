@@ -17,6 +17,21 @@ static fy_device_t *open_spec(const char *spec)
     return device;
 }
 
+static fy_device_t *open_faulty(const char *format, int n)
+{
+    char spec[64];
+    snprintf(spec, sizeof spec, format, n);
+    return open_spec(spec);
+}
+
+/* Checks that nothing is left in the device. */
+static void end(fy_device_t *device, fy_scope_t scope)
+{
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(ts_live(device), 0);
+    fy_device_close(device);
+}
+
 /* y += tanh(x) + ..., with `nkept` results that stay. Returns the first failure; the end's must be
  * the same. */
 static fy_status_t record(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *y, int nkept,
@@ -72,18 +87,14 @@ TS_TEST(the_limit_is_reached)
     /* the graph holds the bytes */
     ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &big), OUT_OF_MEMORY);
     fy_graph_destroy(graph);
-    fy_scope_end(scope, 0, NULL);
-    assert_int_equal(ts_live(device), 0);
-    fy_device_close(device);
+    end(device, scope);
 }
 
 TS_TEST(every_segment_fails_once)
 {
     for (int n = 1, done = 0; !done; n++) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "sim:7?faults=alloc@%d", n);
         assert_in_range(n, 1, 20);
-        fy_device_t *device = open_spec(spec);
+        fy_device_t *device = open_faulty("sim:7?faults=alloc@%d", n);
         fy_scope_t scope = fy_scope_begin("once");
         fy_tensor_t *x = NULL, *y = NULL;
         fy_graph_t *graph = NULL;
@@ -97,9 +108,7 @@ TS_TEST(every_segment_fails_once)
             assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
         if (graph) ts_ok(fy_graph_replay(graph, NULL));
         expect_goes_on(device);
-        fy_scope_end(scope, 0, NULL);
-        assert_int_equal(ts_live(device), 0);
-        fy_device_close(device);
+        end(device, scope);
     }
 }
 
@@ -122,9 +131,7 @@ TS_TEST(a_guard_refuses_the_segment)
     ts_fails(fy_neg(wide, &t), REFUSED_BY_GUARD);
     assert_null(t);
     ts_fails_with(fy_graph_end(&graph), REFUSED_BY_GUARD, "guarded");
-    fy_scope_end(scope, 0, NULL);
-    assert_int_equal(ts_live(device), 0);
-    fy_device_close(device);
+    end(device, scope);
 }
 
 static void host_memory_fails(const char *spec)
@@ -165,26 +172,39 @@ static void host_memory_fails(const char *spec)
 
 /* ---- replays ---- */
 
+static fy_status_t download(const fy_tensor_t *tensor)
+{
+    fy_download_t *download;
+    fy_tensor_t *host;
+    FY_TRY(fy_tensor_download(tensor, NULL, &download));
+    return fy_download_wait(download, FY_FOREVER, &host);
+}
+
+/* x of 2s, y of 1s; t = -(-x) and y += 10 x, recorded. */
+static fy_graph_t *record_three(fy_device_t *device, fy_tensor_t **x, fy_tensor_t **y,
+                                fy_tensor_t **t)
+{
+    fy_graph_t *graph;
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 2, x));
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, y));
+    ts_ok(fy_graph_begin(device));
+    ts_ok(fy_neg(*x, t));
+    ts_ok(fy_axpy(*y, 10, *x));
+    ts_ok(fy_neg(*t, t));
+    ts_ok(fy_graph_end(&graph));
+    return graph;
+}
+
 /* A replay of three launches whose k-th is refused: a refused first launch changes nothing, a later
  * one poisons the graph's results. */
 TS_TEST(a_launch_is_refused_half_way)
 {
     for (int k = 1; k <= 3; k++) {
-        char spec[64];
-        /* two make x and y */
-        snprintf(spec, sizeof spec, "sim:7?faults=launch@%d&fuse=off", 2 + k);
-        fy_device_t *device = open_spec(spec);
+        fy_device_t *device =
+            open_faulty("sim:7?faults=launch@%d&fuse=off", 2 + k); /* two make x and y */
         fy_scope_t scope = fy_scope_begin("half");
-        fy_tensor_t *x, *y, *t, *host;
-        fy_graph_t *graph;
-        fy_download_t *download;
-        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 2, &x));
-        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &y));
-        ts_ok(fy_graph_begin(device));
-        ts_ok(fy_neg(x, &t));
-        ts_ok(fy_axpy(y, 10, x));
-        ts_ok(fy_neg(t, &t));
-        ts_ok(fy_graph_end(&graph));
+        fy_tensor_t *x, *y, *t;
+        fy_graph_t *graph = record_three(device, &x, &y, &t);
         const uint64_t requests = ts_ledger(NULL).requests, version = ts_version(y);
         fy_ticket_t ticket = { 1, 1 };
         ts_fails(fy_graph_replay(graph, &ticket), INTERNAL);
@@ -195,17 +215,13 @@ TS_TEST(a_launch_is_refused_half_way)
             ts_expect_f32(y, (float[]){ 1, 1, 1 }, 3);
         } else {
             assert_int_equal(ts_version(y), version + 1);
-            fy_status_t status = fy_tensor_download(y, NULL, &download);
-            if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-            ts_fails_with(status, INTERNAL, "replay");
+            ts_fails_with(download(y), INTERNAL, "replay");
             ts_ok(fy_fill(y, 1));
         }
         ts_ok(fy_graph_replay(graph, NULL));
         ts_expect_f32(y, (float[]){ 21, 21, 21 }, 3);
         ts_expect_f32(t, (float[]){ 2, 2, 2 }, 3);
-        fy_scope_end(scope, 0, NULL);
-        assert_int_equal(ts_live(device), 0);
-        fy_device_close(device);
+        end(device, scope);
     }
 }
 
@@ -213,9 +229,7 @@ TS_TEST(a_launch_is_refused_half_way)
 TS_TEST(a_chain_is_refused)
 {
     for (int k = 1; k <= 3; k++) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "sim:7?faults=launch@%d", 2 + k); /* two make x and y */
-        fy_device_t *device = open_spec(spec);
+        fy_device_t *device = open_faulty("sim:7?faults=launch@%d", 2 + k); /* two make x and y */
         fy_scope_t scope = fy_scope_begin("chain");
         fy_tensor_t *x, *y, *t, *u;
         fy_graph_t *graph;
@@ -236,20 +250,14 @@ TS_TEST(a_chain_is_refused)
         if (k == 1) {
             ts_expect_f32(y, (float[]){ 1, 1, 1, 1 }, 4);
         } else {
-            fy_download_t *download;
-            fy_tensor_t *host;
-            fy_status_t status = fy_tensor_download(y, NULL, &download);
-            if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-            ts_fails_with(status, INTERNAL, "replay");
+            ts_fails_with(download(y), INTERNAL, "replay");
             ts_ok(fy_fill(y, 1));
         }
         ts_ok(fy_graph_replay(graph, NULL));
         ts_expect_f32(y, (float[]){ 34, 34, 34, 34 }, 4);
         ts_ok(fy_graph_replay(graph, NULL));
         ts_expect_f32(y, (float[]){ 67, 67, 67, 67 }, 4);
-        fy_scope_end(scope, 0, NULL);
-        assert_int_equal(ts_live(device), 0);
-        fy_device_close(device);
+        end(device, scope);
     }
 }
 
@@ -261,10 +269,9 @@ TS_TEST(a_copy_fails_on_its_way)
     fy_scope_t scope = fy_scope_begin("copy");
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
-    fy_tensor_t *source, *x, *y, *beside, *host;
+    fy_tensor_t *source, *x, *y, *beside;
     fy_graph_t *graph;
     fy_ticket_t ticket;
-    fy_download_t *download;
     float *data;
     ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(3), &source));
     ts_ok(fy_tensor_map(source, FY_ACCESS_WRITE, (void **)&data));
@@ -277,9 +284,7 @@ TS_TEST(a_copy_fails_on_its_way)
     ts_ok(fy_graph_end(&graph));
     ts_ok(fy_graph_replay(graph, &ticket));
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
-    fy_status_t status = fy_tensor_download(y, NULL, &download);
-    if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
-    ts_fails_with(status, IO, "upload");
+    ts_fails_with(download(y), IO, "upload");
     ts_expect_f32(beside, (float[]){ -2, -2, -2 }, 3);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(y, (float[]){ -0.0f, -1, -2 }, 3);
@@ -290,19 +295,11 @@ TS_TEST(a_copy_fails_on_its_way)
 TS_TEST(the_device_is_lost)
 {
     for (int k = 1; k <= 3; k++) {
-        char spec[64];
-        snprintf(spec, sizeof spec, "sim:7?faults=lost@%d&fuse=off", 2 + k);
-        fy_device_t *device = open_spec(spec);
+        fy_device_t *device =
+            open_faulty("sim:7?faults=lost@%d&fuse=off", 2 + k); /* two make x and y */
         fy_scope_t scope = fy_scope_begin("lost");
         fy_tensor_t *x, *y, *t;
-        fy_graph_t *graph;
-        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 2, &x));
-        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &y));
-        ts_ok(fy_graph_begin(device));
-        ts_ok(fy_neg(x, &t));
-        ts_ok(fy_axpy(y, 10, x));
-        ts_ok(fy_neg(t, &t));
-        ts_ok(fy_graph_end(&graph));
+        fy_graph_t *graph = record_three(device, &x, &y, &t);
         ts_fails(fy_graph_replay(graph, NULL), DEVICE_LOST);
         ts_fails(fy_graph_replay(graph, NULL), DEVICE_LOST); /* at once */
         ts_fails(fy_graph_begin(device), DEVICE_LOST);
