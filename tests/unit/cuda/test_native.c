@@ -225,14 +225,6 @@ TS_TEST(each_driver_call_fails)
     assert_int_equal(driver.fake_cuda_misuses(), 0);
 }
 
-/* Last: the context is lost permanently. */
-/* Last: the context is lost permanently. */
-static int nothing_is_left(void **state)
-{
-    (void)state;
-    return 0;
-}
-
 TS_TEST(mistakes_are_refused)
 {
     uint64_t pageable = 0;
@@ -270,6 +262,12 @@ TS_TEST(mistakes_are_refused)
     cu_ok(app.cuEventDestroy(gone));
     ts_fails(fy_native_event_wait(device, NULL, gone), INVALID_ARGUMENT);
     ts_ok(fy_native_event_record(device, NULL, app.event)); /* the device works as before */
+}
+
+static int nothing_is_left(void **state)
+{
+    (void)state;
+    return 0;
 }
 
 /* Last: the context is lost with the device. */
