@@ -77,19 +77,6 @@ if(FERRY_INSTALL)
     install(TARGETS ferry_cuda LIBRARY DESTINATION ${FERRY_PLUGIN_INSTALL_DIRECTORY})
 endif()
 
-# The kernels' PTX, for the fake driver (FAKE_CUDA_KERNELS=ptx); built only if it is asked for.
-set(FERRY_PTX_DIR ${PROJECT_BINARY_DIR}/ptx)
-file(MAKE_DIRECTORY ${FERRY_PTX_DIR})
-set(ferry_ptx_command ${CMAKE_CUDA_COMPILER_LAUNCHER} -- ${FERRY_NVCC} -ptx -lineinfo -std=c++17 -O3 -arch=compute_80 -I${PROJECT_SOURCE_DIR}
-    -I${PROJECT_SOURCE_DIR}/include)
-set(ptx_files)
-foreach(source ${kernel_files})
-    get_filename_component(name ${source} NAME_WE)
-    ferry_compile_once(${FERRY_PTX_DIR}/${name}.ptx ${source} ${ferry_ptx_command})
-    list(APPEND ptx_files ${FERRY_PTX_DIR}/${name}.ptx)
-endforeach()
-add_custom_target(ferry_ptx DEPENDS ${ptx_files})
-
 # ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ----------------
 # The kernels' source is compiled a second time, by the C++ compiler, so that it can run without a
 # card (simt.h).
@@ -100,7 +87,19 @@ if(FERRY_TESTS)
     endif()
     check_language(CXX)
     file(GLOB fake_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/*.c)
-    # The PTX machine. Some instructions round by a mode of their own; -O3 makes vectors of lanes.
+    # The kernels' PTX, for the fake driver (FAKE_CUDA_KERNELS=ptx); built only if it is asked for.
+    set(FERRY_PTX_DIR ${PROJECT_BINARY_DIR}/ptx)
+    file(MAKE_DIRECTORY ${FERRY_PTX_DIR})
+    set(ferry_ptx_command ${CMAKE_CUDA_COMPILER_LAUNCHER} -- ${FERRY_NVCC} -ptx -lineinfo -std=c++17 -O3 -arch=compute_80 -I${PROJECT_SOURCE_DIR}
+        -I${PROJECT_SOURCE_DIR}/include)
+    set(ptx_files)
+    foreach(source ${kernel_files})
+        get_filename_component(name ${source} NAME_WE)
+        ferry_compile_once(${FERRY_PTX_DIR}/${name}.ptx ${source} ${ferry_ptx_command})
+        list(APPEND ptx_files ${FERRY_PTX_DIR}/${name}.ptx)
+    endforeach()
+    add_custom_target(ferry_ptx DEPENDS ${ptx_files})
+    # The PTX machine. Some instructions have a rounding mode; -O3 makes vectors of lanes.
     file(GLOB ptx_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/ptx/*.c)
     add_library(fake_ptx OBJECT ${ptx_sources})
     ferry_library_flags(fake_ptx)

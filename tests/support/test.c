@@ -186,7 +186,7 @@ static int run_file(const char *file, const ts_suite_t *suite)
     return nfailed ? 1 : g_nskipped == n ? 77 : 0;
 }
 
-/* Runs each file of the program in a process of its own, and prints how many failed. */
+/* Runs each file of the program in a separate process, and prints how many failed. */
 static int run_all(const char *program)
 {
     const char *before = "";

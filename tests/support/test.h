@@ -6,7 +6,7 @@
  *
  * The files of a folder are one program, which runs one file in a process: `test_unit_ops call`.
  * FERRY_TEST_ONLY=TEXT runs the tests whose name contains TEXT. `test_unit_ops --list` prints all.
- * Without arguments the program runs each file in a process of its own. */
+ * Without arguments the program runs each file in a separate process. */
 #ifndef FERRY_TESTS_SUPPORT_TEST_H_
 #define FERRY_TESTS_SUPPORT_TEST_H_
 
@@ -48,7 +48,7 @@ typedef struct ts_suite {
     const char *file;
     /* Called first. Other results than 0 end the process with that status; 77: skipped. */
     int (*prepare)(void);
-    /* Around all tests, and around each TS_TEST that has no fixture of its own. */
+    /* Around all tests, and around each TS_TEST without a fixture. */
     ts_fixture_fn begin, end, set_up, tear_down;
     const ts_exclusion_t *exclusions;
     struct ts_suite *next;

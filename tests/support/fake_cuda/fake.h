@@ -1,7 +1,8 @@
 /* A CUDA driver made of host memory, for tests without a GPU. Device addresses are in a reserved
  * range that host code cannot access; their bytes are at a constant distance. Work runs when it is
- * submitted. The portable kernels run each kernel from its arguments. The fake is stricter than the
- * real driver (contexts, handles, bounds) and proves host logic only: no kernel code runs here.
+ * submitted. The portable kernels run each kernel from its arguments, unless FAKE_CUDA_KERNELS
+ * selects its source or its PTX. The fake is stricter than the real driver (contexts, handles,
+ * bounds).
  * Here: declarations shared by its files. For tests: fake_cuda.h. */
 #ifndef FERRY_TESTS_FAKE_CUDA_FAKE_H_
 #define FERRY_TESTS_FAKE_CUDA_FAKE_H_

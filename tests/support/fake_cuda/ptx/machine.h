@@ -68,7 +68,7 @@ struct ptx_kernel {
     unsigned char *data; /* the module's constant arrays */
 };
 
-/* Generic addresses of what is not global memory begin so; the module's arrays, too. */
+/* Generic addresses outside global memory begin so; the module's arrays, too. */
 #define PTX_WINDOW_OF(address) ((address) >> 56)
 enum { PTX_WINDOW_SHARED = 0x70, PTX_WINDOW_LOCAL, PTX_WINDOW_PARAM, PTX_WINDOW_DATA };
 #define PTX_WINDOW(window) ((uint64_t)(window) << 56)

@@ -1,6 +1,6 @@
 /* Arithmetic of a warp: for each lane of the mask, registers to a register. A register row has 64
  * bits a lane; an instruction reads as many as its type has, so the upper ones may be anything.
- * Compiled with -frounding-math: some instructions round by a mode of their own. */
+ * Compiled with -frounding-math: some instructions have a rounding mode. */
 #include <fenv.h>
 #include <math.h>
 #include <string.h>

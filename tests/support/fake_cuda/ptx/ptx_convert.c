@@ -1,5 +1,4 @@
 /* cvt: between integers and floating-point numbers. Compiled with -frounding-math. */
-#include <fenv.h>
 #include <math.h>
 #include <string.h>
 

@@ -262,7 +262,7 @@ static int decode_instruction(decoder_t *d)
 }
 
 /* .reg .b32 %r<7>, %temp; */
-static int declare_registers(decoder_t *d, ptx_span_t text)
+static void declare_registers(decoder_t *d, ptx_span_t text)
 {
     ptx_span_t type;
     ptx_span_cut(text, " \t", &text);
@@ -275,7 +275,6 @@ static int declare_registers(decoder_t *d, ptx_span_t text)
         declare(d, name, kind, *next, n, 0);
         *next += n > 0 ? n : 1;
     }
-    return 1;
 }
 
 /* An array of shared or local memory, or an argument, which local memory has. */
@@ -333,7 +332,8 @@ static int decode_body(decoder_t *d, const char *at)
     return d->failure == NULL;
 }
 
-/* .func (.param .b64 result) name ( .param .b64 argument, ... ) { ... }. A declaration has no body. */
+/* .func (.param .b64 result) name (.param .b64 argument, ...) { ... }
+ * A declaration has no body. */
 static int decode_function(decoder_t *d, const char *at)
 {
     const uint32_t outer = d->nsymbols;

@@ -13,7 +13,7 @@ static const char *advice(ptx_fault_t fault)
     case PTX_OUTSIDE: return "A card may fault here: check indices and bounds.";
     case PTX_SHARED_RACE: return "A barrier is missing between the two accesses.";
     case PTX_GLOBAL_RACE:
-        return "Blocks run in any order: give each block bytes of its own, or take two launches.";
+        return "Blocks run in any order: let each write separate bytes, or take two launches.";
     case PTX_UNWRITTEN: return "Write it before, or do not read it: a card has any bits there.";
     case PTX_ABSENT_LANES: return "All lanes of the warp must arrive: move it out of the branch.";
     case PTX_BARRIER: return "All threads of a block must arrive at the same barrier.";

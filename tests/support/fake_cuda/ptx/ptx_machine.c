@@ -1,4 +1,4 @@
-/* Runs a launch: blocks one after the other, the warps of a block in turns up to a barrier. Lanes
+/* Runs a launch: blocks one after the other, each warp of a block up to the next barrier. Lanes
  * of a warp at the same instruction are a group. The group with the lowest pc runs, so that lanes
  * which have parted meet where the compiler joins them. A group at an instruction of the whole warp
  * waits until no other group can run. */

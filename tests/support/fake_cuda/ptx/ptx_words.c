@@ -1,6 +1,4 @@
 /* The words that the machine knows: Ferry's kernels have these. */
-#include <string.h>
-
 #include "tests/support/fake_cuda/ptx/words.h"
 
 struct word {

@@ -5,7 +5,8 @@
 #include "tests/support/fake_cuda/ptx/machine.h"
 #include "tests/support/fake_cuda/ptx/text.h"
 
-/* Sets code, types and flags by words such as "mul.wide.s32". NULL, or what is unknown. */
+/* Sets code, types and flags by words such as "mul.wide.s32". Returns NULL, or which part is
+ * unknown. */
 const char *ptx_parse_words(ptx_span_t words, ptx_instruction_t *i, unsigned *out_noperands);
 /* The row of a special register; -1: it is none. */
 int32_t ptx_special_row(ptx_span_t name);
