@@ -80,7 +80,7 @@ touched_tests() {
         while read -r folder names; do
             if [ -n "$folder" ] && touched "$folder/"; then tr ' ' '\n' <<<"$names"; fi
         done <<<"$asked"
-        sed -nE 's|^tests/unit/([a-z]+)/.*|unit_\1|p; s|^tests/(conformance\|ops\|property\|mutation\|faults\|golden\|traces\|advisor)/.*|\1|p' <<<"$changed"
+        sed -nE 's|^tests/(CMakeLists.txt\|labels.cmake)$|.|p; s|^tests/unit/([a-z]+)/.*|unit_\1|p; s|^tests/(conformance\|ops\|property\|mutation\|faults\|golden\|traces\|advisor)/.*|\1|p' <<<"$changed"
     } | LC_ALL=C sort -u | paste -s -d '|')
     [ -n "$found" ] && echo "^($found)"
 }

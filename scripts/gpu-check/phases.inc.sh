@@ -15,7 +15,6 @@ loss_models=(mnist2018 gpt)
 small_gpt=:layers=1,heads=2,width=32,context=16,vocab=256
 # What a short call has instead of all.
 short_ops=(softmax sum gather adam_step)
-short_conformance=(graph)
 short_kernels=(add layer_norm attention)
 
 # Tests run on this device only; a device that does not open is a failure.
@@ -115,10 +114,9 @@ enqueue_ops() {
 }
 
 enqueue_conformance() {
-    local name names=("${conformance[@]}")
+    local name
     ((is_plan)) || [[ -x $unpacked/bin/tests/test_conformance ]] || return
-    ((is_fake)) && names=("${short_conformance[@]}")
-    for name in "${names[@]}"; do
+    for name in "${conformance[@]}"; do
         on_card tests/test_conformance "$name"
         enqueue "conformance-$name" 45 "${words[@]}"
     done

@@ -59,7 +59,8 @@ static void same_in_every_order(void **state)
 /* A test for each program. */
 static int prepare(void)
 {
-    static ts_test_t tests[64];
+    ts_test_t *tests = calloc(mu_program_count, sizeof *tests); /* until the process ends */
+    if (!tests) return 1;
     for (size_t i = 0; i < mu_program_count; i++) {
         tests[i] = (ts_test_t){ .file = __FILE__,
                                 .name = mu_programs[i].name,

@@ -6,6 +6,8 @@
 
 #include <dirent.h>
 
+const char ts__end[] = "";
+
 void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
 {
     if (status == FY_STATUS_OK) return;
@@ -19,7 +21,7 @@ void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const cha
     if (status == want && fy_error_get()->status == want && fy_error_get()->text[0]) {
         va_list parts;
         va_start(parts, line);
-        for (const char *part; (part = va_arg(parts, const char *));)
+        for (const char *part; (part = va_arg(parts, const char *)) != ts__end;)
             ts__text_has(part, file, line);
         va_end(parts);
         return;
@@ -32,8 +34,9 @@ void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const cha
 
 void ts__text_has(const char *part, const char *file, int line)
 {
-    if (strstr(fy_error_get()->text, part)) return;
-    print_error("error text does not contain \"%s\":\n  %s\n", part, fy_error_get()->text);
+    if (part && strstr(fy_error_get()->text, part)) return;
+    print_error("error text does not contain \"%s\":\n  %s\n", part ? part : "(no text given)",
+                fy_error_get()->text);
     _fail(file, line);
 }
 
@@ -307,7 +310,7 @@ int ts_open_files(void)
 {
     int count = 0;
     DIR *folder = opendir("/proc/self/fd");
-    if (!folder) return -1;
+    assert_non_null(folder);
     while (readdir(folder)) count++;
     closedir(folder);
     return count;

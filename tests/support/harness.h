@@ -18,12 +18,13 @@
 /* ---- statuses ---- */
 
 #define ts_ok(expr)          ts__ok((expr), #expr, __FILE__, __LINE__)
-#define ts_fails(expr, code) ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__, NULL)
+#define ts_fails(expr, code) ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__, ts__end)
 /* And the error's text contains each part: ts_fails_with(call(), OUT_OF_MEMORY, "7 bytes", ...). */
 #define ts_fails_with(expr, code, ...) \
-    ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__, __VA_ARGS__, NULL)
+    ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__, __VA_ARGS__, ts__end)
 /* The last error's text contains `part`. */
 #define ts_text_has(part) ts__text_has((part), __FILE__, __LINE__)
+extern const char ts__end[]; /* ends the list of parts */
 void ts__ok(fy_status_t status, const char *expr, const char *file, int line);
 void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line,
                ...);
@@ -103,8 +104,8 @@ fy_graph_t *ts_graph_end(void);
 /* Waits for all requests, then reads the device's clock. */
 fy_device_clock_t ts_clock(fy_device_t *device);
 
-/* Returns the number of files that this process has open; -1: unknown. For use before and after a
- * call that must leave none open. */
+/* Returns the number of files that this process has open. For use before and after a call that must
+ * leave none open. */
 int ts_open_files(void);
 
 #endif
