@@ -25,9 +25,10 @@
     "mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd2, %rd1, %rd2;\n"                          \
     "shl.b32 %r4, %r1, 2;\nadd.s32 %r4, %r3, %r4;\nxor.b32 %r5, %r4, 4;\n"
 #define END "\nret;\n}\n"
-#define MMA                                                                    \
-    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, " \
-    "{%r6, %r6, %r6, %r6}, {%r6, %r6}, {%f0, %f1, %f2, %f3};\n"
+#define MMA_OF(types, a)                                                          \
+    "mma.sync.aligned.m16n8k16.row.col." types " {%f0, %f1, %f2, %f3}, {" a "}, " \
+    "{%r6, %r6}, {%f0, %f1, %f2, %f3};\n"
+#define MMA MMA_OF("f32.f16.f16.f32", "%r6, %r6, %r6, %r6")
 
 static _Alignas(512) uint32_t memory[512];
 static ptx_counts_t counts;
@@ -107,6 +108,11 @@ TS_TEST(planted_faults_are_reported)
           "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r6, %r7, %r8, %r9}, [%r3];\n$L__BB0_1:",
           "thread 16: runs without lane 0" },
         { PTX_ABSENT_LANES, "@!%p1 bra $L__BB0_1;\n" MMA "$L__BB0_1:", "without lane 16" },
+        { PTX_ABSENT_LANES, "shfl.sync.bfly.b32 %r6|%p3, %r1, 1, 31, 1;",
+          "thread 0: shuffles with a mask that has not both lanes 0 and 1" },
+        { PTX_ABSENT_LANES, "shfl.sync.bfly.b32 %r6|%p3, %r1, 1, 31, -2;",
+          "thread 0: shuffles with a mask" },
+        { PTX_UNKNOWN, "shfl.sync.bfly.b32 %r6|%p3, %r1, 1, 7967, -1;", "with clamp 7967" },
         { PTX_BARRIER, "@%p1 bra $L__BB0_1;\nbar.sync 0;\n$L__BB0_1:",
           "thread 0: has ended before the barrier" },
         { PTX_BARRIER,
@@ -219,16 +225,52 @@ TS_TEST(accesses_are_counted)
 
 TS_TEST(unknown_instructions_are_refused)
 {
-    static const char *const bodies[] = { "vote.sync.all.pred %p3, %p1, -1;",
-                                          "add.sat.f32 %f0, %f0, %f0;",
-                                          "bra $L__BB0_9;",
-                                          "mov.u32 %r6, %clock;",
-                                          "shfl.sync.idx.b32 %r6, %r1, 1, 31, -1;",
-                                          "@%p1 bar.sync 0;" };
+    static const char *const bodies[] = {
+        "vote.sync.all.pred %p3, %p1, -1;",
+        "add.sat.f32 %f0, %f0, %f0;",
+        "bra $L__BB0_9;",
+        "mov.u32 %r6, %clock;",
+        "shfl.sync.idx.b32 %r6, %r1, 1, 31, -1;",
+        "exit;",
+        "setp.eq.f16 %p3, %rs1, %rs2;",
+        "add.f16 %rs1, %rs1, %rs2;",
+        "mul.bf16 %rs1, %rs1, %rs2;",
+        "neg.f16 %rs1, %rs2;",
+        "abs.bf16 %rs1, %rs2;",
+        "fma.rn.f16 %rs1, %rs1, %rs2, %rs3;",
+        "mad.rn.f32 %f0, %f1, %f2, %f3;",
+        "mul.s32 %r6, %r1, %r2;",
+        "mul.lo.hi.s32 %r6, %r1, %r2;",
+        "add.cc.u64 %rd3, %rd1, %rd2;",
+        "addc.u64 %rd3, %rd1, %rd2;",
+        "setp.equ.s32 %p3, %r1, %r2;",
+        "setp.s32 %p3, %r1, %r2;",
+        "cvt.rz.f16.f32 %rs1, %f0;",
+        "cvt.rm.bf16.f32 %rs1, %f0;",
+        "cvt.rn.f16.s32 %rs1, %r1;",
+        "cvt.rz.s32.f32 %r6, %f0;",
+        "cvt.u32 %r6, %r1;",
+        "ex2.f32 %f0, %f1;",
+        "cvta.u64 %rd3, %rd1;",
+        "ld.global.v2.u32 %r6, [%rd1];",
+        "ld.global.v2.u32 {%r6, %r7, %r8}, [%rd1];",
+        "st.global.u32 [%rd1], {%r6, %r7};",
+        "ld.global.v4.u64 {%rd3, %rd3, %rd3, %rd3}, [%rd1];",
+        "ld.global.f16 %rs1, [%rd1];",
+        "mov.b32 %r6, {%rs1, %rs2, %rs3};",
+        "bar.sync 1;",
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r6, %r7}, [%r3];",
+        MMA_OF("f16.f16.f16.f16", "%r6, %r6, %r6, %r6"),
+        MMA_OF("f32.f16.bf16.f32", "%r6, %r6, %r6, %r6"),
+        MMA_OF("f32.tf32.tf32.f32", "%r6, %r6, %r6, %r6"),
+        MMA_OF("f32.f16.f16.f32", "%r6, %r6"),
+        "@%p1 bar.sync 0;"
+    };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         char text[8192];
         snprintf(text, sizeof text, "%s%s%s", BEGIN, bodies[i], END);
-        assert_null(ptx_kernel_create("planted.ptx", text, "planted", report));
+        ptx_kernel_t *kernel = ptx_kernel_create("planted.ptx", text, "planted", report);
+        if (kernel != NULL) fail_msg("%s is accepted", bodies[i]);
         assert_non_null(strstr(report, "planted of planted.ptx: "));
         assert_non_null(strstr(report, "add it to"));
     }

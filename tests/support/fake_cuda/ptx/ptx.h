@@ -26,7 +26,8 @@ typedef enum ptx_fault {
     PTX_GLOBAL_RACE,  /* two blocks use a byte in one launch, and one writes it */
     PTX_UNWRITTEN,    /* a byte of shared memory is read that the block has not written */
     PTX_ABSENT_LANES, /* an instruction of the whole warp without some of its lanes */
-    PTX_BARRIER       /* threads of a block wait at different barriers, or have ended */
+    PTX_BARRIER,      /* threads of a block wait at different barriers, or have ended */
+    PTX_UNKNOWN       /* the machine does not know this */
 } ptx_fault_t;
 
 typedef struct ptx_counts {

@@ -67,7 +67,7 @@ static double rounded(unsigned rounding, double x)
 
 static uint64_t convert(const ptx_instruction_t *i, uint64_t bits)
 {
-    const unsigned to = i->type, from = i->from == PTX_NO_TYPE ? to : i->from;
+    const unsigned to = i->type, from = i->from;
     if (is_float(from)) {
         double x = float_of(from, bits);
         if ((i->flags & PTX_INTEGRAL) != 0) x = rounded(i->rounding, x);

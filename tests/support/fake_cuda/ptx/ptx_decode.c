@@ -209,6 +209,25 @@ static int decode_call(decoder_t *d, ptx_span_t text)
     return 1;
 }
 
+/* Whether the operands are lists of the lengths that the instruction needs; 0: no list. */
+static int lists_fit(const ptx_instruction_t *i)
+{
+    static const uint32_t matrices[PTX_OPERANDS] = { 4, 4, 2, 4 };
+    uint32_t want[PTX_OPERANDS] = { 0 };
+    if (i->code == PTX_MOV) {
+        const uint32_t to = i->operands[0].count, from = i->operands[1].count;
+        return (to == 0 && from == 0) ||
+               ((to == 0 || from == 0) && (to + from == 2 || to + from == 4) &&
+                ptx_type_nbytes(i->type) >= 4);
+    }
+    if (i->code == PTX_MMA) memcpy(want, matrices, sizeof want);
+    if (i->code == PTX_LDMATRIX) want[0] = 4;
+    if (i->vector > 1) want[i->code == PTX_ST] = i->vector;
+    for (uint32_t k = 0; k < PTX_OPERANDS; k++)
+        if (i->operands[k].count != want[k]) return 0;
+    return 1;
+}
+
 static int decode_instruction(decoder_t *d)
 {
     ptx_span_t text = d->statement, rest, predicate = { NULL, 0 };
@@ -251,11 +270,13 @@ static int decode_instruction(decoder_t *d)
             if (second.n > 0) i.target = p.row;
         }
         if (word.n == 0) return fail(d, "too few operands");
+        if (i.code == PTX_BAR && !ptx_span_is(word, "0")) return fail(d, "another barrier than 0");
         if (is_address ? !parse_address(d, word, &i, &i.operands[k])
                        : !parse_operand(d, word, &i.operands[k]))
             return 0;
     }
     if (rest.n > 0) return fail(d, "too many operands");
+    if (!lists_fit(&i)) return fail(d, "a list of another length");
     if (i.code == PTX_RET) i.operands[0].row = d->return_row;
     d->kernel->code[at] = i;
     return 1;

@@ -11,6 +11,7 @@ static void shuffle(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t 
 {
     uint64_t *d = ptx_row(m, warp, i->operands[0].row), values[PTX_LANES];
     const uint64_t *step = ptx_row(m, warp, i->operands[2].row),
+                   *clamp = ptx_row(m, warp, i->operands[3].row),
                    *members = ptx_row(m, warp, i->operands[4].row);
     memcpy(values, ptx_row(m, warp, i->operands[1].row), sizeof values);
     for (uint32_t l = 0; l < PTX_LANES; l++) {
@@ -19,6 +20,16 @@ static void shuffle(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t 
         if (absent != 0 || (mask >> from & 1) == 0) {
             ptx_fail(m, PTX_ABSENT_LANES, warp->first + l, "shuffles without lane %u",
                      absent != 0 ? lane_of(absent) : from);
+            return;
+        }
+        if ((members[l] >> l & members[l] >> from & 1) == 0) {
+            ptx_fail(m, PTX_ABSENT_LANES, warp->first + l,
+                     "shuffles with a mask that has not both lanes %u and %u", l, from);
+            return;
+        }
+        if ((uint32_t)clamp[l] != 31) {
+            ptx_fail(m, PTX_UNKNOWN, warp->first + l, "shuffles with clamp %u, not 31",
+                     (uint32_t)clamp[l]);
             return;
         }
         d[l] = values[from];

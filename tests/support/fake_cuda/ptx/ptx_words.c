@@ -41,55 +41,73 @@ static const struct word plain[] = { { "rn", 0 },       { "uni", 0 },     { "syn
                                      { "col", 0 },      { "m8n8", 0 },    { "x4", 0 },
                                      { "m16n8k16", 0 }, { NULL, 0 } };
 
-/* Instructions, how many operands they have, the flags that the machine knows for them. */
+/* Types, as bits. */
+#define T(type)  (1u << PTX_##type)
+#define SIGNED   (T(S16) | T(S32) | T(S64))
+#define INTEGERS (SIGNED | T(U16) | T(U32) | T(U64))
+#define FLOATS   (T(F32) | T(F64))
+#define HALVES   (T(F16) | T(BF16))
+#define NUMBERS  (INTEGERS | FLOATS)
+#define BITS     (T(B16) | T(B32) | T(B64))
+#define BYTES    (T(U8) | T(S8) | T(B8))
+#define PRODUCT  (PTX_LO | PTX_HI | PTX_WIDE)
+
+/* Instructions, how many operands they have, the result types and the flags that the machine knows
+ * for them. */
 static const struct instruction {
     const char *name;
     uint8_t code, noperands;
+    uint32_t types;
     uint16_t known, always;
 } instructions[] = {
-    { "mov", PTX_MOV, 2, 0, 0 },
-    { "add", PTX_ADD, 3, PTX_CC | PTX_ROUNDED, 0 },
-    { "addc", PTX_ADD, 3, PTX_CC, PTX_FROM_CC },
-    { "sub", PTX_SUB, 3, PTX_CC, 0 },
-    { "subc", PTX_SUB, 3, PTX_CC, PTX_FROM_CC },
-    { "mul", PTX_MUL, 3, PTX_LO | PTX_HI | PTX_WIDE, 0 },
-    { "mad", PTX_MAD, 4, PTX_LO | PTX_HI | PTX_WIDE | PTX_CC, 0 },
-    { "madc", PTX_MAD, 4, PTX_LO | PTX_HI | PTX_CC, PTX_FROM_CC },
-    { "fma", PTX_FMA, 4, PTX_ROUNDED, 0 },
-    { "div", PTX_DIV, 3, 0, 0 },
-    { "rem", PTX_REM, 3, 0, 0 },
-    { "min", PTX_MIN, 3, 0, 0 },
-    { "max", PTX_MAX, 3, 0, 0 },
-    { "abs", PTX_ABS, 2, 0, 0 },
-    { "neg", PTX_NEG, 2, 0, 0 },
-    { "and", PTX_AND, 3, 0, 0 },
-    { "or", PTX_OR, 3, 0, 0 },
-    { "xor", PTX_XOR, 3, 0, 0 },
-    { "not", PTX_NOT, 2, 0, 0 },
-    { "shl", PTX_SHL, 3, 0, 0 },
-    { "shr", PTX_SHR, 3, 0, 0 },
-    { "selp", PTX_SELP, 4, 0, 0 },
-    { "setp", PTX_SETP, 3, 0, 0 },
-    { "cvt", PTX_CVT, 2, PTX_SAT | PTX_ROUNDED | PTX_INTEGRAL, 0 },
-    { "ex2", PTX_EX2, 2, PTX_APPROX | PTX_FTZ, 0 },
-    { "rcp", PTX_RCP, 2, PTX_APPROX | PTX_FTZ, 0 },
-    { "sqrt", PTX_SQRT, 2, 0, 0 },
-    { "copysign", PTX_COPYSIGN, 3, 0, 0 },
-    { "prmt", PTX_PRMT, 4, 0, 0 },
-    { "bfi", PTX_BFI, 5, 0, 0 },
-    { "clz", PTX_CLZ, 2, 0, 0 },
-    { "cvta", PTX_CVTA, 2, PTX_TO, 0 },
-    { "ld", PTX_LD, 2, PTX_VOLATILE, 0 },
-    { "st", PTX_ST, 2, PTX_VOLATILE, 0 },
-    { "shfl", PTX_SHFL, 5, PTX_BFLY, 0 },
-    { "ldmatrix", PTX_LDMATRIX, 2, PTX_TRANS, 0 },
-    { "mma", PTX_MMA, 4, 0, 0 },
-    { "bra", PTX_BRA, 1, 0, 0 },
-    { "bar", PTX_BAR, 1, 0, 0 },
-    { "ret", PTX_RET, 0, 0, 0 },
-    { "exit", PTX_RET, 0, 0, 0 },
-    { "call", PTX_CALL, 3, 0, 0 },
+    { "mov", PTX_MOV, 2, NUMBERS | BITS | T(PRED), 0, 0 },
+    { "add", PTX_ADD, 3, NUMBERS, PTX_CC | PTX_ROUNDED, 0 },
+    { "addc", PTX_ADD, 3, INTEGERS, PTX_CC, PTX_FROM_CC },
+    { "sub", PTX_SUB, 3, NUMBERS, PTX_CC, 0 },
+    { "subc", PTX_SUB, 3, INTEGERS, PTX_CC, PTX_FROM_CC },
+    { "mul", PTX_MUL, 3, NUMBERS, PRODUCT, 0 },
+    { "mad", PTX_MAD, 4, INTEGERS, PRODUCT | PTX_CC, 0 },
+    { "madc", PTX_MAD, 4, INTEGERS, PTX_LO | PTX_HI | PTX_CC, PTX_FROM_CC },
+    { "fma", PTX_FMA, 4, FLOATS, PTX_ROUNDED, 0 },
+    { "div", PTX_DIV, 3, NUMBERS, 0, 0 },
+    { "rem", PTX_REM, 3, INTEGERS, 0, 0 },
+    { "min", PTX_MIN, 3, NUMBERS, 0, 0 },
+    { "max", PTX_MAX, 3, NUMBERS, 0, 0 },
+    { "abs", PTX_ABS, 2, SIGNED | FLOATS, 0, 0 },
+    { "neg", PTX_NEG, 2, SIGNED | FLOATS, 0, 0 },
+    { "and", PTX_AND, 3, BITS | T(PRED), 0, 0 },
+    { "or", PTX_OR, 3, BITS | T(PRED), 0, 0 },
+    { "xor", PTX_XOR, 3, BITS | T(PRED), 0, 0 },
+    { "not", PTX_NOT, 2, BITS | T(PRED), 0, 0 },
+    { "shl", PTX_SHL, 3, BITS, 0, 0 },
+    { "shr", PTX_SHR, 3, BITS | INTEGERS, 0, 0 },
+    { "selp", PTX_SELP, 4, NUMBERS | BITS, 0, 0 },
+    { "setp", PTX_SETP, 3, NUMBERS | BITS, 0, 0 },
+    { "cvt", PTX_CVT, 2, NUMBERS | HALVES, PTX_SAT | PTX_ROUNDED | PTX_INTEGRAL, 0 },
+    { "ex2", PTX_EX2, 2, T(F32), PTX_APPROX | PTX_FTZ, 0 },
+    { "rcp", PTX_RCP, 2, FLOATS, PTX_APPROX | PTX_FTZ, 0 },
+    { "sqrt", PTX_SQRT, 2, FLOATS, 0, 0 },
+    { "copysign", PTX_COPYSIGN, 3, FLOATS, 0, 0 },
+    { "prmt", PTX_PRMT, 4, T(B32), 0, 0 },
+    { "bfi", PTX_BFI, 5, T(B32) | T(B64), 0, 0 },
+    { "clz", PTX_CLZ, 2, T(B32) | T(B64), 0, 0 },
+    { "cvta", PTX_CVTA, 2, T(U64), PTX_TO, 0 },
+    { "ld", PTX_LD, 2, NUMBERS | BITS | BYTES, PTX_VOLATILE, 0 },
+    { "st", PTX_ST, 2, NUMBERS | BITS | BYTES, PTX_VOLATILE, 0 },
+    { "shfl", PTX_SHFL, 5, T(B32), PTX_BFLY, 0 },
+    { "ldmatrix", PTX_LDMATRIX, 2, T(B16), PTX_TRANS, 0 },
+    { "mma", PTX_MMA, 4, T(F32), 0, 0 },
+    { "bra", PTX_BRA, 1, 0, 0, 0 },
+    { "bar", PTX_BAR, 1, 0, 0, 0 },
+    { "ret", PTX_RET, 0, 0, 0, 0 },
+    { "call", PTX_CALL, 3, 0, 0, 0 },
 };
+
+/* The types of an instruction, in its order. */
+typedef struct types {
+    uint8_t at[4];
+    unsigned n;
+} types_t;
 
 static int look_up(const struct word *words, ptx_span_t name, uint32_t *out)
 {
@@ -111,15 +129,6 @@ int32_t ptx_special_row(ptx_span_t name)
     return look_up(specials, name, &row) ? (int32_t)row : -1;
 }
 
-/* The first type is the result's; mma has more than two. */
-static void take_type(ptx_instruction_t *i, uint8_t type)
-{
-    if (i->type == PTX_NO_TYPE)
-        i->type = type;
-    else if (i->from == PTX_NO_TYPE)
-        i->from = type;
-}
-
 static void take_rounding(ptx_instruction_t *i, uint32_t value)
 {
     i->rounding = value & 3;
@@ -127,11 +136,11 @@ static void take_rounding(ptx_instruction_t *i, uint32_t value)
 }
 
 /* Returns whether the machine knows the word. */
-static int parse_modifier(ptx_span_t word, ptx_instruction_t *i)
+static int parse_modifier(ptx_span_t word, ptx_instruction_t *i, types_t *of)
 {
     uint32_t value;
-    if (look_up(types, word, &value))
-        take_type(i, (uint8_t)value);
+    if (of->n < 4 && look_up(types, word, &value))
+        of->at[of->n++] = (uint8_t)value;
     else if (look_up(spaces, word, &value))
         i->space = (uint8_t)value;
     else if (i->code == PTX_SETP && look_up(compares, word, &value))
@@ -147,9 +156,62 @@ static int parse_modifier(ptx_span_t word, ptx_instruction_t *i)
     return 1;
 }
 
+static int is_in(uint32_t set, unsigned type) { return (set >> type & 1) != 0; }
+
+/* From an integer the machine rounds to f32 and f64 only; from a float to an integer as it says. */
+static int conversion_is_known(const ptx_instruction_t *i)
+{
+    const int to_float = is_in(FLOATS | HALVES, i->type),
+              from_float = is_in(FLOATS | HALVES, i->from), is_integral = i->flags & PTX_INTEGRAL;
+    if (!is_in(NUMBERS | HALVES | T(U8) | T(S8), i->from)) return 0;
+    if ((i->flags & PTX_ROUNDED) != 0 && !is_in(FLOATS, i->type)) return 0;
+    if ((i->flags & PTX_SAT) != 0 && (i->type != PTX_F32 || i->from != PTX_F32)) return 0;
+    if (is_in(HALVES, i->type)) return from_float && !is_integral;
+    if (to_float && from_float) return !is_integral || i->type == i->from;
+    return from_float ? is_integral : !is_integral;
+}
+
+static int types_are_known(const struct instruction *known, const types_t *of)
+{
+    const unsigned n = known->code == PTX_MMA ? 4 : known->code == PTX_CVT ? 2 : known->types != 0;
+    if (of->n != n || (n > 0 && !is_in(known->types, of->at[0]))) return 0;
+    return n < 4 || (is_in(HALVES, of->at[1]) && of->at[2] == of->at[1] && of->at[3] == of->at[0]);
+}
+
+static int modifiers_are_known(const ptx_instruction_t *i)
+{
+    const unsigned nbytes = ptx_type_nbytes(i->type), product = i->flags & PRODUCT;
+    const int is_float = is_in(FLOATS, i->type), is_access = i->code == PTX_LD || i->code == PTX_ST;
+    if (!is_access && (i->vector != 1 ||
+                       (i->space != PTX_GENERIC && i->code != PTX_CVTA && i->code != PTX_LDMATRIX)))
+        return 0;
+    if ((i->flags & (PTX_CC | PTX_FROM_CC)) != 0 && (nbytes != 4 || is_float)) return 0;
+    if ((i->flags & PTX_ROUNDED) != 0 && i->type != PTX_F32 && i->code != PTX_CVT) return 0;
+    switch (i->code) {
+    case PTX_MUL:
+    case PTX_MAD: /* one of the three, of integers */
+        return is_float ? product == 0
+                        : product != 0 && (product & (product - 1)) == 0 &&
+                              (product != PTX_WIDE || nbytes < 8);
+    case PTX_SETP:
+        return i->compare != 0 && (i->compare <= PTX_NE || !is_in(BITS, i->type)) &&
+               (i->compare <= PTX_GE || is_float);
+    case PTX_CVT: return conversion_is_known(i);
+    case PTX_EX2: return (i->flags & PTX_APPROX) != 0;
+    case PTX_RCP: /* of f64 both or neither */
+        return i->type == PTX_F32 ? (i->flags & (PTX_APPROX | PTX_FTZ)) != PTX_FTZ
+                                  : (i->flags & PTX_APPROX) == 0 || (i->flags & PTX_FTZ) != 0;
+    case PTX_CVTA: return i->space != PTX_GENERIC;
+    case PTX_LDMATRIX: return i->space == PTX_SHARED;
+    case PTX_SHFL: return (i->flags & PTX_BFLY) != 0;
+    default: return !is_access || nbytes * i->vector <= 16;
+    }
+}
+
 const char *ptx_parse_words(ptx_span_t words, ptx_instruction_t *i, unsigned *out_noperands)
 {
     const struct instruction *known = NULL;
+    types_t of = { .n = 0 };
     const ptx_span_t name = ptx_span_cut(words, ".", &words);
     for (size_t k = 0; k < sizeof instructions / sizeof *instructions; k++)
         if (ptx_span_is(name, instructions[k].name)) known = &instructions[k];
@@ -157,12 +219,11 @@ const char *ptx_parse_words(ptx_span_t words, ptx_instruction_t *i, unsigned *ou
     i->code = known->code;
     *out_noperands = known->noperands;
     while (words.n > 0)
-        if (!parse_modifier(ptx_span_cut(words, ".", &words), i)) return "unknown modifier";
-    if ((i->flags & ~known->known) != 0 ||
-        ((i->flags & PTX_ROUNDED) != 0 && i->type != PTX_F32 && i->code != PTX_CVT) ||
-        ((i->flags & PTX_SAT) != 0 && (i->type != PTX_F32 || i->from != PTX_F32)) ||
-        (i->code == PTX_SHFL && (i->flags & PTX_BFLY) == 0))
-        return "unknown combination of modifiers";
+        if (!parse_modifier(ptx_span_cut(words, ".", &words), i, &of)) return "unknown modifier";
+    i->type = of.at[0];
+    i->from = of.at[1];
+    if (!types_are_known(known, &of)) return "unknown types";
+    const int only_known = (i->flags & ~known->known) == 0;
     i->flags |= known->always;
-    return NULL;
+    return only_known && modifiers_are_known(i) ? NULL : "unknown combination of modifiers";
 }
