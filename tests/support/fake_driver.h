@@ -45,8 +45,8 @@ static inline int fake_driver_or_skip(void)
     return 0;
 }
 
-/* Checks that no resource of the driver is alive, none was left in a destroyed context, and no
- * handle was used after its end. `what` appears in the message. */
+/* Checks that no resource of the driver is alive, none was left in a destroyed context, no
+ * handle was used after its end, and no launch had a fault. `what` appears in the message. */
 static inline void fake_driver_is_tidy(const char *what)
 {
     static const char *const kinds[FAKE_LIVE] = {
@@ -64,6 +64,8 @@ static inline void fake_driver_is_tidy(const char *what)
     if (driver.fake_cuda_misuses() != 0)
         fail_msg("%s: %llu calls had a wrong handle", what,
                  (unsigned long long)driver.fake_cuda_misuses());
+    const uint64_t nfaults = driver.fake_cuda_faults();
+    if (nfaults != 0) fail_msg("%s: %llu launches had a fault", what, (unsigned long long)nfaults);
 }
 
 #endif

@@ -33,6 +33,8 @@ enum fake_cuda_live {
     X(int64_t, fake_cuda_live, (int kind))                                                           \
     X(uint64_t, fake_cuda_leaked, (void))                                                            \
     X(uint64_t, fake_cuda_misuses, (void))                                                           \
+    /* Launches since the last call that the PTX machine stopped or refused. */                      \
+    X(uint64_t, fake_cuda_faults, (void))                                                            \
     /* The nth call from now of `name` (NULL: of any) returns `code`; nth 0: none does. Fatal codes
      * stay with the context. */  \
     X(void, fake_cuda_fail, (const char *name, int64_t nth, int code))                               \

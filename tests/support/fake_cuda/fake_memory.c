@@ -77,20 +77,25 @@ int fake_memory_take(int device, uint64_t nbytes)
 }
 void fake_memory_give(int device, uint64_t nbytes) { used[device] -= nbytes; }
 
+/* Addresses may be any that a kernel computes: the sum with `nbytes` may overflow. */
+static int is_inside(uint64_t address, uint64_t nbytes, uint64_t begin, uint64_t length)
+{
+    return address >= begin && address - begin <= length && nbytes <= length - (address - begin);
+}
+
 static const block_t *block_at(int device, uint64_t address, uint64_t nbytes)
 {
     static const block_t virtual_block;
     if (fake_virtual_holds(device, address, nbytes)) return &virtual_block;
     for (block_t *block = blocks[device]; block != NULL; block = block->next)
-        if (address >= block->address && address + nbytes <= block->address + block->nbytes)
-            return block;
+        if (is_inside(address, nbytes, block->address, block->nbytes)) return block;
     return NULL;
 }
 
 static registration_t *registration_at(uint64_t address, uint64_t nbytes)
 {
     for (registration_t *r = registrations; r != NULL; r = r->next)
-        if (address >= r->address && address + nbytes <= r->address + r->nbytes) return r;
+        if (is_inside(address, nbytes, r->address, r->nbytes)) return r;
     return NULL;
 }
 

@@ -1,8 +1,6 @@
 /* FAKE_CUDA_KERNELS=ptx: runs a launch by the PTX that nvcc made of the kernel (target ferry_ptx),
- * with device addresses, on the machine in ptx/. A fault is printed; the launch then fails as on a
- * card. FAKE_CUDA_PTX_COUNTS=FILE: at exit a line for each kernel that ran is added to the file:
- * name, launches, instructions of warps, 32-byte sectors read and written, bank conflicts, with
- * tabs between them. */
+ * with device addresses, on the machine in ptx/. A fault is printed and counted; the launch then
+ * fails as on a card. README.md documents FAKE_CUDA_PTX_COUNTS and FAKE_CUDA_PTX_DIR. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +30,33 @@ static struct {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
+static const char *counts_path;
+static uint64_t nfaults;
+
+uint64_t fake_cuda_faults(void)
+{
+    fake_lock();
+    const uint64_t n = nfaults;
+    nfaults = 0;
+    fake_unlock();
+    return n;
+}
+
+/* Other processes write to the file, too: the buffer is written at once. */
+static FILE *open_counts(void)
+{
+    FILE *file = counts_path == NULL ? NULL : fopen(counts_path, "a");
+    if (file != NULL) setvbuf(file, NULL, _IOFBF, 1 << 16);
+    return file;
+}
+static void close_counts(FILE *file)
+{
+    if (file == NULL || fclose(file) != 0) perror("FAKE_CUDA_PTX_COUNTS");
+}
+
 static void write_counts(void)
 {
-    FILE *file = fopen(getenv("FAKE_CUDA_PTX_COUNTS"), "a");
+    FILE *file = open_counts();
     for (size_t i = 0; file != NULL && i < KERNELS; i++) {
         const ptx_counts_t *counts = &kernels[i].counts;
         if (counts->launches == 0) continue;
@@ -44,53 +66,66 @@ static void write_counts(void)
                 (unsigned long long)counts->sectors_written,
                 (unsigned long long)counts->bank_conflicts);
     }
-    if (file == NULL || fclose(file) != 0) perror("FAKE_CUDA_PTX_COUNTS");
+    close_counts(file);
+}
+
+static CUresult record_fault(const char *kernel, const char *report, CUresult code)
+{
+    fprintf(stderr, "fake_cuda: %s\n", report);
+    nfaults++;
+    if (counts_path == NULL) return code;
+    FILE *file = open_counts();
+    if (file != NULL) fprintf(file, "fault\t%s\n", kernel);
+    close_counts(file);
+    return code;
 }
 
 /* Returns whether its text is there. */
-static int read_module(module_t *module)
+static int read_module(module_t *module, char report[PTX_REPORT_NBYTES])
 {
     if (module->text != NULL) return 1;
-    const size_t room = sizeof FAKE_CUDA_PTX_DIR + strlen(module->name) + 8;
-    module->file = malloc(room);
-    snprintf(module->file, room, "%s/%s.ptx", FAKE_CUDA_PTX_DIR, module->name);
+    const char *folder = getenv("FAKE_CUDA_PTX_DIR");
+    if (folder == NULL) folder = FAKE_CUDA_PTX_DIR;
+    const size_t room = strlen(folder) + strlen(module->name) + 8;
+    if ((module->file = malloc(room)) == NULL) return 0;
+    snprintf(module->file, room, "%s/%s.ptx", folder, module->name);
     FILE *file = fopen(module->file, "r");
-    if (file == NULL) {
-        fprintf(stderr, "fake_cuda: %s is missing: build the target ferry_ptx\n", module->file);
-        return 0;
-    }
-    fseek(file, 0, SEEK_END);
-    const size_t nbytes = (size_t)ftell(file);
-    rewind(file);
-    module->text = calloc(1, nbytes + 1);
-    const size_t nread = fread(module->text, 1, nbytes, file);
-    fclose(file);
-    return nread == nbytes;
+    const long nbytes = file == NULL || fseek(file, 0, SEEK_END) != 0 ? -1 : ftell(file);
+    if (nbytes >= 0 && fseek(file, 0, SEEK_SET) == 0) module->text = calloc(1, (size_t)nbytes + 1);
+    const int is_read = module->text != NULL &&
+                        fread(module->text, 1, (size_t)nbytes, file) == (size_t)nbytes;
+    if (file != NULL) fclose(file);
+    if (is_read) return 1;
+    snprintf(report, PTX_REPORT_NBYTES, "%s cannot be read: build the target ferry_ptx",
+             module->file);
+    free(module->text);
+    free(module->file);
+    module->text = module->file = NULL;
+    return 0;
 }
 
-static ptx_kernel_t *read_kernel(const char *module, const char *name)
+static ptx_kernel_t *read_kernel(const char *module, const char *name,
+                                 char report[PTX_REPORT_NBYTES])
 {
-    char report[PTX_REPORT_NBYTES];
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        if (strcmp(modules[i].name, module) != 0 || !read_module(&modules[i])) continue;
-        ptx_kernel_t *kernel = ptx_kernel_create(modules[i].file, modules[i].text, name, report);
-        if (kernel == NULL) fprintf(stderr, "fake_cuda: %s\n", report);
-        return kernel;
-    }
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (strcmp(modules[i].name, module) == 0 && read_module(&modules[i], report))
+            return ptx_kernel_create(modules[i].file, modules[i].text, name, report);
     return NULL;
 }
 
+/* A kernel that cannot be run is a fault: the plugin must not choose another one. */
 CUresult fake_run_ptx(int device, const char *name, const void *arguments, size_t nbytes,
                       unsigned grid, unsigned block_x, unsigned block_y)
 {
-    static int counts = -1;
-    char report[PTX_REPORT_NBYTES];
+    static int has_begun;
+    char report[PTX_REPORT_NBYTES] = "no memory";
     size_t i = 0;
-    if (counts < 0 && (counts = getenv("FAKE_CUDA_PTX_COUNTS") != NULL)) atexit(write_counts);
+    if (!has_begun && (counts_path = getenv("FAKE_CUDA_PTX_COUNTS")) != NULL) atexit(write_counts);
+    has_begun = 1;
     while (i < KERNELS && strcmp(kernels[i].name, name) != 0) i++;
     if (i == KERNELS) return CUDA_ERROR_NOT_FOUND;
-    if (kernels[i].kernel == NULL) kernels[i].kernel = read_kernel(kernels[i].module, name);
-    if (kernels[i].kernel == NULL) return CUDA_ERROR_INVALID_PTX;
+    if (kernels[i].kernel == NULL) kernels[i].kernel = read_kernel(kernels[i].module, name, report);
+    if (kernels[i].kernel == NULL) return record_fault(name, report, CUDA_ERROR_LAUNCH_FAILED);
     const ptx_launch_t launch = { .kernel = kernels[i].kernel,
                                   .grid = grid,
                                   .block_x = block_x,
@@ -99,11 +134,14 @@ CUresult fake_run_ptx(int device, const char *name, const void *arguments, size_
                                   .arguments_nbytes = nbytes,
                                   .device = device,
                                   .translate = fake_translate,
-                                  .counts = counts ? &kernels[i].counts : NULL };
-    const ptx_fault_t fault = ptx_run(&launch, report);
-    if (fault != PTX_OK) fprintf(stderr, "fake_cuda: %s\n", report);
-    return fault == PTX_OK           ? CUDA_SUCCESS
-           : fault == PTX_MISALIGNED ? CUDA_ERROR_MISALIGNED_ADDRESS
-           : fault == PTX_BARRIER    ? CUDA_ERROR_LAUNCH_TIMEOUT
-                                     : CUDA_ERROR_ILLEGAL_ADDRESS;
+                                  .counts = counts_path != NULL ? &kernels[i].counts : NULL };
+    switch (ptx_run(&launch, report)) {
+    case PTX_OK: return CUDA_SUCCESS;
+    case PTX_MISALIGNED: return record_fault(name, report, CUDA_ERROR_MISALIGNED_ADDRESS);
+    case PTX_BARRIER:
+    case PTX_ENDLESS: return record_fault(name, report, CUDA_ERROR_LAUNCH_TIMEOUT);
+    case PTX_ARGUMENTS:
+    case PTX_UNKNOWN: return record_fault(name, report, CUDA_ERROR_LAUNCH_FAILED);
+    default: return record_fault(name, report, CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
 }

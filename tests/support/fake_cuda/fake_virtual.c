@@ -53,7 +53,8 @@ static mapping_t *mapping_at(uint64_t address)
 int fake_virtual_holds(int device, uint64_t address, uint64_t nbytes)
 {
     const uint64_t base = fake_virtual_base();
-    if (address < base || address + nbytes > base + ((uint64_t)FAKE_VIRTUAL_GIB << 30)) return 0;
+    const uint64_t end = base + ((uint64_t)FAKE_VIRTUAL_GIB << 30);
+    if (address < base || address > end || nbytes > end - address) return 0;
     for (uint64_t at = address; at < address + nbytes;) {
         const mapping_t *mapping = mapping_at(at);
         if (mapping == NULL || (mapping->access & 1u << device) == 0) return 0;

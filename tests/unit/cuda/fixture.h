@@ -150,6 +150,7 @@ static inline void assert_nothing_left(void)
                      kind);
     assert_int_equal(fake.fake_cuda_leaked(), 0);
     assert_int_equal(fake.fake_cuda_misuses(), 0);
+    assert_int_equal(fake.fake_cuda_faults(), 0);
 }
 
 static inline int close_device(void **state)

@@ -36,9 +36,9 @@ static char report[PTX_REPORT_NBYTES];
 
 static void *translate(int device, uint64_t address, uint64_t nbytes)
 {
-    const uint64_t begin = (uint64_t)(uintptr_t)memory;
+    const uint64_t begin = (uint64_t)(uintptr_t)memory, end = begin + sizeof memory;
     assert_int_equal(device, 3);
-    if (address < begin || address + nbytes > begin + sizeof memory) return NULL;
+    if (address < begin || address > end || nbytes > end - address) return NULL;
     return (void *)(uintptr_t)address;
 }
 
@@ -121,6 +121,7 @@ TS_TEST(planted_faults_are_reported)
           "thread 32: waits at another barrier" },
         { PTX_OUTSIDE, "ld.global.u32 %r6, [%rd1+2048];", "outside any allocation" },
         { PTX_OUTSIDE, "st.global.u32 [%rd1+-4], %r1;", "writes 4 bytes" },
+        { PTX_OUTSIDE, "mov.u64 %rd0, 0;\nld.global.u32 %r6, [%rd0+-4];", "at 0xfffffffffffffffc" },
         { PTX_OUTSIDE, "st.shared.u32 [%r3+4096], %r1;", "of 4096 bytes of shared memory" },
         { PTX_OUTSIDE, "ld.param.u32 %r6, [planted_param_0+8];", "of 8 bytes of arguments" },
     };

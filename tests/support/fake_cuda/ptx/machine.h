@@ -64,7 +64,7 @@ struct ptx_kernel {
     uint64_t (*constants)[PTX_LANES]; /* the same value in all lanes */
     int32_t *lists;
     uint32_t nconstants, nlists, nrows, npredicates;
-    uint64_t shared_nbytes, local_nbytes, data_nbytes;
+    uint64_t arguments_nbytes, shared_nbytes, local_nbytes, data_nbytes;
     unsigned char *data; /* the module's constant arrays */
 };
 

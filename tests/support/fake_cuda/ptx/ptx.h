@@ -27,6 +27,8 @@ typedef enum ptx_fault {
     PTX_UNWRITTEN,    /* a byte of shared memory is read that the block has not written */
     PTX_ABSENT_LANES, /* an instruction of the whole warp without some of its lanes */
     PTX_BARRIER,      /* threads of a block wait at different barriers, or have ended */
+    PTX_ENDLESS,      /* a block runs more instructions than any kernel needs */
+    PTX_ARGUMENTS,    /* the launch has other arguments than the kernel */
     PTX_UNKNOWN       /* the machine does not know this */
 } ptx_fault_t;
 

@@ -415,9 +415,9 @@ static int declare_data(decoder_t *d, const char *at)
 
 static int decode(decoder_t *d, const char *text, const char *name)
 {
-    char pattern[96], parameter[96];
+    char pattern[96];
+    ptx_variable_t argument;
     snprintf(pattern, sizeof pattern, ".entry %s(", name);
-    snprintf(parameter, sizeof parameter, "%s_param_0", name);
     const char *entry = strstr(text, pattern), *body = entry == NULL ? NULL : strchr(entry, '{');
     if (body == NULL) return fail(d, "no such kernel");
     for (const char *at = text; (at = strstr(at, "\n.global ")) != NULL; at++)
@@ -428,7 +428,13 @@ static int decode(decoder_t *d, const char *text, const char *name)
             if (!decode_function(d, at + 1)) return 0;
     d->kernel->begin = d->kernel->ncode;
     d->return_row = -1;
-    declare(d, (ptx_span_t){ parameter, strlen(parameter) }, ADDRESS, 0, 0, PTX_PARAM);
+    entry += strlen(pattern);
+    d->statement = ptx_span_trim((ptx_span_t){ entry, strcspn(entry, ")") });
+    if (memchr(d->statement.at, ',', d->statement.n) != NULL ||
+        !ptx_parse_variable(d->statement, &argument))
+        return fail(d, "another number of arguments than one");
+    d->kernel->arguments_nbytes = argument.nbytes;
+    declare(d, argument.name, ADDRESS, 0, 0, PTX_PARAM);
     return decode_body(d, body + 1);
 }
 

@@ -17,6 +17,8 @@ static const char *advice(ptx_fault_t fault)
     case PTX_UNWRITTEN: return "Write it before, or do not read it: a card has any bits there.";
     case PTX_ABSENT_LANES: return "All lanes of the warp must arrive: move it out of the branch.";
     case PTX_BARRIER: return "All threads of a block must arrive at the same barrier.";
+    case PTX_ENDLESS: return "A card may hang here: check the conditions of loops.";
+    case PTX_ARGUMENTS: return "Build the target ferry_ptx.";
     case PTX_UNKNOWN: return "Add it to tests/support/fake_cuda/ptx.";
     default: return "";
     }

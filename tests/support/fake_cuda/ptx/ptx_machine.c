@@ -221,6 +221,9 @@ ptx_fault_t ptx_run(const ptx_launch_t *launch, char report[PTX_REPORT_NBYTES])
         .launch = launch, .kernel = launch->kernel, .now = launch->kernel->code, .report = report
     };
     if (!begin_launch(&m)) ptx_fail(&m, PTX_OUTSIDE, 0, "the host has no memory for the launch");
+    if (launch->arguments_nbytes != launch->kernel->arguments_nbytes)
+        ptx_fail(&m, PTX_ARGUMENTS, 0, "takes %llu bytes of arguments, and the launch has %zu",
+                 (unsigned long long)launch->kernel->arguments_nbytes, launch->arguments_nbytes);
     for (; m.block < launch->grid && m.fault == PTX_OK; m.block++) run_block(&m);
     end_launch(&m);
     if (launch->counts != NULL) {
