@@ -96,6 +96,11 @@ TS_TEST(planted_faults_are_reported)
           "setp.eq.s32 %p3, %r2, 0;\n@%p3 st.global.u8 [%rd2], %r1;\n"
           "@!%p3 ld.global.u32 %r6, [%rd2];",
           "reads address" },
+        { PTX_GLOBAL_RACE,
+          "setp.lt.u32 %p3, %r2, 2;\n@%p3 ld.global.u32 %r6, [%rd1];\n"
+          "@!%p3 st.global.u32 [%rd1], %r1;",
+          "which several blocks read" },
+        { PTX_ENDLESS, "$L__BB0_1:\nbra.uni $L__BB0_1;", "too many instructions" },
         { PTX_UNWRITTEN, "ld.shared.u32 %r6, [%r4];", "reads byte 0 of shared memory" },
         { PTX_UNWRITTEN,
           "setp.eq.s32 %p3, %r2, 0;\n@%p3 st.shared.u32 [%r4], %r1;\nld.shared.u32 %r6, [%r4];",
@@ -123,10 +128,18 @@ TS_TEST(planted_faults_are_reported)
         { PTX_OUTSIDE, "st.global.u32 [%rd1+-4], %r1;", "writes 4 bytes" },
         { PTX_OUTSIDE, "mov.u64 %rd0, 0;\nld.global.u32 %r6, [%rd0+-4];", "at 0xfffffffffffffffc" },
         { PTX_OUTSIDE, "st.shared.u32 [%r3+4096], %r1;", "of 4096 bytes of shared memory" },
+        { PTX_OUTSIDE,
+          "cvt.u64.u32 %rd3, %r4;\ncvta.shared.u64 %rd3, %rd3;\nst.global.u32 [%rd3], %r1;",
+          "outside any allocation" },
+        { PTX_OUTSIDE,
+          "cvt.u64.u32 %rd3, %r4;\ncvta.shared.u64 %rd3, %rd3;\nst.u32 [%rd3+4294967296], %r1;",
+          "of shared memory" },
+        { PTX_OUTSIDE, "mov.u64 %rd3, table;\nst.global.u32 [%rd3], %r1;", "the module's arrays" },
+        { PTX_OUTSIDE, "st.param.u32 [planted_param_0], %r1;", "of arguments" },
         { PTX_OUTSIDE, "ld.param.u32 %r6, [planted_param_0+8];", "of 8 bytes of arguments" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const ptx_fault_t fault = run(cases[i].body, 2);
+        const ptx_fault_t fault = run(cases[i].body, 3);
         if (fault != cases[i].fault || strstr(report, cases[i].report) == NULL)
             print_error("case %zu: fault %d, report %s\n", i, (int)fault, report);
         assert_int_equal(fault, cases[i].fault);

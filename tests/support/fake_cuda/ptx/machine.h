@@ -101,6 +101,7 @@ typedef struct ptx_machine {
     unsigned char *shared, *local;
     const ptx_instruction_t *now;
     ptx_counts_t counts;
+    uint64_t block_instructions; /* before this block */
     ptx_fault_t fault;
     char *report;
 } ptx_machine_t;

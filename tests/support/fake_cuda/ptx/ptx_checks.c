@@ -18,7 +18,7 @@ typedef struct shared_byte {
 struct ptx_page {
     uint64_t number;
     ptx_page_t *next;
-    uint32_t writer[PTX_PAGE], reader[PTX_PAGE]; /* `first_block` + block; MANY_BLOCKS */
+    uint32_t writer[PTX_PAGE], reader[PTX_PAGE]; /* `first_block` + block; `many_blocks` */
 };
 
 static shared_byte_t *shared_bytes;
@@ -119,15 +119,12 @@ int ptx_checks_global(ptx_machine_t *m, ptx_page_t *page, uint64_t address, uint
         if ((writer >= many_blocks && writer != own) ||
             (is_write && reader >= many_blocks && reader != own)) {
             const int wrote = writer >= many_blocks && writer != own;
-            ptx_fail(m, PTX_GLOBAL_RACE, thread, "%s address 0x%llx, which block %u %s",
-                     is_write ? "writes" : "reads", (unsigned long long)(address + k - begin),
-                     (wrote                   ? writer
-                      : reader == many_blocks ? first_block
-                                              : reader) -
-                         first_block,
-                     wrote                   ? "wrote"
-                     : reader == many_blocks ? "and others read"
-                                             : "read");
+            const uint32_t other = wrote ? writer : reader;
+            char who[24] = "several blocks";
+            if (other != many_blocks) snprintf(who, sizeof who, "block %u", other - first_block);
+            ptx_fail(m, PTX_GLOBAL_RACE, thread, "%s address 0x%llx, which %s %s",
+                     is_write ? "writes" : "reads", (unsigned long long)(address + k - begin), who,
+                     wrote ? "wrote" : "read");
             return 0;
         }
         if (is_write)

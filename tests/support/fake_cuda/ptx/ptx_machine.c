@@ -7,6 +7,9 @@
 
 #include "tests/support/fake_cuda/ptx/machine.h"
 
+/* Of the warps of one block: 2^31 steps of threads. */
+enum { MOST_INSTRUCTIONS = 1 << 26 };
+
 /* Adds lanes to the list, which is sorted: the last has the lowest pc. */
 static void add_group(ptx_groups_t *groups, uint32_t pc, uint32_t lanes)
 {
@@ -55,7 +58,8 @@ static void run_group(ptx_machine_t *m, ptx_warp_t *warp, ptx_group_t group)
     while (m->fault == PTX_OK) {
         const ptx_instruction_t *i = m->now = &m->kernel->code[group.pc];
         uint32_t mask = group.lanes;
-        m->counts.instructions++;
+        if (++m->counts.instructions - m->block_instructions > MOST_INSTRUCTIONS)
+            ptx_fail(m, PTX_ENDLESS, warp->first, "runs too many instructions");
         if (i->predicate >= 0) {
             const uint32_t p = warp->predicates[i->predicate];
             mask &= (i->flags & PTX_NEGATED) != 0 ? ~p : p;
@@ -131,10 +135,13 @@ static void begin_block(ptx_machine_t *m)
 {
     ptx_checks_begin_block();
     memset(m->shared, 0xA5, m->kernel->shared_nbytes);
+    memset(m->local, 0xA5, m->kernel->local_nbytes * m->nthreads);
+    m->block_instructions = m->counts.instructions;
     for (uint32_t k = 0; k < m->nwarps; k++) {
         ptx_warp_t *warp = &m->warps[k];
         warp->runs.n = warp->meets.n = warp->waits.n = 0;
         warp->carry = 0;
+        memset(warp->rows, 0xA5, m->kernel->nrows * sizeof *warp->rows);
         add_group(&warp->runs, m->kernel->begin, lanes_of(m, warp));
         for (uint32_t l = 0; l < PTX_LANES; l++) {
             warp->rows[PTX_TID_X][l] = (warp->first + l) % m->launch->block_x;

@@ -39,7 +39,7 @@ static void *global_bytes(ptx_machine_t *m, uint64_t address, uint32_t nbytes, u
     return bytes;
 }
 
-/* Bytes of an array that only this launch has. */
+/* Bytes of an array that only this launch has; one that may not be written has length 0 then. */
 static void *array_bytes(ptx_machine_t *m, const char *name, const void *array,
                          uint64_t array_nbytes, uint64_t at, uint32_t nbytes, uint32_t thread)
 {
@@ -54,31 +54,33 @@ void *ptx_reach(ptx_machine_t *m, unsigned space, uint64_t address, uint32_t nby
 {
     const ptx_kernel_t *kernel = m->kernel;
     const uint64_t in_window = address & (PTX_WINDOW(1) - 1);
+    const int is_write = (flags & PTX_WRITES) != 0;
     if (address % nbytes != 0) {
         ptx_fail(m, PTX_MISALIGNED, thread, "uses %u bytes at 0x%llx", nbytes,
                  (unsigned long long)address);
         return NULL;
     }
-    if (space == PTX_GENERIC || space == PTX_GLOBAL) switch (PTX_WINDOW_OF(address)) {
-        case PTX_WINDOW_SHARED: space = PTX_SHARED; break;
-        case PTX_WINDOW_LOCAL: space = PTX_LOCAL; break;
-        case PTX_WINDOW_PARAM: space = PTX_PARAM; break;
-        case PTX_WINDOW_DATA:
-            return array_bytes(m, "the module's arrays", kernel->data, kernel->data_nbytes,
-                               in_window, nbytes, thread);
-        default: return global_bytes(m, address, nbytes, thread, flags);
-        }
+    const uint64_t window = PTX_WINDOW_OF(address);
+    const int is_generic = space == PTX_GENERIC;
+    if (window == PTX_WINDOW_DATA && (is_generic || space == PTX_GLOBAL))
+        return array_bytes(m, "the module's arrays", kernel->data,
+                           is_write ? 0 : kernel->data_nbytes, in_window, nbytes, thread);
+    if (is_generic)
+        space = window == PTX_WINDOW_SHARED  ? PTX_SHARED
+                : window == PTX_WINDOW_LOCAL ? PTX_LOCAL
+                : window == PTX_WINDOW_PARAM ? PTX_PARAM
+                                             : PTX_GLOBAL;
+    if (space == PTX_GLOBAL) return global_bytes(m, address, nbytes, thread, flags);
+    const uint64_t at = is_generic ? in_window : address;
     if (space == PTX_LOCAL)
         return array_bytes(m, "local memory", m->local + thread * kernel->local_nbytes,
-                           kernel->local_nbytes, in_window, nbytes, thread);
+                           kernel->local_nbytes, at, nbytes, thread);
     if (space == PTX_PARAM)
-        return array_bytes(m, "arguments", m->launch->arguments, m->launch->arguments_nbytes,
-                           in_window, nbytes, thread);
-    const uint64_t at = (uint32_t)address;
+        return array_bytes(m, "arguments", m->launch->arguments,
+                           is_write ? 0 : m->launch->arguments_nbytes, at, nbytes, thread);
     void *bytes =
         array_bytes(m, "shared memory", m->shared, kernel->shared_nbytes, at, nbytes, thread);
-    if (bytes == NULL || !ptx_checks_shared(m, at, nbytes, thread, (flags & PTX_WRITES) != 0))
-        return NULL;
+    if (bytes == NULL || !ptx_checks_shared(m, at, nbytes, thread, is_write)) return NULL;
     return bytes;
 }
 
