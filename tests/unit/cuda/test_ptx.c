@@ -190,10 +190,15 @@ TS_TEST(correct_programs_compute)
         { "mov.u32 %r6, 0x3c003c00;\nmov.f32 %f0, 0f3F800000;\nmov.f32 %f1, %f0;\n"
           "mov.f32 %f2, %f0;\nmov.f32 %f3, %f0;\n" MMA "mov.b32 %r6, %f2;",
           { 0x41880000, 0x41880000 } },
-        /* one third, down and up */
-        { "cvt.rn.f32.u32 %f0, 3;\nfma.rm.f32 %f1, %f0, 0f3EAAAAAB, 0fBF800000;\n"
-          "mov.b32 %r6, %f1;",
-          { 0x33000000, 0x33000000 } },
+        /* 1 + 2^-30 up and down, 1 - 2^-30 down and to zero */
+        { "fma.rp.f32 %f1, 0f3F800000, 0f3F800000, 0f30800000;\nmov.b32 %r6, %f1;",
+          { 0x3f800001, 0x3f800001 } },
+        { "fma.rm.f32 %f1, 0f3F800000, 0f3F800000, 0f30800000;\nmov.b32 %r6, %f1;",
+          { 0x3f800000, 0x3f800000 } },
+        { "fma.rm.f32 %f1, 0f3F800000, 0f3F800000, 0fB0800000;\nmov.b32 %r6, %f1;",
+          { 0x3f7fffff, 0x3f7fffff } },
+        { "add.rz.f32 %f1, 0f3F800000, 0fB0800000;\nmov.b32 %r6, %f1;",
+          { 0x3f7fffff, 0x3f7fffff } },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char body[2048];

@@ -85,7 +85,7 @@ static inline const char *row_name(size_t row)
 }
 /* As ts_fails_with, for a status from the table; prints the row's number. */
 #define row_fails(row, expr, status, ...) \
-    ts__fails((expr), (status), row_name(row), __FILE__, __LINE__, __VA_ARGS__, NULL)
+    ts__fails((expr), (status), row_name(row), __FILE__, __LINE__, __VA_ARGS__, ts__end)
 
 /* ---- models ---- */
 

@@ -29,7 +29,7 @@ static void assert_refused(const char *text, const fy_table_options_t *options,
                            fy_status_t expected, const char *said)
 {
     fy_table_t *table = (fy_table_t *)1;
-    ts__fails(parse(text, options, &table), expected, text, __FILE__, __LINE__, said, NULL);
+    ts__fails(parse(text, options, &table), expected, text, __FILE__, __LINE__, said, ts__end);
     assert_null(table);
 }
 

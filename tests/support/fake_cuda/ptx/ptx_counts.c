@@ -27,12 +27,12 @@ static uint32_t count_conflicts(const uint64_t *addresses, int64_t offset, uint3
     const int together = nbytes <= WORD ? PTX_LANES : PTX_LANES * WORD / (int)nbytes;
     uint32_t conflicts = 0;
     for (int first = 0; first < PTX_LANES; first += together) {
-        uint64_t words[PTX_LANES];
+        uint32_t words[PTX_LANES];
         uint32_t n = 0, most = 0, load[BANKS] = { 0 };
         for (int l = first; l < first + together; l++) {
             if ((mask >> l & 1) == 0) continue;
             for (uint32_t at = 0; at < nbytes; at += WORD) {
-                const uint64_t word = (addresses[l] + (uint64_t)offset + at) / WORD;
+                const uint32_t word = (uint32_t)(addresses[l] + (uint64_t)offset + at) / WORD;
                 uint32_t k = n;
                 while (k > 0 && words[k - 1] != word) k--;
                 if (k > 0) continue;

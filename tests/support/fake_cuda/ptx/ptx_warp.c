@@ -88,14 +88,18 @@ static void multiply(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t
             b[pair + k % 2 + k / 2 * 8][group] =
                 half_of(i, part(m, warp, &i->operands[2], k / 2)[l], k % 2);
     }
-    for (uint32_t l = 0; l < PTX_LANES; l++)
+    for (uint32_t l = 0; l < PTX_LANES; l++) {
+        double sums[4]; /* all are read before one is written: registers may be the same */
         for (uint32_t k = 0; k < 4; k++) {
             const uint32_t row = l / 4 + k / 2 * 8, column = l % 4 * 2 + k % 2;
-            double sum = (double)fy__f32_of_bits((uint32_t)part(m, warp, &i->operands[3], k)[l]);
-            for (uint32_t depth = 0; depth < 16; depth++) sum += a[row][depth] * b[depth][column];
-            uint64_t *d = ptx_row(m, warp, m->kernel->lists[(uint32_t)i->operands[0].row + k]);
-            d[l] = fy__bits_of_f32((float)sum);
+            sums[k] = (double)fy__f32_of_bits((uint32_t)part(m, warp, &i->operands[3], k)[l]);
+            for (uint32_t depth = 0; depth < 16; depth++)
+                sums[k] += a[row][depth] * b[depth][column];
         }
+        for (uint32_t k = 0; k < 4; k++)
+            ptx_row(m, warp, m->kernel->lists[(uint32_t)i->operands[0].row + k])[l] =
+                fy__bits_of_f32((float)sums[k]);
+    }
 }
 
 void ptx_cooperate(ptx_machine_t *m, ptx_warp_t *warp, const ptx_instruction_t *i, uint32_t mask)
