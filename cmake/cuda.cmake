@@ -78,14 +78,7 @@ if(FERRY_INSTALL)
 endif()
 
 # ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ----------------
-# The kernels' source is compiled a second time, by the C++ compiler, so that it can run without a
-# card (simt.h).
 if(FERRY_TESTS)
-    include(CheckLanguage)
-    if(NOT CMAKE_CXX_COMPILER) # NOTFOUND by an earlier run: check_language would not look again
-        unset(CMAKE_CXX_COMPILER CACHE)
-    endif()
-    check_language(CXX)
     file(GLOB fake_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/*.c)
     # The kernels' PTX, for the fake driver (FAKE_CUDA_KERNELS=ptx); built only if it is asked for.
     set(FERRY_PTX_DIR ${PROJECT_BINARY_DIR}/ptx)
@@ -122,29 +115,5 @@ if(FERRY_TESTS)
         ferry_library_flags(nvtx_tool)
         target_include_directories(nvtx_tool SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR})
         set_target_properties(nvtx_tool PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
-    endif()
-    # Coroutines and sanitizers do not know of each other.
-    if(CMAKE_CXX_COMPILER AND NOT FERRY_SANITIZE AND NOT FERRY_COVERAGE)
-        enable_language(CXX)
-        # All presets have the same flags. At -O1 the tests run as long as at -O2; compiling takes
-        # half as long.
-        separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS}")
-        list(APPEND flags -std=gnu++17 -O1 -g1 -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -ffp-contract=off -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
-             -Wall -Wextra ${FERRY_WERROR_FLAGS} -I${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/emulated -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include
-             -include ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/simt.h -x c++)
-        if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-            list(APPEND flags -Wno-maybe-uninitialized)
-        endif()
-        file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)
-        foreach(source ${kernel_files})
-            get_filename_component(name ${source} NAME_WE)
-            set(object ${PROJECT_BINARY_DIR}/emulated/${name}.o)
-            ferry_compile_once(${object} ${source} ${CMAKE_CXX_COMPILER_LAUNCHER} -- ${CMAKE_CXX_COMPILER} ${flags})
-            target_sources(fake_cuda PRIVATE ${object})
-        endforeach()
-        target_compile_definitions(fake_cuda PRIVATE FAKE_CUDA_HAS_SOURCE)
-        set(FERRY_FAKE_CUDA_HAS_SOURCE ON)
-    else()
-        set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/simt.c PROPERTIES HEADER_FILE_ONLY ON)
     endif()
 endif()

@@ -18,7 +18,6 @@ set(slow
     ops_op_bits
     ops_op_gradients
     ops_op_matrix
-    ops_op_matrix_cuda_source
     property_fused
     unit_alloc_plan
     unit_alloc_pool_random
@@ -60,7 +59,6 @@ set(slow
 set(long
     faults_command_sweep
     golden_plan_programs
-    ops_op_matrix_cuda_source
     unit_cuda_sass
     unit_dist_bars
     unit_dist_faults

@@ -1,8 +1,7 @@
 /* A CUDA driver made of host memory, for tests without a GPU. Device addresses are in a reserved
  * range that host code cannot access; their bytes are at a constant distance. Work runs when it is
  * submitted. The portable kernels run each kernel from its arguments, unless FAKE_CUDA_KERNELS
- * selects its source or its PTX. The fake is stricter than the real driver (contexts, handles,
- * bounds).
+ * selects its PTX. The fake is stricter than the real driver (contexts, handles, bounds).
  * Here: declarations shared by its files. For tests: fake_cuda.h. */
 #ifndef FERRY_TESTS_FAKE_CUDA_FAKE_H_
 #define FERRY_TESTS_FAKE_CUDA_FAKE_H_
@@ -140,18 +139,11 @@ fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst,
                              const fy_desc_t *src);
 /* Checks the promises of args->wide and FY__CUDA_ALIGNED about the operands. */
 int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args);
-/* Runs the kernel's source; the operands in `args` (`flat`, if the kernel takes that; else NULL)
- * have host addresses. 0: some thread did not reach a barrier; -1: an access was unaligned, and the
- * kernel was stopped. */
-int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
-             unsigned grid, unsigned block_x, unsigned block_y);
-/* The same for fy_chain_f32, without barriers. */
-int simt_run_chain(const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x);
 /* fake_ptx.c: runs the kernel's PTX with its arguments as the plugin packed them. */
 CUresult fake_run_ptx(int device, const char *name, const void *arguments, size_t nbytes,
                       unsigned grid, unsigned block_x, unsigned block_y);
-/* Returns whether FAKE_CUDA_KERNELS has this value. */
-int fake_kernels_are(const char *kind);
+/* Returns whether FAKE_CUDA_KERNELS is "ptx". */
+int fake_kernels_are_ptx(void);
 /* fake_chain.c: checks the arguments of fy_chain_f32 and runs the chain. */
 CUresult fake_run_chain(int device, const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x);
 

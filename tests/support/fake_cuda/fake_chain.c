@@ -1,6 +1,6 @@
 /* Chains of the fake: the launch record is rebuilt from the program of fy_chain_f32 and run by the
- * portable kernels, or the kernel's source runs. Before, the program is checked: each operand that
- * it reads is set, and each value that a later op reads is kept. */
+ * portable kernels, or the kernel's PTX runs. Before, the program is checked: each operand that it
+ * reads is set, and each value that a later op reads is kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,23 +86,6 @@ static CUresult interpret(const fy__cuda_chain_t *chain, fy_desc_t *operands)
     return fake_run_launch(&launch) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult run_source(const fy__cuda_chain_t *chain, const fy_desc_t *operands, unsigned grid,
-                           unsigned block_x)
-{
-#ifdef FAKE_CUDA_HAS_SOURCE
-    fy__cuda_chain_t on_host = *chain;
-    for (int i = 0; i < chain->ndst + chain->nsrc; i++)
-        on_host.operands[i].data = (uint64_t)(uintptr_t)operands[i].data;
-    const int outcome = simt_run_chain(&on_host, grid, block_x);
-    return outcome > 0    ? CUDA_SUCCESS
-           : outcome == 0 ? CUDA_ERROR_LAUNCH_TIMEOUT
-                          : CUDA_ERROR_MISALIGNED_ADDRESS;
-#else
-    (void)chain, (void)operands, (void)grid, (void)block_x;
-    return CUDA_ERROR_NOT_SUPPORTED;
-#endif
-}
-
 CUresult fake_run_chain(int device, const fy__cuda_chain_t *chain, unsigned grid, unsigned block_x)
 {
     fy_desc_t operands[FY__CUDA_CHAIN_OPERANDS];
@@ -112,8 +95,7 @@ CUresult fake_run_chain(int device, const fy__cuda_chain_t *chain, unsigned grid
     for (int i = 0; i < chain->ndst + chain->nsrc; i++)
         if (!rebuild_operand(device, &chain->operands[i], &operands[i]))
             return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (fake_kernels_are("ptx"))
+    if (fake_kernels_are_ptx())
         return fake_run_ptx(device, "fy_chain_f32", chain, sizeof *chain, grid, block_x, 1);
-    return fake_kernels_are("source") ? run_source(chain, operands, grid, block_x)
-                                      : interpret(chain, operands);
+    return interpret(chain, operands);
 }

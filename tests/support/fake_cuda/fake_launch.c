@@ -416,39 +416,10 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     return fake_run_launch(&launch);
 }
 
-int fake_kernels_are(const char *kind)
+int fake_kernels_are_ptx(void)
 {
     const char *kernels = getenv("FAKE_CUDA_KERNELS");
-    return kernels != NULL && strcmp(kernels, kind) == 0;
-}
-
-/* FAKE_CUDA_KERNELS=source: the kernels' source (simt.c) instead of the portable kernels. */
-static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, uint32_t *fault,
-                           const fy_desc_t *dst, const fy_desc_t *src)
-{
-#ifdef FAKE_CUDA_HAS_SOURCE
-    fy__cuda_args_t on_host = *args;
-    fy__cuda_flat_t flat = work->flat;
-    for (unsigned i = 0; i < args->ndst; i++)
-        on_host.dst[i].data = (uint64_t)(uintptr_t)dst[i].data;
-    for (unsigned i = 0; i < args->nsrc; i++)
-        on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
-    on_host.fault = (uint64_t)(uintptr_t)fault;
-    flat.data[0] = on_host.dst[0].data;
-    for (unsigned i = 0; i < args->nsrc && i < FY__CUDA_FLAT_SRC; i++)
-        flat.data[1 + i] = on_host.src[i].data;
-    for (unsigned i = 1; i < args->ndst && i < FY__CUDA_FLAT_DST; i++)
-        flat.data[FY__CUDA_FLAT_SRC + i] = on_host.dst[i].data;
-    const int outcome = simt_run(work->kernel, &on_host,
-                                 is_flat_kernel(work->kernel) ? &flat : NULL, work->grid,
-                                 work->block_x, work->block_y);
-    return outcome > 0    ? CUDA_SUCCESS
-           : outcome == 0 ? CUDA_ERROR_LAUNCH_TIMEOUT
-                          : CUDA_ERROR_MISALIGNED_ADDRESS;
-#else
-    (void)work, (void)args, (void)fault, (void)dst, (void)src;
-    return CUDA_ERROR_NOT_SUPPORTED;
-#endif
+    return kernels != NULL && strcmp(kernels, "ptx") == 0;
 }
 
 /* The table of a packed run has device addresses: a copy with the host addresses, or NULL if one is
@@ -499,13 +470,11 @@ static CUresult run_kernel(int device, const launched_t *work)
                                           (uint64_t)(uintptr_t)src[0].data;
     }
     CUresult code;
-    if (fake_kernels_are("ptx"))
+    if (fake_kernels_are_ptx())
         code = is_flat_kernel(kernel) ? fake_run_ptx(device, kernel, &work->flat, sizeof work->flat,
                                                      work->grid, work->block_x, work->block_y)
                                       : fake_run_ptx(device, kernel, &work->args, sizeof work->args,
                                                      work->grid, work->block_x, work->block_y);
-    else if (fake_kernels_are("source"))
-        code = run_source(work, args, fault, dst, src);
     else
         code = interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS
                                                                         : CUDA_ERROR_INVALID_VALUE;

@@ -1,6 +1,6 @@
 /* Assumptions of kernels about launches with args.wide: a 16-byte access to an unaligned address is
  * a fault on a card, while host memory would allow it. See fake_launch.c for the other assumptions,
- * simt.c for the same check at each access. */
+ * ptx/ for the same check at each access. */
 #include <string.h>
 
 #include "tests/support/fake_cuda/fake.h"

@@ -118,8 +118,7 @@ static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_h
 static inline void judge_operand(const op_case_t *c, unsigned i, const char *what,
                                  const fy_desc_t *on_host, const fy_desc_t *on_device, void *block)
 {
-    /* The kernels' source, compiled for the host, takes exp and similar functions from another
-     * library. */
+    /* The kernels' PTX computes exp and similar functions by other instructions. */
     const char *kernels = getenv("FAKE_CUDA_KERNELS");
     const uint64_t nbytes = span_of(on_host) * dtype_nbytes[on_host->dtype];
     char *back = malloc(nbytes);

@@ -1,7 +1,7 @@
 /* Chains on cuda, over the fake driver: a chain is one launch of fy_chain_f32, also inside a CUDA
- * Graph, and its results have the bits of the calls. With FAKE_CUDA_KERNELS=source the kernel's
- * source computes both. Not here: which calls are neighbours
- * (tests/conformance/test_graph_fuse.c, which runs over the fake driver too). */
+ * Graph, and its results have the bits of the calls. With FAKE_CUDA_KERNELS=ptx the kernels' PTX
+ * computes both. Not here: which calls are neighbours (tests/conformance/test_graph_fuse.c, which
+ * runs over the fake driver too). */
 #include "graph_step.h"
 #include "tests/support/value.h"
 

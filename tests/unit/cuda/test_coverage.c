@@ -1,8 +1,8 @@
 /* The op table against the plugin. The slot `supports` accepts every op x dtype that the table
  * promises, or refuses it with a reason that docs/cuda.md repeats. It refuses every other one. The
  * op matrix tests the results: it runs every accepted cell over the fake driver, with the portable
- * kernels (ops_op_matrix_fake_cuda), with the kernels' source (ops_op_matrix_cuda_source) and with
- * their PTX (ops_op_matrix_ptx), and fails for a cell that it did not run. */
+ * kernels (ops_op_matrix_fake_cuda) and with the kernels' PTX (ops_op_matrix_ptx), and fails for a
+ * cell that it did not run. */
 #include "fixture.h"
 
 /* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to

@@ -1,7 +1,7 @@
 /* Kernels that are chosen by layout: sums of columns, and copies between layouts that are dense
  * along different axes. The cases cover edges of tiles, rows that are read together, gaps,
  * unaligned addresses, every dtype. Each case asserts which kernel ran. With
- * FAKE_CUDA_KERNELS=source the kernels' source computes. See backends/cuda/pack_copy.c,
+ * FAKE_CUDA_KERNELS=ptx the kernels' PTX computes. See backends/cuda/pack_copy.c,
  * pack_reduce.c. */
 #include "op_case.h"
 

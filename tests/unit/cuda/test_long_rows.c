@@ -1,7 +1,7 @@
 /* Few long rows, and losses of many scores, are split over several blocks. The cases cover lengths
  * just below and above the split, shorter last pieces, strides, unaligned addresses, NaN and
  * infinities in one piece only. They assert the number of launches, and that the same launch gives
- * the same bits. With FAKE_CUDA_KERNELS=source the kernels' source computes. See
+ * the same bits. With FAKE_CUDA_KERNELS=ptx the kernels' PTX computes. See
  * backends/cuda/pack_rows.c. */
 #include "op_case.h"
 

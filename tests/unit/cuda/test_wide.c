@@ -1,7 +1,7 @@
 /* Accesses of 16 bytes, for every family that has them: rows, bias rows, repeated values and tails.
  * Operands at unaligned addresses must give the same numbers through other accesses. The fake
- * driver refuses a launch whose operands are not aligned as it declares. The kernels' source, run
- * on the host, refuses an unaligned access. Both would be a fault on a card. */
+ * driver refuses a launch whose operands are not aligned as it declares. With
+ * FAKE_CUDA_KERNELS=ptx, each unaligned access is a fault. Both would be a fault on a card. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
