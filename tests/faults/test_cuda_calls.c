@@ -265,30 +265,14 @@ static void sweep(const plan_t *plan)
     assert_true(points > 150 && told > points / 3);
 }
 
-TS_TEST(no_memory_once)
-{
-    sweep(
-        &(plan_t){ "out of memory, once", 2, 0, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT });
-}
-TS_TEST(no_memory_permanently)
-{
-    sweep(&(plan_t){ "out of memory, for ever", 2, 1, FY_STATUS_OUT_OF_MEMORY,
-                     FY_STATUS_PINNED_LIMIT });
-}
-TS_TEST(unknown_once)
-{
-    sweep(
-        &(plan_t){ "an unknown error, once", 999, 0, FY_STATUS_INTERNAL, FY_STATUS_OUT_OF_MEMORY });
-}
-TS_TEST(lost_once)
-{
-    sweep(
-        &(plan_t){ "a failed launch, once", 719, 0, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST });
-}
-TS_TEST(lost_permanently)
-{
-    sweep(&(plan_t){ "a failed launch, for ever", 719, 1, FY_STATUS_DEVICE_LOST,
-                     FY_STATUS_DEVICE_LOST });
-}
+#define SWEEP(name, ...) \
+    TS_TEST(name) { sweep(&(plan_t){ __VA_ARGS__ }); }
+SWEEP(no_memory_once, "out of memory, once", 2, 0, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT)
+SWEEP(no_memory_permanently, "out of memory, for ever", 2, 1, FY_STATUS_OUT_OF_MEMORY,
+      FY_STATUS_PINNED_LIMIT)
+SWEEP(unknown_once, "an unknown error, once", 999, 0, FY_STATUS_INTERNAL, FY_STATUS_OUT_OF_MEMORY)
+SWEEP(lost_once, "a failed launch, once", 719, 0, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST)
+SWEEP(lost_permanently, "a failed launch, for ever", 719, 1, FY_STATUS_DEVICE_LOST,
+      FY_STATUS_DEVICE_LOST)
 
 TS_SUITE(.prepare = fake_driver_or_skip);

@@ -62,6 +62,14 @@ int fake_enter_context(enum fake_entry entry, CUcontext *out);
  * not into the result. The driver reports codes of earlier work from such calls and releases all
  * the same. */
 int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told);
+/* The same for an entry point of the driver, which they begin: they declare `context`, the current
+ * one, `code`, and `told`. */
+#define FAKE_ENTER(entry) \
+    CUcontext context;    \
+    int code = fake_enter_context(FAKE_##entry, &context)
+#define FAKE_ENTER_RELEASE(entry) \
+    CUcontext context;            \
+    int told, code = fake_enter_release(FAKE_##entry, &context, &told)
 /* One of the thirteen codes that end a context. */
 int fake_is_fatal(int code);
 /* Returns whether the current context of this thread has a fault. */
@@ -111,6 +119,8 @@ void fake_capture_drop(CUstream stream);
 int64_t fake_graphs_live(int is_exec);
 void fake_graphs_close(CUcontext context, int lost);
 /* ---- kernels ---- */
+/* Bytes of an element; 0: no dtype. */
+uint64_t fake_size_of(int32_t dtype);
 /* Dense, uninitialised, with the dims of `like`; the caller frees data. */
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* The operand with host addresses. 0: an element of it is not in memory that the device may use. */

@@ -166,8 +166,7 @@ CUresult fake_cuCtxPopCurrent(CUcontext *out)
 
 CUresult fake_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuCtxEnablePeerAccess, &context);
+    FAKE_ENTER(cuCtxEnablePeerAccess);
     if (code == 0 && flags != 0) code = CUDA_ERROR_INVALID_VALUE;
     if (code == 0 && (peer == NULL || peer->refs == 0 || peer->device == context->device)) {
         misuses++;
@@ -181,8 +180,7 @@ CUresult fake_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 
 CUresult fake_cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuCtxGetStreamPriorityRange, &context);
+    FAKE_ENTER(cuCtxGetStreamPriorityRange);
     *least = 0;
     *greatest = -5;
     return (CUresult)fake_leave(code);
@@ -201,8 +199,7 @@ int fake_stream_is_valid(CUstream stream, CUcontext context)
 
 CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamCreateWithPriority, &context);
+    FAKE_ENTER(cuStreamCreateWithPriority);
     *out = NULL;
     if (code == 0 && (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5))
         code = CUDA_ERROR_INVALID_VALUE;
@@ -240,8 +237,7 @@ void fake_cuda_stream_end(void *stream)
 
 CUresult fake_cuStreamDestroy(CUstream stream)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuStreamDestroy, &context, &told);
+    FAKE_ENTER_RELEASE(cuStreamDestroy);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
 #ifdef FERRY_HAS_CUDNN
     /* the next call with that handle would go to a destroyed stream */
@@ -257,8 +253,7 @@ CUresult fake_cuStreamDestroy(CUstream stream)
 
 CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *out)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamGetCtx, &context);
+    FAKE_ENTER(cuStreamGetCtx);
     *out = NULL;
     const int is_legacy = stream == CU_STREAM_LEGACY;
     if (code == 0 && !is_legacy &&
@@ -272,8 +267,7 @@ CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *out)
 
 CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuModuleLoadData, &context);
+    FAKE_ENTER(cuModuleLoadData);
     uint32_t magic = 0;
     *out = NULL;
     memcpy(&magic, image, sizeof magic);
@@ -292,8 +286,7 @@ CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
 
 CUresult fake_cuModuleUnload(CUmodule module)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuModuleUnload, &context, &told);
+    FAKE_ENTER_RELEASE(cuModuleUnload);
     if (code == 0 && module->context != context) {
         misuses++;
         code = CUDA_ERROR_INVALID_HANDLE;
@@ -307,8 +300,7 @@ CUresult fake_cuModuleUnload(CUmodule module)
 
 CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuModuleGetFunction, &context);
+    FAKE_ENTER(cuModuleGetFunction);
     *out = NULL;
     if (code == 0 && module->context != context) code = CUDA_ERROR_INVALID_HANDLE;
     for (int i = 0; code == 0 && *out == NULL && i < NKERNELS; i++)

@@ -450,11 +450,19 @@ static cudnnStatus_t run(enum fake_entry entry, cudnnHandle_t handle, const call
 }
 
 /* An algorithm that must not be taken needs more scratch than the limit. */
+static size_t needs(int may_be_taken) { return may_be_taken ? fake_cudnn_scratch : SIZE_MAX; }
 static size_t forward_needs(cudnnConvolutionFwdAlgo_t algo)
 {
     if (algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM) return 0;
-    return algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ? fake_cudnn_scratch : SIZE_MAX;
+    return needs(algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
 }
+
+/* A call from the parameters of an entry point; the rest are designators. */
+#define CALL(...)                                                                               \
+    {                                                                                           \
+        .p = { (void *)x_desc, (void *)w_desc, (void *)y_desc, (void *)conv }, .alpha = alpha,  \
+        .beta = beta, .x = x, .w = w, .y = y, .nbytes = nbytes, .scratch = scratch, __VA_ARGS__ \
+    }
 
 EXPORT cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                                              const cudnnTensorDescriptor_t x_desc, const void *x,
@@ -464,15 +472,7 @@ EXPORT cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *a
                                              size_t nbytes, const void *beta,
                                              const cudnnTensorDescriptor_t y_desc, void *y)
 {
-    const call_t c = { .p = { (void *)x_desc, (void *)w_desc, (void *)y_desc, (void *)conv },
-                       .alpha = alpha,
-                       .beta = beta,
-                       .x = x,
-                       .w = w,
-                       .y = y,
-                       .needs = forward_needs(algo),
-                       .nbytes = nbytes,
-                       .scratch = scratch };
+    const call_t c = CALL(.needs = forward_needs(algo));
     return run(FAKE_cudnnConvolutionForward, handle, &c);
 }
 
@@ -486,18 +486,9 @@ EXPORT cudnnStatus_t cudnnConvolutionBiasActivationForward(
 {
     const struct object *b = (const void *)bias_desc, *a = (const void *)activation,
                         *out = (const void *)y_desc;
-    const call_t c = { .p = { (void *)x_desc, (void *)w_desc, (void *)y_desc, (void *)conv },
-                       .alpha = alpha,
-                       .beta = alpha2,
-                       .x = x,
-                       .w = w,
-                       .y = y,
-                       .needs = forward_needs(algo),
-                       .nbytes = nbytes,
-                       .scratch = scratch,
-                       .bias = bias,
-                       .bias_desc = b,
-                       .activation = a };
+    const void *beta = alpha2;
+    const call_t c =
+        CALL(.needs = forward_needs(algo), .bias = bias, .bias_desc = b, .activation = a);
     if (!is_a(b, TENSOR) || !is_a(a, ACTIVATION) || z_desc != y_desc || z != y ||
         b->dims[1] != out->dims[1] || count_of(b) != b->dims[1] || b->type != out->type ||
         (a->mode == CUDNN_ACTIVATION_IDENTITY &&
@@ -512,17 +503,7 @@ EXPORT cudnnStatus_t cudnnConvolutionBackwardData(
     cudnnConvolutionBwdDataAlgo_t algo, void *scratch, size_t nbytes, const void *beta,
     const cudnnTensorDescriptor_t x_desc, void *x)
 {
-    const call_t c = { .p = { (void *)x_desc, (void *)w_desc, (void *)y_desc, (void *)conv },
-                       .kind = 1,
-                       .alpha = alpha,
-                       .beta = beta,
-                       .x = x,
-                       .w = w,
-                       .y = y,
-                       .needs = algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 ? fake_cudnn_scratch
-                                                                          : SIZE_MAX,
-                       .nbytes = nbytes,
-                       .scratch = scratch };
+    const call_t c = CALL(.kind = 1, .needs = needs(algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1));
     return run(FAKE_cudnnConvolutionBackwardData, handle, &c);
 }
 
@@ -532,16 +513,6 @@ EXPORT cudnnStatus_t cudnnConvolutionBackwardFilter(
     cudnnConvolutionBwdFilterAlgo_t algo, void *scratch, size_t nbytes, const void *beta,
     const cudnnFilterDescriptor_t w_desc, void *w)
 {
-    const call_t c = { .p = { (void *)x_desc, (void *)w_desc, (void *)y_desc, (void *)conv },
-                       .kind = 2,
-                       .alpha = alpha,
-                       .beta = beta,
-                       .x = x,
-                       .w = w,
-                       .y = y,
-                       .needs = algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ? fake_cudnn_scratch
-                                                                            : SIZE_MAX,
-                       .nbytes = nbytes,
-                       .scratch = scratch };
+    const call_t c = CALL(.kind = 2, .needs = needs(algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1));
     return run(FAKE_cudnnConvolutionBackwardFilter, handle, &c);
 }

@@ -38,8 +38,7 @@ static int event_is_live(CUevent event)
 
 CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuEventCreate, &context);
+    FAKE_ENTER(cuEventCreate);
     *out = NULL;
     if (code == 0 && flags != CU_EVENT_DISABLE_TIMING && flags != CU_EVENT_DEFAULT)
         code = CUDA_ERROR_INVALID_VALUE;
@@ -55,8 +54,7 @@ CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
 
 CUresult fake_cuEventDestroy(CUevent event)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuEventDestroy, &context, &told);
+    FAKE_ENTER_RELEASE(cuEventDestroy);
     if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) {
         event->context = NULL;
@@ -67,8 +65,7 @@ CUresult fake_cuEventDestroy(CUevent event)
 
 CUresult fake_cuEventRecord(CUevent event, CUstream stream)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuEventRecord, &context);
+    FAKE_ENTER(cuEventRecord);
     if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context)))
         code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream);
@@ -83,9 +80,8 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
 /* The event may belong to another device, as the driver's manual documents. */
 CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
-    CUcontext context;
+    FAKE_ENTER(cuStreamWaitEvent);
     (void)flags;
-    int code = fake_enter_context(FAKE_cuStreamWaitEvent, &context);
     if (code == 0 && (!event_is_live(event) || !fake_stream_is_valid(stream, context)))
         code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream);
@@ -109,8 +105,7 @@ static uint64_t *word_at(CUcontext context, CUstream stream, CUdeviceptr address
 CUresult fake_cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                    unsigned int flags)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamWriteValue64, &context);
+    FAKE_ENTER(cuStreamWriteValue64);
     if (code == 0 && flags != CU_STREAM_WRITE_VALUE_DEFAULT) code = CUDA_ERROR_INVALID_VALUE;
     uint64_t *word = word_at(context, stream, address, &code);
     if (word != NULL) *word = value;
@@ -121,8 +116,7 @@ CUresult fake_cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint6
 CUresult fake_cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                   unsigned int flags)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamWaitValue64, &context);
+    FAKE_ENTER(cuStreamWaitValue64);
     if (code == 0 && flags != CU_STREAM_WAIT_VALUE_GEQ) code = CUDA_ERROR_INVALID_VALUE;
     const uint64_t *word = word_at(context, stream, address, &code);
     if (word != NULL && (int64_t)(*word - value) < 0) fake_count_misuse();
@@ -131,8 +125,7 @@ CUresult fake_cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64
 
 CUresult fake_cuEventQuery(CUevent event)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuEventQuery, &context);
+    FAKE_ENTER(cuEventQuery);
     if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0 && event->recorded && event->held) code = CUDA_ERROR_NOT_READY;
     return (CUresult)fake_leave(code);
@@ -140,8 +133,7 @@ CUresult fake_cuEventQuery(CUevent event)
 
 CUresult fake_cuEventSynchronize(CUevent event)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuEventSynchronize, &context);
+    FAKE_ENTER(cuEventSynchronize);
     if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
     int waits = code == 0 && event->recorded && event->held;
     fake_leave(code);
@@ -203,8 +195,7 @@ void fake_spend(const char *name)
 
 CUresult fake_cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuEventElapsedTime, &context);
+    FAKE_ENTER(cuEventElapsedTime);
     *ms = 0;
     if (code == 0 && (!event_is_valid(begin, context) || !event_is_valid(end, context) ||
                       !begin->timed || !end->timed || !begin->recorded || !end->recorded))

@@ -172,8 +172,7 @@ int fake_cuda_captures(void)
 
 CUresult fake_cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamBeginCapture, &context);
+    FAKE_ENTER(cuStreamBeginCapture);
     if (code == 0 && (stream == NULL || !fake_stream_is_valid(stream, context)))
         code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0 && capture_of(stream) != NULL) code = CUDA_ERROR_ILLEGAL_STATE;
@@ -187,8 +186,7 @@ CUresult fake_cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 
 CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamEndCapture, &context);
+    FAKE_ENTER(cuStreamEndCapture);
     *out = NULL;
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     capture_t *capture = code == 0 ? capture_of(stream) : NULL;
@@ -212,8 +210,7 @@ CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *out)
 CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
                                           unsigned long long flags)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuGraphInstantiateWithFlags, &context);
+    FAKE_ENTER(cuGraphInstantiateWithFlags);
     *out = NULL;
     if (code == 0 && !is_valid(handle, context, 0)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0 && flags != 0) code = CUDA_ERROR_INVALID_VALUE;
@@ -236,16 +233,14 @@ static int check(const void *exec, CUstream stream, CUcontext context)
 
 CUresult fake_cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuGraphUpload, &context);
+    FAKE_ENTER(cuGraphUpload);
     if (code == 0) code = check(exec, stream, context);
     return (CUresult)fake_leave(code);
 }
 
 CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuGraphLaunch, &context);
+    FAKE_ENTER(cuGraphLaunch);
     if (code == 0) code = check(exec, stream, context);
     if (code == 0)
         for (const node_t *node = ((graph_t *)exec)->first;
@@ -256,8 +251,7 @@ CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 
 CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuGraphExecDestroy, &context, &told);
+    FAKE_ENTER_RELEASE(cuGraphExecDestroy);
     if (code == 0 && !is_valid(exec, context, 1)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) drop((graph_t *)exec);
     return (CUresult)fake_leave(code != 0 ? code : told);
@@ -265,8 +259,7 @@ CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
 
 CUresult fake_cuGraphDestroy(CUgraph graph)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuGraphDestroy, &context, &told);
+    FAKE_ENTER_RELEASE(cuGraphDestroy);
     if (code == 0 && !is_valid(graph, context, 0)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) drop((graph_t *)graph);
     return (CUresult)fake_leave(code != 0 ? code : told);

@@ -37,7 +37,7 @@ static const fy_host_api_t host = { sizeof(fy_host_api_t), FY_BACKEND_ABI, ignor
 
 /* ---- rebuilding ---- */
 
-static uint64_t size_of(int32_t dtype)
+uint64_t fake_size_of(int32_t dtype)
 {
     static const uint8_t nbytes[] = {
 #define X(name, text, size, is_float) size,
@@ -50,7 +50,7 @@ static uint64_t size_of(int32_t dtype)
 /* Every element of the operand must be in memory that the device may use. 0: it is not. */
 int fake_rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out)
 {
-    const uint64_t size = size_of(operand->dtype);
+    const uint64_t size = fake_size_of(operand->dtype);
     int64_t low = 0, high = 0;
     if (size == 0 || operand->rank < 0 || operand->rank > FY_MAX_RANK) return 0;
     memset(out, 0, sizeof *out);
@@ -113,8 +113,7 @@ static fy_status_t run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, fy_desc_t *
     return fake_run_launch(&launch);
 }
 
-/* A dense temporary of the dims of `like`. The caller frees data. */
-static fy_desc_t temporary(const fy_desc_t *like, int32_t dtype)
+fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype)
 {
     fy_desc_t desc = *like;
     int64_t stride = 1;
@@ -127,7 +126,6 @@ static fy_desc_t temporary(const fy_desc_t *like, int32_t dtype)
     return desc;
 }
 
-fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype) { return temporary(like, dtype); }
 fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src,
                         const void *attrs)
 {
@@ -142,11 +140,12 @@ fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc
 static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
 {
     fy_cast_attrs_t to_f64 = { FY_DTYPE_F64 }, to_dst = { dst->dtype };
-    fy_desc_t wide[2], sum = temporary(dst, FY_DTYPE_F64), result = temporary(dst, dst->dtype);
+    fy_desc_t wide[2], sum = fake_temporary(dst, FY_DTYPE_F64),
+                       result = fake_temporary(dst, dst->dtype);
     uint64_t n = (uint64_t)nelem_of(&src[0]) / args->nelem;
     fy_affine_attrs_t scale = { 1, 0 };
     for (unsigned i = 0; i < args->nsrc; i++) {
-        wide[i] = temporary(&src[i], FY_DTYPE_F64);
+        wide[i] = fake_temporary(&src[i], FY_DTYPE_F64);
         (void)run_op(FY_OP_CAST, &wide[i], 1, &src[i], &to_f64, 0);
     }
     if (args->op == FY_OP_MSE_LOSS) {

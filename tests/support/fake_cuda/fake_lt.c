@@ -58,6 +58,16 @@ static cublasStatus_t destroy(enum fake_entry entry, void *object, uint32_t magi
     return (cublasStatus_t)fake_leave(told);
 }
 
+#define DESTROY(name, type, magic)                                   \
+    EXPORT cublasStatus_t cublasLt##name##Destroy(type object)       \
+    {                                                                \
+        return destroy(FAKE_cublasLt##name##Destroy, object, magic); \
+    }
+DESTROY(, cublasLtHandle_t, HANDLE)
+DESTROY(MatmulDesc, cublasLtMatmulDesc_t, PRODUCT)
+DESTROY(MatrixLayout, cublasLtMatrixLayout_t, LAYOUT)
+DESTROY(MatmulPreference, cublasLtMatmulPreference_t, PREFERENCE)
+
 EXPORT size_t cublasLtGetVersion(void) { return 130000; }
 
 EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
@@ -74,10 +84,6 @@ EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
     }
     return (cublasStatus_t)fake_leave(code);
 }
-EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
-{
-    return destroy(FAKE_cublasLtDestroy, handle, HANDLE);
-}
 
 EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
                                                cublasComputeType_t compute, cudaDataType_t scale)
@@ -90,10 +96,6 @@ EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
     }
     *out = (cublasLtMatmulDesc_t)object;
     return (cublasStatus_t)code;
-}
-EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
-{
-    return destroy(FAKE_cublasLtMatmulDescDestroy, desc, PRODUCT);
 }
 
 EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
@@ -138,10 +140,6 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cu
     *out = (cublasLtMatrixLayout_t)object;
     return (cublasStatus_t)code;
 }
-EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
-{
-    return destroy(FAKE_cublasLtMatrixLayoutDestroy, layout, LAYOUT);
-}
 
 EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                                        cublasLtMatrixLayoutAttribute_t name,
@@ -167,10 +165,6 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t 
     for (int i = 0; code == 0 && i < 4; i++) object->align[i] = 256;
     *out = (cublasLtMatmulPreference_t)object;
     return (cublasStatus_t)code;
-}
-EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
-{
-    return destroy(FAKE_cublasLtMatmulPreferenceDestroy, preference, PREFERENCE);
 }
 
 EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(

@@ -108,8 +108,7 @@ void *fake_translate(int device, uint64_t address, uint64_t nbytes)
 
 CUresult fake_cuMemGetInfo(size_t *available, size_t *total)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemGetInfo, &context);
+    FAKE_ENTER(cuMemGetInfo);
     *available = *total = 0;
     if (code == 0) {
         *total = capacity;
@@ -120,8 +119,7 @@ CUresult fake_cuMemGetInfo(size_t *available, size_t *total)
 
 CUresult fake_cuMemAlloc(CUdeviceptr *out, size_t nbytes)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemAlloc, &context);
+    FAKE_ENTER(cuMemAlloc);
     *out = 0;
     if (code == 0 && nbytes == 0) code = CUDA_ERROR_INVALID_VALUE;
     if (code != 0) return (CUresult)fake_leave(code);
@@ -156,8 +154,7 @@ static void drop(int device, block_t **link)
 
 CUresult fake_cuMemFree(CUdeviceptr address)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuMemFree, &context, &told);
+    FAKE_ENTER_RELEASE(cuMemFree);
     if (code != 0) return (CUresult)fake_leave(code);
     block_t **link = &blocks[context->device];
     while (*link != NULL && (*link)->address != address) link = &(*link)->next;
@@ -183,8 +180,7 @@ void fake_memory_close(int device, int lost)
 
 CUresult fake_cuMemHostRegister(void *address, size_t nbytes, unsigned int flags)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemHostRegister, &context);
+    FAKE_ENTER(cuMemHostRegister);
     const uint64_t at = (uint64_t)(uintptr_t)address;
     if (code == 0 &&
         (nbytes == 0 || flags != (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
@@ -203,8 +199,7 @@ CUresult fake_cuMemHostRegister(void *address, size_t nbytes, unsigned int flags
 
 CUresult fake_cuMemHostUnregister(void *address)
 {
-    CUcontext context;
-    int told, code = fake_enter_release(FAKE_cuMemHostUnregister, &context, &told);
+    FAKE_ENTER_RELEASE(cuMemHostUnregister);
     registration_t **link = &registrations;
     while (*link != NULL && (*link)->address != (uint64_t)(uintptr_t)address) link = &(*link)->next;
     if (code == 0 && *link == NULL) {
@@ -302,8 +297,7 @@ CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes,
 CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
                                 CUcontext src_context, size_t nbytes, CUstream stream)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemcpyPeerAsync, &context);
+    FAKE_ENTER(cuMemcpyPeerAsync);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream); /* Ferry's graphs have no peer copies */
     if (code == 0 &&
@@ -338,8 +332,7 @@ static CUresult run_fill(CUcontext context, const void *work)
 
 CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream)
 {
-    CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemsetD8Async, &context);
+    FAKE_ENTER(cuMemsetD8Async);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     const filled_t work = { dst, nbytes, value };
     if (code == 0) code = fake_submit(context, stream, run_fill, &work, sizeof work);

@@ -76,7 +76,7 @@ int ncclCommInitAll(fy__nccl_comm_t *comms, int count, const int *devices)
     }
     set_t *set = code == 0 ? malloc(sizeof *set) : NULL;
     if (set != NULL) *set = (set_t){ count, count };
-    for (int i = 0; code == 0 && i < count; i++) { comms[i] = fake_nccl_add(devices[i], i, set); }
+    for (int i = 0; code == 0 && i < count; i++) comms[i] = fake_nccl_add(devices[i], i, set);
     return fake_leave(code);
 }
 
@@ -132,13 +132,9 @@ int ncclAllReduce(const void *from, void *to, size_t nelem, int dtype, int op, f
 {
     int code = fake_enter(FAKE_ncclAllReduce);
     if (code == 0 && comm->link != NULL)
-        return fake_leave(fake_nccl_submit(comm, stream,
-                                           &(fake_nccl_call_t){ .kind = FAKE_NCCL_ALL_REDUCE,
-                                                                .op = op,
-                                                                .dtype = dtype,
-                                                                .nelem = nelem,
-                                                                .from = from,
-                                                                .to = to }));
+        return fake_leave(fake_nccl_submit(
+            comm, stream,
+            &(fake_nccl_call_t){ FAKE_NCCL_ALL_REDUCE, op, dtype, 0, nelem, from, to }));
     if (code == 0 && (from != to || op != FY__NCCL_SUM || dtype < FY__NCCL_F16 ||
                       dtype > FY__NCCL_BF16 || depth != 1 || ncalls == CALLS))
         code = 5; /* outside of a group, one thread would wait for itself */

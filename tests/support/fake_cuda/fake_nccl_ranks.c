@@ -281,48 +281,32 @@ int ncclBroadcast(const void *from, void *to, size_t nelem, int dtype, int root,
                   fy__nccl_comm_t comm, CUstream stream)
 {
     return run(FAKE_ncclBroadcast, comm, stream,
-               &(fake_nccl_call_t){ .kind = FAKE_NCCL_BROADCAST,
-                                    .dtype = dtype,
-                                    .peer = root,
-                                    .nelem = nelem,
-                                    .from = from,
-                                    .to = to });
+               &(fake_nccl_call_t){ FAKE_NCCL_BROADCAST, 0, dtype, root, nelem, from, to });
 }
 
 int ncclReduceScatter(const void *from, void *to, size_t nelem, int dtype, int op,
                       fy__nccl_comm_t comm, CUstream stream)
 {
     return run(FAKE_ncclReduceScatter, comm, stream,
-               &(fake_nccl_call_t){ .kind = FAKE_NCCL_REDUCE_SCATTER,
-                                    .op = op,
-                                    .dtype = dtype,
-                                    .nelem = nelem,
-                                    .from = from,
-                                    .to = to });
+               &(fake_nccl_call_t){ FAKE_NCCL_REDUCE_SCATTER, op, dtype, 0, nelem, from, to });
 }
 
 int ncclAllGather(const void *from, void *to, size_t nelem, int dtype, fy__nccl_comm_t comm,
                   CUstream stream)
 {
-    return run(
-        FAKE_ncclAllGather, comm, stream,
-        &(fake_nccl_call_t){
-            .kind = FAKE_NCCL_ALL_GATHER, .dtype = dtype, .nelem = nelem, .from = from, .to = to });
+    return run(FAKE_ncclAllGather, comm, stream,
+               &(fake_nccl_call_t){ FAKE_NCCL_ALL_GATHER, 0, dtype, 0, nelem, from, to });
 }
 
 int ncclSend(const void *from, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm,
              CUstream stream)
 {
-    return run(
-        FAKE_ncclSend, comm, stream,
-        &(fake_nccl_call_t){
-            .kind = FAKE_NCCL_SEND, .dtype = dtype, .peer = peer, .nelem = nelem, .from = from });
+    return run(FAKE_ncclSend, comm, stream,
+               &(fake_nccl_call_t){ FAKE_NCCL_SEND, 0, dtype, peer, nelem, from, NULL });
 }
 
 int ncclRecv(void *to, size_t nelem, int dtype, int peer, fy__nccl_comm_t comm, CUstream stream)
 {
-    return run(
-        FAKE_ncclRecv, comm, stream,
-        &(fake_nccl_call_t){
-            .kind = FAKE_NCCL_RECEIVE, .dtype = dtype, .peer = peer, .nelem = nelem, .to = to });
+    return run(FAKE_ncclRecv, comm, stream,
+               &(fake_nccl_call_t){ FAKE_NCCL_RECEIVE, 0, dtype, peer, nelem, NULL, to });
 }

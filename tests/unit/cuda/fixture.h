@@ -4,23 +4,13 @@
 #ifndef FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 #define FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <ferry/backend.h>
 
 #include "backends/kernels/kernels.h"
-#include "tests/support/fake_cuda/fake_cuda.h"
-#include "tests/support/harness.h"
+#include "tests/support/fake_driver.h"
 
-static struct {
-#define X(result, name, parameters) result(*name) parameters;
-    FAKE_CUDA_LIST(X)
-#undef X
-} fake;
 static const fy_backend_t *cuda;
-static char fake_path[1024], plugin_path[1024];
-static void *fake_library;
+static char fake_path[1024];
 
 /* ---- the host API ---- */
 
@@ -62,58 +52,30 @@ static const fy_host_api_t host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, h
 
 /* ---- loading ---- */
 
-static void *need_symbol(void *library, const char *name)
-{
-    void *symbol = dlsym(library, name);
-    if (symbol == NULL) {
-        fprintf(stderr, "%s is missing\n", name);
-        exit(1);
-    }
-    return symbol;
-}
-
 /* TS_SUITE(.prepare = load_or_skip): returns 0, or ends the process. */
 static inline int load_or_skip(void)
 {
-    const char *build = getenv("FERRY_BUILD_DIR");
-    snprintf(plugin_path, sizeof plugin_path, "%s/lib/ferry/libferry_cuda.so",
-             build != NULL ? build : "build");
-    snprintf(fake_path, sizeof fake_path, "%s/lib/tests/libfake_cuda.so",
-             build != NULL ? build : "build");
-    if (access(plugin_path, R_OK) != 0 || access(fake_path, R_OK) != 0) {
-        printf(
-            "SKIP: the CUDA plugin was not built (%s is not there): no nvcc, or FERRY_CUDA=OFF\n",
-            plugin_path);
-        exit(77);
-    }
-    fake_library = dlopen(fake_path, RTLD_NOW | RTLD_LOCAL);
-    void *plugin = dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL);
-    if (fake_library == NULL || plugin == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-        exit(1);
-    }
-    void *symbol;
-#define X(result, name, parameters)            \
-    symbol = need_symbol(fake_library, #name); \
-    memcpy(&fake.name, &symbol, sizeof symbol);
-    FAKE_CUDA_LIST(X)
-#undef X
+    char path[1024];
     fy_backend_open_fn open;
-    symbol = need_symbol(plugin, FY_BACKEND_OPEN_SYMBOL);
+    fake_driver_or_skip();
+    snprintf(fake_path, sizeof fake_path, "%s", getenv("FERRY_CUDA_DRIVER"));
+    snprintf(path, sizeof path, "%s/libferry_cuda.so", getenv("FERRY_PLUGIN_PATH"));
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL),
+         *symbol = plugin != NULL ? dlsym(plugin, FY_BACKEND_OPEN_SYMBOL) : NULL;
+    if (symbol == NULL) fail_msg("%s", dlerror());
     memcpy(&open, &symbol, sizeof symbol);
-    if (open(&host_api, FY_BACKEND_ABI, &cuda) != FY_STATUS_OK) {
-        fprintf(stderr, "fy_backend_open: %s\n", failure.text);
-        exit(1);
-    }
+    if (open(&host_api, FY_BACKEND_ABI, &cuda) != FY_STATUS_OK) fail_msg("%s", failure.text);
     return 0;
 }
+
+/* A real cuDNN would not know the fake driver; a test may set fake_path. */
+static const char *dnn_path = "none";
 
 static inline void use_fake(void)
 {
     setenv("FERRY_CUDA_DRIVER", fake_path, 1);
     setenv("FERRY_CUBLASLT", fake_path, 1);
-    /* a real library would not know the fake driver; test_conv.c names the fake one */
-    setenv("FERRY_CUDNN", "none", 1);
+    setenv("FERRY_CUDNN", dnn_path, 1);
     setenv("FERRY_NCCL", fake_path, 0); /* a setting of "none" stays */
 }
 
@@ -132,31 +94,27 @@ static inline void assert_failed(fy_status_t status, fy_status_t expected, const
     if (strstr(failure.text, part) == NULL) fail_msg("'%s' does not say '%s'", failure.text, part);
 }
 
-static inline int open_device(void **state)
+/* Opens device 0 with an option in its spec; key NULL: without one. */
+static inline int open_with(const char *key, const char *value)
 {
-    (void)state;
+    const fy_backend_option_t option = { .key = key, .value = value };
     use_fake();
-    assert_ok(cuda->device_open(0, 0, NULL, &dev));
+    assert_ok(cuda->device_open(0, key != NULL, &option, &dev));
     assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
     return 0;
 }
-
-static inline void assert_nothing_left(void)
+static inline int open_device(void **state)
 {
-    /* the process keeps one reference to a device's context */
-    for (int kind = 0; kind < FAKE_LIVE; kind++)
-        if (fake.fake_cuda_live(kind) > (kind == FAKE_CONTEXTS ? 2 : 0))
-            fail_msg("%lld objects of kind %d are left", (long long)fake.fake_cuda_live(kind),
-                     kind);
-    assert_int_equal(fake.fake_cuda_leaked(), 0);
-    assert_int_equal(fake.fake_cuda_misuses(), 0);
-    assert_int_equal(fake.fake_cuda_faults(), 0);
+    (void)state;
+    return open_with(NULL, NULL);
 }
+
+static inline void assert_nothing_left(void) { fake_driver_is_tidy("afterwards"); }
 
 static inline int close_device(void **state)
 {
     (void)state;
-    fake.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     cuda->stream_destroy(dev, stream);
     cuda->device_close(dev);
     assert_nothing_left();
@@ -185,6 +143,26 @@ static inline void fetch(void *out, const void *address, uint64_t nbytes)
 {
     fy_copy_t down = { FY_COPY_DOWNLOAD, 0, out, address, nbytes };
     assert_ok(cuda->copy(dev, stream, &down));
+}
+
+/* ---- the output of ferry info ---- */
+
+static char facts[4096];
+
+static inline void note_fact(void *user, const char *key, const char *value)
+{
+    assert_ptr_equal(user, facts);
+    const size_t used = strlen(facts);
+    snprintf(facts + used, sizeof facts - used, "%s=%s\n", key, value);
+}
+static inline void read_facts(void)
+{
+    facts[0] = '\0';
+    assert_ok(cuda->describe(dev, note_fact, facts));
+}
+static inline void assert_fact(const char *line)
+{
+    if (strstr(facts, line) == NULL) fail_msg("'%s' is not among the facts:\n%s", line, facts);
 }
 
 /* ---- operands ---- */

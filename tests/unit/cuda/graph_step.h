@@ -81,6 +81,13 @@ static inline void replay(const step_t *s, int n)
 
 /* ---- the program ---- */
 
+static inline int prepare_logged(void)
+{
+    fake_driver_or_skip();
+    fy_log_set(note_log, NULL);
+    return 0;
+}
+
 static inline int setup(void **state)
 {
     fy_scope_t *scope = malloc(sizeof *scope);

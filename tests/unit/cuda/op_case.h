@@ -7,9 +7,13 @@
 #include <math.h>
 
 #include "opset/formulas/half.h"
+#include "runtime/base/dtype.h"
 #include "tests/unit/cuda/fixture.h"
 
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
 enum { MAX_OPERANDS = 12, EXACT = 0, CLOSE = 1 };
+static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
 /* Tolerance between results of different summation orders. f16 and bf16: one unit in the last
  * place. */
@@ -23,19 +27,6 @@ static inline double tolerance(int32_t dtype)
     }
 }
 
-static inline double value_at(const void *data, int32_t dtype, int64_t i)
-{
-    switch (dtype) {
-    case FY_DTYPE_F32: return ((const float *)data)[i];
-    case FY_DTYPE_F64: return ((const double *)data)[i];
-    case FY_DTYPE_F16: return fy__f32_from_f16(((const uint16_t *)data)[i]);
-    case FY_DTYPE_BF16: return fy__f32_from_bf16(((const uint16_t *)data)[i]);
-    case FY_DTYPE_I32: return ((const int32_t *)data)[i];
-    case FY_DTYPE_I64: return (double)((const int64_t *)data)[i];
-    default: return ((const uint8_t *)data)[i];
-    }
-}
-
 static inline void compare(const char *what, const fy_desc_t *desc, const char *device,
                            const char *host, int close)
 {
@@ -43,8 +34,8 @@ static inline void compare(const char *what, const fy_desc_t *desc, const char *
     const int is_float = desc->dtype <= FY_DTYPE_BF16;
     for (uint64_t i = 0; i < span; i++) {
         if (memcmp(device + i * size, host + i * size, size) == 0) continue;
-        double a = value_at(device, desc->dtype, (int64_t)i),
-               b = value_at(host, desc->dtype, (int64_t)i);
+        const double a = fy__dtype_read_f64((fy_dtype_t)desc->dtype, device + i * size),
+                     b = fy__dtype_read_f64((fy_dtype_t)desc->dtype, host + i * size);
         if (isnan(a) && isnan(b)) continue;
         if (close && is_float && fabs(a - b) <= tolerance(desc->dtype) * fmax(fabs(b), 1)) continue;
         fail_msg("%s: element %llu is %.17g on cuda, %.17g on the host", what,
@@ -181,6 +172,29 @@ static inline void run_case(const op_case_t *c)
     assert_ok(host_run(&reference));
     for (unsigned i = 0; i < n; i++)
         judge_operand(c, i, what, &on_host[i], &on_device[i], block[i]);
+}
+
+static inline int64_t kernels(void) { return driver.fake_cuda_calls("cuLaunchKernel"); }
+static inline int64_t products(void) { return driver.fake_cuda_calls("cublasLtMatmul"); }
+static inline int64_t heuristics(void)
+{
+    return driver.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+}
+
+/* Runs the case and checks the number of its kernels. */
+static inline void run_in(const op_case_t *c, int64_t nkernels)
+{
+    const int64_t before = kernels();
+    run_case(c);
+    if (kernels() - before != nkernels)
+        fail_msg("%s took %lld kernels, not %lld", op_names[c->op], (long long)(kernels() - before),
+                 (long long)nkernels);
+}
+/* Runs the case and checks its last kernel. */
+static inline void run_by(const op_case_t *c, const char *kernel)
+{
+    run_case(c);
+    assert_string_equal(driver.fake_cuda_last_kernel(), kernel);
 }
 
 #endif

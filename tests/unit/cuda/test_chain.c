@@ -285,11 +285,4 @@ TS_TEST(every_elementwise_op_is_in_chains)
     assert_true(nops > 40);
 }
 
-static int prepare(void)
-{
-    fake_driver_or_skip();
-    fy_log_set(note_log, NULL);
-    return 0;
-}
-
-TS_SUITE(.set_up = setup, .tear_down = teardown, .prepare = prepare);
+TS_SUITE(.set_up = setup, .tear_down = teardown, .prepare = prepare_logged);

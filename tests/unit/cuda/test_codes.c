@@ -64,7 +64,7 @@ TS_TEST(every_code_reaches_the_caller)
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         void *memory;
         open_device(NULL);
-        fake.fake_cuda_fail("cuMemAlloc", 1, codes[i].code);
+        driver.fake_cuda_fail("cuMemAlloc", 1, codes[i].code);
         assert_failed(cuda->alloc(dev, 4096, &memory), codes[i].status, codes[i].name);
         assert_null(memory);
         if (codes[i].status != FY_STATUS_DEVICE_LOST) { /* other codes have no lasting effect */
@@ -87,7 +87,7 @@ static void lt_says_its_name(const char *name, int number)
     ab[0] = ab[1] = a;
     c.data = (char *)memory + 2048;
     fy_launch_t matmul = launch_of(FY_OP_MATMUL, 2, &c, ab, &product);
-    fake.fake_cuda_fail("cublasLtCreate", 1, number);
+    driver.fake_cuda_fail("cublasLtCreate", 1, number);
     const fy_status_t status = cuda->launch(dev, stream, &matmul);
     /* this card or product is not supported by cuBLASLt: Ferry's kernel runs it */
     if (number == 8 || number == 15) {
@@ -119,7 +119,7 @@ enum { NFATAL = sizeof fatal / sizeof *fatal };
 /* Every later call reports the first cause, at once. */
 static void assert_stays_lost(visit_t *v, const char *number)
 {
-    const int64_t calls = fake.fake_cuda_all_calls();
+    const int64_t calls = driver.fake_cuda_all_calls();
     void *more;
     int done;
     fy_backend_info_t info;
@@ -150,7 +150,7 @@ static void assert_stays_lost(visit_t *v, const char *number)
                       number);
         assert_failed(cuda->event_sync(v->dev, v->event, 1000), FY_STATUS_DEVICE_LOST, number);
     }
-    assert_int_equal(fake.fake_cuda_all_calls(), calls);
+    assert_int_equal(driver.fake_cuda_all_calls(), calls);
 }
 
 TS_TEST(fatal_codes_lose_the_device_in_each_call)
@@ -166,7 +166,7 @@ TS_TEST(fatal_codes_lose_the_device_in_each_call)
             char number[16];
             snprintf(number, sizeof number, "(%d: ", fatal[k]);
             failure.text[0] = '\0';
-            fake.fake_cuda_fail(fallible[i], 1, fatal[k]);
+            driver.fake_cuda_fail(fallible[i], 1, fatal[k]);
             const fy_status_t status = use(&v);
             if (status != FY_STATUS_DEVICE_LOST || strstr(failure.text, number) == NULL ||
                 strstr(failure.text, "restart") == NULL)
@@ -175,7 +175,7 @@ TS_TEST(fatal_codes_lose_the_device_in_each_call)
             /* otherwise the other device failed to open */
             if (v.dev != NULL && v.other != NULL) assert_stays_lost(&v, number);
             give_back(&v);
-            fake.fake_cuda_fail(NULL, 0, 0);
+            driver.fake_cuda_fail(NULL, 0, 0);
             assert_nothing_left();
         }
         assert_ok(visit()); /* the fake driver lets a process start again */
@@ -189,11 +189,11 @@ TS_TEST(a_failed_product_queries_the_driver)
 {
     visit_t v = { 0 };
     use_fake();
-    fake.fake_cuda_break("cublasLtMatmul", 1, 13 /* CUBLAS_STATUS_EXECUTION_FAILED */, 700);
+    driver.fake_cuda_break("cublasLtMatmul", 1, 13 /* CUBLAS_STATUS_EXECUTION_FAILED */, 700);
     assert_failed(use(&v), FY_STATUS_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS (700");
     assert_stays_lost(&v, "(700: ");
     give_back(&v);
-    fake.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     assert_nothing_left();
 }
 
@@ -204,7 +204,7 @@ TS_TEST(other_losses_do_not_end_the_process)
     for (int k = 0; k < 3; k++) {
         visit_t v = { 0 };
         use_fake();
-        fake.fake_cuda_fail("cuEventQuery", 1, codes[k]);
+        driver.fake_cuda_fail("cuEventQuery", 1, codes[k]);
         assert_failed(use(&v), FY_STATUS_DEVICE_LOST, "close this device and open it again");
         give_back(&v);
         assert_nothing_left();
@@ -235,7 +235,7 @@ TS_TEST(a_loss_names_the_recent_requests)
     /* after the event: not known to be done */
     assert_ok(cuda->fill(dev, stream, memory, 0, 64));
     assert_ok(cuda->event_query(dev, event, &done));
-    fake.fake_cuda_fail("cuLaunchKernel", 1, 700);
+    driver.fake_cuda_fail("cuLaunchKernel", 1, 700);
     launch.op = FY_OP_EXP;
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_DEVICE_LOST,
                   "running exp over 1024 elements on cuda:0: cuLaunchKernel gave");
@@ -273,7 +273,7 @@ TS_TEST(an_old_event_does_not_count_for_a_new_stream)
     for (int i = 0; i < 7; i++) assert_ok(cuda->fill(dev, other, memory, 0, 64));
     assert_ok(cuda->event_query(dev, event, &done));
     assert_int_equal(done, 1);
-    fake.fake_cuda_fail("cuMemsetD8Async", 1, 719);
+    driver.fake_cuda_fail("cuMemsetD8Async", 1, 719);
     assert_failed(cuda->fill(dev, other, memory, 0, 64), FY_STATUS_DEVICE_LOST,
                   "compute 3: last submitted #7 fill (64 bytes); known done: nothing");
     cuda->free(dev, memory, 4096);

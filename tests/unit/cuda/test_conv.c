@@ -25,7 +25,6 @@ static const conv_t convs[] = {
     { 4, 12, 12, 40, 40, 3, 3, 1, 1, 1, 40 },
 };
 enum { NCONVS = sizeof convs / sizeof *convs, FIRST_DEPTHWISE = 10 };
-static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
 typedef union attrs {
     fy_conv2d_attrs_t forward;
@@ -103,14 +102,14 @@ static const char *const dnn_calls[] = { "cudnnConvolutionForward",
 static int64_t dnn_count(void)
 {
     int64_t n = 0;
-    for (int i = 0; i < 4; i++) n += fake.fake_cuda_calls(dnn_calls[i]);
+    for (int i = 0; i < 4; i++) n += driver.fake_cuda_calls(dnn_calls[i]);
     return n;
 }
 
 /* Skips the rest of a test if the plugin was built without cudnn.h. */
 static int has_dnn(void)
 {
-    if (fake.fake_cuda_calls("cudnnCreate") >= 0) return 1;
+    if (driver.fake_cuda_calls("cudnnCreate") >= 0) return 1;
     print_message("built without cudnn.h: nothing to test\n");
     return 0;
 }
@@ -124,10 +123,9 @@ TS_TEST_WITH(without_the_library_own_kernels_run, open_device, NULL)
     reopen("FERRY_CUDNN", "/nonexistent/libcudnn.so.9");
     for (int i = 0; i < 2; i++) {
         last_log[0] = '\0';
-        run_case(&c);
+        run_by(&c, "fy_conv2d_gemm_f32");
         /* logged once */
         assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
     }
     assert_int_equal(dnn_count(), 0);
 }
@@ -145,9 +143,9 @@ TS_TEST_WITH(each_kernel_agrees, open_device, NULL)
                                      : 0; /* conv2d itself does not accumulate */
                 c.workspace_limit = 0;    /* one launch */
                 run_case(&c);
-                if (strcmp(fake.fake_cuda_last_kernel(), kernel_for(i, floats[d])) != 0)
+                if (strcmp(driver.fake_cuda_last_kernel(), kernel_for(i, floats[d])) != 0)
                     fail_msg("convolution %d, op %d, dtype %d ran %s", i, k, floats[d],
-                             fake.fake_cuda_last_kernel());
+                             driver.fake_cuda_last_kernel());
             }
     assert_null(strstr(last_log, "slowly"));
 }
@@ -163,9 +161,7 @@ TS_TEST_WITH(bias_and_relu_are_fused, open_device, NULL)
                 attrs.forward.activation = relu ? FY_ACTIVATION_RELU : FY_ACTIVATION_NONE;
                 if (floats[d] == FY_DTYPE_F32 || floats[d] == FY_DTYPE_F64)
                     give_signed(&c, bytes, sizeof bytes);
-                const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
-                run_case(&c);
-                assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
+                run_in(&c, 1);
             }
 }
 
@@ -180,21 +176,17 @@ TS_TEST_WITH(weights_come_in_slices, open_device, NULL)
                 attrs_t attrs;
                 op_case_t c =
                     case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
-                const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
                 c.accumulate = accumulate;
-                run_case(&c);
-                if (sliced[i] != 12) /* depthwise has enough blocks without slices */
-                    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 2);
+                /* depthwise has enough blocks without slices */
+                run_in(&c, sliced[i] != 12 ? 2 : 1);
                 c = case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_PARAMS, floats[d], 2, &attrs);
                 c.accumulate = accumulate * 3;
                 run_case(&c);
             }
     attrs_t attrs; /* scratch for a single slice is not used */
     op_case_t c = case_of(&convs[7], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
-    const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
     c.workspace_limit = nelem_of(&c.dst[0]) * 4 * 2 - 1;
-    run_case(&c);
-    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
+    run_in(&c, 1);
 }
 
 /* Images with other memory between them: the plain kernel runs, and the log reports it once. */
@@ -205,14 +197,12 @@ TS_TEST_WITH(other_layouts_take_the_plain_kernel, open_device, NULL)
         op_case_t c = case_of(&convs[0], FY_OP_CONV2D, floats[d], 3, &attrs);
         c.src[0].strides[0] += 8;
         last_log[0] = '\0';
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(),
-                            floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
+        run_by(&c, floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
         assert_int_equal(strstr(last_log, "slowly") != NULL, d == 0);
         c = case_of(&convs[0], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
         c.dst[0].strides[0] += 4;
         run_case(&c);
-        assert_true(strncmp(fake.fake_cuda_last_kernel(), "fy_conv2d_f", 11) == 0);
+        assert_true(strncmp(driver.fake_cuda_last_kernel(), "fy_conv2d_f", 11) == 0);
     }
 }
 
@@ -229,12 +219,8 @@ TS_TEST_WITH(an_empty_batch_has_zero_gradients, open_device, NULL)
 
 static int open_with_dnn(void **state)
 {
-    use_fake();
-    setenv("FERRY_CUDNN", fake_path, 1);
-    assert_ok(cuda->device_open(0, 0, NULL, &dev));
-    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
-    (void)state;
-    return 0;
+    dnn_path = fake_path;
+    return open_device(state);
 }
 
 TS_TEST(dnn_agrees)
@@ -298,23 +284,19 @@ TS_TEST(operations_refused_by_dnn_take_a_kernel)
     attrs_t attrs;
     op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_F16, 2, &attrs);
     if (!has_dnn()) return;
-    const int64_t asked = fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7"),
+    const int64_t asked = driver.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7"),
                   ran = dnn_count();
     c.workspace_limit = 4095;
-    for (int i = 0; i < 2; i++) {
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_tensor_f16");
-    }
-    assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7") - asked,
+    for (int i = 0; i < 2; i++) run_by(&c, "fy_conv2d_tensor_f16");
+    assert_int_equal(driver.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7") - asked,
                      1);
     assert_int_equal(dnn_count(), ran);
     c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
     /* NOT_SUPPORTED while it runs: it is not called again */
-    fake.fake_cuda_fail("cudnnConvolutionForward", 1, 3000);
+    driver.fake_cuda_fail("cudnnConvolutionForward", 1, 3000);
     for (c.workspace_limit = 0; c.workspace_limit < 3; c.workspace_limit++) {
         last_log[0] = '\0';
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+        run_by(&c, "fy_conv2d_gemm_f32");
         /* logged once */
         assert_int_equal(strstr(last_log, "CUDNN_STATUS_NOT_SUPPORTED (3000)") != NULL,
                          c.workspace_limit == 0);
@@ -335,36 +317,43 @@ TS_TEST(missing_scratch_is_logged)
         strstr(last_log, "it needs 4096 bytes of scratch and has 4095; workspace=1MiB"));
 }
 
+/* The calls of a convolution with a bias: of its plan first, then two that run it. */
+enum { NPLANNING = 10, NCALLS = 12 };
+static const char *const names[NCALLS] = { "cudnnCreateTensorDescriptor",
+                                           "cudnnSetTensor4dDescriptor",
+                                           "cudnnCreateFilterDescriptor",
+                                           "cudnnSetFilter4dDescriptor",
+                                           "cudnnCreateConvolutionDescriptor",
+                                           "cudnnSetConvolution2dDescriptor",
+                                           "cudnnSetConvolutionGroupCount",
+                                           "cudnnSetConvolutionMathType",
+                                           "cudnnSetActivationDescriptor",
+                                           "cudnnGetConvolutionForwardAlgorithm_v7",
+                                           "cudnnSetStream",
+                                           "cudnnConvolutionBiasActivationForward" };
+
 /* Nothing runs while a plan is made. An operation that cuDNN cannot start, rejects or cannot
  * compile is run by Ferry's kernel, and cuDNN is not queried again. */
 TS_TEST(planning_errors_are_refusals)
 {
-    static const char *const names[] = {
-        "cudnnCreateTensorDescriptor",      "cudnnSetTensor4dDescriptor",
-        "cudnnCreateFilterDescriptor",      "cudnnSetFilter4dDescriptor",
-        "cudnnCreateConvolutionDescriptor", "cudnnSetConvolution2dDescriptor",
-        "cudnnSetConvolutionGroupCount",    "cudnnSetConvolutionMathType",
-        "cudnnSetActivationDescriptor",     "cudnnGetConvolutionForwardAlgorithm_v7"
-    };
     static const int codes[] = { 1001, 2000, 2002, 3000, 4001 };
     attrs_t attrs;
     if (!has_dnn()) return;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
+    for (int i = 0; i < NPLANNING; i++) {
+        for (size_t k = 0; k < LENGTH(codes); k++) {
             op_case_t c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 3, &attrs);
             char number[16];
-            assert_int_equal(close_device(state) | open_with_dnn(state), 0);
-            const int64_t asked = fake.fake_cuda_calls(names[0]);
-            fake.fake_cuda_fail(names[i], 1, codes[k]);
+            reopen("FERRY_CUDNN", fake_path);
+            const int64_t asked = driver.fake_cuda_calls(names[0]);
+            driver.fake_cuda_fail(names[i], 1, codes[k]);
             last_log[0] = '\0';
-            run_case(&c);
+            run_by(&c, "fy_conv2d_gemm_f32");
             snprintf(number, sizeof number, "(%d)", codes[k]);
-            assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
             assert_non_null(strstr(last_log, names[i]));
             assert_non_null(strstr(last_log, number));
-            const int64_t once = fake.fake_cuda_calls(names[0]);
+            const int64_t once = driver.fake_cuda_calls(names[0]);
             run_case(&c);
-            assert_int_equal(fake.fake_cuda_calls(names[0]), once);
+            assert_int_equal(driver.fake_cuda_calls(names[0]), once);
             assert_true(once - asked <= 3);
         }
     }
@@ -382,9 +371,8 @@ TS_TEST(relu_behind_dnn_keeps_nan)
     values[3] = NAN;
     c.given[0] = values;
     const int64_t before = dnn_count();
-    run_case(&c);
+    run_by(&c, "fy_elementwise_flat_f32");
     assert_int_equal(dnn_count() - before, 1);
-    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_elementwise_flat_f32");
 }
 
 /* The stream of a capture ends with the capture: the handle must not stay bound to it. */
@@ -404,7 +392,7 @@ TS_TEST(a_capture_restores_the_stream_of_the_handle)
     assert_ok(cuda->launch(dev, capture, &launch));
     assert_ok(cuda->graph_end(dev, capture, &graph));
     /* the fake counts streams that end with a cuDNN handle bound to them */
-    assert_int_equal(fake.fake_cuda_misuses(), 0);
+    assert_int_equal(driver.fake_cuda_misuses(), 0);
     cuda->graph_destroy(dev, graph);
     cuda->free(dev, memory, sizeof bytes);
 }
@@ -416,32 +404,22 @@ TS_TEST(each_dnn_call_may_fail)
     const fy_conv2d_attrs_t attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_RELU };
     static const float bytes[5120];
     if (!has_dnn()) return;
-    for (int i = 0; i < 11; i++) {
-        static const char *const names[] = { "cudnnCreateTensorDescriptor",
-                                             "cudnnSetTensor4dDescriptor",
-                                             "cudnnCreateFilterDescriptor",
-                                             "cudnnSetFilter4dDescriptor",
-                                             "cudnnCreateConvolutionDescriptor",
-                                             "cudnnSetConvolution2dDescriptor",
-                                             "cudnnSetConvolutionGroupCount",
-                                             "cudnnSetConvolutionMathType",
-                                             "cudnnGetConvolutionForwardAlgorithm_v7",
-                                             "cudnnSetStream",
-                                             "cudnnConvolutionBiasActivationForward" };
+    for (int i = 0; i < NCALLS; i++) {
         fy_desc_t dst = DENSE(F32, 1, 4, 4, 8),
                   src[] = { DENSE(F32, 1, 4, 4, 8), DENSE(F32, 8, 3, 3, 8), DENSE(F32, 8) };
-        assert_int_equal(close_device(state) | open_with_dnn(state), 0);
+        reopen("FERRY_CUDNN", fake_path);
         char *memory = device_bytes(bytes, sizeof bytes);
         dst.data = memory, src[0].data = memory + 4096, src[1].data = memory + 8192,
         src[2].data = memory + 12288;
         fy_launch_t launch = launch_of(FY_OP_CONV2D, 3, &dst, src, &attrs);
         launch.workspace = memory + 16384;
         launch.workspace_nbytes = 4096;
-        fake.fake_cuda_fail(names[i], 1, 4000);
+        driver.fake_cuda_fail(names[i], 1, 4000);
         assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL,
                       "convolution [1 x 4 x 4 x 8] with [8 x 3 x 3 x 8]");
-        fake.fake_cuda_fail(names[i], i < 9 ? 1 : 0, 4003);
-        if (i < 9) assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_OUT_OF_MEMORY, "");
+        driver.fake_cuda_fail(names[i], i < NPLANNING, 4003);
+        if (i < NPLANNING)
+            assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_OUT_OF_MEMORY, "");
         assert_ok(cuda->launch(dev, stream, &launch));
         cuda->free(dev, memory, sizeof bytes);
     }
@@ -454,29 +432,25 @@ TS_TEST(a_dnn_that_does_not_start_is_not_used)
     attrs_t attrs;
     op_case_t c = case_of(&convs[0], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
     if (!has_dnn()) return;
-    const int64_t tried = fake.fake_cuda_calls("cudnnCreate");
+    const int64_t tried = driver.fake_cuda_calls("cudnnCreate");
     for (int code = 1001; code <= 4001; code += 1000) {
-        assert_int_equal(close_device(state) | open_with_dnn(state), 0);
-        fake.fake_cuda_fail("cudnnCreate", 1, code);
-        for (int i = 0; i < 2; i++) {
-            run_case(&c);
-            assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
-        }
+        reopen("FERRY_CUDNN", fake_path);
+        driver.fake_cuda_fail("cudnnCreate", 1, code);
+        for (int i = 0; i < 2; i++) run_by(&c, "fy_conv2d_gemm_f32");
     }
-    assert_int_equal(fake.fake_cuda_calls("cudnnCreate") - tried, 4);
-    assert_int_equal(close_device(state) | open_with_dnn(state), 0);
-    fake.fake_cuda_fail("cudnnCreate", 1, 4003);
+    assert_int_equal(driver.fake_cuda_calls("cudnnCreate") - tried, 4);
+    reopen("FERRY_CUDNN", fake_path);
+    driver.fake_cuda_fail("cudnnCreate", 1, 4003);
     const int64_t ran = dnn_count();
     run_case(&c); /* the workspace query failed, so the launch created the handle */
     assert_int_equal(dnn_count() - ran, 1);
-    assert_int_equal(close_device(state) | open_with_dnn(state), 0);
 }
 
 /* Launches `n` convolutions of different heights and returns how often cuDNN chose an algorithm. */
 static int64_t convolve(char *memory, int64_t n)
 {
     const fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
-    const int64_t asked = fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7");
+    const int64_t asked = driver.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7");
     for (int64_t h = 1; h <= n; h++) {
         fy_desc_t dst = DENSE(F32, 1, h, 1, 2),
                   src[] = { DENSE(F32, 1, h, 1, 2), DENSE(F32, 2, 1, 1, 2) };
@@ -484,7 +458,7 @@ static int64_t convolve(char *memory, int64_t n)
         fy_launch_t launch = launch_of(FY_OP_CONV2D, 2, &dst, src, &attrs);
         assert_ok(cuda->launch(dev, stream, &launch));
     }
-    return fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7") - asked;
+    return driver.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7") - asked;
 }
 
 /* After its first launch a convolution makes no call but those that run it. */
@@ -496,11 +470,11 @@ TS_TEST(steady_convolutions_plan_nothing)
     if (!has_dnn()) return;
     char *memory = device_bytes(bytes, sizeof bytes);
     assert_int_equal(convolve(memory, 20), 20);
-    int64_t all = fake.fake_cuda_all_calls(), counted = 0;
-    for (int i = 0; i < 3; i++) counted -= fake.fake_cuda_calls(allowed[i]);
+    int64_t all = driver.fake_cuda_all_calls(), counted = 0;
+    for (int i = 0; i < 3; i++) counted -= driver.fake_cuda_calls(allowed[i]);
     assert_int_equal(convolve(memory, 20), 0);
-    for (int i = 0; i < 3; i++) counted += fake.fake_cuda_calls(allowed[i]);
-    assert_int_equal(fake.fake_cuda_all_calls() - all, counted);
+    for (int i = 0; i < 3; i++) counted += driver.fake_cuda_calls(allowed[i]);
+    assert_int_equal(driver.fake_cuda_all_calls() - all, counted);
     cuda->free(dev, memory, sizeof bytes);
 }
 
@@ -517,14 +491,14 @@ TS_TEST(plans_of_a_step_are_kept)
     for (int step = 0; step < 2; step++) assert_int_equal(convolve(memory, 95), 0);
     assert_int_equal(convolve(memory, 512), 512 - 95);
     assert_int_equal(convolve(memory, 512), 0);
-    const int64_t objects = fake.fake_cuda_live(FAKE_DNN_OBJECTS);
+    const int64_t objects = driver.fake_cuda_live(FAKE_DNN_OBJECTS);
     assert_int_equal(objects, 512 * 4 + 1);
     /* bounded: the plan of height 513 replaces that of height 1, the least recently used, and this
      * one then that of height 2 */
     assert_int_equal(convolve(memory, 513), 1);
     assert_int_equal(convolve(memory, 1), 1);
     assert_int_equal(convolve(memory, 1), 0);
-    assert_int_equal(fake.fake_cuda_live(FAKE_DNN_OBJECTS), objects);
+    assert_int_equal(driver.fake_cuda_live(FAKE_DNN_OBJECTS), objects);
     cuda->free(dev, memory, sizeof bytes);
 }
 

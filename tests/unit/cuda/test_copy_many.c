@@ -38,7 +38,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    fake.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     cuda->free(dev, memory, 2 * sizeof host);
     cuda->unregister_host(dev, host, sizeof host);
     return close_device(state);
@@ -47,16 +47,16 @@ static int tear_down(void **state)
 TS_TEST(all_bytes_arrive_and_are_counted_once)
 {
     static unsigned char back[2 * sizeof host];
-    const int64_t batches = fake.fake_cuda_calls(entry()),
-                  single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
-    const uint64_t wire = fake.fake_cuda_bytes(FAKE_H2D), n = fake.fake_cuda_copies(FAKE_H2D);
+    const int64_t batches = driver.fake_cuda_calls(entry()),
+                  single = driver.fake_cuda_calls("cuMemcpyHtoDAsync");
+    const uint64_t wire = driver.fake_cuda_bytes(FAKE_H2D), n = driver.fake_cuda_copies(FAKE_H2D);
     assert_ok(cuda->copy_many(dev, stream, COUNT, copies));
     /* pieces of 128 */
-    assert_int_equal(fake.fake_cuda_calls(entry()) - batches, release >= 12080 ? 3 : 0);
-    assert_int_equal(fake.fake_cuda_calls("cuMemcpyHtoDAsync") - single,
+    assert_int_equal(driver.fake_cuda_calls(entry()) - batches, release >= 12080 ? 3 : 0);
+    assert_int_equal(driver.fake_cuda_calls("cuMemcpyHtoDAsync") - single,
                      release >= 12080 ? 0 : COUNT);
-    assert_int_equal(fake.fake_cuda_copies(FAKE_H2D) - n, COUNT);
-    assert_int_equal(recorded[FY_COPY_UPLOAD], fake.fake_cuda_bytes(FAKE_H2D) - wire);
+    assert_int_equal(driver.fake_cuda_copies(FAKE_H2D) - n, COUNT);
+    assert_int_equal(recorded[FY_COPY_UPLOAD], driver.fake_cuda_bytes(FAKE_H2D) - wire);
     fetch(back, memory, sizeof back);
     for (size_t i = 0; i < COUNT; i++) {
         const unsigned char *at = back + 2 * NBYTES * (COUNT - 1 - i);
@@ -70,7 +70,7 @@ TS_TEST(other_kinds_and_a_single_copy)
     static unsigned char before[NBYTES];
     memcpy(before, host, NBYTES);
     assert_ok(cuda->copy_many(dev, stream, 1, copies));
-    assert_int_equal(fake.fake_cuda_copies(FAKE_H2D) > 0, 1);
+    assert_int_equal(driver.fake_cuda_copies(FAKE_H2D) > 0, 1);
     char *from = copies[0].dst;
     fy_copy_t local[2] = { { FY_COPY_LOCAL, 0, memory, from, 40, NULL },
                            { FY_COPY_LOCAL, 0, memory + 64, from + 40, NBYTES - 40, NULL } };
@@ -88,25 +88,25 @@ TS_TEST(other_kinds_and_a_single_copy)
 TS_TEST(the_legacy_stream_has_no_batches)
 {
     void *wrapped;
-    const int64_t batches = fake.fake_cuda_calls(entry()),
-                  single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
+    const int64_t batches = driver.fake_cuda_calls(entry()),
+                  single = driver.fake_cuda_calls("cuMemcpyHtoDAsync");
     assert_ok(cuda->stream_create(dev, FY_STREAM_UPLOAD, 0, CU_STREAM_LEGACY, &wrapped));
     assert_ok(cuda->copy_many(dev, wrapped, COUNT, copies));
-    assert_int_equal(fake.fake_cuda_calls(entry()), batches);
-    assert_int_equal(fake.fake_cuda_calls("cuMemcpyHtoDAsync") - single, COUNT);
+    assert_int_equal(driver.fake_cuda_calls(entry()), batches);
+    assert_int_equal(driver.fake_cuda_calls("cuMemcpyHtoDAsync") - single, COUNT);
     cuda->stream_destroy(dev, wrapped);
 }
 
 /* The reported bytes are the copied bytes, and no copy is submitted again. */
 TS_TEST(a_failure_in_the_middle_reports_the_copied_bytes)
 {
-    const uint64_t moved = fake.fake_cuda_bytes(FAKE_H2D);
+    const uint64_t moved = driver.fake_cuda_bytes(FAKE_H2D);
     const char *name = release >= 12080 ? entry() : "cuMemcpyHtoDAsync";
-    const int64_t calls = fake.fake_cuda_calls(name);
-    fake.fake_cuda_fail(name, 2, 999);
+    const int64_t calls = driver.fake_cuda_calls(name);
+    driver.fake_cuda_fail(name, 2, 999);
     assert_failed(cuda->copy_many(dev, stream, COUNT, copies), FY_STATUS_INTERNAL, "cuda:0");
-    assert_int_equal(fake.fake_cuda_calls(name) - calls, 2);
-    assert_int_equal(recorded[FY_COPY_UPLOAD], fake.fake_cuda_bytes(FAKE_H2D) - moved);
+    assert_int_equal(driver.fake_cuda_calls(name) - calls, 2);
+    assert_int_equal(recorded[FY_COPY_UPLOAD], driver.fake_cuda_bytes(FAKE_H2D) - moved);
     assert_true(recorded[FY_COPY_UPLOAD] > 0);
     assert_ok(cuda->copy_many(dev, stream, COUNT, copies)); /* no lasting effect */
 }

@@ -72,8 +72,10 @@ TS_TEST(refusals_give_a_documented_reason)
     fy_desc_t dst[8], src[8];
     fy_launch_t launch;
     make_launch(fy_op_get(FY_OP_EXP), FY_DTYPE_I32, &launch, dst, src);
+    const int64_t calls = driver.fake_cuda_all_calls();
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
                   "exp has no cuda kernel for i32: the op table promises none");
+    assert_int_equal(driver.fake_cuda_all_calls(), calls);
     src[0].dtype = 77;
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "an unknown dtype");
     launch.op = FY_OP_BUILTIN_COUNT;

@@ -29,7 +29,7 @@ TS_TEST(init_failure_names_the_code)
 {
     int count;
     use_fake();
-    fake.fake_cuda_fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
+    driver.fake_cuda_fail("cuInit", 1, CUDA_ERROR_NO_DEVICE);
     assert_failed(cuda->device_count(&count), FY_STATUS_UNAVAILABLE, "CUDA_ERROR_NO_DEVICE (100)");
     assert_ok(cuda->device_count(&count)); /* it is tried again */
     assert_int_equal(count, 2);
@@ -65,7 +65,7 @@ TS_TEST_WITH(kernels_that_do_not_load_name_versions, open_device, close_device)
     snprintf(versions, sizeof versions,
              "compiled by CUDA %d.%d, whose code needs driver %d.0 or newer; this one is 13.0",
              CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, CUDA_VERSION / 1000);
-    fake.fake_cuda_fail("cuModuleLoadData", 1, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    driver.fake_cuda_fail("cuModuleLoadData", 1, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
     assert_failed(cuda->device_open(0, 0, NULL, &other), FY_STATUS_UNSUPPORTED, versions);
 }
 
@@ -73,23 +73,23 @@ TS_TEST_WITH(kernels_that_do_not_load_name_versions, open_device, close_device)
 TS_TEST_WITH(host_memory_at_other_addresses_is_refused, open_device, close_device)
 {
     void *other;
-    const int64_t contexts = fake.fake_cuda_live(FAKE_CONTEXTS);
+    const int64_t contexts = driver.fake_cuda_live(FAKE_CONTEXTS);
     setenv("FAKE_CUDA_NO_HOST_POINTERS", "1", 1);
     assert_failed(cuda->device_open(1, 0, NULL, &other), FY_STATUS_UNSUPPORTED,
                   "cuda:1 (Fake GPU (no kernel runs here)): kernels do not reach page-locked host "
                   "memory at the host's address");
     unsetenv("FAKE_CUDA_NO_HOST_POINTERS");
     assert_null(other);
-    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), contexts);
+    assert_int_equal(driver.fake_cuda_live(FAKE_CONTEXTS), contexts);
 }
 
 TS_TEST_WITH(a_device_opens_twice, open_device, close_device)
 {
     void *again;
     fy_backend_info_t info;
-    const int64_t before = fake.fake_cuda_live(FAKE_CONTEXTS);
+    const int64_t before = driver.fake_cuda_live(FAKE_CONTEXTS);
     assert_ok(cuda->device_open(0, 0, NULL, &again));
-    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), before + 1);
+    assert_int_equal(driver.fake_cuda_live(FAKE_CONTEXTS), before + 1);
     cuda->stream_destroy(dev, stream);
     cuda->device_close(dev); /* the first is closed, the second still works */
     assert_ok(cuda->device_query(again, &info));
@@ -104,12 +104,12 @@ TS_TEST(every_call_fails_once)
     static const struct {
         int code;
         fy_status_t status;
-    } driver[] = { { CUDA_ERROR_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY },
-                   { CUDA_ERROR_UNKNOWN, FY_STATUS_INTERNAL } },
+    } codes[] = { { CUDA_ERROR_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY },
+                  { CUDA_ERROR_UNKNOWN, FY_STATUS_INTERNAL } },
       blas[] = { { 3, FY_STATUS_OUT_OF_MEMORY }, { 14, FY_STATUS_INTERNAL } };
     int64_t before[NFALLIBLE], clean[NFALLIBLE], points = 0;
     use_fake();
-    for (int i = 0; i < NFALLIBLE; i++) before[i] = fake.fake_cuda_calls(fallible[i]);
+    for (int i = 0; i < NFALLIBLE; i++) before[i] = driver.fake_cuda_calls(fallible[i]);
     assert_ok(visit());
     for (int i = 0; i < NFALLIBLE; i++) clean[i] = calls_before_release[i] - before[i];
     assert_nothing_left();
@@ -117,9 +117,9 @@ TS_TEST(every_call_fails_once)
         const int is_blas = strncmp(fallible[i], "cublas", 6) == 0;
         if (clean[i] == 0) fail_msg("the visit does not call %s", fallible[i]);
         for (int64_t nth = 1; nth <= clean[i]; nth++, points++) {
-            const int code = is_blas ? blas[nth % 2].code : driver[nth % 2].code;
-            const fy_status_t expected = is_blas ? blas[nth % 2].status : driver[nth % 2].status;
-            fake.fake_cuda_fail(fallible[i], nth, code);
+            const int code = is_blas ? blas[nth % 2].code : codes[nth % 2].code;
+            const fy_status_t expected = is_blas ? blas[nth % 2].status : codes[nth % 2].status;
+            driver.fake_cuda_fail(fallible[i], nth, code);
             failure.text[0] = '\0';
             fy_status_t status = visit();
             if (status != expected)
@@ -130,48 +130,10 @@ TS_TEST(every_call_fails_once)
                 assert_non_null(strstr(failure.text, fallible[i]));
             assert_nothing_left();
         }
-        fake.fake_cuda_fail(NULL, 0, 0);
+        driver.fake_cuda_fail(NULL, 0, 0);
         assert_ok(visit()); /* still usable */
     }
     assert_true(points > 60);
-}
-
-TS_TEST(fatal_codes_lose_the_device)
-{
-    static const int codes[] = { 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911 };
-    assert_int_equal(sizeof codes / sizeof *codes, 13);
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-        char number[16];
-        void *memory, *event;
-        int done;
-        fy_backend_info_t info;
-        assert_ok(cuda->device_open(1, 0, NULL, &dev));
-        assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
-        assert_ok(cuda->event_create(dev, &event));
-        assert_ok(cuda->alloc(dev, 4096, &memory));
-        snprintf(number, sizeof number, "(%d:", codes[i]);
-        fake.fake_cuda_fail("cuMemsetD8Async", 1, codes[i]);
-        assert_failed(cuda->fill(dev, stream, memory, 0, 4096), FY_STATUS_DEVICE_LOST, number);
-        int64_t calls = fake.fake_cuda_all_calls();
-        fy_copy_t down = { FY_COPY_DOWNLOAD, 0, number, memory, 4 };
-        fy_desc_t x = DENSE(F32, 16);
-        fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
-        void *more;
-        x.data = memory;
-        assert_failed(cuda->alloc(dev, 4096, &more), FY_STATUS_DEVICE_LOST, "cuda:1 is lost");
-        assert_failed(cuda->copy(dev, stream, &down), FY_STATUS_DEVICE_LOST, number);
-        assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_DEVICE_LOST, number);
-        assert_failed(cuda->event_query(dev, event, &done), FY_STATUS_DEVICE_LOST, number);
-        assert_failed(cuda->event_sync(dev, event, FY_FOREVER), FY_STATUS_DEVICE_LOST, number);
-        assert_failed(cuda->device_query(dev, &info), FY_STATUS_DEVICE_LOST, number);
-        /* at once: the driver is not called again */
-        assert_int_equal(fake.fake_cuda_all_calls(), calls);
-        cuda->free(dev, memory, 4096);
-        cuda->event_destroy(dev, event);
-        cuda->stream_destroy(dev, stream);
-        cuda->device_close(dev);
-        assert_nothing_left();
-    }
 }
 
 /* A later call reports a faulting kernel, whichever call comes first. */
@@ -202,15 +164,15 @@ static void slots_leave_current(void *expected)
     fy_backend_info_t info;
     fy_desc_t x = DENSE(F32, 16), m = DENSE(F32, 4, 4), mm[2];
     const fy_matmul_attrs_t product = { 0 };
-#define KEEPS(call)                                           \
-    do {                                                      \
-        call;                                                 \
-        assert_ptr_equal(fake.fake_cuda_current(), expected); \
+#define KEEPS(call)                                             \
+    do {                                                        \
+        call;                                                   \
+        assert_ptr_equal(driver.fake_cuda_current(), expected); \
     } while (0)
     KEEPS(assert_ok(cuda->device_count(&count)));
     assert_ok(cuda->device_open(0, 0, NULL, &dev));
-    if (expected == NULL) assert_non_null(expected = fake.fake_cuda_current());
-    assert_ptr_equal(fake.fake_cuda_current(), expected);
+    if (expected == NULL) assert_non_null(expected = driver.fake_cuda_current());
+    assert_ptr_equal(driver.fake_cuda_current(), expected);
     KEEPS(assert_ok(cuda->device_query(dev, &info)));
     KEEPS(assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream)));
     KEEPS(assert_ok(cuda->event_create(dev, &event)));
@@ -247,13 +209,13 @@ static void slots_leave_current(void *expected)
 static void *a_new_thread(void *unused)
 {
     (void)unused;
-    assert_null(fake.fake_cuda_current());
+    assert_null(driver.fake_cuda_current());
     slots_leave_current(NULL);
-    void *own =
-        fake.fake_cuda_context(0); /* pushed above the device's context, which stays on the stack */
-    fake.fake_cuda_application(own);
+    void *own = driver.fake_cuda_context(
+        0); /* pushed above the device's context, which stays on the stack */
+    driver.fake_cuda_application(own);
     slots_leave_current(own);
-    fake.fake_cuda_application(NULL);
+    driver.fake_cuda_application(NULL);
     return NULL;
 }
 
@@ -262,17 +224,17 @@ TS_TEST(slots_keep_the_current_context)
     pthread_t thread;
     pthread_create(&thread, NULL, a_new_thread, NULL);
     pthread_join(thread, NULL);
-    void *own = fake.fake_cuda_context(1); /* of another card */
-    fake.fake_cuda_application(own);
+    void *own = driver.fake_cuda_context(1); /* of another card */
+    driver.fake_cuda_application(own);
     slots_leave_current(own);
     for (int i = 0; i < NFALLIBLE; i++) { /* also when a slot fails */
-        fake.fake_cuda_fail(fallible[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
+        driver.fake_cuda_fail(fallible[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
         (void)visit();
-        fake.fake_cuda_fail(NULL, 0, 0);
-        if (fake.fake_cuda_current() != own)
+        driver.fake_cuda_fail(NULL, 0, 0);
+        if (driver.fake_cuda_current() != own)
             fail_msg("%s failed, and the application's context is another one", fallible[i]);
     }
-    fake.fake_cuda_application(NULL);
+    driver.fake_cuda_application(NULL);
 }
 
 /* Counts the driver calls of one dense launch, including those for contexts. */
@@ -285,21 +247,21 @@ static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int
     void *memory;
     fy_desc_t x = DENSE(F32, 16);
     fy_launch_t launch = launch_of(FY_OP_NEG, 1, &x, &x, NULL);
-    void *top = fake.fake_cuda_current();
+    void *top = driver.fake_cuda_current();
     /* the allocation must not change the counts below */
-    fake.fake_cuda_application(fake.fake_cuda_context(0));
+    driver.fake_cuda_application(driver.fake_cuda_context(0));
     assert_ok(cuda->alloc(device, 4096, &memory));
-    fake.fake_cuda_application(NULL);
-    assert_ptr_equal(fake.fake_cuda_current(), top);
+    driver.fake_cuda_application(NULL);
+    assert_ptr_equal(driver.fake_cuda_current(), top);
     x.data = memory;
-    for (int i = 0; i < 5; i++) before[i] = fake.fake_cuda_calls(names[i]);
-    all += fake.fake_cuda_all_calls();
+    for (int i = 0; i < 5; i++) before[i] = driver.fake_cuda_calls(names[i]);
+    all += driver.fake_cuda_all_calls();
     assert_ok(cuda->launch(device, on, &launch));
-    assert_int_equal(fake.fake_cuda_all_calls(), all);
+    assert_int_equal(driver.fake_cuda_all_calls(), all);
     for (int i = 0; i < 5; i++)
-        if (fake.fake_cuda_calls(names[i]) - before[i] != expected[i])
+        if (driver.fake_cuda_calls(names[i]) - before[i] != expected[i])
             fail_msg("%s was called %lld times, not %lld", names[i],
-                     (long long)(fake.fake_cuda_calls(names[i]) - before[i]),
+                     (long long)(driver.fake_cuda_calls(names[i]) - before[i]),
                      (long long)expected[i]);
     cuda->free(device, memory, 4096);
 }
@@ -313,12 +275,12 @@ TS_TEST_WITH(a_launch_makes_two_driver_calls, open_device, close_device)
     count_launch(second, on_second, 1, 0, 0);
     count_launch(dev, stream, 1, 1, 0); /* another device of Ferry replaces it without a push */
     count_launch(dev, stream, 1, 0, 0);
-    void *own = fake.fake_cuda_context(0);
-    fake.fake_cuda_application(own);
+    void *own = driver.fake_cuda_context(0);
+    driver.fake_cuda_application(own);
     count_launch(dev, stream, 1, 0, 1); /* the application's context stays */
     count_launch(second, on_second, 1, 0, 1);
-    assert_ptr_equal(fake.fake_cuda_current(), own);
-    fake.fake_cuda_application(NULL);
+    assert_ptr_equal(driver.fake_cuda_current(), own);
+    driver.fake_cuda_application(NULL);
     count_launch(dev, stream, 1, 0, 0);
     cuda->stream_destroy(second, on_second);
     cuda->device_close(second);
@@ -328,25 +290,25 @@ TS_TEST_WITH(a_launch_makes_two_driver_calls, open_device, close_device)
 TS_TEST(the_primary_context_is_kept)
 {
     void *device;
-    const int64_t first = fake.fake_cuda_live(FAKE_CONTEXTS);
+    const int64_t first = driver.fake_cuda_live(FAKE_CONTEXTS);
     for (int i = 0; i < 3; i++) {
         assert_ok(cuda->device_open(0, 0, NULL, &device));
         cuda->device_close(device);
-        assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first);
+        assert_int_equal(driver.fake_cuda_live(FAKE_CONTEXTS), first);
     }
     assert_true(first == 2); /* both were opened before */
     assert_ok(cuda->device_open(0, 0, NULL, &device));
     fy_backend_info_t info;
-    fake.fake_cuda_fail("cuMemGetInfo", 1, CUDA_ERROR_LAUNCH_FAILED);
+    driver.fake_cuda_fail("cuMemGetInfo", 1, CUDA_ERROR_LAUNCH_FAILED);
     assert_failed(cuda->device_query(device, &info), FY_STATUS_DEVICE_LOST,
                   "CUDA_ERROR_LAUNCH_FAILED");
     cuda->device_close(device);
-    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first - 1);
-    assert_null(fake.fake_cuda_current()); /* not a destroyed context */
+    assert_int_equal(driver.fake_cuda_live(FAKE_CONTEXTS), first - 1);
+    assert_null(driver.fake_cuda_current()); /* not a destroyed context */
     assert_ok(cuda->device_open(0, 0, NULL, &device));
     assert_ok(cuda->device_query(device, &info));
     cuda->device_close(device);
-    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first);
+    assert_int_equal(driver.fake_cuda_live(FAKE_CONTEXTS), first);
     assert_nothing_left();
 }
 

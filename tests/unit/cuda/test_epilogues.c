@@ -2,14 +2,6 @@
  * allows it, TF32 only if requested. Refusals and choices are cached. */
 #include "op_case.h"
 
-static int open_with(const char *key, const char *value)
-{
-    const fy_backend_option_t option = { .key = key, .value = value };
-    use_fake();
-    assert_ok(cuda->device_open(0, 1, &option, &dev));
-    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
-    return 0;
-}
 static int open_fused(void **state)
 {
     (void)state;
@@ -21,8 +13,13 @@ static int open_tf32(void **state)
     return open_with("tf32", "on");
 }
 
-static int64_t products(void) { return fake.fake_cuda_calls("cublasLtMatmul"); }
-static int64_t kernels(void) { return fake.fake_cuda_calls("cuLaunchKernel"); }
+/* Runs the case with one product and `nkernels` kernels. */
+static void run_with(const op_case_t *c, int64_t nkernels)
+{
+    const int64_t before = products();
+    run_in(c, nkernels);
+    assert_int_equal(products() - before, 1);
+}
 
 /* ---- linear ---- */
 
@@ -44,11 +41,8 @@ TS_TEST(relu_keeps_nan)
     op_case_t c = linear_case(FY_DTYPE_F32, &relu);
     for (int i = 0; i < 48; i++) x[i] = i == 10 ? NAN : -1.0f + 0.25f * (float)(i % 9);
     c.given[0] = x;
-    const int64_t before = products(), launches = kernels();
     /* the host's relu keeps NaN; the fake's fused relu would not */
-    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c);
-    assert_int_equal(products() - before, 16);
-    assert_int_equal(kernels() - launches, 16);
+    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_with(&c, 1);
     for (int32_t dtype = FY_DTYPE_F64; dtype <= FY_DTYPE_BF16; dtype++) {
         c = linear_case(dtype, &relu);
         run_case(&c);
@@ -60,10 +54,7 @@ TS_TEST_WITH(a_fused_relu_is_one_call, open_fused, NULL)
     const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
         op_case_t c = linear_case(dtype, &relu);
-        const int64_t before = products(), launches = kernels();
-        run_case(&c);
-        assert_int_equal(products() - before, 1);
-        assert_int_equal(kernels() - launches, 0);
+        run_with(&c, 0);
     }
 }
 
@@ -88,11 +79,8 @@ TS_TEST(half_activations_are_a_product_and_a_launch)
                 c.nsrc = nsrc;
                 c.given[0] = halves[dtype == FY_DTYPE_BF16];
                 for (c.shifted = 0; c.shifted < 2u << nsrc; c.shifted++) {
-                    const int64_t before = products(), launches = kernels();
-                    run_case(&c);
-                    assert_int_equal(products() - before, 1);
-                    assert_int_equal(kernels() - launches, 1);
-                    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_linear_finish_f32");
+                    run_with(&c, 1);
+                    assert_string_equal(driver.fake_cuda_last_kernel(), "fy_linear_finish_f32");
                 }
             }
 }
@@ -103,15 +91,14 @@ TS_TEST(scratch_is_declared)
     const fy_linear_attrs_t gelu = { FY_ACTIVATION_GELU };
     op_case_t c = linear_case(FY_DTYPE_BF16, &gelu);
     fy_launch_t launch = launch_of(FY_OP_LINEAR, 3, c.dst, c.src, &gelu);
-    const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+    const int64_t asked = heuristics();
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 512 + 4096);
     assert_int_equal(cuda->workspace(dev, &launch, 600), 512); /* no bytes are left for cuBLASLt */
     /* nor for the sums: then the kernel does everything */
     assert_int_equal(cuda->workspace(dev, &launch, 383), 0);
-    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - heuristics, 2);
+    assert_int_equal(heuristics() - asked, 2);
     c.workspace_limit = 383;
-    run_case(&c);
-    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+    run_by(&c, "fy_matmul_f32");
 }
 
 static const fy_linear_attrs_t tanh_attrs = { FY_ACTIVATION_TANH };
@@ -133,13 +120,12 @@ TS_TEST(many_rows_are_split_into_groups)
 {
     for (int transposed = 0; transposed < 2; transposed++) {
         op_case_t c = case_of_groups(transposed);
-        const int64_t before = products(), launches = kernels();
-        run_case(&c);
+        const int64_t before = products();
+        run_in(&c, 3);
         assert_int_equal(products() - before, 3);
-        assert_int_equal(kernels() - launches, 3);
-        const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+        const int64_t asked = heuristics();
         run_case(&c);
-        assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), heuristics);
+        assert_int_equal(heuristics(), asked);
     }
 }
 
@@ -152,10 +138,9 @@ TS_TEST(refused_groups_need_no_scratch)
     for (int call = 1; call <= 2; call++) {
         assert_int_equal(close_device(state) | open_device(state), 0);
         const int64_t before = products(), launches = kernels();
-        fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", call, 15); /* NOT_SUPPORTED */
+        driver.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", call, 15); /* NOT_SUPPORTED */
         assert_int_equal(cuda->workspace(dev, &launch, c.workspace_limit), 0);
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+        run_by(&c, "fy_matmul_f32");
         assert_int_equal(products() - before, 0);
         assert_int_equal(kernels() - launches, 1);
     }
@@ -168,10 +153,9 @@ TS_TEST(a_group_may_be_refused_when_it_is_submitted)
     for (int transposed = 0; transposed < 2; transposed++) {
         op_case_t c = case_of_groups(transposed);
         const int64_t before = products(), launches = kernels();
-        fake.fake_cuda_fail("cublasLtMatmul", 3, 15);
+        driver.fake_cuda_fail("cublasLtMatmul", 3, 15);
         for (int i = 0; i < 2; i++) {
-            run_case(&c);
-            assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+            run_by(&c, "fy_matmul_f32");
             assert_int_equal(products() - before, 3);
             assert_int_equal(kernels() - launches, 3 + i);
         }
@@ -187,16 +171,12 @@ TS_TEST(a_missing_epilogue_uses_scratch)
         op_case_t c = linear_case(dtype, &relu);
         assert_int_equal(close_device(state) | open_device(state), 0);
         /* NOT_SUPPORTED: for the epilogue with bias */
-        fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
+        driver.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
         for (int i = 0; i < 2; i++) {
-            const int64_t before = products(), launches = kernels(),
-                          asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
-            run_case(&c);
-            assert_int_equal(products() - before, 1);
-            assert_int_equal(kernels() - launches, 1);
-            assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_linear_finish"));
-            assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked,
-                             i == 0 ? 2 : 0);
+            const int64_t asked = heuristics();
+            run_with(&c, 1);
+            assert_non_null(strstr(driver.fake_cuda_last_kernel(), "fy_linear_finish"));
+            assert_int_equal(heuristics() - asked, i == 0 ? 2 : 0);
         }
     }
 }
@@ -208,12 +188,8 @@ TS_TEST(a_refused_epilogue_uses_scratch)
     op_case_t c = linear_case(FY_DTYPE_F32, &tanh_attrs);
     c.workspace_limit = 600; /* the product alone needs none */
     const int64_t before = products();
-    fake.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
-    for (int i = 0; i < 3; i++) {
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(),
-                            i == 0 ? "fy_matmul_f32" : "fy_linear_finish_f32");
-    }
+    driver.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
+    for (int i = 0; i < 3; i++) run_by(&c, i == 0 ? "fy_matmul_f32" : "fy_linear_finish_f32");
     assert_int_equal(products() - before, 3);
 }
 
@@ -235,11 +211,7 @@ TS_TEST(both_gradients_are_one_call)
         for (uint32_t accumulate = 0; accumulate < 4; accumulate++) {
             op_case_t c = params_case(dtype);
             c.accumulate = accumulate;
-            const int64_t before = products(), launches = kernels();
-            run_case(&c);
-            assert_int_equal(products() - before, 1);
-            assert_int_equal(kernels() - launches,
-                             dtype == FY_DTYPE_F64 || accumulate >= 2 ? 1 : 0);
+            run_with(&c, dtype == FY_DTYPE_F64 || accumulate >= 2);
         }
     }
     op_case_t c = params_case(FY_DTYPE_F32);
@@ -251,13 +223,12 @@ TS_TEST(a_refusal_is_cached)
 {
     op_case_t c = params_case(FY_DTYPE_F32);
     c.workspace_limit = 0;
-    const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
-                  launches = kernels();
+    const int64_t before = heuristics(), launches = kernels();
     /* NOT_SUPPORTED: for the fused epilogue */
-    fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
+    driver.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
     for (int i = 0; i < 3; i++) run_case(&c);
     /* and once for the plain one */
-    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 2);
+    assert_int_equal(heuristics() - before, 2);
     assert_int_equal(kernels() - launches, 3);
 }
 
@@ -302,26 +273,16 @@ TS_TEST(options_are_checked)
 
 /* ---- the output of ferry info ---- */
 
-static char facts[2048];
-static void note(void *user, const char *key, const char *value)
-{
-    (void)user;
-    const size_t used = strlen(facts);
-    snprintf(facts + used, sizeof facts - used, "%s=%s\n", key, value);
-}
-
 TS_TEST(plans_are_counted)
 {
     const fy_linear_attrs_t none = { 0 };
     op_case_t c = linear_case(FY_DTYPE_F32, &none);
     for (int i = 0; i < 5; i++) run_case(&c);
-    facts[0] = '\0';
-    assert_ok(cuda->describe(dev, note, NULL));
+    read_facts();
     /* two lookups a launch */
-    if (strstr(facts, "product_plans=1 of 512, 9 hits, 1 misses, 0 evictions") == NULL)
-        fail_msg("%s", facts);
-    assert_non_null(strstr(facts, "f32_products=f32\n"));
-    assert_non_null(strstr(facts, "relu_of_linear=exact\n"));
+    assert_fact("product_plans=1 of 512, 9 hits, 1 misses, 0 evictions");
+    assert_fact("f32_products=f32\n");
+    assert_fact("relu_of_linear=exact\n");
 }
 
 TS_SUITE(.set_up = open_device, .tear_down = close_device, .prepare = load_or_skip);

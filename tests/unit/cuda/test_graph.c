@@ -207,11 +207,4 @@ TS_TEST(a_graph_can_be_destroyed_while_it_runs)
     expect_called(&s, 4);
 }
 
-static int prepare(void)
-{
-    fake_driver_or_skip();
-    fy_log_set(note_log, NULL);
-    return 0;
-}
-
-TS_SUITE(.set_up = setup, .tear_down = teardown, .prepare = prepare);
+TS_SUITE(.set_up = setup, .tear_down = teardown, .prepare = prepare_logged);

@@ -7,26 +7,11 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include "driver_call.h"
 #include "graph_step.h"
 
 static PFN_cuMemAlloc_v3020 driver_alloc;
 static PFN_cuMemsetD8Async_v3020 driver_fill;
-
-/* Driver functions, as a kernel of the program would look them up. */
-static void find_calls(void)
-{
-    PFN_cuGetProcAddress_v12000 get;
-    void *library = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL),
-         *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
-    if (symbol == NULL) fail_msg("cuGetProcAddress_v2 is missing");
-    memcpy(&get, &symbol, sizeof symbol);
-    if (get("cuMemAlloc", &symbol, 3020, 0, NULL) != CUDA_SUCCESS)
-        fail_msg("cuMemAlloc is missing");
-    memcpy(&driver_alloc, &symbol, sizeof symbol);
-    if (get("cuMemsetD8Async", &symbol, 3020, 0, NULL) != CUDA_SUCCESS)
-        fail_msg("cuMemsetD8Async is missing");
-    memcpy(&driver_fill, &symbol, sizeof symbol);
-}
 
 /* ---- registered ops ---- */
 
@@ -281,9 +266,9 @@ TS_TEST(a_fatal_code_loses_the_device)
 
 static int prepare(void)
 {
-    fake_driver_or_skip();
-    find_calls();
-    fy_log_set(note_log, NULL);
+    prepare_logged();
+    find_call("cuMemAlloc", 3020, &driver_alloc);
+    find_call("cuMemsetD8Async", 3020, &driver_fill);
     return 0;
 }
 

@@ -4,8 +4,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#include "tests/support/fake_driver.h"
 #include "tests/support/own_allocator.h"
+#include "tests/unit/cuda/driver_call.h"
 
 enum { N = 100000 };
 
@@ -15,28 +15,6 @@ static PFN_cuMemFree_v3020 driver_free;
 static PFN_cuMemHostRegister_v6050 driver_lock;
 static PFN_cuMemHostUnregister_v4000 driver_unlock;
 static void *context;
-
-static void find_calls(void)
-{
-    PFN_cuGetProcAddress_v12000 get;
-    void *library = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL),
-         *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
-    if (symbol == NULL) fail_msg("cuGetProcAddress_v2 is missing");
-    memcpy(&get, &symbol, sizeof symbol);
-    const struct {
-        const char *name;
-        int version;
-        void *out;
-    } calls[] = { { "cuMemAlloc", 3020, &driver_alloc },
-                  { "cuMemFree", 3020, &driver_free },
-                  { "cuMemHostRegister", 6050, &driver_lock },
-                  { "cuMemHostUnregister", 4000, &driver_unlock } };
-    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        if (get(calls[i].name, &symbol, calls[i].version, 0, NULL) != CUDA_SUCCESS)
-            fail_msg("%s is missing", calls[i].name);
-        memcpy(calls[i].out, &symbol, sizeof symbol);
-    }
-}
 
 /* The application's device memory: it selects its own context, as Ferry makes none current. */
 static void *device_alloc(uint64_t nbytes)
@@ -157,7 +135,10 @@ TS_TEST(locked_memory_is_used_as_it_is)
 static int prepare(void)
 {
     fake_driver_or_skip();
-    find_calls();
+    find_call("cuMemAlloc", 3020, &driver_alloc);
+    find_call("cuMemFree", 3020, &driver_free);
+    find_call("cuMemHostRegister", 6050, &driver_lock);
+    find_call("cuMemHostUnregister", 4000, &driver_unlock);
     context = driver.fake_cuda_context(0);
     return 0;
 }

@@ -5,11 +5,9 @@
  * pack_reduce.c. */
 #include "op_case.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
-
 static int ran(const char *kernel)
 {
-    return strncmp(fake.fake_cuda_last_kernel(), kernel, strlen(kernel)) == 0;
+    return strncmp(driver.fake_cuda_last_kernel(), kernel, strlen(kernel)) == 0;
 }
 
 /* ---- columns ---- */
@@ -165,7 +163,7 @@ TS_TEST(short_rows_are_copied_by_wider_elements)
     static const unsigned threads[] = { 512, 2560, 2560, 2560 };
     for (c.shifted = 0; c.shifted < 4; c.shifted++) {
         run_case(&c);
-        assert_int_equal(fake.fake_cuda_last_threads(), threads[c.shifted]);
+        assert_int_equal(driver.fake_cuda_last_threads(), threads[c.shifted]);
     }
     c.dst[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 100, 6 }, (const int64_t[]){ 6, 1 });
     c.src[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 100, 6 }, (const int64_t[]){ 8, 1 });

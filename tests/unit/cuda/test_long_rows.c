@@ -5,16 +5,6 @@
  * backends/cuda/pack_rows.c. */
 #include "op_case.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
-static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
-
-static int64_t launches(op_case_t *c)
-{
-    const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
-    run_case(c);
-    return fake.fake_cuda_calls("cuLaunchKernel") - before;
-}
-
 /* The fake device has 4 processors: a row that is one block's work is split from 4 pieces of 4,096
  * elements on. */
 enum { CUT = 4 * 4096, SPACE = 1 << 20 };
@@ -74,16 +64,14 @@ TS_TEST(few_long_rows_are_split)
                 c.op = ops[i];
                 c.nsrc = i < 2 ? 1 : 2;
                 c.accumulate = i == 3 && floats[d] != FY_DTYPE_F16;
-                for (c.shifted = 0; c.shifted < 4; c.shifted += 3)
-                    assert_int_equal(launches(&c), 1 + r->cut);
+                for (c.shifted = 0; c.shifted < 4; c.shifted += 3) run_in(&c, 1 + r->cut);
             }
         }
         for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
             op_case_t c = OP_CASE(FY_OP_ARGMAX, 1, 1, .attrs = &attrs, .workspace_limit = SPACE);
             c.dst[0] = joined_of(r);
             c.src[0] = rows_of(r, dtype);
-            for (c.shifted = 0; c.shifted < 4; c.shifted += 2)
-                assert_int_equal(launches(&c), 1 + r->cut);
+            for (c.shifted = 0; c.shifted < 4; c.shifted += 2) run_in(&c, 1 + r->cut);
         }
     }
 }
@@ -93,9 +81,8 @@ TS_TEST(without_workspace_a_row_is_not_split)
     const fy_axis_attrs_t attrs = { 0, 0 };
     op_case_t c = { .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE };
     c.dst[0] = c.src[0] = DENSE(F32, CUT);
-    for (c.workspace_limit = 0; c.workspace_limit < 4 * 16; c.workspace_limit += 16)
-        assert_int_equal(launches(&c), 1);
-    assert_int_equal(launches(&c), 2); /* four pieces, two numbers of 8 bytes each */
+    for (c.workspace_limit = 0; c.workspace_limit < 4 * 16; c.workspace_limit += 16) run_in(&c, 1);
+    run_in(&c, 2); /* four pieces, two numbers of 8 bytes each */
 }
 
 /* The largest value, NaN and infinities of one piece must reach the result; pieces of only -inf
@@ -129,13 +116,13 @@ TS_TEST(pieces_of_special_values)
                         .given = { x } };
         c.dst[0] = c.src[0] = describe(FY_DTYPE_F32, 1, &n, NULL);
         c.op = FY_OP_SOFTMAX;
-        assert_int_equal(launches(&c), 2);
+        run_in(&c, 2);
         c.op = FY_OP_LOG_SOFTMAX;
-        assert_int_equal(launches(&c), 2);
+        run_in(&c, 2);
         c.op = FY_OP_ARGMAX;
         c.close = EXACT;
         c.dst[0] = describe(FY_DTYPE_I64, 0, NULL, NULL);
-        assert_int_equal(launches(&c), 2);
+        run_in(&c, 2);
     }
 }
 
@@ -219,12 +206,11 @@ TS_TEST(losses_of_many_scores_are_split)
                 c.src[1] = describe(FY_DTYPE_I32, 1, &sizes[i].rows, NULL);
                 c.op = FY_OP_CROSS_ENTROPY;
                 const int most = reduction == FY_REDUCTION_MEAN ? 2 : 4;
-                assert_int_equal(launches(&c),
-                                 sizes[i].cross_entropy < most ? sizes[i].cross_entropy : most);
+                run_in(&c, sizes[i].cross_entropy < most ? sizes[i].cross_entropy : most);
                 c.op = FY_OP_NLL_LOSS;
-                assert_int_equal(launches(&c), sizes[i].nll < most ? sizes[i].nll : most);
+                run_in(&c, sizes[i].nll < most ? sizes[i].nll : most);
                 c.workspace_limit = 0;
-                assert_int_equal(launches(&c), 1);
+                run_in(&c, 1);
             }
         }
     }

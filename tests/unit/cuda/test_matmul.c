@@ -5,8 +5,6 @@
 
 #include "op_case.h"
 
-static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
-
 /* Shapes of a and b, transposes, and whether cuBLASLt takes it. */
 typedef struct product {
     int rank_a, rank_b;
@@ -16,7 +14,7 @@ typedef struct product {
     int lt_calls;         /* 0: the kernel */
 } product_t;
 
-static const product_t products[] = {
+static const product_t shapes[] = {
     { 2, 2, { 5, 7 }, { 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 1 },
     { 2, 2, { 7, 5 }, { 5, 1 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },
     { 2, 2, { 5, 7 }, { 7, 1 }, { 3, 7 }, { 7, 1 }, 0, 1, { 0 }, 1 },
@@ -83,7 +81,7 @@ static op_case_t case_of(const product_t *p, int32_t dtype, fy_matmul_attrs_t *a
 TS_TEST(missing_cublaslt_is_logged)
 {
     fy_matmul_attrs_t attrs;
-    op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
+    op_case_t c = case_of(&shapes[0], FY_DTYPE_F32, &attrs);
     fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, c.dst, c.src, &attrs);
     reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
     assert_int_equal(cuda->supports(dev, &launch), 0);
@@ -92,25 +90,25 @@ TS_TEST(missing_cublaslt_is_logged)
                   "/nonexistent/libcublasLt.so");
     reopen("FERRY_CUBLASLT", "none"); /* requested: Ferry's kernel */
     for (size_t d = 0; d < 4; d++) {
-        c = case_of(&products[0], floats[d], &attrs);
+        c = case_of(&shapes[0], floats[d], &attrs);
         c.workspace_limit = 0;
         run_case(&c);
-        assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
+        assert_non_null(strstr(driver.fake_cuda_last_kernel(), "fy_matmul"));
     }
     use_fake();
 }
 
 TS_TEST(products_agree)
 {
-    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+    for (size_t i = 0; i < LENGTH(shapes); i++) {
         for (size_t d = 0; d < 4; d++) {
             fy_matmul_attrs_t attrs;
-            op_case_t c = case_of(&products[i], floats[d], &attrs);
+            op_case_t c = case_of(&shapes[i], floats[d], &attrs);
             for (c.accumulate = 0; c.accumulate < 2; c.accumulate++) {
-                int64_t before = fake.fake_cuda_calls("cublasLtMatmul");
+                const int64_t before = products();
                 run_case(&c);
-                int64_t calls = fake.fake_cuda_calls("cublasLtMatmul") - before;
-                if (calls != products[i].lt_calls)
+                const int64_t calls = products() - before;
+                if (calls != shapes[i].lt_calls)
                     fail_msg("product %zu made %d cuBLASLt calls", i, (int)calls);
                 c.workspace_limit = c.accumulate ? 1 << 20 : 0; /* without scratch too */
             }
@@ -119,21 +117,32 @@ TS_TEST(products_agree)
     assert_non_null(strstr(last_log, "slow kernel")); /* a slow path is logged */
 }
 
+/* Operands of a dense product at the addresses of a, b and d. */
+typedef struct raw {
+    fy_desc_t src[2], dst;
+} raw_t;
+static const fy_matmul_attrs_t plain = { 0 };
+
+static fy_launch_t product_of(raw_t *raw, fy_desc_t a, fy_desc_t b, fy_desc_t d, char *at[3])
+{
+    *raw = (raw_t){ { a, b }, d };
+    raw->src[0].data = at[0];
+    raw->src[1].data = at[1];
+    raw->dst.data = at[2];
+    return launch_of(FY_OP_MATMUL, 2, &raw->dst, raw->src, &plain);
+}
+
 /* A view that begins in the middle: plans must not promise more alignment than the view has (the
  * fake checks). */
 TS_TEST(unaligned_addresses_work)
 {
-    const fy_matmul_attrs_t attrs = { 0 };
     uint16_t bytes[512] = { 0 };
     char *memory = device_bytes(bytes, sizeof bytes);
+    const fy_desc_t x = DENSE(F16, 4, 4);
     for (int shift = 0; shift <= 64; shift += 2) {
-        fy_desc_t a = DENSE(F16, 4, 4), b = a, d = a, src[2];
-        a.data = memory + shift;
-        b.data = memory + 256 + shift;
-        d.data = memory + 512 + 2 * shift;
-        src[0] = a;
-        src[1] = b;
-        fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &d, src, &attrs);
+        raw_t raw;
+        char *at[] = { memory + shift, memory + 256 + shift, memory + 512 + 2 * shift };
+        const fy_launch_t launch = product_of(&raw, x, x, x, at);
         assert_ok(cuda->launch(dev, stream, &launch));
         assert_ok(cuda->fill(dev, stream, memory, 0, 2)); /* the device is not lost */
     }
@@ -143,35 +152,31 @@ TS_TEST(unaligned_addresses_work)
 TS_TEST(products_without_an_algorithm_take_the_kernel)
 {
     fy_matmul_attrs_t attrs;
-    op_case_t c = case_of(&products[0], FY_DTYPE_BF16, &attrs);
-    const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+    op_case_t c = case_of(&shapes[0], FY_DTYPE_BF16, &attrs);
+    const int64_t before = heuristics();
     c.workspace_limit = 0;
     last_log[0] = '\0';
-    fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED */
-    run_case(&c);
-    assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
+    driver.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED */
+    run_by(&c, "fy_matmul_f32");
     assert_non_null(strstr(last_log, "no algorithm"));
-    run_case(&c); /* a refusal is cached: cuBLASLt is not queried again */
-    assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
-    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 1);
+    run_by(&c, "fy_matmul_f32"); /* a refusal is cached: cuBLASLt is not queried again */
+    assert_int_equal(heuristics() - before, 1);
 }
 
 /* The heuristic offers an algorithm that cublasLtMatmul then refuses: it is called once. */
 TS_TEST(a_refused_call_is_cached)
 {
     fy_matmul_attrs_t attrs;
-    op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
-    const int64_t asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
-                  ran = fake.fake_cuda_calls("cublasLtMatmul");
-    fake.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
+    op_case_t c = case_of(&shapes[0], FY_DTYPE_F32, &attrs);
+    const int64_t asked = heuristics(), ran = products();
+    driver.fake_cuda_fail("cublasLtMatmul", 1, 15); /* NOT_SUPPORTED */
     for (int i = 0; i < 3; i++) {
         c.workspace_limit = i * 1000u; /* with other scratch too */
         c.accumulate = 1;
-        run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+        run_by(&c, "fy_matmul_f32");
     }
-    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked, 1);
-    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmul") - ran, 1);
+    assert_int_equal(heuristics() - asked, 1);
+    assert_int_equal(products() - ran, 1);
 }
 
 /* Two calls, of which the second one is refused: a kernel would add the product of the first one
@@ -180,21 +185,20 @@ TS_TEST(products_are_added_once)
 {
     static const float bytes[1024];
     fy_matmul_attrs_t attrs;
-    op_case_t c = case_of(&products[15], FY_DTYPE_F32, &attrs);
-    fake.fake_cuda_fail("cublasLtMatmul", 2, 15); /* NOT_SUPPORTED */
-    run_case(&c);
-    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+    op_case_t c = case_of(&shapes[15], FY_DTYPE_F32, &attrs);
+    driver.fake_cuda_fail("cublasLtMatmul", 2, 15); /* NOT_SUPPORTED */
+    run_by(&c, "fy_matmul_f32");
     char *memory = device_bytes(bytes, sizeof bytes);
     c.dst[0].data = memory, c.src[0].data = memory + 1024, c.src[1].data = memory + 2048;
     fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, c.dst, c.src, &attrs);
     launch.accumulate = 1;
-    const int64_t launches = fake.fake_cuda_calls("cuLaunchKernel");
-    fake.fake_cuda_fail("cublasLtMatmul", 2, 15);
+    const int64_t launches = kernels();
+    driver.fake_cuda_fail("cublasLtMatmul", 2, 15);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL,
                   "cuBLASLt refused product 2 of 2");
-    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel"), launches);
+    assert_int_equal(kernels(), launches);
     assert_ok(cuda->launch(dev, stream, &launch));
-    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - launches, 1);
+    assert_int_equal(kernels() - launches, 1);
     cuda->free(dev, memory, sizeof bytes);
 }
 
@@ -204,25 +208,18 @@ TS_TEST(plans_are_kept_and_bounded)
 {
     float bytes[4096] = { 0 };
     char *memory = device_bytes(bytes, sizeof bytes);
-    const fy_matmul_attrs_t attrs = { 0 };
-    int64_t objects = 0;
+    char *at[] = { memory, memory + 256, memory + 8192 };
     for (int round = 0; round < 3; round++) {
-        int64_t asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+        const int64_t asked = heuristics();
         for (int64_t n = 1; n <= (round < 2 ? 30 : 600); n++) {
-            fy_desc_t a = DENSE(F32, 1, 2), b = DENSE(F32, 2, n), d = DENSE(F32, 1, n), src[2];
-            a.data = memory;
-            b.data = memory + 256;
-            d.data = memory + 8192;
-            src[0] = a;
-            src[1] = b;
-            fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &d, src, &attrs);
+            raw_t raw;
+            const fy_launch_t launch =
+                product_of(&raw, DENSE(F32, 1, 2), DENSE(F32, 2, n), DENSE(F32, 1, n), at);
             assert_ok(cuda->launch(dev, stream, &launch));
         }
-        asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked;
-        assert_int_equal(asked, round == 0 ? 30 : round == 1 ? 0 : 570);
-        objects = fake.fake_cuda_live(FAKE_LT_OBJECTS);
+        assert_int_equal(heuristics() - asked, round == 0 ? 30 : round == 1 ? 0 : 570);
     }
-    assert_true(objects <= 512 * 4 + 1);
+    assert_true(driver.fake_cuda_live(FAKE_LT_OBJECTS) <= 512 * 4 + 1);
     cuda->free(dev, memory, sizeof bytes);
 }
 
@@ -233,26 +230,19 @@ TS_TEST(steady_launches_make_no_other_calls)
     static const char *const allowed[] = { "cuCtxGetCurrent", "cuLaunchKernel", "cublasLtMatmul" };
     float bytes[3 * 1024] = { 0 };
     char *memory = device_bytes(bytes, sizeof bytes);
-    const fy_matmul_attrs_t product = { 0 };
+    char *at[] = { memory, memory + 4096, memory + 8192 };
     const fy_reduce_attrs_t axes = { 0 };
-    fy_desc_t a = DENSE(F32, 32, 32), b = a, d = a, sum = DENSE(F32, 1), src[2];
-    a.data = memory;
-    b.data = memory + 4096;
-    d.data = memory + 8192;
-    sum.data = memory + 4096;
-    sum.rank = 0;
-    src[0] = a;
-    src[1] = b;
-    fy_launch_t launches[] = {
-        launch_of(FY_OP_ADD, 2, &d, src, NULL),
-        launch_of(FY_OP_MATMUL, 2, &d, src, &product),
-        launch_of(FY_OP_SUM, 1, &sum, &d, &axes),
-    };
+    const fy_desc_t x = DENSE(F32, 32, 32);
+    raw_t raw;
+    fy_desc_t sum = { .dtype = FY_DTYPE_F32, .data = at[1] };
+    const fy_launch_t product = product_of(&raw, x, x, x, at);
+    const fy_launch_t launches[] = { launch_of(FY_OP_ADD, 2, &raw.dst, raw.src, NULL), product,
+                                     launch_of(FY_OP_SUM, 1, &sum, &raw.dst, &axes) };
     int64_t all = 0, counted = 0;
     for (int round = 0; round < 11; round++) {
         if (round == 1) {
-            all = fake.fake_cuda_all_calls();
-            for (int i = 0; i < 3; i++) counted += fake.fake_cuda_calls(allowed[i]);
+            all = driver.fake_cuda_all_calls();
+            for (int i = 0; i < 3; i++) counted += driver.fake_cuda_calls(allowed[i]);
         }
         for (int i = 0; i < 3; i++) {
             /* as before each launch: makes no driver call */
@@ -260,8 +250,8 @@ TS_TEST(steady_launches_make_no_other_calls)
             assert_ok(cuda->launch(dev, stream, &launches[i]));
         }
     }
-    all = fake.fake_cuda_all_calls() - all;
-    for (int i = 0; i < 3; i++) counted -= fake.fake_cuda_calls(allowed[i]);
+    all = driver.fake_cuda_all_calls() - all;
+    for (int i = 0; i < 3; i++) counted -= driver.fake_cuda_calls(allowed[i]);
     assert_int_equal(all, -counted); /* only these calls: no allocation, no wait, no plan */
     assert_int_equal(all, 10 * 3 * 2);
     cuda->free(dev, memory, sizeof bytes);
@@ -272,20 +262,16 @@ TS_TEST(steady_launches_make_no_other_calls)
 static void *work(void *unused)
 {
     void *own = NULL, *event = NULL, *memory = NULL;
-    const fy_matmul_attrs_t product = { 0 };
     fy_status_t status = cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &own);
     if (status == FY_STATUS_OK) status = cuda->event_create(dev, &event);
     for (int64_t i = 0; status == FY_STATUS_OK && i < 60; i++) {
         const int64_t n = 1 + i % 20;
-        fy_desc_t a = DENSE(F32, 4, 4), b = DENSE(F32, 4, n), d = DENSE(F32, 4, n), src[2];
+        raw_t raw;
         status = cuda->alloc(dev, 4096, &memory);
         if (status != FY_STATUS_OK) break;
-        a.data = memory;
-        b.data = (char *)memory + 256;
-        d.data = (char *)memory + 2048;
-        src[0] = a;
-        src[1] = b;
-        fy_launch_t launch = launch_of(FY_OP_MATMUL, 2, &d, src, &product);
+        char *at[] = { memory, (char *)memory + 256, (char *)memory + 2048 };
+        const fy_launch_t launch =
+            product_of(&raw, DENSE(F32, 4, 4), DENSE(F32, 4, n), DENSE(F32, 4, n), at);
         status = cuda->fill(dev, own, memory, 0, 4096);
         if (status == FY_STATUS_OK) status = cuda->launch(dev, own, &launch);
         if (status == FY_STATUS_OK) status = cuda->event_record(dev, event, own);

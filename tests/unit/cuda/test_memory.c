@@ -1,4 +1,5 @@
 /* Memory, copies, streams and events of the CUDA plugin, against the fake driver. */
+#include "driver_call.h"
 #include "fixture.h"
 
 TS_TEST(copies_keep_the_bytes)
@@ -6,8 +7,8 @@ TS_TEST(copies_keep_the_bytes)
     unsigned char out[5000], back[5000] = { 0 };
     for (size_t i = 0; i < sizeof out; i++) out[i] = (unsigned char)random_bits();
     memset(recorded, 0, sizeof recorded);
-    uint64_t up = fake.fake_cuda_bytes(FAKE_H2D), down = fake.fake_cuda_bytes(FAKE_D2H),
-             local = fake.fake_cuda_bytes(FAKE_D2D);
+    uint64_t up = driver.fake_cuda_bytes(FAKE_H2D), down = driver.fake_cuda_bytes(FAKE_D2H),
+             local = driver.fake_cuda_bytes(FAKE_D2D);
     void *a = device_bytes(out, sizeof out), *b = NULL;
     assert_ok(cuda->alloc(dev, sizeof out, &b));
     assert_true((uintptr_t)a % 256 == 0 && (uintptr_t)b % 256 == 0);
@@ -19,9 +20,9 @@ TS_TEST(copies_keep_the_bytes)
     assert_int_equal(recorded[FY_COPY_UPLOAD], 5000);
     assert_int_equal(recorded[FY_COPY_DOWNLOAD], 5000);
     assert_int_equal(recorded[FY_COPY_LOCAL], 5000);
-    assert_int_equal(fake.fake_cuda_bytes(FAKE_H2D) - up, 5000);
-    assert_int_equal(fake.fake_cuda_bytes(FAKE_D2H) - down, 5000);
-    assert_int_equal(fake.fake_cuda_bytes(FAKE_D2D) - local, 5000);
+    assert_int_equal(driver.fake_cuda_bytes(FAKE_H2D) - up, 5000);
+    assert_int_equal(driver.fake_cuda_bytes(FAKE_D2H) - down, 5000);
+    assert_int_equal(driver.fake_cuda_bytes(FAKE_D2D) - local, 5000);
     assert_ok(cuda->fill(dev, stream, (char *)b + 7, 0x5A, 100));
     fetch(back, b, sizeof back);
     assert_memory_equal(back, out, 7);
@@ -37,7 +38,7 @@ TS_TEST(a_failed_copy_reports_no_bytes)
     void *a = device_bytes(bytes, 64);
     fy_copy_t up = { FY_COPY_UPLOAD, 0, a, bytes, 64 };
     memset(recorded, 0, sizeof recorded);
-    fake.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 999);
+    driver.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 999);
     assert_failed(cuda->copy(dev, stream, &up), FY_STATUS_INTERNAL, "uploading 64 bytes to cuda:0");
     assert_int_equal(recorded[FY_COPY_UPLOAD], 0);
     cuda->free(dev, a, 64);
@@ -55,13 +56,13 @@ static void copy_to_peer(const char *failing_call)
     void *mine = device_bytes(bytes, sizeof bytes), *home = device_bytes(back, sizeof back);
     fy_copy_t there = { FY_COPY_PEER, 0, theirs, mine, sizeof bytes, NULL, other };
     fy_copy_t here = { FY_COPY_PEER, 0, home, theirs, sizeof bytes, NULL, dev };
-    const int64_t enabled = fake.fake_cuda_calls("cuCtxEnablePeerAccess");
+    const int64_t enabled = driver.fake_cuda_calls("cuCtxEnablePeerAccess");
     memset(recorded, 0, sizeof recorded);
-    if (failing_call) fake.fake_cuda_fail(failing_call, 1, 999);
+    if (failing_call) driver.fake_cuda_fail(failing_call, 1, 999);
     assert_ok(cuda->copy(dev, stream, &there));
-    fake.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     assert_ok(cuda->copy(dev, stream, &there)); /* the path is chosen */
-    assert_int_equal(fake.fake_cuda_calls("cuCtxEnablePeerAccess") - enabled,
+    assert_int_equal(driver.fake_cuda_calls("cuCtxEnablePeerAccess") - enabled,
                      failing_call && strstr(failing_call, "Can") ? 0 : 1);
     assert_ok(cuda->copy(other, their_stream, &here));
     fetch(back, home, sizeof back);
@@ -100,7 +101,7 @@ TS_TEST(enabling_peer_access_can_lose_the_device)
     assert_ok(cuda->alloc(other, sizeof bytes, &theirs));
     void *mine = device_bytes(bytes, sizeof bytes);
     fy_copy_t there = { FY_COPY_PEER, 0, theirs, mine, sizeof bytes, NULL, other };
-    fake.fake_cuda_fail("cuCtxEnablePeerAccess", 1, 719);
+    driver.fake_cuda_fail("cuCtxEnablePeerAccess", 1, 719);
     assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST,
                   "reaching cuda:1 from cuda:0");
     assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST, "cuda:0 is lost");
@@ -131,7 +132,7 @@ TS_TEST(host_memory_is_registered_once)
     assert_failed(cuda->register_host(dev, memory, 4096), FY_STATUS_BUSY,
                   "page-locking 4096 bytes");
     cuda->unregister_host(dev, memory, sizeof memory);
-    assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
+    assert_int_equal(driver.fake_cuda_live(FAKE_REGISTRATIONS), 0);
 }
 
 /* The driver has one registration, whichever device closes first; the memory stays usable for the
@@ -141,10 +142,10 @@ TS_TEST(two_devices_share_a_registration)
     static char memory[8192] __attribute__((aligned(4096)));
     for (int first = 0; first < 2; first++) {
         void *other;
-        const int64_t calls = fake.fake_cuda_calls("cuMemHostRegister");
+        const int64_t calls = driver.fake_cuda_calls("cuMemHostRegister");
         assert_ok(cuda->device_open(1, 0, NULL, &other));
         assert_ok(cuda->register_host(other, memory, sizeof memory));
-        fake.fake_cuda_fail("cuDevicePrimaryCtxRetain", 1, 999);
+        driver.fake_cuda_fail("cuDevicePrimaryCtxRetain", 1, 999);
         assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_INTERNAL,
                       "keeping the context of cuda:1");
         assert_ok(cuda->register_host(dev, memory, sizeof memory));
@@ -152,29 +153,15 @@ TS_TEST(two_devices_share_a_registration)
                       "page-locked already");
         assert_failed(cuda->register_host(dev, memory + 4096, 4096), FY_STATUS_BUSY,
                       "page-locked already");
-        assert_int_equal(fake.fake_cuda_calls("cuMemHostRegister") - calls, 1);
+        assert_int_equal(driver.fake_cuda_calls("cuMemHostRegister") - calls, 1);
         cuda->unregister_host(first ? dev : other, memory, sizeof memory);
-        assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
+        assert_int_equal(driver.fake_cuda_live(FAKE_REGISTRATIONS), 1);
         if (!first) cuda->device_close(other); /* the device whose context made the registration */
-        assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
+        assert_int_equal(driver.fake_cuda_live(FAKE_REGISTRATIONS), 1);
         cuda->unregister_host(first ? other : dev, memory, sizeof memory);
-        assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
+        assert_int_equal(driver.fake_cuda_live(FAKE_REGISTRATIONS), 0);
         if (first) cuda->device_close(other);
     }
-}
-
-typedef int (*get_proc_fn)(const char *symbol, void **pfn, int version, uint64_t flags,
-                           void *status);
-typedef int (*register_fn)(void *address, size_t nbytes, unsigned flags);
-typedef int (*address_fn)(void *address);
-
-static void *driver_call(const char *name, int version)
-{
-    get_proc_fn get_proc;
-    void *entry = need_symbol(fake_library, "cuGetProcAddress_v2");
-    memcpy(&get_proc, &entry, sizeof entry);
-    assert_int_equal(get_proc(name, &entry, version, 0, NULL), 0);
-    return entry;
 }
 
 /* An existing registration is used and not removed. A range that the application did not register
@@ -182,25 +169,19 @@ static void *driver_call(const char *name, int version)
 TS_TEST(registrations_of_the_application_are_used)
 {
     static char memory[16384] __attribute__((aligned(4096)));
-    register_fn theirs;
-    address_fn end, push, pop;
-    void *entry = driver_call("cuMemHostRegister", 6050), *own = fake.fake_cuda_context(0), *popped;
-    memcpy(&theirs, &entry, sizeof entry);
-    entry = driver_call("cuMemHostUnregister", 4000);
-    memcpy(&end, &entry, sizeof entry);
-    entry = driver_call("cuCtxPushCurrent", 4000);
-    memcpy(&push, &entry, sizeof entry);
-    entry = driver_call("cuCtxPopCurrent", 4000);
-    memcpy(&pop, &entry, sizeof entry);
-    assert_int_equal(push(own), 0);
-    assert_int_equal(theirs(memory, 8192, 3), 0);
+    int (*lock)(void *address, size_t nbytes, unsigned flags);
+    int (*unlock)(void *address);
+    find_call("cuMemHostRegister", 6050, &lock);
+    find_call("cuMemHostUnregister", 4000, &unlock);
+    driver.fake_cuda_application(driver.fake_cuda_context(0));
+    assert_int_equal(lock(memory, 8192, 3), 0);
     assert_failed(cuda->register_host(dev, memory + 4096, 8192), FY_STATUS_BUSY,
                   "page-locking 8192 bytes");
     assert_ok(cuda->register_host(dev, memory + 4096, 4096));
     cuda->unregister_host(dev, memory + 4096, 4096);
-    assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
-    assert_int_equal(end(memory), 0);
-    assert_int_equal(pop(&popped), 0);
+    assert_int_equal(driver.fake_cuda_live(FAKE_REGISTRATIONS), 1);
+    assert_int_equal(unlock(memory), 0);
+    driver.fake_cuda_application(NULL);
 }
 
 /* ---- streams ---- */
@@ -224,26 +205,13 @@ TS_TEST(a_foreign_stream_is_used_and_not_destroyed)
     char bytes[64] = { 1 };
     void *wrapped, *native = ((native_stream_t *)stream)->handle;
     assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, native, &wrapped));
-    assert_int_equal(fake.fake_cuda_live(FAKE_STREAMS), 1);
+    assert_int_equal(driver.fake_cuda_live(FAKE_STREAMS), 1);
     void *memory = device_bytes(bytes, 64);
     assert_ok(cuda->fill(dev, wrapped, memory, 0, 64));
     cuda->stream_destroy(dev, wrapped);
-    assert_int_equal(fake.fake_cuda_live(FAKE_STREAMS), 1);
+    assert_int_equal(driver.fake_cuda_live(FAKE_STREAMS), 1);
     assert_ok(cuda->fill(dev, stream, memory, 0, 64)); /* still alive */
     cuda->free(dev, memory, 64);
-}
-
-TS_TEST(a_stream_of_another_context_is_refused)
-{
-    void *other, *theirs, *wrapped = &wrapped;
-    assert_ok(cuda->device_open(1, 0, NULL, &other));
-    assert_ok(cuda->stream_create(other, FY_STREAM_COMPUTE, 0, NULL, &theirs));
-    assert_failed(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0,
-                                      ((native_stream_t *)theirs)->handle, &wrapped),
-                  FY_STATUS_INVALID_ARGUMENT, "another context");
-    assert_null(wrapped);
-    cuda->stream_destroy(other, theirs);
-    cuda->device_close(other);
 }
 
 /* ---- events ---- */
@@ -253,14 +221,14 @@ TS_TEST(events_report_completion)
     void *event;
     int done = 7;
     assert_ok(cuda->event_create(dev, &event));
-    fake.fake_cuda_hold(1);
+    driver.fake_cuda_hold(1);
     assert_ok(cuda->event_record(dev, event, stream));
     assert_ok(cuda->event_query(dev, event, &done));
     assert_int_equal(done, 0);
     assert_failed(cuda->event_sync(dev, event, 0), FY_STATUS_TIMEOUT, "not done");
     assert_failed(cuda->event_sync(dev, event, 2000000), FY_STATUS_TIMEOUT, "goes on");
     assert_ok(cuda->event_wait(dev, stream, event)); /* the host does not wait */
-    fake.fake_cuda_hold(0);
+    driver.fake_cuda_hold(0);
     assert_ok(cuda->event_query(dev, event, &done));
     assert_int_equal(done, 1);
     assert_ok(cuda->event_sync(dev, event, 0));

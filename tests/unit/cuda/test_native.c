@@ -5,7 +5,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
-#include "tests/support/fake_driver.h"
+#include "tests/unit/cuda/driver_call.h"
 
 enum { N = 64 };
 
@@ -37,20 +37,6 @@ static struct {
     CUevent event;
     CUdeviceptr memory, word;
 } app;
-
-static void find_calls(void)
-{
-    PFN_cuGetProcAddress_v12000 get;
-    void *library = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL),
-         *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
-    if (symbol == NULL) fail_msg("cuGetProcAddress_v2 is missing");
-    memcpy(&get, &symbol, sizeof symbol);
-#define X(name, version)                                                                      \
-    if (get(#name, &symbol, version, 0, NULL) != CUDA_SUCCESS) fail_msg(#name " is missing"); \
-    memcpy(&app.name, &symbol, sizeof symbol);
-    CALLS(X)
-#undef X
-}
 
 #define cu_ok(call) assert_int_equal(call, CUDA_SUCCESS)
 
@@ -286,7 +272,9 @@ TS_TEST_WITH(a_lost_device_is_reported, set_up, nothing_is_left)
 static int prepare(void)
 {
     fake_driver_or_skip();
-    find_calls();
+#define X(name, version) find_call(#name, version, &app.name);
+    CALLS(X)
+#undef X
     return 0;
 }
 

@@ -30,7 +30,7 @@ static void close_one(int i)
 static int close_both(void **state)
 {
     (void)state;
-    fake.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     for (int i = 0; i < 2; i++) close_one(i);
     assert_nothing_left();
     return 0;
@@ -66,12 +66,12 @@ static void sum_f32(float a, float b)
 
 TS_TEST(sums_and_reported_bytes)
 {
-    const int64_t made = fake.fake_cuda_calls("ncclCommInitAll"),
-                  groups = fake.fake_cuda_calls("ncclGroupEnd");
+    const int64_t made = driver.fake_cuda_calls("ncclCommInitAll"),
+                  groups = driver.fake_cuda_calls("ncclGroupEnd");
     for (int i = 0; i < 3; i++) sum_f32((float)i, 0.1f);
     /* once for a set of devices */
-    assert_int_equal(fake.fake_cuda_calls("ncclCommInitAll") - made, 1);
-    assert_int_equal(fake.fake_cuda_calls("ncclGroupEnd") - groups, 3);
+    assert_int_equal(driver.fake_cuda_calls("ncclCommInitAll") - made, 1);
+    assert_int_equal(driver.fake_cuda_calls("ncclGroupEnd") - groups, 3);
     /* 2 (2 - 1) / 2 of the bytes, from each */
     assert_int_equal(recorded[FY_COPY_PEER], 3 * 2 * N * 4);
     uint16_t half[2][N], got[N];
@@ -91,10 +91,10 @@ TS_TEST(sums_and_reported_bytes)
 
 static void open_again(void **state)
 {
-    fake.fake_cuda_fail(NULL, 0, 0);
-    fake.fake_cuda_hold(0);
+    driver.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_hold(0);
     for (int i = 0; i < 2; i++) close_one(i);
-    assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+    assert_int_equal(driver.fake_cuda_live(FAKE_LT_OBJECTS), 0);
     open_both(state);
 }
 
@@ -128,11 +128,11 @@ TS_TEST(each_call_fails_once)
         for (int later = !cases[i].is_first; later <= cases[i].is_later; later++) {
             if (later) sum_f32(1, 2);
             const uint64_t told = recorded[FY_COPY_PEER];
-            fake.fake_cuda_fail(cases[i].call, 1, cases[i].code);
+            driver.fake_cuda_fail(cases[i].call, 1, cases[i].code);
             assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N),
                           later ? FY_STATUS_DEVICE_LOST : cases[i].status, cases[i].call);
-            fake.fake_cuda_fail(NULL, 0, 0);
-            assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+            driver.fake_cuda_fail(NULL, 0, 0);
+            assert_int_equal(driver.fake_cuda_live(FAKE_LT_OBJECTS), 0);
             assert_int_equal(recorded[FY_COPY_PEER], told);
             if (later)
                 assert_both_lost("a sum over devices ended with");
@@ -153,13 +153,13 @@ TS_TEST(an_asynchronous_error_is_reported)
     for (int how = 0; how < 4; how++) {
         assert_ok(cuda->event_create(devs[1], &event));
         sum_f32(1, 1);
-        fake.fake_cuda_hold(1); /* the sum never ends */
+        driver.fake_cuda_hold(1); /* the sum never ends */
         assert_ok(cuda->event_record(devs[1], event, streams[1]));
         assert_ok(cuda->event_query(devs[1], event, &done));
         assert_int_equal(done, 0);
-        fake.fake_cuda_nccl_error(6);
-        const int64_t aborts = fake.fake_cuda_calls("ncclCommAbort");
-        if (how == 3) fake.fake_cuda_hold(0); /* NCCL's kernel ended by itself */
+        driver.fake_cuda_nccl_error(6);
+        const int64_t aborts = driver.fake_cuda_calls("ncclCommAbort");
+        if (how == 3) driver.fake_cuda_hold(0); /* NCCL's kernel ended by itself */
         if (how == 0 || how == 3)
             assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST,
                           "ncclRemoteError");
@@ -169,8 +169,8 @@ TS_TEST(an_asynchronous_error_is_reported)
         if (how == 2)
             assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N),
                           FY_STATUS_DEVICE_LOST, "ncclRemoteError");
-        assert_int_equal(fake.fake_cuda_calls("ncclCommAbort") - aborts, 2);
-        fake.fake_cuda_hold(0); /* the aborted kernels have ended */
+        assert_int_equal(driver.fake_cuda_calls("ncclCommAbort") - aborts, 2);
+        driver.fake_cuda_hold(0); /* the aborted kernels have ended */
         assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST,
                       "cuda:1 is lost");
         assert_int_equal(done, 0);
@@ -179,12 +179,12 @@ TS_TEST(an_asynchronous_error_is_reported)
         open_again(state);
     }
     assert_ok(cuda->event_create(devs[1], &event));
-    fake.fake_cuda_hold(1); /* a state that is not an error */
+    driver.fake_cuda_hold(1); /* a state that is not an error */
     sum_f32(1, 1);
-    fake.fake_cuda_nccl_error(7);
+    driver.fake_cuda_nccl_error(7);
     assert_ok(cuda->event_record(devs[1], event, streams[1]));
     assert_ok(cuda->event_query(devs[1], event, &done));
-    fake.fake_cuda_hold(0);
+    driver.fake_cuda_hold(0);
     cuda->event_destroy(devs[1], event);
 }
 
@@ -194,7 +194,7 @@ TS_TEST(closing_a_device_destroys_its_communicators)
     for (int first = 0; first < 2; first++) {
         sum_f32(1, 2);
         close_one(first);
-        assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+        assert_int_equal(driver.fake_cuda_live(FAKE_LT_OBJECTS), 0);
         close_one(1 - first);
         open_both(state);
     }
@@ -204,13 +204,13 @@ TS_TEST(a_lost_device_is_refused)
 {
     char byte = 0;
     sum_f32(1, 2);
-    fake.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 700);
+    driver.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 700);
     fy_copy_t up = { FY_COPY_UPLOAD, 0, buffers[1], &byte, 1 };
     assert_int_equal(cuda->copy(devs[1], streams[1], &up), FY_STATUS_DEVICE_LOST);
-    const int64_t groups = fake.fake_cuda_calls("ncclGroupStart");
+    const int64_t groups = driver.fake_cuda_calls("ncclGroupStart");
     assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N),
                   FY_STATUS_DEVICE_LOST, "cuda:1");
-    assert_int_equal(fake.fake_cuda_calls("ncclGroupStart"), groups);
+    assert_int_equal(driver.fake_cuda_calls("ncclGroupStart"), groups);
 }
 
 TS_SUITE(.set_up = open_both, .tear_down = close_both, .prepare = load_or_skip);

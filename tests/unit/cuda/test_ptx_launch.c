@@ -46,10 +46,10 @@ static void assert_fault(int32_t dtype, const char *kernel)
 {
     char text[256] = "";
     const fy_status_t status = negate(dtype);
-    assert_string_equal(fake.fake_cuda_last_kernel(), kernel);
+    assert_string_equal(driver.fake_cuda_last_kernel(), kernel);
     if (status == FY_STATUS_OK || status == FY_STATUS_UNSUPPORTED)
         fail_msg("status %d of %s", (int)status, kernel);
-    assert_int_equal(fake.fake_cuda_faults(), 1);
+    assert_int_equal(driver.fake_cuda_faults(), 1);
     FILE *file = fopen(counts, "r");
     assert_non_null(file);
     text[fread(text, 1, sizeof text - 1, file)] = '\0';

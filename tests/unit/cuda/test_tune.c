@@ -6,20 +6,14 @@
 static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
 static const fy_conv2d_backward_attrs_t weight_attrs = { 1, 1, 1, 1, 1, 1, 1, 3, 3 };
 
-static int with_dnn;
-
 static int open_tuned(void **state)
 {
-    const fy_backend_option_t on = { .key = "autotune", .value = "on" };
     (void)state;
-    use_fake();
-    if (with_dnn) setenv("FERRY_CUDNN", fake_path, 1);
-    assert_ok(cuda->device_open(0, 1, &on, &dev));
-    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
-    fake.fake_cuda_cost("fy_conv2d_f", 5);
-    fake.fake_cuda_cost("fy_conv2d_gemm", 1);
-    fake.fake_cuda_cost("fy_conv2d_depthwise", 2);
-    fake.fake_cuda_cost("cudnn", 3);
+    open_with("autotune", "on");
+    driver.fake_cuda_cost("fy_conv2d_f", 5);
+    driver.fake_cuda_cost("fy_conv2d_gemm", 1);
+    driver.fake_cuda_cost("fy_conv2d_depthwise", 2);
+    driver.fake_cuda_cost("cudnn", 3);
     return 0;
 }
 
@@ -38,7 +32,7 @@ static int64_t events(void)
     static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery",
                                          "cuEventElapsedTime", "cuEventSynchronize" };
     int64_t n = 0;
-    for (int i = 0; i < 5; i++) n += fake.fake_cuda_calls(names[i]);
+    for (int i = 0; i < 5; i++) n += driver.fake_cuda_calls(names[i]);
     return n;
 }
 
@@ -47,10 +41,10 @@ TS_TEST(the_fastest_kernel_is_kept)
     op_case_t c = forward(4);
     last_log[0] = '\0';
     for (int i = 0; i < 4; i++) { /* gemm and the plain kernel, twice each */
-        const int64_t before = fake.fake_cuda_calls("cuEventRecord");
+        const int64_t before = driver.fake_cuda_calls("cuEventRecord");
         run_case(&c);
-        assert_int_equal(fake.fake_cuda_calls("cuEventRecord") - before, 2);
-        assert_string_equal(fake.fake_cuda_last_kernel(),
+        assert_int_equal(driver.fake_cuda_calls("cuEventRecord") - before, 2);
+        assert_string_equal(driver.fake_cuda_last_kernel(),
                             i % 2 == 0 ? "fy_conv2d_f32" : "fy_conv2d_gemm_f32");
     }
     run_case(&c); /* polls the last measurement, and chooses */
@@ -58,14 +52,14 @@ TS_TEST(the_fastest_kernel_is_kept)
     const int64_t settled = events();
     for (int i = 0; i < 3; i++) {
         run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+        assert_string_equal(driver.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
     }
     assert_int_equal(events(), settled);
     c = forward(5); /* another shape is another choice */
-    fake.fake_cuda_cost("fy_conv2d_f", 0.5);
+    driver.fake_cuda_cost("fy_conv2d_f", 0.5);
     for (int i = 0; i < 6; i++) run_case(&c);
-    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_f32");
-    assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
+    assert_string_equal(driver.fake_cuda_last_kernel(), "fy_conv2d_f32");
+    assert_int_equal(driver.fake_cuda_calls("cuEventSynchronize"), 0);
 }
 
 /* The choice of each shape is kept: of 95 shapes in turn, as in a step, none is measured again. */
@@ -107,18 +101,18 @@ TS_TEST(the_log_function_may_launch)
 TS_TEST(no_launch_waits_for_a_measurement)
 {
     op_case_t c = forward(4);
-    fake.fake_cuda_hold(1);
+    driver.fake_cuda_hold(1);
     run_case(&c);
-    const int64_t taken = fake.fake_cuda_calls("cuEventRecord");
+    const int64_t taken = driver.fake_cuda_calls("cuEventRecord");
     for (int i = 0; i < 3; i++) {
         run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+        assert_string_equal(driver.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
     }
-    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken);
-    assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
-    fake.fake_cuda_hold(0);
+    assert_int_equal(driver.fake_cuda_calls("cuEventRecord"), taken);
+    assert_int_equal(driver.fake_cuda_calls("cuEventSynchronize"), 0);
+    driver.fake_cuda_hold(0);
     run_case(&c);
-    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken + 2);
+    assert_int_equal(driver.fake_cuda_calls("cuEventRecord"), taken + 2);
 }
 
 /* Without an event, a record or a time, launches continue. */
@@ -130,9 +124,9 @@ TS_TEST(failures_of_events_do_not_fail_launches)
         for (int nth = 1; nth <= 2; nth++) {
             op_case_t c = forward(4 + 2 * i + nth);
             if (i == 0) assert_int_equal(close_device(state) | open_tuned(state), 0);
-            fake.fake_cuda_fail(names[i], nth, 1);
+            driver.fake_cuda_fail(names[i], nth, 1);
             for (int k = 0; k < 6; k++) run_case(&c);
-            fake.fake_cuda_fail(NULL, 0, 0);
+            driver.fake_cuda_fail(NULL, 0, 0);
         }
 }
 
@@ -155,17 +149,17 @@ TS_TEST(measured_launches_add_once)
     c.src[0] = DENSE(F32, 4, 12, 12, 8);
     c.src[1] = DENSE(F32, 4, 12, 12, 4);
     close_device(state);
-    with_dnn = 1;
+    dnn_path = fake_path;
     assert_int_equal(open_tuned(state), 0);
-    fake.fake_cuda_cost("cudnn", 0.25);
-    const int64_t before = fake.fake_cuda_calls("cudnnConvolutionBackwardFilter");
+    driver.fake_cuda_cost("cudnn", 0.25);
+    const int64_t before = driver.fake_cuda_calls("cudnnConvolutionBackwardFilter");
     for (int i = 0; i < 8; i++) run_case(&c);
     if (before >= 0) { /* built with cudnn.h */
-        assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
+        assert_int_equal(driver.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
         assert_non_null(strstr(last_log, "'cuDNN' is the shortest"));
         c.shifted = 1; /* unaligned, so cuDNN cannot run, however fast it was elsewhere */
         for (int i = 0; i < 6; i++) run_case(&c);
-        assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
+        assert_int_equal(driver.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
     }
 }
 

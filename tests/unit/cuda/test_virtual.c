@@ -8,10 +8,7 @@ static const fy_backend_option_t is_virtual = { .key = "segments", .value = "vir
 static int open_virtual(void **state)
 {
     (void)state;
-    use_fake();
-    assert_ok(cuda->device_open(0, 1, &is_virtual, &dev));
-    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
-    return 0;
+    return open_with("segments", "virtual");
 }
 
 TS_TEST_WITH(growing_segments_are_reported, open_virtual, close_device)
@@ -108,24 +105,24 @@ TS_TEST(every_call_fails_once)
 {
     static const char *const names[] = { "cuMemGetAllocationGranularity", "cuMemAddressReserve",
                                          "cuMemCreate", "cuMemMap", "cuMemSetAccess" };
-    fake.fake_cuda_fail(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int failures = 0;
         for (int64_t nth = 1;; nth++) {
             void *device = NULL, *block = NULL;
             uint64_t nbytes = 0;
-            const int64_t calls = fake.fake_cuda_calls(names[i]);
-            fake.fake_cuda_fail(names[i], nth, 2);
+            const int64_t calls = driver.fake_cuda_calls(names[i]);
+            driver.fake_cuda_fail(names[i], nth, 2);
             const fy_status_t status = use(&device, &block, &nbytes);
-            const int failed = fake.fake_cuda_calls(names[i]) - calls >= nth;
-            fake.fake_cuda_fail(NULL, 0, 0);
+            const int failed = driver.fake_cuda_calls(names[i]) - calls >= nth;
+            driver.fake_cuda_fail(NULL, 0, 0);
             if (failed) assert_failed(status, FY_STATUS_OUT_OF_MEMORY, names[i]);
             failures += failed;
             if (block != NULL && failed) /* still usable */
                 assert_ok(cuda->resize(device, block, nbytes, nbytes + STEP));
             if (block != NULL) cuda->free(device, block, failed ? nbytes + STEP : STEP);
             if (device != NULL) cuda->device_close(device);
-            assert_int_equal(fake.fake_cuda_live(FAKE_BLOCKS), 0);
+            assert_int_equal(driver.fake_cuda_live(FAKE_BLOCKS), 0);
             if (!failed) break;
         }
         assert_true(failures > 0);
@@ -136,14 +133,14 @@ TS_TEST(every_call_fails_once)
 TS_TEST_WITH(a_full_device_refuses_and_keeps_what_it_has, open_virtual, close_device)
 {
     void *block;
-    fake.fake_cuda_capacity(8ull * STEP);
+    driver.fake_cuda_capacity(8ull * STEP);
     assert_ok(cuda->alloc(dev, 2 * STEP, &block));
     assert_failed(cuda->resize(dev, block, 2 * STEP, 9 * STEP), FY_STATUS_OUT_OF_MEMORY,
                   "cuMemCreate");
     assert_int_equal(free_nbytes(), 6 * STEP);
     assert_ok(cuda->resize(dev, block, 2 * STEP, 8 * STEP));
     cuda->free(dev, block, 8 * STEP);
-    fake.fake_cuda_capacity(4ull << 30);
+    driver.fake_cuda_capacity(4ull << 30);
 }
 
 TS_SUITE(.prepare = load_or_skip);

@@ -64,11 +64,11 @@ static fy_status_t change_context(visit_t *v)
 {
     static void *own;
     fy_backend_info_t info;
-    if (own == NULL) own = fake.fake_cuda_context(0);
+    if (own == NULL) own = driver.fake_cuda_context(0);
     FY_TRY(cuda->device_open(1, 0, NULL, &v->other));
-    fake.fake_cuda_application(own);
+    driver.fake_cuda_application(own);
     const fy_status_t status = cuda->device_query(v->dev, &info);
-    fake.fake_cuda_application(NULL);
+    driver.fake_cuda_application(NULL);
     return status;
 }
 
@@ -126,7 +126,8 @@ static fy_status_t visit(void)
 {
     visit_t v = { 0 };
     fy_status_t status = use(&v);
-    for (int i = 0; i < NFALLIBLE; i++) calls_before_release[i] = fake.fake_cuda_calls(fallible[i]);
+    for (int i = 0; i < NFALLIBLE; i++)
+        calls_before_release[i] = driver.fake_cuda_calls(fallible[i]);
     give_back(&v);
     return status;
 }

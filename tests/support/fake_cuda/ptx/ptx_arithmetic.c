@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "opset/formulas/formula.h"
 #include "tests/support/fake_cuda/ptx/machine.h"
 
 /* For all lanes the compiler makes vectors. */
@@ -49,31 +50,15 @@ void ptx_set_rounding(unsigned rounding)
     fesetround(modes[rounding]);
 }
 
-static inline float f32_of(uint64_t bits)
-{
-    const uint32_t low = (uint32_t)bits;
-    float value;
-    memcpy(&value, &low, sizeof value);
-    return value;
-}
-static inline uint64_t bits_of_f32(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
+static inline float f32_of(uint64_t bits) { return fy__f32_of_bits((uint32_t)bits); }
+static inline uint64_t bits_of_f32(float value) { return fy__bits_of_f32(value); }
 static inline double f64_of(uint64_t bits)
 {
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-static inline uint64_t bits_of_f64(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
+static inline uint64_t bits_of_f64(double value) { return fy__bits_of_f64(value); }
 static inline float without_subnormals(float x)
 {
     return fpclassify(x) == FP_SUBNORMAL ? copysignf(0.0f, x) : x;
