@@ -194,19 +194,21 @@ static void softmax(fy_op_t op, const ts_array_t *src, const void *attrs, ts_exp
     ts_expected_make(out, src->dtype, src->rank, src->dims);
     uint64_t n = (uint64_t)src->dims[axis], inner = 1;
     for (int a = axis + 1; a < src->rank; a++) inner *= (uint64_t)src->dims[a];
-    for (uint64_t k = 0; k < src->nelem; k++) {
-        uint64_t first = k / (inner * n) * inner * n + k % inner;
+    for (uint64_t lane = 0; lane < src->nelem / (n ? n : 1); lane++) {
+        const uint64_t first = lane / inner * inner * n + lane % inner;
         double top = -INFINITY;
         for (uint64_t i = 0; i < n; i++) top = fmax(top, src->f[first + i * inner]);
         long double sum = 0;
         for (uint64_t i = 0; i < n; i++) sum += exp(src->f[first + i * inner] - top);
-        double shifted = src->f[k] - top;
-        out->value.f[k] = op == FY_OP_SOFTMAX ? (double)(exp(shifted) / sum)
-                                              : (double)(shifted - logl(sum));
-        double terms = (double)n + 2;
-        out->scale[k] = op == FY_OP_SOFTMAX ? out->value.f[k] * (terms + fabs(shifted))
-                                            : terms + fabs(src->f[k]) + fabs(top);
-        if (out->scale[k] == 0) out->scale[k] = ts_tiny(src->dtype);
+        for (uint64_t i = 0; i < n; i++) {
+            const uint64_t k = first + i * inner;
+            const double shifted = src->f[k] - top, terms = (double)n + 2;
+            out->value.f[k] = op == FY_OP_SOFTMAX ? (double)(exp(shifted) / sum)
+                                                  : (double)(shifted - logl(sum));
+            out->scale[k] = op == FY_OP_SOFTMAX ? out->value.f[k] * (terms + fabs(shifted))
+                                                : terms + fabs(src->f[k]) + fabs(top);
+            if (out->scale[k] == 0) out->scale[k] = ts_tiny(src->dtype);
+        }
     }
 }
 

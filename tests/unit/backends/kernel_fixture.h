@@ -9,7 +9,9 @@
 #include "opset/formulas/cast.h"
 #include "opset/formulas/index.h"
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/loops.h"
 #include "tests/support/harness.h"
+#include "tests/support/oracle.h"
 
 #define UNUSED          __attribute__((unused))
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -254,7 +256,45 @@ static UNUSED fy_status_t run(fy_op_t op, tensor_t *dst, uint16_t nsrc, const te
     return status;
 }
 
+/* The loop tables that this machine has; returns their number. */
+static UNUSED size_t find_tables(const fy__loops_t *out_tables[3])
+{
+    size_t n = 0;
+    out_tables[n++] = &fy__loops_base;
+#if FY__LOOPS_X86
+    if (__builtin_cpu_supports("x86-64-v3")) out_tables[n++] = &fy__loops_avx2;
+    if (__builtin_cpu_supports("x86-64-v4")) out_tables[n++] = &fy__loops_avx512;
+#endif
+    return n;
+}
+
 /* ---- comparing ---- */
+
+/* Expected results of an op that the caller frees by ts_expected_free. */
+static UNUSED ts_expected_t expect(fy_op_t op, uint16_t nsrc, const tensor_t *const *src,
+                                   const void *attrs)
+{
+    ts_array_t arrays[2];
+    ts_expected_t out;
+    for (int s = 0; s < nsrc; s++) {
+        const fy_desc_t *desc = &src[s]->desc;
+        ts_array_make(&arrays[s], (fy_dtype_t)desc->dtype, desc->rank, desc->dims);
+        for (uint64_t k = 0; k < arrays[s].nelem; k++)
+            ts_decode(&arrays[s], k, at(desc, (int64_t)k), 0);
+    }
+    assert_true(ts_oracle(op, nsrc, arrays, attrs, NULL, &out));
+    for (int s = 0; s < nsrc; s++) ts_array_free(&arrays[s]);
+    return out;
+}
+
+/* All elements, in f64. */
+static UNUSED double *copy_of(const fy_desc_t *desc)
+{
+    double *values = calloc((size_t)count_of(desc) + 1, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < count_of(desc); i++) values[i] = get(desc, i);
+    return values;
+}
 
 /* Relative distance of two neighbouring values of this dtype. */
 static UNUSED double epsilon_of(int32_t dtype)
@@ -273,6 +313,51 @@ static UNUSED void expect_near(double got, double want, double tolerance, const 
     if (!(fabs(got - want) <= tolerance))
         fail_msg("%s: element %lld is %.17g, want %.17g +- %g", what, (long long)i, got, want,
                  tolerance);
+}
+
+/* Runs the op over noise with at most `limit` bytes of scratch; the results are `want`. */
+static UNUSED void check_limit(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src,
+                               const void *attrs, uint32_t accumulate, uint64_t limit,
+                               const double *want, double relative, double absolute)
+{
+    char what[80];
+    fill_noise(&dst->desc, 9);
+    ts_ok(run(op, dst, nsrc, src, attrs, accumulate, limit));
+    (void)snprintf(what, sizeof what, "op %u dtype %d limit %llu", op, dst->desc.dtype,
+                   (unsigned long long)limit);
+    for (int64_t i = 0; i < count_of(&dst->desc); i++)
+        expect_near(get(&dst->desc, i), want[i], relative * fabs(want[i]) + absolute, what, i);
+}
+
+/* The results with every amount of scratch are those without scratch, of the plain loops. Limits
+ * are `step` bytes apart; besides each new amount, every `stride`-th limit is run. Returns the
+ * number of amounts that are planned, beside 0. */
+static UNUSED uint64_t check_amounts(fy_op_t op, tensor_t *dst, uint16_t nsrc,
+                                     const tensor_t *const *src, const void *attrs,
+                                     uint32_t accumulate, uint64_t step, uint64_t stride,
+                                     double relative, double absolute)
+{
+    fy_desc_t sources[3];
+    for (int k = 0; k < nsrc; k++) sources[k] = src[k]->desc;
+    fy_launch_t launch = launch_of(op, 1, &dst->desc, nsrc, sources, attrs);
+    launch.accumulate = accumulate;
+    fill_noise(&dst->desc, 9);
+    ts_ok(run(op, dst, nsrc, src, attrs, accumulate, 0));
+    double *want = copy_of(&dst->desc);
+    const uint64_t all = fy__kernels_workspace(&launch, 1 << 24);
+    uint64_t amounts = 0, last = 0;
+    assert_true(all > 0);
+    for (uint64_t limit = 0; limit <= all + 8 * step; limit += step) {
+        const uint64_t nbytes = fy__kernels_workspace(&launch, limit);
+        assert_true(nbytes <= limit);
+        if (nbytes != last || limit % stride == 0)
+            check_limit(op, dst, nsrc, src, attrs, accumulate, limit, want, relative, absolute);
+        amounts += nbytes != last;
+        last = nbytes;
+    }
+    assert_int_equal(last, all);
+    free(want);
+    return amounts;
 }
 
 #endif

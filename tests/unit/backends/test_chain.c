@@ -31,30 +31,31 @@ static float value(void)
     return edge;
 }
 
-static world_t make_world(int64_t n, int offset)
+static world_t allocate_world(int64_t n, int offset)
 {
     world_t w = { .n = n };
     for (int i = 0; i < ALL; i++) {
         w.at[i] = (float *)aligned_alloc(64, ((size_t)n * 4 + 191) / 64 * 64);
         assert_non_null(w.at[i]);
         w.at[i] += offset;
-        for (int64_t k = 0; k < n; k++) w.at[i][k] = i < OPERANDS ? value() : 0;
     }
     w.bias = w.at[OPERANDS - 1];
+    return w;
+}
+
+static world_t make_world(int64_t n, int offset)
+{
+    world_t w = allocate_world(n, offset);
+    for (int i = 0; i < ALL; i++)
+        for (int64_t k = 0; k < n; k++) w.at[i][k] = i < OPERANDS ? value() : 0;
     for (int64_t k = PERIOD; k < n; k++) w.bias[k] = w.bias[k - PERIOD];
     return w;
 }
 
 static world_t copy_world(const world_t *from, int offset)
 {
-    world_t w = { .n = from->n };
-    for (int i = 0; i < ALL; i++) {
-        w.at[i] = (float *)aligned_alloc(64, ((size_t)w.n * 4 + 191) / 64 * 64);
-        assert_non_null(w.at[i]);
-        w.at[i] += offset;
-        memcpy(w.at[i], from->at[i], (size_t)w.n * 4);
-    }
-    w.bias = w.at[OPERANDS - 1];
+    world_t w = allocate_world(from->n, offset);
+    for (int i = 0; i < ALL; i++) memcpy(w.at[i], from->at[i], (size_t)w.n * 4);
     return w;
 }
 
@@ -121,7 +122,7 @@ static void run_alone(const fy__loops_t *loops, world_t *w, const fy_chain_op_t 
     launch.attrs_nbytes = op->attrs_nbytes;
     launch.flags = FY_LAUNCH_DENSE;
     launch.accumulate = op->accumulate;
-    assert_int_equal(fy__kernel_rows[op->op].run(&api, loops, &launch), FY_STATUS_OK);
+    ts_ok(fy__kernel_rows[op->op].run(&api, loops, &launch));
 }
 
 static void run_chain(const fy__loops_t *loops, world_t *w, const fy_chain_op_t *ops, int count)
@@ -139,7 +140,7 @@ static void run_chain(const fy__loops_t *loops, world_t *w, const fy_chain_op_t 
     fy_launch_t launch = launch_of(FY_LAUNCH_CHAIN, DSTS, operand, SOURCES, operand + DSTS, ops);
     launch.attrs_nbytes = (size_t)count * sizeof *ops;
     assert_true(fy__chain_supports(&launch));
-    assert_int_equal(fy__run_chain(&api, loops, &launch), FY_STATUS_OK);
+    ts_ok(fy__run_chain(&api, loops, &launch));
 }
 
 static void check(const fy__loops_t *loops, int64_t n, int offset)
@@ -169,15 +170,9 @@ static void check(const fy__loops_t *loops, int64_t n, int offset)
 TS_TEST(chains_have_the_bits_of_their_ops)
 {
     static const int64_t sizes[] = { 1, 63, 128, 512, 513, 1024, 4096, 4100 };
-    const fy__loops_t *tables[] = {
-        &fy__loops_base,
-#if FY__LOOPS_X86
-        __builtin_cpu_supports("x86-64-v3") ? &fy__loops_avx2 : NULL,
-        __builtin_cpu_supports("x86-64-v4") ? &fy__loops_avx512 : NULL,
-#endif
-    };
-    for (size_t t = 0; t < COUNT_OF(tables); t++) {
-        if (!tables[t]) continue;
+    const fy__loops_t *tables[3];
+    const size_t ntables = find_tables(tables);
+    for (size_t t = 0; t < ntables; t++) {
         seed = 1;
         for (int i = 0; i < 400; i++) check(tables[t], sizes[i % COUNT_OF(sizes)], i % 2 * 5);
         for (int i = 0; i < 3; i++) check(tables[t], LARGE, i % 2); /* past the cache */

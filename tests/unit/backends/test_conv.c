@@ -22,25 +22,33 @@ static const fy_op_t k_ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
 
 /* 6 images of 10 x 9, 8 channels, 16 kernels of 3 x 3; padding 1. */
 enum { N = 6, H = 10, W = 9, C = 8, O = 16, K = 3 };
-static const fy_conv2d_backward_attrs_t k_attrs = { 1, 1, 1, 1, 1, 1, 1, H, W },
-                                        k_weight_attrs = { 1, 1, 1, 1, 1, 1, 1, K, K };
 
 typedef struct conv {
     fy_op_t op;
     tensor_t x, w, y, bias, *dst;
     const tensor_t *src[3];
     uint16_t nsrc;
-    const void *attrs;
+    fy_conv2d_backward_attrs_t attrs;
 } conv_t;
 
-static void conv_connect(conv_t *conv, int64_t salt)
+static void conv_make(conv_t *conv, const fy__conv_shape_t *s, int32_t dtype, int64_t salt)
 {
-    const fy_op_t op = conv->op;
-    conv->dst = op == FY_OP_CONV2D                  ? &conv->y
-                : op == FY_OP_CONV2D_BACKWARD_INPUT ? &conv->x
-                                                    : &conv->w;
+    const fy_op_t op = (fy_op_t)s->op;
+    const int is_weight = op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const int64_t x[4] = { s->n, s->h, s->w, s->c }, w[4] = { s->o, s->kh, s->kw, s->c },
+                  y[4] = { s->n, s->oh, s->ow, s->o };
+    *conv = (conv_t){ .op = op,
+                      .x = make(dtype, 4, x, NULL),
+                      .w = make(dtype, 4, w, NULL),
+                      .y = make(dtype, 4, y, NULL),
+                      .bias = make(dtype, 1, y + 3, NULL),
+                      .nsrc = op == FY_OP_CONV2D ? 3 : 2,
+                      .attrs = { (int)s->stride_h, (int)s->stride_w, (int)s->padding_h,
+                                 (int)s->padding_w, 1, 1, 1, (int)(is_weight ? s->kh : s->h),
+                                 (int)(is_weight ? s->kw : s->w) } };
+    conv->dst = op == FY_OP_CONV2D ? &conv->y : is_weight ? &conv->w : &conv->x;
     conv->src[0] = op == FY_OP_CONV2D ? &conv->x : &conv->y;
-    conv->src[1] = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &conv->x : &conv->w;
+    conv->src[1] = is_weight ? &conv->x : &conv->w;
     conv->src[2] = &conv->bias;
     fill_noise(&conv->x.desc, salt + 1);
     fill_noise(&conv->w.desc, salt + 2);
@@ -48,52 +56,9 @@ static void conv_connect(conv_t *conv, int64_t salt)
     fill_noise(&conv->bias.desc, salt + 4);
 }
 
-static void conv_make_of(conv_t *conv, fy_op_t op, int32_t dtype, int64_t n, int64_t channels,
-                         int64_t salt)
-{
-    const int64_t x[4] = { n, H, W, channels }, w[4] = { O, K, K, channels }, y[4] = { n, H, W, O },
-                  bias[1] = { O };
-    *conv = (conv_t){ .op = op,
-                      .x = make(dtype, 4, x, NULL),
-                      .w = make(dtype, 4, w, NULL),
-                      .y = make(dtype, 4, y, NULL),
-                      .bias = make(dtype, 1, bias, NULL),
-                      .nsrc = op == FY_OP_CONV2D ? 3 : 2,
-                      .attrs = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &k_weight_attrs : &k_attrs };
-    conv_connect(conv, salt);
-}
+static void conv_drop(conv_t *conv) { DROP(&conv->x, &conv->w, &conv->y, &conv->bias); }
 
-static void conv_make(conv_t *conv, fy_op_t op, int64_t n, int64_t channels, int64_t salt)
-{
-    conv_make_of(conv, op, FY_DTYPE_F32, n, channels, salt);
-}
-
-static void conv_drop(conv_t *conv)
-{
-    drop(&conv->x);
-    drop(&conv->w);
-    drop(&conv->y);
-    drop(&conv->bias);
-}
-
-static void conv_run(conv_t *conv, uint32_t accumulate, uint64_t limit)
-{
-    fill_noise(&conv->dst->desc, 9);
-    assert_int_equal(
-        run(conv->op, conv->dst, conv->nsrc, conv->src, conv->attrs, accumulate, limit),
-        FY_STATUS_OK);
-}
-
-static uint64_t scratch_of(const conv_t *conv, uint32_t accumulate, uint64_t limit)
-{
-    fy_desc_t dst = conv->dst->desc,
-              src[3] = { conv->src[0]->desc, conv->src[1]->desc, conv->src[2]->desc };
-    fy_launch_t launch = launch_of(conv->op, 1, &dst, conv->nsrc, src, conv->attrs);
-    launch.accumulate = accumulate;
-    return fy__kernels_workspace(&launch, limit);
-}
-
-/* That of conv_make. */
+/* Padding 1 keeps the size. */
 static fy__conv_shape_t shape_of(fy_op_t op, int64_t n, int64_t channels)
 {
     return (fy__conv_shape_t){ .op = op,
@@ -115,12 +80,24 @@ static fy__conv_shape_t shape_of(fy_op_t op, int64_t n, int64_t channels)
                                .dilation_w = 1 };
 }
 
-static double *copy_of(const fy_desc_t *desc)
+static void conv_run(conv_t *conv, uint32_t accumulate, uint64_t limit)
 {
-    double *values = calloc((size_t)count_of(desc), sizeof *values);
-    assert_non_null(values);
-    for (int64_t i = 0; i < count_of(desc); i++) values[i] = get(desc, i);
-    return values;
+    fill_noise(&conv->dst->desc, 9);
+    ts_ok(run(conv->op, conv->dst, conv->nsrc, conv->src, &conv->attrs, accumulate, limit));
+}
+
+static uint64_t check_scratch(fy_op_t op, int32_t dtype, uint32_t accumulate, uint64_t stride,
+                              double relative)
+{
+    const fy__conv_shape_t shape = shape_of(op, N, C);
+    conv_t conv;
+    conv_make(&conv, &shape, dtype, 0);
+    /* Sums of hundreds of f32 products, in another order; a kernel that reads foreign scratch has a
+     * far larger error. */
+    const uint64_t amounts = check_amounts(op, conv.dst, conv.nsrc, conv.src, &conv.attrs,
+                                           accumulate, 512, stride, relative, 1e-3);
+    conv_drop(&conv);
+    return amounts;
 }
 
 TS_TEST(any_scratch)
@@ -128,36 +105,11 @@ TS_TEST(any_scratch)
     needs_onednn();
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
         for (uint32_t accumulate = 0; accumulate <= (k_ops[k] != FY_OP_CONV2D); accumulate++) {
-            conv_t conv;
-            conv_make(&conv, k_ops[k], N, C, 0);
-            conv_run(&conv, accumulate, 0); /* no scratch: the plain loops */
-            double *want = copy_of(&conv.dst->desc);
-            const uint64_t all = scratch_of(&conv, accumulate, 1 << 24);
-            assert_true(all > 0);
-            uint64_t amounts = 0, last = 0;
-            for (uint64_t limit = 0; limit <= all + 4096; limit += 512) {
-                const uint64_t nbytes = scratch_of(&conv, accumulate, limit);
-                assert_true(nbytes <= limit);
-                if (nbytes != last) amounts++;
-                last = nbytes;
-                if (limit % 4096) continue;
-                conv_run(&conv, accumulate, limit);
-                for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
-                    const double got = get(&conv.dst->desc, i);
-                    /* Sums of hundreds of f32 products, in another order; a kernel that reads
-                     * foreign scratch has a far larger error. */
-                    if (fabs(got - want[i]) > 1e-3)
-                        fail_msg("op %zu limit %llu: %lld is %g, not %g", k,
-                                 (unsigned long long)limit, (long long)i, got, want[i]);
-                }
-            }
-            assert_int_equal(last, all);
             /* A sum into dx goes through scratch: 1, 2, 3 or 6 images at once. Others need all of
              * their scratch or none. */
             const int through_scratch = k_ops[k] == FY_OP_CONV2D_BACKWARD_INPUT && accumulate;
-            assert_int_equal(amounts, through_scratch ? 4 : 1);
-            free(want);
-            conv_drop(&conv);
+            assert_int_equal(check_scratch(k_ops[k], FY_DTYPE_F32, accumulate, 4096, 0),
+                             through_scratch ? 4 : 1);
         }
     }
 }
@@ -169,35 +121,11 @@ TS_TEST(half_precision_in_pieces)
     static const int32_t halves[] = { FY_DTYPE_F16, FY_DTYPE_BF16 };
     for (size_t k = 0; k < 2 * COUNT_OF(k_ops); k++) {
         const fy_op_t op = k_ops[k / 2];
-        for (uint32_t accumulate = 0; accumulate <= (op != FY_OP_CONV2D); accumulate++) {
-            conv_t conv;
-            conv_make_of(&conv, op, halves[k % 2], N, C, 0);
-            const double epsilon = epsilon_of(halves[k % 2]);
-            conv_run(&conv, accumulate, 0); /* no scratch: the plain loops */
-            double *want = copy_of(&conv.dst->desc);
-            uint64_t amounts = 0, last = 0;
-            const uint64_t all = scratch_of(&conv, accumulate, 1 << 24);
-            for (uint64_t limit = 0; limit <= all + 4096; limit += 512) {
-                const uint64_t nbytes = scratch_of(&conv, accumulate, limit);
-                assert_true(nbytes <= limit);
-                if (nbytes == last) continue;
-                amounts++;
-                last = nbytes;
-                conv_run(&conv, accumulate, limit);
-                for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
-                    const double got = get(&conv.dst->desc, i);
-                    /* one rounding of a sum in f32, instead of one of a sum in f64 */
-                    if (fabs(got - want[i]) > epsilon * fabs(want[i]) + 1e-3)
-                        fail_msg("op %u dtype %d limit %llu: %lld is %g, not %g", (unsigned)op,
-                                 (int)halves[k % 2], (unsigned long long)limit, (long long)i, got,
-                                 want[i]);
-                }
-            }
-            assert_int_equal(last, all);
-            assert_true(amounts >= 4); /* 1, 2, 3, 6 images, and with dx of fewer at once */
-            free(want);
-            conv_drop(&conv);
-        }
+        for (uint32_t accumulate = 0; accumulate <= (op != FY_OP_CONV2D); accumulate++)
+            /* One rounding of a sum in f32, instead of one of a sum in f64. 1, 2, 3, 6 images, and
+             * with dx of fewer at once. */
+            assert_true(check_scratch(op, halves[k % 2], accumulate, UINT64_MAX,
+                                      epsilon_of(halves[k % 2])) >= 4);
     }
 }
 
@@ -225,10 +153,11 @@ TS_TEST(one_primitive_two_threads)
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
+        const fy__conv_shape_t shape = shape_of(k_ops[k], 2, C);
         worker_t workers[2] = { { .wrong = 0 } };
         for (int i = 0; i < 2;
              i++) { /* with other values, so that memory shared by mistake shows */
-            conv_make(&workers[i].conv, k_ops[k], 2, C, 10 * i);
+            conv_make(&workers[i].conv, &shape, FY_DTYPE_F32, 10 * i);
             conv_run(&workers[i].conv, 0, 1 << 24);
             workers[i].want = copy_of(&workers[i].conv.dst->desc);
         }
@@ -318,33 +247,17 @@ TS_TEST(a_slow_loop_is_replaced)
                            .dilation_h = 1,
                            .dilation_w = 1 };
     for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
-        const fy_op_t op = k_ops[k];
-        const int64_t x[4] = { s.n, s.h, s.w, s.c }, w[4] = { s.o, s.kh, s.kw, s.c },
-                      y[4] = { s.n, s.oh, s.ow, s.o };
-        const int is_weight = op == FY_OP_CONV2D_BACKWARD_WEIGHT;
-        const fy_conv2d_backward_attrs_t attrs = {
-            2, 2, 0, 0, 1, 1, 1, is_weight ? 1 : (int)s.h, is_weight ? 1 : (int)s.w
-        };
-        conv_t conv = { .op = op,
-                        .x = make(FY_DTYPE_F32, 4, x, NULL),
-                        .w = make(FY_DTYPE_F32, 4, w, NULL),
-                        .y = make(FY_DTYPE_F32, 4, y, NULL),
-                        .bias = make(FY_DTYPE_F32, 1, y + 3, NULL),
-                        .nsrc = op == FY_OP_CONV2D ? 3 : 2,
-                        .attrs = &attrs };
-        conv_connect(&conv, 5);
-        for (uint32_t accumulate = 0; accumulate <= (op != FY_OP_CONV2D); accumulate++) {
+        conv_t conv;
+        s.op = k_ops[k];
+        conv_make(&conv, &s, FY_DTYPE_F32, 5);
+        for (uint32_t accumulate = 0; accumulate <= (s.op != FY_OP_CONV2D); accumulate++) {
             conv_run(&conv, accumulate, 0);
             double *want = copy_of(&conv.dst->desc);
-            conv_run(&conv, accumulate, 1 << 24);
-            for (int64_t i = 0; i < count_of(&conv.dst->desc); i++)
-                if (fabs(get(&conv.dst->desc, i) - want[i]) > 2e-3)
-                    fail_msg("op %u: %lld is %g, not %g", (unsigned)op, (long long)i,
-                             get(&conv.dst->desc, i), want[i]);
+            check_limit(conv.op, conv.dst, conv.nsrc, conv.src, &conv.attrs, accumulate, 1 << 24,
+                        want, 0, 2e-3);
             free(want);
         }
         conv_drop(&conv);
-        s.op = op;
         fy__conv_entry_t *entry = fy__conv_table_take(&s, 1, 0);
         assert_non_null(entry);
         if (FERRY_DNNL_MAJOR < 3)
@@ -358,8 +271,9 @@ TS_TEST(more_shapes_than_are_kept)
 {
     for (int round = 0; round < 2; round++) {
         for (int64_t channels = 1; channels <= 140; channels++) {
+            const fy__conv_shape_t shape = shape_of(FY_OP_CONV2D, 1, channels);
             conv_t conv;
-            conv_make(&conv, FY_OP_CONV2D, 1, channels, 0);
+            conv_make(&conv, &shape, FY_DTYPE_F32, 0);
             conv_run(&conv, 0, 1 << 24);
             /* of the pixel in the corner, for the first kernel */
             double sum = get(&conv.bias.desc, 0);

@@ -74,7 +74,7 @@ static uint64_t grad_run(grad_t *grad, uint32_t accumulate, uint64_t limit)
     scratch[nbytes] = 0x5A;
     launch.workspace = nbytes ? scratch : NULL;
     launch.workspace_nbytes = nbytes;
-    assert_int_equal(fy__kernels_launch(&api, &launch), FY_STATUS_OK);
+    ts_ok(fy__kernels_launch(&api, &launch));
     assert_int_equal(scratch[nbytes], 0x5A);
     free(scratch);
     return nbytes;

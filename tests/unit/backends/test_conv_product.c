@@ -1,21 +1,10 @@
 /* Convolutions as products of windows (conv_product.c): results of the plain loops for kernels,
  * strides, paddings, dilations, several chunks, accumulation, bias; scratch to the byte. */
-#include <math.h>
-
 #include "backends/kernels/conv.h"
-#include "tests/support/harness.h"
+#include "tests/unit/backends/kernel_fixture.h"
 
 enum { MOST = 1 << 17, SCRATCH = 3 << 20 };
 static float x[MOST], w[MOST], y[MOST], bias[64], want[MOST], want_bias[64], scratch[SCRATCH];
-
-static fy_status_t api_fail(fy_status_t status, const char *file, int line, const char *format, ...)
-{
-    (void)file;
-    (void)line;
-    (void)format;
-    return status;
-}
-static const fy_host_api_t api = { .fail = api_fail };
 
 static fy_desc_t describe(float *data, int rank, const int64_t *dims)
 {
@@ -81,7 +70,7 @@ static void run_case(fy__conv_shape_t s)
             assert_int_equal(fy__conv_product_run(&api, &conv, scratch, nbytes - 1),
                              FY_STATUS_UNSUPPORTED);
         scratch[nbytes / sizeof *scratch] = 1234;
-        assert_int_equal(fy__conv_product_run(&api, &conv, scratch, nbytes), FY_STATUS_OK);
+        ts_ok(fy__conv_product_run(&api, &conv, scratch, nbytes));
         assert_true(scratch[nbytes / sizeof *scratch] == 1234);
         compare("result", &s, result, want, MOST); /* what lies behind has not changed */
         compare("bias", &s, bias, want_bias, 64);
@@ -103,8 +92,8 @@ TS_TEST(results_are_those_of_the_plain_loops)
     };
     static const int64_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
                                    FY_OP_CONV2D_BACKWARD_WEIGHT };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        for (size_t k = 0; k < COUNT_OF(ops); k++)
             for (int accumulate = 0; accumulate <= (k > 0); accumulate++) {
                 fy__conv_shape_t s = { .op = ops[k],
                                        .n = shapes[i].n,

@@ -2,7 +2,6 @@
  * formula, bit for bit, for zeros of both signs, infinities, NaN and the kinks of the piecewise
  * activations. Not here: ops, layouts and half precision (tests/ops/test_op_edges.c). */
 #include "opset/formulas/activation.h"
-#include "backends/kernels/loops.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { N = 400 };
@@ -56,15 +55,10 @@ CHECK(f64, double, 1)
 
 TS_TEST(every_table_matches_the_formula)
 {
-    const fy__loops_t *tables[] = {
-        &fy__loops_base,
-#if FY__LOOPS_X86
-        __builtin_cpu_supports("x86-64-v3") ? &fy__loops_avx2 : NULL,
-        __builtin_cpu_supports("x86-64-v4") ? &fy__loops_avx512 : NULL,
-#endif
-    };
-    for (size_t t = 0; t < COUNT_OF(tables); t++)
-        for (int64_t n = 1; tables[t] && n <= N; n += n < 40 ? 1 : 51) {
+    const fy__loops_t *tables[3];
+    const size_t ntables = find_tables(tables);
+    for (size_t t = 0; t < ntables; t++)
+        for (int64_t n = 1; n <= N; n += n < 40 ? 1 : 51) {
             check_table_f32(tables[t], n);
             check_table_f64(tables[t], n);
         }

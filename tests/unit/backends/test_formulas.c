@@ -1,38 +1,7 @@
-/* Scalar formulas: the rules of ops.h for NaN, wrap-around and casts, and the index helpers. */
+/* Scalar formulas: the ends of the ranges of casts, and the index helpers. Not here: NaN and
+ * wrap-around (tests/ops/test_op_matrix.c, test_edges.c). */
 #include "opset/formulas/scalar.h"
 #include "tests/unit/backends/kernel_fixture.h"
-
-TS_TEST(maximum_and_minimum_propagate_nan)
-{
-    assert_true(isnan(fy__maximum_f32(NAN, 1)) && isnan(fy__maximum_f32(1, NAN)) &&
-                isnan(fy__maximum_f32(NAN, NAN)));
-    assert_true(isnan(fy__minimum_f32(NAN, 1)) && isnan(fy__minimum_f32(1, NAN)));
-    assert_true(isnan(fy__maximum_f64(NAN, INFINITY)) && isnan(fy__minimum_f64(-INFINITY, NAN)));
-    assert_true(fy__maximum_f32(2, 3) == 3 && fy__maximum_f32(3, 2) == 3 &&
-                fy__minimum_f64(2, 3) == 2 && fy__minimum_f64(3, 2) == 2);
-    assert_true(isnan(fy__relu_f32(NAN)) && fy__relu_f32(-1) == 0 && fy__relu_f32(2) == 2 &&
-                fy__relu_f64(-INFINITY) == 0);
-}
-
-TS_TEST(integers_wrap_around)
-{
-    assert_true(fy__neg_i32(INT32_MIN) == INT32_MIN && fy__abs_i32(INT32_MIN) == INT32_MIN &&
-                fy__abs_i32(-7) == 7 && fy__abs_i32(7) == 7);
-    assert_true(fy__add_i32(INT32_MAX, 1) == INT32_MIN && fy__sub_i32(INT32_MIN, 1) == INT32_MAX);
-    assert_true(fy__mul_i64(INT64_MAX, 2) == -2 && fy__add_i64(INT64_MAX, 1) == INT64_MIN);
-    assert_true(fy__neg_u8(1) == 255 && fy__abs_u8(200) == 200 && fy__abs_u8(0) == 0 &&
-                fy__add_u8(250, 10) == 4 && fy__sub_u8(0, 1) == 255);
-    assert_true(fy__mul_u8(16, 17) == 16 && fy__maximum_u8(3, 250) == 250 &&
-                fy__minimum_i64(-1, 1) == -1);
-}
-
-TS_TEST(sigmoid_saturates)
-{
-    assert_true(fy__sigmoid_f32(-1000) == 0 && fy__sigmoid_f32(1000) == 1 &&
-                fy__sigmoid_f32(0) == 0.5f);
-    assert_true(fy__sigmoid_f64(-INFINITY) == 0 && fy__sigmoid_f64(INFINITY) == 1 &&
-                isnan(fy__sigmoid_f64(NAN)));
-}
 
 TS_TEST(floats_clamp_to_integers)
 {

@@ -16,25 +16,26 @@ static double meaning(unsigned bits, int mantissa_bits, int bias)
     return sign * ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-TS_TEST(every_f16_widens_exactly)
+static void check_widening(const char *name, int mantissa_bits, int bias, float (*widen)(uint16_t),
+                           uint16_t (*narrow)(float))
 {
     for (unsigned h = 0; h < 65536; h++) {
-        const double want = meaning(h, 10, 15), got = (double)fy__f32_from_f16((uint16_t)h);
+        const double want = meaning(h, mantissa_bits, bias), got = (double)widen((uint16_t)h);
         if (isnan(want) ? !isnan(got) : got != want)
-            fail_msg("f16 %04x is %g, want %g", h, got, want);
+            fail_msg("%s %04x is %g, want %g", name, h, got, want);
         assert_int_equal(!!signbit(got), h >> 15);
-        if (!isnan(want)) assert_int_equal(fy__f16_from_f32((float)want), h);
+        if (!isnan(want)) assert_int_equal(narrow((float)want), h);
     }
+}
+
+TS_TEST(every_f16_widens_exactly)
+{
+    check_widening("f16", 10, 15, fy__f32_from_f16, fy__f16_from_f32);
 }
 
 TS_TEST(every_bf16_widens_exactly)
 {
-    for (unsigned h = 0; h < 65536; h++) {
-        const double want = meaning(h, 7, 127), got = (double)fy__f32_from_bf16((uint16_t)h);
-        if (isnan(want) ? !isnan(got) : got != want)
-            fail_msg("bf16 %04x is %g, want %g", h, got, want);
-        if (!isnan(want)) assert_int_equal(fy__bf16_from_f32((float)want), h);
-    }
+    check_widening("bf16", 7, 127, fy__f32_from_bf16, fy__bf16_from_f32);
 }
 
 /* Between neighbours h and h + 1: a value below the middle becomes h, one above becomes h + 1, the

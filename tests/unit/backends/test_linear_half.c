@@ -5,14 +5,6 @@
 
 enum { A = 3, B = 11, IN = 40, OUT = 24 };
 
-static uint64_t scratch_of(const tensor_t *dst, const tensor_t *const *src, uint16_t nsrc,
-                           const fy_linear_attrs_t *attrs, uint64_t limit)
-{
-    fy_desc_t out = dst->desc, in[3] = { src[0]->desc, src[1]->desc, src[2]->desc };
-    const fy_launch_t launch = launch_of(FY_OP_LINEAR, 1, &out, nsrc, in, attrs);
-    return fy__kernels_workspace(&launch, limit);
-}
-
 static void compare(int32_t dtype, uint16_t nsrc, int32_t activation)
 {
     const int64_t x_dims[3] = { A, B, IN }, w_dims[2] = { OUT, IN }, y_dims[3] = { A, B, OUT };
@@ -20,30 +12,12 @@ static void compare(int32_t dtype, uint16_t nsrc, int32_t activation)
              bias = make(dtype, 1, y_dims + 2, NULL), y = make(dtype, 3, y_dims, NULL);
     const tensor_t *src[3] = { &x, &w, &bias };
     const fy_linear_attrs_t attrs = { .activation = activation };
-    double want[A * B * OUT];
-    uint64_t amounts = 0, last = 0;
     fill_noise(&x.desc, 1);
     fill_noise(&w.desc, 2);
     fill_noise(&bias.desc, 3);
-    assert_int_equal(run(FY_OP_LINEAR, &y, nsrc, src, &attrs, 0, 0), FY_STATUS_OK);
-    for (int64_t i = 0; i < A * B * OUT; i++) want[i] = get(&y.desc, i);
-    const uint64_t all = scratch_of(&y, src, nsrc, &attrs, 1 << 24);
-    assert_true(all > 0);
-    for (uint64_t limit = 0; limit <= all + 512; limit += 64) {
-        const uint64_t nbytes = scratch_of(&y, src, nsrc, &attrs, limit);
-        assert_true(nbytes <= limit);
-        if (nbytes == last) continue;
-        amounts++;
-        last = nbytes;
-        fill_noise(&y.desc, 9);
-        assert_int_equal(run(FY_OP_LINEAR, &y, nsrc, src, &attrs, 0, limit), FY_STATUS_OK);
-        for (int64_t i = 0; i < A * B * OUT; i++)
-            if (fabs(get(&y.desc, i) - want[i]) > epsilon_of(dtype) * fabs(want[i]) + 1e-4)
-                fail_msg("dtype %d limit %llu: %lld is %g, not %g", (int)dtype,
-                         (unsigned long long)limit, (long long)i, get(&y.desc, i), want[i]);
-    }
-    assert_int_equal(last, all);
-    assert_true(amounts >= 3); /* of 33 rows 33, 17, 9, ... */
+    /* of 33 rows 33, 17, 9, ... */
+    assert_true(check_amounts(FY_OP_LINEAR, &y, nsrc, src, &attrs, 0, 64, UINT64_MAX,
+                              epsilon_of(dtype), 1e-4) >= 3);
     DROP(&x, &w, &bias, &y);
 }
 

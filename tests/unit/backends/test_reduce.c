@@ -1,5 +1,5 @@
 /* sum, mean, max, min, argmax, softmax, log_softmax, mse_loss: all axes subsets and layouts against
- * long double. */
+ * the oracle, with the bounds of sums in f64. */
 #include "tests/unit/backends/kernel_fixture.h"
 
 typedef struct shape {
@@ -36,35 +36,15 @@ static tensor_t make_shape(int32_t dtype, const shape_t *shape)
     return t;
 }
 
-/* dst for a reduction of src by `mask`; dense or with gaps. */
-static tensor_t make_result(const fy_desc_t *src, uint32_t mask, int keepdims, int32_t dtype,
-                            int gaps)
+/* dst of the expected shape; dense or with gaps. */
+static tensor_t make_result(const ts_array_t *want, int gaps)
 {
-    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK], step = gaps ? 3 : 1;
-    int rank = 0;
-    for (int i = 0; i < src->rank; i++) {
-        const int reduced = (mask >> i & 1u) != 0;
-        if (!reduced || keepdims) dims[rank++] = reduced ? 1 : src->dims[i];
-    }
-    for (int i = rank - 1; i >= 0; i--) {
+    int64_t strides[FY_MAX_RANK], step = gaps ? 3 : 1;
+    for (int i = want->rank - 1; i >= 0; i--) {
         strides[i] = step;
-        step *= dims[i] + (gaps != 0);
+        step *= want->dims[i] + (gaps != 0);
     }
-    return make(dtype, rank, dims, strides);
-}
-
-/* The output that element `linear` of src belongs to. */
-static int64_t output_of(const fy_desc_t *src, uint32_t mask, int64_t linear)
-{
-    int64_t at[FY_MAX_RANK], out = 0;
-    for (int i = src->rank - 1; i >= 0; i--) {
-        at[i] = linear % src->dims[i];
-        linear /= src->dims[i];
-    }
-    for (int i = 0; i < src->rank; i++) {
-        if ((mask >> i & 1u) == 0) out = out * src->dims[i] + at[i];
-    }
-    return out;
+    return make(want->dtype, want->rank, want->dims, strides);
 }
 
 static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uint32_t axes,
@@ -73,41 +53,23 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
     tensor_t src = make_shape(dtype, shape);
     const uint32_t mask = axes ? axes : (1u << shape->rank) - 1u;
     const int is_float = dtype <= FY_DTYPE_BF16, extreme = op == FY_OP_MAX || op == FY_OP_MIN;
-    tensor_t dst =
-        make_result(&src.desc, mask, keepdims, is_float || extreme ? dtype : FY_DTYPE_I64, gaps);
-    const int64_t n = count_of(&src.desc), noutputs = count_of(&dst.desc);
-    long double *total = calloc((size_t)noutputs + 1, sizeof *total),
-                *size = calloc((size_t)noutputs + 1, sizeof *size);
     const fy_reduce_attrs_t attrs = { axes, keepdims };
     int64_t count = 1;
     for (int i = 0; i < shape->rank; i++) count *= mask >> i & 1u ? shape->dims[i] : 1;
     if (!(extreme && count == 0)) {
+        ts_expected_t expected = expect(op, SRCS(&src), &attrs);
+        tensor_t dst = make_result(&expected.value, gaps);
         fill_noise(&dst.desc, 9);
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t out = output_of(&src.desc, mask, i);
-            const long double x = get(&src.desc, i);
-            if (extreme) {
-                const int first = size[out] == 0;
-                total[out] =
-                    first || (op == FY_OP_MAX ? x > total[out] : x < total[out]) ? x : total[out];
-                size[out] = 1;
-            } else {
-                total[out] += x;
-                size[out] += fabsl(x);
-            }
-        }
-        double *before = calloc((size_t)noutputs + 1, sizeof *before);
-        for (int64_t i = 0; i < noutputs; i++) before[i] = get(&dst.desc, i);
-        assert_int_equal(run(op, &dst, SRCS(&src), &attrs, accumulate, 0), FY_STATUS_OK);
-        for (int64_t i = 0; i < noutputs; i++) {
+        double *before = copy_of(&dst.desc);
+        ts_ok(run(op, &dst, SRCS(&src), &attrs, accumulate, 0));
+        for (int64_t i = 0; i < count_of(&dst.desc); i++) {
             char what[80];
             (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axes %u keep %d gaps %d", op,
                            dtype, (int)(shape - shapes), axes, keepdims, gaps);
-            const long double scale = op == FY_OP_MEAN ? (long double)count : 1;
-            double want = extreme ? (double)total[i] : (double)(total[i] / scale);
-            double bound = extreme || !is_float ? 0
-                                                : epsilon_of(dtype) * (0.51 * fabs(want)) +
-                                                      2e-15 * (double)(size[i] / scale);
+            double want = ts_array_get(&expected.value, (uint64_t)i);
+            const double size = expected.scale[i] / (double)(count + 1);
+            double bound =
+                extreme || !is_float ? 0 : epsilon_of(dtype) * (0.51 * fabs(want)) + 2e-15 * size;
             if (accumulate && is_float && !extreme) {
                 want += before[i];
                 bound += epsilon_of(dtype) * fabs(want);
@@ -115,10 +77,10 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
             expect_near(get(&dst.desc, i), want, bound, what, i);
         }
         free(before);
+        ts_expected_free(&expected);
+        drop(&dst);
     }
-    free(total);
-    free(size);
-    DROP(&src, &dst);
+    drop(&src);
 }
 
 static void check_all(fy_op_t op, int32_t last_dtype)
@@ -148,6 +110,19 @@ TS_TEST(accumulated)
     }
 }
 
+/* All elements of dst are the expected ones, exactly; NaN is NaN. */
+static void check_exact(fy_op_t op, const tensor_t *src, const void *attrs, int gaps)
+{
+    ts_expected_t expected = expect(op, SRCS(src), attrs);
+    tensor_t dst = make_result(&expected.value, gaps);
+    ts_ok(run(op, &dst, SRCS(src), attrs, 0, 0));
+    for (int64_t i = 0; i < count_of(&dst.desc); i++)
+        expect_near(get(&dst.desc, i), ts_array_get(&expected.value, (uint64_t)i), 0,
+                    fy_op_get(op)->name, i);
+    ts_expected_free(&expected);
+    drop(&dst);
+}
+
 /* One NaN anywhere makes its output NaN, in both orders of folding. */
 TS_TEST(extremes_propagate_nan)
 {
@@ -157,16 +132,11 @@ TS_TEST(extremes_propagate_nan)
             for (int64_t place = 0; place < 130 * 140; place += 1999) {
                 for (fy_op_t op = FY_OP_MAX; op <= FY_OP_MIN; op++) {
                     tensor_t src = make(dtype, 2, dims, NULL);
-                    const uint32_t mask = axes ? axes : 3;
-                    tensor_t dst = make_result(&src.desc, mask, 0, dtype, 0);
                     const fy_reduce_attrs_t attrs = { axes, 0 };
                     fill_noise(&src.desc, 0);
                     set(&src.desc, place, NAN);
-                    assert_int_equal(run(op, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
-                    const int64_t hit = output_of(&src.desc, mask, place);
-                    for (int64_t i = 0; i < count_of(&dst.desc); i++)
-                        assert_int_equal(!!isnan(get(&dst.desc, i)), i == hit);
-                    DROP(&src, &dst);
+                    check_exact(op, &src, &attrs, 0);
+                    drop(&src);
                 }
             }
         }
@@ -182,7 +152,7 @@ TS_TEST(integer_sums_wrap_and_do_not_round)
     x[0] = INT64_MAX;
     x[1] = 5;
     x[2] = (1ll << 53) + 1;
-    assert_int_equal(run(FY_OP_SUM, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
+    ts_ok(run(FY_OP_SUM, &dst, SRCS(&src), &attrs, 0, 0));
     assert_true(*(int64_t *)dst.desc.data == INT64_MIN + 4 + (1ll << 53) + 1);
     DROP(&src, &dst);
 }
@@ -198,30 +168,11 @@ TS_TEST(argmax_finds_the_first_and_nan)
                 for (int variant = 0; variant < 3; variant++) {
                     tensor_t src = make_shape(dtype, &shapes[s]);
                     const fy_axis_attrs_t attrs = { axis, variant == 1 };
-                    tensor_t dst = make_result(&src.desc, 1u << axis, variant == 1, FY_DTYPE_I64,
-                                               variant == 2);
-                    const int64_t n = count_of(&src.desc), noutputs = count_of(&dst.desc);
+                    const int64_t n = count_of(&src.desc);
                     if (variant == 1 && dtype <= FY_DTYPE_BF16 && n > 20)
                         set(&src.desc, n / 2, NAN), set(&src.desc, n - 1, NAN);
-                    assert_int_equal(run(FY_OP_ARGMAX, &dst, SRCS(&src), &attrs, 0, 0),
-                                     FY_STATUS_OK);
-                    int64_t *want = calloc((size_t)noutputs + 1, sizeof *want), inner = 1;
-                    double *best = calloc((size_t)noutputs + 1, sizeof *best);
-                    for (int i = axis + 1; i < shapes[s].rank; i++) inner *= shapes[s].dims[i];
-                    for (int64_t i = 0; i < n; i++) {
-                        const int64_t out = output_of(&src.desc, 1u << axis, i),
-                                      k = i / inner % shapes[s].dims[axis];
-                        const double x = get(&src.desc, i);
-                        if (k == 0 || (!isnan(best[out]) && (x > best[out] || isnan(x)))) {
-                            best[out] = x;
-                            want[out] = k;
-                        }
-                    }
-                    for (int64_t i = 0; i < noutputs; i++)
-                        assert_true(*(int64_t *)at(&dst.desc, i) == want[i]);
-                    free(want);
-                    free(best);
-                    DROP(&src, &dst);
+                    check_exact(FY_OP_ARGMAX, &src, &attrs, variant == 2);
+                    drop(&src);
                 }
             }
         }
@@ -234,49 +185,35 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
 {
     tensor_t src = make_shape(dtype, shape), other = make(dtype, shape->rank, shape->dims, NULL);
     tensor_t *dst = in_place ? &src : &other;
-    const int64_t n = count_of(&src.desc), length = shape->rank ? shape->dims[axis] : 1;
-    long double *sum = calloc((size_t)n + 1, sizeof *sum);
-    double *x = calloc((size_t)n + 1, sizeof *x), *max = calloc((size_t)n + 1, sizeof *max);
-    const uint32_t mask = shape->rank ? 1u << axis : 0;
+    const int64_t n = count_of(&src.desc), length = shape->dims[axis];
     const fy_axis_attrs_t attrs = { axis, 0 };
     for (int64_t i = 0; i < n; i++) set(&src.desc, i, 30 * noise(i));
-    for (int64_t i = 0; i < n; i++) max[i] = -INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = get(&src.desc, i);
-        const int64_t row = output_of(&src.desc, mask, i);
-        max[row] = fmax(max[row], x[i]);
-    }
-    for (int64_t i = 0; i < n; i++)
-        sum[output_of(&src.desc, mask, i)] +=
-            expl((long double)x[i] - max[output_of(&src.desc, mask, i)]);
-    assert_int_equal(run(op, dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
+    ts_expected_t expected = expect(op, SRCS(&src), &attrs);
+    ts_ok(run(op, dst, SRCS(&src), &attrs, 0, 0));
     const int32_t compute = dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t row = output_of(&src.desc, mask, i);
-        const long double shifted = (long double)x[i] - max[row], p = expl(shifted) / sum[row];
-        const double want = op == FY_OP_SOFTMAX ? (double)p : (double)(shifted - logl(sum[row]));
-        double bound = op == FY_OP_SOFTMAX
-                           ? epsilon_of(compute) * (8 + fabs((double)shifted)) * want
-                           : epsilon_of(compute) * (16 + fabs(want));
+        const double want = expected.value.f[i];
+        /* the scale of a softmax: (length + 2 + the distance to the largest) times the value */
+        double bound = epsilon_of(compute) * (op == FY_OP_SOFTMAX
+                                                  ? expected.scale[i] + (6 - (double)length) * want
+                                                  : 16 + fabs(want));
         if (dtype != compute) bound += 0.51 * epsilon_of(dtype) * fabs(want) + 0x1p-25;
         char what[64];
         (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axis %d of %lld", op, dtype,
                        (int)(shape - shapes), axis, (long long)length);
         expect_near(get(&dst->desc, i), want, bound, what, i);
     }
-    free(sum);
-    free(x);
-    free(max);
+    ts_expected_free(&expected);
     DROP(&src, &other);
 }
 
 TS_TEST(softmaxes)
 {
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
-        for (size_t s = 0; s < COUNT_OF(shapes); s++) {
+        for (size_t s = 1; s < COUNT_OF(shapes); s++) {
             /* in place, a repeated axis would be written twice */
             if (shapes[s].strides[1] == -1) continue;
-            for (int axis = 0; axis == 0 || axis < shapes[s].rank; axis++) {
+            for (int axis = 0; axis < shapes[s].rank; axis++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
                     check_softmax(FY_OP_SOFTMAX, dtype, &shapes[s], axis, in_place);
                     check_softmax(FY_OP_LOG_SOFTMAX, dtype, &shapes[s], axis, in_place);
@@ -293,11 +230,11 @@ TS_TEST(softmax_survives_large_values)
     tensor_t src = make(FY_DTYPE_F32, 1, &n, NULL), dst = make(FY_DTYPE_F32, 1, &n, NULL);
     const double values[4] = { 1e30, 1e30, -1e30, -INFINITY };
     for (int64_t i = 0; i < n; i++) set(&src.desc, i, values[i]);
-    assert_int_equal(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
+    ts_ok(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0));
     assert_true(get(&dst.desc, 0) == 0.5 && get(&dst.desc, 1) == 0.5 && get(&dst.desc, 2) == 0 &&
                 get(&dst.desc, 3) == 0);
     set(&src.desc, 1, NAN);
-    assert_int_equal(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0), FY_STATUS_OK);
+    ts_ok(run(FY_OP_SOFTMAX, &dst, SRCS(&src), &attrs, 0, 0));
     for (int64_t i = 0; i < n; i++) assert_true(isnan(get(&dst.desc, i)));
     DROP(&src, &dst);
 }
@@ -311,13 +248,11 @@ TS_TEST(mse_is_the_mean_of_squares)
             tensor_t a = make_shape(dtype, &shapes[s]),
                      b = make(dtype, shapes[s].rank, shapes[s].dims, NULL),
                      loss = make(dtype, 0, NULL, NULL);
-            const int64_t n = count_of(&a.desc);
-            long double total = 0;
             fill_noise(&b.desc, 77);
-            for (int64_t i = 0; i < n; i++)
-                total += powl((long double)get(&a.desc, i) - get(&b.desc, i), 2);
-            assert_int_equal(run(FY_OP_MSE_LOSS, &loss, SRCS(&a, &b), NULL, 0, 0), FY_STATUS_OK);
-            const double want = n ? (double)(total / n) : (double)NAN;
+            ts_ok(run(FY_OP_MSE_LOSS, &loss, SRCS(&a, &b), NULL, 0, 0));
+            ts_expected_t expected = expect(FY_OP_MSE_LOSS, SRCS(&a, &b), NULL);
+            const double want = expected.value.f[0];
+            ts_expected_free(&expected);
             expect_near(get(&loss.desc, 0), want, (0.51 * epsilon_of(dtype) + 1e-14) * want,
                         "mse_loss", (int64_t)s);
             DROP(&a, &b, &loss);
