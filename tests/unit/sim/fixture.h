@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backends/builtin.h"
+#include "backends/sim/memory.h"
 #include "tests/support/test.h"
 
 /* Statuses of the backend; the last failure's text contains `part`. */
@@ -126,6 +127,75 @@ static inline void drain(void *dev, void *stream)
     sim_ok(sim->event_record(dev, event, stream));
     sim_ok(sim->event_sync(dev, event, FY_FOREVER));
     sim->event_destroy(dev, event);
+}
+
+/* ---- a device with streams, events and a block ---- */
+
+enum { STREAMS = 3 };
+
+typedef struct world {
+    void *dev, *stream[STREAMS], *event[STREAMS];
+    unsigned char *block; /* of `nbytes`; NULL: 0 */
+    uint64_t nbytes;
+} world_t;
+
+#define MAKE_WORLD(index, nbytes, ...) \
+    make_world(index, nbytes, (const char *const[]){ __VA_ARGS__, NULL })
+static inline world_t make_world(int index, uint64_t nbytes, const char *const *specs)
+{
+    world_t w = { .dev = open_device(index, specs), .nbytes = nbytes };
+    for (int i = 0; i < STREAMS; i++) {
+        w.stream[i] = make_stream(w.dev);
+        w.event[i] = make_event(w.dev);
+    }
+    if (nbytes) w.block = make_block(w.dev, nbytes);
+    return w;
+}
+
+static inline void destroy_streams(world_t *w)
+{
+    for (int i = 0; i < STREAMS; i++) {
+        sim->event_destroy(w->dev, w->event[i]);
+        sim->stream_destroy(w->dev, w->stream[i]);
+    }
+}
+
+static inline void close_world(world_t *w)
+{
+    destroy_streams(w);
+    if (w->block) sim->free(w->dev, w->block, w->nbytes);
+    sim->device_close(w->dev);
+}
+
+static inline void drain_all(world_t *w)
+{
+    for (int i = 0; i < STREAMS; i++) drain(w->dev, w->stream[i]);
+}
+
+static inline void fill(world_t *w, int stream, uint64_t at, int value)
+{
+    sim_ok(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64));
+}
+
+/* Returns the current byte, written by the requests that have run. Reads through the shadow
+ * mapping, so no request runs because of it. */
+static inline int peep(world_t *w, uint64_t at)
+{
+    void *bytes;
+    sim_ok(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1,
+                               &bytes));
+    return *(unsigned char *)bytes;
+}
+
+/* A launch with one result of one element, by `kernel` (NULL: the op's). */
+static inline fy_launch_t launch_into(fy_desc_t *dst, fy_op_t op, fy_kernel_fn kernel)
+{
+    return (fy_launch_t){ .struct_size = sizeof(fy_launch_t),
+                          .op = op,
+                          .ndst = 1,
+                          .dst = dst,
+                          .nelem = 1,
+                          .kernel = kernel };
 }
 
 static inline fy_desc_t dense_f32(void *data, int64_t n)

@@ -18,19 +18,11 @@ enum {
 
 static char host_memory[1 << 20];
 
-typedef struct world {
-    void *dev, *up, *compute, *down, *event;
-    char *block;
-} world_t;
+enum { UP, COMPUTE, DOWN }; /* streams */
 
 static world_t begin(int index)
 {
-    world_t w = { .dev = OPEN(index, "capacity=1099511627776", "numerics=off") };
-    w.up = make_stream(w.dev);
-    w.compute = make_stream(w.dev);
-    w.down = make_stream(w.dev);
-    w.event = make_event(w.dev);
-    w.block = make_block(w.dev, 1ull << 39);
+    world_t w = MAKE_WORLD(index, 1ull << 39, "capacity=1099511627776", "numerics=off");
     sim_ok(sim->register_host(w.dev, host_memory, sizeof(host_memory)));
     return w;
 }
@@ -38,12 +30,7 @@ static world_t begin(int index)
 static void end(world_t *w)
 {
     sim->unregister_host(w->dev, host_memory, sizeof(host_memory));
-    sim->free(w->dev, w->block, 1ull << 39);
-    sim->event_destroy(w->dev, w->event);
-    sim->stream_destroy(w->dev, w->up);
-    sim->stream_destroy(w->dev, w->compute);
-    sim->stream_destroy(w->dev, w->down);
-    sim->device_close(w->dev);
+    close_world(w);
 }
 
 static fy_status_t run_nothing(const fy_launch_t *launch, void *stream)
@@ -56,19 +43,15 @@ static fy_status_t run_nothing(const fy_launch_t *launch, void *stream)
 static void launch(world_t *w, uint64_t flops)
 {
     fy_desc_t dst = dense_f32(w->block, 1);
-    fy_launch_t record = { .struct_size = sizeof(record),
-                           .op = FY_OP_NONE,
-                           .ndst = 1,
-                           .dst = &dst,
-                           .flops = flops,
-                           .kernel = run_nothing };
-    sim_ok(sim->launch(w->dev, w->compute, &record));
+    fy_launch_t record = launch_into(&dst, FY_OP_NONE, run_nothing);
+    record.flops = flops;
+    sim_ok(sim->launch(w->dev, w->stream[COMPUTE], &record));
 }
 
-static void chain(world_t *w, void *from, void *to)
+static void chain(world_t *w, int from, int to)
 {
-    sim_ok(sim->event_record(w->dev, w->event, from));
-    sim_ok(sim->event_wait(w->dev, to, w->event));
+    sim_ok(sim->event_record(w->dev, w->event[0], w->stream[from]));
+    sim_ok(sim->event_wait(w->dev, w->stream[to], w->event[0]));
 }
 
 static uint64_t now(void) { return fy__sim_clock_now(); }
@@ -79,16 +62,16 @@ TS_TEST(submitting_costs_only_the_submission_time)
     uint64_t start = now();
     launch(&w, 67000000000000);
     assert_int_equal(now() - start, SUBMIT_LAUNCH);
-    sim_ok(copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 52000));
+    sim_ok(copy(w.dev, w.stream[UP], FY_COPY_UPLOAD, 1, w.block, host_memory, 52000));
     assert_int_equal(now() - start, SUBMIT_LAUNCH + SUBMIT_COPY);
-    sim_ok(sim->fill(w.dev, w.compute, w.block, 0, 4096));
+    sim_ok(sim->fill(w.dev, w.stream[COMPUTE], w.block, 0, 4096));
     assert_int_equal(now() - start, 2 * SUBMIT_LAUNCH + SUBMIT_COPY);
     fy_backend_clock_t clock = read_clock(w.dev);
     assert_int_equal(clock.now_ns, now());
     assert_int_equal(clock.compute_ns, 1000000000 + KERNEL + 1 + KERNEL);
     assert_int_equal(clock.upload_ns, SETUP + 1000);
     assert_int_equal(clock.download_ns, 0);
-    drain(w.dev, w.compute);
+    drain(w.dev, w.stream[COMPUTE]);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 1000000000 + KERNEL + 1 + KERNEL + WAKE);
     end(&w);
 }
@@ -126,13 +109,13 @@ TS_TEST(a_pipeline_runs_at_the_slowest_engine)
                    down_ns = SETUP + 2000;
     uint64_t start = now();
     for (uint64_t i = 0; i < nbatches; i++) {
-        copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
-        chain(&w, w.up, w.compute);
+        copy(w.dev, w.stream[UP], FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
+        chain(&w, UP, COMPUTE);
         launch(&w, 201000000000);
-        chain(&w, w.compute, w.down);
-        copy(w.dev, w.down, FY_COPY_DOWNLOAD, 1, host_memory, w.block, 104000);
+        chain(&w, COMPUTE, DOWN);
+        copy(w.dev, w.stream[DOWN], FY_COPY_DOWNLOAD, 1, host_memory, w.block, 104000);
     }
-    drain(w.dev, w.down);
+    drain(w.dev, w.stream[DOWN]);
     assert_int_equal(now() - start, SUBMIT_COPY + up_ns + nbatches * compute_ns + down_ns + WAKE);
     fy_backend_clock_t clock = read_clock(w.dev);
     assert_int_equal(clock.upload_ns, nbatches * up_ns);
@@ -141,11 +124,11 @@ TS_TEST(a_pipeline_runs_at_the_slowest_engine)
 
     start = now();
     for (uint64_t i = 0; i < 10; i++) {
-        copy(w.dev, w.compute, FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
+        copy(w.dev, w.stream[COMPUTE], FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
         launch(&w, 201000000000);
-        copy(w.dev, w.compute, FY_COPY_DOWNLOAD, 1, host_memory, w.block, 104000);
+        copy(w.dev, w.stream[COMPUTE], FY_COPY_DOWNLOAD, 1, host_memory, w.block, 104000);
     }
-    drain(w.dev, w.compute);
+    drain(w.dev, w.stream[COMPUTE]);
     assert_int_equal(now() - start, SUBMIT_COPY + 10 * (up_ns + compute_ns + down_ns) + WAKE);
     end(&w);
 }
@@ -155,9 +138,9 @@ TS_TEST(an_engine_runs_one_request_at_a_time)
 {
     world_t w = begin(0);
     uint64_t start = now();
-    copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
-    copy(w.dev, w.down, FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
-    drain(w.dev, w.down);
+    copy(w.dev, w.stream[UP], FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
+    copy(w.dev, w.stream[DOWN], FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
+    drain(w.dev, w.stream[DOWN]);
     assert_int_equal(now() - start, SUBMIT_COPY + 2 * (SETUP + 10000) + WAKE);
     end(&w);
 }
@@ -168,19 +151,19 @@ TS_TEST(pageable_copies_block_the_host)
     static char pageable[120000];
     uint64_t start = now();
     launch(&w, 33500000000000); /* half a second */
-    chain(&w, w.compute, w.down);
-    copy(w.dev, w.down, FY_COPY_DOWNLOAD, 0, pageable, w.block, sizeof(pageable));
+    chain(&w, COMPUTE, DOWN);
+    copy(w.dev, w.stream[DOWN], FY_COPY_DOWNLOAD, 0, pageable, w.block, sizeof(pageable));
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 500000000 + KERNEL + SETUP + 10000 + WAKE);
 
     start = now();
     launch(&w, 33500000000000);
-    chain(&w, w.compute, w.down);
-    copy(w.dev, w.down, FY_COPY_DOWNLOAD, 1, host_memory, w.block, sizeof(pageable));
+    chain(&w, COMPUTE, DOWN);
+    copy(w.dev, w.stream[DOWN], FY_COPY_DOWNLOAD, 1, host_memory, w.block, sizeof(pageable));
     assert_int_equal(now() - start, SUBMIT_LAUNCH + SUBMIT_COPY);
 
-    drain(w.dev, w.down);
+    drain(w.dev, w.stream[DOWN]);
     start = now();
-    copy(w.dev, w.up, FY_COPY_UPLOAD, 0, w.block, pageable, sizeof(pageable));
+    copy(w.dev, w.stream[UP], FY_COPY_UPLOAD, 0, w.block, pageable, sizeof(pageable));
     assert_int_equal(now() - start, SUBMIT_COPY + SETUP + 10000 + WAKE);
     end(&w);
 }
@@ -189,7 +172,8 @@ TS_TEST(local_copies_are_kernels)
 {
     world_t w = begin(0);
     fy_backend_clock_t before = read_clock(w.dev);
-    sim_ok(copy(w.dev, w.compute, FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000));
+    sim_ok(
+        copy(w.dev, w.stream[COMPUTE], FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000));
     fy_backend_clock_t after = read_clock(w.dev);
     assert_int_equal(after.now_ns - before.now_ns, SUBMIT_LAUNCH);
     assert_int_equal(after.compute_ns - before.compute_ns, KERNEL + 2000);
@@ -203,9 +187,9 @@ TS_TEST(peer_copies_use_an_engine_of_each_device)
 {
     world_t a = begin(0), b = begin(1);
     uint64_t start = now();
-    copy(b.dev, b.up, FY_COPY_UPLOAD, 1, b.block, host_memory, 520000);
-    sim_ok(copy(a.dev, a.down, FY_COPY_PEER, 0, b.block, a.block, 450000));
-    drain(a.dev, a.down);
+    copy(b.dev, b.stream[UP], FY_COPY_UPLOAD, 1, b.block, host_memory, 520000);
+    sim_ok(copy(a.dev, a.stream[DOWN], FY_COPY_PEER, 0, b.block, a.block, 450000));
+    drain(a.dev, a.stream[DOWN]);
     assert_int_equal(now() - start, SUBMIT_COPY + SETUP + 10000 + SETUP + 1000 + WAKE);
     assert_int_equal(read_clock(a.dev).download_ns, SETUP + 1000);
     assert_int_equal(read_clock(a.dev).upload_ns, 0);
@@ -221,11 +205,11 @@ TS_TEST(host_work_advances_only_the_host_clock)
     launch(&w, 67000000); /* a microsecond */
     sim->host_work(w.dev, 3000000, 0);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 50 + 10000);
-    drain(w.dev, w.compute); /* done before */
+    drain(w.dev, w.stream[COMPUTE]); /* done before */
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 50 + 10000 + POLL);
     start = now();
     launch(&w, 67000000); /* starts now, not when the engine became free */
-    drain(w.dev, w.compute);
+    drain(w.dev, w.stream[COMPUTE]);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + KERNEL + 1000 + WAKE);
     end(&w);
 }

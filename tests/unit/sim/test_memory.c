@@ -11,23 +11,6 @@
 
 #include "backends/sim/sim.h"
 
-typedef struct world {
-    void *dev, *stream;
-} world_t;
-
-static world_t begin(const char *capacity)
-{
-    world_t w = { .dev = OPEN(0, capacity) };
-    w.stream = make_stream(w.dev);
-    return w;
-}
-
-static void end(world_t *w)
-{
-    sim->stream_destroy(w->dev, w->stream);
-    sim->device_close(w->dev);
-}
-
 /* Returns the signal that ends a child which runs `act`; 0 if it survives. */
 static int signal_of(void (*act)(volatile char *address), char *address)
 {
@@ -50,7 +33,7 @@ static void write_one(volatile char *address) { *address = 1; }
 
 TS_TEST(host_access_to_device_memory_crashes)
 {
-    world_t w = begin("capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
     char *address = make_block(w.dev, 100000);
     assert_int_equal((uintptr_t)address % 256, 0);
     assert_int_equal(signal_of(read_one, address), SIGSEGV);
@@ -59,12 +42,12 @@ TS_TEST(host_access_to_device_memory_crashes)
     char on_host = 0;
     assert_int_equal(signal_of(write_one, &on_host), 0);
     sim->free(w.dev, address, 100000);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(system_calls_on_device_memory_fail)
 {
-    world_t w = begin("capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
     char *address = make_block(w.dev, 4096);
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -76,12 +59,12 @@ TS_TEST(system_calls_on_device_memory_fail)
     close(ends[0]);
     close(ends[1]);
     sim->free(w.dev, address, 4096);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(capacity_is_exact)
 {
-    world_t w = begin("capacity=10000");
+    world_t w = MAKE_WORLD(0, 0, "capacity=10000");
     void *a = make_block(w.dev, 9999), *b = &b;
     sim_fails(sim->alloc(w.dev, 2, &b), OUT_OF_MEMORY);
     assert_null(b);
@@ -95,13 +78,13 @@ TS_TEST(capacity_is_exact)
     a = make_block(w.dev, 9999);
     sim->free(w.dev, a, 9999);
     sim->free(w.dev, b, 1);
-    end(&w);
+    close_world(&w);
 }
 
 /* In a child process, because the limit cannot be lifted. */
 TS_TEST(refused_address_space_is_explained)
 {
-    world_t w = begin("capacity=1099511627776");
+    world_t w = MAKE_WORLD(0, 0, "capacity=1099511627776");
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -121,41 +104,43 @@ TS_TEST(refused_address_space_is_explained)
     waitpid(child, &status, 0);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(requests_beyond_any_capacity_are_refused)
 {
-    world_t w = begin("capacity=18446744073709551615");
+    world_t w = MAKE_WORLD(0, 0, "capacity=18446744073709551615");
     void *address = &address;
     sim_fails(sim->alloc(w.dev, UINT64_MAX, &address), OUT_OF_MEMORY);
     assert_null(address);
     sim_fails(sim->alloc(w.dev, 1ull << 62, &address), OUT_OF_MEMORY);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(foreign_addresses_are_refused)
 {
-    world_t w = begin("capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
     char *block = make_block(w.dev, 1000), on_host[64] = "";
-    sim_fails_with(sim->fill(w.dev, w.stream, on_host, 0, 64), INVALID_ARGUMENT, "fill: dst at 0x");
+    sim_fails_with(sim->fill(w.dev, w.stream[0], on_host, 0, 64), INVALID_ARGUMENT,
+                   "fill: dst at 0x");
     assert_non_null(strstr(said, "(64 bytes) is not an address of sim:0"));
-    sim_fails(sim->fill(w.dev, w.stream, NULL, 0, 1), INVALID_ARGUMENT);
-    sim_ok(sim->fill(w.dev, w.stream, block, 0, 1000));
-    sim_fails_with(sim->fill(w.dev, w.stream, block + 990, 0, 11), INVALID_ARGUMENT,
+    sim_fails(sim->fill(w.dev, w.stream[0], NULL, 0, 1), INVALID_ARGUMENT);
+    sim_ok(sim->fill(w.dev, w.stream[0], block, 0, 1000));
+    sim_fails_with(sim->fill(w.dev, w.stream[0], block + 990, 0, 11), INVALID_ARGUMENT,
                    "needs 11 bytes; the block of sim:0 that it lies in ends after 10");
-    sim_fails(sim->fill(w.dev, w.stream, block - 1, 0, 1), INVALID_ARGUMENT);
-    sim_fails_with(copy(w.dev, w.stream, FY_COPY_UPLOAD, 0, block, block, 10), INVALID_ARGUMENT,
+    sim_fails(sim->fill(w.dev, w.stream[0], block - 1, 0, 1), INVALID_ARGUMENT);
+    sim_fails_with(copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 0, block, block, 10), INVALID_ARGUMENT,
                    "is device memory of sim:0");
-    sim_fails(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, on_host, on_host, 10), INVALID_ARGUMENT);
+    sim_fails(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, on_host, 10),
+              INVALID_ARGUMENT);
     sim->free(w.dev, block, 1000);
-    sim_fails(sim->fill(w.dev, w.stream, block, 0, 1), INVALID_ARGUMENT);
-    end(&w);
+    sim_fails(sim->fill(w.dev, w.stream[0], block, 0, 1), INVALID_ARGUMENT);
+    close_world(&w);
 }
 
 TS_TEST(a_wrong_free_is_logged_and_ignored)
 {
-    world_t w = begin("capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
     char *block = make_block(w.dev, 4096);
     int before = nlogged;
     sim->free(w.dev, block + 256, 4096);
@@ -166,20 +151,20 @@ TS_TEST(a_wrong_free_is_logged_and_ignored)
     sim->free(w.dev, block, 4096);
     assert_int_equal(nlogged, before + 3);
     assert_int_equal(fy__sim_memory_used(w.dev), 0);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(page_locked_ranges_are_tracked)
 {
-    world_t w = begin("capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
     static char slab[8192];
     char *block = make_block(w.dev, 8192);
-    sim_fails_with(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 100), INVALID_ARGUMENT,
+    sim_fails_with(copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, block, slab, 100), INVALID_ARGUMENT,
                    "not registered with sim:0");
     sim_ok(sim->register_host(w.dev, slab, 4096));
     assert_int_equal(fy__sim_memory_pinned(w.dev), 4096);
-    sim_ok(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4096));
-    sim_fails(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4097), INVALID_ARGUMENT);
+    sim_ok(copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, block, slab, 4096));
+    sim_fails(copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, block, slab, 4097), INVALID_ARGUMENT);
     sim_fails_with(sim->register_host(w.dev, slab + 4095, 1), INVALID_ARGUMENT,
                    "page-locked already");
     sim_fails(sim->register_host(w.dev, block, 4096), INVALID_ARGUMENT);
@@ -189,7 +174,7 @@ TS_TEST(page_locked_ranges_are_tracked)
     sim->unregister_host(w.dev, slab, 4096);
     assert_int_equal(nlogged, before + 1);
     sim->free(w.dev, block, 8192);
-    end(&w);
+    close_world(&w);
 }
 
 TS_SUITE(.begin = open_backend);

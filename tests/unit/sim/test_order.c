@@ -4,25 +4,14 @@
  * test_schedule.c tests the random order. */
 #include "tests/unit/sim/fixture.h"
 
-#include "backends/sim/memory.h"
 #include "backends/sim/order.h"
 #include "backends/sim/queue.h"
-
-typedef struct world {
-    void *dev, *stream[2], *event[2];
-    unsigned char *block; /* 8192 */
-} world_t;
 
 static unsigned char pinned[8192]; /* registered with the device of the last `begin` */
 
 static world_t begin(int index, const char *order)
 {
-    world_t w = { .dev = OPEN(index, "capacity=65536", order) };
-    for (int i = 0; i < 2; i++) {
-        w.stream[i] = make_stream(w.dev);
-        w.event[i] = make_event(w.dev);
-    }
-    w.block = make_block(w.dev, 8192);
+    world_t w = MAKE_WORLD(index, 8192, "capacity=65536", order);
     memset(pinned, 0, sizeof(pinned));
     sim_ok(sim->register_host(w.dev, pinned, sizeof(pinned)));
     return w;
@@ -30,19 +19,9 @@ static world_t begin(int index, const char *order)
 
 static void end(world_t *w)
 {
-    for (int i = 0; i < 2; i++) {
-        drain(w->dev, w->stream[i]);
-        sim->stream_destroy(w->dev, w->stream[i]);
-        sim->event_destroy(w->dev, w->event[i]);
-    }
+    drain_all(w);
     sim->unregister_host(w->dev, pinned, sizeof(pinned));
-    sim->free(w->dev, w->block, 8192);
-    sim->device_close(w->dev);
-}
-
-static void fill(world_t *w, int stream, uint64_t at, int value)
-{
-    sim_ok(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64));
+    close_world(w);
 }
 
 static void record(world_t *w, int stream)
@@ -54,16 +33,6 @@ static void sync_on(world_t *w, int stream)
 {
     record(w, stream);
     sim_ok(sim->event_sync(w->dev, w->event[stream], FY_FOREVER));
-}
-
-/* Returns the current byte, written by the requests that have run. Reads through the shadow
- * mapping, so no request runs because of it. */
-static int peep(world_t *w, uint64_t at)
-{
-    void *bytes;
-    sim_ok(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1,
-                               &bytes));
-    return *(unsigned char *)bytes;
 }
 
 TS_TEST(orders_by_name)
@@ -253,10 +222,7 @@ TS_TEST(a_destroyed_streams_work_still_runs)
     copy(w.dev, stream, FY_COPY_DOWNLOAD, 1, pinned, w.block, 64);
     sim->stream_destroy(w.dev, stream);
     assert_int_equal(pinned[0], 0xDC);
-    for (int i = 0; i < 2; i++) {
-        sim->event_destroy(w.dev, w.event[i]);
-        sim->stream_destroy(w.dev, w.stream[i]);
-    }
+    destroy_streams(&w);
     sim->device_close(w.dev);
     assert_int_equal(pinned[0], 8);
     assert_int_equal(fy__sim_violations(), before);
@@ -305,16 +271,11 @@ static fy_status_t launch(world_t *w, uint64_t at, int32_t value, uint32_t *faul
 {
     attrs_t attrs = { value };
     fy_desc_t dst = { .data = w->block + at, .dtype = FY_DTYPE_I32, .rank = 0 };
-    fy_launch_t request = { .struct_size = sizeof(request),
-                            .op = FY_OP_BUILTIN_COUNT,
-                            .ndst = 1,
-                            .dst = &dst,
-                            .attrs = &attrs,
-                            .attrs_nbytes = sizeof(attrs),
-                            .nelem = 1,
-                            .fault = fault,
-                            .kernel = write_attrs,
-                            .user = (void *)(uintptr_t)verdict };
+    fy_launch_t request = launch_into(&dst, FY_OP_BUILTIN_COUNT, write_attrs);
+    request.attrs = &attrs;
+    request.attrs_nbytes = sizeof(attrs);
+    request.fault = fault;
+    request.user = (void *)(uintptr_t)verdict;
     fy_status_t status = sim->launch(w->dev, w->stream[0], &request);
     attrs.value = -1; /* the caller may reuse its record */
     dst.data = NULL;
@@ -348,13 +309,8 @@ TS_TEST(a_kernel_that_fails_late_loses_the_device)
     assert_int_equal(peep(&w, 64), 0); /* dropped */
     sim_fails(sim->event_query(w.dev, w.event[0], &done), DEVICE_LOST);
     sim_fails(sim->fill(w.dev, w.stream[0], w.block, 1, 1), DEVICE_LOST);
-    for (int i = 0; i < 2; i++) {
-        sim->event_destroy(w.dev, w.event[i]);
-        sim->stream_destroy(w.dev, w.stream[i]);
-    }
     sim->unregister_host(w.dev, pinned, sizeof(pinned));
-    sim->free(w.dev, w.block, 8192);
-    sim->device_close(w.dev);
+    close_world(&w);
 }
 
 TS_TEST(numerics_off_in_every_order)

@@ -4,57 +4,26 @@
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
-#include "backends/sim/memory.h"
 
 enum { NSEEDS = 200 };
-
-typedef struct world {
-    void *dev, *stream[3], *event[3];
-    unsigned char *block; /* 4096 */
-} world_t;
 
 static world_t begin(const char *order, uint64_t seed)
 {
     char text[48];
     snprintf(text, sizeof(text), "seed=%" PRIu64, seed);
-    world_t w = { .dev = seed ? OPEN(0, "capacity=65536", order, text)
-                              : OPEN(0, "capacity=65536", order) };
-    for (int i = 0; i < 3; i++) {
-        w.stream[i] = make_stream(w.dev);
-        w.event[i] = make_event(w.dev);
-    }
-    w.block = make_block(w.dev, 4096);
-    return w;
+    return MAKE_WORLD(0, 4096, "capacity=65536", order, seed ? text : NULL);
 }
 
 static void end(world_t *w)
 {
-    for (int i = 0; i < 3; i++) {
-        drain(w->dev, w->stream[i]);
-        sim->stream_destroy(w->dev, w->stream[i]);
-        sim->event_destroy(w->dev, w->event[i]);
-    }
-    sim->free(w->dev, w->block, 4096);
-    sim->device_close(w->dev);
-}
-
-static void fill(world_t *w, int stream, uint64_t at, int value)
-{
-    sim_ok(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64));
+    drain_all(w);
+    close_world(w);
 }
 
 static void order(world_t *w, int before, int after)
 {
     sim_ok(sim->event_record(w->dev, w->event[before], w->stream[before]));
     sim_ok(sim->event_wait(w->dev, w->stream[after], w->event[before]));
-}
-
-static int peep(world_t *w, uint64_t at)
-{
-    void *bytes;
-    sim_ok(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1,
-                               &bytes));
-    return *(unsigned char *)bytes;
 }
 
 /* Two streams write the same bytes. Returns the last writer. */
@@ -194,7 +163,7 @@ static size_t timed_program(const char *spec, moment_t *out_moments)
     sim->event_record(w.dev, w.event[0], w.stream[2]);
     sim->event_sync(w.dev, w.event[0], FY_FOREVER);
     out_moments[n - 1].now_ns = fy__sim_clock_now() - begin_ns;
-    for (int i = 0; i < 3; i++) drain(w.dev, w.stream[i]);
+    drain_all(&w);
     sim->unregister_host(w.dev, pinned, sizeof(pinned));
     end(&w);
     return n;

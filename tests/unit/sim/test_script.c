@@ -101,18 +101,12 @@ TS_TEST(every_kind_of_allocation_fails)
     sim->device_close(dev);
 }
 
-typedef struct world {
-    void *dev, *stream;
-    unsigned char *block; /* 4096 */
-} world_t;
 static unsigned char pinned[4096];
 static uint32_t *const flag = (uint32_t *)(void *)(pinned + 4092);
 
 static world_t begin(const char *order, const char *faults)
 {
-    world_t w = { .dev = OPEN(0, "capacity=65536", order, faults) };
-    w.stream = make_stream(w.dev);
-    w.block = make_block(w.dev, 4096);
+    world_t w = MAKE_WORLD(0, 4096, "capacity=65536", order, faults);
     memset(pinned, 0, sizeof(pinned));
     sim_ok(sim->register_host(w.dev, pinned, sizeof(pinned)));
     return w;
@@ -120,10 +114,8 @@ static world_t begin(const char *order, const char *faults)
 
 static void end(world_t *w)
 {
-    sim->stream_destroy(w->dev, w->stream);
     sim->unregister_host(w->dev, pinned, sizeof(pinned));
-    sim->free(w->dev, w->block, 4096);
-    sim->device_close(w->dev);
+    close_world(w);
 }
 
 static fy_status_t flagged(world_t *w, fy_copy_kind_t kind, void *dst, const void *src)
@@ -131,7 +123,7 @@ static fy_status_t flagged(world_t *w, fy_copy_kind_t kind, void *dst, const voi
     fy_copy_t record = {
         .kind = kind, .host_pinned = 1, .dst = dst, .src = src, .nbytes = 64, .fault = flag
     };
-    return sim->copy(w->dev, w->stream, &record);
+    return sim->copy(w->dev, w->stream[0], &record);
 }
 
 TS_TEST(a_copy_fails_when_it_runs)
@@ -147,21 +139,21 @@ TS_TEST(a_copy_fails_when_it_runs)
         sim_ok(flagged(&w, FY_COPY_UPLOAD, w.block, pinned));
         /* not counted */
         sim_ok(flagged(&w, FY_COPY_LOCAL, w.block + 128, w.block));
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         assert_int_equal(*flag, 0);
         sim_ok(flagged(&w, FY_COPY_UPLOAD, w.block, pinned));
         if (i < 2) assert_int_equal(*flag, i == 0 ? 1 : 0); /* random: either */
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         assert_int_equal(*flag, 1);
         *flag = 0;
         sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128));
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         assert_int_equal(*flag, 1);
         for (int k = 0; k < 64; k++) assert_int_equal(pinned[128 + k], 0xDC);
         *flag = 0;
         sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128));
         sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned + 256, w.block));
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         assert_int_equal(*flag, 0);
         assert_int_equal(pinned[128], 1);
         assert_int_equal(pinned[256], 0xDC); /* the bytes that the failed upload left */
@@ -186,7 +178,8 @@ TS_TEST(a_failed_copy_without_a_flag_loses_the_device)
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=copy@1");
         unsigned char pageable[64];
-        sim_fails(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, pageable, w.block, 64), DEVICE_LOST);
+        sim_fails(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, pageable, w.block, 64),
+                  DEVICE_LOST);
         assert_int_equal(pageable[63], 0xDC);
         end(&w);
     }
@@ -200,13 +193,8 @@ static fy_status_t do_nothing(const fy_launch_t *launch, void *stream)
 static fy_status_t launch(world_t *w)
 {
     fy_desc_t dst = { .data = w->block, .dtype = FY_DTYPE_I32 };
-    fy_launch_t record = { .struct_size = sizeof(record),
-                           .op = FY_OP_BUILTIN_COUNT,
-                           .ndst = 1,
-                           .dst = &dst,
-                           .nelem = 1,
-                           .kernel = do_nothing };
-    return sim->launch(w->dev, w->stream, &record);
+    fy_launch_t record = launch_into(&dst, FY_OP_BUILTIN_COUNT, do_nothing);
+    return sim->launch(w->dev, w->stream[0], &record);
 }
 
 TS_TEST(launches_fail_when_submitted)
@@ -218,15 +206,15 @@ TS_TEST(launches_fail_when_submitted)
         sim_fails_with(launch(&w), INTERNAL,
                        "launch 2, a registered op, fails, as the device's faults= says");
         assert_int_equal(fy__sim_clock_now(), now);
-        sim_ok(sim->fill(w.dev, w.stream, w.block, 1, 64));
+        sim_ok(sim->fill(w.dev, w.stream[0], w.block, 1, 64));
         sim_fails(launch(&w), INTERNAL);
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         /* counted from now */
         sim_ok(fy__sim_set_faults(w.dev, "launch@2"));
         sim_ok(launch(&w));
         sim_fails(launch(&w), INTERNAL);
         sim_ok(launch(&w));
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         end(&w);
     }
 }
@@ -236,15 +224,15 @@ TS_TEST(a_lost_device_answers_lost_and_drops_its_work)
     uint64_t violations = fy__sim_violations();
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=lost@3");
-        void *event = make_event(w.dev), *out;
+        void *event = w.event[0], *out;
         int done;
         fy_backend_info_t info;
         fy__executed_t before, after;
         fy__executed_read(&before);
-        sim->fill(w.dev, w.stream, w.block, 6, 64);
+        sim->fill(w.dev, w.stream[0], w.block, 6, 64);
         sim_ok(flagged(&w, FY_COPY_DOWNLOAD, pinned, w.block));
-        sim_ok(sim->event_record(w.dev, event, w.stream));
-        sim_fails_with(sim->fill(w.dev, w.stream, w.block, 7, 64), DEVICE_LOST,
+        sim_ok(sim->event_record(w.dev, event, w.stream[0]));
+        sim_fails_with(sim->fill(w.dev, w.stream[0], w.block, 7, 64), DEVICE_LOST,
                        "sim:0 is lost: its faults= says so at request 3, fill");
         if (i == 1) assert_int_equal(pinned[0], 0xDC);
         fy__executed_read(&after); /* every failed copy is counted */
@@ -254,8 +242,8 @@ TS_TEST(a_lost_device_answers_lost_and_drops_its_work)
         sim_fails(sim->event_query(w.dev, event, &done), DEVICE_LOST);
         sim_fails(sim->event_peek(w.dev, event, &done), DEVICE_LOST);
         sim_fails(sim->event_sync(w.dev, event, FY_FOREVER), DEVICE_LOST);
-        sim_fails(sim->event_record(w.dev, event, w.stream), DEVICE_LOST);
-        sim_fails(sim->event_wait(w.dev, w.stream, event), DEVICE_LOST);
+        sim_fails(sim->event_record(w.dev, event, w.stream[0]), DEVICE_LOST);
+        sim_fails(sim->event_wait(w.dev, w.stream[0], event), DEVICE_LOST);
         sim_fails(sim->event_create(w.dev, &out), DEVICE_LOST);
         sim_fails(sim->stream_create(w.dev, FY_STREAM_COMPUTE, 0, NULL, &out), DEVICE_LOST);
         sim_fails(sim->alloc(w.dev, 64, &out), DEVICE_LOST);
@@ -263,7 +251,6 @@ TS_TEST(a_lost_device_answers_lost_and_drops_its_work)
         sim_fails(sim->device_query(w.dev, &info), DEVICE_LOST);
         sim_fails(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), DEVICE_LOST);
         sim_fails(launch(&w), DEVICE_LOST);
-        sim->event_destroy(w.dev, event);
         end(&w);
     }
     assert_int_equal(fy__sim_violations(), violations);
@@ -277,11 +264,11 @@ TS_TEST(a_slow_request_only_takes_longer)
             begin("order=eager", i == 0 ? "faults=alloc@9" : "faults=slow@2:2ms+slow@2:1us");
         for (int k = 0; k < 3; k++) {
             uint64_t start, finish;
-            sim_ok(sim->fill(w.dev, w.stream, w.block, 1, 64));
+            sim_ok(sim->fill(w.dev, w.stream[0], w.block, 1, 64));
             sim->request_span(w.dev, &start, &finish);
             spans[i][k] = finish - start;
         }
-        drain(w.dev, w.stream);
+        drain(w.dev, w.stream[0]);
         end(&w);
     }
     assert_int_equal(spans[1][0], spans[0][0]);

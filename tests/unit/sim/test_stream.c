@@ -18,96 +18,77 @@ TS_TEST(wrapping_is_unsupported)
     sim->device_close(dev);
 }
 
-/* A block of 4.8 GB, which the h200 profile fills in a millisecond. */
-typedef struct world {
-    void *dev, *stream, *event;
-    char *block;
-} world_t;
-
 /* SOME: kernel start and submission of each */
 enum { NFILLS = 20, WHILE = 1000000 * NFILLS, SOME = NFILLS * 3000 };
 
+/* A block of 4.8 GB, which the h200 profile fills in a millisecond. */
 static world_t begin(void)
 {
-    world_t w = { .dev = OPEN(0, "numerics=off", "capacity=9600000000") };
-    w.stream = make_stream(w.dev);
-    w.event = make_event(w.dev);
-    w.block = make_block(w.dev, 4800000000);
-    return w;
+    return MAKE_WORLD(0, 4800000000, "numerics=off", "capacity=9600000000");
 }
 
 static void fill_for_a_while(world_t *w)
 {
-    for (int i = 0; i < NFILLS; i++) sim->fill(w->dev, w->stream, w->block, 0, 4800000000);
-}
-
-static void end(world_t *w)
-{
-    sim->free(w->dev, w->block, 4800000000);
-    sim->event_destroy(w->dev, w->event);
-    sim->stream_destroy(w->dev, w->stream);
-    sim->device_close(w->dev);
+    for (int i = 0; i < NFILLS; i++) sim->fill(w->dev, w->stream[0], w->block, 0, 4800000000);
 }
 
 TS_TEST(an_unrecorded_event_is_done)
 {
     world_t w = begin();
     int done = 0;
-    sim_ok(sim->event_query(w.dev, w.event, &done));
+    sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_int_equal(done, 1);
-    sim_ok(sim->event_sync(w.dev, w.event, 0));
-    end(&w);
+    sim_ok(sim->event_sync(w.dev, w.event[0], 0));
+    close_world(&w);
 }
 
 TS_TEST(polling_ends)
 {
     world_t w = begin();
     fill_for_a_while(&w);
-    sim->event_record(w.dev, w.event, w.stream);
+    sim->event_record(w.dev, w.event[0], w.stream[0]);
     uint64_t npolls = 0;
-    for (int done = 0; !done; npolls++) sim_ok(sim->event_query(w.dev, w.event, &done));
+    for (int done = 0; !done; npolls++) sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_in_range(npolls, (WHILE - SOME) / 200, (WHILE + SOME) / 200);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(a_timeout_costs_its_waiting_time)
 {
     world_t w = begin();
     fill_for_a_while(&w);
-    sim->event_record(w.dev, w.event, w.stream);
+    sim->event_record(w.dev, w.event[0], w.stream[0]);
     uint64_t start = fy__sim_clock_now();
-    sim_fails(sim->event_sync(w.dev, w.event, 1000000), TIMEOUT);
+    sim_fails(sim->event_sync(w.dev, w.event[0], 1000000), TIMEOUT);
     assert_int_equal(fy__sim_clock_now() - start, 200 + 1000000);
     assert_non_null(strstr(said, "1000000 ns of model time"));
     int done = 1;
-    sim->event_query(w.dev, w.event, &done);
+    sim->event_query(w.dev, w.event[0], &done);
     assert_int_equal(done, 0);
-    for (int i = 0; sim->event_sync(w.dev, w.event, 0) == FY_STATUS_TIMEOUT; i++)
+    for (int i = 0; sim->event_sync(w.dev, w.event[0], 0) == FY_STATUS_TIMEOUT; i++)
         assert_true(i < WHILE / 200); /* a loop of polls ends too */
-    sim->event_query(w.dev, w.event, &done);
+    sim->event_query(w.dev, w.event[0], &done);
     assert_int_equal(done, 1);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(a_wait_uses_the_event_as_recorded_now)
 {
     world_t w = begin();
-    void *other = make_stream(w.dev), *later = make_event(w.dev);
+    void *other = w.stream[1], *later = w.event[1];
     fill_for_a_while(&w);
-    sim->event_record(w.dev, w.event, w.stream);
-    sim_ok(sim->event_wait(w.dev, other, w.event));
+    sim->event_record(w.dev, w.event[0], w.stream[0]);
+    sim_ok(sim->event_wait(w.dev, other, w.event[0]));
     fill_for_a_while(&w);
-    sim->event_record(w.dev, w.event,
-                      w.stream); /* moves it; `other` waits for its previous position */
+    sim->event_record(w.dev, w.event[0],
+                      w.stream[0]); /* moves it; `other` waits for its previous position */
     sim->event_record(w.dev, later, other);
     uint64_t start = fy__sim_clock_now();
     sim_ok(sim->event_sync(w.dev, later, FY_FOREVER));
     assert_in_range(fy__sim_clock_now() - start, WHILE - SOME, WHILE + SOME);
-    sim_ok(sim->event_sync(w.dev, w.event, FY_FOREVER));
+    sim_ok(sim->event_sync(w.dev, w.event[0], FY_FOREVER));
     assert_in_range(fy__sim_clock_now() - start, 2 * (WHILE - SOME), 2 * (WHILE + SOME));
-    sim->event_destroy(w.dev, later);
-    sim->stream_destroy(w.dev, other);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(devices_wait_for_each_other)
@@ -115,8 +96,8 @@ TS_TEST(devices_wait_for_each_other)
     world_t w = begin();
     void *peer = OPEN(1, "numerics=off"), *stream = make_stream(peer), *event = make_event(peer);
     fill_for_a_while(&w);
-    sim->event_record(w.dev, w.event, w.stream);
-    sim->event_wait(peer, stream, w.event);
+    sim->event_record(w.dev, w.event[0], w.stream[0]);
+    sim->event_wait(peer, stream, w.event[0]);
     sim->event_record(peer, event, stream);
     uint64_t start = fy__sim_clock_now();
     sim->event_sync(peer, event, FY_FOREVER);
@@ -124,7 +105,7 @@ TS_TEST(devices_wait_for_each_other)
     sim->event_destroy(peer, event);
     sim->stream_destroy(peer, stream);
     sim->device_close(peer);
-    end(&w);
+    close_world(&w);
 }
 
 /* ---- threads ---- */
@@ -156,11 +137,7 @@ static void *work(void *job_)
                           .rank = 1,
                           .dims = { NWORDS },
                           .strides = { 1 } };
-        fy_launch_t record = { .struct_size = sizeof(record),
-                               .op = FY_OP_NONE,
-                               .ndst = 1,
-                               .dst = &dst,
-                               .kernel = increment };
+        fy_launch_t record = launch_into(&dst, FY_OP_NONE, increment);
         if (sim->alloc(job->dev, 4096, &mine) != FY_STATUS_OK) return NULL;
         if (sim->event_create(job->dev, &event) != FY_STATUS_OK) return NULL;
         if (sim->launch(job->dev, job->stream, &record) != FY_STATUS_OK) return NULL;

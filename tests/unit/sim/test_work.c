@@ -4,35 +4,21 @@
 
 #include "backends/sim/clock.h"
 
-typedef struct world {
-    void *dev, *stream;
-    char *block; /* 64 KiB */
-} world_t;
-
 static world_t begin(int index)
 {
-    world_t w = { .dev = OPEN(index, "capacity=1048576") };
-    w.stream = make_stream(w.dev);
-    w.block = make_block(w.dev, 65536);
+    world_t w = MAKE_WORLD(index, 65536, "capacity=1048576");
     memset(wire_nbytes, 0, sizeof(wire_nbytes));
     return w;
 }
 
-static void end(world_t *w)
-{
-    sim->free(w->dev, w->block, 65536);
-    sim->stream_destroy(w->dev, w->stream);
-    sim->device_close(w->dev);
-}
-
 static void put(world_t *w, uint64_t at, const void *src, uint64_t nbytes)
 {
-    sim_ok(copy(w->dev, w->stream, FY_COPY_UPLOAD, 0, w->block + at, src, nbytes));
+    sim_ok(copy(w->dev, w->stream[0], FY_COPY_UPLOAD, 0, w->block + at, src, nbytes));
 }
 
 static void get(world_t *w, void *dst, uint64_t at, uint64_t nbytes)
 {
-    sim_ok(copy(w->dev, w->stream, FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes));
+    sim_ok(copy(w->dev, w->stream[0], FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes));
 }
 
 TS_TEST(copies_and_wire_bytes)
@@ -40,9 +26,9 @@ TS_TEST(copies_and_wire_bytes)
     world_t a = begin(0), b = begin(1);
     char back[16] = "";
     put(&a, 100, "hello, device", 14);
-    sim_ok(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14));
-    sim_ok(copy(b.dev, b.stream, FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14));
-    sim_ok(sim->fill(b.dev, b.stream, b.block + 12, '-', 2));
+    sim_ok(copy(a.dev, a.stream[0], FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14));
+    sim_ok(copy(b.dev, b.stream[0], FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14));
+    sim_ok(sim->fill(b.dev, b.stream[0], b.block + 12, '-', 2));
     get(&b, back, 7, 14);
     assert_string_equal(back, "hello--device");
     get(&a, back, 300, 14);
@@ -51,8 +37,8 @@ TS_TEST(copies_and_wire_bytes)
     assert_int_equal(wire_nbytes[FY_COPY_DOWNLOAD], 28);
     assert_int_equal(wire_nbytes[FY_COPY_PEER], 14);
     assert_int_equal(wire_nbytes[FY_COPY_LOCAL], 0);
-    end(&a);
-    end(&b);
+    close_world(&a);
+    close_world(&b);
 }
 
 TS_TEST(refused_copies_cost_nothing)
@@ -60,20 +46,21 @@ TS_TEST(refused_copies_cost_nothing)
     world_t a = begin(0), b = begin(1), c = begin(2);
     uint64_t start = fy__sim_clock_now();
     char on_host[8] = "";
-    sim_fails(copy(a.dev, a.stream, FY_COPY_PEER, 0, a.block, a.block + 8, 8), INVALID_ARGUMENT);
-    sim_fails_with(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, c.block, 8), INVALID_ARGUMENT,
+    sim_fails(copy(a.dev, a.stream[0], FY_COPY_PEER, 0, a.block, a.block + 8, 8), INVALID_ARGUMENT);
+    sim_fails_with(copy(a.dev, a.stream[0], FY_COPY_PEER, 0, b.block, c.block, 8), INVALID_ARGUMENT,
                    "from sim:2 to sim:1");
-    sim_fails_with(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, on_host, 8), INVALID_ARGUMENT,
+    sim_fails_with(copy(a.dev, a.stream[0], FY_COPY_PEER, 0, b.block, on_host, 8), INVALID_ARGUMENT,
                    "not an address of any simulated device");
-    sim_fails(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block, b.block, 8), INVALID_ARGUMENT);
-    sim_fails(copy(a.dev, a.stream, FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2),
+    sim_fails(copy(a.dev, a.stream[0], FY_COPY_LOCAL, 0, a.block, b.block, 8), INVALID_ARGUMENT);
+    sim_fails(copy(a.dev, a.stream[0], FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2),
               INVALID_ARGUMENT);
-    sim_fails(copy(a.dev, a.stream, (fy_copy_kind_t)9, 0, a.block, on_host, 2), INVALID_ARGUMENT);
+    sim_fails(copy(a.dev, a.stream[0], (fy_copy_kind_t)9, 0, a.block, on_host, 2),
+              INVALID_ARGUMENT);
     assert_int_equal(fy__sim_clock_now(), start);
     for (int kind = 0; kind < 4; kind++) assert_int_equal(wire_nbytes[kind], 0);
-    end(&a);
-    end(&b);
-    end(&c);
+    close_world(&a);
+    close_world(&b);
+    close_world(&c);
 }
 
 TS_TEST(built_in_ops_run_the_host_kernels)
@@ -85,41 +72,33 @@ TS_TEST(built_in_ops_run_the_host_kernels)
     put(&w, 256, y, sizeof(y));
     fy_desc_t src[2] = { dense_f32(w.block, 4), dense_f32(w.block + 256, 4) },
               dst = dense_f32(w.block + 512, 4);
-    fy_launch_t record = { .struct_size = sizeof(record),
-                           .op = FY_OP_ADD,
-                           .nsrc = 2,
-                           .ndst = 1,
-                           .flags = FY_LAUNCH_DENSE,
-                           .dst = &dst,
-                           .src = src,
-                           .nelem = 4,
-                           .flops = 4,
-                           .nbytes = 48 };
+    fy_launch_t record = launch_into(&dst, FY_OP_ADD, NULL);
+    record.flags = FY_LAUNCH_DENSE;
+    record.nsrc = 2;
+    record.src = src;
+    record.nelem = record.flops = 4;
+    record.nbytes = 48;
     assert_int_equal(sim->supports(w.dev, &record), 1);
     assert_in_range(sim->workspace(w.dev, &record, 1024), 0, 1024);
-    sim_ok(sim->launch(w.dev, w.stream, &record));
+    sim_ok(sim->launch(w.dev, w.stream[0], &record));
     assert_ptr_equal(dst.data, w.block + 512); /* the caller's record is untouched */
     assert_ptr_equal(src[1].data, w.block + 256);
     get(&w, z, 512, sizeof(z));
     for (int i = 0; i < 4; i++) assert_true(z[i] == x[i] + y[i]);
-    end(&w);
+    close_world(&w);
 }
 
 TS_TEST(unsupported_ops_are_refused)
 {
     world_t w = begin(0);
     fy_desc_t dst = dense_f32(w.block, 4);
-    fy_launch_t record = { .struct_size = sizeof(record),
-                           .op = FY_OP_BUILTIN_COUNT + 3,
-                           .ndst = 1,
-                           .dst = &dst,
-                           .nelem = 4 };
+    fy_launch_t record = launch_into(&dst, FY_OP_BUILTIN_COUNT + 3, NULL);
     uint64_t start = fy__sim_clock_now();
     assert_int_equal(sim->supports(w.dev, &record), 0);
-    sim_fails_with(sim->launch(w.dev, w.stream, &record), UNSUPPORTED,
+    sim_fails_with(sim->launch(w.dev, w.stream[0], &record), UNSUPPORTED,
                    "sim:0: no kernel for a registered op");
     assert_int_equal(fy__sim_clock_now(), start);
-    end(&w);
+    close_world(&w);
 }
 
 /* ---- registered kernels get all arguments ---- */
@@ -141,15 +120,11 @@ static fy_status_t sum_all(const fy_launch_t *launch, void *stream)
 
 static fy_launch_t sum_record(fy_desc_t *dst, uint16_t nsrc, fy_desc_t *src, fy_status_t *verdict)
 {
-    return (fy_launch_t){ .struct_size = sizeof(fy_launch_t),
-                          .op = FY_OP_BUILTIN_COUNT,
-                          .nsrc = nsrc,
-                          .ndst = 1,
-                          .dst = dst,
-                          .src = src,
-                          .nelem = 1,
-                          .kernel = sum_all,
-                          .user = verdict };
+    fy_launch_t record = launch_into(dst, FY_OP_BUILTIN_COUNT, sum_all);
+    record.nsrc = nsrc;
+    record.src = src;
+    record.user = verdict;
+    return record;
 }
 
 static fy_desc_t i32s(void *data, int64_t n, int64_t stride)
@@ -180,7 +155,7 @@ TS_TEST(kernels_get_every_pointer)
     record.workspace_nbytes = 65536 - 8192;
     assert_int_equal(sim->supports(w.dev, &record), 1);
     assert_int_equal(sim->workspace(w.dev, &record, 4096), 0);
-    sim_ok(sim->launch(w.dev, w.stream, &record));
+    sim_ok(sim->launch(w.dev, w.stream[0], &record));
     get(&w, &sum, 4096, 4);
     assert_int_equal(sum, 190 - (3 + 4 + 5 + 6) + 100 + 3);
     assert_int_equal(fault, 1);
@@ -189,8 +164,8 @@ TS_TEST(kernels_get_every_pointer)
     assert_int_equal(last, 0x55);
 
     verdict = FY_STATUS_BAD_VALUE;
-    sim_fails(sim->launch(w.dev, w.stream, &record), BAD_VALUE);
-    end(&w);
+    sim_fails(sim->launch(w.dev, w.stream[0], &record), BAD_VALUE);
+    close_world(&w);
 }
 
 TS_TEST(operands_outside_are_refused)
@@ -201,18 +176,18 @@ TS_TEST(operands_outside_are_refused)
     uint64_t start = fy__sim_clock_now();
     fy_desc_t dst = i32s(w.block, 1, 1), src[2] = { i32s(w.block, 1, 1), i32s(&on_host, 1, 1) };
     fy_launch_t record = sum_record(&dst, 2, src, &verdict);
-    sim_fails_with(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT,
+    sim_fails_with(sim->launch(w.dev, w.stream[0], &record), INVALID_ARGUMENT,
                    "a registered op: src[1] at 0x");
     assert_non_null(strstr(said, "(4 bytes) is not an address of sim:0"));
     src[1] = i32s(w.block + 65536 - 8, 3, 1);
-    sim_fails_with(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT,
+    sim_fails_with(sim->launch(w.dev, w.stream[0], &record), INVALID_ARGUMENT,
                    "needs 12 bytes; the block of sim:0 that it lies in ends after 8");
     src[1] = i32s(w.block + 8, 4, -1);
-    sim_fails(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT);
+    sim_fails(sim->launch(w.dev, w.stream[0], &record), INVALID_ARGUMENT);
     src[1] = src[0];
     record.workspace = w.block;
     record.workspace_nbytes = 65537;
-    sim_fails_with(sim->launch(w.dev, w.stream, &record), INVALID_ARGUMENT, "workspace");
+    sim_fails_with(sim->launch(w.dev, w.stream[0], &record), INVALID_ARGUMENT, "workspace");
     assert_int_equal(fy__sim_clock_now(), start);
 
     /* A kernel can also use page-locked host memory, at the same address. */
@@ -221,11 +196,11 @@ TS_TEST(operands_outside_are_refused)
     src[0] = src[1] = i32s(&on_host, 1, 1);
     sim_ok(sim->register_host(w.dev, &on_host, 4));
     sim_ok(sim->register_host(w.dev, &sum, 4));
-    sim_ok(sim->launch(w.dev, w.stream, &record));
+    sim_ok(sim->launch(w.dev, w.stream[0], &record));
     assert_int_equal(sum, 10);
     sim->unregister_host(w.dev, &on_host, 4);
     sim->unregister_host(w.dev, &sum, 4);
-    end(&w);
+    close_world(&w);
 }
 
 /* ---- numerics=off ---- */
@@ -244,15 +219,11 @@ TS_TEST(planning_without_numerics)
     void *dev = OPEN(0, "numerics=off"), *on = OPEN(1, "capacity=4096"), *stream = make_stream(dev);
     char *block = make_block(dev, size), *target = make_block(on, 4096), got[64];
     fy_desc_t operand = dense_f32(block, (int64_t)(size / 4));
-    fy_launch_t record = { .struct_size = sizeof(record),
-                           .op = FY_OP_BUILTIN_COUNT,
-                           .nsrc = 1,
-                           .ndst = 1,
-                           .dst = &operand,
-                           .src = &operand,
-                           .flops = size,
-                           .nbytes = 2 * size,
-                           .kernel = never };
+    fy_launch_t record = launch_into(&operand, FY_OP_BUILTIN_COUNT, never);
+    record.nsrc = 1;
+    record.src = &operand;
+    record.flops = size;
+    record.nbytes = 2 * size;
     memset(wire_nbytes, 0, sizeof(wire_nbytes));
     memset(got, 0xDC, sizeof(got));
     int before = nlogged;
