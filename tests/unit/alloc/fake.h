@@ -29,7 +29,11 @@ static struct {
         uint64_t address, nbytes;
     } given[FAKE_SEGMENTS];
     uint64_t sync_asked, sync_noted;
-    bool growth_off, release_eagerly;    /* options of the next pool */
+    /* options of the next pool; NULL and 0: "dev:0", OUT_OF_MEMORY */
+    bool growth_off, release_eagerly;
+    const char *name;
+    fy_status_t full_status;
+    void (*top_scopes)(void *user, fy_oom_verdict_t *verdict);
     bool (*reclaim[4])(uint64_t nbytes); /* reclaim callbacks: return true if they freed memory */
     uint64_t pressed[4];                 /* number of calls of each */
     bool in_source;
@@ -50,6 +54,25 @@ static void fake_check_unlocked(void)
     pthread_mutex_unlock(&fake.lock_free->lock);
 }
 
+static fy_status_t fake_refuse(void)
+{
+    return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__,
+                        "the guard of 'step' allows 0 device allocations");
+}
+
+/* The number of the segment at `address`, which has `nbytes`. */
+static int fake_segment_at(const void *address, uint64_t nbytes)
+{
+    for (int i = 0; i < FAKE_SEGMENTS; i++) {
+        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address)
+            continue;
+        assert_int_equal(fake.given[i].nbytes, nbytes);
+        return i;
+    }
+    fail_msg("a segment that was not given");
+    return 0;
+}
+
 static fy_status_t fake_source_alloc(void *user, uint64_t nbytes, void **out_address)
 {
     (void)user;
@@ -57,9 +80,7 @@ static fy_status_t fake_source_alloc(void *user, uint64_t nbytes, void **out_add
     assert_false(fake.in_source);
     assert_true(nbytes > 0);
     *out_address = NULL;
-    if (fake.guard_growth)
-        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__,
-                            "the guard of 'step' allows 0 device allocations");
+    if (fake.guard_growth) return fake_refuse();
     fake.alloc_calls++;
     if (fake.fail_alloc_from && fake.alloc_calls >= fake.fail_alloc_from &&
         fake.alloc_calls < fake.fail_alloc_until)
@@ -92,16 +113,9 @@ static void fake_source_free(void *user, void *address, uint64_t nbytes)
     fake_check_unlocked();
     assert_false(fake.in_source);
     fake.free_calls++;
-    for (int i = 0; i < FAKE_SEGMENTS; i++) {
-        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address)
-            continue;
-        assert_int_equal(fake.given[i].nbytes, nbytes);
-        fake.given[i].nbytes = 0;
-        fake.used -= nbytes;
-        fake.segments--;
-        return;
-    }
-    fail_msg("freed a segment that was not given");
+    fake.given[fake_segment_at(address, nbytes)].nbytes = 0;
+    fake.used -= nbytes;
+    fake.segments--;
 }
 
 static fy_status_t fake_source_resize(void *user, void *address, uint64_t nbytes,
@@ -111,25 +125,16 @@ static fy_status_t fake_source_resize(void *user, void *address, uint64_t nbytes
     fake_check_unlocked();
     assert_true(nbytes % fake.step == 0 && new_nbytes % fake.step == 0 && new_nbytes &&
                 new_nbytes != nbytes);
-    if (new_nbytes > nbytes && fake.guard_growth)
-        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__,
-                            "the guard of 'step' allows 0 device allocations");
+    if (new_nbytes > nbytes && fake.guard_growth) return fake_refuse();
     fake.resize_calls++;
     if (fake.during_resize) fake.during_resize();
-    for (int i = 0; i < FAKE_SEGMENTS; i++) {
-        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address)
-            continue;
-        assert_int_equal(fake.given[i].nbytes, nbytes);
-        if (new_nbytes > nbytes &&
-            (new_nbytes > fake.space || new_nbytes - nbytes > fake.capacity - fake.used))
-            return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
-                                "the fake device is full");
-        fake.given[i].nbytes = new_nbytes;
-        fake.used = fake.used - nbytes + new_nbytes;
-        return FY_STATUS_OK;
-    }
-    fail_msg("resized a segment that was not given");
-    return FY_STATUS_INTERNAL;
+    const int i = fake_segment_at(address, nbytes);
+    if (new_nbytes > nbytes &&
+        (new_nbytes > fake.space || new_nbytes - nbytes > fake.capacity - fake.used))
+        return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the fake device is full");
+    fake.given[i].nbytes = new_nbytes;
+    fake.used = fake.used - nbytes + new_nbytes;
+    return FY_STATUS_OK;
 }
 
 static bool fake_may_sync(void *user)
@@ -251,11 +256,11 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
                                         uint64_t alignment, fy__pool_t **out_pool)
 {
     const fy__pool_options_t options = {
-        .name = "dev:0",
+        .name = fake.name ? fake.name : "dev:0",
         .limit_nbytes = limit_nbytes,
         .device_nbytes = fake.capacity,
         .segment_nbytes = segment_nbytes,
-        .full_status = FY_STATUS_OUT_OF_MEMORY,
+        .full_status = fake.full_status ? fake.full_status : FY_STATUS_OUT_OF_MEMORY,
         .growth_off = fake.growth_off,
         .release_eagerly = fake.release_eagerly,
     };
@@ -266,6 +271,7 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
         .may_sync = fake_may_sync,
         .note_sync = fake_note_sync,
         .reclaim = fake_reclaim,
+        .top_scopes = fake.top_scopes,
         .may_grow = fake_may_grow,
         .resize = fake.step ? fake_source_resize : NULL,
         .step_nbytes = fake.step,

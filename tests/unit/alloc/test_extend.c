@@ -65,7 +65,7 @@ TS_TEST(a_limit_between_two_steps)
     fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, MIB, S1);
     assert_int_equal(query(pool).reserved, 5 * MIB);
     fy__block_t *none;
-    assert_int_equal(fy__pool_alloc(pool, 256, S1, &none), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_alloc(pool, 256, S1, &none), OUT_OF_MEMORY);
     give_done(a);
     give_done(b);
     assert_true(fy__pool_is_valid(pool));
@@ -83,7 +83,7 @@ TS_TEST(a_segment_that_cannot_grow_is_followed_by_a_new_one)
     fake.capacity = 12 * MIB; /* full: nothing serves, nothing changes */
     fy__block_t *none;
     const uint64_t used = fake.used;
-    assert_int_equal(fy__pool_alloc(pool, 4 * MIB, S1, &none), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_alloc(pool, 4 * MIB, S1, &none), OUT_OF_MEMORY);
     assert_int_equal(fake.used, used);
     assert_int_equal(query(pool).reserved, used);
     fake_end_with(pool, a, b);
@@ -94,7 +94,7 @@ TS_TEST(guards_and_bookkeeping)
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *none;
     fake.guard_growth = true;
-    assert_int_equal(fy__pool_alloc(pool, 2 * MIB, S1, &none), FY_STATUS_REFUSED_BY_GUARD);
+    ts_fails(fy__pool_alloc(pool, 2 * MIB, S1, &none), REFUSED_BY_GUARD);
     assert_int_equal(fake.resize_calls, 0);
     assert_int_equal(stats(pool).guard_refusals, 1);
     fake.guard_growth = false;
@@ -110,7 +110,7 @@ TS_TEST(guards_and_bookkeeping)
         fake.fail_meta_from = 0;
         while (count) give_done(blocks[--count]);
     }
-    assert_int_equal(fy__pool_reserve(pool, 31 * MIB), FY_STATUS_OK);
+    ts_ok(fy__pool_reserve(pool, 31 * MIB));
     assert_int_equal(query(pool).reserved, 32 * MIB);
     assert_int_equal(fake.segments, 1);
     fake_end_with(pool, a);

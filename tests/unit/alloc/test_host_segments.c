@@ -58,7 +58,7 @@ TS_TEST(segments_of_all_sizes)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < COUNT; i++) {
             void *address;
-            assert_int_equal(fy__host_segment_alloc(sizes[i], &address), FY_STATUS_OK);
+            ts_ok(fy__host_segment_alloc(sizes[i], &address));
             segments[i] = address;
             assert_int_equal((uintptr_t)address & (sizes[i] >= (2u << 20) ? (2u << 20) - 1 : 4095),
                              0);
@@ -80,7 +80,7 @@ enum { MIB = 1 << 20 };
 static unsigned char *segment(uint64_t nbytes)
 {
     void *address;
-    assert_int_equal(fy__host_segment_alloc(nbytes, &address), FY_STATUS_OK);
+    ts_ok(fy__host_segment_alloc(nbytes, &address));
     return address;
 }
 
@@ -212,9 +212,9 @@ TS_TEST(sizes_beyond_any_machine_are_refused)
     static const uint64_t sizes[] = { 0, 1ull << 60, INT64_MAX, UINT64_MAX - 4096, UINT64_MAX };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *address = &address;
-        assert_int_equal(fy__host_segment_alloc(sizes[i], &address), FY_STATUS_OUT_OF_MEMORY);
+        ts_fails(fy__host_segment_alloc(sizes[i], &address), OUT_OF_MEMORY);
         assert_null(address);
-        assert_non_null(strstr(fy_error_get()->text, "gives no segment"));
+        ts_text_has("gives no segment");
     }
 }
 

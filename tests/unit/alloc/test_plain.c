@@ -13,14 +13,14 @@ static fy_pool_t *make(uint64_t alignment, uint64_t segment_nbytes, uint64_t lim
     options.alignment = alignment;
     options.segment_nbytes = segment_nbytes;
     options.limit = limit;
-    assert_int_equal(fy_pool_create(&options, &pool), FY_STATUS_OK);
+    ts_ok(fy_pool_create(&options, &pool));
     return pool;
 }
 
 static fy_pool_block_t take(fy_pool_t *pool, uint64_t nbytes)
 {
     fy_pool_block_t block;
-    assert_int_equal(fy_pool_alloc(pool, nbytes, &block), FY_STATUS_OK);
+    ts_ok(fy_pool_alloc(pool, nbytes, &block));
     assert_non_null(block.token);
     assert_true(block.nbytes >= nbytes);
     return block;
@@ -29,7 +29,7 @@ static fy_pool_block_t take(fy_pool_t *pool, uint64_t nbytes)
 static fy_memory_stats_t figures(const fy_pool_t *pool)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+    ts_ok(fy_pool_query(pool, &stats));
     assert_int_equal(stats.reserved, stats.live + stats.cached);
     assert_int_equal(stats.pending, 0);
     assert_int_equal(stats.by_category[FY_CATEGORY_ACTIVATIONS], stats.live);
@@ -41,20 +41,20 @@ TS_TEST(options)
     fy_pool_t *pool = (fy_pool_t *)&options;
     fy_pool_options_t bad = FY_POOL_OPTIONS_INIT;
     bad.alignment = 192;
-    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_create(&bad, &pool), INVALID_ARGUMENT);
     assert_null(pool);
-    assert_non_null(strstr(fy_error_get()->text, "192"));
+    ts_text_has("192");
     bad.alignment = 32;
-    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_create(&bad, &pool), INVALID_ARGUMENT);
     bad = (fy_pool_options_t)FY_POOL_OPTIONS_INIT;
     bad.segment_nbytes = 0;
-    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_create(&bad, &pool), INVALID_ARGUMENT);
     bad = (fy_pool_options_t)FY_POOL_OPTIONS_INIT;
     bad.struct_size = 0;
-    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_create(NULL, NULL), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_create(&bad, &pool), INVALID_ARGUMENT);
+    ts_fails(fy_pool_create(NULL, NULL), INVALID_ARGUMENT);
 
-    assert_int_equal(fy_pool_create(NULL, &pool), FY_STATUS_OK);
+    ts_ok(fy_pool_create(NULL, &pool));
     fy_pool_block_t block = take(pool, 100);
     assert_int_equal(block.nbytes, 256);
     assert_int_equal(block.offset, 0);
@@ -77,13 +77,13 @@ TS_TEST(arguments)
     fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
     fy_pool_block_t block;
     fy_memory_stats_t stats = { 0 };
-    assert_int_equal(fy_pool_alloc(pool, 0, &block), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_alloc(pool, 0, &block), INVALID_ARGUMENT);
     assert_null(block.token);
-    assert_int_equal(fy_pool_alloc(NULL, 1, &block), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_alloc(pool, 1, NULL), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_query(pool, NULL), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_alloc(pool, UINT64_MAX, &block), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy_pool_alloc(NULL, 1, &block), INVALID_ARGUMENT);
+    ts_fails(fy_pool_alloc(pool, 1, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_pool_query(pool, &stats), INVALID_ARGUMENT);
+    ts_fails(fy_pool_query(pool, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_pool_alloc(pool, UINT64_MAX, &block), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
     fy_pool_free(pool, NULL);
     fy_pool_free(pool, &block); /* the token is NULL */
@@ -98,7 +98,7 @@ TS_TEST(limit)
 {
     fy_pool_t *pool = make(256, MIB, 5 * MIB + 512);
     fy_pool_block_t a = take(pool, 3 * MIB), b = take(pool, 2 * MIB), c;
-    assert_int_equal(fy_pool_alloc(pool, 513, &c), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy_pool_alloc(pool, 513, &c), OUT_OF_MEMORY);
     const fy_oom_verdict_t *verdict = fy_error_get()->oom;
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
     assert_int_equal(verdict->asked, 513);
@@ -191,7 +191,7 @@ TS_TEST(given_back_twice)
 TS_TEST(like_a_device)
 {
     fy_device_t *sim;
-    assert_int_equal(fy_device_open("sim:0", &sim), FY_STATUS_OK);
+    ts_ok(fy_device_open("sim:0", &sim));
     fy_memory_stats_t device = FY_MEMORY_STATS_INIT;
     fy_pool_t *pool = make(256, 2 * MIB, FY_UNLIMITED);
     fy_pool_block_t blocks[40] = { { 0, 0, NULL } };
@@ -206,11 +206,10 @@ TS_TEST(like_a_device)
             fy_pool_free(pool, &blocks[k]);
             tensors[k] = NULL;
         } else {
-            assert_int_equal(fy_tensor_create(sim, FY_DTYPE_U8, 1, &nbytes, &tensors[k]),
-                             FY_STATUS_OK);
+            ts_ok(fy_tensor_create(sim, FY_DTYPE_U8, 1, &nbytes, &tensors[k]));
             blocks[k] = take(pool, (uint64_t)nbytes);
         }
-        assert_int_equal(fy_memory_query(sim, NULL, &device), FY_STATUS_OK);
+        ts_ok(fy_memory_query(sim, NULL, &device));
         const fy_memory_stats_t plain = figures(pool);
         assert_int_equal(plain.live, device.live);
         assert_int_equal(plain.reserved, device.reserved);
@@ -234,7 +233,7 @@ TS_TEST(like_page_locked_memory)
         fy_pool_t *pool;
         options.release_eagerly = release_eagerly;
         assert_int_equal(pinned.release_eagerly, 1);
-        assert_int_equal(fy_pool_create(&options, &pool), FY_STATUS_OK);
+        ts_ok(fy_pool_create(&options, &pool));
         fy_pool_block_t block = take(pool, 100 * MIB);
         fy_pool_free(pool, &block);
         block = take(pool, 120 * MIB);
@@ -257,24 +256,24 @@ TS_TEST(pending)
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
 
     /* Used by one queue: that queue gets the bytes at once, the host does not. */
-    assert_int_equal(fy_pool_free_after(pool, &large, points, 1), FY_STATUS_OK);
-    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+    ts_ok(fy_pool_free_after(pool, &large, points, 1));
+    ts_ok(fy_pool_query(pool, &stats));
     assert_int_equal(stats.live, 0);
     assert_int_equal(stats.pending, MIB);
     small = take(pool, KIB);
     assert_int_equal(stats.reserved, MIB);
-    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+    ts_ok(fy_pool_query(pool, &stats));
     assert_int_equal(stats.reserved, 2 * MIB);
-    assert_int_equal(fy_pool_alloc_on(pool, MIB, 3, &again), FY_STATUS_OK);
+    ts_ok(fy_pool_alloc_on(pool, MIB, 3, &again));
     assert_int_equal(again.offset, large.offset);
 
     /* Used by two queues: free when both are past their points, and not before. */
-    assert_int_equal(fy_pool_free_after(pool, &again, points, 2), FY_STATUS_OK);
+    ts_ok(fy_pool_free_after(pool, &again, points, 2));
     for (int i = 0; i < 3; i++) {
         const fy_pool_point_t reached[3] = { { 3, 9 }, { 3, 10 }, { 4, 7 } };
-        assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+        ts_ok(fy_pool_query(pool, &stats));
         assert_int_equal(stats.pending, MIB);
-        assert_int_equal(fy_pool_reached(pool, reached[i]), FY_STATUS_OK);
+        ts_ok(fy_pool_reached(pool, reached[i]));
     }
     fy_pool_free(pool, &small);
     assert_int_equal(figures(pool).live, 0);
@@ -282,12 +281,12 @@ TS_TEST(pending)
     /* Another queue gets them rather than that the pool grows. Pending bytes are freed with the
      * pool. */
     large = take(pool, 2 * MIB);
-    assert_int_equal(fy_pool_free_after(pool, &large, points, 2), FY_STATUS_OK);
-    assert_int_equal(fy_pool_alloc_on(pool, 2 * MIB, 9, &again), FY_STATUS_OK);
+    ts_ok(fy_pool_free_after(pool, &large, points, 2));
+    ts_ok(fy_pool_alloc_on(pool, 2 * MIB, 9, &again));
     assert_int_equal(again.offset, large.offset);
-    assert_int_equal(fy_pool_free_after(pool, &again, points, 2), FY_STATUS_OK);
-    assert_int_equal(fy_pool_alloc_on(pool, MIB, 3, &again), FY_STATUS_OK);
-    assert_int_equal(fy_pool_free_after(pool, &again, points, 1), FY_STATUS_OK);
+    ts_ok(fy_pool_free_after(pool, &again, points, 2));
+    ts_ok(fy_pool_alloc_on(pool, MIB, 3, &again));
+    ts_ok(fy_pool_free_after(pool, &again, points, 1));
     fy_pool_destroy(pool);
 }
 
@@ -299,16 +298,16 @@ TS_TEST(points_that_cannot_be)
     const fy_pool_point_t twice[2] = { { 1, 1 }, { 1, 2 } },
                           many[6] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 5, 1 }, { 6, 1 } };
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(fy_pool_free_after(pool, &block, &bad[i], 1), FY_STATUS_INVALID_ARGUMENT);
-        assert_int_equal(fy_pool_reached(pool, bad[i]), FY_STATUS_INVALID_ARGUMENT);
+        ts_fails(fy_pool_free_after(pool, &block, &bad[i], 1), INVALID_ARGUMENT);
+        ts_fails(fy_pool_reached(pool, bad[i]), INVALID_ARGUMENT);
     }
-    assert_int_equal(fy_pool_free_after(pool, &block, twice, 2), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_free_after(pool, &block, many, 6), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_free_after(pool, &block, NULL, 1), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_pool_alloc_on(pool, 1, 65536, &other), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_free_after(pool, &block, twice, 2), INVALID_ARGUMENT);
+    ts_fails(fy_pool_free_after(pool, &block, many, 6), INVALID_ARGUMENT);
+    ts_fails(fy_pool_free_after(pool, &block, NULL, 1), INVALID_ARGUMENT);
+    ts_fails(fy_pool_alloc_on(pool, 1, 65536, &other), INVALID_ARGUMENT);
     assert_null(other.token);
-    assert_int_equal(fy_pool_reached(NULL, twice[0]), FY_STATUS_INVALID_ARGUMENT);
+    ts_fails(fy_pool_reached(NULL, twice[0]), INVALID_ARGUMENT);
     assert_int_equal(figures(pool).live, KIB); /* a refusal freed nothing */
-    assert_int_equal(fy_pool_free_after(pool, &block, many, 5), FY_STATUS_OK);
+    ts_ok(fy_pool_free_after(pool, &block, many, 5));
     fy_pool_destroy(pool);
 }

@@ -1,5 +1,5 @@
 /* Plans: figures of a step without a device, whether it fits, and the largest batch that does.
- * tests/golden/plan/ compares plans of ten programs with real runs. */
+ * tests/golden/plan/ and tests/property/test_fused.c compare plans with real runs. */
 #include "runtime/base/asan.h"
 #include "tests/support/harness.h"
 
@@ -57,24 +57,6 @@ TS_TEST(figures_of_a_step)
     const fy_plan_t twice = plan_of("sim", &program, 100);
     assert_true(twice.step_model_ns > plan.step_model_ns);
     assert_int_equal(twice.step_flops, 2 * plan.step_flops);
-}
-
-TS_TEST(the_plan_matches_the_run)
-{
-    for (int64_t batch = 1; batch < 5000; batch = batch * 5 + 1) {
-        program_t program = { .pairs = PAIRS };
-        fy_device_t *device;
-        fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-        const fy_plan_t plan = plan_of("sim?capacity=200MiB", &program, batch);
-        ts_ok(fy_device_open("sim:3?capacity=200MiB", &device));
-        fy_scope_t scope = fy_scope_begin("real");
-        ts_ok(step(device, batch, &program));
-        fy_scope_end(scope, 0, NULL);
-        ts_ok(fy_memory_query(device, NULL, &stats));
-        assert_int_equal(plan.peak_live, stats.peak_live);
-        assert_int_equal(plan.peak_reserved, stats.peak_reserved);
-        fy_device_close(device);
-    }
 }
 
 TS_TEST(a_plan_does_not_change_the_callers_state)

@@ -130,7 +130,7 @@ static fy__block_t *wait_block;
 static void take_during_wait(void)
 {
     fake.during_wait = NULL;
-    assert_int_equal(fy__pool_alloc(wait_pool, KIB, S1, &wait_block), FY_STATUS_OK);
+    ts_ok(fy__pool_alloc(wait_pool, KIB, S1, &wait_block));
 }
 
 /* The thread that completes the work may need memory itself: no lock is held during the wait. */
@@ -154,7 +154,7 @@ TS_TEST(guard_refuses_growth)
     fake.guard_growth = true;
     give_done(large);
     fy__block_t *small = take(pool, KIB, S1); /* cut from the large one */
-    assert_int_equal(fy__pool_alloc(pool, 4 * MIB, S1, &block), FY_STATUS_REFUSED_BY_GUARD);
+    ts_fails(fy__pool_alloc(pool, 4 * MIB, S1, &block), REFUSED_BY_GUARD);
     assert_null(block);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
     /* pending, and its neighbour too: waiting serves the host without growing */
@@ -163,7 +163,7 @@ TS_TEST(guard_refuses_growth)
     assert_int_equal(stats(pool).after_sync, 1);
     give(block, S2, 4);
     /* The wait leaves an error record and the guard's text replaces it; nothing was freed. */
-    assert_int_equal(fy__pool_alloc(pool, 5 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
+    ts_fails(fy__pool_alloc(pool, 5 * MIB, 0, &block), REFUSED_BY_GUARD);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
     assert_null(fy_error_get()->oom);
     assert_int_equal(fake.free_calls, 0);
@@ -210,7 +210,7 @@ TS_TEST(reserved_never_passes_the_limit)
     assert_int_equal(count, 12);
     blocks[count++] = take(pool, 768, S1); /* up to the last byte */
     assert_int_equal(query(pool).live, limit);
-    assert_int_equal(fy__pool_alloc(pool, 1, S1, &block), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_alloc(pool, 1, S1, &block), OUT_OF_MEMORY);
     while (count) give_done(blocks[--count]);
     fake_end(pool);
 }
@@ -220,7 +220,7 @@ TS_TEST(tiny_limits_work)
     fy__pool_t *pool = fake_pool(1024, 32 * MIB);
     fy__block_t *a = take(pool, 512, S1), *b = take(pool, 300, S1), *block;
     assert_int_equal(query(pool).reserved, 1024);
-    assert_int_equal(fy__pool_alloc(pool, 1, S1, &block), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_alloc(pool, 1, S1, &block), OUT_OF_MEMORY);
     fake_end_with(pool, a, b);
     fake.capacity = 1024; /* the device is smaller than a segment, and no limit is set */
     pool = fake_pool(FY_UNLIMITED, 32 * MIB);

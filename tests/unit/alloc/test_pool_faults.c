@@ -108,7 +108,7 @@ TS_TEST(device_is_lost)
     fake.fail_status = FY_STATUS_DEVICE_LOST;
     fake.fail_alloc_from = 1;
     fake.fail_alloc_until = 2;
-    assert_int_equal(fy__pool_alloc(pool, KIB, 1, &block), FY_STATUS_DEVICE_LOST);
+    ts_fails(fy__pool_alloc(pool, KIB, 1, &block), DEVICE_LOST);
     assert_string_equal(fy_error_get()->text, "call 1 fails as told");
     fake_end(pool);
 }
@@ -132,7 +132,7 @@ TS_TEST(bookkeeping_has_its_own_text)
     fy__block_t *block;
     fake.fail_meta_from = fake.meta_calls + 1;
     fake.fail_meta_until = UINT64_MAX;
-    assert_int_equal(fy__pool_alloc(pool, KIB, 1, &block), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_alloc(pool, KIB, 1, &block), OUT_OF_MEMORY);
     assert_string_equal(
         fy_error_get()->text,
         "dev:0: 1024 bytes asked for: the host has no memory for the pool's own bookkeeping\n"
@@ -145,8 +145,8 @@ TS_TEST(bookkeeping_has_its_own_text)
 TS_TEST(bad_alignment_is_refused)
 {
     fy__pool_t *pool;
-    assert_int_equal(fake_try_pool(FY_UNLIMITED, MIB, 32, &pool), FY_STATUS_INTERNAL);
-    assert_int_equal(fake_try_pool(FY_UNLIMITED, MIB, 96, &pool), FY_STATUS_INTERNAL);
+    ts_fails(fake_try_pool(FY_UNLIMITED, MIB, 32, &pool), INTERNAL);
+    ts_fails(fake_try_pool(FY_UNLIMITED, MIB, 96, &pool), INTERNAL);
     assert_null(pool);
 }
 

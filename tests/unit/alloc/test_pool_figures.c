@@ -61,8 +61,7 @@ TS_TEST(peeks_while_others_allocate_see_whole_numbers)
 static fy__block_t *take_for(fy__pool_t *pool, uint64_t nbytes, fy_category_t category)
 {
     fy__block_t *block;
-    assert_int_equal(fy__pool_alloc_tagged(pool, nbytes, S1, (fy__tag_t){ category, NULL }, &block),
-                     FY_STATUS_OK);
+    ts_ok(fy__pool_alloc_tagged(pool, nbytes, S1, (fy__tag_t){ category, NULL }, &block));
     assert_int_equal(block->tag.category, category);
     return block;
 }

@@ -195,10 +195,10 @@ TS_TEST(the_verdict_reports_the_callbacks)
     kept[0] = take(pool, 256 * KIB, S1);
     kept[1] = take(pool, 768 * KIB, S1);
     assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
-    assert_non_null(strstr(fy_error_get()->text, "tried: search, grow\n"));
+    ts_text_has("tried: search, grow\n");
     fake.reclaim[0] = give_first;
     assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
-    assert_non_null(strstr(fy_error_get()->text, "tried: search, grow, reclaim callbacks"));
+    ts_text_has("tried: search, grow, reclaim callbacks");
     fake_end_with(pool, kept[1]);
 }
 
@@ -207,16 +207,16 @@ TS_TEST(the_verdict_reports_the_callbacks)
 TS_TEST(reserve_grows_once_by_what_is_missing)
 {
     pool = fake_pool(FY_UNLIMITED, MIB);
-    assert_int_equal(fy__pool_reserve(pool, 0), FY_STATUS_OK);
+    ts_ok(fy__pool_reserve(pool, 0));
     assert_int_equal(fake.alloc_calls, 0);
-    assert_int_equal(fy__pool_reserve(pool, 3 * MIB + 1), FY_STATUS_OK);
+    ts_ok(fy__pool_reserve(pool, 3 * MIB + 1));
     assert_int_equal(query(pool).reserved, 3 * MIB + 256);
-    assert_int_equal(fy__pool_reserve(pool, 3 * MIB), FY_STATUS_OK);
+    ts_ok(fy__pool_reserve(pool, 3 * MIB));
     assert_int_equal(fake.alloc_calls, 1);
     /* either kind of block may be cut from it */
     fy__block_t *small = take(pool, KIB, S1), *large = take(pool, 2 * MIB, S1);
     assert_int_equal(fake.alloc_calls, 1);
-    assert_int_equal(fy__pool_reserve(pool, 10 * MIB), FY_STATUS_OK);
+    ts_ok(fy__pool_reserve(pool, 10 * MIB));
     assert_int_equal(query(pool).reserved, 10 * MIB);
     assert_int_equal(fake.alloc_calls, 2);
     assert_int_equal(stats(pool).grown, 0); /* the reservation served no request */
@@ -232,23 +232,23 @@ TS_TEST(reserve_that_is_refused_takes_nothing)
     fake.capacity = 8 * MIB;
     pool = fake_pool(4 * MIB, MIB);
     fy__block_t *block = take(pool, MIB, S1);
-    assert_int_equal(fy__pool_reserve(pool, 4 * MIB + 1), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_reserve(pool, 4 * MIB + 1), OUT_OF_MEMORY);
     const fy_oom_verdict_t *verdict = fy_error_get()->oom;
     assert_non_null(verdict);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
     assert_int_equal(verdict->would_help, 0);
     assert_non_null(strstr(verdict->text, "besides the 1048576 that are reserved"));
     assert_non_null(strstr(verdict->text, "a limit of at least 4194560 bytes"));
-    assert_int_equal(fy__pool_reserve(pool, UINT64_MAX), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_reserve(pool, UINT64_MAX), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
-    assert_int_equal(fy__pool_reserve(pool, 8 * MIB + 1), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_reserve(pool, 8 * MIB + 1), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
     assert_int_equal(fake.alloc_calls, 1);
     fake.capacity = MIB; /* other processes have the rest */
-    assert_int_equal(fy__pool_reserve(pool, 2 * MIB), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_reserve(pool, 2 * MIB), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_DEVICE_FULL);
     fake.guard_growth = true;
-    assert_int_equal(fy__pool_reserve(pool, 2 * MIB), FY_STATUS_REFUSED_BY_GUARD);
+    ts_fails(fy__pool_reserve(pool, 2 * MIB), REFUSED_BY_GUARD);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
     fake.guard_growth = false;
     fake.capacity = 8 * MIB;
@@ -256,7 +256,7 @@ TS_TEST(reserve_that_is_refused_takes_nothing)
     fake.fail_meta_until = UINT64_MAX;
     /* until bookkeeping memory is exhausted */
     while (fy__pool_reserve(pool, query(pool).reserved + 256) == FY_STATUS_OK) {}
-    assert_non_null(strstr(fy_error_get()->text, "bookkeeping"));
+    ts_text_has("bookkeeping");
     assert_int_equal(query(pool).reserved, fake.used);
     fake.fail_meta_from = 0;
     fake_end_with(pool, block);
@@ -273,14 +273,13 @@ TS_TEST(growth_off_refuses_and_the_hint_is_true)
     assert_non_null(
         strstr(verdict->text, "Would help: fy_memory_reserve 1048576 more (1048576 in all)"));
     assert_int_equal(fake.alloc_calls, 0);
-    assert_int_equal(fy__pool_reserve(pool, MIB), FY_STATUS_OK);
+    ts_ok(fy__pool_reserve(pool, MIB));
     fy__block_t *a = take(pool, MIB - 1, S1);
     assert_int_equal(refused(KIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->would_help, MIB);
-    assert_non_null(strstr(fy_error_get()->text,
-                           "free 1048576 live bytes (1.0 MiB, adjacent, in one "
-                           "segment), or fy_memory_reserve 1024 more"));
-    assert_int_equal(fy__pool_reserve(pool, MIB + KIB), FY_STATUS_OK);
+    ts_text_has("free 1048576 live bytes (1.0 MiB, adjacent, in one "
+                "segment), or fy_memory_reserve 1024 more");
+    ts_ok(fy__pool_reserve(pool, MIB + KIB));
     fy__block_t *b = take(pool, KIB, S1);
     give_done(a);
     /* the idle segment is not freed: that would not help */

@@ -169,7 +169,7 @@ TS_TEST(four_threads)
                                      hazard_wait,
                                      { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
     fy__pool_t *pool;
-    assert_int_equal(fy__pool_create_with(&options, &source, &seams, &pool), FY_STATUS_OK);
+    ts_ok(fy__pool_create_with(&options, &source, &seams, &pool));
     pthread_t threads[THREADS];
     job_t jobs[THREADS];
     for (uint32_t i = 0; i < THREADS; i++) {

@@ -7,7 +7,7 @@ enum { S1 = 1, S2 = 2 };
 static const fy_oom_verdict_t *refused(fy__pool_t *pool, uint64_t nbytes, uint32_t stream)
 {
     fy__block_t *block = (fy__block_t *)&fake;
-    assert_int_equal(fy__pool_alloc(pool, nbytes, stream, &block), FY_STATUS_OUT_OF_MEMORY);
+    ts_fails(fy__pool_alloc(pool, nbytes, stream, &block), OUT_OF_MEMORY);
     assert_null(block);
     const fy_oom_verdict_t *verdict = fy_error_get()->oom;
     assert_non_null(verdict);
@@ -19,8 +19,7 @@ static const fy_oom_verdict_t *refused(fy__pool_t *pool, uint64_t nbytes, uint32
     const size_t room = sizeof fy_error_get()->text - 1, kept = strlen(fy_error_get()->text);
     assert_int_equal(kept, strlen(verdict->text) < room ? strlen(verdict->text) : room);
     assert_memory_equal(fy_error_get()->text, verdict->text, kept);
-    if (strstr(verdict->text, "Would help"))
-        assert_non_null(strstr(fy_error_get()->text, "Would help"));
+    if (strstr(verdict->text, "Would help")) ts_text_has("Would help");
     return verdict;
 }
 
@@ -220,20 +219,12 @@ TS_TEST(says_what_was_tried)
 
 TS_TEST(pinned_pools_fail_with_their_own_status)
 {
-    const fy__pool_options_t options = { .name = "pinned memory of sim:0",
-                                         .limit_nbytes = MIB,
-                                         .device_nbytes = FY_UNLIMITED,
-                                         .segment_nbytes = MIB,
-                                         .full_status = FY_STATUS_PINNED_LIMIT };
-    const fy__segment_source_t source = { .alignment = 64,
-                                          .alloc = fake_source_alloc,
-                                          .free = fake_source_free,
-                                          .may_sync = fake_may_sync,
-                                          .note_sync = fake_note_sync };
     fy__pool_t *pool;
     fy__block_t *block;
-    assert_int_equal(fy__pool_create(&options, &source, &pool), FY_STATUS_OK);
-    assert_int_equal(fy__pool_alloc(pool, 2 * MIB, S1, &block), FY_STATUS_PINNED_LIMIT);
+    fake.name = "pinned memory of sim:0";
+    fake.full_status = FY_STATUS_PINNED_LIMIT;
+    ts_ok(fake_try_pool(MIB, MIB, 64, &pool));
+    ts_fails(fy__pool_alloc(pool, 2 * MIB, S1, &block), PINNED_LIMIT);
     assert_int_equal(fy_error_get()->oom->status, FY_STATUS_PINNED_LIMIT);
     assert_int_equal(strncmp(fy_error_get()->text, "pinned memory of sim:0: 2097152 bytes", 37), 0);
     fake_end(pool);
@@ -250,8 +241,8 @@ TS_TEST(the_text_fits_the_record)
     fake.fail_alloc_until = 1000;
     const fy_oom_verdict_t *verdict = refused(pool, huge - 1, S1);
     assert_true(strlen(verdict->text) < sizeof verdict->text - 1);
-    assert_non_null(strstr(fy_error_get()->text, "Would help"));
-    assert_non_null(strstr(fy_error_get()->text, " live bytes ("));
+    ts_text_has("Would help");
+    ts_text_has(" live bytes (");
     fake_end_with(pool, b);
 }
 
@@ -284,39 +275,23 @@ static void long_names(void *user, fy_oom_verdict_t *verdict)
 TS_TEST(the_longest_text_fits)
 {
     const uint64_t huge = 1ull << 61;
-    fy__pool_options_t options = { 0 };
     char name[64];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = 0;
-    options.name = name;
-    options.limit_nbytes = (1ull << 63) - 1;
-    options.device_nbytes = FY_UNLIMITED;
-    options.segment_nbytes = MIB;
-    options.full_status = FY_STATUS_OUT_OF_MEMORY;
-    const fy__segment_source_t source = { .alignment = 256,
-                                          .alloc = fake_source_alloc,
-                                          .free = fake_source_free,
-                                          .may_sync = fake_may_sync,
-                                          .note_sync = fake_note_sync,
-                                          .top_scopes = long_names };
-    const fy__pool_seams_t seams = { fake_hazard_done,
-                                     fake_hazard_only_on,
-                                     fake_hazard_wait,
-                                     { NULL, fake_meta_alloc, fake_meta_free } };
-    fy__pool_t *pool;
+    fake.name = name;
+    fake.top_scopes = long_names;
+    fy__pool_t *pool = fake_pool((1ull << 63) - 1, MIB);
     fy__block_t *blocks[FY_CATEGORY_COUNT], *none;
-    assert_int_equal(fy__pool_create_with(&options, &source, &seams, &pool), FY_STATUS_OK);
     for (int i = 0; i < FY_CATEGORY_COUNT; i++)
-        assert_int_equal(fy__pool_alloc_tagged(pool, huge / 4 - (uint64_t)i * 256, S1,
-                                               (fy__tag_t){ (fy_category_t)i, NULL }, &blocks[i]),
-                         FY_STATUS_OK);
-    assert_int_equal(fy__pool_alloc(pool, 3 * huge + 1, S1, &none), FY_STATUS_OUT_OF_MEMORY);
+        ts_ok(fy__pool_alloc_tagged(pool, huge / 4 - (uint64_t)i * 256, S1,
+                                    (fy__tag_t){ (fy_category_t)i, NULL }, &blocks[i]));
+    ts_fails(fy__pool_alloc(pool, 3 * huge + 1, S1, &none), OUT_OF_MEMORY);
     longest = *fy_error_get()->oom;
     assert_true(strlen(longest.text) < sizeof longest.text - 1);
     assert_non_null(strstr(longest.text, "live by category: activations "));
     assert_non_null(strstr(longest.text, ", staging "));
-    assert_non_null(strstr(fy_error_get()->text, "Would help: "));
-    assert_non_null(strstr(fy_error_get()->text, "a limit higher by "));
+    ts_text_has("Would help: ");
+    ts_text_has("a limit higher by ");
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) give_done(blocks[i]);
     fake_end(pool);
 }
