@@ -70,26 +70,38 @@ TS_TEST(test_malformed)
 {
     static const char *const rows[][2] = {
         { "1 2\n3 abc\n", "t:2:3: a decimal number was expected, found 'abc'" },
-        { "1 2\n3\n", "t:2:2: the rows above have 2 fields, this one ends after 1" },
-        { "1 2\n3 4 5\n", "t:2:5: the rows above have 2 fields, this one has more" },
+        { "1 2\n3\n", "t:2:2: the rows above have 2 fields, this one ends after 1, found ''" },
+        { "1 2\n3 4 5\n", "t:2:5: the rows above have 2 fields, this one has more, found '5'" },
         { "1,2\n3,,4\n", "t:2:3:" },
         { "1,2\n3,4,\n", "t:2:5:" },
-        { "1,\n", "t:1:3: a number was expected where a field is empty" },
-        { "1 nan\n", "t:1:3:" },
-        { "inf\n", "t:1:1:" },
-        { "0x10\n", "t:1:1:" },
-        { "1e999\n", "too large" },
+        { "1,2\n,4\n", "t:2:1: a number was expected where a field is empty, found ''" },
+        { "1,\n", "t:1:3: a number was expected where a field is empty, found ''" },
+        { "1,2\n3,4 5\n", "t:2:3: a decimal number was expected, found '4 5'" },
+        { "1;2\n1,5;2\n", "t:2:1: a decimal number was expected, found '1,5'" },
+        { "a,b\n1,2\n", "t:1:1: a decimal number was expected, found 'a'" },
+        { "1 nan\n", "t:1:3: a decimal number was expected, found 'nan'" },
+        { "inf\n", "t:1:1: a decimal number was expected, found 'inf'" },
+        { "0x10\n", "t:1:1: a decimal number was expected, found '0x10'" },
+        { "1 1e999\n", "t:1:3: the number is too large for f64, found '1e999'" },
+        { "1 2e\n", "t:1:3: a decimal number was expected, found '2e'" },
         { "1e+\n", "t:1:1:" },
-        { "1 -\n", "t:1:3:" },
+        { "1 -\n", "t:1:3: a decimal number was expected, found '-'" },
+        { "1 1.2.3\n", "t:1:3: a decimal number was expected, found '1.2.3'" },
         { "1 2x\n", "found '2x'" },
         { "1\rmore\n", "t:1:1:" },
-        { "", "no numbers" },
+        { "", "no numbers in 0 bytes (0 header lines skipped)" },
+        { "\n  \n\t\r\n", "no numbers in 7 bytes (0 header lines skipped)" },
         { "\n # only this\n", "no numbers" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_refused(rows[i][0], NULL, FY_STATUS_CORRUPT_DATA, rows[i][1]);
     fy_table_t *table;
-    ts_fails_with(fy_table_parse("1\0002", 3, "t", NULL, &table), CORRUPT_DATA, "byte 1 is NUL");
+    ts_fails_with(fy_table_parse("1\0002", 3, "t", NULL, &table), CORRUPT_DATA,
+                  "byte 1 is NUL: this is no text");
+    ts_fails_with(fy_table_parse("\xff\xfe"
+                                 "1\0\n",
+                                 6, "t", NULL, &table),
+                  CORRUPT_DATA, "byte 3 is NUL: this is no text"); /* UTF-16 */
     ts_fails(fy_table_parse(NULL, 3, "t", NULL, &table), INVALID_ARGUMENT);
 }
 
@@ -122,6 +134,13 @@ TS_TEST(test_files)
         assert_true(fabs(fy_table_values(read)[i] - fy_table_values(made)[i]) <=
                     1e-8 * fabs(fy_table_values(made)[i]));
     fy_table_destroy(read);
+    FILE *damaged = fopen(path, "a");
+    assert_non_null(damaged);
+    assert_true(fputs("four", damaged) > 0 && fclose(damaged) == 0);
+    const int files = ts_open_files();
+    ts_fails_with(fy_table_read(path, NULL, &read), CORRUPT_DATA, path,
+                  ":301:1: a decimal number was expected, found 'four'");
+    assert_int_equal(ts_open_files(), files);
     fy_table_options_t options = FY_TABLE_OPTIONS_INIT;
     options.max_nbytes = 1000;
     ts_fails(fy_table_read(path, &options, &read), CORRUPT_DATA);

@@ -13,22 +13,20 @@ ferry_test_again(unit_train_loader orders "FERRY_TEST_DEVICE=sim:0?order=lazy,si
 foreach(file low model model_gradients norm_sync trainer)
     ferry_test_again(unit_train_${file} orders "FERRY_TEST_DEVICE=sim:0?order=lazy,sim:0?order=random&seed=1")
 endforeach()
-# Files that readers must refuse, one for each rule: make_rejects.py, make_dataset_rejects.py. Their
-# path is relative to the sources, where tests run, so that error texts hold it.
+# Files that readers of data sets must refuse, one for each rule: make_dataset_rejects.py. Their path
+# is relative to the sources, where tests run, so that error texts hold it.
 ferry_forget_removed(FERRY_PYTHON3)
 find_program(FERRY_PYTHON3 python3)
 file(RELATIVE_PATH rejects ${PROJECT_SOURCE_DIR} ${CMAKE_BINARY_DIR}/data/rejects)
 if(FERRY_PYTHON3)
-    set(make_rejects ${CMAKE_CURRENT_SOURCE_DIR}/unit/train/data/make_rejects.py)
     set(make_dataset_rejects ${CMAKE_CURRENT_SOURCE_DIR}/unit/train/data/make_dataset_rejects.py)
     add_custom_command(
         OUTPUT ${CMAKE_BINARY_DIR}/data/rejects.stamp
         COMMAND ${CMAKE_COMMAND} -E rm -rf ${CMAKE_BINARY_DIR}/data/rejects
         COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/data/rejects
-        COMMAND ${FERRY_PYTHON3} ${make_rejects} ${CMAKE_BINARY_DIR}/data/rejects
         COMMAND ${FERRY_PYTHON3} ${make_dataset_rejects} ${CMAKE_BINARY_DIR}/data/rejects
         COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/data/rejects.stamp
-        DEPENDS ${make_rejects} ${make_dataset_rejects}
+        DEPENDS ${make_dataset_rejects}
         COMMENT "Writing files that readers must refuse"
         VERBATIM)
     add_custom_target(ferry_test_rejects DEPENDS ${CMAKE_BINARY_DIR}/data/rejects.stamp)

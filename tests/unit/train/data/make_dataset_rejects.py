@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes rejects/*.images, *.labels, *.cifar10 and *.table: one small file for each rule that a reader of data sets or of tables must refuse by,
-named after the rule; and good.images, good.labels, good.cifar10, good.table, which are taken. The build runs it (tests/unit/train/tests.cmake).
+"""Writes rejects/*.images, *.labels and *.cifar10: one small file for each rule that a reader of data sets must refuse by,
+named after the rule; and good.images, good.labels, good.cifar10, which are taken. The build runs it (tests/unit/train/tests.cmake).
 With a second folder, tests/fuzz, it writes the corpora that fuzzing begins with, which are committed.
 Usage: make_dataset_rejects.py FOLDER [FUZZ_FOLDER]
 """
@@ -71,7 +71,6 @@ files = {
     "good.images": images,
     "good.labels": labels,
     "good.cifar10": record(3) + record(9),
-    "good.table": b"1 2\n3 4\n",
 }
 for rule, make in both.items():
     files[rule + ".images"] = make(images, [3, 2, 2], images[16:])
@@ -104,31 +103,6 @@ files.update(
         "gzip-trailing-bytes.cifar10": packed(record(3)) + b"\0",
     }
 )
-files.update(
-    {
-        "empty.table": b"",
-        "blank-lines-only.table": b"\n  \n\t\r\n",
-        "comments-only.table": b"# a\n# 1 2\n",
-        "one-field-more.table": b"1 2\n3 4 5\n",
-        "one-field-fewer.table": b"1 2\n3\n",
-        "empty-field.table": b"1,2\n3,\n",
-        "empty-first-field.table": b"1,2\n,4\n",
-        "two-numbers-in-a-field.table": b"1,2\n3,4 5\n",
-        "no-number.table": b"1 2\n3 four\n",
-        "header-line.table": b"a,b\n1,2\n",
-        "hexadecimal.table": b"1 0x10\n",
-        "nan.table": b"1 nan\n",
-        "inf.table": b"inf 1\n",
-        "past-f64.table": b"1 1e999\n",
-        "exponent-without-digits.table": b"1 2e\n",
-        "sign-only.table": b"1 -\n",
-        "two-points.table": b"1 1.2.3\n",
-        "decimal-comma.table": b"1;2\n1,5;2\n",
-        "nul.table": b"1 2\n3\x004\n",
-        "gzip.table": packed(b"1 2\n"),
-        "utf-16.table": "1 2\n".encode("utf-16"),
-    }
-)
 for name, data in files.items():
     with open(sys.argv[1] + "/" + name, "wb") as out:
         out.write(data)
@@ -150,7 +124,7 @@ corpora = {
         "members": packed(record(3)) + packed(record(4)),
     },
     "table": {
-        "runs": b"\0" + files["good.table"],
+        "runs": b"\x001 2\n3 4\n",
         "commas": b"\0-1.5e3,2\r\n# x\r\n.5,+4\r\n",
         "tabs": b"\x02x\ty\n1\t2\n",
         "mark": b"\x01\xef\xbb\xbf1;2\n",
