@@ -119,35 +119,39 @@ static void clip(const ts_array_t *by, const fy_clip_attrs_t *attrs, const ts_ar
  * rounding errors are relative to ---- */
 
 typedef struct element {
-    double p, a, b, p_scale, a_scale, b_scale;
+    double p, g, a, b, p_scale, g_scale, a_scale, b_scale;
 } element_t;
 
-static void sgd(element_t *e, double g, double lr, const fy_sgd_attrs_t *attrs, bool has_momentum,
+/* Weight decay as a part of the gradient. */
+static void decay(element_t *e, double weight_decay)
+{
+    e->g_scale = fabs(e->g) + fabs(weight_decay * e->p);
+    e->g += weight_decay * e->p;
+}
+
+static void sgd(element_t *e, double lr, const fy_sgd_attrs_t *attrs, bool has_momentum,
                 int64_t step)
 {
-    const double d = g + attrs->weight_decay * e->p,
-                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
-    double update = d, scale = d_scale;
+    double update = e->g, scale = e->g_scale;
     if (has_momentum) {
         const double share = step > 0 ? 1 - attrs->dampening : 1;
-        e->a_scale = fabs(attrs->momentum * e->a) + fabs(share) * d_scale;
-        e->a = step > 0 ? attrs->momentum * e->a + share * d : attrs->momentum * e->a + d;
-        update = attrs->nesterov ? d + attrs->momentum * e->a : e->a;
-        scale = e->a_scale + d_scale;
+        e->a_scale = fabs(attrs->momentum * e->a) + fabs(share) * e->g_scale;
+        e->a = attrs->momentum * e->a + share * e->g;
+        update = attrs->nesterov ? e->g + attrs->momentum * e->a : e->a;
+        scale = e->a_scale + e->g_scale;
     }
     e->p_scale = fabs(e->p) + lr * scale;
     e->p -= lr * update;
 }
 
-static void adam(element_t *e, double g, double lr, const fy_adam_attrs_t *attrs, int64_t step)
+static void adam(element_t *e, double lr, const fy_adam_attrs_t *attrs, double weight_decay,
+                 int64_t step)
 {
-    const double t = (double)step + 1, decay = attrs->decoupled ? 0 : attrs->weight_decay;
-    const double shrink = attrs->decoupled ? 1 - lr * attrs->weight_decay : 1;
-    const double d = g + decay * e->p, d_scale = fabs(g) + fabs(decay * e->p);
-    e->a_scale = fabs(attrs->beta1 * e->a) + (1 - attrs->beta1) * d_scale;
-    e->b_scale = attrs->beta2 * e->b + (1 - attrs->beta2) * d_scale * d_scale;
-    e->a = attrs->beta1 * e->a + (1 - attrs->beta1) * d;
-    e->b = attrs->beta2 * e->b + (1 - attrs->beta2) * d * d;
+    const double t = (double)step + 1, shrink = attrs->decoupled ? 1 - lr * weight_decay : 1;
+    e->a_scale = fabs(attrs->beta1 * e->a) + (1 - attrs->beta1) * e->g_scale;
+    e->b_scale = attrs->beta2 * e->b + (1 - attrs->beta2) * e->g_scale * e->g_scale;
+    e->a = attrs->beta1 * e->a + (1 - attrs->beta1) * e->g;
+    e->b = attrs->beta2 * e->b + (1 - attrs->beta2) * e->g * e->g;
     const double below = sqrt(e->b / (1 - pow(attrs->beta2, t))) + attrs->eps,
                  rate = lr / (1 - pow(attrs->beta1, t));
     e->p_scale = fabs(shrink * e->p) +
@@ -155,14 +159,12 @@ static void adam(element_t *e, double g, double lr, const fy_adam_attrs_t *attrs
     e->p = shrink * e->p - rate * e->a / below;
 }
 
-static void adadelta(element_t *e, double g, double lr, const fy_adadelta_attrs_t *attrs)
+static void adadelta(element_t *e, double lr, const fy_adadelta_attrs_t *attrs)
 {
-    const double d = g + attrs->weight_decay * e->p,
-                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
-    const double s = attrs->rho * e->a + (1 - attrs->rho) * d * d;
-    const double u = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * d,
-                 u_scale = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * d_scale;
-    e->a_scale = attrs->rho * e->a + (1 - attrs->rho) * d_scale * d_scale;
+    const double s = attrs->rho * e->a + (1 - attrs->rho) * e->g * e->g;
+    const double u = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * e->g,
+                 u_scale = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * e->g_scale;
+    e->a_scale = attrs->rho * e->a + (1 - attrs->rho) * e->g_scale * e->g_scale;
     e->a = s;
     e->b_scale = attrs->rho * e->b + (1 - attrs->rho) * u_scale * u_scale * 4;
     e->b = attrs->rho * e->b + (1 - attrs->rho) * u * u;
@@ -170,14 +172,12 @@ static void adadelta(element_t *e, double g, double lr, const fy_adadelta_attrs_
     e->p -= lr * u;
 }
 
-static void rmsprop(element_t *e, double g, double lr, const fy_rmsprop_attrs_t *attrs,
-                    bool has_momentum)
+static void rmsprop(element_t *e, double lr, const fy_rmsprop_attrs_t *attrs, bool has_momentum)
 {
-    const double d = g + attrs->weight_decay * e->p,
-                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
-    const double s = attrs->alpha * e->a + (1 - attrs->alpha) * d * d, below = sqrt(s) + attrs->eps;
-    double u = d / below, u_scale = d_scale / below * 4;
-    e->a_scale = attrs->alpha * e->a + (1 - attrs->alpha) * d_scale * d_scale;
+    const double s = attrs->alpha * e->a + (1 - attrs->alpha) * e->g * e->g,
+                 below = sqrt(s) + attrs->eps;
+    double u = e->g / below, u_scale = e->g_scale / below * 4;
+    e->a_scale = attrs->alpha * e->a + (1 - attrs->alpha) * e->g_scale * e->g_scale;
     e->a = s;
     if (has_momentum) {
         u_scale += fabs(attrs->momentum * e->b);
@@ -189,42 +189,38 @@ static void rmsprop(element_t *e, double g, double lr, const fy_rmsprop_attrs_t 
     e->p -= lr * u;
 }
 
-static void rmsprop_centered(element_t *e, double g, double lr, const fy_rmsprop_attrs_t *attrs)
+static void rmsprop_centered(element_t *e, double lr, const fy_rmsprop_attrs_t *attrs)
 {
-    const double d = g + attrs->weight_decay * e->p,
-                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
-    e->a_scale = attrs->alpha * e->a + (1 - attrs->alpha) * d_scale * d_scale;
-    e->b_scale = attrs->alpha * fabs(e->b) + (1 - attrs->alpha) * d_scale;
-    e->a = attrs->alpha * e->a + (1 - attrs->alpha) * d * d;
-    e->b = attrs->alpha * e->b + (1 - attrs->alpha) * d;
+    e->a_scale = attrs->alpha * e->a + (1 - attrs->alpha) * e->g_scale * e->g_scale;
+    e->b_scale = attrs->alpha * fabs(e->b) + (1 - attrs->alpha) * e->g_scale;
+    e->a = attrs->alpha * e->a + (1 - attrs->alpha) * e->g * e->g;
+    e->b = attrs->alpha * e->b + (1 - attrs->alpha) * e->g;
     const double v = e->a - e->b * e->b, below = sqrt(fmax(v, 0)) + attrs->eps;
     const double lost = v > 0 ? (e->a_scale + e->b_scale * e->b_scale) / v : 0;
-    e->p_scale = fabs(e->p) + lr * d_scale / below * (4 + lost);
-    e->p -= lr * d / below;
+    e->p_scale = fabs(e->p) + lr * e->g_scale / below * (4 + lost);
+    e->p -= lr * e->g / below;
 }
 
-static void lars(element_t *e, double g, double lr, const fy_lars_attrs_t *attrs)
+static void lars(element_t *e, double lr, const fy_lars_attrs_t *attrs)
 {
-    const double d = g + attrs->weight_decay * e->p,
-                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
-    e->a_scale = fabs(attrs->momentum * e->a) + lr * d_scale * 4;
-    e->a = attrs->momentum * e->a + lr * d;
+    e->a_scale = fabs(attrs->momentum * e->a) + lr * e->g_scale * 4;
+    e->a = attrs->momentum * e->a + lr * e->g;
     e->p_scale = fabs(e->p) + e->a_scale;
     e->p -= e->a;
 }
 
 /* The states; returns the update. */
-static double lamb(element_t *e, double g, const fy_lamb_attrs_t *attrs, int64_t step,
+static double lamb(element_t *e, const fy_lamb_attrs_t *attrs, double weight_decay, int64_t step,
                    double *out_scale)
 {
-    const double t = (double)step + 1;
-    e->a_scale = fabs(attrs->beta1 * e->a) + (1 - attrs->beta1) * fabs(g);
-    e->a = attrs->beta1 * e->a + (1 - attrs->beta1) * g;
-    e->b_scale = e->b = attrs->beta2 * e->b + (1 - attrs->beta2) * g * g;
+    const double t = (double)step + 1, decayed = weight_decay * e->p;
+    e->a_scale = fabs(attrs->beta1 * e->a) + (1 - attrs->beta1) * fabs(e->g);
+    e->a = attrs->beta1 * e->a + (1 - attrs->beta1) * e->g;
+    e->b_scale = e->b = attrs->beta2 * e->b + (1 - attrs->beta2) * e->g * e->g;
     const double below = sqrt(e->b / (1 - pow(attrs->beta2, t))) + attrs->eps,
                  correct = 1 / (1 - pow(attrs->beta1, t));
-    *out_scale = 4 * (correct * e->a_scale / below + fabs(attrs->weight_decay * e->p));
-    return correct * e->a / below + attrs->weight_decay * e->p;
+    *out_scale = 4 * (correct * e->a_scale / below + fabs(decayed));
+    return correct * e->a / below + decayed;
 }
 
 /* ---- parts ---- */
@@ -256,6 +252,16 @@ static double factor(const parts_t *parts, uint64_t part, int column)
     return parts->rows ? parts->rows->f[3 * part + (uint64_t)column] : 1;
 }
 
+static double weight_decay_of(fy_op_t op, const void *attrs)
+{
+    const fy_op_info_t *info = fy_op_get(op);
+    double value = 0;
+    for (uint32_t i = 0; i < info->nfields; i++)
+        if (strcmp(info->fields[i].name, "weight_decay") == 0)
+            memcpy(&value, (const char *)attrs + info->fields[i].offset, sizeof value);
+    return value;
+}
+
 /* Sums of the runs of a part, and its ratio. */
 static void trust_of(fy_op_t op, const parts_t *parts, uint64_t part, const ts_array_t *src,
                      const void *attrs, const ts_array_t *given, int64_t number, ts_expected_t *out)
@@ -267,21 +273,16 @@ static void trust_of(fy_op_t op, const parts_t *parts, uint64_t part, const ts_a
     const double rounding = ts_unit(given[0].dtype) / ts_unit(FY_DTYPE_F64);
     double *row = &out->value.f[part * (uint64_t)columns],
            *scale = &out->scale[part * (uint64_t)columns], param = 0, update = 0;
-    fy_lamb_attrs_t lamb_attrs = { 0 };
-    fy_lars_attrs_t lars_attrs = { 0 };
-    if (op == FY_OP_LAMB_STEP)
-        lamb_attrs = *(const fy_lamb_attrs_t *)attrs;
-    else
-        lars_attrs = *(const fy_lars_attrs_t *)attrs;
-    lamb_attrs.weight_decay *= factor(parts, part, 2);
-    lars_attrs.weight_decay *= factor(parts, part, 2);
+    const fy_lamb_attrs_t *lamb_attrs = attrs;
+    const fy_lars_attrs_t *lars_attrs = attrs;
+    const double weight_decay = weight_decay_of(op, attrs) * factor(parts, part, 2);
     for (uint64_t k = begin; k < end; k++) {
         const uint64_t run = (k - begin) / each;
-        element_t e = { .p = given[0].f[k], .a = given[1].f[k] };
-        double u = src[0].f[k], u_scale = fabs(u);
+        element_t e = { .p = given[0].f[k], .g = src[0].f[k], .a = given[1].f[k] };
+        double u = e.g, u_scale = fabs(u);
         if (op == FY_OP_LAMB_STEP) {
             e.b = given[2].f[k];
-            u = lamb(&e, u, &lamb_attrs, number, &u_scale);
+            u = lamb(&e, lamb_attrs, weight_decay, number, &u_scale);
         }
         row[1 + 2 * run] += e.p * e.p;
         row[2 + 2 * run] += u * u;
@@ -294,58 +295,32 @@ static void trust_of(fy_op_t op, const parts_t *parts, uint64_t part, const ts_a
     if (factor(parts, part, 2) != 0 && param > 0 && update > 0)
         row[0] = op == FY_OP_LAMB_STEP
                      ? sqrt(param / update)
-                     : lars_attrs.trust_coefficient * sqrt(param) /
-                           (sqrt(update) + lars_attrs.weight_decay * sqrt(param) + lars_attrs.eps);
+                     : lars_attrs->trust_coefficient * sqrt(param) /
+                           (sqrt(update) + weight_decay * sqrt(param) + lars_attrs->eps);
     scale[0] = row[0] * rounding * 16;
 }
 
-typedef union attrs {
-    fy_sgd_attrs_t sgd;
-    fy_adam_attrs_t adam;
-    fy_adadelta_attrs_t adadelta;
-    fy_rmsprop_attrs_t rmsprop;
-    fy_lars_attrs_t lars;
-    fy_lamb_attrs_t lamb;
-} attrs_t;
-
-/* One element by a part's rates: lr with its factor and ratio. */
-static void step_element(fy_op_t op, element_t *e, double g, double lr, double decay,
+/* One element by a part's rates: lr and weight decay with their factors, lr with its ratio. */
+static void step_element(fy_op_t op, element_t *e, double lr, double weight_decay,
                          const void *attrs, int64_t number)
 {
-    attrs_t own;
-    double scale;
-    memcpy(&own, attrs, fy_op_get(op)->attrs_nbytes);
+    double scale, u;
+    const bool is_apart = op == FY_OP_LAMB_STEP ||
+                          (op == FY_OP_ADAM_STEP && ((const fy_adam_attrs_t *)attrs)->decoupled);
+    decay(e, is_apart ? 0 : weight_decay);
     switch (op) {
-    case FY_OP_ADAM_STEP:
-        own.adam.weight_decay *= decay;
-        adam(e, g, lr, &own.adam, number);
-        break;
-    case FY_OP_ADADELTA_STEP:
-        own.adadelta.weight_decay *= decay;
-        adadelta(e, g, lr, &own.adadelta);
-        break;
-    case FY_OP_RMSPROP_STEP:
-    case FY_OP_RMSPROP_MOMENTUM_STEP:
-        own.rmsprop.weight_decay *= decay;
-        rmsprop(e, g, lr, &own.rmsprop, op == FY_OP_RMSPROP_MOMENTUM_STEP);
-        break;
-    case FY_OP_RMSPROP_CENTERED_STEP:
-        own.rmsprop.weight_decay *= decay;
-        rmsprop_centered(e, g, lr, &own.rmsprop);
-        break;
-    case FY_OP_LARS_STEP:
-        own.lars.weight_decay *= decay;
-        lars(e, g, lr, &own.lars);
-        break;
+    case FY_OP_ADAM_STEP: adam(e, lr, attrs, weight_decay, number); break;
+    case FY_OP_ADADELTA_STEP: adadelta(e, lr, attrs); break;
+    case FY_OP_RMSPROP_STEP: rmsprop(e, lr, attrs, false); break;
+    case FY_OP_RMSPROP_MOMENTUM_STEP: rmsprop(e, lr, attrs, true); break;
+    case FY_OP_RMSPROP_CENTERED_STEP: rmsprop_centered(e, lr, attrs); break;
+    case FY_OP_LARS_STEP: lars(e, lr, attrs); break;
     case FY_OP_LAMB_STEP:
-        own.lamb.weight_decay *= decay;
-        const double u = lamb(e, g, &own.lamb, number, &scale);
+        u = lamb(e, attrs, weight_decay, number, &scale);
         e->p_scale = fabs(e->p) + lr * (fabs(u) * 8 + scale);
         e->p -= lr * u;
         break;
-    default:
-        own.sgd.weight_decay *= decay;
-        sgd(e, g, lr, &own.sgd, op == FY_OP_SGD_MOMENTUM_STEP, number);
+    default: sgd(e, lr, attrs, op == FY_OP_SGD_MOMENTUM_STEP, number);
     }
 }
 
@@ -365,6 +340,7 @@ static void step_scaled(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
                         op == FY_OP_LAMB_STEP;
     const size_t nalike = ndst - counts - has_trust;
     const int64_t number = counts ? given[ndst - 1].i[0] : 0;
+    const double weight_decay = weight_decay_of(op, attrs);
     const parts_t parts = { nsrc > 2 ? &src[2] : NULL, given[0].nelem };
     for (size_t i = 0; i < ndst; i++)
         ts_expected_make(&out[i], given[i].dtype, given[i].rank, given[i].dims);
@@ -373,13 +349,14 @@ static void step_scaled(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
         trust_of(op, &parts, part, src, attrs, given, number, &out[nalike]);
     for (uint64_t k = 0; k < given[0].nelem; k++) {
         element_t e = { .p = given[0].f[k],
+                        .g = src[0].f[k],
                         .a = nalike > 1 ? given[1].f[k] : 0,
                         .b = nalike > 2 ? given[2].f[k] : 0 };
         const uint64_t part = part_of(&parts, k);
         const double ratio = has_trust ? out[nalike].value.f[part * (uint64_t)given[nalike].dims[1]]
                                        : 1;
-        step_element(op, &e, src[0].f[k], src[1].f[0] * factor(&parts, part, 1) * ratio,
-                     factor(&parts, part, 2), attrs, number);
+        step_element(op, &e, src[1].f[0] * factor(&parts, part, 1) * ratio,
+                     weight_decay * factor(&parts, part, 2), attrs, number);
         const double values[3] = { e.p, e.a, e.b }, scales[3] = { e.p_scale, e.a_scale, e.b_scale };
         for (size_t i = 0; i < nalike && i < 3; i++) {
             out[i].value.f[k] = values[i];
