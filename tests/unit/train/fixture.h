@@ -96,6 +96,37 @@ static inline fy_model_info_t model_info(const fy_model_t *model)
     return info;
 }
 
+static inline fy_model_t *new_model(fy_device_t *device, fy_layer_t *layer, int rank,
+                                    const int64_t *dims, const fy_model_options_t *options)
+{
+    fy_model_t *model;
+    ts_ok(fy_model_create(device, layer, rank, dims, options, &model));
+    return model;
+}
+
+/* One of the library's models: "mlp". */
+static inline fy_model_t *known_model(fy_device_t *device, const char *name,
+                                      const fy_model_options_t *options)
+{
+    fy_model_t *model;
+    ts_ok(fy_model_open(device, name, options, &model));
+    return model;
+}
+
+static inline fy_optimizer_options_t optimizer_defaults(fy_optimizer_kind_t kind)
+{
+    fy_optimizer_options_t options;
+    fy_optimizer_defaults(kind, &options, sizeof options);
+    return options;
+}
+
+static inline fy_param_t nth_param(const fy_model_t *model, size_t index)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    ts_ok(fy_model_param(model, index, &param));
+    return param;
+}
+
 static inline fy_param_t find_param(const fy_model_t *model, const char *name)
 {
     fy_param_t param = FY_PARAM_INIT;
@@ -112,6 +143,41 @@ static inline fy_tape_t *watch(fy_model_t *model)
     return tape;
 }
 
+/* A batch for one of the library's models: noise and the classes 0, 1, ...; or tokens, and the same
+ * as targets. */
+static inline void model_batch(fy_device_t *device, const char *name, int64_t batch,
+                               fy_tensor_t **out_x, fy_tensor_t **out_y)
+{
+    int64_t dims[FY_MAX_RANK + 1] = { batch };
+    int rank;
+    fy_tensor_t *rng, *draws;
+    ts_ok(fy_model_sample_shape(name, &rank, dims + 1));
+    ts_ok(fy_rng_create(device, 4, &rng));
+    if (rank > 1) {
+        ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, out_x));
+        ts_ok(fy_arange(device, FY_DTYPE_I64, 0, 1, batch, out_y));
+        return;
+    }
+    ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, 0, 10, &draws));
+    ts_ok(fy_cast(draws, FY_DTYPE_I64, out_x));
+    *out_y = *out_x;
+}
+
+/* ---- the bits of tensors, to compare ---- */
+
+typedef struct bits {
+    char *bytes; /* the caller frees them */
+    uint64_t nbytes;
+} bits_t;
+
+static inline void add_bytes(bits_t *bits, const void *bytes, uint64_t nbytes)
+{
+    bits->bytes = realloc(bits->bytes, bits->nbytes + nbytes + 1);
+    assert_non_null(bits->bytes);
+    memcpy(bits->bytes + bits->nbytes, bytes, nbytes);
+    bits->nbytes += nbytes;
+}
+
 /* The tensor's bytes, in memory that the caller frees. */
 static inline void *bytes_of(const fy_tensor_t *tensor)
 {
@@ -120,6 +186,45 @@ static inline void *bytes_of(const fy_tensor_t *tensor)
     assert_non_null(bytes);
     ts_read(tensor, bytes, nbytes);
     return bytes;
+}
+
+static inline void add_tensor(bits_t *bits, const fy_tensor_t *tensor)
+{
+    if (!tensor) return;
+    void *bytes = bytes_of(tensor);
+    add_bytes(bits, bytes, ts_info(tensor).nbytes);
+    free(bytes);
+}
+
+/* What a training changes in a model and, if it is not NULL, in an optimizer; without gradients. */
+static inline bits_t bits_of(const fy_model_t *model, const fy_optimizer_t *optimizer)
+{
+    const fy_model_info_t info = model_info(model);
+    bits_t bits = { 0 };
+    const char *name = NULL;
+    fy_tensor_t *state;
+    add_tensor(&bits, info.values);
+    add_tensor(&bits, info.buffers);
+    add_tensor(&bits, info.rng);
+    if (optimizer) fy_optimizer_state(optimizer, 0, &name, &state);
+    for (size_t i = 1; name; i++) {
+        add_tensor(&bits, state);
+        fy_optimizer_state(optimizer, i, &name, &state);
+    }
+    return bits;
+}
+
+static inline int has_same_bits(const bits_t *a, const bits_t *b)
+{
+    return a->nbytes == b->nbytes && memcmp(a->bytes, b->bytes, a->nbytes) == 0;
+}
+
+/* Frees `got`. */
+static inline void expect_bits(bits_t got, const bits_t *want)
+{
+    assert_int_equal(got.nbytes, want->nbytes);
+    assert_memory_equal(got.bytes, want->bytes, got.nbytes);
+    free(got.bytes);
 }
 
 #endif

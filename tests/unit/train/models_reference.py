@@ -286,17 +286,33 @@ def compare(model, ours, theirs):
     return bad
 
 
+def weighted(values):
+    return sum((1 + place / 16) * value for place, value in enumerate(values))
+
+
+def block_of(name):
+    """A parameter's name up to its first number, or without its last part."""
+    parts = name.split(".")
+    numbers = [i for i, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: numbers[0] + 1] if numbers else parts[:-1] or parts)
+
+
 def lines(model, theirs):
+    """Sums, so that there are few lines; test_models_reference.c computes them, too."""
     logits, loss, grads, buffers = theirs
-    for i, value in enumerate(logits.flatten()[:64].tolist()):
-        yield "%s logit %d %.9g" % (model, i, value)
+    values = logits.flatten()[:60].tolist()
+    for i in range(0, len(values), 10):
+        yield "%s logits %d %.9g" % (model, i, weighted(values[i : i + 10]))
     yield "%s loss - %.9g" % (model, float(loss))
     small = 1e-4 * max(float(g.norm()) for g in grads.values())
-    for name, grad in grads.items():
-        if float(grad.norm()) > small:
-            yield "%s norm %s %.9g" % (model, name, float(grad.norm()))
-    for name, buffer in buffers.items():
-        yield "%s buffer %s %.9g" % (model, name, float(buffer.norm()))
+    for kind, tensors, least in ("norms", grads, small), ("buffers", buffers, -1):
+        blocks = {}
+        for name, tensor in tensors.items():
+            norm = float(tensor.norm())
+            log = math.log(0.001 + norm) if norm > least else 0
+            blocks.setdefault(block_of(name), []).append(log)
+        for block, logs in blocks.items():
+            yield "%s %s %s %.9g" % (model, kind, block, weighted(logs))
 
 
 def main():

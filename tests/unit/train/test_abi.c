@@ -4,6 +4,7 @@
 
 #include "tests/support/abi_sweep.h"
 #include "tests/unit/train/fixture.h"
+#include "tests/unit/train/layers.h"
 
 static fy_device_t *host;
 static fy_dataset_t *digits;
@@ -11,12 +12,10 @@ static fy_model_t *model;
 static fy_optimizer_t *optimizer;
 static const char *weights;
 
-static fy_status_t dataset_read(void *given)
+/* It was read, and its fields refused: the defaults are no layer, no set. */
+static fy_status_t refused_for(const char *text, fy_status_t status)
 {
-    static const char images[] = "/tmp/ferry-abi-no-such-file";
-    fy_dataset_t *dataset;
-    const fy_status_t status = fy_dataset_read_idx(images, images, given, &dataset);
-    return status == FY_STATUS_IO ? FY_STATUS_OK : status;
+    return status != FY_STATUS_OK && strstr(fy_error_get()->text, text) ? FY_STATUS_OK : status;
 }
 /* Makes an object with the given options, and destroys it. */
 #define MAKES(name, type, call)            \
@@ -27,6 +26,11 @@ static fy_status_t dataset_read(void *given)
         fy_##type##_destroy(made);         \
         return status;                     \
     }
+MAKES(dataset_read, dataset,
+      refused_for("/tmp/no-such-file",
+                  fy_dataset_read_idx("/tmp/no-such-file", "/tmp/no-such-file", given, &made)))
+MAKES(dataset_create, dataset,
+      refused_for("classes and", fy_dataset_create(given, NULL, NULL, &made)))
 MAKES(table_parse, table, fy_table_parse("1 2\n", 4, NULL, given, &made))
 MAKES(loader_create, loader, fy_loader_create(host, digits, given, &made))
 MAKES(layer_linear, layer, fy_layer_linear(2, 3, given, &made))
@@ -36,33 +40,10 @@ MAKES(layer_layer_norm, layer, fy_layer_layer_norm(2, given, &made))
 MAKES(layer_attention, layer, fy_layer_attention(4, 2, given, &made))
 MAKES(layer_transformer, layer, fy_layer_transformer_block(4, 2, given, &made))
 MAKES(layer_embedding, layer, fy_layer_embedding(2, 3, given, &made))
+MAKES(layer_create, layer, refused_for("needs a type", fy_layer_create(given, NULL, &made)))
+MAKES(model_create, model, fy_model_create(host, fc(2, 1), FY_DIMS(2), given, &made))
+MAKES(optimizer_create, optimizer, fy_optimizer_create_model(given, model, &made))
 MAKES(model_open, model, fy_model_open(host, "linear", given, &made))
-static fy_status_t layer_create(void *given)
-{
-    fy_layer_t *layer;
-    const fy_status_t status = fy_layer_create(given, NULL, &layer);
-    fy_layer_destroy(layer);
-    /* the defaults are no layer: it was read, and its fields refused */
-    return status != FY_STATUS_OK && strstr(fy_error_get()->text, "needs a type") ? FY_STATUS_OK
-                                                                                  : status;
-}
-static fy_status_t model_create(void *given)
-{
-    fy_layer_t *layer;
-    fy_model_t *made;
-    ts_ok(fy_layer_linear(2, 1, NULL, &layer));
-    const fy_status_t status = fy_model_create(host, layer, FY_DIMS(2), given, &made);
-    fy_model_destroy(made);
-    return status;
-}
-static fy_status_t optimizer_create(void *given)
-{
-    const fy_model_info_t info = model_info(model);
-    fy_optimizer_t *made;
-    const fy_status_t status = fy_optimizer_create(given, 1, &info.values, &info.grads, &made);
-    fy_optimizer_destroy(made);
-    return status;
-}
 static fy_status_t loss_scaling_create(void *given)
 {
     fy_optimizer_options_t options = FY_OPTIMIZER_OPTIONS_INIT;
@@ -96,13 +77,11 @@ static fy_status_t train_replicas(void *given)
 {
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     options.replicas = given;
-    const fy_status_t status = train(&options, NULL);
-    return strstr(fy_error_get()->text, "a call of replicas is NULL") ? FY_STATUS_OK : status;
+    return refused_for("a call of replicas is NULL", train(&options, NULL));
 }
 static fy_status_t model_sync_norms(void *given)
 {
-    const fy_status_t status = fy_model_sync_norms(model, given);
-    return strstr(fy_error_get()->text, "has 0 ranks") ? FY_STATUS_OK : status;
+    return refused_for("has 0 ranks", fy_model_sync_norms(model, given));
 }
 static fy_status_t find_lr(const fy_find_lr_options_t *options, fy_find_lr_result_t *result)
 {
@@ -150,15 +129,6 @@ static fy_status_t checkpoint_load(void *given)
 {
     return fy_checkpoint_load(folder, model, optimizer, given);
 }
-static fy_status_t dataset_create(void *given)
-{
-    fy_dataset_t *dataset;
-    const fy_status_t status = fy_dataset_create(given, NULL, NULL, &dataset);
-    fy_dataset_destroy(dataset);
-    /* the defaults are no set: it was read, and its fields refused */
-    return status != FY_STATUS_OK && strstr(fy_error_get()->text, "classes and") ? FY_STATUS_OK
-                                                                                 : status;
-}
 static fy_status_t dataset_query(void *given) { return fy_dataset_query(digits, given); }
 static fy_status_t loader_query(void *given)
 {
@@ -172,8 +142,7 @@ static fy_status_t model_layer(void *given) { return fy_model_layer(model, 0, gi
 static fy_status_t model_param(void *given) { return fy_model_param(model, 0, given); }
 static fy_status_t model_find_param(void *given)
 {
-    fy_param_t first = FY_PARAM_INIT;
-    ts_ok(fy_model_param(model, 0, &first));
+    fy_param_t first = nth_param(model, 0);
     return fy_model_find_param(model, first.name, given);
 }
 static fy_status_t safetensors_at(void *given)

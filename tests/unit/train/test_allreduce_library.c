@@ -1,18 +1,13 @@
 /* Sums over devices by their library (a stand-in for NCCL over the fake driver) and by copies: both
  * give the same bits for two devices, count the same bytes, and poison the tensors when the library
  * fails. Skipped where the CUDA plugin was not built. */
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include "tests/support/harness.h"
-
 #include <ferry/train/parallel.h>
+
+#include "tests/support/fake_driver.h"
 
 enum { N = 10007 };
 
 static fy_device_t *sims[2], *cards[2];
-static void (*fail_call)(const char *name, int64_t nth, int code);
-static int64_t (*count_calls)(const char *name);
 static fy_scope_t scope;
 
 static int set_up(void **state)
@@ -32,7 +27,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    fail_call(NULL, 0, 0);
+    driver.fake_cuda_fail(NULL, 0, 0);
     for (int i = 0; i < 2; i++) ts_ok(fy_device_wait(cards[i], FY_FOREVER));
     fy_scope_end(scope, 0, NULL);
     for (int i = 0; i < 2; i++) {
@@ -73,10 +68,11 @@ TS_TEST(the_same_bits_and_bytes)
     static unsigned char library[2][N * 8], copies[2][N * 8];
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         uint64_t by_library, by_copies;
-        const int64_t groups = count_calls("ncclGroupEnd"), sent = count_calls("cuMemcpyPeerAsync");
+        const int64_t groups = driver.fake_cuda_calls("ncclGroupEnd"),
+                      sent = driver.fake_cuda_calls("cuMemcpyPeerAsync");
         sum_on(cards, dtypes[i], library, &by_library);
-        assert_int_equal(count_calls("ncclGroupEnd") - groups, 1);
-        assert_int_equal(count_calls("cuMemcpyPeerAsync"), sent);
+        assert_int_equal(driver.fake_cuda_calls("ncclGroupEnd") - groups, 1);
+        assert_int_equal(driver.fake_cuda_calls("cuMemcpyPeerAsync"), sent);
         sum_on(sims, dtypes[i], copies, &by_copies);
         assert_memory_equal(library, copies, sizeof library);
         assert_int_equal(by_library, by_copies);
@@ -119,7 +115,7 @@ TS_TEST(a_failed_sum_poisons_its_tensors)
     fy_download_t *download;
     fy_tensor_t *host;
     fy_tensor_t *x[2] = { ts_iota(cards[0], FY_DIMS(4), 1), ts_iota(cards[1], FY_DIMS(4), 5) };
-    fail_call("ncclGroupEnd", 1, 6);
+    driver.fake_cuda_fail("ncclGroupEnd", 1, 6);
     ts_fails_with(fy_allreduce_sum(2, x), UNAVAILABLE, "ncclRemoteError");
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_tensor_download(x[i], NULL, &download));
@@ -132,23 +128,8 @@ TS_TEST(a_failed_sum_poisons_its_tensors)
 
 static int prepare(void)
 {
-    char path[1024];
-    const char *build = getenv("FERRY_BUILD_DIR");
-    snprintf(path, sizeof path, "%s/lib/tests/libfake_cuda.so", build ? build : "build");
-    if (access(path, R_OK) != 0) {
-        printf("SKIP: the CUDA plugin was not built: no nvcc, or FERRY_CUDA=OFF\n");
-        return 77;
-    }
-    setenv("FERRY_CUDA_DRIVER", path, 1);
-    setenv("FERRY_CUBLASLT", path, 1);
-    setenv("FERRY_NCCL", path, 1);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL),
-         *entry = library ? dlsym(library, "fake_cuda_fail") : NULL;
-    if (!entry) return 1;
-    memcpy(&fail_call, &entry, sizeof entry);
-    entry = dlsym(library, "fake_cuda_calls");
-    memcpy(&count_calls, &entry, sizeof entry);
-    return 0;
+    fake_driver_or_skip();
+    return setenv("FERRY_NCCL", getenv("FERRY_CUDA_DRIVER"), 1);
 }
 
 TS_SUITE(.set_up = set_up, .tear_down = tear_down, .prepare = prepare);

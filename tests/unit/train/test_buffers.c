@@ -2,7 +2,8 @@
  * replicated; and each allocation of a layer, a model and its files fails once. Buffers have no
  * gradient and no optimizer changes them. */
 #include "tests/unit/train/fixture.h"
-#include "tests/support/host_memory.h"
+#include "tests/unit/train/layers.h"
+#include "tests/support/sweep.h"
 
 enum { WIDTH = 3 };
 
@@ -34,7 +35,7 @@ static fy_status_t center(void *user, const fy_pass_t *pass, fy_tensor_t *const 
     return fy_add(centered, shift, out_y);
 }
 
-static fy_status_t make_center(fy_layer_t **out_layer)
+static fy_layer_t *center_layer(void)
 {
     static const fy_layer_param_t shift = { "shift", 1, { WIDTH }, 0, 0, { FY_INIT_CONSTANT, 0 } };
     static const fy_layer_param_t buffers[] = {
@@ -49,25 +50,17 @@ static fy_status_t make_center(fy_layer_t **out_layer)
     def.buffers = buffers;
     def.shape = keep_shape;
     def.forward = center;
-    return fy_layer_create(&def, NULL, out_layer);
+    fy_layer_t *layer;
+    return fy_layer_create(&def, NULL, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
 /* center, linear, center: the second one's parameters and buffers lie behind others. */
 static fy_status_t try_model(fy_device_t *device, int64_t seed, fy_model_t **out_model)
 {
-    fy_layer_t *first = NULL, *fc = NULL, *second = NULL, *all = NULL;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.seed = seed;
-    fy_status_t status = make_center(&first);
-    if (status == FY_STATUS_OK) status = fy_layer_linear(WIDTH, WIDTH, NULL, &fc);
-    if (status == FY_STATUS_OK) status = make_center(&second);
-    if (status != FY_STATUS_OK) {
-        fy_layer_destroy(first);
-        fy_layer_destroy(fc);
-        return status;
-    }
-    const fy_layer_child_t children[] = { { "c1", first }, { "fc", fc }, { "c2", second } };
-    FY_TRY(fy_layer_sequential(3, children, &all));
+    fy_layer_t *all = SEQUENCE(center_layer(), fc(WIDTH, WIDTH), center_layer());
+    if (!all) return FY_STATUS_OUT_OF_MEMORY; /* of a maker */
     return fy_model_create(device, all, FY_DIMS(WIDTH), &options, out_model);
 }
 
@@ -100,10 +93,10 @@ TS_DEVICE_TEST(test_facts)
     assert_int_equal(info.buffers_nbytes, 2 * (WIDTH + 1) * sizeof(float));
     assert_int_equal(ts_info(info.buffers).nelem, 64); /* four, each at a multiple of 16 */
     ts_ok(fy_model_buffer(model, 3, &buffer));
-    assert_string_equal(buffer.name, "c2.seen");
+    assert_string_equal(buffer.name, "c.seen");
     assert_null(buffer.grad);
     ts_ok(fy_model_buffer(model, 0, &buffer));
-    assert_string_equal(buffer.name, "c1.running");
+    assert_string_equal(buffer.name, "a.running");
     ts_expect_f32(buffer.value, (float[]){ 1, 1, 1 }, WIDTH);
     ts_fails_with(fy_model_buffer(model, 4, &buffer), INVALID_ARGUMENT, "buffer 4");
     ts_fails(fy_model_buffer(NULL, 0, &buffer), INVALID_ARGUMENT);
@@ -111,8 +104,7 @@ TS_DEVICE_TEST(test_facts)
     assert_non_null(strstr(table, "buffers"));
     fy_model_destroy(model);
 
-    fy_model_t *plain;
-    ts_ok(fy_model_open(ctx->device, "linear", NULL, &plain));
+    fy_model_t *plain = known_model(ctx->device, "linear", NULL);
     assert_null(model_info(plain).buffers);
     assert_int_equal(model_info(plain).nbuffers, 0);
     fy_model_describe(plain, table, sizeof table);
@@ -124,10 +116,9 @@ TS_DEVICE_TEST(test_training_and_evaluation)
 {
     fy_model_t *model = make_model(ctx->device, 1);
     const fy_model_info_t info = model_info(model);
-    fy_optimizer_options_t sgd;
     fy_optimizer_t *optimizer;
     fy_tensor_t *x = batch(ctx->device), *y, *loss;
-    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &sgd, sizeof sgd);
+    fy_optimizer_options_t sgd = optimizer_defaults(FY_OPTIMIZER_SGD);
     sgd.weight_decay = 0.5; /* changes every value that it gets */
     ts_ok(fy_optimizer_create(&sgd, 1, &info.values, &info.grads, &optimizer));
     fy_tape_t *tape = watch(model);
@@ -139,57 +130,51 @@ TS_DEVICE_TEST(test_training_and_evaluation)
         ts_ok(fy_optimizer_step(optimizer));
     }
     /* x has the means 2, 4, 6: 1 -> 1.5 -> 1.75, 1 -> 2.5 -> 3.25, 1 -> 3.5 -> 4.75 */
-    ts_expect_f32(find(model, "c1.running"), (float[]){ 1.75F, 3.25F, 4.75F }, WIDTH);
-    ts_expect_f32(find(model, "c1.seen"), (float[]){ 2 }, 1);
-    ts_expect_f32(find(model, "c2.seen"), (float[]){ 2 }, 1);
+    ts_expect_f32(find(model, "a.running"), (float[]){ 1.75F, 3.25F, 4.75F }, WIDTH);
+    ts_expect_f32(find(model, "a.seen"), (float[]){ 2 }, 1);
+    ts_expect_f32(find(model, "c.seen"), (float[]){ 2 }, 1);
     fy_model_set_training(model, 0);
-    fy_layer_t *one_layer;
-    fy_model_t *one;
-    ts_ok(make_center(&one_layer));
-    ts_ok(fy_model_create(ctx->device, one_layer, FY_DIMS(WIDTH), NULL, &one));
+    fy_model_t *one = new_model(ctx->device, center_layer(), FY_DIMS(WIDTH), NULL);
     fy_model_set_training(one, 0);
     ts_ok(fy_model_forward(one, x, &y)); /* the running mean is 1 */
     ts_expect_f32(y, (float[]){ 0, 1, 2, 2, 5, 8 }, 6);
     ts_ok(fy_model_forward(model, x, &y));
-    ts_expect_f32(find(model, "c1.seen"), (float[]){ 2 }, 1); /* evaluation counts nothing */
+    ts_expect_f32(find(model, "a.seen"), (float[]){ 2 }, 1); /* evaluation counts nothing */
     fy_model_destroy(one);
     fy_tape_destroy(tape);
     fy_optimizer_destroy(optimizer);
     fy_model_destroy(model);
 }
 
-static void read_bits(const fy_model_t *model, char *bits, size_t room)
+/* Values and buffers: files and replicas have these. */
+static bits_t weights_of(const fy_model_t *model)
 {
-    const fy_model_info_t info = model_info(model);
-    const size_t values = ts_info(info.values).nbytes, buffers = ts_info(info.buffers).nbytes;
-    assert_true(values + buffers <= room);
-    ts_read(info.values, bits, values);
-    ts_read(info.buffers, bits + values, buffers);
+    bits_t bits = { 0 };
+    add_tensor(&bits, model_info(model).values);
+    add_tensor(&bits, model_info(model).buffers);
+    return bits;
 }
 
 TS_DEVICE_TEST(test_files)
 {
-    char want[1024] = "", got[1024] = "";
     assert_int_equal(make_folder(NULL), 0);
     const char *path = in_folder("model.safetensors");
     fy_model_t *model = make_model(ctx->device, 1), *other = make_model(ctx->device, 2);
     fy_tensor_t *x = batch(ctx->device), *y;
     fy_progress_t progress = FY_PROGRESS_INIT;
     ts_ok(fy_model_forward(model, x, &y));
-    read_bits(model, want, sizeof want);
-    read_bits(other, got, sizeof got);
-    assert_memory_not_equal(want, got, sizeof want);
+    const bits_t want = weights_of(model), first = weights_of(other);
+    assert_false(has_same_bits(&want, &first));
+    free(first.bytes);
     ts_ok(fy_model_save(model, path));
     ts_ok(fy_model_load(other, path));
-    read_bits(other, got, sizeof got);
-    assert_memory_equal(want, got, sizeof want);
+    expect_bits(weights_of(other), &want);
 
     fy_model_destroy(other);
     other = make_model(ctx->device, 2);
     ts_ok(fy_checkpoint_save(folder, model, NULL, &progress, 1));
     ts_ok(fy_checkpoint_load(folder, other, NULL, &progress));
-    read_bits(other, got, sizeof got);
-    assert_memory_equal(want, got, sizeof want);
+    expect_bits(weights_of(other), &want);
 
     /* a file without one of the buffers: nothing has changed */
     fy_safetensors_t *file;
@@ -199,7 +184,7 @@ TS_DEVICE_TEST(test_files)
     for (size_t i = 0; i < fy_safetensors_count(file); i++) {
         fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
         ts_ok(fy_safetensors_at(file, i, &info));
-        if (strcmp(info.name, "c2.seen") == 0) continue;
+        if (strcmp(info.name, "c.seen") == 0) continue;
         entries[count].name = info.name;
         ts_ok(fy_zeros(fy_device_host(), info.dtype, info.rank, info.dims,
                        (fy_tensor_t **)&entries[count].tensor));
@@ -207,9 +192,9 @@ TS_DEVICE_TEST(test_files)
     }
     ts_ok(fy_safetensors_write(path, count, entries, 0, NULL));
     fy_safetensors_close(file);
-    ts_fails_with(fy_model_load(other, path), INVALID_ARGUMENT, "'c2.seen'");
-    read_bits(other, got, sizeof got);
-    assert_memory_equal(want, got, sizeof want);
+    ts_fails_with(fy_model_load(other, path), INVALID_ARGUMENT, "'c.seen'");
+    expect_bits(weights_of(other), &want);
+    free(want.bytes);
     fy_model_destroy(other);
     fy_model_destroy(model);
     assert_int_equal(empty_folder(folder), 2); /* and no temporary file */
@@ -218,31 +203,29 @@ TS_DEVICE_TEST(test_files)
 
 TS_DEVICE_TEST(test_replicas)
 {
-    char want[1024] = "", got[1024] = "";
     fy_device_t *second;
     if (!ctx->is_sim) skip(); /* a machine can have a single card */
     ts_ok(fy_device_open("sim:1", &second));
     fy_model_t *models[] = { make_model(ctx->device, 1), make_model(second, 2) };
     fy_tensor_t *y;
     ts_ok(fy_models_replicate(2, models));
-    read_bits(models[0], want, sizeof want);
-    read_bits(models[1], got, sizeof got);
-    assert_memory_equal(want, got, sizeof want);
+    bits_t want = weights_of(models[0]);
+    expect_bits(weights_of(models[1]), &want);
+    free(want.bytes);
     ts_ok(fy_model_forward(models[0], batch(ctx->device), &y));
-    read_bits(models[0], want, sizeof want);
-    assert_memory_not_equal(want, got, sizeof want);
+    want = weights_of(models[0]);
+    const bits_t old = weights_of(models[1]);
+    assert_false(has_same_bits(&want, &old));
+    free(old.bytes);
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_models_replicate_buffers(2, models));
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.peer.nbytes - before.peer.nbytes,
                      ts_info(model_info(models[0]).buffers).nbytes);
-    read_bits(models[1], got, sizeof got);
-    assert_memory_equal(want, got, sizeof want);
+    expect_bits(weights_of(models[1]), &want);
+    free(want.bytes);
 
-    fy_layer_t *fc;
-    fy_model_t *plain;
-    ts_ok(fy_layer_linear(WIDTH, WIDTH, NULL, &fc));
-    ts_ok(fy_model_create(second, fc, FY_DIMS(WIDTH), NULL, &plain));
+    fy_model_t *plain = new_model(second, fc(WIDTH, WIDTH), FY_DIMS(WIDTH), NULL);
     ts_fails_with(fy_models_replicate_buffers(2, (fy_model_t *[]){ models[0], plain }),
                   SHAPE_MISMATCH, "4 and 4");
     fy_model_destroy(plain);
@@ -271,8 +254,9 @@ TS_DEVICE_TEST(test_refusals)
 }
 
 /* Makes, runs, saves and loads a model. */
-static fy_status_t use(fy_device_t *device, const char *path)
+static fy_status_t use(fy_device_t *device)
 {
+    const char *path = in_folder("model.safetensors");
     fy_model_t *model = NULL, *other = NULL;
     fy_tensor_t *x, *y;
     fy_progress_t progress = FY_PROGRESS_INIT;
@@ -291,24 +275,11 @@ static fy_status_t use(fy_device_t *device, const char *path)
     return status;
 }
 
-TS_DEVICE_TEST(test_failing_allocations)
+TS_TEST(test_failing_allocations)
 {
     assert_int_equal(make_folder(NULL), 0);
-    const char *path = in_folder("model.safetensors");
-    ts_ok(use(ctx->device, path));
-    const uint64_t live = ts_live(ctx->device);
-    for (int n = 0, done = 0; !done; n++) {
-        assert_in_range(n, 0, 4000);
-        ts_fail_allocation(n);
-        const fy_status_t status = use(ctx->device, path);
-        done = !ts_allocation_failed();
-        ts_fail_allocation(-1);
-        if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
-            fail_msg("allocation %d: %s: %s", n, fy_status_name(status), fy_error_get()->text);
-        (void)!fy_device_wait(ctx->device, FY_FOREVER);
-        assert_int_equal(ts_live(ctx->device), live);
-    }
-    ts_ok(use(ctx->device, path));
+    ts_sweep_host_memory("host", 4000, use);
+    ts_sweep_host_memory("sim:7", 4000, use);
     assert_int_equal(empty_folder(folder), 2); /* and no temporary file */
     assert_int_equal(drop_empty_folder(NULL), 0);
 }

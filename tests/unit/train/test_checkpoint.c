@@ -8,26 +8,6 @@ enum { STEPS = 12 };
 
 static int is_there(const char *name) { return access(in_folder(name), F_OK) == 0; }
 
-/* Parameters, random state and optimizer state, in one piece. */
-static size_t all_bits(const resume_t *r, char *bits, size_t room)
-{
-    size_t used = 0;
-    const fy_model_info_t info = model_info(r->model);
-    const char *name = "values";
-    fy_tensor_t *tensor = info.values;
-    for (size_t i = 0; name; i++) {
-        const size_t nbytes = ts_info(tensor).nbytes;
-        assert_true(used + nbytes <= room);
-        ts_read(tensor, bits + used, nbytes);
-        used += nbytes;
-        if (i)
-            fy_optimizer_state(r->optimizer, i - 1, &name, &tensor);
-        else
-            tensor = info.rng;
-    }
-    return used;
-}
-
 static void steps(ts_ctx_t *ctx, resume_t *r, int64_t until)
 {
     while (r->progress.step < until) ts_ok(resume_step(ctx->device, r));
@@ -35,12 +15,12 @@ static void steps(ts_ctx_t *ctx, resume_t *r, int64_t until)
 
 TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
 {
-    char *want = malloc(1 << 16), *got = malloc(1 << 16), note[32];
+    char note[32];
     resume_t whole, part;
     assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &whole));
     steps(ctx, &whole, STEPS);
-    const size_t nbytes = all_bits(&whole, want, 1 << 16);
+    const bits_t want = bits_of(whole.model, whole.optimizer);
     resume_end(&whole);
     for (int64_t stop = 0; stop <= STEPS; stop += 3) {
         snprintf(note, sizeof note, "{\"stop\": %d}", (int)stop);
@@ -67,45 +47,47 @@ TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
         ts_ok(fy_optimizer_get(part.optimizer, &options));
         assert_true(options.lr == saved_options.lr && options.beta1 == saved_options.beta1);
         steps(ctx, &part, STEPS);
-        assert_int_equal(all_bits(&part, got, 1 << 16), nbytes);
-        assert_memory_equal(got, want, nbytes);
+        expect_bits(bits_of(part.model, part.optimizer), &want);
         resume_end(&part);
     }
     assert_int_equal(empty_folder(folder), 1);
     assert_int_equal(drop_folder(NULL), 0);
-    free(got);
-    free(want);
+    free(want.bytes);
 }
 
-/* Each optimizer with its state, and SGD without momentum too. */
+/* Each optimizer with its state; SGD with and without momentum, Adam with loss scaling, too. */
 TS_DEVICE_TEST(every_optimizer_resumes)
 {
-    char *want = malloc(1 << 16), *got = malloc(1 << 16);
-    for (int kind = 0; kind <= FY_OPTIMIZER_COUNT; kind++) { /* the last: SGD with momentum */
+    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
+    scaling.growth_interval = 2;
+    for (int row = 0; row < FY_OPTIMIZER_COUNT + 2; row++) {
         fy_optimizer_options_t options;
         resume_t part, whole;
-        fy_optimizer_defaults(kind < FY_OPTIMIZER_COUNT ? (fy_optimizer_kind_t)kind
-                                                        : FY_OPTIMIZER_SGD,
-                              &options, sizeof options);
-        if (kind == FY_OPTIMIZER_COUNT) options.momentum = 0.9;
+        double scale;
+        fy_optimizer_defaults((fy_optimizer_kind_t)(row % FY_OPTIMIZER_COUNT), &options,
+                              sizeof options);
+        if (row == FY_OPTIMIZER_COUNT) options.momentum = 0.9;
+        if (row == FY_OPTIMIZER_COUNT + 1) options.loss_scaling = &scaling;
         assert_int_equal(make_folder(NULL), 0);
         ts_ok(resume_begin_with(ctx->device, 1, &options, &whole));
         steps(ctx, &whole, 3);
         ts_ok(fy_checkpoint_save(folder, whole.model, whole.optimizer, &whole.progress, 1));
         ts_ok(resume_begin_with(ctx->device, 99, &options, &part));
         ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
+        ts_ok(fy_optimizer_query_scale(part.optimizer, &scale));
+        assert_true(scale == (options.loss_scaling ? 131072 : 1));
         steps(ctx, &whole, 5);
         steps(ctx, &part, 5);
-        const size_t nbytes = all_bits(&whole, want, 1 << 16);
-        assert_int_equal(all_bits(&part, got, 1 << 16), nbytes);
-        assert_memory_equal(got, want, nbytes);
+        ts_ok(fy_optimizer_query_scale(part.optimizer, &scale));
+        assert_true(scale == (options.loss_scaling ? 262144 : 1));
+        const bits_t want = bits_of(whole.model, whole.optimizer);
+        expect_bits(bits_of(part.model, part.optimizer), &want);
+        free(want.bytes);
         resume_end(&part);
         resume_end(&whole);
         assert_int_equal(empty_folder(folder), 1);
         assert_int_equal(drop_folder(NULL), 0);
     }
-    free(got);
-    free(want);
 }
 
 /* The newest few files stay, and the one just written always does. Left-overs of a killed process
@@ -171,12 +153,9 @@ TS_DEVICE_TEST(incomplete_files_are_skipped)
 /* A model with one different layer, and a file that was tampered with: nothing changes. */
 TS_DEVICE_TEST(a_refused_load_changes_nothing)
 {
-    char *before = malloc(1 << 16), *after = malloc(1 << 16);
     resume_t r;
-    fy_model_t *other;
     fy_layer_t *layer;
     fy_optimizer_t *sgd;
-    fy_optimizer_options_t options;
     assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &r));
     ts_fails_with(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), UNAVAILABLE,
@@ -187,16 +166,16 @@ TS_DEVICE_TEST(a_refused_load_changes_nothing)
                   "cannot make the folder");
     ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
     steps(ctx, &r, 2);
-    const size_t nbytes = all_bits(&r, before, 1 << 16);
+    const bits_t before = bits_of(r.model, r.optimizer);
     const fy_model_info_t info = model_info(r.model);
-    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &options, sizeof options);
+    fy_optimizer_options_t options = optimizer_defaults(FY_OPTIMIZER_SGD);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &sgd));
     ts_fails_with(fy_checkpoint_load(folder, r.model, sgd, &r.progress), INVALID_ARGUMENT,
                   "is of optimizer 'adam', not 'sgd'");
     ts_ok(fy_layer_linear(RESUME_INPUTS, 3, NULL, &layer));
     const fy_layer_child_t child = { "fc1", layer };
     ts_ok(fy_layer_sequential(1, &child, &layer));
-    ts_ok(fy_model_create(ctx->device, layer, 1, (int64_t[]){ RESUME_INPUTS }, NULL, &other));
+    fy_model_t *other = new_model(ctx->device, layer, 1, (int64_t[]){ RESUME_INPUTS }, NULL);
     ts_fails_with(fy_checkpoint_load(folder, other, NULL, NULL), SHAPE_MISMATCH,
                   "'model.fc1.weight' is [16, 12] in", "and [3, 12] here");
     ts_ok(fy_model_save(other, in_folder("other.safetensors")));
@@ -205,15 +184,13 @@ TS_DEVICE_TEST(a_refused_load_changes_nothing)
         CORRUPT_DATA, "not a checkpoint");
     ts_fails(fy_model_load(r.model, in_folder("other.safetensors")), SHAPE_MISMATCH);
     ts_fails(fy_model_load(r.model, in_folder("step-00000000.safetensors")), INVALID_ARGUMENT);
-    assert_int_equal(all_bits(&r, after, 1 << 16), nbytes);
-    assert_memory_equal(before, after, nbytes);
+    expect_bits(bits_of(r.model, r.optimizer), &before);
     ts_ok(fy_checkpoint_load(folder, r.model, NULL, NULL)); /* without the optimizer */
     fy_model_destroy(other);
     fy_optimizer_destroy(sgd);
     assert_int_equal(drop_folder(NULL), 0);
     resume_end(&r);
-    free(before);
-    free(after);
+    free(before.bytes);
 }
 
 /* One download, one upload. The file has the parameters under their names, dense. */
@@ -221,7 +198,6 @@ TS_DEVICE_TEST(parameters_are_saved_and_loaded_alone)
 {
     resume_t a, b;
     fy_safetensors_t *file;
-    float want[16 * RESUME_INPUTS], got[16 * RESUME_INPUTS];
     size_t index;
     assert_int_equal(make_folder(NULL), 0);
     ts_ok(resume_begin(ctx->device, 1, &a));
@@ -239,9 +215,9 @@ TS_DEVICE_TEST(parameters_are_saved_and_loaded_alone)
     assert_int_equal(fy_safetensors_count(file), 4);
     ts_ok(fy_safetensors_find(file, "fc1.weight", &index));
     fy_safetensors_close(file);
-    ts_read(find_param(a.model, "fc1.weight").value, want, sizeof want);
-    ts_read(find_param(b.model, "fc1.weight").value, got, sizeof got);
-    assert_memory_equal(want, got, sizeof want);
+    float *want = bytes_of(find_param(a.model, "fc1.weight").value);
+    ts_expect_f32(find_param(b.model, "fc1.weight").value, want, (size_t)16 * RESUME_INPUTS);
+    free(want);
     ts_fails(fy_model_save(a.model, in_folder("no/where")), IO);
     ts_fails(fy_model_load(a.model, in_folder("no/where")), IO);
     resume_end(&b);

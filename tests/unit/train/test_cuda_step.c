@@ -2,11 +2,8 @@
  * allocation, no wait, no creation of an event, a stream or a plan. The launches of a step of the
  * larger models are bounded. Over the fake driver. Not here: requests of a step
  * (test_launches.c). */
-#include <ferry/train/model.h>
-#include <ferry/train/optimizer.h>
-
 #include "tests/support/fake_driver.h"
-#include "tests/support/test.h"
+#include "tests/unit/train/fixture.h"
 
 /* Warm: plans and blocks exist, and the compute stream has its 16 events, which it reuses. */
 enum { BATCH = 4, WARM_UP = 24, STEPS = 20 };
@@ -19,36 +16,16 @@ typedef struct session {
     fy_tensor_t *x, *y, *total;
 } session_t;
 
-/* Images and classes; of gpt, tokens and the tokens that follow. */
-static void make_batch(session_t *s, const char *model, fy_tensor_t *rng)
-{
-    int64_t dims[FY_MAX_RANK + 1] = { BATCH };
-    int rank;
-    ts_ok(fy_model_sample_shape(model, &rank, dims + 1));
-    if (rank > 1) {
-        ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, &s->x));
-        ts_ok(fy_arange(s->device, FY_DTYPE_I64, 0, 1, BATCH, &s->y));
-        return;
-    }
-    ts_ok(fy_zeros(s->device, FY_DTYPE_I32, rank + 1, dims, &s->x));
-    ts_ok(fy_zeros(s->device, FY_DTYPE_I32, rank + 1, dims, &s->y));
-}
-
 static void open_session(session_t *s, const char *model)
 {
-    fy_model_info_t info = FY_MODEL_INFO_INIT;
-    fy_optimizer_options_t options;
-    fy_tensor_t *rng;
+    const fy_optimizer_options_t options = optimizer_defaults(FY_OPTIMIZER_ADAM);
     ts_ok(fy_device_open("cuda:0", &s->device));
-    ts_ok(fy_rng_create(s->device, 4, &rng));
-    make_batch(s, model, rng);
+    model_batch(s->device, model, BATCH, &s->x, &s->y);
     ts_ok(fy_zeros(s->device, FY_DTYPE_F32, 0, NULL, &s->total));
-    ts_ok(fy_model_open(s->device, model, NULL, &s->model));
-    ts_ok(fy_model_query(s->model, &info));
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options, sizeof options);
+    s->model = known_model(s->device, model, NULL);
+    const fy_model_info_t info = model_info(s->model);
     ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &s->optimizer));
-    ts_ok(fy_tape_create(&s->tape));
-    ts_ok(fy_model_watch(s->model, s->tape));
+    s->tape = watch(s->model);
 }
 
 static void close_session(session_t *s, fy_scope_t scope)

@@ -1,13 +1,14 @@
 /* The learning rate range test: it measures, suggests, stops, refuses, and leaves the training as
  * if it had not run, also after a failure. */
 #include "tests/unit/train/fixture.h"
+#include "tests/unit/train/layers.h"
 
 #include <math.h>
 
 #include "backends/sim/script.h"
 #include "runtime/device/device.h"
 
-enum { WIDTH = 320, SAMPLES = 36, BATCH = 8, STEPS = 40, MOST_TENSORS = 8 };
+enum { WIDTH = 320, SAMPLES = 36, BATCH = 8, STEPS = 40 };
 
 typedef struct parts {
     fy_dataset_t *set;
@@ -17,34 +18,23 @@ typedef struct parts {
 } parts_t;
 
 /* A network with everything that a step changes: parameters, running statistics, draws. */
-static fy_status_t make_layers(fy_layer_t **out_layer)
+static fy_layer_t *make_layers(void)
 {
-    fy_layer_t *flatten, *fc1, *norm, *dropout, *fc2;
-    FY_TRY(fy_layer_flatten(&flatten));
-    FY_TRY(fy_layer_linear(784, WIDTH, NULL, &fc1));
-    FY_TRY(fy_layer_batch_norm(WIDTH, NULL, &norm));
-    FY_TRY(fy_layer_dropout(0.2, &dropout));
-    FY_TRY(fy_layer_linear(WIDTH, 10, NULL, &fc2));
-    const fy_layer_child_t children[] = {
-        { "", flatten }, { "fc1", fc1 }, { "norm", norm }, { "", dropout }, { "fc2", fc2 }
-    };
-    return fy_layer_sequential(5, children, out_layer);
+    return SEQUENCE(plain_layer(fy_layer_flatten), fc(784, WIDTH),
+                    batch_norm(WIDTH, FY_ACTIVATION_NONE), dropout(0.2), fc(WIDTH, 10));
 }
 
 static fy_status_t make(fy_device_t *device, int is_resident, parts_t *p)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
-    fy_optimizer_options_t adam;
-    fy_layer_t *layer;
     batches.batch = BATCH;
     batches.scale = 1.0 / 255;
     batches.resident = is_resident;
     batches.workers = is_resident ? 0 : 1;
     FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &p->set));
     FY_TRY(fy_loader_create(device, p->set, &batches, &p->loader));
-    FY_TRY(make_layers(&layer));
-    FY_TRY(fy_model_create(device, layer, FY_DIMS(28, 28, 1), NULL, &p->model));
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
+    FY_TRY(fy_model_create(device, make_layers(), FY_DIMS(28, 28, 1), NULL, &p->model));
+    fy_optimizer_options_t adam = optimizer_defaults(FY_OPTIMIZER_ADAM);
     return fy_optimizer_create_model(&adam, p->model, &p->optimizer);
 }
 
@@ -65,50 +55,20 @@ static fy_status_t train(const parts_t *p, int64_t max_steps)
 }
 
 /* Everything that the sweep must restore. */
-typedef struct state {
-    size_t count;
-    void *bytes[MOST_TENSORS];
-    uint64_t nbytes[MOST_TENSORS];
-    fy_loader_info_t loader;
-    double lr;
-    int is_training;
-} state_t;
-
-static void look(const parts_t *p, state_t *out)
+static bits_t look(const parts_t *p)
 {
     fy_optimizer_options_t optimizer = FY_OPTIMIZER_OPTIONS_INIT;
-    fy_tensor_t *tensors[MOST_TENSORS];
-    const char *name;
-    *out = (state_t){ .loader = FY_LOADER_INFO_INIT };
+    fy_loader_info_t loader = FY_LOADER_INFO_INIT;
     const fy_model_info_t info = model_info(p->model);
-    ts_ok(fy_loader_query(p->loader, &out->loader));
+    bits_t bits = bits_of(p->model, p->optimizer);
+    ts_ok(fy_loader_query(p->loader, &loader));
     ts_ok(fy_optimizer_get(p->optimizer, &optimizer));
-    out->lr = optimizer.lr;
-    out->is_training = info.is_training;
-    tensors[0] = info.values, tensors[1] = info.grads, tensors[2] = info.buffers;
-    tensors[3] = info.rng;
-    out->count = 4;
-    for (size_t i = 0; i < 3; i++)
-        fy_optimizer_state(p->optimizer, i, &name, &tensors[out->count++]);
-    for (size_t i = 0; i < out->count; i++) {
-        out->nbytes[i] = ts_info(tensors[i]).nbytes;
-        out->bytes[i] = malloc(out->nbytes[i]);
-        assert_non_null(out->bytes[i]);
-        ts_read(tensors[i], out->bytes[i], out->nbytes[i]);
-    }
-}
-
-static int is_same(const state_t *a, const state_t *b)
-{
-    for (size_t i = 0; i < a->count; i++)
-        if (memcmp(a->bytes[i], b->bytes[i], a->nbytes[i]) != 0) return 0;
-    return a->lr == b->lr && a->is_training == b->is_training &&
-           a->loader.epoch == b->loader.epoch && a->loader.step == b->loader.step;
-}
-
-static void forget(state_t *state)
-{
-    for (size_t i = 0; i < state->count; i++) free(state->bytes[i]);
+    add_tensor(&bits, info.grads);
+    add_bytes(&bits, &optimizer.lr, sizeof optimizer.lr);
+    add_bytes(&bits, &info.is_training, sizeof info.is_training);
+    add_bytes(&bits, &loader.epoch, sizeof loader.epoch);
+    add_bytes(&bits, &loader.step, sizeof loader.step);
+    return bits;
 }
 
 static fy_find_lr_options_t sweep_options(void)
@@ -123,12 +83,10 @@ static fy_find_lr_options_t sweep_options(void)
 static void sweep(const parts_t *p, const fy_find_lr_options_t *options, fy_lr_point_t *points,
                   fy_find_lr_result_t *result)
 {
-    state_t before, after;
-    look(p, &before);
+    const bits_t before = look(p);
     ts_ok(fy_train_find_lr(p->model, p->optimizer, p->loader, options, points, result));
-    look(p, &after);
-    assert_true(is_same(&before, &after));
-    forget(&before), forget(&after);
+    expect_bits(look(p), &before);
+    free(before.bytes);
 }
 
 /* A training that is continued after a sweep has the bits of one without. */
@@ -136,7 +94,6 @@ TS_DEVICE_TEST(the_training_goes_on_as_before)
 {
     for (int is_resident = 0; is_resident < 2; is_resident++) {
         parts_t swept = { 0 }, plain = { 0 };
-        state_t a, b;
         fy_lr_point_t points[STEPS];
         fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
         fy_find_lr_options_t options = sweep_options();
@@ -150,10 +107,9 @@ TS_DEVICE_TEST(the_training_goes_on_as_before)
         assert_true(result.steps > 10);
         ts_ok(train(&swept, 4));
         ts_ok(train(&plain, 4));
-        look(&swept, &a);
-        look(&plain, &b);
-        assert_true(is_same(&a, &b));
-        forget(&a), forget(&b);
+        const bits_t want = look(&plain);
+        expect_bits(look(&swept), &want);
+        free(want.bytes);
         destroy(&swept), destroy(&plain);
     }
 }
@@ -222,11 +178,10 @@ TS_DEVICE_TEST(it_stops_on_request)
 TS_DEVICE_TEST(impossible_sweeps_are_refused)
 {
     parts_t p = { 0 };
-    state_t before, after;
     fy_lr_point_t points[STEPS];
     fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
     ts_ok(make(ctx->device, 1, &p));
-    look(&p, &before);
+    const bits_t before = look(&p);
 #define REFUSES(change, text)                                                                \
     do {                                                                                     \
         fy_find_lr_options_t o = sweep_options();                                            \
@@ -252,9 +207,8 @@ TS_DEVICE_TEST(impossible_sweeps_are_refused)
              INVALID_ARGUMENT);
     ts_fails(fy_train_find_lr(p.model, p.optimizer, p.loader, &options, points, NULL),
              INVALID_ARGUMENT);
-    look(&p, &after);
-    assert_true(is_same(&before, &after));
-    forget(&before), forget(&after);
+    expect_bits(look(&p), &before);
+    free(before.bytes);
     destroy(&p);
 }
 
@@ -269,7 +223,6 @@ TS_DEVICE_TEST(a_failed_sweep_restores)
         for (int n = 1, met = 1; met && n < 300; n += n < 16 ? 1 : 5) {
             char script[32];
             parts_t p = { 0 };
-            state_t before, after;
             fy_device_t *device;
             fy_lr_point_t points[STEPS];
             fy_find_lr_result_t result = FY_FIND_LR_RESULT_INIT;
@@ -277,17 +230,18 @@ TS_DEVICE_TEST(a_failed_sweep_restores)
             options.steps = 2;
             ts_ok(fy_device_open("sim:1?faults=copy@1000000", &device));
             ts_ok(make(device, 1, &p));
-            look(&p, &before);
+            const bits_t before = look(&p);
             snprintf(script, sizeof script, kinds[k], n);
             ts_ok(fy__sim_set_faults(device->dev, script));
             met = fy_train_find_lr(p.model, p.optimizer, p.loader, &options, points, &result) !=
                   FY_STATUS_OK;
             if (met) assert_true(fy_error_get()->text[0]);
             ts_ok(fy__sim_set_faults(device->dev, ""));
-            look(&p, &after);
+            const bits_t after = look(&p);
             failed += met;
-            changed += !is_same(&before, &after);
-            forget(&before), forget(&after);
+            changed += !has_same_bits(&before, &after);
+            free(before.bytes);
+            free(after.bytes);
             destroy(&p);
             (void)!fy_device_wait(device, FY_FOREVER); /* reports what was not reported yet */
             assert_int_equal(ts_live(device), 0);

@@ -13,13 +13,7 @@ typedef struct trained {
 
 static void make(ts_ctx_t *ctx, const char *name, trained_t *out)
 {
-    fy_tensor_t *rng;
-    int64_t dims[FY_MAX_RANK + 1] = { SAMPLES };
-    int rank;
-    ts_ok(fy_model_sample_shape(name, &rank, dims + 1));
-    ts_ok(fy_rng_create(ctx->device, 4, &rng));
-    ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, &out->images));
-    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, SAMPLES, &out->targets));
+    model_batch(ctx->device, name, SAMPLES, &out->images, &out->targets);
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 0.1, &out->lr));
     ts_ok(fy_model_open(ctx->device, name, NULL, &out->model));
     const fy_model_info_t info = model_info(out->model);

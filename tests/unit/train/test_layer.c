@@ -176,7 +176,6 @@ TS_DEVICE_TEST(test_makers_take_ownership)
 TS_DEVICE_TEST(test_one_layer_twice)
 {
     fy_layer_t *layer, *first, *inner;
-    fy_model_t *model;
     destroyed = 0;
     first = gain();
     const fy_layer_child_t branches[] = { { "", first }, { "", gain() }, { "", first } };
@@ -196,7 +195,7 @@ TS_DEVICE_TEST(test_one_layer_twice)
     assert_int_equal(destroyed, 4);
 
     first = gain();
-    ts_ok(fy_model_create(ctx->device, first, FY_DIMS(4), NULL, &model));
+    fy_model_t *model = new_model(ctx->device, first, FY_DIMS(4), NULL);
     const fy_layer_child_t taken[] = { { "a", first } };
     ts_fails_with(fy_layer_sequential(1, taken, &layer), INVALID_ARGUMENT,
                   "layer 0 ('a') is already the layer of a model");
@@ -210,15 +209,13 @@ TS_DEVICE_TEST(test_one_layer_twice)
 TS_DEVICE_TEST(test_a_layer_of_the_user)
 {
     fy_layer_t *inner, *outer;
-    fy_model_t *model;
     fy_tensor_t *y;
-    fy_param_t param = FY_PARAM_INIT;
     const fy_layer_child_t children[] = { { "first", gain() }, { "second", gain() } };
     ts_ok(fy_layer_sequential(2, children, &inner));
     const fy_layer_child_t whole[] = { { "block", inner }, { "last", gain() } };
     ts_ok(fy_layer_sequential(2, whole, &outer));
-    ts_ok(fy_model_create(ctx->device, outer, FY_DIMS(2), NULL, &model));
-    ts_ok(fy_model_param(model, 1, &param));
+    fy_model_t *model = new_model(ctx->device, outer, FY_DIMS(2), NULL);
+    fy_param_t param = nth_param(model, 1);
     assert_string_equal(param.name, "block.second.gain");
     ts_fails_with(fy_model_find_param(model, "block.secnd.gain", &param), INVALID_ARGUMENT,
                   "near that: block.second.gain");
@@ -243,11 +240,10 @@ TS_DEVICE_TEST(test_a_forward_of_another_shape_is_refused)
 {
     fy_layer_def_t def = gain_def;
     fy_layer_t *layer;
-    fy_model_t *model;
     fy_tensor_t *y, *x = ts_f32(ctx->device, FY_DIMS(2, 2), (float[]){ 1, 2, 3, 4 });
     def.forward = first_row;
     ts_ok(fy_layer_create(&def, NULL, &layer));
-    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model));
+    fy_model_t *model = new_model(ctx->device, layer, FY_DIMS(2), NULL);
     ts_fails_with(fy_model_forward(model, x, &y), SHAPE_MISMATCH, "(gain)");
     assert_null(y);
     fy_tensor_destroy(x);

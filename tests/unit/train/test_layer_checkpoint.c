@@ -1,10 +1,12 @@
 /* fy_layer_checkpoint: the same weights, buffers, generator and results after training steps, bit
  * for bit, with fewer bytes kept for the backward: alone, nested, beside the options of a model, in
- * bf16, recorded as a graph, in evaluation. A plan is exact. Refusals; and every allocation, launch
- * and event of a step fails once. Not here: fy_tape_recompute (tests/unit/ops/test_recompute.c). */
+ * bf16, recorded as a graph, in evaluation. Refusals; and every allocation, launch and event of a
+ * step fails once. Not here: fy_tape_recompute (tests/unit/ops/test_recompute.c), plans
+ * (test_random_plans.c). */
 #include <stdbool.h>
 
 #include "tests/unit/train/fixture.h"
+#include "tests/unit/train/layers.h"
 #include "tests/support/sweep.h"
 
 enum { BATCH = 4, SIZE = 8, CHANNELS = 16, CLASSES = 5, STEPS = 3 };
@@ -27,43 +29,10 @@ static fy_layer_t *maybe_checkpoint(const way_t *way, fy_layer_t *child)
     return fy_layer_checkpoint(child, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
-static fy_layer_t *sequence(size_t count, fy_layer_t *const *layers)
-{
-    static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g" };
-    fy_layer_child_t children[7];
-    fy_layer_t *layer;
-    for (size_t i = 0; i < count; i++) children[i] = (fy_layer_child_t){ names[i], layers[i] };
-    return fy_layer_sequential(count, children, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *conv(int64_t in)
-{
-    fy_layer_t *layer;
-    fy_conv2d_options_t options = FY_CONV2D_OPTIONS_INIT;
-    options.padding_h = options.padding_w = 1;
-    return fy_layer_conv2d(in, CHANNELS, 3, 3, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *norm(fy_activation_t activation)
-{
-    fy_layer_t *layer;
-    fy_batch_norm_options_t options = FY_BATCH_NORM_OPTIONS_INIT;
-    options.activation = activation;
-    return fy_layer_batch_norm(CHANNELS, &options, &layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *simple(fy_status_t (*make)(fy_layer_t **))
-{
-    fy_layer_t *layer;
-    return make(&layer) == FY_STATUS_OK ? layer : NULL;
-}
-
 /* Convolution, norm, and what draws random numbers. */
 static fy_layer_t *noisy(int64_t in)
 {
-    fy_layer_t *dropout;
-    if (fy_layer_dropout(0.25, &dropout) != FY_STATUS_OK) return NULL;
-    return sequence(3, (fy_layer_t *[]){ conv(in), norm(FY_ACTIVATION_RELU), dropout });
+    return SEQUENCE(conv3x3(in, CHANNELS), batch_norm(CHANNELS, FY_ACTIVATION_RELU), dropout(0.25));
 }
 
 /* conv, norm, relu(x + norm(conv)): a checkpoint around the block, or around its body, whose last
@@ -71,8 +40,8 @@ static fy_layer_t *noisy(int64_t in)
 static fy_layer_t *block(const way_t *way, bool is_body)
 {
     fy_layer_t *layer,
-        *body = sequence(4, (fy_layer_t *[]){ conv(CHANNELS), norm(FY_ACTIVATION_RELU),
-                                              conv(CHANNELS), norm(FY_ACTIVATION_NONE) });
+        *body = SEQUENCE(conv3x3(CHANNELS, CHANNELS), batch_norm(CHANNELS, FY_ACTIVATION_RELU),
+                         conv3x3(CHANNELS, CHANNELS), batch_norm(CHANNELS, FY_ACTIVATION_NONE));
     if (is_body) body = maybe_checkpoint(way, body);
     if (fy_layer_residual(body, NULL, FY_ACTIVATION_RELU, &layer) != FY_STATUS_OK) return NULL;
     return is_body ? layer : maybe_checkpoint(way, layer);
@@ -80,19 +49,15 @@ static fy_layer_t *block(const way_t *way, bool is_body)
 
 static fy_status_t make_net(fy_device_t *device, const way_t *way, fy_model_t **out_model)
 {
-    fy_layer_t *net, *head;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.recompute = way->recompute;
     options.recompute_cheap = way->cheap;
     options.offload = way->offload;
     fy_layer_t *inner = maybe_checkpoint(way, noisy(CHANNELS));
-    fy_layer_t *nested = sequence(2, (fy_layer_t *[]){ conv(CHANNELS), inner });
-    if (fy_layer_linear(CHANNELS, CLASSES, NULL, &head) != FY_STATUS_OK) head = NULL;
-    net =
-        sequence(7, (fy_layer_t *[]){ maybe_checkpoint(way, noisy(3)),
-                                      maybe_checkpoint(way, simple(fy_layer_identity)),
-                                      maybe_checkpoint(way, nested), block(way, false),
-                                      block(way, true), simple(fy_layer_global_avg_pool2d), head });
+    fy_layer_t *nested = SEQUENCE(conv3x3(CHANNELS, CHANNELS), inner);
+    fy_layer_t *net = SEQUENCE(maybe_checkpoint(way, noisy(3)), maybe_checkpoint(way, identity()),
+                               maybe_checkpoint(way, nested), block(way, false), block(way, true),
+                               plain_layer(fy_layer_global_avg_pool2d), fc(CHANNELS, CLASSES));
     *out_model = NULL;
     if (!net) return FY_STATUS_OUT_OF_MEMORY; /* of a maker */
     return fy_model_create(device, net, FY_DIMS(SIZE, SIZE, 3), &options, out_model);
@@ -154,34 +119,22 @@ static fy_status_t train(fy_device_t *device, training_t *training)
 
 /* Every byte that a training changes, then the results in evaluation. */
 typedef struct state {
-    uint64_t nbytes, kept;
-    unsigned char *bytes;
+    bits_t bits;
+    uint64_t kept;
 } state_t;
-
-static void append(state_t *state, const fy_tensor_t *tensor)
-{
-    const uint64_t nbytes = ts_info(tensor).nbytes;
-    state->bytes = realloc(state->bytes, state->nbytes + nbytes);
-    assert_non_null(state->bytes);
-    ts_read(tensor, state->bytes + state->nbytes, nbytes);
-    state->nbytes += nbytes;
-}
 
 static void train_whole(ts_ctx_t *ctx, const way_t *way, state_t *out)
 {
     training_t training = { .way = way };
     fy_tensor_t *logits;
-    *out = (state_t){ 0 };
     const fy_scope_t scope = fy_scope_begin("train");
     ts_ok(make_net(ctx->device, way, &training.model));
     ts_ok(train(ctx->device, &training));
     fy_model_set_training(training.model, 0);
     ts_ok(fy_model_forward(training.model, training.x, &logits));
-    append(out, training.info.values);
-    append(out, training.info.grads);
-    append(out, training.info.buffers);
-    append(out, training.info.rng);
-    append(out, logits);
+    out->bits = bits_of(training.model, NULL);
+    add_tensor(&out->bits, training.info.grads);
+    add_tensor(&out->bits, logits);
     out->kept = training.kept;
     fy_model_destroy(training.model);
     fy_scope_end(scope, 0, NULL);
@@ -206,11 +159,9 @@ TS_DEVICE_TEST(steps_have_the_same_bits)
         train_whole(ctx, &ways[i], &got);
         print_message("           %s: %llu of %llu bytes before the backward\n", ways[i].name,
                       (unsigned long long)got.kept, (unsigned long long)want.kept);
-        assert_int_equal(got.nbytes, want.nbytes);
-        assert_memory_equal(got.bytes, want.bytes, want.nbytes);
+        expect_bits(got.bits, &want.bits);
         if (!ways[i].is_graph) assert_true(got.kept < want.kept);
-        free(want.bytes);
-        free(got.bytes);
+        free(want.bits.bytes);
     }
 }
 
@@ -236,41 +187,6 @@ TS_DEVICE_TEST(names_are_those_of_the_child)
     layer = maybe_checkpoint(&layers, noisy(3));
     ts_fails_with(fy_model_create(ctx->device, layer, FY_DIMS(SIZE, SIZE, 3), &options, &models[0]),
                   INVALID_ARGUMENT, "recompute asks for 2 segments; it has 1 at most");
-}
-
-/* ---- the plan ---- */
-
-static fy_status_t plan_step(fy_device_t *device, int64_t batch, void *user)
-{
-    training_t training = { .way = user };
-    (void)batch;
-    FY_TRY(make_net(device, training.way, &training.model));
-    const fy_scope_t scope = fy_scope_begin("run");
-    const fy_status_t status = train(device, &training);
-    fy_scope_end(scope, 0, NULL);
-    fy_model_destroy(training.model);
-    return status;
-}
-
-TS_DEVICE_TEST(the_plan_is_exact)
-{
-    static const char spec[] = "sim:7?profile=h200";
-    way_t ways[] = { { "layers", .precision = FY_DTYPE_F32 },
-                     { "bf16", .precision = FY_DTYPE_BF16 },
-                     { "segments", .precision = FY_DTYPE_F32, .recompute = 3, .cheap = 1 } };
-    if (!ctx->is_sim) return; /* it opens its own */
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        fy_plan_t plan = FY_PLAN_INIT;
-        fy_memory_stats_t real = FY_MEMORY_STATS_INIT;
-        fy_device_t *device;
-        ts_ok(fy_plan_step(spec, plan_step, &ways[i], BATCH, NULL, &plan));
-        ts_ok(fy_device_open(spec, &device));
-        ts_ok(plan_step(device, BATCH, &ways[i]));
-        ts_ok(fy_memory_query(device, NULL, &real));
-        assert_int_equal(real.peak_live, plan.peak_live);
-        assert_int_equal(real.peak_reserved, plan.peak_reserved);
-        fy_device_close(device);
-    }
 }
 
 /* ---- refusals and failures ---- */
@@ -299,7 +215,6 @@ TS_DEVICE_TEST(refusals_name_the_cause)
     fy_layer_t *layer, *child;
     fy_tensor_t *rng, *x = ts_iota(ctx->device, FY_DIMS(1, 2), 1), *y;
     fy_tape_t *tape;
-    fy_model_t *model;
     ts_fails_with(fy_layer_checkpoint(NULL, &layer), INVALID_ARGUMENT,
                   "layer_checkpoint: child is NULL");
     assert_null(layer);
@@ -317,7 +232,7 @@ TS_DEVICE_TEST(refusals_name_the_cause)
     ts_ok(fy_rng_create(ctx->device, 1, &rng));
     ts_ok(fy_layer_create(&def, rng, &child));
     ts_ok(fy_layer_checkpoint(child, &layer));
-    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(2), NULL, &model));
+    fy_model_t *model = new_model(ctx->device, layer, FY_DIMS(2), NULL);
     ts_ok(fy_model_forward(model, x, &y));
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, x, NULL));

@@ -30,13 +30,12 @@ TS_DEVICE_TEST(test_training_and_evaluation)
     static const char *const buffers[] = { "bn.running_mean", "bn.running_var" };
     static float x[N][C], y[N][C];
     float means[C], vars[C];
-    fy_model_t *model;
     fy_layer_t *layer;
     fy_tensor_t *out;
     fy_param_t param = FY_PARAM_INIT, mean = FY_PARAM_INIT, var = FY_PARAM_INIT;
     const fy_layer_child_t child = { "bn", batch_norm(C, FY_ACTIVATION_RELU) };
     ts_ok(fy_layer_sequential(1, &child, &layer));
-    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
+    fy_model_t *model = new_model(ctx->device, layer, FY_DIMS(C), NULL);
     for (size_t i = 0; i < 2; i++) {
         ts_ok(fy_model_param(model, i, &param));
         assert_string_equal(param.name, params[i]);
@@ -71,61 +70,41 @@ TS_DEVICE_TEST(test_training_and_evaluation)
     fy_model_destroy(model);
 }
 
-/* With and without weight and bias. */
-TS_DEVICE_TEST(test_rows)
+/* With and without weight and bias: norms of rows, also by the root of their mean square, and of
+ * groups of two channels. */
+TS_DEVICE_TEST(test_rows_and_groups)
 {
-    static const size_t counts[5] = { 2, 1, 0, 1, 0 };
+    static const struct {
+        int width, is_rms, no_bias, no_affine; /* width 0: the whole row, by its own layer */
+        size_t nparams;
+    } rows[] = { { 0, 0, 0, 0, 2 }, { 0, 0, 1, 0, 1 }, { 0, 0, 0, 1, 0 }, { 0, 1, 0, 0, 1 },
+                 { 0, 1, 0, 1, 0 }, { 2, 0, 0, 0, 2 }, { 2, 0, 1, 0, 1 }, { 2, 0, 0, 1, 0 } };
     static const float x[2][C] = { { 1, 2, 3, 6 }, { -1, 0, 0, 5 } };
-    fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
-    for (int k = 0; k < 5; k++) {
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
         fy_layer_t *layer;
-        fy_model_t *model;
         fy_tensor_t *out;
         float y[2][C];
-        const int is_rms = k > 2;
-        options.no_bias = k == 1;
-        options.no_affine = k == 2 || k == 4;
-        ts_ok((is_rms ? fy_layer_rms_norm : fy_layer_layer_norm)(C, &options, &layer));
-        ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
+        const int width = rows[k].width ? rows[k].width : C;
+        options.no_bias = rows[k].no_bias;
+        options.no_affine = rows[k].no_affine;
+        if (rows[k].width)
+            ts_ok(fy_layer_group_norm(C / width, C, &options, &layer));
+        else
+            ts_ok((rows[k].is_rms ? fy_layer_rms_norm : fy_layer_layer_norm)(C, &options, &layer));
+        fy_model_t *model = new_model(ctx->device, layer, FY_DIMS(C), NULL);
         const fy_model_info_t info = model_info(model);
-        assert_int_equal(info.nparams, counts[k]);
+        assert_int_equal(info.nparams, rows[k].nparams);
         ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(2, C), x[0]), &out));
         ts_read(out, y, sizeof y);
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2 * C; i++) {
+            const float *group = &x[i / C][i % C / width * width];
             float mean = 0, m2 = 0;
-            for (int c = 0; c < C && !is_rms; c++) mean += x[i][c] / C;
-            for (int c = 0; c < C; c++) m2 += (x[i][c] - mean) * (x[i][c] - mean);
-            for (int c = 0; c < C; c++)
-                assert_true(fabsf(y[i][c] - (x[i][c] - mean) / sqrtf(m2 / C + 1e-5F)) < 1e-5F);
+            for (int c = 0; c < width && !rows[k].is_rms; c++) mean += group[c] / (float)width;
+            for (int c = 0; c < width; c++) m2 += (group[c] - mean) * (group[c] - mean);
+            const float want = (x[i / C][i % C] - mean) / sqrtf(m2 / (float)width + 1e-5F);
+            assert_true(fabsf(y[i / C][i % C] - want) < 1e-5F);
         }
-        fy_tensor_destroy(out);
-        fy_model_destroy(model);
-    }
-}
-
-/* Two groups of two channels: `half` is the distance from the mean, its square the variance. */
-TS_DEVICE_TEST(test_groups)
-{
-    static const float x[2][C] = { { 1, 3, 6, 2 }, { -1, -5, 0, 8 } };
-    static const float half[2][C] = { { -1, 1, 2, -2 }, { 2, -2, -4, 4 } };
-    fy_layer_norm_options_t options = FY_LAYER_NORM_OPTIONS_INIT;
-    for (int k = 0; k < 3; k++) {
-        fy_layer_t *layer;
-        fy_model_t *model;
-        fy_tensor_t *out;
-        float y[2][C];
-        options.no_bias = k == 1;
-        options.no_affine = k == 2;
-        ts_ok(fy_layer_group_norm(2, C, &options, &layer));
-        ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(C), NULL, &model));
-        const fy_model_info_t info = model_info(model);
-        assert_int_equal(info.nparams, 2 - k);
-        ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(2, C), x[0]), &out));
-        ts_read(out, y, sizeof y);
-        for (int i = 0; i < 2; i++)
-            for (int c = 0; c < C; c++)
-                assert_true(fabsf(y[i][c] - half[i][c] / sqrtf(half[i][c] * half[i][c] + 1e-5F)) <
-                            1e-5F);
         fy_tensor_destroy(out);
         fy_model_destroy(model);
     }

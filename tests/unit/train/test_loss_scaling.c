@@ -1,10 +1,9 @@
 /* Loss scaling of an optimizer: an infinite gradient skips one step and halves the scale, good
  * steps in a row double it, clipping sees unscaled gradients, a replayed step does the same, a
- * resumed training has the same bits, a step downloads nothing. Formulas: test_optimizer.c. */
+ * step downloads nothing. Formulas: test_optimizer.c. A resumed training: test_checkpoint.c. */
 #include <math.h>
 
 #include "tests/unit/train/fixture.h"
-#include "tests/unit/train/resume.h"
 
 enum { N = 5, STATES = 3 };
 
@@ -21,8 +20,7 @@ static subject_t begin(ts_ctx_t *ctx, fy_optimizer_kind_t kind,
 {
     subject_t s = { ts_f32(ctx->device, FY_DIMS(N), k_start),
                     ts_f32(ctx->device, FY_DIMS(N), k_start), NULL };
-    fy_optimizer_options_t o;
-    fy_optimizer_defaults(kind, &o, sizeof o);
+    fy_optimizer_options_t o = optimizer_defaults(kind);
     if (kind == FY_OPTIMIZER_SGD || kind == FY_OPTIMIZER_RMSPROP) o.momentum = 0.9;
     o.weight_decay = 0.1;
     o.loss_scaling = scaling;
@@ -57,14 +55,14 @@ static void expect_scaling(const subject_t *s, double scale, double good, double
     assert_true(queried == scale && (double)steps == skipped);
 }
 
-typedef struct bits {
+typedef struct copy {
     float value[N], state[2][N];
     int64_t number;
-} bits_t;
+} copy_t;
 
-static bits_t bits_of(const subject_t *s)
+static copy_t copy_of(const subject_t *s)
 {
-    bits_t bits = { 0 };
+    copy_t bits = { 0 };
     const char *name;
     fy_tensor_t *state;
     ts_read(s->value, bits.value, sizeof bits.value);
@@ -89,13 +87,13 @@ TS_DEVICE_TEST(a_bad_gradient_skips_one_step)
                 const int is_bad = t == 2;
                 set_grad(ctx, &s, t > 2 ? 32768 : 65536, is_bad ? bad : 0);
                 set_grad(ctx, &plain, 1, 0);
-                const bits_t before = bits_of(&s);
+                const copy_t before = copy_of(&s);
                 fy_scope_t scope = fy_scope_begin("step");
                 ts_ok(fy_scope_guard(&light_only));
                 ts_ok(fy_optimizer_step(s.optimizer));
                 if (!is_bad) ts_ok(fy_optimizer_step(plain.optimizer));
                 fy_scope_end(scope, 0, NULL);
-                const bits_t after = bits_of(&s), want = is_bad ? before : bits_of(&plain);
+                const copy_t after = copy_of(&s), want = is_bad ? before : copy_of(&plain);
                 assert_memory_equal(&after, &want, sizeof after);
                 expect_scaling(&s, t < 2 ? 65536 : 32768, t == 2 ? 0 : t == 3 ? 1 : t + 1, t >= 2);
             }
@@ -137,13 +135,13 @@ TS_DEVICE_TEST(clipping_sees_unscaled_gradients)
         ts_ok(fy_optimizer_unscale(s.optimizer));
         ts_ok(fy_optimizer_unscale(s.optimizer)); /* divides once */
         ts_ok(fy_grads_clip_norm(1, &s.grad, 0.25, NULL));
-        const bits_t before = bits_of(&s);
+        const copy_t before = copy_of(&s);
         ts_ok(fy_optimizer_step(s.optimizer));
         if (!is_bad) {
             ts_ok(fy_grads_clip_norm(1, &plain.grad, 0.25, NULL));
             ts_ok(fy_optimizer_step(plain.optimizer));
         }
-        const bits_t after = bits_of(&s), want = is_bad ? before : bits_of(&plain);
+        const copy_t after = copy_of(&s), want = is_bad ? before : copy_of(&plain);
         assert_memory_equal(&after, &want, sizeof after);
     }
     expect_scaling(&s, 32768, 2, 1);
@@ -167,7 +165,7 @@ TS_DEVICE_TEST(a_new_seed_forgets_an_unscale)
         set_grad(ctx, &plain, 1, 0);
         ts_ok(fy_optimizer_step(s.optimizer));
         ts_ok(fy_optimizer_step(plain.optimizer));
-        const bits_t got = bits_of(&s), want = bits_of(&plain);
+        const copy_t got = copy_of(&s), want = copy_of(&plain);
         assert_memory_equal(&got, &want, sizeof got);
         expect_scaling(&s, 65536, 1, 0);
         fy_optimizer_destroy(s.optimizer);
@@ -215,7 +213,7 @@ TS_DEVICE_TEST(a_replayed_step_does_the_same)
         ts_ok(fy_optimizer_unscale(twin.optimizer));
         ts_ok(fy_grads_clip_norm(1, &twin.grad, 0.5, NULL));
         ts_ok(fy_optimizer_step(twin.optimizer));
-        const bits_t got = bits_of(&recorded), want = bits_of(&twin);
+        const copy_t got = copy_of(&recorded), want = copy_of(&twin);
         assert_memory_equal(&got, &want, sizeof got);
     }
     expect_scaling(&recorded, 131072, 0, 1);
@@ -223,42 +221,6 @@ TS_DEVICE_TEST(a_replayed_step_does_the_same)
     fy_graph_destroy(graph);
     fy_optimizer_destroy(recorded.optimizer);
     fy_optimizer_destroy(twin.optimizer);
-}
-
-TS_DEVICE_TEST(a_resumed_training_has_the_same_bits)
-{
-    fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
-    fy_optimizer_options_t adam;
-    resume_t whole, part;
-    double scales[2];
-    float parameters[2][512];
-    fy_model_info_t info[2] = { FY_MODEL_INFO_INIT, FY_MODEL_INFO_INIT };
-    scaling.growth_interval = 3;
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
-    adam.loss_scaling = &scaling;
-    assert_int_equal(make_folder(NULL), 0);
-    ts_ok(resume_begin_with(ctx->device, 1, &adam, &whole));
-    while (whole.progress.step < 8) {
-        ts_ok(resume_step(ctx->device, &whole));
-        if (whole.progress.step == 5)
-            ts_ok(fy_checkpoint_save(folder, whole.model, whole.optimizer, &whole.progress, 1));
-    }
-    ts_ok(resume_begin_with(ctx->device, 99, &adam, &part));
-    ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
-    ts_ok(fy_optimizer_query_scale(part.optimizer, &scales[0]));
-    assert_true(scales[0] == 131072);
-    while (part.progress.step < 8) ts_ok(resume_step(ctx->device, &part));
-    resume_t *const both[2] = { &whole, &part };
-    for (int i = 0; i < 2; i++) {
-        ts_ok(fy_model_query(both[i]->model, &info[i]));
-        ts_ok(fy_optimizer_query_scale(both[i]->optimizer, &scales[i]));
-        ts_read(info[i].values, parameters[i], ts_info(info[i].values).nbytes);
-    }
-    assert_true(scales[0] == 262144 && scales[1] == scales[0]);
-    assert_memory_equal(parameters[0], parameters[1], ts_info(info[0].values).nbytes);
-    resume_end(&whole);
-    resume_end(&part);
-    assert_int_equal(drop_folder(NULL), 0);
 }
 
 TS_DEVICE_TEST(invalid_numbers_are_refused)

@@ -1,8 +1,7 @@
 /* Half precision in training. A copy of f32 parameters (fy_model_options_t.low): the same bits as
  * casts by autocast in every mode, fewer casts, also after parameters are written by others.
  * Parameters in half precision: three steps against float64, and refusals. */
-#include <math.h>
-
+#include "tests/unit/train/by_hand.h"
 #include "tests/unit/train/fixture.h"
 
 enum { MOST = 64, SAMPLES = 40, BATCH = 8, STEPS = SAMPLES / BATCH };
@@ -16,8 +15,7 @@ typedef struct run {
     uint64_t casts, nbytes, requests;
     double losses[MOST];
     int nlosses;
-    float *weights;
-    uint64_t nweights;
+    bits_t weights;
 } run_t;
 
 static fy_autocast_info_t autocast(void)
@@ -47,7 +45,6 @@ static void train(ts_ctx_t *ctx, run_t *r)
     fy_train_options_t how = FY_TRAIN_OPTIONS_INIT;
     fy_train_result_t result = FY_TRAIN_RESULT_INIT;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
-    fy_optimizer_options_t o;
     fy_dataset_t *set;
     fy_loader_t *batches;
     fy_optimizer_t *optimizer;
@@ -56,7 +53,7 @@ static void train(ts_ctx_t *ctx, run_t *r)
     options.recompute = r->recompute;
     loader.batch = BATCH;
     loader.scale = 1.0 / 255;
-    fy_optimizer_defaults(r->kind, &o, sizeof o);
+    fy_optimizer_options_t o = optimizer_defaults(r->kind);
     if (r->precision == FY_DTYPE_F16) o.loss_scaling = &scaling;
     how.epochs = 2;
     how.log_every = 1;
@@ -80,10 +77,7 @@ static void train(ts_ctx_t *ctx, run_t *r)
     r->casts = autocast().casts - before.casts;
     r->nbytes = autocast().nbytes - before.nbytes;
     assert_int_equal(result.steps, 2 * STEPS);
-    r->nweights = ts_info(info.values).nbytes;
-    r->weights = malloc(r->nweights);
-    assert_non_null(r->weights);
-    ts_read(info.values, r->weights, r->nweights);
+    add_tensor(&r->weights, info.values);
     fy_optimizer_destroy(optimizer);
     fy_model_destroy(r->net);
     fy_loader_destroy(batches);
@@ -98,10 +92,8 @@ static void expect_same(ts_ctx_t *ctx, run_t *with, run_t *without)
     assert_true(with->nlosses > STEPS);
     /* the first losses are NaN: none was downloaded yet */
     assert_memory_equal(with->losses, without->losses, sizeof(double) * (size_t)with->nlosses);
-    assert_int_equal(with->nweights, without->nweights);
-    assert_memory_equal(with->weights, without->weights, with->nweights);
-    free(with->weights);
-    free(without->weights);
+    expect_bits(with->weights, &without->weights);
+    free(without->weights.bytes);
 }
 
 TS_DEVICE_TEST(a_copy_has_the_bits_of_casts)
@@ -156,54 +148,6 @@ static double rounded(fy_dtype_t dtype, double x)
     return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
 }
 
-/* Element i of step t; s: its two states. The trust ratio of LARS and LAMB is in *ratio. */
-static double step_by_hand(const fy_optimizer_options_t *o, double p, double g, double *s, int t,
-                           double ratio, double *out_update)
-{
-    const double d = g + o->weight_decay * p;
-    double m, v;
-    switch (o->kind) {
-    case FY_OPTIMIZER_SGD: s[0] = t ? o->momentum * s[0] + d : d; return p - o->lr * s[0];
-    case FY_OPTIMIZER_ADADELTA:
-        s[0] = o->rho * s[0] + (1 - o->rho) * d * d;
-        m = sqrt(s[1] + o->eps) / sqrt(s[0] + o->eps) * d;
-        s[1] = o->rho * s[1] + (1 - o->rho) * m * m;
-        return p - o->lr * m;
-    case FY_OPTIMIZER_RMSPROP:
-        s[0] = o->rho * s[0] + (1 - o->rho) * d * d;
-        s[1] = o->momentum * s[1] + d / (sqrt(s[0]) + o->eps);
-        return p - o->lr * s[1];
-    case FY_OPTIMIZER_LARS: s[0] = o->momentum * s[0] + o->lr * ratio * d; return p - s[0];
-    default: break;
-    }
-    const double own = o->kind == FY_OPTIMIZER_ADAM ? d : g;
-    m = o->beta1 * s[0] + (1 - o->beta1) * own;
-    v = o->beta2 * s[1] + (1 - o->beta2) * own * own;
-    const double u = m / (1 - pow(o->beta1, t + 1)) /
-                     (sqrt(v / (1 - pow(o->beta2, t + 1))) + o->eps);
-    *out_update = u + o->weight_decay * p;
-    if (o->kind == FY_OPTIMIZER_LAMB && ratio < 0) return p; /* only the update is asked for */
-    s[0] = m, s[1] = v;
-    if (o->kind == FY_OPTIMIZER_ADAMW) return p * (1 - o->lr * o->weight_decay) - o->lr * u;
-    return o->kind == FY_OPTIMIZER_LAMB ? p - o->lr * ratio * *out_update : p - o->lr * u;
-}
-
-static double ratio_by_hand(const fy_optimizer_options_t *o, const double *p, double s[N][2], int t)
-{
-    double pp = 0, uu = 0, update = 0;
-    for (int i = 0; i < N; i++) {
-        double own[2] = { s[i][0], s[i][1] };
-        if (o->kind == FY_OPTIMIZER_LAMB)
-            (void)step_by_hand(o, p[i], k_grads[i], own, t, -1, &update);
-        else
-            update = k_grads[i];
-        pp += p[i] * p[i];
-        uu += update * update;
-    }
-    if (o->kind == FY_OPTIMIZER_LAMB) return sqrt(pp) / sqrt(uu);
-    return 0.001 * sqrt(pp) / (sqrt(uu) + o->weight_decay * sqrt(pp) + o->eps);
-}
-
 static fy_tensor_t *vector(fy_device_t *device, fy_dtype_t dtype, const double *values)
 {
     float floats[N];
@@ -220,13 +164,12 @@ TS_DEVICE_TEST(three_steps_match_float64)
         const double unit = dtype == FY_DTYPE_F16 ? 0x1p-11 : 0x1p-8;
         fy_tensor_t *value = vector(ctx->device, dtype, k_start), *wide,
                     *grad = vector(ctx->device, dtype, k_grads);
-        double want[N], states[N][2] = { { 0 } }, update;
-        fy_optimizer_options_t o;
+        double want[N], exact[N], states[2][N] = { { 0 } };
         fy_optimizer_t *optimizer;
         float got[N];
         const char *name;
         fy_tensor_t *state;
-        fy_optimizer_defaults((fy_optimizer_kind_t)(round / 2), &o, sizeof o);
+        fy_optimizer_options_t o = optimizer_defaults((fy_optimizer_kind_t)(round / 2));
         o.momentum = o.kind == FY_OPTIMIZER_SGD || o.kind == FY_OPTIMIZER_RMSPROP ? 0.9
                                                                                   : o.momentum;
         o.weight_decay = 0.1;
@@ -237,17 +180,17 @@ TS_DEVICE_TEST(three_steps_match_float64)
                              strcmp(name, "step") == 0 ? FY_DTYPE_I64 : FY_DTYPE_F32);
         memcpy(want, k_start, sizeof want);
         for (int t = 0; t < ROUNDS; t++) {
-            const double ratio = ratio_by_hand(&o, want, states, t);
+            memcpy(exact, want, sizeof exact);
+            step_by_hand(&o, N, exact, k_grads, states[0], states[1], t);
             ts_ok(fy_optimizer_step(optimizer));
             ts_ok(fy_cast(value, FY_DTYPE_F32, &wide));
             ts_read(wide, got, sizeof got);
             for (int i = 0; i < N; i++) {
-                const double exact =
-                    step_by_hand(&o, want[i], k_grads[i], states[i], t, ratio, &update);
                 /* the parameter goes on from the stored value; a tie may round either way */
-                if (fabs(got[i] - exact) > 1.001 * unit * fabs(exact) + 1e-6)
+                if (fabs(got[i] - exact[i]) > 1.001 * unit * fabs(exact[i]) + 1e-6)
                     fail_msg("%s %s: element %d after step %d is %.9g, by hand %.9g",
-                             fy_optimizer_name(o.kind), fy_dtype_name(dtype), i, t, got[i], exact);
+                             fy_optimizer_name(o.kind), fy_dtype_name(dtype), i, t, got[i],
+                             exact[i]);
                 assert_true((double)got[i] == rounded(dtype, got[i]));
                 want[i] = got[i];
             }
@@ -262,7 +205,6 @@ TS_DEVICE_TEST(a_model_in_half_precision_learns)
     for (int is_f16 = 0; is_f16 < 2; is_f16++) {
         const fy_dtype_t dtype = is_f16 ? FY_DTYPE_F16 : FY_DTYPE_BF16;
         fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-        fy_optimizer_options_t o;
         fy_optimizer_t *optimizer;
         fy_model_t *model;
         fy_tensor_t *x, *targets;
@@ -274,7 +216,7 @@ TS_DEVICE_TEST(a_model_in_half_precision_learns)
         ts_fails(fy_model_open(ctx->device, "mlp", &options, &model), INVALID_ARGUMENT);
         options.low = FY_DTYPE_F32;
         ts_ok(fy_model_open(ctx->device, "mlp", &options, &model));
-        fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &o, sizeof o);
+        fy_optimizer_options_t o = optimizer_defaults(FY_OPTIMIZER_ADAM);
         o.lr = 0.01;
         ts_ok(fy_optimizer_create_model(&o, model, &optimizer));
         ts_ok(fy_full(ctx->device, dtype, FY_DIMS(4, 28, 28, 1), 0.5, &x));

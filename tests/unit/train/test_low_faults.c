@@ -5,6 +5,7 @@
 
 #include "tests/support/harness.h"
 #include "tests/support/sweep.h"
+#include "tests/unit/train/layers.h"
 
 enum { BATCH = 4, INPUTS = 12, CLASSES = 3 };
 
@@ -12,18 +13,11 @@ static fy_status_t make_model(fy_device_t *device, fy_dtype_t dtype, fy_dtype_t 
                               fy_model_t **out_model)
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    fy_layer_t *first, *second, *all;
     options.dtype = dtype;
     options.low = low;
-    FY_TRY(fy_layer_linear(INPUTS, 8, NULL, &first));
-    fy_status_t status = fy_layer_linear(8, CLASSES, NULL, &second);
-    if (status != FY_STATUS_OK) {
-        fy_layer_destroy(first);
-        return status;
-    }
-    const fy_layer_child_t children[] = { { "fc1", first }, { "fc2", second } };
-    FY_TRY(fy_layer_sequential(2, children, &all));
-    return fy_model_create(device, all, 1, (int64_t[]){ INPUTS }, &options, out_model);
+    fy_layer_t *layer = SEQUENCE(fc(INPUTS, 8), fc(8, CLASSES));
+    if (!layer) return FY_STATUS_OUT_OF_MEMORY; /* of a maker */
+    return fy_model_create(device, layer, 1, (int64_t[]){ INPUTS }, &options, out_model);
 }
 
 static fy_status_t steps(fy_model_t *model, fy_optimizer_t *optimizer, fy_device_t *device,

@@ -9,28 +9,17 @@ enum { BATCH = 8 };
 
 static fy_model_t *open_model(fy_device_t *device, const char *name, fy_dtype_t dtype)
 {
-    fy_model_t *model;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     options.dtype = dtype;
     options.seed = 5;
-    ts_ok(fy_model_open(device, name, &options, &model));
-    return model;
-}
-
-static fy_tensor_t *fetch(const fy_tensor_t *tensor)
-{
-    fy_download_t *reply;
-    fy_tensor_t *host;
-    ts_ok(fy_tensor_download(tensor, NULL, &reply));
-    ts_ok(fy_download_wait(reply, FY_FOREVER, &host));
-    return host;
+    return known_model(device, name, &options);
 }
 
 /* The f64 model gets the f32 one's parameters, exactly. */
 static void copy_values(const fy_model_t *to, const fy_model_t *from)
 {
     fy_tensor_t *wide;
-    ts_ok(fy_cast(fetch(model_info(from).values), FY_DTYPE_F64, &wide));
+    ts_ok(fy_cast(ts_download(model_info(from).values), FY_DTYPE_F64, &wide));
     ts_ok(fy_copy(model_info(to).values, wide));
 }
 
@@ -75,7 +64,7 @@ static double compare(const fy_model_t *narrow, const fy_model_t *wide, size_t i
     double difference = 0, norm = 0;
     ts_ok(fy_model_param(narrow, index, &a));
     ts_ok(fy_model_param(wide, index, &b));
-    fy_tensor_t *ha = fetch(a.grad), *hb = fetch(b.grad);
+    fy_tensor_t *ha = ts_download(a.grad), *hb = ts_download(b.grad);
     ts_ok(fy_tensor_map(ha, FY_ACCESS_READ, &va));
     ts_ok(fy_tensor_map(hb, FY_ACCESS_READ, &vb));
     for (uint64_t i = 0; i < ts_info(ha).nelem; i++) {

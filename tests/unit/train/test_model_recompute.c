@@ -7,38 +7,9 @@ enum { BATCH = 4, STEPS = 4, STEADY = 2 };
 enum { CHEAP = 1000, OFFLOAD = 2000 }; /* added to `recompute`: recompute_cheap; offload, too */
 
 typedef struct state {
-    uint64_t nbytes, kept; /* of the bytes below; before the last backward */
-    unsigned char *bytes;  /* values, gradients, buffers, generator; last the logits */
+    bits_t bits;   /* values, gradients, buffers, generator; last the logits */
+    uint64_t kept; /* bytes before the last backward */
 } state_t;
-
-static void append(state_t *state, const fy_tensor_t *tensor)
-{
-    if (!tensor) return;
-    const uint64_t nbytes = ts_info(tensor).nbytes;
-    state->bytes = realloc(state->bytes, state->nbytes + nbytes);
-    assert_non_null(state->bytes);
-    ts_read(tensor, state->bytes + state->nbytes, nbytes);
-    state->nbytes += nbytes;
-}
-
-/* Inputs of the model: tokens, if it has them, else noise. */
-static void make_batch(ts_ctx_t *ctx, const char *name, fy_tensor_t **out_x, fy_tensor_t **out_y)
-{
-    int64_t dims[FY_MAX_RANK] = { BATCH };
-    int rank, tokens = strncmp(name, "gpt", 3) == 0;
-    fy_tensor_t *rng;
-    ts_ok(fy_model_sample_shape(name, &rank, dims + 1));
-    ts_ok(fy_rng_create(ctx->device, 4, &rng));
-    if (tokens) {
-        fy_tensor_t *draws;
-        ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, 0, 10, &draws));
-        ts_ok(fy_cast(draws, FY_DTYPE_I64, out_x));
-        *out_y = *out_x;
-        return;
-    }
-    ts_ok(fy_rand(rng, FY_DTYPE_F32, rank + 1, dims, -1, 1, out_x));
-    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, out_y));
-}
 
 /* Of the next models. */
 typedef struct given {
@@ -49,18 +20,16 @@ static given_t given;
 
 static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
 {
-    fy_model_t *model;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     fy_tensor_t *x, *y, *logits, *loss;
     uint64_t allocs = 0;
     const fy_scope_t scope = fy_scope_begin("train");
-    *out = (state_t){ 0 };
     options.recompute_cheap = recompute >= CHEAP;
     options.recompute = recompute < OFFLOAD ? recompute % CHEAP : 0;
     options.offload = recompute < OFFLOAD ? 0 : recompute % CHEAP;
     options.nsegments = given.count, options.segments = given.segments;
-    make_batch(ctx, name, &x, &y);
-    ts_ok(fy_model_open(ctx->device, name, &options, &model));
+    model_batch(ctx->device, name, BATCH, &x, &y);
+    fy_model_t *model = known_model(ctx->device, name, &options);
     const fy_model_info_t info = model_info(model);
     fy_tape_t *tape = watch(model);
     for (int i = 0; i < STEPS; i++) {
@@ -77,11 +46,9 @@ static void train(ts_ctx_t *ctx, const char *name, int recompute, state_t *out)
     assert_int_equal(ts_ledger(NULL).device_allocs, allocs);
     fy_model_set_training(model, 0);
     ts_ok(fy_model_forward(model, x, &logits)); /* segments without a record */
-    append(out, info.values);
-    append(out, info.grads);
-    append(out, info.buffers);
-    append(out, info.rng);
-    append(out, logits);
+    out->bits = bits_of(model, NULL);
+    add_tensor(&out->bits, info.grads);
+    add_tensor(&out->bits, logits);
     fy_model_destroy(model);
     fy_scope_end(scope, 0, NULL);
 }
@@ -105,19 +72,17 @@ TS_DEVICE_TEST(steps_have_the_same_bits_with_less_memory)
     state_t plain = { 0 }, again;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!i || strcmp(cases[i].name, cases[i - 1].name) != 0) {
-            free(plain.bytes);
+            free(plain.bits.bytes);
             train(ctx, cases[i].name, 0, &plain);
         }
         train(ctx, cases[i].name, cases[i].recompute, &again);
         print_message("           %s, recompute %d: %llu of %llu bytes before the backward\n",
                       cases[i].name, cases[i].recompute, (unsigned long long)again.kept,
                       (unsigned long long)plain.kept);
-        assert_int_equal(again.nbytes, plain.nbytes);
-        assert_memory_equal(again.bytes, plain.bytes, plain.nbytes);
+        expect_bits(again.bits, &plain.bits);
         if (cases[i].recompute < OFFLOAD || !ctx->is_host) assert_true(again.kept < plain.kept);
-        free(again.bytes);
     }
-    free(plain.bytes);
+    free(plain.bits.bytes);
 }
 
 TS_DEVICE_TEST(more_segments_than_places_are_refused)
@@ -149,11 +114,9 @@ TS_DEVICE_TEST(given_segments_have_the_same_bits)
     given = (given_t){ 0, NULL };
     print_message("           given segments: %llu of %llu bytes before the backward\n",
                   (unsigned long long)again.kept, (unsigned long long)plain.kept);
-    assert_int_equal(again.nbytes, plain.nbytes);
-    assert_memory_equal(again.bytes, plain.bytes, plain.nbytes);
+    expect_bits(again.bits, &plain.bits);
     assert_true(again.kept < plain.kept);
-    free(plain.bytes);
-    free(again.bytes);
+    free(plain.bits.bytes);
 }
 
 TS_DEVICE_TEST(given_segments_that_cannot_be_are_refused)

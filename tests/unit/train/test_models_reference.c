@@ -1,9 +1,9 @@
 /* ResNet-18, MobileNetV3-Large, a vision transformer and a GPT beside PyTorch: with the same
- * weights and inputs, logits agree to 1e-4, loss and gradients to 1e-3 (relative to the norm of
- * each gradient). The values of PyTorch are in data/models_reference.txt; models_reference.py
- * wrote them from the weights that this program writes with `--write MODEL FILE`: first values are
- * drawn from a seed, so they are the same on every machine. Where PyTorch is installed, that
- * script also compares every element (test unit_train_models_pytorch). */
+ * weights and inputs, logits and loss agree to 1e-4, norms of gradients and buffers to 1e-3. Sums
+ * of PyTorch's values are in data/models_reference.txt; models_reference.py wrote them from the
+ * weights that this program writes with `--write MODEL FILE`: first values are drawn from a seed,
+ * so they are the same on every machine. Where PyTorch is installed, that script also compares
+ * every element (test unit_train_models_pytorch). */
 #include "tests/unit/train/fixture.h"
 
 #include <math.h>
@@ -96,8 +96,7 @@ static int write_all(const char *model, const char *path)
     for (size_t i = 0; i < 4; i++)
         entries[count++] = (fy_safetensors_entry_t){ own_names[i], own[i] };
     for (size_t i = 0; i < info.nparams; i++) {
-        fy_param_t param = FY_PARAM_INIT;
-        ts_ok(fy_model_param(r.model, i, &param));
+        fy_param_t param = nth_param(r.model, i);
         snprintf(names[count], sizeof *names, "grad.%s", param.name);
         entries[count] = (fy_safetensors_entry_t){ names[count], param.grad };
         count++;
@@ -122,19 +121,44 @@ static double norm_of(const fy_tensor_t *tensor)
 {
     fy_tensor_t *norm;
     ts_ok(fy_norm(tensor, FY_ALL_AXES, 0, &norm));
-    float value;
-    ts_read(norm, &value, sizeof value);
-    return value;
+    return ts_value(norm);
 }
 
-static void expect_near(const char *model, const char *what, double got, double want, double bound)
+static double weight_of(int place) { return 1 + place / 16.0; }
+
+/* The weighted sum of log(0.001 + norm) of the gradients, or buffers, whose names begin with
+ * `block`; so 0.001 of the sum is 0.001 of a norm, or 1e-6 of one near 0. Gradients up to `small`
+ * are rounding errors. */
+static double sum_of_logs(const fy_model_t *model, const char *block, int is_buffer, double small)
 {
-    if (!(fabs(got - want) <= bound))
-        fail_msg("%s, %s: %.9g, PyTorch has %.9g, bound %.3g", model, what, got, want, bound);
+    const fy_model_info_t info = model_info(model);
+    const size_t length = strlen(block), count = is_buffer ? info.nbuffers : info.nparams;
+    double sum = 0;
+    int place = 0;
+    for (size_t i = 0; i < count; i++) {
+        fy_param_t param = FY_PARAM_INIT;
+        ts_ok((is_buffer ? fy_model_buffer : fy_model_param)(model, i, &param));
+        if (strncmp(param.name, block, length) != 0 || !strchr(".", param.name[length])) continue;
+        const double norm = norm_of(is_buffer ? param.value : param.grad);
+        if (is_buffer || norm > small) sum += weight_of(place) * log(0.001 + norm);
+        place++;
+    }
+    return sum;
 }
 
-/* Lines "MODEL logit I VALUE", "MODEL loss VALUE", "MODEL norm NAME VALUE", "MODEL buffer NAME
- * NORM". */
+static double largest_grad(const fy_model_t *model)
+{
+    double largest = 0;
+    for (size_t i = 0; i < model_info(model).nparams; i++) {
+        fy_param_t param = nth_param(model, i);
+        largest = fmax(largest, norm_of(param.grad));
+    }
+    return largest;
+}
+
+/* Lines "MODEL logits FIRST SUM" of ten logits, "MODEL loss - VALUE", "MODEL norms BLOCK SUM" and
+ * "MODEL buffers BLOCK SUM". The weights of a sum are 1 or more, so it differs by no less than any
+ * one of its terms does. */
 static void check_model(const char *model)
 {
     static float logits[MAX_LOGITS];
@@ -143,29 +167,31 @@ static void check_model(const char *model)
     int seen = 0;
     result_t r = compute(model);
     ts_read(r.logits, logits, ts_info(r.logits).nbytes);
-    float loss;
-    ts_read(r.loss, &loss, sizeof loss);
+    const double small = 1e-4 * largest_grad(r.model);
     FILE *file = fopen("tests/unit/train/data/models_reference.txt", "r");
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
+        double got = 0, bound = 1e-3;
         if (sscanf(line, "%127s %15s %95s %lf", name, what, key, &want) != 4 ||
             strcmp(name, model) != 0)
             continue;
         seen++;
-        fy_param_t param = FY_PARAM_INIT;
-        if (strcmp(what, "logit") == 0) {
-            expect_near(model, key, logits[atoi(key)], want, 1e-4 * fmax(1, fabs(want)));
+        if (strcmp(what, "logits") == 0) {
+            for (int i = 0; i < 10; i++) got += weight_of(i) * logits[atoi(key) + i];
+            bound = 1e-4;
         } else if (strcmp(what, "loss") == 0) {
-            expect_near(model, what, loss, want, 1e-4 * fmax(1, want));
+            got = ts_value(r.loss);
+            bound = 1e-4 * fmax(1, want);
         } else {
-            ts_ok(fy_model_find_param(r.model, key, &param));
-            const double got = norm_of(strcmp(what, "norm") == 0 ? param.grad : param.value);
-            expect_near(model, key, got, want, 1e-3 * want + 1e-6);
+            got = sum_of_logs(r.model, key, strcmp(what, "buffers") == 0, small);
         }
+        if (!(fabs(got - want) <= bound))
+            fail_msg("%s, %s %s: %.9g, PyTorch has %.9g, bound %.3g", model, what, key, got, want,
+                     bound);
     }
     fclose(file);
     print_message("%s: %d values\n", model, seen);
-    assert_true(seen > 30);
+    assert_true(seen > 10);
     fy_model_destroy(r.model);
 }
 

@@ -49,7 +49,6 @@ static fy_model_t *make_model(fy_device_t *device, fy_dtype_t dtype)
     fy_batch_norm_options_t options = FY_BATCH_NORM_OPTIONS_INIT;
     fy_model_options_t given = FY_MODEL_OPTIONS_INIT;
     fy_layer_t *first, *second, *block, *all;
-    fy_model_t *model;
     options.activation = FY_ACTIVATION_RELU;
     options.momentum = 0.3;
     given.dtype = dtype;
@@ -59,8 +58,7 @@ static fy_model_t *make_model(fy_device_t *device, fy_dtype_t dtype)
     ts_ok(fy_layer_residual(second, NULL, FY_ACTIVATION_RELU, &block));
     const fy_layer_child_t children[] = { { "first", first }, { "second", block } };
     ts_ok(fy_layer_sequential(2, children, &all));
-    ts_ok(fy_model_create(device, all, FY_DIMS(C), &given, &model));
-    return model;
+    return new_model(device, all, FY_DIMS(C), &given);
 }
 
 static fy_tensor_t *make_input(fy_device_t *device, int64_t n, fy_dtype_t dtype)

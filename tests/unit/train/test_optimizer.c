@@ -1,8 +1,7 @@
-/* Optimizers: three steps against a computation by hand; one block compared with many pairs; small
- * batches compared with one large batch. A step is one request a pair and replays as a graph. Also
- * clipping, state for checkpoints, refusals. */
-#include <math.h>
-
+/* Optimizers: three steps against a computation by hand, of a block and of pairs. A step is one
+ * request a pair. Also clipping, state for checkpoints, refusals. Not here: recorded steps
+ * and accumulated gradients (test_trainer.c). */
+#include "tests/unit/train/by_hand.h"
 #include "tests/unit/train/fixture.h"
 
 enum { N = 5, STEPS = 3 };
@@ -11,39 +10,6 @@ static const float k_start[N] = { 0.5F, -1.25F, 2.0F, 0.25F, -0.75F };
 static const float k_grads[STEPS][N] = { { 0.1F, -0.2F, 0.3F, 1.0F, -0.5F },
                                          { 0.2F, 0.1F, -0.3F, 0.5F, 0.25F },
                                          { -0.4F, 0.3F, 0.1F, -1.0F, 0.5F } };
-
-/* Element i of one step, computed by hand; s: two states. */
-static double by_hand(const fy_optimizer_options_t *o, double p, double g, double *s, int t)
-{
-    if (o->kind == FY_OPTIMIZER_ADAMW)
-        p *= 1 - o->lr * o->weight_decay;
-    else
-        g += o->weight_decay * p;
-    if (o->kind == FY_OPTIMIZER_SGD) {
-        if (o->momentum == 0) return p - o->lr * g;
-        s[0] = t ? o->momentum * s[0] + (1 - o->dampening) * g : g;
-        return p - o->lr * (o->nesterov ? g + o->momentum * s[0] : s[0]);
-    }
-    if (o->kind == FY_OPTIMIZER_ADADELTA) {
-        s[0] = o->rho * s[0] + (1 - o->rho) * g * g;
-        const double u = sqrt(s[1] + o->eps) / sqrt(s[0] + o->eps) * g;
-        s[1] = o->rho * s[1] + (1 - o->rho) * u * u;
-        return p - o->lr * u;
-    }
-    if (o->kind == FY_OPTIMIZER_RMSPROP) {
-        s[0] = o->rho * s[0] + (1 - o->rho) * g * g;
-        if (o->centered) {
-            s[1] = o->rho * s[1] + (1 - o->rho) * g;
-            return p - o->lr * g / (sqrt(s[0] - s[1] * s[1]) + o->eps);
-        }
-        s[1] = o->momentum * s[1] + g / (sqrt(s[0]) + o->eps);
-        return p - o->lr * s[1];
-    }
-    s[0] = o->beta1 * s[0] + (1 - o->beta1) * g;
-    s[1] = o->beta2 * s[1] + (1 - o->beta2) * g * g;
-    return p - o->lr * s[0] / (1 - pow(o->beta1, t + 1)) /
-                   (sqrt(s[1] / (1 - pow(o->beta2, t + 1))) + o->eps);
-}
 
 static void set_grad(ts_ctx_t *ctx, fy_tensor_t *grad, const float *given, double scale)
 {
@@ -56,8 +22,7 @@ static void set_grad(ts_ctx_t *ctx, fy_tensor_t *grad, const float *given, doubl
 
 static fy_optimizer_options_t options_of(int row)
 {
-    fy_optimizer_options_t o;
-    fy_optimizer_defaults((fy_optimizer_kind_t)(row % FY_OPTIMIZER_COUNT), &o, sizeof o);
+    fy_optimizer_options_t o = optimizer_defaults((fy_optimizer_kind_t)(row % FY_OPTIMIZER_COUNT));
     if (o.kind != FY_OPTIMIZER_ADADELTA) o.lr = 0.05;
     if (row >= FY_OPTIMIZER_COUNT) o.weight_decay = 0.1, o.momentum = 0.9, o.nesterov = 1;
     if (row >= 2 * FY_OPTIMIZER_COUNT) o.dampening = 0.25, o.nesterov = 0;
@@ -66,12 +31,7 @@ static fy_optimizer_options_t options_of(int row)
     return o;
 }
 
-/* Those are of whole tensors: trust_ratios_match_the_formulas. */
-static int has_trust(const fy_optimizer_options_t *o)
-{
-    return o->kind == FY_OPTIMIZER_LARS || o->kind == FY_OPTIMIZER_LAMB;
-}
-
+/* One block for all, and a pair for each part of it: the same bits. */
 TS_DEVICE_TEST(three_steps_match_the_formula)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
@@ -79,13 +39,19 @@ TS_DEVICE_TEST(three_steps_match_the_formula)
         const int row = round / 2, is_scaled = round % 2;
         fy_optimizer_options_t o = options_of(row);
         if (is_scaled) o.loss_scaling = &scaling;
-        if (has_trust(&o)) continue;
+        if (has_trust(&o)) continue; /* a block has one ratio, pairs have several */
         fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
-                    *grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
-        fy_optimizer_t *optimizer;
-        double want[N], states[N][2] = { { 0 } };
+                    *grad = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                    *apart = ts_f32(ctx->device, FY_DIMS(N), k_start), *parts[2], *part_grads[2];
+        fy_optimizer_t *optimizer, *of_parts;
+        double want[N], grads[N], states[2][N] = { { 0 } };
         float got[N];
+        for (int i = 0; i < 2; i++) {
+            ts_ok(fy_slice(apart, 0, i ? 2 : 0, i ? N : 2, &parts[i]));
+            ts_ok(fy_slice(grad, 0, i ? 2 : 0, i ? N : 2, &part_grads[i]));
+        }
         ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
+        ts_ok(fy_optimizer_create(&o, 2, parts, part_grads, &of_parts));
         for (int i = 0; i < N; i++) want[i] = k_start[i];
         for (int t = 0; t < STEPS; t++) {
             set_grad(ctx, grad, k_grads[t], is_scaled ? 65536 : 1);
@@ -95,14 +61,18 @@ TS_DEVICE_TEST(three_steps_match_the_formula)
             assert_int_equal(after.requests, before.requests + (is_scaled ? 3 : 1));
             after.requests = before.requests;
             ts_expect_quiet(&before, &after, "a step");
-            for (int i = 0; i < N; i++) want[i] = by_hand(&o, want[i], k_grads[t][i], states[i], t);
+            ts_ok(fy_optimizer_step(of_parts));
+            for (int i = 0; i < N; i++) grads[i] = k_grads[t][i];
+            step_by_hand(&o, N, want, grads, states[0], states[1], t);
         }
         ts_read(value, got, sizeof got);
         for (int i = 0; i < N; i++)
             if (fabs(got[i] - want[i]) > 1e-6)
                 fail_msg("row %d, %s: element %d is %.9g, by hand %.9g", row,
                          fy_optimizer_name(o.kind), i, got[i], want[i]);
+        ts_expect_f32(apart, got, N);
         fy_optimizer_destroy(optimizer);
+        fy_optimizer_destroy(of_parts);
     }
 }
 
@@ -111,59 +81,15 @@ TS_DEVICE_TEST(three_steps_match_the_formula)
 enum { MOST = 1 << 17 };
 static double g_values[MOST], g_grads[MOST], g_states[2][MOST];
 
-/* Elements begin .. begin + n of one parameter. */
-static void step_by_hand(const fy_optimizer_options_t *o, size_t begin, size_t n, double lr,
-                         double decay, int t)
-{
-    double *p = g_values + begin, *a = g_states[0] + begin, *b = g_states[1] + begin, w = 0, u = 0;
-    const double *g = g_grads + begin;
-    const int is_lars = o->kind == FY_OPTIMIZER_LARS;
-    fy_optimizer_options_t own = *o;
-    own.lr = lr;
-    own.weight_decay *= decay;
-    for (size_t i = 0; i < n && !has_trust(o); i++) {
-        double states[2] = { a[i], b[i] };
-        p[i] = by_hand(&own, p[i], g[i], states, t);
-        a[i] = states[0], b[i] = states[1];
-    }
-    if (!has_trust(o)) return;
-    double *update = calloc(n, sizeof *update);
-    for (size_t i = 0; i < n; i++) {
-        update[i] = g[i];
-        if (!is_lars) {
-            a[i] = o->beta1 * a[i] + (1 - o->beta1) * g[i];
-            b[i] = o->beta2 * b[i] + (1 - o->beta2) * g[i] * g[i];
-            update[i] = a[i] / (1 - pow(o->beta1, t + 1)) /
-                            (sqrt(b[i] / (1 - pow(o->beta2, t + 1))) + o->eps) +
-                        own.weight_decay * p[i];
-        }
-        w += p[i] * p[i];
-        u += update[i] * update[i];
-    }
-    w = sqrt(w), u = sqrt(u);
-    double trust = is_lars ? 0.001 * w / (u + own.weight_decay * w + o->eps) : w / u;
-    if (w == 0 || u == 0 || decay == 0) trust = 1;
-    for (size_t i = 0; i < n; i++) {
-        if (is_lars) {
-            a[i] = o->momentum * a[i] + lr * trust * (g[i] + own.weight_decay * p[i]);
-            p[i] -= a[i];
-        } else {
-            p[i] -= lr * trust * update[i];
-        }
-    }
-    free(update);
-}
-
 static const fy_optimizer_group_t k_groups[] = { { "fc2", 0.5, 2 }, { "fc1.bias", 3, 1 } };
 
 /* Three steps of a model in f64, as options and groups say. */
 static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimizer_options_t *o)
 {
     fy_model_options_t model_options = FY_MODEL_OPTIONS_INIT;
-    fy_model_t *model;
     fy_optimizer_t *optimizer;
     model_options.dtype = FY_DTYPE_F64;
-    ts_ok(fy_model_open(ctx->device, name, &model_options, &model));
+    fy_model_t *model = known_model(ctx->device, name, &model_options);
     const fy_model_info_t info = model_info(model);
     ts_ok(fy_optimizer_create_model(o, model, &optimizer));
     const size_t room = ts_info(info.values).nelem;
@@ -175,17 +101,18 @@ static void expect_model_steps(ts_ctx_t *ctx, const char *name, const fy_optimiz
         memset(g_grads, 0, sizeof g_grads);
         size_t begin = 0;
         for (size_t i = 0; i < info.nparams; i++) {
-            fy_param_t param = FY_PARAM_INIT;
-            ts_ok(fy_model_param(model, i, &param));
+            fy_param_t param = nth_param(model, i);
             const fy_tensor_info_t value = ts_info(param.value);
             const size_t n = value.nelem;
-            double lr = o->lr, decay = 1;
+            fy_optimizer_options_t own = *o;
             for (size_t k = o->ngroups; k-- > 0;)
                 if (strncmp(param.name, o->groups[k].prefix, strlen(o->groups[k].prefix)) == 0)
-                    lr = o->lr * o->groups[k].lr_scale, decay = o->groups[k].weight_decay_scale;
-            if (value.rank < o->decay_min_rank) decay = 0;
+                    own.lr = o->lr * o->groups[k].lr_scale,
+                    own.weight_decay = o->weight_decay * o->groups[k].weight_decay_scale;
+            if (value.rank < o->decay_min_rank) own.weight_decay = 0;
             for (size_t k = 0; k < n; k++) g_grads[begin + k] = sin((double)(k + 7 * i) + t);
-            step_by_hand(o, begin, n, lr, decay, t);
+            step_by_hand(&own, n, g_values + begin, g_grads + begin, g_states[0] + begin,
+                         g_states[1] + begin, t);
             begin = (begin + n + 15) / 16 * 16;
         }
         for (size_t i = 0; o->loss_scaling && i < room; i++) g_grads[i] *= 65536;
@@ -216,8 +143,7 @@ TS_DEVICE_TEST(factors_and_trust_ratios_match_the_formulas)
 {
     const fy_loss_scaling_options_t scaling = FY_LOSS_SCALING_OPTIONS_INIT;
     for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++) {
-        fy_optimizer_options_t o;
-        fy_optimizer_defaults((fy_optimizer_kind_t)kind, &o, sizeof o);
+        fy_optimizer_options_t o = optimizer_defaults((fy_optimizer_kind_t)kind);
         o.weight_decay = 0.1;
         expect_model_steps(ctx, "linear", &o);
         o.decay_min_rank = 2;
@@ -233,39 +159,6 @@ TS_DEVICE_TEST(factors_and_trust_ratios_match_the_formulas)
     }
 }
 
-/* One block for all or a pair for each: the same bits. */
-TS_DEVICE_TEST(one_block_equals_many_pairs)
-{
-    for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
-        const fy_optimizer_options_t o = options_of(row);
-        if (has_trust(&o)) continue; /* a block has one ratio, pairs have several */
-        fy_tensor_t *block = ts_f32(ctx->device, FY_DIMS(N), k_start),
-                    *block_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
-        fy_tensor_t *apart = ts_f32(ctx->device, FY_DIMS(N), k_start),
-                    *apart_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
-        fy_tensor_t *values[2], *grads[2];
-        fy_optimizer_t *fused, *unfused;
-        float a[N], b[N];
-        for (int i = 0; i < 2; i++) {
-            ts_ok(fy_slice(apart, 0, i ? 2 : 0, i ? N : 2, &values[i]));
-            ts_ok(fy_slice(apart_grad, 0, i ? 2 : 0, i ? N : 2, &grads[i]));
-        }
-        ts_ok(fy_optimizer_create(&o, 1, &block, &block_grad, &fused));
-        ts_ok(fy_optimizer_create(&o, 2, values, grads, &unfused));
-        for (int t = 0; t < STEPS; t++) {
-            set_grad(ctx, block_grad, k_grads[t], 1);
-            set_grad(ctx, apart_grad, k_grads[t], 1);
-            ts_ok(fy_optimizer_step(fused));
-            ts_ok(fy_optimizer_step(unfused));
-        }
-        ts_read(block, a, sizeof a);
-        ts_read(apart, b, sizeof b);
-        assert_memory_equal(a, b, sizeof a);
-        fy_optimizer_destroy(fused);
-        fy_optimizer_destroy(unfused);
-    }
-}
-
 TS_DEVICE_TEST(rates_and_momenta_change)
 {
     fy_optimizer_options_t o = options_of(FY_OPTIMIZER_COUNT), now = FY_OPTIMIZER_OPTIONS_INIT;
@@ -273,6 +166,7 @@ TS_DEVICE_TEST(rates_and_momenta_change)
                 *grad = ts_f32(ctx->device, FY_DIMS(N), k_grads[0]);
     fy_optimizer_t *optimizer;
     double want = k_start[0], state[2] = { 0 };
+    const double gradient = k_grads[0][0];
     float got[N];
     ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
     const uint64_t before = ts_ledger(NULL).requests;
@@ -283,7 +177,7 @@ TS_DEVICE_TEST(rates_and_momenta_change)
         ts_ok(fy_optimizer_set_lr(optimizer, o.lr));
         ts_ok(fy_optimizer_set_momentum(optimizer, o.momentum));
         ts_ok(fy_optimizer_step(optimizer));
-        want = by_hand(&o, want, k_grads[0][0], state, t);
+        step_by_hand(&o, 1, &want, &gradient, &state[0], &state[1], t);
     }
     assert_int_equal(ts_ledger(NULL).requests, before + 2 * STEPS);
     ts_ok(fy_optimizer_get(optimizer, &now));
@@ -293,84 +187,6 @@ TS_DEVICE_TEST(rates_and_momenta_change)
     ts_fails(fy_optimizer_set_lr(optimizer, NAN), INVALID_ARGUMENT);
     ts_fails(fy_optimizer_set_momentum(optimizer, -1), INVALID_ARGUMENT);
     fy_optimizer_destroy(optimizer);
-}
-
-/* Learning rate and step number are on the device: a recorded step continues from them. */
-TS_DEVICE_TEST(a_replayed_step_advances_the_step_number)
-{
-    const fy_optimizer_options_t o = options_of(FY_OPTIMIZER_ADAM);
-    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
-                *grad = ts_f32(ctx->device, FY_DIMS(N), k_grads[0]);
-    fy_tensor_t *twin = ts_f32(ctx->device, FY_DIMS(N), k_start);
-    fy_optimizer_t *optimizer, *other;
-    fy_graph_t *graph;
-    float a[N], b[N];
-    ts_ok(fy_optimizer_create(&o, 1, &value, &grad, &optimizer));
-    ts_ok(fy_optimizer_create(&o, 1, &twin, &grad, &other));
-    ts_ok(fy_graph_begin(ctx->device));
-    ts_ok(fy_optimizer_step(optimizer));
-    ts_ok(fy_graph_end(&graph));
-    for (int t = 0; t < STEPS; t++) {
-        const double lr = 0.1 / (t + 1);
-        ts_ok(fy_optimizer_set_lr(optimizer, lr));
-        ts_ok(fy_optimizer_set_lr(other, lr));
-        ts_ok(fy_graph_replay(graph, NULL));
-        ts_ok(fy_optimizer_step(other));
-    }
-    ts_read(value, a, sizeof a);
-    ts_read(twin, b, sizeof b);
-    assert_memory_equal(a, b, sizeof a);
-    fy_graph_destroy(graph);
-    fy_optimizer_destroy(optimizer);
-    fy_optimizer_destroy(other);
-}
-
-/* mean((x w - y)^2) over rows begin .. end, times their share of all rows. */
-static void add_gradient(fy_tape_t *tape, fy_tensor_t *w, fy_tensor_t *x, fy_tensor_t *y,
-                         int64_t begin, int64_t end, int64_t all, int accumulate)
-{
-    fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
-    fy_tensor_t *rows, *targets, *pred, *loss, *part;
-    options.accumulate = accumulate;
-    fy_scope_t scope = fy_scope_begin("batch");
-    ts_ok(fy_slice(x, 0, begin, end, &rows));
-    ts_ok(fy_slice(y, 0, begin, end, &targets));
-    ts_ok(fy_tape_begin(tape));
-    ts_ok(fy_linear(rows, w, NULL, FY_ACTIVATION_NONE, &pred));
-    ts_ok(fy_mse_loss(pred, targets, &loss));
-    ts_ok(fy_affine(loss, (double)(end - begin) / (double)all, 0, &part));
-    ts_ok(fy_tape_backward(tape, part, &options));
-    fy_scope_end(scope, 0, NULL);
-}
-
-TS_DEVICE_TEST(accumulated_small_batches_equal_one_large_batch)
-{
-    enum { ROWS = 12, SMALL = 4 };
-    fy_tensor_t *rng, *x, *y, *w[2], *grads[2];
-    float got[2][N];
-    ts_ok(fy_rng_create(ctx->device, 5, &rng));
-    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, N), 0, 1, &x));
-    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, 1), 0, 1, &y));
-    for (int k = 0; k < 2; k++) {
-        fy_optimizer_options_t o = options_of(FY_OPTIMIZER_COUNT);
-        fy_optimizer_t *optimizer;
-        fy_tape_t *tape;
-        w[k] = ts_f32(ctx->device, FY_DIMS(1, N), k_start);
-        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(1, N), &grads[k]));
-        ts_ok(fy_tape_create(&tape));
-        ts_ok(fy_tape_watch(tape, w[k], grads[k]));
-        ts_ok(fy_optimizer_create(&o, 1, &w[k], &grads[k], &optimizer));
-        for (int t = 0; t < STEPS; t++) {
-            const int64_t size = k ? SMALL : ROWS;
-            for (int64_t begin = 0; begin < ROWS; begin += size)
-                add_gradient(tape, w[k], x, y, begin, begin + size, ROWS, begin > 0);
-            ts_ok(fy_optimizer_step(optimizer));
-        }
-        ts_read(w[k], got[k], sizeof got[k]);
-        fy_optimizer_destroy(optimizer);
-        fy_tape_destroy(tape);
-    }
-    for (int i = 0; i < N; i++) assert_true(fabsf(got[0][i] - got[1][i]) <= 1e-5F);
 }
 
 TS_DEVICE_TEST(gradients_are_clipped)
@@ -523,8 +339,7 @@ TS_DEVICE_TEST(defaults_are_those_of_the_ops)
     const fy_optimizer_options_t init = FY_OPTIMIZER_OPTIONS_INIT;
     for (int kind = 0; kind < FY_OPTIMIZER_COUNT; kind++) {
         const int is_adadelta = kind == FY_OPTIMIZER_ADADELTA;
-        fy_optimizer_options_t o;
-        fy_optimizer_defaults((fy_optimizer_kind_t)kind, &o, sizeof o);
+        fy_optimizer_options_t o = optimizer_defaults((fy_optimizer_kind_t)kind);
         assert_true(o.beta1 == fallback_of(FY_OP_ADAM_STEP, "beta1") && init.beta1 == o.beta1);
         assert_true(o.beta2 == fallback_of(FY_OP_ADAM_STEP, "beta2") && init.beta2 == o.beta2);
         if (kind == FY_OPTIMIZER_RMSPROP)

@@ -10,6 +10,7 @@
 
 #include "tests/support/harness.h"
 #include "tests/support/value.h"
+#include "tests/unit/train/layers.h"
 
 enum { LAYERS = 24, SIZE = 8, CLASSES = 10, MOST_BATCH = 9 };
 
@@ -54,29 +55,17 @@ typedef struct net {
 
 static void add(net_t *net, fy_layer_t *layer)
 {
+    assert_non_null(layer);
     assert_true(net->count < LAYERS);
     snprintf(net->name[net->count], sizeof *net->name, "l%zu", net->count);
     net->child[net->count] = (fy_layer_child_t){ net->name[net->count], layer };
     net->count++;
 }
 
-static fy_layer_t *conv(int64_t in, int64_t out)
-{
-    fy_conv2d_options_t options = FY_CONV2D_OPTIONS_INIT;
-    fy_layer_t *layer;
-    options.padding_h = options.padding_w = 1;
-    ts_ok(fy_layer_conv2d(in, out, 3, 3, &options, &layer));
-    return layer;
-}
-
 /* Convolution and norm of equal channels. */
 static fy_layer_t *body(int64_t channels)
 {
-    fy_layer_t *norm, *layer;
-    ts_ok(fy_layer_batch_norm(channels, NULL, &norm));
-    ts_ok(fy_layer_sequential(
-        2, (fy_layer_child_t[]){ { "conv", conv(channels, channels) }, { "norm", norm } }, &layer));
-    return layer;
+    return SEQUENCE(conv3x3(channels, channels), batch_norm(channels, FY_ACTIVATION_NONE));
 }
 
 static void add_drawn(program_t *p, net_t *net)
@@ -86,13 +75,13 @@ static void add_drawn(program_t *p, net_t *net)
     switch (ts_random_below(&net->random, 7)) {
     case 0: {
         const int64_t out = 4 + (int64_t)ts_random_below(&net->random, 9);
-        add(net, conv(net->channels, out));
+        add(net, conv3x3(net->channels, out));
         net->channels = out;
         return;
     }
-    case 1: ts_ok(fy_layer_batch_norm(net->channels, NULL, &layer)); break;
+    case 1: layer = batch_norm(net->channels, FY_ACTIVATION_NONE); break;
     case 2:
-        ts_ok(fy_layer_dropout(0.25, &layer));
+        layer = dropout(0.25);
         p->dropouts++;
         break;
     case 3: {
@@ -105,13 +94,12 @@ static void add_drawn(program_t *p, net_t *net)
     }
     case 4: ts_ok(fy_layer_residual(body(net->channels), NULL, FY_ACTIVATION_RELU, &layer)); break;
     case 5:
-        inner = body(net->channels);
-        ts_ok(fy_layer_checkpoint(inner, &layer));
+        ts_ok(fy_layer_checkpoint(body(net->channels), &inner)); /* one inside of another */
+        ts_ok(fy_layer_checkpoint(SEQUENCE(body(net->channels), inner), &layer));
         break;
     default:
-        ts_ok(fy_layer_op(ops[ts_random_below(&net->random, 5)], &layer));
-        add(net, layer);
-        ts_ok(fy_layer_op(ops[ts_random_below(&net->random, 5)], &layer));
+        add(net, op_layer(ops[ts_random_below(&net->random, 5)]));
+        layer = op_layer(ops[ts_random_below(&net->random, 5)]);
         break;
     }
     add(net, layer);
@@ -121,16 +109,13 @@ static fy_layer_t *make_net(program_t *p)
 {
     net_t net = { .random = { p->seed }, .channels = 3, .size = SIZE };
     fy_layer_t *layer;
-    add(&net, conv(net.channels, 6));
+    add(&net, conv3x3(net.channels, 6));
     net.channels = 6;
     p->dropouts = 0;
     for (uint64_t n = 4 + ts_random_below(&net.random, 4); n > 0; n--) add_drawn(p, &net);
-    ts_ok(fy_layer_op("relu", &layer));
-    add(&net, layer);
-    ts_ok(fy_layer_flatten(&layer));
-    add(&net, layer);
-    ts_ok(fy_layer_linear(net.channels * net.size * net.size, CLASSES, NULL, &layer));
-    add(&net, layer);
+    add(&net, op_layer("relu"));
+    add(&net, plain_layer(fy_layer_flatten));
+    add(&net, fc(net.channels * net.size * net.size, CLASSES));
     ts_ok(fy_layer_sequential(net.count, net.child, &layer));
     return layer;
 }

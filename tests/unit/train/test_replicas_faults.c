@@ -85,33 +85,24 @@ static fy_status_t on_two(fy_device_t *const *devices)
     return status;
 }
 
-static fy_status_t replicas(fy_device_t *device)
+static fy_status_t on_pair(fy_device_t *device, int is_second)
 {
-    fy_device_t *devices[2] = { device, NULL };
-    FY_TRY(fy_device_open("sim:8", &devices[1]));
+    fy_device_t *other;
+    FY_TRY(fy_device_open("sim:8", &other));
     const fy_scope_t scope = fy_scope_begin("replicas");
-    const fy_status_t status = on_two(devices);
+    const fy_status_t status =
+        on_two((fy_device_t *[]){ is_second ? other : device, is_second ? device : other });
     fy_scope_end(scope, 0, NULL);
     const fy_error_t error = *fy_error_get();
-    (void)!fy_device_wait(devices[1], FY_FOREVER);
-    assert_int_equal(ts_live(devices[1]), 0);
-    fy_device_close(devices[1]);
+    (void)!fy_device_wait(other, FY_FOREVER);
+    assert_int_equal(ts_live(other), 0);
+    fy_device_close(other);
     return status == FY_STATUS_OK ? status
                                   : fy_error_set(status, error.file, error.line, "%s", error.text);
 }
 
-static fy_status_t replicas_behind(fy_device_t *device)
-{
-    fy_device_t *first;
-    FY_TRY(fy_device_open("sim:8", &first));
-    const fy_scope_t scope = fy_scope_begin("replicas");
-    const fy_status_t status = on_two((fy_device_t *[]){ first, device });
-    fy_scope_end(scope, 0, NULL);
-    (void)!fy_device_wait(first, FY_FOREVER);
-    assert_int_equal(ts_live(first), 0);
-    fy_device_close(first);
-    return status;
-}
+static fy_status_t replicas(fy_device_t *device) { return on_pair(device, 0); }
+static fy_status_t replicas_behind(fy_device_t *device) { return on_pair(device, 1); }
 
 /* ---- one rank of two ---- */
 
@@ -175,12 +166,11 @@ static fy_status_t on_collect(void *user, fy_tensor_t *part, fy_tensor_t *whole)
 static fy_status_t make(fy_device_t *device, rank_t *rank)
 {
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
-    fy_optimizer_options_t adam;
     batches.batch = BATCH;
     batches.scale = 1.0 / 255;
     batches.rank = rank->number;
     batches.ranks = 2;
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam, sizeof adam);
+    fy_optimizer_options_t adam = optimizer_defaults(FY_OPTIMIZER_ADAM);
     FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &rank->set));
     FY_TRY(fy_loader_create(device, rank->set, &batches, &rank->train));
     FY_TRY(fy_loader_create(device, rank->set, &batches, &rank->test));

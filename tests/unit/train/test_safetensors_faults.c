@@ -152,9 +152,8 @@ TS_TEST(test_short_and_interrupted_writes)
  * one, complete, and the training continues. */
 TS_TEST(test_each_call_fails_in_a_checkpoint)
 {
-    fy_model_t *model;
     fy_progress_t progress = FY_PROGRESS_INIT, found = FY_PROGRESS_INIT;
-    ts_ok(fy_model_open(fy_device_host(), "linear", NULL, &model));
+    fy_model_t *model = known_model(fy_device_host(), "linear", NULL);
     ts_ok(fy_checkpoint_save(folder, model, NULL, &progress, 1));
     const int open_before = ts_open_files();
     for (int n = 1;; n++) {

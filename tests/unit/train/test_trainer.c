@@ -84,21 +84,11 @@ static void tear_down(setup_t *s)
     fy_loader_destroy(s->test);
 }
 
-/* The weights, in memory that the caller frees. */
-static float *weights(const setup_t *s, uint64_t *out_nbytes)
+static void expect_same_bits(const setup_t *a, const setup_t *b)
 {
-    const fy_tensor_t *values = model_info(s->net).values;
-    *out_nbytes = ts_info(values).nbytes;
-    return bytes_of(values);
-}
-
-static void expect_same_weights(const setup_t *a, const setup_t *b)
-{
-    uint64_t na, nb;
-    float *va = weights(a, &na), *vb = weights(b, &nb);
-    assert_int_equal(na, nb);
-    assert_memory_equal(va, vb, na);
-    free(va), free(vb);
+    const bits_t want = bits_of(a->net, a->updater);
+    expect_bits(bits_of(b->net, b->updater), &want);
+    free(want.bytes);
 }
 
 /* A few samples are overfitted, through every kind of layer. The loss of a new network is that of
@@ -193,8 +183,7 @@ TS_DEVICE_TEST(test_streamed_batches_are_uploaded_once)
  * number of workers. */
 TS_DEVICE_TEST(test_same_bits)
 {
-    static float *first;
-    static uint64_t first_nbytes;
+    static bits_t first; /* of the devices before */
     setup_t plain = begin("mnist2018", FY_LOSS_NLL, 40, 8);
     plain.options.epochs = 2;
     plain.optimizer.momentum = 0.5;
@@ -209,19 +198,13 @@ TS_DEVICE_TEST(test_same_bits)
         run(ctx, &other);
         assert_int_equal(other.nlosses, plain.nlosses);
         assert_memory_equal(other.losses, plain.losses, plain.nlosses * sizeof(double));
-        expect_same_weights(&plain, &other);
+        expect_same_bits(&plain, &other);
         tear_down(&other);
     }
-    uint64_t nbytes;
-    float *values = weights(&plain, &nbytes);
-    if (!first) {
-        first = values;
-        first_nbytes = nbytes;
-    } else {
-        assert_int_equal(nbytes, first_nbytes);
-        assert_memory_equal(values, first, nbytes);
-        free(values);
-    }
+    if (first.bytes)
+        expect_bits(bits_of(plain.net, plain.updater), &first);
+    else
+        first = bits_of(plain.net, plain.updater);
     tear_down(&plain);
 }
 
@@ -262,7 +245,7 @@ TS_DEVICE_TEST(test_schedules_in_graphs)
         }
         assert_int_equal(s[0].nlosses, 16);
         assert_memory_equal(s[0].losses, s[1].losses, sizeof(double) * 16);
-        expect_same_weights(&s[0], &s[1]);
+        expect_same_bits(&s[0], &s[1]);
         assert_int_equal(s[0].result.graph_requests, 0);
         assert_true(s[1].result.graph_requests > 5);
         assert_int_equal(s[1].result.graph_replays, 15); /* the first step is not a replay */
@@ -277,7 +260,6 @@ TS_DEVICE_TEST(test_schedules_in_graphs)
  * batch. */
 TS_DEVICE_TEST(test_accumulation)
 {
-    uint64_t nbytes;
     setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 16),
             small = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
     large.loader.shuffle = small.loader.shuffle = 0;
@@ -289,8 +271,9 @@ TS_DEVICE_TEST(test_accumulation)
     assert_int_equal(small.nlosses, large.nlosses);
     for (size_t i = 0; i < large.nlosses; i++)
         assert_true(fabs(large.losses[i] - small.losses[i]) < 1e-5);
-    float *a = weights(&large, &nbytes), *b = weights(&small, &nbytes);
-    for (uint64_t i = 0; i < nbytes / sizeof *a; i++) assert_true(fabsf(a[i] - b[i]) < 1e-5F);
+    const fy_tensor_t *values = model_info(large.net).values;
+    float *a = bytes_of(values), *b = bytes_of(model_info(small.net).values);
+    for (uint64_t i = 0; i < ts_info(values).nelem; i++) assert_true(fabsf(a[i] - b[i]) < 1e-5F);
     free(a), free(b);
     tear_down(&large);
     tear_down(&small);
@@ -364,7 +347,7 @@ TS_DEVICE_TEST(test_resume)
     assert_int_equal(rest.result.steps, whole.result.steps);
     assert_int_equal(rest.nlosses, whole.nlosses - 3);
     assert_memory_equal(rest.losses, whole.losses + 3, rest.nlosses * sizeof(double));
-    expect_same_weights(&whole, &rest);
+    expect_same_bits(&whole, &rest);
     tear_down(&rest);
     tear_down(&whole);
     assert_int_equal(drop_folder(NULL), 0);
@@ -443,10 +426,9 @@ TS_DEVICE_TEST(test_refusals)
     REFUSES(bad.struct_size = 4);
     ts_fails(fy_train_run(s.net, NULL, s.train, NULL, &s.options, NULL), INVALID_ARGUMENT);
     ts_fails(fy_train_evaluate(NULL, s.train, FY_LOSS_NLL, NULL, NULL), INVALID_ARGUMENT);
-    fy_model_t *offloading;
     fy_model_options_t memory = FY_MODEL_OPTIONS_INIT;
     memory.offload = 2;
-    ts_ok(fy_model_open(ctx->device, "mlp", &memory, &offloading));
+    fy_model_t *offloading = known_model(ctx->device, "mlp", &memory);
     bad = s.options;
     bad.graph = 1;
     ts_fails_with(fy_train_run(offloading, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT,
