@@ -75,6 +75,22 @@ static inline size_t read_file(const char *path, void *bytes, size_t room)
     return n;
 }
 
+/* ---- a scope around each test, as a suite's set_up and tear_down ---- */
+
+static fy_scope_t test_scope;
+
+static inline int begin_scope(__attribute__((unused)) void **state)
+{
+    test_scope = fy_scope_begin("test");
+    return 0;
+}
+
+static inline int end_scope(__attribute__((unused)) void **state)
+{
+    fy_scope_end(test_scope, 0, NULL);
+    return 0;
+}
+
 /* ---- refusals as rows of a table ---- */
 
 static inline const char *row_name(size_t row)

@@ -486,7 +486,6 @@ TS_DEVICE_TEST(bad_options_are_refused)
         ts_fails(fy_loader_create(ctx->device, dataset, &options, &loader), INVALID_ARGUMENT); \
         assert_null(loader);                                                                   \
     } while (0)
-    REFUSED(options.struct_size = 1);
     REFUSED(options.batch = 0);
     REFUSED(options.batch = N + 1; options.drop_last = 1);
     REFUSED(options.workers = 1); /* not for a resident set */

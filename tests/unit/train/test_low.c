@@ -1,6 +1,7 @@
 /* Half precision in training. A copy of f32 parameters (fy_model_options_t.low): the same bits as
  * casts by autocast in every mode, fewer casts, also after parameters are written by others.
  * Parameters in half precision: three steps against float64, and refusals. */
+#include "tests/support/value.h"
 #include "tests/unit/train/by_hand.h"
 #include "tests/unit/train/fixture.h"
 
@@ -139,15 +140,6 @@ enum { N = 6, ROUNDS = 3 };
 static const double k_start[N] = { 0.5, -1.25, 2, 0.25, -0.75, 1.5 };
 static const double k_grads[N] = { 0.5, -0.25, 0.375, 1, -0.5, 0.125 };
 
-/* x as the dtype holds it. */
-static double rounded(fy_dtype_t dtype, double x)
-{
-    const int bits = dtype == FY_DTYPE_F16 ? 11 : 8;
-    int exponent;
-    const double fraction = frexp(x, &exponent);
-    return ldexp(nearbyint(ldexp(fraction, bits)), exponent - bits);
-}
-
 static fy_tensor_t *vector(fy_device_t *device, fy_dtype_t dtype, const double *values)
 {
     float floats[N];
@@ -191,7 +183,7 @@ TS_DEVICE_TEST(three_steps_match_float64)
                     fail_msg("%s %s: element %d after step %d is %.9g, by hand %.9g",
                              fy_optimizer_name(o.kind), fy_dtype_name(dtype), i, t, got[i],
                              exact[i]);
-                assert_true((double)got[i] == rounded(dtype, got[i]));
+                assert_true((double)got[i] == ts_round(dtype, got[i]));
                 want[i] = got[i];
             }
         }

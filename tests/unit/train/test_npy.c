@@ -36,8 +36,6 @@ TS_TEST(a_file_has_numpys_bytes)
     assert_memory_equal(bytes + 128, values, sizeof values);
     ts_ok(fy_npy_read(path, &again));
     ts_expect_f32(again, values, 6);
-    fy_tensor_destroy(again);
-    fy_tensor_destroy(x);
 }
 
 TS_TEST(every_dtype_and_shape_comes_back)
@@ -52,7 +50,6 @@ TS_TEST(every_dtype_and_shape_comes_back)
             memset(to, 1, ts_info(x).nbytes);
             if (dtype == FY_DTYPE_BF16) {
                 ts_fails_with(fy_npy_write(path, x), UNSUPPORTED, "fy_cast");
-                fy_tensor_destroy(x);
                 continue;
             }
             ts_ok(fy_npy_write(path, x));
@@ -62,8 +59,6 @@ TS_TEST(every_dtype_and_shape_comes_back)
             assert_memory_equal(a.dims, b.dims, sizeof a.dims[0] * (size_t)rank);
             ts_ok(fy_tensor_map(y, FY_ACCESS_READ, &from));
             assert_memory_equal(to, from, a.nbytes);
-            fy_tensor_destroy(y);
-            fy_tensor_destroy(x);
         }
     }
 }
@@ -82,14 +77,11 @@ TS_TEST(views_are_written_as_numpy_does)
     ts_ok(fy_npy_read(path, &again));
     assert_true(ts_info(again).strides[0] == 1 && ts_info(again).strides[1] == 3);
     ts_expect_f32(again, (float[]){ 0, 3, 1, 4, 2, 5 }, 6);
-    fy_tensor_destroy(again);
 
     ts_ok(fy_slice(x, 1, 1, 3, &part));
     ts_ok(fy_npy_write(path, part));
     ts_ok(fy_npy_read(path, &again));
     ts_expect_f32(again, (float[]){ 1, 2, 4, 5 }, 4);
-    fy_tensor_t *const all[] = { again, part, turned, x };
-    for (size_t i = 0; i < 4; i++) fy_tensor_destroy(all[i]);
 }
 
 TS_TEST(headers_as_python_may_write_them)
@@ -105,7 +97,6 @@ TS_TEST(headers_as_python_may_write_them)
         save_header(dicts[i], 8);
         ts_ok(fy_npy_read(path, &x));
         ts_expect_f32(x, (float[]){ 0, 0 }, 2);
-        fy_tensor_destroy(x);
     }
 }
 
@@ -200,8 +191,6 @@ TS_TEST(bad_writes_are_refused)
     ts_ok(fy_device_open("sim:0", &device));
     ts_ok(fy_tensor_upload(x, device, NULL, &there));
     ts_fails_with(fy_npy_write(path, there), DEVICE_MISMATCH, "8 bytes");
-    fy_tensor_destroy(there);
-    fy_tensor_destroy(x);
     fy_device_close(device);
     assert_int_equal(access(path, F_OK), -1);
 }
@@ -218,7 +207,6 @@ TS_TEST(later_versions_are_read)
         memcpy(bytes + 12, dict, sizeof dict - 1);
         write_file("x.npy", bytes, 12 + sizeof dict - 1 + 8);
         ts_ok(fy_npy_read(path, &x));
-        fy_tensor_destroy(x);
     }
 }
 
@@ -256,4 +244,4 @@ static int end(void **state)
     return drop_empty_folder(state);
 }
 
-TS_SUITE(.begin = begin, .end = end);
+TS_SUITE(.begin = begin, .end = end, .set_up = begin_scope, .tear_down = end_scope);

@@ -31,7 +31,6 @@ TS_TEST(arrays_come_back)
 {
     fy_npz_t *file;
     fy_tensor_t *x, *y;
-    const fy_scope_t scope = fy_scope_begin("read");
     write_two();
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 2);
@@ -46,7 +45,6 @@ TS_TEST(arrays_come_back)
     ts_fails(fy_npz_read(file, 2, &x), INVALID_ARGUMENT);
     fy_npz_close(file);
     fy_npz_close(NULL);
-    fy_scope_end(scope, 0, NULL);
     ts_ok(fy_npz_write(path, 0, NULL)); /* an archive without arrays */
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 0);
@@ -57,7 +55,6 @@ TS_TEST(compressed_arrays_are_read)
 {
     fy_npz_t *file;
     fy_tensor_t *x, *zeros;
-    const fy_scope_t scope = fy_scope_begin("read");
     write_file("x.npz", compressed, sizeof compressed);
     ts_ok(fy_npz_open(path, &file));
     assert_int_equal(fy_npz_count(file), 2);
@@ -66,7 +63,6 @@ TS_TEST(compressed_arrays_are_read)
     ts_ok(fy_npz_read(file, 1, &zeros));
     assert_int_equal(ts_info(zeros).nbytes, 200);
     fy_npz_close(file);
-    fy_scope_end(scope, 0, NULL);
 }
 
 /* Opens and reads all; the first failure. */
@@ -177,7 +173,6 @@ TS_TEST(bad_writes_are_refused)
     ts_fails(fy_npz_write(path, 1, (fy_npz_entry_t[]){ { "x", NULL } }), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(NULL, 0, NULL), INVALID_ARGUMENT);
     ts_fails(fy_npz_write(path, 70000, (fy_npz_entry_t[]){ { "x", x } }), INVALID_ARGUMENT);
-    fy_tensor_destroy(x);
 }
 
 static fy_status_t program(fy_device_t *device)
@@ -212,4 +207,4 @@ static int end(void **state)
     return drop_empty_folder(state);
 }
 
-TS_SUITE(.begin = begin, .end = end);
+TS_SUITE(.begin = begin, .end = end, .set_up = begin_scope, .tear_down = end_scope);

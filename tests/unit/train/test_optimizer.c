@@ -286,7 +286,6 @@ TS_DEVICE_TEST(invalid_arguments_are_refused)
                       text);                                                                   \
         assert_null(optimizer);                                                                \
     } while (0)
-    REFUSES(SGD, o.struct_size = 0, "FY_OPTIMIZER_OPTIONS_INIT");
     REFUSES(SGD, o.kind = FY_OPTIMIZER_COUNT, "kind");
     REFUSES(SGD, o.lr = -1, "lr");
     REFUSES(SGD, o.momentum = NAN, "momentum");

@@ -67,7 +67,6 @@ TS_TEST(test_golden_is_read)
     assert_memory_equal(mapped(tensor[1]), a, sizeof a);
     assert_int_equal(*(const uint16_t *)mapped(tensor[2]), 0x3e00);
     assert_memory_equal(mapped(tensor[4]), ((unsigned char[]){ 1, 0, 1 }), 3);
-    for (size_t i = 0; i < 5; i++) fy_tensor_destroy(tensor[i]);
 }
 
 /* The golden file is the length of the header, 320, the header, and the tensors' bytes, without
@@ -111,8 +110,6 @@ TS_TEST(test_golden_is_written)
                                &pair)); /* overwrites the file; one tensor has strides */
     assert_int_equal(read_file(path, written, sizeof written), n);
     assert_memory_equal(written, golden, n);
-    fy_tensor_t *all[] = { tb, ta, tt, ts, tn, tf, view };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) fy_tensor_destroy(all[i]);
 }
 
 TS_TEST(test_every_dtype_and_name_comes_back)
@@ -155,9 +152,6 @@ TS_TEST(test_every_dtype_and_name_comes_back)
         assert_memory_equal(mapped(back), bytes, 6 * fy_dtype_size((fy_dtype_t)d));
         ts_ok(fy_safetensors_read_into(file, index, into));
         assert_memory_equal(mapped(into), bytes, 6 * fy_dtype_size((fy_dtype_t)d));
-        fy_tensor_destroy(into);
-        fy_tensor_destroy(back);
-        fy_tensor_destroy(tensors[d]);
     }
     fy_safetensors_close(file);
 }
@@ -185,13 +179,12 @@ TS_TEST(test_an_empty_file_of_tensors)
 TS_TEST(test_reading_refuses)
 {
     fy_safetensors_t *file;
-    fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT, unset = { 0 };
+    fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
     fy_tensor_t *tensor = (fy_tensor_t *)1;
     size_t index = 9;
     ts_fails_with(fy_safetensors_open(NULL, &file), INVALID_ARGUMENT, "path is NULL");
     ts_ok(fy_safetensors_open(DATA "golden.safetensors", &file));
     ts_fails_with(fy_safetensors_at(file, 5, &info), INVALID_ARGUMENT, "tensor 5 of");
-    ts_fails_with(fy_safetensors_at(file, 0, &unset), INVALID_ARGUMENT, "struct_size");
     ts_fails_with(fy_safetensors_find(file, "c", &index), INVALID_ARGUMENT,
                   "no tensor 'c' among its 5");
     ts_fails_with(fy_safetensors_read(file, 5, &tensor), INVALID_ARGUMENT, "which has 5");
@@ -203,10 +196,6 @@ TS_TEST(test_reading_refuses)
     ts_fails_with(fy_safetensors_read_into(file, 1, f64), DTYPE_MISMATCH, "is f32, dst is f64");
     ts_fails_with(fy_safetensors_read_into(file, 1, flat), SHAPE_MISMATCH, "another shape");
     ts_fails_with(fy_safetensors_read_into(file, 1, turned), INVALID_ARGUMENT, "not dense");
-    fy_tensor_destroy(turned);
-    fy_tensor_destroy(square);
-    fy_tensor_destroy(flat);
-    fy_tensor_destroy(f64);
     fy_safetensors_close(file);
 }
 
@@ -245,12 +234,10 @@ TS_TEST(test_dtypes_ferry_does_not_have)
         assert_null(tensor);
         ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(4), &dst));
         ts_fails_with(fy_safetensors_read_into(file, i, dst), UNSUPPORTED, "does not have");
-        fy_tensor_destroy(dst);
     }
     ts_ok(fy_safetensors_read(file, 1, &tensor));
     ts_ok(fy_tensor_map(tensor, FY_ACCESS_READ, &value));
     assert_true(*(const float *)value == 1.5f);
-    fy_tensor_destroy(tensor);
     fy_safetensors_close(file);
 }
 
@@ -314,9 +301,7 @@ TS_TEST(test_writing_refuses)
                   "cannot create /nowhere/at/all");
     assert_int_equal(read_file(path, before, sizeof before), 3);
     assert_memory_equal(before, "old", 3);
-    fy_tensor_destroy(there);
-    fy_tensor_destroy(x);
     fy_device_close(sim);
 }
 
-TS_SUITE(.begin = make_folder, .end = drop_folder);
+TS_SUITE(.begin = make_folder, .end = drop_folder, .set_up = begin_scope, .tear_down = end_scope);

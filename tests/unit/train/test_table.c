@@ -62,8 +62,6 @@ TS_TEST(test_options)
     assert_refused("1 2\n3 4\n", &options, FY_STATUS_CORRUPT_DATA, "max_nbytes = 4");
     options.separator = 'e';
     assert_refused("1", &options, FY_STATUS_INVALID_ARGUMENT, "separator");
-    options.struct_size = 3;
-    assert_refused("1", &options, FY_STATUS_INVALID_ARGUMENT, "struct_size");
 }
 
 TS_TEST(test_malformed)
