@@ -51,23 +51,20 @@ static double activation(fy_op_t op, double x, double at, double *scale)
     case FY_OP_HARDSWISH_BACKWARD:
         value = at <= -3 ? 0 : at >= 3 ? x : x * (at / 3 + 0.5), size = fabs(x) * (fabs(at) + 1);
         break;
+    case FY_OP_TANH_BACKWARD: value = x * (1 - at) * (1 + at); break; /* at: of the result */
+    case FY_OP_SIGMOID_BACKWARD: value = x * at * (1 - at); break;
     case FY_OP_SILU_BACKWARD:
         value = x * s * (1 + at * (1 - s)), size = fabs(x) * s * (1 + fabs(at));
         break;
-    default:
+    case FY_OP_GELU_BACKWARD:
         value = x * (below(at) + at * phi(at)),
         size = fabs(x) * (below(at) + fabs(at) * phi(at)) * (2 + at * at);
         break;
+    default: break;
     }
     *scale = fabs(value) * errors + size + 0x1p-102;
     if (!isfinite(value) || !isfinite(*scale)) *scale = 0;
     return value;
-}
-
-static bool is_activation(fy_op_t op)
-{
-    return (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_GELU_TANH ||
-           op == FY_OP_GELU_TANH_BACKWARD;
 }
 
 /* The value of an op for x and y, and the quantity that its error is relative to. */
@@ -75,7 +72,6 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
 {
     double value;
     *scale = 0;
-    if (is_activation(op)) return activation(op, x, y, scale);
     switch (op) {
     case FY_OP_NEG: return -x;
     case FY_OP_ABS: return fabs(x);
@@ -124,7 +120,7 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
         *scale = fabs(a->alpha * x) + fabs(y);
         return y + a->alpha * x;
     }
-    default: return NAN;
+    default: return activation(op, x, y, scale);
     }
     /* values below the smallest normal f32 may become 0 in between */
     *scale = isfinite(value) ? fabs(value) + 0x1p-102 : 0;
@@ -221,12 +217,12 @@ static bool has_formula(fy_op_t op)
     switch (op) {
 #define UNARY(number, ENUM, ...)  case FY_OP_##ENUM:
 #define BINARY(number, ENUM, ...) case FY_OP_##ENUM:
-#define SLOPE(...)
+#define SLOPE(number, ENUM, ...)  case FY_OP_##ENUM:
 #define SCALED(number, ENUM, ...) case FY_OP_##ENUM:
 #include "opset/ops.def"
     case FY_OP_AFFINE:
     case FY_OP_AXPY: return true;
-    default: return is_activation(op);
+    default: return false;
     }
 }
 

@@ -211,21 +211,6 @@ static void one_hot(const ts_array_t *indices, const void *attrs, ts_expected_t 
     }
 }
 
-static void from_result(fy_op_t op, const ts_array_t *dy, const ts_array_t *y, ts_expected_t *out)
-{
-    int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK];
-    const int rank = ts_broadcast_dims(2, (const ts_array_t[]){ *dy, *y }, dims);
-    ts_expected_make(out, dy->dtype, rank, dims);
-    for (uint64_t k = 0; k < out->value.nelem; k++) {
-        ts_unravel(k, rank, dims, coords);
-        const double g = dy->f[ts_broadcast_index(dy, rank, coords)],
-                     r = y->f[ts_broadcast_index(y, rank, coords)];
-        const double slope = op == FY_OP_TANH_BACKWARD ? (1 - r) * (1 + r) : r * (1 - r);
-        out->value.f[k] = g * slope;
-        out->scale[k] = fabs(out->value.f[k]) + 0x1p-102;
-    }
-}
-
 bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
                     ts_expected_t *out)
 {
@@ -247,8 +232,6 @@ bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *
         return true;
     case FY_OP_MSE_LOSS_BACKWARD: mse_loss_backward(&src[0], &src[1], &src[2], out); return true;
     case FY_OP_ONE_HOT: one_hot(&src[0], attrs, out); return true;
-    case FY_OP_TANH_BACKWARD:
-    case FY_OP_SIGMOID_BACKWARD: from_result(op, &src[0], &src[1], out); return true;
     default: return false;
     }
 }

@@ -29,7 +29,7 @@ static bool keeps_dims(fy_op_t op, const void *attrs)
 }
 
 typedef struct sum_state {
-    long double sum, magnitude, product;
+    long double sum, magnitude, product, square;
     int64_t int_sum, int_product, best_int, best_at, n, not_zero;
     double best;
 } sum_state_t;
@@ -53,6 +53,7 @@ static void take(fy_op_t op, sum_state_t *state, const ts_array_t *src, uint64_t
     state->not_zero += src->f ? x != 0 : i != 0;
     state->sum += x;
     state->magnitude += fabs(x);
+    state->square += (long double)x * x;
     state->int_sum = (int64_t)((uint64_t)state->int_sum + (uint64_t)i);
     state->n++;
 }
@@ -103,11 +104,14 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
             out->value.f[k] = (double)s->sum;
         else if (op == FY_OP_MEAN)
             out->value.f[k] = (double)(s->sum / s->n);
+        else if (op == FY_OP_NORM)
+            out->value.f[k] = (double)sqrtl(s->square);
         else
             out->value.f[k] = s->best;
         double n = (double)s->n;
         if (sums)
             out->scale[k] = (double)s->magnitude * (n + 1) / (op == FY_OP_MEAN && s->n ? n : 1);
+        if (op == FY_OP_NORM) out->scale[k] = out->value.f[k] * (n + 4);
         if (op == FY_OP_PROD && out->value.f)
             out->scale[k] = fabs(out->value.f[k]) * n + ts_tiny(src->dtype);
         if (!isfinite(out->scale[k])) out->scale[k] = 0;
@@ -286,6 +290,7 @@ bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
+    case FY_OP_NORM:
     case FY_OP_PROD:
     case FY_OP_ANY:
     case FY_OP_ALL:

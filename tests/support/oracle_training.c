@@ -1,5 +1,5 @@
 /* Oracle of ops that fuse parts of layers and training loops: linear and its parameters' gradients,
- * norm, clamp, clipping, optimizer steps. These have up to four results. The formulas are written a
+ * clamp, clipping, optimizer steps. These have up to four results. The formulas are written a
  * second time here, in double, from PyTorch's documentation. */
 #include <float.h>
 #include <math.h>
@@ -63,32 +63,7 @@ static void linear_backward_params(const ts_array_t *src, ts_expected_t *out)
     }
 }
 
-/* ---- norm, clamp, clip ---- */
-
-static void norm(const ts_array_t *src, const fy_reduce_attrs_t *attrs, ts_expected_t *out)
-{
-    int64_t dims[FY_MAX_RANK], kept[FY_MAX_RANK], coords[FY_MAX_RANK];
-    int rank = 0;
-    double count = 1;
-    for (int axis = 0; axis < src->rank; axis++) {
-        const bool is_gone = !attrs->axes || (attrs->axes >> axis & 1);
-        kept[axis] = is_gone ? 1 : src->dims[axis];
-        if (is_gone) count *= (double)src->dims[axis];
-        if (!is_gone || attrs->keepdims) dims[rank++] = kept[axis];
-    }
-    ts_expected_make(out, src->dtype, rank, dims);
-    for (uint64_t k = 0; k < src->nelem; k++) {
-        uint64_t to = 0;
-        ts_unravel(k, src->rank, src->dims, coords);
-        for (int axis = 0; axis < src->rank; axis++)
-            to = to * (uint64_t)kept[axis] + (uint64_t)(kept[axis] == 1 ? 0 : coords[axis]);
-        out->value.f[to] += src->f[k] * src->f[k];
-    }
-    for (uint64_t k = 0; k < out->value.nelem; k++) {
-        out->value.f[k] = sqrt(out->value.f[k]);
-        out->scale[k] = isfinite(out->value.f[k]) ? out->value.f[k] * (count + 4) : 0;
-    }
-}
+/* ---- clamp, clip ---- */
 
 static void clamp(const ts_array_t *src, const fy_clamp_attrs_t *attrs, ts_expected_t *out)
 {
@@ -416,7 +391,6 @@ bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const vo
     switch (op) {
     case FY_OP_LINEAR: linear(nsrc, src, attrs, out); return true;
     case FY_OP_LINEAR_BACKWARD_PARAMS: linear_backward_params(src, out); return true;
-    case FY_OP_NORM: norm(&src[0], attrs, out); return true;
     case FY_OP_CLAMP: clamp(&src[0], attrs, out); return true;
     case FY_OP_CLIP_BY_NORM: clip(&src[0], attrs, &given[0], out); return true;
     case FY_OP_CHECK_FINITE: check_finite(&src[0], &given[0], out); return true;
