@@ -1,26 +1,31 @@
-/* The last result of a step: a copy of an f32 parameter in half precision. It has the bits of a
- * cast, the other results those of a step without it, in any layout and with any sources; a skipped
- * step does not change it. Parameters of half precision: tests/ops/cases_training.def. */
+/* Steps of optimizers beside the ops' values (tests/ops/cases_training.def): their typed calls, and
+ * the last result, a copy of an f32 parameter in half precision. It has the bits of a cast, the
+ * other results those of a step without it, in any layout and with any sources; a skipped step does
+ * not change it. */
 #include <stdbool.h>
 
 #include "tests/support/harness.h"
 
 enum { MOST = 5, NSTEPS = 9 };
 
-/* The results of each step: p a parameter or its state, t trust ratios, n a step number. */
+#define A(type, ...) (&(const type){ __VA_ARGS__ })
+
+/* The results of each step: p a parameter or its state, t trust ratios, n a step number. Attributes
+ * that are not the defaults. */
 static const struct {
     fy_op_t op;
     const char *results;
+    const void *attrs;
 } k_steps[NSTEPS] = {
-    { FY_OP_SGD_STEP, "p" },
-    { FY_OP_SGD_MOMENTUM_STEP, "ppn" },
-    { FY_OP_ADAM_STEP, "pppn" },
-    { FY_OP_ADADELTA_STEP, "ppp" },
-    { FY_OP_RMSPROP_STEP, "pp" },
-    { FY_OP_RMSPROP_MOMENTUM_STEP, "ppp" },
-    { FY_OP_RMSPROP_CENTERED_STEP, "ppp" },
-    { FY_OP_LARS_STEP, "ppt" },
-    { FY_OP_LAMB_STEP, "ppptn" },
+    { FY_OP_SGD_STEP, "p", A(fy_sgd_attrs_t, 0, 0, 0.1, 0) },
+    { FY_OP_SGD_MOMENTUM_STEP, "ppn", A(fy_sgd_attrs_t, 0.9, 0, 0.01, 1) },
+    { FY_OP_ADAM_STEP, "pppn", A(fy_adam_attrs_t, 0.8, 0.99, 1e-3, 0.1, 1) },
+    { FY_OP_ADADELTA_STEP, "ppp", A(fy_adadelta_attrs_t, 0.8, 1e-3, 0.1) },
+    { FY_OP_RMSPROP_STEP, "pp", A(fy_rmsprop_attrs_t, 0.8, 1e-3, 0.1, 0) },
+    { FY_OP_RMSPROP_MOMENTUM_STEP, "ppp", A(fy_rmsprop_attrs_t, 0.9, 1e-8, 0.01, 0.9) },
+    { FY_OP_RMSPROP_CENTERED_STEP, "ppp", A(fy_rmsprop_attrs_t, 0.8, 1e-3, 0.1, 0) },
+    { FY_OP_LARS_STEP, "ppt", A(fy_lars_attrs_t, 0.9, 0.01, 0, 0.1) },
+    { FY_OP_LAMB_STEP, "ppptn", A(fy_lamb_attrs_t, 0.8, 0.99, 1e-3, 0.1) },
 };
 
 /* A tensor of rows x columns that counts up from `first` in steps of a seventh; transposed: with
@@ -86,6 +91,52 @@ static void expect_equal(const fy_tensor_t *a, const fy_tensor_t *b)
     ts_read(b, bytes + nbytes, nbytes);
     assert_memory_equal(bytes, bytes + nbytes, nbytes);
     free(bytes);
+}
+
+static fy_status_t call(const step_t *s, const fy_tensor_t *lr, const void *attrs)
+{
+    fy_tensor_t *const *dst = s->dst;
+    const fy_tensor_t *grad = s->src[0];
+    switch (s->op) {
+    case FY_OP_SGD_STEP: return fy_sgd_step(dst[0], grad, lr, attrs);
+    case FY_OP_SGD_MOMENTUM_STEP:
+        return fy_sgd_momentum_step(dst[0], grad, dst[1], dst[2], lr, attrs);
+    case FY_OP_ADAM_STEP: return fy_adam_step(dst[0], grad, dst[1], dst[2], dst[3], lr, attrs);
+    case FY_OP_ADADELTA_STEP: return fy_adadelta_step(dst[0], grad, dst[1], dst[2], lr, attrs);
+    case FY_OP_RMSPROP_STEP: return fy_rmsprop_step(dst[0], grad, dst[1], lr, attrs);
+    case FY_OP_RMSPROP_MOMENTUM_STEP:
+        return fy_rmsprop_momentum_step(dst[0], grad, dst[1], dst[2], lr, attrs);
+    case FY_OP_RMSPROP_CENTERED_STEP:
+        return fy_rmsprop_centered_step(dst[0], grad, dst[1], dst[2], lr, attrs);
+    case FY_OP_LARS_STEP: return fy_lars_step(dst[0], grad, dst[1], dst[2], NULL, lr, attrs);
+    default: return fy_lamb_step(dst[0], grad, dst[1], dst[2], dst[3], dst[4], NULL, lr, attrs);
+    }
+}
+
+/* With the defaults and with other attributes; a rate in f64 is the same rate. One request each. */
+TS_DEVICE_TEST(typed_calls_are_their_ops)
+{
+    for (int which = 0; which < 2 * NSTEPS; which++) {
+        const void *attrs = which % 2 ? k_steps[which / 2].attrs : NULL;
+        const fy_scope_t scope = fy_scope_begin("step");
+        step_t typed = begin(ctx->device, which / 2, 3, 7, false, 2, 0),
+               generic = begin(ctx->device, which / 2, 3, 7, false, 2, 0);
+        fy_tensor_t *lr;
+        ts_ok(fy_cast(typed.src[1], FY_DTYPE_F64, &lr));
+        for (int t = 0; t < 3; t++) {
+            const fy_ledger_totals_t before = ts_ledger(NULL);
+            ts_ok(call(&typed, attrs && t ? lr : typed.src[1], attrs));
+            fy_ledger_totals_t after = ts_ledger(NULL);
+            assert_int_equal(after.requests, before.requests + 1);
+            after.requests = before.requests;
+            ts_expect_quiet(&before, &after, fy_op_get(typed.op)->name);
+            ts_ok(fy_op_call(generic.op, 2, generic.src, attrs,
+                             attrs ? fy_op_get(generic.op)->attrs_nbytes : 0, generic.ndst,
+                             generic.dst));
+        }
+        for (size_t i = 0; i < typed.ndst; i++) expect_equal(typed.dst[i], generic.dst[i]);
+        fy_scope_end(scope, 0, NULL);
+    }
 }
 
 TS_DEVICE_TEST(low_has_the_bits_of_a_cast)
