@@ -4,6 +4,7 @@
  * Not here: values (test_op_matrix.c). */
 #include "tests/support/cases.h"
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 /* The dtype of operand i of a call with main dtype `dtype`: `dtype` if the operand may have it. */
 static fy_dtype_t dtype_of(const fy_op_operand_t *operands, size_t i, bool is_variadic,
@@ -172,17 +173,11 @@ static fy_status_t a_column(const fy_op_info_t *info, fy_launch_t *launch)
 TS_DEVICE_TEST(registered_ops)
 {
     static fy_op_t op = FY_OP_NONE;
-    const fy_op_kernel_t kernel = { "host", no_kernel, NULL };
-    fy_op_info_t info = FY_OP_INFO_INIT;
-    fy_op_def_t def = FY_OP_DEF_INIT;
-    info.name = "test.column";
-    info.nsrc_min = info.nsrc_max = info.ndst = 1;
-    info.dtypes = FY_DTYPE_BIT(FY_DTYPE_F32);
-    def.info = &info;
-    def.shape = a_column;
-    def.nkernels = 1;
-    def.kernels = &kernel;
-    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    ts_own_op_t own;
+    ts_own_op(&own, "test.column", 1, no_kernel);
+    own.info.flags = 0;
+    own.def.shape = a_column;
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&own.def, &op));
     fy_desc_t src = f32(2, 5, 3), dst;
     ts_ok(fy_op_infer(op, 1, &src, NULL, 0, 1, &dst));
     assert_true(dst.dtype == FY_DTYPE_I64 && dst.rank == 1 && dst.dims[0] == 5);

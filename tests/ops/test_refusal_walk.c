@@ -6,6 +6,7 @@
  * Not here: shapes, dtypes, arity (test_refusal_shapes.c). */
 #include <inttypes.h>
 
+#include "tests/support/own_op.h"
 #include "tests/support/refusal.h"
 #include "tests/support/test.h"
 
@@ -166,27 +167,13 @@ static fy_status_t scaled_sub_kernel(const fy_launch_t *launch, void *stream)
                         "test_scaled_sub: the walk must never reach a kernel");
 }
 
-/* An op of somebody else: the walk must cover it without knowing it. */
-static fy_op_t register_stranger(void)
-{
-    const fy_op_kernel_t kernel = { "host", scaled_sub_kernel, NULL };
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
-    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
-                                .name = "test_scaled_sub",
-                                .summary = "a - b, by a test",
-                                .nsrc_min = 2,
-                                .nsrc_max = 2,
-                                .ndst = 1,
-                                .flags = FY_OP_ELEMENTWISE,
-                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
-    fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
-    return op;
-}
-
 TS_TEST(every_operand_on_another_device)
 {
-    fy_op_t stranger = register_stranger();
+    ts_own_op_t own;
+    fy_op_t stranger;
+    ts_own_op(&own, "test_scaled_sub", 2, scaled_sub_kernel);
+    own.info.nsrc_min = 2;
+    ts_ok(fy_op_register(&own.def, &stranger)); /* the walk must cover it, too */
     assert_int_equal(stranger, FY_OP_BUILTIN_COUNT);
     uint64_t nfailures = 0;
     pair_t pairs[sizeof k_pairs / sizeof k_pairs[0]];

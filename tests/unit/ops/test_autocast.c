@@ -5,28 +5,15 @@
 #include <stdbool.h>
 
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 enum { N = 16 };
 
-static uint64_t casts(void)
+static fy_autocast_info_t now(void)
 {
     fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
     ts_ok(fy_autocast_query(&info));
-    return info.casts;
-}
-
-static uint64_t reused(void)
-{
-    fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
-    ts_ok(fy_autocast_query(&info));
-    return info.reused;
-}
-
-static fy_dtype_t in_force(void)
-{
-    fy_autocast_info_t info = FY_AUTOCAST_INFO_INIT;
-    ts_ok(fy_autocast_query(&info));
-    return info.dtype;
+    return info;
 }
 
 static fy_dtype_t dtype_of(const fy_tensor_t *tensor) { return ts_info(tensor).dtype; }
@@ -70,6 +57,13 @@ TS_DEVICE_TEST(each_op_has_its_class)
 
 /* ---- dtypes ---- */
 
+/* The call makes `result`, of this dtype. */
+#define GIVES(call, result, dtype)                   \
+    do {                                             \
+        ts_ok(call);                                 \
+        assert_int_equal(dtype_of(result), (dtype)); \
+    } while (0)
+
 TS_DEVICE_TEST(results_have_the_dtype_of_the_class)
 {
     const fy_dtype_t halves[] = { FY_DTYPE_BF16, FY_DTYPE_F16 };
@@ -77,29 +71,20 @@ TS_DEVICE_TEST(results_have_the_dtype_of_the_class)
     for (int i = 0; i < 2; i++) {
         const fy_scope_t scope = fy_scope_begin("low");
         ts_ok(fy_autocast_set(halves[i]));
-        ts_ok(fy_matmul(x, x, &y));
-        assert_int_equal(dtype_of(y), halves[i]);
-        ts_ok(fy_relu(y, &z));
-        assert_int_equal(dtype_of(z), halves[i]);
-        ts_ok(fy_add(y, y, &z));
-        assert_int_equal(dtype_of(z), halves[i]);
-        ts_ok(fy_add(y, x, &z));
-        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
-        ts_ok(fy_softmax(y, 1, &z));
-        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        GIVES(fy_matmul(x, x, &y), y, halves[i]);
+        GIVES(fy_relu(y, &z), z, halves[i]);
+        GIVES(fy_add(y, y, &z), z, halves[i]);
+        GIVES(fy_add(y, x, &z), z, FY_DTYPE_F32);
+        GIVES(fy_softmax(y, 1, &z), z, FY_DTYPE_F32);
         ts_ok(fy_gt(y, x, &mask));
-        ts_ok(fy_where(mask, x, y, &z));
-        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        GIVES(fy_where(mask, x, y, &z), z, FY_DTYPE_F32);
         fy_tensor_t *parts[] = { x, y, x };
-        ts_ok(fy_concat(3, parts, 0, &z));
-        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        GIVES(fy_concat(3, parts, 0, &z), z, FY_DTYPE_F32);
         ts_ok(fy_cast(x, halves[1 - i], &z));
-        ts_ok(fy_mul(y, z, &z)); /* two half dtypes */
-        assert_int_equal(dtype_of(z), FY_DTYPE_F32);
+        GIVES(fy_mul(y, z, &z), z, FY_DTYPE_F32); /* two half dtypes */
         fy_scope_end(scope, 0, NULL);
     }
-    ts_ok(fy_matmul(x, x, &y));
-    assert_int_equal(dtype_of(y), FY_DTYPE_F32);
+    GIVES(fy_matmul(x, x, &y), y, FY_DTYPE_F32);
 }
 
 TS_DEVICE_TEST(other_dtypes_and_given_results_are_left_alone)
@@ -107,19 +92,17 @@ TS_DEVICE_TEST(other_dtypes_and_given_results_are_left_alone)
     fy_tensor_t *x = full(ctx->device, FY_DTYPE_F32, 1), *d = full(ctx->device, FY_DTYPE_F64, 1),
                 *y, *n;
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
-    const uint64_t before = casts();
-    ts_ok(fy_matmul(d, d, &y));
-    assert_int_equal(dtype_of(y), FY_DTYPE_F64);
+    const uint64_t before = now().casts;
+    GIVES(fy_matmul(d, d, &y), y, FY_DTYPE_F64);
     ts_fails_with(fy_matmul(d, x, &y), DTYPE_MISMATCH, "f64");
     ts_fails(fy_add(d, x, &y), DTYPE_MISMATCH);
     n = full(ctx->device, FY_DTYPE_I32, 1);
     ts_ok(fy_add(n, n, &y));
-    ts_ok(fy_sum(n, FY_ALL_AXES, 0, &y));
-    assert_int_equal(dtype_of(y), FY_DTYPE_I64);
+    GIVES(fy_sum(n, FY_ALL_AXES, 0, &y), y, FY_DTYPE_I64);
     fy_tensor_t *src[] = { x, x }, *given = full(ctx->device, FY_DTYPE_F32, 0);
     ts_ok(fy_op_call(FY_OP_MATMUL, 2, src, NULL, 0, 1, &given));
     ts_ok(fy_axpy(given, 1, x));
-    assert_int_equal(casts(), before);
+    assert_int_equal(now().casts, before);
     assert_int_equal(dtype_of(given), FY_DTYPE_F32);
 }
 
@@ -133,7 +116,7 @@ TS_DEVICE_TEST(refusals_name_the_operands)
     ts_fails(fy_matmul(x, NULL, &y), INVALID_ARGUMENT);
     ts_fails_with(fy_autocast_set(FY_DTYPE_F64), INVALID_ARGUMENT, "f32");
     ts_fails(fy_autocast_set((fy_dtype_t)-1), INVALID_ARGUMENT);
-    assert_int_equal(in_force(), FY_DTYPE_BF16);
+    assert_int_equal(now().dtype, FY_DTYPE_BF16);
 }
 
 TS_DEVICE_TEST(it_ends_with_its_scope)
@@ -142,17 +125,16 @@ TS_DEVICE_TEST(it_ends_with_its_scope)
     const fy_scope_t outer = fy_scope_begin("outer");
     ts_ok(fy_autocast_set(FY_DTYPE_F16));
     const fy_scope_t inner = fy_scope_begin("inner");
-    assert_int_equal(in_force(), FY_DTYPE_F16);
+    assert_int_equal(now().dtype, FY_DTYPE_F16);
     ts_ok(fy_autocast_set(FY_DTYPE_F32));
-    ts_ok(fy_matmul(x, x, &y));
-    assert_int_equal(dtype_of(y), FY_DTYPE_F32);
+    GIVES(fy_matmul(x, x, &y), y, FY_DTYPE_F32);
     const fy_scope_t innermost = fy_scope_begin("innermost");
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
     (void)innermost;
     fy_scope_end(inner, 0, NULL);
-    assert_int_equal(in_force(), FY_DTYPE_F16);
+    assert_int_equal(now().dtype, FY_DTYPE_F16);
     fy_scope_end(outer, 0, NULL);
-    assert_int_equal(in_force(), FY_DTYPE_F32);
+    assert_int_equal(now().dtype, FY_DTYPE_F32);
 }
 
 /* ---- gradients ---- */
@@ -215,7 +197,7 @@ static void step(fy_device_t *device, fy_dtype_t dtype, grads_t *out)
     ts_ok(loss_of(&net, &loss));
     assert_int_equal(dtype_of(loss), FY_DTYPE_F32);
     ts_ok(fy_tape_backward(net.tape, loss, NULL));
-    assert_int_equal(in_force(), dtype);
+    assert_int_equal(now().dtype, dtype);
     read_grads(&net, loss, out);
     fy_scope_end(scope, 0, NULL);
 }
@@ -246,16 +228,16 @@ TS_DEVICE_TEST(watched_tensors_are_cast_once_in_a_record)
     net_t net;
     fy_tensor_t *loss, *y;
     fy_tape_info_t info = FY_TAPE_INFO_INIT;
-    fy_autocast_info_t before = FY_AUTOCAST_INFO_INIT, after = FY_AUTOCAST_INFO_INIT;
+    fy_autocast_info_t before, after;
     make_net(ctx->device, &net);
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
     const uint64_t live = ts_live(ctx->device);
     for (int i = 0; i < 3; i++) {
         const fy_scope_t scope = fy_scope_begin("step");
         ts_ok(fy_tape_begin(net.tape));
-        ts_ok(fy_autocast_query(&before));
+        before = now();
         ts_ok(loss_of(&net, &loss));
-        ts_ok(fy_autocast_query(&after));
+        after = now();
         /* w1, w2, x; and the result for the loss, in f32 */
         assert_int_equal(after.casts - before.casts, 4);
         assert_int_equal(after.nbytes - before.nbytes, 3 * N * N * 2 + N * N * 4);
@@ -268,9 +250,9 @@ TS_DEVICE_TEST(watched_tensors_are_cast_once_in_a_record)
     }
     /* without a record, nothing stays */
     const fy_scope_t scope = fy_scope_begin("validation");
-    ts_ok(fy_autocast_query(&before));
+    before = now();
     ts_ok(forward(&net, 1, &net.x, &y));
-    ts_ok(fy_autocast_query(&after));
+    after = now();
     assert_int_equal(after.casts - before.casts, 4);
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_live(ctx->device), live + 2 * N * N * 4); /* the gradients */
@@ -289,14 +271,11 @@ TS_DEVICE_TEST(a_write_invalidates_the_cast)
     ts_ok(fy_fill(view, 2));
     ts_fails(fy_matmul(net.x, net.w1, &y), BUSY);
     /* a new record sees the new values */
-    float one;
     fy_tensor_t *ones = full(ctx->device, FY_DTYPE_F32, 1), *element;
     ts_ok(fy_tape_begin(net.tape));
     ts_ok(fy_matmul(ones, net.w1, &y));
     ts_ok(fy_max(y, FY_ALL_AXES, 0, &element));
-    ts_ok(fy_cast(element, FY_DTYPE_F32, &element));
-    ts_read(element, &one, sizeof one);
-    assert_true(one == 2 * N);
+    assert_true(ts_value(element) == 2 * N);
 }
 
 /* Both dtypes in one record. */
@@ -312,11 +291,11 @@ TS_DEVICE_TEST(another_dtype_is_another_cast)
     ts_ok(fy_matmul(net.x, net.w1, &a));
     fy_scope_end(scope, 1, &a);
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
-    const uint64_t before = reused();
+    const uint64_t before = now().reused;
     ts_ok(fy_matmul(a, net.w1, &b));
     ts_ok(fy_matmul(b, net.w2, &b));
     ts_ok(fy_matmul(b, net.w1, &b));
-    assert_int_equal(reused() - before, 1);
+    assert_int_equal(now().reused - before, 1);
     ts_ok(fy_mean(b, FY_ALL_AXES, 0, &loss));
     ts_ok(fy_tape_backward(net.tape, loss, NULL));
     read_grads(&net, loss, &grads);
@@ -335,10 +314,10 @@ TS_DEVICE_TEST(a_replay_casts_again)
     /* a cast outside is not used inside, which would not follow later writes */
     ts_ok(fy_tape_begin(net.tape));
     ts_ok(fy_matmul(net.x, net.w2, &y));
-    const uint64_t before = casts();
+    const uint64_t before = now().casts;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(loss_of(&net, &loss));
-    assert_int_equal(casts() - before, 4);
+    assert_int_equal(now().casts - before, 4);
     ts_ok(fy_tape_backward(net.tape, loss, NULL));
     fy_graph_t *graph = ts_graph_end();
     ts_ok(fy_graph_replay(graph, NULL));
@@ -365,14 +344,14 @@ TS_DEVICE_TEST(recomputation_casts_as_the_first_call)
         ts_ok(fy_tape_begin(net.tape));
         /* a cast outside serves no call inside, whose record is dropped, nor the other way */
         if (outside) ts_ok(fy_matmul(net.x, net.w1, &y));
-        const uint64_t before = reused();
+        const uint64_t before = now().reused;
         ts_ok(fy_tape_recompute(forward, &net, 1, &net.x, NULL, &y));
-        assert_int_equal(reused() - before, outside ? 0 : 1);
+        assert_int_equal(now().reused - before, outside ? 0 : 1);
         ts_ok(fy_mse_loss(y, net.x, &loss));
         if (outside) {
             fy_tensor_t *again;
             ts_ok(fy_matmul(net.x, net.w1, &again));
-            assert_int_equal(reused() - before, 1);
+            assert_int_equal(now().reused - before, 1);
         }
         fy_tensor_t *results[] = { loss };
         ts_ok(fy_autocast_set(FY_DTYPE_F32));
@@ -429,7 +408,7 @@ TS_DEVICE_TEST(a_copy_is_used_while_it_is_current)
             fy_graph_t *graph = NULL;
             begin_kept(ctx->device, &k, has_low);
             ts_ok(fy_autocast_set(FY_DTYPE_BF16));
-            const uint64_t before = casts();
+            const uint64_t before = now().casts;
             if (in_graph) {
                 ts_ok(fy_graph_begin(ctx->device));
                 for (int i = 0; i <= twice; i++) step_kept(&k, has_low, clamps);
@@ -442,7 +421,7 @@ TS_DEVICE_TEST(a_copy_is_used_while_it_is_current)
                     for (int i = 0; i <= twice; i++) step_kept(&k, has_low, clamps);
                 if (fills) ts_ok(fy_fill(k.w, 0.125 * t));
             }
-            made[has_low] = casts() - before;
+            made[has_low] = now().casts - before;
             ts_read(k.w, values[has_low], sizeof values[has_low]);
             fy_scope_end(scope, 0, NULL);
         }
@@ -492,26 +471,21 @@ static fy_status_t one_f32(const fy_op_info_t *info, fy_launch_t *launch)
 
 TS_DEVICE_TEST(a_registered_op_can_have_a_class)
 {
-    fy_op_kernel_t kernel = { "host", note_dtype, NULL };
-    fy_op_info_t info = FY_OP_INFO_INIT;
-    fy_op_def_t def = FY_OP_DEF_INIT;
+    ts_own_op_t own;
     fy_op_t op;
     fy_tensor_t *x = full(fy_device_host(), FY_DTYPE_F32, 1), *src[9], *y = NULL;
-    float dtype;
     if (!ctx->is_host) return; /* once: an op is registered for ever */
-    info.name = "test.autocast";
-    info.nsrc_min = 1, info.nsrc_max = FY_OP_VARIADIC, info.ndst = 1;
-    info.dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_BF16);
-    info.flags = FY_OP_AUTOCAST_LOW | FY_OP_AUTOCAST_FULL;
-    def.info = &info, def.shape = one_f32, def.nkernels = 1, def.kernels = &kernel;
-    ts_fails_with(fy_op_register(&def, &op), INVALID_ARGUMENT, "several autocast classes");
-    info.flags = FY_OP_AUTOCAST_LOW;
-    ts_ok(fy_op_register(&def, &op));
+    ts_own_op(&own, "test.autocast", FY_OP_VARIADIC, note_dtype);
+    own.info.dtypes |= FY_DTYPE_BIT(FY_DTYPE_BF16);
+    own.info.flags = FY_OP_AUTOCAST_LOW | FY_OP_AUTOCAST_FULL;
+    own.def.shape = one_f32;
+    ts_fails_with(fy_op_register(&own.def, &op), INVALID_ARGUMENT, "several autocast classes");
+    own.info.flags = FY_OP_AUTOCAST_LOW;
+    ts_ok(fy_op_register(&own.def, &op));
     for (int i = 0; i < 9; i++) src[i] = x;
     ts_ok(fy_autocast_set(FY_DTYPE_BF16));
-    const uint64_t before = casts();
+    const uint64_t before = now().casts;
     ts_ok(fy_op_call(op, 9, src, NULL, 0, 1, &y));
-    ts_read(y, &dtype, sizeof dtype);
-    assert_true(dtype == FY_DTYPE_BF16);
-    assert_int_equal(casts() - before, 1);
+    assert_true(ts_value(y) == FY_DTYPE_BF16);
+    assert_int_equal(now().casts - before, 1);
 }

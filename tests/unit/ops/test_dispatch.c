@@ -1,6 +1,7 @@
 /* Special cases of the dispatcher: calls inside a call, several results, given results that touch
  * each other. */
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 #include "ops/optable.h"
 
@@ -41,20 +42,12 @@ static fy_status_t two_like_the_first(const fy_op_info_t *info, fy_launch_t *lau
 
 static fy_op_t the_op(void)
 {
-    static const fy_op_kernel_t kernel = { "host", sum_and_negative, NULL };
     static fy_op_t op = FY_OP_NONE;
-    fy_op_def_t def = {
-        .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .shape = two_like_the_first
-    };
-    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
-                                .name = "test.sum_and_negative",
-                                .summary = "dst0 = sum of the sources, dst1 = -dst0",
-                                .nsrc_min = 1,
-                                .nsrc_max = FY_OP_VARIADIC,
-                                .ndst = 2,
-                                .flags = FY_OP_ELEMENTWISE,
-                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
-    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    ts_own_op_t own;
+    ts_own_op(&own, "test.sum_and_negative", FY_OP_VARIADIC, sum_and_negative);
+    own.info.ndst = 2;
+    own.def.shape = two_like_the_first;
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&own.def, &op));
     return op;
 }
 

@@ -3,6 +3,7 @@
  * here: kernels as users see them on every device (tests/conformance/test_kernel.c). */
 #include "runtime/device/device.h"
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 static fy_status_t fails(const fy_launch_t *launch, void *stream)
 {
@@ -14,16 +15,10 @@ static fy_status_t fails(const fy_launch_t *launch, void *stream)
 static fy_status_t call(fy_tensor_t *dst, fy_tensor_t *src)
 {
     static fy_op_t op = FY_OP_NONE;
-    const fy_op_kernel_t kernel = { "host", fails, NULL };
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
-    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
-                                .name = "test.fails",
-                                .nsrc_min = 1,
-                                .nsrc_max = 1,
-                                .ndst = 1,
-                                .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
-                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
-    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    ts_own_op_t own;
+    ts_own_op(&own, "test.fails", 1, fails);
+    own.info.flags |= FY_OP_IN_PLACE;
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&own.def, &op));
     return fy_op_call(op, 1, &src, NULL, 0, 1, &dst);
 }
 

@@ -1,6 +1,7 @@
 /* fy_op_register: accepted and refused definitions with their texts, copies of the definition, and
  * registered ops run by fy_op_call on every device. */
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 #include "ops/optable.h"
 
@@ -33,26 +34,14 @@ static fy_status_t scale(const fy_launch_t *launch, void *stream)
     return FY_STATUS_OK;
 }
 
-static const fy_op_kernel_t host_kernel[] = { { "host", scale, NULL } };
+static ts_own_op_t own; /* that `define` made last */
 
-static fy_op_info_t given; /* of the definition that scale_def made last */
-
-static fy_op_def_t scale_def(const char *name)
+static void define(const char *name)
 {
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = host_kernel };
-    def.info = &given;
-    given = (fy_op_info_t){ .struct_size = sizeof given,
-                            .name = name,
-                            .summary = "factor * x",
-                            .nsrc_min = 1,
-                            .nsrc_max = 2,
-                            .ndst = 1,
-                            .flags = FY_OP_ELEMENTWISE,
-                            .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
-                            .attrs_nbytes = sizeof(scale_attrs_t),
-                            .nfields = 3,
-                            .fields = scale_fields };
-    return def;
+    ts_own_op(&own, name, 2, scale);
+    own.info.attrs_nbytes = sizeof(scale_attrs_t);
+    own.info.nfields = 3;
+    own.info.fields = scale_fields;
 }
 
 /* A name that this process has not used yet. */
@@ -75,14 +64,14 @@ static double first_element(const fy_tensor_t *tensor)
 TS_DEVICE_TEST(runs_on_every_device_and_takes_fallbacks)
 {
     static float bias = 0.5f;
-    fy_op_def_t def = scale_def(fresh_name());
-    def.user = &bias;
+    define(fresh_name());
+    own.def.user = &bias;
     fy_op_t op;
     fy_op_t before = fy_op_count();
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     assert_int_equal(op, before);
     assert_int_equal(fy_op_count(), before + 1);
-    assert_ptr_equal(fy_op_find(given.name), fy_op_get(op));
+    assert_ptr_equal(fy_op_find(own.info.name), fy_op_get(op));
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &x));
     ts_ok(fy_op_call(op, 1, &x, NULL, 0, 1, dst));
@@ -101,9 +90,9 @@ TS_DEVICE_TEST(runs_on_every_device_and_takes_fallbacks)
 
 TS_DEVICE_TEST(default_rule_refuses_what_does_not_fit)
 {
-    fy_op_def_t def = scale_def(fresh_name());
+    define(fresh_name());
     fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     fy_tensor_t *x, *y, *z, *dst[1] = { NULL };
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), &x));
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(5, 3), &y));
@@ -130,10 +119,10 @@ static fy_status_t lying_rule(const fy_op_info_t *info, fy_launch_t *launch)
 
 TS_DEVICE_TEST(shape_rules_are_not_trusted)
 {
-    fy_op_def_t def = scale_def(fresh_name());
-    def.shape = lying_rule;
+    define(fresh_name());
+    own.def.shape = lying_rule;
     fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
     lie = (fy_desc_t){ .rank = 9 };
@@ -150,10 +139,10 @@ TS_DEVICE_TEST(shape_rules_are_not_trusted)
 TS_DEVICE_TEST(needs_a_kernel_for_the_device)
 {
     const fy_op_kernel_t kernel = { "elsewhere", scale, NULL };
-    fy_op_def_t def = scale_def(fresh_name());
-    def.kernels = &kernel;
+    define(fresh_name());
+    own.def.kernels = &kernel;
     fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
     ts_fails(fy_op_call(op, 1, &x, NULL, 0, 1, dst), UNSUPPORTED);
@@ -164,12 +153,12 @@ TS_DEVICE_TEST(needs_a_kernel_for_the_device)
 TS_DEVICE_TEST(integers_are_whole_in_texts)
 {
     fy_attr_field_t field = { "rows", FY_ATTR_I64, 0, 0, -5000000000, 5000000000, 0, 0, NULL };
-    fy_op_def_t def = scale_def(fresh_name());
-    given.fields = &field;
-    given.nfields = 1;
-    given.attrs_nbytes = sizeof(int64_t);
+    define(fresh_name());
+    own.info.fields = &field;
+    own.info.nfields = 1;
+    own.info.attrs_nbytes = sizeof(int64_t);
     fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     const int64_t rows = INT64_MAX;
     fy_tensor_t *x, *dst[1] = { NULL };
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
@@ -185,13 +174,13 @@ TS_DEVICE_TEST(everything_is_copied)
     snprintf(name, sizeof name, "%s", fresh_name());
     fy_attr_field_t field = { field_name, FY_ATTR_F64, 0, 2.5 };
     fy_op_kernel_t kernel = { backend, scale, takes_all };
-    fy_op_def_t def = scale_def(name);
-    given.summary = summary;
-    given.fields = &field;
-    given.nfields = 1;
-    def.kernels = &kernel;
+    define(name);
+    own.info.summary = summary;
+    own.info.fields = &field;
+    own.info.nfields = 1;
+    own.def.kernels = &kernel;
     fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     const fy_op_info_t *got = fy_op_get(op);
     char want[32];
     snprintf(want, sizeof want, "%s", name);
@@ -209,14 +198,14 @@ TS_DEVICE_TEST(everything_is_copied)
 
 /* ---- refusals ---- */
 
-#define REFUSED(change, part)                                             \
-    do {                                                                  \
-        fy_op_def_t def = scale_def("test.refused");                      \
-        fy_op_t op = 0;                                                   \
-        change;                                                           \
-        ts_fails_with(fy_op_register(&def, &op), INVALID_ARGUMENT, part); \
-        assert_int_equal(op, FY_OP_NONE);                                 \
-        assert_null(fy_op_find("test.refused"));                          \
+#define REFUSED(change, part)                                                 \
+    do {                                                                      \
+        define("test.refused");                                               \
+        fy_op_t op = 0;                                                       \
+        change;                                                               \
+        ts_fails_with(fy_op_register(&own.def, &op), INVALID_ARGUMENT, part); \
+        assert_int_equal(op, FY_OP_NONE);                                     \
+        assert_null(fy_op_find("test.refused"));                              \
     } while (0)
 
 TS_DEVICE_TEST(refuses_malformed_definitions)
@@ -224,30 +213,30 @@ TS_DEVICE_TEST(refuses_malformed_definitions)
     char long_name[80];
     memset(long_name, 'a', sizeof long_name), long_name[79] = 0;
     fy_attr_field_t fields[3];
-#define FIELDS(change) memcpy(fields, scale_fields, sizeof fields), change, given.fields = fields
-    REFUSED(def.struct_size = 8, "def->struct_size is 8");
-    REFUSED(given.struct_size = 0, "def->info->struct_size is 0");
-    REFUSED(given.name = NULL, "op name ''");
-    REFUSED(given.name = "", "op name ''");
-    REFUSED(given.name = "Big", "op name 'Big'");
-    REFUSED(given.name = "0a", "begin with a letter");
-    REFUSED(given.name = ".a", "op name '.a'");
-    REFUSED(given.name = long_name, "1 to 63");
-    REFUSED(given.name = "matmul", "the name is taken");
-    REFUSED(given.nsrc_min = 3, "nsrc_min 3 is above nsrc_max 2");
-    REFUSED(given.nsrc_min = 0, "needs a source");
-    REFUSED(given.ndst = 0, "ndst is 0");
-    REFUSED(given.ndst = 9, "ndst is 9");
-    REFUSED(given.ndst = 2, "no shape rule");
-    REFUSED(given.flags = 128, "flags 0x80");
-    REFUSED(given.flags = 0, "no shape rule");
-    REFUSED(given.inout = 2, "past ndst 1");
-    REFUSED(given.dtypes = 0, "dtypes 0x0");
-    REFUSED(given.dtypes = 1u << FY_DTYPE_COUNT, "dtypes 0x100");
-    REFUSED(given.attrs_nbytes = 257, "257 bytes, the most is 256");
-    REFUSED(given.attrs_nbytes = 0, "all or none");
-    REFUSED(given.nfields = 0, "all or none");
-    REFUSED(given.fields = NULL, "all or none");
+#define FIELDS(change) memcpy(fields, scale_fields, sizeof fields), change, own.info.fields = fields
+    REFUSED(own.def.struct_size = 8, "def->struct_size is 8");
+    REFUSED(own.info.struct_size = 0, "def->info->struct_size is 0");
+    REFUSED(own.info.name = NULL, "op name ''");
+    REFUSED(own.info.name = "", "op name ''");
+    REFUSED(own.info.name = "Big", "op name 'Big'");
+    REFUSED(own.info.name = "0a", "begin with a letter");
+    REFUSED(own.info.name = ".a", "op name '.a'");
+    REFUSED(own.info.name = long_name, "1 to 63");
+    REFUSED(own.info.name = "matmul", "the name is taken");
+    REFUSED(own.info.nsrc_min = 3, "nsrc_min 3 is above nsrc_max 2");
+    REFUSED(own.info.nsrc_min = 0, "needs a source");
+    REFUSED(own.info.ndst = 0, "ndst is 0");
+    REFUSED(own.info.ndst = 9, "ndst is 9");
+    REFUSED(own.info.ndst = 2, "no shape rule");
+    REFUSED(own.info.flags = 128, "flags 0x80");
+    REFUSED(own.info.flags = 0, "no shape rule");
+    REFUSED(own.info.inout = 2, "past ndst 1");
+    REFUSED(own.info.dtypes = 0, "dtypes 0x0");
+    REFUSED(own.info.dtypes = 1u << FY_DTYPE_COUNT, "dtypes 0x100");
+    REFUSED(own.info.attrs_nbytes = 257, "257 bytes, the most is 256");
+    REFUSED(own.info.attrs_nbytes = 0, "all or none");
+    REFUSED(own.info.nfields = 0, "all or none");
+    REFUSED(own.info.fields = NULL, "all or none");
     REFUSED(FIELDS(fields[1].name = "ax is"), "'ax is'");
     REFUSED(FIELDS(fields[1].name = NULL), "field 1");
     REFUSED(FIELDS(fields[1].type = (fy_attr_type_t)8), "type 8");
@@ -258,27 +247,27 @@ TS_DEVICE_TEST(refuses_malformed_definitions)
     REFUSED(FIELDS(fields[1].name = "factor"), "one name");
     REFUSED(FIELDS(fields[1].fallback = 0.5), "cannot hold its fallback 0.5");
     REFUSED(FIELDS(fields[1].fallback = 3e9), "cannot hold");
-    REFUSED(def.nkernels = 0, "no kernel");
-    REFUSED(def.kernels = NULL, "no kernel");
+    REFUSED(own.def.nkernels = 0, "no kernel");
+    REFUSED(own.def.kernels = NULL, "no kernel");
     const fy_op_kernel_t nameless = { NULL, scale, NULL }, empty = { "host", NULL, NULL },
                          twice[] = { { "host", scale, NULL }, { "host", scale, NULL } };
-    REFUSED(def.kernels = &nameless, "kernel 0 of 1");
-    REFUSED(def.kernels = &empty, "kernel 0 of 1");
-    REFUSED((def.kernels = twice, def.nkernels = 2), "two kernels for backend 'host'");
+    REFUSED(own.def.kernels = &nameless, "kernel 0 of 1");
+    REFUSED(own.def.kernels = &empty, "kernel 0 of 1");
+    REFUSED((own.def.kernels = twice, own.def.nkernels = 2), "two kernels for backend 'host'");
     fy_op_t op = 0;
     ts_fails(fy_op_register(NULL, &op), INVALID_ARGUMENT);
     assert_int_equal(op, FY_OP_NONE);
-    fy_op_def_t def = scale_def("test.refused");
-    ts_fails(fy_op_register(&def, NULL), INVALID_ARGUMENT);
+    define("test.refused");
+    ts_fails(fy_op_register(&own.def, NULL), INVALID_ARGUMENT);
 }
 
 TS_DEVICE_TEST(refuses_a_name_twice)
 {
-    fy_op_def_t def = scale_def(fresh_name());
+    define(fresh_name());
     fy_op_t op, again;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     fy_op_t count = fy_op_count();
-    ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
+    ts_fails(fy_op_register(&own.def, &again), INVALID_ARGUMENT);
     assert_int_equal(again, FY_OP_NONE);
     assert_int_equal(fy_op_count(), count);
 }
@@ -287,10 +276,10 @@ TS_DEVICE_TEST(refuses_a_name_twice)
  * overwrites becomes a constant. */
 TS_DEVICE_TEST(a_tape_meets_it)
 {
-    fy_op_def_t def = scale_def(fresh_name());
+    define(fresh_name());
     fy_op_t op;
     fy_tensor_t *w, *x, *y, *grad, *sum, *dst[1] = { NULL };
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &w));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 3.0, &x));
     fy_tape_t *tape = ts_record(w, NULL);
@@ -338,23 +327,15 @@ static fy_status_t running(const fy_launch_t *launch, void *stream)
 
 TS_DEVICE_TEST(some_results_are_given_and_others_made)
 {
-    static const fy_op_kernel_t kernel[] = { { "host", running, NULL } };
-    const fy_op_info_t info = { .struct_size = sizeof info,
-                                .name = fresh_name(),
-                                .summary = "running values",
-                                .nsrc_min = SOURCES,
-                                .nsrc_max = SOURCES,
-                                .ndst = RESULTS,
-                                .inout = 6,
-                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
-    const fy_op_def_t def = { .struct_size = sizeof def,
-                              .info = &info,
-                              .shape = running_shape,
-                              .nkernels = 1,
-                              .kernels = kernel };
+    ts_own_op(&own, fresh_name(), SOURCES, running);
+    own.info.nsrc_min = SOURCES;
+    own.info.ndst = RESULTS;
+    own.info.inout = 6;
+    own.info.flags = 0;
+    own.def.shape = running_shape;
     fy_op_t op;
     fy_tensor_t *src[SOURCES], *dst[RESULTS] = { NULL }, *wrong;
-    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_op_register(&own.def, &op));
     src[0] = ts_iota(ctx->device, FY_DIMS(2, WIDTH), 5);
     for (int i = 1; i < SOURCES; i++) src[i] = ts_iota(ctx->device, FY_DIMS(WIDTH), (float)i);
     ts_fails_with(fy_op_call(op, SOURCES, src, NULL, 0, RESULTS, dst), INVALID_ARGUMENT,

@@ -2,6 +2,7 @@
  * saved operands, several results, many sources, and refusals of wrong gradients.
  * Not here: failures of memory and devices (tests/faults/test_gradient.c). */
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 #include "ops/optable.h"
 
@@ -53,38 +54,26 @@ static fy_status_t back_product(const fy_op_backward_t *call, fy_tensor_t **src_
     return FY_STATUS_OK;
 }
 
-static fy_op_def_t def;
-static fy_op_info_t info;
-static const fy_op_kernel_t product_kernel = { "host", product, NULL };
+static ts_own_op_t own; /* that define_product made last */
 static const fy_attr_field_t product_field = { "scale", FY_ATTR_F64, 0, 1 };
 
-/* A definition of test.product in `def` and `info`. */
-static void define_product(void)
+static void define_product(const char *name)
 {
-    info = (fy_op_info_t){ .struct_size = sizeof info,
-                           .name = "test.product",
-                           .nsrc_min = 2,
-                           .nsrc_max = 2,
-                           .ndst = 1,
-                           .nfields = 1,
-                           .flags = FY_OP_ELEMENTWISE,
-                           .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
-                           .attrs_nbytes = sizeof(product_attrs_t),
-                           .fields = &product_field };
-    def = (fy_op_def_t){ .struct_size = sizeof def,
-                         .info = &info,
-                         .nkernels = 1,
-                         .kernels = &product_kernel,
-                         .user = &calls,
-                         .backward = back_product,
-                         .saved_srcs = 3 };
+    ts_own_op(&own, name, 2, product);
+    own.info.nsrc_min = 2;
+    own.info.nfields = 1;
+    own.info.fields = &product_field;
+    own.info.attrs_nbytes = sizeof(product_attrs_t);
+    own.def.user = &calls;
+    own.def.backward = back_product;
+    own.def.saved_srcs = 3;
 }
 
 static fy_op_t product_op(void)
 {
     static fy_op_t op = FY_OP_NONE;
-    define_product();
-    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    define_product("test.product");
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&own.def, &op));
     return op;
 }
 
@@ -124,13 +113,13 @@ static void train(fy_device_t *device, bool is_own, float out[3])
 
 TS_DEVICE_TEST(it_trains_as_built_in_ops_do)
 {
-    float own[3], built_in[3];
+    float registered[3], built_in[3];
     calls = 0;
-    train(ctx->device, true, own);
+    train(ctx->device, true, registered);
     assert_int_equal(calls, 10);
     train(ctx->device, false, built_in);
-    assert_memory_equal(own, built_in, sizeof own);
-    assert_true(own[0] != 0.25f);
+    assert_memory_equal(registered, built_in, sizeof registered);
+    assert_true(registered[0] != 0.25f);
 }
 
 /* ---- any rule: test.any, whose rule is `rule` ---- */
@@ -164,21 +153,15 @@ static fy_status_t as_the_first(const fy_op_info_t *op, fy_launch_t *launch)
 static fy_op_t any_op(void)
 {
     static fy_op_t op = FY_OP_NONE;
-    static const fy_op_kernel_t kernel = { "host", sum_all, NULL };
-    const fy_op_def_t any = { .struct_size = sizeof any,
-                              .info = &(fy_op_info_t){ .struct_size = sizeof(fy_op_info_t),
-                                                       .name = "test.any",
-                                                       .nsrc_min = 1,
-                                                       .nsrc_max = FY_OP_VARIADIC,
-                                                       .ndst = 2,
-                                                       .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
-                              .shape = as_the_first,
-                              .nkernels = 1,
-                              .kernels = &kernel,
-                              .backward = back_any,
-                              .saved_srcs = 1u << 1 | 1u << 31,
-                              .saved_dsts = 2 };
-    if (op == FY_OP_NONE) ts_ok(fy_op_register(&any, &op));
+    ts_own_op_t any;
+    ts_own_op(&any, "test.any", FY_OP_VARIADIC, sum_all);
+    any.info.ndst = 2;
+    any.info.flags = 0;
+    any.def.shape = as_the_first;
+    any.def.backward = back_any;
+    any.def.saved_srcs = 1u << 1 | 1u << 31;
+    any.def.saved_dsts = 2;
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&any.def, &op));
     return op;
 }
 
@@ -325,24 +308,23 @@ TS_DEVICE_TEST(saved_bytes_must_not_be_written)
     fy_tape_destroy(tape);
 }
 
-#define REFUSED(change, part)                                         \
-    do {                                                              \
-        fy_op_t refused = 0;                                          \
-        define_product();                                             \
-        info.name = "test.refused";                                   \
-        change;                                                       \
-        ts_fails(fy_op_register(&def, &refused), INVALID_ARGUMENT);   \
-        ts_text_has(part);                                            \
-        assert_true(refused == FY_OP_NONE && !fy_op_find(info.name)); \
+#define REFUSED(change, part)                                             \
+    do {                                                                  \
+        fy_op_t refused = 0;                                              \
+        define_product("test.refused");                                   \
+        change;                                                           \
+        ts_fails(fy_op_register(&own.def, &refused), INVALID_ARGUMENT);   \
+        ts_text_has(part);                                                \
+        assert_true(refused == FY_OP_NONE && !fy_op_find(own.info.name)); \
     } while (0)
 
 TS_DEVICE_TEST(refuses_malformed_rules)
 {
-    REFUSED(def.saved_srcs = 4, "saved_srcs 0x4");
-    REFUSED(def.saved_srcs = 1u << 31, "past nsrc_max 2");
-    REFUSED(def.saved_dsts = 2, "saved_dsts 0x2");
-    REFUSED(def.backward = NULL, "without `backward`");
-    REFUSED((info.flags |= FY_OP_IN_PLACE, info.inout = 1), "read as well");
+    REFUSED(own.def.saved_srcs = 4, "saved_srcs 0x4");
+    REFUSED(own.def.saved_srcs = 1u << 31, "past nsrc_max 2");
+    REFUSED(own.def.saved_dsts = 2, "saved_dsts 0x2");
+    REFUSED(own.def.backward = NULL, "without `backward`");
+    REFUSED((own.info.flags |= FY_OP_IN_PLACE, own.info.inout = 1), "read as well");
 }
 
 /* ---- sizes and copies ---- */
@@ -357,23 +339,21 @@ TS_DEVICE_TEST(older_and_newer_definitions)
     fy_op_t op;
     fy_tensor_t *x, *dst[1] = { NULL };
     (void)ctx;
-    define_product();
     char name[32];
     static int count;
-    info.name = name;
     snprintf(name, sizeof name, "test.older%d", count);
-    def.struct_size = offsetof(fy_op_def_t, backward);
-    ts_ok(fy_op_register(&def, &op));
+    define_product(name);
+    own.def.struct_size = offsetof(fy_op_def_t, backward);
+    ts_ok(fy_op_register(&own.def, &op));
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(2), 4, &x));
     fy_tape_t *tape = ts_record(x, NULL);
     ts_fails_with(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, NULL, 0, 1, dst), UNSUPPORTED,
                   "Give fy_op_def_t.backward");
     fy_tape_destroy(tape);
 
-    define_product();
-    info.name = name;
     snprintf(name, sizeof name, "test.newer%d", count++);
-    newer.def = def;
+    define_product(name);
+    newer.def = own.def;
     newer.def.struct_size = sizeof newer;
     newer.more = 1;
     ts_fails_with(fy_op_register(&newer.def, &op), INVALID_ARGUMENT, "built for a newer Ferry");
@@ -393,13 +373,12 @@ TS_DEVICE_TEST(operands_and_choices_are_copied)
     };
     fy_op_t op;
     snprintf(name, sizeof name, "test.described%d", count++);
-    define_product();
-    info.name = name;
-    info.src = src;
-    info.dst = dst;
-    info.fields = &field;
-    info.attrs_nbytes = 4;
-    ts_ok(fy_op_register(&def, &op));
+    define_product(name);
+    own.info.src = src;
+    own.info.dst = dst;
+    own.info.fields = &field;
+    own.info.attrs_nbytes = 4;
+    ts_ok(fy_op_register(&own.def, &op));
     a[0] = y[0] = fast[0] = '#';
     memset(src, 0xFF, sizeof src), memset(dst, 0xFF, sizeof dst);
     const fy_op_info_t *got = fy_op_get(op);
@@ -411,7 +390,7 @@ TS_DEVICE_TEST(operands_and_choices_are_copied)
     assert_string_equal(got->fields[0].choices[0], "fast");
     assert_string_equal(got->fields[0].choices[1], "exact");
     fy_op_operand_t bad = { "A", 0, 0 };
-    REFUSED(info.dst = &bad, "dst0 is described as 'A'");
+    REFUSED(own.info.dst = &bad, "dst0 is described as 'A'");
     fy_attr_field_t nameless = { .name = "mode", .type = FY_ATTR_I32, .nchoices = 1 };
-    REFUSED((info.fields = &nameless, info.attrs_nbytes = 4), "only an ENUM32 has them");
+    REFUSED((own.info.fields = &nameless, own.info.attrs_nbytes = 4), "only an ENUM32 has them");
 }

@@ -1,6 +1,7 @@
 /* Registration while others look up: every reader sees whole rows only, and the table ends, with a
  * clear refusal, when it is full. */
 #include "tests/support/harness.h"
+#include "tests/support/own_op.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,17 +19,10 @@ static fy_status_t kernel(const fy_launch_t *launch, void *stream)
 
 static fy_status_t add_op(const char *name)
 {
-    const fy_op_kernel_t host = { "host", kernel, NULL };
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &host };
-    def.info = &(fy_op_info_t){ .struct_size = sizeof *def.info,
-                                .name = name,
-                                .nsrc_min = 1,
-                                .nsrc_max = 1,
-                                .ndst = 1,
-                                .flags = FY_OP_ELEMENTWISE,
-                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    ts_own_op_t own;
     fy_op_t op;
-    return fy_op_register(&def, &op);
+    ts_own_op(&own, name, 1, kernel);
+    return fy_op_register(&own.def, &op);
 }
 
 static void *write_ops(void *arg)
