@@ -124,25 +124,6 @@ static uint64_t judge(const fy_op_info_t *info, const tally_t *tally)
     return nholes;
 }
 
-/* The whole table is there: as many ops as the enum says, each findable by its name. */
-TS_TEST(the_table_is_whole)
-{
-    assert_true(fy_op_count() >= FY_OP_BUILTIN_COUNT);
-    for (fy_op_t op = 0; op < fy_op_count(); op++) {
-        const fy_op_info_t *info = fy_op_get(op);
-        assert_non_null(info);
-        assert_int_equal(info->op, op);
-        assert_ptr_equal(fy_op_find(info->name), info);
-        assert_true(info->summary && info->summary[0]);
-        for (int f = 0; f < info->nfields; f++) {
-            assert_non_null(info->fields[f].name);
-            assert_true(info->fields[f].offset < info->attrs_nbytes);
-        }
-    }
-    assert_null(fy_op_get(fy_op_count()));
-    assert_null(fy_op_find("no such op"));
-}
-
 TS_TEST(every_op_in_every_layout)
 {
     const char *only = getenv("FERRY_TEST_OP");

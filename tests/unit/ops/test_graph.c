@@ -107,12 +107,21 @@ static void *replay_there(void *user)
     return NULL;
 }
 
+/* Each job in its own thread. */
+static void replay_all(job_t *jobs, int count)
+{
+    pthread_t threads[8];
+    for (int i = 0; i < count; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < count; i++) assert_int_equal(jobs[i].status, FY_STATUS_OK);
+}
+
 TS_DEVICE_TEST(other_threads_replay)
 {
     enum { THREADS = 3, TIMES = 50 };
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y[THREADS];
     job_t jobs[THREADS];
-    pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         fy_tensor_t *t;
         y[i] = ts_iota(ctx->device, FY_DIMS(4), 0);
@@ -122,12 +131,7 @@ TS_DEVICE_TEST(other_threads_replay)
         jobs[i] = (job_t){ end(), TIMES, FY_STATUS_OK };
         fy_graph_keep(jobs[i].graph);
     }
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(jobs[i].status, FY_STATUS_OK);
-    }
+    replay_all(jobs, THREADS);
     for (int i = 0; i < THREADS; i++) {
         float want[4];
         for (int j = 0; j < 4; j++) want[j] = (float)(j + (j + 1) * (i + 1) * TIMES);
@@ -143,7 +147,6 @@ TS_DEVICE_TEST(many_threads_replay_gathers)
     enum { THREADS = 8, TIMES = 100, GATHERS = FY__RECORDING_FAULTS + 4 };
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 1), *indices, *y[THREADS];
     job_t jobs[THREADS];
-    pthread_t threads[THREADS];
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, 2, &indices));
     for (int i = 0; i < THREADS; i++) {
         ts_ok(fy_graph_begin(ctx->device));
@@ -151,10 +154,7 @@ TS_DEVICE_TEST(many_threads_replay_gathers)
         jobs[i] = (job_t){ end(), TIMES, FY_STATUS_OK };
         fy_graph_keep(jobs[i].graph);
     }
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
-    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < THREADS; i++) ts_ok(jobs[i].status);
+    replay_all(jobs, THREADS);
     for (int i = 0; i < THREADS; i++) {
         ts_expect_f32(y[i], (float[]){ 1, 2 }, 2);
         fy_graph_destroy(jobs[i].graph);

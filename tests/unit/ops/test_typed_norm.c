@@ -22,7 +22,20 @@ static fy_tensor_t *constant(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t n, double 
     return tensor;
 }
 
+/* y is x, `stride` apart, less its mean and over its deviation; returns the sum of the squares. */
+static double expect_normalized(const float *x, const float *y, int n, int stride)
+{
+    double sum = 0, m2 = 0;
+    for (int i = 0; i < n; i++) sum += x[i * stride];
+    for (int i = 0; i < n; i++) m2 += pow(x[i * stride] - sum / n, 2);
+    for (int i = 0; i < n; i++)
+        assert_true(fabs(y[i * stride] - (x[i * stride] - sum / n) / sqrt(m2 / n)) < 1e-5);
+    return m2;
+}
+
 /* 1000 + small steps: a sum of squares less the square of the mean would have no correct digit. */
+static float step_at(int i, int j) { return 1000 + (float)((i * 7 + j * 13) % 31) / 4096; }
+
 TS_DEVICE_TEST(a_large_mean_costs_no_digits)
 {
     static float x[ROWS][CHANNELS], y[ROWS][CHANNELS];
@@ -30,7 +43,7 @@ TS_DEVICE_TEST(a_large_mean_costs_no_digits)
     fy_tensor_t *result, *mean, *rstd;
     const fy_batch_norm_attrs_t attrs = { 0.25, 0, FY_ACTIVATION_NONE };
     for (int i = 0; i < ROWS; i++)
-        for (int c = 0; c < CHANNELS; c++) x[i][c] = 1000 + (float)((i * 7 + c * 13) % 31) / 4096;
+        for (int c = 0; c < CHANNELS; c++) x[i][c] = step_at(i, c);
     fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, CHANNELS, 1),
                 *bias = constant(ctx, FY_DTYPE_F32, CHANNELS, 0),
                 *running_mean = constant(ctx, FY_DTYPE_F32, CHANNELS, 0),
@@ -40,71 +53,49 @@ TS_DEVICE_TEST(a_large_mean_costs_no_digits)
     ts_read(result, y, sizeof y);
     ts_read(running_var, moved, sizeof moved);
     for (int c = 0; c < CHANNELS; c++) {
-        double sum = 0, m2 = 0;
-        for (int i = 0; i < ROWS; i++) sum += x[i][c];
-        for (int i = 0; i < ROWS; i++) m2 += pow(x[i][c] - sum / ROWS, 2);
-        for (int i = 0; i < ROWS; i++)
-            assert_true(fabs(y[i][c] - (x[i][c] - sum / ROWS) / sqrt(m2 / ROWS)) < 1e-5);
+        const double m2 = expect_normalized(&x[0][c], &y[0][c], ROWS, CHANNELS);
         assert_true(fabs(moved[c] - (0.75 + 0.25 * m2 / (ROWS - 1))) < 1e-6);
     }
 }
 
-TS_DEVICE_TEST(threads_change_no_bit)
+/* Rows longer than a segment. */
+TS_DEVICE_TEST(a_large_mean_of_long_rows)
 {
-    static float got[2][4][ROWS * 37];
-    fy_tensor_t *rng, *x, *dy, *out[6];
-    ts_ok(fy_rng_create(ctx->device, 11, &rng));
-    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, 37), 3, 2, &x));
-    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, 37), 0, 1, &dy));
-    for (int k = 0; k < 2; k++) {
-        fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, 37, 2),
-                    *mean = constant(ctx, FY_DTYPE_F32, 37, 0),
-                    *var = constant(ctx, FY_DTYPE_F32, 37, 1);
-        memset(got[k], 0, sizeof got[k]);
-        ts_ok(fy_host_set_threads(k ? MANY_THREADS : 1));
-        ts_ok(fy_batch_norm(x, weight, weight, NULL, mean, var, NULL, &out[0], &out[4], &out[5]));
-        ts_ok(fy_batch_norm_backward(dy, x, weight, out[4], out[5], out[0], &out[1], &out[2],
-                                     &out[3]));
-        for (int i = 0; i < 4; i++) ts_read(out[i], got[k][i], ts_info(out[i]).nbytes);
-    }
-    ts_ok(fy_host_set_threads(0));
-    assert_memory_equal(got[0], got[1], sizeof got[0]);
-}
-
-/* Rows of 1000 + small steps, longer than a segment; and the gradients with any number of
- * threads. */
-TS_DEVICE_TEST(rows_keep_digits_and_bits)
-{
-    enum { LONG = 2500, SHORT = 70 };
-    static float x[2][LONG], y[2][LONG], got[2][3][ROWS * SHORT];
-    fy_tensor_t *result, *mean, *rstd, *rng, *a, *dy, *out[3];
+    enum { LONG = 2500 };
+    static float x[2][LONG], y[2][LONG];
+    fy_tensor_t *result;
     for (int i = 0; i < 2; i++)
-        for (int j = 0; j < LONG; j++) x[i][j] = 1000 + (float)((i * 7 + j * 13) % 31) / 4096;
+        for (int j = 0; j < LONG; j++) x[i][j] = step_at(i, j);
     ts_ok(fy_layer_norm(ts_f32(ctx->device, FY_DIMS(2, LONG), x[0]), NULL, NULL, 0, &result, NULL,
                         NULL));
     ts_read(result, y, sizeof y);
-    for (int i = 0; i < 2; i++) {
-        double sum = 0, m2 = 0;
-        for (int j = 0; j < LONG; j++) sum += x[i][j];
-        for (int j = 0; j < LONG; j++) m2 += pow(x[i][j] - sum / LONG, 2);
-        for (int j = 0; j < LONG; j++)
-            assert_true(fabs(y[i][j] - (x[i][j] - sum / LONG) / sqrt(m2 / LONG)) < 1e-5);
-    }
+    for (int i = 0; i < 2; i++) expect_normalized(x[i], y[i], LONG, 1);
+}
+
+TS_DEVICE_TEST(threads_change_no_bit)
+{
+    enum { WIDTH = 70, RESULTS = 7 };
+    static float got[2][RESULTS][ROWS * WIDTH];
+    fy_tensor_t *rng, *x, *dy, *y, *saved[2], *out[RESULTS];
     ts_ok(fy_rng_create(ctx->device, 11, &rng));
-    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, SHORT), 3, 2, &a));
-    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, SHORT), 0, 1, &dy));
-    fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, SHORT, 2);
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, WIDTH), 3, 2, &x));
+    ts_ok(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(ROWS, WIDTH), 0, 1, &dy));
     for (int k = 0; k < 2; k++) {
+        fy_tensor_t *weight = constant(ctx, FY_DTYPE_F32, WIDTH, 2),
+                    *mean = constant(ctx, FY_DTYPE_F32, WIDTH, 0),
+                    *var = constant(ctx, FY_DTYPE_F32, WIDTH, 1);
         memset(got[k], 0, sizeof got[k]);
         ts_ok(fy_host_set_threads(k ? MANY_THREADS : 1));
-        ts_ok(fy_layer_norm(a, weight, weight, 1e-5, &result, &mean, &rstd));
-        ts_ok(fy_layer_norm_backward(dy, a, mean, rstd, weight, &out[0], &out[1], &out[2]));
-        for (int i = 0; i < 3; i++) ts_read(out[i], got[k][i], ts_info(out[i]).nbytes);
+        ts_ok(
+            fy_batch_norm(x, weight, weight, NULL, mean, var, NULL, &out[0], &saved[0], &saved[1]));
+        ts_ok(fy_batch_norm_backward(dy, x, weight, saved[0], saved[1], out[0], &out[1], &out[2],
+                                     &out[3]));
+        ts_ok(fy_layer_norm(x, weight, weight, 1e-5, &y, &saved[0], &saved[1]));
+        ts_ok(fy_layer_norm_backward(dy, x, saved[0], saved[1], weight, &out[4], &out[5], &out[6]));
+        for (int i = 0; i < RESULTS; i++) ts_read(out[i], got[k][i], ts_info(out[i]).nbytes);
     }
     ts_ok(fy_host_set_threads(0));
     assert_memory_equal(got[0], got[1], sizeof got[0]);
-    ts_fails_with(fy_rms_norm_backward(dy, a, mean, mean, &out[0], &out[1]), SHAPE_MISMATCH,
-                  "weight (src3) is [4099 f32]");
 }
 
 /* The largest values that <ferry/ops.h> states: rows longer than a segment, channels of many
@@ -165,9 +156,9 @@ TS_DEVICE_TEST(running_statistics_are_constants)
 TS_DEVICE_TEST(refusals_have_numbers)
 {
     static const float values[4] = { 1, 2, 3, 4 };
-    fy_tensor_t *y, *four = constant(ctx, FY_DTYPE_F32, 4, 1),
-                    *mean = constant(ctx, FY_DTYPE_F32, 4, 0),
-                    *three = constant(ctx, FY_DTYPE_F32, 3, 1);
+    fy_tensor_t *y, *dweight, *four = constant(ctx, FY_DTYPE_F32, 4, 1),
+                              *mean = constant(ctx, FY_DTYPE_F32, 4, 0),
+                              *three = constant(ctx, FY_DTYPE_F32, 3, 1);
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 4), values);
     ts_fails_with(fy_batch_norm(x, four, four, NULL, mean, four, NULL, &y, NULL, NULL),
                   SHAPE_MISMATCH, "[1x4 f32] has 1 value a channel, training needs at least 2");
@@ -176,4 +167,6 @@ TS_DEVICE_TEST(refusals_have_numbers)
                   SHAPE_MISMATCH, "weight (src1) is [3 f32]");
     ts_fails_with(fy_batch_norm(x, four, four, NULL, NULL, four, NULL, &y, NULL, NULL),
                   INVALID_ARGUMENT, "running_mean is NULL");
+    ts_fails_with(fy_rms_norm_backward(x, x, four, three, &y, &dweight), SHAPE_MISMATCH,
+                  "weight (src3) is [3 f32]");
 }
