@@ -1,10 +1,9 @@
-/* The op interface beyond single ops: typed calls equal fy_op_call, omitted attributes have their
- * fallbacks, results belong to the scope, registered ops run on host and sim, long chains keep
- * their order. Values of single ops: tests/ops. */
+/* The op interface beyond single ops: results belong to the scope, registered ops run on host and
+ * sim, long chains keep their order. Values of single ops: tests/ops; that typed calls equal
+ * fy_op_call: tests/unit/ops/test_typed_calls.c. */
 #include <math.h>
 
 #include "tests/support/harness.h"
-#include "tests/support/operand.h"
 #include "tests/support/oracle.h"
 
 static fy_tensor_t *call(const char *name, size_t nsrc, fy_tensor_t *const *src, const void *attrs)
@@ -14,82 +13,6 @@ static fy_tensor_t *call(const char *name, size_t nsrc, fy_tensor_t *const *src,
     assert_non_null(info);
     ts_ok(fy_op_call(info->op, nsrc, src, attrs, attrs ? info->attrs_nbytes : 0, 1, &dst));
     return dst;
-}
-
-static void same_bits(fy_device_t *device, const fy_tensor_t *a, const fy_tensor_t *b,
-                      const char *what)
-{
-    ts_array_t x, y;
-    ts_result_read(a, device, &x, what);
-    ts_result_read(b, device, &y, what);
-    assert_true(ts_same(&x, &y, what));
-    ts_array_free(&x);
-    ts_array_free(&y);
-}
-
-TS_DEVICE_TEST(typed_calls_are_generic_calls)
-{
-    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(3, 4), 1),
-                *b = ts_iota(ctx->device, FY_DIMS(3, 4), 5), *typed;
-    fy_tensor_t *pair[2] = { a, b };
-    typedef fy_status_t (*unary_fn)(const fy_tensor_t *, fy_tensor_t **);
-    typedef fy_status_t (*binary_fn)(const fy_tensor_t *, const fy_tensor_t *, fy_tensor_t **);
-    static const struct {
-        const char *name;
-        unary_fn fn;
-    } unary[] = { { "neg", fy_neg },         { "abs", fy_abs },   { "exp", fy_exp },
-                  { "log", fy_log },         { "sqrt", fy_sqrt }, { "tanh", fy_tanh },
-                  { "sigmoid", fy_sigmoid }, { "relu", fy_relu } };
-    static const struct {
-        const char *name;
-        binary_fn fn;
-    } binary[] = { { "add", fy_add },         { "sub", fy_sub },
-                   { "mul", fy_mul },         { "div", fy_div },
-                   { "maximum", fy_maximum }, { "minimum", fy_minimum },
-                   { "pow", fy_pow },         { "eq", fy_eq },
-                   { "ne", fy_ne },           { "lt", fy_lt },
-                   { "le", fy_le },           { "gt", fy_gt },
-                   { "ge", fy_ge },           { "mse_loss", fy_mse_loss } };
-    for (size_t i = 0; i < sizeof unary / sizeof unary[0]; i++) {
-        ts_ok(unary[i].fn(a, &typed));
-        same_bits(ctx->device, typed, call(unary[i].name, 1, &a, NULL), unary[i].name);
-    }
-    for (size_t i = 0; i < sizeof binary / sizeof binary[0]; i++) {
-        ts_ok(binary[i].fn(a, b, &typed));
-        same_bits(ctx->device, typed, call(binary[i].name, 2, pair, NULL), binary[i].name);
-    }
-    ts_ok(fy_sum(a, 1, (int[]){ -1 }, 1, &typed));
-    same_bits(ctx->device, typed, call("sum", 1, &a, &(fy_reduce_attrs_t){ 2, 1 }), "sum");
-    ts_ok(fy_mean(a, 2, (int[]){ 0, 1 }, 0, &typed));
-    same_bits(ctx->device, typed, call("mean", 1, &a, &(fy_reduce_attrs_t){ 3, 0 }), "mean");
-    ts_ok(fy_max(a, 0, NULL, 0, &typed));
-    same_bits(ctx->device, typed, call("max", 1, &a, NULL), "max"); /* no attributes: all axes */
-    ts_ok(fy_min(a, 1, (int[]){ 0 }, 0, &typed));
-    same_bits(ctx->device, typed, call("min", 1, &a, &(fy_reduce_attrs_t){ 1, 0 }), "min");
-    ts_ok(fy_argmax(a, -1, 0, &typed));
-    same_bits(ctx->device, typed, call("argmax", 1, &a, &(fy_axis_attrs_t){ 1, 0 }), "argmax");
-    ts_ok(fy_softmax(a, 0, &typed));
-    same_bits(ctx->device, typed, call("softmax", 1, &a, &(fy_axis_attrs_t){ -2, 0 }), "softmax");
-    ts_ok(fy_log_softmax(a, 1, &typed));
-    same_bits(ctx->device, typed, call("log_softmax", 1, &a, &(fy_axis_attrs_t){ 1, 0 }),
-              "log_softmax");
-    ts_ok(fy_affine(a, 2, -1, &typed));
-    same_bits(ctx->device, typed, call("affine", 1, &a, &(fy_affine_attrs_t){ 2, -1 }), "affine");
-    /* 1 * x + 0 */
-    same_bits(ctx->device, a, call("affine", 1, &a, NULL), "affine without attributes");
-    ts_ok(fy_cast(a, FY_DTYPE_I64, &typed));
-    same_bits(ctx->device, typed, call("cast", 1, &a, &(fy_cast_attrs_t){ FY_DTYPE_I64 }), "cast");
-    ts_ok(fy_concat(2, pair, 1, &typed));
-    same_bits(ctx->device, typed, call("concat", 2, pair, &(fy_axis_attrs_t){ 1, 0 }), "concat");
-    fy_tensor_t *turned;
-    ts_ok(fy_transpose(b, NULL, &turned));
-    ts_ok(fy_matmul(a, turned, &typed));
-    same_bits(ctx->device, typed, call("matmul", 2, pair, &(fy_matmul_attrs_t){ 0, 1 }), "matmul");
-    fy_tensor_t *cond, *three[3];
-    ts_ok(fy_gt(a, b, &cond));
-    three[0] = cond, three[1] = a, three[2] = b;
-    ts_ok(fy_where(cond, a, b, &typed));
-    same_bits(ctx->device, typed, call("where", 3, three, NULL), "where");
 }
 
 TS_DEVICE_TEST(making_tensors)
