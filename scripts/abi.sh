@@ -23,10 +23,11 @@ command -v python3 >/dev/null || skip "no python3 here"
 grep -q '\.debug_info' <<<"$(readelf -SW "$build/lib/libferry.so")" || skip "$build has no debug information"
 if grep -Eq 'NEEDED.*(asan|tsan|ubsan)' <<<"$(readelf -dW "$build/lib/libferry.so")"; then skip "$build is built with a sanitizer"; fi
 
-status=0
+status=0 below=()
 for library in libferry libferry_train libferry_dist; do
     if [ ! -e "$build/lib/$library.so" ]; then continue; fi
-    python3 tests/abi/interface.py "$command" "$build/lib/$library.so" "tests/abi/$library.abi" || status=1
+    python3 tests/abi/interface.py "$command" "$build/lib/$library.so" "tests/abi/$library.abi" "${below[@]}" || status=1
+    below+=("tests/abi/$library.abi")
 done
 if [ $status -ne 0 ]; then
     echo "Programs that were built before this change would not work. If it is meant: scripts/abi.sh record, and say so in CHANGELOG.md"
