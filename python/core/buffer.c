@@ -70,7 +70,7 @@ int tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
         PyErr_NoMemory();
         return -1;
     }
-    const Py_ssize_t itemsize = info.nelem ? (Py_ssize_t)(info.nbytes / info.nelem) : 1;
+    const Py_ssize_t itemsize = (Py_ssize_t)api.fy_dtype_size(info.dtype);
     for (int i = 0; i < info.rank; i++) {
         layout[i] = (Py_ssize_t)info.dims[i];
         layout[FY_MAX_RANK + i] = (Py_ssize_t)info.strides[i] * itemsize;

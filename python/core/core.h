@@ -31,6 +31,7 @@
     X(fy_abs)                \
     X(fy_affine)             \
     X(fy_full)               \
+    X(fy_dtype_size)         \
     X(fy_tensor_create)      \
     X(fy_tensor_query)       \
     X(fy_tensor_map)         \

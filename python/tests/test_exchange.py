@@ -30,6 +30,7 @@ class Buffers(unittest.TestCase):
         self.assertEqual(view.tolist(), [[1, 3], [2, 4]])
         del t
         self.assertEqual(view[1, 0], 2)
+        self.assertEqual(memoryview(ferry.ones((0, 4))).itemsize, 4)
         with self.assertRaises(BufferError):
             zlib.crc32(ferry.ones((2, 2)).T)  # reads dense bytes
         with self.assertRaisesRegex(ferry.DtypeMismatch, "cast"):
