@@ -325,8 +325,24 @@ class Numpy(unittest.TestCase):
         a = t.numpy(writable=True)
         a[0, 0] = 9
         self.assertEqual((a.ctypes.data, t[0, 0].item()), (address(t), 9))
-        b = numpy.arange(4)
-        self.assertEqual(address(ferry.from_dlpack(b)), b.ctypes.data)
+        fixed = t.numpy()
+        del t  # the bytes live on
+        a[1, 1] = 5
+        self.assertEqual((fixed.tolist(), fixed.flags.writeable), ([[9, 2], [3, 5]], False))
+
+    def test_views(self):
+        numbers = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+        empty = numpy.zeros((2, 0), numpy.int64)
+        for view in (numbers, numbers.T, numbers[:, ::2], empty, empty.T):
+            references = sys.getrefcount(view)
+            t = ferry.from_dlpack(view)
+            self.assertEqual(sys.getrefcount(view), references + 1)
+            back = numpy.from_dlpack(t)
+            self.assertEqual(back.tolist(), view.tolist())
+            if view.size:
+                self.assertEqual((address(t), back.strides), (view.ctypes.data, view.strides))
+            del t, back
+            self.assertEqual(sys.getrefcount(view), references)
 
     def test_read_only(self):
         a = numpy.from_dlpack(ferry.from_buffer(b"abc"))

@@ -9,6 +9,11 @@ from pathlib import Path
 
 import ferry
 
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
 
 class Files(unittest.TestCase):
     def setUp(self):
@@ -45,6 +50,45 @@ class Files(unittest.TestCase):
         path.write_bytes(b"no archive")
         with self.assertRaises(ferry.CorruptData):
             ferry.read_npz(path)
+
+    def same_as(self, tensor, array):
+        back = tensor.numpy()
+        self.assertEqual((back.dtype, back.shape), (array.dtype, array.shape))
+        self.assertTrue((back == array).all())
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_npy_of_numpy(self):
+        theirs, ours = self.folder / "numpy.npy", self.folder / "ferry.npy"
+        shapes = ((), (1,), (7,), (2, 3), (0, 4), (3, 1, 5), (12, 34, 2), (1,) * 8)
+        for dtype in ("f4", "f8", "f2", "i4", "i8", "u1", "?"):
+            for shape in shapes:
+                numbers = numpy.arange(numpy.prod(shape, dtype=int)) % 2
+                array = numbers.astype(dtype).reshape(shape)
+                views = [array, array.T]
+                if array.ndim and array.size:
+                    views += [array[::2], numpy.broadcast_to(array[:1], shape)]
+                for view in views:
+                    numpy.save(theirs, view)
+                    ferry.write_npy(ours, ferry.from_numpy(view))
+                    self.assertEqual(ours.read_bytes(), theirs.read_bytes(), (dtype, shape))
+                    self.same_as(ferry.read_npy(theirs), view)
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_npz_of_numpy(self):
+        theirs, ours = self.folder / "numpy.npz", self.folder / "ferry.npz"
+        large = numpy.arange(300000, dtype="f4").reshape(500, 600)
+        mixed = {"a": large, "b.c": large.T, "d/é": numpy.array(3, "i8")}
+        many = {f"n{i}": numpy.full(i % 7, i, "f8") for i in range(300)}
+        for arrays in ({}, {"x": large[:2, :3]}, mixed, many):
+            numpy.savez(theirs, **arrays)
+            ferry.write_npz(ours, {name: ferry.from_numpy(a) for name, a in arrays.items()})
+            self.assertEqual(ours.read_bytes(), theirs.read_bytes(), list(arrays))
+            for save in (numpy.savez, numpy.savez_compressed):
+                save(theirs, **arrays)
+                again = ferry.read_npz(theirs)
+                self.assertEqual(list(again), list(arrays))
+                for name, array in arrays.items():
+                    self.same_as(again[name], array)
 
     def test_safetensors(self):
         path = self.folder / "a.safetensors"

@@ -141,10 +141,9 @@ else
 fi
 
 if command -v python3 >/dev/null 2>&1; then
-    try "Python: ctypes" python3 "$here/ctypes/consume.py" "$library"
     try "docs/linking.md: Python prints what the page has" page_prints python env LD_LIBRARY_PATH="$libdir" python3 "$temp/page.python"
 else
-    skip "Python: ctypes" "no python3 here"
+    skip "docs/linking.md: Python" "no python3 here"
 fi
 
 if [ -x "$prefix/bin/ferry" ]; then try "the installed command runs" "$prefix/bin/ferry" info --json; fi

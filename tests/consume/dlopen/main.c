@@ -63,21 +63,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: not exported\n", #name); \
         return 1;                                     \
     }
-#undef fy_error_get
-#undef fy_scope_begin
-#undef fy_scope_end
-#undef fy_tensor_wrap
-#undef fy_tensor_map
-#undef fy_tensor_upload
-#undef fy_tensor_download
-#undef fy_download_wait
-#undef fy_add
-#undef fy_device_host
-#undef fy_device_open
-#undef fy_device_close
-#undef fy_ledger_query
-#undef fy_version
-#undef fy_memory_host_allocator
     FUNCTIONS(LOAD)
     int failed = run_scenario(handle, "libc.so", "mmap");
     const fy_transfer_options_t same = FY_TRANSFER_OPTIONS_INIT;

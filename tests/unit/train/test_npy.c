@@ -1,5 +1,5 @@
 /* .npy files: the bytes of NumPy, arrays in both orders, files that are refused, host memory that
- * fails at each allocation. Against NumPy itself: tests/consume/ctypes/npy.py. */
+ * fails at each allocation. Against NumPy itself: python/tests/test_files.py. */
 #include <sys/stat.h>
 
 #include "tests/support/sweep.h"

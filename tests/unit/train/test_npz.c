@@ -1,6 +1,6 @@
 /* .npz archives: round trips, an archive of numpy.savez_compressed, every byte damaged, every
  * length, hostile sizes, host memory that fails at each allocation. Against NumPy itself:
- * tests/consume/ctypes/npy.py. */
+ * python/tests/test_files.py. */
 #include <sys/stat.h>
 
 #include "tests/support/sweep.h"
