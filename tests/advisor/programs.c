@@ -7,8 +7,7 @@ fy_status_t corpus_weights(corpus_t *corpus, int count, fy_tensor_t **out_weight
     for (int i = 0; i < count; i++) {
         fy_tensor_t *host;
         FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(WIDTH, WIDTH), &host));
-        FY_TRY(fy_tensor_upload(host, corpus->device,
-                                &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out_weights[i]));
+        FY_TRY(fy_tensor_upload(host, corpus->device, HERE, &out_weights[i]));
         fy_tensor_destroy(host);
     }
     return FY_STATUS_OK;
@@ -20,7 +19,7 @@ static fy_status_t read_now(fy_tensor_t *result)
 {
     fy_download_t *reply;
     fy_tensor_t *host;
-    FY_TRY(fy_tensor_download(result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
+    FY_TRY(fy_tensor_download(result, HERE, &reply));
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
     fy_tensor_destroy(host);
     return FY_STATUS_OK;
@@ -52,7 +51,7 @@ fy_status_t corpus_read(corpus_t *corpus, fy_tensor_t *result)
     }
     FY_TRY(read_until(results, LATE - 1));
     fy_download_t **reply = &results->replies[results->asked++ % LATE];
-    FY_TRY(fy_tensor_download(result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, reply));
+    FY_TRY(fy_tensor_download(result, HERE, reply));
     fy_download_keep(*reply);
     return kind == WASTE_DEVICE_WAIT ? fy_device_wait(corpus->device, FY_FOREVER) : FY_STATUS_OK;
 }

@@ -7,6 +7,16 @@
 
 enum { SIDE = 1024, EVERY = 3, BUFFERS = 32 }; /* a plant's matrix is 4 MiB */
 
+static fy_status_t on_host(int64_t rows, fy_tensor_t **out)
+{
+    return fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(rows, SIDE), out);
+}
+
+static fy_status_t pinned(fy_device_t *device, fy_tensor_t **out)
+{
+    return fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), out);
+}
+
 waste_kind_t waste_named(const char *name)
 {
     static const char *const names[] = { "clean",
@@ -34,7 +44,7 @@ static fy_status_t create_many_pinned(fy_device_t *device, fy_tensor_t *target)
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_HERE;
     borrow.contract = FY_HOST_BORROW;
     for (int i = 0; i < BUFFERS; i++) {
-        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &buffer));
+        FY_TRY(pinned(device, &buffer));
         FY_TRY(write_source(buffer));
         FY_TRY(fy_tensor_upload_into(target, buffer, &borrow, &sent));
         FY_TRY(fy_axpy(target, 0.5, target)); /* reads what was uploaded */
@@ -52,14 +62,9 @@ static bool is_pinned(waste_kind_t kind)
 fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
 {
     *waste = (waste_t){ .kind = kind, .device = device };
-    if (is_pinned(kind))
-        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->source));
-    else
-        FY_TRY(
-            fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->source));
+    FY_TRY(is_pinned(kind) ? pinned(device, &waste->source) : on_host(SIDE, &waste->source));
     FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->target));
-    if (kind == WASTE_HOST_WORK)
-        return fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->noise);
+    if (kind == WASTE_HOST_WORK) return on_host(SIDE, &waste->noise);
     if (kind == WASTE_PINNED_MOST) return create_many_pinned(device, waste->target);
     const bool takes_turns = kind == WASTE_EARLY_WRITE || kind == WASTE_SLOW_COPY ||
                              kind == WASTE_LATE_UPLOAD;
@@ -67,8 +72,7 @@ fy_status_t waste_create(waste_t *waste, fy_device_t *device, waste_kind_t kind)
         FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(SIDE, SIDE), &waste->spare[i]));
     if (kind != WASTE_SMALL_COPIES) return FY_STATUS_OK;
     for (int i = 0; i < SMALL; i++) {
-        FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1, SIDE),
-                                &waste->small_source[i]));
+        FY_TRY(on_host(1, &waste->small_source[i]));
         FY_TRY(fy_slice(waste->target, 0, i, i + 1, &waste->small_target[i]));
     }
     return FY_STATUS_OK;
@@ -93,8 +97,7 @@ static fy_status_t plant_small_copies(waste_t *waste, fy_tensor_t **h)
 {
     for (int i = 0; i < SMALL; i++) {
         FY_TRY(write_source(waste->small_source[i]));
-        FY_TRY(fy_tensor_upload_into(waste->small_target[i], waste->small_source[i],
-                                     &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, NULL));
+        FY_TRY(fy_tensor_upload_into(waste->small_target[i], waste->small_source[i], HERE, NULL));
     }
     return use_target(waste, h);
 }
@@ -111,11 +114,10 @@ static fy_status_t plant_round_trip(waste_t *waste, fy_tensor_t **h, bool relu)
 {
     fy_download_t *reply;
     fy_tensor_t *host;
-    FY_TRY(fy_tensor_download(*h, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
+    FY_TRY(fy_tensor_download(*h, HERE, &reply));
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
     if (relu) FY_TRY(fy_relu(host, &host));
-    return fy_tensor_upload(host, waste->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
-                            h);
+    return fy_tensor_upload(host, waste->device, HERE, h);
 }
 
 static fy_status_t plant_reload(waste_t *waste, fy_tensor_t **h, int every)
@@ -127,7 +129,7 @@ static fy_status_t plant_reload(waste_t *waste, fy_tensor_t **h, int every)
 static fy_status_t plant_never_read(fy_tensor_t *h)
 {
     fy_download_t *reply;
-    return fy_tensor_download(h, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply);
+    return fy_tensor_download(h, HERE, &reply);
 }
 
 static fy_status_t plant_borrowed(waste_t *waste, fy_tensor_t **h, bool is_used)
@@ -187,26 +189,14 @@ static fy_status_t plant_chain(fy_tensor_t **h)
     return FY_STATUS_OK;
 }
 
-/* Behind the upload it tries to write the next bytes at once, and leaves them out when refused. */
-static fy_status_t plant_early_write(waste_t *waste, fy_tensor_t **h)
+/* Four targets take turns, so an upload never waits for its buffer. With `writes_early` it tries to
+ * write the next bytes behind the upload at once, and leaves them out when refused. */
+static fy_status_t plant_turns_of_four(waste_t *waste, fy_tensor_t **h, bool writes_early)
 {
-    FY_TRY(fy_ticket_wait(waste->sent, FY_FOREVER));
-    FY_TRY(write_source(waste->source));
     waste->target = waste->spare[waste->step % SPARES];
-    FY_TRY(upload(waste, FY_HOST_BORROW));
-    const fy_status_t status = write_source(waste->source);
-    if (status != FY_STATUS_BUSY) return status;
-    return use_target(waste, h);
-}
-
-/* Four targets take turns, so an upload never waits for its buffer. */
-static fy_status_t plant_turns_of_four(waste_t *waste, fy_tensor_t **h)
-{
-    FY_TRY(fy_ticket_wait(waste->sent, FY_FOREVER));
-    FY_TRY(write_source(waste->source));
-    waste->target = waste->spare[waste->step % SPARES];
-    FY_TRY(upload(waste, FY_HOST_BORROW));
-    return use_target(waste, h);
+    FY_TRY(plant_borrowed(waste, h, false));
+    const fy_status_t status = writes_early ? write_source(waste->source) : FY_STATUS_BUSY;
+    return status == FY_STATUS_BUSY ? use_target(waste, h) : status;
 }
 
 static fy_status_t plant_tiny_ops(waste_t *waste, int64_t length)
@@ -225,8 +215,7 @@ fy_status_t waste_read(fy_tensor_t *result)
     void *bytes;
     FY_TRY(fy_tensor_query(result, &info));
     FY_TRY(fy_tensor_create(fy_device_host(), info.dtype, info.rank, info.dims, &answer));
-    FY_TRY(
-        fy_tensor_download_into(answer, result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE));
+    FY_TRY(fy_tensor_download_into(answer, result, HERE));
     return fy_tensor_map(answer, FY_ACCESS_READ, &bytes);
 }
 
@@ -236,7 +225,7 @@ static fy_status_t read_sum(waste_t *waste)
     fy_tensor_t *sum, *host;
     fy_download_t *reply;
     FY_TRY(fy_sum(waste->target, 0, NULL, 0, &sum));
-    FY_TRY(fy_tensor_download(sum, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
+    FY_TRY(fy_tensor_download(sum, HERE, &reply));
     FY_TRY(fy_axpy(waste->target, 0.5, waste->target));
     return fy_download_wait(reply, FY_FOREVER, &host);
 }
@@ -251,8 +240,7 @@ fy_status_t waste_after_ops(waste_t *waste)
     FY_TRY(fy_sum(waste->target, 0, NULL, 0, &sum));
     FY_TRY(fy_axpy(waste->target, 0.5, waste->target));
     if (*reply) FY_TRY(fy_download_wait(*reply, FY_FOREVER, &host));
-    FY_TRY(
-        fy_tensor_download(waste->target, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, reply));
+    FY_TRY(fy_tensor_download(waste->target, HERE, reply));
     fy_download_keep(*reply);
     return FY_STATUS_OK;
 }
@@ -281,13 +269,13 @@ fy_status_t waste_in_step(waste_t *waste, fy_tensor_t **h)
     case WASTE_NEVER_USED: return plant_borrowed(waste, h, false);
     case WASTE_ONE_BUFFER:
     case WASTE_TURNS: return plant_borrowed(waste, h, true);
-    case WASTE_EARLY_WRITE: return plant_early_write(waste, h);
+    case WASTE_EARLY_WRITE: return plant_turns_of_four(waste, h, true);
     case WASTE_ALLOC: return plant_alloc(waste);
     case WASTE_PIN: return plant_pin(waste, h);
     case WASTE_HOST_WORK: return plant_host_work(waste, h);
     case WASTE_CHAIN: return plant_chain(h);
     case WASTE_LATE_UPLOAD:
-    case WASTE_SLOW_COPY: return plant_turns_of_four(waste, h);
+    case WASTE_SLOW_COPY: return plant_turns_of_four(waste, h, false);
     case WASTE_TINY_OPS: return plant_tiny_ops(waste, SIDE);
     case WASTE_RAGGED_OPS: return plant_tiny_ops(waste, SIDE - 8 * waste->step);
     default: return FY_STATUS_OK; /* planted where results are read, or when it was created */

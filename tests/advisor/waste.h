@@ -43,6 +43,9 @@ typedef enum waste_kind {
         WASTE_COUNT
 } waste_kind_t;
 
+/* Options of a transfer with the call site of this line. */
+#define HERE &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE
+
 enum { SMALL = 24, SPARES = 4, TINY = 160 };
 
 typedef struct waste {

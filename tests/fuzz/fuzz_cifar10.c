@@ -1,12 +1,8 @@
 /* Passes a file of CIFAR-10's binary format to its reader, gzip or not. An accepted file must be
  * complete: each byte of it is read.
  * Not here: opening files. How to run: README.md. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "train/dataset.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {

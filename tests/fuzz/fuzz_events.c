@@ -2,16 +2,13 @@
  * tools make of one, and to the sums of `ferry ledger`. Whatever is accepted must refer only to
  * what there is, and no sum exceeds 2^63 - 1.
  * Not here: what tools compute from a program. How to run: README.md. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "tools/cli/event_totals.h"
 #include "tools/program/program.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
 
 static void need(bool holds)
 {

@@ -1,12 +1,8 @@
 /* Passes a pair of IDX files to their reader, gzip or not: the first two bytes are the length of
  * the images after them, the rest are the labels. An accepted pair must be complete: each byte of
  * it is read. Not here: opening files. How to run: README.md. */
-#include <stdint.h>
-#include <stdlib.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "train/dataset.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
 
 static void look(const fy_dataset_t *dataset, uint64_t max_samples)
 {

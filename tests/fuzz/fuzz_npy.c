@@ -1,13 +1,10 @@
 /* Passes the text of an .npy header to its reader. An accepted header must describe an array that
  * fits 2^63 bytes, and must read the same again after the writer has written it.
  * Not here: the file around it (tests/unit/train/test_npy.c). How to run: README.md. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "train/npy.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {

@@ -1,16 +1,14 @@
 /* Opens an archive of these bytes and reads all of its arrays. An accepted archive has names
  * without duplicates, and no array larger than 1,032 times its bytes and a header.
  * Not here: the text of an array's header (fuzz_npy.c). How to run: README.md. */
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <ferry/train/npz.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {

@@ -3,13 +3,10 @@
  * accepted header must be valid: no gap, no overlap, names in order.
  * Not here: the file around it, which adds eight bytes of length (tests/unit/train/). How to run:
  * README.md. */
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "train/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {

@@ -2,12 +2,10 @@
  * text must be numbers, in full rows.
  * Not here: opening files. How to run: README.md. */
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 #include <ferry/train/table.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes);
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
 {
