@@ -9,13 +9,12 @@ parameters are left out; of a private type only the name is known.
     function NAME@@VERSION: RESULT(TYPE, ...)    variable NAME@@VERSION: TYPE
     struct NAME: N bytes                         struct NAME.FIELD: TYPE at BYTE
     enum NAME: N bytes                           enum NAME.ENUMERATOR: NUMBER
-A file has a type once for all functions of it, and once for successive fields of it:
+A file has a type once for all functions of it, and once for all fields of it in a struct:
     function RESULT(TYPE, ...): NAME@@VERSION, ...
     struct NAME: N bytes                         enum NAME: N bytes
         TYPE: FIELD BYTE, ...                        values: ENUMERATOR NUMBER, ...
 """
 
-import itertools
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
@@ -119,22 +118,19 @@ def filled(head, names):
 
 def lines_of(facts):
     """The lines of a file that has the facts."""
-    by_type, rest = {}, []  # rest: (whether a line has one fact, head, name)
+    symbols, rest = {}, {}  # {head: names}
     for key, value in facts.items():
         kind, name = key.split(" ", 1) if " " in key else (key, "")
         if kind in ("function", "variable"):
-            by_type.setdefault(f"{kind} {value}", []).append(name)
+            symbols.setdefault((f"{kind} {value}",), []).append(name)
         elif "." not in name:
-            rest.append((True, key, value))
-        elif kind == "enum":
-            rest.append((False, "    values", f"{name.split('.')[1]} {value}"))
+            rest[(key,)] = [value]
         else:
-            of, at = value.rsplit(" at ", 1)
-            rest.append((False, "    " + of, f"{name.split('.')[1]} {at}"))
-    for head, names in by_type.items():
-        yield from filled(head, names)
-    for (_, head), group in itertools.groupby(rest, lambda part: part[:2]):
-        yield from filled(head, [name for _, _, name in group])
+            of, member = key.split(".", 1)
+            head, at = ("values", value) if kind == "enum" else value.rsplit(" at ", 1)
+            rest.setdefault((of, "    " + head), []).append(f"{member} {at}")
+    for head, names in [*symbols.items(), *rest.items()]:
+        yield from filled(head[-1], names)
 
 
 def facts_in(lines):
