@@ -3,16 +3,12 @@
     interface.py record LIBRARY FILE [OTHER...]  writes the interface to FILE
     interface.py check LIBRARY FILE [OTHER...]   prints the changes that break old programs
 
-FILE lacks the facts that the OTHER files have: types of the libraries below.
-Facts are "KEY: VALUE". Types are read from left to right ("char const *"). Typedefs and names of
-parameters are left out; of a private type only the name is known.
+A line is one fact, "KEY: VALUE". FILE lacks the types that the OTHER files have, those of the
+libraries below. Types are read from left to right ("char const *"). Typedefs and names of parameters
+are left out; of a private type only the name is known.
     function NAME@@VERSION: RESULT(TYPE, ...)    variable NAME@@VERSION: TYPE
     struct NAME: N bytes                         struct NAME.FIELD: TYPE at BYTE
     enum NAME: N bytes                           enum NAME.ENUMERATOR: NUMBER
-A file has a type once for all functions of it, and once for all fields of it in a struct:
-    function RESULT(TYPE, ...): NAME@@VERSION, ...
-    struct NAME: N bytes                         enum NAME: N bytes
-        TYPE: FIELD BYTE, ...                        values: ENUMERATOR NUMBER, ...
 """
 
 import subprocess
@@ -104,57 +100,6 @@ def facts_of(library):
     return Corpus(subprocess.check_output(ABIDW + [library])).facts()
 
 
-def filled(head, names):
-    """Lines of at most 100 columns, if the head is shorter; all but the first begin with 8 spaces."""
-    line = f"{head}: {names[0]}"
-    for name in names[1:]:
-        if len(f"{line}, {name},") > 100:
-            yield line + ","
-            line = " " * 8 + name
-        else:
-            line += ", " + name
-    yield line
-
-
-def lines_of(facts):
-    """The lines of a file that has the facts."""
-    symbols, rest = {}, {}  # {head: names}
-    for key, value in facts.items():
-        kind, name = key.split(" ", 1) if " " in key else (key, "")
-        if kind in ("function", "variable"):
-            symbols.setdefault((f"{kind} {value}",), []).append(name)
-        elif "." not in name:
-            rest[(key,)] = [value]
-        else:
-            of, member = key.split(".", 1)
-            head, at = ("values", value) if kind == "enum" else value.rsplit(" at ", 1)
-            rest.setdefault((of, "    " + head), []).append(f"{member} {at}")
-    for head, names in [*symbols.items(), *rest.items()]:
-        yield from filled(head[-1], names)
-
-
-def facts_in(lines):
-    """The facts of a file with these lines."""
-    facts, whole, of = {}, [], None
-    for line in lines:
-        if line.startswith(" " * 8):
-            whole[-1] += " " + line.strip()
-        else:
-            whole.append(line.rstrip("\n"))
-    for head, names in (line.rsplit(": ", 1) for line in whole):
-        kind, value = head.split(" ", 1) if " " in head else (head, "")
-        if kind in ("function", "variable"):
-            facts.update({f"{kind} {name}": value for name in names.split(", ")})
-        elif kind:
-            of = head
-            facts[of] = names
-        else:
-            value = "" if of.startswith("enum ") else f"{head.strip()} at "
-            members = (member.split(" ") for member in names.split(", "))
-            facts.update({f"{of}.{name}": value + number for name, number in members})
-    return facts
-
-
 def changes(old, new):
     """Lines about the changes that break programs built with the old facts. Const breaks none."""
     for key, was in old.items():
@@ -176,7 +121,7 @@ def changes(old, new):
 
 def read(path):
     with open(path, encoding="utf-8") as file:
-        return facts_in(file)
+        return dict(line.rstrip("\n").split(": ", 1) for line in file)
 
 
 def main():
@@ -188,7 +133,7 @@ def main():
         whole = {key.split(".")[0] for key, value in new.items() if shared.get(key) != value}
         own = {key: value for key, value in new.items() if key.split(".")[0] in whole}
         with open(path, "w", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line in lines_of(own))
+            file.writelines(f"{key}: {value}\n" for key, value in own.items())
         return 0
     old = {key: value for key, value in shared.items() if key in new} | read(path)
     lines = list(changes(old, new))
