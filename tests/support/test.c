@@ -61,9 +61,9 @@ static size_t g_nskipped;
 
 void ts_skip(const char *reason)
 {
-    print_message("           skipped: %s\n", reason);
+    if (reason) print_message("           skipped: %s\n", reason);
     g_nskipped++;
-    skip();
+    _skip(__FILE__, __LINE__);
 }
 
 static const char *exclusion_reason(const ts_exclusion_t *list, const char *test, const char *spec)
