@@ -1,8 +1,7 @@
 /* Training under autocast while things fail: host memory at each allocation, the device's memory
  * and launches at each call. After each failure nothing leaks, and the next step works.
  * Not here: results (tests/unit/ops/test_autocast.c). */
-#include "tests/support/harness.h"
-#include "tests/support/sweep.h"
+#include "tests/faults/sweeps.h"
 
 enum { N = 200, PARTS = 12 }; /* more sources than the casts of a call keep on the stack */
 
@@ -86,14 +85,6 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-TS_TEST(every_call_of_the_device_fails_once)
-{
-    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
-    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
-}
+TS_TEST(every_call_of_the_device_fails_once) { sweep_calls("", "alloc launch", 400, run); }
 
-TS_TEST(host_memory_fails_at_each_place)
-{
-    ts_sweep_host_memory("host", 8000, run);
-    ts_sweep_host_memory("sim:7", 8000, run);
-}
+TS_TEST(host_memory_fails_at_each_place) { sweep_host_memory(8000, run); }

@@ -2,9 +2,8 @@
  * fail: host memory at each allocation, the device's memory and launches at each call. After each
  * failure nothing leaks and the tape works.
  * Not here: wrong gradients (tests/unit/ops/test_register_gradient.c). */
-#include "tests/support/harness.h"
+#include "tests/faults/sweeps.h"
 #include "tests/support/host_memory.h"
-#include "tests/support/sweep.h"
 
 enum { NSRC = 12 }; /* more than the rule's caller keeps on the stack */
 
@@ -116,13 +115,7 @@ TS_TEST(registering_fails_without_memory)
 TS_TEST(every_call_of_the_device_fails_once)
 {
     (void)sum_op();
-    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
-    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
-    ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, run);
+    sweep_calls("", "alloc launch event", 400, run);
 }
 
-TS_TEST(host_memory_fails_at_each_place)
-{
-    ts_sweep_host_memory("host", 8000, run);
-    ts_sweep_host_memory("sim:7", 8000, run);
-}
+TS_TEST(host_memory_fails_at_each_place) { sweep_host_memory(8000, run); }

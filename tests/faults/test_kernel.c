@@ -2,9 +2,8 @@
  * memory at each allocation, the device's memory, launches, streams and events at each call, in
  * every order. After each failure nothing leaks, and the device continues unless it was lost.
  * Not here: such failures alone (tests/conformance/test_kernel.c). */
-#include "tests/support/harness.h"
+#include "tests/faults/sweeps.h"
 #include "tests/support/host_memory.h"
-#include "tests/support/sweep.h"
 
 static fy_status_t verdict; /* of the kernel */
 
@@ -79,12 +78,7 @@ TS_TEST(every_call_of_the_device_fails_once)
 {
     verdict = FY_STATUS_BUSY;
     for (int i = 0; i < ORDERS; i++) {
-        ts_sweep_device(k_orders[i], "alloc", FY_STATUS_OUT_OF_MEMORY, 60, run);
-        ts_sweep_device(k_orders[i], "pin", FY_STATUS_OUT_OF_MEMORY, 60, run);
-        ts_sweep_device(k_orders[i], "stream", FY_STATUS_OUT_OF_MEMORY, 60, run);
-        ts_sweep_device(k_orders[i], "event", FY_STATUS_OUT_OF_MEMORY, 60, run);
-        ts_sweep_device(k_orders[i], "launch", FY_STATUS_INTERNAL, 60, run);
-        ts_sweep_device(k_orders[i], "copy", FY_STATUS_IO, 60, run);
+        sweep_calls(k_orders[i], "alloc pin stream event launch copy", 60, run);
     }
 }
 

@@ -4,8 +4,7 @@
  * (tests/unit/train/test_norm_sync.c). */
 #include <ferry/train/train.h>
 
-#include "tests/support/harness.h"
-#include "tests/support/sweep.h"
+#include "tests/faults/sweeps.h"
 
 enum { RANKS = 2, BATCH = 3, C = 4 };
 
@@ -83,14 +82,7 @@ static fy_status_t run(fy_device_t *device)
 
 TS_TEST(every_call_of_the_device_fails_once)
 {
-    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 400, run);
-    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 400, run);
-    ts_sweep_device("", "copy", FY_STATUS_IO, 400, run);
-    ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 400, run);
+    sweep_calls("", "alloc launch copy event", 400, run);
 }
 
-TS_TEST(host_memory_fails_at_each_place)
-{
-    ts_sweep_host_memory("host", 8000, run);
-    ts_sweep_host_memory("sim:7", 8000, run);
-}
+TS_TEST(host_memory_fails_at_each_place) { sweep_host_memory(8000, run); }

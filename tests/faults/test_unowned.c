@@ -2,8 +2,7 @@
  * memory and launches at each call: a failed call leaves no handle, so destroying those that calls
  * returned frees everything.
  * Not here: which scope owns which handle (tests/unit/runtime/test_scope_unowned.c). */
-#include "tests/support/harness.h"
-#include "tests/support/sweep.h"
+#include "tests/faults/sweeps.h"
 
 typedef struct handles {
     fy_tensor_t *x, *view, *y, *out[3], *loss, *grad;
@@ -46,14 +45,7 @@ static fy_status_t run(fy_device_t *device)
 
 TS_TEST(every_call_of_the_device_fails_once)
 {
-    ts_sweep_device("", "alloc", FY_STATUS_OUT_OF_MEMORY, 200, run);
-    ts_sweep_device("", "launch", FY_STATUS_INTERNAL, 200, run);
-    ts_sweep_device("", "copy", FY_STATUS_IO, 200, run);
-    ts_sweep_device("", "event", FY_STATUS_OUT_OF_MEMORY, 200, run);
+    sweep_calls("", "alloc launch copy event", 200, run);
 }
 
-TS_TEST(host_memory_fails_at_each_place)
-{
-    ts_sweep_host_memory("host", 4000, run);
-    ts_sweep_host_memory("sim:7", 4000, run);
-}
+TS_TEST(host_memory_fails_at_each_place) { sweep_host_memory(4000, run); }

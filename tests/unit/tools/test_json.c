@@ -5,9 +5,9 @@
 #include "tests/support/harness.h"
 #include "tools/cli/json.h"
 
-/* Returns the output of `write` without spaces and line ends between tokens (the strings used here
+/* Compares the output of `write` without spaces and line ends between tokens (the strings used here
  * contain none). */
-static char *written(void (*write)(json_t *json))
+static void assert_written(void (*write)(json_t *json), const char *expected)
 {
     char *text;
     size_t nbytes;
@@ -20,12 +20,6 @@ static char *written(void (*write)(json_t *json))
         if (*from != ' ' && *from != '\n') *to++ = *from;
     *to = 0;
     assert_int_equal(json.depth, 0);
-    return text;
-}
-
-static void assert_written(void (*write)(json_t *json), const char *expected)
-{
-    char *text = written(write);
     assert_string_equal(text, expected);
     free(text);
 }

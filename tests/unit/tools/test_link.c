@@ -175,28 +175,25 @@ TS_TEST(on_the_host_there_are_rows_too)
     assert_int_equal(find(rows, count, "staged", "up", 64 << 10)->pieces, 1);
 }
 
+static void refused(const char *first, const char *second)
+{
+    char name[] = "link", words[2][32], *argv[] = { name, words[0], words[1], NULL };
+    snprintf(words[0], sizeof words[0], "%s", first);
+    snprintf(words[1], sizeof words[1], "%s", second);
+    assert_int_equal(exp_link(3, argv), STATUS_USAGE);
+}
+
 TS_TEST(sizes_are_read_or_refused)
 {
     static const char *const bad[] = { "--sizes=0",    "--sizes=4,,8", "--sizes=4;8",
                                        "--sizes=5GiB", "--sizes=-4",   "--sizes=1x" };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char word[64];
-        snprintf(word, sizeof word, "%s", bad[i]);
-        char name[] = "link", *argv[] = { name, word, NULL };
-        assert_int_equal(exp_link(2, argv), STATUS_USAGE);
-    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused(bad[i], "--device=host");
 }
 
 TS_TEST(options_of_the_other_form_are_refused)
 {
-    static const char *const bad[][2] = { { "--steps=5", "--device=host" },
-                                          { "--compute=2", "--device=host" },
-                                          { "--overlap", "--sizes=4" },
-                                          { "--overlap", "--pieces=1" } };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char name[] = "link", first[32], second[32], *argv[] = { name, first, second, NULL };
-        snprintf(first, sizeof first, "%s", bad[i][0]);
-        snprintf(second, sizeof second, "%s", bad[i][1]);
-        assert_int_equal(exp_link(3, argv), STATUS_USAGE);
-    }
+    refused("--steps=5", "--device=host");
+    refused("--compute=2", "--device=host");
+    refused("--overlap", "--sizes=4");
+    refused("--overlap", "--pieces=1");
 }

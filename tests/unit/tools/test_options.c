@@ -51,32 +51,33 @@ static parse_result_t parse(int fd, char *said, size_t room, int argc, const cha
         "test", __VA_ARGS__, NULL                                                                  \
     }
 
-TS_TEST(test_accepted)
+static void assert_accepted(int argc, const char *const *argv)
 {
     char said[2048];
-    assert_int_equal(parse(2, said, sizeof said, 1, (const char *const[]){ "test", NULL }),
-                     PARSE_OK);
+    assert_int_equal(parse(2, said, sizeof said, argc, argv), PARSE_OK);
+    assert_string_equal(said, "");
+}
+
+TS_TEST(test_accepted)
+{
+    assert_accepted(1, (const char *const[]){ "test", NULL });
     assert_true(!flag && number == 7 && !text && choice == 0);
-    assert_int_equal(parse(2, said, sizeof said,
-                           WORDS("--flag", "--size", "100", "--data=a=b", "--init", "zero")),
-                     PARSE_OK);
+    assert_accepted(WORDS("--flag", "--size", "100", "--data=a=b", "--init", "zero"));
     assert_true(flag && number == 100 && choice == 1);
     assert_string_equal(text, "a=b");
-    assert_string_equal(said, "");
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--size=1", "--size=2")), PARSE_OK);
+    assert_accepted(WORDS("--size=1", "--size=2"));
     assert_int_equal(number, 2);
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--most=4096", "--plot", "a.svg")),
-                     PARSE_OK);
+    assert_accepted(WORDS("--most=4096", "--plot", "a.svg"));
     assert_int_equal(nbytes, 4096);
     assert_string_equal(figure, "a.svg");
     assert_true(isnan(rate));
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--lr", "2.5e-1")), PARSE_OK);
+    assert_accepted(WORDS("--lr", "2.5e-1"));
     assert_true(rate == 0.25);
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "64KiB")), PARSE_OK);
+    assert_accepted(WORDS("--most", "64KiB"));
     assert_int_equal(nbytes, 65536);
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "1.5MB")), PARSE_OK);
+    assert_accepted(WORDS("--most", "1.5MB"));
     assert_int_equal(nbytes, 1500000);
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "4GiB")), PARSE_OK);
+    assert_accepted(WORDS("--most", "4GiB"));
     assert_true(nbytes == (int64_t)1 << 32);
 }
 
