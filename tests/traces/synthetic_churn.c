@@ -1,4 +1,6 @@
 /* Churn and loaders: requests whose sizes and order are random, by fixed seeds. */
+#include <string.h>
+
 #include "tests/traces/synthetic.h"
 
 enum { MOST = 20000 };
@@ -28,11 +30,11 @@ static void give(crowd_t *crowd, int at, int keep_order)
     if (!keep_order) {
         crowd->blocks[at] = crowd->blocks[crowd->count];
         crowd->sizes[at] = crowd->sizes[crowd->count];
-    } else
-        for (int i = at; i < crowd->count; i++) {
-            crowd->blocks[i] = crowd->blocks[i + 1];
-            crowd->sizes[i] = crowd->sizes[i + 1];
-        }
+    } else {
+        const size_t behind = (size_t)(crowd->count - at);
+        memmove(&crowd->blocks[at], &crowd->blocks[at + 1], behind * sizeof *crowd->blocks);
+        memmove(&crowd->sizes[at], &crowd->sizes[at + 1], behind * sizeof *crowd->sizes);
+    }
 }
 
 static void churn(trace_t *trace, uint64_t seed, int steps, uint64_t most,
@@ -62,21 +64,18 @@ void fill_churn_power(trace_t *trace) { churn(trace, 2, 4000, 256 * mib, power_p
  * filled. */
 typedef struct loader {
     uint32_t scope;
-    uint64_t rows, row_nbytes, label_nbytes, left, samples;
-    uint32_t ring[8][2];
-    int depth, count;
+    uint64_t rows, row_nbytes, label_nbytes, samples, left;
+    uint32_t ring[4][2];
+    int count;
 } loader_t;
 
-static void load(trace_t *trace, loader_t *loader)
+static void load(trace_t *trace, loader_t *loader, int depth)
 {
-    if (loader->count == loader->depth) {
+    if (loader->count == depth) {
         trace_give(trace, loader->ring[0][0], loader->scope);
         trace_give(trace, loader->ring[0][1], loader->scope);
-        for (int i = 1; i < loader->depth; i++) {
-            loader->ring[i - 1][0] = loader->ring[i][0];
-            loader->ring[i - 1][1] = loader->ring[i][1];
-        }
         loader->count--;
+        memmove(loader->ring, loader->ring + 1, (size_t)loader->count * sizeof *loader->ring);
     }
     if (!loader->left) loader->left = loader->samples;
     const uint64_t rows = loader->left < loader->rows ? loader->left : loader->rows;
@@ -90,20 +89,13 @@ void fill_loaders(trace_t *trace)
 {
     dice_t dice = { 3 };
     loader_t loaders[3] = {
-        { .rows = 64,
-          .row_nbytes = 4 * 3 * 96 * 96,
-          .label_nbytes = 8,
-          .samples = 1000,
-          .depth = 4 },
-        { .rows = 100, .row_nbytes = 3 * 224 * 224, .label_nbytes = 4, .samples = 900, .depth = 4 },
-        { .rows = 300, .row_nbytes = 4 * 28 * 28, .label_nbytes = 8, .samples = 4000, .depth = 4 },
+        { trace_scope(trace, "train/load"), 64, 4 * 3 * 96 * 96, 8, 1000 },
+        { trace_scope(trace, "validate/load"), 100, 3 * 224 * 224, 4, 900 },
+        { trace_scope(trace, "pretrain/load"), 300, 4 * 28 * 28, 8, 4000 },
     };
-    loaders[0].scope = trace_scope(trace, "train/load");
-    loaders[1].scope = trace_scope(trace, "validate/load");
-    loaders[2].scope = trace_scope(trace, "pretrain/load");
     for (int i = 0; i < 1500; i++) {
         const uint64_t roll = dice_roll(&dice, 0, 9);
-        load(trace, &loaders[roll < 6 ? 0 : roll < 8 ? 1 : 2]);
+        load(trace, &loaders[roll < 6 ? 0 : roll < 8 ? 1 : 2], 4);
     }
 }
 
@@ -132,13 +124,10 @@ void fill_checkpoint(trace_t *trace)
     static crowd_t crowd;
     dice_t dice = { 6 };
     crowd = (crowd_t){ .trace = trace };
-    loader_t loader = {
-        .rows = 128, .row_nbytes = 4 * 3 * 96 * 96, .label_nbytes = 8, .samples = 5000, .depth = 3
-    };
-    loader.scope = trace_scope(trace, "train/load");
+    loader_t loader = { trace_scope(trace, "train/load"), 128, 4 * 3 * 96 * 96, 8, 5000 };
     crowd.scope = trace_scope(trace, "train/checkpoint");
     for (int step = 0; step < 600; step++) {
-        load(trace, &loader);
+        load(trace, &loader, 3);
         /* A weight is written and freed while the next steps run. */
         for (int k = 0; k < 4 && crowd.count; k++)
             give(&crowd, (int)dice_roll(&dice, 0, crowd.count < 8 ? (uint64_t)crowd.count - 1 : 7),
