@@ -129,27 +129,42 @@ static inline void drain(void *dev, void *stream)
     sim->event_destroy(dev, event);
 }
 
-/* ---- a device with streams, events and a block ---- */
+/* ---- devices with streams, events and a block ---- */
 
-enum { STREAMS = 3 };
+enum { STREAMS = 3, WORLDS = 3 };
 
 typedef struct world {
     void *dev, *stream[STREAMS], *event[STREAMS];
     unsigned char *block; /* of `nbytes`; NULL: 0 */
     uint64_t nbytes;
+    void *host; /* registered; NULL: none */
+    uint64_t host_nbytes;
 } world_t;
 
-#define MAKE_WORLD(index, nbytes, ...) \
-    make_world(index, nbytes, (const char *const[]){ __VA_ARGS__, NULL })
-static inline world_t make_world(int index, uint64_t nbytes, const char *const *specs)
+static world_t worlds[WORLDS]; /* that are open */
+static int nworlds;
+
+#define MAKE_WORLD(index, nbytes, host, host_nbytes, ...) \
+    make_world(index, nbytes, host, host_nbytes, (const char *const[]){ __VA_ARGS__, NULL })
+static inline world_t make_world(int index, uint64_t nbytes, void *host, uint64_t host_nbytes,
+                                 const char *const *specs)
 {
-    world_t w = { .dev = open_device(index, specs), .nbytes = nbytes };
+    world_t w = {
+        .dev = open_device(index, specs), .nbytes = nbytes, .host = host, .host_nbytes = host_nbytes
+    };
     for (int i = 0; i < STREAMS; i++) {
         w.stream[i] = make_stream(w.dev);
         w.event[i] = make_event(w.dev);
     }
     if (nbytes) w.block = make_block(w.dev, nbytes);
-    return w;
+    if (host) sim_ok(sim->register_host(w.dev, host, host_nbytes));
+    assert_true(nworlds < WORLDS);
+    return worlds[nworlds++] = w;
+}
+
+static inline void drain_all(world_t *w)
+{
+    for (int i = 0; i < STREAMS; i++) drain(w->dev, w->stream[i]);
 }
 
 static inline void destroy_streams(world_t *w)
@@ -160,16 +175,33 @@ static inline void destroy_streams(world_t *w)
     }
 }
 
-static inline void close_world(world_t *w)
+/* Closes the device; the tear-down does not close it again. */
+static inline void close_device(const world_t *w)
 {
-    destroy_streams(w);
-    if (w->block) sim->free(w->dev, w->block, w->nbytes);
+    int i = 0;
+    while (worlds[i].dev != w->dev) i++;
     sim->device_close(w->dev);
+    worlds[i] = worlds[--nworlds];
 }
 
-static inline void drain_all(world_t *w)
+/* After its requests, unless the device is lost. */
+static inline void end_world(world_t *w)
 {
-    for (int i = 0; i < STREAMS; i++) drain(w->dev, w->stream[i]);
+    fy_backend_info_t info;
+    world_t last = *w; /* which may be one of `worlds` */
+    if (sim->device_query(w->dev, &info) == FY_STATUS_OK) drain_all(&last);
+    destroy_streams(&last);
+    if (last.host) sim->unregister_host(last.dev, last.host, last.host_nbytes);
+    if (last.block) sim->free(last.dev, last.block, last.nbytes);
+    close_device(&last);
+}
+
+/* For TS_SUITE. */
+static inline int end_worlds(void **state)
+{
+    (void)state;
+    while (nworlds) end_world(&worlds[nworlds - 1]);
+    return 0;
 }
 
 static inline void fill(world_t *w, int stream, uint64_t at, int value)

@@ -22,15 +22,8 @@ enum { UP, COMPUTE, DOWN }; /* streams */
 
 static world_t begin(int index)
 {
-    world_t w = MAKE_WORLD(index, 1ull << 39, "capacity=1099511627776", "numerics=off");
-    sim_ok(sim->register_host(w.dev, host_memory, sizeof(host_memory)));
-    return w;
-}
-
-static void end(world_t *w)
-{
-    sim->unregister_host(w->dev, host_memory, sizeof(host_memory));
-    close_world(w);
+    return MAKE_WORLD(index, 1ull << 39, host_memory, sizeof(host_memory), "capacity=1099511627776",
+                      "numerics=off");
 }
 
 static fy_status_t run_nothing(const fy_launch_t *launch, void *stream)
@@ -73,7 +66,6 @@ TS_TEST(submitting_costs_only_the_submission_time)
     assert_int_equal(clock.download_ns, 0);
     drain(w.dev, w.stream[COMPUTE]);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + 1000000000 + KERNEL + 1 + KERNEL + WAKE);
-    end(&w);
 }
 
 /* The cost of 4 bytes is the measured one: 9 us on the newest profile, 32 on the oldest. */
@@ -130,7 +122,6 @@ TS_TEST(a_pipeline_runs_at_the_slowest_engine)
     }
     drain(w.dev, w.stream[COMPUTE]);
     assert_int_equal(now() - start, SUBMIT_COPY + 10 * (up_ns + compute_ns + down_ns) + WAKE);
-    end(&w);
 }
 
 /* Two streams share one engine. */
@@ -142,7 +133,6 @@ TS_TEST(an_engine_runs_one_request_at_a_time)
     copy(w.dev, w.stream[DOWN], FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
     drain(w.dev, w.stream[DOWN]);
     assert_int_equal(now() - start, SUBMIT_COPY + 2 * (SETUP + 10000) + WAKE);
-    end(&w);
 }
 
 TS_TEST(pageable_copies_block_the_host)
@@ -165,7 +155,6 @@ TS_TEST(pageable_copies_block_the_host)
     start = now();
     copy(w.dev, w.stream[UP], FY_COPY_UPLOAD, 0, w.block, pageable, sizeof(pageable));
     assert_int_equal(now() - start, SUBMIT_COPY + SETUP + 10000 + WAKE);
-    end(&w);
 }
 
 TS_TEST(local_copies_are_kernels)
@@ -178,7 +167,6 @@ TS_TEST(local_copies_are_kernels)
     assert_int_equal(after.now_ns - before.now_ns, SUBMIT_LAUNCH);
     assert_int_equal(after.compute_ns - before.compute_ns, KERNEL + 2000);
     assert_int_equal(after.upload_ns + after.download_ns, before.upload_ns + before.download_ns);
-    end(&w);
 }
 
 /* A peer copy needs the source's download engine and the target's upload engine; the other engines
@@ -194,8 +182,6 @@ TS_TEST(peer_copies_use_an_engine_of_each_device)
     assert_int_equal(read_clock(a.dev).download_ns, SETUP + 1000);
     assert_int_equal(read_clock(a.dev).upload_ns, 0);
     assert_int_equal(read_clock(b.dev).upload_ns, SETUP + 10000 + SETUP + 1000);
-    end(&a);
-    end(&b);
 }
 
 TS_TEST(host_work_advances_only_the_host_clock)
@@ -211,7 +197,6 @@ TS_TEST(host_work_advances_only_the_host_clock)
     launch(&w, 67000000); /* starts now, not when the engine became free */
     drain(w.dev, w.stream[COMPUTE]);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + KERNEL + 1000 + WAKE);
-    end(&w);
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

@@ -33,7 +33,7 @@ static void write_one(volatile char *address) { *address = 1; }
 
 TS_TEST(host_access_to_device_memory_crashes)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=1048576");
     char *address = make_block(w.dev, 100000);
     assert_int_equal((uintptr_t)address % 256, 0);
     assert_int_equal(signal_of(read_one, address), SIGSEGV);
@@ -42,12 +42,11 @@ TS_TEST(host_access_to_device_memory_crashes)
     char on_host = 0;
     assert_int_equal(signal_of(write_one, &on_host), 0);
     sim->free(w.dev, address, 100000);
-    close_world(&w);
 }
 
 TS_TEST(system_calls_on_device_memory_fail)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=1048576");
     char *address = make_block(w.dev, 4096);
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -59,12 +58,11 @@ TS_TEST(system_calls_on_device_memory_fail)
     close(ends[0]);
     close(ends[1]);
     sim->free(w.dev, address, 4096);
-    close_world(&w);
 }
 
 TS_TEST(capacity_is_exact)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=10000");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=10000");
     void *a = make_block(w.dev, 9999), *b = &b;
     sim_fails(sim->alloc(w.dev, 2, &b), OUT_OF_MEMORY);
     assert_null(b);
@@ -78,13 +76,12 @@ TS_TEST(capacity_is_exact)
     a = make_block(w.dev, 9999);
     sim->free(w.dev, a, 9999);
     sim->free(w.dev, b, 1);
-    close_world(&w);
 }
 
 /* In a child process, because the limit cannot be lifted. */
 TS_TEST(refused_address_space_is_explained)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=1099511627776");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=1099511627776");
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -104,22 +101,20 @@ TS_TEST(refused_address_space_is_explained)
     waitpid(child, &status, 0);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    close_world(&w);
 }
 
 TS_TEST(requests_beyond_any_capacity_are_refused)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=18446744073709551615");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=18446744073709551615");
     void *address = &address;
     sim_fails(sim->alloc(w.dev, UINT64_MAX, &address), OUT_OF_MEMORY);
     assert_null(address);
     sim_fails(sim->alloc(w.dev, 1ull << 62, &address), OUT_OF_MEMORY);
-    close_world(&w);
 }
 
 TS_TEST(foreign_addresses_are_refused)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=1048576");
     char *block = make_block(w.dev, 1000), on_host[64] = "";
     sim_fails_with(sim->fill(w.dev, w.stream[0], on_host, 0, 64), INVALID_ARGUMENT,
                    "fill: dst at 0x");
@@ -135,12 +130,11 @@ TS_TEST(foreign_addresses_are_refused)
               INVALID_ARGUMENT);
     sim->free(w.dev, block, 1000);
     sim_fails(sim->fill(w.dev, w.stream[0], block, 0, 1), INVALID_ARGUMENT);
-    close_world(&w);
 }
 
 TS_TEST(a_wrong_free_is_logged_and_ignored)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=1048576");
     char *block = make_block(w.dev, 4096);
     int before = nlogged;
     sim->free(w.dev, block + 256, 4096);
@@ -151,12 +145,11 @@ TS_TEST(a_wrong_free_is_logged_and_ignored)
     sim->free(w.dev, block, 4096);
     assert_int_equal(nlogged, before + 3);
     assert_int_equal(fy__sim_memory_used(w.dev), 0);
-    close_world(&w);
 }
 
 TS_TEST(page_locked_ranges_are_tracked)
 {
-    world_t w = MAKE_WORLD(0, 0, "capacity=1048576");
+    world_t w = MAKE_WORLD(0, 0, NULL, 0, "capacity=1048576");
     static char slab[8192];
     char *block = make_block(w.dev, 8192);
     sim_fails_with(copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, block, slab, 100), INVALID_ARGUMENT,
@@ -174,7 +167,6 @@ TS_TEST(page_locked_ranges_are_tracked)
     sim->unregister_host(w.dev, slab, 4096);
     assert_int_equal(nlogged, before + 1);
     sim->free(w.dev, block, 8192);
-    close_world(&w);
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

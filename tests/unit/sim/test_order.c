@@ -11,17 +11,8 @@ static unsigned char pinned[8192]; /* registered with the device of the last `be
 
 static world_t begin(int index, const char *order)
 {
-    world_t w = MAKE_WORLD(index, 8192, "capacity=65536", order);
     memset(pinned, 0, sizeof(pinned));
-    sim_ok(sim->register_host(w.dev, pinned, sizeof(pinned)));
-    return w;
-}
-
-static void end(world_t *w)
-{
-    drain_all(w);
-    sim->unregister_host(w->dev, pinned, sizeof(pinned));
-    close_world(w);
+    return MAKE_WORLD(index, 8192, pinned, sizeof(pinned), "capacity=65536", order);
 }
 
 static void record(world_t *w, int stream)
@@ -56,7 +47,6 @@ TS_TEST(eager_changes_bytes_at_once)
     assert_int_equal(done, 0);
     assert_int_equal(pinned[0], 7);
     assert_int_equal(pinned[4095], 7);
-    end(&w);
 }
 
 TS_TEST(lazy_reads_its_source_when_it_is_observed)
@@ -74,7 +64,6 @@ TS_TEST(lazy_reads_its_source_when_it_is_observed)
     assert_int_equal(peep(&w, 0), 0);
     sim_ok(sim->event_sync(w.dev, w.event[0], FY_FOREVER));
     assert_int_equal(peep(&w, 0), 2);
-    end(&w);
 }
 
 TS_TEST(a_query_that_reports_done_has_run_the_request)
@@ -97,7 +86,6 @@ TS_TEST(a_query_that_reports_done_has_run_the_request)
     sim_ok(sim->event_peek(w.dev, w.event[0], &done));
     assert_int_equal(done, 1);
     assert_int_equal(peep(&w, 64), 9);
-    end(&w);
 }
 
 TS_TEST(downloads_hold_garbage_until_they_ran)
@@ -115,7 +103,6 @@ TS_TEST(downloads_hold_garbage_until_they_ran)
     copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block + 512, 64);
     sync_on(&w, 0);
     assert_int_equal(peep(&w, 128), 5);
-    end(&w);
 }
 
 TS_TEST(pageable_copies_are_done_on_return)
@@ -127,7 +114,6 @@ TS_TEST(pageable_copies_are_done_on_return)
     sim_ok(sim->event_wait(w.dev, w.stream[0], w.event[1]));
     sim_ok(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, w.block, 64));
     assert_int_equal(on_host[63], 3);
-    end(&w);
 }
 
 /* Without a wait between them, requests of two streams may run in either order; lazy uses the
@@ -141,7 +127,6 @@ TS_TEST(lazy_reorders_unordered_requests)
     assert_int_equal(peep(&w, 0), 2);
     sync_on(&w, 0);
     assert_int_equal(peep(&w, 0), 1);
-    end(&w);
 }
 
 TS_TEST(lazy_runs_only_the_required_requests)
@@ -161,7 +146,6 @@ TS_TEST(lazy_runs_only_the_required_requests)
     sync_on(&w, 0);
     assert_int_equal(peep(&w, 0), 2);
     assert_int_equal(peep(&w, 64), 1);
-    end(&w);
 }
 
 /* Alternating between two streams, 20000 waits deep: the recursion must not need a stack frame for
@@ -177,7 +161,6 @@ TS_TEST(long_chains_of_waits)
     assert_int_equal(peep(&w, 0), 0);
     sync_on(&w, 0);
     assert_int_equal(peep(&w, 0), 19999 % 251);
-    end(&w);
 }
 
 TS_TEST(waits_between_devices)
@@ -197,7 +180,7 @@ TS_TEST(waits_between_devices)
         fill(&a, 0, 0, 7);
         sim_ok(copy(b, stream, FY_COPY_DOWNLOAD, 0, on_host, there, 64));
         assert_int_equal(on_host[0], 6);
-        end(&a); /* while requests of b are pending */
+        end_world(&a); /* while requests of b are pending */
         sim->event_destroy(b, event);
         sim->stream_destroy(b, stream);
         sim->free(b, there, 64);
@@ -223,7 +206,7 @@ TS_TEST(a_destroyed_streams_work_still_runs)
     sim->stream_destroy(w.dev, stream);
     assert_int_equal(pinned[0], 0xDC);
     destroy_streams(&w);
-    sim->device_close(w.dev);
+    close_device(&w);
     assert_int_equal(pinned[0], 8);
     assert_int_equal(fy__sim_violations(), before);
 }
@@ -248,7 +231,7 @@ TS_TEST(memory_under_a_request_is_a_violation)
     sim->unregister_host(w.dev, buffer, sizeof(buffer));
     assert_int_equal(fy__sim_violations(), before + 2);
     assert_int_equal(peep(&w, 64), 4);
-    end(&w); /* the first wait runs it correctly */
+    end_world(&w); /* the first wait runs it correctly */
     assert_int_equal(fy__sim_violations(), before + 2);
 }
 
@@ -293,7 +276,6 @@ TS_TEST(launches_copy_their_arguments)
     sync_on(&w, 0);
     assert_int_equal(*fault, 1);
     assert_int_equal(peep(&w, 0), 77);
-    end(&w);
 }
 
 TS_TEST(a_kernel_that_fails_late_loses_the_device)
@@ -309,8 +291,6 @@ TS_TEST(a_kernel_that_fails_late_loses_the_device)
     assert_int_equal(peep(&w, 64), 0); /* dropped */
     sim_fails(sim->event_query(w.dev, w.event[0], &done), DEVICE_LOST);
     sim_fails(sim->fill(w.dev, w.stream[0], w.block, 1, 1), DEVICE_LOST);
-    sim->unregister_host(w.dev, pinned, sizeof(pinned));
-    close_world(&w);
 }
 
 TS_TEST(numerics_off_in_every_order)
@@ -339,4 +319,4 @@ TS_TEST(numerics_off_in_every_order)
     }
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

@@ -11,13 +11,7 @@ static world_t begin(const char *order, uint64_t seed)
 {
     char text[48];
     snprintf(text, sizeof(text), "seed=%" PRIu64, seed);
-    return MAKE_WORLD(0, 4096, "capacity=65536", order, seed ? text : NULL);
-}
-
-static void end(world_t *w)
-{
-    drain_all(w);
-    close_world(w);
+    return MAKE_WORLD(0, 4096, NULL, 0, "capacity=65536", order, seed ? text : NULL);
 }
 
 static void order(world_t *w, int before, int after)
@@ -38,7 +32,7 @@ static int race(uint64_t seed, bool ordered)
     drain(w.dev, w.stream[0]);
     drain(w.dev, w.stream[1]);
     int last = peep(&w, 0);
-    end(&w);
+    end_world(&w);
     return last;
 }
 
@@ -66,7 +60,7 @@ TS_TEST(one_stream_lags_or_runs_ahead)
         int a = peep(&w, 0), b = peep(&w, 64);
         nbehind += a <= 10 && b >= 30;
         nahead += a >= 30 && b <= 10;
-        end(&w);
+        end_world(&w);
     }
     print_message("           of %d programs of 40 + 40 requests, one stream was 20 ahead of the "
                   "other in %d and %d\n",
@@ -83,7 +77,7 @@ static void trace(uint64_t seed, uint8_t out_seen[3][40])
         if (i % 7 == 0) order(&w, i % 3, (i + 1) % 3);
         for (int k = 0; k < 3; k++) out_seen[k][i] = (uint8_t)peep(&w, 64 * (uint64_t)k);
     }
-    end(&w);
+    end_world(&w);
 }
 
 TS_TEST(a_seed_repeats_itself)
@@ -165,7 +159,7 @@ static size_t timed_program(const char *spec, moment_t *out_moments)
     out_moments[n - 1].now_ns = fy__sim_clock_now() - begin_ns;
     drain_all(&w);
     sim->unregister_host(w.dev, pinned, sizeof(pinned));
-    end(&w);
+    end_world(&w);
     return n;
 }
 
@@ -185,4 +179,4 @@ TS_TEST(no_order_changes_the_times)
     }
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

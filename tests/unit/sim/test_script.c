@@ -106,16 +106,8 @@ static uint32_t *const flag = (uint32_t *)(void *)(pinned + 4092);
 
 static world_t begin(const char *order, const char *faults)
 {
-    world_t w = MAKE_WORLD(0, 4096, "capacity=65536", order, faults);
     memset(pinned, 0, sizeof(pinned));
-    sim_ok(sim->register_host(w.dev, pinned, sizeof(pinned)));
-    return w;
-}
-
-static void end(world_t *w)
-{
-    sim->unregister_host(w->dev, pinned, sizeof(pinned));
-    close_world(w);
+    return MAKE_WORLD(0, 4096, pinned, sizeof(pinned), "capacity=65536", order, faults);
 }
 
 static fy_status_t flagged(world_t *w, fy_copy_kind_t kind, void *dst, const void *src)
@@ -164,7 +156,7 @@ TS_TEST(a_copy_fails_when_it_runs)
         assert_int_equal(after.nbytes[FY_COPY_DOWNLOAD] - before.nbytes[FY_COPY_DOWNLOAD], 128);
         assert_int_equal(
             after.failed_nbytes[FY_COPY_DOWNLOAD] - before.failed_nbytes[FY_COPY_DOWNLOAD], 64);
-        end(&w);
+        end_world(&w);
     }
     fy_backend_info_t info;
     void *dev = OPEN(0, "faults=launch@1");
@@ -181,7 +173,7 @@ TS_TEST(a_failed_copy_without_a_flag_loses_the_device)
         sim_fails(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, pageable, w.block, 64),
                   DEVICE_LOST);
         assert_int_equal(pageable[63], 0xDC);
-        end(&w);
+        end_world(&w);
     }
 }
 
@@ -215,7 +207,7 @@ TS_TEST(launches_fail_when_submitted)
         sim_fails(launch(&w), INTERNAL);
         sim_ok(launch(&w));
         drain(w.dev, w.stream[0]);
-        end(&w);
+        end_world(&w);
     }
 }
 
@@ -251,7 +243,7 @@ TS_TEST(a_lost_device_answers_lost_and_drops_its_work)
         sim_fails(sim->device_query(w.dev, &info), DEVICE_LOST);
         sim_fails(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), DEVICE_LOST);
         sim_fails(launch(&w), DEVICE_LOST);
-        end(&w);
+        end_world(&w);
     }
     assert_int_equal(fy__sim_violations(), violations);
 }
@@ -269,11 +261,11 @@ TS_TEST(a_slow_request_only_takes_longer)
             spans[i][k] = finish - start;
         }
         drain(w.dev, w.stream[0]);
-        end(&w);
+        end_world(&w);
     }
     assert_int_equal(spans[1][0], spans[0][0]);
     assert_int_equal(spans[1][1], spans[0][1] + 2001000);
     assert_int_equal(spans[1][2], spans[0][2]);
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

@@ -24,7 +24,7 @@ enum { NFILLS = 20, WHILE = 1000000 * NFILLS, SOME = NFILLS * 3000 };
 /* A block of 4.8 GB, which the h200 profile fills in a millisecond. */
 static world_t begin(void)
 {
-    return MAKE_WORLD(0, 4800000000, "numerics=off", "capacity=9600000000");
+    return MAKE_WORLD(0, 4800000000, NULL, 0, "numerics=off", "capacity=9600000000");
 }
 
 static void fill_for_a_while(world_t *w)
@@ -39,7 +39,6 @@ TS_TEST(an_unrecorded_event_is_done)
     sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_int_equal(done, 1);
     sim_ok(sim->event_sync(w.dev, w.event[0], 0));
-    close_world(&w);
 }
 
 TS_TEST(polling_ends)
@@ -50,7 +49,6 @@ TS_TEST(polling_ends)
     uint64_t npolls = 0;
     for (int done = 0; !done; npolls++) sim_ok(sim->event_query(w.dev, w.event[0], &done));
     assert_in_range(npolls, (WHILE - SOME) / 200, (WHILE + SOME) / 200);
-    close_world(&w);
 }
 
 TS_TEST(a_timeout_costs_its_waiting_time)
@@ -69,7 +67,6 @@ TS_TEST(a_timeout_costs_its_waiting_time)
         assert_true(i < WHILE / 200); /* a loop of polls ends too */
     sim->event_query(w.dev, w.event[0], &done);
     assert_int_equal(done, 1);
-    close_world(&w);
 }
 
 TS_TEST(a_wait_uses_the_event_as_recorded_now)
@@ -88,7 +85,6 @@ TS_TEST(a_wait_uses_the_event_as_recorded_now)
     assert_in_range(fy__sim_clock_now() - start, WHILE - SOME, WHILE + SOME);
     sim_ok(sim->event_sync(w.dev, w.event[0], FY_FOREVER));
     assert_in_range(fy__sim_clock_now() - start, 2 * (WHILE - SOME), 2 * (WHILE + SOME));
-    close_world(&w);
 }
 
 TS_TEST(devices_wait_for_each_other)
@@ -105,7 +101,6 @@ TS_TEST(devices_wait_for_each_other)
     sim->event_destroy(peer, event);
     sim->stream_destroy(peer, stream);
     sim->device_close(peer);
-    close_world(&w);
 }
 
 /* ---- threads ---- */
@@ -174,4 +169,4 @@ TS_TEST(threads_share_a_stream)
     sim->device_close(job.dev);
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

@@ -6,7 +6,7 @@
 
 static world_t begin(int index)
 {
-    world_t w = MAKE_WORLD(index, 65536, "capacity=1048576");
+    world_t w = MAKE_WORLD(index, 65536, NULL, 0, "capacity=1048576");
     memset(wire_nbytes, 0, sizeof(wire_nbytes));
     return w;
 }
@@ -37,8 +37,6 @@ TS_TEST(copies_and_wire_bytes)
     assert_int_equal(wire_nbytes[FY_COPY_DOWNLOAD], 28);
     assert_int_equal(wire_nbytes[FY_COPY_PEER], 14);
     assert_int_equal(wire_nbytes[FY_COPY_LOCAL], 0);
-    close_world(&a);
-    close_world(&b);
 }
 
 TS_TEST(refused_copies_cost_nothing)
@@ -58,9 +56,6 @@ TS_TEST(refused_copies_cost_nothing)
               INVALID_ARGUMENT);
     assert_int_equal(fy__sim_clock_now(), start);
     for (int kind = 0; kind < 4; kind++) assert_int_equal(wire_nbytes[kind], 0);
-    close_world(&a);
-    close_world(&b);
-    close_world(&c);
 }
 
 TS_TEST(built_in_ops_run_the_host_kernels)
@@ -85,7 +80,6 @@ TS_TEST(built_in_ops_run_the_host_kernels)
     assert_ptr_equal(src[1].data, w.block + 256);
     get(&w, z, 512, sizeof(z));
     for (int i = 0; i < 4; i++) assert_true(z[i] == x[i] + y[i]);
-    close_world(&w);
 }
 
 TS_TEST(unsupported_ops_are_refused)
@@ -98,7 +92,6 @@ TS_TEST(unsupported_ops_are_refused)
     sim_fails_with(sim->launch(w.dev, w.stream[0], &record), UNSUPPORTED,
                    "sim:0: no kernel for a registered op");
     assert_int_equal(fy__sim_clock_now(), start);
-    close_world(&w);
 }
 
 /* ---- registered kernels get all arguments ---- */
@@ -165,7 +158,6 @@ TS_TEST(kernels_get_every_pointer)
 
     verdict = FY_STATUS_BAD_VALUE;
     sim_fails(sim->launch(w.dev, w.stream[0], &record), BAD_VALUE);
-    close_world(&w);
 }
 
 TS_TEST(operands_outside_are_refused)
@@ -200,7 +192,6 @@ TS_TEST(operands_outside_are_refused)
     assert_int_equal(sum, 10);
     sim->unregister_host(w.dev, &on_host, 4);
     sim->unregister_host(w.dev, &sum, 4);
-    close_world(&w);
 }
 
 /* ---- numerics=off ---- */
@@ -264,4 +255,4 @@ TS_TEST(planning_without_numerics)
     sim->device_close(on);
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);
