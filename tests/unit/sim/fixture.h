@@ -131,7 +131,7 @@ static inline void drain(void *dev, void *stream)
 
 /* ---- devices with streams, events and a block ---- */
 
-enum { STREAMS = 3, WORLDS = 3 };
+enum { STREAMS = 3, WORLDS = 4 };
 
 typedef struct world {
     void *dev, *stream[STREAMS], *event[STREAMS];

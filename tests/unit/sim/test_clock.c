@@ -78,17 +78,12 @@ TS_TEST(a_download_of_four_bytes_costs_the_measured_time)
                  { "profile=rtx4090", 14001 }, { "profile=v100", 20001 }, { "profile=t4", 20001 },
                  { "profile=k80", 32001 } };
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-        void *dev = OPEN(0, want[i].profile), *stream = make_stream(dev),
-             *block = make_block(dev, 256);
-        sim->register_host(dev, host_memory, 4096);
+        world_t w = MAKE_WORLD(0, 256, host_memory, 4096, want[i].profile);
         uint64_t start = now();
-        sim_ok(copy(dev, stream, FY_COPY_DOWNLOAD, 1, host_memory, block, 4));
-        drain(dev, stream);
+        sim_ok(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, host_memory, w.block, 4));
+        drain(w.dev, w.stream[0]);
         assert_int_equal(now() - start, want[i].ns);
-        sim->unregister_host(dev, host_memory, 4096);
-        sim->free(dev, block, 256);
-        sim->stream_destroy(dev, stream);
-        sim->device_close(dev);
+        end_world(&w);
     }
 }
 

@@ -79,41 +79,28 @@ TS_TEST(options_are_applied)
 
 TS_TEST(devices_do_not_share)
 {
-    void *a = OPEN(0, "capacity=4096"), *b = OPEN(1, "capacity=8192", "profile=k80");
-    void *in_a = make_block(a, 4096);
+    world_t a = MAKE_WORLD(0, 4096, NULL, 0, "capacity=4096"),
+            b = MAKE_WORLD(1, 0, NULL, 0, "capacity=8192", "profile=k80");
     fy_backend_info_t info;
-    sim->device_query(a, &info);
+    sim->device_query(a.dev, &info);
     assert_int_equal(info.free_nbytes, 0);
-    sim->device_query(b, &info);
+    sim->device_query(b.dev, &info);
     assert_int_equal(info.free_nbytes, 8192);
-
-    void *stream = make_stream(b);
-    sim_fails_with(sim->fill(b, stream, in_a, 1, 4096), INVALID_ARGUMENT,
+    sim_fails_with(sim->fill(b.dev, b.stream[0], a.block, 1, 4096), INVALID_ARGUMENT,
                    "not an address of sim:1 but of sim:0");
-    sim->stream_destroy(b, stream);
-    sim->free(a, in_a, 4096);
-    sim->device_close(a);
-    sim->device_close(b);
 }
 
 /* 564 GiB at once on any machine: address space only. */
 TS_TEST(four_large_devices_open_at_once)
 {
-    void *dev[4], *block[4];
     const uint64_t size = 141ull << 30;
     for (int i = 0; i < 4; i++) {
-        dev[i] = OPEN(i, "capacity=151397597184");
-        block[i] = make_block(dev[i], size);
-        void *stream = make_stream(dev[i]);
+        world_t w = MAKE_WORLD(i, size, NULL, 0, "capacity=151397597184");
+        unsigned char *last = w.block + size - 4;
         uint32_t word = 0;
-        sim_ok(sim->fill(dev[i], stream, (char *)block[i] + size - 4, 0x40 + i, 4));
-        sim_ok(copy(dev[i], stream, FY_COPY_DOWNLOAD, 0, &word, (char *)block[i] + size - 4, 4));
+        sim_ok(sim->fill(w.dev, w.stream[0], last, 0x40 + i, 4));
+        sim_ok(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, &word, last, 4));
         assert_int_equal(word, 0x01010101u * (uint32_t)(0x40 + i));
-        sim->stream_destroy(dev[i], stream);
-    }
-    for (int i = 0; i < 4; i++) {
-        sim->free(dev[i], block[i], size);
-        sim->device_close(dev[i]);
     }
 }
 
@@ -127,4 +114,4 @@ TS_TEST(closing_reports_leaked_memory)
     sim->device_close(NULL);
 }
 
-TS_SUITE(.begin = open_backend);
+TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

@@ -168,23 +168,19 @@ TS_TEST(waits_between_devices)
     static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
     for (int i = 0; i < 9; i++) {
         world_t a = begin(0, orders[i / 3]);
-        void *b = OPEN(1, "capacity=65536", orders[i % 3]), *stream = make_stream(b),
-             *event = make_event(b);
-        char *there = make_block(b, 64), on_host[64];
+        world_t b = MAKE_WORLD(1, 64, NULL, 0, "capacity=65536", orders[i % 3]);
+        char on_host[64];
         fill(&a, 0, 0, 6);
         record(&a, 0);
-        sim_ok(sim->event_wait(b, stream, a.event[0]));
-        sim_ok(copy(b, stream, FY_COPY_PEER, 0, there, a.block, 64));
-        sim_ok(sim->event_record(b, event, stream));
-        sim_ok(sim->event_wait(a.dev, a.stream[0], event));
+        sim_ok(sim->event_wait(b.dev, b.stream[0], a.event[0]));
+        sim_ok(copy(b.dev, b.stream[0], FY_COPY_PEER, 0, b.block, a.block, 64));
+        sim_ok(sim->event_record(b.dev, b.event[0], b.stream[0]));
+        sim_ok(sim->event_wait(a.dev, a.stream[0], b.event[0]));
         fill(&a, 0, 0, 7);
-        sim_ok(copy(b, stream, FY_COPY_DOWNLOAD, 0, on_host, there, 64));
+        sim_ok(copy(b.dev, b.stream[0], FY_COPY_DOWNLOAD, 0, on_host, b.block, 64));
         assert_int_equal(on_host[0], 6);
         end_world(&a); /* while requests of b are pending */
-        sim->event_destroy(b, event);
-        sim->stream_destroy(b, stream);
-        sim->free(b, there, 64);
-        sim->device_close(b);
+        end_world(&b);
     }
 }
 

@@ -90,17 +90,14 @@ TS_TEST(a_wait_uses_the_event_as_recorded_now)
 TS_TEST(devices_wait_for_each_other)
 {
     world_t w = begin();
-    void *peer = OPEN(1, "numerics=off"), *stream = make_stream(peer), *event = make_event(peer);
+    world_t peer = MAKE_WORLD(1, 0, NULL, 0, "numerics=off");
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event[0], w.stream[0]);
-    sim->event_wait(peer, stream, w.event[0]);
-    sim->event_record(peer, event, stream);
+    sim->event_wait(peer.dev, peer.stream[0], w.event[0]);
+    sim->event_record(peer.dev, peer.event[0], peer.stream[0]);
     uint64_t start = fy__sim_clock_now();
-    sim->event_sync(peer, event, FY_FOREVER);
+    sim->event_sync(peer.dev, peer.event[0], FY_FOREVER);
     assert_in_range(fy__sim_clock_now() - start, WHILE - SOME, WHILE + SOME);
-    sim->event_destroy(peer, event);
-    sim->stream_destroy(peer, stream);
-    sim->device_close(peer);
 }
 
 /* ---- threads ---- */
@@ -149,9 +146,8 @@ static void *work(void *job_)
 
 TS_TEST(threads_share_a_stream)
 {
-    job_t job = { .dev = OPEN(0, "capacity=1048576") };
-    job.stream = make_stream(job.dev);
-    job.counters = make_block(job.dev, NWORDS * 4);
+    world_t w = MAKE_WORLD(0, NWORDS * sizeof(uint32_t), NULL, 0, "capacity=1048576");
+    job_t job = { w.dev, w.stream[0], (uint32_t *)(void *)w.block };
     sim->fill(job.dev, job.stream, job.counters, 0, NWORDS * 4);
     pthread_t threads[NTHREADS];
     for (int i = 0; i < NTHREADS; i++)
@@ -164,9 +160,6 @@ TS_TEST(threads_share_a_stream)
     uint32_t words[NWORDS];
     sim_ok(copy(job.dev, job.stream, FY_COPY_DOWNLOAD, 0, words, job.counters, sizeof(words)));
     for (int i = 0; i < NWORDS; i++) assert_int_equal(words[i], NTHREADS * NROUNDS);
-    sim->free(job.dev, job.counters, NWORDS * 4);
-    sim->stream_destroy(job.dev, job.stream);
-    sim->device_close(job.dev);
 }
 
 TS_SUITE(.begin = open_backend, .tear_down = end_worlds);

@@ -207,8 +207,11 @@ static fy_status_t never(const fy_launch_t *launch, void *stream)
 TS_TEST(planning_without_numerics)
 {
     const uint64_t size = 100ull << 30;
-    void *dev = OPEN(0, "numerics=off"), *on = OPEN(1, "capacity=4096"), *stream = make_stream(dev);
-    char *block = make_block(dev, size), *target = make_block(on, 4096), got[64];
+    world_t off = MAKE_WORLD(0, size, NULL, 0, "numerics=off"),
+            on = MAKE_WORLD(1, 4096, NULL, 0, "capacity=4096");
+    void *dev = off.dev, *stream = off.stream[0], *there = on.stream[0];
+    unsigned char *block = off.block, *target = on.block;
+    char got[64];
     fy_desc_t operand = dense_f32(block, (int64_t)(size / 4));
     fy_launch_t record = launch_into(&operand, FY_OP_BUILTIN_COUNT, never);
     record.nsrc = 1;
@@ -240,19 +243,12 @@ TS_TEST(planning_without_numerics)
     sim_fails(sim->fill(dev, stream, block + size, 1, 1), INVALID_ARGUMENT);
 
     /* A peer with bytes receives zeros. */
-    void *there = make_stream(on);
-    sim_ok(sim->fill(on, there, target, 9, 4096));
+    sim_ok(sim->fill(on.dev, there, target, 9, 4096));
     sim_ok(copy(dev, stream, FY_COPY_PEER, 0, target, block, 32));
-    sim_ok(copy(on, there, FY_COPY_DOWNLOAD, 0, got, target, 64));
+    sim_ok(copy(on.dev, there, FY_COPY_DOWNLOAD, 0, got, target, 64));
     assert_int_equal(got[31], 0);
     assert_int_equal(got[32], 9);
-    sim_ok(copy(on, there, FY_COPY_PEER, 0, block, target, 32));
-    sim->stream_destroy(on, there);
-    sim->stream_destroy(dev, stream);
-    sim->free(dev, block, size);
-    sim->free(on, target, 4096);
-    sim->device_close(dev);
-    sim->device_close(on);
+    sim_ok(copy(on.dev, there, FY_COPY_PEER, 0, block, target, 32));
 }
 
 TS_SUITE(.begin = open_backend, .tear_down = end_worlds);
