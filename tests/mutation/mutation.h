@@ -70,6 +70,9 @@ bool mu_ok(mu_run_t *run, const char *what, fy_status_t status);
         }                                   \
     } while (0)
 
+/* The defaults, with FY_HOST_BORROW. */
+extern const fy_transfer_options_t mu_borrowed;
+
 /* f32 tensors of `n` elements first, first + 1, ... in the current scope; NULL if that failed. */
 fy_tensor_t *mu_host(mu_run_t *run, int64_t n, float first);
 fy_tensor_t *mu_pinned(mu_run_t *run, fy_device_t *device, int64_t n, float first);

@@ -8,8 +8,6 @@ enum { N = 48, WIDE = 7168 /* 28 KiB of f32 */ };
  * replay reads a page-locked buffer that the host rewrites. */
 void mu_replays(mu_run_t *run)
 {
-    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
-                                                    FY_DTYPE_SAME, 0, NULL };
     enum { NSTEPS = 6 };
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[4];
@@ -22,7 +20,7 @@ void mu_replays(mu_run_t *run)
     if (!x || !sum || !slow || !buffer || !mu_streams(run, 4, streams)) return;
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &input));
     MU_TRY(run, fy_graph_begin(device));
-    MU_TRY(run, fy_tensor_upload_into(input, buffer, &borrowed, &ticket));
+    MU_TRY(run, fy_tensor_upload_into(input, buffer, &mu_borrowed, &ticket));
     MU_TRY(run, fy_add(x, input, &twice));
     MU_TRY(run, fy_axpy(sum, 1, twice));
     MU_TRY(run, fy_graph_end(&graph));

@@ -32,8 +32,6 @@ void mu_faults(mu_run_t *run)
  * order. */
 void mu_failing_copies(mu_run_t *run)
 {
-    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
-                                                    FY_DTYPE_SAME, 0, NULL };
     enum { NSTEPS = 6 };
     fy_device_t *device = run->devices[0];
     fy_tensor_t *slow, *buffer = mu_pinned(run, device, N, 1),
@@ -47,8 +45,8 @@ void mu_failing_copies(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) {
         if (!mu_linger(run, slow, slow)) return;
         MU_TRY(run, fy_axpy(slow, 1, x));
-        MU_TRY(run, fy_tensor_upload_into(x, buffer, &borrowed, &ticket));
-        MU_TRY(run, fy_tensor_upload_into(y, other, &borrowed, &ticket));
+        MU_TRY(run, fy_tensor_upload_into(x, buffer, &mu_borrowed, &ticket));
+        MU_TRY(run, fy_tensor_upload_into(y, other, &mu_borrowed, &ticket));
         MU_TRY(run, fy_add(x, y, &derived[step]));
         MU_TRY(run, fy_tensor_download(y, NULL, &downloads[2 * step]));
         MU_TRY(run, fy_tensor_download(derived[step], NULL, &downloads[2 * step + 1]));
@@ -112,8 +110,6 @@ void mu_pins(mu_run_t *run)
     fy_device_t *device = run->devices[0];
     fy_tensor_t *x, *host;
     fy_ticket_t ticket;
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
-    borrow.contract = FY_HOST_BORROW;
     if (!(x = mu_upload(run, device, 1024, 0))) return;
     for (int step = 0; step < 4; step++) {
         mu_count_up(values, 1024, (float)step);
@@ -121,7 +117,7 @@ void mu_pins(mu_run_t *run)
                                    NULL, &host));
         MU_TRY(run, fy_tensor_pin(host, device));
         if (!mu_linger(run, x, x)) return;
-        MU_TRY(run, fy_tensor_upload_into(x, host, &borrow, &ticket));
+        MU_TRY(run, fy_tensor_upload_into(x, host, &mu_borrowed, &ticket));
         fy_tensor_destroy(host);
         mu_read(run, "the upload from borrowed memory", x);
         MU_TRY(run, fy_device_wait(device, FY_FOREVER)); /* releases it */
@@ -159,8 +155,6 @@ void mu_last_deleter(mu_run_t *run)
 /* Pending work on every engine and on a destroyed stream when the device closes. */
 void mu_closing_device(mu_run_t *run)
 {
-    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
-                                                    FY_DTYPE_SAME, 0, NULL };
     fy_device_t *device = run->devices[0];
     fy_stream_t *stream;
     fy_download_t *download;
@@ -169,7 +163,7 @@ void mu_closing_device(mu_run_t *run)
                 *indices;
     if (!x || !buffer) return;
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &y));
-    MU_TRY(run, fy_tensor_upload_into(y, buffer, &borrowed, &ticket));
+    MU_TRY(run, fy_tensor_upload_into(y, buffer, &mu_borrowed, &ticket));
     MU_TRY(run, fy_stream_create(device, NULL, &stream));
     MU_TRY(run, fy_stream_set_current(stream));
     MU_TRY(run, fy_axpy(x, 1, y));

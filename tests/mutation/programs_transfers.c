@@ -8,9 +8,6 @@
 
 enum { N = 48 };
 
-static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
-                                                FY_DTYPE_SAME, 0, NULL };
-
 /* Two page-locked buffers alternate: upload in place, work, download; the host writes a buffer as
  * soon as it may. */
 void mu_borrow(mu_run_t *run)
@@ -35,7 +32,7 @@ void mu_borrow(mu_run_t *run)
             MU_TRY(run, fy_tensor_map(buffers[k], FY_ACCESS_WRITE, &values));
         }
         mu_count_up(values, N, (float)(100 * step));
-        MU_TRY(run, fy_tensor_upload_into(inputs[k], buffers[k], &borrowed, &tickets[k]));
+        MU_TRY(run, fy_tensor_upload_into(inputs[k], buffers[k], &mu_borrowed, &tickets[k]));
         if (!mu_ok(run, "map while it is borrowed",
                    fy_tensor_map(buffers[k], FY_ACCESS_WRITE, &values)))
             MU_TRY(run, fy_ticket_wait(tickets[k], FY_FOREVER));
@@ -135,7 +132,7 @@ void mu_pinned_blocks(mu_run_t *run)
         if (!host) return;
         if (step % 4 == 0 && !mu_linger(run, dst, dst)) return;
         MU_TRY(run, fy_slice(dst, 0, 0, step & 1 ? LARGE : LARGE / 2, &part));
-        MU_TRY(run, fy_tensor_upload_into(part, host, &borrowed, &ticket));
+        MU_TRY(run, fy_tensor_upload_into(part, host, &mu_borrowed, &ticket));
         fy_tensor_destroy(host);
         MU_TRY(run, fy_sum(part, FY_ALL_AXES, 0, &sum));
         MU_TRY(run, fy_reshape(sum, FY_DIMS(1), &parts[step]));
@@ -233,7 +230,7 @@ void mu_polls(mu_run_t *run)
     for (int step = 0; step < 9; step++) {
         fy_ticket_t ticket;
         mu_count_up(values, N, (float)(10 * step));
-        MU_TRY(run, fy_tensor_upload_into(input, buffer, &borrowed, &ticket));
+        MU_TRY(run, fy_tensor_upload_into(input, buffer, &mu_borrowed, &ticket));
         MU_TRY(run, fy_affine(input, 1, 0.5, &seen[step]));
         if (step % 3 == 0) {
             int npolls = 0;

@@ -82,6 +82,9 @@ const char *mu_program_run(const mu_program_t *program, const char *order, mu_ta
 
 /* ---- for the programs ---- */
 
+const fy_transfer_options_t mu_borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
+                                            FY_DTYPE_SAME, 0, NULL };
+
 void mu_count_up(float *values, int64_t n, float first)
 {
     for (int64_t i = 0; i < n; i++) values[i] = first + (float)i;
