@@ -27,7 +27,7 @@ typedef struct world {
     ts_random_t random;
     uint64_t seed, nrun, nrefused, ncompared;
     int step;
-    char last[160];
+    char last[160], host_text[512]; /* of the last step; of the host's last failure */
 } world_t;
 
 static int64_t below(world_t *w, int64_t n) { return ts_random_below(&w->random, n); }
@@ -39,13 +39,20 @@ static void die(world_t *w, const char *text)
     fail();
 }
 
+/* `status`, of the call on the host. */
+static fy_status_t of_host(world_t *w, fy_status_t status)
+{
+    snprintf(w->host_text, sizeof w->host_text, "%s", fy_error_get()->text);
+    return status;
+}
+
 /* Compares both statuses; true if both accepted. */
-static bool agree(world_t *w, fy_status_t host, fy_status_t device, const char *host_text)
+static bool agree(world_t *w, fy_status_t host, fy_status_t device)
 {
     if (host != device) {
         char text[1200];
         snprintf(text, sizeof text, "host says %s (%s), the device says %s (%s)",
-                 fy_status_name(host), host ? host_text : "-", fy_status_name(device),
+                 fy_status_name(host), host ? w->host_text : "-", fy_status_name(device),
                  device ? fy_error_get()->text : "-");
         die(w, text);
     }
@@ -136,10 +143,8 @@ static void step_upload_into(world_t *w)
     fy_tensor_t *host = host_tensor(&values);
     snprintf(w->last, sizeof w->last, "upload_into %s rank %d", fy_dtype_name(info.dtype),
              info.rank);
-    fy_status_t first = fy_tensor_upload_into(dst->t[0], host, NULL, NULL);
-    char text[512];
-    snprintf(text, sizeof text, "%s", fy_error_get()->text);
-    agree(w, first, fy_tensor_upload_into(dst->t[1], host, NULL, NULL), text);
+    fy_status_t first = of_host(w, fy_tensor_upload_into(dst->t[0], host, NULL, NULL));
+    agree(w, first, fy_tensor_upload_into(dst->t[1], host, NULL, NULL));
     fy_tensor_destroy(host);
     ts_array_free(&values);
 }
@@ -194,11 +199,9 @@ static void step_op(world_t *w)
     snprintf(w->last, sizeof w->last, "%s of %zu %s%s", info->name, nsrc,
              dtype < FY_DTYPE_COUNT ? fy_dtype_name(dtype) : "", given ? " into a given dst" : "");
     const void *attr = info->attrs_nbytes ? attrs : NULL;
-    fy_status_t first = fy_op_call(info->op, nsrc, src[0], attr, info->attrs_nbytes, 1, &dst[0]);
-    char text[512];
-    snprintf(text, sizeof text, "%s", fy_error_get()->text);
-    if (agree(w, first, fy_op_call(info->op, nsrc, src[1], attr, info->attrs_nbytes, 1, &dst[1]),
-              text) &&
+    fy_status_t first =
+        of_host(w, fy_op_call(info->op, nsrc, src[0], attr, info->attrs_nbytes, 1, &dst[0]));
+    if (agree(w, first, fy_op_call(info->op, nsrc, src[1], attr, info->attrs_nbytes, 1, &dst[1])) &&
         !given)
         add_pair(w, dst[0], dst[1]);
 }
@@ -215,15 +218,14 @@ static void step_gather(world_t *w)
     make_host_values(w, &values, TS_INDEX, info.dims[0] + (bad ? 3 : 0));
     fy_tensor_t *host = host_tensor(&values), *indices, *out[2] = { NULL, NULL };
     fy_status_t status[2];
-    char text[512] = "";
     snprintf(w->last, sizeof w->last, "gather%s", bad ? " out of range" : "");
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_tensor_upload(host, w->device[i], NULL, &indices));
         status[i] = fy_gather(table->t[i], indices, &out[i]);
-        if (i == 0) snprintf(text, sizeof text, "%s", fy_error_get()->text);
+        if (i == 0) (void)of_host(w, status[0]);
         fy_tensor_destroy(indices);
     }
-    if (agree(w, status[0], status[1], text)) add_pair(w, out[0], out[1]);
+    if (agree(w, status[0], status[1])) add_pair(w, out[0], out[1]);
     fy_tensor_destroy(host);
     ts_array_free(&values);
 }
@@ -271,26 +273,22 @@ static void step_view(world_t *w)
     int kind = (int)below(w, 7);
     int64_t a = below(w, 12), b = below(w, 12);
     snprintf(w->last, sizeof w->last, "view %d", kind);
-    fy_status_t first = view_of(pair->t[0], kind, a, b, &out[0]);
-    char text[512];
-    snprintf(text, sizeof text, "%s", fy_error_get()->text);
-    if (agree(w, first, view_of(pair->t[1], kind, a, b, &out[1]), text))
-        add_pair(w, out[0], out[1]);
+    fy_status_t first = of_host(w, view_of(pair->t[0], kind, a, b, &out[0]));
+    if (agree(w, first, view_of(pair->t[1], kind, a, b, &out[1]))) add_pair(w, out[0], out[1]);
 }
 
 static void compare(world_t *w, pair_t *pair)
 {
     fy_tensor_t *host[2] = { NULL, NULL };
     fy_status_t status[2];
-    char text[512] = "";
     snprintf(w->last, sizeof w->last, "download");
     for (int i = 0; i < 2; i++) {
         fy_download_t *download;
         status[i] = fy_tensor_download(pair->t[i], NULL, &download);
         if (status[i] == FY_STATUS_OK) status[i] = fy_download_wait(download, FY_FOREVER, &host[i]);
-        if (i == 0) snprintf(text, sizeof text, "%s", fy_error_get()->text);
+        if (i == 0) (void)of_host(w, status[0]);
     }
-    if (agree(w, status[0], status[1], text)) {
+    if (agree(w, status[0], status[1])) {
         fy_tensor_info_t a = ts_info(host[0]), b = ts_info(host[1]);
         void *bytes[2];
         if (a.dtype != b.dtype || a.nbytes != b.nbytes || a.rank != b.rank) die(w, "other facts");
