@@ -6,20 +6,7 @@
 
 #include "backends/kernels/conv_tune.h"
 #include "tests/support/harness.h"
-
-/* ---- the N-th allocation fails ---- */
-
-static int fail_in; /* 0: never */
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-static int fails(void) { return fail_in > 0 && --fail_in == 0; }
-void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
-void *__wrap_calloc(size_t count, size_t size)
-{
-    return fails() ? NULL : __real_calloc(count, size);
-}
+#include "tests/support/host_memory.h"
 
 /* ---- a file in a separate folder ---- */
 
@@ -351,14 +338,14 @@ TS_TEST(failures_leave_a_whole_file)
     for (int n = 1; n < 12; n++) {
         forget_all();
         unlink(path);
-        fail_in = n;
+        ts_fail_allocation(n - 1);
         const fy_status_t status = fy__conv_tune_file(&api, path);
         assert_true(status == FY_STATUS_OK || status == FY_STATUS_OUT_OF_MEMORY);
         fy__conv_tune_measure(1);
         settle(1);
         settle(2);
-        met += fail_in == 0;
-        fail_in = 0;
+        met += ts_allocation_failed();
+        ts_fail_allocation(-1);
         (void)count_choices();
         settle(3);
         assert_true(fy__conv_tune_facts().shapes > 0);
