@@ -28,6 +28,18 @@ typedef struct plan {
     int resume, is_whole; /* is_whole: each rank has all state, and no checkpoint is written */
 } plan_t;
 
+enum { ONE_BUCKET, BUCKETS, RESUMED, WHOLE_STATE, TRAININGS, ONE_STEP = TRAININGS };
+static const plan_t plans[] = {
+    [ONE_BUCKET] = { 1 << 20, STEPS, 0, 0 },
+    /* One for each parameter: some have fewer elements than equal parts take. */
+    [BUCKETS] = { 1, STEPS, 0, 0 },
+    [RESUMED] = { 1 << 20, STEPS, 1, 0 }, /* both ranks divide the state of the file */
+    /* Sums run during the backward, in a bucket for each parameter. */
+    [WHOLE_STATE] = { 1, STEPS, 0, 1 },
+    [ONE_STEP] = { 1 << 20, 1, 0, 0 },
+};
+static const plan_t *plan; /* of the present run */
+
 typedef struct training {
     fy_dataset_t *set;
     fy_loader_t *loader;
@@ -65,7 +77,7 @@ static fy_status_t make_model(fy_device_t *device, int rank, fy_model_t **out_mo
     return fy_model_create(device, all, FY_DIMS(FEATURES), &options, out_model);
 }
 
-static fy_status_t make(fy_group_t *group, fy_device_t *device, const plan_t *plan, training_t *t)
+static fy_status_t make(fy_group_t *group, fy_device_t *device, training_t *t)
 {
     const int rank = group->transport.rank;
     fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
@@ -104,7 +116,7 @@ static fy_status_t digest(const fy_model_t *model, uint64_t *out_digest)
     return FY_STATUS_OK;
 }
 
-static fy_status_t train(training_t *t, const plan_t *plan)
+static fy_status_t train(training_t *t)
 {
     fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
     fy_train_replicas_t replicas = FY_TRAIN_REPLICAS_INIT;
@@ -118,13 +130,13 @@ static fy_status_t train(training_t *t, const plan_t *plan)
     return fy_train_run(t->model, t->optimizer, t->loader, t->loader, &options, NULL);
 }
 
-static fy_status_t program(fy_group_t *group, fy_device_t *device, const plan_t *plan)
+static fy_status_t program(fy_group_t *group, fy_device_t *device)
 {
     training_t t = { NULL };
     const int rank = group->transport.rank;
     digests[rank] = 0;
-    fy_status_t status = make(group, device, plan, &t);
-    if (status == FY_STATUS_OK) status = train(&t, plan);
+    fy_status_t status = make(group, device, &t);
+    if (status == FY_STATUS_OK) status = train(&t);
     if (status == FY_STATUS_OK) status = digest(t.model, &digests[rank]);
     const fy_error_t error = *fy_error_get();
     fy_optimizer_destroy(t.optimizer);
@@ -136,41 +148,9 @@ static fy_status_t program(fy_group_t *group, fy_device_t *device, const plan_t 
                                   : fy_error_set(status, error.file, error.line, "%s", error.text);
 }
 
-static fy_status_t one_bucket(fy_group_t *group, fy_device_t *device)
-{
-    return program(group, device, &(plan_t){ 1 << 20, STEPS, 0, 0 });
-}
-
-/* Some have fewer elements than equal parts take. */
-static fy_status_t bucket_for_each_parameter(fy_group_t *group, fy_device_t *device)
-{
-    return program(group, device, &(plan_t){ 1, STEPS, 0, 0 });
-}
-
-/* The checkpoint from which `resumed` goes on: of the first update of one_bucket. */
+/* The checkpoint from which RESUMED goes on: of the first update of ONE_BUCKET. */
 static char *first_checkpoint;
 static size_t first_nbytes;
-
-static fy_status_t one_step(fy_group_t *group, fy_device_t *device)
-{
-    return program(group, device, &(plan_t){ 1 << 20, 1, 0, 0 });
-}
-
-/* Both ranks divide the state of the file. */
-static fy_status_t resumed(fy_group_t *group, fy_device_t *device)
-{
-    return program(group, device, &(plan_t){ 1 << 20, STEPS, 1, 0 });
-}
-
-/* Sums run during the backward, in a bucket for each parameter. */
-static fy_status_t whole_state(fy_group_t *group, fy_device_t *device)
-{
-    return program(group, device, &(plan_t){ 1, STEPS, 0, 1 });
-}
-
-static const program_fn trainings[] = { one_bucket, bucket_for_each_parameter, resumed,
-                                        whole_state };
-enum { TRAININGS = sizeof trainings / sizeof *trainings };
 
 /* ---- one run ---- */
 
@@ -206,7 +186,8 @@ static const char *first_path(void)
 static void read_first(const char *const *specs)
 {
     seat_t seats[RANKS];
-    (void)run(SIZE, specs, one_step, no_faults, seats);
+    plan = &plans[ONE_STEP];
+    (void)run(SIZE, specs, program, no_faults, seats);
     ts_ok(seats[0].status);
     FILE *file = fopen(first_path(), "rb");
     assert_non_null(file);
@@ -219,31 +200,32 @@ static void read_first(const char *const *specs)
     (void)empty_folder();
 }
 
-static void run_one(program_fn training, const char *const *specs, seat_t faults, seat_t *seats)
+static void run_one(int training, const char *const *specs, seat_t faults, seat_t *seats)
 {
-    if (training == resumed) {
+    if (training == RESUMED) {
         FILE *file = fopen(first_path(), "wb");
         assert_non_null(file);
         assert_int_equal(fwrite(first_checkpoint, 1, first_nbytes, file), first_nbytes);
         assert_int_equal(fclose(file), 0);
     }
-    (void)run(SIZE, specs, training, faults, seats);
+    plan = &plans[training];
+    (void)run(SIZE, specs, program, faults, seats);
 }
 
-static uint64_t whole_run(program_fn training, const char *const *specs)
+static uint64_t whole_run(int training, const char *const *specs)
 {
     seat_t seats[RANKS];
-    if (training == resumed) read_first(specs);
+    if (training == RESUMED) read_first(specs);
     run_one(training, specs, no_faults, seats);
     for (int r = 0; r < SIZE; r++)
         if (seats[r].status != FY_STATUS_OK) fail_msg("rank %d: %s", r, seats[r].text);
-    assert_int_equal(empty_folder(), training != whole_state);
+    assert_int_equal(empty_folder(), training != WHOLE_STATE);
     assert_true(digests[0] != 0 && digests[0] == digests[1]);
     return digests[0];
 }
 
 typedef struct sweep {
-    program_fn training;
+    int training;
     const char *const *specs;
     int faulty; /* the rank that has the faults */
     fy_status_t want;
@@ -276,15 +258,13 @@ static bool fails_well(const sweep_t *sweep, seat_t faults)
             fail_msg("rank %d has fault %d: rank %d has no text", sweep->faulty, sweep->n, r);
     }
     const int count = empty_folder();
-    if (seats[0].status == FY_STATUS_OK) assert_int_equal(count, sweep->training != whole_state);
+    if (seats[0].status == FY_STATUS_OK) assert_int_equal(count, sweep->training != WHOLE_STATE);
     return faulty->failed || faulty->status != FY_STATUS_OK;
 }
 
 static sweep_t begin_sweep(int training, const char *const *specs, int faulty, fy_status_t want)
 {
-    sweep_t sweep = {
-        .training = trainings[training], .specs = specs, .faulty = faulty, .want = want
-    };
+    sweep_t sweep = { .training = training, .specs = specs, .faulty = faulty, .want = want };
     sweep.digest = whole_run(sweep.training, specs);
     return sweep;
 }
@@ -293,7 +273,7 @@ static sweep_t begin_sweep(int training, const char *const *specs, int faulty, f
 
 TS_TEST(a_resumed_training_has_the_same_bits)
 {
-    assert_true(whole_run(resumed, hosts) == whole_run(one_bucket, hosts));
+    assert_true(whole_run(RESUMED, hosts) == whole_run(ONE_BUCKET, hosts));
 }
 
 TS_TEST(a_message_fails)
