@@ -61,10 +61,12 @@ static void take(fy_op_t op, sum_state_t *state, const ts_array_t *src, uint64_t
 static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
 {
     int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK], full[FY_MAX_RANK];
+    bool gone[FY_MAX_RANK];
     int rank = 0;
     for (int axis = 0; axis < src->rank; axis++) {
-        full[axis] = is_reduced(op, attrs, src->rank, axis) ? 1 : src->dims[axis];
-        if (full[axis] == src->dims[axis] && !is_reduced(op, attrs, src->rank, axis))
+        gone[axis] = is_reduced(op, attrs, src->rank, axis);
+        full[axis] = gone[axis] ? 1 : src->dims[axis];
+        if (!gone[axis])
             dims[rank++] = src->dims[axis];
         else if (keeps_dims(op, attrs))
             dims[rank++] = 1;
@@ -82,9 +84,8 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         uint64_t to = 0;
         int64_t at = 0;
         for (int axis = 0; axis < src->rank; axis++) {
-            bool gone = is_reduced(op, attrs, src->rank, axis);
-            to = to * (uint64_t)full[axis] + (uint64_t)(gone ? 0 : coords[axis]);
-            if (gone) at = at * src->dims[axis] + coords[axis];
+            to = to * (uint64_t)full[axis] + (uint64_t)(gone[axis] ? 0 : coords[axis]);
+            if (gone[axis]) at = at * src->dims[axis] + coords[axis];
         }
         take(op, &states[to], src, k, at);
     }
